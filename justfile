@@ -1,0 +1,45 @@
+# A menu; `just` lists it. Each recipe is one line, and what CI runs is `.ci/run`.
+
+# List the recipes.
+default:
+    @just --list
+
+# The main job: producers with acks=all wait in the purgatory for their followers.
+acks-all *ARGS:
+    cargo run --release --example acks_all -- {{ARGS}}
+
+# A small Kafka broker; point kcat at 127.0.0.1:9092.
+broker *ARGS:
+    cargo run --release --example broker -- {{ARGS}}
+
+# All tests but loom's.
+test:
+    cargo test --workspace
+
+# Every interleaving of the small cores, and the faults that must be noticed.
+loom:
+    RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p timer-core -p purgatory --test loom
+
+# The wheel against its reference for 20 million steps.
+model:
+    MODEL_STEPS=20000000 cargo test --release -p timer-core --test model -- --nocapture
+
+# Ten million operations racing.
+stress:
+    STRESS=10000000 cargo test --release -p purgatory --test contention -- --nocapture
+
+# Format, lints, docs.
+lint:
+    cargo fmt --check && cargo clippy --workspace --all-targets --all-features -- -D warnings && RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
+
+# The criterion benches.
+bench *ARGS:
+    cargo bench -p purgatory-benches --benches {{ARGS}}
+
+# Timers beside what one would take instead, in one run.
+peers *ARGS:
+    cargo run --release -p purgatory-benches --bin peers -- {{ARGS}}
+
+# Everything CI runs.
+ci:
+    .ci/run
