@@ -1,0 +1,214 @@
+//! A generational slab of timer nodes.
+//!
+//! A node is the task and its timer links side by side, so that starting, stopping and firing a
+//! timer touch one place. An id is (index, generation); removing a node raises its generation, so
+//! an old id finds nothing, ever:
+//!
+//! - **Retire**: a node whose generation would wrap is never used again.
+//! - **Floor**: the nodes of a page that comes back start above every generation used in it.
+
+use std::fmt;
+
+use crate::{
+    pages::{Pages, Slot},
+    steps::step,
+};
+
+/// How many tasks one wheel holds at most: 2^26, about 67 million.
+pub const MAX_TASKS: u32 = 1 << 26;
+
+/// Names a task on one [`TimingWheel`](crate::TimingWheel). Never reused for another task.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TaskId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl fmt::Debug for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TaskId({}v{})", self.index, self.generation)
+    }
+}
+
+/// A task and its timer links.
+#[derive(Debug)]
+pub(crate) struct Node<T> {
+    /// When the task is due, in ticks, as asked (it may lie in the past).
+    pub(crate) deadline: u64,
+    generation: u32,
+    /// The list the node is on; see `Place`.
+    pub(crate) place: Place,
+    /// Its position in that list.
+    pub(crate) position: u32,
+    /// Counts insertions (wrapping), so that tasks of one tick can be put in order.
+    pub(crate) sequence: u32,
+    task: Option<T>,
+}
+
+impl<T> Node<T> {
+    pub(crate) fn task(&self) -> &T {
+        self.task.as_ref().expect("Live: an index on a list names a live node")
+    }
+
+    /// Reads both ends of the node.
+    pub(crate) fn touch(&self) -> u64 {
+        self.deadline | u64::from(self.task.is_some())
+    }
+
+    pub(crate) fn task_mut(&mut self) -> &mut T {
+        self.task.as_mut().expect("Live: an index on a list names a live node")
+    }
+}
+
+/// Which list a node is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(u32);
+
+impl Place {
+    /// On no list: in the arena only.
+    pub(crate) const NONE: Place = Place(u32::MAX);
+
+    pub(crate) fn bucket(level: usize, slot: usize) -> Place {
+        Place((level as u32) << 16 | slot as u32)
+    }
+
+    /// Level and slot, for a node in a bucket.
+    pub(crate) fn level_and_slot(self) -> (usize, usize) {
+        ((self.0 >> 16) as usize, (self.0 & 0xffff) as usize)
+    }
+}
+
+impl<T> Slot for Node<T> {
+    const PAGE_BITS: u32 = 6;
+    const MAX: u32 = MAX_TASKS;
+
+    fn vacant(floor: u32) -> Self {
+        Node {
+            deadline: 0,
+            generation: floor,
+            place: Place::NONE,
+            position: 0,
+            sequence: 0,
+            task: None,
+        }
+    }
+
+    fn floor(&self) -> u32 {
+        self.generation
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Arena<T> {
+    nodes: Pages<Node<T>>,
+}
+
+impl<T> Arena<T> {
+    pub(crate) fn new() -> Self {
+        Arena { nodes: Pages::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// O(1). Hands the task back when the arena is full.
+    pub(crate) fn insert(&mut self, deadline: u64, sequence: u32, task: T) -> Result<TaskId, T> {
+        let Some(index) = self.nodes.claim() else { return Err(task) };
+        let node = self.nodes.at_mut(index);
+        node.deadline = deadline;
+        node.sequence = sequence;
+        node.place = Place::NONE;
+        node.task = Some(task);
+        Ok(TaskId { index, generation: node.generation })
+    }
+
+    pub(crate) fn get(&self, id: TaskId) -> Option<&Node<T>> {
+        step();
+        let node = self.nodes.get(id.index)?;
+        (node.generation == id.generation && node.task.is_some()).then_some(node)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: TaskId) -> Option<&mut Node<T>> {
+        step();
+        let node = self.nodes.get_mut(id.index)?;
+        (node.generation == id.generation && node.task.is_some()).then_some(node)
+    }
+
+    /// The node at an index known to be live (it is on a list).
+    pub(crate) fn at(&self, index: u32) -> &Node<T> {
+        step();
+        self.nodes.at(index)
+    }
+
+    /// See [`at`](Self::at).
+    pub(crate) fn at_mut(&mut self, index: u32) -> &mut Node<T> {
+        step();
+        self.nodes.at_mut(index)
+    }
+
+    /// The id of a live index.
+    pub(crate) fn id(&self, index: u32) -> TaskId {
+        TaskId { index, generation: self.at(index).generation }
+    }
+
+    /// O(1), but for the freeing of an emptied page. The index must be live and on no list.
+    pub(crate) fn remove(&mut self, index: u32) -> T {
+        let node = self.nodes.at_mut(index);
+        let task = node.task.take().expect("Live: only a live index is removed");
+        node.generation += 1; // Retire: released for good at u32::MAX
+        self.nodes.release(index);
+        task
+    }
+
+    /// The first live id at or after `index`, in order of index.
+    pub(crate) fn first_from(&self, index: u32) -> Option<TaskId> {
+        self.nodes.first_from(index).map(|index| self.id(index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(arena: &mut Arena<u32>, task: u32) -> TaskId {
+        arena.insert(0, 0, task).unwrap()
+    }
+
+    #[test]
+    fn an_old_id_finds_nothing_after_its_place_is_reused() {
+        let mut arena = Arena::new();
+        let old = add(&mut arena, 1);
+        assert_eq!(arena.remove(old.index), 1);
+        let new = add(&mut arena, 2);
+        assert_eq!(new.index, old.index);
+        assert!(arena.get(old).is_none());
+        assert_eq!(*arena.get(new).unwrap().task(), 2);
+    }
+
+    #[test]
+    fn a_node_whose_generation_would_wrap_is_retired() {
+        let mut arena = Arena::new();
+        let index = add(&mut arena, 1).index;
+        arena.at_mut(index).generation = u32::MAX - 1;
+        let last = arena.id(index);
+        arena.remove(index);
+        assert!((0..200).all(|task| add(&mut arena, task).index != index));
+        assert!(arena.get(last).is_none());
+    }
+
+    #[test]
+    fn the_ids_of_a_page_that_came_back_are_new() {
+        let mut arena = Arena::new();
+        let old: Vec<_> = (0..300).map(|task| add(&mut arena, task)).collect();
+        old.iter().for_each(|id| _ = arena.remove(id.index));
+        let new: Vec<_> = (0..300).map(|task| add(&mut arena, task)).collect();
+        assert!(old.iter().all(|&id| arena.get(id).is_none()));
+        assert!(new.iter().all(|&id| arena.get(id).is_some()));
+    }
+
+    #[test]
+    fn a_node_costs_24_bytes_beside_its_task() {
+        assert_eq!(size_of::<Node<Box<u64>>>(), 24 + 8);
+    }
+}

@@ -1,0 +1,194 @@
+//! A hierarchical timing wheel: starting and stopping a timer is O(1), time jumps from one due
+//! bucket to the next, and nothing ever fires early.
+//!
+//! Servers start a timer for almost every request and stop almost every one of them again: the
+//! answer came, the timeout did not. A timing wheel makes exactly that cheap. Tasks are kept in
+//! buckets by when they are due; a coarse bucket's tasks are handed down to finer ones when its
+//! time comes, and most are gone by then.
+//!
+//! # What is here
+//!
+//! | You want | Take |
+//! |---|---|
+//! | run something later, cancel or move it if need be | [`SystemTimer`] and [`Timer::schedule`] |
+//! | run something again and again | [`Timer::schedule_at_fixed_rate`], [`Timer::schedule_with_fixed_delay`] |
+//! | one kind of task, without a box each, within reach while pending | [`Timer::with_handler`] |
+//! | one task a key: sessions, heartbeats | [`KeyedTimer`] |
+//! | a timeout that ends with its scope | [`CancelOnDrop`] |
+//! | the same in a test, with time in your hands | [`ManualTimer`] |
+//! | the data structure, in your own event loop | [`TimingWheel`] |
+//! | wheels of your own tasks, for many threads, on a shared reaper | [`Shards`], [`Driver`], [`Turns`] |
+//!
+//! ```
+//! use std::time::Duration;
+//! use timer_core::{SystemTimer, Timer};
+//!
+//! let timer = SystemTimer::new()?;
+//! let timeout = timer.schedule(Duration::from_secs(30), || println!("no answer"))?;
+//! // ... the answer came:
+//! assert!(timer.cancel(timeout));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is promised
+//!
+//! - **Never early.** Deadlines count from the call and round up to a tick; when the machine keeps
+//!   up a task fires within one tick of its deadline, plus the thread's wake-up.
+//! - **Any time is legal.** Every `u64` of ticks has its place; longer durations saturate.
+//! - **At once.** A cancelled task is out of the wheel and out of memory before `cancel` returns.
+//! - **Idle is free.** The reaper sleeps until the next bucket that holds anything is due.
+//! - **Bounded.** However many fall due, a lock is held for a few hundred of them at a time.
+//! - **Panics stay inside.** A task that panics is contained and counted.
+//! - **No lock is held while your code runs**, but for [`TaskTimer::with`] and the sink of
+//!   [`Shards::turn`], which say so.
+//!
+//! # How deadlines find their bucket
+//!
+//! With `n` slots a level, level `k` has buckets of `n^k` ticks. A deadline goes to the lowest
+//! level on which it lies less than one turn ahead. With Kafka's 20 slots and ticks of 1 ms:
+//!
+//! | level | a bucket | one turn |
+//! |---|---|---|
+//! | 0 | 1 ms | 20 ms |
+//! | 1 | 20 ms | 400 ms |
+//! | 2 | 400 ms | 8 s |
+//! | 3 | 8 s | 160 s |
+//!
+//! So at time 0 a deadline of 450 ms waits in level 2's bucket for `[400, 800)`; at 400 it is
+//! handed down to level 1, `[440, 460)`; at 440 to level 0; and fires at 450:
+//!
+//! ```text
+//! level 2   |0       |400     |800     |1200 ...     450 waits here from 0 to 400,
+//!                     ▼
+//! level 1             |400|420|440|460| ...          here from 400 to 440,
+//!                             ▼
+//! level 0                     |440|441|...|450|      here from 440 to 450, and fires.
+//! ```
+//!
+//! Most timers are cancelled on the level they were first put on, and are never handed down. By
+//! default a level has 64 slots, one machine word of occupancy, and hours take four levels.
+//!
+//! Source: G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*, SOSP 1987.
+//!
+//! # Recipes
+//!
+//! *Timeout.* [`Timer::schedule`] when the request goes out, [`Timer::cancel`] when the answer comes;
+//! or a [`CancelOnDrop`] in the scope that waits.
+//!
+//! *Heartbeat, session.* A [`KeyedTimer`] by member: each heartbeat schedules the member's task again,
+//! which replaces it; the handler is what happens when none came. With a handle at hand,
+//! [`Timer::reschedule`] does the same without a map.
+//!
+//! *Retry with backoff.* The task schedules itself, with twice the delay:
+//!
+//! ```
+//! use std::{sync::mpsc, time::Duration};
+//! use timer_core::{Clock, ManualTimer, Timer};
+//!
+//! fn attempt(timer: &ManualTimer, delay: Duration, tried: mpsc::Sender<u64>) {
+//!     let again = timer.clone();
+//!     let task = move || {
+//!         tried.send(again.clock().now_ns() / 1_000_000).unwrap();
+//!         attempt(&again, delay * 2, tried); // it failed
+//!     };
+//!     timer.schedule(delay, task).unwrap();
+//! }
+//!
+//! let timer = ManualTimer::new();
+//! let (send, tried) = mpsc::channel();
+//! attempt(&timer, Duration::from_millis(100), send);
+//! timer.advance(Duration::from_secs(1));
+//! assert_eq!(tried.try_iter().collect::<Vec<_>>(), [100, 300, 700]);
+//! # timer.shutdown();
+//! ```
+//!
+//! *Periodic.* [`Timer::schedule_at_fixed_rate`] keeps a beat and lets missed starts fall out;
+//! [`Timer::schedule_with_fixed_delay`] leaves a pause between runs.
+//!
+//! *Your own event loop.* Drive a [`TimingWheel`]: sleep until `next_due`, call `advance`. Nothing in
+//! it reads a clock, takes a lock or starts a thread.
+//!
+//! *Tests.* A [`ManualTimer`] is the real wheel under a clock that you turn; what falls due runs in
+//! order, on your thread.
+//!
+//! # Beside others
+//!
+//! - *tokio's timer* wakes tasks of its runtime; inside one, for a few thousand sleeps, take it. It
+//!   keeps one wheel under one lock, of 64 slots a level like this one, and rounds to milliseconds.
+//!   Take this crate when timers are started and stopped from many threads at high rates, when what
+//!   expires is a callback or a message, when time must be injected, or without a runtime.
+//! - *tokio-util's `DelayQueue`* is a wheel owned by one task and polled by it. `TimingWheel` is that
+//!   without the runtime.
+//! - *A heap or tree of deadlines* costs O(log n) to start and stop and keeps perfect order within a
+//!   tick. With few timers nothing is simpler.
+//!
+//! # Trade-offs
+//!
+//! - A timer fires at the first tick at or after its deadline: up to one tick late, by design. Halve
+//!   the tick to halve that; 100 µs is the least.
+//! - Tasks of one tick fire in no promised order, but on a [`ManualTimer`].
+//! - Memory comes in pages of 64 tasks: one task that stays holds its page.
+//! - What expires runs on one worker unless you ask for more: tasks must not block for long, or bring
+//!   an executor.
+//!
+//! # Questions
+//!
+//! *Does an idle timer cost anything?* Two sleeping threads. The reaper wakes when a bucket that holds
+//! something is due; a cancelled timer's bucket wakes it at most once.
+//!
+//! *What if the machine is suspended?* [`SystemClock`] stands still meanwhile on Linux, so timeouts
+//! count running time. With the feature `boot-clock`, `BootClock` counts on.
+//!
+//! *Can a task cancel or schedule others, or itself?* Yes: nothing is locked while it runs.
+//!
+//! *What happens when a task panics?* It is contained, counted ([`Timer::panicked`]) and reported
+//! ([`SystemTimerBuilder::on_panic`]); the others run.
+//!
+//! *How far ahead?* Any `u64` of ticks. Levels are made as deadlines need them.
+
+mod arena;
+#[cfg(all(feature = "boot-clock", any(target_os = "linux", target_os = "android")))]
+mod boot_clock;
+mod clock;
+mod delay_queue;
+mod executor;
+mod geometry;
+mod guard;
+mod keyed;
+mod limit;
+mod manual;
+#[doc(hidden)]
+pub mod pages;
+mod periodic;
+mod reaper;
+mod shards;
+mod steps;
+#[doc(hidden)]
+pub mod sync;
+mod system;
+mod task_list;
+mod tasks;
+mod tick;
+mod timer;
+mod wheel;
+
+#[cfg(all(feature = "boot-clock", any(target_os = "linux", target_os = "android")))]
+pub use boot_clock::BootClock;
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use executor::{Executor, Job, Panicked, Workers, contain};
+pub use geometry::{SizeError, WheelSize};
+pub use guard::CancelOnDrop;
+pub use keyed::KeyedTimer;
+#[doc(hidden)]
+pub use limit::Limit;
+pub use manual::ManualTimer;
+pub use periodic::{Periodic, PeriodicError};
+pub use shards::{Bell, MAX_SHARDS, Shard, ShardGuard, Shards, TimerHandle, Turned};
+pub use system::{SystemTimer, SystemTimerBuilder};
+pub use tasks::TaskTimer;
+pub use tick::{TickError, TickLength};
+pub use timer::{
+    BuildError, Driver, ScheduleError, ScheduleErrorReason, SharedTask, Timer, TimerClosed,
+    TimerTask, Turns,
+};
+pub use wheel::{DueTask, Full, MAX_TASKS, Scheduled, TaskId, TimingWheel, Turn};

@@ -1,0 +1,151 @@
+//! Locks, atomics and thread-locals: `parking_lot` and `std`, or `loom`'s under `cfg(loom)`.
+//!
+//! Everything in this project that is checked by loom takes these from here, so that the code that
+//! loom checks is the code that ships. It is public for `purgatory`'s sake and promises nothing.
+
+#[cfg(not(loom))]
+mod imp {
+    pub use crossbeam_utils::sync::{Parker, Unparker};
+    pub use parking_lot::{Mutex, MutexGuard};
+    pub use std::{
+        sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        thread::JoinHandle,
+        thread_local,
+    };
+
+    /// Starts a thread of this name.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn spawn(
+        name: &str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<JoinHandle<()>> {
+        std::thread::Builder::new().name(name.to_owned()).spawn(work)
+    }
+
+    /// A fault planted by a loom model: never, outside loom.
+    #[inline(always)]
+    pub const fn planted(_: &'static str) -> bool {
+        false
+    }
+
+    thread_local! {
+        static SLOT: usize = {
+            static THREADS: AtomicUsize = AtomicUsize::new(0);
+            THREADS.fetch_add(1, Ordering::Relaxed)
+        };
+    }
+
+    /// A small number for this thread: counts up from 0 as threads first ask.
+    #[inline]
+    pub fn thread_slot() -> usize {
+        SLOT.try_with(|slot| *slot).unwrap_or(0)
+    }
+}
+
+#[cfg(loom)]
+mod imp {
+    pub use loom::{
+        sync::{
+            MutexGuard,
+            atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        },
+        thread::JoinHandle,
+        thread_local,
+    };
+    use std::{cell::Cell, sync::Arc, time::Duration};
+
+    /// Starts a thread of the model.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn spawn(_: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+        Ok(loom::thread::spawn(work))
+    }
+
+    /// crossbeam's parker over loom's lock. Time does not pass in a model: only an unpark wakes.
+    #[derive(Debug)]
+    pub struct Parker(Unparker);
+
+    /// Wakes a [`Parker`].
+    #[derive(Clone, Debug)]
+    pub struct Unparker(Arc<(loom::sync::Mutex<bool>, loom::sync::Condvar)>);
+
+    impl Parker {
+        /// A parker without a token.
+        #[expect(clippy::new_without_default, reason = "as crossbeam's")]
+        pub fn new() -> Self {
+            let token = (loom::sync::Mutex::new(false), loom::sync::Condvar::new());
+            Parker(Unparker(Arc::new(token)))
+        }
+
+        /// What wakes it.
+        pub fn unparker(&self) -> &Unparker {
+            &self.0
+        }
+
+        /// Sleeps until the token is there, and takes it.
+        pub fn park(&self) {
+            let (token, arrived) = &*self.0.0;
+            let mut there = token.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            while !*there {
+                there = arrived.wait(there).unwrap_or_else(|poisoned| poisoned.into_inner());
+            }
+            *there = false;
+        }
+
+        /// As `park`.
+        pub fn park_timeout(&self, _: Duration) {
+            self.park();
+        }
+    }
+
+    impl Unparker {
+        /// Gives the token.
+        pub fn unpark(&self) {
+            let (token, arrived) = &*self.0;
+            *token.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
+            arrived.notify_one();
+        }
+    }
+
+    /// loom's mutex behind parking_lot's interface.
+    #[derive(Debug)]
+    pub struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        /// A new mutex.
+        pub fn new(value: T) -> Self {
+            Mutex(loom::sync::Mutex::new(value))
+        }
+
+        /// Locks; a panicking holder does not poison.
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        }
+    }
+
+    // loom runs the threads of a model on one thread of the machine, so a plain thread-local is
+    // seen by all of them.
+    std::thread_local! {
+        static PLANTED: Cell<&'static str> = const { Cell::new("") };
+    }
+
+    /// Plants a fault for the models that this thread of the machine runs.
+    pub fn plant(fault: &'static str) {
+        PLANTED.set(fault);
+    }
+
+    /// True when the running model planted this fault.
+    pub fn planted(fault: &'static str) -> bool {
+        PLANTED.get() == fault
+    }
+
+    /// All threads of a model share a shard: the hardest case.
+    pub fn thread_slot() -> usize {
+        0
+    }
+}
+
+pub use imp::*;

@@ -1,0 +1,333 @@
+//! `SystemTimer`: a clock, a reaper thread that turns the wheels, and workers that run what fell due.
+
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
+
+use parking_lot::Mutex;
+
+use crate::{
+    clock::{Clock, Steady, SystemClock},
+    executor::{Executor, Inline, Job, Panicked, Workers, contain, on_timer_thread},
+    geometry::WheelSize,
+    reaper::Reaper,
+    shards::{Bell, MAX_SHARDS},
+    tasks::TaskTimer,
+    tick::TickLength,
+    timer::{BuildError, Driver, Timer, TimerClosed, TimerTask, Turns},
+};
+
+/// The timer for programs: one reaper thread that sleeps until the next task is due, any number of
+/// owners of wheels, and worker threads that run what expired. A handle: clones are the same timer.
+///
+/// ```
+/// use std::{sync::mpsc, time::Duration};
+/// use timer_core::{SystemTimer, Timer};
+///
+/// let timer = SystemTimer::new()?;
+/// let (send, fired) = mpsc::channel();
+/// timer.schedule(Duration::from_millis(5), move || send.send("five").unwrap())?;
+/// let never = timer.schedule(Duration::from_secs(3600), || unreachable!())?;
+/// assert!(timer.cancel(never));
+/// assert_eq!(fired.recv()?, "five");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Cost
+/// Schedule: a clock read, one lock that no other thread wants, and a place in the wheel; cancel:
+/// one lock. Both O(1) for what a timeout usually is. No thread wakes while nothing is due.
+///
+/// # When the last handle is dropped
+/// The threads end by themselves, after the workers have run what had already expired. Nobody
+/// waits for them; [`shutdown`](Timer::shutdown) does. Tasks still pending are dropped unrun.
+#[derive(Clone, Debug)]
+pub struct SystemTimer {
+    inner: Arc<Inner>,
+    tasks: TaskTimer<Box<dyn TimerTask>>,
+}
+
+struct Inner {
+    clock: Arc<dyn Clock>,
+    tick: TickLength,
+    wheel_size: WheelSize,
+    shards: usize,
+    reaper: Reaper,
+    executor: Arc<dyn Executor>,
+    /// The executor again, when it is our own to close.
+    workers: Option<Arc<Workers>>,
+    inline: bool,
+    pending_max: Option<usize>,
+    on_panic: Option<PanicHook>,
+    owners: Mutex<Vec<Weak<dyn Turns>>>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("clock", &self.clock)
+            .field("tick", &self.tick)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SystemTimer {
+    /// A timer with the defaults: tick 1 ms, 64 slots a level, the machine's monotonic clock, one
+    /// worker.
+    ///
+    /// # Errors
+    /// [`BuildError::Thread`] when the operating system gives no thread.
+    pub fn new() -> Result<SystemTimer, BuildError> {
+        SystemTimer::builder().build()
+    }
+
+    /// A timer to be configured.
+    pub fn builder() -> SystemTimerBuilder {
+        SystemTimerBuilder::default()
+    }
+
+    /// How often the reaper thread has woken up: stands still while nothing is due.
+    pub fn wake_ups(&self) -> u64 {
+        self.inner.reaper.wake_ups()
+    }
+}
+
+impl Timer for SystemTimer {
+    fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
+        &self.tasks
+    }
+
+    fn driver(&self) -> Arc<dyn Driver> {
+        self.inner.clone()
+    }
+
+    fn shutdown(&self) -> Vec<Box<dyn TimerTask>> {
+        let left = self.tasks.shutdown();
+        self.inner.reaper.close();
+        let owners = std::mem::take(&mut *self.inner.owners.lock());
+        for owner in owners.iter().filter_map(Weak::upgrade) {
+            owner.timer_closed();
+        }
+        let wait = !on_timer_thread();
+        if wait {
+            self.inner.reaper.join();
+        }
+        if let Some(workers) = &self.inner.workers {
+            workers.close();
+            if wait {
+                workers.join();
+            }
+        }
+        left
+    }
+}
+
+impl Driver for Inner {
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    fn tick(&self) -> TickLength {
+        self.tick
+    }
+
+    fn wheel_size(&self) -> WheelSize {
+        self.wheel_size
+    }
+
+    fn shards(&self) -> usize {
+        self.shards
+    }
+
+    fn in_order(&self) -> bool {
+        false
+    }
+
+    fn bell(&self) -> Arc<Bell> {
+        self.reaper.bell()
+    }
+
+    fn attach(&self, bell: &Arc<Bell>, wheels: Weak<dyn Turns>) -> Result<(), TimerClosed> {
+        let mut owners = self.owners.lock();
+        owners.retain(|owner| owner.strong_count() > 0);
+        self.reaper.attach(bell, wheels.clone(), self.shards)?;
+        owners.push(wheels);
+        Ok(())
+    }
+
+    fn execute(&self, job: Job) {
+        // A user's executor may panic; the job then was dropped, and has run.
+        let _ = contain(|| self.executor.execute(job));
+    }
+
+    fn executes_inline(&self) -> bool {
+        self.inline
+    }
+
+    fn pending_max(&self) -> Option<usize> {
+        self.pending_max
+    }
+
+    fn report_panic(&self, panicked: &Panicked) {
+        if let Some(hook) = &self.on_panic {
+            let _ = contain(|| hook(panicked));
+        }
+    }
+}
+
+/// Told of each contained panic.
+type PanicHook = Box<dyn Fn(&Panicked) + Send + Sync>;
+
+/// Configures a [`SystemTimer`].
+pub struct SystemTimerBuilder {
+    tick: TickLength,
+    wheel_size: WheelSize,
+    shards: Option<usize>,
+    clock: Option<Arc<dyn Clock>>,
+    executor: Option<Arc<dyn Executor>>,
+    inline: bool,
+    workers: usize,
+    pending_max: Option<usize>,
+    on_panic: Option<PanicHook>,
+    name: String,
+}
+
+impl fmt::Debug for SystemTimerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SystemTimerBuilder").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Default for SystemTimerBuilder {
+    fn default() -> Self {
+        SystemTimerBuilder {
+            tick: TickLength::default(),
+            wheel_size: WheelSize::default(),
+            shards: None,
+            clock: None,
+            executor: None,
+            inline: false,
+            workers: 1,
+            pending_max: None,
+            on_panic: None,
+            name: "timer".to_owned(),
+        }
+    }
+}
+
+impl SystemTimerBuilder {
+    /// The tick; 1 ms by default.
+    pub fn tick(mut self, tick: TickLength) -> Self {
+        self.tick = tick;
+        self
+    }
+
+    /// Slots a level; 64 by default, [`WheelSize::KAFKA`] for Kafka's 20.
+    pub fn wheel_size(mut self, size: WheelSize) -> Self {
+        self.wheel_size = size;
+        self
+    }
+
+    /// Shards of each set of wheels: a power of two up to [`MAX_SHARDS`]. By default eight for
+    /// each processor, at least 8 and at most 64.
+    pub fn shards(mut self, count: usize) -> Self {
+        self.shards = Some(count);
+        self
+    }
+
+    /// Another clock. The reaper sleeps in real time: a clock that is turned by hand does not wake
+    /// it, and belongs into a [`ManualTimer`](crate::ManualTimer).
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(match clock.is_steady() {
+            true => Arc::new(clock),
+            false => Arc::new(Steady::new(clock)),
+        });
+        self
+    }
+
+    /// How many worker threads run what expired; one by default, none becomes one.
+    pub fn workers(mut self, count: usize) -> Self {
+        self.workers = count;
+        self
+    }
+
+    /// Runs what expired on `executor` instead of worker threads of the timer's own.
+    pub fn executor(mut self, executor: impl Executor) -> Self {
+        self.executor = Some(Arc::new(executor));
+        self.inline = false;
+        self
+    }
+
+    /// Runs what expired on the reaper thread itself. A slow task then delays all others: only for
+    /// a timer that nobody else shares.
+    pub fn inline(mut self) -> Self {
+        self.executor = Some(Arc::new(Inline));
+        self.inline = true;
+        self
+    }
+
+    /// How many tasks may be pending at most, in the timer itself and in each
+    /// [`TaskTimer`](crate::TaskTimer) on it; one more is refused and handed back. No limit by
+    /// default; with one, all threads share a counter.
+    pub fn pending_max(mut self, max: usize) -> Self {
+        self.pending_max = Some(max);
+        self
+    }
+
+    /// Is told of each panic that was contained, on the thread that it happened on. (The program's
+    /// panic hook has been told before.)
+    pub fn on_panic(mut self, hook: impl Fn(&Panicked) + Send + Sync + 'static) -> Self {
+        self.on_panic = Some(Box::new(hook));
+        self
+    }
+
+    /// The start of the threads' names; `timer` by default.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Starts the timer.
+    ///
+    /// # Errors
+    /// [`BuildError`] when a thread cannot be had or the shard count is out of bounds.
+    pub fn build(self) -> Result<SystemTimer, BuildError> {
+        let shards = self.shards.unwrap_or_else(default_shards);
+        if !shards.is_power_of_two() || shards > MAX_SHARDS {
+            return Err(BuildError::Shards(shards));
+        }
+        if self.name.contains('\0') {
+            return Err(BuildError::Name(self.name));
+        }
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let reaper = Reaper::start(clock.clone(), self.tick, &format!("{}-reaper", self.name))?;
+        let (executor, workers) = match self.executor {
+            Some(executor) => (executor, None),
+            None => {
+                let name = format!("{}-worker", self.name);
+                let workers = Arc::new(Workers::start(&name, self.workers)?);
+                (workers.clone() as Arc<dyn Executor>, Some(workers))
+            }
+        };
+        let inner = Arc::new(Inner {
+            clock,
+            tick: self.tick,
+            wheel_size: self.wheel_size,
+            shards,
+            reaper,
+            executor,
+            workers,
+            inline: self.inline,
+            pending_max: self.pending_max,
+            on_panic: self.on_panic,
+            owners: Mutex::default(),
+        });
+        let tasks = TaskTimer::on(inner.clone(), |task: Box<dyn TimerTask>| task.run())?;
+        Ok(SystemTimer { inner, tasks })
+    }
+}
+
+fn default_shards() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors * 8).next_power_of_two().clamp(8, MAX_SHARDS)
+}

@@ -1,0 +1,457 @@
+//! The timer on real threads: nothing here sleeps, and nothing asserts how long anything took.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    sync::{
+        Arc, Barrier, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use timer_core::{
+    BuildError, Clock, Executor, Job, ManualClock, ManualTimer, ScheduleErrorReason, Shards,
+    SystemClock, SystemTimer, TickLength, Timer, TimerClosed, TimingWheel, Turns, WheelSize,
+};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const MS: Duration = Duration::from_millis(1);
+
+#[test]
+fn nothing_fires_early_for_any_tick() {
+    for tick in [Duration::from_micros(100), MS, 7 * MS, 40 * MS] {
+        let clock = SystemClock::new();
+        let tick = TickLength::new(tick).unwrap();
+        let timer = SystemTimer::builder().tick(tick).clock(clock).build().unwrap();
+        let (send, fired) = mpsc::channel();
+        for micros in (0..50_000).step_by(331) {
+            let delay = Duration::from_micros(micros);
+            let deadline_ns = clock.now_ns() + delay.as_nanos() as u64;
+            let send = send.clone();
+            let task = move || send.send(clock.now_ns().checked_sub(deadline_ns)).unwrap();
+            timer.schedule(delay, task).unwrap();
+        }
+        drop(send);
+        assert!(fired.iter().all(|lateness| lateness.is_some()), "early with {tick:?}");
+    }
+}
+
+#[test]
+fn an_earlier_arrival_wakes_the_sleeping_reaper() {
+    let timer = SystemTimer::new().unwrap();
+    let far = timer.schedule(HOUR, || unreachable!("an hour from now")).unwrap();
+    for _ in 0..20 {
+        let (send, fired) = mpsc::channel();
+        timer.schedule(MS, move || send.send(()).unwrap()).unwrap();
+        fired.recv().unwrap();
+    }
+    assert!(timer.cancel(far));
+    assert!(!timer.cancel(far));
+}
+
+#[test]
+fn starting_and_stopping_timers_wakes_nobody() {
+    let timer = SystemTimer::new().unwrap();
+    timer.schedule(HOUR, || ()).unwrap(); // the shard's first: the reaper hears of it
+    let (send, fired) = mpsc::channel();
+    timer.schedule(Duration::ZERO, move || send.send(()).unwrap()).unwrap();
+    fired.recv().unwrap(); // it has
+    let before = timer.wake_ups();
+    for _ in 0..10_000 {
+        let handle = timer.schedule(2 * HOUR, || ()).unwrap();
+        assert!(timer.cancel(handle));
+    }
+    // It may just have been falling asleep; ten thousand timers are worth no more than that.
+    assert!(timer.wake_ups() - before <= 2, "{} wake-ups", timer.wake_ups() - before);
+    assert_eq!(timer.len(), 1);
+}
+
+#[test]
+fn many_threads_schedule_and_cancel_and_each_task_runs_or_is_cancelled() {
+    let timer = SystemTimer::builder().workers(2).build().unwrap();
+    let (send, fired) = mpsc::channel();
+    let cancelled: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|thread: u64| {
+                let (timer, send) = (timer.clone(), send.clone());
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(thread);
+                    let mut cancelled = 0;
+                    let mut handles = Vec::new();
+                    for _ in 0..5000 {
+                        let (send, delay) = (send.clone(), random.u64(0..30_000));
+                        let task = move || send.send(()).unwrap();
+                        let delay = Duration::from_micros(delay);
+                        handles.push(timer.schedule(delay, task).unwrap());
+                        let any = handles[random.usize(0..handles.len())];
+                        cancelled += usize::from(timer.cancel(any));
+                    }
+                    cancelled
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    drop(send);
+    assert_eq!(fired.iter().count() + cancelled, 20_000);
+    assert!(timer.is_empty());
+}
+
+#[test]
+fn a_burst_is_handed_over_while_other_threads_go_on_scheduling() {
+    let timer = SystemTimer::new().unwrap();
+    let fired = Arc::new(AtomicUsize::new(0));
+    let count = |fired: &Arc<AtomicUsize>| {
+        let fired = fired.clone();
+        move || _ = fired.fetch_add(1, SeqCst)
+    };
+    let due_ns = timer.driver().now_ns() + 50_000_000;
+    for _ in 0..200_000 {
+        timer.schedule_at(due_ns, count(&fired)).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    let handle = timer.schedule(HOUR, || unreachable!("cancelled")).unwrap();
+                    assert!(timer.cancel(handle));
+                    timer.schedule(Duration::ZERO, count(&fired)).unwrap();
+                }
+            });
+        }
+    });
+    while !timer.is_empty() {
+        std::thread::yield_now();
+    }
+    assert!(timer.shutdown().is_empty());
+    assert_eq!(fired.load(SeqCst), 240_000);
+}
+
+/// Ten years pass at once: what lies in between is caught up with, a bounded amount of work at a time,
+/// and what comes in meanwhile is not kept waiting.
+#[test]
+fn a_leap_of_the_clock_is_caught_up_with_in_bounded_steps() {
+    let year = 365 * 24 * 3600 * 1000;
+    let mut wheel = TimingWheel::new(WheelSize::default(), 0);
+    (0..10_000u64).for_each(|task| _ = wheel.insert(task * year / 1000, task).unwrap());
+    let (mut fired, mut calls, now) = (Vec::new(), 0, 10 * year);
+    while wheel.next_due().is_some_and(|due| due <= now) {
+        let turn = wheel.advance(now, 256, |task| fired.push(task.take()));
+        assert!(turn.fired + turn.cascaded <= 256);
+        if calls == 0 {
+            wheel.insert(now, u64::MAX).unwrap();
+        }
+        calls += 1;
+    }
+    assert!((40..400).contains(&calls), "{calls} calls");
+    assert_eq!(fired.pop(), Some(u64::MAX));
+    assert!(fired.into_iter().eq(0..10_000));
+}
+
+#[test]
+fn shutdown_hands_back_what_never_fired_and_refuses_what_comes_later() {
+    for timer in [SystemTimer::new().unwrap(), SystemTimer::builder().workers(3).build().unwrap()] {
+        let (send, fired) = mpsc::channel();
+        for _ in 0..1000 {
+            let send = send.clone();
+            timer.schedule(HOUR, move || send.send(()).unwrap()).unwrap();
+        }
+        let left = timer.shutdown();
+        assert_eq!((left.len(), timer.len(), fired.try_iter().count()), (1000, 0, 0));
+        left.into_iter().for_each(|task| task.run()); // they are whole
+        assert_eq!(fired.try_iter().count(), 1000);
+        let late = timer.schedule(MS, move || send.send(()).unwrap()).unwrap_err();
+        assert_eq!(late.reason, ScheduleErrorReason::Closed);
+        late.task.run();
+        assert_eq!(fired.try_iter().count(), 1);
+        assert!(timer.shutdown().is_empty());
+    }
+}
+
+#[test]
+fn shutdown_from_inside_a_task_does_not_wait_for_itself() {
+    let timer = SystemTimer::new().unwrap();
+    let (send, done) = mpsc::channel();
+    let inside = timer.clone();
+    timer.schedule(MS, move || send.send(inside.shutdown().len()).unwrap()).unwrap();
+    assert_eq!(done.recv().unwrap(), 0);
+}
+
+#[test]
+fn a_panicking_task_is_counted_and_the_timer_goes_on() {
+    let timer = SystemTimer::new().unwrap();
+    timer.schedule(Duration::ZERO, || panic!("in a task")).unwrap();
+    let (send, fired) = mpsc::channel();
+    timer.schedule(5 * MS, move || send.send(()).unwrap()).unwrap();
+    fired.recv().unwrap();
+    timer.shutdown(); // after which the count is final
+    assert_eq!(timer.panicked(), 1);
+}
+
+#[test]
+fn a_blocked_callback_does_not_hold_the_wheel_up() {
+    let timer = SystemTimer::builder().workers(2).build().unwrap();
+    let gate = Arc::new(Barrier::new(2));
+    let inside = gate.clone();
+    timer.schedule(Duration::ZERO, move || _ = inside.wait()).unwrap();
+    let (send, fired) = mpsc::channel();
+    timer.schedule(5 * MS, move || send.send(()).unwrap()).unwrap();
+    fired.recv().unwrap();
+    gate.wait();
+}
+
+/// Drops every other job, and panics for every third.
+#[derive(Debug, Default)]
+struct Careless {
+    jobs: AtomicUsize,
+}
+
+impl Executor for Careless {
+    fn execute(&self, job: Job) {
+        let number = self.jobs.fetch_add(1, SeqCst);
+        assert!(!number.is_multiple_of(3), "a careless executor");
+        if number.is_multiple_of(2) {
+            drop(job);
+        } else {
+            job.run();
+        }
+    }
+}
+
+#[test]
+fn a_careless_executor_loses_nothing() {
+    let timer = SystemTimer::builder().executor(Careless::default()).build().unwrap();
+    let (send, fired) = mpsc::channel();
+    for millis in 0..30 {
+        let send = send.clone();
+        timer.schedule(millis * MS, move || send.send(()).unwrap()).unwrap();
+    }
+    drop(send);
+    assert_eq!(fired.iter().count(), 30);
+}
+
+#[test]
+fn a_shard_count_out_of_bounds_is_named() {
+    for count in [0, 3, 128] {
+        let error = SystemTimer::builder().shards(count).build().unwrap_err();
+        assert!(matches!(error, BuildError::Shards(named) if named == count));
+        assert_eq!(error.to_string(), format!("{count} shards: not a power of two in 1..=64"));
+    }
+}
+
+#[test]
+fn a_manual_timer_interleaves_what_tasks_schedule_in_order() {
+    let timer = ManualTimer::new();
+    let (send, seen) = mpsc::channel();
+    let (outer, inner) = (send.clone(), send.clone());
+    let nested = timer.clone();
+    let clock = timer.clock();
+    timer
+        .schedule(10 * MS, move || {
+            outer.send((10, clock.now_ns() / 1_000_000)).unwrap();
+            let at = clock.clone();
+            let task = move || inner.send((15, at.now_ns() / 1_000_000)).unwrap();
+            nested.schedule(5 * MS, task).unwrap();
+            nested.advance(80 * MS); // only moves the goal
+        })
+        .unwrap();
+    let at = timer.clock();
+    timer.schedule(20 * MS, move || send.send((20, at.now_ns() / 1_000_000)).unwrap()).unwrap();
+    timer.advance(30 * MS);
+    assert_eq!(seen.try_iter().collect::<Vec<_>>(), [(10, 10), (15, 15), (20, 20)]);
+    assert_eq!(timer.clock().now_ns(), 110_000_000);
+}
+
+#[test]
+fn a_manual_timer_jumps_to_what_is_next() {
+    let timer = ManualTimer::new();
+    assert!(!timer.advance_to_next());
+    let (send, fired) = mpsc::channel();
+    timer.schedule(450 * MS, move || send.send(()).unwrap()).unwrap();
+    let mut jumps = 0;
+    while fired.try_recv().is_err() {
+        assert!(timer.advance_to_next());
+        jumps += 1;
+    }
+    assert_eq!((jumps, timer.clock().now_ns()), (2, 450_000_000)); // handed down once at 448
+}
+
+/// Shows what it is told to, back and forth, or panics when told nothing.
+#[derive(Clone, Debug)]
+struct Unsteady(Arc<Mutex<Option<u64>>>);
+
+impl Unsteady {
+    fn new(now_ns: u64) -> Self {
+        Unsteady(Arc::new(Mutex::new(Some(now_ns))))
+    }
+
+    fn show(&self, now_ns: Option<u64>) {
+        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = now_ns;
+    }
+}
+
+impl Clock for Unsteady {
+    fn now_ns(&self) -> u64 {
+        let shown = *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        shown.expect("a clock that panics")
+    }
+}
+
+#[test]
+fn a_clock_that_goes_back_makes_nothing_fire_early() {
+    let clock = Unsteady::new(1_000_000_000_000);
+    let timer = SystemTimer::builder().clock(clock.clone()).build().unwrap();
+    clock.show(Some(0));
+    let handle = timer.schedule(10 * MS, || ()).unwrap();
+    assert_eq!(timer.next_deadline_ns(), Some(1_000_010_000_000));
+    assert!(timer.cancel(handle));
+}
+
+#[test]
+fn a_clock_that_panics_stands_still_and_the_reaper_lives() {
+    let clock = Unsteady::new(0);
+    let timer = SystemTimer::builder().clock(clock.clone()).build().unwrap();
+    clock.show(None);
+    timer.schedule(HOUR, || ()).unwrap(); // rings the reaper, which reads the clock
+    clock.show(Some(5_000_000));
+    let (send, fired) = mpsc::channel();
+    timer.schedule(Duration::ZERO, move || send.send(()).unwrap()).unwrap();
+    fired.recv().unwrap();
+}
+
+#[test]
+fn a_clock_at_the_end_of_time_fires_what_is_due_and_nothing_else() {
+    let timer = SystemTimer::builder().clock(Unsteady::new(u64::MAX)).build().unwrap();
+    timer.schedule(HOUR, || unreachable!("after the end of time")).unwrap();
+    let (send, fired) = mpsc::channel();
+    timer.schedule_at(5, move || send.send(()).unwrap()).unwrap();
+    fired.recv().unwrap();
+    assert_eq!(timer.shutdown().len(), 1);
+}
+
+#[test]
+fn a_manual_clock_does_not_go_back() {
+    let clock = ManualClock::new();
+    clock.advance(Duration::from_secs(u64::MAX));
+    assert_eq!(clock.now_ns(), u64::MAX);
+    clock.advance_to(5);
+    assert_eq!(clock.now_ns(), u64::MAX);
+}
+
+#[test]
+fn a_manual_timer_advanced_by_two_threads_loses_no_time() {
+    let timer = ManualTimer::new();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..100_000).for_each(|_| timer.advance(MS)));
+        }
+    });
+    timer.advance(Duration::ZERO);
+    assert_eq!(timer.clock().now_ns(), 200_000 * 1_000_000);
+}
+
+#[test]
+fn two_timers_may_shut_each_other_down() {
+    let timers = [SystemTimer::new().unwrap(), SystemTimer::new().unwrap()];
+    let both = Arc::new(Barrier::new(2));
+    let (send, done) = mpsc::channel();
+    for (timer, other) in [(&timers[0], timers[1].clone()), (&timers[1], timers[0].clone())] {
+        let (send, both) = (send.clone(), both.clone());
+        let task = move || {
+            both.wait();
+            send.send(other.shutdown().len()).unwrap();
+        };
+        timer.schedule(MS, task).unwrap();
+    }
+    assert_eq!((done.recv(), done.recv()), (Ok(0), Ok(0)));
+}
+
+#[test]
+fn every_caller_of_shutdown_waits_for_what_is_running() {
+    let timer = SystemTimer::new().unwrap();
+    let (entered, inside) = mpsc::channel();
+    let (open, gate) = mpsc::channel::<()>();
+    let over = Arc::new(AtomicBool::new(false));
+    let task_over = over.clone();
+    let task = move || {
+        entered.send(()).unwrap();
+        gate.recv().unwrap();
+        task_over.store(true, SeqCst);
+    };
+    timer.schedule(Duration::ZERO, task).unwrap();
+    inside.recv().unwrap();
+    std::thread::scope(|scope| {
+        let shut_down = || {
+            timer.shutdown();
+            over.load(SeqCst)
+        };
+        let callers = [scope.spawn(shut_down), scope.spawn(shut_down)];
+        open.send(()).unwrap();
+        assert!(callers.into_iter().all(|caller| caller.join().unwrap()));
+    });
+}
+
+#[test]
+fn dropping_the_last_handle_ends_the_threads() {
+    let alive = Unsteady::new(0);
+    let timer = SystemTimer::builder().clock(alive.clone()).build().unwrap();
+    assert!(Arc::strong_count(&alive.0) > 1);
+    let (send, fired) = mpsc::channel::<()>();
+    timer.schedule(Duration::ZERO, move || drop(send)).unwrap();
+    assert!(fired.recv().is_err());
+    drop(timer);
+    while Arc::strong_count(&alive.0) > 1 {
+        std::thread::yield_now(); // for ever, if the reaper did not end
+    }
+}
+
+/// An owner of wheels that panics whenever it is turned.
+#[derive(Debug, Default)]
+struct Panicking {
+    closed: AtomicBool,
+}
+
+impl Turns for Panicking {
+    fn turn(self: Arc<Self>, _: usize, _: u64) -> Option<u64> {
+        panic!("in a turn")
+    }
+
+    fn next_due(&self, _: usize) -> Option<u64> {
+        None
+    }
+
+    fn timer_closed(self: Arc<Self>) {
+        self.closed.store(true, SeqCst);
+    }
+}
+
+#[test]
+fn an_owner_that_panics_does_not_end_the_reaper_and_is_told_of_shutdown() {
+    let timer = SystemTimer::builder().shards(1).build().unwrap();
+    let driver = timer.driver();
+    let owner = Arc::new(Panicking::default());
+    let weak: std::sync::Weak<dyn Turns> = Arc::downgrade(&owner) as _;
+    let wheels: Shards<(), ()> = Shards::new(&*driver);
+    driver.attach(wheels.bell(), weak.clone()).unwrap();
+    let _ = wheels.lock(0).insert(0, Some(1), ()); // rings for the owner
+    let (send, fired) = mpsc::channel();
+    timer.schedule(MS, move || send.send(()).unwrap()).unwrap();
+    fired.recv().unwrap();
+    timer.shutdown();
+    assert!(owner.closed.load(SeqCst));
+    assert_eq!(driver.attach(wheels.bell(), weak), Err(TimerClosed));
+}
+
+#[test]
+fn a_name_that_names_no_thread_is_refused() {
+    let error = SystemTimer::builder().name("a\0b").build().unwrap_err();
+    assert_eq!(error.to_string(), "\"a\\0b\" cannot name a thread");
+}
+
+#[test]
+fn a_timer_is_printed_without_its_tasks() {
+    let timer = SystemTimer::new().unwrap();
+    (0..100).for_each(|_| _ = timer.schedule(HOUR, || ()).unwrap());
+    assert!(format!("{timer:?}").len() < 500, "{timer:?}");
+}

@@ -1,0 +1,449 @@
+//! What can be done with tasks on a timer, one thing at a time, under a hand-turned clock.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use timer_core::{
+    Bell, CancelOnDrop, Clock, Driver, Job, KeyedTimer, ManualTimer, Panicked, PeriodicError,
+    ScheduleErrorReason, SharedTask, SystemTimer, TaskTimer, TickLength, Timer, TimerClosed, Turns,
+    WheelSize,
+};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Times at which tasks ran, in ms.
+#[derive(Clone, Default)]
+struct Times(Arc<Mutex<Vec<u64>>>);
+
+impl Times {
+    fn note(&self, clock: &impl Clock) {
+        self.0.lock().unwrap().push(clock.now_ns() / 1_000_000);
+    }
+
+    fn take(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+fn setup() -> (ManualTimer, Times) {
+    (ManualTimer::new(), Times::default())
+}
+
+#[test]
+fn tasks_of_one_tick_run_in_the_order_they_were_scheduled_whoever_was_cancelled() {
+    let timer = ManualTimer::new();
+    let (send, ran) = mpsc::channel();
+    let schedule = |number: u64, delay: Duration| {
+        let send = send.clone();
+        timer.schedule(delay, move || send.send(number).unwrap()).unwrap()
+    };
+    let handles: Vec<_> = (0..10).map(|number| schedule(number, 100 * MS)).collect();
+    timer.advance(60 * MS); // by now they lie on the finest level
+    schedule(10, 40 * MS);
+    assert!(timer.cancel(handles[3]) && timer.cancel(handles[0]));
+    timer.advance(40 * MS);
+    assert_eq!(ran.try_iter().collect::<Vec<_>>(), [1, 2, 4, 5, 6, 7, 8, 9, 10]);
+}
+
+#[test]
+fn a_deadline_is_a_moment_of_the_timers_clock() {
+    let (timer, times) = setup();
+    timer.advance(SECOND);
+    for deadline_ns in [1_020_000_001, 5, u64::MAX] {
+        let (times, clock) = (times.clone(), timer.clock());
+        timer.schedule_at(deadline_ns, move || times.note(&clock)).unwrap();
+    }
+    assert_eq!(timer.next_deadline_ns(), Some(1_000_000)); // in the past, rounded up to a tick
+    timer.advance(SECOND);
+    assert_eq!((times.take(), timer.len()), (vec![1000, 1021], 1));
+}
+
+#[test]
+fn a_task_is_pending_until_it_falls_due_or_is_cancelled() {
+    let timer = ManualTimer::new();
+    let (first, second) =
+        (timer.schedule(MS, || ()).unwrap(), timer.schedule(2 * MS, || ()).unwrap());
+    assert!(timer.is_pending(first) && timer.is_pending(second));
+    assert_eq!((timer.len(), timer.next_deadline_ns()), (2, Some(1_000_000)));
+    timer.advance(MS);
+    assert!(!timer.is_pending(first) && timer.is_pending(second));
+    assert!(timer.cancel(second) && !timer.is_pending(second));
+    assert!(timer.is_empty() && timer.next_deadline_ns().is_none());
+}
+
+#[test]
+fn rescheduling_moves_a_task_earlier_and_later_under_one_handle() {
+    let (timer, times) = setup();
+    let (noted, clock) = (times.clone(), timer.clock());
+    let handle = timer.schedule(500 * MS, move || noted.note(&clock)).unwrap();
+    timer.advance(400 * MS);
+    assert!(timer.reschedule(handle, 5 * SECOND)); // later, to a coarser level
+    timer.advance(SECOND);
+    assert!(times.take().is_empty());
+    assert!(timer.reschedule(handle, 7 * MS)); // earlier
+    timer.advance(SECOND);
+    assert_eq!(times.take(), [1407]);
+    assert!(!timer.reschedule(handle, MS));
+    timer.advance(10 * SECOND);
+    assert!(times.take().is_empty());
+}
+
+#[test]
+fn a_pending_task_is_within_reach() {
+    let timer = ManualTimer::new();
+    let (send, ran) = mpsc::channel();
+    let tasks = timer.with_handler(move |number: u32| send.send(number).unwrap()).unwrap();
+    let handle = tasks.schedule(MS, 1).unwrap();
+    assert_eq!(tasks.with(handle, |number| std::mem::replace(number, 5)), Some(1));
+    timer.advance(MS);
+    assert_eq!(ran.try_recv(), Ok(5));
+    assert_eq!(tasks.with(handle, |_| ()), None);
+    let handle = tasks.schedule(MS, 9).unwrap();
+    assert_eq!((tasks.cancel(handle), tasks.cancel(handle)), (Some(9), None));
+}
+
+#[test]
+fn a_shared_task_can_be_scheduled_many_times() {
+    struct Count(AtomicUsize);
+    impl SharedTask for Count {
+        fn run(&self) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+    let timer = ManualTimer::new();
+    let count = Arc::new(Count(AtomicUsize::new(0)));
+    for millis in 0..5 {
+        timer.schedule(millis * MS, count.clone() as Arc<dyn SharedTask>).unwrap();
+    }
+    timer.advance(SECOND);
+    assert_eq!(count.0.load(SeqCst), 5);
+}
+
+#[test]
+fn a_guard_cancels_when_it_is_dropped_unless_released() {
+    let (timer, times) = setup();
+    let start = || {
+        let (times, clock) = (times.clone(), timer.clock());
+        let handle = timer.schedule(SECOND, move || times.note(&clock)).unwrap();
+        CancelOnDrop::new(&timer, handle)
+    };
+    drop(start());
+    assert!(timer.is_empty());
+    start().release();
+    timer.advance(SECOND);
+    assert_eq!(times.take(), [1000]);
+    let (noted, clock) = (times.clone(), timer.clock());
+    let beat = timer.schedule_at_fixed_rate(MS, MS, move || noted.note(&clock)).unwrap();
+    timer.advance(2 * MS);
+    drop(CancelOnDrop::periodic(beat));
+    timer.advance(SECOND);
+    assert_eq!(times.take(), [1001, 1002]);
+}
+
+/// Kafka's clock stands still while idle; a short delay then goes through a stale coarse bucket.
+#[test]
+fn after_idling_a_short_delay_takes_one_step() {
+    let timer = ManualTimer::new();
+    timer.advance(1_000_003 * MS);
+    let (send, ran) = mpsc::channel();
+    timer.schedule(2 * MS, move || send.send(()).unwrap()).unwrap();
+    assert!(timer.advance_to_next());
+    assert_eq!((ran.try_recv(), timer.clock().now_ns()), (Ok(()), 1_000_005_000_000));
+}
+
+/// Reaches the driver under a timer, to see how much it hands over at once.
+#[derive(Debug)]
+struct Counting {
+    under: Arc<dyn Driver>,
+    owners: Mutex<Vec<Weak<dyn Turns>>>,
+    jobs: AtomicUsize,
+}
+
+impl Driver for Counting {
+    fn now_ns(&self) -> u64 {
+        self.under.now_ns()
+    }
+    fn tick(&self) -> TickLength {
+        self.under.tick()
+    }
+    fn wheel_size(&self) -> WheelSize {
+        self.under.wheel_size()
+    }
+    fn shards(&self) -> usize {
+        1
+    }
+    fn in_order(&self) -> bool {
+        false
+    }
+    fn bell(&self) -> Arc<Bell> {
+        Arc::new(Bell::new(None))
+    }
+    fn attach(&self, _: &Arc<Bell>, owner: Weak<dyn Turns>) -> Result<(), TimerClosed> {
+        self.owners.lock().unwrap().push(owner);
+        Ok(())
+    }
+    fn execute(&self, job: Job) {
+        self.jobs.fetch_add(1, SeqCst);
+        job.run();
+    }
+    fn executes_inline(&self) -> bool {
+        true
+    }
+    fn pending_max(&self) -> Option<usize> {
+        None
+    }
+    fn report_panic(&self, _: &Panicked) {}
+}
+
+#[test]
+fn one_turn_hands_over_a_bounded_number_of_tasks() {
+    let driver = Arc::new(Counting {
+        under: ManualTimer::new().driver(),
+        owners: Mutex::default(),
+        jobs: AtomicUsize::new(0),
+    });
+    let ran = Arc::new(AtomicUsize::new(0));
+    let counted = ran.clone();
+    let handler = move |()| _ = counted.fetch_add(1, SeqCst);
+    let tasks = TaskTimer::on(driver.clone(), handler).unwrap();
+    (0..1000).for_each(|_| _ = tasks.schedule_at(0, ()).unwrap());
+    let owner = driver.owners.lock().unwrap()[0].upgrade().unwrap();
+    let mut turns = 0;
+    while owner.clone().turn(0, 0).is_some() {
+        turns += 1;
+        assert_eq!(ran.load(SeqCst), turns * 256);
+    }
+    assert_eq!((turns, ran.load(SeqCst), driver.jobs.load(SeqCst)), (3, 1000, 4));
+}
+
+// Periodic tasks.
+
+#[test]
+fn a_fixed_rate_keeps_its_beat() {
+    let (timer, times) = setup();
+    let (noted, clock) = (times.clone(), timer.clock());
+    let beat = timer.schedule_at_fixed_rate(5 * MS, 10 * MS, move || noted.note(&clock)).unwrap();
+    timer.advance(40 * MS);
+    assert_eq!((times.take(), beat.is_active(), timer.len()), (vec![5, 15, 25, 35], true, 1));
+    assert!(beat.cancel() && !beat.cancel());
+    timer.advance(SECOND);
+    assert!(times.take().is_empty() && timer.is_empty() && !beat.is_active());
+}
+
+#[test]
+fn a_run_longer_than_its_period_makes_none_pile_up() {
+    for (rate, expected) in [(true, &[10, 40, 70][..]), (false, &[10, 45])] {
+        let (timer, times) = setup();
+        let (noted, clock, inside) = (times.clone(), timer.clock(), timer.clone());
+        let busy = move || {
+            noted.note(&clock);
+            clock_leaps(&inside);
+        };
+        let period = 10 * MS;
+        let beat = match rate {
+            true => timer.schedule_at_fixed_rate(period, period, busy).unwrap(),
+            false => timer.schedule_with_fixed_delay(period, period, busy).unwrap(),
+        };
+        timer.advance(20 * MS); // and 25 more in each run
+        assert_eq!(times.take(), expected, "at a fixed rate: {rate}");
+        beat.cancel();
+    }
+}
+
+/// A run that takes 25 ms: time passes while it runs.
+fn clock_leaps(timer: &ManualTimer) {
+    timer.pass(25 * MS);
+}
+
+#[test]
+fn a_periodic_task_may_cancel_itself() {
+    let (timer, times) = setup();
+    let (noted, clock, own) = (times.clone(), timer.clock(), Arc::new(Mutex::new(None)));
+    let handle: Arc<Mutex<Option<timer_core::Periodic>>> = own.clone();
+    let beat = timer
+        .schedule_at_fixed_rate(MS, MS, move || {
+            noted.note(&clock);
+            if clock.now_ns() >= 3_000_000 {
+                assert!(handle.lock().unwrap().take().unwrap().cancel());
+            }
+        })
+        .unwrap();
+    *own.lock().unwrap() = Some(beat.clone());
+    timer.advance(SECOND);
+    assert_eq!((times.take(), beat.is_active(), timer.len()), (vec![1, 2, 3], false, 0));
+}
+
+#[test]
+fn a_panic_in_one_run_is_counted_and_the_next_run_comes() {
+    let timer = ManualTimer::new();
+    let mut runs = 0;
+    let (send, ran) = mpsc::channel();
+    let beat = timer.schedule_with_fixed_delay(MS, MS, move || {
+        runs += 1;
+        send.send(runs).unwrap();
+        assert!(runs != 2, "in the second run");
+    });
+    timer.advance(3 * MS);
+    assert_eq!((ran.try_iter().collect::<Vec<_>>(), timer.panicked()), (vec![1, 2, 3], 1));
+    assert!(beat.unwrap().is_active());
+}
+
+#[test]
+fn a_period_of_zero_is_refused_and_a_shut_down_timer_too() {
+    let timer = ManualTimer::new();
+    let zero = timer.schedule_at_fixed_rate(MS, Duration::ZERO, || ()).unwrap_err();
+    assert_eq!(zero, PeriodicError::ZeroPeriod);
+    timer.shutdown();
+    let late = timer.schedule_with_fixed_delay(MS, MS, || ()).unwrap_err();
+    assert_eq!(late, PeriodicError::NotScheduled(ScheduleErrorReason::Closed));
+}
+
+#[test]
+fn a_periodic_task_does_not_keep_its_timer_alive() {
+    let alive = Arc::new(());
+    let timer = SystemTimer::new().unwrap();
+    let inside = alive.clone();
+    let hour = 3600 * SECOND;
+    let beat = timer.schedule_at_fixed_rate(hour, hour, move || drop(inside.clone())).unwrap();
+    drop(timer);
+    assert_eq!(Arc::strong_count(&alive), 1, "the task went with its timer");
+    assert!(beat.cancel());
+}
+
+#[test]
+fn a_busy_periodic_task_deadlocks_with_nothing() {
+    let timer = SystemTimer::new().unwrap();
+    let (send, ran) = mpsc::channel();
+    let beat = timer.schedule_at_fixed_rate(MS, MS, move || send.send(()).unwrap()).unwrap();
+    for _ in 0..20 {
+        ran.recv().unwrap();
+    }
+    beat.cancel();
+    timer.shutdown();
+    assert_eq!(timer.panicked(), 0);
+}
+
+// The limit.
+
+#[test]
+fn a_limit_refuses_one_more_and_hands_it_back() {
+    let timer = SystemTimer::builder().pending_max(2).build().unwrap();
+    let handle = timer.schedule(3600 * SECOND, || ()).unwrap();
+    timer.schedule(3600 * SECOND, || ()).unwrap();
+    let refused = timer.schedule(SECOND, || ()).unwrap_err();
+    assert_eq!(refused.reason, ScheduleErrorReason::Full { limit: 2 });
+    assert_eq!(refused.to_string(), "not scheduled: 2 tasks are pending already");
+    refused.task.run();
+    assert!(timer.cancel(handle));
+    let (send, ran) = mpsc::channel();
+    timer.schedule(MS, move || send.send(()).unwrap()).unwrap();
+    ran.recv().unwrap();
+    timer.schedule(SECOND, || ()).unwrap(); // what fired has given its place back
+    assert_eq!(timer.shutdown().len(), 2);
+}
+
+#[test]
+fn panics_are_reported_to_the_hook() {
+    let (send, said) = mpsc::channel();
+    let hook =
+        move |panicked: &timer_core::Panicked| send.send(panicked.message().to_owned()).unwrap();
+    let timer = SystemTimer::builder().on_panic(hook).inline().build().unwrap();
+    timer.schedule(MS, || panic!("number {}", 7)).unwrap();
+    assert_eq!(said.recv().unwrap(), "number 7");
+}
+
+// Keyed tasks: Kafka's coordinator timer.
+
+fn keyed() -> (ManualTimer, KeyedTimer<&'static str, u32>, mpsc::Receiver<(&'static str, u32)>) {
+    let timer = ManualTimer::new();
+    let (send, ran) = mpsc::channel();
+    let keyed = KeyedTimer::new(&timer, move |key, task| send.send((key, task)).unwrap()).unwrap();
+    (timer, keyed, ran)
+}
+
+#[test]
+fn a_keyed_task_runs_once_and_its_key_is_free_again() {
+    let (timer, keyed, ran) = keyed();
+    keyed.schedule("a", 10 * MS, 1).unwrap();
+    assert!(keyed.contains(&"a"));
+    timer.advance(10 * MS);
+    assert_eq!(ran.try_iter().collect::<Vec<_>>(), [("a", 1)]);
+    assert!(!keyed.contains(&"a") && !keyed.cancel(&"a") && keyed.is_empty());
+}
+
+#[test]
+fn scheduling_a_key_again_replaces_its_task() {
+    let (timer, keyed, ran) = keyed();
+    keyed.schedule("a", 10 * MS, 1).unwrap();
+    keyed.schedule("a", 20 * MS, 2).unwrap();
+    assert_eq!(keyed.len(), 1);
+    timer.advance(15 * MS);
+    assert!(ran.try_recv().is_err());
+    timer.advance(5 * MS);
+    assert_eq!(ran.try_iter().collect::<Vec<_>>(), [("a", 2)]);
+}
+
+#[test]
+fn schedule_if_absent_leaves_what_is_there() {
+    let (timer, keyed, ran) = keyed();
+    assert!(keyed.schedule_if_absent("a", 10 * MS, 1).unwrap());
+    assert!(!keyed.schedule_if_absent("a", MS, 2).unwrap());
+    timer.advance(10 * MS);
+    assert!(keyed.schedule_if_absent("a", 10 * MS, 3).unwrap());
+    timer.advance(10 * MS);
+    assert_eq!(ran.try_iter().collect::<Vec<_>>(), [("a", 1), ("a", 3)]);
+}
+
+#[test]
+fn cancelling_before_the_time_and_all_at_once() {
+    let (timer, keyed, ran) = keyed();
+    for (number, key) in ["a", "b", "c"].into_iter().enumerate() {
+        keyed.schedule(key, 10 * MS, number as u32).unwrap();
+    }
+    assert!(keyed.cancel(&"b"));
+    assert_eq!((keyed.cancel_all(), keyed.len()), (2, 0));
+    timer.advance(SECOND);
+    assert!(ran.try_recv().is_err());
+}
+
+/// The task has fallen due but has not run: cancel and replace still win.
+#[test]
+fn cancelling_after_the_time_but_before_the_run_wins() {
+    let timer = ManualTimer::new();
+    let (send, ran) = mpsc::channel();
+    let own: Arc<Mutex<Option<KeyedTimer<&str, u32>>>> = Arc::default();
+    let inside = own.clone();
+    let keyed = KeyedTimer::new(&timer, move |key, task| {
+        send.send((key, task)).unwrap();
+        if key == "first" {
+            let keyed = inside.lock().unwrap().clone().unwrap();
+            assert!(keyed.cancel(&"second"));
+            keyed.schedule("third", 5 * MS, 33).unwrap();
+        }
+    })
+    .unwrap();
+    *own.lock().unwrap() = Some(keyed.clone());
+    for (number, key) in ["first", "second", "third"].into_iter().enumerate() {
+        keyed.schedule(key, 10 * MS, number as u32).unwrap(); // all due in one tick, one batch
+    }
+    timer.advance(SECOND);
+    assert_eq!(ran.try_iter().collect::<Vec<_>>(), [("first", 0), ("third", 33)]);
+    own.lock().unwrap().take();
+}
+
+#[test]
+fn a_refused_keyed_task_comes_back_and_leaves_what_was_there() {
+    let (timer, keyed, _ran) = keyed();
+    timer.shutdown();
+    let refused = keyed.schedule("a", MS, 7).unwrap_err();
+    assert_eq!((refused.task, refused.reason), (7, ScheduleErrorReason::Closed));
+    assert!(keyed.is_empty());
+}
