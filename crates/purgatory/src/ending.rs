@@ -1,0 +1,175 @@
+//! Endings: the one way out, whoever found it; expiry by the timer; and closing.
+//!
+//! An operation *departs* under its home's lock: the entry leaves the wheel, the outcome is decided.
+//! Then, with nothing locked, its watches are released and its callback is told: here, or where the
+//! timer runs what expired.
+
+use std::{hash::Hash, sync::Arc};
+
+use timer_core::{Job, TimerHandle, Turns, contain};
+
+use crate::{
+    entry::{Claim, Entry, Tickets},
+    frame::{Frame, enqueue},
+    inner::{HomeGuard, Inner},
+    operation::{CancelReason, DelayedOperation, Outcome},
+    sync::planted,
+    watch::Ticket,
+};
+
+/// Operations handed over, or emptied out, under one lock hold.
+const BUDGET: usize = 256;
+
+/// An operation that has departed.
+pub(crate) struct Ended<O> {
+    id: TimerHandle,
+    payload: O,
+    pub(crate) outcome: Outcome,
+    tickets: Tickets,
+}
+
+impl<K, O> Inner<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation,
+{
+    /// Takes an entry whose payload is out for good off its home.
+    pub(crate) fn depart(
+        &self,
+        home: &mut HomeGuard<'_, O>,
+        id: TimerHandle,
+        payload: O,
+        outcome: Outcome,
+    ) -> Ended<O> {
+        let tickets = home.remove(id).map(Entry::into_tickets).unwrap_or_default();
+        home.state.departed(tickets.as_slice().len(), &outcome);
+        Ended { id, payload, outcome, tickets }
+    }
+
+    /// Ends what has departed: out of every watch list, then told.
+    pub(crate) fn finish(self: &Arc<Self>, frame: &Frame<'_>, ended: Ended<O>) {
+        self.release(ended.id, ended.tickets.as_slice());
+        self.release_permits(1);
+        self.tell(frame, ended.payload, ended.outcome);
+    }
+
+    /// Gives watch slots back; a key nobody waits for any more is dropped with nothing locked.
+    pub(crate) fn release(&self, id: TimerHandle, tickets: &[Ticket]) {
+        for &ticket in tickets {
+            let key = self.watches.unwatch(ticket, id);
+            if std::mem::needs_drop::<K>() {
+                let _ = contain(|| drop(key));
+            }
+        }
+    }
+
+    /// Calls `on_complete`: here, or for expiry where the timer runs what expired.
+    pub(crate) fn tell(self: &Arc<Self>, frame: &Frame<'_>, payload: O, outcome: Outcome) {
+        if matches!(outcome, Outcome::Expired) {
+            self.tell_expired(vec![payload]);
+        } else {
+            self.tell_here(frame, payload, outcome);
+        }
+    }
+
+    fn tell_expired(self: &Arc<Self>, payloads: Vec<O>) {
+        let inner = self.clone();
+        self.execute(Job::new(move || {
+            for payload in payloads {
+                inner.tell_here(&Frame::enter(&inner.driver), payload, Outcome::Expired);
+            }
+        }));
+    }
+
+    fn tell_here(self: &Arc<Self>, frame: &Frame<'_>, payload: O, outcome: Outcome) {
+        if frame.is_nested() {
+            let inner = self.clone();
+            enqueue(move || inner.call(payload, outcome));
+        } else {
+            self.call(payload, outcome);
+        }
+    }
+
+    /// Hands a job to the executor. One that panics has dropped the job, and so run it.
+    pub(crate) fn execute(&self, job: Job) {
+        let _ = contain(|| self.driver.execute(job));
+    }
+
+    /// Calls `on_complete`, inside a frame, with nothing locked.
+    fn call(&self, payload: O, outcome: Outcome) {
+        if let Err(panicked) = contain(|| payload.on_complete(outcome)) {
+            self.report(&panicked);
+        }
+    }
+
+    /// Ends everything parked as Cancelled and refuses what comes later, a bounded step at a time.
+    pub(crate) fn close(self: &Arc<Self>) {
+        let frame = Frame::enter(&self.driver);
+        for shard in 0..self.homes.count() {
+            let mut from = Some(0);
+            while let Some(start) = from {
+                let mut ended = Vec::new();
+                from = self.close_some(shard, start, &mut ended);
+                ended.into_iter().for_each(|ended| self.finish(&frame, ended));
+            }
+        }
+    }
+
+    /// Empties up to [`BUDGET`] entries of a shard; returns where to go on.
+    fn close_some(&self, shard: usize, mut from: u32, ended: &mut Vec<Ended<O>>) -> Option<u32> {
+        let mut home = self.homes.lock(shard);
+        home.state.closed = !planted("shutdown closes no shard");
+        for _ in 0..BUDGET {
+            let id = home.first_from(from)?;
+            from = id.id().index() + 1;
+            let claim = home.get_mut(id)?.claim(Outcome::Cancelled(CancelReason::Shutdown));
+            if let Claim::Ended(payload, outcome) = claim {
+                ended.push(self.depart(&mut home, id, payload, outcome));
+            }
+        }
+        Some(from)
+    }
+}
+
+impl<K, O> Turns for Inner<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation,
+{
+    /// Expiry: what nobody holds departs; a holder is left a note.
+    fn turn(self: Arc<Self>, shard: usize, now: u64) -> Option<u64> {
+        let turned = self.homes.turn(shard, now, BUDGET, |id, mut due, home| {
+            match due.get_mut().claim(Outcome::Expired) {
+                Claim::Noted => {
+                    if planted("an expiry removes what is held") {
+                        due.take();
+                    }
+                    None
+                }
+                Claim::Ended(payload, outcome) => {
+                    let tickets = due.take().into_tickets();
+                    home.departed(tickets.as_slice().len(), &outcome);
+                    Some((id, tickets, payload))
+                }
+            }
+        });
+        if !turned.due.is_empty() {
+            let released = turned.due.into_iter().map(|(id, tickets, payload)| {
+                self.release(id, tickets.as_slice());
+                payload
+            });
+            let payloads: Vec<O> = released.collect();
+            self.release_permits(payloads.len());
+            self.tell_expired(payloads);
+        }
+        turned.next_due
+    }
+
+    fn next_due(&self, shard: usize) -> Option<u64> {
+        self.homes.lock(shard).wheel().next_due()
+    }
+
+    fn timer_closed(self: Arc<Self>) {
+        self.close();
+    }
+}

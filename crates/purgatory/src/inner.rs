@@ -1,0 +1,170 @@
+//! What all handles of a purgatory share: the home shards, the watch registry, the timer.
+//!
+//! An operation's *home* is one shard of the timer wheels: its entry is the wheel's task, so that
+//! parking it and starting its timer are one insertion, ending it and stopping its timer one
+//! removal. Which shard: some bits by the parking thread, so that threads do not meet, and two by
+//! the key, so that who completes does not always meet who parks.
+//!
+//! The paths are told in the files beside this one: [`park`](super::park), [`event`](super::event)
+//! and [`ending`](super::ending).
+
+use std::{
+    collections::VecDeque,
+    hash::Hash,
+    sync::{Arc, Weak},
+};
+
+use crossbeam_utils::CachePadded;
+use timer_core::{
+    Driver, Limit, Panicked, ShardGuard, Shards, SystemTimer, TimerClosed, TimerHandle, Turns,
+    contain,
+};
+
+use crate::{
+    entry::{Entry, Verdict},
+    event::Held,
+    operation::{DelayedOperation, Outcome},
+    stats::Counts,
+    sync::{AtomicU64, Mutex, Ordering, thread_slot},
+    watch::Registry,
+};
+
+/// What else is under a home shard's lock.
+#[derive(Debug, Default)]
+pub(crate) struct Home {
+    /// Set before the shard is emptied for good, tested before anything is put in.
+    pub(crate) closed: bool,
+    /// Watches of the operations at home here.
+    pub(crate) watches: usize,
+    pub(crate) counts: Counts,
+}
+
+impl Home {
+    /// Counts an operation out.
+    pub(crate) fn departed(&mut self, watches: usize, outcome: &Outcome) {
+        self.watches -= watches;
+        self.counts.ended(outcome);
+    }
+}
+
+pub(crate) type HomeGuard<'a, O> = ShardGuard<'a, Entry<O>, Home>;
+
+pub(crate) struct Inner<K, O> {
+    pub(crate) name: Arc<str>,
+    pub(crate) homes: Shards<Entry<O>, Home>,
+    pub(crate) watches: Registry<K>,
+    pub(crate) driver: Arc<dyn Driver>,
+    /// The driver's timer, when it is not shared.
+    pub(crate) own_timer: Option<SystemTimer>,
+    /// Operations that ended without being parked, by the thread's slot.
+    pub(crate) at_once: Box<[CachePadded<AtomicU64>]>,
+    pub(crate) panics: AtomicU64,
+    /// How many may be parked.
+    pub(crate) permits: Option<Limit>,
+    /// Events left for later.
+    pub(crate) deferred: Mutex<VecDeque<K>>,
+}
+
+impl<K, O> Inner<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation,
+{
+    /// A purgatory attached to its timer.
+    pub(crate) fn new(
+        name: Arc<str>,
+        driver: Arc<dyn Driver>,
+        own_timer: Option<SystemTimer>,
+        max_parked: Option<usize>,
+    ) -> Result<Arc<Self>, TimerClosed> {
+        let homes = Shards::new(&*driver);
+        let counter = || CachePadded::new(AtomicU64::new(0));
+        let inner = Arc::new(Inner {
+            name,
+            at_once: std::iter::repeat_with(counter).take(homes.count()).collect(),
+            homes,
+            watches: Registry::new(),
+            driver,
+            own_timer,
+            panics: AtomicU64::new(0),
+            permits: max_parked.map(Limit::new),
+            deferred: Mutex::new(VecDeque::new()),
+        });
+        let turns: Weak<dyn Turns> = Arc::downgrade(&inner) as _;
+        inner.driver.attach(inner.homes.bell(), turns)?;
+        Ok(inner)
+    }
+
+    /// The home shard for an operation parked by this thread, first under a key of this hash.
+    pub(crate) fn home_for(&self, hash: u64) -> usize {
+        thread_slot() << 2 | (hash & 3) as usize
+    }
+
+    pub(crate) fn count_at_once(&self) {
+        let slot = thread_slot() & (self.at_once.len() - 1);
+        self.at_once[slot].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Gives back the permits of operations that have departed.
+    pub(crate) fn release_permits(&self, count: usize) {
+        if let Some(permits) = &self.permits {
+            permits.release(count);
+        }
+    }
+
+    /// Counts a contained panic of a check or callback, and tells the timer's hook.
+    pub(crate) fn report(&self, panicked: &Panicked) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+        self.driver.report_panic(panicked);
+    }
+
+    /// Runs an operation's check, with nothing locked.
+    pub(crate) fn check(&self, operation: &mut O) -> Verdict {
+        let mut satisfied = false;
+        if let Err(panicked) = contain(|| satisfied = operation.try_complete()) {
+            self.report(&panicked);
+            Verdict::Panicked
+        } else if satisfied {
+            Verdict::Satisfied
+        } else {
+            Verdict::Unsatisfied
+        }
+    }
+
+    /// Runs the checks of many, in order: one catch for all that do not panic.
+    pub(crate) fn check_all(&self, held: &mut [Held<O>]) {
+        let mut at = 0;
+        while at < held.len() {
+            let checked = contain(|| {
+                for held in &mut held[at..] {
+                    at += 1;
+                    if held.payload.try_complete() {
+                        held.verdict = Verdict::Satisfied;
+                    }
+                }
+            });
+            if let Err(panicked) = checked {
+                self.report(&panicked);
+                held[at - 1].verdict = Verdict::Panicked;
+            }
+        }
+    }
+
+    /// Calls `act` for each item under the lock of its home, which is kept for as long as the next
+    /// item has the same.
+    pub(crate) fn each_at_home<T>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        id: impl Fn(&T) -> TimerHandle,
+        mut act: impl FnMut(&mut HomeGuard<'_, O>, T),
+    ) {
+        let mut home: Option<HomeGuard<'_, O>> = None;
+        for item in items {
+            let shard = id(&item).shard();
+            if home.as_ref().is_some_and(|home| home.number() != shard) {
+                home = None;
+            }
+            act(home.get_or_insert_with(|| self.homes.lock(shard)), item);
+        }
+    }
+}

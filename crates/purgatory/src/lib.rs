@@ -1,0 +1,97 @@
+//! Delayed operations: park a request that cannot be answered yet, complete it from whichever
+//! thread makes it answerable, or let its time run out. What Apache Kafka calls *purgatory*.
+//!
+//! A produce with acks=all waits until every in-sync replica has the record, a fetch waits for
+//! bytes, a write for a quorum. Such a request is *parked* under one or more *watch keys*. Whoever
+//! changes something that requests may wait for raises the *event* of its key, and the requests
+//! parked under it are checked again. What nobody completes in time *expires*.
+//!
+//! ```
+//! use std::{
+//!     sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}, mpsc},
+//!     time::Duration,
+//! };
+//! use purgatory::{DelayedOperation, Outcome, Park, Purgatory};
+//!
+//! /// A produce with acks=all: over when the high watermark has passed its record.
+//! struct DelayedProduce {
+//!     high_watermark: Arc<AtomicU64>,
+//!     required_offset: u64,
+//!     reply: mpsc::Sender<Outcome>,
+//! }
+//!
+//! impl DelayedOperation for DelayedProduce {
+//!     fn try_complete(&mut self) -> bool {
+//!         self.high_watermark.load(SeqCst) >= self.required_offset
+//!     }
+//!     fn on_complete(self, outcome: Outcome) {
+//!         self.reply.send(outcome).unwrap();
+//!     }
+//! }
+//!
+//! let produces = Purgatory::new("produce")?;
+//! let high_watermark = Arc::new(AtomicU64::new(0));
+//! let (reply, replies) = mpsc::channel();
+//! let produce = DelayedProduce { high_watermark: high_watermark.clone(), required_offset: 1, reply };
+//!
+//! let parked = produces.try_complete_else_watch(produce, &["orders-0"], Duration::from_secs(30))?;
+//! assert!(matches!(parked, Park::Parked(_)));
+//!
+//! high_watermark.store(1, SeqCst); // the condition first ...
+//! assert_eq!(produces.check_and_complete(&"orders-0"), 1); // ... then its event
+//! assert_eq!(replies.recv()?, Outcome::Completed);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is promised
+//!
+//! - **One outcome.** Every accepted operation ends exactly once, whatever races, through panics
+//!   and shutdown too.
+//! - **No missed event.** See [the one rule](Purgatory#the-one-rule).
+//! - **Never early.** Nothing expires before its time, in nanoseconds.
+//! - **Nobody waits.** No thread waits for another's check or callback, and neither runs under a
+//!   lock of the purgatory's.
+//! - **Nothing stays.** What has ended is out of every watch list and out of the wheel at once. No
+//!   purge, no estimate; counts are exact.
+//! - **Panics stay inside.** A check or callback that panics is contained and counted.
+//!
+//! For tests of your own operations, share a [`ManualTimer`](timer_core::ManualTimer): the real
+//! wheel under a clock that you turn.
+
+mod boxed;
+mod ending;
+mod entry;
+mod event;
+mod frame;
+mod inner;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod operation;
+mod park;
+mod purgatory;
+mod stats;
+#[doc(hidden)]
+pub mod sync;
+mod wait;
+mod watch;
+
+/// The README's example, run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
+/// The watch registry by itself, for the bench that compares it with others. Promises nothing.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::watch::{Registry, Seen, Ticket, Watched};
+}
+
+pub use crate::purgatory::{Builder, Purgatory};
+pub use boxed::{BoxedOperation, When, when};
+pub use operation::{
+    Attempt, CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused, RefusedReason,
+    Timeout,
+};
+pub use stats::Stats;
+pub use timer_core;
+pub use wait::{WaitError, WaitFuture};

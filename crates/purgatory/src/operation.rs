@@ -1,0 +1,188 @@
+//! What is parked, and how it ends.
+
+use std::{borrow::Cow, error::Error, fmt, time::Duration};
+
+use timer_core::TimerHandle;
+
+/// A request that cannot be answered yet: a condition to check, and what to do when it is over.
+///
+/// Both run with nothing of the purgatory locked, one at a time for one operation: while a thread
+/// checks it, nobody else does, so neither asks for `Sync`.
+///
+/// ```
+/// use std::{sync::mpsc, time::Duration};
+/// use purgatory::{DelayedOperation, Outcome};
+///
+/// /// A produce with acks=all waits until the high watermark passes its records.
+/// struct DelayedProduce<W> {
+///     high_watermark: W,
+///     required_offset: u64,
+///     reply: mpsc::Sender<Outcome>,
+/// }
+///
+/// impl<W: Fn() -> u64 + Send + 'static> DelayedOperation for DelayedProduce<W> {
+///     fn try_complete(&mut self) -> bool {
+///         (self.high_watermark)() >= self.required_offset
+///     }
+///
+///     fn on_complete(self, outcome: Outcome) {
+///         let _ = self.reply.send(outcome);
+///     }
+/// }
+/// ```
+pub trait DelayedOperation: Send + 'static {
+    /// The check: true when the condition holds now. It decides, so the operation ends as
+    /// [`Completed`](Outcome::Completed) when it returns true.
+    ///
+    /// It runs on whichever thread parks the operation or raises an event on one of its keys, and
+    /// must not block. It may call the purgatory; what that ends is told after the outermost call.
+    /// A panic ends the operation as [`Panicked`](CancelReason::Panicked).
+    fn try_complete(&mut self) -> bool;
+
+    /// Called exactly once, with how the operation ended.
+    ///
+    /// Runs on the thread that completed or cancelled it; when it [`Expired`](Outcome::Expired),
+    /// where the timer runs what expired. It may park, raise events and cancel. A panic in it is
+    /// contained and counted.
+    fn on_complete(self, outcome: Outcome)
+    where
+        Self: Sized;
+}
+
+/// How an operation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Its check came true.
+    Completed,
+    /// Its time ran out first.
+    Expired,
+    /// It was given up.
+    Cancelled(CancelReason),
+}
+
+/// Why an operation was cancelled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CancelReason {
+    /// Somebody asked for it, with this reason.
+    Requested(Cow<'static, str>),
+    /// The purgatory or its timer was shut down.
+    Shutdown,
+    /// Its check panicked.
+    Panicked,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Completed => f.write_str("completed"),
+            Outcome::Expired => f.write_str("expired"),
+            Outcome::Cancelled(reason) => write!(f, "cancelled: {reason}"),
+        }
+    }
+}
+
+impl fmt::Display for CancelReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CancelReason::Requested(reason) => f.write_str(reason),
+            CancelReason::Shutdown => f.write_str("shut down"),
+            CancelReason::Panicked => f.write_str("its check panicked"),
+        }
+    }
+}
+
+/// Names a parked operation, to cancel, complete or reschedule it by. Never reused by
+/// its purgatory, and meaningless to any other: there it may name an operation of that one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OperationId(pub(crate) TimerHandle);
+
+/// What became of an operation by the time parking it returned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Park {
+    /// It is parked (and may be over a moment later).
+    Parked(OperationId),
+    /// It is over: its `on_complete` was, or is about to be, called with this.
+    Ended(Outcome),
+}
+
+/// How long an operation may wait, counted from the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Timeout {
+    /// So long; rounded up to a tick of the timer. Zero: one check, then it expires.
+    After(Duration),
+    /// Until this moment of the timer's clock, in nanoseconds since its origin; rounded up to a tick.
+    /// One in the past: one check, then it expires.
+    At(u64),
+    /// Until something completes or cancels it.
+    Never,
+}
+
+impl From<Duration> for Timeout {
+    fn from(duration: Duration) -> Self {
+        Timeout::After(duration)
+    }
+}
+
+/// What became of an attempt to end one operation from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// It ended, by this call.
+    Ended,
+    /// A thread is checking it right now, and ends it: as Completed if that check comes true,
+    /// otherwise as asked (or as whatever was noted before).
+    Noted,
+    /// It had ended already.
+    Gone,
+}
+
+/// An operation that had to wait but could not be parked. It comes back, its `on_complete` uncalled.
+#[non_exhaustive]
+pub struct Refused<O> {
+    /// The operation.
+    pub operation: O,
+    /// Why.
+    pub reason: RefusedReason,
+}
+
+/// Why an operation could not be parked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RefusedReason {
+    /// No watch key: nothing could ever complete it.
+    NoKeys,
+    /// The purgatory, or its timer, was shut down.
+    Closed,
+    /// As many operations are parked as the purgatory was built to take, or as one shard or key can
+    /// take.
+    Full {
+        /// How many those are.
+        limit: usize,
+    },
+}
+
+impl fmt::Display for RefusedReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RefusedReason::NoKeys => f.write_str("no watch key"),
+            RefusedReason::Closed => f.write_str("the purgatory was shut down"),
+            RefusedReason::Full { limit } => write!(f, "{limit} operations are parked already"),
+        }
+    }
+}
+
+impl<O> fmt::Debug for Refused<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+impl<O> fmt::Display for Refused<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the operation was not parked: {}", self.reason)
+    }
+}
+
+impl<O> Error for Refused<O> {}

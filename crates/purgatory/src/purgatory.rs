@@ -1,0 +1,311 @@
+//! The public face: [`Purgatory`] and its builder.
+
+use std::{borrow::Cow, fmt, hash::Hash, marker::PhantomData, sync::Arc};
+
+use timer_core::{BuildError, Driver, SystemTimer, Timer};
+
+use crate::{
+    inner::Inner,
+    operation::{
+        Attempt, CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused, Timeout,
+    },
+    stats::Stats,
+    sync::Ordering,
+};
+
+/// Where requests wait until they can be answered: operations `O`, parked under keys `K`.
+///
+/// Park with [`try_complete_else_watch`](Self::try_complete_else_watch); whoever makes a condition
+/// true calls [`check_and_complete`](Self::check_and_complete) with its key; what nobody completes
+/// in time, the timer expires. Each operation ends exactly once.
+///
+/// A handle: clones are the same purgatory. Dropping the last one ends whatever is parked as
+/// Cancelled, without waiting for anybody; it may be dropped inside a callback.
+///
+/// # The one rule
+/// Make the condition true *first*, then raise the event; and hold no lock of yours that a check
+/// needs while you do. Then no event is missed: when `check_and_complete` returns, every operation
+/// parked under the key before the call has ended, was seen unsatisfied, or is under check by a
+/// thread that will look again.
+///
+/// # Locks
+/// Checks and callbacks run with nothing of the purgatory locked, on the thread that parks, raises
+/// the event or cancels; expired callbacks on the timer's executor. No thread waits for another's
+/// check or callback. A key's `Eq` and `Clone` run under a lock and must not call back.
+///
+/// # Calls from inside a check or callback
+/// All are allowed. What they end is told when the outermost call on the thread returns; a nested
+/// event returns 0 and happens then, too. So a chain of completions, however long, needs no stack.
+///
+/// # Cost
+/// Parking and completing under one key takes six uncontended locks and a clock read, nothing
+/// shared between threads that use different keys, and no allocation.
+pub struct Purgatory<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation,
+{
+    inner: Arc<Inner<K, O>>,
+    /// Closes the purgatory when the last handle goes.
+    _handle: Arc<Handle<K, O>>,
+}
+
+struct Handle<K, O>(Arc<Inner<K, O>>)
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation;
+
+impl<K, O> Drop for Handle<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation,
+{
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl<K, O> Purgatory<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation,
+{
+    /// A purgatory with a [`SystemTimer`] of its own (two threads). A program with several shares
+    /// one timer: see [`builder`](Self::builder).
+    ///
+    /// # Errors
+    /// [`BuildError::Thread`] when the operating system gives no thread.
+    pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
+        Self::builder(name).build()
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner<K, O>> {
+        &self.inner
+    }
+
+    /// A purgatory to be configured; `name` labels its metrics.
+    pub fn builder(name: impl Into<String>) -> Builder<K, O> {
+        Builder { name: name.into(), driver: None, max_parked: None, builds: PhantomData }
+    }
+
+    /// Checks the operation; if it must wait, parks it under each of `keys` until an event on one of
+    /// them completes it, its time runs out, or it is cancelled. Repeated keys count once.
+    ///
+    /// `timeout` is a `Duration` from now or a [`Timeout`]. The check runs here once, and again for
+    /// each event that falls in between (from the ninth time on, on the timer's executor). The
+    /// callback may have run before this returns.
+    ///
+    /// O(keys): nothing depends on how many others wait.
+    ///
+    /// # Errors
+    /// [`Refused`] hands the operation back, its callback uncalled, when there are no keys, or when
+    /// it would have to wait and the purgatory is shut down or full.
+    ///
+    /// # Panics
+    /// Only with a panic of the keys' own `Hash`, `Eq` or `Clone`; then nothing was parked and the
+    /// operation is dropped.
+    pub fn try_complete_else_watch(
+        &self,
+        operation: O,
+        keys: &[K],
+        timeout: impl Into<Timeout>,
+    ) -> Result<Park, Refused<O>> {
+        self.inner.park(operation, keys, timeout.into())
+    }
+
+    /// The event: something that operations parked under `key` wait for may have come true. Checks
+    /// them in the order they were parked and returns how many this call completed. (One that
+    /// another thread is checking right now is left to that thread, which checks it again.)
+    ///
+    /// O(waiters of the key); without waiters one lock.
+    pub fn check_and_complete(&self, key: &K) -> usize {
+        self.inner.check_and_complete(key)
+    }
+
+    /// Ends whatever is parked under `key` as Cancelled with this reason, each through its own
+    /// callback; returns how many this call ended. (One under check right now is left a note: it
+    /// ends as Completed if that check comes true.) O(waiters of the key).
+    pub fn cancel_for_key(&self, key: &K, reason: impl Into<Cow<'static, str>>) -> usize {
+        self.inner.cancel_for_key(key, reason.into())
+    }
+
+    /// The events of several keys, one after the other; returns how many this call completed.
+    pub fn check_and_complete_all(&self, keys: &[K]) -> usize {
+        keys.iter().map(|key| self.check_and_complete(key)).sum()
+    }
+
+    /// The event, for a caller who holds a lock that checks need: nothing is checked here. The timer's
+    /// executor raises it soon, or whoever calls [`run_deferred`](Self::run_deferred) first (with a
+    /// [`ManualTimer`](timer_core::ManualTimer) only that). Kafka's action queue.
+    pub fn defer(&self, key: K) {
+        self.inner.defer(key);
+    }
+
+    /// Raises the deferred events here and now; returns how many operations that completed. To be
+    /// called when the locks that checks need have been let go.
+    pub fn run_deferred(&self) -> usize {
+        self.inner.run_deferred()
+    }
+
+    /// Ends one operation as Cancelled with this reason, unless it is over. O(its keys).
+    pub fn cancel(&self, id: OperationId, reason: impl Into<Cow<'static, str>>) -> Attempt {
+        self.inner.end(id.0, Outcome::Cancelled(CancelReason::Requested(reason.into())))
+    }
+
+    /// Ends one operation as Completed, whatever its check would say, unless it is over. O(its keys).
+    pub fn complete(&self, id: OperationId) -> Attempt {
+        self.inner.end(id.0, Outcome::Completed)
+    }
+
+    /// Gives one operation another timeout, counted from now: longer, shorter, or none. False when it
+    /// is over, or its end is decided. O(1).
+    pub fn reschedule(&self, id: OperationId, timeout: impl Into<Timeout>) -> bool {
+        self.inner.reschedule(id.0, timeout.into())
+    }
+
+    /// Operations parked now. Exact when nothing moves. O(shards).
+    pub fn len(&self) -> usize {
+        self.inner.homes.sum(|home| home.wheel().len())
+    }
+
+    /// True when nothing is parked. O(shards).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Pairs of a parked operation and one of its keys, now. Exact when nothing moves. O(shards).
+    pub fn watched(&self) -> usize {
+        self.inner.homes.sum(|home| home.state.watches)
+    }
+
+    /// Keys that have waiters now. Exact when nothing moves. Locks 4096 stripes, one by one.
+    pub fn keys(&self) -> usize {
+        self.inner.watches.keys()
+    }
+
+    /// What the purgatory holds and has done. O(shards).
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        for shard in 0..self.inner.homes.count() {
+            let home = self.inner.homes.lock(shard);
+            stats.parked += home.wheel().len() as u64;
+            stats.watched += home.state.watches as u64;
+            stats.parked_total += home.state.counts.parked;
+            stats.completed += home.state.counts.completed;
+            stats.expired += home.state.counts.expired;
+            stats.cancelled += home.state.counts.cancelled;
+        }
+        let at_once = self.inner.at_once.iter();
+        stats.ended_at_once = at_once.map(|count| count.load(Ordering::Relaxed)).sum();
+        stats.panics = self.inner.panics.load(Ordering::Relaxed);
+        stats
+    }
+
+    /// Hands the [`stats`](Self::stats) to the installed `metrics` recorder, labelled with the
+    /// purgatory's name. Call it before each scrape: nothing is published otherwise, and nothing
+    /// on an operation's path touches a shared metric. O(shards).
+    #[cfg(feature = "metrics")]
+    pub fn publish(&self) {
+        crate::metrics::publish(&self.inner.name, &self.stats());
+    }
+
+    /// Ends whatever is parked as Cancelled ([`Shutdown`](crate::CancelReason::Shutdown)), here,
+    /// and refuses what would have to wait from now on. One that is under check right now is ended
+    /// by the thread that checks it. A timer of the purgatory's own is shut down too, and its
+    /// threads waited for (but not from a thread of any timer); a shared one goes on.
+    pub fn shutdown(&self) {
+        self.inner.close();
+        if let Some(timer) = &self.inner.own_timer {
+            timer.shutdown();
+        }
+    }
+}
+
+impl<K, O> Clone for Purgatory<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation,
+{
+    fn clone(&self) -> Self {
+        Purgatory { inner: self.inner.clone(), _handle: self._handle.clone() }
+    }
+}
+
+impl<K, O> fmt::Debug for Purgatory<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Purgatory").field("name", &self.inner.name).finish_non_exhaustive()
+    }
+}
+
+/// Configures a [`Purgatory`].
+///
+/// ```
+/// use std::time::Duration;
+/// use purgatory::{DelayedOperation, Outcome, Purgatory};
+/// use timer_core::ManualTimer;
+/// # struct Request;
+/// # impl DelayedOperation for Request {
+/// #     fn try_complete(&mut self) -> bool { false }
+/// #     fn on_complete(self, outcome: Outcome) { assert_eq!(outcome, Outcome::Expired) }
+/// # }
+///
+/// let timer = ManualTimer::new(); // in a program: a SystemTimer, shared by all its purgatories
+/// let fetches = Purgatory::builder("fetch").timer(&timer).build()?;
+/// fetches.try_complete_else_watch(Request, &[1], Duration::from_millis(20))?;
+/// timer.advance(Duration::from_millis(20));
+/// assert!(fetches.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Builder<K, O> {
+    name: String,
+    driver: Option<Arc<dyn Driver>>,
+    max_parked: Option<usize>,
+    builds: PhantomData<fn() -> (K, O)>,
+}
+
+impl<K, O> Builder<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation,
+{
+    /// Shares a timer, instead of starting one: any number of purgatories, one reaper.
+    pub fn timer(mut self, timer: &impl Timer) -> Self {
+        self.driver = Some(timer.driver());
+        self
+    }
+
+    /// How many operations may be parked at most. One more that would have to wait is refused and
+    /// handed back (its first check runs before). No limit by default; with one, all threads share a
+    /// counter.
+    pub fn max_parked(mut self, max: usize) -> Self {
+        self.max_parked = Some(max);
+        self
+    }
+
+    /// Builds the purgatory, with a timer of its own unless one is shared.
+    ///
+    /// # Errors
+    /// [`BuildError`] when the shared timer was shut down, or no thread can be had for an own one.
+    pub fn build(self) -> Result<Purgatory<K, O>, BuildError> {
+        let (driver, own_timer) = match self.driver {
+            Some(driver) => (driver, None),
+            None => {
+                let timer = SystemTimer::builder().name(&*self.name).build()?;
+                (timer.driver(), Some(timer))
+            }
+        };
+        let inner = Inner::new(self.name.into(), driver, own_timer, self.max_parked)?;
+        let handle = Arc::new(Handle(inner.clone()));
+        Ok(Purgatory { inner, _handle: handle })
+    }
+}
+
+impl<K, O> fmt::Debug for Builder<K, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("name", &self.name).finish_non_exhaustive()
+    }
+}

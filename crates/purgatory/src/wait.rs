@@ -1,0 +1,306 @@
+//! Waiting: a future of the value that a condition yields, and the same for a thread.
+//!
+//! A condition is a closure that gives `Some(value)` once it holds. The value is handed over through a
+//! slot that operation and future share. *One swap decides*: the operation fills the slot or the
+//! future leaves it, whoever comes first; the other finds out, and a value that nobody takes goes to
+//! the hook, if there is one.
+
+use std::{
+    error::Error,
+    fmt,
+    future::Future,
+    hash::Hash,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+};
+
+use timer_core::TimerHandle;
+
+use crate::{
+    boxed::BoxedOperation,
+    frame::Frame,
+    inner::Inner,
+    operation::{
+        CancelReason, DelayedOperation, OperationId, Outcome, Park, RefusedReason, Timeout,
+    },
+    purgatory::Purgatory,
+    sync::Mutex,
+};
+
+/// Why a wait ended without a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The time ran out.
+    Expired,
+    /// The wait was given up.
+    Cancelled(CancelReason),
+    /// It had to wait and could not be parked.
+    Refused(RefusedReason),
+    /// A blocking wait inside a check or callback: what it waits for may be waiting for its thread.
+    InsideCallback,
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitError::Expired => f.write_str("the time ran out"),
+            WaitError::Cancelled(reason) => write!(f, "cancelled: {reason}"),
+            WaitError::Refused(reason) => write!(f, "not parked: {reason}"),
+            WaitError::InsideCallback => f.write_str("a blocking wait inside a check or callback"),
+        }
+    }
+}
+
+impl Error for WaitError {}
+
+enum Slot<T> {
+    Waiting(Option<Waker>),
+    Filled(Result<T, WaitError>),
+    /// The future is gone, or has taken what was here.
+    Left,
+}
+
+type Shared<T> = Arc<Mutex<Slot<T>>>;
+type Unclaimed<T> = Arc<dyn Fn(T) + Send + Sync>;
+
+/// The operation behind a wait.
+struct Waiting<C, T> {
+    condition: C,
+    value: Option<T>,
+    slot: Shared<T>,
+    unclaimed: Option<Unclaimed<T>>,
+}
+
+impl<C, T> DelayedOperation for Waiting<C, T>
+where
+    C: FnMut() -> Option<T> + Send + 'static,
+    T: Send + 'static,
+{
+    fn try_complete(&mut self) -> bool {
+        self.value = (self.condition)();
+        self.value.is_some()
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        let result = match (outcome, self.value) {
+            (Outcome::Completed, Some(value)) => Ok(value),
+            // Completed from outside: there is no value.
+            (Outcome::Completed, None) => Err(WaitError::Cancelled(CancelReason::Requested(
+                "completed without a value".into(),
+            ))),
+            (Outcome::Expired, _) => Err(WaitError::Expired),
+            (Outcome::Cancelled(reason), _) => Err(WaitError::Cancelled(reason)),
+        };
+        let mut slot = self.slot.lock();
+        match std::mem::replace(&mut *slot, Slot::Left) {
+            Slot::Waiting(waker) => {
+                *slot = Slot::Filled(result);
+                drop(slot);
+                waker.into_iter().for_each(Waker::wake);
+            }
+            _ => {
+                drop(slot);
+                if let (Ok(value), Some(unclaimed)) = (result, self.unclaimed) {
+                    unclaimed(value);
+                }
+            }
+        }
+    }
+}
+
+/// A future of the value that a parked condition yields. Made by [`Purgatory::wait`].
+///
+/// # Cancel safety
+/// Dropping it cancels the wait: the operation leaves the purgatory at once. A value that had been
+/// yielded but not taken goes to the hook given to [`Purgatory::wait_or`], and is dropped without one.
+///
+/// # Panics
+/// When polled again after it was ready.
+#[must_use = "dropped, it cancels the wait"]
+pub struct WaitFuture<T> {
+    slot: Shared<T>,
+    unclaimed: Option<Unclaimed<T>>,
+    /// Cancels the operation, if it was parked.
+    cancel: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl<T> WaitFuture<T> {
+    fn leave(&mut self) -> Option<T> {
+        let left = std::mem::replace(&mut *self.slot.lock(), Slot::Left);
+        match left {
+            Slot::Waiting(_) => {
+                self.cancel.take().into_iter().for_each(|cancel| cancel());
+                None
+            }
+            Slot::Filled(result) => result.ok(),
+            Slot::Left => None,
+        }
+    }
+}
+
+impl<T> Future for WaitFuture<T> {
+    type Output = Result<T, WaitError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let waker = context.waker().clone(); // wakers are user code: none runs under the lock
+        let mut slot = self.slot.lock();
+        let before = match &mut *slot {
+            Slot::Waiting(kept) => {
+                let replaced = kept.replace(waker);
+                drop(slot);
+                drop(replaced);
+                return Poll::Pending;
+            }
+            other => std::mem::replace(other, Slot::Left),
+        };
+        drop(slot);
+        match before {
+            Slot::Filled(result) => Poll::Ready(result),
+            _ => panic!("a wait was polled after it was over"),
+        }
+    }
+}
+
+impl<T> Drop for WaitFuture<T> {
+    fn drop(&mut self) {
+        if let (Some(value), Some(unclaimed)) = (self.leave(), &self.unclaimed) {
+            unclaimed(value);
+        }
+    }
+}
+
+impl<T> fmt::Debug for WaitFuture<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitFuture").finish_non_exhaustive()
+    }
+}
+
+/// Wakes a thread that waits.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+impl<K> Purgatory<K, BoxedOperation>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+{
+    /// Waits until `condition` yields a value: now, or at an event on one of `keys`. The condition is
+    /// checked and parked by this call, not by the first poll; the time counts from here. On any
+    /// runtime, or none.
+    ///
+    /// ```
+    /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, time::Duration};
+    /// use purgatory::{BoxedOperation, Purgatory, WaitError};
+    ///
+    /// # fn block_on<F: Future>(future: F) -> F::Output {
+    /// #     struct Unpark(std::thread::Thread);
+    /// #     impl std::task::Wake for Unpark { fn wake(self: Arc<Self>) { self.0.unpark() } }
+    /// #     let waker = Arc::new(Unpark(std::thread::current())).into();
+    /// #     let mut context = std::task::Context::from_waker(&waker);
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     loop {
+    /// #         match future.as_mut().poll(&mut context) {
+    /// #             std::task::Poll::Ready(output) => return output,
+    /// #             std::task::Poll::Pending => std::thread::park(),
+    /// #         }
+    /// #     }
+    /// # }
+    /// let purgatory: Purgatory<&str, BoxedOperation> = Purgatory::new("waits")?;
+    /// let log_end = Arc::new(AtomicU64::new(0));
+    /// let (seen, second) = (log_end.clone(), Duration::from_secs(1));
+    ///
+    /// let bytes = purgatory.wait(&["log"], second, move || Some(seen.load(SeqCst)).filter(|&end| end > 0));
+    /// log_end.store(7, SeqCst);
+    /// purgatory.check_and_complete(&"log");
+    /// assert_eq!(block_on(bytes), Ok(7));
+    ///
+    /// let never = purgatory.wait(&["log"], Duration::from_millis(5), || None::<()>);
+    /// assert_eq!(block_on(never), Err(WaitError::Expired));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// A condition that is itself asynchronous cannot be a check: let a task evaluate it and store what
+    /// it found, raise the event, and wait for what was stored.
+    pub fn wait<T: Send + 'static>(
+        &self,
+        keys: &[K],
+        timeout: impl Into<Timeout>,
+        condition: impl FnMut() -> Option<T> + Send + 'static,
+    ) -> WaitFuture<T> {
+        self.wait_with(keys, timeout.into(), condition, None)
+    }
+
+    /// As [`wait`](Self::wait), with a hook for a value that was yielded when nobody was there to take
+    /// it any more: the future had been, or was, dropped. So nothing that a condition takes out of
+    /// somewhere is lost without notice.
+    pub fn wait_or<T: Send + 'static>(
+        &self,
+        keys: &[K],
+        timeout: impl Into<Timeout>,
+        condition: impl FnMut() -> Option<T> + Send + 'static,
+        unclaimed: impl Fn(T) + Send + Sync + 'static,
+    ) -> WaitFuture<T> {
+        self.wait_with(keys, timeout.into(), condition, Some(Arc::new(unclaimed)))
+    }
+
+    fn wait_with<T: Send + 'static>(
+        &self,
+        keys: &[K],
+        timeout: Timeout,
+        condition: impl FnMut() -> Option<T> + Send + 'static,
+        unclaimed: Option<Unclaimed<T>>,
+    ) -> WaitFuture<T> {
+        let slot: Shared<T> = Arc::new(Mutex::new(Slot::Waiting(None)));
+        let waiting =
+            Waiting { condition, value: None, slot: slot.clone(), unclaimed: unclaimed.clone() };
+        let parked = self.try_complete_else_watch(BoxedOperation::new(waiting), keys, timeout);
+        let cancel = match parked {
+            Ok(Park::Parked(OperationId(id))) => Some(self.canceller(id)),
+            Ok(Park::Ended(_)) => None,
+            Err(refused) => {
+                *slot.lock() = Slot::Filled(Err(WaitError::Refused(refused.reason)));
+                None
+            }
+        };
+        WaitFuture { slot, unclaimed, cancel }
+    }
+
+    /// Cancels an operation without keeping the purgatory open until then.
+    fn canceller(&self, id: TimerHandle) -> Box<dyn FnOnce() + Send> {
+        let inner: Arc<Inner<K, BoxedOperation>> = self.inner().clone();
+        let outcome = Outcome::Cancelled(CancelReason::Requested("the future was dropped".into()));
+        Box::new(move || _ = inner.end(id, outcome))
+    }
+
+    /// Blocks this thread until `condition` yields a value, as [`wait`](Self::wait) does for a task.
+    ///
+    /// # Errors
+    /// [`WaitError`], at once [`InsideCallback`](WaitError::InsideCallback) when called inside a check or
+    /// callback.
+    pub fn wait_blocking<T: Send + 'static>(
+        &self,
+        keys: &[K],
+        timeout: impl Into<Timeout>,
+        condition: impl FnMut() -> Option<T> + Send + 'static,
+    ) -> Result<T, WaitError> {
+        if Frame::is_open() {
+            return Err(WaitError::InsideCallback);
+        }
+        let mut future = self.wait(keys, timeout, condition);
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            match Pin::new(&mut future).poll(&mut context) {
+                Poll::Ready(result) => return result,
+                Poll::Pending => thread::park(),
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The watch registry: from a key to the operations parked under it.
+//!
+//! A fixed array of stripes, each with its own lock and cache lines; a key belongs to one by its
+//! hash. Beside each lock stands the stripe's *version*, which counts the events on its keys and
+//! is what makes parking safe without a second check:
+//!
+//! - **Versions**: an event raises the version under the lock, after its condition came true and
+//!   before it walks. A parker reads the version, checks, and compares under the lock as it
+//!   watches. Equal: no event fell in between. Raised: check again. Versions are never made
+//!   anew, moved or reset; keys that share one cost each other a needless check now and then.
+//!
+//! A key's `Hash` runs with nothing locked; its `Eq` and `Clone` run under the stripe's lock.
+
+mod stripe;
+
+use std::hash::{BuildHasher, Hash};
+
+use crossbeam_utils::CachePadded;
+use smallvec::SmallVec;
+use timer_core::TimerHandle;
+
+use crate::sync::{AtomicU64, KeyHasher, Mutex, Ordering, STRIPES, planted};
+pub(crate) use stripe::WAITERS_MAX;
+use stripe::{Stripe, WalkOn};
+
+/// How many waiters a walk copies out under one lock hold.
+pub(crate) const CHUNK: usize = 128;
+
+/// The waiters of one step of a walk.
+pub(crate) type Chunk = SmallVec<[TimerHandle; CHUNK]>;
+
+/// A key's hash and the version of its stripe, read before a check.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    pub(crate) hash: u64,
+    version: u64,
+}
+
+/// The right to a waiter's slot: releases it without hashing or comparing keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    stripe: u32,
+    slot: u32,
+}
+
+/// What watching a key gave.
+#[derive(Debug)]
+pub struct Watched {
+    /// `None` when the stripe is full.
+    pub ticket: Option<Ticket>,
+    /// An event came by since the version was read.
+    pub event_passed: bool,
+}
+
+#[derive(Debug)]
+struct Versioned<K> {
+    version: AtomicU64,
+    stripe: Mutex<Stripe<K>>,
+}
+
+/// The watch registry: from a key to the operations parked under it.
+#[derive(Debug)]
+pub struct Registry<K> {
+    stripes: Box<[CachePadded<Versioned<K>>]>,
+    hasher: KeyHasher,
+}
+
+impl<K: Hash + Eq + Clone> Default for Registry<K> {
+    fn default() -> Self {
+        Registry::new()
+    }
+}
+
+impl<K: Hash + Eq + Clone> Registry<K> {
+    /// No key yet.
+    pub fn new() -> Self {
+        let stripe = || {
+            let stripe = Mutex::new(Stripe::new());
+            CachePadded::new(Versioned { version: AtomicU64::new(0), stripe })
+        };
+        Registry {
+            stripes: std::iter::repeat_with(stripe).take(STRIPES).collect(),
+            hasher: KeyHasher::default(),
+        }
+    }
+
+    pub(crate) fn hash(&self, key: &K) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    fn number(&self, hash: u64) -> usize {
+        // The bits above those by which a hash table places, below those it tags with.
+        (hash >> 32) as usize & (self.stripes.len() - 1)
+    }
+
+    /// To be called before the check whose result `watch` is to rely on.
+    pub fn see(&self, key: &K) -> Seen {
+        let hash = self.hash(key);
+        let version = self.stripes[self.number(hash)].version.load(Ordering::Acquire);
+        Seen { hash, version }
+    }
+
+    /// Appends `id` to the key's waiters.
+    pub fn watch(&self, key: &K, seen: Seen, id: TimerHandle) -> Watched {
+        let number = self.number(seen.hash);
+        let mut stripe = self.stripes[number].stripe.lock();
+        let version = self.stripes[number].version.load(Ordering::Relaxed);
+        let slot = stripe.watch(key, seen.hash, id);
+        Watched {
+            ticket: slot.map(|slot| Ticket { stripe: number as u32, slot }),
+            event_passed: version != seen.version && !planted("park skips the version check"),
+        }
+    }
+
+    /// Takes a waiter off its list; returns the key if nobody else waits for it, to be dropped with
+    /// nothing locked. O(1).
+    pub fn unwatch(&self, ticket: Ticket, id: TimerHandle) -> Option<K> {
+        self.stripes[ticket.stripe as usize].stripe.lock().unwatch(ticket.slot, id)
+    }
+
+    /// Starts a walk over the key's waiters for an event: raises the version.
+    pub(crate) fn walk_for_event(&self, key: &K, chunk: &mut Chunk) -> Walk<'_, K> {
+        self.walk(key, chunk, !planted("an event raises no version"))
+    }
+
+    /// Starts a walk over the key's waiters that is no event.
+    pub(crate) fn walk_only(&self, key: &K, chunk: &mut Chunk) -> Walk<'_, K> {
+        self.walk(key, chunk, false)
+    }
+
+    fn walk(&self, key: &K, chunk: &mut Chunk, event: bool) -> Walk<'_, K> {
+        let hash = self.hash(key);
+        let versioned = &*self.stripes[self.number(hash)];
+        let mut stripe = versioned.stripe.lock();
+        if event {
+            let version = versioned.version.load(Ordering::Relaxed);
+            versioned.version.store(version + 1, Ordering::Release);
+        }
+        let on = stripe.walk(key, hash, CHUNK, |id| chunk.push(id));
+        Walk { versioned, on }
+    }
+
+    /// Keys that have waiters. O(stripes).
+    pub(crate) fn keys(&self) -> usize {
+        self.stripes.iter().map(|versioned| versioned.stripe.lock().keys()).sum()
+    }
+}
+
+/// A walk over the waiters of one key, in the order they were parked: those present when it began,
+/// but for those who have left before it came by. Nothing is locked between steps.
+#[derive(Debug)]
+pub(crate) struct Walk<'a, K: Eq + Clone> {
+    versioned: &'a Versioned<K>,
+    on: WalkOn,
+}
+
+impl<K: Eq + Clone> Walk<'_, K> {
+    /// Replaces `chunk` by the next waiters; false at the end.
+    pub(crate) fn next(&mut self, chunk: &mut Chunk) -> bool {
+        chunk.clear();
+        let WalkOn::Walk(number) = self.on else { return false };
+        let mut stripe = self.versioned.stripe.lock();
+        let on = stripe.walk_on(number, CHUNK, |id| chunk.push(id));
+        if on == WalkOn::Done {
+            stripe.end_walk(number);
+        }
+        self.on = on;
+        !chunk.is_empty()
+    }
+}
+
+impl<K: Eq + Clone> Drop for Walk<'_, K> {
+    fn drop(&mut self) {
+        if let WalkOn::Walk(number) = self.on {
+            self.versioned.stripe.lock().end_walk(number);
+        }
+    }
+}

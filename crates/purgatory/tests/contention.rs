@@ -1,0 +1,312 @@
+//! Many threads at once on a real timer, outcomes counted. Nothing sleeps to be right; `STRESS` sets
+//! how many operations race in the first test.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::{
+    sync::{
+        Arc, Barrier, Mutex,
+        atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use purgatory::{CancelReason, DelayedOperation, Outcome, Park, Purgatory};
+use support::{Probe, Waiting};
+use timer_core::{SystemTimer, Timer};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// How many ended as what. Ending consumes an operation, so the sum tells whether each ended once.
+#[derive(Default)]
+struct Tally {
+    completed: AtomicUsize,
+    expired: AtomicUsize,
+    cancelled: AtomicUsize,
+    shut_down: AtomicUsize,
+}
+
+struct Racer {
+    ready: Arc<AtomicU8>,
+    tally: Arc<Tally>,
+}
+
+impl DelayedOperation for Racer {
+    fn try_complete(&mut self) -> bool {
+        self.ready.load(SeqCst) == 1
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        let count = match outcome {
+            Outcome::Completed => &self.tally.completed,
+            Outcome::Expired => &self.tally.expired,
+            Outcome::Cancelled(CancelReason::Shutdown) => &self.tally.shut_down,
+            _ => &self.tally.cancelled,
+        };
+        count.fetch_add(1, SeqCst);
+    }
+}
+
+/// Parks, completes, cancels and lets expire, from four threads over few keys, then shuts down with
+/// operations parked: each ends exactly once, and nothing is left.
+#[test]
+fn every_operation_ends_exactly_once_whatever_races() {
+    let total: usize =
+        std::env::var("STRESS").ok().and_then(|total| total.parse().ok()).unwrap_or(200_000);
+    let timer = SystemTimer::builder().workers(2).build().unwrap();
+    let purgatory: Purgatory<u32, Racer> =
+        Purgatory::builder("stress").timer(&timer).build().unwrap();
+    let tally = Arc::new(Tally::default());
+    let threads = 4;
+    let at_once: usize = std::thread::scope(|scope| {
+        let race = |seed| {
+            let (purgatory, tally) = (purgatory.clone(), tally.clone());
+            move || race(&purgatory, &tally, total / threads, seed)
+        };
+        let running: Vec<_> = (0..threads as u64).map(|seed| scope.spawn(race(seed))).collect();
+        running.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    let forever = (0..10).map(|_| Racer { ready: Arc::default(), tally: tally.clone() });
+    forever.for_each(|racer| {
+        drop(purgatory.try_complete_else_watch(racer, &[1, 2], purgatory::Timeout::Never).unwrap());
+    });
+    purgatory.shutdown();
+    timer.shutdown(); // runs what had expired
+    let count = |counter: &AtomicUsize| counter.load(SeqCst);
+    let (completed, expired) = (count(&tally.completed), count(&tally.expired));
+    let (cancelled, shut_down) = (count(&tally.cancelled), count(&tally.shut_down));
+    println!(
+        "{completed} completed ({at_once} at once), {expired} expired, {cancelled} cancelled, {shut_down} shut down"
+    );
+    assert_eq!(completed + expired + cancelled + shut_down, total / threads * threads + 10);
+    let all = [completed, expired, cancelled, shut_down];
+    assert!(total < 100_000 || all.iter().all(|&count| count > 0), "an outcome never seen");
+    assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
+    let stats = purgatory.stats();
+    assert_eq!(stats.parked_total, stats.completed + stats.expired + stats.cancelled);
+    assert_eq!((stats.panics, stats.ended_at_once as usize), (0, at_once));
+}
+
+/// One thread's part; returns how many ended at the park itself, unparked.
+fn race(
+    purgatory: &Purgatory<u32, Racer>,
+    tally: &Arc<Tally>,
+    operations: usize,
+    seed: u64,
+) -> usize {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut mine = Vec::new();
+    let mut at_once = 0;
+    for _ in 0..operations {
+        let ready = Arc::new(AtomicU8::new(0));
+        let racer = Racer { ready: ready.clone(), tally: tally.clone() };
+        let keys: Vec<u32> = (0..random.usize(1..7)).map(|_| random.u32(0..50)).collect();
+        if random.u32(0..20) == 0 {
+            ready.store(1, SeqCst);
+        }
+        let timeout = Duration::from_micros(random.u64(1..20_000));
+        let was_ready = ready.load(SeqCst) == 1;
+        let park = purgatory.try_complete_else_watch(racer, &keys, timeout).unwrap();
+        at_once += usize::from(was_ready);
+        if let Park::Parked(id) = park {
+            mine.push((ready, keys[0], id));
+        }
+        if mine.len() < 30 {
+            continue;
+        }
+        let (ready, key, id) = mine.swap_remove(random.usize(0..mine.len()));
+        match random.u32(0..10) {
+            0 => drop(purgatory.cancel(id, "race")),
+            1 => drop(purgatory.cancel_for_key(&random.u32(0..50), "race")),
+            2 => {} // let it expire
+            _ => {
+                ready.store(1, SeqCst);
+                purgatory.check_and_complete(&key);
+            }
+        }
+    }
+    at_once
+}
+
+/// KAFKA-6653: a completion is lost when the thread that makes the condition true finds the operation
+/// under check by a thread that saw it false. 100 operations, 20 attempts each from 20 threads.
+#[test]
+fn kafka_6653_no_completion_is_lost_under_contention() {
+    let purgatory: Waiting = Purgatory::new("6653").unwrap();
+    for _ in 0..100 {
+        let probe = Probe::new();
+        let (send, ended) = mpsc::channel();
+        let operation = probe.operation().on_check(std::thread::yield_now);
+        let operation = operation.then(move |outcome| send.send(outcome).unwrap());
+        purgatory.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
+        let attempts = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| {
+                    if attempts.fetch_add(1, SeqCst) == 19 {
+                        probe.make_ready();
+                    }
+                    purgatory.check_and_complete(&"key");
+                });
+            }
+        });
+        // Here, or on the worker if it was asked to look again too often here.
+        assert_eq!(ended.recv(), Ok(Outcome::Completed));
+        assert_eq!(probe.endings(), [Outcome::Completed]);
+    }
+    assert!(purgatory.is_empty());
+}
+
+/// KAFKA-3994 and KAFKA-8334: checks take locks of the user's, in opposite orders, while two threads
+/// raise the events of both. Kafka deadlocked, because a thread waited for an operation under check
+/// by another; here no thread does.
+#[test]
+fn kafka_3994_8334_checks_that_take_locks_do_not_deadlock_with_each_other() {
+    let purgatory: Waiting = Purgatory::new("8334").unwrap();
+    let locks = [Arc::new(Mutex::new(())), Arc::new(Mutex::new(()))];
+    for round in 0..200 {
+        let probes = [Probe::new(), Probe::new()];
+        for (probe, order) in probes.iter().zip([[0, 1], [1, 0]]) {
+            let locks = order.map(|lock| locks[lock].clone());
+            let operation = probe.operation().on_check(move || {
+                for lock in &locks {
+                    drop(lock.lock().unwrap());
+                }
+            });
+            purgatory.try_complete_else_watch(operation, &["one", "two"], MINUTE).unwrap();
+        }
+        let start = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for (probe, key) in probes.iter().zip(["one", "two"]) {
+                let (purgatory, start) = (&purgatory, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    probe.make_ready();
+                    purgatory.check_and_complete(&key);
+                });
+            }
+        });
+        assert!(probes.iter().all(|probe| probe.endings() == [Outcome::Completed]), "{round}");
+    }
+}
+
+/// While one thread is inside a long check, events, cancels and expiries of the same operation return
+/// at once, and the checker acts on what they left.
+#[test]
+fn nobody_waits_for_a_check() {
+    let purgatory: Waiting = Purgatory::new("nobody").unwrap();
+    let (probe, other) = (Probe::new(), Probe::new());
+    let (entered, inside) = mpsc::channel();
+    let (open, gate) = mpsc::channel::<()>();
+    let mut first = true;
+    let operation = probe.operation().on_check(move || {
+        if !std::mem::take(&mut first) {
+            entered.send(()).unwrap();
+            gate.recv().unwrap();
+        }
+    });
+    purgatory.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
+    purgatory.try_complete_else_watch(other.operation(), &["key"], MINUTE).unwrap();
+    std::thread::scope(|scope| {
+        let event = scope.spawn(|| purgatory.check_and_complete(&"key"));
+        inside.recv().unwrap();
+        assert_eq!(purgatory.check_and_complete(&"key"), 0);
+        assert_eq!(purgatory.cancel_for_key(&"key", "meanwhile"), 0); // both are taken out for it
+        assert_eq!(purgatory.len(), 2);
+        open.send(()).unwrap();
+        assert_eq!(event.join().unwrap(), 0);
+    });
+    let cancelled = Outcome::Cancelled(CancelReason::Requested("meanwhile".into()));
+    assert_eq!((probe.endings(), other.endings()), (vec![cancelled.clone()], vec![cancelled]));
+    assert!(purgatory.is_empty());
+}
+
+#[test]
+fn a_real_reaper_expires_what_nobody_completes() {
+    let purgatory: Waiting = Purgatory::new("real").unwrap();
+    let (send, ended) = mpsc::channel();
+    for millis in 0..50 {
+        let send = send.clone();
+        let operation = Probe::new().operation().then(move |outcome| send.send(outcome).unwrap());
+        let timeout = Duration::from_millis(millis);
+        purgatory.try_complete_else_watch(operation, &["key"], timeout).unwrap();
+    }
+    drop(send);
+    assert_eq!(ended.iter().filter(|outcome| *outcome == Outcome::Expired).count(), 50);
+    assert!(purgatory.is_empty());
+}
+
+/// The purgatory keeps what it needs of a timer whose own handles are gone.
+#[test]
+fn a_timer_dropped_before_its_purgatory_goes_on_for_it() {
+    let timer = SystemTimer::new().unwrap();
+    let purgatory: Waiting = Purgatory::builder("left").timer(&timer).build().unwrap();
+    drop(timer);
+    let (send, ended) = mpsc::channel();
+    let operation = Probe::new().operation().then(move |outcome| send.send(outcome).unwrap());
+    purgatory.try_complete_else_watch(operation, &["key"], Duration::from_millis(2)).unwrap();
+    assert_eq!(ended.recv(), Ok(Outcome::Expired));
+}
+
+#[test]
+fn dropping_a_purgatory_with_a_timer_of_its_own_inside_an_expired_callback_is_fine() {
+    let purgatory: Waiting = Purgatory::new("inside").unwrap();
+    let (send, ended) = mpsc::channel();
+    let other = Probe::new();
+    purgatory.try_complete_else_watch(other.operation(), &["other"], MINUTE).unwrap();
+    let slot = Arc::new(Mutex::new(Some(purgatory.clone())));
+    let operation = Probe::new().operation().then(move |outcome| {
+        drop(slot.lock().unwrap().take());
+        send.send(outcome).unwrap();
+    });
+    purgatory.try_complete_else_watch(operation, &["key"], Duration::from_millis(2)).unwrap();
+    drop(purgatory);
+    assert_eq!(ended.recv(), Ok(Outcome::Expired));
+    while !other.ended() {
+        std::thread::yield_now(); // told once the outer callback has returned
+    }
+    assert_eq!(other.endings(), [Outcome::Cancelled(CancelReason::Shutdown)]);
+}
+
+#[test]
+fn a_deferred_event_is_raised_by_the_executor() {
+    let purgatory: Waiting = Purgatory::new("deferred").unwrap();
+    let (probe, here) = (Probe::new(), std::thread::current().id());
+    let (send, ended) = mpsc::channel();
+    let operation = probe.operation().then(move |outcome| {
+        send.send((outcome, std::thread::current().id() == here)).unwrap();
+    });
+    purgatory.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
+    probe.make_ready();
+    purgatory.defer("key");
+    assert_eq!(ended.recv(), Ok((Outcome::Completed, false)));
+}
+
+/// Two threads must not keep a third checking for ever: after eight looks the timer's executor goes on.
+#[test]
+fn a_check_that_is_always_overtaken_by_an_event_moves_to_the_executor() {
+    let purgatory: Waiting = Purgatory::new("overtaken").unwrap();
+    let probe = Probe::new();
+    let (other, caller) = (purgatory.clone(), std::thread::current().id());
+    let (checks_here, checks) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (here, all, ready) = (checks_here.clone(), checks.clone(), probe.clone());
+    let (send, ended) = mpsc::channel();
+    let operation = probe.operation().on_check(move || {
+        if std::thread::current().id() == caller {
+            here.fetch_add(1, SeqCst);
+        }
+        if all.fetch_add(1, SeqCst) == 30 {
+            ready.make_ready();
+        }
+        let other = other.clone();
+        let event = move || assert_eq!(other.check_and_complete(&"key"), 0);
+        std::thread::spawn(event).join().unwrap();
+    });
+    let operation = operation.then(move |outcome| send.send(outcome).unwrap());
+    let parked = purgatory.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
+    assert!(matches!(parked, Park::Parked(_)));
+    assert_eq!(ended.recv(), Ok(Outcome::Completed));
+    assert_eq!((checks_here.load(SeqCst), checks.load(SeqCst)), (9, 31));
+}

@@ -1,0 +1,226 @@
+//! Futures, blocking waits, closures and boxes, under a hand-turned clock where time matters.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+use purgatory::{
+    BoxedOperation, CancelReason, Outcome, Purgatory, RefusedReason, WaitError, WaitFuture, when,
+};
+use timer_core::ManualTimer;
+
+const MS: Duration = Duration::from_millis(1);
+
+type Waits = Purgatory<&'static str, BoxedOperation>;
+
+fn setup() -> (ManualTimer, Waits) {
+    let timer = ManualTimer::new();
+    let purgatory = Purgatory::builder("waits").timer(&timer).build().unwrap();
+    (timer, purgatory)
+}
+
+/// A place that a condition takes a value out of.
+#[derive(Clone, Default)]
+struct Shelf(Arc<Mutex<Option<u32>>>);
+
+impl Shelf {
+    fn put(&self, value: u32) {
+        *self.0.lock().unwrap() = Some(value);
+    }
+
+    fn take(&self) -> impl FnMut() -> Option<u32> + Send + 'static {
+        let shelf = self.0.clone();
+        move || shelf.lock().unwrap().take()
+    }
+}
+
+/// Counts wake-ups.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+fn poll<T>(future: &mut WaitFuture<T>, count: &Arc<Count>) -> Poll<Result<T, WaitError>> {
+    let waker = Waker::from(count.clone());
+    Pin::new(future).poll(&mut Context::from_waker(&waker))
+}
+
+#[test]
+fn a_future_yields_what_the_condition_yielded_and_wakes_its_task_once() {
+    let (_timer, purgatory) = setup();
+    let (shelf, count) = (Shelf::default(), Arc::default());
+    let mut future = purgatory.wait(&["a", "b"], 10 * MS, shelf.take());
+    assert!(poll(&mut future, &count).is_pending() && poll(&mut future, &count).is_pending());
+    shelf.put(7);
+    assert_eq!(purgatory.check_and_complete(&"b"), 1);
+    assert_eq!(count.0.load(SeqCst), 1);
+    assert_eq!(poll(&mut future, &count), Poll::Ready(Ok(7)));
+    assert!(purgatory.is_empty() && purgatory.watched() == 0);
+}
+
+#[test]
+fn the_time_of_a_future_counts_from_the_call_not_from_the_first_poll() {
+    let (timer, purgatory) = setup();
+    let mut future = purgatory.wait(&["a"], 10 * MS, || None::<u32>);
+    timer.advance(10 * MS);
+    assert_eq!(poll(&mut future, &Arc::default()), Poll::Ready(Err(WaitError::Expired)));
+}
+
+#[test]
+fn a_future_is_ready_at_once_when_the_condition_holds_or_it_is_refused() {
+    let (_timer, purgatory) = setup();
+    let shelf = Shelf::default();
+    shelf.put(1);
+    let mut ready = purgatory.wait(&["a"], 10 * MS, shelf.take());
+    assert_eq!(poll(&mut ready, &Arc::default()), Poll::Ready(Ok(1)));
+    let mut refused = purgatory.wait(&[], 10 * MS, || None::<u32>);
+    let no_keys = WaitError::Refused(RefusedReason::NoKeys);
+    assert_eq!(poll(&mut refused, &Arc::default()), Poll::Ready(Err(no_keys)));
+}
+
+#[test]
+fn dropping_a_future_cancels_its_operation_at_once() {
+    let (_timer, purgatory) = setup();
+    let shelf = Shelf::default();
+    let future = purgatory.wait(&["a", "b"], 10 * MS, shelf.take());
+    assert_eq!((purgatory.len(), purgatory.watched()), (1, 2));
+    drop(future);
+    assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
+    shelf.put(3);
+    assert_eq!(purgatory.check_and_complete(&"a"), 0);
+    assert_eq!(shelf.take()(), Some(3)); // nobody took it
+}
+
+#[test]
+fn a_value_yielded_but_not_taken_goes_to_the_hook() {
+    let (_timer, purgatory) = setup();
+    let (shelf, (send, unclaimed)) = (Shelf::default(), mpsc::channel());
+    let hook = move |value| send.send(value).unwrap();
+    let future = purgatory.wait_or(&["a"], 10 * MS, shelf.take(), hook);
+    shelf.put(5);
+    assert_eq!(purgatory.check_and_complete(&"a"), 1);
+    assert!(unclaimed.try_recv().is_err());
+    drop(future);
+    assert_eq!(unclaimed.try_recv(), Ok(5));
+}
+
+/// The future is dropped while its condition is being checked, on another thread or this one.
+#[test]
+fn a_future_dropped_during_its_check_leaves_the_value_to_the_hook() {
+    let (_timer, purgatory) = setup();
+    let (send, unclaimed) = mpsc::channel();
+    let held: Arc<Mutex<Option<WaitFuture<u32>>>> = Arc::default();
+    let (inside, mut first) = (held.clone(), true);
+    let condition = move || {
+        if std::mem::take(&mut first) {
+            return None;
+        }
+        drop(inside.lock().unwrap().take());
+        Some(9)
+    };
+    let future = purgatory.wait_or(&["a"], 10 * MS, condition, move |value| {
+        send.send(value).unwrap();
+    });
+    *held.lock().unwrap() = Some(future);
+    assert_eq!(purgatory.check_and_complete(&"a"), 1);
+    assert_eq!(unclaimed.try_recv(), Ok(9));
+    assert!(purgatory.is_empty());
+}
+
+#[test]
+fn a_future_does_not_keep_its_purgatory_open() {
+    let (_timer, purgatory) = setup();
+    let mut future = purgatory.wait(&["a"], 10 * MS, || None::<u32>);
+    drop(purgatory);
+    let shut_down = WaitError::Cancelled(CancelReason::Shutdown);
+    assert_eq!(poll(&mut future, &Arc::default()), Poll::Ready(Err(shut_down)));
+}
+
+#[test]
+#[should_panic(expected = "polled after it was over")]
+fn a_future_polled_after_it_was_ready_panics() {
+    let (_timer, purgatory) = setup();
+    let mut future = purgatory.wait(&["a"], 10 * MS, || Some(1));
+    assert!(poll(&mut future, &Arc::default()).is_ready());
+    let _ = poll(&mut future, &Arc::default());
+}
+
+#[test]
+fn a_thread_waits_as_a_task_does() {
+    let purgatory: Waits = Purgatory::new("threads").unwrap();
+    let shelf = Shelf::default();
+    let expired = purgatory.wait_blocking(&["a"], 2 * MS, || None::<u32>);
+    assert_eq!(expired, Err(WaitError::Expired));
+    std::thread::scope(|scope| {
+        let (parked, seen) = mpsc::channel();
+        let (mut take, purgatory) = (shelf.take(), &purgatory);
+        let condition = move || {
+            let value = take();
+            parked.send(()).unwrap();
+            value
+        };
+        let minute = Duration::from_secs(60);
+        let waiting = scope.spawn(move || purgatory.wait_blocking(&["a"], minute, condition));
+        seen.recv().unwrap(); // it has looked once
+        shelf.put(4);
+        while purgatory.check_and_complete(&"a") == 0 && !waiting.is_finished() {
+            std::thread::yield_now();
+        }
+        assert_eq!(waiting.join().unwrap(), Ok(4));
+    });
+}
+
+#[test]
+fn a_blocking_wait_inside_a_callback_is_an_error() {
+    let (_timer, purgatory) = setup();
+    let (send, result) = mpsc::channel();
+    let inside = purgatory.clone();
+    let operation =
+        when(|| true, move |_| send.send(inside.wait_blocking(&["a"], MS, || Some(1))).unwrap());
+    purgatory.try_complete_else_watch(operation.into(), &["a"], MS).unwrap();
+    assert_eq!(result.try_recv(), Ok(Err(WaitError::InsideCallback)));
+    assert_eq!(purgatory.wait_blocking(&["a"], MS, || Some(1)), Ok(1));
+}
+
+#[test]
+fn kinds_mix_in_a_purgatory_of_boxes() {
+    let (timer, purgatory) = setup();
+    let (send, ended) = mpsc::channel();
+    let other = send.clone();
+    let closures = when(|| false, move |outcome| send.send(("closures", outcome)).unwrap());
+    purgatory.try_complete_else_watch(closures.into(), &["a"], 10 * MS).unwrap();
+    let ready = Arc::new(AtomicUsize::new(0));
+    let seen = ready.clone();
+    let counting = when(
+        move || seen.load(SeqCst) > 0,
+        move |outcome| other.send(("counting", outcome)).unwrap(),
+    );
+    purgatory.try_complete_else_watch(BoxedOperation::new(counting), &["a"], 10 * MS).unwrap();
+    ready.store(1, SeqCst);
+    assert_eq!(purgatory.check_and_complete(&"a"), 1);
+    timer.advance(10 * MS);
+    let ended: Vec<_> = ended.try_iter().collect();
+    assert_eq!(ended, [("counting", Outcome::Completed), ("closures", Outcome::Expired)]);
+}
+
+fn assert_send_static<T: Send + 'static>(_: &T) {}
+
+#[test]
+fn a_future_is_send_and_static() {
+    let (_timer, purgatory) = setup();
+    let future = purgatory.wait(&["a"], MS, || Some(1));
+    assert_send_static(&future);
+    drop(future);
+}
