@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# The main job for real: check.sh target/release/examples/acks_all
+#
+# Each run checks its own books and fails when they do not agree. Here: on the repository's text, on a
+# file, on standard input; with a stalled follower, whose produces must expire, and with one that leaves
+# the in-sync set, whose produces must not; a scrape of its metrics; Ctrl-C.
+set -euo pipefail
+
+run=${1:?usage: check.sh path/to/acks_all}
+here=$(dirname "$0")
+work=$(mktemp -d)
+pid=""
+finish() {
+    [ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+
+fail() {
+    echo "FAILED: $*" >&2
+    tail -n 20 "$work"/* >&2
+    exit 1
+}
+
+# row NAME: a number of the last table, without commas.
+row() { sed -n "s/^$1  *\([0-9,]*\).*/\1/p" "$work/table" | tr -d ,; }
+
+# table ARGS...: a run that must succeed; its table is printed and kept.
+table() {
+    echo "== acks_all $*"
+    "$run" "$@" >"$work/table" 2>"$work/progress" || fail "exit status $?: acks_all $*"
+    cat "$work/table"
+    [ "$(row produced)" -gt 0 ] && [ "$(row lost)" = 0 ] || fail "produced nothing, or lost some"
+}
+
+table --seconds 3
+[ "$(row completed)" = "$(row produced)" ] || fail "some did not complete"
+table --seconds 2 --input "$here/src/partition.rs"
+table --seconds 2 --input - <"$here/text/waiting-room.txt"
+table --seconds 3 --timeout 500ms --stall-from 500ms --stall-for 1500ms
+[ "$(row expired)" -gt 0 ] || fail "a stalled follower made nothing expire"
+table --seconds 5 --timeout 3s --stall-from 500ms --stall-for 4s --isr-shrink-after 300ms
+[ "$(row expired)" = 0 ] || fail "a follower that left the in-sync set made produces expire"
+
+# scrape HOST:PORT/PATH
+scrape() {
+    local at=${1%%/*}
+    exec {socket}<>"/dev/tcp/${at%:*}/${at##*:}"
+    printf 'GET /%s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' "${1#*/}" "$at" >&"$socket"
+    timeout 10 cat <&"$socket"
+    exec {socket}>&-
+}
+
+echo "== a scrape, then Ctrl-C"
+"$run" --seconds 60 >"$work/table" 2>"$work/progress" &
+pid=$!
+for _ in $(seq 200); do
+    address=$(sed -n 's/^metrics: //p' "$work/progress")
+    [ -z "$address" ] || break
+    sleep 0.05
+done
+[ -n "$address" ] || fail "no metrics address within 10 s"
+for _ in $(seq 200); do # until the first publication
+    scrape "${address#http://}" >"$work/metrics"
+    grep -q '^purgatory_parked_total{purgatory="produce"} [1-9]' "$work/metrics" && break
+    sleep 0.05
+done
+grep '^purgatory_' "$work/metrics" || fail "no metrics of the purgatory within 10 s"
+kill -INT "$pid"
+status=0
+wait "$pid" || status=$?
+pid=""
+[ "$status" = 0 ] || fail "exit status $status after Ctrl-C"
+cat "$work/table"
+[ "$(row lost)" = 0 ] || fail "Ctrl-C lost some"
+if "$run" --input "$work/missing" >"$work/table" 2>"$work/progress"; then fail "a missing file was read"; fi
+grep -q "$work/missing" "$work/progress" || fail "the missing file was not named"
+echo "acks_all check: passed"

@@ -1,0 +1,128 @@
+//! The end of a run: its figures, what is wrong with its books, and the table.
+
+use std::fmt;
+use std::time::Duration;
+
+use indicatif::HumanCount;
+
+use crate::faults::Problem;
+use crate::tally::{Quantiles, Tally};
+
+/// What a run came to.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// How long the producers produced.
+    pub produced_for: Duration,
+    /// Records sent.
+    pub produced: u64,
+    /// How their operations ended.
+    pub endings: Tally,
+    /// What is wrong; empty when the books are right.
+    pub problems: Vec<Problem>,
+}
+
+impl Report {
+    /// Operations that never ended, and acknowledged records that an in-sync log lacks.
+    pub fn lost(&self) -> u64 {
+        self.problems
+            .iter()
+            .filter(|problem| problem.fault.is_loss())
+            .map(|problem| problem.count)
+            .sum()
+    }
+
+    fn per_second(&self, amount: u64) -> f64 {
+        amount as f64 / self.produced_for.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tally { completed, expired, cancelled, bytes_completed, .. } = self.endings;
+        let counts = [
+            ("produced", self.produced),
+            ("completed", completed),
+            ("expired", expired),
+            ("cancelled", cancelled),
+            ("lost", self.lost()),
+        ];
+        for (name, count) in counts {
+            writeln!(f, "{name:<16} {:>14}", HumanCount(count).to_string())?;
+        }
+        let records = HumanCount(self.per_second(completed) as u64).to_string();
+        let mib = self.per_second(bytes_completed) / f64::from(1 << 20);
+        writeln!(
+            f,
+            "{:<16} {records:>14} records/s acknowledged, {mib:.1} MiB/s of text",
+            "throughput"
+        )?;
+        writeln!(f, "{:<16} {:>14} {:>12} {:>12}", "", "p50", "p99", "max")?;
+        write_times(f, "wait", self.endings.wait.quantiles())?;
+        write_times(f, "expiry lateness", self.endings.lateness.quantiles())?;
+        match self.problems.len() {
+            0 => writeln!(
+                f,
+                "{:<16} right: each operation ended once, each acknowledged record is in every in-sync log",
+                "books"
+            ),
+            kinds => writeln!(
+                f,
+                "{:<16} WRONG: kinds of fault: {kinds}, told on standard error",
+                "books"
+            ),
+        }
+    }
+}
+
+fn write_times(f: &mut fmt::Formatter<'_>, name: &str, times: Option<Quantiles>) -> fmt::Result {
+    let [p50, p99, max] = match times {
+        Some(Quantiles { p50, p99, max }) => [p50, p99, max].map(|time| format!("{time:.2?}")),
+        None => ["-", "-", "-"].map(str::to_owned),
+    };
+    writeln!(f, "{name:<16} {p50:>14} {p99:>12} {max:>12}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults::Fault;
+    use crate::tally::{Ended, Ending};
+
+    fn report(problems: Vec<Problem>) -> Report {
+        let mut endings = Tally::default();
+        let ms = Duration::from_millis;
+        let completed = Ended {
+            ending: Ending::Completed,
+            parked_at: ms(0),
+            timeout: ms(9),
+            at: ms(2),
+            bytes: 1 << 20,
+        };
+        (0..3000).for_each(|_| endings.add(&completed));
+        Report { produced_for: ms(2000), produced: 3001, endings, problems }
+    }
+
+    #[test]
+    fn the_table_has_every_figure() {
+        let table = report(Vec::new()).to_string();
+        let lines: Vec<Vec<&str>> =
+            table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["produced", "3,001"]);
+        assert_eq!(lines[1], ["completed", "3,000"]);
+        assert_eq!(lines[4], ["lost", "0"]);
+        assert_eq!(lines[5][..3], ["throughput", "1,500", "records/s"]);
+        assert!(table.contains("1500.0 MiB/s"), "{table}");
+        assert_eq!(lines[7], ["wait", "2.00ms", "2.00ms", "2.00ms"]);
+        assert_eq!(lines[8], ["expiry", "lateness", "-", "-", "-"]);
+        assert_eq!(lines[9][..2], ["books", "right:"]);
+    }
+
+    #[test]
+    fn losses_are_counted_and_other_faults_only_told() {
+        let problem = |fault, count| Problem { fault, count, first: String::new() };
+        let problems = [(Fault::NeverEnded, 2), (Fault::MissingFromLog, 3), (Fault::EndedTwice, 4)];
+        let report = report(problems.map(|(fault, count)| problem(fault, count)).to_vec());
+        assert_eq!(report.lost(), 5);
+        assert!(report.to_string().contains("WRONG: kinds of fault: 3"));
+    }
+}

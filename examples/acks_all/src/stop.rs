@@ -1,0 +1,65 @@
+//! A flag that can be waited on: how the threads are told to end, and how they pause without missing that.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+/// Raised once, seen by everyone, and it wakes whoever pauses on it.
+#[derive(Debug, Default)]
+pub struct Stop {
+    raised: AtomicBool,
+    lock: Mutex<()>,
+    bell: Condvar,
+}
+
+impl Stop {
+    /// A flag that is not raised.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Raises the flag; true the first time.
+    pub fn raise(&self) -> bool {
+        let first = !self.raised.swap(true, Ordering::SeqCst);
+        // Taking the lock orders this after the look of a thread that is about to pause: it cannot miss the bell.
+        drop(self.lock.lock());
+        self.bell.notify_all();
+        first
+    }
+
+    /// Whether the flag is up.
+    pub fn is_raised(&self) -> bool {
+        self.raised.load(Ordering::SeqCst)
+    }
+
+    /// Waits for the flag, at most `pause`; true if it is up.
+    pub fn pause(&self, pause: Duration) -> bool {
+        let mut guard = self.lock.lock();
+        if !self.is_raised() {
+            self.bell.wait_for(&mut guard, pause);
+        }
+        self.is_raised()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raising_ends_a_pause_that_is_as_good_as_endless() {
+        let stop = Stop::new();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| while !stop.pause(Duration::from_secs(3600)) {});
+            assert!(stop.raise());
+            assert!(!stop.raise());
+            assert!(waiter.join().is_ok());
+        });
+    }
+
+    #[test]
+    fn a_short_pause_ends_without_the_flag() {
+        assert!(!Stop::new().pause(Duration::ZERO));
+    }
+}
