@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# A real client against the broker: check.sh target/release/examples/broker
+#
+# kcat produces every line of a file with acks=all, for each compression codec; with paused
+# followers acks=all fails with the broker's timed-out error within its bounds and acks=1 succeeds;
+# malformed frames close their own connection only; SIGTERM ends the broker in time. Every wait is
+# bounded.
+set -euo pipefail
+
+broker=${1:?usage: check.sh path/to/the/broker}
+lines_file=$(dirname "$0")/src/partition.rs
+codecs="none gzip snappy lz4 zstd"
+shutdown_ms_max=5000
+work=$(mktemp -d)
+declare -A pids=()
+
+finish() {
+    for pid in "${!pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+    for pid in "${!pids[@]}"; do
+        for _ in $(seq 40); do not_running "$pid" || sleep 0.05; done
+        kill -KILL "$pid" 2>/dev/null || true
+    done
+    rm -rf "$work"
+}
+trap finish EXIT
+
+fail() {
+    echo "FAILED: $*" >&2
+    tail -n 20 "$work"/*.log "$work"/*.err >&2 2>/dev/null || true
+    exit 1
+}
+
+now_ms() { echo $(($(date +%s%N) / 1000000)); }
+
+# wait_for WHAT COMMAND...: until the command succeeds, at most 10 seconds.
+wait_for() {
+    local what=$1
+    shift
+    for _ in $(seq 200); do
+        if "$@"; then return; fi
+        sleep 0.05
+    done
+    fail "no $what within 10 s"
+}
+
+install_kcat() {
+    command -v kcat >/dev/null && return
+    local sudo=""
+    [ "$(id -u)" = 0 ] || sudo="sudo -n"
+    if $sudo apt-get update -qq && $sudo apt-get install -y -qq kcat; then return; fi
+    echo "SKIPPED: THE REAL CLIENT CHECK DID NOT RUN: kcat is missing and cannot be installed" >&2
+    if [ "${CI:-}" = true ]; then exit 1; fi
+    exit 0
+}
+
+start_broker() {
+    "$broker" --listen 127.0.0.1:0 "$@" >"$work/broker.log" 2>"$work/broker.err" &
+    broker_pid=$!
+    pids[$broker_pid]=1
+    wait_for "ready line" grep -q '^broker: listening on ' "$work/broker.log"
+    address=$(sed -n 's/^broker: listening on //p' "$work/broker.log")
+}
+
+stop_broker() {
+    local start
+    start=$(now_ms)
+    kill -TERM "$broker_pid"
+    wait_for "end after SIGTERM" not_running "$broker_pid"
+    local elapsed_ms=$(($(now_ms) - start)) status=0
+    wait "$broker_pid" || status=$?
+    unset "pids[$broker_pid]"
+    [ "$status" = 0 ] || fail "the broker's exit status is $status"
+    [ "$elapsed_ms" -lt "$shutdown_ms_max" ] || fail "the shutdown took $elapsed_ms ms"
+    sed 1d "$work/broker.log"
+    echo "broker: ended $elapsed_ms ms after SIGTERM"
+    summary "acked before replicated: 0"
+}
+
+not_running() { ! kill -0 "$1" 2>/dev/null; }
+
+summary() { grep -q "$1" "$work/broker.log" || fail "the summary lacks: $1"; }
+
+produce() { timeout -k 1 60 kcat -P -b "$address" "$@" 2>"$work/kcat.err"; }
+
+# attack BYTES: the broker must close the connection, within 10 seconds.
+attack() {
+    exec {socket}<>"/dev/tcp/${address%:*}/${address##*:}"
+    printf '%b' "$1" >&"$socket"
+    local status=0
+    timeout 10 cat <&"$socket" >/dev/null 2>&1 || status=$?
+    exec {socket}>&-
+    [ "$status" != 124 ] || fail "the connection was not closed after: $1"
+}
+
+install_kcat
+[ -x "$broker" ] || fail "$broker is not a program"
+lines=$(grep -c '' "$lines_file")
+
+echo "== acks=all, every line of $(basename "$lines_file") ($lines), each codec"
+start_broker
+for codec in $codecs; do
+    # Numbered, so that no line is empty: kcat leaves those out.
+    grep -n '' "$lines_file" | produce -t "lines-$codec" -z "$codec" -X acks=all ||
+        fail "kcat was not acknowledged every line ($codec)"
+done
+stop_broker
+summary "appended: $((lines * 5)) records"
+summary "completed, 0 expired, 0 cancelled"
+for codec in $codecs; do summary "$codec [1-9]"; done
+
+echo "== malformed frames while kcat produces"
+start_broker
+mkfifo "$work/feed"
+timeout -k 1 60 kcat -P -b "$address" -t bystander -X acks=all <"$work/feed" 2>"$work/kcat.err" &
+kcat_pid=$!
+pids[$kcat_pid]=1
+exec {feed}>"$work/feed"
+grep -n '' "$lines_file" >&"$feed"
+attack '\x7f\xff\xff\xff'                                                 # oversized
+attack '\xff\xff\xff\xff'                                                 # negative length
+attack '\x00\x00\x00\x02\x00\x03'                                         # shorter than a header
+attack 'GET / HTTP/1.1\r\n\r\n'                                           # not Kafka
+attack '\x00\x00\x00\x0e\x00\x03\x00\x04\x00\x00\x00\x01\xff\xff\x7f\xff\xff\xff' # giant array
+grep -n '' "$lines_file" >&"$feed"
+exec {feed}>&-
+wait "$kcat_pid" || fail "kcat was disturbed"
+unset "pids[$kcat_pid]"
+cat "$work/broker.err"
+stop_broker
+summary "appended: $((lines * 2)) records"
+summary "rejected connections: 5"
+
+echo "== followers paused"
+start_broker --pause-followers
+for message in 1 2 3; do
+    start=$(now_ms)
+    if echo "message $message" | produce -t paused -X acks=all -X retries=0 \
+        -X request.timeout.ms=1000 -X debug=protocol; then
+        fail "an acks=all produce was acknowledged with paused followers"
+    fi
+    elapsed_ms=$(($(now_ms) - start))
+    grep -q 'Delivery failed for message: Broker: Request timed out' "$work/kcat.err" ||
+        fail "not the broker's timed-out error"
+    rtt=$(sed -n 's/.*Received ProduceResponse.*rtt \([0-9.]*ms\).*/\1/p' "$work/kcat.err")
+    echo "timed out after $elapsed_ms ms, the response after $rtt (timeout: 1000 ms)"
+    [ "$elapsed_ms" -ge 1000 ] && [ "${rtt%.*}" -ge 1000 ] || fail "before the timeout"
+    [ "$elapsed_ms" -lt 11000 ] || fail "more than 10 s after the timeout"
+done
+echo "one" | produce -t paused -X acks=1 || fail "acks=1 failed with paused followers"
+echo "acks=1 succeeded"
+
+echo "== SIGTERM while a produce waits"
+timeout -k 1 60 kcat -P -b "$address" -t paused -X acks=all -X request.timeout.ms=60000 \
+    -X debug=protocol <<<"parked" 2>"$work/kcat.err" &
+kcat_pid=$!
+pids[$kcat_pid]=1
+wait_for "produce request" grep -qs 'Sent ProduceRequest' "$work/kcat.err"
+stop_broker
+summary "0 completed, 3 expired, 1 cancelled"
+echo "broker check: passed"

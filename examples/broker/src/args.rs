@@ -1,0 +1,66 @@
+//! The command line. Every bound of the broker is an option with a default.
+
+use std::{net::SocketAddr, time::Duration};
+
+use clap::{Parser, value_parser};
+
+/// A small broker that speaks the Kafka wire protocol, to try the purgatory with real clients.
+///
+/// One leader and two followers run inside this process. An acks=all produce waits in the purgatory
+/// until the in-sync replicas have it, or until the client's own timeout: REQUEST_TIMED_OUT. Topics
+/// are made on first use and kept in memory.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "broker", version)]
+pub struct Args {
+    /// Address to listen on; port 0 picks a free one (no authentication: keep it on loopback)
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:9092")]
+    pub listen: SocketAddr,
+
+    /// Partitions of a new topic
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = value_parser!(i32).range(1..=1000))]
+    pub partitions: i32,
+
+    /// Topics the broker makes at most
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub max_topics: usize,
+
+    /// Replicas that must be in sync for acks=all (the leader counts)
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(value_parser = value_parser!(u8).range(1..=3))]
+    pub min_insync_replicas: u8,
+
+    /// The followers fetch nothing: acks=all times out after the client's own timeout
+    #[arg(long)]
+    pub pause_followers: bool,
+
+    /// Time a follower takes between two fetches
+    #[arg(long, value_name = "DURATION", default_value = "1ms")]
+    #[arg(value_parser = humantime::parse_duration)]
+    pub follower_interval: Duration,
+
+    /// A follower not caught up for so long leaves the in-sync set [default: it never leaves]
+    #[arg(long, value_name = "DURATION", value_parser = lag_time)]
+    pub replica_lag_time_max: Option<Duration>,
+
+    /// Largest request in bytes; a larger one closes its connection (Kafka's default is 100 MiB)
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
+    #[arg(value_parser = value_parser!(u32).range(1024..=(1 << 30)))]
+    pub max_frame: u32,
+
+    /// Bytes a partition keeps in memory; the oldest replicated records go first
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
+    pub max_log: usize,
+
+    /// Log every connection and how every produce ended
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+fn lag_time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if time < Duration::from_millis(10) {
+        return Err("must be at least 10ms".to_owned());
+    }
+    Ok(time)
+}

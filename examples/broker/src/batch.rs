@@ -1,0 +1,143 @@
+//! Record batches, opaque: the header is checked, offset and leader epoch are written, the records
+//! stay as the client compressed them. <https://kafka.apache.org/documentation/#recordbatch>
+
+use bytes::{Buf, Bytes, BytesMut};
+use kafka_protocol::ResponseError;
+
+/// Names of the codecs, by the lowest three bits of a batch's attributes.
+pub(crate) const CODECS: [&str; 5] = ["none", "gzip", "snappy", "lz4", "zstd"];
+
+const HEADER_BYTES: usize = 61;
+/// The length field counts what follows it: it ends at byte 12.
+const LENGTH_END: usize = 12;
+/// The CRC covers what follows it, so offset and leader epoch can be written without touching it.
+const CRC_END: usize = 21;
+const CONTROL_BATCH: i16 = 1 << 5;
+
+/// A batch that passed the checks and has no offset yet.
+#[derive(Debug)]
+pub(crate) struct IncomingBatch {
+    pub(crate) records: i32,
+    /// Index into [`CODECS`].
+    pub(crate) codec: usize,
+    bytes: BytesMut,
+}
+
+/// A batch with its place in a log; a replica's copy shares the bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct RecordBatch {
+    pub(crate) base_offset: i64,
+    pub(crate) next_offset: i64,
+    pub(crate) bytes: Bytes,
+}
+
+/// Splits the records of one partition into batches and checks each. The bytes are copied: a log
+/// must not keep a whole request in memory for the sake of one batch.
+pub(crate) fn parse(mut records: &[u8]) -> Result<Vec<IncomingBatch>, ResponseError> {
+    let mut batches = Vec::new();
+    while !records.is_empty() {
+        let (batch, rest) = split(records)?;
+        batches.push(check(batch)?);
+        records = rest;
+    }
+    if batches.is_empty() { Err(ResponseError::InvalidRecord) } else { Ok(batches) }
+}
+
+fn split(records: &[u8]) -> Result<(&[u8], &[u8]), ResponseError> {
+    let mut length = records.get(8..LENGTH_END).ok_or(ResponseError::CorruptMessage)?;
+    let length = usize::try_from(length.get_i32()).map_err(|_| ResponseError::CorruptMessage)?;
+    records.split_at_checked(length + LENGTH_END).ok_or(ResponseError::CorruptMessage)
+}
+
+fn check(batch: &[u8]) -> Result<IncomingBatch, ResponseError> {
+    if batch.get(16).is_some_and(|magic| *magic != 2) {
+        return Err(ResponseError::InvalidRecord);
+    }
+    let Some((header, _)) = batch.split_at_checked(HEADER_BYTES) else {
+        return Err(ResponseError::CorruptMessage);
+    };
+    let (crc, attributes) = ((&header[17..]).get_u32(), (&header[CRC_END..]).get_i16());
+    let (last_offset_delta, records) = ((&header[23..]).get_i32(), (&header[57..]).get_i32());
+    if crc32c::crc32c(&batch[CRC_END..]) != crc {
+        return Err(ResponseError::CorruptMessage);
+    }
+    if records < 1 || last_offset_delta != records - 1 || attributes & CONTROL_BATCH != 0 {
+        return Err(ResponseError::InvalidRecord);
+    }
+    let codec = usize::from(attributes.to_be_bytes()[1] & 7);
+    if codec >= CODECS.len() {
+        return Err(ResponseError::UnsupportedCompressionType);
+    }
+    Ok(IncomingBatch { records, codec, bytes: batch.into() })
+}
+
+impl IncomingBatch {
+    /// Writes the base offset and the leader epoch.
+    pub(crate) fn assign(mut self, base_offset: i64, leader_epoch: i32) -> RecordBatch {
+        self.bytes[..8].copy_from_slice(&base_offset.to_be_bytes());
+        self.bytes[LENGTH_END..16].copy_from_slice(&leader_epoch.to_be_bytes());
+        RecordBatch {
+            base_offset,
+            next_offset: base_offset + i64::from(self.records),
+            bytes: self.bytes.freeze(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{record_batch, with_crc};
+
+    fn changed(at: usize, to: &[u8]) -> Vec<u8> {
+        let mut batch = record_batch(3).to_vec();
+        batch[at..at + to.len()].copy_from_slice(to);
+        with_crc(batch)
+    }
+
+    fn error(records: &[u8]) -> ResponseError {
+        parse(records).unwrap_err()
+    }
+
+    #[test]
+    fn several_batches_are_split_and_get_offset_and_epoch_under_the_same_crc() {
+        let two = [record_batch(3), record_batch(2)].concat();
+        let mut next = 40;
+        for (batch, records) in parse(&two).unwrap().into_iter().zip([3, 2]) {
+            let stored = batch.assign(next, 7);
+            assert_eq!((stored.base_offset, stored.next_offset), (next, next + records));
+            assert_eq!((&stored.bytes[..8]).get_i64(), next);
+            assert_eq!((&stored.bytes[12..16]).get_i32(), 7);
+            assert!(check(&stored.bytes).is_ok());
+            next = stored.next_offset;
+        }
+        assert_eq!(next, 45);
+    }
+
+    #[test]
+    fn every_codec_is_taken_as_it_is() {
+        for codec in 0..CODECS.len() {
+            let attributes = [0, codec.to_le_bytes()[0]];
+            assert_eq!(parse(&changed(21, &attributes)).unwrap()[0].codec, codec);
+        }
+        assert_eq!(error(&changed(21, &[0, 5])), ResponseError::UnsupportedCompressionType);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let mut flipped = record_batch(3).to_vec();
+        *flipped.last_mut().unwrap() ^= 1;
+        for end in 1..=flipped.len() {
+            assert_eq!(error(&flipped[..end]), ResponseError::CorruptMessage, "cut at {end}");
+        }
+        for length in [-1, 0, 10, 48, i32::MAX] {
+            let bytes = changed(8, &length.to_be_bytes());
+            assert_eq!(error(&bytes), ResponseError::CorruptMessage, "length {length}");
+        }
+        let (magic_1, control) = (changed(16, &[1]), changed(21, &[0, 32]));
+        let (last_offset, none) = (changed(23, &[0, 0, 0, 3]), changed(57, &[0; 4]));
+        for bytes in [magic_1, control, last_offset, none, changed(57, &[0x80, 0, 0, 0]), vec![]] {
+            assert_eq!(error(&bytes), ResponseError::InvalidRecord);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What the broker counts, and the summary it prints at the end.
+
+use std::fmt;
+
+use parking_lot::Mutex;
+use purgatory::Stats;
+
+use crate::batch::CODECS;
+
+pub(crate) type Counters = Mutex<Summary>;
+
+/// What a broker did from its start to its shutdown.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Records appended to the leader's logs.
+    pub records: u64,
+    /// Record batches appended, by codec: none, gzip, snappy, lz4, zstd.
+    pub batches: [u64; CODECS.len()],
+    /// Connections closed because of a malformed, oversized or unserved request.
+    pub rejected: u64,
+    /// How the acks=all produces ended.
+    pub produces: Stats,
+    /// Acknowledged partitions whose records an in-sync follower did not have: 0, or it is a bug.
+    pub acked_before_replicated: u64,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let batches =
+            CODECS.iter().zip(self.batches).map(|(name, count)| format!("{name} {count}"));
+        let batches = batches.collect::<Vec<_>>().join(", ");
+        let Stats { completed, expired, cancelled, ended_at_once, .. } = self.produces;
+        writeln!(f, "appended: {} records; batches: {batches}", self.records)?;
+        writeln!(
+            f,
+            "parked produces: {completed} completed, {expired} expired, {cancelled} cancelled; \
+             {ended_at_once} ended at once"
+        )?;
+        writeln!(f, "rejected connections: {}", self.rejected)?;
+        write!(f, "acked before replicated: {}", self.acked_before_replicated)
+    }
+}

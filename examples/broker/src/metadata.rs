@@ -1,0 +1,76 @@
+//! Metadata: who leads which partition. Asking for a topic makes it, as Kafka does with
+//! `auto.create.topics.enable`.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use kafka_protocol::{
+    ResponseError,
+    messages::{BrokerId, MetadataRequest, MetadataResponse, metadata_request, metadata_response},
+    protocol::StrBytes,
+};
+use metadata_request::MetadataRequestTopic;
+use metadata_response::{MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic};
+
+use crate::{
+    partition::{FOLLOWER_IDS, LEADER_EPOCH, LEADER_ID, Partition},
+    topics::{Topic, Topics},
+};
+
+/// `address` is where this client reached the broker, so it is also what the client is told.
+pub(crate) fn metadata(
+    topics: &Topics,
+    request: &MetadataRequest,
+    version: i16,
+    address: SocketAddr,
+) -> MetadataResponse {
+    let topic = |asked: &MetadataRequestTopic| match found(topics, request, asked) {
+        Ok(topic) => described(&topic, version),
+        Err(error) => {
+            let topic = MetadataResponseTopic::default().with_error_code(error.code());
+            topic.with_name(asked.name.clone())
+        }
+    };
+    let topics = match &request.topics {
+        // Version 0 asks for all topics with an empty list, later ones with none.
+        Some(asked) if version > 0 || !asked.is_empty() => asked.iter().map(topic).collect(),
+        _ => topics.all().iter().map(|topic| described(topic, version)).collect(),
+    };
+    let broker = MetadataResponseBroker::default()
+        .with_node_id(LEADER_ID.into())
+        .with_host(StrBytes::from_string(address.ip().to_string()))
+        .with_port(address.port().into());
+    let cluster = StrBytes::from_static_str("purgatory-example");
+    MetadataResponse::default()
+        .with_brokers(vec![broker])
+        .with_topics(topics)
+        .with_controller_id(if version >= 1 { LEADER_ID } else { -1 }.into())
+        .with_cluster_id((version >= 2).then_some(cluster))
+}
+
+fn found(
+    topics: &Topics,
+    request: &MetadataRequest,
+    asked: &MetadataRequestTopic,
+) -> Result<Arc<Topic>, ResponseError> {
+    let name = asked.name.as_ref().ok_or(ResponseError::UnknownTopicId)?;
+    match topics.get(name) {
+        Some(topic) => Ok(topic),
+        None if request.allow_auto_topic_creation => topics.get_or_create(name),
+        None => Err(ResponseError::UnknownTopicOrPartition),
+    }
+}
+
+fn described(topic: &Topic, version: i16) -> MetadataResponseTopic {
+    let name = StrBytes::from_string(topic.name.to_string()).into();
+    let partition = |partition: &Arc<Partition>| {
+        let ids = |followers: &[i32]| [&[LEADER_ID], followers].concat().into_iter().map(BrokerId);
+        MetadataResponsePartition::default()
+            .with_partition_index(partition.key.partition)
+            .with_leader_id(LEADER_ID.into())
+            .with_leader_epoch(if version >= 7 { LEADER_EPOCH } else { -1 })
+            .with_replica_nodes(ids(&FOLLOWER_IDS).collect())
+            .with_isr_nodes(ids(&partition.in_sync_followers()).collect())
+    };
+    let partitions = topic.partitions.iter().map(partition).collect();
+    MetadataResponseTopic::default().with_name(Some(name)).with_partitions(partitions)
+}

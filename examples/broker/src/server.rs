@@ -1,0 +1,133 @@
+//! The broker as a whole: its threads, from the start to a bounded shutdown.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::Context;
+use timer_core::{SystemTimer, Timer};
+
+use crate::{
+    args::Args,
+    connection::{self, Connections},
+    counters::Summary,
+    partition::FOLLOWER_IDS,
+    replica_manager::ReplicaManager,
+};
+
+/// How long a shutdown waits for the connections.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
+/// After a failed accept (no file descriptors, say) the next try waits.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A request is decoded and answered on its connection's thread: no recursion, no big values.
+const STACK_BYTES: usize = 256 << 10;
+
+/// A running broker.
+pub struct Broker {
+    address: SocketAddr,
+    pub(crate) manager: Arc<ReplicaManager>,
+    connections: Arc<Connections>,
+    timer: SystemTimer,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Broker {
+    /// Binds the address and starts the followers; clients are served when this returns.
+    pub fn start(args: &Args) -> anyhow::Result<Broker> {
+        let listener = TcpListener::bind(args.listen)
+            .with_context(|| format!("cannot listen on {}", args.listen))?;
+        let address = listener.local_addr()?;
+        if !address.ip().is_loopback() {
+            tracing::warn!("{address} is not a loopback address, and there is no authentication");
+        }
+        let timer = SystemTimer::new()?;
+        let manager = Arc::new(ReplicaManager::new(args, &timer)?);
+        let connections = Arc::<Connections>::default();
+        let mut broker = Broker { address, manager, connections, timer, threads: Vec::new() };
+        broker.start_threads(listener)?;
+        Ok(broker)
+    }
+
+    fn start_threads(&mut self, listener: TcpListener) -> io::Result<()> {
+        for (index, id) in FOLLOWER_IDS.into_iter().enumerate() {
+            let manager = Arc::clone(&self.manager);
+            self.spawn(&format!("follower-{id}"), move || manager.followers.run(index, &manager))?;
+        }
+        if let Some(lag) = self.manager.args.replica_lag_time_max {
+            let manager = Arc::clone(&self.manager);
+            self.spawn("in-sync", move || {
+                while !manager.signal.stopped() {
+                    manager.signal.pause(lag / 2);
+                    manager.shrink_in_sync();
+                }
+            })?;
+        }
+        let (manager, connections) = (Arc::clone(&self.manager), Arc::clone(&self.connections));
+        self.spawn("accept", move || {
+            while !manager.signal.stopped() {
+                if let Err(error) = accept(&listener, &manager, &connections) {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    manager.signal.pause(ACCEPT_PAUSE);
+                }
+            }
+        })
+    }
+
+    fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.threads.push(thread::Builder::new().name(name.to_owned()).spawn(body)?);
+        Ok(())
+    }
+
+    /// The address in use, with the port that was picked.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops or resumes both followers.
+    pub fn pause_followers(&self, paused: bool) {
+        self.manager.followers.pause(paused);
+        self.manager.signal.notify();
+    }
+
+    /// Accepts no more, answers what is parked, closes the connections: in two seconds and some.
+    pub fn shutdown(self) -> Summary {
+        self.manager.signal.stop();
+        let woken = self.wake_accept();
+        self.manager.produces.shutdown();
+        self.connections.shut(SHUTDOWN_MAX);
+        if let Err(error) = woken {
+            tracing::warn!("the accept thread is left behind, it cannot be woken: {error}");
+        } else if self.threads.into_iter().any(|thread| thread.join().is_err()) {
+            tracing::error!("a thread of the broker panicked");
+        }
+        drop(self.timer.shutdown()); // nothing of ours is scheduled on it directly
+        let counters = self.manager.counters.lock().clone();
+        Summary { produces: self.manager.produces.stats(), ..counters }
+    }
+
+    /// `accept` cannot be told to stop, only given a connection.
+    fn wake_accept(&self) -> io::Result<()> {
+        let mut address = self.address;
+        match address.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
+        }
+        TcpStream::connect_timeout(&address, SHUTDOWN_MAX).map(drop)
+    }
+}
+
+fn accept(
+    listener: &TcpListener,
+    manager: &Arc<ReplicaManager>,
+    connections: &Arc<Connections>,
+) -> io::Result<()> {
+    let Some(connection) = connections.register(listener.accept()?.0) else { return Ok(()) };
+    let manager = Arc::clone(manager);
+    let thread = thread::Builder::new().name("connection".to_owned()).stack_size(STACK_BYTES);
+    thread.spawn(move || connection::serve(&connection.stream, &manager)).map(drop)
+}

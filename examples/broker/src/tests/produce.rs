@@ -1,0 +1,218 @@
+//! Produce against the replicas, under a clock turned by hand; followers fetch when the test says.
+
+use std::{sync::mpsc::Receiver, time::Duration};
+
+use bytes::Bytes;
+use kafka_protocol::{ResponseError, messages::ProduceResponse};
+use timer_core::ManualTimer;
+
+use super::{args, produce, record_batch};
+use crate::{produce::start, replica_manager::ReplicaManager};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
+const TIMED_OUT: i16 = ResponseError::RequestTimedOut.code();
+
+struct Fixture {
+    timer: ManualTimer,
+    manager: ReplicaManager,
+}
+
+impl Fixture {
+    fn new(extra: &[&str]) -> Fixture {
+        let timer = ManualTimer::new();
+        let manager = ReplicaManager::new(&args(extra), &timer).unwrap();
+        manager.topics.get_or_create("t").unwrap();
+        Fixture { timer, manager }
+    }
+
+    /// Starts a produce with a timeout of one second.
+    fn start(&self, acks: i16, data: &[(i32, Bytes)]) -> Receiver<ProduceResponse> {
+        start(&self.manager, produce(acks, 1000, data), 9)
+    }
+
+    fn start_all(&self, records: i32) -> Receiver<ProduceResponse> {
+        self.start(-1, &[(0, record_batch(records))])
+    }
+
+    /// The error code of an acks=1 produce of one record.
+    fn append(&self) -> i16 {
+        answer(&self.start(1, &[(0, record_batch(1))])).unwrap()[0].0
+    }
+
+    /// A follower fetches a partition until it has everything and the leader knows.
+    fn replicate(&self, follower: usize, partition: i32) {
+        let partition = self.manager.topics.partition("t", partition).unwrap();
+        while self.manager.followers.followers[follower].fetch(&partition, &self.manager) {}
+    }
+
+    fn acked_before_replicated(&self) -> u64 {
+        self.manager.counters.lock().acked_before_replicated
+    }
+}
+
+/// Error code and base offset of each partition, once answered.
+fn answer(answer: &Receiver<ProduceResponse>) -> Option<Vec<(i16, i64)>> {
+    let topics = answer.try_recv().ok()?.responses;
+    let statuses = topics.into_iter().flat_map(|topic| topic.partition_responses);
+    Some(statuses.map(|status| (status.error_code, status.base_offset)).collect())
+}
+
+#[test]
+fn completes_when_the_last_follower_has_it_and_the_leader_knows() {
+    let broker = Fixture::new(&[]);
+    let (first, second) = (broker.start_all(3), broker.start_all(2));
+    broker.replicate(0, 0);
+    assert_eq!(answer(&first), None, "one follower is missing");
+    let partition = broker.manager.topics.partition("t", 0).unwrap();
+    let follower = &broker.manager.followers.followers[1];
+    assert!(follower.fetch(&partition, &broker.manager), "brings the records");
+    assert_eq!(answer(&first), None, "the leader learns of it from the next fetch");
+    assert!(!follower.fetch(&partition, &broker.manager));
+    assert_eq!((answer(&first), answer(&second)), (Some(vec![(0, 0)]), Some(vec![(0, 3)])));
+    assert_eq!((broker.manager.produces.stats().completed, broker.manager.produces.len()), (2, 0));
+    assert_eq!(broker.acked_before_replicated(), 0);
+}
+
+#[test]
+fn times_out_at_the_timeout_and_not_before() {
+    let broker = Fixture::new(&[]);
+    let produce = broker.start_all(1);
+    broker.replicate(0, 0);
+    broker.timer.advance(SECOND - MILLISECOND);
+    assert_eq!(answer(&produce), None);
+    broker.timer.advance(MILLISECOND);
+    assert_eq!(answer(&produce), Some(vec![(TIMED_OUT, 0)]));
+    broker.replicate(1, 0);
+    let stats = broker.manager.produces.stats();
+    assert_eq!((stats.expired, stats.completed), (1, 0), "it ended once");
+}
+
+#[test]
+fn each_partition_of_a_request_ends_in_its_own_way() {
+    let broker = Fixture::new(&[]);
+    let (batch, corrupt) = (record_batch(1), record_batch(1).slice(..60));
+    let data =
+        [0, 1, 2, 9, 0].map(|index| (index, if index == 2 { &corrupt } else { &batch }.clone()));
+    let produce = broker.start(-1, &data);
+    broker.replicate(0, 0);
+    broker.replicate(1, 0);
+    broker.replicate(0, 1);
+    assert_eq!(answer(&produce), None, "partition 1 is missing");
+    broker.timer.advance(SECOND);
+    let corrupt = ResponseError::CorruptMessage.code();
+    let unknown = ResponseError::UnknownTopicOrPartition.code();
+    let expected = vec![(0, 0), (TIMED_OUT, 0), (corrupt, -1), (unknown, -1), (0, 1)];
+    assert_eq!(answer(&produce), Some(expected));
+    assert_eq!(broker.acked_before_replicated(), 0);
+    let nothing_to_wait_for = broker.start(-1, &data[2..4]);
+    assert!(answer(&nothing_to_wait_for).is_some());
+}
+
+#[test]
+fn a_follower_that_only_claims_to_have_it_is_found_out() {
+    let broker = Fixture::new(&[]);
+    let produce = broker.start_all(1);
+    broker.replicate(0, 0);
+    broker.manager.fetch_as_follower(&broker.manager.topics.partition("t", 0).unwrap(), 3, 1);
+    assert_eq!(answer(&produce), Some(vec![(0, 0)]));
+    assert_eq!(broker.acked_before_replicated(), 1);
+}
+
+#[test]
+fn too_few_in_sync_replicas_are_told_before_and_after_the_append() {
+    let broker = Fixture::new(&[]);
+    broker.manager.shrink_in_sync();
+    let produce = broker.start_all(1);
+    broker.manager.shrink_in_sync();
+    broker.manager.shrink_in_sync();
+    assert_eq!(answer(&produce), None, "not behind for two whole periods");
+    broker.manager.shrink_in_sync();
+    let after_append = ResponseError::NotEnoughReplicasAfterAppend.code();
+    assert_eq!(answer(&produce), Some(vec![(after_append, 0)]));
+    let before_append = ResponseError::NotEnoughReplicas.code();
+    assert_eq!(answer(&broker.start_all(1)), Some(vec![(before_append, -1)]));
+    let idle = broker.manager.topics.partition("t", 1).unwrap();
+    assert_eq!(idle.in_sync_followers(), [2, 3], "there is nothing to lag behind");
+
+    broker.replicate(0, 0);
+    let produce = broker.start_all(1);
+    broker.replicate(0, 0);
+    assert_eq!(answer(&produce), Some(vec![(0, 1)]), "one is back after catching up: enough");
+}
+
+#[test]
+fn a_follower_that_is_always_one_fetch_behind_stays_in_sync() {
+    let broker = Fixture::new(&[]);
+    let partition = broker.manager.topics.partition("t", 0).unwrap();
+    for _ in 0..10 {
+        broker.append();
+        for follower in &broker.manager.followers.followers {
+            assert!(follower.fetch(&partition, &broker.manager));
+        }
+        broker.append();
+        broker.manager.shrink_in_sync();
+    }
+    assert_eq!(partition.in_sync_followers(), [2, 3]);
+}
+
+#[test]
+fn acks_decide_who_is_waited_for() {
+    let broker = Fixture::new(&[]);
+    let produce = |acks, timeout_ms, index| {
+        let request = produce(acks, timeout_ms, &[(index, record_batch(2))]);
+        let response = crate::produce::produce(&broker.manager, request, 9)?;
+        Ok::<_, anyhow::Error>(response.map(|response| {
+            let status = &response.responses[0].partition_responses[0];
+            (status.error_code, status.base_offset)
+        }))
+    };
+    assert_eq!(produce(1, 0, 0).unwrap(), Some((0, 0)));
+    assert_eq!(produce(0, 0, 0).unwrap(), None);
+    assert_eq!(produce(1, 0, 0).unwrap(), Some((0, 4)), "acks=0 was appended");
+    assert!(produce(0, 0, 7).is_err(), "acks=0 can only fail by closing");
+    for acks in [2, -2, i16::MAX] {
+        assert_eq!(produce(acks, 0, 0).unwrap(), Some((21, -1)));
+    }
+    for timeout_ms in [0, -1, i32::MIN] {
+        assert_eq!(produce(-1, timeout_ms, 0).unwrap().unwrap().0, TIMED_OUT, "{timeout_ms}");
+    }
+}
+
+#[test]
+fn a_shutdown_answers_what_is_parked_and_what_comes_later() {
+    let broker = Fixture::new(&[]);
+    let parked = broker.start_all(1);
+    broker.manager.produces.shutdown();
+    for (produce, offset) in [(parked, 0), (broker.start_all(1), 1)] {
+        let retriable = ResponseError::NotLeaderOrFollower.code();
+        assert_eq!(answer(&produce), Some(vec![(retriable, offset)]));
+    }
+}
+
+#[test]
+fn a_log_drops_what_is_replicated_and_is_full_of_what_is_not() {
+    let broker = Fixture::new(&["--max-log", "250"]);
+    assert_eq!([broker.append(), broker.append(), broker.append()], [0; 3], "98 bytes each");
+    let full = ResponseError::KafkaStorageError.code();
+    assert_eq!(broker.append(), full);
+    broker.replicate(0, 0);
+    assert_eq!(broker.append(), full, "one follower still needs it");
+    broker.replicate(1, 0);
+    assert_eq!(broker.append(), 0);
+    let partition = broker.manager.topics.partition("t", 0).unwrap();
+    let fetched = broker.manager.fetch_as_follower(&partition, 2, 0);
+    assert_eq!((fetched.log_start_offset, fetched.batches.len()), (1, 3));
+}
+
+#[test]
+fn a_follower_left_behind_starts_again_where_the_leader_starts() {
+    let broker = Fixture::new(&["--max-log", "100"]);
+    broker.append();
+    (0..3).for_each(|_| broker.manager.shrink_in_sync());
+    assert_eq!([broker.append(), broker.append()], [0, 0]);
+    broker.replicate(0, 0);
+    let partition = broker.manager.topics.partition("t", 0).unwrap();
+    assert_eq!(partition.in_sync_followers(), [2]);
+    assert_eq!(broker.manager.followers.followers[0].log_end_offset(&partition.key), 3);
+}

@@ -1,0 +1,136 @@
+//! The broker over real sockets, with the real timer.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    thread,
+    time::{Duration, Instant},
+};
+
+use bytes::{Buf, Bytes};
+use kafka_protocol::{
+    messages::{ApiKey, MetadataRequest, ProduceResponse, metadata_request::MetadataRequestTopic},
+    protocol::Decodable,
+};
+
+use super::{CORRELATION_ID, args, framed, produce, record_batch, request, topic_name};
+use crate::{Args, Broker};
+
+struct Client(TcpStream);
+
+impl Client {
+    /// Connects, and makes the topic.
+    fn connect(broker: &Broker) -> Client {
+        let stream = TcpStream::connect(broker.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut client = Client(stream);
+        let topic = MetadataRequestTopic::default().with_name(Some(topic_name("t")));
+        let body = MetadataRequest::default().with_topics(Some(vec![topic]));
+        client.send(&framed(&request(ApiKey::Metadata, 4, &body)));
+        client.receive();
+        client
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).unwrap();
+    }
+
+    fn receive(&mut self) -> Bytes {
+        let mut length = [0; 4];
+        self.0.read_exact(&mut length).unwrap();
+        let mut response = vec![0; i32::from_be_bytes(length) as usize];
+        self.0.read_exact(&mut response).unwrap();
+        response.into()
+    }
+
+    fn send_produce(&mut self, acks: i16, timeout_ms: i32) {
+        let body = produce(acks, timeout_ms, &[(0, record_batch(1))]);
+        self.send(&framed(&request(ApiKey::Produce, 7, &body)));
+    }
+
+    /// The error code of the produce sent before.
+    fn produced(&mut self) -> i16 {
+        let mut response = self.receive();
+        assert_eq!(response.get_i32(), CORRELATION_ID);
+        let response = ProduceResponse::decode(&mut response, 7).unwrap();
+        response.responses[0].partition_responses[0].error_code
+    }
+
+    /// An end of file, or a reset where unread bytes were thrown away.
+    fn was_closed(mut self) -> bool {
+        !matches!(self.0.read(&mut [0]), Ok(1..))
+    }
+}
+
+fn wait_for_parked(broker: &Broker) {
+    while broker.manager.produces.is_empty() {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn what_is_malformed_closes_its_own_connection_and_nothing_else() {
+    let broker = Broker::start(&args(&[])).unwrap();
+    let mut bystander = Client::connect(&broker);
+    let giant_array = [&[0, 3, 0, 4, 0, 0, 0, 1, 0xff, 0xff][..], &i32::MAX.to_be_bytes()].concat();
+    let attacks = [
+        i32::MAX.to_be_bytes().to_vec(),
+        (-1_i32).to_be_bytes().to_vec(),
+        framed(&[0, 3]),
+        framed(b"GET / HTTP/1.1\r\n"),
+        framed(&giant_array),
+    ];
+    for (index, attack) in attacks.iter().enumerate() {
+        let mut attacker = Client::connect(&broker);
+        attacker.send(attack);
+        assert!(attacker.was_closed(), "attack {index}");
+        bystander.send_produce(-1, 10_000);
+        assert_eq!(bystander.produced(), 0, "after attack {index}");
+    }
+    let summary = broker.shutdown();
+    assert_eq!((summary.rejected, summary.records), (5, 5));
+    assert_eq!(summary.produces.completed + summary.produces.ended_at_once, 5);
+    assert_eq!(summary.acked_before_replicated, 0);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "measures what a client sees")]
+fn paused_followers_time_out_acks_all_and_resumed_ones_complete_it() {
+    let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
+    let mut client = Client::connect(&broker);
+    let start = Instant::now();
+    client.send_produce(-1, 200);
+    assert_eq!(client.produced(), 7);
+    let elapsed = start.elapsed();
+    assert!(elapsed >= Duration::from_millis(200), "answered after {elapsed:?}");
+    client.send_produce(1, 0);
+    assert_eq!(client.produced(), 0);
+
+    client.send_produce(-1, 60_000);
+    wait_for_parked(&broker);
+    broker.pause_followers(false);
+    assert_eq!(client.produced(), 0);
+    let summary = broker.shutdown();
+    assert_eq!((summary.produces.expired, summary.produces.completed), (1, 1));
+    assert_eq!(summary.acked_before_replicated, 0);
+}
+
+#[test]
+fn a_shutdown_answers_the_parked_request_before_it_closes() {
+    let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
+    let mut client = Client::connect(&broker);
+    client.send_produce(-1, 60_000);
+    wait_for_parked(&broker);
+    assert_eq!(broker.shutdown().produces.cancelled, 1);
+    assert_eq!(client.produced(), 6);
+    assert!(client.was_closed());
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let broker = Broker::start(&args(&[])).unwrap();
+    let second = Args { listen: broker.address(), ..args(&[]) };
+    let error = Broker::start(&second).err().unwrap().to_string();
+    assert_eq!(error, format!("cannot listen on {}", broker.address()));
+    broker.shutdown();
+}

@@ -1,0 +1,105 @@
+//! The topics, made on first use: a bounded map, read on every produce and written once a topic.
+
+use std::{fmt, sync::Arc};
+
+use dashmap::DashMap;
+use kafka_protocol::ResponseError;
+use parking_lot::Mutex;
+
+use crate::partition::Partition;
+
+/// What the purgatory's operations are watched under. Shown as Kafka does: `topic-0`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct TopicPartition {
+    pub(crate) topic: Arc<str>,
+    pub(crate) partition: i32,
+}
+
+impl fmt::Display for TopicPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic, self.partition)
+    }
+}
+
+pub(crate) struct Topic {
+    pub(crate) name: Arc<str>,
+    pub(crate) partitions: Vec<Arc<Partition>>,
+}
+
+pub(crate) struct Topics {
+    topics: DashMap<Arc<str>, Arc<Topic>>,
+    /// Held while a topic is made, so that the bound is exact.
+    creating: Mutex<()>,
+    partitions: i32,
+    topics_max: usize,
+}
+
+impl Topics {
+    pub(crate) fn new(partitions: i32, topics_max: usize) -> Topics {
+        Topics { topics: DashMap::new(), creating: Mutex::new(()), partitions, topics_max }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Topic>> {
+        self.topics.get(name).map(|topic| Arc::clone(&topic))
+    }
+
+    pub(crate) fn partition(&self, name: &str, index: i32) -> Option<Arc<Partition>> {
+        self.get(name)?.partitions.get(usize::try_from(index).ok()?).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Topic>> {
+        self.topics.iter().map(|topic| Arc::clone(&topic)).collect()
+    }
+
+    /// INVALID_TOPIC_EXCEPTION for a name against Kafka's rule, POLICY_VIOLATION at the bound.
+    pub(crate) fn get_or_create(&self, name: &str) -> Result<Arc<Topic>, ResponseError> {
+        if !legal(name) {
+            return Err(ResponseError::InvalidTopicException);
+        }
+        let _creating = self.creating.lock();
+        if let Some(topic) = self.get(name) {
+            return Ok(topic);
+        }
+        if self.topics.len() >= self.topics_max {
+            return Err(ResponseError::PolicyViolation);
+        }
+        let name: Arc<str> = name.into();
+        let key = |partition| TopicPartition { topic: Arc::clone(&name), partition };
+        let partitions =
+            (0..self.partitions).map(|index| Arc::new(Partition::new(key(index)))).collect();
+        let topic = Arc::new(Topic { name: Arc::clone(&name), partitions });
+        self.topics.insert(name, Arc::clone(&topic));
+        Ok(topic)
+    }
+}
+
+/// Kafka's rule: 1 to 249 of `a-z A-Z 0-9 . _ -`, and neither `.` nor `..`.
+fn legal(name: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=249).contains(&name.len()) && name.bytes().all(legal) && name != "." && name != ".."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_kafkas_rule_and_the_number_of_topics_is_bounded() {
+        let topics = Topics::new(2, 2);
+        for name in ["", ".", "..", "a b", "ä", "a/b", &"x".repeat(250)] {
+            assert_eq!(
+                topics.get_or_create(name).err(),
+                Some(ResponseError::InvalidTopicException),
+                "{name:?}"
+            );
+        }
+        assert_eq!(topics.get_or_create(&"x".repeat(249)).unwrap().partitions.len(), 2);
+        assert!(topics.get_or_create("A.b_c-9").is_ok());
+        assert_eq!(topics.get_or_create("one-more").err(), Some(ResponseError::PolicyViolation));
+        assert!(topics.get_or_create("A.b_c-9").is_ok(), "one that exists is not made again");
+        assert!(topics.partition("A.b_c-9", 1).is_some());
+        assert!(
+            topics.partition("A.b_c-9", 2).is_none() && topics.partition("A.b_c-9", -1).is_none()
+        );
+    }
+}
