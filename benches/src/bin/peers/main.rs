@@ -1,0 +1,147 @@
+//! Timers side by side: ours against what a Rust program would take instead, in one run, round by
+//! round, with what the primitives alone cost beside it.
+//!
+//! `cargo run --release -p purgatory-benches --bin peers -- --quick` for a first look (under 40 s on
+//! two cores), without `--quick` for figures to quote, on a quiet machine.
+//!
+//! Less is better everywhere. `RATIO <measure> <peer> <ours> <theirs> <ours/theirs>` and
+//! `FLOOR <measure> <ours> <floor> <ours/floor>` are medians over the rounds. Every loop counts what
+//! came of its timers, and a wrong count ends the run. Allocations are counted by thread while
+//! `bytes-per-timer` asks for it; at other times the allocator looks at a thread-local or two for
+//! each, a few nanoseconds, which the floors pay too.
+#![expect(clippy::print_stdout, reason = "the table is what this program is for")]
+
+mod activity;
+mod floor;
+mod plot;
+mod results;
+mod rows;
+mod sink;
+mod sizes;
+mod timers;
+
+use std::{fs, path::PathBuf};
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use crate::{
+    results::Results,
+    rows::{ROWS, Run},
+    sizes::Sizes,
+};
+
+/// Timer work by ours and by what a Rust program would take instead, side by side.
+///
+/// Prints a table, then RATIO lines (`RATIO <measure> <peer> <ours> <theirs> <ours/theirs>`) and
+/// FLOOR lines (`FLOOR <measure> <ours> <floor> <ours/floor>`); less is better. Takes some minutes
+/// and about 2 GB of memory in full, under 40 s with --quick.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    /// Smaller sizes and fewer rounds: a first look, not figures to quote.
+    #[arg(long)]
+    quick: bool,
+    /// Only rows whose name contains this. May be given more than once; --list shows the names.
+    #[arg(long, value_name = "PATTERN")]
+    only: Vec<String>,
+    /// Only contenders whose name contains this, such as `ours`: to look at one with a profiler. May
+    /// be given more than once.
+    #[arg(long, value_name = "PATTERN")]
+    contender: Vec<String>,
+    /// Lists the rows and ends.
+    #[arg(long)]
+    list: bool,
+    /// Writes everything measured, each round of it, to a file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Writes one bar chart for each row into a directory, as SVG.
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
+}
+
+impl Args {
+    fn wants(&self, id: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|pattern| id.contains(pattern))
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    if args.list {
+        ROWS.iter().for_each(|row| println!("{:<26}{}", row.id, row.about));
+        return Ok(());
+    }
+    let wanted: Vec<_> = ROWS.iter().filter(|row| args.wants(row.id)).collect();
+    ensure!(!wanted.is_empty(), "no row contains {:?}; see --list", args.only);
+    let sizes = if args.quick { Sizes::QUICK } else { Sizes::FULL };
+    let machine = machine();
+    println!("{} mode on {machine}", sizes.name);
+    if args.quick {
+        let (one_m, hundred_k) = (sizes.one_m, sizes.hundred_k);
+        println!("quick: `1m` stands for {one_m} timers and `100k` for {hundred_k}");
+    }
+
+    // Hidden unless stderr is a terminal.
+    let progress = ProgressBar::new(wanted.len() as u64).with_style(ProgressStyle::with_template(
+        "[{elapsed_precise}] {bar:20} {pos}/{len} {wide_msg}",
+    )?);
+    let mut results = Results::default();
+    for row in &wanted {
+        let before = results.measures.len();
+        let (results, progress, only) = (&mut results, &progress, &args.contender[..]);
+        row.run(&mut Run { sizes, results, progress, only })?;
+        progress.inc(1);
+        let tables = results.measures[before..].iter().map(results::Measure::table);
+        progress.suspend(|| tables.for_each(|table| print!("{table}")));
+    }
+    progress.finish_and_clear();
+
+    let lines: Vec<_> = results.measures.iter().flat_map(results::Measure::lines).collect();
+    println!();
+    lines.iter().for_each(|line| println!("{line}"));
+    if let Some(file) = &args.json {
+        let measures: Vec<_> = results.measures.iter().map(results::Measure::json).collect();
+        let all = json!({
+            "machine": machine, "sizes": sizes.json(), "measures": measures, "lines": lines,
+        });
+        let text = serde_json::to_string_pretty(&all)?;
+        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if let Some(dir) = &args.plot {
+        plot::write(dir, wanted.iter().map(|row| row.id), &results)?;
+    }
+    Ok(())
+}
+
+/// Processor, cores and load, as far as the system tells.
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
+    let model = model.and_then(|rest| rest.split_once(": ")).map_or("some processor", |(_, m)| m);
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown");
+    format!("{model}, {cores} cores, load {load} at the start")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_pattern_picks_rows() {
+        let args = Args::parse_from(["peers", "--only", "2t", "--only", "burst"]);
+        let picked: Vec<_> = ROWS.iter().map(|row| row.id).filter(|id| args.wants(id)).collect();
+        assert_eq!(picked, ["schedule-cancel-2t-100k", "burst-1m"]);
+    }
+}

@@ -1,0 +1,73 @@
+//! `bytes-per-timer`: heap in use while a million timers are pending, and just above a power of two,
+//! divided by their number. What the caller keeps to cancel by is not counted, unless it is the timer.
+//!
+//! Counted are the allocations of the thread that schedules: contenders that allocate elsewhere are
+//! measured by their core, or left out.
+
+use anyhow::ensure;
+use fastrand::Rng;
+
+use super::Run;
+use crate::{
+    results::LeftOut,
+    sink::Sink,
+    timers::{Contender, Core, HashedCore, OursWheel, Timer, Visit},
+};
+
+const LEFT_OUT: [LeftOut; 1] = [LeftOut("async-io", "its reactor thread allocates, unseen")];
+
+/// Ours counts 16 bytes of pointer to the task (in `ours-closure` the 16 of the task as well), the
+/// wheel and all peers but tokio 8 bytes of payload.
+pub(super) struct Pending(pub(super) usize);
+
+impl Visit for Pending {
+    type Output = anyhow::Result<f64>;
+
+    fn visit<T: Timer>(&self) -> Self::Output {
+        let timer = T::start(Sink::for_none())?;
+        let mut local = timer.local();
+        let mut random = Rng::with_seed(1);
+        let mut handles = Vec::with_capacity(self.0);
+        let counted = allocation_counter::measure(|| {
+            let far = |_| std::time::Duration::from_millis(random.u64(3_600_000..7_200_000));
+            handles.extend((0..self.0).map(far).map(|delay| T::schedule(&mut local, delay)));
+        });
+        let there = handles.len();
+        let cancelled = handles.into_iter().map(|one| usize::from(T::cancel(&mut local, one)));
+        ensure!(cancelled.sum::<usize>() == there, "{}: a pending timer had gone", T::NAME);
+        Ok(counted.bytes_current as f64 / self.0 as f64)
+    }
+}
+
+fn core<C: Core>(timers: usize) -> f64 {
+    let mut random = Rng::with_seed(1);
+    let mut core = C::default();
+    let counted = allocation_counter::measure(|| {
+        (0..timers as u64).for_each(|id| core.insert(random.u64(3_600_000..7_200_000), id));
+    });
+    counted.bytes_current as f64 / timers as f64
+}
+
+pub(crate) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let above = (run.sizes.one_m.next_power_of_two() + 1, format!("{id}-above-power-of-two"));
+    for (timers, id) in [(run.sizes.one_m, id.to_owned()), above] {
+        for contender in run.contenders(&Contender::WITH_CLOSURE) {
+            if matches!(contender, Contender::HashedWheel | Contender::AsyncIo) {
+                continue;
+            }
+            run.at(&id, contender.name(), 0);
+            let bytes = contender.visit(&Pending(timers))?;
+            run.results.measure(&id, "bytes").add(contender.name(), bytes);
+        }
+        type Bytes = fn(usize) -> f64;
+        let cores: [(&str, Bytes); 2] =
+            [(OursWheel::NAME, core::<OursWheel>), (HashedCore::NAME, core::<HashedCore>)];
+        for (name, core) in cores {
+            if run.takes(name) {
+                run.results.measure(&id, "bytes").add(name, core(timers));
+            }
+        }
+        run.results.measure(&id, "bytes").left_out = &LEFT_OUT;
+    }
+    Ok(())
+}

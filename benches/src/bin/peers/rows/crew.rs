@@ -1,0 +1,149 @@
+//! A crew: threads that keep a timer full of pending ones and work on it when told to, all at once.
+//! The pending timers belong to the threads that work, an hour or two away; when the crew goes home
+//! it cancels them, and checks that each was still there.
+
+use std::{
+    sync::{Arc, Barrier, mpsc},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use fastrand::Rng;
+use timer_core::{Clock, SystemClock};
+
+use crate::{
+    sink::Sink,
+    timers::{Timer, Visit},
+};
+
+/// The delay of a timeout that is cancelled at once.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a crew does to its timer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work {
+    ScheduleCancel,
+    Replace,
+}
+
+/// A crew to be made, for any timer.
+pub(crate) struct Hire {
+    pub(crate) threads: usize,
+    /// Pending timers, of all threads together.
+    pub(crate) pending: usize,
+    pub(crate) work: Work,
+}
+
+/// A crew at the ready. Works when given a number of operations, and returns nanoseconds each.
+pub(crate) struct Crew {
+    threads: Vec<Member>,
+    /// How many are pending, and how many fired.
+    left: Box<dyn Fn() -> (usize, u64)>,
+}
+
+struct Member {
+    orders: mpsc::Sender<usize>,
+    spent: mpsc::Receiver<f64>,
+    thread: JoinHandle<anyhow::Result<()>>,
+}
+
+/// One to two hours.
+fn far(random: &mut Rng) -> Duration {
+    Duration::from_micros(random.u64(3_600_000_000..7_200_000_000))
+}
+
+impl Visit for Hire {
+    type Output = anyhow::Result<Crew>;
+
+    fn visit<T: Timer>(&self) -> Self::Output {
+        let sink = Sink::for_none();
+        let timer = Arc::new(T::start(sink)?);
+        let together = Arc::new(Barrier::new(self.threads));
+        let member = |number: usize| {
+            let (timer, together) = (timer.clone(), together.clone());
+            let (orders, ordered) = mpsc::channel();
+            let (tell, spent) = mpsc::channel();
+            let share = self.pending / self.threads;
+            let work = self.work;
+            let thread = std::thread::spawn(move || {
+                let random = Rng::with_seed(number as u64);
+                member::<T>(&timer, share, random, work, &together, &ordered, &tell)
+            });
+            Member { orders, spent, thread }
+        };
+        let threads: Vec<_> = (0..self.threads).map(member).collect();
+        for member in &threads {
+            member.spent.recv().context("a thread ended while it filled the timer")?;
+        }
+        if let Some(pending) = timer.pending() {
+            ensure!(pending == self.pending / self.threads * self.threads, "{pending} pending");
+        }
+        let left = move || (timer.pending().unwrap_or(0), sink.count());
+        Ok(Crew { threads, left: Box::new(left) })
+    }
+}
+
+fn member<T: Timer>(
+    timer: &T,
+    share: usize,
+    mut random: Rng,
+    work: Work,
+    together: &Barrier,
+    orders: &mpsc::Receiver<usize>,
+    spent: &mpsc::Sender<f64>,
+) -> anyhow::Result<()> {
+    let clock = SystemClock::new();
+    let mut local = timer.local();
+    let mut pending: Vec<_> =
+        (0..share).map(|_| T::schedule(&mut local, far(&mut random))).collect();
+    T::settle(&mut local);
+    spent.send(0.0)?;
+    while let Ok(operations) = orders.recv() {
+        together.wait();
+        let begin = clock.now_ns();
+        let mut cancelled = 0;
+        for _ in 0..operations {
+            cancelled += usize::from(match work {
+                Work::ScheduleCancel => T::schedule_cancel(&mut local, TIMEOUT),
+                Work::Replace => {
+                    let place = random.usize(0..share);
+                    T::replace(&mut local, &mut pending[place], far(&mut random))
+                }
+            });
+        }
+        T::settle(&mut local);
+        let took = clock.now_ns() - begin;
+        ensure!(cancelled == operations, "{cancelled} of {operations} were cancelled");
+        spent.send(took as f64 / operations as f64)?;
+    }
+    let left = pending.len();
+    let cancelled = pending.into_iter().filter_map(|one| T::cancel(&mut local, one).then_some(()));
+    ensure!(cancelled.count() == left, "a pending timer had gone");
+    T::settle(&mut local);
+    Ok(())
+}
+
+impl Crew {
+    /// Has every thread do so many operations; the slowest counts.
+    pub(crate) fn work(&self, operations: usize) -> anyhow::Result<f64> {
+        for member in &self.threads {
+            member.orders.send(operations).ok().context("a thread of the crew is gone")?;
+        }
+        let spent = self.threads.iter().map(|member| member.spent.recv());
+        let spent: Result<Vec<f64>, _> = spent.collect();
+        Ok(spent.context("a thread of the crew failed")?.into_iter().fold(0.0, f64::max))
+    }
+
+    /// Ends the threads. An error when a timer had gone or one had fired.
+    pub(crate) fn go_home(self) -> anyhow::Result<()> {
+        for Member { orders, thread, .. } in self.threads {
+            drop(orders);
+            thread.join().ok().context("a thread of the crew panicked")??;
+        }
+        let (pending, fired) = (self.left)();
+        ensure!(pending == 0, "{pending} are pending after all were cancelled");
+        ensure!(fired == 0, "{fired} fired that were an hour away");
+        Ok(())
+    }
+}

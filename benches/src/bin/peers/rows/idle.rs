@@ -1,0 +1,82 @@
+//! `idle`: what a process does while it waits for a thousand timers an hour away. Wake-ups are the
+//! voluntary context switches of all its threads but the one that watches, from `/proc`.
+
+use std::{
+    sync::mpsc::{self, RecvTimeoutError},
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+
+use super::Run;
+use crate::{
+    activity::{Activity, Done},
+    results::LeftOut,
+    sink::Sink,
+    timers::{Contender, Timer, Visit},
+};
+
+const TIMERS: usize = 1000;
+const HOUR: Duration = Duration::from_secs(3600);
+
+pub(super) struct Watch(pub(super) Duration);
+
+impl Visit for Watch {
+    type Output = anyhow::Result<Done>;
+
+    fn visit<T: Timer>(&self) -> Self::Output {
+        let sink = Sink::for_none();
+        let timer = T::start(sink)?;
+        let mut local = timer.local();
+        let handles: Vec<_> = (0..TIMERS).map(|_| T::schedule(&mut local, HOUR)).collect();
+        T::settle(&mut local);
+        // What is left of the scheduling is done in the first tenth.
+        wait(self.0 / 10);
+        let before = Activity::so_far().context("/proc has gone")?;
+        wait(self.0);
+        let after = Activity::so_far().context("/proc has gone")?;
+        let cancelled = handles.into_iter().map(|one| usize::from(T::cancel(&mut local, one)));
+        ensure!(cancelled.sum::<usize>() == TIMERS && sink.count() == 0, "{}: fired", T::NAME);
+        Ok(after.since(&before))
+    }
+}
+
+fn wait(time: Duration) {
+    let (_open, nothing) = mpsc::channel::<()>();
+    assert_eq!(nothing.recv_timeout(time), Err(RecvTimeoutError::Timeout));
+}
+
+/// A thread that wakes every millisecond must be seen, or the zeros below mean nothing.
+fn control() -> anyhow::Result<()> {
+    let (stop, stopped) = mpsc::channel::<()>();
+    let awake = std::thread::spawn(move || {
+        while stopped.recv_timeout(Duration::from_millis(1)) == Err(RecvTimeoutError::Timeout) {}
+    });
+    let before = Activity::so_far().context("/proc has gone")?;
+    wait(Duration::from_millis(20));
+    let after = Activity::so_far().context("/proc has gone")?;
+    drop(stop);
+    awake.join().ok().context("the control thread")?;
+    ensure!(after.since(&before).wake_ups > 0, "a thread that wakes up is not seen");
+    Ok(())
+}
+
+pub(crate) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let (wake_ups, cpu) = (format!("{id}-wake-ups"), format!("{id}-cpu"));
+    if Activity::so_far().is_none() {
+        run.results.measure(&wake_ups, "a second").left_out = &[LeftOut("all", "no /proc here")];
+        return Ok(());
+    }
+    control()?;
+    let seconds = run.sizes.idle.as_secs_f64();
+    for round in 0..run.sizes.real_time_rounds {
+        for contender in run.contenders(&Contender::PLAIN) {
+            run.at(id, contender.name(), round);
+            let seen = contender.visit(&Watch(run.sizes.idle))?;
+            let (wakes, spent) = (seen.wake_ups as f64, seen.cpu_ns as f64 / 1e3);
+            run.results.measure(&wake_ups, "a second").add(contender.name(), wakes / seconds);
+            run.results.measure(&cpu, "us a second").add(contender.name(), spent / seconds);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! The rows of the table. A row measures one or more things of every contender that can do them,
+//! round by round: each contender once, then each once again.
+//!
+//! A further row, of purgatories too, is a file here and a line in [`ROWS`].
+
+mod advance;
+mod bytes;
+#[cfg(test)]
+mod checks;
+mod crew;
+mod expire;
+mod idle;
+mod primitives;
+mod schedule;
+
+use anyhow::Context;
+use indicatif::ProgressBar;
+
+use crate::{results::Results, sizes::Sizes, timers::Contender};
+
+/// One row, or several measured together.
+pub(crate) struct Row {
+    /// What it measures: the identifiers of its measures begin so.
+    pub(crate) id: &'static str,
+    pub(crate) about: &'static str,
+    run: fn(&'static str, &mut Run<'_>) -> anyhow::Result<()>,
+}
+
+/// What a row works with.
+pub(crate) struct Run<'a> {
+    pub(crate) sizes: Sizes,
+    pub(crate) results: &'a mut Results,
+    pub(crate) progress: &'a ProgressBar,
+    /// Parts of names: who takes part. All when empty.
+    pub(crate) only: &'a [String],
+}
+
+impl Run<'_> {
+    fn takes(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
+    }
+
+    fn contenders(&self, all: &[Contender]) -> Vec<Contender> {
+        all.iter().copied().filter(|contender| self.takes(contender.name())).collect()
+    }
+
+    /// Tells who is at work.
+    fn at(&self, row: &str, who: &str, round: usize) {
+        self.progress.set_message(format!("{row}: {who}, round {}", round + 1));
+        self.progress.tick();
+    }
+}
+
+/// Every row, in the order of the table.
+pub(crate) const ROWS: [Row; 11] = [
+    Row { id: "primitives", about: "what the floors are made of", run: primitives::run },
+    Row { id: "schedule-cancel-1t-0", about: "a timeout that is cancelled", run: schedule::pairs },
+    Row { id: "schedule-cancel-1t-100k", about: "100k pending", run: schedule::pairs },
+    Row { id: "schedule-cancel-1t-1m", about: "1M pending", run: schedule::pairs },
+    Row { id: "schedule-cancel-2t-100k", about: "two threads, per thread", run: schedule::pairs },
+    Row { id: "random-replace-1m", about: "one of 1M pending by another", run: schedule::replace },
+    Row { id: "advance-1m", about: "1M over a second of virtual time", run: advance::run },
+    Row { id: "lateness-1m-per-s", about: "1M over a second of real time", run: expire::lateness },
+    Row { id: "burst-1m", about: "1M due at one moment", run: expire::burst },
+    Row { id: "bytes-per-timer", about: "heap of 1M pending timers", run: bytes::run },
+    Row { id: "idle", about: "1000 timers an hour away", run: idle::run },
+];
+
+impl Row {
+    /// Measures, and adds to the results. An error when a contender did not do as it should.
+    pub(crate) fn run(&self, run: &mut Run<'_>) -> anyhow::Result<()> {
+        (self.run)(self.id, run).with_context(|| format!("row {}", self.id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{FLOOR, OURS};
+
+    fn tiny(id: &str) -> Results {
+        let mut results = Results::default();
+        let (sizes, progress) = (Sizes::TINY, &ProgressBar::hidden());
+        let mut run = Run { sizes, results: &mut results, progress, only: &[] };
+        let row = ROWS.iter().find(|row| row.id == id).expect("a row");
+        row.run(&mut run).expect("every contender does as it should");
+        results
+    }
+
+    #[test]
+    fn primitives_cost_something() {
+        let results = tiny("primitives");
+        assert!(results.measures[0].entries.iter().all(|entry| entry.median() > 0.0));
+    }
+
+    #[test]
+    fn every_row_measures_ours_and_its_peers() {
+        for row in ROWS.iter().filter(|row| row.id != "primitives") {
+            let results = tiny(row.id);
+            assert!(!results.measures.is_empty(), "{}", row.id);
+            for measure in &results.measures {
+                assert!(measure.id.starts_with(row.id));
+                assert!(measure.median(OURS).is_some(), "{}", measure.id);
+                let peers = measure.entries.iter().filter(|e| !e.name.starts_with(OURS));
+                let peers = peers.filter(|e| e.name != FLOOR).count();
+                assert!(peers >= 3, "{}: {peers} peers", measure.id);
+            }
+        }
+    }
+}

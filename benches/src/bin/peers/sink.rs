@@ -1,0 +1,143 @@
+//! Where timers tell that they have fired: counts them, and notes how late they are (or how early).
+//!
+//! What it notes costs the thread that fires: a count alone for a burst, and a clock read, a lock
+//! and a histogram for lateness.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Wake, Waker},
+    time::Duration,
+};
+
+use hdrhistogram::Histogram;
+use parking_lot::{Condvar, Mutex};
+use timer_core::{Clock, SystemClock, TickLength};
+
+/// What is noted of the timers that fire.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Noted {
+    /// When the first fired, and the last.
+    Ends,
+    /// How late each is, after the deadline asked for and after the same rounded up to a tick.
+    Lateness(TickLength),
+}
+
+pub(crate) struct Sink {
+    clock: SystemClock,
+    expected: u64,
+    fired: AtomicU64,
+    first_ns: AtomicU64,
+    last_ns: AtomicU64,
+    noted: Noted,
+    lateness: Mutex<Lateness>,
+    done: Mutex<bool>,
+    ended: Condvar,
+}
+
+/// Lateness of the timers that fired, in nanoseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Lateness {
+    pub(crate) asked: Histogram<u64>,
+    pub(crate) rounded: Histogram<u64>,
+    pub(crate) early: u64,
+}
+
+impl Sink {
+    /// A sink that expects so many timers to fire. It is never freed: timers of all kinds point at it.
+    pub(crate) fn leaked(expected: u64, noted: Noted) -> &'static Sink {
+        let empty = histogram();
+        let lateness = Lateness { asked: empty.clone(), rounded: empty, early: 0 };
+        Box::leak(Box::new(Sink {
+            clock: SystemClock::new(),
+            expected,
+            fired: AtomicU64::new(0),
+            first_ns: AtomicU64::new(0),
+            last_ns: AtomicU64::new(0),
+            noted,
+            lateness: Mutex::new(lateness),
+            done: Mutex::new(false),
+            ended: Condvar::new(),
+        }))
+    }
+
+    /// Of timers that must not fire.
+    pub(crate) fn for_none() -> &'static Sink {
+        Sink::leaked(0, Noted::Ends)
+    }
+
+    /// The clock in which moments are told.
+    pub(crate) fn clock(&self) -> SystemClock {
+        self.clock
+    }
+
+    /// A timer that was due at `due_ns` fires.
+    pub(crate) fn fired(&self, due_ns: u64) {
+        if let Noted::Lateness(tick) = self.noted {
+            let now = self.clock.now_ns();
+            let rounded = tick.start_ns(tick.round_up(due_ns));
+            let mut lateness = self.lateness.lock();
+            lateness.early += u64::from(now < due_ns);
+            lateness.asked.saturating_record(now.saturating_sub(due_ns));
+            lateness.rounded.saturating_record(now.saturating_sub(rounded));
+        }
+        let before = self.fired.fetch_add(1, Relaxed);
+        if before == 0 {
+            self.first_ns.store(self.clock.now_ns(), Relaxed);
+        }
+        if before + 1 == self.expected {
+            self.last_ns.store(self.clock.now_ns(), Relaxed);
+            *self.done.lock() = true;
+            self.ended.notify_all();
+        }
+    }
+
+    /// Waits until as many as expected have fired. False when that takes longer than `patience`.
+    pub(crate) fn wait(&self, patience: Duration) -> bool {
+        let mut done = self.done.lock();
+        self.ended.wait_while_for(&mut done, |done| !*done, patience);
+        *done
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.fired.load(Relaxed)
+    }
+
+    /// When the first fired, and the last.
+    pub(crate) fn ends_ns(&self) -> (u64, u64) {
+        (self.first_ns.load(Relaxed), self.last_ns.load(Relaxed))
+    }
+
+    pub(crate) fn lateness(&self) -> Lateness {
+        self.lateness.lock().clone()
+    }
+}
+
+/// Nanoseconds up to a minute, to two digits.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000_000, 2).expect("legal bounds")
+}
+
+/// A waker that tells a sink.
+pub(crate) struct TellsSink {
+    sink: &'static Sink,
+    due_ns: u64,
+}
+
+impl TellsSink {
+    pub(crate) fn waker(sink: &'static Sink, due_ns: u64) -> Waker {
+        Waker::from(Arc::new(TellsSink { sink, due_ns }))
+    }
+}
+
+impl Wake for TellsSink {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.sink.fired(self.due_ns);
+    }
+}

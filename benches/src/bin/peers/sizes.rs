@@ -1,0 +1,81 @@
+//! How much is measured: in full, quickly, and as little as a test needs.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// The sizes of one run. `1m` and `100k` in the measures' names are these two, whatever their size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) name: &'static str,
+    /// Rounds of the rows that take CPU time, and of those that take real time.
+    pub(crate) rounds: usize,
+    pub(crate) real_time_rounds: usize,
+    /// Operations a round and thread.
+    pub(crate) operations: usize,
+    pub(crate) hundred_k: usize,
+    pub(crate) one_m: usize,
+    /// Over which `one_m` timers fall due in `lateness-1m-per-s`.
+    pub(crate) window: Duration,
+    /// How long a row waits for the first timer while it schedules the rest; doubled if too short.
+    pub(crate) lead: Duration,
+    /// How long an idle process is watched.
+    pub(crate) idle: Duration,
+    /// Calls of a primitive for a floor.
+    pub(crate) primitives: usize,
+    /// Wake-ups for a floor.
+    pub(crate) wake_ups: usize,
+}
+
+impl Sizes {
+    pub(crate) const FULL: Sizes = Sizes {
+        name: "full",
+        rounds: 7,
+        real_time_rounds: 5,
+        operations: 200_000,
+        hundred_k: 100_000,
+        one_m: 1_000_000,
+        window: Duration::from_secs(1),
+        lead: Duration::from_secs(1),
+        idle: Duration::from_secs(1),
+        primitives: 200_000,
+        wake_ups: 400,
+    };
+
+    pub(crate) const QUICK: Sizes = Sizes {
+        name: "quick",
+        rounds: 3,
+        real_time_rounds: 1,
+        operations: 30_000,
+        hundred_k: 20_000,
+        one_m: 100_000,
+        window: Duration::from_millis(250),
+        lead: Duration::from_millis(250),
+        idle: Duration::from_millis(500),
+        primitives: 30_000,
+        wake_ups: 100,
+    };
+
+    #[cfg(test)]
+    pub(crate) const TINY: Sizes = Sizes {
+        name: "tiny",
+        rounds: 2,
+        real_time_rounds: 1,
+        operations: 50,
+        hundred_k: 20,
+        one_m: 300,
+        window: Duration::from_millis(20),
+        lead: Duration::from_millis(20),
+        idle: Duration::from_millis(5),
+        primitives: 50,
+        wake_ups: 2,
+    };
+
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "mode": self.name, "rounds": self.rounds, "real_time_rounds": self.real_time_rounds,
+            "operations": self.operations, "100k": self.hundred_k, "1m": self.one_m,
+            "window_ms": self.window.as_millis() as u64, "idle_ms": self.idle.as_millis() as u64,
+        })
+    }
+}
