@@ -43,6 +43,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # What is here
+//!
+//! | You want | Take |
+//! |---|---|
+//! | one kind of request, a callback when it is over | [`Purgatory`] and [`DelayedOperation`] |
+//! | no struct, two closures | [`when`] |
+//! | several kinds in one purgatory | [`BoxedOperation`] |
+//! | a future, or a thread that waits, for a value | [`Purgatory::wait`], [`Purgatory::wait_blocking`] |
+//! | to raise an event while you hold a lock that checks need | [`Purgatory::defer`] |
+//! | to end one from outside, or give it more time | [`Purgatory::cancel`], [`Purgatory::complete`], [`Purgatory::reschedule`] |
+//! | a bound on how many may wait | [`Builder::max_parked`] |
+//! | one timer for several purgatories, or a hand-turned one | [`Builder::timer`] |
+//!
 //! # What is promised
 //!
 //! - **One outcome.** Every accepted operation ends exactly once, whatever races, through panics

@@ -68,6 +68,26 @@ fn starting_and_stopping_timers_wakes_nobody() {
 }
 
 #[test]
+fn a_cancelled_timer_costs_at_most_one_needless_wake_up() {
+    let timer = SystemTimer::new().unwrap();
+    let settle = |delay: Duration| {
+        let (send, fired) = mpsc::channel();
+        timer.schedule(delay, move || send.send(()).unwrap()).unwrap();
+        fired.recv().unwrap();
+    };
+    settle(Duration::ZERO);
+    let before = timer.wake_ups();
+    for _ in 0..100 {
+        let handle = timer.schedule(20 * MS, || unreachable!("cancelled")).unwrap();
+        assert!(timer.cancel(handle));
+    }
+    settle(40 * MS);
+    // The first one's ring, its empty bucket, and the ring, bucket and rounding of the last.
+    let wake_ups = timer.wake_ups() - before;
+    assert!(wake_ups <= 8, "{wake_ups} wake-ups for 100 cancelled timers");
+}
+
+#[test]
 fn many_threads_schedule_and_cancel_and_each_task_runs_or_is_cancelled() {
     let timer = SystemTimer::builder().workers(2).build().unwrap();
     let (send, fired) = mpsc::channel();
