@@ -135,8 +135,9 @@ where
     }
 
     /// The event, for a caller who holds a lock that checks need: nothing is checked here. The timer's
-    /// executor raises it soon, or whoever calls [`run_deferred`](Self::run_deferred) first (with a
-    /// [`ManualTimer`](timer_core::ManualTimer) only that). Kafka's action queue.
+    /// executor raises it soon, or whoever calls [`run_deferred`](Self::run_deferred) first; with a
+    /// [`ManualTimer`](timer_core::ManualTimer), or a timer that runs tasks inline, only that. Kafka's
+    /// action queue.
     pub fn defer(&self, key: K) {
         self.inner.defer(key);
     }
