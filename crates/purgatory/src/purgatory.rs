@@ -38,8 +38,8 @@ use crate::{
 /// event returns 0 and happens then, too. So a chain of completions, however long, needs no stack.
 ///
 /// # Cost
-/// Parking and completing under one key takes six uncontended locks and a clock read, nothing
-/// shared between threads that use different keys, and no allocation.
+/// Parking and completing under one key takes six uncontended locks, a clock read and no allocation.
+/// Threads that use different keys share nothing, up to as many as there are groups of four shards.
 pub struct Purgatory<K, O>
 where
     K: Hash + Eq + Clone + Send + 'static,
