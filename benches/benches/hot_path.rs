@@ -82,30 +82,56 @@ fn random_replace(c: &mut Criterion) {
     assert_eq!(timer.len(), 1_000_000);
 }
 
+/// What a wheel itself costs for each timer, by the slots of a level: placed, handed down, fired; and
+/// placed and cancelled among as many others.
+fn wheel_sizes(c: &mut Criterion) {
+    for slots in [20, 64, 256] {
+        let size = WheelSize::new(slots).expect("in bounds");
+        c.bench_function(&format!("insert+cancel among 100k, {slots} slots a level"), |b| {
+            let mut wheel = TimingWheel::new(size, 0);
+            let mut random = fastrand::Rng::with_seed(7);
+            (0..100_000).for_each(|task| _ = wheel.insert(random.u64(0..60_000), task));
+            b.iter(|| {
+                let id = wheel.insert(random.u64(0..60_000), 0).expect("room").id;
+                assert!(wheel.cancel(black_box(id)).is_some());
+            });
+        });
+        c.bench_function(&format!("insert+advance of 1M over 60 s, {slots} slots a level"), |b| {
+            b.iter_custom(|iterations| advance_all(size, iterations, 60_000, true));
+        });
+    }
+}
+
 fn advance(c: &mut Criterion) {
     c.bench_function("advance, per timer of 1M over 1 s", |b| {
-        b.iter_custom(|iterations| {
-            let mut spent = Duration::ZERO;
-            let mut left = iterations;
-            let clock = SystemClock::new();
-            while left > 0 {
-                let timers = left.min(1_000_000);
-                let mut wheel = TimingWheel::new(WheelSize::default(), 0);
-                let mut random = fastrand::Rng::with_seed(7);
-                (0..timers).for_each(|task| _ = wheel.insert(random.u64(0..1000), task));
-                let (mut fired, mut sum) = (0, 0);
-                let begin = clock.now_ns();
-                for now in 0..1000 {
-                    let turn = wheel.advance(now, usize::MAX, |task| sum += task.take());
-                    fired += turn.fired as u64;
-                }
-                spent += Duration::from_nanos(clock.now_ns() - begin);
-                assert_eq!((fired, black_box(sum)), (timers, timers * (timers - 1) / 2));
-                left -= timers;
-            }
-            spent
-        });
+        b.iter_custom(|iterations| advance_all(WheelSize::default(), iterations, 1000, false));
     });
+}
+
+/// Fires `iterations` timers, up to a million at a time spread over `ticks`; what that takes, with or
+/// without their insertion.
+fn advance_all(size: WheelSize, iterations: u64, ticks: u64, with_insert: bool) -> Duration {
+    let mut spent = Duration::ZERO;
+    let mut left = iterations;
+    let clock = SystemClock::new();
+    while left > 0 {
+        let timers = left.min(1_000_000);
+        let mut wheel = TimingWheel::new(size, 0);
+        let mut random = fastrand::Rng::with_seed(7);
+        let start = clock.now_ns();
+        (0..timers).for_each(|task| _ = wheel.insert(random.u64(0..ticks), task));
+        let inserted = clock.now_ns();
+        let (mut fired, mut sum) = (0, 0);
+        for now in 0..ticks {
+            let turn = wheel.advance(now, usize::MAX, |task| sum += task.take());
+            fired += turn.fired as u64;
+        }
+        let begin = if with_insert { start } else { inserted };
+        spent += Duration::from_nanos(clock.now_ns() - begin);
+        assert_eq!((fired, black_box(sum)), (timers, timers * (timers - 1) / 2));
+        left -= timers;
+    }
+    spent
 }
 
 static ENDED: AtomicU64 = AtomicU64::new(0);
@@ -188,5 +214,5 @@ fn hot_key(c: &mut Criterion) {
     assert_eq!(purgatory.check_and_complete(&7), 10_000);
 }
 
-criterion_group!(benches, schedule_cancel, random_replace, advance, park, hot_key);
+criterion_group!(benches, schedule_cancel, random_replace, wheel_sizes, advance, park, hot_key);
 criterion_main!(benches);
