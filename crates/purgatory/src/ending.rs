@@ -63,20 +63,20 @@ where
         }
     }
 
-    /// Calls `on_complete`: here, or for expiry where the timer runs what expired.
+    /// Calls `on_complete`: here, or where the timer runs what expired.
     pub(crate) fn tell(self: &Arc<Self>, frame: &Frame<'_>, payload: O, outcome: Outcome) {
-        if matches!(outcome, Outcome::Expired) {
-            self.tell_expired(vec![payload]);
+        if self.all_elsewhere || matches!(outcome, Outcome::Expired) {
+            self.tell_elsewhere(vec![payload], outcome);
         } else {
             self.tell_here(frame, payload, outcome);
         }
     }
 
-    fn tell_expired(self: &Arc<Self>, payloads: Vec<O>) {
+    fn tell_elsewhere(self: &Arc<Self>, payloads: Vec<O>, outcome: Outcome) {
         let inner = self.clone();
-        self.execute(Job::new(move || {
+        self.elsewhere.execute(Job::new(move || {
             for payload in payloads {
-                inner.tell_here(&Frame::enter(&inner.driver), payload, Outcome::Expired);
+                inner.tell_here(&Frame::enter(&inner.elsewhere), payload, outcome.clone());
             }
         }));
     }
@@ -90,11 +90,6 @@ where
         }
     }
 
-    /// Hands a job to the executor. One that panics has dropped the job, and so run it.
-    pub(crate) fn execute(&self, job: Job) {
-        let _ = contain(|| self.driver.execute(job));
-    }
-
     /// Calls `on_complete`, inside a frame, with nothing locked.
     fn call(&self, payload: O, outcome: Outcome) {
         if let Err(panicked) = contain(|| payload.on_complete(outcome)) {
@@ -104,7 +99,7 @@ where
 
     /// Ends everything parked as Cancelled and refuses what comes later, a bounded step at a time.
     pub(crate) fn close(self: &Arc<Self>) {
-        let frame = Frame::enter(&self.driver);
+        let frame = Frame::enter(&self.elsewhere);
         for shard in 0..self.homes.count() {
             let mut from = Some(0);
             while let Some(start) = from {
@@ -160,7 +155,7 @@ where
             });
             let payloads: Vec<O> = released.collect();
             self.release_permits(payloads.len());
-            self.tell_expired(payloads);
+            self.tell_elsewhere(payloads, Outcome::Expired);
         }
         turned.next_due
     }

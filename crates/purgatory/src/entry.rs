@@ -8,6 +8,8 @@
 //!   leaves a *note*: `recheck` (an event came by) or `end` (expiry or cancel; the first wins).
 //! - **Notes are read**: the holder acts on the notes in the same lock hold in which it gives the
 //!   payload back. A check that came true beats `end`; `end` beats `recheck`.
+//! - **Counted down**: `remaining` watermark watches must be met, each taken off its key by one thread,
+//!   which counts it down here. The last one ends the operation as Completed, or leaves that as a note.
 //! - **One outcome**: it is decided when the payload leaves for good, which happens once.
 
 use crate::{operation::Outcome, sync::planted, watch::Ticket};
@@ -18,8 +20,21 @@ pub(crate) struct Entry<O> {
     tickets: Tickets,
     /// Boxed because it is rare.
     end: Option<Box<Outcome>>,
-    recheck: bool,
+    /// The microsecond of the timer's clock at which it was parked, modulo 2^48 (nine years).
+    parked_low: u32,
+    parked_high: u16,
+    /// The watermark watches still to be met, and two flags above.
+    bits: u16,
 }
+
+/// An event came by while the entry was held.
+const RECHECK: u16 = 1 << 15;
+
+/// A snapshot saw this very check.
+const SEEN: u16 = 1 << 14;
+
+/// How many watermark watches an entry can count.
+pub(crate) const COUNTED_MAX: usize = SEEN as usize - 1;
 
 /// The watch slots of an operation: usually one, without an allocation.
 #[derive(Debug)]
@@ -57,17 +72,53 @@ pub(crate) enum Claim<O> {
     Noted,
 }
 
+/// Whether an operation is under check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnderCheck {
+    No,
+    /// `seen`: and was in this very check when somebody looked before.
+    Yes {
+        seen: bool,
+    },
+}
+
+/// What a watermark watch that was met and taken came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum CountedDown<O> {
+    /// It was the last one.
+    Last(Claim<O>),
+    /// There are others: check the operation, which may know of more than its watches.
+    Check,
+}
+
 impl<O> Entry<O> {
-    /// An entry held by the thread that parks it.
-    pub(crate) fn held() -> Self {
-        Entry { payload: None, tickets: Tickets::default(), end: None, recheck: false }
+    /// An entry held by the thread that parks it, at `now_us` of the timer's clock, with up to
+    /// [`COUNTED_MAX`] watermark watches to be counted down.
+    pub(crate) fn held(now_us: u64, counted: usize) -> Self {
+        Entry {
+            payload: None,
+            tickets: Tickets::default(),
+            end: None,
+            parked_low: now_us as u32,
+            parked_high: (now_us >> 32) as u16,
+            bits: counted as u16,
+        }
+    }
+
+    /// For how long it has been parked, in microseconds.
+    pub(crate) fn age_us(&self, now_us: u64) -> u64 {
+        let parked_us = u64::from(self.parked_high) << 32 | u64::from(self.parked_low);
+        let age = now_us.wrapping_sub(parked_us) & (u64::MAX >> 16);
+        if age >> 47 == 0 { age } else { 0 } // a clock that was read before it parked
     }
 
     /// Gives the entry its watch slots; `event_passed` if one of the keys saw an event since the
     /// parker looked. Only for the parker, who holds it.
     pub(crate) fn watched(&mut self, tickets: Tickets, event_passed: bool) {
         self.tickets = tickets;
-        self.recheck |= event_passed;
+        if event_passed {
+            self.bits |= RECHECK;
+        }
     }
 
     /// For an event: takes the payload out to check it. If it is out already, its holder is left
@@ -75,9 +126,20 @@ impl<O> Entry<O> {
     pub(crate) fn check_out(&mut self) -> Option<O> {
         let payload = self.payload.take();
         if payload.is_none() && !planted("an event leaves no note") {
-            self.recheck = true;
+            self.bits |= RECHECK;
         }
         payload
+    }
+
+    /// Counts a watermark watch down that was met and taken off its key.
+    pub(crate) fn count_down(&mut self) -> CountedDown<O> {
+        debug_assert!(self.bits & COUNTED_MAX as u16 > 0, "each counted watch is taken once");
+        self.bits -= u16::from(!planted("a watch that was taken is not counted down"));
+        if self.bits & COUNTED_MAX as u16 == 0 {
+            CountedDown::Last(self.claim(Outcome::Completed))
+        } else {
+            CountedDown::Check
+        }
     }
 
     /// For expiry and cancel: ends the operation, or leaves its holder a note to.
@@ -99,12 +161,15 @@ impl<O> Entry<O> {
         match (verdict, self.end.take()) {
             (Verdict::Satisfied, _) => Settled::Ended(payload, Outcome::Completed),
             (_, Some(end)) => Settled::Ended(payload, *end),
-            (Verdict::Panicked, None) => Settled::Ended(payload, Outcome::Cancelled(Panicked)),
-            (Verdict::Unsatisfied, None) if self.recheck => {
-                self.recheck = false;
+            (Verdict::Panicked, None) if !planted("what panicked is put back") => {
+                Settled::Ended(payload, Outcome::Cancelled(Panicked))
+            }
+            (_, None) if self.bits & RECHECK != 0 => {
+                self.bits &= !(RECHECK | SEEN);
                 Settled::CheckAgain(payload)
             }
-            (Verdict::Unsatisfied, None) => {
+            (_, None) => {
+                self.bits &= !SEEN;
                 self.payload = Some(payload);
                 Settled::Parked
             }
@@ -114,6 +179,20 @@ impl<O> Entry<O> {
     /// True when an end is noted.
     pub(crate) fn is_ending(&self) -> bool {
         self.end.is_some()
+    }
+
+    /// For a snapshot: whether it is under check, and if so whether the last snapshot saw that check.
+    pub(crate) fn look(&mut self) -> UnderCheck {
+        if self.payload.is_some() {
+            return UnderCheck::No;
+        }
+        let seen = self.bits & SEEN != 0;
+        self.bits |= SEEN;
+        UnderCheck::Yes { seen }
+    }
+
+    pub(crate) fn tickets(&self) -> &[Ticket] {
+        self.tickets.as_slice()
     }
 
     pub(crate) fn into_tickets(self) -> Tickets {
@@ -153,7 +232,7 @@ mod tests {
     const PANICKED: Outcome = Outcome::Cancelled(CancelReason::Panicked);
 
     fn parked() -> Entry<u8> {
-        let mut entry = Entry::held();
+        let mut entry = Entry::held(0, 0);
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::Parked);
         entry
     }
@@ -182,7 +261,7 @@ mod tests {
 
     #[test]
     fn an_event_that_passed_before_the_watch_makes_the_parker_look_again() {
-        let mut entry = Entry::held();
+        let mut entry = Entry::held(0, 0);
         entry.watched(Tickets::default(), true);
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::CheckAgain(7));
     }
@@ -201,6 +280,50 @@ mod tests {
         let mut entry = held();
         assert_eq!(entry.claim(Outcome::Expired), Claim::Noted);
         assert_eq!(entry.settle(7, Verdict::Satisfied), Settled::Ended(7, Outcome::Completed));
+    }
+
+    #[test]
+    fn the_last_watermark_met_completes_and_the_others_ask_for_a_check() {
+        let mut entry = Entry::held(0, 3);
+        assert_eq!(entry.count_down(), CountedDown::Check);
+        entry.settle(7, Verdict::Unsatisfied);
+        assert_eq!(entry.count_down(), CountedDown::Check);
+        assert_eq!(entry.check_out(), Some(7));
+        assert_eq!(entry.count_down(), CountedDown::Last(Claim::Noted));
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::Ended(7, Outcome::Completed));
+
+        let mut entry = Entry::held(0, 1);
+        entry.settle(7, Verdict::Unsatisfied);
+        let ended = Claim::Ended(7, Outcome::Completed);
+        assert_eq!(entry.count_down(), CountedDown::Last(ended));
+    }
+
+    #[test]
+    fn the_flags_do_not_touch_the_count() {
+        let mut entry = Entry::held(0, COUNTED_MAX);
+        entry.watched(Tickets::default(), true);
+        assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
+        (1..COUNTED_MAX).for_each(|_| assert_eq!(entry.count_down(), CountedDown::Check));
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::CheckAgain(7));
+        assert_eq!(entry.count_down(), CountedDown::Last(Claim::Noted));
+    }
+
+    #[test]
+    fn a_look_tells_a_check_it_saw_before_from_a_new_one() {
+        let mut entry = held();
+        assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
+        assert_eq!(entry.look(), UnderCheck::Yes { seen: true });
+        entry.settle(7, Verdict::Unsatisfied);
+        assert_eq!(entry.look(), UnderCheck::No);
+        entry.check_out();
+        assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
+    }
+
+    #[test]
+    fn the_age_holds_when_the_microseconds_wrap() {
+        let entry: Entry<u8> = Entry::held(u64::MAX >> 16, 0);
+        assert_eq!(entry.age_us((u64::MAX >> 16) + 6), 6);
+        assert_eq!(Entry::<u8>::held(9, 0).age_us(7), 0);
     }
 
     #[test]

@@ -1,20 +1,25 @@
-//! Events: attempt to complete what waits for a key; and cancelling, which takes the same walk.
+//! Events: attempt to complete what waits for a key; and cancelling, which takes the same walks.
 //!
 //! An event walks the key's waiters in the order they were parked, a chunk at a time. It takes the
 //! payloads of the chunk out of their homes (that is the claim; what is out already gets a note),
 //! checks them with nothing locked, and gives them back. Then the callbacks of what ended run.
+//!
+//! A rise of a key's watermark first takes the watches it meets off the key, and *whoever takes a
+//! watch counts it down*, with no code of the user's in between. Then it walks those that were met
+//! and wait for their check, as an event does.
 
 use std::{borrow::Cow, hash::Hash, sync::Arc};
 
-use timer_core::{Job, TimerHandle};
+use smallvec::SmallVec;
+use timer_core::{Job, TimerHandle, contain};
 
 use crate::{
     ending::Ended,
-    entry::{Claim, Settled, Verdict},
+    entry::{Claim, CountedDown, Entry, Settled, Verdict},
     frame::{Frame, enqueue},
     inner::{HomeGuard, Inner},
     operation::{Attempt, CancelReason, DelayedOperation, Outcome, Timeout},
-    watch::Chunk,
+    watch::{Chunk, Walk},
 };
 
 /// After so many looks at one operation in a row, each asked for by another event, the next one
@@ -47,10 +52,10 @@ where
     /// Attempts everything parked under `key`; returns how many this call ended as Completed. Inside
     /// a callback the event waits for the outermost call.
     pub(crate) fn check_and_complete(self: &Arc<Self>, key: &K) -> usize {
-        let frame = Frame::enter(&self.driver);
+        let frame = Frame::enter(&self.elsewhere);
         if frame.is_nested() {
             let (inner, key) = (self.clone(), key.clone());
-            enqueue(move || _ = inner.event(&Frame::enter(&inner.driver), &key));
+            enqueue(move || _ = inner.event(&Frame::enter(&inner.elsewhere), &key));
             return 0;
         }
         self.event(&frame, key)
@@ -58,17 +63,93 @@ where
 
     fn event(self: &Arc<Self>, frame: &Frame<'_>, key: &K) -> usize {
         let mut chunk = Chunk::new();
-        let mut walk = self.watches.walk_for_event(key, &mut chunk);
+        let walk = self.watches.walk(key, &mut chunk, true);
+        self.attempt_each(frame, walk, chunk)
+    }
+
+    /// Completes what `value` meets of the watermarks that wait for `key`; returns how many this call
+    /// ended as Completed. Inside a callback it waits for the outermost call.
+    pub(crate) fn complete_up_to(self: &Arc<Self>, key: &K, value: u64) -> usize {
+        let frame = Frame::enter(&self.elsewhere);
+        if frame.is_nested() {
+            let (inner, key) = (self.clone(), key.clone());
+            enqueue(move || _ = inner.rise(&Frame::enter(&inner.elsewhere), &key, value));
+            return 0;
+        }
+        self.rise(&frame, key, value)
+    }
+
+    fn rise(self: &Arc<Self>, frame: &Frame<'_>, key: &K, value: u64) -> usize {
+        let mut met = Chunk::new();
+        let mut completed = 0;
+        let walk = self.take_up_to(key, value, true, &mut met, |taken| {
+            completed += self.count_down(frame, taken);
+        });
+        completed + self.attempt_each(frame, walk, met)
+    }
+
+    /// Takes the watermark watches that `value` meets, chunk by chunk; returns the walk over those
+    /// that stay.
+    fn take_up_to(
+        &self,
+        key: &K,
+        value: u64,
+        event: bool,
+        met: &mut Chunk,
+        mut act: impl FnMut(&[TimerHandle]),
+    ) -> Walk<'_, K> {
+        let mut taken = Chunk::new();
+        loop {
+            let took = self.watches.take_up_to(key, value, event, &mut taken, met);
+            act(&taken);
+            let _ = contain(|| drop(took.left));
+            if let Some(walk) = took.met {
+                return walk;
+            }
+            taken.clear();
+        }
+    }
+
+    /// Applies watermark watches that were met and taken: whoever takes one counts it down.
+    fn count_down(self: &Arc<Self>, frame: &Frame<'_>, taken: &[TimerHandle]) -> usize {
+        let (mut ended, mut check) = (SmallVec::<[Ended<O>; 1]>::new(), Chunk::new());
+        self.each_at_home(
+            taken.iter().copied(),
+            |&id| id,
+            |home, id| match home.get_mut(id).map(Entry::count_down) {
+                Some(CountedDown::Last(Claim::Ended(payload, outcome))) => {
+                    ended.push(self.depart(home, id, payload, outcome));
+                }
+                Some(CountedDown::Check) => check.push(id),
+                Some(CountedDown::Last(Claim::Noted)) | None => {}
+            },
+        );
+        let completed: usize =
+            ended.into_iter().map(|ended| self.finish_counting(frame, ended)).sum();
+        completed + self.attempt_chunk(frame, &check)
+    }
+
+    /// Attempts each waiter of a walk, the first of which are in `chunk`.
+    fn attempt_each(
+        self: &Arc<Self>,
+        frame: &Frame<'_>,
+        mut walk: Walk<'_, K>,
+        mut chunk: Chunk,
+    ) -> usize {
         let mut completed = 0;
         loop {
-            completed += match *chunk {
-                [] => 0,
-                [id] => self.attempt(frame, id),
-                ref ids => ids.chunks(TOGETHER).map(|ids| self.attempt_all(frame, ids)).sum(),
-            };
+            completed += self.attempt_chunk(frame, &chunk);
             if !walk.next(&mut chunk) {
                 return completed;
             }
+        }
+    }
+
+    fn attempt_chunk(self: &Arc<Self>, frame: &Frame<'_>, ids: &[TimerHandle]) -> usize {
+        match *ids {
+            [] => 0,
+            [id] => self.attempt(frame, id),
+            ref ids => ids.chunks(TOGETHER).map(|ids| self.attempt_all(frame, ids)).sum(),
         }
     }
 
@@ -129,7 +210,7 @@ where
     /// Checks an operation until it is parked or over.
     pub(crate) fn hold(self: &Arc<Self>, mut held: Held<O>) -> Option<Ended<O>> {
         for look in 0.. {
-            if look == LOOKS && !self.driver.executes_inline() {
+            if look == LOOKS && !self.elsewhere.is_here() {
                 self.hold_elsewhere(held);
                 return None;
             }
@@ -147,8 +228,8 @@ where
     /// Hands a payload, still out of its entry, to the executor to be looked at again there.
     fn hold_elsewhere(self: &Arc<Self>, held: Held<O>) {
         let inner = self.clone();
-        self.execute(Job::new(move || {
-            let frame = Frame::enter(&inner.driver);
+        self.elsewhere.execute(Job::new(move || {
+            let frame = Frame::enter(&inner.elsewhere);
             if frame.is_nested() {
                 // Run in place after all: queued, so that it does not nest.
                 let inner = inner.clone();
@@ -160,7 +241,7 @@ where
     }
 
     fn hold_here(self: &Arc<Self>, held: Held<O>) {
-        let frame = Frame::enter(&self.driver);
+        let frame = Frame::enter(&self.elsewhere);
         if let Some(ended) = self.hold(held) {
             self.finish(&frame, ended);
         }
@@ -168,34 +249,59 @@ where
 
     /// Cancels everything parked under `key`; returns how many this call ended.
     pub(crate) fn cancel_for_key(self: &Arc<Self>, key: &K, reason: Cow<'static, str>) -> usize {
-        let frame = Frame::enter(&self.driver);
+        let frame = Frame::enter(&self.elsewhere);
         let outcome = Outcome::Cancelled(CancelReason::Requested(reason));
         let mut chunk = Chunk::new();
-        let mut walk = self.watches.walk_only(key, &mut chunk);
+        let plain = self.watches.walk(key, &mut chunk, false);
+        let mut cancelled = self.cancel_each(&frame, plain, chunk, &outcome);
+        let mut met = Chunk::new();
+        let walk = self.take_up_to(key, u64::MAX, false, &mut met, |taken| {
+            cancelled += self.cancel_chunk(&frame, taken, &outcome);
+        });
+        cancelled + self.cancel_each(&frame, walk, met, &outcome)
+    }
+
+    fn cancel_each(
+        self: &Arc<Self>,
+        frame: &Frame<'_>,
+        mut walk: Walk<'_, K>,
+        mut chunk: Chunk,
+        outcome: &Outcome,
+    ) -> usize {
         let mut cancelled = 0;
         loop {
-            let mut ended = Vec::new();
-            self.each_at_home(
-                chunk.iter().copied(),
-                |&id| id,
-                |home, id| {
-                    let claim = home.get_mut(id).map(|entry| entry.claim(outcome.clone()));
-                    if let Some(Claim::Ended(payload, outcome)) = claim {
-                        ended.push(self.depart(home, id, payload, outcome));
-                    }
-                },
-            );
-            cancelled += ended.len();
-            ended.into_iter().for_each(|ended| self.finish(&frame, ended));
+            cancelled += self.cancel_chunk(frame, &chunk, outcome);
             if !walk.next(&mut chunk) {
                 return cancelled;
             }
         }
     }
 
+    fn cancel_chunk(
+        self: &Arc<Self>,
+        frame: &Frame<'_>,
+        ids: &[TimerHandle],
+        outcome: &Outcome,
+    ) -> usize {
+        let mut ended = Vec::new();
+        self.each_at_home(
+            ids.iter().copied(),
+            |&id| id,
+            |home, id| {
+                let claim = home.get_mut(id).map(|entry| entry.claim(outcome.clone()));
+                if let Some(Claim::Ended(payload, outcome)) = claim {
+                    ended.push(self.depart(home, id, payload, outcome));
+                }
+            },
+        );
+        let cancelled = ended.len();
+        ended.into_iter().for_each(|ended| self.finish(frame, ended));
+        cancelled
+    }
+
     /// Ends one operation from outside.
     pub(crate) fn end(self: &Arc<Self>, id: TimerHandle, outcome: Outcome) -> Attempt {
-        let frame = Frame::enter(&self.driver);
+        let frame = Frame::enter(&self.elsewhere);
         let mut home = self.homes.lock(id.shard());
         let Some(entry) = home.get_mut(id) else { return Attempt::Gone };
         match entry.claim(outcome) {
@@ -211,35 +317,38 @@ where
 
     /// Gives one operation another timeout, unless its end is decided or noted.
     pub(crate) fn reschedule(&self, id: TimerHandle, timeout: Timeout) -> bool {
-        let now_ns = self.driver.now_ns();
-        let tick = self.driver.tick();
+        let now_ns = self.driver().now_ns();
+        let tick = self.driver().tick();
         let mut home = self.homes.lock(id.shard());
         let open = home.get_mut(id).is_some_and(|entry| !entry.is_ending());
         open && home.reschedule(tick.round_down(now_ns), id, timeout.deadline(tick, now_ns))
     }
 
-    /// Leaves an event to the executor, or to whoever calls `run_deferred` first.
-    pub(crate) fn defer(self: &Arc<Self>, key: K) {
+    /// Leaves an event, or a rise to `value`, to the executor, or to whoever calls `run_deferred` first.
+    pub(crate) fn defer(self: &Arc<Self>, key: K, value: Option<u64>) {
         let mut deferred = self.deferred.lock();
-        deferred.push_back(key);
+        deferred.push_back((key, value));
         let first = deferred.len() == 1;
         drop(deferred);
-        if first && !self.driver.executes_inline() {
+        if first && !self.elsewhere.is_here() {
             let inner = self.clone();
-            self.execute(Job::new(move || _ = inner.run_deferred()));
+            self.elsewhere.execute(Job::new(move || _ = inner.run_deferred()));
         }
     }
 
     /// Raises what was deferred; returns how many operations that completed.
     pub(crate) fn run_deferred(self: &Arc<Self>) -> usize {
         let mut completed = 0;
-        while let Some(key) = self.next_deferred() {
-            completed += self.check_and_complete(&key);
+        while let Some((key, value)) = self.next_deferred() {
+            completed += match value {
+                None => self.check_and_complete(&key),
+                Some(value) => self.complete_up_to(&key, value),
+            };
         }
         completed
     }
 
-    fn next_deferred(&self) -> Option<K> {
+    fn next_deferred(&self) -> Option<(K, Option<u64>)> {
         self.deferred.lock().pop_front()
     }
 }

@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use timer_core::{Driver, Job, contain};
+use timer_core::{Driver, Executor, Job, contain};
 
 use crate::sync::thread_local;
 
@@ -33,17 +33,39 @@ thread_local! {
     static THREAD: Thread = Thread { active: Cell::new(false), queue: RefCell::default() };
 }
 
+/// Where a purgatory's work goes that the calling thread is not to do: an executor of its own, or the
+/// timer's.
+pub(crate) struct Elsewhere {
+    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) executor: Option<Arc<dyn Executor>>,
+}
+
+impl Elsewhere {
+    /// Hands a job over. An executor that panics has dropped the job, and so run it.
+    pub(crate) fn execute(&self, job: Job) {
+        let _ = contain(|| match &self.executor {
+            Some(executor) => executor.execute(job),
+            None => self.driver.execute(job),
+        });
+    }
+
+    /// True when jobs run on the calling thread after all.
+    pub(crate) fn is_here(&self) -> bool {
+        self.executor.is_none() && self.driver.executes_inline()
+    }
+}
+
 /// A call into a purgatory, outermost on its thread or nested.
 pub(crate) struct Frame<'a> {
     outermost: bool,
-    driver: &'a Arc<dyn Driver>,
+    elsewhere: &'a Arc<Elsewhere>,
 }
 
 impl<'a> Frame<'a> {
-    /// Enters a call. `driver` runs what goes beyond the call's budget.
-    pub(crate) fn enter(driver: &'a Arc<dyn Driver>) -> Frame<'a> {
+    /// Enters a call. What goes beyond the call's budget runs `elsewhere`.
+    pub(crate) fn enter(elsewhere: &'a Arc<Elsewhere>) -> Frame<'a> {
         let outermost = THREAD.try_with(|thread| !thread.active.replace(true));
-        Frame { outermost: outermost.unwrap_or(true), driver } // a thread at its end queues nothing
+        Frame { outermost: outermost.unwrap_or(true), elsewhere } // a thread at its end queues nothing
     }
 
     /// True inside a check or callback on this thread.
@@ -103,7 +125,7 @@ impl Drop for Frame<'_> {
 impl Frame<'_> {
     #[cold]
     fn work_off_queue(&self) {
-        let budget = if self.driver.executes_inline() { usize::MAX } else { QUEUE_BUDGET };
+        let budget = if self.elsewhere.is_here() { usize::MAX } else { QUEUE_BUDGET };
         loop {
             for _ in 0..budget {
                 let Some(work) = next() else { break };
@@ -115,15 +137,15 @@ impl Frame<'_> {
                 rest
             });
             let Some(rest) = rest.ok().filter(|rest| !rest.is_empty()) else { return };
-            let driver = self.driver.clone();
+            let elsewhere = self.elsewhere.clone();
             let job = Job::new(move || {
-                let frame = Frame::enter(&driver);
+                let frame = Frame::enter(&elsewhere);
                 resume(rest);
                 drop(frame);
             });
             // An executor that runs it here and now (one that is shut down, say) finds this frame
             // still there and puts the work back into this queue, instead of nesting deeper.
-            let _ = contain(|| self.driver.execute(job));
+            self.elsewhere.execute(job);
         }
     }
 }
@@ -134,10 +156,14 @@ mod tests {
     use std::sync::{Mutex, mpsc};
     use timer_core::{ManualTimer, SystemTimer, Timer};
 
+    fn on(timer: &impl Timer) -> Arc<Elsewhere> {
+        Arc::new(Elsewhere { driver: timer.driver(), executor: None })
+    }
+
     /// A chain of `left` links, each queued by the one before.
-    fn link(driver: Arc<dyn Driver>, left: usize, done: mpsc::Sender<()>) {
-        let _frame = Frame::enter(&driver);
-        let next = driver.clone();
+    fn link(elsewhere: Arc<Elsewhere>, left: usize, done: mpsc::Sender<()>) {
+        let _frame = Frame::enter(&elsewhere);
+        let next = elsewhere.clone();
         enqueue(move || match left {
             0 => done.send(()).unwrap(),
             _ => link(next, left - 1, done),
@@ -147,17 +173,17 @@ mod tests {
     #[test]
     fn a_chain_of_a_million_links_needs_no_stack() {
         let (done, ended) = mpsc::channel();
-        link(ManualTimer::new().driver(), 1_000_000, done);
+        link(on(&ManualTimer::new()), 1_000_000, done);
         ended.try_recv().unwrap(); // before the outermost call returned
     }
 
     #[test]
     fn a_chain_beyond_the_budget_goes_on_elsewhere_in_order() {
         let timer = SystemTimer::new().unwrap();
-        let driver = timer.driver();
+        let elsewhere = on(&timer);
         let order = Arc::new(Mutex::new(Vec::new()));
         {
-            let frame = Frame::enter(&driver);
+            let frame = Frame::enter(&elsewhere);
             for number in 0..QUEUE_BUDGET + 10 {
                 let order = order.clone();
                 enqueue(move || order.lock().unwrap().push(number));
@@ -170,11 +196,11 @@ mod tests {
 
     #[test]
     fn a_panic_in_a_queued_callback_reaches_neither_the_caller_nor_the_next() {
-        let driver = ManualTimer::new().driver();
+        let elsewhere = on(&ManualTimer::new());
         let (done, ended) = mpsc::channel();
         {
-            let _frame = Frame::enter(&driver);
-            assert!(Frame::enter(&driver).is_nested());
+            let _frame = Frame::enter(&elsewhere);
+            assert!(Frame::enter(&elsewhere).is_nested());
             enqueue(|| panic!("queued"));
             enqueue(move || done.send(()).unwrap());
         }

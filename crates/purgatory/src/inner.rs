@@ -23,6 +23,7 @@ use timer_core::{
 use crate::{
     entry::{Entry, Verdict},
     event::Held,
+    frame::Elsewhere,
     operation::{DelayedOperation, Outcome},
     stats::Counts,
     sync::{AtomicU64, Mutex, Ordering, thread_slot},
@@ -49,11 +50,22 @@ impl Home {
 
 pub(crate) type HomeGuard<'a, O> = ShardGuard<'a, Entry<O>, Home>;
 
+/// What a purgatory is built from.
+pub(crate) struct Settings {
+    pub(crate) name: Arc<str>,
+    pub(crate) elsewhere: Elsewhere,
+    pub(crate) all_elsewhere: bool,
+    pub(crate) own_timer: Option<SystemTimer>,
+    pub(crate) max_parked: Option<usize>,
+}
+
 pub(crate) struct Inner<K, O> {
     pub(crate) name: Arc<str>,
     pub(crate) homes: Shards<Entry<O>, Home>,
     pub(crate) watches: Registry<K>,
-    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) elsewhere: Arc<Elsewhere>,
+    /// Every callback runs elsewhere, not only those of what expired.
+    pub(crate) all_elsewhere: bool,
     /// The driver's timer, when it is not shared.
     pub(crate) own_timer: Option<SystemTimer>,
     /// Operations that ended without being parked, by the thread's slot.
@@ -61,8 +73,8 @@ pub(crate) struct Inner<K, O> {
     pub(crate) panics: AtomicU64,
     /// How many may be parked.
     pub(crate) permits: Option<Limit>,
-    /// Events left for later.
-    pub(crate) deferred: Mutex<VecDeque<K>>,
+    /// Events left for later, and rises to a value.
+    pub(crate) deferred: Mutex<VecDeque<(K, Option<u64>)>>,
 }
 
 impl<K, O> Inner<K, O>
@@ -71,28 +83,29 @@ where
     O: DelayedOperation,
 {
     /// A purgatory attached to its timer.
-    pub(crate) fn new(
-        name: Arc<str>,
-        driver: Arc<dyn Driver>,
-        own_timer: Option<SystemTimer>,
-        max_parked: Option<usize>,
-    ) -> Result<Arc<Self>, TimerClosed> {
-        let homes = Shards::new(&*driver);
+    pub(crate) fn new(settings: Settings) -> Result<Arc<Self>, TimerClosed> {
+        let Settings { name, elsewhere, all_elsewhere, own_timer, max_parked } = settings;
+        let homes = Shards::new(&*elsewhere.driver);
         let counter = || CachePadded::new(AtomicU64::new(0));
         let inner = Arc::new(Inner {
             name,
             at_once: std::iter::repeat_with(counter).take(homes.count()).collect(),
             homes,
             watches: Registry::new(),
-            driver,
+            elsewhere: Arc::new(elsewhere),
+            all_elsewhere,
             own_timer,
             panics: AtomicU64::new(0),
             permits: max_parked.map(Limit::new),
             deferred: Mutex::new(VecDeque::new()),
         });
         let turns: Weak<dyn Turns> = Arc::downgrade(&inner) as _;
-        inner.driver.attach(inner.homes.bell(), turns)?;
+        inner.driver().attach(inner.homes.bell(), turns)?;
         Ok(inner)
+    }
+
+    pub(crate) fn driver(&self) -> &dyn Driver {
+        &*self.elsewhere.driver
     }
 
     /// The home shard for an operation parked by this thread, first under a key of this hash.
@@ -115,7 +128,7 @@ where
     /// Counts a contained panic of a check or callback, and tells the timer's hook.
     pub(crate) fn report(&self, panicked: &Panicked) {
         self.panics.fetch_add(1, Ordering::Relaxed);
-        self.driver.report_panic(panicked);
+        self.driver().report_panic(panicked);
     }
 
     /// Runs an operation's check, with nothing locked.

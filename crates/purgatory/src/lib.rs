@@ -85,8 +85,10 @@ mod purgatory;
 mod stats;
 #[doc(hidden)]
 pub mod sync;
+mod threshold;
 mod wait;
 mod watch;
+mod watches;
 
 /// The README's example, run with the tests.
 #[cfg(doctest)]
@@ -96,7 +98,7 @@ struct Readme;
 /// The watch registry by itself, for the bench that compares it with others. Promises nothing.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::watch::{Registry, Seen, Ticket, Watched};
+    pub use crate::watch::{Level, Registry, Seen, Ticket, Watched};
 }
 
 pub use crate::purgatory::{Builder, Purgatory};
@@ -106,5 +108,7 @@ pub use operation::{
     Timeout,
 };
 pub use stats::Stats;
+pub use threshold::ThresholdPurgatory;
 pub use timer_core;
 pub use wait::{WaitError, WaitFuture};
+pub use watches::Watches;

@@ -161,6 +161,11 @@ pub enum RefusedReason {
         /// How many those are.
         limit: usize,
     },
+    /// More watermarks to be counted than one operation can have.
+    TooManyWatermarks {
+        /// How many it can have.
+        limit: usize,
+    },
 }
 
 impl fmt::Display for RefusedReason {
@@ -169,6 +174,9 @@ impl fmt::Display for RefusedReason {
             RefusedReason::NoKeys => f.write_str("no watch key"),
             RefusedReason::Closed => f.write_str("the purgatory was shut down"),
             RefusedReason::Full { limit } => write!(f, "{limit} operations are parked already"),
+            RefusedReason::TooManyWatermarks { limit } => {
+                write!(f, "more than {limit} watermarks to count in one operation")
+            }
         }
     }
 }

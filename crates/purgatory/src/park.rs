@@ -20,14 +20,15 @@ use smallvec::SmallVec;
 use timer_core::{MAX_TASKS, TickLength, TimerHandle};
 
 use crate::{
-    entry::{Entry, Tickets, Verdict},
+    entry::{COUNTED_MAX, Entry, Tickets, Verdict},
     event::{GivenBack, Held},
     frame::Frame,
     inner::Inner,
     operation::{
         CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused, RefusedReason, Timeout,
     },
-    watch::{Seen, Ticket, WAITERS_MAX},
+    watch::{Level, Seen, Ticket, WAITERS_MAX},
+    watches::Watches,
 };
 
 /// Up to so many keys are watched under the home's lock.
@@ -37,6 +38,15 @@ const KEYS_NESTED: usize = 4;
 const KEYS_COMPARED: usize = 16;
 
 type Tickets4 = SmallVec<[Ticket; KEYS_NESTED]>;
+
+/// A watch to be set: its key, what was seen of it before the check, and its level if it has one.
+struct Sight<'a, K> {
+    key: &'a K,
+    seen: Seen,
+    level: Option<Level>,
+}
+
+type Sights<'a, K> = SmallVec<[Sight<'a, K>; KEYS_NESTED]>;
 
 impl Timeout {
     /// The deadline in ticks; `None` for never.
@@ -64,18 +74,16 @@ where
     pub(crate) fn park(
         self: &Arc<Self>,
         mut operation: O,
-        keys: &[K],
+        watches: Watches<'_, K>,
         timeout: Timeout,
     ) -> Result<Park, Refused<O>> {
-        if keys.is_empty() {
-            return Err(Refused { operation, reason: RefusedReason::NoKeys });
+        let refused = |operation, reason| Err(Refused { operation, reason });
+        if watches.keys.is_empty() && watches.levels.is_empty() {
+            return refused(operation, RefusedReason::NoKeys);
         }
-        let frame = Frame::enter(&self.driver);
-        let now_ns = self.driver.now_ns(); // deadlines count from the call
-        let mut seen: SmallVec<[Seen; KEYS_NESTED]> = SmallVec::new();
-        for key in keys {
-            seen.push(self.watches.see(key));
-        }
+        let frame = Frame::enter(&self.elsewhere);
+        let now_ns = self.driver().now_ns(); // deadlines count from the call
+        let sights = self.sight(watches);
         let at_once = match (self.check(&mut operation), timeout) {
             (Verdict::Satisfied, _) => Some(Outcome::Completed),
             (Verdict::Panicked, _) => Some(Outcome::Cancelled(CancelReason::Panicked)),
@@ -88,11 +96,13 @@ where
             self.tell(&frame, operation, outcome.clone());
             return Ok(Park::Ended(outcome));
         }
-        if let Some(permits) = self.permits.as_ref().filter(|permits| !permits.acquire()) {
-            let reason = RefusedReason::Full { limit: permits.max() };
-            return Err(Refused { operation, reason });
+        if watches.counted && watches.levels.len() > COUNTED_MAX {
+            return refused(operation, RefusedReason::TooManyWatermarks { limit: COUNTED_MAX });
         }
-        let parked = self.park_unsatisfied(&frame, operation, keys, &seen, now_ns, timeout);
+        if let Some(permits) = self.permits.as_ref().filter(|permits| !permits.acquire()) {
+            return refused(operation, RefusedReason::Full { limit: permits.max() });
+        }
+        let parked = self.park_unsatisfied(&frame, operation, &sights, now_ns, timeout);
         if parked.is_err() {
             self.release_permits(1);
         }
@@ -103,31 +113,31 @@ where
         self: &Arc<Self>,
         frame: &Frame<'_>,
         operation: O,
-        keys: &[K],
-        seen: &[Seen],
+        sights: &[Sight<'_, K>],
         now_ns: u64,
         timeout: Timeout,
     ) -> Result<Park, Refused<O>> {
-        let tick = self.driver.tick();
+        let tick = self.driver().tick();
         let deadline = timeout.deadline(tick, now_ns);
-        let mut home = self.homes.lock(self.home_for(seen[0].hash));
+        let counted = |sight: &&Sight<'_, K>| sight.level.is_some_and(|level| level.counted);
+        let entry = Entry::held(now_ns / 1000, sights.iter().filter(counted).count());
+        let mut home = self.homes.lock(self.home_for(sights[0].seen.hash));
         if home.state.closed {
             drop(home);
             return Err(Refused { operation, reason: RefusedReason::Closed });
         }
-        let Ok(id) = home.insert(tick.round_down(now_ns), deadline, Entry::held()) else {
+        let Ok(id) = home.insert(tick.round_down(now_ns), deadline, entry) else {
             drop(home);
             let reason = RefusedReason::Full { limit: MAX_TASKS as usize };
             return Err(Refused { operation, reason });
         };
         let mut nested = Some(home);
-        if keys.len() > KEYS_NESTED {
+        if sights.len() > KEYS_NESTED {
             nested = None;
         }
         let mut watched = AllWatched { tickets: Tickets4::new(), event_passed: false, full: false };
         // A key's Eq or Clone may panic: then nothing was parked, and the panic is the caller's.
-        let result =
-            catch_unwind(AssertUnwindSafe(|| self.watch_all(keys, seen, id, &mut watched)));
+        let result = catch_unwind(AssertUnwindSafe(|| self.watch_all(sights, id, &mut watched)));
         let mut home = nested.unwrap_or_else(|| self.homes.lock(id.shard()));
         if result.is_err() || watched.full {
             home.remove(id);
@@ -163,19 +173,38 @@ where
         Ok(Park::Ended(outcome))
     }
 
-    fn watch_all(&self, keys: &[K], seen: &[Seen], id: TimerHandle, watched: &mut AllWatched) {
-        let mut known = HashSet::new();
-        for (position, (key, &seen_now)) in keys.iter().zip(seen).enumerate() {
-            let repeated = if keys.len() > KEYS_COMPARED {
-                !known.insert(key)
-            } else {
-                let same = |other: usize| seen[other].hash == seen_now.hash && keys[other] == *key;
-                (0..position).any(same)
-            };
-            if repeated {
-                continue;
+    /// Reads the version of each key, once for what is repeated.
+    fn sight<'a>(&self, watches: Watches<'a, K>) -> Sights<'a, K> {
+        let plain = watches.keys.iter().map(|key| (key, None));
+        let levels = watches.levels.iter().map(|(key, threshold)| {
+            (key, Some(Level { threshold: *threshold, counted: watches.counted }))
+        });
+        let mut sights = Sights::new();
+        if watches.keys.len() + watches.levels.len() > KEYS_COMPARED {
+            let mut known = HashSet::new();
+            let distinct = plain.chain(levels).filter(|&watch| known.insert(watch));
+            sights.extend(distinct.map(|(key, level)| Sight {
+                key,
+                seen: self.watches.see(key),
+                level,
+            }));
+        } else {
+            for (key, level) in plain.chain(levels) {
+                let seen = self.watches.see(key);
+                let same = |other: &Sight<'_, K>| {
+                    other.seen.hash == seen.hash && other.level == level && other.key == key
+                };
+                if !sights.iter().any(same) {
+                    sights.push(Sight { key, seen, level });
+                }
             }
-            let here = self.watches.watch(key, seen_now, id);
+        }
+        sights
+    }
+
+    fn watch_all(&self, sights: &[Sight<'_, K>], id: TimerHandle, watched: &mut AllWatched) {
+        for sight in sights {
+            let here = self.watches.watch(sight.key, sight.seen, sight.level, id);
             watched.event_passed |= here.event_passed;
             match here.ticket {
                 Some(ticket) => watched.tickets.push(ticket),

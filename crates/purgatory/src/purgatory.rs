@@ -2,15 +2,17 @@
 
 use std::{borrow::Cow, fmt, hash::Hash, marker::PhantomData, sync::Arc};
 
-use timer_core::{BuildError, Driver, SystemTimer, Timer};
+use timer_core::{BuildError, Driver, Executor, SystemTimer, Timer};
 
 use crate::{
-    inner::Inner,
+    frame::Elsewhere,
+    inner::{Inner, Settings},
     operation::{
         Attempt, CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused, Timeout,
     },
     stats::Stats,
     sync::Ordering,
+    watches::Watches,
 };
 
 /// Where requests wait until they can be answered: operations `O`, parked under keys `K`.
@@ -30,7 +32,8 @@ use crate::{
 ///
 /// # Locks
 /// Checks and callbacks run with nothing of the purgatory locked, on the thread that parks, raises
-/// the event or cancels; expired callbacks on the timer's executor. No thread waits for another's
+/// the event or cancels; expired callbacks on the executor ([all](Builder::callbacks_on_executor), if you
+/// choose). No thread waits for another's
 /// check or callback. A key's `Eq` and `Clone` run under a lock and must not call back.
 ///
 /// # Calls from inside a check or callback
@@ -85,17 +88,27 @@ where
 
     /// A purgatory to be configured; `name` labels its metrics.
     pub fn builder(name: impl Into<String>) -> Builder<K, O> {
-        Builder { name: name.into(), driver: None, max_parked: None, builds: PhantomData }
+        Builder {
+            name: name.into(),
+            driver: None,
+            executor: None,
+            callbacks_on_executor: false,
+            max_parked: None,
+            builds: PhantomData,
+        }
     }
 
-    /// Checks the operation; if it must wait, parks it under each of `keys` until an event on one of
-    /// them completes it, its time runs out, or it is cancelled. Repeated keys count once.
+    /// Checks the operation; if it must wait, parks it under each key of `watches` until an event on one
+    /// of them completes it, its time runs out, or it is cancelled. Repeated keys count once.
+    ///
+    /// `watches` is a slice or array of keys, or a [`Watches`] with watermarks.
     ///
     /// `timeout` is a `Duration` from now or a [`Timeout`]. The check runs here once, and again for
     /// each event that falls in between (from the ninth time on, on the timer's executor). The
     /// callback may have run before this returns.
     ///
-    /// O(keys): nothing depends on how many others wait.
+    /// O(keys): nothing depends on how many others wait, but for the log of how many other watermarks
+    /// wait for the same key.
     ///
     /// # Errors
     /// [`Refused`] hands the operation back, its callback uncalled, when there are no keys, or when
@@ -104,27 +117,45 @@ where
     /// # Panics
     /// Only with a panic of the keys' own `Hash`, `Eq` or `Clone`; then nothing was parked and the
     /// operation is dropped.
-    pub fn try_complete_else_watch(
+    pub fn try_complete_else_watch<'a>(
         &self,
         operation: O,
-        keys: &[K],
+        watches: impl Into<Watches<'a, K>>,
         timeout: impl Into<Timeout>,
     ) -> Result<Park, Refused<O>> {
-        self.inner.park(operation, keys, timeout.into())
+        self.inner.park(operation, watches.into(), timeout.into())
     }
 
     /// The event: something that operations parked under `key` wait for may have come true. Checks
     /// them in the order they were parked and returns how many this call completed. (One that
     /// another thread is checking right now is left to that thread, which checks it again.)
     ///
+    /// Watermark watches of the key are not touched: those are
+    /// [`complete_up_to`](Self::complete_up_to)'s.
+    ///
     /// O(waiters of the key); without waiters one lock.
     pub fn check_and_complete(&self, key: &K) -> usize {
         self.inner.check_and_complete(key)
     }
 
+    /// The event of a watermark: the key's value, which only rises, is now at least `value`. Completes
+    /// the operations whose last watermark that meets, checks those that it meets otherwise (and those
+    /// met before that still wait for their check), and returns how many this call completed. What
+    /// waits for a higher value is not looked at, and a value lower than before meets nothing new.
+    ///
+    /// Those newly met go by (threshold, order of parking). As with every event, the value that the
+    /// operations' own checks read changes first.
+    ///
+    /// O(met × log watermark watches of the key); when none is met one lock. It goes on for as long as
+    /// others keep parking at or below `value`.
+    pub fn complete_up_to(&self, key: &K, value: u64) -> usize {
+        self.inner.complete_up_to(key, value)
+    }
+
     /// Ends whatever is parked under `key` as Cancelled with this reason, each through its own
     /// callback; returns how many this call ended. (One under check right now is left a note: it
-    /// ends as Completed if that check comes true.) O(waiters of the key).
+    /// ends as Completed if that check comes true.) Plain watches and watermarks alike. O(waiters of
+    /// the key), times the log of the watermark watches.
     pub fn cancel_for_key(&self, key: &K, reason: impl Into<Cow<'static, str>>) -> usize {
         self.inner.cancel_for_key(key, reason.into())
     }
@@ -139,7 +170,12 @@ where
     /// [`ManualTimer`](timer_core::ManualTimer), or a timer that runs tasks inline, only that. Kafka's
     /// action queue.
     pub fn defer(&self, key: K) {
-        self.inner.defer(key);
+        self.inner.defer(key, None);
+    }
+
+    /// As [`defer`](Self::defer), for [`complete_up_to`](Self::complete_up_to).
+    pub fn defer_up_to(&self, key: K, value: u64) {
+        self.inner.defer(key, Some(value));
     }
 
     /// Raises the deferred events here and now; returns how many operations that completed. To be
@@ -177,6 +213,11 @@ where
     /// Pairs of a parked operation and one of its keys, now. Exact when nothing moves. O(shards).
     pub fn watched(&self) -> usize {
         self.inner.homes.sum(|home| home.state.watches)
+    }
+
+    /// Operations that wait for a key now. O(1).
+    pub fn waiters(&self, key: &K) -> usize {
+        self.inner.watches.waiters(key)
     }
 
     /// Keys that have waiters now. Exact when nothing moves. Locks 4096 stripes, one by one.
@@ -264,6 +305,8 @@ where
 pub struct Builder<K, O> {
     name: String,
     driver: Option<Arc<dyn Driver>>,
+    executor: Option<Arc<dyn Executor>>,
+    callbacks_on_executor: bool,
     max_parked: Option<usize>,
     builds: PhantomData<fn() -> (K, O)>,
 }
@@ -276,6 +319,21 @@ where
     /// Shares a timer, instead of starting one: any number of purgatories, one reaper.
     pub fn timer(mut self, timer: &impl Timer) -> Self {
         self.driver = Some(timer.driver());
+        self
+    }
+
+    /// Runs what this purgatory's expired operations call back, and whatever else is not for the calling
+    /// thread, on this executor instead of the timer's.
+    pub fn executor(mut self, executor: impl Executor) -> Self {
+        self.executor = Some(Arc::new(executor));
+        self
+    }
+
+    /// Runs every callback on the executor: the timer's, or the purgatory's own. By default only those
+    /// of expired operations run there, and the others on the thread that completed or cancelled. For
+    /// callbacks too slow for the threads that raise events; costs a hand-over each.
+    pub fn callbacks_on_executor(mut self) -> Self {
+        self.callbacks_on_executor = true;
         self
     }
 
@@ -299,7 +357,13 @@ where
                 (timer.driver(), Some(timer))
             }
         };
-        let inner = Inner::new(self.name.into(), driver, own_timer, self.max_parked)?;
+        let inner = Inner::new(Settings {
+            name: self.name.into(),
+            elsewhere: Elsewhere { driver, executor: self.executor },
+            all_elsewhere: self.callbacks_on_executor,
+            own_timer,
+            max_parked: self.max_parked,
+        })?;
         let handle = Arc::new(Handle(inner.clone()));
         Ok(Purgatory { inner, _handle: handle })
     }

@@ -26,7 +26,8 @@ use crate::{
         CancelReason, DelayedOperation, OperationId, Outcome, Park, RefusedReason, Timeout,
     },
     purgatory::Purgatory,
-    sync::Mutex,
+    sync::{Mutex, planted},
+    watches::Watches,
 };
 
 /// Why a wait ended without a value.
@@ -66,47 +67,86 @@ enum Slot<T> {
 type Shared<T> = Arc<Mutex<Slot<T>>>;
 type Unclaimed<T> = Arc<dyn Fn(T) + Send + Sync>;
 
+/// What a wait waits for.
+pub(crate) trait Condition<T>: Send + 'static {
+    /// The value, once the condition holds.
+    fn check(&mut self) -> Option<T>;
+
+    /// The value, when the operation completed without a check.
+    fn completed(mut self) -> Option<T>
+    where
+        Self: Sized,
+    {
+        self.check()
+    }
+}
+
+impl<T, C: FnMut() -> Option<T> + Send + 'static> Condition<T> for C {
+    fn check(&mut self) -> Option<T> {
+        self()
+    }
+}
+
 /// The operation behind a wait.
 struct Waiting<C, T> {
     condition: C,
     value: Option<T>,
-    slot: Shared<T>,
-    unclaimed: Option<Unclaimed<T>>,
+    end: End<T>,
 }
 
-impl<C, T> DelayedOperation for Waiting<C, T>
-where
-    C: FnMut() -> Option<T> + Send + 'static,
-    T: Send + 'static,
-{
+/// The operation's side of the slot. Dropped unfilled, by a panic of the condition or because the
+/// operation was refused, it says so.
+struct End<T> {
+    slot: Shared<T>,
+    unclaimed: Option<Unclaimed<T>>,
+    filled: bool,
+}
+
+impl<C: Condition<T>, T: Send + 'static> DelayedOperation for Waiting<C, T> {
     fn try_complete(&mut self) -> bool {
-        self.value = (self.condition)();
+        self.value = self.condition.check();
         self.value.is_some()
     }
 
     fn on_complete(self, outcome: Outcome) {
-        let result = match (outcome, self.value) {
-            (Outcome::Completed, Some(value)) => Ok(value),
-            // Completed from outside: there is no value.
-            (Outcome::Completed, None) => Err(WaitError::Cancelled(CancelReason::Requested(
-                "completed without a value".into(),
-            ))),
-            (Outcome::Expired, _) => Err(WaitError::Expired),
-            (Outcome::Cancelled(reason), _) => Err(WaitError::Cancelled(reason)),
-        };
+        let Waiting { condition, value, end } = self;
+        end.fill(match outcome {
+            // By a watermark, or from outside: nobody has asked for the value yet.
+            Outcome::Completed => value.or_else(|| condition.completed()).ok_or_else(|| {
+                WaitError::Cancelled(CancelReason::Requested("completed without a value".into()))
+            }),
+            Outcome::Expired => Err(WaitError::Expired),
+            Outcome::Cancelled(reason) => Err(WaitError::Cancelled(reason)),
+        });
+    }
+}
+
+impl<T> End<T> {
+    fn fill(mut self, result: Result<T, WaitError>) {
+        self.fill_once(result);
+    }
+
+    fn fill_once(&mut self, result: Result<T, WaitError>) {
+        self.filled = true;
         let mut slot = self.slot.lock();
-        match std::mem::replace(&mut *slot, Slot::Left) {
-            Slot::Waiting(waker) => {
-                *slot = Slot::Filled(result);
-                drop(slot);
-                waker.into_iter().for_each(Waker::wake);
-            }
-            _ => {
-                drop(slot);
-                if let (Ok(value), Some(unclaimed)) = (result, self.unclaimed) {
-                    unclaimed(value);
-                }
-            }
+        if let Slot::Waiting(waker) = &mut *slot {
+            let waker = waker.take();
+            *slot = Slot::Filled(result);
+            drop(slot);
+            waker.into_iter().for_each(Waker::wake);
+            return;
+        }
+        drop(slot);
+        if let (Ok(value), Some(unclaimed)) = (result, &self.unclaimed) {
+            unclaimed(value);
+        }
+    }
+}
+
+impl<T> Drop for End<T> {
+    fn drop(&mut self) {
+        if !self.filled {
+            self.fill_once(Err(WaitError::Cancelled(CancelReason::Panicked)));
         }
     }
 }
@@ -135,8 +175,10 @@ impl<T> WaitFuture<T> {
                 self.cancel.take().into_iter().for_each(|cancel| cancel());
                 None
             }
-            Slot::Filled(result) => result.ok(),
-            Slot::Left => None,
+            Slot::Filled(result) if !planted("a future that leaves takes nothing along") => {
+                result.ok()
+            }
+            _ => None,
         }
     }
 }
@@ -228,39 +270,45 @@ where
     ///
     /// A condition that is itself asynchronous cannot be a check: let a task evaluate it and store what
     /// it found, raise the event, and wait for what was stored.
-    pub fn wait<T: Send + 'static>(
+    pub fn wait<'a, T: Send + 'static>(
         &self,
-        keys: &[K],
+        watches: impl Into<Watches<'a, K>>,
         timeout: impl Into<Timeout>,
         condition: impl FnMut() -> Option<T> + Send + 'static,
-    ) -> WaitFuture<T> {
-        self.wait_with(keys, timeout.into(), condition, None)
+    ) -> WaitFuture<T>
+    where
+        K: 'a,
+    {
+        self.wait_with(watches.into(), timeout.into(), condition, None)
     }
 
     /// As [`wait`](Self::wait), with a hook for a value that was yielded when nobody was there to take
     /// it any more: the future had been, or was, dropped. So nothing that a condition takes out of
     /// somewhere is lost without notice.
-    pub fn wait_or<T: Send + 'static>(
+    pub fn wait_or<'a, T: Send + 'static>(
         &self,
-        keys: &[K],
+        watches: impl Into<Watches<'a, K>>,
         timeout: impl Into<Timeout>,
         condition: impl FnMut() -> Option<T> + Send + 'static,
         unclaimed: impl Fn(T) + Send + Sync + 'static,
-    ) -> WaitFuture<T> {
-        self.wait_with(keys, timeout.into(), condition, Some(Arc::new(unclaimed)))
+    ) -> WaitFuture<T>
+    where
+        K: 'a,
+    {
+        self.wait_with(watches.into(), timeout.into(), condition, Some(Arc::new(unclaimed)))
     }
 
-    fn wait_with<T: Send + 'static>(
+    pub(crate) fn wait_with<T: Send + 'static>(
         &self,
-        keys: &[K],
+        watches: Watches<'_, K>,
         timeout: Timeout,
-        condition: impl FnMut() -> Option<T> + Send + 'static,
+        condition: impl Condition<T>,
         unclaimed: Option<Unclaimed<T>>,
     ) -> WaitFuture<T> {
         let slot: Shared<T> = Arc::new(Mutex::new(Slot::Waiting(None)));
-        let waiting =
-            Waiting { condition, value: None, slot: slot.clone(), unclaimed: unclaimed.clone() };
-        let parked = self.try_complete_else_watch(BoxedOperation::new(waiting), keys, timeout);
+        let end = End { slot: slot.clone(), unclaimed: unclaimed.clone(), filled: false };
+        let operation = BoxedOperation::new(Waiting { condition, value: None, end });
+        let parked = self.try_complete_else_watch(operation, watches, timeout);
         let cancel = match parked {
             Ok(Park::Parked(OperationId(id))) => Some(self.canceller(id)),
             Ok(Park::Ended(_)) => None,
@@ -284,20 +332,36 @@ where
     /// # Errors
     /// [`WaitError`], at once [`InsideCallback`](WaitError::InsideCallback) when called inside a check or
     /// callback.
-    pub fn wait_blocking<T: Send + 'static>(
+    pub fn wait_blocking<'a, T: Send + 'static>(
         &self,
-        keys: &[K],
+        watches: impl Into<Watches<'a, K>>,
         timeout: impl Into<Timeout>,
         condition: impl FnMut() -> Option<T> + Send + 'static,
-    ) -> Result<T, WaitError> {
+    ) -> Result<T, WaitError>
+    where
+        K: 'a,
+    {
+        if Frame::is_open() {
+            return Err(WaitError::InsideCallback); // before anything is parked
+        }
+        self.wait(watches, timeout, condition).block()
+    }
+}
+
+impl<T> WaitFuture<T> {
+    /// Blocks this thread until the wait is over.
+    ///
+    /// # Errors
+    /// [`WaitError`], at once [`InsideCallback`](WaitError::InsideCallback) when called inside a check or
+    /// callback.
+    pub fn block(mut self) -> Result<T, WaitError> {
         if Frame::is_open() {
             return Err(WaitError::InsideCallback);
         }
-        let mut future = self.wait(keys, timeout, condition);
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
-            match Pin::new(&mut future).poll(&mut context) {
+            match Pin::new(&mut self).poll(&mut context) {
                 Poll::Ready(result) => return result,
                 Poll::Pending => thread::park(),
             }

@@ -23,7 +23,10 @@ use loom::{
     },
     thread,
 };
-use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, RefusedReason, sync::plant};
+use purgatory::{
+    BoxedOperation, CancelReason, DelayedOperation, Outcome, Purgatory, RefusedReason, Watches,
+    sync::plant,
+};
 use timer_core::ManualTimer;
 
 /// The bound of the search; beyond it these models show nothing new.
@@ -198,6 +201,161 @@ fn cancel_against_event() {
         event.join().unwrap();
         let reason = CancelReason::Requested("loom".into());
         setup.assert_ended_once(&[Outcome::Cancelled(reason)]);
+    });
+}
+
+/// Another thread that sets a flag and then lets a key's watermark rise.
+fn rise_elsewhere(setup: &Setup, flag: usize, key: u8) -> thread::JoinHandle<()> {
+    let (purgatory, flag) = (setup.purgatory.clone(), setup.flags[flag].clone());
+    thread::spawn(move || {
+        flag.store(true, Relaxed);
+        purgatory.complete_up_to(&key, 5);
+    })
+}
+
+fn park_watermarks(setup: &Setup, flags: &[usize], watches: Watches<'_, u8>) {
+    let flags = flags.iter().map(|&flag| setup.flags[flag].clone()).collect();
+    let operation = Op { flags, endings: setup.endings.clone() };
+    setup.purgatory.try_complete_else_watch(operation, watches, MS).unwrap();
+}
+
+#[test]
+fn park_against_rise() {
+    fn model() {
+        let setup = Setup::new();
+        let rise = rise_elsewhere(&setup, 0, 1);
+        park_watermarks(&setup, &[0], Watches::up_to(&[(1, 5)]));
+        rise.join().unwrap();
+        setup.assert_ended_once(&[Outcome::Completed]);
+    }
+    check("park skips the version check", model);
+    check("an event raises no version", model);
+}
+
+#[test]
+fn park_against_rise_in_the_check_form() {
+    check("park skips the version check", || {
+        let setup = Setup::new();
+        let rise = rise_elsewhere(&setup, 0, 1);
+        park_watermarks(&setup, &[0], Watches::up_to(&[(1, 5)]).checked());
+        rise.join().unwrap();
+        setup.assert_ended_once(&[Outcome::Completed]);
+    });
+}
+
+/// Two watermarks of one operation are met at once: one of the two takes the last.
+#[test]
+fn rise_against_rise() {
+    check("a watch that was taken is not counted down", || {
+        let setup = Setup::new();
+        // A condition that the checks never see true: only the count can end it.
+        let never = Arc::new(AtomicBool::new(false));
+        let operation = Op { flags: vec![never], endings: setup.endings.clone() };
+        let watches = [(1, 5), (2, 5)];
+        let parked =
+            setup.purgatory.try_complete_else_watch(operation, Watches::up_to(&watches), MS);
+        parked.unwrap();
+        let rises = [rise_elsewhere(&setup, 0, 1), rise_elsewhere(&setup, 1, 2)];
+        rises.into_iter().for_each(|rise| rise.join().unwrap());
+        setup.assert_ended_once(&[Outcome::Completed]);
+    });
+}
+
+/// The same in the check form, where both may find the other's check under way.
+#[test]
+fn rise_against_rise_in_the_check_form() {
+    check("an event leaves no note", || {
+        let setup = Setup::new();
+        park_watermarks(&setup, &[0, 1], Watches::up_to(&[(1, 5), (2, 5)]).checked());
+        let rises = [rise_elsewhere(&setup, 0, 1), rise_elsewhere(&setup, 1, 2)];
+        rises.into_iter().for_each(|rise| rise.join().unwrap());
+        setup.assert_ended_once(&[Outcome::Completed]);
+    });
+}
+
+#[test]
+fn rise_against_cancel_and_expiry() {
+    check("an expiry removes what is held", || {
+        let setup = Setup::new();
+        let watches = [(1, 5)];
+        park_watermarks(&setup, &[0], Watches::up_to(&watches).and_keys(&[2]));
+        let rise = rise_elsewhere(&setup, 0, 1);
+        let event = setup.complete_elsewhere(1, 2);
+        setup.timer.advance(MS);
+        rise.join().unwrap();
+        event.join().unwrap();
+        setup.assert_ended_once(&[Outcome::Completed, Outcome::Expired]);
+    });
+}
+
+#[test]
+fn rise_against_cancel_for_key() {
+    check("an expiry leaves no note", || {
+        let setup = Setup::new();
+        park_watermarks(&setup, &[0, 1], Watches::up_to(&[(1, 5)]).checked());
+        let rise = rise_elsewhere(&setup, 0, 1);
+        setup.purgatory.cancel_for_key(&1, "loom");
+        rise.join().unwrap();
+        let reason = CancelReason::Requested("loom".into());
+        setup.assert_ended_once(&[Outcome::Cancelled(reason)]);
+    });
+}
+
+/// A check that panics while another event finds it under way.
+#[test]
+fn panicking_check_against_event() {
+    struct Panics(Op);
+    impl DelayedOperation for Panics {
+        fn try_complete(&mut self) -> bool {
+            assert!(!self.0.flags[0].load(Relaxed), "a panic in a check");
+            false
+        }
+        fn on_complete(self, outcome: Outcome) {
+            self.0.on_complete(outcome);
+        }
+    }
+    check("what panicked is put back", || {
+        let timer = ManualTimer::new();
+        let purgatory: Purgatory<u8, Panics> =
+            Purgatory::builder("loom").timer(&timer).build().unwrap();
+        let flag = Arc::new(AtomicBool::new(false));
+        let endings = std::sync::Arc::<Mutex<Vec<Outcome>>>::default();
+        let operation = Panics(Op { flags: vec![flag.clone()], endings: endings.clone() });
+        purgatory.try_complete_else_watch(operation, &[1], MS).unwrap();
+        let other = purgatory.clone();
+        let event = thread::spawn(move || other.check_and_complete(&1));
+        flag.store(true, Relaxed);
+        purgatory.check_and_complete(&1);
+        event.join().unwrap();
+        assert_eq!(*endings.lock().unwrap(), [Outcome::Cancelled(CancelReason::Panicked)]);
+        assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
+    });
+}
+
+/// The value of a wait goes to the future, or to the hook when the future was dropped: never to both,
+/// never to neither.
+#[test]
+fn future_drop_against_completion() {
+    check("a future that leaves takes nothing along", || {
+        let timer = ManualTimer::new();
+        let purgatory: Purgatory<u8, BoxedOperation> =
+            Purgatory::builder("loom").timer(&timer).build().unwrap();
+        let flag = Arc::new(AtomicBool::new(false));
+        let taken = std::sync::Arc::new(AtomicUsize::new(0));
+        let unclaimed = std::sync::Arc::new(AtomicUsize::new(0));
+        let (seen, took, lost) = (flag.clone(), taken.clone(), unclaimed.clone());
+        let condition = move || seen.load(Relaxed).then(|| _ = took.fetch_add(1, SeqCst));
+        let hook = move |()| _ = lost.fetch_add(1, SeqCst);
+        let future = purgatory.wait_or(&[1], MS, condition, hook);
+        let other = purgatory.clone();
+        let event = thread::spawn(move || {
+            flag.store(true, Relaxed);
+            other.check_and_complete(&1);
+        });
+        drop(future);
+        event.join().unwrap();
+        assert_eq!(taken.load(SeqCst), unclaimed.load(SeqCst), "a value was lost");
+        assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
     });
 }
 

@@ -11,6 +11,8 @@
 //!
 //! A key's `Hash` runs with nothing locked; its `Eq` and `Clone` run under the stripe's lock.
 
+mod heap;
+mod records;
 mod stripe;
 
 use std::hash::{BuildHasher, Hash};
@@ -21,7 +23,7 @@ use timer_core::TimerHandle;
 
 use crate::sync::{AtomicU64, KeyHasher, Mutex, Ordering, STRIPES, planted};
 pub(crate) use stripe::WAITERS_MAX;
-use stripe::{Stripe, WalkOn};
+use stripe::{Place, Stripe, WalkOn};
 
 /// How many waiters a walk copies out under one lock hold.
 pub(crate) const CHUNK: usize = 128;
@@ -43,6 +45,15 @@ pub struct Ticket {
     slot: u32,
 }
 
+/// The value that a watermark watch waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Level {
+    /// Met by a value of at least this.
+    pub threshold: u64,
+    /// Count form: taken when met. Otherwise it stays, met, until its operation ends.
+    pub counted: bool,
+}
+
 /// What watching a key gave.
 #[derive(Debug)]
 pub struct Watched {
@@ -56,6 +67,16 @@ pub struct Watched {
 struct Versioned<K> {
     version: AtomicU64,
     stripe: Mutex<Stripe<K>>,
+}
+
+impl<K> Versioned<K> {
+    /// Raises the version for an event. Under the stripe's lock.
+    fn raise(&self, event: bool) {
+        if event && !planted("an event raises no version") {
+            let version = self.version.load(Ordering::Relaxed);
+            self.version.store(version + 1, Ordering::Release);
+        }
+    }
 }
 
 /// The watch registry: from a key to the operations parked under it.
@@ -100,53 +121,85 @@ impl<K: Hash + Eq + Clone> Registry<K> {
         Seen { hash, version }
     }
 
-    /// Appends `id` to the key's waiters.
-    pub fn watch(&self, key: &K, seen: Seen, id: TimerHandle) -> Watched {
+    /// Adds `id` to the key's waiters: for its events, or for a level.
+    pub fn watch(&self, key: &K, seen: Seen, level: Option<Level>, id: TimerHandle) -> Watched {
         let number = self.number(seen.hash);
         let mut stripe = self.stripes[number].stripe.lock();
         let version = self.stripes[number].version.load(Ordering::Relaxed);
-        let slot = stripe.watch(key, seen.hash, id);
+        let slot = stripe.watch(key, seen.hash, id, level);
         Watched {
             ticket: slot.map(|slot| Ticket { stripe: number as u32, slot }),
             event_passed: version != seen.version && !planted("park skips the version check"),
         }
     }
 
-    /// Takes a waiter off its list; returns the key if nobody else waits for it, to be dropped with
-    /// nothing locked. O(1).
+    /// Takes a waiter away, unless it was taken; returns the key if nobody else waits for it, to be
+    /// dropped with nothing locked. O(1) but for a level not met.
     pub fn unwatch(&self, ticket: Ticket, id: TimerHandle) -> Option<K> {
         self.stripes[ticket.stripe as usize].stripe.lock().unwatch(ticket.slot, id)
     }
 
-    /// Starts a walk over the key's waiters for an event: raises the version.
-    pub(crate) fn walk_for_event(&self, key: &K, chunk: &mut Chunk) -> Walk<'_, K> {
-        self.walk(key, chunk, !planted("an event raises no version"))
-    }
-
-    /// Starts a walk over the key's waiters that is no event.
-    pub(crate) fn walk_only(&self, key: &K, chunk: &mut Chunk) -> Walk<'_, K> {
-        self.walk(key, chunk, false)
-    }
-
-    fn walk(&self, key: &K, chunk: &mut Chunk, event: bool) -> Walk<'_, K> {
+    /// Starts a walk over the key's plain waiters; raises the version if this is an event.
+    pub(crate) fn walk(&self, key: &K, chunk: &mut Chunk, event: bool) -> Walk<'_, K> {
         let hash = self.hash(key);
         let versioned = &*self.stripes[self.number(hash)];
         let mut stripe = versioned.stripe.lock();
-        if event {
-            let version = versioned.version.load(Ordering::Relaxed);
-            versioned.version.store(version + 1, Ordering::Release);
-        }
-        let on = stripe.walk(key, hash, CHUNK, |id| chunk.push(id));
+        versioned.raise(event);
+        let on = stripe.find(key, hash).map_or(WalkOn::Done, |record| {
+            stripe.walk(record, Place::Plain, CHUNK, |id| chunk.push(id))
+        });
         Walk { versioned, on }
+    }
+
+    /// Takes the key's watermark watches that `value` meets, up to a chunk of them: those that count
+    /// into `taken` (each of which the caller must count down), the others to the met ones. When none
+    /// is left, starts a walk over all that are met. Raises the version if this is an event.
+    pub(crate) fn take_up_to(
+        &self,
+        key: &K,
+        value: u64,
+        event: bool,
+        taken: &mut Chunk,
+        met: &mut Chunk,
+    ) -> Took<'_, K> {
+        let hash = self.hash(key);
+        let versioned = &*self.stripes[self.number(hash)];
+        let mut stripe = versioned.stripe.lock();
+        versioned.raise(event);
+        let mut on = WalkOn::Done;
+        let Some(record) = stripe.find(key, hash) else {
+            return Took { met: Some(Walk { versioned, on }), left: None };
+        };
+        let step = stripe.take_up_to(record, value, !event, CHUNK, |id| taken.push(id));
+        if step.all && step.left.is_none() {
+            on = stripe.walk(record, Place::Met, CHUNK, |id| met.push(id));
+        }
+        drop(stripe);
+        Took { met: step.all.then_some(Walk { versioned, on }), left: step.left }
     }
 
     /// Keys that have waiters. O(stripes).
     pub(crate) fn keys(&self) -> usize {
         self.stripes.iter().map(|versioned| versioned.stripe.lock().keys()).sum()
     }
+
+    /// How many wait for a key. O(1).
+    pub(crate) fn waiters(&self, key: &K) -> usize {
+        let hash = self.hash(key);
+        self.stripes[self.number(hash)].stripe.lock().waiters(key, hash)
+    }
 }
 
-/// A walk over the waiters of one key, in the order they were parked: those present when it began,
+/// What taking the watermark watches that a value meets came to.
+#[derive(Debug)]
+pub(crate) struct Took<'a, K: Eq + Clone> {
+    /// A walk over the met ones; `None` while there is more to take.
+    pub(crate) met: Option<Walk<'a, K>>,
+    /// The key, if nobody waits for it any more: to be dropped with nothing locked.
+    pub(crate) left: Option<K>,
+}
+
+/// A walk over waiters of one key, in the order they were parked: those present when it began,
 /// but for those who have left before it came by. Nothing is locked between steps.
 #[derive(Debug)]
 pub(crate) struct Walk<'a, K: Eq + Clone> {

@@ -1,34 +1,63 @@
-//! One stripe of the registry: the keys that hash to it, and for each key its waiters in the order
-//! they were parked. Plain data: the registry holds the lock.
+//! One stripe of the registry: the keys that hash to it ([`records`](super::records)), and for each
+//! key those who wait for it. Plain data: the registry holds the lock.
 //!
-//! Most stripes hold one key or none, so the first key's record lies in the stripe itself; further
-//! keys go into a hash table made for them. Waiters are slots with stable indices, linked in order,
-//! so that a waiter leaves in O(1) by its slot alone: nothing is hashed or compared.
+//! A *watch* is a waiter's slot with a stable index, so that it leaves by its slot alone: nothing is
+//! hashed or compared. It is in one of three places of its key's record: on the list of the *plain*
+//! watches, in the order they were parked; in the [`heap`](super::heap) of the watermark watches that
+//! are not met; or on the list of the *met* ones that wait for their check to come true.
 //!
-//! - **Linked**: each slot in use is on the list of exactly one record.
-//! - **Gone**: a record without waiters does not exist, so a key used once leaves nothing behind.
+//! - **Linked**: each slot in use is in exactly one place of one record.
 //! - **Place**: a walk's `next` and `last` name slots of its list; a waiter that leaves moves them
 //!   along before its slot is given back.
 
-use hashbrown::HashTable;
 use timer_core::{
     TimerHandle,
     pages::{Pages, Slot},
 };
 
-/// How many wait in one stripe at most.
-pub(crate) const WAITERS_MAX: usize = 1 << 31;
+use super::{
+    Level,
+    records::{Ends, NONE, Records},
+};
 
-/// No slot.
-const NONE: u32 = u32::MAX;
+/// How many wait in one stripe at most.
+pub(crate) const WAITERS_MAX: usize = 1 << 30;
 
 /// A waiter: an operation parked under a key.
 #[derive(Debug)]
 struct Watch {
     id: Option<TimerHandle>,
+    /// The one before on the list, or the position in the heap.
     prev: u32,
     next: u32,
-    record: u32,
+    /// The record's number above, the [`Place`] in the two lowest bits.
+    of: u32,
+}
+
+/// Where in its record a watch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Plain,
+    Met,
+    Heap,
+}
+
+impl Watch {
+    fn listed(id: TimerHandle, place: Place, record: u32) -> Self {
+        Watch { id: Some(id), prev: NONE, next: NONE, of: record << 2 | place as u32 }
+    }
+
+    fn record(&self) -> u32 {
+        self.of >> 2
+    }
+
+    fn place(&self) -> Place {
+        match self.of & 3 {
+            0 => Place::Plain,
+            1 => Place::Met,
+            _ => Place::Heap,
+        }
+    }
 }
 
 impl Slot for Watch {
@@ -36,21 +65,12 @@ impl Slot for Watch {
     const MAX: u32 = WAITERS_MAX as u32;
 
     fn vacant(_: u32) -> Self {
-        Watch { id: None, prev: NONE, next: NONE, record: NONE }
+        Watch { id: None, prev: NONE, next: NONE, of: 0 }
     }
 
     fn floor(&self) -> u32 {
         0
     }
-}
-
-/// A key that has waiters.
-#[derive(Debug)]
-struct Record<K> {
-    key: K,
-    hash: u64,
-    head: u32,
-    tail: u32,
 }
 
 /// A walk that did not get to the end of its list in one go.
@@ -61,37 +81,18 @@ struct Walk {
     last: u32,
 }
 
-/// A slot for a further key's record.
-#[derive(Debug)]
-struct RecordSlot<K>(Option<Record<K>>);
-
-impl<K> Slot for RecordSlot<K> {
-    const PAGE_BITS: u32 = 4;
-    const MAX: u32 = WAITERS_MAX as u32;
-
-    fn vacant(_: u32) -> Self {
-        RecordSlot(None)
-    }
-
-    fn floor(&self) -> u32 {
-        0
-    }
-}
-
-/// What stripes seldom need: further keys, and walks under way.
-#[derive(Debug)]
-struct More<K> {
-    records: Pages<RecordSlot<K>>,
-    table: HashTable<u32>,
-    walks: Vec<Walk>,
-    walk_number: u64,
+/// The walks under way in a stripe, which seldom has any.
+#[derive(Debug, Default)]
+struct Walks {
+    under_way: Vec<Walk>,
+    begun: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Stripe<K> {
     watches: Pages<Watch>,
-    first: Option<Record<K>>,
-    more: Option<Box<More<K>>>,
+    records: Records<K>,
+    walks: Option<Box<Walks>>,
 }
 
 /// Where a walk goes on.
@@ -103,69 +104,178 @@ pub(crate) enum WalkOn {
     Walk(u64),
 }
 
+/// What taking met watermark watches came to.
+#[derive(Debug)]
+pub(crate) struct Taken<K> {
+    /// None at or below the value is left.
+    pub(crate) all: bool,
+    /// The key, if nobody waits for it any more.
+    pub(crate) left: Option<K>,
+}
+
 impl<K: Eq + Clone> Stripe<K> {
     pub(crate) fn new() -> Self {
-        Stripe { watches: Pages::new(), first: None, more: None }
+        Stripe { watches: Pages::new(), records: Records::new(), walks: None }
     }
 
-    /// Appends a waiter to the key's list; returns its slot, or `None` when 2^31 wait here. Runs
-    /// the key's `Eq`, and `Clone` when the key is new; a panic in them changes nothing. O(1).
-    pub(crate) fn watch(&mut self, key: &K, hash: u64, id: TimerHandle) -> Option<u32> {
-        let found = self.find(key, hash);
+    /// Adds a waiter, for the key's events or for a level; returns its slot, or `None` when 2^30 wait
+    /// here. Runs the key's `Eq`, and `Clone` when the key is new; a panic in them changes nothing.
+    /// O(1); O(log watermark watches of the key) for a level.
+    pub(crate) fn watch(
+        &mut self,
+        key: &K,
+        hash: u64,
+        id: TimerHandle,
+        level: Option<Level>,
+    ) -> Option<u32> {
+        let found = self.records.find(key, hash);
         let new_key = found.is_none().then(|| key.clone());
         let slot = self.watches.claim()?;
         let record = match (found, new_key) {
             (Some(record), _) => record,
-            (None, Some(key)) => self.add_record(key, hash),
+            (None, Some(key)) => self.records.add(key, hash),
             (None, None) => unreachable!("a key not found was cloned"),
         };
-        let tail = std::mem::replace(&mut self.record_mut(record).tail, slot);
-        *self.watches.at_mut(slot) = Watch { id: Some(id), prev: tail, next: NONE, record };
-        match tail {
-            NONE => self.record_mut(record).head = slot,
-            tail => self.watches.at_mut(tail).next = slot,
+        self.records.at_mut(record).waiters += 1;
+        match level {
+            None => {
+                *self.watches.at_mut(slot) = Watch::listed(id, Place::Plain, record);
+                self.append(slot);
+            }
+            Some(Level { threshold, counted }) => {
+                *self.watches.at_mut(slot) = Watch::listed(id, Place::Heap, record);
+                let Stripe { watches, records, .. } = self;
+                let heap = &mut records.at_mut(record).levels_mut().heap;
+                heap.push(threshold, slot, counted, |slot, at| watches.at_mut(slot).prev = at);
+            }
         }
         Some(slot)
     }
 
-    /// Takes a waiter off its list, if it is `id`; returns the key when that was its last. O(1).
+    /// Takes a waiter away, if it is `id` and was not taken before; returns the key when that was its
+    /// last. O(1); O(log watermark watches of the key) for an unmet level.
     pub(crate) fn unwatch(&mut self, slot: u32, id: TimerHandle) -> Option<K> {
-        let watch = self.watches.get_mut(slot).filter(|watch| watch.id == Some(id));
-        debug_assert!(watch.is_some(), "a ticket is released once");
-        let &mut Watch { prev, next, record, .. } = watch?;
+        let watch = self.watches.get(slot).filter(|watch| watch.id == Some(id))?;
+        if watch.place() == Place::Heap {
+            let (record, at) = (watch.record(), watch.prev);
+            let Stripe { watches, records, .. } = self;
+            let heap = &mut records.at_mut(record).levels_mut().heap;
+            heap.remove(at, |slot, at| watches.at_mut(slot).prev = at);
+        } else {
+            self.unlink(slot);
+        }
+        self.release(slot)
+    }
+
+    /// Takes up to `limit` watermark watches with a threshold of at most `value` out of the key's heap,
+    /// in the order of (threshold, parking): those that count are gone and told to `taken`, the others
+    /// moved to the met list. With `all` each is gone and told.
+    pub(crate) fn take_up_to(
+        &mut self,
+        record: u32,
+        value: u64,
+        all: bool,
+        limit: usize,
+        mut taken: impl FnMut(TimerHandle),
+    ) -> Taken<K> {
+        for _ in 0..limit {
+            let Stripe { watches, records, .. } = self;
+            let popped = records.at_mut(record).levels.as_mut().and_then(|levels| {
+                levels.heap.pop_up_to(value, |slot, at| watches.at_mut(slot).prev = at)
+            });
+            let Some(item) = popped else { return Taken { all: true, left: None } };
+            let watch = self.watches.at_mut(item.slot);
+            if item.counted || all {
+                watch.id.into_iter().for_each(&mut taken);
+                let left = self.release(item.slot);
+                if left.is_some() {
+                    return Taken { all: true, left };
+                }
+            } else if let Some(id) = watch.id {
+                *watch = Watch::listed(id, Place::Met, record);
+                self.append(item.slot);
+            }
+        }
+        let levels = self.records.at(record).levels.as_ref();
+        Taken { all: !levels.is_some_and(|levels| levels.heap.reaches(value)), left: None }
+    }
+
+    /// The record of a key that has waiters.
+    pub(crate) fn find(&self, key: &K, hash: u64) -> Option<u32> {
+        self.records.find(key, hash)
+    }
+
+    /// The ends of the list that a watch is, or is to be, on.
+    fn ends(&mut self, record: u32, place: Place) -> &mut Ends {
+        let record = self.records.at_mut(record);
+        match place {
+            Place::Plain => &mut record.plain,
+            Place::Met | Place::Heap => &mut record.levels_mut().met,
+        }
+    }
+
+    /// Links a watch that names its list to the end of it.
+    fn append(&mut self, slot: u32) {
+        let watch = self.watches.at(slot);
+        let ends = self.ends(watch.record(), watch.place());
+        let tail = std::mem::replace(&mut ends.tail, slot);
+        if tail == NONE {
+            ends.head = slot;
+        } else {
+            self.watches.at_mut(tail).next = slot;
+        }
+        self.watches.at_mut(slot).prev = tail;
+    }
+
+    /// Takes a watch off its list.
+    fn unlink(&mut self, slot: u32) {
+        let watch = self.watches.at(slot);
+        let (prev, next, record, place) = (watch.prev, watch.next, watch.record(), watch.place());
         self.move_walks(slot, prev, next);
         match prev {
-            NONE => self.record_mut(record).head = next,
+            NONE => self.ends(record, place).head = next,
             prev => self.watches.at_mut(prev).next = next,
         }
         match next {
-            NONE => self.record_mut(record).tail = prev,
+            NONE => self.ends(record, place).tail = prev,
             next => self.watches.at_mut(next).prev = prev,
         }
-        self.watches.at_mut(slot).id = None;
-        self.watches.release(slot);
-        (self.record(record).head == NONE).then(|| self.remove_record(record))
     }
 
-    /// Starts a walk over those who wait for the key now, with its first `limit` waiters.
+    /// Gives the slot of a watch that is nowhere any more back; returns the key when that was its last.
+    fn release(&mut self, slot: u32) -> Option<K> {
+        let watch = self.watches.at_mut(slot);
+        watch.id = None;
+        let record = watch.record();
+        self.watches.release(slot);
+        self.records.at_mut(record).waiters -= 1;
+        self.records.remove_if_left(record)
+    }
+
+    /// Starts a walk over the plain or the met watches of a key as they are now, with the first
+    /// `limit` of them.
     pub(crate) fn walk(
         &mut self,
-        key: &K,
-        hash: u64,
+        record: u32,
+        place: Place,
         limit: usize,
         found: impl FnMut(TimerHandle),
     ) -> WalkOn {
-        let Some(record) = self.find(key, hash) else { return WalkOn::Done };
-        let &Record { head, tail, .. } = self.record(record);
-        let next = self.visit(head, tail, limit, found);
+        let record = self.records.at(record);
+        let ends = match place {
+            Place::Plain => record.plain,
+            Place::Met | Place::Heap => {
+                record.levels.as_ref().map_or(Ends::EMPTY, |levels| levels.met)
+            }
+        };
+        let next = self.visit(ends.head, ends.tail, limit, found);
         if next == NONE {
             return WalkOn::Done;
         }
-        let more = self.more();
-        more.walk_number += 1;
-        let number = more.walk_number;
-        more.walks.push(Walk { number, next, last: tail });
-        WalkOn::Walk(number)
+        let walks = self.walks.get_or_insert_default();
+        walks.begun += 1;
+        walks.under_way.push(Walk { number: walks.begun, next, last: ends.tail });
+        WalkOn::Walk(walks.begun)
     }
 
     /// The next `limit` waiters of a walk.
@@ -175,22 +285,23 @@ impl<K: Eq + Clone> Stripe<K> {
         limit: usize,
         found: impl FnMut(TimerHandle),
     ) -> WalkOn {
-        let Some(at) = self.walk_at(number) else { return WalkOn::Done };
-        let Walk { next, last, .. } = self.more().walks[at];
-        let next = self.visit(next, last, limit, found);
-        self.more().walks[at].next = next;
-        if next == NONE { WalkOn::Done } else { WalkOn::Walk(number) }
+        let Some(&mut Walk { next, last, .. }) = self.walk_mut(number) else {
+            return WalkOn::Done;
+        };
+        let went_to = self.visit(next, last, limit, found);
+        self.walk_mut(number).into_iter().for_each(|walk| walk.next = went_to);
+        if went_to == NONE { WalkOn::Done } else { WalkOn::Walk(number) }
     }
 
     /// Forgets a walk.
     pub(crate) fn end_walk(&mut self, number: u64) {
-        if let Some(at) = self.walk_at(number) {
-            self.more().walks.swap_remove(at);
+        if let Some(walks) = &mut self.walks {
+            walks.under_way.retain(|walk| walk.number != number);
         }
     }
 
-    fn walk_at(&self, number: u64) -> Option<usize> {
-        self.more.as_ref()?.walks.iter().position(|walk| walk.number == number)
+    fn walk_mut(&mut self, number: u64) -> Option<&mut Walk> {
+        self.walks.as_mut()?.under_way.iter_mut().find(|walk| walk.number == number)
     }
 
     /// Visits up to `limit` waiters from `slot` on, to `last` at most; returns where to go on.
@@ -214,8 +325,8 @@ impl<K: Eq + Clone> Stripe<K> {
 
     /// Keeps Place as the waiter in `slot` leaves.
     fn move_walks(&mut self, slot: u32, prev: u32, next: u32) {
-        let Some(more) = &mut self.more else { return };
-        for walk in &mut more.walks {
+        let Some(walks) = &mut self.walks else { return };
+        for walk in &mut walks.under_way {
             match (walk.next == slot, walk.last == slot) {
                 (true, true) => walk.next = NONE,
                 (true, false) => walk.next = next,
@@ -225,90 +336,32 @@ impl<K: Eq + Clone> Stripe<K> {
         }
     }
 
-    fn more(&mut self) -> &mut More<K> {
-        self.more.get_or_insert_with(|| {
-            Box::new(More {
-                records: Pages::new(),
-                table: HashTable::new(),
-                walks: Vec::new(),
-                walk_number: 0,
-            })
-        })
-    }
-
-    /// The number of a key's record: 0 for the one in the stripe, above for the table's.
-    fn find(&self, key: &K, hash: u64) -> Option<u32> {
-        let is = |record: &Record<K>| record.hash == hash && record.key == *key;
-        if self.first.as_ref().is_some_and(is) {
-            return Some(0);
-        }
-        let more = self.more.as_ref()?;
-        let found = more.table.find(hash, |&at| more.records.at(at).0.as_ref().is_some_and(is));
-        found.map(|at| at + 1)
-    }
-
-    fn record(&self, number: u32) -> &Record<K> {
-        let more = || self.more.as_ref()?.records.at(number - 1).0.as_ref();
-        let record = if number == 0 { self.first.as_ref() } else { more() };
-        record.expect("Linked: a slot in use names a record")
-    }
-
-    fn record_mut(&mut self, number: u32) -> &mut Record<K> {
-        let record = match number {
-            0 => self.first.as_mut(),
-            _ => self.more.as_mut().and_then(|more| more.records.at_mut(number - 1).0.as_mut()),
-        };
-        record.expect("Linked: a slot in use names a record")
-    }
-
-    fn add_record(&mut self, key: K, hash: u64) -> u32 {
-        let record = Record { key, hash, head: NONE, tail: NONE };
-        if self.first.is_none() {
-            self.first = Some(record);
-            return 0;
-        }
-        let More { records, table, .. } = self.more();
-        let at =
-            records.claim().expect("as many keys as waiters at most, and a waiter has its slot");
-        records.at_mut(at).0 = Some(record);
-        table.insert_unique(hash, at, |&at| hash_of(records, at));
-        at + 1
-    }
-
-    fn remove_record(&mut self, number: u32) -> K {
-        if number == 0 {
-            return self.first.take().expect("Linked: the record is there").key;
-        }
-        let More { records, table, .. } = self.more();
-        let at = number - 1;
-        let record = records.at_mut(at).0.take().expect("Linked: the record is there");
-        records.release(at);
-        if let Ok(entry) = table.find_entry(record.hash, |&other| other == at) {
-            entry.remove();
-        }
-        if table.capacity() > KEPT_KEYS && table.len() < table.capacity() / 4 {
-            table.shrink_to(table.len() * 2, |&at| hash_of(records, at)); // a peak is given back
-        }
-        record.key
-    }
-
     /// Keys in this stripe.
     pub(crate) fn keys(&self) -> usize {
-        let more = self.more.as_ref().map_or(0, |more| more.table.len());
-        usize::from(self.first.is_some()) + more
+        self.records.len()
     }
-}
 
-/// A table for more keys than this shrinks when three quarters of it are empty.
-const KEPT_KEYS: usize = 64;
+    /// Each key with how many wait for it.
+    pub(crate) fn waiters_by_key(&self) -> impl Iterator<Item = (&K, usize)> {
+        self.records.iter().map(|record| (record.key(), record.waiters as usize))
+    }
 
-fn hash_of<K>(records: &Pages<RecordSlot<K>>, at: u32) -> u64 {
-    records.at(at).0.as_ref().map_or(0, |record| record.hash)
+    /// How many wait for a key.
+    pub(crate) fn waiters(&self, key: &K, hash: u64) -> usize {
+        let record = self.records.find(key, hash).map(|record| self.records.at(record));
+        record.map_or(0, |record| record.waiters as usize)
+    }
+
+    /// The key that a waiter waits for.
+    pub(crate) fn key_of(&self, slot: u32, id: TimerHandle) -> Option<K> {
+        let watch = self.watches.get(slot).filter(|watch| watch.id == Some(id))?;
+        Some(self.records.at(watch.record()).key().clone())
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::records::KEPT_KEYS, *};
     use timer_core::{ManualTimer, Timer};
 
     /// Distinct ids; what they name does not matter here.
@@ -320,7 +373,8 @@ mod tests {
 
     fn waiters(stripe: &mut Stripe<&str>, key: &'static str) -> Vec<TimerHandle> {
         let mut found = Vec::new();
-        stripe.walk(&key, 7, usize::MAX, |id| found.push(id));
+        let record = stripe.find(&key, 7).unwrap();
+        stripe.walk(record, Place::Plain, usize::MAX, |id| found.push(id));
         found
     }
 
@@ -328,11 +382,12 @@ mod tests {
     fn waiters_keep_the_order_they_were_parked_in_whoever_leaves() {
         let ids = ids(6);
         let mut stripe = Stripe::new();
-        let slots: Vec<_> = ids.iter().map(|&id| stripe.watch(&"k", 7, id).unwrap()).collect();
+        let slots: Vec<_> =
+            ids.iter().map(|&id| stripe.watch(&"k", 7, id, None).unwrap()).collect();
         for leaves in [2, 0, 5] {
             assert_eq!(stripe.unwatch(slots[leaves], ids[leaves]), None);
         }
-        let late = stripe.watch(&"k", 7, ids[0]).unwrap();
+        let late = stripe.watch(&"k", 7, ids[0], None).unwrap();
         assert_eq!(waiters(&mut stripe, "k"), [ids[1], ids[3], ids[4], ids[0]]);
         for (slot, id) in [(slots[1], ids[1]), (slots[3], ids[3]), (slots[4], ids[4])] {
             assert_eq!(stripe.unwatch(slot, id), None);
@@ -346,33 +401,37 @@ mod tests {
         let ids = ids(300);
         let names: Vec<String> = (0..300).map(|n| n.to_string()).collect();
         let mut stripe = Stripe::new();
-        let watch = |(name, &id): (&String, _)| stripe.watch(name, 7, id).unwrap();
+        let watch = |(name, &id): (&String, _)| stripe.watch(name, 7, id, None).unwrap();
         let slots: Vec<_> = names.iter().zip(&ids).map(watch).collect();
         assert_eq!((stripe.keys(), stripe.watches.len()), (300, 300));
         for (name, (&slot, &id)) in names.iter().zip(slots.iter().zip(&ids)) {
             let mut found = Vec::new();
-            stripe.walk(name, 7, 10, |id| found.push(id));
-            assert_eq!(found, [id]);
+            let record = stripe.find(name, 7).unwrap();
+            stripe.walk(record, Place::Plain, 10, |id| found.push(id));
+            assert_eq!((found, stripe.waiters(name, 7)), (vec![id], 1));
+            assert_eq!(stripe.key_of(slot, id).as_ref(), Some(name));
             assert_eq!(stripe.unwatch(slot, id).as_ref(), Some(name));
-            assert_eq!(stripe.walk(name, 7, 10, |_| panic!("left")), WalkOn::Done);
+            assert_eq!((stripe.find(name, 7), stripe.key_of(slot, id)), (None, None));
         }
         assert_eq!((stripe.keys(), stripe.watches.len()), (0, 0));
-        let more = stripe.more.unwrap();
-        assert!(more.table.capacity() <= KEPT_KEYS && more.records.pages_with_memory() == 1);
+        let (table, pages) = stripe.records.kept();
+        assert!(table <= KEPT_KEYS && pages == 1);
     }
 
     /// Walks in steps of two while those at `leave` go after the first step.
     fn walk_while_leaving(leave: &[usize], join: bool) -> Vec<usize> {
         let ids = ids(8);
         let mut stripe = Stripe::new();
-        let slots: Vec<_> = ids[..7].iter().map(|&id| stripe.watch(&"k", 7, id).unwrap()).collect();
+        let slots: Vec<_> =
+            ids[..7].iter().map(|&id| stripe.watch(&"k", 7, id, None).unwrap()).collect();
         let mut found = Vec::new();
-        let mut on = stripe.walk(&"k", 7, 2, |id| found.push(id));
+        let record = stripe.find(&"k", 7).unwrap();
+        let mut on = stripe.walk(record, Place::Plain, 2, |id| found.push(id));
         for &at in leave {
             stripe.unwatch(slots[at], ids[at]);
         }
         if join {
-            stripe.watch(&"k", 7, ids[7]);
+            stripe.watch(&"k", 7, ids[7], None);
         }
         while let WalkOn::Walk(number) = on {
             on = stripe.walk_on(number, 2, |id| found.push(id));
@@ -380,7 +439,7 @@ mod tests {
                 stripe.end_walk(number);
             }
         }
-        assert!(stripe.more.is_none_or(|more| more.walks.is_empty()));
+        assert!(stripe.walks.is_none_or(|walks| walks.under_way.is_empty()));
         found.iter().map(|id| ids.iter().position(|other| other == id).unwrap()).collect()
     }
 
@@ -394,6 +453,52 @@ mod tests {
         assert_eq!(walk_while_leaving(&[6, 5, 4, 3, 2], true), [0, 1]);
         assert_eq!(walk_while_leaving(&[0, 1, 2, 3, 4, 5, 6], true), [0, 1]);
         assert_eq!(walk_while_leaving(&[0, 1, 2, 3, 4, 5, 6], false), [0, 1]);
+    }
+
+    /// Takes what is met, `limit` at a time; returns what counted, and the met list.
+    fn met(stripe: &mut Stripe<&str>, value: u64, limit: usize) -> [Vec<TimerHandle>; 2] {
+        let (mut taken, mut met) = (Vec::new(), Vec::new());
+        let record = stripe.find(&"k", 7).unwrap();
+        loop {
+            let step = stripe.take_up_to(record, value, false, limit, |id| taken.push(id));
+            if step.left.is_some() {
+                return [taken, met];
+            }
+            if step.all {
+                stripe.walk(record, Place::Met, usize::MAX, |id| met.push(id));
+                return [taken, met];
+            }
+        }
+    }
+
+    #[test]
+    fn levels_are_met_in_order_and_those_that_do_not_count_stay_until_they_leave() {
+        let ids = ids(9);
+        let mut stripe = Stripe::new();
+        let thresholds = [50, 10, 30, 10, 20, 40];
+        let slots: Vec<_> = (0..6)
+            .map(|at| {
+                let level = Level { threshold: thresholds[at], counted: at % 2 == 1 };
+                stripe.watch(&"k", 7, ids[at], Some(level)).unwrap()
+            })
+            .collect();
+        let plain = stripe.watch(&"k", 7, ids[6], None).unwrap();
+        assert_eq!(stripe.waiters(&"k", 7), 7);
+        assert_eq!(met(&mut stripe, 9, 1), [vec![], vec![]]);
+        assert_eq!(met(&mut stripe, 20, 1), [vec![ids[1], ids[3]], vec![ids[4]]]);
+        assert_eq!(met(&mut stripe, 5, 1), [vec![], vec![ids[4]]]); // a lower value takes nothing new
+        assert_eq!(met(&mut stripe, 30, 9), [vec![], vec![ids[4], ids[2]]]);
+        assert_eq!(stripe.unwatch(slots[4], ids[4]), None); // met
+        assert_eq!(stripe.unwatch(slots[0], ids[0]), None); // in the heap
+        assert_eq!(stripe.unwatch(slots[1], ids[1]), None); // taken before
+        assert_eq!(met(&mut stripe, 99, 9), [vec![ids[5]], vec![ids[2]]]);
+        assert_eq!(stripe.unwatch(slots[2], ids[2]), None);
+        assert_eq!(waiters(&mut stripe, "k"), [ids[6]]);
+        assert_eq!(stripe.unwatch(plain, ids[6]), Some("k"));
+        let last = Level { threshold: 1, counted: true };
+        stripe.watch(&"k", 7, ids[7], Some(last)).unwrap();
+        assert_eq!(met(&mut stripe, 1, 9), [vec![ids[7]], vec![]]);
+        assert_eq!((stripe.keys(), stripe.watches.len()), (0, 0));
     }
 
     #[test]
