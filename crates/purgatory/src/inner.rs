@@ -25,6 +25,7 @@ use crate::{
     event::Held,
     frame::Elsewhere,
     operation::{DelayedOperation, Outcome},
+    snapshot::Checks,
     stats::Counts,
     sync::{AtomicU64, Mutex, Ordering, thread_slot},
     watch::Registry,
@@ -73,6 +74,8 @@ pub(crate) struct Inner<K, O> {
     pub(crate) panics: AtomicU64,
     /// How many may be parked.
     pub(crate) permits: Option<Limit>,
+    /// Checks that the last snapshot found under way, and since when.
+    pub(crate) checks_known: Mutex<Checks>,
     /// Events left for later, and rises to a value.
     pub(crate) deferred: Mutex<VecDeque<(K, Option<u64>)>>,
 }
@@ -97,6 +100,7 @@ where
             own_timer,
             panics: AtomicU64::new(0),
             permits: max_parked.map(Limit::new),
+            checks_known: Mutex::new(Checks::new()),
             deferred: Mutex::new(VecDeque::new()),
         });
         let turns: Weak<dyn Turns> = Arc::downgrade(&inner) as _;

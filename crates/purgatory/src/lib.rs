@@ -82,6 +82,7 @@ mod metrics;
 mod operation;
 mod park;
 mod purgatory;
+mod snapshot;
 mod stats;
 #[doc(hidden)]
 pub mod sync;
@@ -107,6 +108,7 @@ pub use operation::{
     Attempt, CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused, RefusedReason,
     Timeout,
 };
+pub use snapshot::{KeyWaiters, Parked, Snapshot};
 pub use stats::Stats;
 pub use threshold::ThresholdPurgatory;
 pub use timer_core;

@@ -98,6 +98,20 @@ impl fmt::Display for CancelReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperationId(pub(crate) TimerHandle);
 
+impl fmt::Display for OperationId {
+    /// Sixteen hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0.to_bits())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for OperationId {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
 /// What became of an operation by the time parking it returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Park {

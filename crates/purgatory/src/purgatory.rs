@@ -10,8 +10,8 @@ use crate::{
     operation::{
         Attempt, CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused, Timeout,
     },
+    snapshot::Snapshot,
     stats::Stats,
-    sync::Ordering,
     watches::Watches,
 };
 
@@ -227,20 +227,36 @@ where
 
     /// What the purgatory holds and has done. O(shards).
     pub fn stats(&self) -> Stats {
-        let mut stats = Stats::default();
-        for shard in 0..self.inner.homes.count() {
-            let home = self.inner.homes.lock(shard);
-            stats.parked += home.wheel().len() as u64;
-            stats.watched += home.state.watches as u64;
-            stats.parked_total += home.state.counts.parked;
-            stats.completed += home.state.counts.completed;
-            stats.expired += home.state.counts.expired;
-            stats.cancelled += home.state.counts.cancelled;
-        }
-        let at_once = self.inner.at_once.iter();
-        stats.ended_at_once = at_once.map(|count| count.load(Ordering::Relaxed)).sum();
-        stats.panics = self.inner.panics.load(Ordering::Relaxed);
-        stats
+        self.inner.stats()
+    }
+
+    /// What is parked right now: the `limit` keys with the most waiters, the `limit` operations parked
+    /// for longest, and up to as many under check. For a debug page, a health check, a test that hangs.
+    ///
+    /// Nothing stands still for it: shards and stripes are locked one after the other, for up to 256
+    /// operations or the keys of one stripe. So counts may disagree by what moves meanwhile. How long a
+    /// check has been under way is known only from the first snapshot that found it; two of them a
+    /// second apart tell a stuck check from one that happens to run. Clones keys under a lock.
+    ///
+    /// O(parked + keys).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Purgatory, Watches, when};
+    ///
+    /// let purgatory = Purgatory::new("orders")?;
+    /// let waits = when(|| false, drop);
+    /// purgatory.try_complete_else_watch(waits, &["orders-0", "orders-1"], Duration::from_secs(30))?;
+    ///
+    /// let snapshot = purgatory.snapshot(10);
+    /// assert_eq!((snapshot.stats.parked, snapshot.keys), (1, 2));
+    /// assert_eq!(snapshot.busiest[0].waiters, 1);
+    /// assert_eq!(snapshot.oldest[0].keys, ["orders-0", "orders-1"]);
+    /// assert!(snapshot.oldest[0].expires_in > Some(Duration::from_secs(29)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn snapshot(&self, limit: usize) -> Snapshot<K> {
+        self.inner.snapshot(limit)
     }
 
     /// Hands the [`stats`](Self::stats) to the installed `metrics` recorder, labelled with the

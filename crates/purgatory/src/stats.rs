@@ -1,9 +1,16 @@
 //! Counting: plain numbers under each home shard's lock, added up when somebody asks.
 
-use crate::operation::Outcome;
+use std::hash::Hash;
+
+use crate::{
+    inner::Inner,
+    operation::{CancelReason, DelayedOperation, Outcome},
+    sync::Ordering,
+};
 
 /// What a purgatory holds and has done. Exact when nothing moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// Operations parked now, those under check included.
@@ -16,8 +23,12 @@ pub struct Stats {
     pub completed: u64,
     /// Parked operations that ended as Expired.
     pub expired: u64,
-    /// Parked operations that ended as Cancelled.
+    /// Parked operations that ended as Cancelled, for whatever reason.
     pub cancelled: u64,
+    /// Those of them that ended with the purgatory.
+    pub cancelled_by_shutdown: u64,
+    /// Those of them whose check panicked.
+    pub cancelled_by_panic: u64,
     /// Operations that ended without being parked: their first check came true (nearly always),
     /// or panicked, or their timeout was zero.
     pub ended_at_once: u64,
@@ -32,6 +43,8 @@ pub(crate) struct Counts {
     pub(crate) completed: u64,
     pub(crate) expired: u64,
     pub(crate) cancelled: u64,
+    pub(crate) cancelled_by_shutdown: u64,
+    pub(crate) cancelled_by_panic: u64,
 }
 
 impl Counts {
@@ -39,7 +52,40 @@ impl Counts {
         match outcome {
             Outcome::Completed => self.completed += 1,
             Outcome::Expired => self.expired += 1,
-            Outcome::Cancelled(_) => self.cancelled += 1,
+            Outcome::Cancelled(reason) => {
+                self.cancelled += 1;
+                match reason {
+                    CancelReason::Requested(_) => {}
+                    CancelReason::Shutdown => self.cancelled_by_shutdown += 1,
+                    CancelReason::Panicked => self.cancelled_by_panic += 1,
+                }
+            }
         }
+    }
+}
+
+impl<K, O> Inner<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation,
+{
+    /// Adds up what the shards counted.
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        for shard in 0..self.homes.count() {
+            let home = self.homes.lock(shard);
+            stats.parked += home.wheel().len() as u64;
+            stats.watched += home.state.watches as u64;
+            stats.parked_total += home.state.counts.parked;
+            stats.completed += home.state.counts.completed;
+            stats.expired += home.state.counts.expired;
+            stats.cancelled += home.state.counts.cancelled;
+            stats.cancelled_by_shutdown += home.state.counts.cancelled_by_shutdown;
+            stats.cancelled_by_panic += home.state.counts.cancelled_by_panic;
+        }
+        let at_once = self.at_once.iter();
+        stats.ended_at_once = at_once.map(|count| count.load(Ordering::Relaxed)).sum();
+        stats.panics = self.panics.load(Ordering::Relaxed);
+        stats
     }
 }

@@ -388,7 +388,9 @@ mod threshold {
         let waits = [5, 9].map(|threshold| purgatory.wait_for(threshold, SECOND));
         assert_eq!(purgatory.cancel_all("resigned"), 2);
         let reason = CancelReason::Requested("resigned".into());
-        waits.map(|wait| assert_eq!(wait.block(), Err(WaitError::Cancelled(reason.clone()))));
+        for wait in waits {
+            assert_eq!(wait.block(), Err(WaitError::Cancelled(reason.clone())));
+        }
         assert_eq!(purgatory.waiting(), 0);
     }
 

@@ -183,6 +183,19 @@ impl<K: Hash + Eq + Clone> Registry<K> {
         self.stripes.iter().map(|versioned| versioned.stripe.lock().keys()).sum()
     }
 
+    /// Calls `told` with each key and how many wait for it, under the lock of its stripe.
+    pub(crate) fn each_key(&self, mut told: impl FnMut(&K, usize)) {
+        for versioned in &self.stripes {
+            let stripe = versioned.stripe.lock();
+            stripe.waiters_by_key().for_each(|(key, waiters)| told(key, waiters));
+        }
+    }
+
+    /// The key a ticket is for, unless it was released or taken. Runs the key's `Clone` under the lock.
+    pub(crate) fn key_of(&self, ticket: Ticket, id: TimerHandle) -> Option<K> {
+        self.stripes[ticket.stripe as usize].stripe.lock().key_of(ticket.slot, id)
+    }
+
     /// How many wait for a key. O(1).
     pub(crate) fn waiters(&self, key: &K) -> usize {
         let hash = self.hash(key);

@@ -1,0 +1,259 @@
+//! Introspection: what waits, for what, since when, and what became of the rest, without stopping anything.
+//!
+//! Shards and stripes are looked at one after the other, a bounded number of entries a lock hold, so a
+//! snapshot is exact when nothing moves and otherwise a smear over the time it took.
+//!
+//! That an operation is *under check* shows in its entry, but since when would cost a clock reading a
+//! check. So it is the snapshots that remember: one that finds a check under way marks the entry, a
+//! check that ends wipes the mark, and a later snapshot that finds the mark knows that it is looking
+//! at the same check still.
+
+use std::{
+    cmp,
+    collections::{BinaryHeap, HashMap},
+    hash::Hash,
+    time::Duration,
+};
+
+use timer_core::TimerHandle;
+
+use crate::{
+    entry::UnderCheck,
+    inner::Inner,
+    operation::{DelayedOperation, OperationId},
+    stats::Stats,
+    watch::Ticket,
+};
+
+/// Entries looked at under one lock hold.
+const BUDGET: usize = 256;
+
+/// What a purgatory holds, and what became of what it held. Made by
+/// [`Purgatory::snapshot`](crate::Purgatory::snapshot). With the feature `serde` it can be serialised;
+/// durations then are seconds.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Snapshot<K> {
+    /// The purgatory's name.
+    pub name: String,
+    /// Counts: what is parked, and why operations ended.
+    pub stats: Stats,
+    /// Keys that have waiters.
+    pub keys: usize,
+    /// Those with the most waiters, most first.
+    pub busiest: Vec<KeyWaiters<K>>,
+    /// What has been parked for longest, longest first.
+    pub oldest: Vec<Parked<K>>,
+    /// What is under check, by how long that is known to go on, longest first. A check that never
+    /// returns shows up here, and its operation cannot expire.
+    pub under_check: Vec<Parked<K>>,
+}
+
+/// A key and how many wait for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct KeyWaiters<K> {
+    /// The key.
+    pub key: K,
+    /// Operations that wait for it.
+    pub waiters: usize,
+}
+
+/// A parked operation.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Parked<K> {
+    /// Its name, to cancel or complete it by.
+    pub id: OperationId,
+    /// The keys it still waits for.
+    pub keys: Vec<K>,
+    /// How long it has been parked, to the microsecond.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds"))]
+    pub age: Duration,
+    /// How long until it expires, to the timer's tick; zero when it is due, `None` when it never does.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds_or_none"))]
+    pub expires_in: Option<Duration>,
+    /// When it is under check: for how long at least, which is since the first snapshot that found it
+    /// in this check.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds_or_none"))]
+    pub under_check: Option<Duration>,
+}
+
+#[cfg(feature = "serde")]
+fn as_seconds<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(duration.as_secs_f64())
+}
+
+#[cfg(feature = "serde")]
+fn as_seconds_or_none<S: serde::Serializer>(
+    duration: &Option<Duration>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&duration.map(|duration| duration.as_secs_f64()), to)
+}
+
+/// Since when checks are known to be under way: those that the last snapshot found.
+pub(crate) type Checks = HashMap<TimerHandle, u64>;
+
+/// The `limit` items of highest rank of those that are offered.
+struct Highest<T> {
+    limit: usize,
+    kept: BinaryHeap<Ranked<T>>,
+}
+
+/// Ordered by rank, lowest on top of the heap.
+struct Ranked<T> {
+    rank: u64,
+    item: T,
+}
+
+impl<T> Ord for Ranked<T> {
+    fn cmp(&self, other: &Self) -> cmp::Ordering {
+        other.rank.cmp(&self.rank)
+    }
+}
+
+impl<T> PartialOrd for Ranked<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Ranked<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank == other.rank
+    }
+}
+
+impl<T> Eq for Ranked<T> {}
+
+impl<T> Highest<T> {
+    fn new(limit: usize) -> Self {
+        Highest { limit, kept: BinaryHeap::new() }
+    }
+
+    /// Keeps what `item` makes if the rank is high enough.
+    fn offer(&mut self, rank: u64, item: impl FnOnce() -> T) {
+        if self.kept.len() < self.limit {
+            self.kept.push(Ranked { rank, item: item() });
+        } else if self.kept.peek().is_some_and(|lowest| lowest.rank < rank) {
+            self.kept.pop();
+            self.kept.push(Ranked { rank, item: item() });
+        }
+    }
+
+    /// What was kept with its rank, highest first.
+    fn into_vec(self) -> Vec<(u64, T)> {
+        let sorted = self.kept.into_sorted_vec();
+        sorted.into_iter().map(|Ranked { rank, item }| (rank, item)).collect()
+    }
+}
+
+impl<K, O> Inner<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation,
+{
+    pub(crate) fn snapshot(&self, limit: usize) -> Snapshot<K> {
+        let now_ns = self.driver().now_ns();
+        let mut oldest = Highest::new(limit);
+        let mut under_check = Vec::new();
+        for shard in 0..self.homes.count() {
+            let mut from = Some(0);
+            while let Some(start) = from {
+                from = self.look_at_some(shard, start, now_ns, &mut oldest, &mut under_check);
+            }
+        }
+        let mut longest = Highest::new(limit);
+        for (id, known_us) in self.remember(&under_check, now_ns) {
+            longest.offer(known_us, || id);
+        }
+        let longest = longest.into_vec();
+        let under_check = longest.iter().filter_map(|&(known_us, id)| {
+            let under_check = Some(Duration::from_micros(known_us));
+            Some(Parked { under_check, ..self.parked(id, now_ns)? })
+        });
+        let known = |id| longest.iter().find(|&&(_, other)| other == id);
+        let oldest = oldest.into_vec().into_iter().filter_map(|(_, id)| {
+            let parked = self.parked(id, now_ns)?;
+            let known = known(id).map(|&(known_us, _)| Duration::from_micros(known_us));
+            Some(Parked { under_check: known.or(parked.under_check), ..parked })
+        });
+        Snapshot {
+            name: self.name.to_string(),
+            oldest: oldest.collect(),
+            under_check: under_check.collect(),
+            keys: self.watches.keys(),
+            busiest: self.busiest(limit),
+            stats: self.stats(),
+        }
+    }
+
+    /// Looks at up to [`BUDGET`] entries of a shard; returns where to go on.
+    fn look_at_some(
+        &self,
+        shard: usize,
+        mut from: u32,
+        now_ns: u64,
+        oldest: &mut Highest<TimerHandle>,
+        under_check: &mut Vec<(bool, TimerHandle)>,
+    ) -> Option<u32> {
+        let mut home = self.homes.lock(shard);
+        for _ in 0..BUDGET {
+            let id = home.first_from(from)?;
+            from = id.id().index() + 1;
+            let entry = home.get_mut(id)?;
+            oldest.offer(entry.age_us(now_ns / 1000), || id);
+            if let UnderCheck::Yes { seen } = entry.look() {
+                under_check.push((seen, id));
+            }
+        }
+        Some(from)
+    }
+
+    /// For how many microseconds each check is known to be under way; keeps that for the next snapshot.
+    fn remember(
+        &self,
+        under_check: &[(bool, TimerHandle)],
+        now_ns: u64,
+    ) -> impl Iterator<Item = (TimerHandle, u64)> {
+        let mut known = self.checks_known.lock();
+        let since = under_check.iter().map(|&(seen, id)| {
+            let before = known.get(&id).copied().filter(|_| seen);
+            (id, before.unwrap_or(now_ns))
+        });
+        let since: Checks = since.collect();
+        *known = since.clone();
+        drop(known);
+        since.into_iter().map(move |(id, since_ns)| (id, now_ns.saturating_sub(since_ns) / 1000))
+    }
+
+    /// What there is to tell of an operation, unless it is over.
+    fn parked(&self, id: TimerHandle, now_ns: u64) -> Option<Parked<K>> {
+        let mut home = self.homes.lock(id.shard());
+        let deadline = home.wheel().deadline(id.id())?;
+        let entry = home.get_mut(id)?;
+        let age_us = entry.age_us(now_ns / 1000);
+        let under_check = matches!(entry.look(), UnderCheck::Yes { .. }).then_some(Duration::ZERO);
+        let tickets: Vec<Ticket> = entry.tickets().to_vec();
+        drop(home);
+        let expires_ns = self.driver().tick().start_ns(deadline).saturating_sub(now_ns);
+        Some(Parked {
+            id: OperationId(id),
+            keys: tickets.iter().filter_map(|&ticket| self.watches.key_of(ticket, id)).collect(),
+            age: Duration::from_micros(age_us),
+            expires_in: (deadline != u64::MAX).then_some(Duration::from_nanos(expires_ns)),
+            under_check,
+        })
+    }
+
+    fn busiest(&self, limit: usize) -> Vec<KeyWaiters<K>> {
+        let mut busiest = Highest::new(limit);
+        self.watches.each_key(|key, waiters| busiest.offer(waiters as u64, || key.clone()));
+        let told = |(waiters, key)| KeyWaiters { key, waiters: waiters as usize };
+        busiest.into_vec().into_iter().map(told).collect()
+    }
+}
