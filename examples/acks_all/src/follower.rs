@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::in_sync::{HighWatermark, Replica};
 use crate::partition::{Cluster, PartitionKey};
 use crate::plan::Stall;
-use crate::produce::ProducePurgatory;
+use crate::produce::{ProducePurgatory, high_watermark_advanced};
 use crate::record::Record;
 use crate::stop::Stop;
 use crate::time::Clock;
@@ -40,7 +40,7 @@ impl Follower<'_> {
                 Some(rest) => rest,
                 None => {
                     self.round(&mut fetched, |key| {
-                        purgatory.check_and_complete(&key);
+                        high_watermark_advanced(purgatory, self.cluster, key);
                     });
                     self.lag
                 }

@@ -6,7 +6,7 @@ use crate::audit::Audit;
 use crate::books::Books;
 use crate::in_sync::HighWatermark;
 use crate::partition::{Cluster, PartitionKey};
-use crate::produce::ProducePurgatory;
+use crate::produce::{ProducePurgatory, high_watermark_advanced};
 use crate::stop::Stop;
 use crate::time::Clock;
 
@@ -35,7 +35,7 @@ impl Leader<'_> {
         while !stop.pause(pause) {
             if self.isr_shrink_after.is_some() {
                 self.shrink(self.clock.now(), |key| {
-                    purgatory.check_and_complete(&key);
+                    high_watermark_advanced(purgatory, self.cluster, key);
                 });
             }
             audit.pass(self.cluster, self.books);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use purgatory::{DelayedOperation, Outcome, Purgatory};
+use purgatory::{DelayedOperation, Outcome, Park, Purgatory, Refused, Watches};
 
 use crate::books::Books;
 use crate::faults::Fault;
@@ -16,6 +16,25 @@ use crate::time::Clock;
 
 /// Where the produces wait.
 pub type ProducePurgatory = Purgatory<PartitionKey, DelayedProduce>;
+
+/// Parks a produce until its partition's high watermark reaches its offset.
+///
+/// # Errors
+/// When the purgatory refuses it.
+pub fn park(
+    purgatory: &ProducePurgatory,
+    produce: DelayedProduce,
+) -> Result<Park, Refused<DelayedProduce>> {
+    let until = [(produce.key, produce.required_offset)];
+    let timeout = produce.issue.session.timeout;
+    purgatory.try_complete_else_watch(produce, Watches::up_to(&until), timeout)
+}
+
+/// The event, after the high watermark of a partition has advanced and with no lock held: completes the produces that
+/// it has reached, and looks at no other.
+pub fn high_watermark_advanced(purgatory: &ProducePurgatory, cluster: &Cluster, key: PartitionKey) {
+    purgatory.complete_up_to(&key, cluster.partition(key).high_watermark());
+}
 
 /// What all operations of one producer share.
 #[derive(Debug)]
@@ -65,11 +84,6 @@ impl DelayedProduce {
             key,
             bytes,
         }
-    }
-
-    /// The partition that it waits under.
-    pub fn key(&self) -> PartitionKey {
-        self.key
     }
 
     /// The purgatory handed it back: it ends here, and that is a fault.

@@ -8,7 +8,9 @@ use crossbeam_utils::sync::Parker;
 use crate::in_sync::HighWatermark;
 use crate::ledger::PAGE;
 use crate::pacer::Pacer;
-use crate::produce::{DelayedProduce, Issue, ProducePurgatory, Session};
+use crate::produce::{
+    DelayedProduce, Issue, ProducePurgatory, Session, high_watermark_advanced, park,
+};
 use crate::record::{Record, RecordId};
 use crate::stop::Stop;
 use crate::text::Text;
@@ -75,12 +77,10 @@ impl Producer {
         let key = crate::partition::PartitionKey(id.partition(cluster.len()));
         let appended = cluster.partition(key).append(Record { id, line });
         if appended.high_watermark == HighWatermark::Advanced {
-            purgatory.check_and_complete(&key);
+            high_watermark_advanced(purgatory, cluster, key);
         }
         let produce = DelayedProduce::new(issue, id, appended.required_offset, bytes);
-        if let Err(refused) =
-            purgatory.try_complete_else_watch(produce, &[key], self.session.timeout)
-        {
+        if let Err(refused) = park(purgatory, produce) {
             refused.operation.refused(&format!("{:?}", refused.reason));
         }
     }

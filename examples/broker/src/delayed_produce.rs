@@ -1,8 +1,8 @@
 //! `DelayedProduce`: an acks=all produce that waits until the in-sync replicas have what it
 //! appended.
 //!
-//! One operation for the whole request, watched under each of its partitions. Every waiting
-//! partition starts with REQUEST_TIMED_OUT in the response, so an expired operation has nothing to
+//! One operation for the whole request, checked when the high watermark of one of its partitions has
+//! reached what it appended there. Every waiting partition starts with REQUEST_TIMED_OUT in the response, so an expired operation has nothing to
 //! decide: what was not replicated in time keeps it.
 
 use std::sync::{Arc, mpsc::SyncSender};
@@ -47,9 +47,10 @@ pub(crate) struct DelayedProduce {
 }
 
 impl DelayedProduce {
-    /// The keys to watch.
-    pub(crate) fn keys(&self) -> Vec<TopicPartition> {
-        self.waits.iter().map(|wait| wait.partition.key.clone()).collect()
+    /// The high watermarks to wait for.
+    pub(crate) fn watermarks(&self) -> Vec<(TopicPartition, u64)> {
+        let required = |wait: &Wait| wait.required_offset.cast_unsigned(); // an offset is never negative
+        self.waits.iter().map(|wait| (wait.partition.key.clone(), required(wait))).collect()
     }
 
     /// The promise of acks=all, audited: what is acknowledged is in the in-sync followers' logs.

@@ -2,8 +2,8 @@
 //! watermark.
 //!
 //! *High watermark*: the smallest log end offset over the in-sync replicas; it never goes back.
-//! Everything here is one lock and no waiting; whoever advances the high watermark checks the
-//! parked operations afterwards, without this lock.
+//! Everything here is one lock and no waiting; whoever advances the high watermark tells the
+//! purgatory afterwards, without this lock.
 
 use kafka_protocol::ResponseError;
 use parking_lot::Mutex;
@@ -47,13 +47,15 @@ pub(crate) struct Appended {
     /// The log end after the append: what the high watermark must reach.
     pub(crate) required_offset: i64,
     pub(crate) log_start_offset: i64,
-    pub(crate) high_watermark_advanced: bool,
+    /// The high watermark, if it advanced.
+    pub(crate) advanced_to: Option<i64>,
 }
 
 pub(crate) struct Fetched {
     pub(crate) batches: Vec<RecordBatch>,
     pub(crate) log_start_offset: i64,
-    pub(crate) high_watermark_advanced: bool,
+    /// The high watermark, if it advanced.
+    pub(crate) advanced_to: Option<i64>,
 }
 
 /// How far the replicas are with a required offset.
@@ -104,7 +106,7 @@ impl Partition {
             base_offset,
             required_offset: state.log.log_end_offset(),
             log_start_offset: state.log.log_start_offset(),
-            high_watermark_advanced: state.advance_high_watermark(),
+            advanced_to: state.advance_high_watermark(),
         })
     }
 
@@ -126,13 +128,13 @@ impl Partition {
         Fetched {
             batches: state.log.read(offset, bytes_max),
             log_start_offset: state.log.log_start_offset(),
-            high_watermark_advanced: state.advance_high_watermark(),
+            advanced_to: state.advance_high_watermark(),
         }
     }
 
     /// Begins the next lag period: called every half of the longest lag, it takes out of the
-    /// in-sync set who was behind for two whole ones. Returns whether the high watermark advanced.
-    pub(crate) fn shrink_in_sync(&self) -> bool {
+    /// in-sync set who was behind for two whole ones. Returns the high watermark if it advanced.
+    pub(crate) fn shrink_in_sync(&self) -> Option<i64> {
         let mut state = self.state.lock();
         state.note_caught_up();
         state.lag_period += 1;
@@ -179,12 +181,12 @@ impl State {
         }
     }
 
-    fn advance_high_watermark(&mut self) -> bool {
+    fn advance_high_watermark(&mut self) -> Option<i64> {
         let followers = self.followers.iter().filter(|follower| follower.in_sync);
         let ends = followers.map(|follower| follower.log_end_offset);
         let smallest = ends.fold(self.log.log_end_offset(), i64::min);
         let advanced = smallest > self.high_watermark;
         self.high_watermark = self.high_watermark.max(smallest);
-        advanced
+        advanced.then_some(self.high_watermark)
     }
 }

@@ -14,7 +14,7 @@ use kafka_protocol::{
         produce_response::{PartitionProduceResponse, TopicProduceResponse},
     },
 };
-use purgatory::{CancelReason, DelayedOperation, Outcome};
+use purgatory::{CancelReason, DelayedOperation, Outcome, Watches};
 
 use crate::{
     delayed_produce::{DelayedProduce, Wait},
@@ -58,11 +58,14 @@ pub(crate) fn start(
         counters: Arc::clone(&manager.counters),
         reply,
     };
-    let keys = operation.keys();
-    if keys.is_empty() {
+    let watermarks = operation.watermarks();
+    if watermarks.is_empty() {
         operation.on_complete(Outcome::Completed);
-    } else if let Err(refused) = manager.produces.try_complete_else_watch(operation, &keys, timeout)
-    {
+        return answer;
+    }
+    // In the check form: a partition that is replicated may still have too few replicas in sync.
+    let watches = Watches::up_to(&watermarks).checked();
+    if let Err(refused) = manager.produces.try_complete_else_watch(operation, watches, timeout) {
         refused.operation.on_complete(Outcome::Cancelled(CancelReason::Shutdown));
     }
     answer

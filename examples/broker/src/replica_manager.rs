@@ -1,5 +1,5 @@
 //! The replicas, and the purgatory where requests wait for them. Who changes a partition comes
-//! through here, so that what is parked is checked after every change that can complete it.
+//! through here, so that what is parked hears of every advance of a high watermark.
 
 use std::sync::Arc;
 
@@ -68,14 +68,14 @@ impl ReplicaManager {
         }
         drop(counters);
         self.signal.notify();
-        self.check_parked(&partition, appended.high_watermark_advanced);
+        self.complete_parked(&partition, appended.advanced_to);
         Ok((partition, appended))
     }
 
     /// What a follower gets from `offset` on. That it asks for `offset` tells what it has.
     pub(crate) fn fetch_as_follower(&self, partition: &Partition, id: i32, offset: i64) -> Fetched {
         let fetched = partition.fetch_as_follower(id, offset, FETCH_BYTES_MAX);
-        self.check_parked(partition, fetched.high_watermark_advanced);
+        self.complete_parked(partition, fetched.advanced_to);
         fetched
     }
 
@@ -83,15 +83,15 @@ impl ReplicaManager {
     pub(crate) fn shrink_in_sync(&self) {
         for topic in self.topics.all() {
             for partition in &topic.partitions {
-                self.check_parked(partition, partition.shrink_in_sync());
+                self.complete_parked(partition, partition.shrink_in_sync());
             }
         }
     }
 
-    /// The condition has changed and no lock is held: now the event.
-    fn check_parked(&self, partition: &Partition, high_watermark_advanced: bool) {
-        if high_watermark_advanced {
-            self.produces.check_and_complete(&partition.key);
+    /// The high watermark has advanced and no lock is held: now the event, for those that it reaches.
+    fn complete_parked(&self, partition: &Partition, advanced_to: Option<i64>) {
+        if let Some(high_watermark) = advanced_to {
+            self.produces.complete_up_to(&partition.key, high_watermark.cast_unsigned());
         }
     }
 }
