@@ -22,7 +22,7 @@ trait Watching: Sync {
 
 impl Watching for Registry<u64> {
     fn watch_unwatch(&self, key: u64, id: TimerHandle) {
-        let watched = self.watch(&key, self.see(&key), id);
+        let watched = self.watch(&key, self.see(&key), None, id);
         let ticket = watched.ticket.expect("room");
         black_box(self.unwatch(ticket, id));
     }
