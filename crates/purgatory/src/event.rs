@@ -63,8 +63,8 @@ where
 
     fn event(self: &Arc<Self>, frame: &Frame<'_>, key: &K) -> usize {
         let mut chunk = Chunk::new();
-        let walk = self.watches.walk(key, &mut chunk, true);
-        self.attempt_each(frame, walk, chunk)
+        let mut walk = self.watches.walk(key, &mut chunk, true);
+        self.attempt_each(frame, &mut walk, &mut chunk)
     }
 
     /// Completes what `value` meets of the watermarks that wait for `key`; returns how many this call
@@ -82,10 +82,10 @@ where
     fn rise(self: &Arc<Self>, frame: &Frame<'_>, key: &K, value: u64) -> usize {
         let mut met = Chunk::new();
         let mut completed = 0;
-        let walk = self.take_up_to(key, value, true, &mut met, |taken| {
+        let mut walk = self.take_up_to(key, value, true, &mut met, |taken| {
             completed += self.count_down(frame, taken);
         });
-        completed + self.attempt_each(frame, walk, met)
+        completed + self.attempt_each(frame, &mut walk, &mut met)
     }
 
     /// Takes the watermark watches that `value` meets, chunk by chunk; returns the walk over those
@@ -133,13 +133,13 @@ where
     fn attempt_each(
         self: &Arc<Self>,
         frame: &Frame<'_>,
-        mut walk: Walk<'_, K>,
-        mut chunk: Chunk,
+        walk: &mut Walk<'_, K>,
+        chunk: &mut Chunk,
     ) -> usize {
         let mut completed = 0;
         loop {
-            completed += self.attempt_chunk(frame, &chunk);
-            if !walk.next(&mut chunk) {
+            completed += self.attempt_chunk(frame, chunk);
+            if !walk.next(chunk) {
                 return completed;
             }
         }
@@ -252,26 +252,25 @@ where
         let frame = Frame::enter(&self.elsewhere);
         let outcome = Outcome::Cancelled(CancelReason::Requested(reason));
         let mut chunk = Chunk::new();
-        let plain = self.watches.walk(key, &mut chunk, false);
-        let mut cancelled = self.cancel_each(&frame, plain, chunk, &outcome);
-        let mut met = Chunk::new();
-        let walk = self.take_up_to(key, u64::MAX, false, &mut met, |taken| {
+        let mut plain = self.watches.walk(key, &mut chunk, false);
+        let mut cancelled = self.cancel_each(&frame, &mut plain, &mut chunk, &outcome);
+        let mut walk = self.take_up_to(key, u64::MAX, false, &mut chunk, |taken| {
             cancelled += self.cancel_chunk(&frame, taken, &outcome);
         });
-        cancelled + self.cancel_each(&frame, walk, met, &outcome)
+        cancelled + self.cancel_each(&frame, &mut walk, &mut chunk, &outcome)
     }
 
     fn cancel_each(
         self: &Arc<Self>,
         frame: &Frame<'_>,
-        mut walk: Walk<'_, K>,
-        mut chunk: Chunk,
+        walk: &mut Walk<'_, K>,
+        chunk: &mut Chunk,
         outcome: &Outcome,
     ) -> usize {
         let mut cancelled = 0;
         loop {
-            cancelled += self.cancel_chunk(frame, &chunk, outcome);
-            if !walk.next(&mut chunk) {
+            cancelled += self.cancel_chunk(frame, chunk, outcome);
+            if !walk.next(chunk) {
                 return cancelled;
             }
         }

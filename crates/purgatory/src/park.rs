@@ -102,7 +102,10 @@ where
         if let Some(permits) = self.permits.as_ref().filter(|permits| !permits.acquire()) {
             return refused(operation, RefusedReason::Full { limit: permits.max() });
         }
-        let parked = self.park_unsatisfied(&frame, operation, &sights, now_ns, timeout);
+        let counted =
+            if watches.counted { sights.iter().filter(|s| s.level.is_some()).count() } else { 0 };
+        let entry = Entry::held(now_ns / 1000, counted);
+        let parked = self.park_unsatisfied(&frame, operation, entry, &sights, now_ns, timeout);
         if parked.is_err() {
             self.release_permits(1);
         }
@@ -113,14 +116,13 @@ where
         self: &Arc<Self>,
         frame: &Frame<'_>,
         operation: O,
+        entry: Entry<O>,
         sights: &[Sight<'_, K>],
         now_ns: u64,
         timeout: Timeout,
     ) -> Result<Park, Refused<O>> {
         let tick = self.driver().tick();
         let deadline = timeout.deadline(tick, now_ns);
-        let counted = |sight: &&Sight<'_, K>| sight.level.is_some_and(|level| level.counted);
-        let entry = Entry::held(now_ns / 1000, sights.iter().filter(counted).count());
         let mut home = self.homes.lock(self.home_for(sights[0].seen.hash));
         if home.state.closed {
             drop(home);
@@ -175,11 +177,15 @@ where
 
     /// Reads the version of each key, once for what is repeated.
     fn sight<'a>(&self, watches: Watches<'a, K>) -> Sights<'a, K> {
+        let mut sights = Sights::new();
+        if let ([key], []) = (watches.keys, watches.levels) {
+            sights.push(Sight { key, seen: self.watches.see(key), level: None });
+            return sights;
+        }
         let plain = watches.keys.iter().map(|key| (key, None));
         let levels = watches.levels.iter().map(|(key, threshold)| {
             (key, Some(Level { threshold: *threshold, counted: watches.counted }))
         });
-        let mut sights = Sights::new();
         if watches.keys.len() + watches.levels.len() > KEYS_COMPARED {
             let mut known = HashSet::new();
             let distinct = plain.chain(levels).filter(|&watch| known.insert(watch));

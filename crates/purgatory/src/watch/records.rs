@@ -83,6 +83,38 @@ struct Further<K> {
     table: HashTable<u32>,
 }
 
+impl<K: Eq> Further<K> {
+    fn find(&self, key: &K, hash: u64) -> Option<u32> {
+        let is = |record: &Record<K>| record.hash == hash && record.key == *key;
+        let found = self.table.find(hash, |&at| self.records.at(at).0.as_ref().is_some_and(is));
+        found.map(|at| at + 1)
+    }
+
+    fn add(&mut self, record: Record<K>) -> u32 {
+        let Further { records, table } = self;
+        let at =
+            records.claim().expect("as many keys as waiters at most, and a waiter has its slot");
+        let hash = record.hash;
+        records.at_mut(at).0 = Some(record);
+        table.insert_unique(hash, at, |&at| hash_of(records, at));
+        at + 1
+    }
+
+    fn remove(&mut self, number: u32) -> Option<K> {
+        let Further { records, table } = self;
+        let at = number - 1;
+        let record = records.at_mut(at).0.take()?;
+        records.release(at);
+        if let Ok(entry) = table.find_entry(record.hash, |&other| other == at) {
+            entry.remove();
+        }
+        if table.capacity() > KEPT_KEYS && table.len() < table.capacity() / 4 {
+            table.shrink_to(table.len() * 2, |&at| hash_of(records, at)); // a peak is given back
+        }
+        Some(record.key)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Records<K> {
     first: Option<Record<K>>,
@@ -95,23 +127,23 @@ impl<K: Eq> Records<K> {
     }
 
     /// The number of a key's record: 0 for the one in the stripe, above for the table's.
+    #[inline]
     pub(super) fn find(&self, key: &K, hash: u64) -> Option<u32> {
         let is = |record: &Record<K>| record.hash == hash && record.key == *key;
         if self.first.as_ref().is_some_and(is) {
             return Some(0);
         }
-        let further = self.further.as_ref()?;
-        let record_at = |at| further.records.at(at).0.as_ref();
-        let found = further.table.find(hash, |&at| record_at(at).is_some_and(is));
-        found.map(|at| at + 1)
+        self.further.as_ref()?.find(key, hash)
     }
 
+    #[inline]
     pub(super) fn at(&self, number: u32) -> &Record<K> {
         let further = || self.further.as_ref()?.records.at(number - 1).0.as_ref();
         let record = if number == 0 { self.first.as_ref() } else { further() };
         record.expect("Linked: a slot in use names a record")
     }
 
+    #[inline]
     pub(super) fn at_mut(&mut self, number: u32) -> &mut Record<K> {
         let record = match number {
             0 => self.first.as_mut(),
@@ -121,41 +153,31 @@ impl<K: Eq> Records<K> {
     }
 
     /// A record for a key that has none.
+    #[inline]
     pub(super) fn add(&mut self, key: K, hash: u64) -> u32 {
         let record = Record { key, hash, waiters: 0, plain: Ends::EMPTY, levels: None };
         if self.first.is_none() {
             self.first = Some(record);
             return 0;
         }
-        let Further { records, table } = &mut **self.further.get_or_insert_with(|| {
+        let further = self.further.get_or_insert_with(|| {
             Box::new(Further { records: Pages::new(), table: HashTable::new() })
         });
-        let at =
-            records.claim().expect("as many keys as waiters at most, and a waiter has its slot");
-        records.at_mut(at).0 = Some(record);
-        table.insert_unique(hash, at, |&at| hash_of(records, at));
-        at + 1
+        further.add(record)
     }
 
-    /// Takes the record out if nobody waits for its key any more; returns the key.
-    pub(super) fn remove_if_left(&mut self, number: u32) -> Option<K> {
-        if self.at(number).waiters > 0 {
+    /// Counts one waiter less; with the last the record goes, and the key is returned.
+    #[inline]
+    pub(super) fn let_go(&mut self, number: u32) -> Option<K> {
+        let record = self.at_mut(number);
+        record.waiters -= 1;
+        if record.waiters > 0 {
             return None;
         }
-        if number == 0 {
-            return self.first.take().map(|record| record.key);
+        match number {
+            0 => self.first.take().map(|record| record.key),
+            _ => self.further.as_mut()?.remove(number),
         }
-        let Further { records, table } = &mut **self.further.as_mut()?;
-        let at = number - 1;
-        let record = records.at_mut(at).0.take()?;
-        records.release(at);
-        if let Ok(entry) = table.find_entry(record.hash, |&other| other == at) {
-            entry.remove();
-        }
-        if table.capacity() > KEPT_KEYS && table.len() < table.capacity() / 4 {
-            table.shrink_to(table.len() * 2, |&at| hash_of(records, at)); // a peak is given back
-        }
-        Some(record.key)
     }
 
     pub(super) fn len(&self) -> usize {

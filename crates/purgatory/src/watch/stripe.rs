@@ -43,7 +43,7 @@ pub(crate) enum Place {
 }
 
 impl Watch {
-    fn listed(id: TimerHandle, place: Place, record: u32) -> Self {
+    fn new(id: TimerHandle, place: Place, record: u32) -> Self {
         Watch { id: Some(id), prev: NONE, next: NONE, of: record << 2 | place as u32 }
     }
 
@@ -136,16 +136,17 @@ impl<K: Eq + Clone> Stripe<K> {
             (None, Some(key)) => self.records.add(key, hash),
             (None, None) => unreachable!("a key not found was cloned"),
         };
-        self.records.at_mut(record).waiters += 1;
+        let Stripe { watches, records, .. } = self;
+        let of = records.at_mut(record);
+        of.waiters += 1;
         match level {
             None => {
-                *self.watches.at_mut(slot) = Watch::listed(id, Place::Plain, record);
-                self.append(slot);
+                *watches.at_mut(slot) = Watch::new(id, Place::Plain, record);
+                append(watches, &mut of.plain, slot);
             }
             Some(Level { threshold, counted }) => {
-                *self.watches.at_mut(slot) = Watch::listed(id, Place::Heap, record);
-                let Stripe { watches, records, .. } = self;
-                let heap = &mut records.at_mut(record).levels_mut().heap;
+                *watches.at_mut(slot) = Watch::new(id, Place::Heap, record);
+                let heap = &mut of.levels_mut().heap;
                 heap.push(threshold, slot, counted, |slot, at| watches.at_mut(slot).prev = at);
             }
         }
@@ -156,15 +157,21 @@ impl<K: Eq + Clone> Stripe<K> {
     /// last. O(1); O(log watermark watches of the key) for an unmet level.
     pub(crate) fn unwatch(&mut self, slot: u32, id: TimerHandle) -> Option<K> {
         let watch = self.watches.get(slot).filter(|watch| watch.id == Some(id))?;
-        if watch.place() == Place::Heap {
-            let (record, at) = (watch.record(), watch.prev);
-            let Stripe { watches, records, .. } = self;
-            let heap = &mut records.at_mut(record).levels_mut().heap;
-            heap.remove(at, |slot, at| watches.at_mut(slot).prev = at);
-        } else {
-            self.unlink(slot);
+        let (prev, next, record, place) = (watch.prev, watch.next, watch.record(), watch.place());
+        if place != Place::Heap {
+            self.move_walks(slot, prev, next);
         }
-        self.release(slot)
+        let Stripe { watches, records, .. } = self;
+        let of = records.at_mut(record);
+        match place {
+            Place::Plain => unlink(watches, &mut of.plain, prev, next),
+            Place::Met => unlink(watches, &mut of.levels_mut().met, prev, next),
+            Place::Heap => {
+                let heap = &mut of.levels_mut().heap;
+                heap.remove(prev, |slot, at| watches.at_mut(slot).prev = at);
+            }
+        }
+        self.release(slot, record)
     }
 
     /// Takes up to `limit` watermark watches with a threshold of at most `value` out of the key's heap,
@@ -187,13 +194,14 @@ impl<K: Eq + Clone> Stripe<K> {
             let watch = self.watches.at_mut(item.slot);
             if item.counted || all {
                 watch.id.into_iter().for_each(&mut taken);
-                let left = self.release(item.slot);
+                let left = self.release(item.slot, record);
                 if left.is_some() {
                     return Taken { all: true, left };
                 }
             } else if let Some(id) = watch.id {
-                *watch = Watch::listed(id, Place::Met, record);
-                self.append(item.slot);
+                *watch = Watch::new(id, Place::Met, record);
+                let Stripe { watches, records, .. } = self;
+                append(watches, &mut records.at_mut(record).levels_mut().met, item.slot);
             }
         }
         let levels = self.records.at(record).levels.as_ref();
@@ -205,51 +213,11 @@ impl<K: Eq + Clone> Stripe<K> {
         self.records.find(key, hash)
     }
 
-    /// The ends of the list that a watch is, or is to be, on.
-    fn ends(&mut self, record: u32, place: Place) -> &mut Ends {
-        let record = self.records.at_mut(record);
-        match place {
-            Place::Plain => &mut record.plain,
-            Place::Met | Place::Heap => &mut record.levels_mut().met,
-        }
-    }
-
-    /// Links a watch that names its list to the end of it.
-    fn append(&mut self, slot: u32) {
-        let watch = self.watches.at(slot);
-        let ends = self.ends(watch.record(), watch.place());
-        let tail = std::mem::replace(&mut ends.tail, slot);
-        if tail == NONE {
-            ends.head = slot;
-        } else {
-            self.watches.at_mut(tail).next = slot;
-        }
-        self.watches.at_mut(slot).prev = tail;
-    }
-
-    /// Takes a watch off its list.
-    fn unlink(&mut self, slot: u32) {
-        let watch = self.watches.at(slot);
-        let (prev, next, record, place) = (watch.prev, watch.next, watch.record(), watch.place());
-        self.move_walks(slot, prev, next);
-        match prev {
-            NONE => self.ends(record, place).head = next,
-            prev => self.watches.at_mut(prev).next = next,
-        }
-        match next {
-            NONE => self.ends(record, place).tail = prev,
-            next => self.watches.at_mut(next).prev = prev,
-        }
-    }
-
     /// Gives the slot of a watch that is nowhere any more back; returns the key when that was its last.
-    fn release(&mut self, slot: u32) -> Option<K> {
-        let watch = self.watches.at_mut(slot);
-        watch.id = None;
-        let record = watch.record();
+    fn release(&mut self, slot: u32, record: u32) -> Option<K> {
+        self.watches.at_mut(slot).id = None;
         self.watches.release(slot);
-        self.records.at_mut(record).waiters -= 1;
-        self.records.remove_if_left(record)
+        self.records.let_go(record)
     }
 
     /// Starts a walk over the plain or the met watches of a key as they are now, with the first
@@ -356,6 +324,29 @@ impl<K: Eq + Clone> Stripe<K> {
     pub(crate) fn key_of(&self, slot: u32, id: TimerHandle) -> Option<K> {
         let watch = self.watches.get(slot).filter(|watch| watch.id == Some(id))?;
         Some(self.records.at(watch.record()).key().clone())
+    }
+}
+
+/// Links a new watch to the end of a list.
+fn append(watches: &mut Pages<Watch>, ends: &mut Ends, slot: u32) {
+    let tail = std::mem::replace(&mut ends.tail, slot);
+    if tail == NONE {
+        ends.head = slot;
+    } else {
+        watches.at_mut(tail).next = slot;
+        watches.at_mut(slot).prev = tail;
+    }
+}
+
+/// Links those beside a watch that leaves its list.
+fn unlink(watches: &mut Pages<Watch>, ends: &mut Ends, prev: u32, next: u32) {
+    match prev {
+        NONE => ends.head = next,
+        prev => watches.at_mut(prev).next = next,
+    }
+    match next {
+        NONE => ends.tail = prev,
+        next => watches.at_mut(next).prev = prev,
     }
 }
 
