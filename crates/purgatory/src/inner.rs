@@ -11,7 +11,7 @@
 use std::{
     collections::VecDeque,
     hash::Hash,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::AtomicU32},
 };
 
 use crossbeam_utils::CachePadded;
@@ -24,7 +24,7 @@ use crate::{
     entry::{Entry, Verdict},
     event::Held,
     frame::Elsewhere,
-    operation::{DelayedOperation, Outcome},
+    operation::{DelayedOperation, OperationId, Outcome},
     snapshot::Checks,
     stats::Counts,
     sync::{AtomicU64, Mutex, Ordering, thread_slot},
@@ -61,6 +61,8 @@ pub(crate) struct Settings {
 }
 
 pub(crate) struct Inner<K, O> {
+    /// Tells its operations' ids from those of other purgatories.
+    pub(crate) number: u32,
     pub(crate) name: Arc<str>,
     pub(crate) homes: Shards<Entry<O>, Home>,
     pub(crate) watches: Registry<K>,
@@ -90,7 +92,9 @@ where
         let Settings { name, elsewhere, all_elsewhere, own_timer, max_parked } = settings;
         let homes = Shards::new(&*elsewhere.driver);
         let counter = || CachePadded::new(AtomicU64::new(0));
+        static PURGATORIES: AtomicU32 = AtomicU32::new(0);
         let inner = Arc::new(Inner {
+            number: PURGATORIES.fetch_add(1, Ordering::Relaxed),
             name,
             at_once: std::iter::repeat_with(counter).take(homes.count()).collect(),
             homes,
@@ -106,6 +110,16 @@ where
         let turns: Weak<dyn Turns> = Arc::downgrade(&inner) as _;
         inner.driver().attach(inner.homes.bell(), turns)?;
         Ok(inner)
+    }
+
+    /// The public name of an operation.
+    pub(crate) fn id(&self, handle: TimerHandle) -> OperationId {
+        OperationId { handle, purgatory: self.number }
+    }
+
+    /// The operation of a public name, unless it is another purgatory's.
+    pub(crate) fn handle(&self, id: OperationId) -> Option<TimerHandle> {
+        (id.purgatory == self.number).then_some(id.handle)
     }
 
     pub(crate) fn driver(&self) -> &dyn Driver {

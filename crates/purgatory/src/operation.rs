@@ -93,15 +93,19 @@ impl fmt::Display for CancelReason {
     }
 }
 
-/// Names a parked operation, to cancel, complete or reschedule it by. Never reused by
-/// its purgatory, and meaningless to any other: there it may name an operation of that one.
+/// Names a parked operation, to cancel, complete or reschedule it by. Never reused; to another
+/// purgatory it names an operation that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct OperationId(pub(crate) TimerHandle);
+pub struct OperationId {
+    pub(crate) handle: TimerHandle,
+    /// The purgatory's number.
+    pub(crate) purgatory: u32,
+}
 
 impl fmt::Display for OperationId {
-    /// Sixteen hexadecimal digits.
+    /// Hexadecimal digits: the purgatory's number, a dash, the operation's.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0.to_bits())
+        write!(f, "{:x}-{:x}", self.purgatory, self.handle.to_bits())
     }
 }
 

@@ -24,9 +24,7 @@ use crate::{
     event::{GivenBack, Held},
     frame::Frame,
     inner::Inner,
-    operation::{
-        CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused, RefusedReason, Timeout,
-    },
+    operation::{CancelReason, DelayedOperation, Outcome, Park, Refused, RefusedReason, Timeout},
     watch::{Level, Seen, Ticket, WAITERS_MAX},
     watches::Watches,
 };
@@ -169,7 +167,7 @@ where
             GivenBack::CheckAgain(held) => self.hold(held),
             GivenBack::Ended(ended) => Some(ended),
         };
-        let Some(ended) = ended else { return Ok(Park::Parked(OperationId(id))) };
+        let Some(ended) = ended else { return Ok(Park::Parked(self.id(id))) };
         let outcome = ended.outcome.clone();
         self.finish(frame, ended);
         Ok(Park::Ended(outcome))

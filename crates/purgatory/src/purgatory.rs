@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt, hash::Hash, marker::PhantomData, sync::Arc};
 
+use crossbeam_utils::CachePadded;
 use timer_core::{BuildError, Driver, Executor, SystemTimer, Timer};
 
 use crate::{
@@ -49,14 +50,22 @@ where
     O: DelayedOperation,
 {
     inner: Arc<Inner<K, O>>,
-    /// Closes the purgatory when the last handle goes.
-    _handle: Arc<Handle<K, O>>,
+    handle: Arc<Handle<K, O>>,
 }
 
-struct Handle<K, O>(Arc<Inner<K, O>>)
+/// What the handles share. Closes the purgatory when the last one goes.
+struct Handle<K, O>
 where
     K: Hash + Eq + Clone + Send + 'static,
-    O: DelayedOperation;
+    O: DelayedOperation,
+{
+    /// For the futures, one a home shard: those of different threads do not count on the same word.
+    shares: Box<[Arc<Share<K, O>>]>,
+    inner: Arc<Inner<K, O>>,
+}
+
+/// A share in the inside, on cache lines of its own.
+type Share<K, O> = CachePadded<Arc<Inner<K, O>>>;
 
 impl<K, O> Drop for Handle<K, O>
 where
@@ -64,7 +73,7 @@ where
     O: DelayedOperation,
 {
     fn drop(&mut self) {
-        self.0.close();
+        self.inner.close();
     }
 }
 
@@ -82,8 +91,9 @@ where
         Self::builder(name).build()
     }
 
-    pub(crate) fn inner(&self) -> &Arc<Inner<K, O>> {
-        &self.inner
+    /// The share in the inside that goes with an operation's home.
+    pub(crate) fn share(&self, id: OperationId) -> Arc<Share<K, O>> {
+        self.handle.shares[id.handle.shard()].clone()
     }
 
     /// A purgatory to be configured; `name` labels its metrics.
@@ -186,18 +196,21 @@ where
 
     /// Ends one operation as Cancelled with this reason, unless it is over. O(its keys).
     pub fn cancel(&self, id: OperationId, reason: impl Into<Cow<'static, str>>) -> Attempt {
-        self.inner.end(id.0, Outcome::Cancelled(CancelReason::Requested(reason.into())))
+        let Some(handle) = self.inner.handle(id) else { return Attempt::Gone };
+        self.inner.end(handle, Outcome::Cancelled(CancelReason::Requested(reason.into())))
     }
 
     /// Ends one operation as Completed, whatever its check would say, unless it is over. O(its keys).
     pub fn complete(&self, id: OperationId) -> Attempt {
-        self.inner.end(id.0, Outcome::Completed)
+        let Some(handle) = self.inner.handle(id) else { return Attempt::Gone };
+        self.inner.end(handle, Outcome::Completed)
     }
 
     /// Gives one operation another timeout, counted from now: longer, shorter, or none. False when it
     /// is over, or its end is decided. O(1).
     pub fn reschedule(&self, id: OperationId, timeout: impl Into<Timeout>) -> bool {
-        self.inner.reschedule(id.0, timeout.into())
+        let handle = self.inner.handle(id);
+        handle.is_some_and(|handle| self.inner.reschedule(handle, timeout.into()))
     }
 
     /// Operations parked now. Exact when nothing moves. O(shards).
@@ -285,7 +298,7 @@ where
     O: DelayedOperation,
 {
     fn clone(&self) -> Self {
-        Purgatory { inner: self.inner.clone(), _handle: self._handle.clone() }
+        Purgatory { inner: self.inner.clone(), handle: self.handle.clone() }
     }
 }
 
@@ -380,8 +393,10 @@ where
             own_timer,
             max_parked: self.max_parked,
         })?;
-        let handle = Arc::new(Handle(inner.clone()));
-        Ok(Purgatory { inner, _handle: handle })
+        let share = || Arc::new(CachePadded::new(inner.clone()));
+        let shares = std::iter::repeat_with(share).take(inner.homes.count()).collect();
+        let handle = Arc::new(Handle { shares, inner: inner.clone() });
+        Ok(Purgatory { inner, handle })
     }
 }
 

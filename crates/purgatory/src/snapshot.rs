@@ -242,7 +242,7 @@ where
         drop(home);
         let expires_ns = self.driver().tick().start_ns(deadline).saturating_sub(now_ns);
         Some(Parked {
-            id: OperationId(id),
+            id: self.id(id),
             keys: tickets.iter().filter_map(|&ticket| self.watches.key_of(ticket, id)).collect(),
             age: Duration::from_micros(age_us),
             expires_in: (deadline != u64::MAX).then_some(Duration::from_nanos(expires_ns)),

@@ -16,7 +16,7 @@ use std::{
     thread::{self, Thread},
 };
 
-use timer_core::TimerHandle;
+use crossbeam_utils::CachePadded;
 
 use crate::{
     boxed::BoxedOperation,
@@ -163,8 +163,23 @@ impl<T> Drop for End<T> {
 pub struct WaitFuture<T> {
     slot: Shared<T>,
     unclaimed: Option<Unclaimed<T>>,
-    /// Cancels the operation, if it was parked.
-    cancel: Option<Box<dyn FnOnce() + Send>>,
+    /// What to cancel, and where, if it was parked.
+    parked: Option<(Arc<dyn Cancel>, OperationId)>,
+}
+
+/// A purgatory to a future: cancels an operation, and does not keep the purgatory open until then.
+trait Cancel: Send + Sync {
+    fn cancel(&self, id: OperationId);
+}
+
+impl<K> Cancel for CachePadded<Arc<Inner<K, BoxedOperation>>>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+{
+    fn cancel(&self, id: OperationId) {
+        let reason = CancelReason::Requested("the future was dropped".into());
+        self.end(id.handle, Outcome::Cancelled(reason));
+    }
 }
 
 impl<T> WaitFuture<T> {
@@ -172,7 +187,9 @@ impl<T> WaitFuture<T> {
         let left = std::mem::replace(&mut *self.slot.lock(), Slot::Left);
         match left {
             Slot::Waiting(_) => {
-                self.cancel.take().into_iter().for_each(|cancel| cancel());
+                if let Some((purgatory, id)) = self.parked.take() {
+                    purgatory.cancel(id);
+                }
                 None
             }
             Slot::Filled(result) if !planted("a future that leaves takes nothing along") => {
@@ -309,22 +326,15 @@ where
         let end = End { slot: slot.clone(), unclaimed: unclaimed.clone(), filled: false };
         let operation = BoxedOperation::new(Waiting { condition, value: None, end });
         let parked = self.try_complete_else_watch(operation, watches, timeout);
-        let cancel = match parked {
-            Ok(Park::Parked(OperationId(id))) => Some(self.canceller(id)),
+        let parked = match parked {
+            Ok(Park::Parked(id)) => Some((self.share(id) as Arc<dyn Cancel>, id)),
             Ok(Park::Ended(_)) => None,
             Err(refused) => {
                 *slot.lock() = Slot::Filled(Err(WaitError::Refused(refused.reason)));
                 None
             }
         };
-        WaitFuture { slot, unclaimed, cancel }
-    }
-
-    /// Cancels an operation without keeping the purgatory open until then.
-    fn canceller(&self, id: TimerHandle) -> Box<dyn FnOnce() + Send> {
-        let inner: Arc<Inner<K, BoxedOperation>> = self.inner().clone();
-        let outcome = Outcome::Cancelled(CancelReason::Requested("the future was dropped".into()));
-        Box::new(move || _ = inner.end(id, outcome))
+        WaitFuture { slot, unclaimed, parked }
     }
 
     /// Blocks this thread until `condition` yields a value, as [`wait`](Self::wait) does for a task.

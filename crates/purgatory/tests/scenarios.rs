@@ -615,6 +615,19 @@ fn a_panicking_expiry_callback_leaves_the_reaper_alive() {
     assert_empty(&purgatory);
 }
 
+#[test]
+fn an_id_names_nothing_to_another_purgatory() {
+    let (timer, mine) = setup();
+    let other: Waiting = Purgatory::builder("other").timer(&timer).build().unwrap();
+    let (probe, innocent) = (Probe::new(), Probe::new());
+    let parked = mine.try_complete_else_watch(probe.operation(), &["k"], 5 * MS);
+    let Ok(Park::Parked(id)) = parked else { panic!("{parked:?}") };
+    other.try_complete_else_watch(innocent.operation(), &["k"], 5 * MS).unwrap();
+    assert_eq!((other.cancel(id, "mine"), other.complete(id)), (Attempt::Gone, Attempt::Gone));
+    assert!(!other.reschedule(id, MS));
+    assert_eq!((other.len(), mine.cancel(id, "mine")), (1, Attempt::Ended));
+}
+
 /// A key whose `Eq` panics when told to.
 #[derive(Clone, Debug)]
 struct Touchy(u32, Arc<std::sync::atomic::AtomicBool>);
