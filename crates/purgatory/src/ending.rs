@@ -34,6 +34,7 @@ where
     O: DelayedOperation,
 {
     /// Takes an entry whose payload is out for good off its home.
+    #[inline]
     pub(crate) fn depart(
         &self,
         home: &mut HomeGuard<'_, O>,
@@ -47,6 +48,7 @@ where
     }
 
     /// Ends what has departed: out of every watch list, then told.
+    #[inline]
     pub(crate) fn finish(self: &Arc<Self>, frame: &Frame<'_>, ended: Ended<O>) {
         self.release(ended.id, ended.tickets.as_slice());
         self.release_permits(1);
@@ -54,6 +56,7 @@ where
     }
 
     /// Gives watch slots back; a key nobody waits for any more is dropped with nothing locked.
+    #[inline]
     pub(crate) fn release(&self, id: TimerHandle, tickets: &[Ticket]) {
         for &ticket in tickets {
             let key = self.watches.unwatch(ticket, id);
@@ -64,6 +67,7 @@ where
     }
 
     /// Calls `on_complete`: here, or where the timer runs what expired.
+    #[inline]
     pub(crate) fn tell(self: &Arc<Self>, frame: &Frame<'_>, payload: O, outcome: Outcome) {
         if self.all_elsewhere || matches!(outcome, Outcome::Expired) {
             self.tell_elsewhere(vec![payload], outcome);
@@ -81,6 +85,7 @@ where
         }));
     }
 
+    #[inline]
     fn tell_here(self: &Arc<Self>, frame: &Frame<'_>, payload: O, outcome: Outcome) {
         if frame.is_nested() {
             let inner = self.clone();
@@ -91,6 +96,7 @@ where
     }
 
     /// Calls `on_complete`, inside a frame, with nothing locked.
+    #[inline]
     fn call(&self, payload: O, outcome: Outcome) {
         if let Err(panicked) = contain(|| payload.on_complete(outcome)) {
             self.report(&panicked);

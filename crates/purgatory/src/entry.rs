@@ -94,6 +94,7 @@ pub(crate) enum CountedDown<O> {
 impl<O> Entry<O> {
     /// An entry held by the thread that parks it, at `now_us` of the timer's clock, with up to
     /// [`COUNTED_MAX`] watermark watches to be counted down.
+    #[inline]
     pub(crate) fn held(now_us: u64, counted: usize) -> Self {
         Entry {
             payload: None,
@@ -114,6 +115,7 @@ impl<O> Entry<O> {
 
     /// Gives the entry its watch slots; `event_passed` if one of the keys saw an event since the
     /// parker looked. Only for the parker, who holds it.
+    #[inline]
     pub(crate) fn watched(&mut self, tickets: Tickets, event_passed: bool) {
         self.tickets = tickets;
         if event_passed {
@@ -123,6 +125,7 @@ impl<O> Entry<O> {
 
     /// For an event: takes the payload out to check it. If it is out already, its holder is left
     /// a note to check again.
+    #[inline]
     pub(crate) fn check_out(&mut self) -> Option<O> {
         let payload = self.payload.take();
         if payload.is_none() && !planted("an event leaves no note") {
@@ -143,6 +146,7 @@ impl<O> Entry<O> {
     }
 
     /// For expiry and cancel: ends the operation, or leaves its holder a note to.
+    #[inline]
     pub(crate) fn claim(&mut self, outcome: Outcome) -> Claim<O> {
         match self.payload.take() {
             Some(payload) => Claim::Ended(payload, outcome),
@@ -156,6 +160,7 @@ impl<O> Entry<O> {
     }
 
     /// For the holder: gives the payload back with what its check found, and acts on the notes.
+    #[inline]
     pub(crate) fn settle(&mut self, payload: O, verdict: Verdict) -> Settled<O> {
         use crate::operation::CancelReason::Panicked;
         match (verdict, self.end.take()) {
@@ -216,6 +221,7 @@ impl Default for Tickets {
 }
 
 impl From<&[Ticket]> for Tickets {
+    #[inline]
     fn from(tickets: &[Ticket]) -> Self {
         match tickets {
             [ticket] => Tickets::One(*ticket),
@@ -237,6 +243,7 @@ mod tests {
         entry
     }
 
+    #[inline]
     fn held() -> Entry<u8> {
         let mut entry = parked();
         assert_eq!(entry.check_out(), Some(7));

@@ -130,6 +130,7 @@ where
     }
 
     /// Attempts each waiter of a walk, the first of which are in `chunk`.
+    #[inline]
     fn attempt_each(
         self: &Arc<Self>,
         frame: &Frame<'_>,
@@ -145,6 +146,7 @@ where
         }
     }
 
+    #[inline]
     fn attempt_chunk(self: &Arc<Self>, frame: &Frame<'_>, ids: &[TimerHandle]) -> usize {
         match *ids {
             [] => 0,
@@ -154,6 +156,7 @@ where
     }
 
     /// Checks one operation, unless somebody else is checking it, and finishes it if it is over.
+    #[inline]
     fn attempt(self: &Arc<Self>, frame: &Frame<'_>, id: TimerHandle) -> usize {
         let Some(held) = self.check_out(&mut self.homes.lock(id.shard()), id) else { return 0 };
         self.hold(held).map_or(0, |ended| self.finish_counting(frame, ended))
@@ -183,18 +186,21 @@ where
         ended.into_iter().map(|ended| self.finish_counting(frame, ended)).sum()
     }
 
+    #[inline]
     fn finish_counting(self: &Arc<Self>, frame: &Frame<'_>, ended: Ended<O>) -> usize {
         let completed = usize::from(matches!(ended.outcome, Outcome::Completed));
         self.finish(frame, ended);
         completed
     }
 
+    #[inline]
     fn check_out(&self, home: &mut HomeGuard<'_, O>, id: TimerHandle) -> Option<Held<O>> {
         let payload = home.get_mut(id)?.check_out()?;
         Some(Held { id, payload, verdict: Verdict::Unsatisfied })
     }
 
     /// Gives a payload back, under its home's lock.
+    #[inline]
     pub(crate) fn give_back(&self, home: &mut HomeGuard<'_, O>, held: Held<O>) -> GivenBack<O> {
         let Held { id, payload, verdict } = held;
         let entry = home.get_mut(id).expect("Holder removes: the entry of a payload is there");
@@ -208,6 +214,7 @@ where
     }
 
     /// Checks an operation until it is parked or over.
+    #[inline]
     pub(crate) fn hold(self: &Arc<Self>, mut held: Held<O>) -> Option<Ended<O>> {
         for look in 0.. {
             if look == LOOKS && !self.elsewhere.is_here() {

@@ -113,6 +113,7 @@ impl<T> Arena<T> {
     }
 
     /// O(1). Hands the task back when the arena is full.
+    #[inline]
     pub(crate) fn insert(&mut self, deadline: u64, sequence: u32, task: T) -> Result<TaskId, T> {
         let Some(index) = self.nodes.claim() else { return Err(task) };
         let node = self.nodes.at_mut(index);
@@ -123,12 +124,14 @@ impl<T> Arena<T> {
         Ok(TaskId { index, generation: node.generation })
     }
 
+    #[inline]
     pub(crate) fn get(&self, id: TaskId) -> Option<&Node<T>> {
         step();
         let node = self.nodes.get(id.index)?;
         (node.generation == id.generation && node.task.is_some()).then_some(node)
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, id: TaskId) -> Option<&mut Node<T>> {
         step();
         let node = self.nodes.get_mut(id.index)?;
@@ -136,12 +139,14 @@ impl<T> Arena<T> {
     }
 
     /// The node at an index known to be live (it is on a list).
+    #[inline]
     pub(crate) fn at(&self, index: u32) -> &Node<T> {
         step();
         self.nodes.at(index)
     }
 
     /// See [`at`](Self::at).
+    #[inline]
     pub(crate) fn at_mut(&mut self, index: u32) -> &mut Node<T> {
         step();
         self.nodes.at_mut(index)
@@ -153,6 +158,7 @@ impl<T> Arena<T> {
     }
 
     /// O(1), but for the freeing of an emptied page. The index must be live and on no list.
+    #[inline]
     pub(crate) fn remove(&mut self, index: u32) -> T {
         let node = self.nodes.at_mut(index);
         let task = node.task.take().expect("Live: only a live index is removed");

@@ -47,6 +47,7 @@ impl DelayQueue {
     }
 
     /// Puts a node into a bucket; the first one in says when the bucket is due.
+    #[inline]
     pub(crate) fn add<T>(&mut self, nodes: &mut Arena<T>, index: u32, bucket: DueBucket) {
         while self.levels.len() <= bucket.level {
             self.levels.push(Level::new(self.slots));
@@ -62,6 +63,7 @@ impl DelayQueue {
     }
 
     /// Takes a node out of its bucket. O(1).
+    #[inline]
     pub(crate) fn remove<T>(&mut self, nodes: &mut Arena<T>, index: u32) {
         let (level, slot) = nodes.at(index).place.level_and_slot();
         let level = &mut self.levels[level];

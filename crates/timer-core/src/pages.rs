@@ -85,8 +85,12 @@ impl<N: Slot> Pages<N> {
     }
 
     /// Takes a free slot into use; `None` when all [`Slot::MAX`] are. O(1).
+    #[inline]
     pub fn claim(&mut self) -> Option<u32> {
-        let number = self.page_with_room()?;
+        let number = match self.pages.get(self.partial as usize) {
+            Some(page) if !page.slots.is_empty() => self.partial,
+            _ => self.page_with_room()?,
+        };
         let page = &mut self.pages[number as usize];
         if page.live == 0 {
             self.empty -= 1;
@@ -103,6 +107,7 @@ impl<N: Slot> Pages<N> {
     }
 
     /// The page at the head of `partial`, made if need be.
+    #[cold]
     fn page_with_room(&mut self) -> Option<u32> {
         while self.partial != END {
             let number = self.partial;
@@ -143,29 +148,34 @@ impl<N: Slot> Pages<N> {
     }
 
     /// The slot at `index`, in use or not, unless its page has no memory.
+    #[inline]
     pub fn get(&self, index: u32) -> Option<&N> {
         let page = self.pages.get((index >> N::PAGE_BITS) as usize)?;
         page.slots.get(offset::<N>(index))
     }
 
     /// See [`get`](Self::get).
+    #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut N> {
         let page = self.pages.get_mut((index >> N::PAGE_BITS) as usize)?;
         page.slots.get_mut(offset::<N>(index))
     }
 
     /// The slot at an index that is in use.
+    #[inline]
     pub fn at(&self, index: u32) -> &N {
         &self.pages[(index >> N::PAGE_BITS) as usize].slots[offset::<N>(index)]
     }
 
     /// See [`at`](Self::at).
+    #[inline]
     pub fn at_mut(&mut self, index: u32) -> &mut N {
         &mut self.pages[(index >> N::PAGE_BITS) as usize].slots[offset::<N>(index)]
     }
 
     /// Gives a slot that is in use back; for good if its floor is `u32::MAX`. O(1), but for the
     /// freeing of an emptied page.
+    #[inline]
     pub fn release(&mut self, index: u32) {
         let number = index >> N::PAGE_BITS;
         let page = &mut self.pages[number as usize];
@@ -262,6 +272,7 @@ mod tests {
         }
     }
 
+    #[inline]
     fn release(pages: &mut Pages<Uses>, index: u32) {
         pages.at_mut(index).0 += 1;
         pages.release(index);

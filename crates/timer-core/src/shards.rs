@@ -164,6 +164,7 @@ impl<T, S> Shards<T, S> {
     }
 
     /// Locks a shard; numbers beyond the last wrap around.
+    #[inline]
     pub fn lock(&self, shard: usize) -> ShardGuard<'_, T, S> {
         let shard = shard & (self.shards.len() - 1);
         ShardGuard {
@@ -276,11 +277,13 @@ impl<T, S> Shard<T, S> {
     }
 
     /// The task of a handle of this shard. O(1).
+    #[inline]
     pub fn get_mut(&mut self, handle: TimerHandle) -> Option<&mut T> {
         self.wheel.get_mut(handle.id())
     }
 
     /// Removes a task. O(1).
+    #[inline]
     pub fn remove(&mut self, handle: TimerHandle) -> Option<T> {
         self.wheel.cancel(handle.id())
     }
@@ -296,6 +299,7 @@ impl<T, S> ShardGuard<'_, T, S> {
     ///
     /// # Errors
     /// [`Full`] hands the task back.
+    #[inline]
     pub fn insert(
         &mut self,
         now: u64,

@@ -42,6 +42,7 @@ impl TimerTaskList {
     }
 
     /// O(1) amortised. The node must be on no list.
+    #[inline]
     pub(crate) fn add<T>(&mut self, nodes: &mut Arena<T>, index: u32, place: Place) {
         let node = nodes.at_mut(index);
         node.place = place;
@@ -50,6 +51,7 @@ impl TimerTaskList {
     }
 
     /// O(1). The node must be on this list.
+    #[inline]
     pub(crate) fn remove<T>(&mut self, nodes: &mut Arena<T>, index: u32) {
         let node = nodes.at_mut(index);
         let position = node.position;

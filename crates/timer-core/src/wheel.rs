@@ -135,6 +135,7 @@ impl<T> DueTask<'_, T> {
     }
 
     /// The task.
+    #[inline]
     pub fn get_mut(&mut self) -> &mut T {
         self.nodes.at_mut(self.index).task_mut()
     }
@@ -202,6 +203,7 @@ impl<T> TimingWheel<T> {
     ///
     /// # Errors
     /// [`Full`] hands the task back when the wheel holds [`MAX_TASKS`].
+    #[inline]
     pub fn insert(&mut self, deadline: u64, task: T) -> Result<Scheduled, Full<T>> {
         let id = self.keep(deadline, task)?;
         Ok(Scheduled { id, due: self.place(id.index) })
@@ -215,12 +217,14 @@ impl<T> TimingWheel<T> {
         self.keep(u64::MAX, task)
     }
 
+    #[inline]
     fn keep(&mut self, deadline: u64, task: T) -> Result<TaskId, Full<T>> {
         self.sequence = self.sequence.wrapping_add(1);
         self.nodes.insert(deadline, self.sequence, task).map_err(Full)
     }
 
     /// Puts a node that is on no list into its bucket; returns when the bucket is due.
+    #[inline]
     fn place(&mut self, index: u32) -> u64 {
         let deadline = self.nodes.at(index).deadline.max(self.now);
         if deadline > self.geometry.last_tick() {
@@ -234,6 +238,7 @@ impl<T> TimingWheel<T> {
     }
 
     /// Takes a node off whichever list it is on.
+    #[inline]
     fn unlink(&mut self, index: u32) {
         if self.nodes.at(index).place != Place::NONE {
             self.queue.remove(&mut self.nodes, index);
@@ -247,6 +252,7 @@ impl<T> TimingWheel<T> {
     }
 
     /// The task of `id`, if the wheel still keeps it. O(1).
+    #[inline]
     pub fn get_mut(&mut self, id: TaskId) -> Option<&mut T> {
         self.nodes.get_mut(id).map(Node::task_mut)
     }
@@ -257,6 +263,7 @@ impl<T> TimingWheel<T> {
     }
 
     /// Takes a task out: at once, off the bucket and out of memory. `None` if it is gone already. O(1).
+    #[inline]
     pub fn cancel(&mut self, id: TaskId) -> Option<T> {
         self.nodes.get(id)?;
         self.unlink(id.index);
@@ -276,6 +283,7 @@ impl<T> TimingWheel<T> {
     /// bucket allows (Reached). After an idle time this is what makes a short delay go straight
     /// into its own bucket, instead of a coarse one that must be handed down. O(1), or O(levels)
     /// when a bucket has emptied since it was last asked.
+    #[inline]
     pub fn catch_up(&mut self, now: u64) {
         if now <= self.now {
             return;

@@ -115,6 +115,7 @@ impl<K: Hash + Eq + Clone> Registry<K> {
     }
 
     /// To be called before the check whose result `watch` is to rely on.
+    #[inline]
     pub fn see(&self, key: &K) -> Seen {
         let hash = self.hash(key);
         let version = self.stripes[self.number(hash)].version.load(Ordering::Acquire);
@@ -122,6 +123,7 @@ impl<K: Hash + Eq + Clone> Registry<K> {
     }
 
     /// Adds `id` to the key's waiters: for its events, or for a level.
+    #[inline]
     pub fn watch(&self, key: &K, seen: Seen, level: Option<Level>, id: TimerHandle) -> Watched {
         let number = self.number(seen.hash);
         let mut stripe = self.stripes[number].stripe.lock();
@@ -135,11 +137,13 @@ impl<K: Hash + Eq + Clone> Registry<K> {
 
     /// Takes a waiter away, unless it was taken; returns the key if nobody else waits for it, to be
     /// dropped with nothing locked. O(1) but for a level not met.
+    #[inline]
     pub fn unwatch(&self, ticket: Ticket, id: TimerHandle) -> Option<K> {
         self.stripes[ticket.stripe as usize].stripe.lock().unwatch(ticket.slot, id)
     }
 
     /// Starts a walk over the key's plain waiters; raises the version if this is an event.
+    #[inline]
     pub(crate) fn walk(&self, key: &K, chunk: &mut Chunk, event: bool) -> Walk<'_, K> {
         let hash = self.hash(key);
         let versioned = &*self.stripes[self.number(hash)];
@@ -222,6 +226,7 @@ pub(crate) struct Walk<'a, K: Eq + Clone> {
 
 impl<K: Eq + Clone> Walk<'_, K> {
     /// Replaces `chunk` by the next waiters; false at the end.
+    #[inline]
     pub(crate) fn next(&mut self, chunk: &mut Chunk) -> bool {
         chunk.clear();
         let WalkOn::Walk(number) = self.on else { return false };

@@ -121,6 +121,7 @@ impl<K: Eq + Clone> Stripe<K> {
     /// Adds a waiter, for the key's events or for a level; returns its slot, or `None` when 2^30 wait
     /// here. Runs the key's `Eq`, and `Clone` when the key is new; a panic in them changes nothing.
     /// O(1); O(log watermark watches of the key) for a level.
+    #[inline]
     pub(crate) fn watch(
         &mut self,
         key: &K,
@@ -155,6 +156,7 @@ impl<K: Eq + Clone> Stripe<K> {
 
     /// Takes a waiter away, if it is `id` and was not taken before; returns the key when that was its
     /// last. O(1); O(log watermark watches of the key) for an unmet level.
+    #[inline]
     pub(crate) fn unwatch(&mut self, slot: u32, id: TimerHandle) -> Option<K> {
         let watch = self.watches.get(slot).filter(|watch| watch.id == Some(id))?;
         let (prev, next, record, place) = (watch.prev, watch.next, watch.record(), watch.place());
@@ -214,6 +216,7 @@ impl<K: Eq + Clone> Stripe<K> {
     }
 
     /// Gives the slot of a watch that is nowhere any more back; returns the key when that was its last.
+    #[inline]
     fn release(&mut self, slot: u32, record: u32) -> Option<K> {
         self.watches.at_mut(slot).id = None;
         self.watches.release(slot);
@@ -222,6 +225,7 @@ impl<K: Eq + Clone> Stripe<K> {
 
     /// Starts a walk over the plain or the met watches of a key as they are now, with the first
     /// `limit` of them.
+    #[inline]
     pub(crate) fn walk(
         &mut self,
         record: u32,
@@ -273,6 +277,7 @@ impl<K: Eq + Clone> Stripe<K> {
     }
 
     /// Visits up to `limit` waiters from `slot` on, to `last` at most; returns where to go on.
+    #[inline]
     fn visit(
         &self,
         mut slot: u32,
