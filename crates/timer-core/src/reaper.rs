@@ -120,6 +120,10 @@ struct Rounds {
     visited: Vec<Visited>,
 }
 
+/// A turn that panicked may have left work that nobody rings for any more, so its shard is looked at
+/// again this much later. Not at once: it may panic for ever.
+const AFTER_PANIC_NS: u64 = 100_000_000;
+
 /// An owner of wheels, and when each of its shards is next due.
 struct Visited {
     attached: Attached,
@@ -131,7 +135,8 @@ impl Rounds {
         while !self.shared.closed.load(Ordering::Acquire) {
             self.welcome();
             let now = self.shared.tick.round_down(self.shared.clock.now_ns());
-            self.visited.retain_mut(|visited| visited.turn(now));
+            let again = self.shared.tick.round_up(AFTER_PANIC_NS);
+            self.visited.retain_mut(|visited| visited.turn(now, again));
             self.sleep();
         }
     }
@@ -170,8 +175,9 @@ impl Rounds {
 }
 
 impl Visited {
-    /// Turns the shards that are due or were rung for. False when their owner is gone.
-    fn turn(&mut self, now: u64) -> bool {
+    /// Turns the shards that are due or were rung for; one whose turn panics is turned again after
+    /// `again` ticks. False when their owner is gone.
+    fn turn(&mut self, now: u64, again: u64) -> bool {
         let mut rung = self.attached.bell.take();
         for (shard, next_due) in self.next_due.iter_mut().enumerate() {
             let called = rung & 1 == 1;
@@ -180,7 +186,7 @@ impl Visited {
                 continue;
             }
             let Some(wheels) = self.attached.wheels.upgrade() else { return false };
-            *next_due = None; // an owner that panics is not visited again until it rings
+            *next_due = Some(now.saturating_add(again)); // when it panics
             let _ = contain(|| *next_due = wheels.turn(shard, now));
         }
         self.attached.wheels.strong_count() > 0

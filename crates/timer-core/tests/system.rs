@@ -463,6 +463,48 @@ fn an_owner_that_panics_does_not_end_the_reaper_and_is_told_of_shutdown() {
     assert_eq!(driver.attach(wheels.bell(), weak), Err(TimerClosed));
 }
 
+/// An owner that panics once, after its wheel was turned.
+struct PanicsOnce {
+    wheels: Shards<u8, ()>,
+    panicked: AtomicBool,
+    fired: Mutex<mpsc::Sender<u8>>,
+}
+
+impl Turns for PanicsOnce {
+    fn turn(self: Arc<Self>, shard: usize, now: u64) -> Option<u64> {
+        let turned = self.wheels.turn(shard, now, 100, |_, due, ()| Some(due.take()));
+        turned.due.iter().for_each(|&task| self.fired.lock().unwrap().send(task).unwrap());
+        assert!(self.panicked.swap(true, SeqCst), "in the first turn");
+        turned.next_due
+    }
+
+    fn next_due(&self, shard: usize) -> Option<u64> {
+        self.wheels.lock(shard).wheel().next_due()
+    }
+
+    fn timer_closed(self: Arc<Self>) {}
+}
+
+/// Nobody rings for the second task: the wheel was turned, and says when it means to be visited next.
+#[test]
+fn an_owner_that_panicked_once_is_turned_again_for_what_was_left() {
+    let timer = SystemTimer::builder().shards(1).build().unwrap();
+    let driver = timer.driver();
+    let wheels = Shards::new(&*driver);
+    let bell = wheels.bell().clone();
+    let (send, fired) = mpsc::channel();
+    let (panicked, fired_to) = (AtomicBool::new(false), Mutex::new(send));
+    let owner = Arc::new(PanicsOnce { wheels, panicked, fired: fired_to });
+    let weak: std::sync::Weak<dyn Turns> = Arc::downgrade(&owner) as _;
+    driver.attach(&bell, weak).unwrap();
+    let mut shard = owner.wheels.lock(0);
+    let now = driver.tick().round_down(driver.now_ns());
+    shard.insert(now, Some(now + 2), 1).unwrap();
+    shard.insert(now, Some(now + 20), 2).unwrap();
+    drop(shard);
+    assert_eq!((fired.recv(), fired.recv()), (Ok(1), Ok(2)));
+}
+
 #[test]
 fn a_name_that_names_no_thread_is_refused() {
     let error = SystemTimer::builder().name("a\0b").build().unwrap_err();
