@@ -1,0 +1,184 @@
+//! All timers and both profiles at rising rates, each run in a process of its own, so that one's memory
+//! is not the next one's.
+
+use std::{fs, path::Path, process::Command};
+
+use anyhow::{Context, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use plotters::prelude::*;
+use serde_json::{Value, json};
+
+use crate::{
+    Args, Profile,
+    run::{Measured, from_json},
+    waits::{Completion, TimerKind},
+    write_json,
+};
+
+/// Requests a second; 0 for as many as there can be.
+const RATES: [u64; 7] = [10_000, 25_000, 50_000, 105_000, 250_000, 500_000, 0];
+const QUICK_RATES: [u64; 3] = [25_000, 105_000, 0];
+
+const TIMERS: [(TimerKind, &str); 3] =
+    [(TimerKind::Wheel, "wheel"), (TimerKind::Heap, "heap"), (TimerKind::First, "first")];
+
+/// One run of the sweep.
+struct Point {
+    profile: Profile,
+    timer: &'static str,
+    rate: u64,
+    measured: Measured,
+}
+
+pub(crate) fn sweep(args: &Args) -> anyhow::Result<()> {
+    ensure!(
+        args.num.is_none() && args.pct50.is_none() && args.pct75.is_none(),
+        "--num, --pct50 and --pct75 go with --rate"
+    );
+    let rates: &[u64] = if args.quick { &QUICK_RATES } else { &RATES };
+    let profiles = [Profile::Low, Profile::High];
+    let profiles =
+        profiles.iter().filter(|&&profile| args.profile.is_none_or(|one| one == profile));
+    let timers = TIMERS.iter().filter(|(timer, _)| args.timer.is_none_or(|one| one == *timer));
+    let runs: Vec<_> = profiles
+        .flat_map(|profile| rates.iter().map(move |rate| (*profile, *rate)))
+        .flat_map(|(profile, rate)| timers.clone().map(move |(_, name)| (profile, rate, *name)))
+        .collect();
+    // Hidden unless stderr is a terminal.
+    let style =
+        ProgressStyle::with_template("[{elapsed_precise}] {bar:20} {pos}/{len} {wide_msg}")?;
+    let progress = ProgressBar::new(runs.len() as u64).with_style(style);
+    let say = |line: String| {
+        if !args.to_stdout() {
+            progress.suspend(|| println!("{line}"));
+        }
+    };
+    say(format!(
+        "{:<8}{:>8}  {:<7}{:>10}{:>11}{:>11}{:>7}{:>10}{:>9}{:>10}{:>10}",
+        "profile",
+        "rate",
+        "timer",
+        "reached",
+        "CPU us/rq",
+        "generator",
+        "cores",
+        "expired %",
+        "late %",
+        "late p99",
+        "peak MiB"
+    ));
+    let mut points = Vec::new();
+    for (profile, rate, timer) in runs {
+        progress.set_message(format!("{} {rate} {timer}", profile.name()));
+        let measured = child(args, profile, rate, timer)?;
+        progress.inc(1);
+        let asked = if rate == 0 { "max".to_owned() } else { rate.to_string() };
+        let share = |count: u64| 100.0 * count as f64 / measured.num as f64;
+        say(format!(
+            "{:<8}{asked:>8}  {timer:<7}{:>10.0}{:>11.2}{:>11.2}{:>7.2}{:>10.2}{:>9.2}{:>10.2}{:>10.1}",
+            profile.name(),
+            measured.rate,
+            measured.cpu_us,
+            measured.generator_us,
+            measured.cores,
+            share(measured.expired),
+            share(measured.expired - measured.expired_due),
+            measured.expired_late[1],
+            measured.peak_mib.unwrap_or(0.0),
+        ));
+        points.push(Point { profile, timer, rate, measured });
+    }
+    progress.finish_and_clear();
+    if let Some(dir) = &args.plot {
+        plot(dir, &points)?;
+    }
+    let told = points.iter().map(|point| {
+        json!({
+            "profile": point.profile.name(), "timer": point.timer, "rate_asked": point.rate,
+            "measured": point.measured.json(),
+        })
+    });
+    write_json(args, &Value::Array(told.collect()))
+}
+
+/// Runs one point in a process of its own.
+fn child(args: &Args, profile: Profile, rate: u64, timer: &str) -> anyhow::Result<Measured> {
+    let quick_num = match rate {
+        0 => 200_000,
+        rate => rate * 3 / 4,
+    };
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--rate", &rate.to_string(), "--profile", profile.name(), "--timer", timer]);
+    command.args(["--timeout", &args.timeout.to_string(), "--keys", &args.keys.to_string()]);
+    command.args(["--key-space-size", &args.key_space_size.to_string()]);
+    command.args(["--purge", &args.purge.to_string(), "--seed", &args.seed.to_string()]);
+    command
+        .args(["--complete", if args.complete == Completion::Force { "force" } else { "event" }]);
+    command.args(["--json", "-"]);
+    if args.quick {
+        command.args(["--num", &quick_num.to_string()]);
+    }
+    let output = command.output().context("cannot start a run")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} at {rate} over {timer}: {said}", profile.name());
+    from_json(&serde_json::from_slice(&output.stdout)?)
+}
+
+/// Two charts for each profile: processor time and memory against the rate reached.
+fn plot(dir: &Path, points: &[Point]) -> anyhow::Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    for profile in [Profile::Low, Profile::High] {
+        let points: Vec<_> = points.iter().filter(|point| point.profile == profile).collect();
+        if points.is_empty() {
+            continue;
+        }
+        let file = |what: &str| dir.join(format!("purgatory_perf-{}-{what}.svg", profile.name()));
+        let title = |what: &str| format!("{what}, profile {}", profile.name());
+        let cpu = title("processor time a request, generator taken off [us]");
+        chart(&file("cpu"), &cpu, &points, |measured| measured.cpu_us)?;
+        let memory = title("most memory [MiB]");
+        chart(&file("memory"), &memory, &points, |measured| measured.peak_mib.unwrap_or(0.0))?;
+    }
+    Ok(())
+}
+
+fn chart(
+    path: &Path,
+    title: &str,
+    points: &[&Point],
+    value: impl Fn(&Measured) -> f64,
+) -> anyhow::Result<()> {
+    let area = SVGBackend::new(path, (820, 480)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let values = points.iter().map(|point| (point.measured.rate, value(&point.measured).max(0.01)));
+    let (mut x, mut y) = ((f64::MAX, 0.0), (f64::MAX, 0.0));
+    for (rate, value) in values {
+        x = (rate.min(x.0), rate.max(x.1));
+        y = (value.min(y.0), value.max(y.1));
+    }
+    let mut chart = ChartBuilder::on(&area)
+        .caption(title, ("sans-serif", 20))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(60)
+        .build_cartesian_2d(
+            (x.0 * 0.8..x.1 * 1.25).log_scale(),
+            (y.0 * 0.8..y.1 * 1.25).log_scale(),
+        )?;
+    chart.configure_mesh().x_desc("requests a second, reached").draw()?;
+    let colors = [RGBColor(31, 119, 180), RGBColor(255, 152, 64), RGBColor(120, 120, 120)];
+    for ((_, timer), color) in TIMERS.iter().zip(colors) {
+        let of = points.iter().filter(|point| point.timer == *timer);
+        let line: Vec<_> =
+            of.map(|point| (point.measured.rate, value(&point.measured).max(0.01))).collect();
+        let marks = line.iter().map(|&at| Circle::new(at, 4, color.filled()));
+        chart.draw_series(marks)?;
+        chart
+            .draw_series(LineSeries::new(line, color.stroke_width(2)))?
+            .label(*timer)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color));
+    }
+    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
+    area.present()?;
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! The shape of Kafka's first purgatory: one delay heap, one lock for all watch lists, and requests that
+//! were completed kept in both until a purge, which walks everything under those locks once enough
+//! were parked since the last.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+
+use foldhash::HashMap;
+use parking_lot::Mutex;
+use timer_core::SystemClock;
+
+use super::{Completion, Key, Waits};
+use crate::{
+    books::{Ending, Request},
+    delays::Delays,
+};
+
+pub(crate) struct First {
+    keys: Vec<Key>,
+    completion: Completion,
+    /// So many are parked between two purges.
+    purge: usize,
+    lists: Mutex<Lists>,
+    delays: Delays<Arc<Waiting>>,
+}
+
+#[derive(Default)]
+struct Lists {
+    watchers: HashMap<Key, Vec<Arc<Waiting>>>,
+    since_purge: usize,
+}
+
+/// A request, which may be on several lists and in the heap.
+pub(crate) struct Waiting {
+    request: Request,
+    ready: AtomicBool,
+    over: AtomicBool,
+}
+
+impl Waiting {
+    fn end(&self, ending: Ending) {
+        if !self.over.swap(true, SeqCst) {
+            self.request.end(ending);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(SeqCst)
+    }
+}
+
+impl First {
+    pub(crate) fn new(
+        keys: &[Key],
+        completion: Completion,
+        purge: usize,
+        clock: SystemClock,
+    ) -> anyhow::Result<Self> {
+        let delays = Delays::start(clock, |waiting: Arc<Waiting>| waiting.end(Ending::Expired))?;
+        let (keys, lists) = (keys.to_vec(), Mutex::default());
+        Ok(First { keys, completion, purge, lists, delays })
+    }
+
+    fn purge(&self, lists: &mut Lists) {
+        for list in lists.watchers.values_mut() {
+            list.retain(|waiting| !waiting.is_over());
+        }
+        self.delays.retain(|waiting| !waiting.is_over());
+        lists.since_purge = 0;
+    }
+}
+
+impl Waits for First {
+    type Ticket = Arc<Waiting>;
+
+    fn park(&self, request: Request) -> Arc<Waiting> {
+        let (ready, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        let waiting = Arc::new(Waiting { request, ready, over });
+        let mut lists = self.lists.lock();
+        for &key in &self.keys {
+            lists.watchers.entry(key).or_default().push(waiting.clone());
+        }
+        self.delays.add(request.expires_ns(), waiting.clone());
+        lists.since_purge += 1;
+        if lists.since_purge >= self.purge {
+            self.purge(&mut lists);
+        }
+        waiting
+    }
+
+    fn complete(&self, waiting: Arc<Waiting>) {
+        if self.completion == Completion::Force {
+            return waiting.end(Ending::Completed);
+        }
+        waiting.ready.store(true, SeqCst);
+        let mut lists = self.lists.lock();
+        for key in &self.keys {
+            let Some(list) = lists.watchers.get_mut(key) else { continue };
+            // An event walks its list and takes off what is over.
+            list.retain(|waiting| {
+                if waiting.ready.load(SeqCst) {
+                    waiting.end(Ending::Completed);
+                }
+                !waiting.is_over()
+            });
+        }
+    }
+}

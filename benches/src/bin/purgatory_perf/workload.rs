@@ -1,0 +1,103 @@
+//! The workload of Kafka's load test: exponential gaps between arrivals, log-normal latencies given by
+//! their median and upper quartile, truncated to milliseconds.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use rand::{SeedableRng, rngs::StdRng};
+use rand_distr::{Distribution, Exp, LogNormal};
+
+/// The standard normal distribution's upper quartile.
+const QUARTILE: f64 = 0.674_489_750_196_082;
+
+/// When requests arrive, and how long each takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Workload {
+    /// Requests a second; 0 for as many as the generator manages.
+    pub(crate) rate: u64,
+    pub(crate) p50_ms: u64,
+    pub(crate) p75_ms: u64,
+    pub(crate) timeout: Duration,
+}
+
+/// The samples of one run.
+pub(crate) struct Samples {
+    random: StdRng,
+    gap_ns: Option<Exp<f64>>,
+    latency_ms: LogNormal<f64>,
+    arrival_ns: f64,
+}
+
+impl Workload {
+    fn sigma(&self) -> f64 {
+        ((self.p75_ms as f64).ln() - (self.p50_ms as f64).ln()) / QUARTILE
+    }
+
+    /// # Errors
+    /// When no distribution has these quartiles.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let Workload { p50_ms, p75_ms, timeout, .. } = self;
+        ensure!(*p50_ms > 0, "--pct50 {p50_ms}: the median is 1 ms at least");
+        ensure!(p75_ms > p50_ms, "--pct75 {p75_ms}: must be above --pct50 {p50_ms}");
+        ensure!(!timeout.is_zero(), "--timeout 0: nothing would wait");
+        Ok(())
+    }
+
+    pub(crate) fn samples(&self, seed: u64) -> anyhow::Result<Samples> {
+        let gap_ns = match self.rate {
+            0 => None,
+            rate => Some(Exp::new(rate as f64 / 1e9).context("the rate")?),
+        };
+        let latency_ms = LogNormal::new((self.p50_ms as f64).ln(), self.sigma())?;
+        Ok(Samples { random: StdRng::seed_from_u64(seed), gap_ns, latency_ms, arrival_ns: 0.0 })
+    }
+
+    /// The share of the latencies that reach the timeout.
+    pub(crate) fn expired_share(&self) -> f64 {
+        let above = (self.timeout.as_millis() as f64).ln() - (self.p50_ms as f64).ln();
+        libm::erfc(above / self.sigma() / std::f64::consts::SQRT_2) / 2.0
+    }
+}
+
+impl Samples {
+    /// When the next request arrives, in nanoseconds since the first could; 0 when unthrottled.
+    pub(crate) fn arrival_ns(&mut self) -> u64 {
+        if let Some(gap_ns) = self.gap_ns {
+            self.arrival_ns += gap_ns.sample(&mut self.random);
+        }
+        self.arrival_ns as u64
+    }
+
+    /// How long the next request takes.
+    pub(crate) fn latency(&mut self) -> Duration {
+        Duration::from_millis(self.latency_ms.sample(&mut self.random) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOW: Workload =
+        Workload { rate: 1000, p50_ms: 20, p75_ms: 60, timeout: Duration::from_millis(200) };
+
+    #[test]
+    fn the_samples_have_the_quartiles_and_the_rate_they_are_to_have() {
+        let mut samples = LOW.samples(1).unwrap();
+        let mut latencies: Vec<_> = (0..100_000).map(|_| samples.latency().as_millis()).collect();
+        latencies.sort_unstable();
+        assert!((18..=21).contains(&latencies[50_000]), "{}", latencies[50_000]);
+        assert!((57..=62).contains(&latencies[75_000]), "{}", latencies[75_000]);
+        let expired = latencies.iter().filter(|&&latency| latency >= 200).count() as f64 / 1e5;
+        assert!((expired - LOW.expired_share()).abs() < 0.005, "{expired}");
+        let last = (0..100_000).map(|_| samples.arrival_ns()).last().unwrap();
+        assert!((98e9..102e9).contains(&(last as f64)), "{last}");
+    }
+
+    #[test]
+    fn quartiles_that_no_distribution_has_are_named() {
+        let wrong = |p50_ms, p75_ms| Workload { p50_ms, p75_ms, ..LOW }.check().unwrap_err();
+        assert_eq!(wrong(0, 60).to_string(), "--pct50 0: the median is 1 ms at least");
+        assert_eq!(wrong(60, 60).to_string(), "--pct75 60: must be above --pct50 60");
+    }
+}
