@@ -5,7 +5,8 @@ use std::fmt;
 
 use crate::operation::{DelayedOperation, Outcome};
 
-/// Any operation, boxed: for a purgatory in which several kinds wait.
+/// Any operation, boxed: for a purgatory in which several kinds wait, futures and blocking waits among
+/// them.
 ///
 /// ```
 /// use std::time::Duration;

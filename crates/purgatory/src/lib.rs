@@ -51,10 +51,13 @@
 //! | no struct, two closures | [`when`] |
 //! | several kinds in one purgatory | [`BoxedOperation`] |
 //! | a future, or a thread that waits, for a value | [`Purgatory::wait`], [`Purgatory::wait_blocking`] |
+//! | to wait for a number that only rises | [`Watches::up_to`] and [`Purgatory::complete_up_to`]; [`ThresholdPurgatory`] |
 //! | to raise an event while you hold a lock that checks need | [`Purgatory::defer`] |
 //! | to end one from outside, or give it more time | [`Purgatory::cancel`], [`Purgatory::complete`], [`Purgatory::reschedule`] |
 //! | a bound on how many may wait | [`Builder::max_parked`] |
+//! | slow callbacks on other threads | [`Builder::callbacks_on_executor`] |
 //! | one timer for several purgatories, or a hand-turned one | [`Builder::timer`] |
+//! | to see what waits, for what and since when | [`Purgatory::snapshot`], [`Purgatory::stats`] |
 //!
 //! # What is promised
 //!
@@ -65,17 +68,28 @@
 //! - **Nobody waits.** No thread waits for another's check or callback, and neither runs under a
 //!   lock of the purgatory's.
 //! - **Nothing stays.** What has ended is out of every watch list and out of the wheel at once. No
-//!   purge, no estimate; counts are exact.
+//!   purge, no estimate; counts are exact when nothing moves.
 //! - **Panics stay inside.** A check or callback that panics is contained and counted.
 //!
-//! For tests of your own operations, share a [`ManualTimer`](timer_core::ManualTimer): the real
-//! wheel under a clock that you turn.
+//! # The guide
+//!
+//! The [`guide`] tells the rest, in six chapters:
+//! [what happens to an operation](guide::lifecycle), [how to wait](guide::waiting),
+//! [what to wait for](guide::watches), [recipes](guide::recipes), [the same by hand](guide::by_hand) and
+//! [questions](guide::questions). For tests of your own operations, share a
+//! [`ManualTimer`](timer_core::ManualTimer): the real wheel under a clock that you turn.
+//!
+//! # Features
+//!
+//! - `metrics` (on by default): `Purgatory::publish` hands the counts to the `metrics` facade.
+//! - `serde`: [`Snapshot`] and [`Stats`] can be serialised.
 
 mod boxed;
 mod ending;
 mod entry;
 mod event;
 mod frame;
+pub mod guide;
 mod inner;
 #[cfg(feature = "metrics")]
 mod metrics;

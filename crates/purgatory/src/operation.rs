@@ -34,16 +34,24 @@ pub trait DelayedOperation: Send + 'static {
     /// The check: true when the condition holds now. It decides, so the operation ends as
     /// [`Completed`](Outcome::Completed) when it returns true.
     ///
-    /// It runs on whichever thread parks the operation or raises an event on one of its keys, and
-    /// must not block. It may call the purgatory; what that ends is told after the outermost call.
-    /// A panic ends the operation as [`Panicked`](CancelReason::Panicked).
+    /// It runs on whichever thread parks the operation or raises an event on one of its keys (on the
+    /// executor when many events come by during one check), and must not block: while it runs the
+    /// operation can neither expire nor be cancelled. It may be called any number of times, but not
+    /// again once it returned true. It may call the purgatory; what that ends is told after the
+    /// outermost call.
+    ///
+    /// # Panics
+    /// A panic in it is contained, and ends the operation as [`Panicked`](CancelReason::Panicked).
     fn try_complete(&mut self) -> bool;
 
-    /// Called exactly once, with how the operation ended.
+    /// Called exactly once, with how the operation ended, which is out of every list by then.
     ///
-    /// Runs on the thread that completed or cancelled it; when it [`Expired`](Outcome::Expired),
-    /// where the timer runs what expired. It may park, raise events and cancel. A panic in it is
-    /// contained and counted.
+    /// Runs on the thread that completed or cancelled it; on the executor when it
+    /// [`Expired`](Outcome::Expired), or [always](crate::Builder::callbacks_on_executor). It may park,
+    /// raise events and cancel.
+    ///
+    /// # Panics
+    /// A panic in it is contained and counted.
     fn on_complete(self, outcome: Outcome)
     where
         Self: Sized;
@@ -53,7 +61,7 @@ pub trait DelayedOperation: Send + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Its check came true.
+    /// Its check came true, the last of its watermarks was reached, or somebody completed it.
     Completed,
     /// Its time ran out first.
     Expired,
@@ -67,7 +75,7 @@ pub enum Outcome {
 pub enum CancelReason {
     /// Somebody asked for it, with this reason.
     Requested(Cow<'static, str>),
-    /// The purgatory or its timer was shut down.
+    /// The purgatory or its timer was shut down, or the last handle dropped.
     Shutdown,
     /// Its check panicked.
     Panicked,
@@ -145,9 +153,20 @@ impl From<Duration> for Timeout {
 }
 
 /// What became of an attempt to end one operation from outside.
+///
+/// ```
+/// use purgatory::{Attempt, Park, Purgatory, Timeout, when};
+///
+/// let waits = Purgatory::new("waits")?;
+/// let parked = waits.try_complete_else_watch(when(|| false, drop), &["key"], Timeout::Never)?;
+/// let Park::Parked(id) = parked else { unreachable!("its check is never true") };
+/// assert_eq!(waits.complete(id), Attempt::Ended);
+/// assert_eq!(waits.cancel(id, "too late"), Attempt::Gone);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// It ended, by this call.
+    /// It ended, by this call. Its callback has run, or is about to.
     Ended,
     /// A thread is checking it right now, and ends it: as Completed if that check comes true,
     /// otherwise as asked (or as whatever was noted before).
@@ -156,7 +175,21 @@ pub enum Attempt {
     Gone,
 }
 
-/// An operation that had to wait but could not be parked. It comes back, its `on_complete` uncalled.
+/// An operation that had to wait but could not be parked. It comes back, its `on_complete` uncalled:
+/// answer it, or try again.
+///
+/// ```
+/// use std::time::Duration;
+/// use purgatory::{Purgatory, RefusedReason, when};
+///
+/// let waits = Purgatory::builder("bounded").max_parked(1).build()?;
+/// let operation = || when(|| false, drop);
+/// waits.try_complete_else_watch(operation(), &["key"], Duration::from_secs(30))?;
+/// let refused = waits.try_complete_else_watch(operation(), &["key"], Duration::from_secs(30)).unwrap_err();
+/// assert_eq!(refused.reason, RefusedReason::Full { limit: 1 });
+/// drop(refused.operation); // it is ours again
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[non_exhaustive]
 pub struct Refused<O> {
     /// The operation.

@@ -33,9 +33,9 @@ use crate::{
 ///
 /// # Locks
 /// Checks and callbacks run with nothing of the purgatory locked, on the thread that parks, raises
-/// the event or cancels; expired callbacks on the executor ([all](Builder::callbacks_on_executor), if you
-/// choose). No thread waits for another's
-/// check or callback. A key's `Eq` and `Clone` run under a lock and must not call back.
+/// the event or cancels; expired callbacks on the executor ([all](Builder::callbacks_on_executor), if
+/// you choose). No thread waits for another's check or callback. A key's `Eq` and `Clone` run under a
+/// lock and must not call back.
 ///
 /// # Calls from inside a check or callback
 /// All are allowed. What they end is told when the outermost call on the thread returns; a nested
@@ -114,8 +114,8 @@ where
     /// `watches` is a slice or array of keys, or a [`Watches`] with watermarks.
     ///
     /// `timeout` is a `Duration` from now or a [`Timeout`]. The check runs here once, and again for
-    /// each event that falls in between (from the ninth time on, on the timer's executor). The
-    /// callback may have run before this returns.
+    /// each event that falls in between (from the ninth time on, on the executor). The callback may
+    /// have run before this returns.
     ///
     /// O(keys): nothing depends on how many others wait, but for the log of how many other watermarks
     /// wait for the same key.
@@ -140,10 +140,18 @@ where
     /// them in the order they were parked and returns how many this call completed. (One that
     /// another thread is checking right now is left to that thread, which checks it again.)
     ///
+    /// Checks and callbacks run here, with nothing locked: do not hold a lock that a check needs
+    /// ([`defer`](Self::defer) is for those who must). Inside a check or callback this returns 0, and
+    /// the event happens when the outermost call returns.
+    ///
     /// Watermark watches of the key are not touched: those are
     /// [`complete_up_to`](Self::complete_up_to)'s.
     ///
-    /// O(waiters of the key); without waiters one lock.
+    /// O(plain waiters of the key); without them one lock.
+    ///
+    /// # Panics
+    /// Only with a panic of the key's own `Hash`, `Eq` or `Clone`. Those of checks and callbacks are
+    /// contained, and the walk goes on.
     pub fn check_and_complete(&self, key: &K) -> usize {
         self.inner.check_and_complete(key)
     }
@@ -154,31 +162,79 @@ where
     /// waits for a higher value is not looked at, and a value lower than before meets nothing new.
     ///
     /// Those newly met go by (threshold, order of parking). As with every event, the value that the
-    /// operations' own checks read changes first.
+    /// operations' own checks read changes first, and inside a check or callback this returns 0 and
+    /// happens later.
     ///
     /// O(met × log watermark watches of the key); when none is met one lock. It goes on for as long as
     /// others keep parking at or below `value`.
+    ///
+    /// # Panics
+    /// As [`check_and_complete`](Self::check_and_complete).
     pub fn complete_up_to(&self, key: &K, value: u64) -> usize {
         self.inner.complete_up_to(key, value)
     }
 
     /// Ends whatever is parked under `key` as Cancelled with this reason, each through its own
     /// callback; returns how many this call ended. (One under check right now is left a note: it
-    /// ends as Completed if that check comes true.) Plain watches and watermarks alike. O(waiters of
-    /// the key), times the log of the watermark watches.
+    /// ends as Completed if that check comes true.) Plain watches and watermarks alike.
+    ///
+    /// Not an event: what parks meanwhile may stay parked. O(waiters of the key), times the log of the
+    /// watermark watches.
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use purgatory::{CancelReason, Outcome, Purgatory, when};
+    ///
+    /// let fetches = Purgatory::new("fetch")?;
+    /// let (told, outcomes) = mpsc::channel();
+    /// for keys in [["orders-0", "orders-1"], ["orders-1", "orders-2"]] {
+    ///     let told = told.clone();
+    ///     let fetch = when(|| false, move |outcome| told.send(outcome).unwrap());
+    ///     fetches.try_complete_else_watch(fetch, &keys, Duration::from_secs(30))?;
+    /// }
+    /// assert_eq!(fetches.cancel_for_key(&"orders-2", "no longer the leader"), 1);
+    /// let reason = CancelReason::Requested("no longer the leader".into());
+    /// assert_eq!(outcomes.recv()?, Outcome::Cancelled(reason));
+    /// assert_eq!((fetches.len(), fetches.waiters(&"orders-1")), (1, 1)); // off its other key, too
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// As [`check_and_complete`](Self::check_and_complete).
     pub fn cancel_for_key(&self, key: &K, reason: impl Into<Cow<'static, str>>) -> usize {
         self.inner.cancel_for_key(key, reason.into())
     }
 
-    /// The events of several keys, one after the other; returns how many this call completed.
+    /// The events of several keys, one after the other; returns how many this call completed. An
+    /// operation that waits for several of them is checked for each, until it completes.
     pub fn check_and_complete_all(&self, keys: &[K]) -> usize {
         keys.iter().map(|key| self.check_and_complete(key)).sum()
     }
 
-    /// The event, for a caller who holds a lock that checks need: nothing is checked here. The timer's
-    /// executor raises it soon, or whoever calls [`run_deferred`](Self::run_deferred) first; with a
-    /// [`ManualTimer`](timer_core::ManualTimer), or a timer that runs tasks inline, only that. Kafka's
-    /// action queue.
+    /// The event, for a caller who holds a lock that checks need: nothing is checked here, and none of the
+    /// key's code runs. The executor raises it soon, or whoever calls
+    /// [`run_deferred`](Self::run_deferred) first; with a [`ManualTimer`](timer_core::ManualTimer), or a
+    /// timer that runs tasks inline, only that (unless the purgatory has an
+    /// [executor](Builder::executor) of its own). Kafka's action queue. O(1).
+    ///
+    /// ```
+    /// use std::{sync::{Arc, Mutex}, time::Duration};
+    /// use purgatory::{Purgatory, when};
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let fetches = Purgatory::builder("fetch").timer(&ManualTimer::new()).build()?;
+    /// let log = Arc::new(Mutex::new(Vec::new()));
+    /// let seen = log.clone();
+    /// let fetch = when(move || !seen.lock().unwrap().is_empty(), drop);
+    /// fetches.try_complete_else_watch(fetch, &["log"], Duration::from_secs(30))?;
+    ///
+    /// let mut locked = log.lock().unwrap();
+    /// locked.push("record");
+    /// fetches.defer("log"); // the check needs the lock
+    /// drop(locked);
+    /// assert_eq!(fetches.run_deferred(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn defer(&self, key: K) {
         self.inner.defer(key, None);
     }
@@ -188,26 +244,57 @@ where
         self.inner.defer(key, Some(value));
     }
 
-    /// Raises the deferred events here and now; returns how many operations that completed. To be
-    /// called when the locks that checks need have been let go.
+    /// Raises the deferred events here and now, those of other threads too; returns how many operations
+    /// that completed. To be called when the locks that checks need have been let go.
+    ///
+    /// It goes on until none is left, also of those that come meanwhile. A panic of a key's `Hash` or
+    /// `Eq` is the caller's, and leaves the later ones deferred.
     pub fn run_deferred(&self) -> usize {
         self.inner.run_deferred()
     }
 
-    /// Ends one operation as Cancelled with this reason, unless it is over. O(its keys).
+    /// Ends one operation as Cancelled with this reason, unless it is over. O(its keys), and for a
+    /// watermark the log of how many wait for the same key. See [`Attempt`].
     pub fn cancel(&self, id: OperationId, reason: impl Into<Cow<'static, str>>) -> Attempt {
         let Some(handle) = self.inner.handle(id) else { return Attempt::Gone };
         self.inner.end(handle, Outcome::Cancelled(CancelReason::Requested(reason.into())))
     }
 
-    /// Ends one operation as Completed, whatever its check would say, unless it is over. O(its keys).
+    /// Ends one operation as Completed, whatever its check would say, unless it is over. O(its keys), as
+    /// [`cancel`](Self::cancel). See [`Attempt`].
+    ///
+    /// A [`wait`](Purgatory::wait) that is completed so asks its condition once more for the value, and
+    /// without one ends as Cancelled.
     pub fn complete(&self, id: OperationId) -> Attempt {
         let Some(handle) = self.inner.handle(id) else { return Attempt::Gone };
         self.inner.end(handle, Outcome::Completed)
     }
 
     /// Gives one operation another timeout, counted from now: longer, shorter, or none. False when it
-    /// is over, or its end is decided. O(1).
+    /// is over, or its end is decided. Zero, or a moment that has passed: it expires at the next tick,
+    /// without another check. O(levels of the wheel).
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use purgatory::{Outcome, Park, Purgatory, when};
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let sessions = Purgatory::builder("sessions").timer(&timer).build()?;
+    /// let (told, outcomes) = mpsc::channel();
+    /// let session = when(|| false, move |outcome| told.send(outcome).unwrap());
+    /// let parked = sessions.try_complete_else_watch(session, &["alice"], Duration::from_secs(30))?;
+    /// let Park::Parked(id) = parked else { unreachable!("its check is never true") };
+    ///
+    /// timer.advance(Duration::from_secs(20));
+    /// assert!(sessions.reschedule(id, Duration::from_secs(30))); // a heartbeat: until second 50
+    /// timer.advance(Duration::from_secs(29));
+    /// assert!(outcomes.try_recv().is_err());
+    /// timer.advance(Duration::from_secs(1));
+    /// assert_eq!(outcomes.try_recv(), Ok(Outcome::Expired));
+    /// assert!(!sessions.reschedule(id, Duration::from_secs(30))); // too late
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reschedule(&self, id: OperationId, timeout: impl Into<Timeout>) -> bool {
         let handle = self.inner.handle(id);
         handle.is_some_and(|handle| self.inner.reschedule(handle, timeout.into()))
@@ -223,12 +310,14 @@ where
         self.len() == 0
     }
 
-    /// Pairs of a parked operation and one of its keys, now. Exact when nothing moves. O(shards).
+    /// Watches of what is parked now: an operation has one for each of its keys and one for each of its
+    /// watermarks. (One that was met counts until its operation ends.) Exact when nothing moves. O(shards).
     pub fn watched(&self) -> usize {
         self.inner.homes.sum(|home| home.state.watches)
     }
 
-    /// Operations that wait for a key now. O(1).
+    /// Watches of a key now: as many as operations wait for it, but that one which waits for it both
+    /// plainly and for a watermark, or for two watermarks of it, counts twice. O(1).
     pub fn waiters(&self, key: &K) -> usize {
         self.inner.watches.waiters(key)
     }
@@ -238,7 +327,7 @@ where
         self.inner.watches.keys()
     }
 
-    /// What the purgatory holds and has done. O(shards).
+    /// What the purgatory holds and has done. O(shards), which are locked one after the other.
     pub fn stats(&self) -> Stats {
         self.inner.stats()
     }
@@ -283,7 +372,20 @@ where
     /// Ends whatever is parked as Cancelled ([`Shutdown`](crate::CancelReason::Shutdown)), here,
     /// and refuses what would have to wait from now on. One that is under check right now is ended
     /// by the thread that checks it. A timer of the purgatory's own is shut down too, and its
-    /// threads waited for (but not from a thread of any timer); a shared one goes on.
+    /// threads waited for (but not from a thread of any timer); a shared one goes on. Again: nothing.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{BoxedOperation, CancelReason, Purgatory, RefusedReason, WaitError};
+    ///
+    /// let waits: Purgatory<u32, BoxedOperation> = Purgatory::new("waits")?;
+    /// let parked = waits.wait(&[1], Duration::from_secs(30), || None::<()>);
+    /// waits.shutdown();
+    /// assert_eq!(parked.block(), Err(WaitError::Cancelled(CancelReason::Shutdown)));
+    /// let late = waits.wait_blocking(&[1], Duration::from_secs(30), || None::<()>);
+    /// assert_eq!(late, Err(WaitError::Refused(RefusedReason::Closed)));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
     pub fn shutdown(&self) {
         self.inner.close();
         if let Some(timer) = &self.inner.own_timer {
@@ -352,7 +454,11 @@ where
     }
 
     /// Runs what this purgatory's expired operations call back, and whatever else is not for the calling
-    /// thread, on this executor instead of the timer's.
+    /// thread, on this executor instead of the timer's: deferred events, looks at an operation that many
+    /// events asked for, and what is beyond the first 1024 callbacks queued behind one call.
+    ///
+    /// [`Workers`](timer_core::Workers) is one. [`execute`](Executor::execute) is called with nothing
+    /// locked; a panic in it is contained, and a job that it drops runs on the dropping thread.
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.executor = Some(Arc::new(executor));
         self

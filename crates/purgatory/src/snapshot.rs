@@ -57,7 +57,7 @@ pub struct Snapshot<K> {
 pub struct KeyWaiters<K> {
     /// The key.
     pub key: K,
-    /// Operations that wait for it.
+    /// Its watches, counted as by [`Purgatory::waiters`](crate::Purgatory::waiters).
     pub waiters: usize,
 }
 
@@ -68,7 +68,7 @@ pub struct KeyWaiters<K> {
 pub struct Parked<K> {
     /// Its name, to cancel or complete it by.
     pub id: OperationId,
-    /// The keys it still waits for.
+    /// The keys it still waits for, one for each watch. A watermark that was met and counted is none.
     pub keys: Vec<K>,
     /// How long it has been parked, to the microsecond.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds"))]

@@ -15,7 +15,8 @@ use crate::{
 pub struct Stats {
     /// Operations parked now, those under check included.
     pub parked: u64,
-    /// Pairs of a parked operation and one of its keys, now.
+    /// Watches of what is parked now: an operation has one for each of its keys and one for each of its
+    /// watermarks, met or not.
     pub watched: u64,
     /// Operations ever parked: the sum of `parked` and the three ends below.
     pub parked_total: u64,

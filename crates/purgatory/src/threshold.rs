@@ -20,6 +20,9 @@ use crate::{
 /// whose thresholds are reached complete in the order of (threshold, arrival). A handle: clones are the
 /// same, and dropping the last one ends what waits as Cancelled.
 ///
+/// Callbacks run as those of any [`Purgatory`]. For its metrics and snapshots keep a clone of the purgatory
+/// that it was made [from](Self::from).
+///
 /// ```
 /// use std::time::Duration;
 /// use purgatory::ThresholdPurgatory;
@@ -93,12 +96,17 @@ impl ThresholdPurgatory {
         Purgatory::new(name).map(Self::from)
     }
 
-    /// The value.
+    /// The value. It never falls.
     pub fn value(&self) -> u64 {
         self.value.load(Ordering::Acquire)
     }
 
-    /// A future of the value once it is at least `threshold`. See [`WaitFuture`]. O(log waiting).
+    /// A future of the value once it is at least `threshold`: the value when it is told, which may be
+    /// higher by then. (After [`complete_all`](Self::complete_all) it may be lower.) Cancel safety: see
+    /// [`WaitFuture`]. O(log waiting).
+    ///
+    /// # Errors
+    /// The future yields a [`WaitError`](crate::WaitError).
     pub fn wait_for(&self, threshold: u64, timeout: impl Into<Timeout>) -> WaitFuture<u64> {
         let level = [((), threshold)];
         self.purgatory.wait_with(
@@ -110,6 +118,18 @@ impl ThresholdPurgatory {
     }
 
     /// Calls `then` once the value is at least `threshold`, or the wait ended otherwise. O(log waiting).
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use purgatory::{Outcome, ThresholdPurgatory};
+    ///
+    /// let applied = ThresholdPurgatory::new("applied-index")?;
+    /// let (told, outcomes) = mpsc::channel();
+    /// applied.park(7, Duration::from_secs(30), move |outcome| told.send(outcome).unwrap())?;
+    /// assert_eq!(applied.complete_up_to(7), 1);
+    /// assert_eq!(outcomes.recv()?, Outcome::Completed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Purgatory::try_complete_else_watch`].
@@ -129,18 +149,20 @@ impl ThresholdPurgatory {
     }
 
     /// Raises the value (a lower one changes nothing), and completes those whose thresholds it reaches;
-    /// returns how many this call completed. O(completed × log waiting).
+    /// returns how many this call completed. Inside a callback it raises the value, returns 0, and
+    /// completes when the outermost call returns. O(completed × log waiting).
     pub fn complete_up_to(&self, value: u64) -> usize {
         let before = self.value.fetch_max(value, Ordering::AcqRel);
         self.purgatory.complete_up_to(&(), value.max(before))
     }
 
-    /// Completes all that wait, whatever they wait for; the value stays. Returns how many.
+    /// Completes all that wait, whatever they wait for; the value stays. Returns how many this call
+    /// completed.
     pub fn complete_all(&self) -> usize {
         self.purgatory.complete_up_to(&(), u64::MAX)
     }
 
-    /// Ends all that wait as Cancelled, with this reason; returns how many.
+    /// Ends all that wait as Cancelled, with this reason; returns how many this call ended.
     pub fn cancel_all(&self, reason: impl Into<Cow<'static, str>>) -> usize {
         self.purgatory.cancel_for_key(&(), reason)
     }

@@ -30,13 +30,13 @@ use crate::{
     watches::Watches,
 };
 
-/// Why a wait ended without a value.
+/// Why a wait ended without a value. See [`Purgatory::wait`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
     /// The time ran out.
     Expired,
-    /// The wait was given up.
+    /// The wait was given up: cancelled by its key, ended with the purgatory, or its condition panicked.
     Cancelled(CancelReason),
     /// It had to wait and could not be parked.
     Refused(RefusedReason),
@@ -154,8 +154,12 @@ impl<T> Drop for End<T> {
 /// A future of the value that a parked condition yields. Made by [`Purgatory::wait`].
 ///
 /// # Cancel safety
-/// Dropping it cancels the wait: the operation leaves the purgatory at once. A value that had been
-/// yielded but not taken goes to the hook given to [`Purgatory::wait_or`], and is dropped without one.
+/// Dropping it cancels the wait: the operation leaves the purgatory at once, or, while it is under
+/// check, when that check is over. A value that had been yielded but not taken goes to the hook given to
+/// [`Purgatory::wait_or`], and is dropped without one. Polling it without awaiting its end, as a
+/// `select!` over `&mut` does, loses nothing.
+///
+/// A future does not keep its purgatory open: when the last handle goes, the wait ends as Cancelled.
 ///
 /// # Panics
 /// When polled again after it was ready.
@@ -250,9 +254,18 @@ impl<K> Purgatory<K, BoxedOperation>
 where
     K: Hash + Eq + Clone + Send + 'static,
 {
-    /// Waits until `condition` yields a value: now, or at an event on one of `keys`. The condition is
+    /// Waits until `condition` yields a value: now, or at an event on one of the keys. The condition is
     /// checked and parked by this call, not by the first poll; the time counts from here. On any
     /// runtime, or none.
+    ///
+    /// The condition runs as a [check](DelayedOperation::try_complete) does, on the threads that raise
+    /// events and with nothing locked. It is asked no more once it yielded a value. The future wakes its
+    /// task where a callback would run, with nothing locked either. One allocation for the operation, one
+    /// for the slot it shares with the future; O(keys), as
+    /// [`try_complete_else_watch`](Self::try_complete_else_watch).
+    ///
+    /// # Errors
+    /// The future yields a [`WaitError`]: time ran out, cancelled, or refused.
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, time::Duration};
@@ -302,6 +315,31 @@ where
     /// As [`wait`](Self::wait), with a hook for a value that was yielded when nobody was there to take
     /// it any more: the future had been, or was, dropped. So nothing that a condition takes out of
     /// somewhere is lost without notice.
+    ///
+    /// The hook runs once at most, with nothing locked: on the thread that drops the future when the value
+    /// was there before, else where the callback of an operation would run.
+    ///
+    /// ```
+    /// use std::{sync::{Arc, Mutex}, time::Duration};
+    /// use purgatory::{BoxedOperation, Purgatory};
+    ///
+    /// let purgatory: Purgatory<&str, BoxedOperation> = Purgatory::new("shelf")?;
+    /// let shelf = Arc::new(Mutex::new(None));
+    /// let (take, put_back) = (shelf.clone(), shelf.clone());
+    ///
+    /// let future = purgatory.wait_or(
+    ///     &["shelf"],
+    ///     Duration::from_secs(30),
+    ///     move || take.lock().unwrap().take(),
+    ///     move |book| *put_back.lock().unwrap() = Some(book),
+    /// );
+    /// *shelf.lock().unwrap() = Some("a book");
+    /// purgatory.check_and_complete(&"shelf");
+    /// assert_eq!(*shelf.lock().unwrap(), None); // on its way to whoever waits
+    /// drop(future);
+    /// assert_eq!(*shelf.lock().unwrap(), Some("a book"));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
     pub fn wait_or<'a, T: Send + 'static>(
         &self,
         watches: impl Into<Watches<'a, K>>,
@@ -338,6 +376,27 @@ where
     }
 
     /// Blocks this thread until `condition` yields a value, as [`wait`](Self::wait) does for a task.
+    /// Under a [`ManualTimer`](timer_core::ManualTimer) another thread has to advance it.
+    ///
+    /// ```
+    /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, thread, time::Duration};
+    /// use purgatory::{BoxedOperation, Purgatory, WaitError};
+    ///
+    /// let purgatory: Purgatory<&str, BoxedOperation> = Purgatory::new("epoch")?;
+    /// let epoch = Arc::new(AtomicU64::new(0));
+    /// let (seen, raises) = (epoch.clone(), purgatory.clone());
+    /// let leader = thread::spawn(move || {
+    ///     epoch.store(1, SeqCst);
+    ///     raises.check_and_complete(&"epoch");
+    /// });
+    /// let began = move || Some(seen.load(SeqCst)).filter(|&epoch| epoch > 0);
+    /// assert_eq!(purgatory.wait_blocking(&["epoch"], Duration::from_secs(30), began), Ok(1));
+    ///
+    /// let never = purgatory.wait_blocking(&["epoch"], Duration::from_millis(1), || None::<()>);
+    /// assert_eq!(never, Err(WaitError::Expired));
+    /// # leader.join().unwrap();
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
     ///
     /// # Errors
     /// [`WaitError`], at once [`InsideCallback`](WaitError::InsideCallback) when called inside a check or
@@ -359,7 +418,7 @@ where
 }
 
 impl<T> WaitFuture<T> {
-    /// Blocks this thread until the wait is over.
+    /// Blocks this thread until the wait is over. The future may have been polled before.
     ///
     /// # Errors
     /// [`WaitError`], at once [`InsideCallback`](WaitError::InsideCallback) when called inside a check or
