@@ -12,6 +12,10 @@ acks-all *ARGS:
 broker *ARGS:
     cargo run --release --example broker -- {{ARGS}}
 
+# The ways to wait, a line each.
+waiting:
+    cargo run --release --example waiting
+
 # All tests but loom's.
 test:
     cargo test --workspace
@@ -26,7 +30,7 @@ model:
 
 # Ten million operations racing.
 stress:
-    STRESS=10000000 cargo test --release -p purgatory --test contention -- --nocapture
+    STRESS=10000000 cargo test --release -p purgatory --test stress -- --nocapture
 
 # Format, lints, docs.
 lint:
