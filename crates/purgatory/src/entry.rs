@@ -196,6 +196,10 @@ impl<O> Entry<O> {
         UnderCheck::Yes { seen }
     }
 
+    pub(crate) fn is_held(&self) -> bool {
+        self.payload.is_none()
+    }
+
     pub(crate) fn tickets(&self) -> &[Ticket] {
         self.tickets.as_slice()
     }

@@ -8,7 +8,13 @@
 //! watch counts it down*, with no code of the user's in between. Then it walks those that were met
 //! and wait for their check, as an event does.
 
-use std::{borrow::Cow, hash::Hash, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::VecDeque,
+    hash::Hash,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+};
 
 use smallvec::SmallVec;
 use timer_core::{Job, TimerHandle, contain};
@@ -42,6 +48,19 @@ pub(crate) enum GivenBack<O> {
     Parked,
     CheckAgain(Held<O>),
     Ended(Ended<O>),
+}
+
+/// Events left for later, and rises to a value.
+pub(crate) struct Deferred<K> {
+    events: VecDeque<(K, Option<u64>)>,
+    /// A job that raises them is on its way to the executor.
+    job: bool,
+}
+
+impl<K> Default for Deferred<K> {
+    fn default() -> Self {
+        Deferred { events: VecDeque::new(), job: false }
+    }
 }
 
 impl<K, O> Inner<K, O>
@@ -332,18 +351,39 @@ where
 
     /// Leaves an event, or a rise to `value`, to the executor, or to whoever calls `run_deferred` first.
     pub(crate) fn defer(self: &Arc<Self>, key: K, value: Option<u64>) {
-        let mut deferred = self.deferred.lock();
-        deferred.push_back((key, value));
-        let first = deferred.len() == 1;
-        drop(deferred);
-        if first && !self.elsewhere.is_here() {
-            let inner = self.clone();
-            self.elsewhere.execute(Job::new(move || _ = inner.run_deferred()));
-        }
+        self.deferred.lock().events.push_back((key, value));
+        self.have_deferred_run();
     }
 
-    /// Raises what was deferred; returns how many operations that completed.
+    /// Hands what is deferred to the executor, unless a job for that is on its way.
+    fn have_deferred_run(self: &Arc<Self>) {
+        if self.elsewhere.is_here() {
+            return;
+        }
+        let mut deferred = self.deferred.lock();
+        if deferred.events.is_empty() || std::mem::replace(&mut deferred.job, true) {
+            return;
+        }
+        drop(deferred);
+        let inner = self.clone();
+        self.elsewhere.execute(Job::new(move || {
+            inner.deferred.lock().job = false;
+            while let Err(panicked) = contain(|| _ = inner.raise_deferred()) {
+                inner.report(&panicked); // of a key's Hash or Eq: its event is gone, the next one's turn
+            }
+        }));
+    }
+
+    /// Raises what was deferred; returns how many operations that completed. When a key's `Hash` or `Eq`
+    /// panics, what is behind it goes to the executor.
     pub(crate) fn run_deferred(self: &Arc<Self>) -> usize {
+        catch_unwind(AssertUnwindSafe(|| self.raise_deferred())).unwrap_or_else(|panic| {
+            self.have_deferred_run();
+            resume_unwind(panic)
+        })
+    }
+
+    fn raise_deferred(self: &Arc<Self>) -> usize {
         let mut completed = 0;
         while let Some((key, value)) = self.next_deferred() {
             completed += match value {
@@ -355,6 +395,6 @@ where
     }
 
     fn next_deferred(&self) -> Option<(K, Option<u64>)> {
-        self.deferred.lock().pop_front()
+        self.deferred.lock().events.pop_front()
     }
 }

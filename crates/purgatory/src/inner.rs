@@ -9,7 +9,6 @@
 //! and [`ending`](super::ending).
 
 use std::{
-    collections::VecDeque,
     hash::Hash,
     sync::{Arc, Weak, atomic::AtomicU32},
 };
@@ -22,7 +21,7 @@ use timer_core::{
 
 use crate::{
     entry::{Entry, Verdict},
-    event::Held,
+    event::{Deferred, Held},
     frame::Elsewhere,
     operation::{DelayedOperation, OperationId, Outcome},
     snapshot::Checks,
@@ -78,8 +77,7 @@ pub(crate) struct Inner<K, O> {
     pub(crate) permits: Option<Limit>,
     /// Checks that the last snapshot found under way, and since when.
     pub(crate) checks_known: Mutex<Checks>,
-    /// Events left for later, and rises to a value.
-    pub(crate) deferred: Mutex<VecDeque<(K, Option<u64>)>>,
+    pub(crate) deferred: Mutex<Deferred<K>>,
 }
 
 impl<K, O> Inner<K, O>
@@ -105,7 +103,7 @@ where
             panics: AtomicU64::new(0),
             permits: max_parked.map(Limit::new),
             checks_known: Mutex::new(Checks::new()),
-            deferred: Mutex::new(VecDeque::new()),
+            deferred: Mutex::new(Deferred::default()),
         });
         let turns: Weak<dyn Turns> = Arc::downgrade(&inner) as _;
         inner.driver().attach(inner.homes.bell(), turns)?;

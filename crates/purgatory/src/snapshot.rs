@@ -135,14 +135,15 @@ impl<T> Highest<T> {
         Highest { limit, kept: BinaryHeap::new() }
     }
 
-    /// Keeps what `item` makes if the rank is high enough.
-    fn offer(&mut self, rank: u64, item: impl FnOnce() -> T) {
-        if self.kept.len() < self.limit {
-            self.kept.push(Ranked { rank, item: item() });
-        } else if self.kept.peek().is_some_and(|lowest| lowest.rank < rank) {
-            self.kept.pop();
-            self.kept.push(Ranked { rank, item: item() });
+    /// Keeps what `item` makes if the rank is high enough; returns what has to go for it.
+    fn offer(&mut self, rank: u64, item: impl FnOnce() -> T) -> Option<T> {
+        let full = self.kept.len() >= self.limit;
+        if full && self.kept.peek().is_none_or(|lowest| lowest.rank >= rank) {
+            return None;
         }
+        let gone = if full { self.kept.pop() } else { None };
+        self.kept.push(Ranked { rank, item: item() });
+        gone.map(|Ranked { item, .. }| item)
     }
 
     /// What was kept with its rank, highest first.
@@ -237,7 +238,7 @@ where
         let deadline = home.wheel().deadline(id.id())?;
         let entry = home.get_mut(id)?;
         let age_us = entry.age_us(now_ns / 1000);
-        let under_check = matches!(entry.look(), UnderCheck::Yes { .. }).then_some(Duration::ZERO);
+        let under_check = entry.is_held().then_some(Duration::ZERO);
         let tickets: Vec<Ticket> = entry.tickets().to_vec();
         drop(home);
         let expires_ns = self.driver().tick().start_ns(deadline).saturating_sub(now_ns);
@@ -252,7 +253,10 @@ where
 
     fn busiest(&self, limit: usize) -> Vec<KeyWaiters<K>> {
         let mut busiest = Highest::new(limit);
-        self.watches.each_key(|key, waiters| busiest.offer(waiters as u64, || key.clone()));
+        let mut gone = Vec::new(); // keys are the user's: none is dropped under a lock
+        self.watches.each_key(|key, waiters| {
+            gone.extend(busiest.offer(waiters as u64, || key.clone()));
+        });
         let told = |(waiters, key)| KeyWaiters { key, waiters: waiters as usize };
         busiest.into_vec().into_iter().map(told).collect()
     }

@@ -666,6 +666,49 @@ fn a_panic_in_a_keys_eq_reaches_the_caller_and_harms_nobody_else() {
     assert_eq!((one.endings(), two.ended()), (vec![Outcome::Completed], false));
 }
 
+/// Runs jobs when told to.
+#[derive(Clone, Debug, Default)]
+struct Later(Arc<Mutex<Vec<timer_core::Job>>>);
+
+impl timer_core::Executor for Later {
+    fn execute(&self, job: timer_core::Job) {
+        self.0.lock().unwrap().push(job);
+    }
+}
+
+#[test]
+fn a_panic_in_a_deferred_keys_eq_leaves_the_events_behind_it_to_the_executor() {
+    let (timer, later) = (ManualTimer::new(), Later::default());
+    let purgatory = Purgatory::builder("test").timer(&timer).executor(later.clone());
+    let purgatory = purgatory.build().unwrap();
+    let (touchy, calm) = (Arc::<std::sync::atomic::AtomicBool>::default(), Arc::default());
+    let bad = || Touchy(1, touchy.clone());
+    let good = || Touchy(2, Arc::clone(&calm));
+    let (one, two) = (Probe::new(), Probe::new());
+    purgatory.try_complete_else_watch(one.operation(), &[bad()], MINUTE).unwrap();
+    purgatory.try_complete_else_watch(two.operation(), &[good()], MINUTE).unwrap();
+    two.make_ready();
+    touchy.store(true, std::sync::atomic::Ordering::SeqCst);
+    let run_jobs = || {
+        let jobs = std::mem::take(&mut *later.0.lock().unwrap());
+        jobs.into_iter().map(timer_core::Job::run).count()
+    };
+    [bad(), bad(), good()].into_iter().for_each(|key| purgatory.defer(key));
+    assert_eq!(later.0.lock().unwrap().len(), 1);
+    let called =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| purgatory.run_deferred()));
+    assert!(called.is_err() && !two.ended());
+    assert_eq!((run_jobs(), two.endings()), (1, vec![Outcome::Completed]));
+    assert_eq!(purgatory.stats().panics, 1); // the other was the caller's
+
+    let three = Probe::new();
+    purgatory.try_complete_else_watch(three.operation(), &[good()], MINUTE).unwrap();
+    three.make_ready();
+    purgatory.defer(good());
+    assert_eq!((run_jobs(), three.endings()), (1, vec![Outcome::Completed]));
+    touchy.store(false, std::sync::atomic::Ordering::SeqCst);
+}
+
 // Shutdown and drop.
 
 #[test]

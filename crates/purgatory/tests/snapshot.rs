@@ -3,10 +3,15 @@
 
 mod support;
 
-use std::{sync::mpsc, thread, time::Duration};
+use std::{
+    hash::{Hash, Hasher},
+    sync::{Arc, Mutex, Weak, mpsc},
+    thread,
+    time::Duration,
+};
 
 use purgatory::{Park, Purgatory, Watches};
-use support::{Probe, Waiting};
+use support::{Op, Probe, Waiting};
 use timer_core::ManualTimer;
 
 const MS: Duration = Duration::from_millis(1);
@@ -97,6 +102,47 @@ fn a_check_that_does_not_return_shows_and_for_how_long() {
     });
     let snapshot = purgatory.snapshot(9);
     assert_eq!((snapshot.under_check.len(), snapshot.stats.expired), (0, 1));
+}
+
+/// A key that uses the purgatory when it is dropped, as a test's key may and a user's will.
+#[derive(Clone)]
+struct Calls(u32, Weak<Mutex<Option<Purgatory<Calls, Op>>>>);
+
+impl PartialEq for Calls {
+    fn eq(&self, other: &Calls) -> bool {
+        self.0 == other.0
+    }
+}
+impl Eq for Calls {}
+impl Hash for Calls {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u32(self.0);
+    }
+}
+impl Drop for Calls {
+    fn drop(&mut self) {
+        if let Some(purgatory) = self.1.upgrade().and_then(|slot| slot.lock().unwrap().clone()) {
+            let _ = purgatory.keys(); // locks every stripe
+        }
+    }
+}
+
+#[test]
+fn keys_that_do_not_rank_are_dropped_with_nothing_locked() {
+    let timer = ManualTimer::new();
+    let purgatory: Purgatory<Calls, Op> = Purgatory::builder("k").timer(&timer).build().unwrap();
+    let slot = Arc::new(Mutex::new(None));
+    for number in 0..50 {
+        for _ in 0..=number {
+            let key = Calls(number, Arc::downgrade(&slot));
+            purgatory.try_complete_else_watch(Probe::new().operation(), &[key], MS).unwrap();
+        }
+    }
+    *slot.lock().unwrap() = Some(purgatory.clone());
+    let busiest = purgatory.snapshot(2).busiest;
+    let ranked: Vec<_> = busiest.iter().map(|busy| (busy.key.0, busy.waiters)).collect();
+    assert_eq!(ranked, [(49, 50), (48, 49)]);
+    *slot.lock().unwrap() = None;
 }
 
 #[test]
