@@ -44,6 +44,10 @@ bench *ARGS:
 peers *ARGS:
     cargo run --release -p purgatory-benches --bin peers -- {{ARGS}}
 
+# Timer algorithms from a plain list to the wheel, as the pending timers grow.
+schemes *ARGS:
+    cargo run --release -p purgatory-benches --bin schemes -- {{ARGS}}
+
 # Everything CI runs.
 ci:
     .ci/run

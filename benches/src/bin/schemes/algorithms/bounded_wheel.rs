@@ -1,0 +1,106 @@
+//! A wheel with a slot for each tick of the longest delay it takes.
+
+use super::{
+    Claim, Refused, Scheme, Task,
+    rings::{Handle, Rings},
+};
+use crate::trial::DAY;
+
+/// A delay `d` waits in slot `(i + d) mod N`; the index `i` comes by after exactly `d` ticks.
+///
+/// Everything is O(1). The trap is the memory: a slot a tick, so that a longer delay is refused, by a
+/// type of its own. The bound is `d < N`: `d = N` is refused, too. Scheme 4 of Varghese and Lauck, which
+/// calls the bound MaxInterval.
+#[derive(Debug)]
+pub(crate) struct BoundedWheel {
+    index: u64,
+    slots: u64,
+    timers: Rings,
+}
+
+impl Default for BoundedWheel {
+    fn default() -> Self {
+        BoundedWheel::with_slots(DAY as usize)
+    }
+}
+
+impl BoundedWheel {
+    pub(crate) fn with_slots(slots: usize) -> Self {
+        BoundedWheel { index: 0, slots: slots as u64, timers: Rings::new(slots) }
+    }
+}
+
+impl Scheme for BoundedWheel {
+    const NAME: &'static str = "bounded-wheel";
+    const IDEA: &'static str = "86 400 slots, one a tick; longer delays are refused";
+    const CLAIM: Claim = Claim { start: "O(1)", stop: "O(1)", tick: "O(1)", expire: "O(1)" };
+    type Handle = Handle;
+
+    fn start(&mut self, delay: u64, task: Task) -> Result<Handle, Refused> {
+        let delay = delay.max(1);
+        if delay >= self.slots {
+            return Err(Refused { delay, delay_max: self.slots - 1, task });
+        }
+        let slot = (self.index + delay) % self.slots;
+        Ok(self.timers.push(slot as usize, 0, task))
+    }
+
+    fn stop(&mut self, handle: Handle) -> bool {
+        self.timers.remove(handle)
+    }
+
+    fn tick(&mut self, fired: &mut Vec<Task>) {
+        self.index = (self.index + 1) % self.slots;
+        fired.extend(std::iter::from_fn(|| self.timers.pop(self.index as usize)));
+    }
+
+    fn pending(&self) -> usize {
+        self.timers.timers()
+    }
+
+    fn slots(&self) -> usize {
+        self.timers.rings()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_of_as_many_ticks_as_slots_is_refused() {
+        let mut wheel = BoundedWheel::with_slots(8);
+        wheel.advance(5, &mut Vec::new());
+        assert!(wheel.start(7, 0).is_ok(), "at any index, though 5 + 7 is beyond the turn");
+        let refused = wheel.start(8, 1).unwrap_err();
+        assert_eq!(refused, Refused { delay: 8, delay_max: 7, task: 1 });
+        let text = "task 1: a delay of 8 ticks where at most 7 are taken";
+        assert_eq!(refused.to_string(), text);
+        assert_eq!(wheel.pending(), 1);
+    }
+
+    #[test]
+    fn a_week_of_168_slots_has_wednesday_9_in_slot_57() {
+        let mut wheel = BoundedWheel::with_slots(7 * 24);
+        let monday_10 = 10;
+        wheel.advance(monday_10, &mut Vec::new());
+        let wednesday_9 = 2 * 24 + 9;
+        let handle = wheel.start(wednesday_9 - monday_10, 0).unwrap();
+        assert_eq!(wheel.timers.ring_of(handle), Some(57));
+    }
+
+    #[test]
+    fn a_month_of_720_slots_with_two_tasks_makes_718_empty_moves() {
+        let mut wheel = BoundedWheel::with_slots(720);
+        for (task, delay) in [(0, 9), (1, 11 * 24 + 9)] {
+            wheel.start(delay, task).unwrap();
+        }
+        let empty = (0..720).filter(|_| {
+            let mut fired = Vec::new();
+            wheel.tick(&mut fired);
+            fired.is_empty()
+        });
+        assert_eq!(empty.count(), 718);
+        assert_eq!(wheel.pending(), 0);
+    }
+}

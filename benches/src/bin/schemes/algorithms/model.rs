@@ -1,0 +1,200 @@
+//! Every scheme against one reference: a map of what is pending, and when it is due. proptest makes
+//! the steps, and shrinks a failure to the few that matter.
+
+use std::{cell::RefCell, collections::BTreeMap};
+
+use proptest::{
+    prelude::*,
+    sample::Index,
+    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+};
+use timer_core::WheelSize;
+
+use super::{
+    BoundedWheel, ClockWheel, DelayHeap, HashedWheel, HierarchicalWheel, OverflowWheel, Scheme,
+    SortedList, Task, UnsortedList,
+};
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// So many timers of one delay.
+    Start(u64, u8),
+    Stop(Index),
+    StopGone(Index),
+    /// Tick by tick: each fires exactly at its own.
+    Tick(u8),
+    /// In one call: each fires, in order.
+    Advance(u16),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    // Around a turn of the small wheels, a turn exactly, up to a day, and anything.
+    let delay = prop_oneof![
+        4 => 0u64..30,
+        2 => (0u64..30).prop_map(|turns| 8 * turns),
+        2 => 0u64..1500,
+        1 => 0u64..100_000,
+        1 => (any::<u64>(), 0u32..64).prop_map(|(bits, by)| bits >> by),
+    ];
+    let count = prop_oneof![9 => Just(1u8), 1 => 2u8..10];
+    prop_oneof![
+        10 => (delay, count).prop_map(|(delay, count)| Step::Start(delay, count)),
+        4 => any::<Index>().prop_map(Step::Stop),
+        1 => any::<Index>().prop_map(Step::StopGone),
+        4 => (0u8..40).prop_map(Step::Tick),
+        2 => (0u16..2000).prop_map(Step::Advance),
+    ]
+}
+
+/// How often each thing happened.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    fired: usize,
+    stopped: usize,
+    gone: usize,
+    refused: usize,
+}
+
+struct Model<S: Scheme> {
+    scheme: S,
+    now: u64,
+    /// By task: its handle, and when it is due.
+    pending: BTreeMap<Task, (S::Handle, u64)>,
+    gone: Vec<S::Handle>,
+    next_task: Task,
+    seen: Seen,
+}
+
+impl<S: Scheme> Model<S> {
+    fn start(&mut self, delay: u64) {
+        let task = self.next_task;
+        self.next_task += 1;
+        match self.scheme.start(delay, task) {
+            Ok(handle) => {
+                let deadline = self.now.saturating_add(delay.max(1));
+                self.pending.insert(task, (handle, deadline));
+            }
+            Err(refused) => {
+                assert!(refused.delay > refused.delay_max);
+                assert_eq!((refused.delay, refused.task), (delay, task));
+                self.seen.refused += 1;
+            }
+        }
+    }
+
+    fn stop(&mut self, index: Index) {
+        let nth = index.index(self.pending.len().max(1));
+        let Some((&task, &(handle, _))) = self.pending.iter().nth(nth) else { return };
+        assert!(self.scheme.stop(handle));
+        self.pending.remove(&task);
+        self.gone.push(handle);
+        self.seen.stopped += 1;
+    }
+
+    fn stop_gone(&mut self, index: Index) {
+        let Some(&handle) = self.gone.get(index.index(self.gone.len().max(1))) else { return };
+        assert!(!self.scheme.stop(handle));
+        self.seen.gone += 1;
+    }
+
+    fn advance(&mut self, ticks: u64, advance: impl FnOnce(&mut S, &mut Vec<Task>)) {
+        self.now += ticks;
+        let mut fired = Vec::new();
+        advance(&mut self.scheme, &mut fired);
+        let mut last = 0;
+        for task in fired {
+            let (handle, deadline) = self.pending.remove(&task).expect("fires once");
+            assert!(deadline <= self.now, "early: {deadline} at {}", self.now);
+            assert!(last <= deadline, "out of order");
+            last = deadline;
+            self.gone.push(handle);
+            self.seen.fired += 1;
+        }
+        let late = self.pending.values().filter(|&&(_, deadline)| deadline <= self.now);
+        assert_eq!(late.count(), 0, "not fired by {}", self.now);
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Start(delay, count) => (0..count).for_each(|_| self.start(delay)),
+            Step::Stop(index) => self.stop(index),
+            Step::StopGone(index) => self.stop_gone(index),
+            Step::Tick(ticks) => (0..ticks).for_each(|_| self.advance(1, S::tick)),
+            Step::Advance(ticks) => {
+                let ticks = ticks.into();
+                self.advance(ticks, |scheme, fired| scheme.advance(ticks, fired));
+            }
+        }
+        assert_eq!(self.scheme.pending(), self.pending.len());
+    }
+}
+
+/// Takes the steps, and stops what is left.
+fn agrees<S: Scheme>(scheme: S, steps: &[Step]) -> Seen {
+    let (pending, gone) = (BTreeMap::new(), Vec::new());
+    let seen = Seen::default();
+    let mut model = Model { scheme, now: 0, pending, gone, next_task: 0, seen };
+    steps.iter().for_each(|step| model.step(step));
+    assert!(model.pending.values().all(|&(handle, _)| model.scheme.stop(handle)));
+    assert!(model.gone.iter().all(|&handle| !model.scheme.stop(handle)));
+    assert_eq!(model.scheme.pending(), 0);
+    model.seen
+}
+
+/// A scheme to be tested.
+struct Case {
+    name: &'static str,
+    /// Whether it refuses long delays.
+    bounded: bool,
+    agrees: fn(&[Step]) -> Seen,
+}
+
+const fn case(name: &'static str, agrees: fn(&[Step]) -> Seen) -> Case {
+    Case { name, bounded: false, agrees }
+}
+
+const fn bounded(name: &'static str, agrees: fn(&[Step]) -> Seen) -> Case {
+    Case { name, bounded: true, agrees }
+}
+
+/// Every scheme, with few slots where it has any, so that all turns come by.
+const CASES: [Case; 12] = [
+    case("unsorted list", |steps| agrees(UnsortedList::default(), steps)),
+    case("sorted list", |steps| agrees(SortedList::default(), steps)),
+    case("overflow wheel, 8 slots", |steps| agrees(OverflowWheel::with_slots(8), steps)),
+    case("overflow wheel, 1 slot", |steps| agrees(OverflowWheel::with_slots(1), steps)),
+    bounded("bounded wheel, 8 slots", |steps| agrees(BoundedWheel::with_slots(8), steps)),
+    bounded("bounded wheel, 720 slots", |steps| agrees(BoundedWheel::with_slots(720), steps)),
+    case("hashed wheel, 8 slots", |steps| agrees(HashedWheel::with_slots(8), steps)),
+    case("hashed wheel, 1 slot", |steps| agrees(HashedWheel::with_slots(1), steps)),
+    case("delay heap", |steps| agrees(DelayHeap::default(), steps)),
+    bounded("clock wheel", |steps| agrees(ClockWheel::default(), steps)),
+    case("timing wheel, 64 slots", |steps| agrees(HierarchicalWheel::default(), steps)),
+    case("timing wheel, 2 slots", |steps| {
+        agrees(HierarchicalWheel::of(WheelSize::new(WheelSize::MIN).unwrap()), steps)
+    }),
+];
+
+#[test]
+fn every_scheme_agrees_with_the_reference() {
+    let config = Config { cases: 200, failure_persistence: None, ..Config::default() };
+    let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let total = RefCell::new([Seen::default(); CASES.len()]);
+    let steps = prop::collection::vec(step(), 1..80);
+    let result = TestRunner::new_with_rng(config, random).run(&steps, |steps| {
+        for (case, total) in CASES.iter().zip(total.borrow_mut().iter_mut()) {
+            let seen = (case.agrees)(&steps);
+            total.fired += seen.fired;
+            total.stopped += seen.stopped;
+            total.gone += seen.gone;
+            total.refused += seen.refused;
+        }
+        Ok(())
+    });
+    result.unwrap_or_else(|failure| panic!("{failure}"));
+    for (Case { name, bounded, .. }, seen) in CASES.iter().zip(total.into_inner()) {
+        println!("{name}: {seen:?}");
+        assert!(seen.fired > 300 && seen.stopped > 100 && seen.gone > 100, "{name}: {seen:?}");
+        assert_eq!(seen.refused > 100, *bounded, "{name}: {seen:?}");
+    }
+}

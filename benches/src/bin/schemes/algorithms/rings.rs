@@ -1,0 +1,209 @@
+//! Rings: doubly linked lists of timers in one memory, each closed by a sentinel, as Kafka's
+//! `TimerTaskList` is. A timer joins the end of a ring, leaves it, or moves to another in O(1), and
+//! one handle names it wherever it stands. Most of the schemes are made of these.
+
+use super::Task;
+
+/// Names a timer on a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handle {
+    node: u32,
+    generation: u32,
+}
+
+#[derive(Debug)]
+struct Node {
+    /// What the scheme goes by: a deadline, the ticks that are left, or rounds.
+    time: u64,
+    task: Task,
+    previous: u32,
+    next: u32,
+    /// How many timers have left this place.
+    generation: u32,
+}
+
+/// A fixed number of rings, and the timers on them.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    /// The first ones are the rings' sentinels, so that a ring's number is its sentinel's place.
+    nodes: Vec<Node>,
+    rings: usize,
+    free: Vec<u32>,
+}
+
+impl Rings {
+    /// So many empty rings.
+    pub(crate) fn new(rings: usize) -> Self {
+        let sentinel = |at| Node { time: 0, task: 0, previous: at, next: at, generation: 0 };
+        let nodes = (0..rings as u32).map(sentinel).collect();
+        Rings { nodes, rings, free: Vec::new() }
+    }
+
+    /// How many rings.
+    pub(crate) fn rings(&self) -> usize {
+        self.rings
+    }
+
+    /// How many timers, on all rings.
+    pub(crate) fn timers(&self) -> usize {
+        self.nodes.len() - self.rings - self.free.len()
+    }
+
+    /// Adds a timer to the end of a ring. O(1).
+    pub(crate) fn push(&mut self, ring: usize, time: u64, task: Task) -> Handle {
+        self.insert_before(ring as u32, time, task)
+    }
+
+    /// Adds a timer behind those that are not after it, looked for from the front. O(n).
+    pub(crate) fn insert_sorted(&mut self, ring: usize, time: u64, task: Task) -> Handle {
+        let mut at = self.nodes[ring].next;
+        while at as usize != ring && self.nodes[at as usize].time <= time {
+            at = self.nodes[at as usize].next;
+        }
+        self.insert_before(at, time, task)
+    }
+
+    /// Takes a timer off its ring; false when it had left. O(1).
+    pub(crate) fn remove(&mut self, handle: Handle) -> bool {
+        let pending = self.nodes[handle.node as usize].generation == handle.generation;
+        if pending {
+            self.take(handle.node);
+        }
+        pending
+    }
+
+    /// The time of a ring's first timer. O(1).
+    pub(crate) fn first_time(&self, ring: usize) -> Option<u64> {
+        self.first(ring).map(|at| self.nodes[at as usize].time)
+    }
+
+    /// Takes the first timer off a ring. O(1).
+    pub(crate) fn pop(&mut self, ring: usize) -> Option<Task> {
+        self.first(ring).map(|at| self.take(at))
+    }
+
+    /// Moves the first timer of a ring to the end of another; its handle still names it. O(1).
+    pub(crate) fn move_first(&mut self, from: usize, to: usize) {
+        if let Some(at) = self.first(from) {
+            self.unlink(at);
+            self.link_before(to as u32, at);
+        }
+    }
+
+    /// Visits every timer of a ring, and takes off those for which `keep` is false. O(n).
+    pub(crate) fn retain(&mut self, ring: usize, mut keep: impl FnMut(&mut u64, Task) -> bool) {
+        let mut at = self.nodes[ring].next;
+        while at as usize != ring {
+            let node = &mut self.nodes[at as usize];
+            let next = node.next;
+            if !keep(&mut node.time, node.task) {
+                self.take(at);
+            }
+            at = next;
+        }
+    }
+
+    fn first(&self, ring: usize) -> Option<u32> {
+        let at = self.nodes[ring].next;
+        (at as usize != ring).then_some(at)
+    }
+
+    fn insert_before(&mut self, next: u32, time: u64, task: Task) -> Handle {
+        let at = self.free.pop().unwrap_or_else(|| {
+            let at = u32::try_from(self.nodes.len()).expect("fewer than 2^32 timers");
+            self.nodes.push(Node { time, task, previous: at, next: at, generation: 0 });
+            at
+        });
+        self.link_before(next, at);
+        let node = &mut self.nodes[at as usize];
+        (node.time, node.task) = (time, task);
+        Handle { node: at, generation: node.generation }
+    }
+
+    fn link_before(&mut self, next: u32, at: u32) {
+        let previous = std::mem::replace(&mut self.nodes[next as usize].previous, at);
+        self.nodes[previous as usize].next = at;
+        let node = &mut self.nodes[at as usize];
+        (node.previous, node.next) = (previous, next);
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Node { previous, next, .. } = self.nodes[at as usize];
+        self.nodes[previous as usize].next = next;
+        self.nodes[next as usize].previous = previous;
+    }
+
+    fn take(&mut self, at: u32) -> Task {
+        self.unlink(at);
+        self.free.push(at);
+        let node = &mut self.nodes[at as usize];
+        node.generation = node.generation.wrapping_add(1);
+        node.task
+    }
+}
+
+#[cfg(test)]
+impl Rings {
+    /// The times on a ring, in order.
+    pub(crate) fn times(&self, ring: usize) -> Vec<u64> {
+        let next = |&at: &u32| Some(self.nodes[at as usize].next).filter(|&at| at as usize != ring);
+        let nodes = std::iter::successors(self.first(ring), next);
+        nodes.map(|at| self.nodes[at as usize].time).collect()
+    }
+
+    /// The ring on which a timer stands.
+    pub(crate) fn ring_of(&self, handle: Handle) -> Option<usize> {
+        let mut at = handle.node as usize;
+        let pending = self.nodes[at].generation == handle.generation;
+        while pending && at >= self.rings {
+            at = self.nodes[at].next as usize;
+        }
+        pending.then_some(at)
+    }
+
+    /// Walks every link.
+    fn assert_valid(&self) {
+        for (at, node) in self.nodes.iter().enumerate() {
+            if !self.free.contains(&(at as u32)) {
+                assert_eq!(self.nodes[node.next as usize].previous as usize, at);
+                assert_eq!(self.nodes[node.previous as usize].next as usize, at);
+            }
+        }
+        let on_rings: usize = (0..self.rings).map(|ring| self.times(ring).len()).sum();
+        assert_eq!(on_rings, self.timers());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_join_move_and_leave_and_their_places_are_used_again() {
+        let mut rings = Rings::new(2);
+        let handles: Vec<_> = (0..5).map(|time| rings.push(0, time, time)).collect();
+        rings.move_first(0, 1);
+        assert_eq!((rings.times(0), rings.times(1)), (vec![1, 2, 3, 4], vec![0]));
+        assert_eq!((rings.ring_of(handles[0]), rings.ring_of(handles[4])), (Some(1), Some(0)));
+        assert!(rings.remove(handles[2]) && !rings.remove(handles[2]));
+        let again = rings.push(1, 7, 7);
+        assert_eq!(again.node, handles[2].node);
+        assert!(!rings.remove(handles[2]), "an old handle does not name the new timer");
+        rings.retain(0, |time, _| *time != 3);
+        rings.assert_valid();
+        assert_eq!((rings.times(0), rings.times(1), rings.timers()), (vec![1, 4], vec![0, 7], 4));
+        assert_eq!((rings.pop(1), rings.pop(1), rings.pop(1)), (Some(0), Some(7), None));
+        rings.assert_valid();
+    }
+
+    #[test]
+    fn sorted_insertion_goes_behind_its_equals() {
+        let mut rings = Rings::new(1);
+        for (task, time) in [3, 1, 3, 2, 1].into_iter().enumerate() {
+            rings.insert_sorted(0, time, task as u64);
+            rings.assert_valid();
+        }
+        let tasks: Vec<_> = std::iter::from_fn(|| rings.pop(0)).collect();
+        assert_eq!(tasks, [1, 4, 3, 0, 2]);
+    }
+}

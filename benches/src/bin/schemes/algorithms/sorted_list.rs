@@ -1,0 +1,80 @@
+//! A list of timers in order of deadline.
+
+use super::{
+    Claim, Refused, Scheme, Task,
+    rings::{Handle, Rings},
+};
+
+/// Deadlines are absolute, so that nothing is counted down: a tick looks at the first timer only.
+///
+/// The trap is the start, O(n): the timer's place is looked for from the front. (From the back, equal
+/// delays would find it at once, and random ones would not.) Scheme 2 of Varghese and Lauck.
+#[derive(Debug)]
+pub(crate) struct SortedList {
+    now: u64,
+    deadlines: Rings,
+}
+
+impl Default for SortedList {
+    fn default() -> Self {
+        SortedList { now: 0, deadlines: Rings::new(1) }
+    }
+}
+
+impl SortedList {
+    fn fire(&mut self, fired: &mut Vec<Task>) {
+        while self.deadlines.first_time(0).is_some_and(|deadline| deadline <= self.now) {
+            fired.extend(self.deadlines.pop(0));
+        }
+    }
+}
+
+impl Scheme for SortedList {
+    const NAME: &'static str = "sorted-list";
+    const IDEA: &'static str = "by absolute deadline; a tick looks at the first";
+    const CLAIM: Claim = Claim { start: "O(n)", stop: "O(1)", tick: "O(1)", expire: "O(1)" };
+    type Handle = Handle;
+
+    fn start(&mut self, delay: u64, task: Task) -> Result<Handle, Refused> {
+        let deadline = self.now.saturating_add(delay.max(1));
+        Ok(self.deadlines.insert_sorted(0, deadline, task))
+    }
+
+    fn stop(&mut self, handle: Handle) -> bool {
+        self.deadlines.remove(handle)
+    }
+
+    fn tick(&mut self, fired: &mut Vec<Task>) {
+        self.now += 1;
+        self.fire(fired);
+    }
+
+    fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
+        self.now += ticks;
+        self.fire(fired);
+    }
+
+    fn pending(&self) -> usize {
+        self.deadlines.timers()
+    }
+
+    fn slots(&self) -> usize {
+        self.deadlines.rings()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_deadline_goes_to_the_front() {
+        let mut list = SortedList::default();
+        list.start(5, 0).unwrap();
+        list.tick(&mut Vec::new());
+        list.start(3, 1).unwrap();
+        assert_eq!(list.deadlines.times(0), [4, 5]); // absolute
+        list.start(1, 2).unwrap();
+        assert_eq!(list.deadlines.times(0), [2, 4, 5]);
+    }
+}
