@@ -326,6 +326,7 @@ impl<T> TimingWheel<T> {
         let target = now.max(self.now);
         let mut turn = Turn { fired: 0, cascaded: 0, next_due: None };
         while turn.fired + turn.cascaded < budget
+            && target >= self.due_bound
             && let Some(bucket) = self.earliest().filter(|bucket| bucket.expiration <= target)
         {
             self.now = bucket.expiration; // Reached
