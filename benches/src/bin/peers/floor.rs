@@ -39,6 +39,11 @@ pub(crate) fn schedule_cancel(count: usize) -> f64 {
     2.0 * lock_pair(count) + clock_read(count)
 }
 
+/// Park and complete: a lock for each key and one for the deadline, twice, and the clock.
+pub(crate) fn park_complete(keys: usize, count: usize) -> f64 {
+    2.0 * (keys + 1) as f64 * lock_pair(count) + clock_read(count)
+}
+
 /// Writes to a random one of `nodes` nodes of 32 bytes; the next does not wait for it.
 pub(crate) fn random_node(nodes: usize, count: usize) -> f64 {
     let mut memory = vec![[0u64; 4]; nodes];

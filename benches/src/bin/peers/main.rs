@@ -1,30 +1,33 @@
-//! Timers side by side: ours against what a Rust program would take instead, in one run, round by
-//! round, with what the primitives alone cost beside it.
+//! Timers and waits side by side: ours against what a Rust program would take or write instead, in
+//! one run, round by round, with what the primitives alone cost beside it.
 //!
 //! `cargo run --release -p purgatory-benches --bin peers -- --quick` for a first look (under 40 s on
 //! two cores), without `--quick` for figures to quote, on a quiet machine.
 //!
 //! Less is better everywhere. `RATIO <measure> <peer> <ours> <theirs> <ours/theirs>` and
 //! `FLOOR <measure> <ours> <floor> <ours/floor>` are medians over the rounds. Every loop counts what
-//! came of its timers, and a wrong count ends the run. Allocations are counted by thread while
-//! `bytes-per-timer` asks for it; at other times the allocator looks at a thread-local or two for
-//! each, a few nanoseconds, which the floors pay too.
+//! came of its timers and requests, and a wrong count ends the run. Allocations are counted by thread
+//! while the `bytes-per-…` rows ask for it; at other times the allocator looks at a thread-local or two
+//! for each, a few nanoseconds, which the floors pay too.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod activity;
 mod floor;
 mod plot;
+mod request;
 mod results;
 mod rows;
 mod sink;
 mod sizes;
 mod timers;
+mod waits;
 
 use std::{fs, path::PathBuf};
 
 use anyhow::{Context, ensure};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
+use purgatory_benches::machine;
 use serde_json::json;
 
 use crate::{
@@ -33,11 +36,12 @@ use crate::{
     sizes::Sizes,
 };
 
-/// Timer work by ours and by what a Rust program would take instead, side by side.
+/// Timer and purgatory work by ours and by what a Rust program would take or write instead, side by
+/// side.
 ///
 /// Prints a table, then RATIO lines (`RATIO <measure> <peer> <ours> <theirs> <ours/theirs>`) and
 /// FLOOR lines (`FLOOR <measure> <ours> <floor> <ours/floor>`); less is better. Takes some minutes
-/// and about 2 GB of memory in full, under 40 s with --quick.
+/// and about 3 GB of memory in full, under 40 s with --quick.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
@@ -71,7 +75,7 @@ impl Args {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if args.list {
-        ROWS.iter().for_each(|row| println!("{:<26}{}", row.id, row.about));
+        ROWS.iter().for_each(|row| println!("{:<30}{}", row.id, row.about));
         return Ok(());
     }
     let wanted: Vec<_> = ROWS.iter().filter(|row| args.wants(row.id)).collect();
@@ -81,7 +85,7 @@ fn main() -> anyhow::Result<()> {
     println!("{} mode on {machine}", sizes.name);
     if args.quick {
         let (one_m, hundred_k) = (sizes.one_m, sizes.hundred_k);
-        println!("quick: `1m` stands for {one_m} timers and `100k` for {hundred_k}");
+        println!("quick: `1m` stands for {one_m} and `100k` for {hundred_k}");
     }
 
     // Hidden unless stderr is a terminal.
@@ -116,17 +120,6 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Processor, cores and load, as far as the system tells.
-fn machine() -> String {
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
-    let model = model.and_then(|rest| rest.split_once(": ")).map_or("some processor", |(_, m)| m);
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown");
-    format!("{model}, {cores} cores, load {load} at the start")
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -140,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_pattern_picks_rows() {
-        let args = Args::parse_from(["peers", "--only", "2t", "--only", "burst"]);
+        let args = Args::parse_from(["peers", "--only", "cancel-2t", "--only", "burst"]);
         let picked: Vec<_> = ROWS.iter().map(|row| row.id).filter(|id| args.wants(id)).collect();
         assert_eq!(picked, ["schedule-cancel-2t-100k", "burst-1m"]);
     }

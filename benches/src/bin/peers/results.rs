@@ -111,14 +111,7 @@ impl Measure {
 
 impl Entry {
     pub(crate) fn median(&self) -> f64 {
-        let mut sorted = self.values.clone();
-        sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        if sorted.len() % 2 == 1 {
-            sorted[middle]
-        } else {
-            (sorted[middle - 1] + sorted[middle]) / 2.0
-        }
+        purgatory_benches::median(&self.values)
     }
 
     fn min(&self) -> f64 {

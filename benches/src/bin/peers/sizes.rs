@@ -19,6 +19,9 @@ pub(crate) struct Sizes {
     pub(crate) window: Duration,
     /// How long a row waits for the first timer while it schedules the rest; doubled if too short.
     pub(crate) lead: Duration,
+    /// Requests that wait for one key, and events on it.
+    pub(crate) hot: usize,
+    pub(crate) hot_events: usize,
     /// How long an idle process is watched.
     pub(crate) idle: Duration,
     /// Calls of a primitive for a floor.
@@ -37,6 +40,8 @@ impl Sizes {
         one_m: 1_000_000,
         window: Duration::from_secs(1),
         lead: Duration::from_secs(1),
+        hot: 10_000,
+        hot_events: 100,
         idle: Duration::from_secs(1),
         primitives: 200_000,
         wake_ups: 400,
@@ -51,6 +56,8 @@ impl Sizes {
         one_m: 100_000,
         window: Duration::from_millis(250),
         lead: Duration::from_millis(250),
+        hot: 10_000,
+        hot_events: 20,
         idle: Duration::from_millis(500),
         primitives: 30_000,
         wake_ups: 100,
@@ -66,6 +73,8 @@ impl Sizes {
         one_m: 300,
         window: Duration::from_millis(20),
         lead: Duration::from_millis(20),
+        hot: 20,
+        hot_events: 2,
         idle: Duration::from_millis(5),
         primitives: 50,
         wake_ups: 2,
@@ -75,6 +84,7 @@ impl Sizes {
         json!({
             "mode": self.name, "rounds": self.rounds, "real_time_rounds": self.real_time_rounds,
             "operations": self.operations, "100k": self.hundred_k, "1m": self.one_m,
+            "hot": self.hot, "hot_events": self.hot_events,
             "window_ms": self.window.as_millis() as u64, "idle_ms": self.idle.as_millis() as u64,
         })
     }

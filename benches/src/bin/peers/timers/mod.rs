@@ -15,7 +15,7 @@ mod tokio_sleep;
 
 use std::{hint::black_box, time::Duration};
 
-use crate::sink::Sink;
+use crate::{rows::Named, sink::Sink};
 
 pub(crate) use self::{
     binary_heap::LazyHeap,
@@ -128,8 +128,10 @@ impl Contender {
             Contender::BinaryHeap => visitor.visit::<queue_thread::QueueThread<LazyHeap>>(),
         }
     }
+}
 
-    pub(crate) fn name(self) -> &'static str {
+impl Named for Contender {
+    fn name(self) -> &'static str {
         struct Name;
         impl Visit for Name {
             type Output = &'static str;

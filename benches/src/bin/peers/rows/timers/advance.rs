@@ -7,7 +7,7 @@ use anyhow::ensure;
 use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 
-use super::Run;
+use super::super::Run;
 use crate::{
     floor,
     results::{FLOOR, LeftOut, OURS},

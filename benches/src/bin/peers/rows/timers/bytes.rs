@@ -7,7 +7,7 @@
 use anyhow::ensure;
 use fastrand::Rng;
 
-use super::Run;
+use super::super::{Named, Run};
 use crate::{
     results::LeftOut,
     sink::Sink,

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 
-use super::Run;
+use super::super::{Named, Run};
 use crate::{
     activity::{Activity, Done},
     results::LeftOut,

@@ -15,7 +15,7 @@ use anyhow::ensure;
 use fastrand::Rng;
 use timer_core::{Clock, TickLength};
 
-use super::Run;
+use super::super::{Named, Run};
 use crate::{
     activity::Activity,
     floor,

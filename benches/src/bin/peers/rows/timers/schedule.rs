@@ -4,7 +4,7 @@
 //! All contenders stand ready with their pending timers; a round is a turn of each.
 
 use super::{
-    Run,
+    super::{Named, Run},
     crew::{Crew, Hire, Work},
 };
 use crate::{floor, results::FLOOR, sizes::Sizes, timers::Contender};

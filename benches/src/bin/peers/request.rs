@@ -1,0 +1,67 @@
+//! What waits: a request, until a number that its thread raises has reached another. It tells how it
+//! ended, and the outcomes are counted.
+
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// A request of 16 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) progress: &'static Progress,
+    pub(crate) required: u64,
+}
+
+/// What requests wait for, and what came of them. On cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Progress {
+    reached: AtomicU64,
+    looks: AtomicU64,
+    completed: AtomicU64,
+    given_up: AtomicU64,
+}
+
+impl Request {
+    /// The condition. Looks in vain are counted, exactly while one thread looks.
+    pub(crate) fn is_ready(&self) -> bool {
+        let ready = self.progress.reached.load(Acquire) >= self.required;
+        if !ready {
+            self.progress.looks.store(self.progress.looks.load(Relaxed) + 1, Relaxed);
+        }
+        ready
+    }
+
+    /// It is over: completed, or given up by time-out or for any other reason.
+    pub(crate) fn over(self, completed: bool) {
+        let count = if completed { &self.progress.completed } else { &self.progress.given_up };
+        count.fetch_add(1, Relaxed);
+    }
+}
+
+impl Progress {
+    /// Never freed: requests of all kinds point at it.
+    pub(crate) fn leaked() -> &'static Progress {
+        Box::leak(Box::default())
+    }
+
+    /// Makes every request ready that requires no more. An event must follow.
+    pub(crate) fn reach(&self, number: u64) {
+        self.reached.store(number, Release);
+    }
+
+    /// How often a request was looked at that was not ready.
+    pub(crate) fn looks(&self) -> u64 {
+        self.looks.load(Relaxed)
+    }
+
+    pub(crate) fn completed(&self) -> u64 {
+        self.completed.load(Relaxed)
+    }
+
+    /// How many are over, in whatever way.
+    pub(crate) fn ended(&self) -> u64 {
+        self.completed() + self.given_up.load(Relaxed)
+    }
+}

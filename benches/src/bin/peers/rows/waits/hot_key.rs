@@ -1,0 +1,85 @@
+//! `hot-key`: an event on a key for which 10 000 requests wait, none of them ready: until each was
+//! looked at, and waits again. A future that is told by the event looks in a task of its own.
+//!
+//! The floor is to write to each request's memory.
+
+use timer_core::{Clock, SystemClock};
+use tokio::task::yield_now;
+
+use super::{
+    super::{Named, Run},
+    room::{HOUR, Room, all_completed},
+};
+use crate::{
+    floor,
+    request::{Progress, Request},
+    results::FLOOR,
+    waits::{Contender, Visit, Waits},
+};
+
+const KEY: u64 = 7;
+
+pub(super) struct HotKey {
+    pub(super) requests: usize,
+    pub(super) events: usize,
+}
+
+impl Visit for HotKey {
+    type Output = anyhow::Result<f64>;
+
+    /// Nanoseconds an event.
+    fn visit<W: Waits>(&self) -> Self::Output {
+        let room = Room::<W>::open(1)?;
+        let request = Request { progress: Progress::leaked(), required: 1 };
+        let progress = request.progress;
+        let park = |_| {
+            let waits = room.waits.clone();
+            room.spawn(async move { waits.park([KEY], HOUR, request).await })
+        };
+        let tasks: Vec<_> = (0..self.requests).map(park).collect();
+        let (waits, looks, events) =
+            (room.waits.clone(), self.requests as u64 * W::LOOKS, self.events as u64);
+        let raises = room.spawn(async move {
+            let looked = async |looks| {
+                while progress.looks() < looks {
+                    yield_now().await;
+                }
+            };
+            looked(looks).await;
+            waits.settle().await;
+            let (clock, before) = (SystemClock::new(), progress.looks());
+            let begin = clock.now_ns();
+            for event in 1..=events {
+                waits.event(KEY);
+                looked(before + event * looks).await;
+            }
+            let spent = clock.now_ns() - begin;
+            progress.reach(1);
+            waits.event(KEY);
+            spent as f64 / events as f64
+        });
+        let ns = room.join(raises)?;
+        tasks.into_iter().try_for_each(|task| room.join(task))?;
+        all_completed::<W>(progress, self.requests as u64)?;
+        room.close()?;
+        Ok(ns)
+    }
+}
+
+pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let sizes = run.sizes;
+    let hot_key = HotKey { requests: sizes.hot, events: sizes.hot_events };
+    for round in 0..sizes.rounds {
+        for (form, contenders) in Contender::FORMS {
+            let measure = format!("{id}-{form}");
+            for contender in run.contenders(contenders) {
+                run.at(id, contender.name(), round);
+                let ns = contender.visit(&hot_key)?;
+                run.results.measure(&measure, "us an event").add(contender.name(), ns / 1e3);
+            }
+            let each = floor::random_node(sizes.hot, sizes.hot);
+            run.results.measure(&measure, "us an event").add(FLOOR, each * sizes.hot as f64 / 1e3);
+        }
+    }
+    Ok(())
+}

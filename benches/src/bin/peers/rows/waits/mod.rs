@@ -1,0 +1,10 @@
+//! The rows of waits: requests parked under keys, and completed by events.
+
+pub(super) mod bytes;
+#[cfg(test)]
+mod checks;
+mod crew;
+pub(super) mod hot_key;
+pub(super) mod park;
+mod room;
+pub(super) mod tail;

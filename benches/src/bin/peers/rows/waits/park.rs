@@ -1,0 +1,70 @@
+//! `park-complete-…`: what a request costs that has to wait and is completed by an event, under one
+//! key and three: random ones of a thousand, keys never used before or again (`fresh`), and a
+//! thousand while a million others wait for other keys (`1m`).
+//!
+//! On two threads, per thread, each thread has keys of its own (`other-keys`), both have the same
+//! (`same-keys`), and of the same each completes half of the other's (`half-foreign`). `…-slowdown`
+//! is their time in times of one thread's that is alone, measured in the same round: 1 is as good
+//! as it gets, and 2 divided by it is how many times as much gets done. It takes two processors that
+//! are free: where the threads must share one, all have a slowdown of 2, and nobody meets.
+//!
+//! `…-callback` compares what calls back, `…-future` what is awaited. The floor is a lock pair for
+//! each key and one for the deadline, to put a request there, as many to take it off again, and
+//! a clock read; of a future the allocation of what both sides share as well.
+
+use super::{
+    super::{Named, Run},
+    crew::{Crew, Hire, Share},
+};
+use crate::{floor, results::FLOOR, waits::Contender};
+
+/// The rows on one thread.
+pub(in crate::rows) fn alone(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let keys = if id.contains("-3keys") { 3 } else { 1 };
+    let share = if id.contains("-fresh-") { Share::Fresh } else { Share::Same };
+    let others = if id.contains("-1m-") { run.sizes.one_m } else { 0 };
+    let hire = Hire { threads: 1, keys, share, half_foreign: false, others };
+    interleaved(id, run, &[("", hire)])
+}
+
+/// The rows on two threads.
+pub(in crate::rows) fn pairs(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let half_foreign = id.ends_with("-half-foreign");
+    let share = if id.ends_with("-other-keys") { Share::Apart } else { Share::Same };
+    let alone = Hire { threads: 1, keys: 1, share, half_foreign: false, others: 0 };
+    interleaved(id, run, &[("", Hire { threads: 2, half_foreign, ..alone }), ("-slowdown", alone)])
+}
+
+/// One crew for each measure of a contender; a second one's time is what the first's is divided by.
+fn interleaved(id: &'static str, run: &mut Run<'_>, hires: &[(&str, Hire)]) -> anyhow::Result<()> {
+    let sizes = run.sizes;
+    for (form, contenders) in Contender::FORMS {
+        let mut crews: Vec<(&str, Vec<Box<dyn Crew>>)> = Vec::new();
+        for contender in run.contenders(contenders) {
+            run.at(id, contender.name(), 0);
+            let hired = hires.iter().map(|(_, hire)| contender.visit(hire));
+            crews.push((contender.name(), hired.collect::<Result<_, _>>()?));
+        }
+        for round in 0..sizes.rounds {
+            for (name, crews) in &mut crews {
+                run.at(id, name, round);
+                let mut first = None;
+                for (crew, (suffix, _)) in crews.iter_mut().zip(hires) {
+                    let ns = crew.work(sizes.operations)?;
+                    let (value, unit) = match first {
+                        None => (ns, "ns"),
+                        Some(first) => (first / ns, "times one thread's"),
+                    };
+                    first.get_or_insert(ns);
+                    run.results.measure(&format!("{id}-{form}{suffix}"), unit).add(name, value);
+                }
+            }
+            let allocation =
+                if form == "future" { floor::allocation(sizes.primitives) } else { 0.0 };
+            let floor = floor::park_complete(hires[0].1.keys, sizes.primitives) + allocation;
+            run.results.measure(&format!("{id}-{form}"), "ns").add(FLOOR, floor);
+        }
+        crews.into_iter().flat_map(|(_, crews)| crews).try_for_each(Crew::go_home)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! `event-tail`: how long an event takes that completes a request, from the call until the request
+//! has said that it is over, while another thread parks and completes under the same thousand
+//! keys. Two clock reads are in it.
+
+use std::{
+    pin::pin,
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use fastrand::Rng;
+use hdrhistogram::Histogram;
+use timer_core::{Clock, SystemClock};
+use tokio::task::yield_now;
+
+use super::{
+    super::{Named, Run},
+    room::{Keys, Room, TIMEOUT, all_completed, poll_once},
+};
+use crate::{
+    request::{Progress, Request},
+    sink::histogram,
+    waits::{Contender, Visit, Waits},
+};
+
+const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
+
+pub(super) struct Tail {
+    pub(super) events: usize,
+}
+
+/// Parks a request and completes it; nanoseconds of the latter.
+async fn once<W: Waits>(waits: &W, request: Request, key: u64, clock: SystemClock) -> u64 {
+    let mut wait = pin!(waits.park([key], TIMEOUT, request));
+    let parked = poll_once(wait.as_mut()).await;
+    waits.settle().await;
+    request.progress.reach(request.required);
+    let begin = clock.now_ns();
+    waits.event(key);
+    if parked.is_pending() {
+        wait.await;
+    }
+    clock.now_ns() - begin
+}
+
+impl Visit for Tail {
+    type Output = anyhow::Result<Histogram<u64>>;
+
+    fn visit<W: Waits>(&self) -> Self::Output {
+        let room = Room::<W>::open(2)?;
+        let (together, stop) = (Arc::new(Barrier::new(2)), Arc::new(AtomicBool::new(false)));
+        let work = |seed: u64, events: u64| {
+            let (waits, together, stop) = (room.waits.clone(), together.clone(), stop.clone());
+            room.spawn(async move {
+                let mut keys = Keys::Random(Rng::with_seed(seed), 0);
+                let (clock, progress) = (SystemClock::new(), Progress::leaked());
+                let (mut took, mut required) = (histogram(), 0);
+                together.wait();
+                while required < events && !stop.load(Relaxed) {
+                    required += 1;
+                    let [key] = keys.next();
+                    let request = Request { progress, required };
+                    took.saturating_record(once(&*waits, request, key, clock).await);
+                    yield_now().await; // the other may have been woken on this worker
+                }
+                stop.store(true, Relaxed);
+                all_completed::<W>(progress, required).map(|()| took)
+            })
+        };
+        let (measured, load) = (work(1, self.events as u64), work(2, u64::MAX));
+        let took = room.join(measured)??;
+        room.join(load)??;
+        room.close()?;
+        Ok(took)
+    }
+}
+
+pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let sizes = run.sizes;
+    for round in 0..sizes.rounds {
+        for (form, contenders) in Contender::FORMS {
+            for contender in run.contenders(contenders) {
+                run.at(id, contender.name(), round);
+                let took = contender.visit(&Tail { events: sizes.operations })?;
+                for (quantile, share) in QUANTILES {
+                    let measure = run.results.measure(&format!("{id}-{form}-{quantile}"), "ns");
+                    measure.add(contender.name(), took.value_at_quantile(share) as f64);
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! Ours: `Purgatory` with the request as its operation (callback), and `Purgatory::wait` with the
+//! request's check as its condition (future).
+
+use std::{future::poll_fn, task::Poll, time::Duration};
+
+use purgatory::{BoxedOperation, DelayedOperation, Outcome, Park, Purgatory};
+
+use super::Waits;
+use crate::{request::Request, results::OURS};
+
+impl DelayedOperation for Request {
+    fn try_complete(&mut self) -> bool {
+        self.is_ready()
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        self.over(outcome == Outcome::Completed);
+    }
+}
+
+pub(crate) struct Callback(Purgatory<u64, Request>);
+
+impl Waits for Callback {
+    const NAME: &'static str = OURS;
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Callback(Purgatory::new("callback")?))
+    }
+
+    fn park<const K: usize>(
+        &self,
+        keys: [u64; K],
+        timeout: Duration,
+        request: Request,
+    ) -> impl Future<Output = ()> + Send {
+        let parked = self.0.try_complete_else_watch(request, &keys, timeout).expect("room");
+        assert!(matches!(parked, Park::Parked(_)), "it is not ready");
+        poll_fn(|_| Poll::Ready(()))
+    }
+
+    fn event(&self, key: u64) {
+        self.0.check_and_complete(&key);
+    }
+
+    fn left(&self) -> Option<usize> {
+        Some(self.0.len() + self.0.keys())
+    }
+}
+
+pub(crate) struct Awaited(Purgatory<u64, BoxedOperation>);
+
+impl Waits for Awaited {
+    const NAME: &'static str = OURS;
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Awaited(Purgatory::new("future")?))
+    }
+
+    fn park<const K: usize>(
+        &self,
+        keys: [u64; K],
+        timeout: Duration,
+        request: Request,
+    ) -> impl Future<Output = ()> + Send {
+        let condition = move || request.is_ready().then_some(());
+        let wait = self.0.wait(&keys, timeout, condition);
+        async move { request.over(wait.await.is_ok()) }
+    }
+
+    fn event(&self, key: u64) {
+        self.0.check_and_complete(&key);
+    }
+
+    fn left(&self) -> Option<usize> {
+        Some(self.0.len() + self.0.keys())
+    }
+}
