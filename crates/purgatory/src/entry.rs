@@ -247,7 +247,6 @@ mod tests {
         entry
     }
 
-    #[inline]
     fn held() -> Entry<u8> {
         let mut entry = parked();
         assert_eq!(entry.check_out(), Some(7));

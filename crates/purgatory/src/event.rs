@@ -14,6 +14,7 @@ use std::{
     hash::Hash,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
+    thread,
 };
 
 use smallvec::SmallVec;
@@ -22,10 +23,10 @@ use timer_core::{Job, TimerHandle, contain};
 use crate::{
     ending::Ended,
     entry::{Claim, CountedDown, Entry, Settled, Verdict},
-    frame::{Frame, enqueue},
+    frame::{Frame, enqueue, execute_deferring, is_deferring},
     inner::{HomeGuard, Inner},
     operation::{Attempt, CancelReason, DelayedOperation, Outcome, Timeout},
-    watch::{Chunk, Walk},
+    watch::{Chunk, Taking, Walk},
 };
 
 /// After so many looks at one operation in a row, each asked for by another event, the next one
@@ -35,6 +36,9 @@ const LOOKS: usize = 8;
 /// So many payloads are taken out and checked together. More would save locks; but each of them can
 /// neither expire nor be cancelled before the checks of the others are over.
 const TOGETHER: usize = 16;
+
+/// Deferred events that one job of the executor raises; the rest goes behind what else waits there.
+const DEFERRED_BUDGET: usize = 1024;
 
 /// A payload out of its entry, and what its check found.
 pub(crate) struct Held<O> {
@@ -74,7 +78,11 @@ where
         let frame = Frame::enter(&self.elsewhere);
         if frame.is_nested() {
             let (inner, key) = (self.clone(), key.clone());
-            enqueue(move || _ = inner.event(&Frame::enter(&inner.elsewhere), &key));
+            enqueue(move || {
+                inner.report_if(contain(|| {
+                    inner.event(&Frame::enter(&inner.elsewhere), &key);
+                }));
+            });
             return 0;
         }
         self.event(&frame, key)
@@ -92,46 +100,66 @@ where
         let frame = Frame::enter(&self.elsewhere);
         if frame.is_nested() {
             let (inner, key) = (self.clone(), key.clone());
-            enqueue(move || _ = inner.rise(&Frame::enter(&inner.elsewhere), &key, value));
+            enqueue(move || {
+                inner.report_if(contain(|| {
+                    inner.rise(&Frame::enter(&inner.elsewhere), &key, value);
+                }));
+            });
             return 0;
         }
         self.rise(&frame, key, value)
     }
 
     fn rise(self: &Arc<Self>, frame: &Frame<'_>, key: &K, value: u64) -> usize {
-        let mut met = Chunk::new();
-        let mut completed = 0;
-        let mut walk = self.take_up_to(key, value, true, &mut met, |taken| {
-            completed += self.count_down(frame, taken);
+        let (mut met, mut ended, mut check) = (Chunk::new(), SmallVec::new(), Chunk::new());
+        let walk = self.take_up_to(key, value, Taking::Met, &mut met, |taken| {
+            self.count_down(taken, &mut ended, &mut check);
         });
-        completed + self.attempt_each(frame, &mut walk, &mut met)
+        let mut completed = self.finish_all(frame, ended);
+        completed += self.attempt_chunk(frame, &check);
+        let mut walk = walk.unwrap_or_else(|panic| resume_unwind(panic));
+        completed += self.attempt_each(frame, &mut walk, &mut met);
+        completed
     }
 
-    /// Takes the watermark watches that `value` meets, chunk by chunk; returns the walk over those
-    /// that stay.
+    /// Takes the watermark watches that `value` meets, or all, off the key, chunk by chunk, for `act` to
+    /// apply; returns the walk over those that stay. Nothing of the user's runs in between, or what was
+    /// parked by it would be taken, too. But for the key's `Hash` and `Eq`: when they panic, what was
+    /// taken until then has to be finished first.
     fn take_up_to(
         &self,
         key: &K,
         value: u64,
-        event: bool,
+        taking: Taking,
         met: &mut Chunk,
         mut act: impl FnMut(&[TimerHandle]),
-    ) -> Walk<'_, K> {
+    ) -> thread::Result<Walk<'_, K>> {
         let mut taken = Chunk::new();
-        loop {
-            let took = self.watches.take_up_to(key, value, event, &mut taken, met);
-            act(&taken);
-            let _ = contain(|| drop(took.left));
-            if let Some(walk) = took.met {
-                return walk;
+        let mut left = None;
+        let walk = catch_unwind(AssertUnwindSafe(|| {
+            let hash = self.watches.hash(key);
+            loop {
+                let took = self.watches.take_up_to(key, hash, value, taking, &mut taken, met);
+                act(&taken);
+                left = took.left;
+                if let Some(walk) = took.met {
+                    return walk;
+                }
+                taken.clear();
             }
-            taken.clear();
-        }
+        }));
+        let _ = contain(|| drop(left));
+        walk
     }
 
-    /// Applies watermark watches that were met and taken: whoever takes one counts it down.
-    fn count_down(self: &Arc<Self>, frame: &Frame<'_>, taken: &[TimerHandle]) -> usize {
-        let (mut ended, mut check) = (SmallVec::<[Ended<O>; 1]>::new(), Chunk::new());
+    /// Applies watermark watches that were met and taken: whoever takes one counts it down. What is over
+    /// goes to `ended`, what is to be checked to `check`.
+    fn count_down(
+        &self,
+        taken: &[TimerHandle],
+        ended: &mut SmallVec<[Ended<O>; 1]>,
+        check: &mut Chunk,
+    ) {
         self.each_at_home(
             taken.iter().copied(),
             |&id| id,
@@ -143,9 +171,15 @@ where
                 Some(CountedDown::Last(Claim::Noted)) | None => {}
             },
         );
-        let completed: usize =
-            ended.into_iter().map(|ended| self.finish_counting(frame, ended)).sum();
-        completed + self.attempt_chunk(frame, &check)
+    }
+
+    /// Finishes what is over; returns how many of it completed.
+    fn finish_all(
+        self: &Arc<Self>,
+        frame: &Frame<'_>,
+        ended: impl IntoIterator<Item = Ended<O>>,
+    ) -> usize {
+        ended.into_iter().map(|ended| self.finish_counting(frame, ended)).sum()
     }
 
     /// Attempts each waiter of a walk, the first of which are in `chunk`.
@@ -202,7 +236,7 @@ where
             },
         );
         ended.extend(again.into_iter().filter_map(|held| self.hold(held)));
-        ended.into_iter().map(|ended| self.finish_counting(frame, ended)).sum()
+        self.finish_all(frame, ended)
     }
 
     #[inline]
@@ -273,42 +307,43 @@ where
         }
     }
 
-    /// Cancels everything parked under `key`; returns how many this call ended.
+    /// Cancels everything parked under `key`; returns how many this call ended. All are claimed before
+    /// the first is told, so that what a callback parks stays.
     pub(crate) fn cancel_for_key(self: &Arc<Self>, key: &K, reason: Cow<'static, str>) -> usize {
         let frame = Frame::enter(&self.elsewhere);
         let outcome = Outcome::Cancelled(CancelReason::Requested(reason));
-        let mut chunk = Chunk::new();
-        let mut plain = self.watches.walk(key, &mut chunk, false);
-        let mut cancelled = self.cancel_each(&frame, &mut plain, &mut chunk, &outcome);
-        let mut walk = self.take_up_to(key, u64::MAX, false, &mut chunk, |taken| {
-            cancelled += self.cancel_chunk(&frame, taken, &outcome);
+        let (mut ended, mut chunk) = (Vec::new(), Chunk::new());
+        let walk = self.watches.walk(key, &mut chunk, false);
+        self.claim_each(walk, &mut chunk, &outcome, &mut ended);
+        let walk = self.take_up_to(key, u64::MAX, Taking::All, &mut chunk, |taken| {
+            self.claim_chunk(taken, &outcome, &mut ended);
         });
-        cancelled + self.cancel_each(&frame, &mut walk, &mut chunk, &outcome)
+        let panicked =
+            walk.map(|walk| self.claim_each(walk, &mut chunk, &outcome, &mut ended)).err();
+        let cancelled = ended.len();
+        self.finish_all(&frame, ended);
+        match panicked {
+            Some(panic) => resume_unwind(panic),
+            None => cancelled,
+        }
     }
 
-    fn cancel_each(
-        self: &Arc<Self>,
-        frame: &Frame<'_>,
-        walk: &mut Walk<'_, K>,
+    fn claim_each(
+        &self,
+        mut walk: Walk<'_, K>,
         chunk: &mut Chunk,
         outcome: &Outcome,
-    ) -> usize {
-        let mut cancelled = 0;
+        ended: &mut Vec<Ended<O>>,
+    ) {
         loop {
-            cancelled += self.cancel_chunk(frame, chunk, outcome);
+            self.claim_chunk(chunk, outcome, ended);
             if !walk.next(chunk) {
-                return cancelled;
+                return;
             }
         }
     }
 
-    fn cancel_chunk(
-        self: &Arc<Self>,
-        frame: &Frame<'_>,
-        ids: &[TimerHandle],
-        outcome: &Outcome,
-    ) -> usize {
-        let mut ended = Vec::new();
+    fn claim_chunk(&self, ids: &[TimerHandle], outcome: &Outcome, ended: &mut Vec<Ended<O>>) {
         self.each_at_home(
             ids.iter().copied(),
             |&id| id,
@@ -319,9 +354,6 @@ where
                 }
             },
         );
-        let cancelled = ended.len();
-        ended.into_iter().for_each(|ended| self.finish(frame, ended));
-        cancelled
     }
 
     /// Ends one operation from outside.
@@ -366,26 +398,37 @@ where
         }
         drop(deferred);
         let inner = self.clone();
-        self.elsewhere.execute(Job::new(move || {
+        let job = Job::new(move || {
             inner.deferred.lock().job = false;
-            while let Err(panicked) = contain(|| _ = inner.raise_deferred()) {
+            if is_deferring() {
+                return; // dropped by the executor, on a thread that may hold locks: left for later
+            }
+            let mut left = DEFERRED_BUDGET;
+            while let Err(panicked) = contain(|| _ = inner.raise_deferred(&mut left)) {
                 inner.report(&panicked); // of a key's Hash or Eq: its event is gone, the next one's turn
             }
-        }));
+            inner.have_deferred_run(); // the rest, behind what else waits for the executor
+        });
+        execute_deferring(&self.elsewhere, job);
     }
 
     /// Raises what was deferred; returns how many operations that completed. When a key's `Hash` or `Eq`
     /// panics, what is behind it goes to the executor.
     pub(crate) fn run_deferred(self: &Arc<Self>) -> usize {
-        catch_unwind(AssertUnwindSafe(|| self.raise_deferred())).unwrap_or_else(|panic| {
+        let all = &mut { usize::MAX };
+        catch_unwind(AssertUnwindSafe(|| self.raise_deferred(all))).unwrap_or_else(|panic| {
             self.have_deferred_run();
             resume_unwind(panic)
         })
     }
 
-    fn raise_deferred(self: &Arc<Self>) -> usize {
+    /// Raises up to `left` events, and counts them off it.
+    fn raise_deferred(self: &Arc<Self>, left: &mut usize) -> usize {
         let mut completed = 0;
-        while let Some((key, value)) = self.next_deferred() {
+        while *left > 0
+            && let Some((key, value)) = self.next_deferred()
+        {
+            *left -= 1;
             completed += match value {
                 None => self.check_and_complete(&key),
                 Some(value) => self.complete_up_to(&key, value),
@@ -395,6 +438,11 @@ where
     }
 
     fn next_deferred(&self) -> Option<(K, Option<u64>)> {
-        self.deferred.lock().events.pop_front()
+        let mut deferred = self.deferred.lock();
+        let next = deferred.events.pop_front();
+        if deferred.events.is_empty() && deferred.events.capacity() > DEFERRED_BUDGET {
+            deferred.events = VecDeque::new(); // a peak is given back
+        }
+        next
     }
 }

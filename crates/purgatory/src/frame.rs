@@ -26,11 +26,17 @@ type Work = Box<dyn FnOnce() + Send>;
 
 struct Thread {
     active: Cell<bool>,
+    /// Inside a call that runs nothing of the user's on this thread.
+    deferring: Cell<bool>,
     queue: RefCell<VecDeque<Work>>,
 }
 
 thread_local! {
-    static THREAD: Thread = Thread { active: Cell::new(false), queue: RefCell::default() };
+    static THREAD: Thread = Thread {
+        active: Cell::new(false),
+        deferring: Cell::new(false),
+        queue: RefCell::default(),
+    };
 }
 
 /// Where a purgatory's work goes that the calling thread is not to do: an executor of its own, or the
@@ -53,6 +59,19 @@ impl Elsewhere {
     pub(crate) fn is_here(&self) -> bool {
         self.executor.is_none() && self.driver.executes_inline()
     }
+}
+
+/// Hands a job over for a caller who holds locks that the job may need. Nothing of it may run here: it
+/// asks [`is_deferring`], since a job that an executor drops runs where it is dropped.
+pub(crate) fn execute_deferring(elsewhere: &Elsewhere, job: Job) {
+    let before = THREAD.try_with(|thread| thread.deferring.replace(true)).unwrap_or(false);
+    elsewhere.execute(job);
+    let _ = THREAD.try_with(|thread| thread.deferring.set(before));
+}
+
+/// True inside [`execute_deferring`] on this thread.
+pub(crate) fn is_deferring() -> bool {
+    THREAD.try_with(|thread| thread.deferring.get()).unwrap_or(false)
 }
 
 /// A call into a purgatory, outermost on its thread or nested.
@@ -103,7 +122,15 @@ fn resume(mut work: VecDeque<Work>) {
 }
 
 fn next() -> Option<Work> {
-    THREAD.try_with(|thread| thread.queue.borrow_mut().pop_front()).ok().flatten()
+    let pop = |thread: &Thread| {
+        let queue = &mut *thread.queue.borrow_mut();
+        let work = queue.pop_front();
+        if queue.is_empty() && queue.capacity() > QUEUE_BUDGET {
+            *queue = VecDeque::new(); // a peak is given back
+        }
+        work
+    };
+    THREAD.try_with(pop).ok().flatten()
 }
 
 impl Drop for Frame<'_> {

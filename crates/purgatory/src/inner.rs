@@ -147,6 +147,12 @@ where
         self.driver().report_panic(panicked);
     }
 
+    pub(crate) fn report_if(&self, result: Result<(), Panicked>) {
+        if let Err(panicked) = result {
+            self.report(&panicked);
+        }
+    }
+
     /// Runs an operation's check, with nothing locked.
     pub(crate) fn check(&self, operation: &mut O) -> Verdict {
         let mut satisfied = false;

@@ -82,7 +82,7 @@
 //! # Features
 //!
 //! - `metrics` (on by default): `Purgatory::publish` hands the counts to the `metrics` facade.
-//! - `serde`: [`Snapshot`] and [`Stats`] can be serialised.
+//! - `serde`: [`Snapshot`], what is in it, and [`Stats`] can be serialised.
 
 mod boxed;
 mod ending;

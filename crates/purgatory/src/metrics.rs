@@ -32,7 +32,7 @@ pub(crate) fn publish(name: &Arc<str>, stats: &Stats) {
 
 fn describe() {
     describe_gauge!("purgatory_parked", Unit::Count, "Operations parked now");
-    describe_gauge!("purgatory_watched", Unit::Count, "Pairs of parked operation and key now");
+    describe_gauge!("purgatory_watched", Unit::Count, "Watches of parked operations now");
     describe_counter!("purgatory_parked_total", Unit::Count, "Operations ever parked");
     describe_counter!(
         "purgatory_ended_total",

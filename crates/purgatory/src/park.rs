@@ -94,14 +94,14 @@ where
             self.tell(&frame, operation, outcome.clone());
             return Ok(Park::Ended(outcome));
         }
-        if watches.counted && watches.levels.len() > COUNTED_MAX {
+        let levels = sights.iter().filter(|sight| sight.level.is_some());
+        let counted = if watches.counted { levels.count() } else { 0 };
+        if counted > COUNTED_MAX {
             return refused(operation, RefusedReason::TooManyWatermarks { limit: COUNTED_MAX });
         }
         if let Some(permits) = self.permits.as_ref().filter(|permits| !permits.acquire()) {
             return refused(operation, RefusedReason::Full { limit: permits.max() });
         }
-        let counted =
-            if watches.counted { sights.iter().filter(|s| s.level.is_some()).count() } else { 0 };
         let entry = Entry::held(now_ns / 1000, counted);
         let parked = self.park_unsatisfied(&frame, operation, entry, &sights, now_ns, timeout);
         if parked.is_err() {

@@ -13,6 +13,7 @@ use crate::{
     },
     snapshot::Snapshot,
     stats::Stats,
+    sync::thread_slot,
     watches::Watches,
 };
 
@@ -59,7 +60,7 @@ where
     K: Hash + Eq + Clone + Send + 'static,
     O: DelayedOperation,
 {
-    /// For the futures, one a home shard: those of different threads do not count on the same word.
+    /// For the futures: those of different threads do not count on the same word.
     shares: Box<[Arc<Share<K, O>>]>,
     inner: Arc<Inner<K, O>>,
 }
@@ -74,6 +75,9 @@ where
 {
     fn drop(&mut self) {
         self.inner.close();
+        if let Some(timer) = &self.inner.own_timer {
+            timer.close(); // a future that is still held keeps the inside, but no threads
+        }
     }
 }
 
@@ -91,9 +95,9 @@ where
         Self::builder(name).build()
     }
 
-    /// The share in the inside that goes with an operation's home.
-    pub(crate) fn share(&self, id: OperationId) -> Arc<Share<K, O>> {
-        self.handle.shares[id.handle.shard()].clone()
+    /// This thread's share in the inside.
+    pub(crate) fn share(&self) -> Arc<Share<K, O>> {
+        self.handle.shares[thread_slot() & (self.handle.shares.len() - 1)].clone()
     }
 
     /// A purgatory to be configured; `name` labels its metrics.
@@ -166,7 +170,7 @@ where
     /// happens later.
     ///
     /// O(met × log watermark watches of the key); when none is met one lock. It goes on for as long as
-    /// others keep parking at or below `value`.
+    /// other threads keep parking at or below `value`; what the callbacks park is not taken.
     ///
     /// # Panics
     /// As [`check_and_complete`](Self::check_and_complete).
@@ -178,7 +182,8 @@ where
     /// callback; returns how many this call ended. (One under check right now is left a note: it
     /// ends as Completed if that check comes true.) Plain watches and watermarks alike.
     ///
-    /// Not an event: what parks meanwhile may stay parked. O(waiters of the key), times the log of the
+    /// All are claimed before the first is told, so what their callbacks park stays parked. Not an event:
+    /// what others park meanwhile may stay, too. O(waiters of the key), times the log of the
     /// watermark watches.
     ///
     /// ```
@@ -215,7 +220,8 @@ where
     /// key's code runs. The executor raises it soon, or whoever calls
     /// [`run_deferred`](Self::run_deferred) first; with a [`ManualTimer`](timer_core::ManualTimer), or a
     /// timer that runs tasks inline, only that (unless the purgatory has an
-    /// [executor](Builder::executor) of its own). Kafka's action queue. O(1).
+    /// [executor](Builder::executor) of its own). When the executor drops its job the event stays, for
+    /// `run_deferred` or the next that is deferred. Kafka's action queue. O(1).
     ///
     /// ```
     /// use std::{sync::{Arc, Mutex}, time::Duration};
@@ -351,7 +357,7 @@ where
     /// purgatory.try_complete_else_watch(waits, &["orders-0", "orders-1"], Duration::from_secs(30))?;
     ///
     /// let snapshot = purgatory.snapshot(10);
-    /// assert_eq!((snapshot.stats.parked, snapshot.keys), (1, 2));
+    /// assert_eq!((snapshot.stats.parked, snapshot.key_count), (1, 2));
     /// assert_eq!(snapshot.busiest[0].waiters, 1);
     /// assert_eq!(snapshot.oldest[0].keys, ["orders-0", "orders-1"]);
     /// assert!(snapshot.oldest[0].expires_in > Some(Duration::from_secs(29)));

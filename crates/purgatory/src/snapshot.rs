@@ -39,8 +39,8 @@ pub struct Snapshot<K> {
     pub name: String,
     /// Counts: what is parked, and why operations ended.
     pub stats: Stats,
-    /// Keys that have waiters.
-    pub keys: usize,
+    /// How many keys have waiters.
+    pub key_count: usize,
     /// Those with the most waiters, most first.
     pub busiest: Vec<KeyWaiters<K>>,
     /// What has been parked for longest, longest first.
@@ -141,8 +141,9 @@ impl<T> Highest<T> {
         if full && self.kept.peek().is_none_or(|lowest| lowest.rank >= rank) {
             return None;
         }
+        let item = item(); // a panic of it changes nothing
         let gone = if full { self.kept.pop() } else { None };
-        self.kept.push(Ranked { rank, item: item() });
+        self.kept.push(Ranked { rank, item });
         gone.map(|Ranked { item, .. }| item)
     }
 
@@ -187,7 +188,7 @@ where
             name: self.name.to_string(),
             oldest: oldest.collect(),
             under_check: under_check.collect(),
-            keys: self.watches.keys(),
+            key_count: self.watches.keys(),
             busiest: self.busiest(limit),
             stats: self.stats(),
         }

@@ -81,7 +81,8 @@ impl<F: FnOnce(Outcome) + Send + 'static> DelayedOperation for Calls<F> {
 }
 
 impl From<Purgatory<(), BoxedOperation>> for ThresholdPurgatory {
-    /// Over a purgatory that was configured otherwise: a shared timer, an executor, a bound.
+    /// Over a purgatory that was configured otherwise: a shared timer, an executor, a bound. It is then
+    /// the threshold's alone: no second one over it, and no event or rise but through it.
     fn from(purgatory: Purgatory<(), BoxedOperation>) -> Self {
         ThresholdPurgatory { purgatory, value: Arc::new(AtomicU64::new(0)) }
     }

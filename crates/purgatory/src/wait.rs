@@ -17,6 +17,7 @@ use std::{
 };
 
 use crossbeam_utils::CachePadded;
+use timer_core::{Panicked, contain, on_timer_thread};
 
 use crate::{
     boxed::BoxedOperation,
@@ -40,7 +41,8 @@ pub enum WaitError {
     Cancelled(CancelReason),
     /// It had to wait and could not be parked.
     Refused(RefusedReason),
-    /// A blocking wait inside a check or callback: what it waits for may be waiting for its thread.
+    /// A blocking wait inside a check, a callback or a timer's task: what it waits for may be waiting
+    /// for its thread.
     InsideCallback,
 }
 
@@ -50,7 +52,9 @@ impl fmt::Display for WaitError {
             WaitError::Expired => f.write_str("the time ran out"),
             WaitError::Cancelled(reason) => write!(f, "cancelled: {reason}"),
             WaitError::Refused(reason) => write!(f, "not parked: {reason}"),
-            WaitError::InsideCallback => f.write_str("a blocking wait inside a check or callback"),
+            WaitError::InsideCallback => {
+                f.write_str("a blocking wait inside a check, a callback or a timer's task")
+            }
         }
     }
 }
@@ -146,7 +150,8 @@ impl<T> End<T> {
 impl<T> Drop for End<T> {
     fn drop(&mut self) {
         if !self.filled {
-            self.fill_once(Err(WaitError::Cancelled(CancelReason::Panicked)));
+            // The condition's panic may be under way: a waker's or the hook's must not meet it.
+            let _ = contain(|| self.fill_once(Err(WaitError::Cancelled(CancelReason::Panicked))));
         }
     }
 }
@@ -167,22 +172,29 @@ impl<T> Drop for End<T> {
 pub struct WaitFuture<T> {
     slot: Shared<T>,
     unclaimed: Option<Unclaimed<T>>,
-    /// What to cancel, and where, if it was parked.
-    parked: Option<(Arc<dyn Cancel>, OperationId)>,
+    /// Where it waits, until it is over.
+    place: Option<Arc<dyn Place>>,
+    /// Its name there, if it was parked.
+    id: Option<OperationId>,
 }
 
-/// A purgatory to a future: cancels an operation, and does not keep the purgatory open until then.
-trait Cancel: Send + Sync {
+/// A purgatory as its futures see it. They do not keep it open.
+trait Place: Send + Sync {
     fn cancel(&self, id: OperationId);
+    fn report(&self, panicked: &Panicked);
 }
 
-impl<K> Cancel for CachePadded<Arc<Inner<K, BoxedOperation>>>
+impl<K> Place for CachePadded<Arc<Inner<K, BoxedOperation>>>
 where
     K: Hash + Eq + Clone + Send + 'static,
 {
     fn cancel(&self, id: OperationId) {
         let reason = CancelReason::Requested("the future was dropped".into());
         self.end(id.handle, Outcome::Cancelled(reason));
+    }
+
+    fn report(&self, panicked: &Panicked) {
+        Inner::report(self, panicked);
     }
 }
 
@@ -191,8 +203,8 @@ impl<T> WaitFuture<T> {
         let left = std::mem::replace(&mut *self.slot.lock(), Slot::Left);
         match left {
             Slot::Waiting(_) => {
-                if let Some((purgatory, id)) = self.parked.take() {
-                    purgatory.cancel(id);
+                if let (Some(place), Some(id)) = (&self.place, self.id) {
+                    place.cancel(id);
                 }
                 None
             }
@@ -207,7 +219,7 @@ impl<T> WaitFuture<T> {
 impl<T> Future for WaitFuture<T> {
     type Output = Result<T, WaitError>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let waker = context.waker().clone(); // wakers are user code: none runs under the lock
         let mut slot = self.slot.lock();
         let before = match &mut *slot {
@@ -221,7 +233,10 @@ impl<T> Future for WaitFuture<T> {
         };
         drop(slot);
         match before {
-            Slot::Filled(result) => Poll::Ready(result),
+            Slot::Filled(result) => {
+                self.place = None;
+                Poll::Ready(result)
+            }
             _ => panic!("a wait was polled after it was over"),
         }
     }
@@ -229,8 +244,11 @@ impl<T> Future for WaitFuture<T> {
 
 impl<T> Drop for WaitFuture<T> {
     fn drop(&mut self) {
-        if let (Some(value), Some(unclaimed)) = (self.leave(), &self.unclaimed) {
-            unclaimed(value);
+        if let (Some(value), Some(unclaimed)) = (self.leave(), &self.unclaimed)
+            && let Err(panicked) = contain(|| unclaimed(value))
+            && let Some(place) = &self.place
+        {
+            place.report(&panicked);
         }
     }
 }
@@ -325,13 +343,16 @@ where
     ///
     /// let purgatory: Purgatory<&str, BoxedOperation> = Purgatory::new("shelf")?;
     /// let shelf = Arc::new(Mutex::new(None));
-    /// let (take, put_back) = (shelf.clone(), shelf.clone());
+    /// let (take, put_back, raises) = (shelf.clone(), shelf.clone(), purgatory.clone());
     ///
     /// let future = purgatory.wait_or(
     ///     &["shelf"],
     ///     Duration::from_secs(30),
     ///     move || take.lock().unwrap().take(),
-    ///     move |book| *put_back.lock().unwrap() = Some(book),
+    ///     move |book| {
+    ///         *put_back.lock().unwrap() = Some(book);
+    ///         raises.check_and_complete(&"shelf"); // for the next who waits
+    ///     },
     /// );
     /// *shelf.lock().unwrap() = Some("a book");
     /// purgatory.check_and_complete(&"shelf");
@@ -364,15 +385,15 @@ where
         let end = End { slot: slot.clone(), unclaimed: unclaimed.clone(), filled: false };
         let operation = BoxedOperation::new(Waiting { condition, value: None, end });
         let parked = self.try_complete_else_watch(operation, watches, timeout);
-        let parked = match parked {
-            Ok(Park::Parked(id)) => Some((self.share(id) as Arc<dyn Cancel>, id)),
+        let id = match parked {
+            Ok(Park::Parked(id)) => Some(id),
             Ok(Park::Ended(_)) => None,
             Err(refused) => {
                 *slot.lock() = Slot::Filled(Err(WaitError::Refused(refused.reason)));
                 None
             }
         };
-        WaitFuture { slot, unclaimed, parked }
+        WaitFuture { slot, unclaimed, place: Some(self.share()), id }
     }
 
     /// Blocks this thread until `condition` yields a value, as [`wait`](Self::wait) does for a task.
@@ -399,8 +420,8 @@ where
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`], at once [`InsideCallback`](WaitError::InsideCallback) when called inside a check or
-    /// callback.
+    /// [`WaitError`], at once [`InsideCallback`](WaitError::InsideCallback) when called inside a check, a
+    /// callback or a timer's task.
     pub fn wait_blocking<'a, T: Send + 'static>(
         &self,
         watches: impl Into<Watches<'a, K>>,
@@ -410,7 +431,7 @@ where
     where
         K: 'a,
     {
-        if Frame::is_open() {
+        if must_not_block() {
             return Err(WaitError::InsideCallback); // before anything is parked
         }
         self.wait(watches, timeout, condition).block()
@@ -418,22 +439,30 @@ where
 }
 
 impl<T> WaitFuture<T> {
+    /// The operation's name, to complete, cancel or reschedule it by; `None` when it was over at once.
+    pub fn id(&self) -> Option<OperationId> {
+        self.id
+    }
+
     /// Blocks this thread until the wait is over. The future may have been polled before.
     ///
     /// # Errors
-    /// [`WaitError`], at once [`InsideCallback`](WaitError::InsideCallback) when called inside a check or
-    /// callback.
+    /// [`WaitError`]; [`InsideCallback`](WaitError::InsideCallback) when it would have to wait inside a
+    /// check, a callback or a timer's task, and then the wait is cancelled.
     pub fn block(mut self) -> Result<T, WaitError> {
-        if Frame::is_open() {
-            return Err(WaitError::InsideCallback);
-        }
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
             match Pin::new(&mut self).poll(&mut context) {
                 Poll::Ready(result) => return result,
+                Poll::Pending if must_not_block() => return Err(WaitError::InsideCallback),
                 Poll::Pending => thread::park(),
             }
         }
     }
+}
+
+/// True where what a wait waits for may be waiting for this thread.
+fn must_not_block() -> bool {
+    Frame::is_open() || on_timer_thread()
 }

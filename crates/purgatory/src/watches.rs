@@ -63,8 +63,8 @@ impl<'a, K> Watches<'a, K> {
         Watches { counted: false, ..self }
     }
 
-    /// And events on these keys.
-    pub fn and_keys(self, keys: &'a [K]) -> Self {
+    /// With events on these keys, in place of any given before.
+    pub fn with_keys(self, keys: &'a [K]) -> Self {
         Watches { keys, ..self }
     }
 }

@@ -278,7 +278,7 @@ fn rise_against_cancel_and_expiry() {
     check("an expiry removes what is held", || {
         let setup = Setup::new();
         let watches = [(1, 5)];
-        park_watermarks(&setup, &[0], Watches::up_to(&watches).and_keys(&[2]));
+        park_watermarks(&setup, &[0], Watches::up_to(&watches).with_keys(&[2]));
         let rise = rise_elsewhere(&setup, 0, 1);
         let event = setup.complete_elsewhere(1, 2);
         setup.timer.advance(MS);

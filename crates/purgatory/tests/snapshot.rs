@@ -32,7 +32,7 @@ fn a_snapshot_tells_what_waits_for_what_and_since_when() {
         timer.advance(10 * MS);
     }
     let snapshot = purgatory.snapshot(10);
-    assert_eq!((&*snapshot.name, snapshot.keys), ("orders", 2));
+    assert_eq!((&*snapshot.name, snapshot.key_count), ("orders", 2));
     let busiest: Vec<_> = snapshot.busiest.iter().map(|busy| (busy.key, busy.waiters)).collect();
     assert_eq!(busiest, [("a", 2), ("b", 1)]);
     let told = |parked: &purgatory::Parked<&'static str>| {
@@ -50,7 +50,7 @@ fn a_snapshot_tells_what_waits_for_what_and_since_when() {
     assert_eq!((first.busiest.len(), first.oldest.len()), (1, 1));
     assert_eq!(first.oldest[0].id, snapshot.oldest[0].id);
     let none = purgatory.snapshot(0);
-    assert_eq!((none.busiest.len(), none.oldest.len(), none.keys), (0, 0, 2));
+    assert_eq!((none.busiest.len(), none.oldest.len(), none.key_count), (0, 0, 2));
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl Ring {
                 };
                 let watches = match random.u32(0..3) {
                     0 => Watches::up_to(&levels).checked(),
-                    1 => Watches::up_to(&levels).and_keys(&keys),
+                    1 => Watches::up_to(&levels).with_keys(&keys),
                     _ => Watches::up_to(&levels),
                 };
                 let id = self.park_racer(watches, timeout, reached);

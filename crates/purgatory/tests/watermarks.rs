@@ -128,7 +128,7 @@ fn in_the_check_form_a_met_watch_stays_until_the_check_says_so() {
 #[test]
 fn one_operation_may_have_both_kinds() {
     let (_timer, purgatory) = waiting();
-    let both = || Watches::up_to(&[("k", 5)]).and_keys(&["k", "epoch"]);
+    let both = || Watches::up_to(&[("k", 5)]).with_keys(&["k", "epoch"]);
     let (by_rise, by_event) = (park(&purgatory, both()), park(&purgatory, both()));
     assert_eq!((purgatory.watched(), purgatory.waiters(&"k"), purgatory.keys()), (6, 4, 2));
     by_event.make_ready();
@@ -198,7 +198,7 @@ fn a_rise_while_the_operation_is_under_check_ends_it_when_that_check_is_over() {
             });
         }
     });
-    let watches = Watches::up_to(&[("k", 5)]).and_keys(&["event"]);
+    let watches = Watches::up_to(&[("k", 5)]).with_keys(&["event"]);
     purgatory.try_complete_else_watch(operation, watches, SECOND).unwrap();
     assert_eq!(purgatory.check_and_complete(&"event"), 1);
     assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Completed], 2));

@@ -146,6 +146,9 @@ struct Queue {
     closed: bool,
 }
 
+/// A queue with room for more jobs than this is given back when it empties.
+const KEPT_JOBS: usize = 1024;
+
 impl Workers {
     /// Starts `count` workers (at least one), named `name-0`, `name-1`, …
     ///
@@ -197,7 +200,7 @@ pub(crate) fn as_timer_thread(work: impl FnOnce()) {
 
 /// True on a reaper or worker of any timer: there nobody waits for such a thread, which may be
 /// waiting for this one.
-pub(crate) fn on_timer_thread() -> bool {
+pub fn on_timer_thread() -> bool {
     OF_A_TIMER.try_with(Cell::get).unwrap_or(true)
 }
 
@@ -233,6 +236,9 @@ impl Shared {
         let mut queue = self.queue.lock();
         loop {
             if let Some(job) = queue.jobs.pop_front() {
+                if queue.jobs.is_empty() && queue.jobs.capacity() > KEPT_JOBS {
+                    queue.jobs = VecDeque::new(); // a peak is given back
+                }
                 return Some(job);
             }
             if queue.closed {

@@ -175,6 +175,8 @@ mod wheel;
 #[cfg(all(feature = "boot-clock", any(target_os = "linux", target_os = "android")))]
 pub use boot_clock::BootClock;
 pub use clock::{Clock, ManualClock, SystemClock};
+#[doc(hidden)]
+pub use executor::on_timer_thread;
 pub use executor::{Executor, Job, Panicked, Workers, contain};
 pub use geometry::{SizeError, WheelSize};
 pub use guard::CancelOnDrop;

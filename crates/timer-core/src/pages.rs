@@ -272,7 +272,6 @@ mod tests {
         }
     }
 
-    #[inline]
     fn release(pages: &mut Pages<Uses>, index: u32) {
         pages.at_mut(index).0 += 1;
         pages.release(index);

@@ -92,6 +92,22 @@ impl SystemTimer {
     }
 }
 
+impl SystemTimer {
+    /// As [`shutdown`](Timer::shutdown), but waits for no thread: what had expired is run later.
+    pub fn close(&self) -> Vec<Box<dyn TimerTask>> {
+        let left = self.tasks.shutdown();
+        self.inner.reaper.close();
+        let owners = std::mem::take(&mut *self.inner.owners.lock());
+        for owner in owners.iter().filter_map(Weak::upgrade) {
+            owner.timer_closed();
+        }
+        if let Some(workers) = &self.inner.workers {
+            workers.close();
+        }
+        left
+    }
+}
+
 impl Timer for SystemTimer {
     fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
         &self.tasks
@@ -102,19 +118,10 @@ impl Timer for SystemTimer {
     }
 
     fn shutdown(&self) -> Vec<Box<dyn TimerTask>> {
-        let left = self.tasks.shutdown();
-        self.inner.reaper.close();
-        let owners = std::mem::take(&mut *self.inner.owners.lock());
-        for owner in owners.iter().filter_map(Weak::upgrade) {
-            owner.timer_closed();
-        }
-        let wait = !on_timer_thread();
-        if wait {
+        let left = self.close();
+        if !on_timer_thread() {
             self.inner.reaper.join();
-        }
-        if let Some(workers) = &self.inner.workers {
-            workers.close();
-            if wait {
+            if let Some(workers) = &self.inner.workers {
                 workers.join();
             }
         }

@@ -97,12 +97,15 @@
 //! let waits: Purgatory<&str, BoxedOperation> = Purgatory::new("queue")?;
 //! let queue = Arc::new(Mutex::new(VecDeque::new()));
 //!
-//! let (taken_from, back_to) = (queue.clone(), queue.clone());
+//! let (taken_from, back_to, raises) = (queue.clone(), queue.clone(), waits.clone());
 //! let next = waits.wait_or(
 //!     &["queue"],
 //!     Duration::from_secs(30),
 //!     move || taken_from.lock().unwrap().pop_front(),
-//!     move |job| back_to.lock().unwrap().push_front(job),
+//!     move |job| {
+//!         back_to.lock().unwrap().push_front(job);
+//!         raises.check_and_complete(&"queue"); // for the next who waits
+//!     },
 //! );
 //! queue.lock().unwrap().push_back("a job");
 //! assert_eq!(waits.check_and_complete(&"queue"), 1); // the condition takes the job ...
@@ -114,8 +117,9 @@
 //! # A thread
 //!
 //! [`wait_blocking`](crate::Purgatory::wait_blocking) is `wait` for a thread; a future made before can be
-//! waited for with [`block`](crate::WaitFuture::block). Inside a check or callback both are an
-//! [error](crate::WaitError::InsideCallback), because what they wait for may be waiting for that thread.
+//! waited for with [`block`](crate::WaitFuture::block). Where they would have to wait inside a check, a
+//! callback or a timer's task they are an [error](crate::WaitError::InsideCallback): what they wait for may be
+//! waiting for that thread.
 //!
 //! ```
 //! use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, thread, time::Duration};

@@ -82,7 +82,7 @@
 //! let wait = |offset| {
 //!     let state = state.clone();
 //!     let until = [(Key::Partition(0), offset)];
-//!     let watches = Watches::up_to(&until).and_keys(&[Key::Leader]);
+//!     let watches = Watches::up_to(&until).with_keys(&[Key::Leader]);
 //!     produces.wait(watches, Duration::from_secs(30), move || match *state.lock().unwrap() {
 //!         State { high_watermark, .. } if high_watermark >= offset => Some(Ok(high_watermark)),
 //!         State { leader: false, .. } => Some(Err("not the leader any more")),
@@ -105,7 +105,7 @@
 //! | anything | plain keys | a check for each that waits for the key |
 //! | numbers that only rise, all of them reached | `up_to` | O(log n) for each that is reached; no check with one watermark |
 //! | at least that, and more | `up_to(..).checked()` | a check for each that has been reached |
-//! | numbers, or something else first | `up_to(..).and_keys(..)` | as above, each for its own |
+//! | numbers, or something else first | `up_to(..).with_keys(..)` | as above, each for its own |
 //!
 //! `check_and_complete` does not touch watermarks, and `complete_up_to` does not touch plain watches: a
 //! program that has both on one key raises both.

@@ -54,6 +54,15 @@ pub struct Level {
     pub counted: bool,
 }
 
+/// Which watermark watches are taken off a key, and what that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taking {
+    /// Those that count and are met; the others that are met stay. An event: raises the version.
+    Met,
+    /// Every one. No event.
+    All,
+}
+
 /// What watching a key gave.
 #[derive(Debug)]
 pub struct Watched {
@@ -157,24 +166,25 @@ impl<K: Hash + Eq + Clone> Registry<K> {
 
     /// Takes the key's watermark watches that `value` meets, up to a chunk of them: those that count
     /// into `taken` (each of which the caller must count down), the others to the met ones. When none
-    /// is left, starts a walk over all that are met. Raises the version if this is an event.
+    /// is left, starts a walk over all that are met.
     pub(crate) fn take_up_to(
         &self,
         key: &K,
+        hash: u64,
         value: u64,
-        event: bool,
+        taking: Taking,
         taken: &mut Chunk,
         met: &mut Chunk,
     ) -> Took<'_, K> {
-        let hash = self.hash(key);
         let versioned = &*self.stripes[self.number(hash)];
         let mut stripe = versioned.stripe.lock();
-        versioned.raise(event);
+        versioned.raise(taking == Taking::Met);
         let mut on = WalkOn::Done;
         let Some(record) = stripe.find(key, hash) else {
             return Took { met: Some(Walk { versioned, on }), left: None };
         };
-        let step = stripe.take_up_to(record, value, !event, CHUNK, |id| taken.push(id));
+        let step =
+            stripe.take_up_to(record, value, taking == Taking::All, CHUNK, |id| taken.push(id));
         if step.all && step.left.is_none() {
             on = stripe.walk(record, Place::Met, CHUNK, |id| met.push(id));
         }

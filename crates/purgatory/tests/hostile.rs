@@ -1,0 +1,339 @@
+//! Users' code that misbehaves: callbacks that park again without end, executors that drop their jobs,
+//! hooks and wakers that panic, keys that panic where nobody is there to be told.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    hash::{Hash, Hasher},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
+
+use purgatory::{
+    BoxedOperation, CancelReason, DelayedOperation, Outcome, Park, Purgatory, ThresholdPurgatory,
+    WaitError, Watches, when,
+};
+use timer_core::{Executor, Job, ManualTimer, SystemTimer, Timer};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const MS: Duration = Duration::from_millis(1);
+
+type Waits<K> = Purgatory<K, BoxedOperation>;
+
+fn waits<K: Hash + Eq + Clone + Send + 'static>() -> Waits<K> {
+    Purgatory::builder("hostile").timer(&ManualTimer::new()).build().unwrap()
+}
+
+/// Parks again when it is cancelled, until so many have: for ever, were it not for the test.
+#[derive(Clone)]
+struct Again {
+    purgatory: Purgatory<u32, Again>,
+    parked: Arc<AtomicUsize>,
+}
+
+const ENOUGH: usize = 10_000;
+
+impl Again {
+    fn park(self) {
+        if self.parked.fetch_add(1, SeqCst) < ENOUGH {
+            let purgatory = self.purgatory.clone();
+            let watches = Watches::up_to(&[(1, 5)]);
+            drop(purgatory.try_complete_else_watch(self, watches, MINUTE).unwrap());
+        }
+    }
+}
+
+impl DelayedOperation for Again {
+    fn try_complete(&mut self) -> bool {
+        false
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        if outcome != Outcome::Cancelled(CancelReason::Shutdown) {
+            self.park();
+        }
+    }
+}
+
+#[test]
+fn what_a_cancelled_operation_parks_is_not_cancelled_with_it() {
+    let timer = ManualTimer::new();
+    let purgatory = Purgatory::builder("again").timer(&timer).build().unwrap();
+    let again = Again { purgatory: purgatory.clone(), parked: Arc::default() };
+    (0..300).for_each(|_| again.clone().park());
+    assert_eq!((purgatory.cancel_for_key(&1, "over"), purgatory.len()), (300, 300));
+    purgatory.shutdown();
+}
+
+#[test]
+fn what_a_completed_wait_parks_is_not_completed_with_it() {
+    fn again(purgatory: ThresholdPurgatory, parked: Arc<AtomicUsize>) {
+        let next = (purgatory.clone(), parked.clone());
+        let then = move |outcome| {
+            if outcome == Outcome::Completed && next.1.fetch_add(1, SeqCst) < ENOUGH {
+                again(next.0, next.1);
+            }
+        };
+        purgatory.park(5, MINUTE, then).unwrap();
+    }
+    let purgatory = ThresholdPurgatory::from(waits());
+    let parked = Arc::default();
+    (0..300).for_each(|_| again(purgatory.clone(), Arc::clone(&parked)));
+    assert_eq!((purgatory.complete_all(), purgatory.waiting()), (300, 300));
+    purgatory.shutdown();
+}
+
+/// Drops what it is given, which so runs where it was handed in.
+#[derive(Debug)]
+struct Drops;
+
+impl Executor for Drops {
+    fn execute(&self, _: Job) {}
+}
+
+#[test]
+fn defer_checks_nothing_under_the_callers_lock_though_the_executor_drops_its_job() {
+    let timer = ManualTimer::new();
+    let purgatory: Waits<u32> =
+        Purgatory::builder("drops").timer(&timer).executor(Drops).build().unwrap();
+    let log = Arc::new(Mutex::new(false));
+    let seen = log.clone();
+    let check = move || *seen.try_lock().expect("nobody checks while the log is locked");
+    purgatory.try_complete_else_watch(when(check, drop).into(), &[1], MINUTE).unwrap();
+    let mut locked = log.lock().unwrap();
+    *locked = true;
+    purgatory.defer(1);
+    drop(locked);
+    assert_eq!((purgatory.run_deferred(), purgatory.stats().panics), (1, 0));
+}
+
+/// Deferred events that defer more leave the executor's worker time to expire others.
+#[test]
+fn events_that_defer_events_for_ever_do_not_starve_expiry() {
+    struct Pump(Waits<u32>, Arc<AtomicBool>, bool);
+    impl DelayedOperation for Pump {
+        fn try_complete(&mut self) -> bool {
+            std::mem::replace(&mut self.2, true) // at the second look
+        }
+        fn on_complete(self, _: Outcome) {
+            if !self.1.load(SeqCst) {
+                let purgatory = self.0.clone();
+                let next = BoxedOperation::new(Pump(self.0, self.1, false));
+                if purgatory.try_complete_else_watch(next, &[1], MINUTE).is_ok() {
+                    purgatory.defer(1);
+                }
+            }
+        }
+    }
+    let purgatory: Waits<u32> = Purgatory::new("pump").unwrap();
+    let (stop, (send, expired)) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
+    let pump = BoxedOperation::new(Pump(purgatory.clone(), stop.clone(), false));
+    purgatory.try_complete_else_watch(pump, &[1], MINUTE).unwrap();
+    purgatory.defer(1);
+    let waits = when(|| false, move |outcome| send.send(outcome).unwrap());
+    purgatory.try_complete_else_watch(waits.into(), &[2], 10 * MS).unwrap();
+    assert_eq!(expired.recv(), Ok(Outcome::Expired));
+    stop.store(true, SeqCst);
+    purgatory.shutdown();
+}
+
+/// On the one worker that would have to tell it that its time is up.
+#[test]
+fn a_blocking_wait_on_a_timers_worker_is_refused() {
+    let timer = SystemTimer::new().unwrap();
+    let purgatory: Waits<u32> = Purgatory::builder("worker").timer(&timer).build().unwrap();
+    let (send, result) = mpsc::channel();
+    let inside = purgatory.clone();
+    let task = move || send.send(inside.wait_blocking(&[1], MS, || None::<()>)).unwrap();
+    timer.schedule(MS, task).unwrap();
+    assert_eq!(result.recv(), Ok(Err(WaitError::InsideCallback)));
+    assert!(purgatory.is_empty());
+}
+
+#[test]
+fn a_wait_that_is_over_may_be_taken_inside_a_callback() {
+    let purgatory: Waits<u32> = waits();
+    let over = purgatory.wait(&[1], MINUTE, || Some(7));
+    let waits = purgatory.wait(&[1], MINUTE, || None::<()>);
+    let (send, result) = mpsc::channel();
+    let then = move |_| send.send((over.block(), waits.block())).unwrap();
+    purgatory.try_complete_else_watch(when(|| true, then).into(), &[1], MINUTE).unwrap();
+    assert_eq!(result.recv(), Ok((Ok(7), Err(WaitError::InsideCallback))));
+    assert!(purgatory.is_empty());
+}
+
+#[test]
+fn a_hook_that_panics_is_contained_and_counted_also_while_its_task_unwinds() {
+    let purgatory: Waits<u32> = waits();
+    let filled = || {
+        let future = purgatory.wait_or(&[1], MINUTE, || Some(1), |_| panic!("in a hook"));
+        assert!(future.id().is_none());
+        future
+    };
+    drop(filled());
+    assert_eq!(purgatory.stats().panics, 1);
+    let future = filled();
+    let unwound = catch_unwind(AssertUnwindSafe(move || {
+        let _future = future;
+        panic!("in a task");
+    }));
+    assert!(unwound.is_err());
+    assert_eq!(purgatory.stats().panics, 2);
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("in a waker");
+    }
+}
+
+/// Two panics at once would end the process.
+#[test]
+fn a_waker_that_panics_does_not_meet_the_panic_of_its_condition() {
+    let purgatory: Waits<u32> = waits();
+    let mut first = true;
+    let condition = move || {
+        assert!(std::mem::take(&mut first), "in a condition");
+        None::<()>
+    };
+    let mut wait = purgatory.wait(Watches::up_to(&[(1, 5)]), MINUTE, condition);
+    let waker = Waker::from(Arc::new(Panics));
+    assert!(Pin::new(&mut wait).poll(&mut Context::from_waker(&waker)).is_pending());
+    assert_eq!(purgatory.complete_up_to(&1, 5), 1);
+    assert_eq!(wait.block(), Err(WaitError::Cancelled(CancelReason::Panicked)));
+}
+
+/// A key whose `Eq` or `Clone` panics when told to.
+#[derive(Debug)]
+struct Bomb {
+    number: u32,
+    in_eq: Arc<AtomicBool>,
+    in_clone: Arc<AtomicBool>,
+}
+
+impl Bomb {
+    fn new(number: u32) -> Self {
+        Bomb { number, in_eq: Arc::default(), in_clone: Arc::default() }
+    }
+}
+
+impl PartialEq for Bomb {
+    fn eq(&self, other: &Bomb) -> bool {
+        assert!(!self.in_eq.load(SeqCst), "in a key's Eq");
+        self.number == other.number
+    }
+}
+
+impl Eq for Bomb {}
+
+impl Hash for Bomb {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u32(self.number);
+    }
+}
+
+impl Clone for Bomb {
+    fn clone(&self) -> Self {
+        assert!(!self.in_clone.load(SeqCst), "in a key's Clone");
+        Bomb { number: self.number, in_eq: self.in_eq.clone(), in_clone: self.in_clone.clone() }
+    }
+}
+
+#[test]
+fn a_nested_event_that_a_key_panics_in_is_counted() {
+    let purgatory: Waits<Bomb> = waits();
+    let (bomb, calm) = (Bomb::new(1), Bomb::new(2));
+    let never = || when(|| false, drop).into();
+    purgatory.try_complete_else_watch(never(), std::slice::from_ref(&bomb), MINUTE).unwrap();
+    let (inside, key) = (purgatory.clone(), bomb.clone());
+    let raises = when(
+        || false,
+        move |_| {
+            key.in_eq.store(true, SeqCst);
+            inside.check_and_complete(&key);
+            inside.complete_up_to(&key, 1);
+        },
+    );
+    let parked = purgatory.try_complete_else_watch(raises.into(), &[calm], MINUTE);
+    let Ok(Park::Parked(id)) = parked else { panic!("{parked:?}") };
+    purgatory.complete(id);
+    assert_eq!(purgatory.stats().panics, 2);
+    bomb.in_eq.store(false, SeqCst);
+}
+
+#[test]
+fn a_snapshot_that_a_keys_clone_panics_in_reaches_its_caller_and_harms_nobody() {
+    let purgatory: Waits<Bomb> = waits();
+    let bombs = [Bomb::new(1), Bomb::new(2)];
+    for bomb in &bombs {
+        let never = when(|| false, drop).into();
+        purgatory.try_complete_else_watch(never, std::slice::from_ref(bomb), MINUTE).unwrap();
+        bomb.in_clone.store(true, SeqCst);
+        assert!(catch_unwind(AssertUnwindSafe(|| purgatory.snapshot(1))).is_err());
+        bomb.in_clone.store(false, SeqCst);
+        assert_eq!(purgatory.snapshot(1).busiest.len(), 1);
+    }
+}
+
+#[test]
+fn a_rise_that_a_key_panics_in_finishes_what_it_had_taken() {
+    let purgatory: Waits<Bomb> = waits();
+    let (bomb, ended) = (Bomb::new(1), Arc::new(AtomicUsize::new(0)));
+    for _ in 0..200 {
+        let ended = ended.clone();
+        let counts = when(|| false, move |_| _ = ended.fetch_add(1, SeqCst));
+        let watches = [(bomb.clone(), 1)];
+        let watches = Watches::up_to(&watches);
+        purgatory.try_complete_else_watch(counts.into(), watches, MINUTE).unwrap();
+    }
+    bomb.in_eq.store(true, SeqCst);
+    assert!(catch_unwind(AssertUnwindSafe(|| purgatory.complete_up_to(&bomb, 1))).is_err());
+    bomb.in_eq.store(false, SeqCst);
+    assert_eq!(purgatory.complete_up_to(&bomb, 1) + ended.load(SeqCst), 400);
+    assert_eq!((ended.load(SeqCst), purgatory.watched(), purgatory.keys()), (200, 0, 0));
+}
+
+#[test]
+fn a_repeated_watermark_does_not_count_towards_the_most_there_can_be() {
+    let purgatory: Waits<u32> = waits();
+    let levels = vec![(1, 5); 20_000];
+    let never = when(|| false, drop).into();
+    purgatory.try_complete_else_watch(never, Watches::up_to(&levels), MINUTE).unwrap();
+    assert_eq!((purgatory.watched(), purgatory.complete_up_to(&1, 5)), (1, 1));
+}
+
+#[test]
+fn a_queue_of_deferred_events_gives_its_peak_back() {
+    let purgatory: Waits<u64> = waits();
+    let kept = allocation_counter::measure(|| {
+        (0..100_000).for_each(|key| purgatory.defer(key));
+        purgatory.run_deferred();
+    });
+    assert!(kept.bytes_current < 50_000, "{} bytes stay", kept.bytes_current);
+}
+
+/// The reaper and the worker, by their names.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_future_that_is_still_held_keeps_no_threads_of_a_purgatory_that_is_gone() {
+    let threads = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+        names.filter(|name| name.starts_with("lingers")).count()
+    };
+    let purgatory: Waits<u32> = Purgatory::new("lingers").unwrap();
+    let wait = purgatory.wait(&[1], MINUTE, || None::<()>);
+    drop(purgatory);
+    while threads() > 0 {
+        std::thread::yield_now(); // for ever, if they stayed
+    }
+    assert_eq!(wait.block(), Err(WaitError::Cancelled(CancelReason::Shutdown)));
+}
