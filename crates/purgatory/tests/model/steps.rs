@@ -1,0 +1,287 @@
+//! What happens in a case: steps, done alike to the purgatory and to the reference.
+
+use std::{sync::Arc, time::Duration};
+
+use proptest::sample::Index;
+use purgatory::{Attempt, Outcome, RefusedReason, Timeout, WaitError};
+
+pub type Key = u32;
+
+/// Operations wait under the keys 1 to this.
+pub const KEYS: Key = 6;
+
+/// Some wait under hundreds: this one and those that follow.
+pub const MANY_KEYS: Key = 10;
+
+/// Nothing is parked beyond this many: a shutdown then empties them out under one lock hold.
+pub const PARKED_MAX: usize = 250;
+
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub tick_us: u64,
+    pub slots: usize,
+    pub start_ns: u64,
+    pub max_parked: Option<usize>,
+    pub executor: Runs,
+    /// How the case ends. A few steps follow.
+    pub end: Act,
+}
+
+/// What an executor does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs {
+    /// It is the timer's, which runs what expired at once.
+    Inline,
+    /// The same, and it is given every callback.
+    AllInline,
+    /// It is the purgatory's own, and keeps its jobs until a step runs them.
+    Kept,
+}
+
+/// A time limit, in quarters of a tick from now on.
+#[derive(Clone, Copy, Debug)]
+pub enum When {
+    Zero,
+    In(u64),
+    At(i64),
+    Longest,
+    Never,
+}
+
+/// What an operation waits for.
+#[derive(Clone, Copy, Debug)]
+pub enum Condition {
+    /// Its own flag.
+    Flag,
+    /// So many checks.
+    Look(u32),
+    /// A key's value, so much above the present one.
+    Value(Key, u64),
+    /// Its watermarks.
+    Levels,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    Callback,
+    Wait,
+    WaitOr,
+}
+
+/// An operation to be parked.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub keys: Vec<Key>,
+    /// So many further keys, twice.
+    pub many_keys: u32,
+    /// Watermarks, so much above the key's present value.
+    pub levels: Vec<(Key, u64)>,
+    pub counted: bool,
+    pub timeout: When,
+    pub condition: Condition,
+    /// The check that panics.
+    pub panics_at: Option<u32>,
+    /// What one of its checks does.
+    pub on_check: Option<(u32, Vec<Act>)>,
+    /// What its callback does.
+    pub then: Vec<Act>,
+    pub then_panics: bool,
+    pub style: Style,
+}
+
+/// Which operation.
+#[derive(Clone, Copy, Debug)]
+pub enum Pick {
+    /// The one whose check or callback this is.
+    Own,
+    /// One of the latest, counted back.
+    Recent(u8),
+    /// One of all there ever were.
+    Any(Index),
+}
+
+impl Pick {
+    /// The one picked among `all`.
+    pub fn of<T: Copy>(self, own: Option<T>, all: &[T]) -> Option<T> {
+        let last = all.len().checked_sub(1)?;
+        match self {
+            Pick::Own => own,
+            Pick::Recent(back) => all.get(last.saturating_sub(back.into())).copied(),
+            Pick::Any(index) => Some(*index.get(all)),
+        }
+    }
+}
+
+/// What somebody does: a step, or part of a check or callback.
+#[derive(Clone, Debug)]
+pub enum Act {
+    Park(Arc<Plan>),
+    ParkMany(u8, Arc<Plan>),
+    /// One after the other, as one step.
+    Several(Vec<Act>),
+    SetFlag(Pick),
+    SetAllFlags,
+    Event(Key),
+    Events(Vec<Key>),
+    /// The key's value rises by so much; and its event.
+    Rise(Key, u64),
+    /// The event of a value that is not the key's: so much above or below.
+    Claim(Key, i64),
+    CancelKey(Key),
+    Cancel(Pick),
+    Complete(Pick),
+    Reschedule(Pick, When),
+    Defer(Key),
+    DeferRise(Key, u64),
+    RunDeferred,
+    /// Quarters of a tick pass.
+    Advance(u64),
+    Poll(Pick),
+    DropFuture(Pick),
+    Block,
+    Snapshot(usize),
+    /// Runs a job that the executor kept.
+    RunJob,
+    Shutdown,
+    ShutdownTimer,
+    DropHandle,
+}
+
+/// What was seen to happen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Saw {
+    Check { operation: usize, look: u32 },
+    Callback(usize, Outcome),
+    Woken(usize),
+    Unclaimed(usize, u32),
+    Returned(Returned),
+}
+
+/// What a call returned.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Returned {
+    Parked,
+    Ended(Outcome),
+    /// `back`: the operation was in it.
+    Refused {
+        reason: RefusedReason,
+        back: bool,
+    },
+    Future,
+    Counted(usize),
+    Attempt(Attempt),
+    Rescheduled(bool),
+    Pending,
+    Ready(Result<u32, WaitError>),
+    Snapshot(Vec<Told>),
+}
+
+/// What a snapshot tells of an operation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Told {
+    pub age: Duration,
+    pub under_check: Option<Duration>,
+    pub expires_in: Option<Duration>,
+    pub keys: Vec<Key>,
+}
+
+impl Told {
+    /// Oldest first, to be compared. A snapshot of only some says no more than how old those are, as
+    /// nothing is promised of which of equal age they are.
+    pub fn comparable(mut told: Vec<Told>, limit: usize) -> Vec<Told> {
+        told.iter_mut().for_each(|told| told.keys.sort_unstable());
+        told.sort_unstable();
+        told.reverse();
+        if told.len() >= limit {
+            told.truncate(limit);
+            for told in &mut told {
+                *told = Told { age: told.age, under_check: None, expires_in: None, keys: vec![] };
+            }
+        }
+        told
+    }
+}
+
+/// A plan, seen from the moment at which it is parked.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub number: usize,
+    pub plan: Arc<Plan>,
+    pub keys: Vec<Key>,
+    pub levels: Vec<(Key, u64)>,
+    pub timeout: Timeout,
+    /// The value that `Condition::Value` waits for.
+    awaited: u64,
+}
+
+/// The values of the keys.
+pub type Values = [u64; KEYS as usize + 1];
+
+impl Request {
+    pub fn new(
+        number: usize,
+        plan: &Arc<Plan>,
+        now_ns: u64,
+        quarter_ns: u64,
+        values: &Values,
+    ) -> Self {
+        let above = |key: Key, by: u64| values[key as usize].saturating_add(by);
+        let many =
+            (MANY_KEYS..MANY_KEYS + plan.many_keys).cycle().take(2 * plan.many_keys as usize);
+        Request {
+            number,
+            plan: plan.clone(),
+            keys: plan.keys.iter().copied().chain(many).collect(),
+            levels: plan.levels.iter().map(|&(key, by)| (key, above(key, by))).collect(),
+            timeout: plan.timeout.from(now_ns, quarter_ns),
+            awaited: match plan.condition {
+                Condition::Value(key, by) => above(key, by),
+                _ => 0,
+            },
+        }
+    }
+
+    /// The condition at a check.
+    pub fn holds(&self, look: u32, flag: bool, values: &Values) -> bool {
+        match self.plan.condition {
+            Condition::Flag => flag,
+            Condition::Look(at) => look >= at,
+            Condition::Value(key, _) => values[key as usize] >= self.awaited,
+            Condition::Levels => {
+                self.levels.iter().all(|&(key, threshold)| values[key as usize] >= threshold)
+            }
+        }
+    }
+
+    /// What a wait is given at a check.
+    pub fn value(&self, look: u32) -> u32 {
+        self.number as u32 * 1000 + look
+    }
+
+    pub fn acts_at(&self, look: u32) -> &[Act] {
+        match &self.plan.on_check {
+            Some((at, acts)) if *at == look => acts,
+            _ => &[],
+        }
+    }
+}
+
+impl When {
+    pub fn from(self, now_ns: u64, quarter_ns: u64) -> Timeout {
+        match self {
+            When::Zero => Timeout::After(Duration::ZERO),
+            When::In(quarters) => Timeout::After(Duration::from_nanos(quarters * quarter_ns)),
+            When::At(quarters) => {
+                let by = quarters.unsigned_abs() * quarter_ns;
+                Timeout::At(if quarters < 0 { now_ns.saturating_sub(by) } else { now_ns + by })
+            }
+            When::Longest => Timeout::After(Duration::MAX),
+            When::Never => Timeout::Never,
+        }
+    }
+}
+
+/// A value so much above or below another.
+pub fn beside(value: u64, by: i64) -> u64 {
+    if by == i64::MAX { u64::MAX } else { value.saturating_add_signed(by) }
+}
