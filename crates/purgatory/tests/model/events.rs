@@ -85,18 +85,26 @@ impl Reference {
     }
 
     pub fn rise(&mut self, nested: bool, key: Key, value: u64) -> usize {
-        let mut completed = 0;
-        loop {
+        let (mut last, mut check) = (Vec::new(), Vec::new());
+        let met = loop {
             let (taken, met) = self.take_up_to(key, value, false);
-            completed += self.count_down(nested, &taken);
+            self.count_down(&taken, &mut last, &mut check);
             if let Some(met) = met {
-                let stayed = met.len();
-                self.count_if(stayed > 0, "a rise for watches that are met");
-                let by_check = self.attempt_each(nested, met);
-                self.count_if(by_check < stayed, "a watch met that stays");
-                return completed + by_check;
+                break met;
             }
+        };
+        self.count_if(!check.is_empty(), "a watermark met, others to come");
+        self.count_if(last.len() > 1, "a rise that completes several");
+        let mut completed = last.len();
+        last.into_iter().for_each(|number| self.finish(nested, number, Outcome::Completed));
+        for together in check.chunks(TOGETHER) {
+            completed += self.attempt(nested, together);
         }
+        let stayed = met.len();
+        self.count_if(stayed > 0, "a rise for watches that are met");
+        let by_check = self.attempt_each(nested, met);
+        self.count_if(by_check < stayed, "a watch met that stays");
+        completed + by_check
     }
 
     /// Takes, or with the check form meets, up to a chunk of watermarks. With the last of them, those
@@ -119,8 +127,7 @@ impl Reference {
         (taken, (reached.len() <= CHUNK).then(|| self.met(key)))
     }
 
-    fn count_down(&mut self, nested: bool, taken: &[usize]) -> usize {
-        let (mut last, mut check) = (Vec::new(), Vec::new());
+    fn count_down(&mut self, taken: &[usize], last: &mut Vec<usize>, check: &mut Vec<usize>) {
         for &number in taken {
             self.at(number).to_count -= 1;
             if self.all[number].to_count > 0 {
@@ -130,11 +137,6 @@ impl Reference {
                 last.push(number);
             }
         }
-        self.count_if(!check.is_empty(), "a watermark met, others to come");
-        self.count_if(last.len() > 1, "a rise that completes several");
-        let completed = last.len();
-        last.into_iter().for_each(|number| self.finish(nested, number, Outcome::Completed));
-        completed + self.attempt_each(nested, check)
     }
 
     /// Checks those of a walk that are still parked when it comes by; how many that completed.
@@ -216,42 +218,38 @@ impl Reference {
     /// the one there is.
     pub fn cancel_for_key(&mut self, key: Key) -> usize {
         let nested = self.enter();
-        let mut cancelled = self.cancel_each(nested, self.plain(key));
-        loop {
+        let mut ended = Vec::new();
+        self.claim_each(self.plain(key), &mut ended);
+        let met = loop {
             let (taken, met) = self.take_up_to(key, u64::MAX, true);
-            cancelled += self.cancel_each(nested, taken);
+            self.claim_each(taken, &mut ended);
             if let Some(met) = met {
-                cancelled += self.cancel_each(nested, met);
-                break;
+                break met;
             }
-        }
+        };
+        self.claim_each(met, &mut ended);
+        let cancelled = ended.len();
+        let outcome = requested("by key");
+        ended.into_iter().for_each(|number| self.finish(nested, number, outcome.clone()));
         self.leave(nested);
         cancelled
     }
 
-    fn cancel_each(&mut self, nested: bool, mut rest: Vec<usize>) -> usize {
-        let mut cancelled = 0;
+    fn claim_each(&mut self, claimed: Vec<usize>, ended: &mut Vec<usize>) {
         let outcome = requested("by key");
-        while !rest.is_empty() {
-            let mut ended = Vec::new();
-            for number in rest.drain(..rest.len().min(CHUNK)) {
-                match self.all[number].state {
-                    State::Parked => {
-                        self.depart(number, &outcome);
-                        ended.push(number);
-                    }
-                    State::UnderCheck => {
-                        self.note(number, outcome.clone());
-                        self.count("cancelled by key under check");
-                    }
-                    State::New | State::Over => {}
+        for number in claimed {
+            match self.all[number].state {
+                State::Parked => {
+                    self.depart(number, &outcome);
+                    ended.push(number);
                 }
+                State::UnderCheck => {
+                    self.note(number, outcome.clone());
+                    self.count("cancelled by key under check");
+                }
+                State::New | State::Over => {}
             }
-            cancelled += ended.len();
-            ended.into_iter().for_each(|number| self.finish(nested, number, outcome.clone()));
-            rest.retain(|&number| !self.is_over(number));
         }
-        cancelled
     }
 
     /// Ends everything, in the order that was seen: none is promised.

@@ -188,7 +188,7 @@ impl Model {
     fn compare_keys(&self, purgatory: &Real) {
         let snapshot = purgatory.snapshot(3);
         let keys = self.waiters.iter().filter(|&&waiters| waiters > 0).count();
-        assert_eq!((purgatory.keys(), snapshot.keys), (keys, keys));
+        assert_eq!((purgatory.keys(), snapshot.key_count), (keys, keys));
         let mut most = self.waiters.clone();
         most.sort_unstable_by(|one, two| two.cmp(one));
         most.truncate(keys.min(3));

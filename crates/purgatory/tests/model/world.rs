@@ -341,8 +341,8 @@ impl World {
         let timeout = request.timeout;
         let watches = match (&*levels, request.plan.counted) {
             ([], _) => Watches::from(&keys),
-            (levels, true) => Watches::up_to(levels).and_keys(&keys),
-            (levels, false) => Watches::up_to(levels).checked().and_keys(&keys),
+            (levels, true) => Watches::up_to(levels).with_keys(&keys),
+            (levels, false) => Watches::up_to(levels).checked().with_keys(&keys),
         };
         let style = request.plan.style;
         let mut planned = Planned::new(self, request);
