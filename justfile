@@ -24,9 +24,9 @@ test:
 loom:
     RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p timer-core -p purgatory --test loom
 
-# The wheel against its reference for 20 million steps.
+# The wheel and the purgatory against their references for 20 million steps each.
 model:
-    MODEL_STEPS=20000000 cargo test --release -p timer-core --test model -- --nocapture
+    MODEL_STEPS=20000000 cargo test --release -p timer-core -p purgatory --test model -- --nocapture
 
 # Ten million operations racing.
 stress:
@@ -47,6 +47,10 @@ peers *ARGS:
 # Timer algorithms from a plain list to the wheel, as the pending timers grow.
 schemes *ARGS:
     cargo run --release -p purgatory-benches --bin schemes -- {{ARGS}}
+
+# Kafka's load test over the wheel, a heap and the first purgatory's shape.
+perf *ARGS:
+    cargo run --release -p purgatory-benches --bin purgatory_perf -- {{ARGS}}
 
 # Everything CI runs.
 ci:
