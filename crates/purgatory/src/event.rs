@@ -252,8 +252,9 @@ where
         Some(Held { id, payload, verdict: Verdict::Unsatisfied })
     }
 
-    /// Gives a payload back, under its home's lock.
-    #[inline]
+    /// Gives a payload back, under its home's lock. Always in line: a payload that goes through memory on its way
+    /// costs an event on a key with many waiters a third more.
+    #[inline(always)]
     pub(crate) fn give_back(&self, home: &mut HomeGuard<'_, O>, held: Held<O>) -> GivenBack<O> {
         let Held { id, payload, verdict } = held;
         let entry = home.get_mut(id).expect("Holder removes: the entry of a payload is there");
