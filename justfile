@@ -16,13 +16,17 @@ broker *ARGS:
 waiting:
     cargo run --release --example waiting
 
-# All tests but loom's.
+# All tests but loom's and shuttle's.
 test:
     cargo test --workspace
 
 # Every interleaving of the small cores, and the faults that must be noticed.
 loom:
     RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p timer-core -p purgatory --test loom
+
+# Whole scenarios in random schedules, a million in all; a failing one is printed, with how to replay it.
+shuttle:
+    SHUTTLE_SCHEDULES=50000 RUSTFLAGS="--cfg shuttle" cargo test --release --target-dir target/shuttle -p purgatory --test shuttle
 
 # The wheel and the purgatory against their references for 20 million steps each.
 model:

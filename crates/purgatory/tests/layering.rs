@@ -104,7 +104,7 @@ fn only_the_reaper_the_workers_wait_and_shutdown_block() {
 }
 
 #[test]
-fn loom_is_known_to_sync_alone() {
-    absent("timer-core", &["loom"], |name| name != "sync");
-    absent("purgatory", &["loom"], |name| name != "sync");
+fn loom_and_shuttle_are_known_to_sync_alone() {
+    absent("timer-core", &["loom", "shuttle"], |name| name != "sync");
+    absent("purgatory", &["loom", "shuttle"], |name| name != "sync");
 }

@@ -1,9 +1,10 @@
-//! Locks, atomics and thread-locals: `parking_lot` and `std`, or `loom`'s under `cfg(loom)`.
+//! Locks, atomics and thread-locals: `parking_lot` and `std`, or a model checker's under its `cfg`:
+//! `loom` walks every interleaving of a few steps, `shuttle` a random choice of many.
 //!
-//! Everything in this project that is checked by loom takes these from here, so that the code that
-//! loom checks is the code that ships. It is public for `purgatory`'s sake and promises nothing.
+//! Everything in this project that they check takes these from here, so that the code that is
+//! checked is the code that ships. It is public for `purgatory`'s sake and promises nothing.
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod imp {
     pub use crossbeam_utils::sync::{Parker, Unparker};
     pub use parking_lot::{Mutex, MutexGuard};
@@ -24,7 +25,7 @@ mod imp {
         std::thread::Builder::new().name(name.to_owned()).spawn(work)
     }
 
-    /// A fault planted by a loom model: never, outside loom.
+    /// A fault planted by a model: never, outside of one.
     #[inline(always)]
     pub const fn planted(_: &'static str) -> bool {
         false
@@ -44,9 +45,14 @@ mod imp {
     }
 }
 
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 mod imp {
-    pub use loom::{
+    #[cfg(loom)]
+    use loom as model;
+    #[cfg(shuttle)]
+    use shuttle as model;
+
+    pub use model::{
         sync::{
             MutexGuard,
             atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -61,23 +67,23 @@ mod imp {
     /// # Errors
     /// Never.
     pub fn spawn(_: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-        Ok(loom::thread::spawn(work))
+        Ok(model::thread::spawn(work))
     }
 
-    /// crossbeam's parker over loom's lock. Time does not pass in a model: only an unpark wakes.
+    /// crossbeam's parker over the model's lock. No time passes in loom, where only an unpark wakes;
+    /// in shuttle a timeout may be over whenever the others have had their turn.
     #[derive(Debug)]
     pub struct Parker(Unparker);
 
     /// Wakes a [`Parker`].
     #[derive(Clone, Debug)]
-    pub struct Unparker(Arc<(loom::sync::Mutex<bool>, loom::sync::Condvar)>);
+    pub struct Unparker(Arc<(Mutex<bool>, model::sync::Condvar)>);
 
     impl Parker {
         /// A parker without a token.
         #[expect(clippy::new_without_default, reason = "as crossbeam's")]
         pub fn new() -> Self {
-            let token = (loom::sync::Mutex::new(false), loom::sync::Condvar::new());
-            Parker(Unparker(Arc::new(token)))
+            Parker(Unparker(Arc::new((Mutex::new(false), model::sync::Condvar::new()))))
         }
 
         /// What wakes it.
@@ -88,7 +94,7 @@ mod imp {
         /// Sleeps until the token is there, and takes it.
         pub fn park(&self) {
             let (token, arrived) = &*self.0.0;
-            let mut there = token.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut there = token.lock();
             while !*there {
                 there = arrived.wait(there).unwrap_or_else(|poisoned| poisoned.into_inner());
             }
@@ -96,8 +102,16 @@ mod imp {
         }
 
         /// As `park`.
+        #[cfg(loom)]
         pub fn park_timeout(&self, _: Duration) {
             self.park();
+        }
+
+        /// Lets the others run, and takes the token if it is there.
+        #[cfg(shuttle)]
+        pub fn park_timeout(&self, _: Duration) {
+            model::thread::yield_now();
+            *self.0.0.0.lock() = false;
         }
     }
 
@@ -105,19 +119,19 @@ mod imp {
         /// Gives the token.
         pub fn unpark(&self) {
             let (token, arrived) = &*self.0;
-            *token.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = true;
+            *token.lock() = true;
             arrived.notify_one();
         }
     }
 
-    /// loom's mutex behind parking_lot's interface.
+    /// The model's mutex behind parking_lot's interface.
     #[derive(Debug)]
-    pub struct Mutex<T>(loom::sync::Mutex<T>);
+    pub struct Mutex<T>(model::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
         /// A new mutex.
         pub fn new(value: T) -> Self {
-            Mutex(loom::sync::Mutex::new(value))
+            Mutex(model::sync::Mutex::new(value))
         }
 
         /// Locks; a panicking holder does not poison.
@@ -126,13 +140,13 @@ mod imp {
         }
     }
 
-    // loom runs the threads of a model on one thread of the machine, so a plain thread-local is
-    // seen by all of them.
+    // The threads of a model run on one thread of the machine, so a plain thread-local is seen by
+    // all of them.
     std::thread_local! {
         static PLANTED: Cell<&'static str> = const { Cell::new("") };
     }
 
-    /// Plants a fault for the models that this thread of the machine runs.
+    /// Plants a fault for the models that this thread of the machine runs; an empty one for none.
     pub fn plant(fault: &'static str) {
         PLANTED.set(fault);
     }

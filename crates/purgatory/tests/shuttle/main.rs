@@ -1,0 +1,18 @@
+//! Whole scenarios of three to six threads, on the shipped code, in schedules chosen at random:
+//! `just shuttle`, or `RUSTFLAGS="--cfg shuttle" cargo test --release -p purgatory --test shuttle`.
+//!
+//! loom walks every interleaving of two or three calls; here many calls meet, in a sample of theirs.
+//! `SHUTTLE_SCHEDULES` sets how many a scenario. The schedule that fails is printed, with how to see
+//! it again. Memory is sequentially consistent here: what is weaker is loom's part.
+
+#![cfg(shuttle)]
+#![allow(unreachable_pub, clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::print_stdout, reason = "how many schedules, and which faults were noticed")]
+
+mod anything;
+mod book;
+mod operations;
+mod reaper;
+mod schedules;
+mod waits;
+mod world;

@@ -1,0 +1,101 @@
+//! Runs a scenario in many schedules, then again with faults planted.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+};
+
+use purgatory::sync::plant;
+use shuttle::{
+    Config, MaxSteps, Runner,
+    scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler},
+};
+
+/// Schedules a scenario, unless `SHUTTLE_SCHEDULES` says otherwise.
+const SCHEDULES: usize = 500;
+
+/// Schedules that a planted fault has at most, with PCT first and then at random.
+const FAULT_SCHEDULES: usize = 50_000;
+
+/// A schedule that takes more steps than this waits for what does not come.
+const STEPS: usize = 20_000;
+
+/// How many changes of priority PCT makes in a schedule, and one more: so deep a bug it looks for.
+const PCT_DEPTH: usize = 3;
+
+/// Runs `scenario`, where no schedule may fail; then with each of `faults` planted, where one must.
+///
+/// Half of the schedules pick a thread at random at each step, half are PCT's: threads have random
+/// priorities, and change them at a few random steps.
+pub fn check(faults: &[&'static str], scenario: fn()) {
+    check_one_in(1, faults, scenario);
+}
+
+/// The same for a scenario that takes long, in fewer schedules: one in so many.
+pub fn check_one_in(fewer: usize, faults: &[&'static str], scenario: fn()) {
+    if let Ok(schedule) = std::env::var("SHUTTLE_REPLAY") {
+        Runner::new(ReplayScheduler::new_from_encoded(schedule.trim()), config()).run(scenario);
+        return;
+    }
+    let from_env = |name| std::env::var(name).ok()?.parse().ok();
+    let schedules = from_env("SHUTTLE_SCHEDULES").unwrap_or(SCHEDULES as u64) as usize;
+    let seed = from_env("SHUTTLE_RANDOM_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let half = schedules.div_ceil(2 * fewer);
+    let test = thread::current().name().expect("a test's thread has its name").to_owned();
+    let passes = |run: Run| {
+        assert!(
+            run.passed,
+            "schedule {} from seed {seed} failed; to see it again, and nothing else:
+RUSTFLAGS='--cfg shuttle' SHUTTLE_REPLAY='<the schedule above>' cargo test --release \
+--target-dir target/shuttle -p purgatory --test shuttle -- --exact {test}",
+            run.schedules
+        );
+    };
+    passes(run("", RandomScheduler::new_from_seed(seed, half), scenario));
+    passes(run("", PctScheduler::new_from_seed(seed, PCT_DEPTH, half), scenario));
+    println!("{test}: {} schedules from seed {seed}", 2 * half);
+    for &fault in faults {
+        let pct = PctScheduler::new_from_seed(seed, PCT_DEPTH, FAULT_SCHEDULES);
+        let mut tried = run(fault, pct, scenario);
+        if tried.passed {
+            let random = RandomScheduler::new_from_seed(seed, FAULT_SCHEDULES);
+            let more = run(fault, random, scenario);
+            tried = Run { schedules: tried.schedules + more.schedules, ..more };
+        }
+        assert!(!tried.passed, "{test}: {fault:?} not noticed in {} schedules", tried.schedules);
+        println!("{test}: {fault:?} noticed after {}", tried.schedules);
+    }
+}
+
+/// What became of a run.
+struct Run {
+    schedules: usize,
+    passed: bool,
+}
+
+/// Runs the scenario with this fault planted, or none if it is empty. On a thread of the machine's of
+/// its own: one on which a schedule failed is of no more use.
+fn run(fault: &'static str, scheduler: impl Scheduler + Send + 'static, scenario: fn()) -> Run {
+    let schedules = Arc::new(AtomicUsize::new(0));
+    let counted = schedules.clone();
+    let running = thread::spawn(move || {
+        plant(fault);
+        Runner::new(scheduler, config()).run(move || {
+            counted.fetch_add(1, SeqCst);
+            scenario();
+        })
+    });
+    let passed = running.join().is_ok();
+    Run { schedules: schedules.load(SeqCst), passed }
+}
+
+fn config() -> Config {
+    let mut config = Config::new();
+    config.silence_warnings = true; // of weak memory: that is loom's part
+    config.max_steps = MaxSteps::FailAfter(STEPS);
+    config.ungraceful_shutdown_config.immediately_return_on_panic = true;
+    config
+}
