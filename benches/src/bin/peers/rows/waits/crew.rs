@@ -4,7 +4,7 @@
 //!
 //! Each thread is a task of a runtime with as many workers. It parks a window of requests, makes them
 //! ready, raises the event of each one's first key, and goes on when all have said that they are
-//! over. One of several may park the next window before that, and does not sleep: it would be
+//! over. One of several may park more windows before that, and does not sleep: it would be
 //! woken on the worker of another, who does not yield. A future that pends is boxed, as it would
 //! be in a task of its own.
 //!
@@ -38,6 +38,9 @@ use crate::{
 
 /// How many requests a thread parks before it completes them.
 const WINDOW: u64 = 64;
+/// How many of its requests may be left to others before it waits for them. With a window's worth two
+/// threads go in lockstep, and a third of what is measured is waiting.
+const LEFT_MAX: u64 = 8 * WINDOW;
 /// The first of the keys under which the others wait.
 const OTHERS: u64 = 1 << 40;
 
@@ -190,7 +193,7 @@ impl<W: Waits, const K: usize> Member<W, K> {
     async fn work(&mut self, operations: u64, mut keys: Keys) {
         let waits = self.waits.clone();
         let (mut pending, mut events) = (Queue::new(), Vec::with_capacity(WINDOW as usize));
-        let may_stay = if self.alone { 0 } else { WINDOW };
+        let may_stay = if self.alone { 0 } else { LEFT_MAX };
         while self.parked < operations {
             let window = WINDOW.min(operations - self.parked);
             let given = if self.swap.is_some() { window / 2 } else { 0 };
