@@ -15,7 +15,7 @@ use std::{
 };
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use purgatory::{DelayedOperation, Outcome, Park, Purgatory};
+use purgatory::{DelayedOperation, Outcome, Park, Purgatory, Watches};
 use timer_core::{Clock, SystemClock, SystemTimer, Timer, TimingWheel, WheelSize};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -214,5 +214,37 @@ fn hot_key(c: &mut Criterion) {
     assert_eq!(purgatory.check_and_complete(&7), 10_000);
 }
 
-criterion_group!(benches, schedule_cancel, random_replace, wheel_sizes, advance, park, hot_key);
+/// A rise on a key with 10 000 watermark waiters, that reaches none; and one request more, parked and
+/// reached.
+fn watermarks(c: &mut Criterion) {
+    let purgatory = Purgatory::new("bench").expect("threads");
+    let cell: &'static AtomicU64 = Box::leak(Box::default());
+    let park = |required| {
+        let until = [(7, required)];
+        let watches = Watches::up_to(&until);
+        drop(purgatory.try_complete_else_watch(Op { cell, required }, watches, TIMEOUT * 1000));
+    };
+    (0..10_000).for_each(|above| park(1_000 + above));
+    c.bench_function("watermark rise past none of 10 000 waiters", |b| {
+        b.iter(|| assert_eq!(purgatory.complete_up_to(black_box(&7), 10), 0));
+    });
+    c.bench_function("watermark park and rise beside 10 000 waiters", |b| {
+        b.iter(|| {
+            park(10);
+            assert_eq!(purgatory.complete_up_to(black_box(&7), 10), 1);
+        });
+    });
+    assert_eq!(purgatory.complete_up_to(&7, u64::MAX), 10_000);
+}
+
+criterion_group!(
+    benches,
+    schedule_cancel,
+    random_replace,
+    wheel_sizes,
+    advance,
+    park,
+    hot_key,
+    watermarks
+);
 criterion_main!(benches);

@@ -244,6 +244,9 @@ impl<T> Future for WaitFuture<T> {
 
 impl<T> Drop for WaitFuture<T> {
     fn drop(&mut self) {
+        if self.place.is_none() {
+            return; // it was ready, and is taken
+        }
         if let (Some(value), Some(unclaimed)) = (self.leave(), &self.unclaimed)
             && let Err(panicked) = contain(|| unclaimed(value))
             && let Some(place) = &self.place
