@@ -268,7 +268,7 @@ fn every_operation_ends_exactly_once_whatever_races() {
 fn memory_is_back_where_it_started() {
     let (bytes, all) = (AtomicI64::new(0), AtomicU64::new(0));
     let counted = |work: &mut dyn FnMut()| {
-        let info = allocation_counter::measure(|| work());
+        let info = allocation_counter::measure(work);
         bytes.fetch_add(info.bytes_current, SeqCst);
         all.fetch_add(info.bytes_total, SeqCst);
     };
