@@ -134,7 +134,7 @@ fn plot(dir: &Path, points: &[Point]) -> anyhow::Result<()> {
         }
         let file = |what: &str| dir.join(format!("purgatory_perf-{}-{what}.svg", profile.name()));
         let title = |what: &str| format!("{what}, profile {}", profile.name());
-        let cpu = title("processor time a request, generator taken off [us]");
+        let cpu = title("processor time a request, generator taken off [µs]");
         chart(&file("cpu"), &cpu, &points, |measured| measured.cpu_us)?;
         let memory = title("most memory [MiB]");
         chart(&file("memory"), &memory, &points, |measured| measured.peak_mib.unwrap_or(0.0))?;
@@ -150,27 +150,27 @@ fn chart(
 ) -> anyhow::Result<()> {
     let area = SVGBackend::new(path, (820, 480)).into_drawing_area();
     area.fill(&WHITE)?;
-    let values = points.iter().map(|point| (point.measured.rate, value(&point.measured).max(0.01)));
-    let (mut x, mut y) = ((f64::MAX, 0.0), (f64::MAX, 0.0));
-    for (rate, value) in values {
-        x = (rate.min(x.0), rate.max(x.1));
-        y = (value.min(y.0), value.max(y.1));
-    }
+    let rates = points.iter().map(|point| point.measured.rate);
+    let (slowest, fastest) =
+        rates.fold((f64::MAX, 1.0_f64), |(low, high), rate| (rate.min(low), rate.max(high)));
+    // What the generator's noise makes negative is nothing.
+    let at = |point: &Point| (point.measured.rate, value(&point.measured).max(0.0));
+    let most = points.iter().map(|point| at(point).1).fold(0.0, f64::max);
     let mut chart = ChartBuilder::on(&area)
         .caption(title, ("sans-serif", 20))
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(60)
-        .build_cartesian_2d(
-            (x.0 * 0.8..x.1 * 1.25).log_scale(),
-            (y.0 * 0.8..y.1 * 1.25).log_scale(),
-        )?;
-    chart.configure_mesh().x_desc("requests a second, reached").draw()?;
+        .build_cartesian_2d((slowest * 0.8..fastest * 1.25).log_scale(), 0.0..most * 1.1)?;
+    chart
+        .configure_mesh()
+        .x_desc("requests a second, reached")
+        .x_label_formatter(&|rate| format!("{:.0} 000", rate / 1000.0))
+        .draw()?;
     let colors = [RGBColor(31, 119, 180), RGBColor(255, 152, 64), RGBColor(120, 120, 120)];
     for ((_, timer), color) in TIMERS.iter().zip(colors) {
         let of = points.iter().filter(|point| point.timer == *timer);
-        let line: Vec<_> =
-            of.map(|point| (point.measured.rate, value(&point.measured).max(0.01))).collect();
+        let line: Vec<_> = of.map(|point| at(point)).collect();
         let marks = line.iter().map(|&at| Circle::new(at, 4, color.filled()));
         chart.draw_series(marks)?;
         chart
