@@ -195,12 +195,15 @@ impl<T, S> Shards<T, S> {
         let number = guard.number();
         let Shard { wheel, state, wake_before } = &mut *guard.guard;
         let newest = wheel.sequence();
+        let before = wheel.now();
         let turn = wheel.advance(now, budget, |task| {
+            // When it fell due: what was overdue already did so now.
+            let tick = task.deadline().max(before);
             let sequence = task.sequence();
             let handle = TimerHandle::new(number, task.id());
             if let Some(result) = sink(handle, task, state) {
                 if in_order {
-                    order.push((sequence, due.len()));
+                    order.push((tick, sequence, due.len()));
                 }
                 due.push(result);
             }
@@ -216,12 +219,13 @@ impl<T, S> Shards<T, S> {
     }
 }
 
-/// Puts `due` into the order of insertion, which pairs of (sequence, position) tell. Sequences
-/// wrap, so they are counted back from the newest.
-fn sorted<R>(due: Vec<R>, mut order: Vec<(u32, usize)>, newest: u32) -> Vec<R> {
-    order.sort_by_key(|&(sequence, _)| std::cmp::Reverse(newest.wrapping_sub(sequence)));
+/// Puts `due` into the order of (tick, insertion), which triples of (tick, sequence, position) tell.
+/// Sequences wrap, so they are counted back from the newest.
+fn sorted<R>(due: Vec<R>, mut order: Vec<(u64, u32, usize)>, newest: u32) -> Vec<R> {
+    let back = |sequence| std::cmp::Reverse(newest.wrapping_sub(sequence));
+    order.sort_by_key(|&(tick, sequence, _)| (tick, back(sequence)));
     let mut due: Vec<_> = due.into_iter().map(Some).collect();
-    order.into_iter().filter_map(|(_, position)| due[position].take()).collect()
+    order.into_iter().filter_map(|(.., position)| due[position].take()).collect()
 }
 
 /// What a turn of one shard gave.
@@ -372,7 +376,7 @@ mod tests {
 
     #[test]
     fn what_fell_due_is_put_into_the_order_of_insertion_even_when_the_count_wraps() {
-        let order = vec![(1, 0), (u32::MAX, 1), (0, 2)];
-        assert_eq!(sorted(vec!['c', 'a', 'b'], order, 5), ['a', 'b', 'c']);
+        let order = vec![(7, 1, 0), (7, u32::MAX, 1), (7, 0, 2), (6, 2, 3)];
+        assert_eq!(sorted(vec!['d', 'b', 'c', 'a'], order, 5), ['a', 'b', 'c', 'd']);
     }
 }

@@ -283,6 +283,20 @@ fn a_manual_timer_interleaves_what_tasks_schedule_in_order() {
     assert_eq!(timer.clock().now_ns(), 110_000_000);
 }
 
+/// Nobody turned the wheels meanwhile, and then everything is overdue at once.
+#[test]
+fn what_fell_due_while_time_passed_runs_in_the_order_of_its_ticks() {
+    let timer = ManualTimer::new();
+    let (send, seen) = mpsc::channel();
+    for after in [20, 10, 15, 10] {
+        let send = send.clone();
+        timer.schedule(after * MS, move || send.send(after).unwrap()).unwrap();
+    }
+    timer.pass(30 * MS);
+    timer.advance(Duration::ZERO);
+    assert_eq!(seen.try_iter().collect::<Vec<_>>(), [10, 10, 15, 20]);
+}
+
 #[test]
 fn a_manual_timer_jumps_to_what_is_next() {
     let timer = ManualTimer::new();
