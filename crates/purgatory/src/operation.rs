@@ -41,7 +41,8 @@ pub trait DelayedOperation: Send + 'static {
     /// outermost call.
     ///
     /// # Panics
-    /// A panic in it is contained, and ends the operation as [`Panicked`](CancelReason::Panicked).
+    /// A panic in it is contained, and ends the operation as [`Panicked`](CancelReason::Panicked), or as
+    /// what was noted while it ran: its time was up, or it was cancelled.
     fn try_complete(&mut self) -> bool;
 
     /// Called exactly once, with how the operation ended, which is out of every list by then.

@@ -165,7 +165,8 @@ where
     /// met before that still wait for their check), and returns how many this call completed. What
     /// waits for a higher value is not looked at, and a value lower than before meets nothing new.
     ///
-    /// Those newly met go by (threshold, order of parking). As with every event, the value that the
+    /// First come those that complete, then those to be checked that wait for other watermarks, too, then
+    /// the met ones in the check form; within each, those newly met go by (threshold, order of parking). As with every event, the value that the
     /// operations' own checks read changes first, and inside a check or callback this returns 0 and
     /// happens later.
     ///
@@ -479,8 +480,9 @@ where
     }
 
     /// How many operations may be parked at most. One more that would have to wait is refused and
-    /// handed back (its first check runs before). No limit by default; with one, all threads share a
-    /// counter.
+    /// handed back (its first check runs before). The place of one that is over comes free just before its
+    /// callback, so of several that one event ends the first callbacks may still find none. No limit by
+    /// default; with one, all threads share a counter.
     pub fn max_parked(mut self, max: usize) -> Self {
         self.max_parked = Some(max);
         self

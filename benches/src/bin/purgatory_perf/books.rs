@@ -80,7 +80,8 @@ impl Books {
 impl Request {
     /// When its time runs out.
     pub(crate) fn expires_ns(&self) -> u64 {
-        self.began_ns + self.timeout.as_nanos() as u64
+        let timeout_ns = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX);
+        self.began_ns.saturating_add(timeout_ns)
     }
 
     pub(crate) fn end(&self, ending: Ending) {

@@ -183,8 +183,7 @@ fn drive<W: Waits>(
     }
     let generated_ns = books.clock.now_ns() - base_ns;
     drop(delays); // returns when all were completed
-    let waits_for_all = size_of::<W>() != 0; // `Nothing` expires nothing
-    let expected = if waits_for_all { num } else { num - above_timeout };
+    let expected = if W::EXPIRES { num } else { num - above_timeout };
     let mut seen = (books.ended(), books.clock.now_ns());
     while seen.0 < expected {
         thread::park_timeout(Duration::from_millis(1));

@@ -39,6 +39,9 @@ pub(crate) enum Completion {
 
 /// Requests that wait until they are completed or their time runs out.
 pub(crate) trait Waits: Send + Sync + Sized + 'static {
+    /// What nobody completes ends, too.
+    const EXPIRES: bool = true;
+
     /// Names a request that waits.
     type Ticket: Send + 'static;
 

@@ -6,6 +6,8 @@ use crate::books::{Ending, Request};
 pub(crate) struct Nothing;
 
 impl Waits for Nothing {
+    const EXPIRES: bool = false;
+
     type Ticket = Request;
 
     fn park(&self, request: Request) -> Request {
