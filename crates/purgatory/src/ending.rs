@@ -4,9 +4,12 @@
 //! Then, with nothing locked, its watches are released and its callback is told: here, or where the
 //! timer runs what expired.
 
-use std::{hash::Hash, sync::Arc};
+use std::{
+    hash::Hash,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
-use timer_core::{Job, TimerHandle, Turns, contain};
+use timer_core::{Job, TimerHandle, Turn, Turns, WheelTally, contain};
 
 use crate::{
     entry::{Claim, Entry, Tickets},
@@ -14,6 +17,7 @@ use crate::{
     inner::{HomeGuard, Inner},
     operation::{CancelReason, DelayedOperation, Outcome},
     sync::planted,
+    trace,
     watch::Ticket,
 };
 
@@ -42,9 +46,26 @@ where
         payload: O,
         outcome: Outcome,
     ) -> Ended<O> {
+        if home.state.times.is_some() {
+            self.time(home, id, &outcome);
+        }
         let tickets = home.remove(id).map(Entry::into_tickets).unwrap_or_default();
         home.state.departed(tickets.as_slice().len(), &outcome);
         Ended { id, payload, outcome, tickets }
+    }
+
+    /// Counts how long an operation waited that is about to depart.
+    #[inline(never)]
+    fn time(&self, home: &mut HomeGuard<'_, O>, id: TimerHandle, outcome: &Outcome) {
+        let now_ns = self.driver().now_ns();
+        let deadline = home.wheel().deadline(id.id()).unwrap_or(u64::MAX);
+        let Some(waited_us) = home.get_mut(id).map(|entry| entry.age_us(now_ns / 1000)) else {
+            return;
+        };
+        let late_ns = now_ns.saturating_sub(self.driver().tick().start_ns(deadline));
+        if let Some(times) = &mut home.state.times {
+            times.ended(outcome, waited_us, late_ns);
+        }
     }
 
     /// Ends what has departed: out of every watch list, then told.
@@ -78,9 +99,14 @@ where
 
     fn tell_elsewhere(self: &Arc<Self>, payloads: Vec<O>, outcome: Outcome) {
         let inner = self.clone();
+        self.counts.callbacks_waiting.fetch_add(payloads.len() as u64, Relaxed);
         self.elsewhere.execute(Job::new(move || {
             for payload in payloads {
-                inner.tell_here(&Frame::enter(&inner.elsewhere), payload, outcome.clone());
+                inner.counts.callbacks_waiting.fetch_sub(1, Relaxed);
+                let outcome = outcome.clone();
+                trace::slow(&inner, || {
+                    inner.tell_here(&Frame::enter(&inner.elsewhere), payload, outcome)
+                });
             }
         }));
     }
@@ -106,14 +132,17 @@ where
     /// Ends everything parked as Cancelled and refuses what comes later, a bounded step at a time.
     pub(crate) fn close(self: &Arc<Self>) {
         let frame = Frame::enter(&self.elsewhere);
+        let mut cancelled = 0;
         for shard in 0..self.homes.count() {
             let mut from = Some(0);
             while let Some(start) = from {
                 let mut ended = Vec::new();
                 from = self.close_some(shard, start, &mut ended);
+                cancelled += ended.len();
                 ended.into_iter().for_each(|ended| self.finish(&frame, ended));
             }
         }
+        trace::closed(&self.name, cancelled);
     }
 
     /// Empties up to [`BUDGET`] entries of a shard; returns where to go on.
@@ -138,7 +167,8 @@ where
     O: DelayedOperation,
 {
     /// Expiry: what nobody holds departs; a holder is left a note.
-    fn turn(self: Arc<Self>, shard: usize, now: u64) -> Option<u64> {
+    fn turn(self: Arc<Self>, shard: usize, now: u64) -> Turn {
+        let (now_ns, tick) = (self.driver().now_ns(), self.driver().tick());
         let turned = self.homes.turn(shard, now, BUDGET, |id, mut due, home| {
             match due.get_mut().claim(Outcome::Expired) {
                 Claim::Noted => {
@@ -148,6 +178,10 @@ where
                     None
                 }
                 Claim::Ended(payload, outcome) => {
+                    if let Some(times) = &mut home.times {
+                        let late_ns = now_ns.saturating_sub(tick.start_ns(due.deadline()));
+                        times.ended(&outcome, due.get_mut().age_us(now_ns / 1000), late_ns);
+                    }
                     let tickets = due.take().into_tickets();
                     home.departed(tickets.as_slice().len(), &outcome);
                     Some((id, tickets, payload))
@@ -163,7 +197,11 @@ where
             self.release_permits(payloads.len());
             self.tell_elsewhere(payloads, Outcome::Expired);
         }
-        turned.next_due
+        turned.turn
+    }
+
+    fn tally(&self, now: u64, tally: &mut WheelTally) {
+        self.homes.tally(now, tally);
     }
 
     fn next_due(&self, shard: usize) -> Option<u64> {

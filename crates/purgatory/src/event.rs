@@ -138,8 +138,10 @@ where
         let mut left = None;
         let walk = catch_unwind(AssertUnwindSafe(|| {
             let hash = self.watches.hash(key);
+            let mut taking = taking;
             loop {
                 let took = self.watches.take_up_to(key, hash, value, taking, &mut taken, met);
+                taking = taking.further();
                 act(&taken);
                 left = took.left;
                 if let Some(walk) = took.met {
@@ -252,11 +254,12 @@ where
         Some(Held { id, payload, verdict: Verdict::Unsatisfied })
     }
 
-    /// Gives a payload back, under its home's lock. Always in line: a payload that goes through memory on its way
+    /// Gives a payload back that was checked, under its home's lock. Always in line: a payload that goes through memory on its way
     /// costs an event on a key with many waiters a third more.
     #[inline(always)]
     pub(crate) fn give_back(&self, home: &mut HomeGuard<'_, O>, held: Held<O>) -> GivenBack<O> {
         let Held { id, payload, verdict } = held;
+        home.state.counts.checks += 1;
         let entry = home.get_mut(id).expect("Holder removes: the entry of a payload is there");
         match entry.settle(payload, verdict) {
             Settled::Parked => GivenBack::Parked,
@@ -436,6 +439,10 @@ where
             };
         }
         completed
+    }
+
+    pub(crate) fn deferred_len(&self) -> usize {
+        self.deferred.lock().events.len()
     }
 
     fn next_deferred(&self) -> Option<(K, Option<u64>)> {

@@ -25,8 +25,9 @@ use crate::{
     frame::Elsewhere,
     operation::{DelayedOperation, OperationId, Outcome},
     snapshot::Checks,
-    stats::Counts,
+    stats::{Counts, SharedCounts, Times},
     sync::{AtomicU64, Mutex, Ordering, thread_slot},
+    trace,
     watch::Registry,
 };
 
@@ -38,6 +39,8 @@ pub(crate) struct Home {
     /// Watches of the operations at home here.
     pub(crate) watches: usize,
     pub(crate) counts: Counts,
+    /// Once somebody has asked for them.
+    pub(crate) times: Option<Box<Times>>,
 }
 
 impl Home {
@@ -72,12 +75,14 @@ pub(crate) struct Inner<K, O> {
     pub(crate) own_timer: Option<SystemTimer>,
     /// Operations that ended without being parked, by the thread's slot.
     pub(crate) at_once: Box<[CachePadded<AtomicU64>]>,
-    pub(crate) panics: AtomicU64,
+    pub(crate) counts: SharedCounts,
     /// How many may be parked.
     pub(crate) permits: Option<Limit>,
     /// Checks that the last snapshot found under way, and since when.
     pub(crate) checks_known: Mutex<Checks>,
     pub(crate) deferred: Mutex<Deferred<K>>,
+    #[cfg(feature = "metrics")]
+    pub(crate) published: crate::metrics::Published,
 }
 
 impl<K, O> Inner<K, O>
@@ -100,10 +105,12 @@ where
             elsewhere: Arc::new(elsewhere),
             all_elsewhere,
             own_timer,
-            panics: AtomicU64::new(0),
+            counts: SharedCounts::default(),
             permits: max_parked.map(Limit::new),
             checks_known: Mutex::new(Checks::new()),
             deferred: Mutex::new(Deferred::default()),
+            #[cfg(feature = "metrics")]
+            published: Default::default(),
         });
         let turns: Weak<dyn Turns> = Arc::downgrade(&inner) as _;
         inner.driver().attach(inner.homes.bell(), turns)?;
@@ -143,7 +150,8 @@ where
 
     /// Counts a contained panic of a check or callback, and tells the timer's hook.
     pub(crate) fn report(&self, panicked: &Panicked) {
-        self.panics.fetch_add(1, Ordering::Relaxed);
+        self.counts.panics.fetch_add(1, Ordering::Relaxed);
+        trace::panicked(&self.name, panicked);
         self.driver().report_panic(panicked);
     }
 

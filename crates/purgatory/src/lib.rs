@@ -81,8 +81,10 @@
 //!
 //! # Features
 //!
-//! - `metrics` (on by default): `Purgatory::publish` hands the counts to the `metrics` facade.
-//! - `serde`: [`Snapshot`], what is in it, and [`Stats`] can be serialised.
+//! - `metrics` (on by default): `Purgatory::publish` hands counts and times to the `metrics` facade.
+//! - `serde`: [`Snapshot`] and what is in it can be serialised.
+//! - `tracing`: events for operations that are not parked (debug), checks and callbacks that panic
+//!   (error), callbacks that keep the executor for 100 ms (warn), and shutdown (info).
 
 mod boxed;
 mod ending;
@@ -101,6 +103,7 @@ mod stats;
 #[doc(hidden)]
 pub mod sync;
 mod threshold;
+mod trace;
 mod wait;
 mod watch;
 mod watches;
@@ -123,7 +126,7 @@ pub use operation::{
     Timeout,
 };
 pub use snapshot::{KeyWaiters, Parked, Snapshot};
-pub use stats::Stats;
+pub use stats::{Refusals, Stats, Times};
 pub use threshold::ThresholdPurgatory;
 pub use timer_core;
 pub use wait::{WaitError, WaitFuture};

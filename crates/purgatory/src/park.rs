@@ -25,6 +25,7 @@ use crate::{
     frame::Frame,
     inner::Inner,
     operation::{CancelReason, DelayedOperation, Outcome, Park, Refused, RefusedReason, Timeout},
+    trace,
     watch::{Level, Seen, Ticket, WAITERS_MAX},
     watches::Watches,
 };
@@ -75,9 +76,8 @@ where
         watches: Watches<'_, K>,
         timeout: Timeout,
     ) -> Result<Park, Refused<O>> {
-        let refused = |operation, reason| Err(Refused { operation, reason });
         if watches.keys.is_empty() && watches.levels.is_empty() {
-            return refused(operation, RefusedReason::NoKeys);
+            return self.refuse(operation, RefusedReason::NoKeys);
         }
         let frame = Frame::enter(&self.elsewhere);
         let now_ns = self.driver().now_ns(); // deadlines count from the call
@@ -97,10 +97,10 @@ where
         let levels = sights.iter().filter(|sight| sight.level.is_some());
         let counted = if watches.counted { levels.count() } else { 0 };
         if counted > COUNTED_MAX {
-            return refused(operation, RefusedReason::TooManyWatermarks { limit: COUNTED_MAX });
+            return self.refuse(operation, RefusedReason::TooManyWatermarks { limit: COUNTED_MAX });
         }
         if let Some(permits) = self.permits.as_ref().filter(|permits| !permits.acquire()) {
-            return refused(operation, RefusedReason::Full { limit: permits.max() });
+            return self.refuse(operation, RefusedReason::Full { limit: permits.max() });
         }
         let entry = Entry::held(now_ns / 1000, counted);
         let parked = self.park_unsatisfied(&frame, operation, entry, &sights, now_ns, timeout);
@@ -124,12 +124,11 @@ where
         let mut home = self.homes.lock(self.home_for(sights[0].seen.hash));
         if home.state.closed {
             drop(home);
-            return Err(Refused { operation, reason: RefusedReason::Closed });
+            return self.refuse(operation, RefusedReason::Closed);
         }
         let Ok(id) = home.insert(tick.round_down(now_ns), deadline, entry) else {
             drop(home);
-            let reason = RefusedReason::Full { limit: MAX_TASKS as usize };
-            return Err(Refused { operation, reason });
+            return self.refuse(operation, RefusedReason::Full { limit: MAX_TASKS as usize });
         };
         let mut nested = Some(home);
         if sights.len() > KEYS_NESTED {
@@ -148,10 +147,7 @@ where
                     self.release_permits(1);
                     resume_unwind(panic)
                 }
-                Ok(()) => {
-                    let reason = RefusedReason::Full { limit: WAITERS_MAX };
-                    Err(Refused { operation, reason })
-                }
+                Ok(()) => self.refuse(operation, RefusedReason::Full { limit: WAITERS_MAX }),
             };
         }
         home.state.watches += watched.tickets.len();
@@ -171,6 +167,14 @@ where
         let outcome = ended.outcome.clone();
         self.finish(frame, ended);
         Ok(Park::Ended(outcome))
+    }
+
+    /// Hands an operation back, with nothing locked.
+    #[cold]
+    fn refuse(&self, operation: O, reason: RefusedReason) -> Result<Park, Refused<O>> {
+        self.counts.refused(reason);
+        trace::refused(&self.name, reason);
+        Err(Refused { operation, reason })
     }
 
     /// Reads the version of each key, once for what is repeated.

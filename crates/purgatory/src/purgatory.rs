@@ -12,7 +12,7 @@ use crate::{
         Attempt, CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused, Timeout,
     },
     snapshot::Snapshot,
-    stats::Stats,
+    stats::{Stats, Times},
     sync::thread_slot,
     watches::Watches,
 };
@@ -368,12 +368,32 @@ where
         self.inner.snapshot(limit)
     }
 
-    /// Hands the [`stats`](Self::stats) to the installed `metrics` recorder, labelled with the
-    /// purgatory's name. Call it before each scrape: nothing is published otherwise, and nothing
-    /// on an operation's path touches a shared metric. O(shards).
+    /// How long operations waited, by how they ended, and how late those were that expired. Counted
+    /// from the first call on (or the first [`snapshot`](Self::snapshot) or `publish`): from then on each
+    /// ending reads the clock. O(shards).
+    pub fn times(&self) -> Times {
+        self.inner.times()
+    }
+
+    /// The timer that [`new`](Self::new) started; `None` when it is shared.
+    pub fn own_timer(&self) -> Option<&SystemTimer> {
+        self.inner.own_timer.as_ref()
+    }
+
+    /// Hands counts and times to the installed `metrics` recorder, labelled with the purgatory's name,
+    /// and its [own timer](Self::own_timer)'s. `docs/METRICS.md` lists them.
+    ///
+    /// Call it once at the start, from when on waits are timed, and then before each scrape, from one
+    /// place. Nothing is published otherwise, and nothing on an operation's path touches a shared metric.
+    /// A wait is handed to a recorder's histogram once, and so to whichever is installed then.
+    ///
+    /// O(parked + stripes + endings since the last call): it looks for the oldest operation.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
-        crate::metrics::publish(&self.inner.name, &self.stats());
+        self.inner.publish();
+        if let Some(timer) = &self.inner.own_timer {
+            timer.publish();
+        }
     }
 
     /// Ends whatever is parked as Cancelled ([`Shutdown`](crate::CancelReason::Shutdown)), here,

@@ -21,7 +21,7 @@ use crate::{
     entry::UnderCheck,
     inner::Inner,
     operation::{DelayedOperation, OperationId},
-    stats::Stats,
+    stats::{Stats, Times},
     watch::Ticket,
 };
 
@@ -48,6 +48,9 @@ pub struct Snapshot<K> {
     /// What is under check, by how long that is known to go on, longest first. A check that never
     /// returns shows up here, and its operation cannot expire.
     pub under_check: Vec<Parked<K>>,
+    /// How long operations waited. Counted from the first snapshot, or
+    /// [`times`](crate::Purgatory::times), on.
+    pub times: Times,
 }
 
 /// A key and how many wait for it.
@@ -93,6 +96,14 @@ fn as_seconds_or_none<S: serde::Serializer>(
     to: S,
 ) -> Result<S::Ok, S::Error> {
     serde::Serialize::serialize(&duration.map(|duration| duration.as_secs_f64()), to)
+}
+
+/// What stands out among what is parked, each with its microseconds, most first.
+pub(crate) struct Survey {
+    /// What has been parked for longest.
+    pub(crate) oldest: Vec<(u64, TimerHandle)>,
+    /// The checks known to be under way for longest.
+    pub(crate) longest: Vec<(u64, TimerHandle)>,
 }
 
 /// Since when checks are known to be under way: those that the last snapshot found.
@@ -161,6 +172,30 @@ where
 {
     pub(crate) fn snapshot(&self, limit: usize) -> Snapshot<K> {
         let now_ns = self.driver().now_ns();
+        let Survey { oldest, longest } = self.survey(limit, now_ns);
+        let under_check = longest.iter().filter_map(|&(known_us, id)| {
+            let under_check = Some(Duration::from_micros(known_us));
+            Some(Parked { under_check, ..self.parked(id, now_ns)? })
+        });
+        let known = |id| longest.iter().find(|&&(_, other)| other == id);
+        let oldest = oldest.iter().filter_map(|&(_, id)| {
+            let parked = self.parked(id, now_ns)?;
+            let known = known(id).map(|&(known_us, _)| Duration::from_micros(known_us));
+            Some(Parked { under_check: known.or(parked.under_check), ..parked })
+        });
+        Snapshot {
+            name: self.name.to_string(),
+            oldest: oldest.collect(),
+            under_check: under_check.collect(),
+            key_count: self.watches.keys(),
+            busiest: self.busiest(limit),
+            times: self.times(),
+            stats: self.stats(),
+        }
+    }
+
+    /// Looks at everything parked, a bounded number under one lock hold.
+    pub(crate) fn survey(&self, limit: usize, now_ns: u64) -> Survey {
         let mut oldest = Highest::new(limit);
         let mut under_check = Vec::new();
         for shard in 0..self.homes.count() {
@@ -173,25 +208,7 @@ where
         for (id, known_us) in self.remember(&under_check, now_ns) {
             longest.offer(known_us, || id);
         }
-        let longest = longest.into_vec();
-        let under_check = longest.iter().filter_map(|&(known_us, id)| {
-            let under_check = Some(Duration::from_micros(known_us));
-            Some(Parked { under_check, ..self.parked(id, now_ns)? })
-        });
-        let known = |id| longest.iter().find(|&&(_, other)| other == id);
-        let oldest = oldest.into_vec().into_iter().filter_map(|(_, id)| {
-            let parked = self.parked(id, now_ns)?;
-            let known = known(id).map(|&(known_us, _)| Duration::from_micros(known_us));
-            Some(Parked { under_check: known.or(parked.under_check), ..parked })
-        });
-        Snapshot {
-            name: self.name.to_string(),
-            oldest: oldest.collect(),
-            under_check: under_check.collect(),
-            key_count: self.watches.keys(),
-            busiest: self.busiest(limit),
-            stats: self.stats(),
-        }
+        Survey { oldest: oldest.into_vec(), longest: longest.into_vec() }
     }
 
     /// Looks at up to [`BUDGET`] entries of a shard; returns where to go on.

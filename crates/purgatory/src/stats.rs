@@ -1,10 +1,18 @@
 //! Counting: plain numbers under each home shard's lock, added up when somebody asks.
+//!
+//! Times are counted only once somebody has asked for them, since an ending then costs a reading of the
+//! clock.
 
-use std::hash::Hash;
+use std::{
+    hash::Hash,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use timer_core::TimeHistogram;
 
 use crate::{
     inner::Inner,
-    operation::{CancelReason, DelayedOperation, Outcome},
+    operation::{CancelReason, DelayedOperation, Outcome, RefusedReason},
     sync::Ordering,
 };
 
@@ -35,6 +43,101 @@ pub struct Stats {
     pub ended_at_once: u64,
     /// Checks and callbacks that panicked.
     pub panics: u64,
+    /// Checks: the first of each operation, and those for events.
+    pub checks: u64,
+    /// Events, raised by anybody: plain ones and rises of watermarks, those on keys without waiters too.
+    pub events: u64,
+    /// Operations that were handed back instead of being parked.
+    pub refused: Refusals,
+    /// Callbacks handed to the executor that have not begun.
+    pub callbacks_waiting: u64,
+    /// Deferred events that have not been raised.
+    pub deferred: u64,
+}
+
+/// How many operations were refused, by [reason](crate::RefusedReason).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Refusals {
+    /// For want of a key.
+    pub no_keys: u64,
+    /// After shutdown.
+    pub closed: u64,
+    /// As many were parked as may be.
+    pub full: u64,
+    /// For more watermarks to be counted than one operation can have.
+    pub too_many_watermarks: u64,
+}
+
+/// How long operations waited, by how they ended, and how late those were that expired. Counted from
+/// the first time that anybody asked for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Times {
+    /// From being parked to ending as Completed.
+    pub completed: TimeHistogram,
+    /// From being parked to ending as Expired.
+    pub expired: TimeHistogram,
+    /// From being parked to ending as Cancelled.
+    pub cancelled: TimeHistogram,
+    /// From its deadline, rounded up to a tick, until what expired was taken off the wheel.
+    pub lateness: TimeHistogram,
+}
+
+impl Times {
+    /// Counts an ending after `waited_us` since it was parked, `late_ns` since its deadline.
+    pub(crate) fn ended(&mut self, outcome: &Outcome, waited_us: u64, late_ns: u64) {
+        let waited_ns = waited_us * 1000;
+        match outcome {
+            Outcome::Completed => self.completed.record(waited_ns),
+            Outcome::Cancelled(_) => self.cancelled.record(waited_ns),
+            Outcome::Expired => {
+                self.expired.record(waited_ns);
+                self.lateness.record(late_ns);
+            }
+        }
+    }
+
+    fn add(&mut self, other: &Times) {
+        self.completed.add(&other.completed);
+        self.expired.add(&other.expired);
+        self.cancelled.add(&other.cancelled);
+        self.lateness.add(&other.lateness);
+    }
+}
+
+/// Counts that no home shard's lock goes with. Not the model's atomics: nothing depends on them.
+#[derive(Debug, Default)]
+pub(crate) struct SharedCounts {
+    pub(crate) panics: AtomicU64,
+    pub(crate) callbacks_waiting: AtomicU64,
+    no_keys: AtomicU64,
+    closed: AtomicU64,
+    full: AtomicU64,
+    too_many_watermarks: AtomicU64,
+}
+
+impl SharedCounts {
+    pub(crate) fn refused(&self, reason: RefusedReason) {
+        let count = match reason {
+            RefusedReason::NoKeys => &self.no_keys,
+            RefusedReason::Closed => &self.closed,
+            RefusedReason::Full { .. } => &self.full,
+            RefusedReason::TooManyWatermarks { .. } => &self.too_many_watermarks,
+        };
+        count.fetch_add(1, Relaxed);
+    }
+
+    fn refusals(&self) -> Refusals {
+        Refusals {
+            no_keys: self.no_keys.load(Relaxed),
+            closed: self.closed.load(Relaxed),
+            full: self.full.load(Relaxed),
+            too_many_watermarks: self.too_many_watermarks.load(Relaxed),
+        }
+    }
 }
 
 /// The part of the counting that one home shard does.
@@ -46,6 +149,8 @@ pub(crate) struct Counts {
     pub(crate) cancelled: u64,
     pub(crate) cancelled_by_shutdown: u64,
     pub(crate) cancelled_by_panic: u64,
+    /// Checks of what was parked, the first of each included.
+    pub(crate) checks: u64,
 }
 
 impl Counts {
@@ -83,10 +188,26 @@ where
             stats.cancelled += home.state.counts.cancelled;
             stats.cancelled_by_shutdown += home.state.counts.cancelled_by_shutdown;
             stats.cancelled_by_panic += home.state.counts.cancelled_by_panic;
+            stats.checks += home.state.counts.checks;
         }
         let at_once = self.at_once.iter();
         stats.ended_at_once = at_once.map(|count| count.load(Ordering::Relaxed)).sum();
-        stats.panics = self.panics.load(Ordering::Relaxed);
+        stats.panics = self.counts.panics.load(Relaxed);
+        stats.refused = self.counts.refusals();
+        let Refusals { closed, full, too_many_watermarks, .. } = stats.refused; // after a check each
+        stats.checks += stats.ended_at_once + closed + full + too_many_watermarks;
+        stats.events = self.watches.events();
+        stats.callbacks_waiting = self.counts.callbacks_waiting.load(Relaxed);
+        stats.deferred = self.deferred_len() as u64;
         stats
+    }
+
+    /// Adds up what the shards have timed; those that did not begin now.
+    pub(crate) fn times(&self) -> Times {
+        let mut times = Times::default();
+        for shard in 0..self.homes.count() {
+            times.add(self.homes.lock(shard).state.times.get_or_insert_default());
+        }
+        times
     }
 }

@@ -42,6 +42,15 @@ impl DelayQueue {
         DelayQueue { slots, levels: Vec::new() }
     }
 
+    /// Calls `told` with the level, expiration and length of each bucket that holds anything.
+    pub(crate) fn each_bucket(&self, mut told: impl FnMut(usize, u64, usize)) {
+        for (number, level) in self.levels.iter().enumerate() {
+            for list in level.buckets.iter().filter(|list| !list.is_empty()) {
+                told(number, list.expiration(), list.len());
+            }
+        }
+    }
+
     pub(crate) fn levels(&self) -> usize {
         self.levels.len()
     }

@@ -111,6 +111,11 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
     /// Takes a job to be run soon. Must neither block nor run it before returning: the caller is
     /// the reaper, or a thread in the middle of an event.
     fn execute(&self, job: Job);
+
+    /// Jobs that wait to be run, if it tells.
+    fn queued(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Runs each job at once, on the thread that hands it in: the reaper's, for what expired. A slow task
@@ -166,11 +171,6 @@ impl Workers {
         })
     }
 
-    /// Jobs waiting for a worker.
-    pub fn queued(&self) -> u64 {
-        self.shared.queued.load(Ordering::Relaxed)
-    }
-
     /// Takes no more jobs (later ones run where they are handed in) and lets the workers finish.
     pub fn close(&self) {
         self.shared.queue.lock().closed = true;
@@ -222,6 +222,10 @@ impl Executor for Workers {
         drop(queue);
         self.shared.arrived.notify_one();
     }
+
+    fn queued(&self) -> Option<u64> {
+        Some(self.shared.queued.load(Ordering::Relaxed))
+    }
 }
 
 impl Shared {
@@ -269,7 +273,7 @@ mod tests {
         workers.join();
         drop(done);
         assert_eq!(results.iter().count(), 100);
-        assert_eq!(workers.queued(), 0);
+        assert_eq!(workers.queued(), Some(0));
     }
 
     #[test]

@@ -139,6 +139,26 @@ impl Geometry {
         }
     }
 
+    /// The ticks of a bucket of `level`.
+    pub(crate) fn bucket_ticks(&self, level: usize) -> u64 {
+        match &self.scale {
+            Scale::Bits(bits) => 1 << (bits * level as u32),
+            Scale::Ticks(ticks) => ticks[level],
+        }
+    }
+
+    /// How many buckets of `level` from that of `now` to that of `time`, at most the last of a turn;
+    /// none when it is due.
+    pub(crate) fn ahead(&self, level: usize, time: u64, now: u64) -> usize {
+        let units = self.unit(level, time).saturating_sub(self.unit(level, now));
+        units.min(self.slots - 1) as usize
+    }
+
+    /// Buckets in a turn of each level.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots as usize
+    }
+
     /// The slot of `now` on `level`.
     pub(crate) fn slot_now(&self, level: usize, now: u64) -> usize {
         self.slot(self.unit(level, now))

@@ -131,6 +131,13 @@
 //! - What expires runs on one worker unless you ask for more: tasks must not block for long, or bring
 //!   an executor.
 //!
+//! # Features
+//!
+//! - `metrics` (on by default): [`SystemTimer::publish`] hands [`SystemTimer::stats`] to the `metrics`
+//!   facade.
+//! - `serde`: [`TimerStats`] can be serialised.
+//! - `boot-clock`: `BootClock`, a clock that counts the time the machine is suspended.
+//!
 //! # Questions
 //!
 //! *Does an idle timer cost anything?* Two sleeping threads. The reaper wakes when a bucket that holds
@@ -154,14 +161,19 @@ mod delay_queue;
 mod executor;
 mod geometry;
 mod guard;
+mod histogram;
 mod keyed;
 mod limit;
 mod manual;
+#[cfg(feature = "metrics")]
+#[doc(hidden)]
+pub mod metrics;
 #[doc(hidden)]
 pub mod pages;
 mod periodic;
 mod reaper;
 mod shards;
+mod stats;
 mod steps;
 #[doc(hidden)]
 pub mod sync;
@@ -180,12 +192,14 @@ pub use executor::on_timer_thread;
 pub use executor::{Executor, Job, Panicked, Workers, contain};
 pub use geometry::{SizeError, WheelSize};
 pub use guard::CancelOnDrop;
+pub use histogram::TimeHistogram;
 pub use keyed::KeyedTimer;
 #[doc(hidden)]
 pub use limit::Limit;
 pub use manual::ManualTimer;
 pub use periodic::{Periodic, PeriodicError};
-pub use shards::{Bell, MAX_SHARDS, Shard, ShardGuard, Shards, TimerHandle, Turned};
+pub use shards::{Bell, Count, MAX_SHARDS, Shard, ShardGuard, Shards, TimerHandle, Turned};
+pub use stats::{LevelStats, TimerStats, WheelTally};
 pub use system::{SystemTimer, SystemTimerBuilder};
 pub use tasks::TaskTimer;
 pub use tick::{TickError, TickLength};

@@ -11,7 +11,8 @@ use crate::{
     clock::{Clock, ManualClock},
     executor::{Job, Panicked},
     geometry::WheelSize,
-    shards::Bell,
+    shards::{Bell, Count},
+    stats::{TimerStats, TurnCounts},
     tasks::TaskTimer,
     tick::TickLength,
     timer::{Driver, Timer, TimerClosed, TimerTask, Turns},
@@ -49,6 +50,9 @@ struct Inner {
     tick: TickLength,
     wheel_size: WheelSize,
     state: Mutex<State>,
+    counts: Mutex<TurnCounts>,
+    /// What wheels that are gone had cancelled.
+    cancelled: Arc<Count>,
 }
 
 #[derive(Default)]
@@ -73,8 +77,14 @@ impl ManualTimer {
 
     /// A timer at time 0 with this tick and wheel size.
     pub fn with(tick: TickLength, wheel_size: WheelSize) -> Self {
-        let state = Mutex::default();
-        let inner = Arc::new(Inner { clock: ManualClock::new(), tick, wheel_size, state });
+        let inner = Arc::new(Inner {
+            clock: ManualClock::new(),
+            tick,
+            wheel_size,
+            state: Mutex::default(),
+            counts: Mutex::default(),
+            cancelled: Arc::default(),
+        });
         let tasks = TaskTimer::on(inner.clone(), |task: Box<dyn TimerTask>| task.run());
         ManualTimer { inner, tasks: tasks.expect("a new timer is open") }
     }
@@ -136,16 +146,17 @@ impl Timer for ManualTimer {
         self.inner.clone()
     }
 
+    /// The reaper's counts stay 0: there is none.
+    fn stats(&self) -> TimerStats {
+        let now = self.inner.tick.round_down(self.inner.clock.now_ns());
+        let counts = self.inner.counts.lock().clone();
+        counts.stats(now, &self.inner.owners(), &self.inner.cancelled, self.panicked())
+    }
+
     fn shutdown(&self) -> Vec<Box<dyn TimerTask>> {
-        let owners = {
-            let mut state = self.inner.state.lock();
-            state.closed = true;
-            std::mem::take(&mut state.owners)
-        };
+        self.inner.state.lock().closed = true;
         let left = self.tasks.shutdown();
-        for owner in owners.iter().filter_map(Weak::upgrade) {
-            owner.timer_closed();
-        }
+        self.inner.owners().into_iter().for_each(Turns::timer_closed);
         left
     }
 }
@@ -192,7 +203,8 @@ impl Inner {
         let now = self.tick.round_down(self.clock.now_ns());
         for owner in &owners {
             if owner.next_due(0).is_some_and(|due| due <= now) {
-                owner.clone().turn(0, now);
+                let turn = owner.clone().turn(0, now);
+                self.counts.lock().turned(turn.fired as u64, turn.cascaded as u64);
             }
         }
         true
@@ -221,7 +233,7 @@ impl Driver for Inner {
     }
 
     fn bell(&self) -> Arc<Bell> {
-        Arc::new(Bell::new(None))
+        Arc::new(Bell::new(None, self.cancelled.clone()))
     }
 
     fn attach(&self, _: &Arc<Bell>, wheels: Weak<dyn Turns>) -> Result<(), TimerClosed> {

@@ -6,17 +6,15 @@
 
 use std::{
     io,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use crate::{
     clock::Clock,
     executor::{as_timer_thread, contain},
-    shards::Bell,
+    shards::{Bell, Count},
+    stats::TurnCounts,
     sync::{AtomicBool, JoinHandle, Mutex, Ordering, Parker, Unparker, spawn},
     tick::TickLength,
     timer::{TimerClosed, Turns},
@@ -44,7 +42,10 @@ struct Shared {
     /// Owners the thread has not seen yet; `None` once closed.
     arrivals: Mutex<Option<Vec<Attached>>>,
     closed: AtomicBool,
-    wake_ups: AtomicU64,
+    /// Only the thread itself writes it. Not the model's lock: nothing depends on it.
+    counts: parking_lot::Mutex<TurnCounts>,
+    /// What wheels that are gone had cancelled.
+    cancelled: Arc<Count>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -62,7 +63,8 @@ impl Reaper {
             tick,
             arrivals: Mutex::new(Some(Vec::new())),
             closed: AtomicBool::new(false),
-            wake_ups: AtomicU64::new(0),
+            counts: parking_lot::Mutex::default(),
+            cancelled: Arc::default(),
         });
         let rounds = Rounds { shared: shared.clone(), parker, visited: Vec::new() };
         let thread = spawn(name, || as_timer_thread(|| rounds.run()))?;
@@ -70,7 +72,7 @@ impl Reaper {
     }
 
     pub(crate) fn bell(&self) -> Arc<Bell> {
-        Arc::new(Bell::new(Some(self.unparker.clone())))
+        Arc::new(Bell::new(Some(self.unparker.clone()), self.shared.cancelled.clone()))
     }
 
     pub(crate) fn attach(
@@ -86,9 +88,14 @@ impl Reaper {
         Ok(())
     }
 
-    /// How often the thread has woken up.
-    pub(crate) fn wake_ups(&self) -> u64 {
-        self.shared.wake_ups.load(Relaxed)
+    /// What the thread has counted.
+    pub(crate) fn counts(&self) -> TurnCounts {
+        self.shared.counts.lock().clone()
+    }
+
+    /// What wheels that are gone had cancelled.
+    pub(crate) fn cancelled(&self) -> &Count {
+        &self.shared.cancelled
     }
 
     /// Attaches no more, and lets the thread end.
@@ -132,29 +139,46 @@ struct Visited {
 
 impl Rounds {
     fn run(mut self) {
+        let mut woken = false;
         while !self.shared.closed.load(Ordering::Acquire) {
-            self.welcome();
-            let now = self.shared.tick.round_down(self.shared.clock.now_ns());
+            let mut round = Round { called: self.welcome(), ..Round::default() };
+            let now_ns = self.shared.clock.now_ns();
+            let now = self.shared.tick.round_down(now_ns);
             let again = self.shared.tick.round_up(AFTER_PANIC_NS);
-            self.visited.retain_mut(|visited| visited.turn(now, again));
-            self.sleep();
+            self.visited.retain_mut(|visited| visited.turn(now, again, &mut round));
+            self.count(&round, woken, now_ns);
+            woken = self.sleep();
         }
     }
 
-    fn welcome(&mut self) {
+    fn count(&self, round: &Round, woken: bool, began_ns: u64) {
+        let mut counts = self.shared.counts.lock();
+        counts.wake_ups += u64::from(woken);
+        if round.fired + round.cascaded > 0 {
+            counts.turned(round.fired, round.cascaded);
+            counts.rounds.record(self.shared.clock.now_ns().saturating_sub(began_ns));
+        } else {
+            counts.spurious_wake_ups += u64::from(woken && !round.called);
+        }
+    }
+
+    /// Takes in new owners; true when there are some.
+    fn welcome(&mut self) -> bool {
         let arrivals = match &mut *self.shared.arrivals.lock() {
             Some(arrivals) => std::mem::take(arrivals),
-            None => return,
+            None => return false,
         };
+        let welcomed = !arrivals.is_empty();
         self.visited.extend(arrivals.into_iter().map(|attached| {
             let next_due = vec![None; attached.shards];
             Visited { attached, next_due }
         }));
+        welcomed
     }
 
-    /// Sleeps until the next bucket of any shard is due, or the bell rings; not at all when one is
-    /// due already.
-    fn sleep(&self) {
+    /// Sleeps until the next bucket of any shard is due, or the bell rings. False when one is due
+    /// already, and it did not sleep at all.
+    fn sleep(&self) -> bool {
         let dues = self.visited.iter().flat_map(|visited| &visited.next_due);
         match dues.filter_map(|&due| due).min() {
             None => self.parker.park(),
@@ -162,7 +186,7 @@ impl Rounds {
                 let Shared { clock, tick, .. } = &*self.shared;
                 let now_ns = clock.now_ns();
                 if next <= tick.round_down(now_ns) {
-                    return;
+                    return false;
                 }
                 // Beyond the end of time (u64 nanoseconds) it is never.
                 let wait_ns = tick.start_ns(next).checked_sub(now_ns).filter(|&wait| wait > 0);
@@ -170,15 +194,25 @@ impl Rounds {
                 self.parker.park_timeout(wait.min(clock.sleep_max().unwrap_or(Duration::MAX)));
             }
         }
-        self.shared.wake_ups.fetch_add(1, Relaxed);
+        true
     }
+}
+
+/// What a round over all wheels came to.
+#[derive(Default)]
+struct Round {
+    /// Somebody rang, or came.
+    called: bool,
+    fired: u64,
+    cascaded: u64,
 }
 
 impl Visited {
     /// Turns the shards that are due or were rung for; one whose turn panics is turned again after
     /// `again` ticks. False when their owner is gone.
-    fn turn(&mut self, now: u64, again: u64) -> bool {
+    fn turn(&mut self, now: u64, again: u64, round: &mut Round) -> bool {
         let mut rung = self.attached.bell.take();
+        round.called |= rung != 0;
         for (shard, next_due) in self.next_due.iter_mut().enumerate() {
             let called = rung & 1 == 1;
             rung >>= 1;
@@ -187,7 +221,12 @@ impl Visited {
             }
             let Some(wheels) = self.attached.wheels.upgrade() else { return false };
             *next_due = Some(now.saturating_add(again)); // when it panics
-            let _ = contain(|| *next_due = wheels.turn(shard, now));
+            let _ = contain(|| {
+                let turn = wheels.turn(shard, now);
+                *next_due = turn.next_due;
+                round.fired += turn.fired as u64;
+                round.cascaded += turn.cascaded as u64;
+            });
         }
         self.attached.wheels.strong_count() > 0
     }

@@ -19,13 +19,17 @@ use std::{
 use crossbeam_utils::CachePadded;
 
 use crate::{
+    stats::WheelTally,
     sync::{AtomicU64, Mutex, MutexGuard, Ordering, Unparker, planted},
     timer::Driver,
-    wheel::{DueTask, Full, MAX_TASKS, TaskId, TimingWheel},
+    wheel::{DueTask, Full, MAX_TASKS, TaskId, TimingWheel, Turn},
 };
 
 /// The most shards an owner's wheels can have.
 pub const MAX_SHARDS: usize = 64;
+
+/// A count that no lock goes with.
+pub type Count = std::sync::atomic::AtomicU64;
 
 const INDEX_BITS: u32 = MAX_TASKS.trailing_zeros();
 
@@ -75,12 +79,15 @@ pub struct Bell {
     /// A bit for each shard.
     rung: AtomicU64,
     reaper: Option<Unparker>,
+    /// The timer's: what wheels that are gone had cancelled.
+    cancelled: Arc<Count>,
 }
 
 impl Bell {
-    /// A bell that wakes `reaper`, or nobody.
-    pub fn new(reaper: Option<Unparker>) -> Self {
-        Bell { rung: AtomicU64::new(0), reaper }
+    /// A bell that wakes `reaper`, or nobody; wheels that are dropped leave to `cancelled` how many tasks
+    /// were cancelled on them.
+    pub fn new(reaper: Option<Unparker>, cancelled: Arc<Count>) -> Self {
+        Bell { rung: AtomicU64::new(0), reaper, cancelled }
     }
 
     fn ring(&self, shard: usize) {
@@ -178,6 +185,13 @@ impl<T, S> Shards<T, S> {
         self.shards.iter().map(|shard| count(&shard.lock())).sum()
     }
 
+    /// Adds what these wheels hold at `now`, and have cancelled. O(shards × buckets).
+    pub fn tally(&self, now: u64, tally: &mut WheelTally) {
+        for shard in &self.shards {
+            shard.lock().wheel.tally(now, tally);
+        }
+    }
+
     /// Turns a shard's wheel to `now` with `budget` units of work under one lock: calls `sink` for
     /// each due task and returns what it gave. `sink` is called under the lock.
     pub fn turn<R>(
@@ -215,7 +229,7 @@ impl<T, S> Shards<T, S> {
         if in_order {
             due = sorted(due, order, newest);
         }
-        Turned { due, next_due: turn.next_due }
+        Turned { due, turn }
     }
 }
 
@@ -233,8 +247,15 @@ fn sorted<R>(due: Vec<R>, mut order: Vec<(u64, u32, usize)>, newest: u32) -> Vec
 pub struct Turned<R> {
     /// What the sink returned for each due task.
     pub due: Vec<R>,
-    /// When the shard next has work, in ticks; already due when the budget ran out.
-    pub next_due: Option<u64>,
+    /// What the wheel did, and when it next has work; already due when the budget ran out.
+    pub turn: Turn,
+}
+
+impl<T, S> Drop for Shards<T, S> {
+    fn drop(&mut self) {
+        let cancelled = self.shards.iter().map(|shard| shard.lock().wheel.cancelled()).sum();
+        self.bell.cancelled.fetch_add(cancelled, std::sync::atomic::Ordering::Relaxed);
+    }
 }
 
 /// A locked shard. Unlocks when dropped, and then rings if it was given earlier work.

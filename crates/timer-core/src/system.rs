@@ -13,6 +13,7 @@ use crate::{
     geometry::WheelSize,
     reaper::Reaper,
     shards::{Bell, MAX_SHARDS},
+    stats::TimerStats,
     tasks::TaskTimer,
     tick::TickLength,
     timer::{BuildError, Driver, Timer, TimerClosed, TimerTask, Turns},
@@ -60,6 +61,9 @@ struct Inner {
     pending_max: Option<usize>,
     on_panic: Option<PanicHook>,
     owners: Mutex<Vec<Weak<dyn Turns>>>,
+    name: String,
+    #[cfg(feature = "metrics")]
+    published_turns: Mutex<crate::TimeHistogram>,
 }
 
 impl fmt::Debug for Inner {
@@ -88,7 +92,25 @@ impl SystemTimer {
 
     /// How often the reaper thread has woken up: stands still while nothing is due.
     pub fn wake_ups(&self) -> u64 {
-        self.inner.reaper.wake_ups()
+        self.inner.reaper.counts().wake_ups
+    }
+
+    /// The name it was built with.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// The length of its tick.
+    pub fn tick(&self) -> TickLength {
+        self.inner.tick
+    }
+
+    /// Hands the [`stats`](Timer::stats) to the installed `metrics` recorder, labelled with the timer's
+    /// [name](SystemTimerBuilder::name). Call it before each scrape: nothing is published otherwise, and
+    /// nothing on a task's path touches a shared metric. What `docs/METRICS.md` lists; cost as `stats`.
+    #[cfg(feature = "metrics")]
+    pub fn publish(&self) {
+        crate::metrics::publish(&self.inner.name, self.stats(), &self.inner.published_turns);
     }
 }
 
@@ -97,10 +119,7 @@ impl SystemTimer {
     pub fn close(&self) -> Vec<Box<dyn TimerTask>> {
         let left = self.tasks.shutdown();
         self.inner.reaper.close();
-        let owners = std::mem::take(&mut *self.inner.owners.lock());
-        for owner in owners.iter().filter_map(Weak::upgrade) {
-            owner.timer_closed();
-        }
+        self.inner.owners().into_iter().for_each(Turns::timer_closed);
         if let Some(workers) = &self.inner.workers {
             workers.close();
         }
@@ -117,6 +136,14 @@ impl Timer for SystemTimer {
         self.inner.clone()
     }
 
+    fn stats(&self) -> TimerStats {
+        let Inner { clock, tick, reaper, executor, .. } = &*self.inner;
+        let now = tick.round_down(clock.now_ns());
+        let owners = self.inner.owners();
+        let stats = reaper.counts().stats(now, &owners, reaper.cancelled(), self.panicked());
+        TimerStats { executor_queue: executor.queued(), ..stats }
+    }
+
     fn shutdown(&self) -> Vec<Box<dyn TimerTask>> {
         let left = self.close();
         if !on_timer_thread() {
@@ -126,6 +153,12 @@ impl Timer for SystemTimer {
             }
         }
         left
+    }
+}
+
+impl Inner {
+    fn owners(&self) -> Vec<Arc<dyn Turns>> {
+        self.owners.lock().iter().filter_map(Weak::upgrade).collect()
     }
 }
 
@@ -328,6 +361,9 @@ impl SystemTimerBuilder {
             pending_max: self.pending_max,
             on_panic: self.on_panic,
             owners: Mutex::default(),
+            name: self.name,
+            #[cfg(feature = "metrics")]
+            published_turns: Mutex::default(),
         });
         let tasks = TaskTimer::on(inner.clone(), |task: Box<dyn TimerTask>| task.run())?;
         Ok(SystemTimer { inner, tasks })

@@ -14,9 +14,10 @@ use crate::{
     executor::{Job, Panicked, contain},
     limit::Limit,
     shards::{ShardGuard, Shards, TimerHandle},
+    stats::WheelTally,
     sync::{planted, thread_slot},
     timer::{Driver, ScheduleError, ScheduleErrorReason, TimerClosed, Turns},
-    wheel::MAX_TASKS,
+    wheel::{MAX_TASKS, Turn},
 };
 
 /// Tasks handed over under one lock hold, and in one job.
@@ -273,18 +274,22 @@ impl<T: Send + 'static> Tasks<T> {
 }
 
 impl<T: Send + 'static> Turns for Tasks<T> {
-    fn turn(self: Arc<Self>, shard: usize, now: u64) -> Option<u64> {
+    fn turn(self: Arc<Self>, shard: usize, now: u64) -> Turn {
         let turned = self.shards.turn(shard, now, BUDGET, |_, task, _| Some(task.take()));
         if !turned.due.is_empty() {
             self.release(turned.due.len());
             let (run, driver) = (self.run.clone(), self.driver.clone());
             self.driver.execute(Job::new(move || run.all(turned.due, &*driver)));
         }
-        turned.next_due
+        turned.turn
     }
 
     fn next_due(&self, shard: usize) -> Option<u64> {
         self.shards.lock(shard).wheel().next_due()
+    }
+
+    fn tally(&self, now: u64, tally: &mut WheelTally) {
+        self.shards.tally(now, tally);
     }
 
     fn timer_closed(self: Arc<Self>) {

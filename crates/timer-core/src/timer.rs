@@ -14,9 +14,11 @@ use crate::{
     geometry::WheelSize,
     periodic::{self, Pace, Periodic, PeriodicError},
     shards::{Bell, TimerHandle},
+    stats::{TimerStats, WheelTally},
     sync::planted,
     tasks::TaskTimer,
     tick::TickLength,
+    wheel::Turn,
 };
 
 /// Something that runs when its time has come. Every `FnOnce()` is one.
@@ -175,6 +177,10 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.tasks().next_deadline_ns()
     }
 
+    /// What the timer holds and has done, over all wheels that it turns. O(wheels × shards × buckets), each
+    /// shard locked for a moment, one after the other.
+    fn stats(&self) -> TimerStats;
+
     /// How many tasks scheduled here panicked. Each panic was contained.
     fn panicked(&self) -> u64 {
         self.tasks().panicked()
@@ -226,12 +232,17 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
 /// An owner of sharded wheels, as a timer sees it.
 pub trait Turns: Send + Sync + 'static {
     /// Turns one shard's wheel to `now` (in ticks) within a bounded amount of work, and hands
-    /// over what fell due. Returns the tick at which to call again, `None` for not before the
-    /// bell rings. Called with nothing locked.
-    fn turn(self: Arc<Self>, shard: usize, now: u64) -> Option<u64>;
+    /// over what fell due. Returns what that was and when to call again. Called with nothing locked.
+    fn turn(self: Arc<Self>, shard: usize, now: u64) -> Turn;
 
     /// The tick at which a shard next has work.
     fn next_due(&self, shard: usize) -> Option<u64>;
+
+    /// Adds what the wheels hold at `now` (in ticks), and have cancelled.
+    /// By default nothing.
+    fn tally(&self, now: u64, tally: &mut WheelTally) {
+        let _ = (now, tally);
+    }
 
     /// The timer has been shut down: nothing will expire any more. Called with nothing locked.
     fn timer_closed(self: Arc<Self>);

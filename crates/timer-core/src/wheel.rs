@@ -19,6 +19,7 @@ use crate::{
     arena::{Arena, Node, Place},
     delay_queue::{DelayQueue, DueBucket},
     geometry::{Geometry, WheelSize},
+    stats::{LevelStats, WheelTally},
 };
 
 pub use crate::arena::{MAX_TASKS, TaskId};
@@ -59,6 +60,7 @@ pub struct TimingWheel<T> {
     /// At or below the earliest bucket's expiration; exact after `advance`.
     due_bound: u64,
     scheduled: usize,
+    cancelled: u64,
     sequence: u32,
 }
 
@@ -96,7 +98,7 @@ impl<T> fmt::Display for Full<T> {
 impl<T> Error for Full<T> {}
 
 /// What a call of [`TimingWheel::advance`] did, and when to call again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Turn {
     /// Tasks handed to the sink.
@@ -164,6 +166,7 @@ impl<T> TimingWheel<T> {
             now: start,
             due_bound: u64::MAX,
             scheduled: 0,
+            cancelled: 0,
             sequence: 0,
         }
     }
@@ -186,6 +189,28 @@ impl<T> TimingWheel<T> {
     /// Tasks that will fall due: those in a bucket. O(1).
     pub fn scheduled(&self) -> usize {
         self.scheduled
+    }
+
+    /// Tasks that were cancelled while they were in a bucket.
+    pub fn cancelled(&self) -> u64 {
+        self.cancelled
+    }
+
+    /// Adds what the wheel holds at `now`, which may be later than its present. O(buckets).
+    pub(crate) fn tally(&self, now: u64, tally: &mut WheelTally) {
+        tally.pending += self.scheduled as u64;
+        tally.cancelled += self.cancelled;
+        let now = now.max(self.now).min(self.geometry.last_tick());
+        for level in tally.levels.len()..self.levels() {
+            let buckets = vec![0; self.geometry.slots()];
+            tally
+                .levels
+                .push(LevelStats { bucket_ticks: self.geometry.bucket_ticks(level), buckets });
+        }
+        self.queue.each_bucket(|level, expiration, tasks| {
+            let ahead = self.geometry.ahead(level, expiration, now);
+            tally.levels[level].buckets[ahead] += tasks as u64;
+        });
     }
 
     /// The [sequence](DueTask::sequence) of the task inserted last.
@@ -237,13 +262,15 @@ impl<T> TimingWheel<T> {
         bucket.expiration
     }
 
-    /// Takes a node off whichever list it is on.
+    /// Takes a node off the bucket it is in; false if it is in none.
     #[inline]
-    fn unlink(&mut self, index: u32) {
-        if self.nodes.at(index).place != Place::NONE {
+    fn unlink(&mut self, index: u32) -> bool {
+        let linked = self.nodes.at(index).place != Place::NONE;
+        if linked {
             self.queue.remove(&mut self.nodes, index);
             self.scheduled -= 1;
         }
+        linked
     }
 
     /// The task of `id`, if the wheel still keeps it. O(1).
@@ -266,7 +293,7 @@ impl<T> TimingWheel<T> {
     #[inline]
     pub fn cancel(&mut self, id: TaskId) -> Option<T> {
         self.nodes.get(id)?;
-        self.unlink(id.index);
+        self.cancelled += u64::from(self.unlink(id.index));
         Some(self.nodes.remove(id.index))
     }
 

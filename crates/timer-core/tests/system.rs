@@ -12,7 +12,7 @@ use std::{
 
 use timer_core::{
     BuildError, Clock, Executor, Job, ManualClock, ManualTimer, ScheduleErrorReason, Shards,
-    SystemClock, SystemTimer, TickLength, Timer, TimerClosed, TimingWheel, Turns, WheelSize,
+    SystemClock, SystemTimer, TickLength, Timer, TimerClosed, TimingWheel, Turn, Turns, WheelSize,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -447,7 +447,7 @@ struct Panicking {
 }
 
 impl Turns for Panicking {
-    fn turn(self: Arc<Self>, _: usize, _: u64) -> Option<u64> {
+    fn turn(self: Arc<Self>, _: usize, _: u64) -> Turn {
         panic!("in a turn")
     }
 
@@ -485,11 +485,11 @@ struct PanicsOnce {
 }
 
 impl Turns for PanicsOnce {
-    fn turn(self: Arc<Self>, shard: usize, now: u64) -> Option<u64> {
+    fn turn(self: Arc<Self>, shard: usize, now: u64) -> Turn {
         let turned = self.wheels.turn(shard, now, 100, |_, due, ()| Some(due.take()));
         turned.due.iter().for_each(|&task| self.fired.lock().unwrap().send(task).unwrap());
         assert!(self.panicked.swap(true, SeqCst), "in the first turn");
-        turned.next_due
+        turned.turn
     }
 
     fn next_due(&self, shard: usize) -> Option<u64> {

@@ -184,7 +184,7 @@ impl Driver for Counting {
         false
     }
     fn bell(&self) -> Arc<Bell> {
-        Arc::new(Bell::new(None))
+        Arc::new(Bell::new(None, Arc::default()))
     }
     fn attach(&self, _: &Arc<Bell>, owner: Weak<dyn Turns>) -> Result<(), TimerClosed> {
         self.owners.lock().unwrap().push(owner);
@@ -217,7 +217,7 @@ fn one_turn_hands_over_a_bounded_number_of_tasks() {
     (0..1000).for_each(|_| _ = tasks.schedule_at(0, ()).unwrap());
     let owner = driver.owners.lock().unwrap()[0].upgrade().unwrap();
     let mut turns = 0;
-    while owner.clone().turn(0, 0).is_some() {
+    while owner.clone().turn(0, 0).next_due.is_some() {
         turns += 1;
         assert_eq!(ran.load(SeqCst), turns * 256);
     }

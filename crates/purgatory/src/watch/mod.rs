@@ -59,8 +59,20 @@ pub struct Level {
 pub(crate) enum Taking {
     /// Those that count and are met; the others that are met stay. An event: raises the version.
     Met,
+    /// More of the same event's.
+    MoreMet,
     /// Every one. No event.
     All,
+}
+
+impl Taking {
+    /// For what is taken after the first chunk.
+    pub(crate) fn further(self) -> Taking {
+        match self {
+            Taking::Met | Taking::MoreMet => Taking::MoreMet,
+            Taking::All => Taking::All,
+        }
+    }
 }
 
 /// What watching a key gave.
@@ -190,6 +202,11 @@ impl<K: Hash + Eq + Clone> Registry<K> {
         }
         drop(stripe);
         Took { met: step.all.then_some(Walk { versioned, on }), left: step.left }
+    }
+
+    /// How many events there have been: what the versions count. O(stripes), without a lock.
+    pub(crate) fn events(&self) -> u64 {
+        self.stripes.iter().map(|versioned| versioned.version.load(Ordering::Relaxed)).sum()
     }
 
     /// Keys that have waiters. O(stripes).

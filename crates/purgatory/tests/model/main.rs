@@ -170,7 +170,12 @@ impl Model {
         stats.parked = reference.parked.len() as u64;
         stats.watched =
             reference.parked.iter().map(|&n| reference.all[n].watches.len() as u64).sum();
-        assert_eq!(purgatory.stats(), *stats);
+        let counted = purgatory.stats();
+        // What the reference does not count.
+        (stats.checks, stats.events) = (counted.checks, counted.events);
+        (stats.refused, stats.deferred) = (counted.refused, counted.deferred);
+        stats.callbacks_waiting = counted.callbacks_waiting;
+        assert_eq!(counted, *stats);
         assert_eq!(purgatory.len() as u64, stats.parked);
         assert_eq!(purgatory.watched() as u64, stats.watched);
         for key in 1..=KEYS {

@@ -1,0 +1,64 @@
+//! Publishing through the `metrics` facade (feature `metrics`).
+//!
+//! A timer counts for itself, and [`SystemTimer::publish`](crate::SystemTimer::publish) hands the sums
+//! to whatever recorder is installed. The facade takes no histogram that was filled elsewhere, only
+//! values; so what a bucket has counted since the last time is recorded as that many times its mean.
+
+use ::metrics::{Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram};
+use ::metrics::{gauge, histogram};
+
+use parking_lot::Mutex;
+
+use crate::{histogram::TimeHistogram, stats::TimerStats};
+
+/// Hands what `total` has counted since it was `published` to the recorder's histogram.
+#[doc(hidden)]
+pub fn hand_over(total: TimeHistogram, published: &mut TimeHistogram, to: &Histogram) {
+    for (count, mean_s) in total.since(published) {
+        to.record_many(mean_s, usize::try_from(count).unwrap_or(usize::MAX));
+    }
+    *published = total;
+}
+
+/// Hands `stats` to the recorder, labelled with the timer's name.
+pub(crate) fn publish(name: &str, stats: TimerStats, published: &Mutex<TimeHistogram>) {
+    describe();
+    let label = [("timer", name.to_owned())];
+    gauge!("timer_pending", &label).set(stats.pending as f64);
+    gauge!("timer_levels", &label).set(stats.levels.len() as f64);
+    if let Some(queue) = stats.executor_queue {
+        gauge!("timer_executor_queue", &label).set(queue as f64);
+    }
+    counter!("timer_fired_total", &label).absolute(stats.fired);
+    counter!("timer_cancelled_total", &label).absolute(stats.cancelled);
+    counter!("timer_cascaded_total", &label).absolute(stats.cascaded);
+    counter!("timer_wake_ups_total", &label).absolute(stats.wake_ups);
+    counter!("timer_spurious_wake_ups_total", &label).absolute(stats.spurious_wake_ups);
+    counter!("timer_panics_total", &label).absolute(stats.panics);
+    // Each turn is handed over once. Who is doing so, further up this stack maybe, does it for us.
+    if let Some(mut published) = published.try_lock() {
+        hand_over(stats.turns, &mut published, &histogram!("timer_turn_seconds", &label));
+    }
+}
+
+fn describe() {
+    describe_gauge!("timer_pending", Unit::Count, "Tasks that will fall due");
+    describe_gauge!("timer_levels", Unit::Count, "Levels that the wheels have");
+    describe_gauge!("timer_executor_queue", Unit::Count, "Jobs that wait for the timer's workers");
+    let counters = [
+        ("timer_fired_total", "Tasks that fell due"),
+        ("timer_cancelled_total", "Tasks taken off before they fell due"),
+        ("timer_cascaded_total", "Times that a task was handed down a level"),
+        ("timer_wake_ups_total", "Times that the reaper woke up"),
+        ("timer_spurious_wake_ups_total", "Times that the reaper woke up for nothing"),
+        ("timer_panics_total", "Panics of tasks scheduled on the timer itself"),
+    ];
+    for (name, help) in counters {
+        describe_counter!(name, Unit::Count, help);
+    }
+    describe_histogram!(
+        "timer_turn_seconds",
+        Unit::Seconds,
+        "How long a round of the reaper took, over all shards that were due"
+    );
+}
