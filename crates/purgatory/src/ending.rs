@@ -38,7 +38,7 @@ where
     O: DelayedOperation,
 {
     /// Takes an entry whose payload is out for good off its home.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn depart(
         &self,
         home: &mut HomeGuard<'_, O>,
@@ -46,26 +46,12 @@ where
         payload: O,
         outcome: Outcome,
     ) -> Ended<O> {
-        if home.state.times.is_some() {
+        if home.state.timed.as_mut().is_some_and(|timed| timed.is_timed(&outcome)) {
             self.time(home, id, &outcome);
         }
         let tickets = home.remove(id).map(Entry::into_tickets).unwrap_or_default();
         home.state.departed(tickets.as_slice().len(), &outcome);
         Ended { id, payload, outcome, tickets }
-    }
-
-    /// Counts how long an operation waited that is about to depart.
-    #[inline(never)]
-    fn time(&self, home: &mut HomeGuard<'_, O>, id: TimerHandle, outcome: &Outcome) {
-        let now_ns = self.driver().now_ns();
-        let deadline = home.wheel().deadline(id.id()).unwrap_or(u64::MAX);
-        let Some(waited_us) = home.get_mut(id).map(|entry| entry.age_us(now_ns / 1000)) else {
-            return;
-        };
-        let late_ns = now_ns.saturating_sub(self.driver().tick().start_ns(deadline));
-        if let Some(times) = &mut home.state.times {
-            times.ended(outcome, waited_us, late_ns);
-        }
     }
 
     /// Ends what has departed: out of every watch list, then told.
@@ -178,9 +164,9 @@ where
                     None
                 }
                 Claim::Ended(payload, outcome) => {
-                    if let Some(times) = &mut home.times {
+                    if let Some(timed) = &mut home.timed {
                         let late_ns = now_ns.saturating_sub(tick.start_ns(due.deadline()));
-                        times.ended(&outcome, due.get_mut().age_us(now_ns / 1000), late_ns);
+                        timed.ended(&outcome, due.get_mut().age_us(now_ns / 1000), late_ns);
                     }
                     let tickets = due.take().into_tickets();
                     home.departed(tickets.as_slice().len(), &outcome);

@@ -25,8 +25,9 @@ use crate::{
     frame::Elsewhere,
     operation::{DelayedOperation, OperationId, Outcome},
     snapshot::Checks,
-    stats::{Counts, SharedCounts, Times},
+    stats::{Counts, SharedCounts},
     sync::{AtomicU64, Mutex, Ordering, thread_slot},
+    times::Timed,
     trace,
     watch::Registry,
 };
@@ -39,8 +40,8 @@ pub(crate) struct Home {
     /// Watches of the operations at home here.
     pub(crate) watches: usize,
     pub(crate) counts: Counts,
-    /// Once somebody has asked for them.
-    pub(crate) times: Option<Box<Times>>,
+    /// Once somebody has asked for it.
+    pub(crate) timed: Option<Box<Timed>>,
 }
 
 impl Home {

@@ -103,6 +103,7 @@ mod stats;
 #[doc(hidden)]
 pub mod sync;
 mod threshold;
+mod times;
 mod trace;
 mod wait;
 mod watch;
@@ -126,8 +127,9 @@ pub use operation::{
     Timeout,
 };
 pub use snapshot::{KeyWaiters, Parked, Snapshot};
-pub use stats::{Refusals, Stats, Times};
+pub use stats::{Refusals, Stats};
 pub use threshold::ThresholdPurgatory;
 pub use timer_core;
+pub use times::Times;
 pub use wait::{WaitError, WaitFuture};
 pub use watches::Watches;

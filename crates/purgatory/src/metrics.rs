@@ -15,7 +15,8 @@ use timer_core::metrics::hand_over;
 use crate::{
     inner::Inner,
     operation::DelayedOperation,
-    stats::{Refusals, Stats, Times},
+    stats::{Refusals, Stats},
+    times::Times,
 };
 
 /// What has been handed to a recorder's histograms.

@@ -12,8 +12,9 @@ use crate::{
         Attempt, CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused, Timeout,
     },
     snapshot::Snapshot,
-    stats::{Stats, Times},
+    stats::Stats,
     sync::thread_slot,
+    times::Times,
     watches::Watches,
 };
 
@@ -369,8 +370,7 @@ where
     }
 
     /// How long operations waited, by how they ended, and how late those were that expired. Counted
-    /// from the first call on (or the first [`snapshot`](Self::snapshot) or `publish`): from then on each
-    /// ending reads the clock. O(shards).
+    /// from the first call on (or the first [`snapshot`](Self::snapshot) or `publish`). O(shards).
     pub fn times(&self) -> Times {
         self.inner.times()
     }

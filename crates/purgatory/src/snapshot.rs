@@ -21,7 +21,8 @@ use crate::{
     entry::UnderCheck,
     inner::Inner,
     operation::{DelayedOperation, OperationId},
-    stats::{Stats, Times},
+    stats::Stats,
+    times::Times,
     watch::Ticket,
 };
 

@@ -1,14 +1,9 @@
 //! Counting: plain numbers under each home shard's lock, added up when somebody asks.
-//!
-//! Times are counted only once somebody has asked for them, since an ending then costs a reading of the
-//! clock.
 
 use std::{
     hash::Hash,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
-
-use timer_core::TimeHistogram;
 
 use crate::{
     inner::Inner,
@@ -68,44 +63,6 @@ pub struct Refusals {
     pub full: u64,
     /// For more watermarks to be counted than one operation can have.
     pub too_many_watermarks: u64,
-}
-
-/// How long operations waited, by how they ended, and how late those were that expired. Counted from
-/// the first time that anybody asked for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct Times {
-    /// From being parked to ending as Completed.
-    pub completed: TimeHistogram,
-    /// From being parked to ending as Expired.
-    pub expired: TimeHistogram,
-    /// From being parked to ending as Cancelled.
-    pub cancelled: TimeHistogram,
-    /// From its deadline, rounded up to a tick, until what expired was taken off the wheel.
-    pub lateness: TimeHistogram,
-}
-
-impl Times {
-    /// Counts an ending after `waited_us` since it was parked, `late_ns` since its deadline.
-    pub(crate) fn ended(&mut self, outcome: &Outcome, waited_us: u64, late_ns: u64) {
-        let waited_ns = waited_us * 1000;
-        match outcome {
-            Outcome::Completed => self.completed.record(waited_ns),
-            Outcome::Cancelled(_) => self.cancelled.record(waited_ns),
-            Outcome::Expired => {
-                self.expired.record(waited_ns);
-                self.lateness.record(late_ns);
-            }
-        }
-    }
-
-    fn add(&mut self, other: &Times) {
-        self.completed.add(&other.completed);
-        self.expired.add(&other.expired);
-        self.cancelled.add(&other.cancelled);
-        self.lateness.add(&other.lateness);
-    }
 }
 
 /// Counts that no home shard's lock goes with. Not the model's atomics: nothing depends on them.
@@ -200,14 +157,5 @@ where
         stats.callbacks_waiting = self.counts.callbacks_waiting.load(Relaxed);
         stats.deferred = self.deferred_len() as u64;
         stats
-    }
-
-    /// Adds up what the shards have timed; those that did not begin now.
-    pub(crate) fn times(&self) -> Times {
-        let mut times = Times::default();
-        for shard in 0..self.homes.count() {
-            times.add(self.homes.lock(shard).state.times.get_or_insert_default());
-        }
-        times
     }
 }

@@ -223,6 +223,7 @@ fn every_operation_ends_exactly_once_whatever_races() {
         tally: Arc::default(),
         values: (0..KEYS).map(|_| AtomicU64::new(0)).collect(),
     };
+    ring.purgatory.times(); // counted from here on
     let left = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for seed in 0..THREADS as u64 {
@@ -260,6 +261,10 @@ fn every_operation_ends_exactly_once_whatever_races() {
     let stats = purgatory.stats();
     assert_eq!(stats.parked_total, stats.completed + stats.expired + stats.cancelled);
     assert_eq!(stats.panics, 0);
+    let times = purgatory.times();
+    let timed = [&times.completed, &times.expired, &times.cancelled, &times.lateness];
+    let ended = [stats.completed, stats.expired, stats.cancelled, stats.expired];
+    assert_eq!(timed.map(timer_core::TimeHistogram::count), ended);
 }
 
 /// All memory is counted, thread by thread, so the clock is turned by hand: a reaper's and a worker's

@@ -18,7 +18,8 @@ use crate::executor::contain;
 /// spared for a clock that [is steady](Self::is_steady).) A clock that jumps ahead, because the machine
 /// was suspended, is caught up with in bounded steps.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
-    /// Nanoseconds since the clock's origin; `u64::MAX` (584 years) is the end of time.
+    /// Nanoseconds since the clock's origin; `u64::MAX` (584 years) is the end of time. May be called under
+    /// a lock of whoever keeps wheels, and must not call back.
     fn now_ns(&self) -> u64;
 
     /// The longest a thread may sleep before it must look at this clock again, while it waits for

@@ -1,0 +1,198 @@
+//! What watching a purgatory costs: parking and completing while nobody asks, once waits are timed, and while
+//! a Prometheus recorder is published to and rendered four times a second; and what publishing takes itself.
+//!
+//! `cargo run --release -p purgatory-benches --bin observed` (append `-- --quick` for a first look). The ways take
+//! turns, and each figure is the median of its rounds. With `--features tracing` the purgatory's events are compiled in
+//! and a subscriber takes them. With `--only WAY` one way runs by itself, for a tool that counts instructions.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Result, ensure};
+use clap::{Parser, ValueEnum};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+use purgatory::{DelayedOperation, Outcome, Purgatory, Timeout};
+use purgatory_benches::{machine, median};
+use rustix::time::{ClockId, clock_gettime};
+use timer_core::TimeHistogram;
+
+const KEYS: u64 = 1000;
+const TIMEOUT: Duration = Duration::from_secs(30);
+const SCRAPES: Duration = Duration::from_millis(250);
+
+/// What watching a purgatory costs its operations, and what publishing takes.
+#[derive(Parser)]
+#[command(name = "observed")]
+struct Args {
+    /// A few short rounds: everything runs and checks itself, the figures mean little
+    #[arg(long)]
+    quick: bool,
+
+    /// One way by itself, in one round
+    #[arg(long, value_enum)]
+    only: Option<Way>,
+
+    /// Operations a round
+    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    operations: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Way {
+    /// Nobody asks for anything
+    Unobserved,
+    /// Waits are timed
+    Timed,
+    /// Published and rendered four times a second, to a Prometheus recorder
+    Scraped,
+}
+
+const WAYS: [(Way, &str); 3] = [
+    (Way::Unobserved, "nobody asks"),
+    (Way::Timed, "waits are timed"),
+    (Way::Scraped, "a Prometheus recorder is rendered 4 times a second"),
+];
+
+struct Op {
+    done: &'static AtomicU64,
+    number: u64,
+}
+
+impl DelayedOperation for Op {
+    fn try_complete(&mut self) -> bool {
+        self.done.load(Relaxed) >= self.number
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        assert_eq!(outcome, Outcome::Completed);
+    }
+}
+
+/// A way, warmed up.
+struct Watched {
+    way: Way,
+    purgatory: Purgatory<u64, Op>,
+    recorder: PrometheusRecorder,
+    done: &'static AtomicU64,
+    keys: fastrand::Rng,
+    ns: Vec<f64>,
+}
+
+impl Watched {
+    fn new(way: Way) -> Result<Self> {
+        let purgatory = Purgatory::new("bench")?;
+        if way != Way::Unobserved {
+            purgatory.times();
+        }
+        let recorder =
+            PrometheusBuilder::new().set_buckets(&TimeHistogram::BOUNDS_S)?.build_recorder();
+        let (done, keys) = (Box::leak(Box::default()), fastrand::Rng::with_seed(1));
+        Ok(Watched { way, purgatory, recorder, done, keys, ns: Vec::new() })
+    }
+
+    /// Nanoseconds of this thread's CPU for parking and completing one operation.
+    fn round(&mut self, operations: u64) -> Result<f64> {
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            if self.way == Way::Scraped {
+                let (purgatory, recorder, over) = (&self.purgatory, &self.recorder, &over);
+                scope.spawn(move || {
+                    while !over.load(Relaxed) {
+                        metrics::with_local_recorder(recorder, || purgatory.publish());
+                        std::hint::black_box(recorder.handle().render());
+                        thread::park_timeout(SCRAPES);
+                    }
+                });
+            }
+            let begun = thread_cpu();
+            let mut completed = 0;
+            for number in 1..=operations {
+                let key = [self.keys.u64(..KEYS)];
+                let number = self.done.load(Relaxed) + number.min(1);
+                let operation = Op { done: self.done, number };
+                self.purgatory.try_complete_else_watch(operation, &key, TIMEOUT)?;
+                self.done.store(number, Relaxed);
+                completed += self.purgatory.check_and_complete(&key[0]) as u64;
+            }
+            let took = thread_cpu() - begun;
+            over.store(true, Relaxed);
+            ensure!(completed == operations, "{completed} of {operations} completed");
+            Ok(took.as_nanos() as f64 / operations as f64)
+        })
+    }
+}
+
+fn thread_cpu() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+fn took_ms(work: impl FnOnce()) -> f64 {
+    let begun = thread_cpu();
+    work();
+    (thread_cpu() - begun).as_secs_f64() * 1e3
+}
+
+/// What publishing takes: with so many parked, and after so many endings.
+fn publishing(count: u64) -> Result<()> {
+    let mut watched = Watched::new(Way::Scraped)?;
+    let Watched { purgatory, recorder, .. } = &watched;
+    let publish = || metrics::with_local_recorder(recorder, || purgatory.publish());
+    publish();
+    say("publish, nothing parked", took_ms(publish), "ms");
+    watched.way = Way::Timed;
+    watched.round(count)?;
+    let Watched { purgatory, recorder, .. } = &watched;
+    let publish = || metrics::with_local_recorder(recorder, || purgatory.publish());
+    say(&format!("publish after {count} endings"), took_ms(publish), "ms");
+    let mut page = String::new();
+    say("and rendering that", took_ms(|| page = recorder.handle().render()), "ms");
+    let line = "purgatory_wait_seconds_count{purgatory=\"bench\",outcome=\"completed\"}";
+    ensure!(page.contains(&format!("{line} {count}")), "not {count} waits in\n{page}");
+    for number in 0..count {
+        let operation = Op { done: watched.done, number: u64::MAX };
+        purgatory.try_complete_else_watch(operation, &[number % KEYS], Timeout::Never)?;
+    }
+    say(&format!("publish with {count} parked"), took_ms(publish), "ms");
+    watched.done.store(u64::MAX, Relaxed);
+    (0..KEYS).for_each(|key| _ = purgatory.check_and_complete(&key));
+    ensure!(purgatory.is_empty(), "{} left", purgatory.len());
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the report")]
+fn say(what: &str, figure: f64, unit: &str) {
+    println!("{what:<52} {figure:>9.2} {unit}");
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    #[cfg(feature = "tracing")]
+    tracing_subscriber::fmt().with_writer(std::io::sink).init();
+    if let Some(way) = args.only {
+        say("park + complete, one key", Watched::new(way)?.round(args.operations)?, "ns");
+        return Ok(());
+    }
+    let tracing = if cfg!(feature = "tracing") { "on" } else { "off" };
+    eprintln!("{}; tracing {tracing}", machine());
+    let (rounds, operations) = if args.quick { (3, 20_000) } else { (31, args.operations) };
+    let mut ways = WAYS.iter().map(|&(way, _)| Watched::new(way)).collect::<Result<Vec<_>>>()?;
+    for round in 0..=rounds {
+        for watched in &mut ways {
+            let ns = watched.round(operations)?;
+            if round > 0 {
+                watched.ns.push(ns); // the first one warms up
+            }
+        }
+    }
+    for (watched, (_, what)) in ways.iter().zip(WAYS) {
+        say(what, median(&watched.ns), "ns of CPU a park + complete");
+        let against: Vec<_> =
+            watched.ns.iter().zip(&ways[0].ns).map(|(ns, base)| ns / base).collect();
+        say("", median(&against), "× of the first, median of rounds");
+    }
+    publishing(if args.quick { 20_000 } else { 1_000_000 })
+}

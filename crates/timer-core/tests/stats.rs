@@ -1,0 +1,85 @@
+//! What a timer tells of itself.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{sync::mpsc, time::Duration};
+
+use timer_core::{ManualTimer, SystemTimer, TickLength, Timer, TimerStats, WheelSize};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Pending, fired, cancelled, cascaded.
+fn counts(stats: &TimerStats) -> [u64; 4] {
+    [stats.pending, stats.fired, stats.cancelled, stats.cascaded]
+}
+
+#[test]
+fn tasks_are_counted_from_pending_to_fired_or_cancelled() {
+    let timer = ManualTimer::with(TickLength::default(), WheelSize::KAFKA);
+    let handles = [5, 30, 450].map(|ms| timer.schedule(ms * MS, || ()).unwrap());
+    assert_eq!(counts(&timer.stats()), [3, 0, 0, 0]);
+    assert!(timer.cancel(handles[1]));
+    assert!(!timer.cancel(handles[1]));
+    assert_eq!(counts(&timer.stats()), [2, 0, 1, 0]);
+    timer.advance(400 * MS); // hands the last one down: 400 ms is where its bucket begins
+    assert_eq!(counts(&timer.stats()), [1, 1, 1, 1]);
+    timer.advance(50 * MS);
+    assert_eq!(counts(&timer.stats()), [0, 2, 1, 2]);
+    assert!(!timer.cancel(handles[0])); // it has fired
+    assert_eq!(timer.stats().cancelled, 1);
+}
+
+#[test]
+fn all_wheels_that_a_timer_turns_are_counted_and_those_that_are_gone_keep_their_cancels() {
+    let timer = ManualTimer::new();
+    let others = timer.with_handler(|(): ()| ()).unwrap();
+    let handle = others.schedule(MS, ()).unwrap();
+    others.schedule(MS, ()).unwrap();
+    timer.schedule(MS, || ()).unwrap();
+    others.cancel(handle);
+    assert_eq!(counts(&timer.stats()), [2, 0, 1, 0]);
+    drop(others);
+    assert_eq!(counts(&timer.stats()), [1, 0, 1, 0]);
+}
+
+#[test]
+fn levels_tell_how_far_ahead_tasks_are() {
+    let timer = ManualTimer::with(TickLength::default(), WheelSize::KAFKA);
+    for ms in [3, 3, 19, 25, 450] {
+        timer.schedule(ms * MS, || ()).unwrap();
+    }
+    let filled = || -> Vec<Vec<(usize, u64)>> {
+        let levels = timer.stats().levels.into_iter();
+        levels
+            .map(|level| {
+                assert_eq!(level.buckets.len(), 20);
+                (0..).zip(level.buckets).filter(|&(_, tasks)| tasks > 0).collect()
+            })
+            .collect()
+    };
+    let ticks: Vec<_> = timer.stats().levels.iter().map(|level| level.bucket_ticks).collect();
+    assert_eq!(ticks, [1, 20, 400]);
+    assert_eq!(filled(), [vec![(3, 2), (19, 1)], vec![(1, 1)], vec![(1, 1)]]);
+    timer.advance(2 * MS);
+    assert_eq!(filled()[0], [(1, 2), (17, 1)]);
+    timer.pass(30 * MS); // nobody turns: what is overdue is at the present
+    assert_eq!(filled(), [vec![(0, 3)], vec![(0, 1)], vec![(1, 1)]]);
+}
+
+#[test]
+fn a_system_timer_counts_its_rounds() {
+    let timer = SystemTimer::builder().name("rounds").build().unwrap();
+    let (send, fired) = mpsc::channel();
+    let cancelled = timer.schedule(Duration::from_secs(3600), || ()).unwrap();
+    timer.cancel(cancelled);
+    for _ in 0..3 {
+        let send = send.clone();
+        timer.schedule(MS, move || send.send(()).unwrap()).unwrap();
+        fired.recv().unwrap();
+    }
+    timer.shutdown(); // the reaper is done counting
+    let stats = timer.stats();
+    assert_eq!((stats.fired, stats.pending, stats.executor_queue), (3, 0, Some(0)));
+    assert_eq!((stats.cancelled, stats.turns.count()), (1, 3));
+    assert!(stats.spurious_wake_ups < stats.wake_ups);
+    assert_eq!(timer.name(), "rounds");
+}
