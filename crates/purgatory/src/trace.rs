@@ -25,8 +25,8 @@ mod on {
     }
 
     pub(crate) fn panicked(purgatory: &str, panicked: &Panicked) {
-        let message = panicked.message();
-        let _ = contain(|| tracing::error!(purgatory, message, "a check or callback panicked"));
+        let panic = panicked.message();
+        let _ = contain(|| tracing::error!(purgatory, panic, "a check or callback panicked"));
     }
 
     pub(crate) fn closed(purgatory: &str, cancelled: usize) {

@@ -1,0 +1,132 @@
+//! What a `tracing` subscriber is told, and that it cannot do harm.
+#![cfg(feature = "tracing")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use purgatory::{Outcome, Purgatory, Timeout};
+use support::{Op, Probe, Waiting};
+use timer_core::ManualTimer;
+
+const MS: Duration = Duration::from_millis(1);
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(text)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What is told while `work` runs, a line each.
+fn told(work: impl FnOnce(&ManualTimer, &Waiting)) -> Vec<String> {
+    let log = Log::default();
+    let lines = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || log.clone())
+        .with_max_level(tracing::Level::TRACE)
+        .without_time()
+        .with_ansi(false)
+        .with_target(false)
+        .finish();
+    let timer = ManualTimer::new();
+    let purgatory = Purgatory::builder("orders").timer(&timer).max_parked(1).build().unwrap();
+    tracing::subscriber::with_default(subscriber, || work(&timer, &purgatory));
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    text.lines().map(|line| line.trim_start().to_owned()).collect()
+}
+
+fn park(purgatory: &Waiting, operation: Op, timeout: impl Into<Timeout>) {
+    let _ = purgatory.try_complete_else_watch(operation, &["k"], timeout);
+}
+
+#[test]
+fn refusals_panics_and_shutdown_are_told() {
+    let lines = told(|_, purgatory| {
+        park(purgatory, Probe::new().operation(), Timeout::Never);
+        park(purgatory, Probe::new().operation(), Timeout::Never);
+        purgatory.cancel_for_key(&"k", "asked");
+        park(purgatory, Probe::new().operation().on_check(|| panic!("out of ink")), Timeout::Never);
+        park(purgatory, Probe::new().operation(), Timeout::Never);
+        purgatory.shutdown();
+    });
+    assert_eq!(
+        lines,
+        [
+            "DEBUG an operation was not parked purgatory=\"orders\" reason=1 operations are parked already",
+            "ERROR a check or callback panicked purgatory=\"orders\" panic=\"out of ink\"",
+            "INFO shut down purgatory=\"orders\" cancelled=1",
+        ]
+    );
+}
+
+#[test]
+fn a_callback_that_keeps_the_executor_is_told_of_and_one_that_is_quick_is_not() {
+    let lines = told(|timer, purgatory| {
+        for took in [99, 100] {
+            let passing = timer.clone();
+            let slow = Probe::new().operation().then(move |_| passing.pass(took * MS));
+            park(purgatory, slow, MS);
+            timer.advance(MS);
+        }
+    });
+    assert_eq!(lines, ["WARN a callback kept the executor purgatory=\"orders\" seconds=0.1"]);
+}
+
+#[test]
+fn the_path_of_an_operation_tells_nothing() {
+    let lines = told(|timer, purgatory| {
+        let probe = Probe::new();
+        park(purgatory, probe.operation(), Timeout::Never);
+        probe.make_ready();
+        assert_eq!(purgatory.check_and_complete(&"k"), 1);
+        park(purgatory, Probe::new().operation(), MS);
+        timer.advance(MS);
+    });
+    assert!(lines.is_empty(), "{lines:?}");
+}
+
+/// Panics at everything.
+struct Bomb;
+
+impl tracing::Subscriber for Bomb {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {
+        panic!("in a subscriber")
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn a_subscriber_that_panics_loses_nothing() {
+    let timer = ManualTimer::new();
+    let purgatory = Purgatory::builder("orders").timer(&timer).max_parked(1).build().unwrap();
+    let parked = Probe::new();
+    tracing::subscriber::with_default(Bomb, || {
+        park(&purgatory, parked.operation(), Timeout::Never);
+        let refused =
+            purgatory.try_complete_else_watch(Probe::new().operation(), &["k"], MS).unwrap_err();
+        drop(refused.operation); // it came back
+        purgatory.shutdown();
+    });
+    assert!(matches!(parked.endings()[..], [Outcome::Cancelled(_)]));
+}
