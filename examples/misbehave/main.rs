@@ -1,0 +1,173 @@
+//! What the alerts of docs/prometheus look like: purgatories and a timer that are used in every wrong way at once, and
+//! what they publish of it.
+//!
+//! `cargo run --release --example misbehave`, then look at what it serves; Ctrl-C ends it.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use parking_lot::{Condvar, Mutex};
+use purgatory::{BoxedOperation, Outcome, Purgatory, Timeout, when};
+use timer_core::{SystemTimer, TimeHistogram, Timer};
+
+type Waits = Purgatory<&'static str, BoxedOperation>;
+
+/// Between two rounds of misbehaviour, and of publishing.
+const ROUND: Duration = Duration::from_millis(100);
+const ROUNDS_A_SECOND: u64 = 10;
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// A callback that blocks does so for this long.
+const BLOCKS: Duration = Duration::from_secs(1);
+/// More callbacks than this are not made to wait.
+const WAITING_MAX: u64 = 1000;
+/// A task on the reaper's own thread takes this long.
+const ON_THE_REAPER: Duration = Duration::from_millis(400);
+
+/// Misuses a timer and its purgatories in every way that an alert looks for, and serves their metrics.
+#[derive(Parser)]
+#[command(name = "misbehave", version)]
+struct Args {
+    /// Where Prometheus metrics are served; port 0 takes a free one
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
+    metrics_addr: SocketAddr,
+}
+
+/// Raised by Ctrl-C; whatever blocks here blocks on it, so that the program can end.
+#[derive(Default)]
+struct Stop {
+    raised: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Stop {
+    fn raise(&self) {
+        *self.raised.lock() = true;
+        self.bell.notify_all();
+    }
+
+    /// Blocks for this long, or until Ctrl-C; true then.
+    fn block_for(&self, time: Duration) -> bool {
+        let mut raised = self.raised.lock();
+        if !*raised {
+            self.bell.wait_for(&mut raised, time);
+        }
+        *raised
+    }
+
+    fn block(&self) {
+        while !self.block_for(Duration::from_secs(3600)) {}
+    }
+}
+
+/// Parks an operation that nothing completes.
+fn park(
+    waits: &Waits,
+    timeout: impl Into<Timeout>,
+    told: impl FnOnce(Outcome) + Send + 'static,
+) -> bool {
+    waits.try_complete_else_watch(when(|| false, told).into(), &["key"], timeout).is_ok()
+}
+
+/// Parks an operation whose check is false when it is parked, and `second` for the event.
+fn park_to_check_again(waits: &Waits, mut second: impl FnMut() -> bool + Send + 'static) -> bool {
+    let mut parked = false;
+    let check = move || std::mem::replace(&mut parked, true) && second();
+    waits.try_complete_else_watch(when(check, drop).into(), &["key"], TIMEOUT).is_ok()
+}
+
+/// One check that does not return, far beyond its operation's time-out: PurgatoryCheckStuck, PurgatoryStuck.
+fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
+    let waits = Waits::new("stuck")?;
+    let (until, event) = (stop.clone(), waits.clone());
+    park_to_check_again(&waits, move || (until.block(), true).1);
+    thread::Builder::new()
+        .name("stuck".to_owned())
+        .spawn(move || event.check_and_complete(&"key"))?;
+    Ok(waits)
+}
+
+/// More than may be parked: PurgatoryRefuses.
+fn overfill(full: &Waits) {
+    while park(full, TIMEOUT, drop) {}
+}
+
+/// A check that panics: PurgatoryPanics.
+fn panic_in_a_check(panics: &Waits) {
+    park_to_check_again(panics, || panic!("a check of this example panics, as it should"));
+    panics.check_and_complete(&"key");
+}
+
+/// Callbacks that block, of operations that expire faster than one worker tells: PurgatoryExecutorBacklog.
+fn block_the_executor(blocks: &Waits, stop: &Arc<Stop>) {
+    if blocks.stats().callbacks_waiting < WAITING_MAX {
+        for _ in 0..50 {
+            let stop = stop.clone();
+            park(blocks, ROUND, move |_| _ = stop.block_for(BLOCKS));
+        }
+        blocks.defer("key"); // waits behind them
+    }
+}
+
+/// A task that takes long and then panics, on the thread that turns the wheels: TimerBehind, TimerPanics; and
+/// PurgatoryExpiresLate for those who share the timer. (What has no time to wait is over at once.)
+fn hold_up_the_reaper(timer: &SystemTimer, late: &Waits, stop: &Arc<Stop>) {
+    let stop = stop.clone();
+    let task = move || {
+        stop.block_for(ON_THE_REAPER);
+        panic!("a task of this example panics, as it should");
+    };
+    let _ = timer.schedule(Duration::ZERO, task); // refused after shutdown only
+    for ms in [0, 50, 100, 150] {
+        park(late, Duration::from_millis(ms), drop);
+    }
+}
+
+/// Serves what is published; returns where. The exporter does not tell the port that it was given for 0, so a free one
+/// is found first.
+fn serve(address: SocketAddr) -> Result<SocketAddr> {
+    let address = TcpListener::bind(address).and_then(|listener| listener.local_addr())?;
+    PrometheusBuilder::new()
+        .with_http_listener(address)
+        .set_buckets(&TimeHistogram::BOUNDS_S)?
+        .install()?;
+    Ok(address)
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let stop = Arc::new(Stop::default());
+    let raise = stop.clone();
+    ctrlc::set_handler(move || raise.raise()).context("cannot listen for Ctrl-C")?;
+    let address = serve(args.metrics_addr)
+        .with_context(|| format!("cannot serve metrics at {}", args.metrics_addr))?;
+
+    let inline = SystemTimer::builder().name("inline").inline().build()?;
+    let late = Purgatory::builder("late").timer(&inline).build()?;
+    let full = Purgatory::builder("full").max_parked(10).build()?;
+    let (panics, blocks) = (Waits::new("panics")?, Waits::new("blocks")?);
+    let stuck = get_stuck(&stop)?;
+    let all = [&late, &full, &panics, &blocks, &stuck];
+
+    eprintln!("metrics: http://{address}/metrics");
+    for round in 0.. {
+        all.iter().for_each(|waits| waits.publish());
+        inline.publish();
+        if stop.block_for(ROUND) {
+            break;
+        }
+        overfill(&full);
+        block_the_executor(&blocks, &stop);
+        if round % ROUNDS_A_SECOND == 0 {
+            panic_in_a_check(&panics);
+            hold_up_the_reaper(&inline, &late, &stop);
+        }
+    }
+    all.iter().for_each(|waits| waits.shutdown());
+    inline.shutdown();
+    Ok(())
+}
