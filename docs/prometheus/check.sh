@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# A real Prometheus against the real programs: check.sh PATH/acks_all PATH/broker [PATH/misbehave]
+#
+# promtool checks the scrape config and the rules and runs the tests of the rules. Then check.py scrapes the programs
+# with a Prometheus of its own and asserts by query: the books agree at rest, every query of the dashboard has an
+# answer, every alert fires for those who misbehave and for nobody else.
+set -euo pipefail
+
+usage="usage: check.sh PATH/acks_all PATH/broker [PATH/misbehave]"
+acks_all=${1:?$usage}
+broker=${2:?$usage}
+misbehave=${3:-$(dirname "$acks_all")/misbehave}
+here=$(cd "$(dirname "$0")" && pwd)
+
+# install_missing COMMAND: from the Debian package of that name. Its service is not for us.
+install_missing() {
+    command -v "$1" >/dev/null && return
+    local sudo=""
+    [ "$(id -u)" = 0 ] || sudo="sudo -n"
+    if $sudo apt-get update -qq &&
+        $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null; then
+        if [ -d /run/systemd/system ]; then $sudo systemctl disable --now --quiet "$1" || true; fi
+        return
+    fi
+    echo "SKIPPED: THE PROMETHEUS CHECK DID NOT RUN: $1 is missing and cannot be installed" >&2
+    if [ "${CI:-}" = true ]; then exit 1; fi
+    exit 0
+}
+
+install_missing prometheus
+install_missing kcat
+promtool check config "$here/prometheus.yml"
+promtool test rules "$here/alerts_test.yml"
+exec python3 "$here/check.py" "$acks_all" "$broker" "$misbehave"
