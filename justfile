@@ -12,6 +12,10 @@ acks-all *ARGS:
 broker *ARGS:
     cargo run --release --example broker -- {{ARGS}}
 
+# The live page of acks_all in a headless Chromium; screenshots of it in a folder.
+live-page *FOLDER:
+    cargo build --release --example acks_all && crates/purgatory-live/check.sh target/release/examples/acks_all {{FOLDER}}
+
 # The ways to wait, a line each.
 waiting:
     cargo run --release --example waiting

@@ -1,0 +1,491 @@
+#!/usr/bin/env python3
+"""The live page in a headless Chromium: check.py target/release/examples/acks_all [FOLDER FOR SCREENSHOTS]
+
+Drives chromedriver by the WebDriver protocol with what python3 brings. First the page on a server of its own with
+made-up events: numbers that are known, hostile keys, a connection that is lost in several ways. Then acks_all for real:
+the page draws, it moves, at rest its numbers are those of /metrics, the end of the program is noticed, and Ctrl-C does
+not wait for a page that listens. In light and in dark, on a desktop and on a phone; nothing is asked of another host.
+Every wait has a deadline; no step counts on a pause being long enough.
+"""
+
+import base64
+import contextlib
+import hashlib
+import http.client
+import http.server
+import json
+import pathlib
+import queue
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+PAGE = (HERE / "src/page.html").read_text()
+WAIT_S = 15
+BEGUN = time.monotonic()
+
+
+class Failed(Exception):
+    pass
+
+
+def check(right, what):
+    if not right:
+        raise Failed(what)
+
+
+def said(what):
+    print(f"{time.monotonic() - BEGUN:5.1f} s: {what}", flush=True)
+
+
+def until(what, look, wait_s=WAIT_S):
+    """The first answer of `look` that is true, asked again and again."""
+    end = time.monotonic() + wait_s
+    while True:
+        answer = look()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            raise Failed(f"not within {wait_s} s: {what}; the last answer was {answer!r}")
+        time.sleep(0.02)
+
+
+# ---- the browser -------------------------------------------------------------------------------
+
+
+class Browser:
+    """A session of chromedriver."""
+
+    def __init__(self, work):
+        self.log = open(work / "chromedriver.log", "w+")
+        self.driver = subprocess.Popen(["chromedriver", "--port=0"], stdout=self.log, stderr=subprocess.STDOUT)
+        port = until("chromedriver listens", self.port)
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        options = {
+            "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+                     "--no-first-run", "--disable-background-networking", "--disable-component-update",
+                     "--window-size=1280,900", f"--user-data-dir={work}/profile"],
+        }
+        wanted = {
+            "browserName": "chrome",
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+            "timeouts": {"script": 10_000, "pageLoad": 20_000},
+        }
+        self.session = ""
+        self.session = "/session/" + self.ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
+
+    def port(self):
+        found = re.search(r"started successfully on port (\d+)", pathlib.Path(self.log.name).read_text())
+        return found and int(found[1])
+
+    def ask(self, method, path, body=None):
+        self.connection.request(method, self.session + path, json.dumps(body or {}) if method == "POST" else None)
+        value = json.loads(self.connection.getresponse().read())["value"]
+        if isinstance(value, dict) and "error" in value:
+            raise Failed(f"{path}: {value['error']}: {value['message']}")
+        return value
+
+    def go(self, url):
+        self.ask("POST", "/url", {"url": url})
+
+    def run(self, script, *arguments):
+        return self.ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
+
+    def devtools(self, command, **parameters):
+        return self.ask("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def width(self, width, height, phone=False):
+        self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                      deviceScaleFactor=2 if phone else 1, mobile=phone)
+
+    def scheme(self, name):
+        self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+
+    def shot(self, path):
+        size = self.run("const e = document.documentElement; return [e.clientWidth, e.scrollHeight]")
+        clip = {"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1}
+        png = self.devtools("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)["data"]
+        path.write_bytes(base64.b64decode(png))
+
+    def console(self):
+        """What was written there since the last call, but for the advice on how this check reads the canvases."""
+        said = [f"{entry['level']}: {entry['message']}" for entry in self.ask("POST", "/se/log", {"type": "browser"})]
+        return [line for line in said if "willReadFrequently" not in line]
+
+    def requested(self):
+        """The addresses asked since the last call."""
+        entries = self.ask("POST", "/se/log", {"type": "performance"})
+        messages = [json.loads(entry["message"])["message"] for entry in entries]
+        return [message["params"]["request"]["url"] for message in messages
+                if message["method"] == "Network.requestWillBeSent"]
+
+    def close(self):
+        with contextlib.suppress(Exception):
+            self.ask("DELETE", "")
+        self.driver.terminate()
+        self.driver.wait(10)
+        self.log.close()
+
+
+# What the page shows: every number that has a metric's name.
+NUMBERS = "return [...document.querySelectorAll('[data-metric]')].map((e) => [e.dataset.metric, Number(e.dataset.value)])"
+TEXT = "return document.querySelector(arguments[0]).innerText"
+BANNER = "const banner = document.getElementById('banner'); return banner.hidden ? null : banner.textContent"
+# How many pixels of each canvas differ from its first colour, and a sum over all of them.
+PIXELS = """
+return [...document.querySelectorAll('canvas')].map((canvas) => {
+  if (canvas.width === 0 || canvas.height === 0) return [0, 0];
+  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  let drawn = 0, sum = 0;
+  const colours = new Set();
+  for (let at = 0; at < data.length; at += 4) {
+    if (data[at + 3] > 0) drawn++;
+    colours.add(data[at] << 16 | data[at + 1] << 8 | data[at + 2]);
+    sum = (sum * 31 + data[at] + data[at + 1] * 3 + data[at + 2] * 7 + data[at + 3]) % 1000000007;
+  }
+  return [drawn > 0 ? colours.size : 0, sum];
+})
+"""
+# Texts with too little contrast against what is behind them (WCAG AA: 4.5, or 3 for large ones).
+PALE = """
+const lightness = ([r, g, b]) => {
+  const linear = [r, g, b].map((v) => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+  return .2126 * linear[0] + .7152 * linear[1] + .0722 * linear[2];
+};
+const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+const ground = (element) => {
+  for (let at = element; at; at = at.parentElement) {
+    const colour = numbers(getComputedStyle(at).backgroundColor);
+    if (colour.length === 3 || colour[3] === 1) return colour;
+  }
+  return [255, 255, 255];
+};
+const pale = [];
+let looked = 0;
+const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (texts.nextNode()) {
+  const element = texts.currentNode.parentElement;
+  if (!texts.currentNode.data.trim() || !element.checkVisibility() || element.closest('script, style, noscript')) continue;
+  const style = getComputedStyle(element);
+  const [ink, paper] = [lightness(numbers(style.color)), lightness(ground(element))];
+  const contrast = (Math.max(ink, paper) + .05) / (Math.min(ink, paper) + .05);
+  const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.66 && style.fontWeight >= 700);
+  looked++;
+  if (contrast < (large ? 3 : 4.5)) pale.push(`${contrast.toFixed(2)}: ${texts.currentNode.data.trim().slice(0, 40)}`);
+}
+return { looked, pale, paper: lightness(ground(document.body)) };
+"""
+WIDE = """
+const room = document.documentElement.clientWidth;
+const wide = [...document.body.querySelectorAll('*')].filter((e) => e.getBoundingClientRect().right > room + 1);
+return { room, page: document.documentElement.scrollWidth, wide: wide.slice(0, 5).map((e) => e.outerHTML.slice(0, 120)) };
+"""
+
+
+def looks_right(browser, shots, name):
+    """In light and dark there is contrast; on a desktop and a phone nothing sticks out."""
+    for scheme in ("light", "dark"):
+        browser.scheme(scheme)
+        for device, width, height in (("desktop", 1280, 900), ("phone", 375, 812)):
+            browser.width(width, height, device == "phone")
+            until("the page has its width", lambda: browser.run("return innerWidth") == width)
+            wide = until("all canvases are drawn anew", lambda: all(n > 0 for n, _ in browser.run(PIXELS)) and browser.run(WIDE))
+            check(wide["page"] <= wide["room"] == width and not wide["wide"], f"{name}, {device}: wider than it may be: {wide}")
+            browser.shot(shots / f"{name}-{scheme}-{device}.png")
+        colours = browser.run(PALE)
+        check(colours["looked"] > 40 and not colours["pale"], f"{name}, {scheme}: too little contrast: {colours}")
+        check((colours["paper"] > .5) == (scheme == "light"), f"{name}, {scheme}: {colours['paper']} of white behind the text")
+    browser.scheme("light")
+    browser.width(1280, 900)
+
+
+def clean(browser, hosts):
+    """No error was written to the console, and nobody else was asked."""
+    console = browser.console()
+    check(not console, f"on the console: {console}")
+    urls = browser.requested()
+    check(urls, "no request was seen")
+    others = [url for url in urls if not url.startswith("data:") and urllib.parse.urlsplit(url).netloc not in hosts]
+    check(not others, f"asked of others: {others}")
+
+
+# ---- made-up events ----------------------------------------------------------------------------
+
+
+def policy():
+    """The policy that the crate sends, which must name the script and the style that the page has."""
+    source = (HERE / "src/live.rs").read_text()
+    for tag in ("style", "script"):
+        [body] = re.findall(f"<{tag}>(.*?)</{tag}>", PAGE, re.S)
+        wanted = f"{tag}-src 'sha256-{base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()}'"
+        check(wanted in source, f"CONTENT_SECURITY_POLICY in src/live.rs names another {tag}; now it is {wanted}")
+    return "".join(re.findall(r'^ +"([^"]*)",?$', source.split("CONTENT_SECURITY_POLICY: &str")[1].split(";\n")[0], re.M))
+
+
+class Fixture:
+    """Serves the page, and to all who listen the events that it is given; or turns them away."""
+
+    def __init__(self, port=0):
+        self.event, self.changed, self.mode = None, threading.Condition(), "serve"
+        fixture = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                if self.path == "/live":
+                    self.answer(200, "text/html; charset=utf-8", PAGE.encode())
+                elif self.path == "/live/events" and fixture.mode == "refuse":
+                    self.answer(503, "text/plain", b"later")
+                elif self.path == "/live/events":
+                    self.stream()
+                else:
+                    self.answer(404, "text/plain", b"no")
+
+            def answer(self, status, kind, body):
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Security-Policy", policy())
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def stream(self):
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    self.wfile.write(b"retry: 200\n")
+                    shown = None
+                    while fixture.mode != "refuse":
+                        with fixture.changed:
+                            fixture.changed.wait_for(lambda: fixture.event is not shown or fixture.mode == "refuse", 0.5)
+                            event = fixture.event
+                        # As the real one, an event a while even if nothing changes; silence if it is to be silent.
+                        if event is not None and fixture.mode == "serve":
+                            self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
+                            self.wfile.flush()
+                            shown = event
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.server.daemon_threads = True
+        self.host = "127.0.0.1:%d" % self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def set(self, event=None, mode=None):
+        with self.changed:
+            self.event, self.mode = event or self.event, mode or self.mode
+            self.changed.notify_all()
+
+
+BOUNDS_S = [1e-05, 2.5e-05, 5e-05, 1e-04, 2.5e-04, 5e-04, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5,
+            10, 30, 60, 120, 300, 600]
+HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>"
+
+
+def histogram(**counts):
+    buckets = [0] * 25
+    for at, n in counts.items():
+        buckets[int(at[1:])] = n
+    return {"buckets": buckets, "count": sum(buckets), "sum_s": 0.0}
+
+
+def made_up(at_s, ended, waits):
+    """An event of two timers and two purgatories; `ended` of each outcome, `waits` in the completed ones' histogram."""
+    level = lambda ticks, **counts: {"bucket_ticks": ticks, "buckets": histogram(**counts)["buckets"] + [0] * 39}
+    timer = lambda name, levels: {"name": name, "now_s": at_s, "tick_s": .001, "stats": {
+        "pending": 12, "fired": ended, "cancelled": 5, "cascaded": 6, "wake_ups": 7, "spurious_wake_ups": 0, "panics": 0,
+        "executor_queue": None, "turns": histogram(), "levels": levels}}
+    operation = lambda id, keys, **more: {"id": id, "keys": keys, "keys_left_out": 3, "age": 1.5, "expires_in": None,
+                                          "under_check": None, **more}
+    purgatory = lambda name, keys: {
+        "name": name,
+        "stats": {"parked": 12, "watched": 14, "parked_total": 12 + 3 * ended, "completed": ended, "expired": ended,
+                  "cancelled": ended, "cancelled_by_shutdown": 0, "cancelled_by_panic": 0, "ended_at_once": 2, "panics": 1,
+                  "checks": 5, "events": 6, "refused": {"no_keys": 0, "closed": 2, "full": 1, "too_many_watermarks": 0},
+                  "callbacks_waiting": 0, "deferred": 0},
+        "key_count": len(keys), "busiest": [{"key": key, "waiters": 10 - n} for n, key in enumerate(keys)],
+        "oldest": [operation("1.2.3", keys), operation("4.5.6", keys[:1], expires_in=.25, under_check=12.0)],
+        "under_check": [operation("4.5.6", keys[:1], under_check=12.0)],
+        "times": {"completed": waits, "expired": histogram(), "cancelled": histogram(), "lateness": histogram(b24=ended)}}
+    return {"at_s": at_s, "bounds_s": BOUNDS_S,
+            "timers": [timer("one", [level(1, b3=2), level(64, b9=10), level(4096), level(262144, b1=3)]),
+                       timer(HOSTILE, [level(1)])],
+            "purgatories": [purgatory("orders", ['"a"', HOSTILE, "x" * 200]), purgatory(HOSTILE, [])]}
+
+
+def with_made_up_events(browser, shots):
+    fixture = Fixture()
+    browser.go("about:blank")
+    browser.requested()  # the browser's own first page is left behind
+    browser.go(f"http://{fixture.host}/live")
+    until("the page says that it connects", lambda: browser.run(TEXT, "#status") == "connecting")
+    fixture.set(made_up(100.0, 0, histogram()))
+    until("the page is live", lambda: browser.run(TEXT, "#status") == "live")
+    # Two seconds later a hundred of each have ended; of the waits 50 in 2.5 to 5 ms, 50 in 0.5 to 1 s.
+    fixture.set(made_up(102.0, 100, histogram(b8=50, b15=50)))
+    rate = lambda: browser.run("return document.querySelectorAll('.tile')[2]?.innerText || ''")
+    until("100 in 2 s are 50 a second", lambda: re.search(r"completed\s+50 /s\s+100$", rate()))
+    waits = browser.run(TEXT, ".waits")
+    check(re.search(r"completed\s+5\.00 ms\s+900 ms\s+990 ms\s+100\n", waits), f"percentiles: {waits}")
+    check(re.search(r"lateness\s+> 10 min\s+> 10 min\s+> 10 min\s+100$", waits), f"percentiles: {waits}")
+    numbers = dict(browser.run(NUMBERS))
+    check(numbers['purgatory_parked_total{purgatory="orders"}'] == 312, f"{numbers}")
+    check(numbers['purgatory_refused_total{purgatory="orders"}'] == 3, f"{numbers}")
+    check(browser.run("return document.querySelectorAll('section').length") == 4, "a section each")
+    levels = browser.run("return [...document.querySelectorAll('.timer')[0].querySelectorAll('.level')].map((e) => e.innerText)")
+    check([text.split()[-1] for text in levels] == ["3", "10", "2"], f"levels, those in use, coarsest first: {levels}")
+    check(browser.run("return document.querySelectorAll('.warn')[0].innerText").startswith("under check for 12.0 s"), "a stuck check")
+    said("made-up events: rates, percentiles, levels and totals are right")
+
+    check(HOSTILE in browser.run("return document.querySelectorAll('.bars code')[1].textContent"), "the key is not there as text")
+    check(HOSTILE in browser.run("return document.querySelectorAll('h2')[3].textContent"), "the name is not there as text")
+    check(browser.run("return document.querySelectorAll('main img, main script').length") == 0, "a key became markup")
+    check(browser.run("return document.title") == "purgatory live", "a key's script ran")
+    looks_right(browser, shots, "made-up")
+    clean(browser, [fixture.host])
+    said("made-up events: hostile keys are text; readable in light and dark, on a phone too")
+
+    fixture.set(mode="silent")
+    until("silence is noticed", lambda: "Connection lost" in (browser.run(BANNER) or ""))
+    fixture.set(mode="serve")
+    until("and its end", lambda: "Connected again after" in (browser.run(BANNER) or ""))
+    fixture.set(mode="refuse")
+    until("an error is noticed", lambda: "Connection lost" in (browser.run(BANNER) or ""))
+    browser.shot(shots / "lost.png")
+    fixture.set(made_up(3.0, 1, histogram()), mode="serve")
+    until("a program that started anew is noticed", lambda: "started anew" in (browser.run(BANNER) or ""))
+    until("its numbers are shown", lambda: dict(browser.run(NUMBERS))['purgatory_parked_total{purgatory="orders"}'] == 15)
+    until("the banner goes", lambda: browser.run(BANNER) is None)
+    errors = [line for line in browser.console() if "503" not in line]
+    check(not errors, f"on the console: {errors}")
+    browser.requested()
+    said("made-up events: silence, an error and another program are noticed, and that it is back")
+
+
+# ---- acks_all ----------------------------------------------------------------------------------
+
+
+class Program:
+    """acks_all, and what it has said."""
+
+    def __init__(self, program, *arguments):
+        self.process = subprocess.Popen([program, *arguments], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.out, self.err = [], []
+        for pipe, lines in ((self.process.stdout, self.out), (self.process.stderr, self.err)):
+            threading.Thread(target=lambda pipe=pipe, lines=lines: lines.extend(pipe), daemon=True).start()
+        self.metrics = until("the address of the metrics", lambda: self.address("metrics: "))
+        self.page = until("the address of the page", lambda: self.address("live page: "))
+        self.host = urllib.parse.urlsplit(self.page).netloc
+
+    def address(self, start):
+        check(self.process.poll() is None, f"acks_all has ended: {self.err}")
+        return next((line[len(start):].strip() for line in list(self.err) if line.startswith(start)), None)
+
+    def scrape(self):
+        """Every sample, by its name with labels."""
+        with urllib.request.urlopen(self.metrics, timeout=10) as answer:
+            check(answer.headers["Content-Type"].startswith("text/plain; version=0.0.4"), "the type of /metrics")
+            lines = answer.read().decode().splitlines()
+        samples = [line.rsplit(" ", 1) for line in lines if line and not line.startswith("#")]
+        return {name: float(value) for name, value in samples}
+
+    def end(self, how):
+        begun = time.monotonic()
+        self.process.send_signal(how)
+        status = self.process.wait(10)
+        return status, time.monotonic() - begun
+
+
+def agree(browser, program):
+    """The page's numbers that differ from those of /metrics, which are not at rest then; none when all agree."""
+    page, metrics = browser.run(NUMBERS), program.scrape()
+    check(len(page) > 20, f"only {len(page)} numbers have a metric")
+    differ = []
+    for name, value in page:
+        sums = [metric for metric in metrics if metric == name or metric.startswith(name[:-1] + ",")]
+        if not sums or sum(metrics[metric] for metric in sums) != value:
+            differ.append((name, value, {metric: metrics[metric] for metric in sums}))
+    return differ
+
+
+def with_acks_all(browser, shots, path):
+    # The second follower stalls, so some wait on the wheel, cascade and expire.
+    program = Program(path, "--seconds", "5", "--stall-from", "1s", "--stall-for", "3s", "--timeout", "800ms", "--linger", "60s")
+    browser.go(program.page)
+    until("the page is live", lambda: browser.run(TEXT, "#status") == "live")
+    until("every canvas has something on it", lambda: all(colours > 1 for colours, _ in browser.run(PIXELS)))
+    first, pixels = dict(browser.run(NUMBERS)), browser.run(PIXELS)
+    name = 'purgatory_parked_total{purgatory="produce"}'
+    until("its numbers move", lambda: dict(browser.run(NUMBERS))[name] > first[name])
+    until("its pictures move", lambda: all(a[1] != b[1] for a, b in zip(pixels, browser.run(PIXELS))))
+    until("keys and operations are listed",
+          lambda: browser.run("return document.querySelectorAll('.bars li, .oldest tbody tr').length") >= 10)
+    expired = 'purgatory_ended_total{purgatory="produce",outcome="expired"}'
+    until("some expire", lambda: dict(browser.run(NUMBERS))[expired] > 0)
+    until("what waits is on the wheel", lambda: dict(browser.run(NUMBERS))['timer_pending{timer="produce"}'] > 100)
+    check(program.process.poll() is None and not program.out, "the run is over: nothing was seen of it")
+    looks_right(browser, shots, "running")
+    said("acks_all: the page draws and moves; readable in light and dark, on a phone too")
+
+    until("the table", lambda: any("lost" in line for line in list(program.out)))
+    differ = until("the page agrees with /metrics at rest", lambda: not agree(browser, program) or None)
+    numbers, metrics = dict(browser.run(NUMBERS)), program.scrape()
+    ended = sum(value for key, value in numbers.items() if key.startswith("purgatory_ended_total"))
+    check(numbers[name] == ended > 0 and numbers['purgatory_parked{purgatory="produce"}'] == 0, f"not all have ended: {numbers}")
+    timed = sum(value for key, value in metrics.items() if key.startswith("purgatory_wait_seconds_count"))
+    check(timed == ended, f"{timed} waits were timed, {ended} operations have ended")
+    looks_right(browser, shots, "rest")
+    clean(browser, [program.host])
+    said(f"acks_all: at rest {len(numbers)} numbers agree with /metrics, parked {numbers[name]:.0f}, expired {numbers[expired]:.0f}")
+
+    status, took_s = program.end(signal.SIGINT)
+    check(status == 0 and took_s < 2, f"Ctrl-C with a page that listens: status {status} after {took_s:.1f} s")
+    until("the page says that the connection is lost", lambda: "Connection lost" in (browser.run(BANNER) or ""))
+    again = Program(path, "--seconds", "60", "--metrics-addr", program.host)
+    until("the page says that it is back", lambda: "started anew" in (browser.run(BANNER) or ""))
+    again.process.kill()
+    until("a kill is noticed", lambda: "Connection lost" in (browser.run(BANNER) or ""))
+    again.process.wait(10)
+    errors = [line for line in browser.console() if "net::ERR_" not in line]
+    check(not errors, f"on the console: {errors}")
+    said(f"acks_all: Ctrl-C ended it in {took_s:.2f} s; its end, its return and a kill are noticed")
+
+
+def main():
+    work = pathlib.Path(tempfile.mkdtemp(prefix="live-page-"))
+    shots = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else work / "shots"
+    shots.mkdir(parents=True, exist_ok=True)
+    browser = None
+    try:
+        policy()
+        browser = Browser(work)
+        said("a browser is there")
+        with_made_up_events(browser, shots)
+        with_acks_all(browser, shots, sys.argv[1])
+    except Failed as failure:
+        print(f"FAILED: {failure}", file=sys.stderr)
+        if browser:
+            with contextlib.suppress(Exception):
+                browser.shot(shots / "failed.png")
+                print(browser.console(), file=sys.stderr)
+        return 1
+    finally:
+        if browser:
+            browser.close()
+    said(f"live page check: passed; screenshots in {shots}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

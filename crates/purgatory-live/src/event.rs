@@ -1,0 +1,120 @@
+//! What one event tells, as JSON. A purgatory is its [`Snapshot`] with keys as text, a timer its
+//! [`TimerStats`] with what is needed to draw them. Totals, not rates: the page subtracts.
+
+use std::{fmt::Debug, hash::Hash, time::Duration};
+
+use purgatory::{DelayedOperation, Parked, Purgatory, Snapshot, Stats, Times};
+use serde::Serialize;
+use timer_core::{SystemTimer, TimeHistogram, Timer, TimerStats};
+
+use crate::text::shown;
+
+/// As many keys of one operation are shown.
+const KEYS_MAX: usize = 6;
+
+/// One look at everything.
+#[derive(Serialize)]
+pub(crate) struct Event {
+    /// Seconds since the `Live` was made.
+    pub(crate) at_s: f64,
+    /// The bounds of all histograms' buckets.
+    pub(crate) bounds_s: [f64; TimeHistogram::BOUNDS_S.len()],
+    pub(crate) timers: Vec<TimerLook>,
+    pub(crate) purgatories: Vec<PurgatoryLook>,
+}
+
+/// A timer.
+#[derive(Serialize)]
+pub(crate) struct TimerLook {
+    name: String,
+    /// The timer's own clock: where in its present bucket it is.
+    now_s: f64,
+    tick_s: f64,
+    stats: TimerStats,
+}
+
+/// A purgatory.
+#[derive(Serialize)]
+pub(crate) struct PurgatoryLook {
+    name: String,
+    stats: Stats,
+    key_count: usize,
+    busiest: Vec<Busy>,
+    oldest: Vec<Operation>,
+    under_check: Vec<Operation>,
+    times: Times,
+}
+
+#[derive(Serialize)]
+struct Busy {
+    key: String,
+    waiters: usize,
+}
+
+/// A parked operation, times in seconds.
+#[derive(Serialize)]
+struct Operation {
+    id: String,
+    keys: Vec<String>,
+    keys_left_out: usize,
+    age: f64,
+    expires_in: Option<f64>,
+    under_check: Option<f64>,
+}
+
+/// What a `Live` looks at.
+pub(crate) trait Source<Look>: Send + Sync {
+    /// `limit` keys and operations of each list.
+    fn look(&self, limit: usize) -> Look;
+}
+
+impl Source<TimerLook> for SystemTimer {
+    fn look(&self, _limit: usize) -> TimerLook {
+        TimerLook {
+            name: self.name().to_owned(),
+            now_s: Duration::from_nanos(self.driver().now_ns()).as_secs_f64(),
+            tick_s: self.tick().length().as_secs_f64(),
+            stats: self.stats(),
+        }
+    }
+}
+
+impl<K, O> Source<PurgatoryLook> for Purgatory<K, O>
+where
+    K: Hash + Eq + Clone + Debug + Send + 'static,
+    O: DelayedOperation,
+{
+    fn look(&self, limit: usize) -> PurgatoryLook {
+        PurgatoryLook::of(self.snapshot(limit))
+    }
+}
+
+impl PurgatoryLook {
+    fn of<K: Debug>(snapshot: Snapshot<K>) -> PurgatoryLook {
+        let Snapshot { name, stats, key_count, times, .. } = snapshot;
+        let busy = |(key, waiters): (&K, usize)| Busy { key: shown(key), waiters };
+        let busiest = snapshot.busiest.iter().map(|busy| (&busy.key, busy.waiters));
+        PurgatoryLook {
+            name,
+            stats,
+            key_count,
+            busiest: busiest.map(busy).collect(),
+            oldest: snapshot.oldest.iter().map(Operation::of).collect(),
+            under_check: snapshot.under_check.iter().map(Operation::of).collect(),
+            times,
+        }
+    }
+}
+
+impl Operation {
+    fn of<K: Debug>(parked: &Parked<K>) -> Operation {
+        Operation {
+            id: parked.id.to_string(),
+            keys: parked.keys.iter().take(KEYS_MAX).map(shown).collect(),
+            keys_left_out: parked.keys.len().saturating_sub(KEYS_MAX),
+            age: parked.age.as_secs_f64(),
+            expires_in: parked.expires_in.map(|left| left.as_secs_f64()),
+            under_check: parked.under_check.map(|known| known.as_secs_f64()),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The page and its events as routes (feature `axum`).
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, X_CONTENT_TYPE_OPTIONS},
+    response::{
+        Html, IntoResponse,
+        sse::{self, KeepAlive, Sse},
+    },
+    routing::get,
+};
+use futures_util::{Stream, stream};
+use tokio::{
+    sync::Mutex,
+    task::spawn_blocking,
+    time::{Instant, sleep_until},
+};
+
+use crate::live::Live;
+
+/// Of the time, events may be made for one part in so many.
+const SHARE: u32 = 5;
+/// When the browser tries again after the connection was lost.
+const RETRY: Duration = Duration::from_secs(1);
+
+impl Live {
+    /// The page at `/` and its events at `/events`: merge it into your routes, or nest it below a path
+    /// (without a slash at the end).
+    ///
+    /// An event is made every [`PAUSE`](Self::PAUSE) for all listeners together, less often when that
+    /// would take more than a fifth of the time, and not at all while nobody listens. It is made on one
+    /// of tokio's blocking threads; the runtime must have its time driver enabled.
+    ///
+    /// # Cancellation
+    /// The stream of events ends when the client goes, or when the server drops the connection. It does
+    /// not end by itself: a graceful shutdown that waits for connections waits for it, too, and needs a
+    /// limit. (A panicking `Debug` or `Clone` of a key ends it as well; the page tries again.)
+    ///
+    /// ```
+    /// use axum::{Router, routing::get};
+    /// use purgatory::{BoxedOperation, Purgatory};
+    /// use purgatory_live::Live;
+    ///
+    /// let fetches: Purgatory<u32, BoxedOperation> = Purgatory::new("fetch")?;
+    /// let live = Live::new().purgatory(&fetches);
+    /// let app: Router = Router::new()
+    ///     .route("/health", get(async || "well"))
+    ///     .nest("/debug/live", live.router());
+    /// # drop(app);
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn router(&self) -> Router {
+        let feed = Arc::new(Feed { live: self.clone(), latest: Mutex::default() });
+        Router::new()
+            .route("/", get(page))
+            .route("/events", get(async move || events(feed.clone())))
+    }
+}
+
+async fn page() -> impl IntoResponse {
+    let headers = [
+        (CONTENT_SECURITY_POLICY, Live::CONTENT_SECURITY_POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CACHE_CONTROL, "no-store"),
+    ];
+    (headers, Html(Live::page()))
+}
+
+fn events(feed: Arc<Feed>) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
+    let events = stream::unfold((feed, 0), |(feed, seen)| async move {
+        let Made { number, event } = feed.after(seen).await?;
+        let event = sse::Event::default().data(&*event);
+        let event = if seen == 0 { event.retry(RETRY) } else { event };
+        Some((Ok(event), (feed, number)))
+    });
+    Sse::new(events).keep_alive(KeepAlive::default())
+}
+
+/// One event for all who listen.
+struct Feed {
+    live: Live,
+    /// Held by the one who makes the next, or waits for its time; the others wait for the lock and find
+    /// it made. One who is dropped meanwhile lets the next one do it.
+    latest: Mutex<Latest>,
+}
+
+#[derive(Default)]
+struct Latest {
+    made: Option<Made>,
+    number: u64,
+    next_at: Option<Instant>,
+}
+
+#[derive(Clone)]
+struct Made {
+    number: u64,
+    event: Arc<str>,
+}
+
+impl Feed {
+    /// An event that is not the one of number `seen`; `None` when it cannot be made.
+    async fn after(&self, seen: u64) -> Option<Made> {
+        let mut latest = self.latest.lock().await;
+        if let (Some(made), Some(next_at)) = (&latest.made, latest.next_at) {
+            if made.number > seen && Instant::now() < next_at {
+                return Some(made.clone());
+            }
+            sleep_until(next_at).await;
+        }
+        let begun = Instant::now();
+        latest.next_at = Some(begun + Live::PAUSE); // also when this future is dropped below
+        let live = self.live.clone();
+        let event = spawn_blocking(move || live.event()).await.ok()?;
+        latest.next_at = Some(begun + Live::PAUSE.max(begun.elapsed() * SHARE));
+        latest.number += 1;
+        let made = Made { number: latest.number, event: event.into() };
+        latest.made = Some(made.clone());
+        Some(made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+    }
+
+    fn feed() -> Feed {
+        Feed { live: Live::new(), latest: Mutex::default() }
+    }
+
+    #[test]
+    fn listeners_share_one_event() {
+        runtime().block_on(async {
+            let feed = feed();
+            let first = feed.after(0).await.unwrap();
+            let again = feed.after(0).await.unwrap();
+            assert_eq!((first.number, again.number), (1, 1));
+            assert!(Arc::ptr_eq(&first.event, &again.event));
+        });
+    }
+
+    #[test]
+    fn the_next_event_has_its_time() {
+        runtime().block_on(async {
+            let feed = feed();
+            let begun = Instant::now();
+            let first = feed.after(0).await.unwrap();
+            assert_eq!(feed.after(first.number).await.unwrap().number, 2);
+            assert!(begun.elapsed() >= Live::PAUSE);
+        });
+    }
+
+    #[test]
+    fn a_listener_that_goes_leaves_the_next_event_to_another() {
+        runtime().block_on(async {
+            let feed = feed();
+            let first = feed.after(0).await.unwrap();
+            tokio::select! {
+                biased;
+                _ = feed.after(first.number) => panic!("before its time"),
+                () = tokio::task::yield_now() => {}
+            }
+            assert_eq!(feed.after(first.number).await.unwrap().number, 2);
+        });
+    }
+}

@@ -1,0 +1,132 @@
+//! What an event tells.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use purgatory::{BoxedOperation, Purgatory, when};
+use purgatory_live::Live;
+use serde_json::{Value, json};
+use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn event(live: &Live) -> Value {
+    let text = live.event();
+    assert!(!text.contains('\n'), "one line is one `data` of an event stream");
+    serde_json::from_str(&text).unwrap()
+}
+
+fn park(
+    purgatory: &Purgatory<&'static str, BoxedOperation>,
+    keys: &[&'static str],
+    timeout: Duration,
+) {
+    let operation = BoxedOperation::new(when(|| false, drop));
+    purgatory.try_complete_else_watch(operation, keys, timeout).unwrap();
+}
+
+#[test]
+fn a_purgatory_is_its_snapshot_with_keys_as_text() {
+    let timer = ManualTimer::new();
+    let purgatory = Purgatory::builder("orders").timer(&timer).build().unwrap();
+    let live = Live::new().purgatory(&purgatory);
+    event(&live); // from now on waits are timed
+    park(&purgatory, &["a", "<b>\"</b>"], 100 * MS);
+    timer.advance(20 * MS);
+    park(&purgatory, &["a"], 30 * MS);
+    timer.advance(35 * MS);
+
+    let event = event(&live);
+    assert_eq!(event["timers"], json!([]), "a shared timer is shown by itself");
+    let look = &event["purgatories"][0];
+    assert_eq!(look["name"], "orders");
+    let counts = ["parked", "parked_total", "expired", "completed", "cancelled"];
+    assert_eq!(counts.map(|name| look["stats"][name].as_u64().unwrap()), [1, 2, 1, 0, 0]);
+    assert_eq!(look["stats"]["refused"]["full"], 0);
+    assert_eq!(look["key_count"], 2);
+    let busiest = look["busiest"].as_array().unwrap();
+    assert!(busiest.contains(&json!({"key": "\"a\"", "waiters": 1})), "{busiest:?}");
+    assert!(busiest.contains(&json!({"key": r#""<b>\"</b>""#, "waiters": 1})), "{busiest:?}");
+    let oldest = &look["oldest"][0];
+    assert_eq!(oldest["keys"], json!(["\"a\"", r#""<b>\"</b>""#]));
+    assert_eq!((&oldest["age"], &oldest["expires_in"]), (&json!(0.055), &json!(0.045)));
+    assert_eq!((&oldest["under_check"], &oldest["keys_left_out"]), (&Value::Null, &json!(0)));
+    assert!(oldest["id"].is_string());
+    assert_eq!(look["oldest"].as_array().unwrap().len(), 1);
+    assert_eq!(look["under_check"], json!([]));
+
+    let bounds: Vec<f64> = serde_json::from_value(event["bounds_s"].clone()).unwrap();
+    assert_eq!(bounds, TimeHistogram::BOUNDS_S);
+    let bucket = bounds.iter().position(|&bound_s| bound_s == 0.05).unwrap(); // it waited 30 ms
+    assert_eq!(look["times"]["expired"]["buckets"][bucket], 1);
+    assert_eq!(look["times"]["lateness"]["count"], 1);
+}
+
+#[test]
+fn only_so_much_is_told_of_many_keys_and_operations() {
+    let timer = ManualTimer::new();
+    let purgatory = Purgatory::builder("orders").timer(&timer).build().unwrap();
+    let keys = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m"];
+    for _ in 0..20 {
+        park(&purgatory, &keys, MS);
+    }
+    let look = |live: &Live| event(live)["purgatories"][0].clone();
+    let lengths = |look: &Value| ["busiest", "oldest"].map(|of| look[of].as_array().unwrap().len());
+    let live = Live::new().purgatory(&purgatory);
+    assert_eq!(lengths(&look(&live)), [10, 10]);
+    let live = live.limit(2);
+    assert_eq!(lengths(&look(&live)), [2, 2]);
+    let oldest = &look(&live)["oldest"][0];
+    assert_eq!(oldest["keys"].as_array().unwrap().len(), 6);
+    assert_eq!(oldest["keys_left_out"], 7);
+}
+
+#[test]
+fn an_own_timer_comes_along_with_its_wheel() {
+    let purgatory = Purgatory::new("orders").unwrap();
+    let other = SystemTimer::builder().name("other").build().unwrap();
+    let id = other.schedule(Duration::from_secs(3600), || ()).unwrap();
+    assert!(other.cancel(id));
+    park(&purgatory, &["a"], Duration::from_secs(3600));
+
+    let event = event(&Live::new().purgatory(&purgatory).timer(&other));
+    let [own, shared] = &event["timers"].as_array().unwrap()[..] else { panic!("{event}") };
+    assert_eq!((&own["name"], &shared["name"]), (&json!("orders"), &json!("other")));
+    assert_eq!((&own["tick_s"], &own["stats"]["pending"]), (&json!(0.001), &json!(1)));
+    assert_eq!(shared["stats"]["cancelled"], 1);
+    assert!(own["now_s"].as_f64().unwrap() < 3600.0);
+
+    let levels = own["stats"]["levels"].as_array().unwrap();
+    let ticks: Vec<u64> =
+        levels.iter().map(|level| level["bucket_ticks"].as_u64().unwrap()).collect();
+    assert_eq!(ticks, [1, 64, 4096, 262_144]);
+    let held: u64 = levels[3]["buckets"].as_array().unwrap().iter().filter_map(Value::as_u64).sum();
+    assert_eq!(held, 1, "an hour is 13.7 buckets of the fourth level");
+    assert_eq!(event["purgatories"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_purgatory_that_is_shut_down_can_be_looked_at() {
+    let purgatory = Purgatory::new("orders").unwrap();
+    park(&purgatory, &["a"], Duration::from_secs(3600));
+    let live = Live::new().purgatory(&purgatory);
+    purgatory.shutdown();
+    drop(purgatory);
+    let event = event(&live);
+    assert_eq!(event["purgatories"][0]["stats"]["cancelled_by_shutdown"], 1);
+    assert_eq!(event["timers"][0]["stats"]["pending"], 0);
+}
+
+#[test]
+fn the_page_asks_nobody_but_its_server() {
+    let page = Live::page();
+    for word in
+        ["http:", "https:", "//cdn", "src=", "@import", "url(", "innerHTML", "outerHTML", "eval("]
+    {
+        assert!(!page.contains(word), "{word} is in the page");
+    }
+    assert!(page.contains("/events"));
+    for tag in ["<script", "<style"] {
+        assert_eq!(page.matches(tag).count(), 1, "one {tag}>, named by the policy");
+    }
+}

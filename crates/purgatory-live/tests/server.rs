@@ -1,0 +1,122 @@
+//! The routes, as a client sees them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fmt,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    time::Duration,
+};
+
+use axum::{Router, routing::get};
+use purgatory::{BoxedOperation, Purgatory, when};
+use purgatory_live::{Live, Server};
+use serde_json::Value;
+
+/// For what must happen soon: a test that waits so long has failed.
+const LONG: Duration = Duration::from_secs(30);
+
+fn serve(routes: Router) -> Server {
+    Server::start("127.0.0.1:0".parse().unwrap(), routes).unwrap()
+}
+
+/// The answer's head and the rest to be read.
+fn ask(address: SocketAddr, path: &str) -> (String, BufReader<TcpStream>) {
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(LONG)).unwrap();
+    write!(client, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = BufReader::new(client);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(answer.read_line(&mut head).unwrap() > 0, "no end of the head: {head}");
+    }
+    (head.to_lowercase(), answer)
+}
+
+/// The next event's data; `None` when the stream has ended.
+fn next_event(stream: &mut impl BufRead) -> Option<Value> {
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).unwrap() == 0 {
+            return None;
+        }
+        if let Some(data) = line.strip_prefix("data: ") {
+            return Some(serde_json::from_str(data).unwrap());
+        }
+    }
+}
+
+#[test]
+fn the_page_comes_with_its_policy() {
+    let server = serve(Live::new().router());
+    let (head, mut body) = ask(server.address(), "/");
+    assert!(head.starts_with("http/1.1 200 "), "{head}");
+    assert!(head.contains("content-type: text/html; charset=utf-8\r\n"), "{head}");
+    let policy = Live::CONTENT_SECURITY_POLICY.to_lowercase();
+    assert!(head.contains(&format!("content-security-policy: {policy}\r\n")), "{head}");
+    assert!(!head.contains("access-control"), "no other origin may read: {head}");
+    let mut page = String::new();
+    body.read_to_string(&mut page).unwrap();
+    assert_eq!(page, Live::page());
+}
+
+#[test]
+fn events_follow_each_other_until_the_server_goes() {
+    let purgatory: Purgatory<u32, BoxedOperation> = Purgatory::new("orders").unwrap();
+    let routes = Router::new().nest("/debug/live", Live::new().purgatory(&purgatory).router());
+    let server = serve(routes.route("/health", get(async || "well")));
+    let (head, mut stream) = ask(server.address(), "/debug/live/events");
+    assert!(head.contains("content-type: text/event-stream\r\n"), "{head}");
+    let (_, mut other) = ask(server.address(), "/debug/live/events");
+
+    let mut at_s = -1.0;
+    for parked in 0..3 {
+        let event = loop {
+            let event = next_event(&mut stream).unwrap();
+            if event["purgatories"][0]["stats"]["parked"] == parked {
+                break event;
+            }
+        };
+        assert!(event["at_s"].as_f64().unwrap() > at_s);
+        at_s = event["at_s"].as_f64().unwrap();
+        let operation = BoxedOperation::new(when(|| false, drop));
+        purgatory.try_complete_else_watch(operation, &[7], Duration::from_secs(3600)).unwrap();
+    }
+    assert!(next_event(&mut other).is_some());
+    assert!(ask(server.address(), "/health").0.starts_with("http/1.1 200 "));
+
+    let address = server.address();
+    drop(server); // with two streams open
+    while next_event(&mut stream).is_some() {}
+    assert!(TcpListener::bind(address).is_ok(), "the port is free again");
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Panics;
+
+impl fmt::Debug for Panics {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        panic!("this key cannot be shown")
+    }
+}
+
+#[test]
+fn a_key_that_panics_ends_the_stream_and_not_the_server() {
+    let purgatory = Purgatory::new("orders").unwrap();
+    let server = serve(Live::new().purgatory(&purgatory).router());
+    let (_, mut stream) = ask(server.address(), "/events");
+    assert!(next_event(&mut stream).is_some());
+    let operation = when(|| false, drop);
+    purgatory.try_complete_else_watch(operation, &[Panics], Duration::from_secs(3600)).unwrap();
+    while next_event(&mut stream).is_some() {}
+    purgatory.shutdown();
+    let (_, mut stream) = ask(server.address(), "/events");
+    assert!(next_event(&mut stream).is_some());
+}
+
+#[test]
+fn a_taken_port_is_an_error() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let error = Server::start(taken.local_addr().unwrap(), Router::new()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+}
