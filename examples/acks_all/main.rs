@@ -3,19 +3,21 @@
 //! `cargo run --release --example acks_all -- --help`
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use acks_all_example::args::{Args, MetricsAddr};
 use acks_all_example::plan::Plan;
 use acks_all_example::progress::Progress;
-use acks_all_example::run::run;
+use acks_all_example::run::{Stage, run};
 use acks_all_example::scrape;
 use acks_all_example::stop::Stop;
 use acks_all_example::text::Text;
 use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use purgatory_live::Server;
 
 /// What a shell reports for a program that Ctrl-C ended.
 const ABORTED: i32 = 130;
@@ -38,14 +40,13 @@ fn main() -> ExitCode {
 fn start(args: &Args, plan: &Plan) -> Result<ExitCode> {
     let text = Text::load(args.input.as_deref())?;
     let interrupted = stop_on_signals()?;
-    if let MetricsAddr::At(address) = args.metrics_addr {
-        eprintln!("metrics: http://{}/metrics", scrape::serve(address)?);
-    }
+    let stage = Stage::new(plan)?;
+    let _server = match args.metrics_addr {
+        MetricsAddr::Off => None,
+        MetricsAddr::At(address) => Some(serve(address, &stage)?),
+    };
     let mut progress = Progress::new(plan.duration);
-    let report = run(plan, text, &interrupted, &mut |snapshot| {
-        scrape::publish(snapshot);
-        progress.show(snapshot);
-    })?;
+    let report = run(plan, stage, text, &interrupted, &mut |snapshot| progress.show(snapshot))?;
 
     io::stdout().write_all(report.to_string().as_bytes()).context("cannot write the table")?;
     for problem in &report.problems {
@@ -53,6 +54,14 @@ fn start(args: &Args, plan: &Plan) -> Result<ExitCode> {
     }
     interrupted.pause(args.linger);
     Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Serves until what it returns is dropped.
+fn serve(address: SocketAddr, stage: &Stage) -> Result<Server> {
+    let server = scrape::serve(address, stage)?;
+    eprintln!("metrics: http://{}/metrics", server.address());
+    eprintln!("live page: http://{}/", server.address());
+    Ok(server)
 }
 
 /// The first Ctrl-C or SIGTERM raises the flag; the second does not wait for anything.

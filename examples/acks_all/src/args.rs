@@ -75,11 +75,11 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", value_parser = between("10ms", "1h"))]
     pub isr_shrink_after: Option<Duration>,
 
-    /// Where Prometheus metrics are served; port 0 takes a free one, `off` serves none
+    /// Where Prometheus metrics and the live page are served; port 0 takes a free one, `off` serves none
     #[arg(long, value_name = "IP:PORT|off", default_value = "127.0.0.1:0", value_parser = metrics_addr)]
     pub metrics_addr: MetricsAddr,
 
-    /// How long to go on serving metrics after the table
+    /// How long to go on serving them after the table
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = between("0s", "1day"))]
     pub linger: Duration,
 }

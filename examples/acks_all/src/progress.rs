@@ -45,36 +45,39 @@ impl Progress {
         } else {
             return;
         }
-        self.last = Some((snapshot.elapsed, snapshot.completed));
+        self.last = Some((snapshot.elapsed, snapshot.state.completed));
     }
 }
 
 /// One line; the rate is over the time since the `last` one, and at the end over the whole run.
 fn describe(now: &Snapshot, last: Option<(Duration, u64)>) -> String {
+    let state = &now.state;
     let last = last.filter(|_| now.phase != Phase::Done);
     let (then, completed) = last.unwrap_or_default();
     let span = now.elapsed.saturating_sub(then).as_secs_f64();
-    let rate = if span > 0.0 { now.completed.saturating_sub(completed) as f64 / span } else { 0.0 };
+    let rate =
+        if span > 0.0 { state.completed.saturating_sub(completed) as f64 / span } else { 0.0 };
     let phase = match now.phase {
         Phase::Producing => "",
         Phase::Draining => ", draining",
         Phase::Done => ", done",
     };
-    let [one, two] = now.lag.map(HumanCount);
+    let [one, two] = state.lag.map(HumanCount);
     format!(
         "{:5.1} s: {}/s, {} completed, {} expired, {} waiting, in sync {}/{REPLICAS}, behind {one} and {two}{phase}",
         now.elapsed.as_secs_f64(),
         HumanCount(rate as u64),
-        HumanCount(now.completed),
-        HumanCount(now.expired),
-        HumanCount(now.waiting()),
-        now.in_sync_min,
+        HumanCount(state.completed),
+        HumanCount(state.expired),
+        HumanCount(state.waiting()),
+        state.in_sync_min,
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::State;
 
     #[test]
     fn a_line_says_where_the_run_is() {
@@ -82,12 +85,14 @@ mod tests {
             phase: Phase::Draining,
             elapsed: Duration::from_millis(2500),
             duration: Duration::from_secs(2),
-            produced: 12_345,
-            completed: 12_000,
-            expired: 40,
-            cancelled: 5,
-            in_sync_min: 2,
-            lag: [0, 1300],
+            state: State {
+                produced: 12_345,
+                completed: 12_000,
+                expired: 40,
+                cancelled: 5,
+                in_sync_min: 2,
+                lag: [0, 1300],
+            },
         };
         let expected = "  2.5 s: 8,000/s, 12,000 completed, 40 expired, 300 waiting, in sync 2/3, \
                         behind 0 and 1,300, draining";

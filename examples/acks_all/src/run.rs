@@ -21,7 +21,7 @@ use crate::produce::{ProducePurgatory, Session};
 use crate::producer::Producer;
 use crate::report::Report;
 use crate::slots::Slots;
-use crate::snapshot::{Phase, Snapshot};
+use crate::snapshot::{Phase, Snapshot, State};
 use crate::stop::Stop;
 use crate::text::Text;
 use crate::time::Clock;
@@ -37,24 +37,42 @@ const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 /// the run four times a second, and once at the end.
 pub fn run(
     plan: &Plan,
+    stage: Stage,
     text: Text,
     interrupted: &Stop,
     watch: &mut dyn FnMut(&Snapshot),
 ) -> Result<Report> {
-    let purgatory = ProducePurgatory::new("produce").context("cannot start the purgatory")?;
-    let clock = Clock::start();
-    let cluster = Arc::new(Cluster::new(plan.partitions, plan.isr_shrink_after, clock.now()));
-    let books = Arc::new(Books::new(plan.producers, plan.partitions));
-    let mut run = Run { plan, clock, cluster, books, purgatory, interrupted, watch };
-    run.run(Arc::new(text))
+    Run { plan, stage, clock: Clock::start(), interrupted, watch }.run(Arc::new(text))
+}
+
+/// What a run is about, and others may look at meanwhile.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    /// The leader and its followers.
+    pub cluster: Arc<Cluster>,
+    /// What happened to each record.
+    pub books: Arc<Books>,
+    /// Where the produces wait.
+    pub purgatory: ProducePurgatory,
+}
+
+impl Stage {
+    /// Where nothing has happened yet.
+    ///
+    /// # Errors
+    /// When the purgatory's timer gets no thread.
+    pub fn new(plan: &Plan) -> Result<Self> {
+        let purgatory = ProducePurgatory::new("produce").context("cannot start the purgatory")?;
+        let cluster = Cluster::new(plan.partitions, plan.isr_shrink_after, Duration::ZERO);
+        let books = Books::new(plan.producers, plan.partitions);
+        Ok(Self { cluster: Arc::new(cluster), books: Arc::new(books), purgatory })
+    }
 }
 
 struct Run<'run> {
     plan: &'run Plan,
+    stage: Stage,
     clock: Clock,
-    cluster: Arc<Cluster>,
-    books: Arc<Books>,
-    purgatory: ProducePurgatory,
     interrupted: &'run Stop,
     watch: &'run mut dyn FnMut(&Snapshot),
 }
@@ -69,8 +87,7 @@ impl Run<'_> {
             producing.raise();
             sessions.iter().for_each(|session| session.slots.wake());
         };
-        let (cluster, books, purgatory) =
-            (Arc::clone(&self.cluster), Arc::clone(&self.books), self.purgatory.clone());
+        let Stage { cluster, books, purgatory } = self.stage.clone();
 
         let (produced_for, audit) = thread::scope(|scope| {
             // However this scope is left, its threads are told to end: it cannot hang on an error half-way.
@@ -107,24 +124,19 @@ impl Run<'_> {
             anyhow::Ok((produced_for, join(leader, &books)))
         })?;
 
-        audit.unwrap_or_else(|| Audit::new(&self.cluster)).last_pass(&self.cluster, &self.books);
+        audit.unwrap_or_else(|| Audit::new(&cluster)).last_pass(&cluster, &books);
         let problems =
-            self.books.close(|partition| self.cluster.partition(PartitionKey(partition)).members());
+            books.close(|partition| cluster.partition(PartitionKey(partition)).members());
         self.show(Phase::Done);
-        Ok(Report {
-            produced_for,
-            produced: self.books.produced(),
-            endings: self.books.totals(),
-            problems,
-        })
+        Ok(Report { produced_for, produced: books.produced(), endings: books.totals(), problems })
     }
 
     fn producers(&self, text: Arc<Text>) -> Vec<Producer> {
         let producer = |number| {
             let parker = Parker::new();
             let session = Session {
-                cluster: Arc::clone(&self.cluster),
-                books: Arc::clone(&self.books),
+                cluster: Arc::clone(&self.stage.cluster),
+                books: Arc::clone(&self.stage.books),
                 slots: Slots::new(self.plan.in_flight, &parker),
                 clock: self.clock,
                 timeout: self.plan.timeout,
@@ -169,11 +181,10 @@ impl Run<'_> {
         self.await_endings(Some(self.interrupted), give_up);
         let left = self.waiting();
         if left > 0 && !self.interrupted.is_raised() {
-            self.books
-                .faults
-                .note_many(Fault::StillParked, left, || format!("{DRAIN_MARGIN:?} after it"));
+            let faults = &self.stage.books.faults;
+            faults.note_many(Fault::StillParked, left, || format!("{DRAIN_MARGIN:?} after it"));
         }
-        self.purgatory.shutdown();
+        self.stage.purgatory.shutdown();
         self.await_endings(None, self.clock.now() + DRAIN_MARGIN);
     }
 
@@ -190,19 +201,14 @@ impl Run<'_> {
     }
 
     fn waiting(&self) -> u64 {
-        self.books.produced().saturating_sub(self.books.counts().ended())
+        let books = &self.stage.books;
+        books.produced().saturating_sub(books.counts().ended())
     }
 
     fn show(&mut self, phase: Phase) {
-        self.purgatory.publish();
-        let elapsed = self.clock.now();
-        (self.watch)(&Snapshot::take(
-            phase,
-            elapsed,
-            self.plan.duration,
-            &self.cluster,
-            &self.books,
-        ));
+        let state = State::take(&self.stage.cluster, &self.stage.books);
+        let (elapsed, duration) = (self.clock.now(), self.plan.duration);
+        (self.watch)(&Snapshot { phase, elapsed, duration, state });
     }
 }
 

@@ -1,48 +1,46 @@
-//! Serves Prometheus metrics: the purgatory's own, and a few of this example.
+//! Serves Prometheus metrics, the purgatory's own and a few of this example, and beside them the live page.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::get;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
-use metrics_exporter_prometheus::{BuildError, PrometheusBuilder};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use purgatory_live::{Live, Server};
+use timer_core::TimeHistogram;
 
 use crate::in_sync::Replica;
-use crate::snapshot::Snapshot;
+use crate::run::Stage;
+use crate::snapshot::State;
 
-/// How often a port that was free a moment ago may turn out to be taken.
-const ATTEMPTS: usize = 16;
+/// The exposition format, as Prometheus wants it named.
+const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const PRODUCED: &str = "acks_all_records_produced_total";
 const ENDED: &str = "acks_all_records_ended_total";
 const IN_SYNC: &str = "acks_all_in_sync_replicas";
 const LAG: &str = "acks_all_follower_lag_records";
 
-/// Installs the recorder and serves it at `address`; returns where. Port 0 stands for a free one: the exporter does not
-/// tell which port it was given, so one is found first, and another if it is gone by then.
-pub fn serve(address: SocketAddr) -> Result<SocketAddr> {
-    let any_port = address.port() == 0;
-    for _ in 0..ATTEMPTS {
-        let address = if any_port { free_port(address)? } else { address };
-        match PrometheusBuilder::new().with_http_listener(address).install() {
-            Ok(()) => {
-                describe();
-                return Ok(address);
-            }
-            Err(BuildError::FailedToCreateHTTPListener(_)) if any_port => {}
-            Err(error) => {
-                return Err(error).with_context(|| format!("cannot serve metrics at {address}"));
-            }
-        }
-    }
-    bail!(
-        "cannot serve metrics at {address}: {ATTEMPTS} free ports were taken before they could be used"
-    )
-}
-
-fn free_port(address: SocketAddr) -> Result<SocketAddr> {
-    let listener =
-        TcpListener::bind(address).with_context(|| format!("cannot serve metrics at {address}"))?;
-    Ok(listener.local_addr()?)
+/// Installs a recorder and serves it at `/metrics` of the address, with the live page at `/`. Each scrape publishes
+/// first, so what it reads is as it is then.
+///
+/// # Errors
+/// When the address cannot be had, or the program has a recorder already.
+pub fn serve(address: SocketAddr, stage: &Stage) -> Result<Server> {
+    let live = Live::new().purgatory(&stage.purgatory);
+    let recorder =
+        PrometheusBuilder::new().set_buckets(&TimeHistogram::BOUNDS_S)?.install_recorder()?;
+    describe();
+    stage.purgatory.publish(); // from now on it times the waits
+    let stage = stage.clone();
+    let scrape = async move || {
+        stage.purgatory.publish();
+        publish(&State::take(&stage.cluster, &stage.books));
+        ([(CONTENT_TYPE, TEXT_FORMAT)], recorder.render())
+    };
+    Server::start(address, live.router().route("/metrics", get(scrape)))
+        .with_context(|| format!("cannot serve metrics at {address}"))
 }
 
 fn describe() {
@@ -57,41 +55,44 @@ fn describe() {
 }
 
 /// Publishes this example's own metrics.
-pub fn publish(snapshot: &Snapshot) {
-    counter!(PRODUCED).absolute(snapshot.produced);
+fn publish(state: &State) {
+    counter!(PRODUCED).absolute(state.produced);
     let outcomes = [
-        ("completed", snapshot.completed),
-        ("expired", snapshot.expired),
-        ("cancelled", snapshot.cancelled),
+        ("completed", state.completed),
+        ("expired", state.expired),
+        ("cancelled", state.cancelled),
     ];
     for (outcome, count) in outcomes {
         counter!(ENDED, "outcome" => outcome).absolute(count);
     }
-    gauge!(IN_SYNC).set(snapshot.in_sync_min as f64);
-    for (follower, lag) in Replica::followers().zip(snapshot.lag) {
+    gauge!(IN_SYNC).set(state.in_sync_min as f64);
+    for (follower, lag) in Replica::followers().zip(state.lag) {
         gauge!(LAG, "follower" => follower.number().to_string()).set(lag as f64);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::net::TcpListener;
 
     use super::*;
-    use crate::books::Books;
-    use crate::partition::Cluster;
-    use crate::snapshot::Phase;
+    use crate::in_sync::REPLICAS;
+    use crate::plan::Plan;
 
     #[test]
     fn every_metric_is_described_and_has_its_value() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let (cluster, books) = (Cluster::new(1, None, Duration::ZERO), Books::new(1, 1));
-        let mut snapshot =
-            Snapshot::take(Phase::Producing, Duration::ZERO, Duration::ZERO, &cluster, &books);
-        (snapshot.produced, snapshot.expired, snapshot.lag) = (7, 3, [0, 4]);
+        let state = State {
+            produced: 7,
+            completed: 0,
+            expired: 3,
+            cancelled: 0,
+            in_sync_min: REPLICAS,
+            lag: [0, 4],
+        };
         metrics::with_local_recorder(&recorder, || {
             describe();
-            publish(&snapshot);
+            publish(&state);
         });
         let page = recorder.handle().render();
         for line in [
@@ -114,7 +115,8 @@ mod tests {
     fn a_taken_port_is_named() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
-        let said = format!("{:#}", serve(address).unwrap_err());
+        let stage = Stage::new(&Plan::default()).unwrap();
+        let said = format!("{:#}", serve(address, &stage).unwrap_err());
         assert!(said.contains(&format!("cannot serve metrics at {address}: ")), "{said}");
     }
 }

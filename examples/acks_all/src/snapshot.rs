@@ -26,6 +26,13 @@ pub struct Snapshot {
     pub elapsed: Duration,
     /// How long the producers are to produce.
     pub duration: Duration,
+    /// What has happened until now.
+    pub state: State,
+}
+
+/// What has happened until one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct State {
     /// Records sent.
     pub produced: u64,
     /// Produces that completed.
@@ -40,15 +47,9 @@ pub struct Snapshot {
     pub lag: [u64; FOLLOWERS],
 }
 
-impl Snapshot {
+impl State {
     /// Looks at everything; other threads go on meanwhile, so the figures need not fit together to the last record.
-    pub fn take(
-        phase: Phase,
-        elapsed: Duration,
-        duration: Duration,
-        cluster: &Cluster,
-        books: &Books,
-    ) -> Self {
+    pub fn take(cluster: &Cluster, books: &Books) -> Self {
         let counts = books.counts();
         let mut lag = [0; FOLLOWERS];
         for (follower, lag) in Replica::followers().zip(&mut lag) {
@@ -56,9 +57,6 @@ impl Snapshot {
         }
         let in_sync = cluster.iter().map(|(_, partition)| partition.members().count());
         Self {
-            phase,
-            elapsed,
-            duration,
             produced: books.produced(),
             completed: counts.completed,
             expired: counts.expired,

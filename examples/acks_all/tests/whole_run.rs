@@ -5,7 +5,7 @@ use std::time::Duration;
 use acks_all_example::in_sync::Replica;
 use acks_all_example::plan::{Plan, Stall};
 use acks_all_example::report::Report;
-use acks_all_example::run::run;
+use acks_all_example::run::{Stage, run};
 use acks_all_example::snapshot::{Phase, Snapshot};
 use acks_all_example::stop::Stop;
 use acks_all_example::text::Text;
@@ -32,7 +32,8 @@ fn stalled() -> Plan {
 /// Runs the plan; the books must be right, and every record must be accounted for.
 fn run_well(plan: &Plan, interrupted: &Stop, watch: &mut dyn FnMut(&Snapshot)) -> Report {
     let text = Text::load(None).expect("the text in the repository can be read");
-    let report = run(plan, text, interrupted, watch).expect("the run starts");
+    let stage = Stage::new(plan).expect("the purgatory starts");
+    let report = run(plan, stage, text, interrupted, watch).expect("the run starts");
     assert_eq!(report.problems, []);
     assert_eq!(report.lost(), 0);
     assert!(report.produced > 0);
@@ -65,8 +66,8 @@ fn a_stalled_follower_that_leaves_the_set_holds_up_nobody_for_good() {
     let report = run_well(&plan, &Stop::new(), &mut |snapshot| last = Some(*snapshot));
     assert_eq!(report.endings.completed, report.produced);
     let last = last.expect("a run shows its end");
-    assert!(last.in_sync_min < 3);
-    assert_eq!(last.lag[1], report.produced, "follower 2 has nothing");
+    assert!(last.state.in_sync_min < 3);
+    assert_eq!(last.state.lag[1], report.produced, "follower 2 has nothing");
 }
 
 #[test]
@@ -83,7 +84,7 @@ fn an_interrupt_cancels_what_waits() {
     let plan = Plan { duration: LONG, ..stalled() };
     let interrupted = Stop::new();
     let report = run_well(&plan, &interrupted, &mut |snapshot| {
-        if snapshot.waiting() > 0 {
+        if snapshot.state.waiting() > 0 {
             interrupted.raise();
         }
     });
