@@ -34,6 +34,11 @@ fn serve() -> anyhow::Result<ExitCode> {
     })
     .context("cannot handle signals")?;
     let broker = Broker::start(&args)?;
+    let metrics = broker.serve_metrics()?;
+    if let Some(metrics) = &metrics {
+        eprintln!("metrics: http://{}/metrics", metrics.address());
+        eprintln!("live page: http://{}/", metrics.address());
+    }
     // Scripts wait for this line.
     writeln!(io::stdout(), "broker: listening on {}", broker.address())?;
     io::stdout().flush()?;

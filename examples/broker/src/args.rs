@@ -52,9 +52,23 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub max_log: usize,
 
+    /// Where Prometheus metrics and the live page are served; port 0 takes a free one, `off` serves none
+    #[arg(long, value_name = "IP:PORT|off", default_value = "127.0.0.1:0")]
+    #[arg(value_parser = metrics_addr)]
+    pub metrics_addr: MetricsAddr,
+
     /// Log every connection and how every produce ended
     #[arg(long, short)]
     pub verbose: bool,
+}
+
+/// Where to serve metrics, if anywhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MetricsAddr(pub Option<SocketAddr>);
+
+fn metrics_addr(text: &str) -> Result<MetricsAddr, String> {
+    let address = || text.parse().map_err(|_| "expected IP:PORT or `off`".to_owned());
+    Ok(MetricsAddr(if text == "off" { None } else { Some(address()?) }))
 }
 
 fn lag_time(text: &str) -> Result<Duration, String> {

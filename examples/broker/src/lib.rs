@@ -22,6 +22,7 @@ mod not_served;
 mod partition;
 mod produce;
 mod replica_manager;
+mod scrape;
 mod server;
 mod signal;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::Context;
+use purgatory_live::Server;
 use timer_core::{SystemTimer, Timer};
 
 use crate::{
@@ -17,6 +18,7 @@ use crate::{
     counters::Summary,
     partition::FOLLOWER_IDS,
     replica_manager::ReplicaManager,
+    scrape,
 };
 
 /// How long a shutdown waits for the connections.
@@ -44,7 +46,7 @@ impl Broker {
         if !address.ip().is_loopback() {
             tracing::warn!("{address} is not a loopback address, and there is no authentication");
         }
-        let timer = SystemTimer::new()?;
+        let timer = SystemTimer::builder().name("broker").build()?;
         let manager = Arc::new(ReplicaManager::new(args, &timer)?);
         let connections = Arc::<Connections>::default();
         let mut broker = Broker { address, manager, connections, timer, threads: Vec::new() };
@@ -85,6 +87,12 @@ impl Broker {
     /// The address in use, with the port that was picked.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Serves metrics and the live page, until what it returns is dropped; `None` if that is off.
+    pub fn serve_metrics(&self) -> anyhow::Result<Option<Server>> {
+        let serve = |at| scrape::serve(at, &self.manager, &self.timer);
+        self.manager.args.metrics_addr.0.map(serve).transpose()
     }
 
     /// Stops or resumes both followers.
