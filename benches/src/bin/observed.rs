@@ -31,7 +31,7 @@ struct Args {
     #[arg(long)]
     quick: bool,
 
-    /// One way by itself, in one round
+    /// One way by itself, in one round, without a figure
     #[arg(long, value_enum)]
     only: Option<Way>,
 
@@ -95,6 +95,12 @@ impl Watched {
 
     /// Nanoseconds of this thread's CPU for parking and completing one operation.
     fn round(&mut self, operations: u64) -> Result<f64> {
+        let begun = thread_cpu();
+        self.work(operations)?;
+        Ok((thread_cpu() - begun).as_nanos() as f64 / operations as f64)
+    }
+
+    fn work(&mut self, operations: u64) -> Result<()> {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             if self.way == Way::Scraped {
@@ -107,20 +113,18 @@ impl Watched {
                     }
                 });
             }
-            let begun = thread_cpu();
+            let first = self.done.load(Relaxed) + 1;
             let mut completed = 0;
-            for number in 1..=operations {
+            for number in first..first + operations {
                 let key = [self.keys.u64(..KEYS)];
-                let number = self.done.load(Relaxed) + number.min(1);
                 let operation = Op { done: self.done, number };
                 self.purgatory.try_complete_else_watch(operation, &key, TIMEOUT)?;
                 self.done.store(number, Relaxed);
                 completed += self.purgatory.check_and_complete(&key[0]) as u64;
             }
-            let took = thread_cpu() - begun;
             over.store(true, Relaxed);
             ensure!(completed == operations, "{completed} of {operations} completed");
-            Ok(took.as_nanos() as f64 / operations as f64)
+            Ok(())
         })
     }
 }
@@ -173,8 +177,7 @@ fn main() -> Result<()> {
     #[cfg(feature = "tracing")]
     tracing_subscriber::fmt().with_writer(std::io::sink).init();
     if let Some(way) = args.only {
-        say("park + complete, one key", Watched::new(way)?.round(args.operations)?, "ns");
-        return Ok(());
+        return Watched::new(way)?.work(args.operations);
     }
     let tracing = if cfg!(feature = "tracing") { "on" } else { "off" };
     eprintln!("{}; tracing {tracing}", machine());
