@@ -60,6 +60,18 @@ schemes *ARGS:
 perf *ARGS:
     cargo run --release -p purgatory-benches --bin purgatory_perf -- {{ARGS}}
 
+# What metrics and tracing cost the hot path.
+observed *ARGS:
+    cargo run --release -p purgatory-benches --bin observed -- {{ARGS}}
+
+# Everything done wrong at once, to see what the alerts look like.
+misbehave *ARGS:
+    cargo run --release --example misbehave -- {{ARGS}}
+
+# A real Prometheus scrapes the examples: books, alerts, dashboard.
+prometheus:
+    cargo build --release --example acks_all --example broker --example misbehave && docs/prometheus/check.sh target/release/examples/acks_all target/release/examples/broker
+
 # Everything CI runs.
 ci:
     .ci/run

@@ -28,6 +28,13 @@ pub fn machine() -> String {
     format!("{model}, {cores} cores, load {load} at the start")
 }
 
+/// The examples of the page on metrics, run with the tests. Here, because one of them wants the exporter's
+/// own listener, with which no program is to be built that does not use it: this package is no default
+/// member of the workspace.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/METRICS.md")]
+struct Metrics;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,21 +3,23 @@
 //!
 //! `cargo run --release --example misbehave`, then look at what it serves; Ctrl-C ends it.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use axum::{http::header::CONTENT_TYPE, routing::get};
 use clap::Parser;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use parking_lot::{Condvar, Mutex};
 use purgatory::{BoxedOperation, Outcome, Purgatory, Timeout, when};
+use purgatory_live::{Live, Server};
 use timer_core::{SystemTimer, TimeHistogram, Timer};
 
 type Waits = Purgatory<&'static str, BoxedOperation>;
 
-/// Between two rounds of misbehaviour, and of publishing.
+/// Between two rounds of misbehaviour.
 const ROUND: Duration = Duration::from_millis(100);
 const ROUNDS_A_SECOND: u64 = 10;
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -127,15 +129,20 @@ fn hold_up_the_reaper(timer: &SystemTimer, late: &Waits, stop: &Arc<Stop>) {
     }
 }
 
-/// Serves what is published; returns where. The exporter does not tell the port that it was given for 0, so a free one
-/// is found first.
-fn serve(address: SocketAddr) -> Result<SocketAddr> {
-    let address = TcpListener::bind(address).and_then(|listener| listener.local_addr())?;
-    PrometheusBuilder::new()
-        .with_http_listener(address)
-        .set_buckets(&TimeHistogram::BOUNDS_S)?
-        .install()?;
-    Ok(address)
+/// Serves `/metrics`, for which each publishes when it is scraped, and the live page at `/`: on one thread, as what is
+/// published while the recorder renders may be lost.
+fn serve(address: SocketAddr, all: [&Waits; 5], inline: &SystemTimer) -> Result<Server> {
+    let recorder =
+        PrometheusBuilder::new().set_buckets(&TimeHistogram::BOUNDS_S)?.install_recorder()?;
+    let live = all.iter().fold(Live::new().timer(inline), |live, waits| live.purgatory(waits));
+    let (all, inline) = (all.map(Waits::clone), inline.clone());
+    let scrape = async move || {
+        all.iter().for_each(|waits| waits.publish());
+        inline.publish();
+        ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], recorder.render())
+    };
+    Server::start(address, live.router().route("/metrics", get(scrape)))
+        .with_context(|| format!("cannot serve metrics at {address}"))
 }
 
 fn main() -> Result<()> {
@@ -143,8 +150,6 @@ fn main() -> Result<()> {
     let stop = Arc::new(Stop::default());
     let raise = stop.clone();
     ctrlc::set_handler(move || raise.raise()).context("cannot listen for Ctrl-C")?;
-    let address = serve(args.metrics_addr)
-        .with_context(|| format!("cannot serve metrics at {}", args.metrics_addr))?;
 
     let inline = SystemTimer::builder().name("inline").inline().build()?;
     let late = Purgatory::builder("late").timer(&inline).build()?;
@@ -153,10 +158,9 @@ fn main() -> Result<()> {
     let stuck = get_stuck(&stop)?;
     let all = [&late, &full, &panics, &blocks, &stuck];
 
-    eprintln!("metrics: http://{address}/metrics");
+    let server = serve(args.metrics_addr, all, &inline)?;
+    eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", server.address());
     for round in 0.. {
-        all.iter().for_each(|waits| waits.publish());
-        inline.publish();
         if stop.block_for(ROUND) {
             break;
         }
@@ -167,6 +171,7 @@ fn main() -> Result<()> {
             hold_up_the_reaper(&inline, &late, &stop);
         }
     }
+    drop(server);
     all.iter().for_each(|waits| waits.shutdown());
     inline.shutdown();
     Ok(())

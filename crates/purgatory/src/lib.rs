@@ -114,11 +114,6 @@ mod watches;
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// As are those of the page on metrics.
-#[cfg(all(doctest, feature = "metrics"))]
-#[doc = include_str!("../../../docs/METRICS.md")]
-struct Metrics;
-
 /// The watch registry by itself, for the bench that compares it with others. Promises nothing.
 #[doc(hidden)]
 pub mod internals {

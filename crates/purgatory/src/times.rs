@@ -1,6 +1,6 @@
 //! Timing: how long operations waited, under each home shard's lock.
 //!
-//! An ending that is timed reads the clock, which alone costs a tenth of parking and completing. So
+//! An ending that is timed reads the clock, which alone costs a tenth of parking and completing (and the rest as much again). So
 //! nothing is timed before somebody asks, and of what completes between two looks at the times each
 //! shard times the first [`EXACT`] one by one, and after that one in [`STRIDE`], which stands for them
 //! all. What expires and what is cancelled is always timed by itself.

@@ -34,6 +34,7 @@ pub fn serve(address: SocketAddr, stage: &Stage) -> Result<Server> {
     describe();
     stage.purgatory.publish(); // from now on it times the waits
     let stage = stage.clone();
+    // The server's one thread runs this: two at once would publish while the other drains the histograms.
     let scrape = async move || {
         stage.purgatory.publish();
         publish(&State::take(&stage.cluster, &stage.books));
