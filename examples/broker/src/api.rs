@@ -1,127 +1,80 @@
-//! The APIs that are served: versions, layouts, dispatch and encoding. A new API is a row in
-//! [`APIS`] and an arm in [`answer`].
+//! One request: its version, its header, its body, and who answers it. A new API is a row in
+//! [`APIS`] and an arm in [`Request::dispatch`].
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use kafka_protocol::{
     ResponseError,
-    messages::{ApiKey, ApiVersionsResponse, ResponseHeader, api_versions_response::ApiVersion},
-    protocol::{Decodable, Encodable, HeaderVersion, decode_request_header_from_buffer},
+    messages::{
+        ApiKey, ApiVersionsResponse, FindCoordinatorResponse, api_versions_response::ApiVersion,
+    },
+    protocol::{Decodable, decode_request_header_from_buffer},
 };
 
 use crate::{
-    layout::{
-        self,
-        Field::{self, Array, Fixed, Since, String, Until},
-        Layout,
-    },
-    metadata, not_served, produce,
+    create_topics::create_topics,
+    delete_records::delete_records,
+    fetch::fetch,
+    layout,
+    list_offsets::list_offsets,
+    metadata::metadata,
+    pipeline::{Pipeline, Reply},
+    produce::produce,
     replica_manager::ReplicaManager,
+    schemas::{APIS, Api},
 };
 
-pub(crate) struct Api {
-    pub(crate) key: ApiKey,
-    /// First and last version told to clients.
-    pub(crate) advertised: (i16, i16),
-    /// First version that can be decoded.
-    pub(crate) served_from: i16,
-    layout: Layout,
+/// Who asks.
+pub(crate) struct Client {
+    /// The connection's number.
+    pub(crate) connection: u64,
+    /// Where the client reached the broker.
+    pub(crate) address: SocketAddr,
+    pub(crate) pipeline: Arc<Pipeline>,
 }
 
-const fn api(
-    key: ApiKey,
-    advertised: (i16, i16),
-    served_from: i16,
-    flexible_from: i16,
-    fields: &'static [Field],
-) -> Api {
-    Api { key, advertised, served_from, layout: Layout { flexible_from, fields } }
-}
-
-/// librdkafka infers what a broker can do from its versions, so Produce is advertised from 0
-/// although 0 to 2 are not served, and Fetch and FindCoordinator although [`not_served`] answers
-/// them. Without Produce 0 it drops gzip, snappy and lz4; without FindCoordinator lz4; without
-/// Fetch 10 zstd; without Fetch 4 it writes an older record format. The last versions stay below
-/// those with topic ids.
-pub(crate) static APIS: [Api; 5] = [
-    api(ApiKey::Produce, (0, 12), 3, 9, PRODUCE),
-    api(ApiKey::Fetch, (4, 12), 4, 12, FETCH),
-    api(ApiKey::Metadata, (0, 12), 0, 9, METADATA),
-    api(ApiKey::FindCoordinator, (0, 3), 0, 3, &[String, Since(1, &BYTE)]), // key, its type
-    api(ApiKey::ApiVersions, (0, 3), 0, 3, &[Since(3, &String), Since(3, &String)]), // client
-];
-
-const PRODUCE: &[Field] = &[
-    String,                                        // transactional id
-    Fixed(2),                                      // acks
-    INT,                                           // timeout
-    Array(&[String, Array(&[INT, Field::Bytes])]), // topic: partition, records
-];
-
-const FETCH: &[Field] = &[
-    Fixed(17),       // replica, longest wait, least and most bytes, isolation
-    Since(7, &LONG), // session and its epoch
-    Array(&[
-        String, // topic
-        Array(&[
-            INT,             // partition
-            Since(9, &INT),  // leader epoch
-            LONG,            // fetch offset
-            Since(12, &INT), // last fetched epoch
-            Since(5, &LONG), // log start offset
-            INT,             // most bytes
-        ]),
-    ]),
-    Since(7, &Array(&[String, Array(&[INT])])), // forgotten topic: partitions
-    Since(11, &String),                         // rack
-];
-
-const METADATA: &[Field] = &[
-    Array(&[Since(10, &Fixed(16)), String]), // topic id, name
-    Since(4, &BYTE),                         // may make topics
-    Since(8, &Until(10, &BYTE)),             // cluster operations
-    Since(8, &BYTE),                         // topic operations
-];
-
-const BYTE: Field = Fixed(1);
-const INT: Field = Fixed(4);
-const LONG: Field = Fixed(8);
-
-/// Answers one request, after waiting as long as the request does; `None`: the client expects no
-/// response. An error is the reason to close the connection. `address` is where the client reached
-/// the broker; `frame` has at least its [`PREFIX_BYTES`](crate::frame::PREFIX_BYTES).
-pub(crate) fn answer(
+/// Takes one request, after waiting for a place in the client's pipeline; it is answered there, when
+/// the answer is known. An error is the reason to close the connection. `frame` has at least its
+/// [`PREFIX_BYTES`](crate::frame::PREFIX_BYTES).
+pub(crate) fn handle(
     manager: &ReplicaManager,
-    address: SocketAddr,
+    client: &Client,
     frame: Bytes,
-) -> anyhow::Result<Option<BytesMut>> {
+) -> anyhow::Result<()> {
     let mut prefix = &frame[..];
     let (key, version, correlation_id) = (prefix.get_i16(), prefix.get_i16(), prefix.get_i32());
     let Some(api) = APIS.iter().find(|api| api.key as i16 == key) else {
         bail!("API key {key} is not served");
     };
-    let mut request = Request { frame, version, correlation_id };
-    if !(api.served_from..=api.advertised.1).contains(&version) {
-        if api.key == ApiKey::ApiVersions {
-            // KIP-511: answered in version 0, where the client finds the version to ask with.
-            request.version = 0;
-            let unsupported = ResponseError::UnsupportedVersion.code();
-            return request.respond(&api_versions().with_error_code(unsupported));
-        }
+    let served = (api.served_from..=api.advertised.1).contains(&version);
+    if !served && api.key != ApiKey::ApiVersions {
         bail!("{:?} version {version} is not served", api.key);
     }
+    let reply_version = if served { version } else { 0 };
+    let Some(reply) = client.pipeline.place(reply_version, correlation_id) else { return Ok(()) };
+    if !served {
+        // KIP-511: answered in version 0, where the client finds the version to ask with.
+        let unsupported = ResponseError::UnsupportedVersion.code();
+        reply.send(&api_versions().with_error_code(unsupported));
+        return Ok(());
+    }
+    let mut request = Request { frame, version };
     request
         .read_header(api)
-        .and_then(|()| request.dispatch(api.key, manager, address))
+        .and_then(|()| request.dispatch(api.key, manager, client, reply))
         .with_context(|| format!("{:?} version {version}", api.key))
+}
+
+/// A client's wait; a negative one is over at once, as in Kafka.
+pub(crate) fn millis(milliseconds: i32) -> Duration {
+    Duration::from_millis(milliseconds.try_into().unwrap_or(0))
 }
 
 struct Request {
     frame: Bytes,
     version: i16,
-    correlation_id: i32,
 }
 
 impl Request {
@@ -131,46 +84,32 @@ impl Request {
         Ok(())
     }
 
-    fn dispatch(
-        &mut self,
-        key: ApiKey,
-        manager: &ReplicaManager,
-        address: SocketAddr,
-    ) -> anyhow::Result<Option<BytesMut>> {
-        let version = self.version;
-        match key {
-            ApiKey::Produce => match produce::produce(manager, self.body()?, version)? {
-                Some(response) => self.respond(&response),
-                None => Ok(None),
-            },
-            ApiKey::Metadata => {
-                let body = self.body()?;
-                self.respond(&metadata::metadata(&manager.topics, &body, version, address))
-            }
-            ApiKey::ApiVersions => self.respond(&api_versions()),
-            ApiKey::Fetch => {
-                let body = self.body()?;
-                self.respond(&not_served::fetch(body))
-            }
-            ApiKey::FindCoordinator => self.respond(&not_served::find_coordinator(version)),
-            _ => bail!("not served"),
-        }
-    }
-
     fn body<T: Decodable>(&mut self) -> anyhow::Result<T> {
         T::decode(&mut self.frame, self.version).context("malformed")
     }
 
-    /// A whole frame. Encoding is strict: a field that the version lacks must not be set.
-    fn respond<T: Encodable + HeaderVersion>(&self, body: &T) -> anyhow::Result<Option<BytesMut>> {
-        let mut frame = BytesMut::new();
-        frame.put_i32(0);
-        let header = ResponseHeader::default().with_correlation_id(self.correlation_id);
-        header.encode(&mut frame, T::header_version(self.version))?;
-        body.encode(&mut frame, self.version)?;
-        let length = i32::try_from(frame.len() - 4).context("response too large")?;
-        frame[..4].copy_from_slice(&length.to_be_bytes());
-        Ok(Some(frame))
+    fn dispatch(
+        &mut self,
+        key: ApiKey,
+        manager: &ReplicaManager,
+        client: &Client,
+        reply: Reply,
+    ) -> anyhow::Result<()> {
+        let (version, topics) = (self.version, &manager.topics);
+        match key {
+            ApiKey::Produce => produce(manager, client, self.body()?, reply)?,
+            ApiKey::Fetch => fetch(manager, client, self.body()?, reply),
+            ApiKey::DeleteRecords => delete_records(manager, client, self.body()?, reply),
+            ApiKey::ListOffsets => reply.send(&list_offsets(topics, self.body()?, version)),
+            ApiKey::CreateTopics => reply.send(&create_topics(topics, self.body()?, version)),
+            ApiKey::Metadata => {
+                reply.send(&metadata(topics, &self.body()?, version, client.address));
+            }
+            ApiKey::ApiVersions => reply.send(&api_versions()),
+            ApiKey::FindCoordinator => reply.send(&no_coordinator(version)),
+            _ => bail!("not served"),
+        }
+        Ok(())
     }
 }
 
@@ -181,4 +120,12 @@ fn api_versions() -> ApiVersionsResponse {
         version.with_min_version(min).with_max_version(max)
     };
     ApiVersionsResponse::default().with_api_keys(APIS.iter().map(version).collect())
+}
+
+/// COORDINATOR_NOT_AVAILABLE: no group is coordinated here.
+fn no_coordinator(version: i16) -> FindCoordinatorResponse {
+    let response = FindCoordinatorResponse::default().with_node_id((-1).into()).with_port(-1);
+    response
+        .with_error_code(ResponseError::CoordinatorNotAvailable.code())
+        .with_error_message((version >= 1).then(|| "this broker serves no groups".into()))
 }

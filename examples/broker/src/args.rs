@@ -7,8 +7,8 @@ use clap::{Parser, value_parser};
 /// A small broker that speaks the Kafka wire protocol, to try the purgatory with real clients.
 ///
 /// One leader and two followers run inside this process. An acks=all produce waits in the purgatory
-/// until the in-sync replicas have it, or until the client's own timeout: REQUEST_TIMED_OUT. Topics
-/// are made on first use and kept in memory.
+/// until the in-sync replicas have it, or until the client's own timeout: REQUEST_TIMED_OUT. A fetch
+/// waits until there is enough to read. Topics are made on first use and kept in memory.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "broker", version)]
 pub struct Args {
@@ -48,6 +48,15 @@ pub struct Args {
     #[arg(value_parser = value_parser!(u32).range(1024..=(1 << 30)))]
     pub max_frame: u32,
 
+    /// Connections open at a time; one more is closed at once
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    pub max_connections: usize,
+
+    /// Requests of one connection that wait for their answers; no further one is read
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(value_parser = pipeline)]
+    pub max_pipeline: usize,
+
     /// Bytes a partition keeps in memory; the oldest replicated records go first
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub max_log: usize,
@@ -69,6 +78,13 @@ pub struct MetricsAddr(pub Option<SocketAddr>);
 fn metrics_addr(text: &str) -> Result<MetricsAddr, String> {
     let address = || text.parse().map_err(|_| "expected IP:PORT or `off`".to_owned());
     Ok(MetricsAddr(if text == "off" { None } else { Some(address()?) }))
+}
+
+fn pipeline(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(places @ 1..=1024) => Ok(places),
+        _ => Err("must be 1 to 1024".to_owned()),
+    }
 }
 
 fn lag_time(text: &str) -> Result<Duration, String> {

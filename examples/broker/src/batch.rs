@@ -28,7 +28,20 @@ pub(crate) struct IncomingBatch {
 pub(crate) struct RecordBatch {
     pub(crate) base_offset: i64,
     pub(crate) next_offset: i64,
+    /// Bytes of the log before it; the log it is appended to sets this.
+    pub(crate) position: u64,
     pub(crate) bytes: Bytes,
+}
+
+impl RecordBatch {
+    /// Of its first record.
+    pub(crate) fn base_timestamp(&self) -> i64 {
+        (&self.bytes[27..]).get_i64()
+    }
+
+    pub(crate) fn max_timestamp(&self) -> i64 {
+        (&self.bytes[35..]).get_i64()
+    }
 }
 
 /// Splits the records of one partition into batches and checks each. The bytes are copied: a log
@@ -79,6 +92,7 @@ impl IncomingBatch {
         RecordBatch {
             base_offset,
             next_offset: base_offset + i64::from(self.records),
+            position: 0,
             bytes: self.bytes.freeze(),
         }
     }

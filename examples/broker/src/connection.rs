@@ -1,31 +1,40 @@
-//! One connection, one thread, one request at a time: the next frame is read when the response to
-//! the last is out, as Kafka mutes a connection. What goes wrong here ends this connection and
-//! nothing else.
+//! One connection, two threads: one reads the requests and starts each as soon as it is read, one
+//! writes the responses in the order of the requests ([`Pipeline`]). So a parked request holds up
+//! neither the next one nor the notice that the client is gone, which cancels what it has parked at
+//! once (with the pipeline full: when a place comes free). What goes wrong here ends this connection
+//! and nothing else.
 
 use std::{
-    collections::HashMap,
     io::{self, BufReader, Write},
     net::{Shutdown, TcpStream},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    thread,
     time::Duration,
 };
 
 use anyhow::anyhow;
-use parking_lot::{Condvar, Mutex};
 
-use crate::{api, frame::read_frame, replica_manager::ReplicaManager};
+use crate::{
+    api::{self, Client},
+    connections::Registered,
+    frame::read_frame,
+    pipeline::{self, Answer, Pipeline},
+    replica_manager::ReplicaManager,
+};
 
 /// Kafka's `connections.max.idle.ms`.
 const IDLE_MAX: Duration = Duration::from_secs(600);
 /// A client that does not read its responses is let go.
 const WRITE_MAX: Duration = Duration::from_secs(30);
+/// Requests are decoded and responses encoded on a connection's threads: no recursion, no big values.
+pub(crate) const STACK_BYTES: usize = 256 << 10;
 
 /// Serves a connection until it ends, and logs why if that was the client's fault.
-pub(crate) fn serve(stream: &TcpStream, manager: &ReplicaManager) {
-    let Ok(peer) = stream.peer_addr() else { return };
+pub(crate) fn serve(connection: &Registered, manager: &ReplicaManager) {
+    let Ok(peer) = connection.stream.peer_addr() else { return };
     tracing::debug!("{peer}: connected");
-    match requests(stream, manager) {
+    match requests(connection, manager) {
         Ok(()) => tracing::debug!("{peer}: closed"),
         Err(reason) => match reason.downcast_ref::<io::Error>() {
             Some(error) => tracing::debug!("{peer}: gone: {error}"),
@@ -37,16 +46,57 @@ pub(crate) fn serve(stream: &TcpStream, manager: &ReplicaManager) {
     }
 }
 
-fn requests(stream: &TcpStream, manager: &ReplicaManager) -> anyhow::Result<()> {
+fn requests(connection: &Registered, manager: &ReplicaManager) -> anyhow::Result<()> {
+    let stream = &*connection.stream;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(IDLE_MAX))?;
     stream.set_write_timeout(Some(WRITE_MAX))?;
-    let address = stream.local_addr()?;
-    let (mut reader, mut writer) = (BufReader::new(stream), stream);
+    let pipeline = Pipeline::new(manager.args.max_pipeline);
+    let client = Client {
+        connection: connection.id,
+        address: stream.local_addr()?,
+        pipeline: Arc::clone(&pipeline),
+    };
+    thread::scope(|scope| {
+        let writer = thread::Builder::new().name("responses".to_owned()).stack_size(STACK_BYTES);
+        writer.spawn_scoped(scope, || {
+            if let Err(reason) = write_responses(stream, &pipeline) {
+                tracing::debug!("connection {}: not written: {reason:#}", connection.id);
+            }
+            pipeline.break_off();
+            let _: io::Result<()> = stream.shutdown(Shutdown::Both); // ends the reading, too
+        })?;
+        let ended = read_requests(stream, manager, &client);
+        manager.cancel_for_connection(connection.id, "client disconnected");
+        pipeline.finish();
+        ended
+    })
+}
+
+fn read_requests(
+    stream: &TcpStream,
+    manager: &ReplicaManager,
+    client: &Client,
+) -> anyhow::Result<()> {
+    let mut reader = BufReader::new(stream);
     while let Some(frame) = read_frame(&mut reader, manager.args.max_frame)? {
-        if let Some(response) = contained(|| api::answer(manager, address, frame))? {
-            writer.write_all(&response)?;
-        }
+        contained(|| api::handle(manager, client, frame))?;
+    }
+    Ok(())
+}
+
+/// Ends after the last answer, and where one is missing.
+fn write_responses(mut stream: &TcpStream, pipeline: &Pipeline) -> anyhow::Result<()> {
+    while let Some(answer) = pipeline.next() {
+        let frame = match answer {
+            Answer::Response(frame) => frame,
+            Answer::Fetch { plan, version, correlation_id } => {
+                contained(|| pipeline::response(&plan.response(version), version, correlation_id))?
+            }
+            Answer::Nothing => continue,
+            Answer::Lost => break,
+        };
+        stream.write_all(&frame)?;
     }
     Ok(())
 }
@@ -58,71 +108,6 @@ fn contained<T>(request: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
         Err(anyhow!("panicked: {}", text.unwrap_or("no message")))
     })
-}
-
-/// The open connections, so that a shutdown can end them.
-#[derive(Default)]
-pub(crate) struct Connections {
-    open: Mutex<Open>,
-    /// One of them ended.
-    ended: Condvar,
-}
-
-#[derive(Default)]
-struct Open {
-    streams: HashMap<u64, Arc<TcpStream>>,
-    next_id: u64,
-    shut: bool,
-}
-
-/// A place among the open connections, given back on drop.
-pub(crate) struct Registered {
-    pub(crate) stream: Arc<TcpStream>,
-    id: u64,
-    connections: Arc<Connections>,
-}
-
-impl Connections {
-    /// `None` after the shutdown: the stream is closed.
-    pub(crate) fn register(self: &Arc<Self>, stream: TcpStream) -> Option<Registered> {
-        let stream = Arc::new(stream);
-        let mut open = self.open.lock();
-        if open.shut {
-            return None;
-        }
-        let id = open.next_id;
-        open.next_id += 1;
-        open.streams.insert(id, Arc::clone(&stream));
-        Some(Registered { stream, id, connections: Arc::clone(self) })
-    }
-
-    /// Lets every connection write the response it is at; cuts off what did not end in `bound`.
-    pub(crate) fn shut(&self, bound: Duration) {
-        let mut open = self.open.lock();
-        open.shut = true;
-        open.cut(Shutdown::Read);
-        self.ended.wait_while_for(&mut open, |open| !open.streams.is_empty(), bound);
-        if !open.streams.is_empty() {
-            tracing::warn!("{} connections did not end in time", open.streams.len());
-            open.cut(Shutdown::Both);
-        }
-    }
-}
-
-impl Open {
-    fn cut(&self, how: Shutdown) {
-        for stream in self.streams.values() {
-            // One that is gone already is what we want.
-            let _: io::Result<()> = stream.shutdown(how);
-        }
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        self.connections.open.lock().streams.remove(&self.id);
-        self.connections.ended.notify_all();
-    }
 }
 
 #[cfg(test)]

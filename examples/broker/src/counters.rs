@@ -19,8 +19,14 @@ pub struct Summary {
     pub batches: [u64; CODECS.len()],
     /// Connections closed because of a malformed, oversized or unserved request.
     pub rejected: u64,
+    /// Connections closed at once because too many were open.
+    pub refused: u64,
     /// How the acks=all produces ended.
     pub produces: Stats,
+    /// How the fetches ended.
+    pub fetches: Stats,
+    /// How the deletions of records ended.
+    pub delete_records: Stats,
     /// Acknowledged partitions whose records an in-sync follower did not have: 0, or it is a bug.
     pub acked_before_replicated: u64,
 }
@@ -30,14 +36,20 @@ impl fmt::Display for Summary {
         let batches =
             CODECS.iter().zip(self.batches).map(|(name, count)| format!("{name} {count}"));
         let batches = batches.collect::<Vec<_>>().join(", ");
-        let Stats { completed, expired, cancelled, ended_at_once, .. } = self.produces;
         writeln!(f, "appended: {} records; batches: {batches}", self.records)?;
-        writeln!(
-            f,
-            "parked produces: {completed} completed, {expired} expired, {cancelled} cancelled; \
-             {ended_at_once} ended at once"
-        )?;
-        writeln!(f, "rejected connections: {}", self.rejected)?;
+        let parked = [
+            ("produces", &self.produces),
+            ("fetches", &self.fetches),
+            ("delete-records", &self.delete_records),
+        ];
+        for (name, Stats { completed, expired, cancelled, ended_at_once, .. }) in parked {
+            writeln!(
+                f,
+                "parked {name}: {completed} completed, {expired} expired, {cancelled} cancelled; \
+                 {ended_at_once} ended at once"
+            )?;
+        }
+        writeln!(f, "rejected connections: {}; refused: {}", self.rejected, self.refused)?;
         write!(f, "acked before replicated: {}", self.acked_before_replicated)
     }
 }

@@ -2,10 +2,10 @@
 //! appended.
 //!
 //! One operation for the whole request, checked when the high watermark of one of its partitions has
-//! reached what it appended there. Every waiting partition starts with REQUEST_TIMED_OUT in the response, so an expired operation has nothing to
-//! decide: what was not replicated in time keeps it.
+//! reached what it appended there. Every waiting partition starts with REQUEST_TIMED_OUT in the
+//! response, so an expired operation has nothing to decide: what was not replicated in time keeps it.
 
-use std::sync::{Arc, mpsc::SyncSender};
+use std::sync::Arc;
 
 use kafka_protocol::{
     ResponseError,
@@ -17,7 +17,8 @@ use crate::{
     counters::Counters,
     follower::Followers,
     partition::{Partition, Replication},
-    topics::TopicPartition,
+    pipeline::Reply,
+    topics::WatchKey,
 };
 
 /// One partition of the request that waits, or waited, for its replicas.
@@ -41,16 +42,18 @@ pub(crate) struct DelayedProduce {
     pub(crate) min_insync_replicas: usize,
     pub(crate) followers: Arc<Followers>,
     pub(crate) counters: Arc<Counters>,
-    /// Has room for the one response, so handing it over never blocks; the connection's thread
-    /// takes it and writes it.
-    pub(crate) reply: SyncSender<ProduceResponse>,
+    /// Handing over the response never blocks; the connection's writer writes it.
+    pub(crate) reply: Reply,
 }
 
 impl DelayedProduce {
     /// The high watermarks to wait for.
-    pub(crate) fn watermarks(&self) -> Vec<(TopicPartition, u64)> {
-        let required = |wait: &Wait| wait.required_offset.cast_unsigned(); // an offset is never negative
-        self.waits.iter().map(|wait| (wait.partition.key.clone(), required(wait))).collect()
+    pub(crate) fn watermarks(&self) -> Vec<(WatchKey, u64)> {
+        let watermark = |wait: &Wait| {
+            let key = WatchKey::HighWatermark(wait.partition.key.clone());
+            (key, wait.required_offset.cast_unsigned()) // an offset is never negative
+        };
+        self.waits.iter().map(watermark).collect()
     }
 
     /// The promise of acks=all, audited: what is acknowledged is in the in-sync followers' logs.
@@ -94,7 +97,6 @@ impl DelayedOperation for DelayedProduce {
             }
         }
         self.audit();
-        // A connection that is gone takes no response.
-        let _ = self.reply.try_send(self.response);
+        self.reply.send(&self.response);
     }
 }

@@ -2,7 +2,8 @@
 //! a follower process would.
 //!
 //! The leader learns of a follower's progress from the offset of its *next* fetch, so a round that
-//! brought records is followed by another; after an empty one the follower waits for an append.
+//! brought news is followed by another; after one without the follower waits for an append or a
+//! deletion.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -13,8 +14,9 @@ use dashmap::DashMap;
 
 use crate::{
     log::Log,
-    partition::{FOLLOWER_IDS, Partition},
-    replica_manager::ReplicaManager,
+    partition::{Partition, UpTo},
+    replica_manager::{FETCH_BYTES_MAX, ReplicaManager},
+    replica_state::FOLLOWER_IDS,
     topics::TopicPartition,
 };
 
@@ -47,7 +49,7 @@ impl Followers {
     pub(crate) fn have(&self, partition: &Partition, offset: i64) -> bool {
         let in_sync = partition.in_sync_followers();
         let mut in_sync = self.followers.iter().filter(|follower| in_sync.contains(&follower.id));
-        in_sync.all(|follower| follower.log_end_offset(&partition.key) >= offset)
+        in_sync.all(|follower| follower.log_range(&partition.key).1 >= offset)
     }
 
     /// One follower's thread, until the signal stops.
@@ -64,11 +66,13 @@ impl Followers {
 }
 
 impl Follower {
-    pub(crate) fn log_end_offset(&self, key: &TopicPartition) -> i64 {
-        self.logs.get(key).map_or(0, |log| log.log_end_offset())
+    /// Its log start offset and its log end offset.
+    pub(crate) fn log_range(&self, key: &TopicPartition) -> (i64, i64) {
+        let log = self.logs.get(key);
+        log.map_or((0, 0), |log| (log.log_start_offset(), log.log_end_offset()))
     }
 
-    /// Fetches every partition once; returns whether that brought records.
+    /// Fetches every partition once; returns whether that brought news.
     fn fetch_all(&self, manager: &ReplicaManager) -> bool {
         let mut brought = false;
         for topic in manager.topics.all() {
@@ -80,15 +84,18 @@ impl Follower {
     }
 
     pub(crate) fn fetch(&self, partition: &Partition, manager: &ReplicaManager) -> bool {
-        let offset = self.log_end_offset(&partition.key);
+        let (start, end) = self.log_range(&partition.key);
         // Completes produces, whose audit reads these logs: no lock of theirs is held here.
-        let fetched = manager.fetch_as_follower(partition, self.id, offset);
-        let brought = !fetched.batches.is_empty();
-        if brought {
+        manager.note_fetch(partition, self.id, start, end);
+        // An offset that is gone: the new log start says where to go on.
+        let read = partition.read(end, UpTo::LogEnd, FETCH_BYTES_MAX, true);
+        let (batches, leaders_start) = (read.unwrap_or_default(), partition.offsets().log_start);
+        let news = !batches.is_empty() || leaders_start > start;
+        if news {
             let mut log = self.logs.entry(partition.key.clone()).or_default();
-            log.start_at(fetched.log_start_offset);
-            fetched.batches.into_iter().for_each(|batch| log.append(batch));
+            batches.into_iter().for_each(|batch| log.append(batch));
+            log.start_at(leaders_start);
         }
-        brought
+        news
     }
 }

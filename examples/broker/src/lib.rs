@@ -1,28 +1,39 @@
 //! A small broker that speaks the Kafka wire protocol: a leader and two follower replicas inside
-//! one process, and the purgatory where an `acks=all` produce waits for them.
+//! one process, and the purgatories where requests wait for them: an `acks=all` produce, a fetch with
+//! a long poll, a deletion of records.
 //!
-//! The path of a produce: `connection` reads a frame (`frame`), `layout` checks its lengths, `api`
-//! decodes and dispatches it, `produce` appends the batches (`batch`, `partition`) and parks a
-//! `delayed_produce` under the partitions it wrote. The followers (`follower`) fetch, the high
-//! watermark advances (`replica_manager`), and what is parked under that partition is checked. The
-//! connection's own thread writes the response: no callback of the purgatory touches a socket.
+//! The path of a produce: `connection` reads a frame (`frame`) and takes a place for its answer
+//! (`pipeline`), `layout` checks its lengths against `schemas`, `api` decodes and dispatches it,
+//! `produce` appends the batches (`batch`, `partition`) and parks a `delayed_produce` under the
+//! high watermarks it needs. The followers (`follower`) fetch, the high watermark advances
+//! (`replica_manager`), and what waits for it is checked. The answer fills its place, and the
+//! connection's writer writes it in its turn: no callback of a purgatory touches a socket.
 
 mod api;
 mod args;
 mod batch;
 mod connection;
+mod connections;
 mod counters;
+mod create_topics;
+mod delayed_delete_records;
+mod delayed_fetch;
 mod delayed_produce;
+mod delete_records;
+mod fetch;
 mod follower;
 mod frame;
 mod layout;
+mod list_offsets;
 mod log;
 mod metadata;
-mod not_served;
 mod partition;
+mod pipeline;
 mod produce;
 mod replica_manager;
 mod scrape;
+mod replica_state;
+mod schemas;
 mod server;
 mod signal;
 #[cfg(test)]

@@ -9,10 +9,13 @@ pub(crate) struct Log {
     batches: VecDeque<RecordBatch>,
     log_start_offset: i64,
     log_end_offset: i64,
+    /// Bytes ever appended: the position of the next batch.
+    end_position: u64,
     size_bytes: usize,
 }
 
 impl Log {
+    /// The first offset that can be read.
     pub(crate) fn log_start_offset(&self) -> i64 {
         self.log_start_offset
     }
@@ -26,24 +29,46 @@ impl Log {
         self.size_bytes
     }
 
-    pub(crate) fn append(&mut self, batch: RecordBatch) {
+    pub(crate) fn append(&mut self, mut batch: RecordBatch) {
         debug_assert_eq!(batch.base_offset, self.log_end_offset);
+        batch.position = self.end_position;
+        self.end_position += batch.bytes.len() as u64;
         self.log_end_offset = batch.next_offset;
         self.size_bytes += batch.bytes.len();
         self.batches.push_back(batch);
     }
 
-    /// The batches from the one with `offset` on: at least one if there is one, and no more once
-    /// `bytes_max` are reached.
-    pub(crate) fn read(&self, offset: i64, bytes_max: usize) -> Vec<RecordBatch> {
-        let first = self.batches.partition_point(|batch| batch.next_offset <= offset);
+    /// The batches from the one with `offset` on that end at `end_offset` or before, `bytes_max` of
+    /// them: whole ones, but with `at_least_one` the first even if it is larger.
+    pub(crate) fn read(
+        &self,
+        offset: i64,
+        end_offset: i64,
+        bytes_max: usize,
+        at_least_one: bool,
+    ) -> Vec<RecordBatch> {
         let mut size_bytes = 0;
         let fits = |batch: &&RecordBatch| {
-            let fits = size_bytes < bytes_max;
             size_bytes += batch.bytes.len();
-            fits
+            let first = size_bytes == batch.bytes.len();
+            batch.next_offset <= end_offset && (size_bytes <= bytes_max || at_least_one && first)
         };
-        self.batches.range(first..).take_while(fits).cloned().collect()
+        self.batches.range(self.index(offset)..).take_while(fits).cloned().collect()
+    }
+
+    /// How many bytes [`Log::read`] has there, without a limit. O(log batches).
+    pub(crate) fn bytes_between(&self, offset: i64, end_offset: i64) -> u64 {
+        let position = |offset| {
+            let batch = self.batches.get(self.index(offset));
+            batch.map_or(self.end_position, |batch| batch.position)
+        };
+        position(end_offset).saturating_sub(position(offset))
+    }
+
+    /// The first batch with a record of `timestamp` or later that ends at `end_offset` or before.
+    pub(crate) fn batch_since(&self, timestamp: i64, end_offset: i64) -> Option<&RecordBatch> {
+        let mut batches = self.batches.iter().take_while(|batch| batch.next_offset <= end_offset);
+        batches.find(|batch| batch.max_timestamp() >= timestamp)
     }
 
     /// Drops the oldest batches below `offset` while the log is larger than `bytes_max`.
@@ -52,16 +77,20 @@ impl Log {
             && let Some(batch) = self.batches.pop_front_if(|batch| batch.next_offset <= offset)
         {
             self.size_bytes -= batch.bytes.len();
-            self.log_start_offset = batch.next_offset;
+            self.log_start_offset = self.log_start_offset.max(batch.next_offset);
         }
     }
 
-    /// Drops what is below `offset`, where the leader's log starts; a log that ends before it, left
-    /// behind, starts again there.
+    /// Drops what is below `offset` (a batch with it stays); a log that ends before it, left behind,
+    /// starts again there.
     pub(crate) fn start_at(&mut self, offset: i64) {
         self.trim(offset, 0);
-        if self.log_end_offset < offset {
-            (self.log_start_offset, self.log_end_offset) = (offset, offset);
-        }
+        self.log_start_offset = self.log_start_offset.max(offset);
+        self.log_end_offset = self.log_end_offset.max(offset);
+    }
+
+    /// Of the batch with `offset`, or of the one that comes next.
+    fn index(&self, offset: i64) -> usize {
+        self.batches.partition_point(|batch| batch.next_offset <= offset)
     }
 }

@@ -12,7 +12,8 @@ use metadata_request::MetadataRequestTopic;
 use metadata_response::{MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic};
 
 use crate::{
-    partition::{FOLLOWER_IDS, LEADER_EPOCH, LEADER_ID, Partition},
+    partition::{LEADER_EPOCH, Partition},
+    replica_state::{FOLLOWER_IDS, LEADER_ID},
     topics::{Topic, Topics},
 };
 

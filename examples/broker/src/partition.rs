@@ -1,9 +1,8 @@
-//! One partition at its leader: the log, where the followers are, who is in sync, and the high
-//! watermark.
+//! One partition at its leader: the log, and the two watermarks that the replicas' progress gives it.
 //!
-//! *High watermark*: the smallest log end offset over the in-sync replicas; it never goes back.
-//! Everything here is one lock and no waiting; whoever advances the high watermark tells the
-//! purgatory afterwards, without this lock.
+//! *High watermark*: the smallest log end offset over the in-sync replicas. *Low watermark*: the
+//! smallest log start offset over them. Neither ever goes back. Everything here is one lock and no
+//! waiting; whoever advances a watermark tells the purgatories afterwards, without this lock.
 
 use kafka_protocol::ResponseError;
 use parking_lot::Mutex;
@@ -11,11 +10,10 @@ use parking_lot::Mutex;
 use crate::{
     batch::{IncomingBatch, RecordBatch},
     log::Log,
+    replica_state::Replicas,
     topics::TopicPartition,
 };
 
-pub(crate) const LEADER_ID: i32 = 1;
-pub(crate) const FOLLOWER_IDS: [i32; 2] = [2, 3];
 pub(crate) const LEADER_EPOCH: i32 = 0;
 
 pub(crate) struct Partition {
@@ -23,23 +21,19 @@ pub(crate) struct Partition {
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     log: Log,
     high_watermark: i64,
-    followers: [FollowerState; FOLLOWER_IDS.len()],
-    /// Halves of the longest lag, counted: no clock is read.
-    lag_period: u64,
+    low_watermark: i64,
+    replicas: Replicas,
 }
 
-/// What the leader knows of a follower: from its last fetch, so one fetch late.
-struct FollowerState {
-    id: i32,
-    log_end_offset: i64,
-    in_sync: bool,
-    /// The lag period in which it last had the whole log.
-    caught_up: u64,
-    /// The log end at its last fetch, and the lag period of that.
-    last_fetch: (i64, u64),
+/// The watermarks that advanced, and where to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Advanced {
+    pub(crate) high_watermark: Option<i64>,
+    pub(crate) low_watermark: Option<i64>,
 }
 
 pub(crate) struct Appended {
@@ -47,15 +41,34 @@ pub(crate) struct Appended {
     /// The log end after the append: what the high watermark must reach.
     pub(crate) required_offset: i64,
     pub(crate) log_start_offset: i64,
-    /// The high watermark, if it advanced.
-    pub(crate) advanced_to: Option<i64>,
+    pub(crate) advanced: Advanced,
 }
 
-pub(crate) struct Fetched {
-    pub(crate) batches: Vec<RecordBatch>,
-    pub(crate) log_start_offset: i64,
-    /// The high watermark, if it advanced.
-    pub(crate) advanced_to: Option<i64>,
+/// How far a fetch may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UpTo {
+    /// Consumers: what every in-sync replica has.
+    HighWatermark,
+    /// Followers.
+    LogEnd,
+}
+
+/// A partition's offsets at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Offsets {
+    pub(crate) high_watermark: i64,
+    pub(crate) low_watermark: i64,
+    pub(crate) log_start: i64,
+    pub(crate) log_end: i64,
+}
+
+impl Offsets {
+    pub(crate) fn end(&self, up_to: UpTo) -> i64 {
+        match up_to {
+            UpTo::HighWatermark => self.high_watermark,
+            UpTo::LogEnd => self.log_end,
+        }
+    }
 }
 
 /// How far the replicas are with a required offset.
@@ -68,15 +81,7 @@ pub(crate) enum Replication {
 
 impl Partition {
     pub(crate) fn new(key: TopicPartition) -> Partition {
-        let followers = FOLLOWER_IDS.map(|id| FollowerState {
-            id,
-            log_end_offset: 0,
-            in_sync: true,
-            caught_up: 0,
-            last_fetch: (0, 0),
-        });
-        let state = State { log: Log::default(), high_watermark: 0, followers, lag_period: 0 };
-        Partition { key, state: Mutex::new(state) }
+        Partition { key, state: Mutex::default() }
     }
 
     /// Appends all batches or none. NOT_ENOUGH_REPLICAS when fewer than `in_sync_min` are in sync,
@@ -88,7 +93,7 @@ impl Partition {
         log_bytes_max: usize,
     ) -> Result<Appended, ResponseError> {
         let mut state = self.state.lock();
-        if state.in_sync() < in_sync_min {
+        if state.replicas.in_sync() < in_sync_min {
             return Err(ResponseError::NotEnoughReplicas);
         }
         let high_watermark = state.high_watermark;
@@ -97,7 +102,7 @@ impl Partition {
             return Err(ResponseError::KafkaStorageError);
         }
         let base_offset = state.log.log_end_offset();
-        state.note_caught_up();
+        state.replicas.note_caught_up(base_offset);
         for batch in batches {
             let offset = state.log.log_end_offset();
             state.log.append(batch.assign(offset, LEADER_EPOCH));
@@ -106,53 +111,77 @@ impl Partition {
             base_offset,
             required_offset: state.log.log_end_offset(),
             log_start_offset: state.log.log_start_offset(),
-            advanced_to: state.advance_high_watermark(),
+            advanced: state.advance(),
         })
     }
 
-    /// A follower's fetch: `offset` is its log end offset. Up to the high watermark is in sync.
-    pub(crate) fn fetch_as_follower(&self, id: i32, offset: i64, bytes_max: usize) -> Fetched {
+    /// A follower fetches, and that tells what it has: its log's start and end.
+    pub(crate) fn note_fetch(&self, id: i32, log_start: i64, log_end: i64) -> Advanced {
         let mut state = self.state.lock();
-        let State { log, high_watermark, followers, lag_period } = &mut *state;
-        if let Some(follower) = followers.iter_mut().find(|follower| follower.id == id) {
-            follower.log_end_offset = offset.min(log.log_end_offset());
-            follower.in_sync |= offset >= *high_watermark;
-            // Under load it is always a fetch behind: what counts is the log end it was told then.
-            let (told_end, told_in) = follower.last_fetch;
-            if offset >= told_end {
-                follower.caught_up = follower.caught_up.max(told_in);
-            }
-            follower.last_fetch = (log.log_end_offset(), *lag_period);
+        let State { log, high_watermark, replicas, .. } = &mut *state;
+        replicas.note_fetch(id, log_start, log_end, log.log_end_offset(), *high_watermark);
+        state.advance()
+    }
+
+    /// Moves the log start to `offset`; -1: to the high watermark, and no further goes. Returns the
+    /// low watermark to wait for.
+    pub(crate) fn delete_records(&self, offset: i64) -> Result<(i64, Advanced), ResponseError> {
+        let mut state = self.state.lock();
+        let offset = if offset == -1 { state.high_watermark } else { offset };
+        if !(0..=state.high_watermark).contains(&offset) {
+            return Err(ResponseError::OffsetOutOfRange);
         }
-        state.note_caught_up();
-        Fetched {
-            batches: state.log.read(offset, bytes_max),
-            log_start_offset: state.log.log_start_offset(),
-            advanced_to: state.advance_high_watermark(),
-        }
+        state.log.start_at(offset);
+        Ok((offset, state.advance()))
+    }
+
+    /// OFFSET_OUT_OF_RANGE outside the log; past `up_to` but inside it is merely nothing yet.
+    pub(crate) fn read(
+        &self,
+        offset: i64,
+        up_to: UpTo,
+        bytes_max: usize,
+        at_least_one: bool,
+    ) -> Result<Vec<RecordBatch>, ResponseError> {
+        let state = self.state.lock();
+        let end = state.checked(offset)?.end(up_to);
+        Ok(state.log.read(offset, end, bytes_max, at_least_one))
+    }
+
+    /// How many bytes [`Partition::read`] would find.
+    pub(crate) fn readable_bytes(&self, offset: i64, up_to: UpTo) -> Result<u64, ResponseError> {
+        let state = self.state.lock();
+        let end = state.checked(offset)?.end(up_to);
+        Ok(state.log.bytes_between(offset, end))
+    }
+
+    /// Timestamp and offset of the first batch that has a record of `timestamp` or later.
+    pub(crate) fn offset_since(&self, timestamp: i64, up_to: UpTo) -> Option<(i64, i64)> {
+        let state = self.state.lock();
+        let batch = state.log.batch_since(timestamp, state.offsets().end(up_to))?;
+        Some((batch.base_timestamp(), batch.base_offset.max(state.log.log_start_offset())))
+    }
+
+    pub(crate) fn offsets(&self) -> Offsets {
+        self.state.lock().offsets()
     }
 
     /// Begins the next lag period: called every half of the longest lag, it takes out of the
-    /// in-sync set who was behind for two whole ones. Returns the high watermark if it advanced.
-    pub(crate) fn shrink_in_sync(&self) -> Option<i64> {
+    /// in-sync set who was behind for two whole ones.
+    pub(crate) fn shrink_in_sync(&self) -> Advanced {
         let mut state = self.state.lock();
-        state.note_caught_up();
-        state.lag_period += 1;
-        let lag_period = state.lag_period;
-        for follower in &mut state.followers {
-            if follower.in_sync && lag_period - follower.caught_up > 2 {
-                follower.in_sync = false;
-                tracing::warn!("replica {} left the in-sync set of {}", follower.id, self.key);
-            }
+        let log_end = state.log.log_end_offset();
+        for id in state.replicas.begin_lag_period(log_end) {
+            tracing::warn!("replica {id} left the in-sync set of {}", self.key);
         }
-        state.advance_high_watermark()
+        state.advance()
     }
 
     pub(crate) fn replication(&self, required_offset: i64, in_sync_min: usize) -> Replication {
         let state = self.state.lock();
         if state.high_watermark < required_offset {
             Replication::Pending
-        } else if state.in_sync() >= in_sync_min {
+        } else if state.replicas.in_sync() >= in_sync_min {
             Replication::Enough
         } else {
             Replication::TooFewInSync
@@ -160,33 +189,38 @@ impl Partition {
     }
 
     pub(crate) fn in_sync_followers(&self) -> Vec<i32> {
-        let state = self.state.lock();
-        let in_sync = state.followers.iter().filter(|follower| follower.in_sync);
-        in_sync.map(|follower| follower.id).collect()
+        self.state.lock().replicas.in_sync_followers()
     }
 }
 
 impl State {
-    /// The in-sync replicas, the leader included.
-    fn in_sync(&self) -> usize {
-        1 + self.followers.iter().filter(|follower| follower.in_sync).count()
-    }
-
-    fn note_caught_up(&mut self) {
-        let log_end_offset = self.log.log_end_offset();
-        for follower in &mut self.followers {
-            if follower.log_end_offset == log_end_offset {
-                follower.caught_up = self.lag_period;
-            }
+    fn offsets(&self) -> Offsets {
+        Offsets {
+            high_watermark: self.high_watermark,
+            low_watermark: self.low_watermark,
+            log_start: self.log.log_start_offset(),
+            log_end: self.log.log_end_offset(),
         }
     }
 
-    fn advance_high_watermark(&mut self) -> Option<i64> {
-        let followers = self.followers.iter().filter(|follower| follower.in_sync);
-        let ends = followers.map(|follower| follower.log_end_offset);
-        let smallest = ends.fold(self.log.log_end_offset(), i64::min);
-        let advanced = smallest > self.high_watermark;
-        self.high_watermark = self.high_watermark.max(smallest);
-        advanced.then_some(self.high_watermark)
+    fn checked(&self, offset: i64) -> Result<Offsets, ResponseError> {
+        let offsets = self.offsets();
+        let inside = (offsets.log_start..=offsets.log_end).contains(&offset);
+        if inside { Ok(offsets) } else { Err(ResponseError::OffsetOutOfRange) }
     }
+
+    fn advance(&mut self) -> Advanced {
+        let high_watermark = self.replicas.smallest_end(self.log.log_end_offset());
+        let low_watermark = self.replicas.smallest_start(self.log.log_start_offset());
+        Advanced {
+            high_watermark: raise(&mut self.high_watermark, high_watermark),
+            low_watermark: raise(&mut self.low_watermark, low_watermark),
+        }
+    }
+}
+
+fn raise(watermark: &mut i64, to: i64) -> Option<i64> {
+    let advanced = to > *watermark;
+    *watermark = to.max(*watermark);
+    advanced.then_some(to)
 }

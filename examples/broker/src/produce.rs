@@ -1,12 +1,9 @@
 //! Produce: append to the leaders, then answer at once (acks=1), never (acks=0), or when the
 //! in-sync replicas have it (acks=all).
 
-use std::{
-    sync::{Arc, mpsc},
-    time::Duration,
-};
+use std::sync::Arc;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use kafka_protocol::{
     ResponseError,
     messages::{
@@ -14,42 +11,36 @@ use kafka_protocol::{
         produce_response::{PartitionProduceResponse, TopicProduceResponse},
     },
 };
-use purgatory::{CancelReason, DelayedOperation, Outcome, Watches};
 
 use crate::{
+    api::{Client, millis},
     delayed_produce::{DelayedProduce, Wait},
+    pipeline::Reply,
     replica_manager::ReplicaManager,
 };
 
 const ACKS_ALL: i16 = -1;
 
-/// `None`: acks=0, the client expects no response. When such a produce failed the connection is
-/// closed, as in Kafka: there is no other way to tell the client.
+/// Appends, and parks what must wait. A produce with acks=0 is not answered; when it failed that is an
+/// error, and the connection is closed, as in Kafka: there is no other way to tell the client.
 pub(crate) fn produce(
     manager: &ReplicaManager,
+    client: &Client,
     request: ProduceRequest,
-    version: i16,
-) -> anyhow::Result<Option<ProduceResponse>> {
-    let acks = request.acks;
-    let response = start(manager, request, version).recv().context("ended without an answer")?;
-    if acks != 0 {
-        return Ok(Some(response));
+    reply: Reply,
+) -> anyhow::Result<()> {
+    let (acks, timeout) = (request.acks, millis(request.timeout_ms));
+    let (response, waits) = append(manager, request, reply.version);
+    if acks == 0 {
+        let mut statuses = response.responses.iter().flat_map(|topic| &topic.partition_responses);
+        ensure!(statuses.all(|status| status.error_code == 0), "a produce with acks=0 failed");
+        reply.send_nothing();
+        return Ok(());
     }
-    let mut statuses = response.responses.iter().flat_map(|topic| &topic.partition_responses);
-    ensure!(statuses.all(|status| status.error_code == 0), "a produce with acks=0 failed");
-    Ok(None)
-}
-
-/// Appends, and parks what must wait; the response is received when it is final.
-pub(crate) fn start(
-    manager: &ReplicaManager,
-    request: ProduceRequest,
-    version: i16,
-) -> mpsc::Receiver<ProduceResponse> {
-    // A negative timeout is over at once, as in Kafka.
-    let timeout = Duration::from_millis(request.timeout_ms.try_into().unwrap_or(0));
-    let (response, waits) = append(manager, request, version);
-    let (reply, answer) = mpsc::sync_channel(1);
+    if waits.is_empty() {
+        reply.send(&response);
+        return Ok(());
+    }
     let operation = DelayedProduce {
         response,
         waits,
@@ -59,16 +50,9 @@ pub(crate) fn start(
         reply,
     };
     let watermarks = operation.watermarks();
-    if watermarks.is_empty() {
-        operation.on_complete(Outcome::Completed);
-        return answer;
-    }
-    // In the check form: a partition that is replicated may still have too few replicas in sync.
-    let watches = Watches::up_to(&watermarks).checked();
-    if let Err(refused) = manager.produces.try_complete_else_watch(operation, watches, timeout) {
-        refused.operation.on_complete(Outcome::Cancelled(CancelReason::Shutdown));
-    }
-    answer
+    let connection = client.connection;
+    ReplicaManager::park(&manager.produces, operation, &watermarks, connection, timeout);
+    Ok(())
 }
 
 fn append(

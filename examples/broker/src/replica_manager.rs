@@ -1,33 +1,37 @@
-//! The replicas, and the purgatory where requests wait for them. Who changes a partition comes
-//! through here, so that what is parked hears of every advance of a high watermark.
+//! The replicas, and the purgatories where requests wait for them. Who changes a partition comes
+//! through here, so that what is parked hears of every advance of a watermark.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use kafka_protocol::ResponseError;
-use purgatory::Purgatory;
+use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Watches};
 use timer_core::{BuildError, Timer};
 
 use crate::{
     args::Args,
     batch,
     counters::Counters,
+    delayed_delete_records::DelayedDeleteRecords,
+    delayed_fetch::DelayedFetch,
     delayed_produce::DelayedProduce,
     follower::Followers,
-    partition::{Appended, Fetched, Partition},
+    partition::{Advanced, Appended, Partition},
     signal::Signal,
-    topics::{TopicPartition, Topics},
+    topics::{Topics, WatchKey},
 };
 
-/// Bytes in one fetch of a follower (Kafka's `replica.fetch.max.bytes`).
-const FETCH_BYTES_MAX: usize = 1 << 20;
+/// Bytes of records in one response (Kafka's `replica.fetch.max.bytes` and `fetch.max.bytes`).
+pub(crate) const FETCH_BYTES_MAX: usize = 1 << 20;
 
 pub(crate) struct ReplicaManager {
     pub(crate) args: Args,
     pub(crate) topics: Topics,
     pub(crate) followers: Arc<Followers>,
-    pub(crate) produces: Purgatory<TopicPartition, DelayedProduce>,
+    pub(crate) produces: Purgatory<WatchKey, DelayedProduce>,
+    pub(crate) fetches: Purgatory<WatchKey, DelayedFetch>,
+    pub(crate) delete_records: Purgatory<WatchKey, DelayedDeleteRecords>,
     pub(crate) counters: Arc<Counters>,
-    /// Wakes the followers after an append.
+    /// Wakes the followers after an append or a deletion.
     pub(crate) signal: Signal,
 }
 
@@ -38,6 +42,8 @@ impl ReplicaManager {
             topics: Topics::new(args.partitions, args.max_topics),
             followers: Arc::new(Followers::new(args.pause_followers)),
             produces: Purgatory::builder("produce").timer(timer).build()?,
+            fetches: Purgatory::builder("fetch").timer(timer).build()?,
+            delete_records: Purgatory::builder("delete-records").timer(timer).build()?,
             counters: Arc::default(),
             signal: Signal::default(),
         })
@@ -68,15 +74,30 @@ impl ReplicaManager {
         }
         drop(counters);
         self.signal.notify();
-        self.complete_parked(&partition, appended.advanced_to);
+        let log_end = WatchKey::LogEnd(partition.key.clone());
+        self.fetches.complete_up_to(&log_end, appended.required_offset.cast_unsigned());
+        self.complete_parked(&partition, appended.advanced);
         Ok((partition, appended))
     }
 
-    /// What a follower gets from `offset` on. That it asks for `offset` tells what it has.
-    pub(crate) fn fetch_as_follower(&self, partition: &Partition, id: i32, offset: i64) -> Fetched {
-        let fetched = partition.fetch_as_follower(id, offset, FETCH_BYTES_MAX);
-        self.complete_parked(partition, fetched.advanced_to);
-        fetched
+    /// Moves a partition's log start; returns the low watermark to wait for.
+    pub(crate) fn delete_records(
+        &self,
+        topic: &str,
+        index: i32,
+        offset: i64,
+    ) -> Result<(Arc<Partition>, i64), ResponseError> {
+        let unknown = ResponseError::UnknownTopicOrPartition;
+        let partition = self.topics.partition(topic, index).ok_or(unknown)?;
+        let (required_offset, advanced) = partition.delete_records(offset)?;
+        self.signal.notify();
+        self.complete_parked(&partition, advanced);
+        Ok((partition, required_offset))
+    }
+
+    /// A follower fetches: that tells where its log starts and ends.
+    pub(crate) fn note_fetch(&self, partition: &Partition, id: i32, start: i64, end: i64) {
+        self.complete_parked(partition, partition.note_fetch(id, start, end));
     }
 
     /// To be called every half of `--replica-lag-time-max`.
@@ -88,10 +109,47 @@ impl ReplicaManager {
         }
     }
 
-    /// The high watermark has advanced and no lock is held: now the event, for those that it reaches.
-    fn complete_parked(&self, partition: &Partition, advanced_to: Option<i64>) {
-        if let Some(high_watermark) = advanced_to {
-            self.produces.complete_up_to(&partition.key, high_watermark.cast_unsigned());
+    /// A watermark has advanced and no lock is held: now the event, for those that it reaches.
+    fn complete_parked(&self, partition: &Partition, advanced: Advanced) {
+        if let Some(offset) = advanced.high_watermark {
+            let key = WatchKey::HighWatermark(partition.key.clone());
+            self.produces.complete_up_to(&key, offset.cast_unsigned());
+            self.fetches.complete_up_to(&key, offset.cast_unsigned());
         }
+        if let Some(offset) = advanced.low_watermark {
+            let key = WatchKey::LowWatermark(partition.key.clone());
+            self.delete_records.complete_up_to(&key, offset.cast_unsigned());
+        }
+    }
+
+    /// Parks an operation until its watermarks are reached, for `timeout` at most. They are its
+    /// earliest moments: it is checked then, and completes when its check says so.
+    pub(crate) fn park<O: DelayedOperation>(
+        purgatory: &Purgatory<WatchKey, O>,
+        operation: O,
+        watermarks: &[(WatchKey, u64)],
+        connection: u64,
+        timeout: Duration,
+    ) {
+        let connection = [WatchKey::Connection(connection)];
+        let watches = Watches::up_to(watermarks).checked().with_keys(&connection);
+        if let Err(refused) = purgatory.try_complete_else_watch(operation, watches, timeout) {
+            refused.operation.on_complete(Outcome::Cancelled(CancelReason::Shutdown));
+        }
+    }
+
+    /// Nobody waits for the answers any more.
+    pub(crate) fn cancel_for_connection(&self, connection: u64, reason: &'static str) {
+        let key = WatchKey::Connection(connection);
+        self.produces.cancel_for_key(&key, reason);
+        self.fetches.cancel_for_key(&key, reason);
+        self.delete_records.cancel_for_key(&key, reason);
+    }
+
+    /// Answers whatever is parked, and whatever comes later at once.
+    pub(crate) fn shutdown(&self) {
+        self.produces.shutdown();
+        self.fetches.shutdown();
+        self.delete_records.shutdown();
     }
 }

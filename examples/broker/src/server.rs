@@ -14,19 +14,18 @@ use timer_core::{SystemTimer, Timer};
 
 use crate::{
     args::Args,
-    connection::{self, Connections},
+    connection,
+    connections::{Connections, NotTaken},
     counters::Summary,
-    partition::FOLLOWER_IDS,
     replica_manager::ReplicaManager,
     scrape,
+    replica_state::FOLLOWER_IDS,
 };
 
 /// How long a shutdown waits for the connections.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
 /// After a failed accept (no file descriptors, say) the next try waits.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// A request is decoded and answered on its connection's thread: no recursion, no big values.
-const STACK_BYTES: usize = 256 << 10;
 
 /// A running broker.
 pub struct Broker {
@@ -48,7 +47,7 @@ impl Broker {
         }
         let timer = SystemTimer::builder().name("broker").build()?;
         let manager = Arc::new(ReplicaManager::new(args, &timer)?);
-        let connections = Arc::<Connections>::default();
+        let connections = Arc::new(Connections::new(args.max_connections));
         let mut broker = Broker { address, manager, connections, timer, threads: Vec::new() };
         broker.start_threads(listener)?;
         Ok(broker)
@@ -105,7 +104,7 @@ impl Broker {
     pub fn shutdown(self) -> Summary {
         self.manager.signal.stop();
         let woken = self.wake_accept();
-        self.manager.produces.shutdown();
+        self.manager.shutdown();
         self.connections.shut(SHUTDOWN_MAX);
         if let Err(error) = woken {
             tracing::warn!("the accept thread is left behind, it cannot be woken: {error}");
@@ -114,7 +113,12 @@ impl Broker {
         }
         drop(self.timer.shutdown()); // nothing of ours is scheduled on it directly
         let counters = self.manager.counters.lock().clone();
-        Summary { produces: self.manager.produces.stats(), ..counters }
+        Summary {
+            produces: self.manager.produces.stats(),
+            fetches: self.manager.fetches.stats(),
+            delete_records: self.manager.delete_records.stats(),
+            ..counters
+        }
     }
 
     /// `accept` cannot be told to stop, only given a connection.
@@ -134,8 +138,19 @@ fn accept(
     manager: &Arc<ReplicaManager>,
     connections: &Arc<Connections>,
 ) -> io::Result<()> {
-    let Some(connection) = connections.register(listener.accept()?.0) else { return Ok(()) };
+    let (stream, peer) = listener.accept()?;
+    let connection = match connections.register(stream) {
+        Ok(connection) => connection,
+        Err(NotTaken::Shutdown) => return Ok(()),
+        Err(NotTaken::Full) => {
+            let max = manager.args.max_connections;
+            tracing::warn!("{peer}: connection refused: {max} connections are open already");
+            manager.counters.lock().refused += 1;
+            return Ok(());
+        }
+    };
     let manager = Arc::clone(manager);
-    let thread = thread::Builder::new().name("connection".to_owned()).stack_size(STACK_BYTES);
-    thread.spawn(move || connection::serve(&connection.stream, &manager)).map(drop)
+    let thread = thread::Builder::new().name("connection".to_owned());
+    let thread = thread.stack_size(connection::STACK_BYTES);
+    thread.spawn(move || connection::serve(&connection, &manager)).map(drop)
 }

@@ -1,6 +1,7 @@
-//! The topics, made on first use: a bounded map, read on every produce and written once a topic.
+//! The topics, made on first use or asked for: a bounded map, read on every produce and written once
+//! a topic.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::RangeInclusive, sync::Arc};
 
 use dashmap::DashMap;
 use kafka_protocol::ResponseError;
@@ -8,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::partition::Partition;
 
-/// What the purgatory's operations are watched under. Shown as Kafka does: `topic-0`.
+/// Shown as Kafka does: `topic-0`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TopicPartition {
     pub(crate) topic: Arc<str>,
@@ -21,16 +22,33 @@ impl fmt::Display for TopicPartition {
     }
 }
 
+/// What parked operations are watched under: a watermark of a partition, which only rises, or the
+/// connection whose client waits for the answer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum WatchKey {
+    /// Every in-sync replica has the log up to there: acks=all produces, consumers' fetches.
+    HighWatermark(TopicPartition),
+    /// The leader's log ends there: followers' fetches.
+    LogEnd(TopicPartition),
+    /// Every in-sync replica has deleted the log up to there: delete-records.
+    LowWatermark(TopicPartition),
+    Connection(u64),
+}
+
 pub(crate) struct Topic {
     pub(crate) name: Arc<str>,
     pub(crate) partitions: Vec<Arc<Partition>>,
 }
 
+/// How many partitions a topic may have.
+pub(crate) const PARTITIONS: RangeInclusive<i32> = 1..=1000;
+
 pub(crate) struct Topics {
+    /// Partitions of a topic made on first use, or when the client leaves it to the broker.
+    pub(crate) partitions: i32,
     topics: DashMap<Arc<str>, Arc<Topic>>,
     /// Held while a topic is made, so that the bound is exact.
     creating: Mutex<()>,
-    partitions: i32,
     topics_max: usize,
 }
 
@@ -51,14 +69,34 @@ impl Topics {
         self.topics.iter().map(|topic| Arc::clone(&topic)).collect()
     }
 
-    /// INVALID_TOPIC_EXCEPTION for a name against Kafka's rule, POLICY_VIOLATION at the bound.
+    /// As [`Topics::create`], with the partitions of a new topic; one that exists is not made again.
     pub(crate) fn get_or_create(&self, name: &str) -> Result<Arc<Topic>, ResponseError> {
+        match self.create(name, self.partitions, false) {
+            Err(ResponseError::TopicAlreadyExists) => {
+                self.get(name).ok_or(ResponseError::UnknownTopicOrPartition)
+            }
+            created => created,
+        }
+    }
+
+    /// INVALID_TOPIC_EXCEPTION for a name against Kafka's rule, TOPIC_ALREADY_EXISTS,
+    /// INVALID_PARTITIONS outside [`PARTITIONS`], POLICY_VIOLATION at the bound. With
+    /// `validate_only` the topic is looked at and not kept.
+    pub(crate) fn create(
+        &self,
+        name: &str,
+        partitions: i32,
+        validate_only: bool,
+    ) -> Result<Arc<Topic>, ResponseError> {
         if !legal(name) {
             return Err(ResponseError::InvalidTopicException);
         }
         let _creating = self.creating.lock();
-        if let Some(topic) = self.get(name) {
-            return Ok(topic);
+        if self.topics.contains_key(name) {
+            return Err(ResponseError::TopicAlreadyExists);
+        }
+        if !PARTITIONS.contains(&partitions) {
+            return Err(ResponseError::InvalidPartitions);
         }
         if self.topics.len() >= self.topics_max {
             return Err(ResponseError::PolicyViolation);
@@ -66,9 +104,11 @@ impl Topics {
         let name: Arc<str> = name.into();
         let key = |partition| TopicPartition { topic: Arc::clone(&name), partition };
         let partitions =
-            (0..self.partitions).map(|index| Arc::new(Partition::new(key(index)))).collect();
+            (0..partitions).map(|index| Arc::new(Partition::new(key(index)))).collect();
         let topic = Arc::new(Topic { name: Arc::clone(&name), partitions });
-        self.topics.insert(name, Arc::clone(&topic));
+        if !validate_only {
+            self.topics.insert(name, Arc::clone(&topic));
+        }
         Ok(topic)
     }
 }

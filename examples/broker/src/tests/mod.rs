@@ -1,22 +1,128 @@
-//! What the tests share: arguments, record batches, requests.
+//! What the tests share: a broker without threads, arguments, record batches, requests.
 
+mod delete_records;
+mod examples;
+mod fetch;
 mod produce;
 mod tcp;
 mod wire;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use clap::Parser;
 use kafka_protocol::{
     messages::{
-        ApiKey, ProduceRequest, RequestHeader, TopicName,
+        ApiKey, ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader, TopicName,
         produce_request::{PartitionProduceData, TopicProduceData},
     },
-    protocol::{Encodable, StrBytes, encode_request_header_into_buffer},
+    protocol::{Decodable, Encodable, HeaderVersion, StrBytes, encode_request_header_into_buffer},
+};
+use timer_core::ManualTimer;
+
+use crate::{
+    api::{self, Client},
+    args::Args,
+    partition::Partition,
+    pipeline::{self, Answer, Pipeline},
+    replica_manager::ReplicaManager,
 };
 
-use crate::args::Args;
-
 pub(crate) const CORRELATION_ID: i32 = 77;
+
+/// A broker without threads: its clock is turned by hand, the followers fetch when the test says. It
+/// has a topic `t`.
+pub(crate) struct Fixture {
+    pub(crate) timer: ManualTimer,
+    pub(crate) manager: ReplicaManager,
+    connections: AtomicU64,
+}
+
+impl Fixture {
+    pub(crate) fn new(extra: &[&str]) -> Fixture {
+        let timer = ManualTimer::new();
+        let manager = ReplicaManager::new(&args(extra), &timer).unwrap();
+        manager.topics.get_or_create("t").unwrap();
+        Fixture { timer, manager, connections: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client {
+            connection: self.connections.fetch_add(1, Relaxed),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9092)),
+            pipeline: Pipeline::new(self.manager.args.max_pipeline),
+        }
+    }
+
+    /// One request over a connection of its own.
+    pub(crate) fn ask(&self, key: ApiKey, version: i16, body: &impl Encodable) -> Client {
+        let client = self.client();
+        api::handle(&self.manager, &client, request(key, version, body)).unwrap();
+        client
+    }
+
+    /// One request that is answered at once, if at all.
+    pub(crate) fn answer(&self, frame: impl Into<Bytes>) -> anyhow::Result<Option<BytesMut>> {
+        let client = self.client();
+        api::handle(&self.manager, &client, frame.into())?;
+        Ok(next_frame(&client))
+    }
+
+    pub(crate) fn partition(&self, index: i32) -> Arc<Partition> {
+        self.manager.topics.partition("t", index).unwrap()
+    }
+
+    /// A follower fetches a partition until it has everything and the leader knows.
+    pub(crate) fn replicate(&self, follower: usize, partition: i32) {
+        let partition = self.partition(partition);
+        while self.manager.followers.followers[follower].fetch(&partition, &self.manager) {}
+    }
+
+    /// The error code of an acks=1 produce of one record to partition 0.
+    pub(crate) fn append(&self) -> i16 {
+        let client = self.ask(ApiKey::Produce, 9, &produce(1, 0, &[(0, record_batch(1))]));
+        let response: ProduceResponse = answered(&client, 9).unwrap();
+        response.responses[0].partition_responses[0].error_code
+    }
+
+    /// An append that both followers have.
+    pub(crate) fn append_replicated(&self) {
+        assert_eq!(self.append(), 0);
+        (0..2).for_each(|follower| self.replicate(follower, 0));
+    }
+}
+
+/// The next response to a client, once it is there.
+pub(crate) fn answered<T: Decodable + HeaderVersion>(client: &Client, version: i16) -> Option<T> {
+    Some(decoded(version, next_frame(client)?))
+}
+
+fn next_frame(client: &Client) -> Option<BytesMut> {
+    match client.pipeline.is_ready().then(|| client.pipeline.next())?? {
+        Answer::Response(frame) => Some(frame),
+        Answer::Fetch { plan, version, correlation_id } => {
+            Some(pipeline::response(&plan.response(version), version, correlation_id).unwrap())
+        }
+        Answer::Nothing => None,
+        Answer::Lost => panic!("an answer is lost"),
+    }
+}
+
+pub(crate) fn decoded<T: Decodable + HeaderVersion>(version: i16, frame: BytesMut) -> T {
+    let mut frame = frame.freeze();
+    assert_eq!(frame.get_i32() as usize, frame.len(), "the length in front");
+    let header = ResponseHeader::decode(&mut frame, T::header_version(version)).unwrap();
+    assert_eq!(header.correlation_id, CORRELATION_ID);
+    let response = T::decode(&mut frame, version).unwrap();
+    assert!(frame.is_empty(), "{} bytes follow", frame.len());
+    response
+}
 
 pub(crate) fn args(extra: &[&str]) -> Args {
     let mut args = Args::parse_from([&["broker"], extra].concat());

@@ -1,49 +1,31 @@
 //! Produce against the replicas, under a clock turned by hand; followers fetch when the test says.
 
-use std::{sync::mpsc::Receiver, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
-use kafka_protocol::{ResponseError, messages::ProduceResponse};
-use timer_core::ManualTimer;
+use kafka_protocol::{
+    ResponseError,
+    messages::{ApiKey, ProduceResponse},
+};
 
-use super::{args, produce, record_batch};
-use crate::{produce::start, replica_manager::ReplicaManager};
+use super::{Fixture, answered, produce, record_batch, request};
+use crate::{
+    api::{Client, handle},
+    partition::UpTo,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
 const TIMED_OUT: i16 = ResponseError::RequestTimedOut.code();
 
-struct Fixture {
-    timer: ManualTimer,
-    manager: ReplicaManager,
-}
-
 impl Fixture {
-    fn new(extra: &[&str]) -> Fixture {
-        let timer = ManualTimer::new();
-        let manager = ReplicaManager::new(&args(extra), &timer).unwrap();
-        manager.topics.get_or_create("t").unwrap();
-        Fixture { timer, manager }
-    }
-
     /// Starts a produce with a timeout of one second.
-    fn start(&self, acks: i16, data: &[(i32, Bytes)]) -> Receiver<ProduceResponse> {
-        start(&self.manager, produce(acks, 1000, data), 9)
+    fn start(&self, acks: i16, data: &[(i32, Bytes)]) -> Client {
+        self.ask(ApiKey::Produce, 9, &produce(acks, 1000, data))
     }
 
-    fn start_all(&self, records: i32) -> Receiver<ProduceResponse> {
+    fn start_all(&self, records: i32) -> Client {
         self.start(-1, &[(0, record_batch(records))])
-    }
-
-    /// The error code of an acks=1 produce of one record.
-    fn append(&self) -> i16 {
-        answer(&self.start(1, &[(0, record_batch(1))])).unwrap()[0].0
-    }
-
-    /// A follower fetches a partition until it has everything and the leader knows.
-    fn replicate(&self, follower: usize, partition: i32) {
-        let partition = self.manager.topics.partition("t", partition).unwrap();
-        while self.manager.followers.followers[follower].fetch(&partition, &self.manager) {}
     }
 
     fn acked_before_replicated(&self) -> u64 {
@@ -52,8 +34,8 @@ impl Fixture {
 }
 
 /// Error code and base offset of each partition, once answered.
-fn answer(answer: &Receiver<ProduceResponse>) -> Option<Vec<(i16, i64)>> {
-    let topics = answer.try_recv().ok()?.responses;
+fn answer(client: &Client) -> Option<Vec<(i16, i64)>> {
+    let topics = answered::<ProduceResponse>(client, 9)?.responses;
     let statuses = topics.into_iter().flat_map(|topic| topic.partition_responses);
     Some(statuses.map(|status| (status.error_code, status.base_offset)).collect())
 }
@@ -64,7 +46,7 @@ fn completes_when_the_last_follower_has_it_and_the_leader_knows() {
     let (first, second) = (broker.start_all(3), broker.start_all(2));
     broker.replicate(0, 0);
     assert_eq!(answer(&first), None, "one follower is missing");
-    let partition = broker.manager.topics.partition("t", 0).unwrap();
+    let partition = broker.partition(0);
     let follower = &broker.manager.followers.followers[1];
     assert!(follower.fetch(&partition, &broker.manager), "brings the records");
     assert_eq!(answer(&first), None, "the leader learns of it from the next fetch");
@@ -114,7 +96,7 @@ fn a_follower_that_only_claims_to_have_it_is_found_out() {
     let broker = Fixture::new(&[]);
     let produce = broker.start_all(1);
     broker.replicate(0, 0);
-    broker.manager.fetch_as_follower(&broker.manager.topics.partition("t", 0).unwrap(), 3, 1);
+    broker.manager.note_fetch(&broker.partition(0), 3, 0, 1);
     assert_eq!(answer(&produce), Some(vec![(0, 0)]));
     assert_eq!(broker.acked_before_replicated(), 1);
 }
@@ -132,7 +114,7 @@ fn too_few_in_sync_replicas_are_told_before_and_after_the_append() {
     assert_eq!(answer(&produce), Some(vec![(after_append, 0)]));
     let before_append = ResponseError::NotEnoughReplicas.code();
     assert_eq!(answer(&broker.start_all(1)), Some(vec![(before_append, -1)]));
-    let idle = broker.manager.topics.partition("t", 1).unwrap();
+    let idle = broker.partition(1);
     assert_eq!(idle.in_sync_followers(), [2, 3], "there is nothing to lag behind");
 
     broker.replicate(0, 0);
@@ -144,7 +126,7 @@ fn too_few_in_sync_replicas_are_told_before_and_after_the_append() {
 #[test]
 fn a_follower_that_is_always_one_fetch_behind_stays_in_sync() {
     let broker = Fixture::new(&[]);
-    let partition = broker.manager.topics.partition("t", 0).unwrap();
+    let partition = broker.partition(0);
     for _ in 0..10 {
         broker.append();
         for follower in &broker.manager.followers.followers {
@@ -160,12 +142,11 @@ fn a_follower_that_is_always_one_fetch_behind_stays_in_sync() {
 fn acks_decide_who_is_waited_for() {
     let broker = Fixture::new(&[]);
     let produce = |acks, timeout_ms, index| {
-        let request = produce(acks, timeout_ms, &[(index, record_batch(2))]);
-        let response = crate::produce::produce(&broker.manager, request, 9)?;
-        Ok::<_, anyhow::Error>(response.map(|response| {
-            let status = &response.responses[0].partition_responses[0];
-            (status.error_code, status.base_offset)
-        }))
+        let client = broker.client();
+        let body = produce(acks, timeout_ms, &[(index, record_batch(2))]);
+        handle(&broker.manager, &client, request(ApiKey::Produce, 9, &body))?;
+        broker.timer.advance(MILLISECOND);
+        Ok::<_, anyhow::Error>(answer(&client).map(|statuses| statuses[0]))
     };
     assert_eq!(produce(1, 0, 0).unwrap(), Some((0, 0)));
     assert_eq!(produce(0, 0, 0).unwrap(), None);
@@ -183,7 +164,7 @@ fn acks_decide_who_is_waited_for() {
 fn a_shutdown_answers_what_is_parked_and_what_comes_later() {
     let broker = Fixture::new(&[]);
     let parked = broker.start_all(1);
-    broker.manager.produces.shutdown();
+    broker.manager.shutdown();
     for (produce, offset) in [(parked, 0), (broker.start_all(1), 1)] {
         let retriable = ResponseError::NotLeaderOrFollower.code();
         assert_eq!(answer(&produce), Some(vec![(retriable, offset)]));
@@ -200,9 +181,12 @@ fn a_log_drops_what_is_replicated_and_is_full_of_what_is_not() {
     assert_eq!(broker.append(), full, "one follower still needs it");
     broker.replicate(1, 0);
     assert_eq!(broker.append(), 0);
-    let partition = broker.manager.topics.partition("t", 0).unwrap();
-    let fetched = broker.manager.fetch_as_follower(&partition, 2, 0);
-    assert_eq!((fetched.log_start_offset, fetched.batches.len()), (1, 3));
+    let partition = broker.partition(0);
+    assert_eq!(partition.offsets().log_start, 1);
+    assert_eq!(partition.read(1, UpTo::LogEnd, 250, false).unwrap().len(), 2, "two fit");
+    assert_eq!(partition.read(1, UpTo::LogEnd, 0, true).unwrap().len(), 1, "the first does not");
+    let gone = partition.read(0, UpTo::LogEnd, 250, true).unwrap_err();
+    assert_eq!(gone, ResponseError::OffsetOutOfRange);
 }
 
 #[test]
@@ -212,7 +196,7 @@ fn a_follower_left_behind_starts_again_where_the_leader_starts() {
     (0..3).for_each(|_| broker.manager.shrink_in_sync());
     assert_eq!([broker.append(), broker.append()], [0, 0]);
     broker.replicate(0, 0);
-    let partition = broker.manager.topics.partition("t", 0).unwrap();
+    let partition = broker.partition(0);
     assert_eq!(partition.in_sync_followers(), [2]);
-    assert_eq!(broker.manager.followers.followers[0].log_end_offset(&partition.key), 3);
+    assert_eq!(broker.manager.followers.followers[0].log_range(&partition.key), (1, 3));
 }

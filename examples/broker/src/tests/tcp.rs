@@ -9,11 +9,16 @@ use std::{
 
 use bytes::{Buf, Bytes};
 use kafka_protocol::{
-    messages::{ApiKey, MetadataRequest, ProduceResponse, metadata_request::MetadataRequestTopic},
+    messages::{
+        ApiKey, FetchResponse, MetadataRequest, MetadataResponse, ProduceResponse,
+        metadata_request::MetadataRequestTopic,
+    },
     protocol::Decodable,
 };
 
-use super::{CORRELATION_ID, args, framed, produce, record_batch, request, topic_name};
+use super::{
+    CORRELATION_ID, args, fetch::fetch, framed, produce, record_batch, request, topic_name,
+};
 use crate::{Args, Broker};
 
 struct Client(TcpStream);
@@ -63,9 +68,65 @@ impl Client {
 }
 
 fn wait_for_parked(broker: &Broker) {
-    while broker.manager.produces.is_empty() {
+    wait_until(|| !broker.manager.produces.is_empty());
+}
+
+/// The deadline is the test runner's.
+fn wait_until(condition: impl Fn() -> bool) {
+    while !condition() {
         thread::yield_now();
     }
+}
+
+#[test]
+fn answers_come_in_the_order_of_the_requests_though_a_parked_one_holds_up_no_other() {
+    let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
+    let mut client = Client::connect(&broker);
+    client.send_produce(-1, 60_000);
+    client.send_produce(-1, 60_000);
+    let topic = MetadataRequestTopic::default().with_name(Some(topic_name("behind")));
+    let body = MetadataRequest::default().with_topics(Some(vec![topic]));
+    client.send(&framed(&request(ApiKey::Metadata, 4, &body)));
+    wait_until(|| broker.manager.topics.get("behind").is_some());
+    assert_eq!(broker.manager.produces.len(), 2, "the request behind them ran");
+    broker.pause_followers(false);
+    assert_eq!((client.produced(), client.produced()), (0, 0));
+    let mut response = client.receive();
+    assert_eq!(response.get_i32(), CORRELATION_ID);
+    let response = MetadataResponse::decode(&mut response, 4).unwrap();
+    assert_eq!(response.topics[0].name, Some(topic_name("behind")));
+    broker.shutdown();
+}
+
+#[test]
+fn a_client_that_disconnects_has_what_it_parked_cancelled_at_once() {
+    let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
+    let mut client = Client::connect(&broker);
+    client.send_produce(-1, 60_000);
+    client.send(&framed(&request(ApiKey::Fetch, 11, &fetch(-1, 1, &[(1, 0)]))));
+    wait_until(|| broker.manager.produces.len() + broker.manager.fetches.len() == 2);
+    drop(client);
+    wait_until(|| broker.manager.produces.len() + broker.manager.fetches.len() == 0);
+    let summary = broker.shutdown();
+    assert_eq!((summary.produces.cancelled, summary.fetches.cancelled), (1, 1));
+    assert_eq!(summary.rejected, 0);
+}
+
+#[test]
+fn a_long_poll_is_woken_by_a_produce() {
+    let broker = Broker::start(&args(&[])).unwrap();
+    let (mut consumer, mut producer) = (Client::connect(&broker), Client::connect(&broker));
+    let body = fetch(-1, 1, &[(0, 0)]).with_max_wait_ms(60_000);
+    consumer.send(&framed(&request(ApiKey::Fetch, 11, &body)));
+    wait_until(|| !broker.manager.fetches.is_empty());
+    producer.send_produce(1, 0);
+    assert_eq!(producer.produced(), 0);
+    let mut response = consumer.receive();
+    assert_eq!(response.get_i32(), CORRELATION_ID);
+    let response = FetchResponse::decode(&mut response, 11).unwrap();
+    let data = &response.responses[0].partitions[0];
+    assert_eq!((data.high_watermark, data.records.as_ref().unwrap().len()), (1, 98));
+    assert_eq!(broker.shutdown().fetches.completed, 1);
 }
 
 #[test]

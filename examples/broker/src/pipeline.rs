@@ -1,0 +1,248 @@
+//! The pipeline of one connection: its responses in the order of the requests, whichever is ready
+//! first.
+//!
+//! A request takes a place when it is read and fills it when its answer is known, at once or when its
+//! parked operation ends; the connection's writer takes from the front. Both ends are bounded: with
+//! all places taken, or too many bytes of responses waiting to be written, no further request is
+//! read, so a client that does not read its responses is not read from either. A fetch fills its
+//! place with a plan only; its records are read when it is their turn, so one response with records
+//! is in memory for a connection and not one for each place.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use anyhow::Context;
+use bytes::{BufMut, BytesMut};
+use kafka_protocol::{
+    messages::ResponseHeader,
+    protocol::{Encodable, HeaderVersion},
+};
+use parking_lot::{Condvar, Mutex};
+
+use crate::fetch::FetchPlan;
+
+/// Bytes of responses that may wait to be written before no further request is read.
+const WAITING_BYTES_MAX: usize = 1 << 20;
+
+pub(crate) struct Pipeline {
+    state: Mutex<State>,
+    /// The front is filled, a place is free, or it is over.
+    changed: Condvar,
+    places_max: usize,
+}
+
+#[derive(Default)]
+struct State {
+    /// In the order of the requests; `None`: not known yet.
+    answers: VecDeque<Option<Answer>>,
+    /// The number of the place at the front.
+    front: u64,
+    waiting_bytes: usize,
+    /// No more requests come.
+    finished: bool,
+    /// Nothing can be written any more.
+    broken: bool,
+}
+
+/// What fills a place.
+pub(crate) enum Answer {
+    /// A whole frame.
+    Response(BytesMut),
+    /// Records to be read now.
+    Fetch { plan: FetchPlan, version: i16, correlation_id: i32 },
+    /// The client expects no response.
+    Nothing,
+    /// There is no answer where one is due: a panic, or a response that cannot be encoded.
+    Lost,
+}
+
+impl Pipeline {
+    pub(crate) fn new(places_max: usize) -> Arc<Pipeline> {
+        Arc::new(Pipeline { state: Mutex::default(), changed: Condvar::new(), places_max })
+    }
+
+    /// Takes the next place, after waiting for one; `None`: nothing can be written any more.
+    pub(crate) fn place(self: &Arc<Self>, version: i16, correlation_id: i32) -> Option<Reply> {
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, |state| {
+            let full = state.answers.len() >= self.places_max;
+            (full || state.waiting_bytes > WAITING_BYTES_MAX) && !state.broken
+        });
+        if state.broken {
+            return None;
+        }
+        let place = state.front + state.answers.len() as u64;
+        state.answers.push_back(None);
+        Some(Reply { pipeline: Some(Arc::clone(self)), place, version, correlation_id })
+    }
+
+    /// The answer at the front, after waiting for it; `None` after the last.
+    pub(crate) fn next(&self) -> Option<Answer> {
+        let mut state = self.state.lock();
+        let waits = |state: &mut State| match state.answers.front() {
+            Some(answer) => answer.is_none(),
+            None => !state.finished,
+        };
+        self.changed.wait_while(&mut state, waits);
+        let answer = state.answers.pop_front()??;
+        state.front += 1;
+        state.waiting_bytes -= answer.waiting_bytes();
+        self.changed.notify_all();
+        Some(answer)
+    }
+
+    /// Whether [`Pipeline::next`] would not wait.
+    #[cfg(test)]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.state.lock().answers.front().is_some_and(Option::is_some)
+    }
+
+    fn fill(&self, place: u64, answer: Answer) {
+        let mut state = self.state.lock();
+        state.waiting_bytes += answer.waiting_bytes();
+        // A place is taken from the front only when it is filled, so this one is still there.
+        let index = usize::try_from(place - state.front).unwrap_or(usize::MAX);
+        if let Some(empty) = state.answers.get_mut(index) {
+            *empty = Some(answer);
+        }
+        if index == 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// No more requests come: [`Pipeline::next`] ends after the last answer.
+    pub(crate) fn finish(&self) {
+        self.state.lock().finished = true;
+        self.changed.notify_all();
+    }
+
+    /// Nothing can be written any more: [`Pipeline::place`] waits for nothing.
+    pub(crate) fn break_off(&self) {
+        self.state.lock().broken = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Answer {
+    fn waiting_bytes(&self) -> usize {
+        if let Answer::Response(frame) = self { frame.len() } else { 0 }
+    }
+}
+
+/// The place of one request's answer. Dropped without one, the connection is closed.
+pub(crate) struct Reply {
+    /// `None` once the place is filled.
+    pipeline: Option<Arc<Pipeline>>,
+    place: u64,
+    pub(crate) version: i16,
+    correlation_id: i32,
+}
+
+impl Reply {
+    pub(crate) fn send<T: Encodable + HeaderVersion>(self, body: &T) {
+        match response(body, self.version, self.correlation_id) {
+            Ok(frame) => self.fill(Answer::Response(frame)),
+            Err(error) => tracing::error!("a response cannot be encoded: {error:#}"),
+        }
+    }
+
+    pub(crate) fn send_fetch(self, plan: FetchPlan) {
+        let (version, correlation_id) = (self.version, self.correlation_id);
+        self.fill(Answer::Fetch { plan, version, correlation_id });
+    }
+
+    pub(crate) fn send_nothing(self) {
+        self.fill(Answer::Nothing);
+    }
+
+    fn fill(mut self, answer: Answer) {
+        if let Some(pipeline) = self.pipeline.take() {
+            pipeline.fill(self.place, answer);
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let Some(pipeline) = self.pipeline.take() {
+            pipeline.fill(self.place, Answer::Lost);
+        }
+    }
+}
+
+/// A whole frame. Encoding is strict: a field that the version lacks must not be set.
+pub(crate) fn response<T: Encodable + HeaderVersion>(
+    body: &T,
+    version: i16,
+    correlation_id: i32,
+) -> anyhow::Result<BytesMut> {
+    let mut frame = BytesMut::new();
+    frame.put_i32(0);
+    let header = ResponseHeader::default().with_correlation_id(correlation_id);
+    header.encode(&mut frame, T::header_version(version))?;
+    body.encode(&mut frame, version)?;
+    let length = i32::try_from(frame.len() - 4).context("response too large")?;
+    frame[..4].copy_from_slice(&length.to_be_bytes());
+    Ok(frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use kafka_protocol::messages::ApiVersionsResponse;
+
+    use super::*;
+
+    /// The correlation id of the next answer.
+    fn next_id(pipeline: &Pipeline) -> Option<u8> {
+        match pipeline.next()? {
+            Answer::Response(frame) => Some(frame[7]),
+            _ => Some(0),
+        }
+    }
+
+    #[test]
+    fn answers_leave_in_the_order_of_the_places_and_a_lost_one_is_told() {
+        let pipeline = Pipeline::new(4);
+        let [first, second, lost, nothing] = [1, 2, 3, 4].map(|id| pipeline.place(0, id).unwrap());
+        nothing.send_nothing();
+        drop(lost);
+        second.send(&ApiVersionsResponse::default());
+        assert!(!pipeline.is_ready());
+        first.send(&ApiVersionsResponse::default());
+        assert_eq!((next_id(&pipeline), next_id(&pipeline)), (Some(1), Some(2)));
+        assert!(matches!(pipeline.next(), Some(Answer::Lost)));
+        assert!(matches!(pipeline.next(), Some(Answer::Nothing)));
+        // There is no such version to encode it in.
+        pipeline.place(99, 5).unwrap().send(&ApiVersionsResponse::default());
+        assert!(matches!(pipeline.next(), Some(Answer::Lost)));
+        pipeline.finish();
+        assert!(pipeline.next().is_none());
+    }
+
+    #[test]
+    fn no_place_is_given_while_all_are_taken_or_too_many_bytes_wait() {
+        let pipeline = Pipeline::new(2);
+        let large = ApiVersionsResponse::default()
+            .with_api_keys(vec![Default::default(); WAITING_BYTES_MAX / 6 + 1]);
+        for taken in [vec![1_u8, 2], vec![3]] {
+            let mut replies: Vec<_> =
+                taken.iter().map(|id| pipeline.place(0, i32::from(*id)).unwrap()).collect();
+            if let Some(large_reply) = replies.pop_if(|_| taken.len() == 1) {
+                large_reply.send(&large);
+            }
+            thread::scope(|scope| {
+                let next = scope.spawn(|| pipeline.place(0, 9).unwrap());
+                replies.into_iter().for_each(|reply| reply.send(&ApiVersionsResponse::default()));
+                assert_eq!(next_id(&pipeline), Some(taken[0]));
+                next.join().unwrap().send_nothing();
+            });
+            while pipeline.is_ready() {
+                pipeline.next();
+            }
+        }
+        let _taken = [pipeline.place(0, 1), pipeline.place(0, 2)];
+        pipeline.break_off();
+        assert!(pipeline.place(0, 3).is_none(), "nothing to wait for any more");
+    }
+}

@@ -1,0 +1,192 @@
+//! Fetch with a long poll, under a clock turned by hand.
+
+use std::time::Duration;
+
+use kafka_protocol::{
+    ResponseError,
+    messages::{
+        ApiKey, FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse,
+        fetch_request::{FetchPartition, FetchTopic},
+        fetch_response::PartitionData,
+        list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
+    },
+};
+
+use super::{Fixture, answered, produce, record_batch, topic_name, with_crc};
+use crate::api::Client;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
+const BATCH_BYTES: usize = 98;
+const CONSUMER: i32 = -1;
+
+/// Of topic `t`, for one second: (partition, offset).
+pub(crate) fn fetch(replica: i32, bytes_min: usize, offsets: &[(i32, i64)]) -> FetchRequest {
+    let partition = |(index, offset): &(i32, i64)| {
+        let partition = FetchPartition::default().with_partition(*index).with_fetch_offset(*offset);
+        partition.with_partition_max_bytes(1 << 20).with_log_start_offset(0)
+    };
+    let topic = FetchTopic::default().with_topic(topic_name("t"));
+    let topic = topic.with_partitions(offsets.iter().map(partition).collect());
+    FetchRequest::default()
+        .with_replica_id(replica.into())
+        .with_max_wait_ms(1000)
+        .with_min_bytes(bytes_min as i32)
+        .with_max_bytes(1 << 20)
+        .with_topics(vec![topic])
+}
+
+fn consume(broker: &Fixture, bytes_min: usize, offsets: &[(i32, i64)]) -> Client {
+    broker.ask(ApiKey::Fetch, 11, &fetch(CONSUMER, bytes_min, offsets))
+}
+
+fn partitions(client: &Client) -> Option<Vec<PartitionData>> {
+    let response: FetchResponse = answered(client, 11)?;
+    Some(response.responses.into_iter().flat_map(|topic| topic.partitions).collect())
+}
+
+/// Bytes of records and high watermark of each partition, once answered.
+fn read(client: &Client) -> Option<Vec<(usize, i64)>> {
+    let partitions = partitions(client)?.into_iter();
+    let read = partitions.map(|data| {
+        assert_eq!(data.error_code, 0);
+        (data.records.unwrap_or_default().len(), data.high_watermark)
+    });
+    Some(read.collect())
+}
+
+#[test]
+fn a_consumer_waits_for_the_high_watermark_and_not_for_the_log_end() {
+    let broker = Fixture::new(&[]);
+    let consumer = consume(&broker, 1, &[(0, 0), (1, 0)]);
+    assert_eq!(broker.append(), 0);
+    broker.replicate(0, 0);
+    assert_eq!(read(&consumer), None, "one follower does not have it");
+    broker.replicate(1, 0);
+    assert_eq!(read(&consumer), Some(vec![(BATCH_BYTES, 1), (0, 0)]));
+    assert_eq!(broker.manager.fetches.stats().completed, 1);
+    let late = consume(&broker, 1, &[(0, 0)]);
+    assert_eq!(read(&late), Some(vec![(BATCH_BYTES, 1)]), "there already: at once");
+}
+
+#[test]
+fn a_long_poll_waits_for_min_bytes_over_all_its_partitions() {
+    let broker = Fixture::new(&[]);
+    let consumer = consume(&broker, 3 * BATCH_BYTES, &[(0, 0), (1, 0)]);
+    broker.append_replicated();
+    broker.append_replicated();
+    assert_eq!(read(&consumer), None);
+    broker.ask(ApiKey::Produce, 9, &produce(1, 0, &[(1, record_batch(1))]));
+    (0..2).for_each(|follower| broker.replicate(follower, 1));
+    assert_eq!(read(&consumer), Some(vec![(2 * BATCH_BYTES, 2), (BATCH_BYTES, 1)]));
+}
+
+#[test]
+fn a_long_poll_ends_at_its_time_with_what_there_is() {
+    let broker = Fixture::new(&[]);
+    let (empty, some) = (consume(&broker, 1, &[(1, 0)]), consume(&broker, 1000, &[(0, 0)]));
+    broker.append_replicated();
+    broker.timer.advance(SECOND - MILLISECOND);
+    assert_eq!((read(&empty), read(&some)), (None, None));
+    broker.timer.advance(MILLISECOND);
+    assert_eq!(read(&empty), Some(vec![(0, 0)]));
+    assert_eq!(read(&some), Some(vec![(BATCH_BYTES, 1)]));
+    assert_eq!(broker.manager.fetches.stats().expired, 2);
+    for max_wait_ms in [0, -1] {
+        let request = fetch(CONSUMER, 1, &[(1, 0)]).with_max_wait_ms(max_wait_ms);
+        assert_eq!(read(&broker.ask(ApiKey::Fetch, 11, &request)), Some(vec![(0, 0)]));
+    }
+}
+
+#[test]
+fn a_follower_waits_for_the_log_end_and_its_offset_is_what_it_has() {
+    let broker = Fixture::new(&[]);
+    let ask = |replica, offset| broker.ask(ApiKey::Fetch, 11, &fetch(replica, 1, &[(0, offset)]));
+    let consumer = consume(&broker, 1, &[(0, 0)]);
+    let followers = [ask(2, 0), ask(3, 0)];
+    assert_eq!(broker.append(), 0);
+    for follower in &followers {
+        assert_eq!(read(follower), Some(vec![(BATCH_BYTES, 0)]));
+    }
+    let first = ask(2, 1);
+    assert_eq!((read(&first), read(&consumer)), (None, None));
+    let second = ask(3, 1);
+    assert_eq!(read(&consumer), Some(vec![(BATCH_BYTES, 1)]));
+    broker.timer.advance(SECOND);
+    assert_eq!((read(&first), read(&second)), (Some(vec![(0, 1)]), Some(vec![(0, 1)])));
+}
+
+#[test]
+fn an_error_in_one_partition_is_answered_at_once() {
+    let broker = Fixture::new(&[]);
+    let unknown = ResponseError::UnknownTopicOrPartition.code();
+    let out_of_range = ResponseError::OffsetOutOfRange.code();
+    for (bad, code) in [((9, 0), unknown), ((0, 1), out_of_range), ((0, -1), out_of_range)] {
+        let consumer = consume(&broker, 1, &[(1, 0), bad]);
+        let codes = partitions(&consumer).unwrap().into_iter().map(|data| data.error_code);
+        assert_eq!(codes.collect::<Vec<_>>(), [0, code], "{bad:?}");
+    }
+    let extreme = consume(&broker, 1, &[(0, i64::MAX), (0, i64::MIN)]);
+    assert!(partitions(&extreme).unwrap().iter().all(|data| data.error_code == out_of_range));
+    let nothing = broker.ask(ApiKey::Fetch, 11, &fetch(CONSUMER, 1, &[]).with_topics(vec![]));
+    assert_eq!(read(&nothing), Some(vec![]), "how a client closes a fetch session");
+}
+
+#[test]
+fn a_response_is_bounded_but_has_the_first_batch_whatever_its_size() {
+    let broker = Fixture::new(&[]);
+    (0..5).for_each(|_| broker.append_replicated());
+    let ask = |response_max: usize, partition_max: usize| {
+        let mut request = fetch(CONSUMER, 1 << 20, &[(0, 0), (0, 1), (0, 2)]);
+        request.max_bytes = response_max as i32;
+        for partition in &mut request.topics[0].partitions {
+            partition.partition_max_bytes = partition_max as i32;
+        }
+        let client = broker.ask(ApiKey::Fetch, 11, &request.with_max_wait_ms(0));
+        let batches = read(&client).unwrap().into_iter().map(|(bytes, _)| bytes / BATCH_BYTES);
+        batches.collect::<Vec<_>>()
+    };
+    assert_eq!(ask(1, 1), [1, 0, 0]);
+    assert_eq!(ask(1 << 20, 2 * BATCH_BYTES), [2, 2, 2]);
+    assert_eq!(ask(3 * BATCH_BYTES, 2 * BATCH_BYTES), [2, 1, 0]);
+}
+
+#[test]
+fn a_client_that_is_gone_has_its_own_requests_cancelled_and_no_others() {
+    let broker = Fixture::new(&[]);
+    let (gone, other) = (consume(&broker, 1, &[(0, 0)]), consume(&broker, 1, &[(0, 0)]));
+    let produce = broker.ask(ApiKey::Produce, 9, &produce(-1, 1000, &[(0, record_batch(1))]));
+    broker.manager.cancel_for_connection(gone.connection, "client disconnected");
+    broker.manager.cancel_for_connection(produce.connection, "client disconnected");
+    assert!(read(&gone).is_some() && read(&other).is_none());
+    assert_eq!((broker.manager.fetches.len(), broker.manager.produces.len()), (1, 0));
+    broker.manager.shutdown();
+    assert_eq!(read(&other), Some(vec![(0, 0)]), "a shutdown answers with what there is");
+}
+
+#[test]
+fn offsets_are_listed_by_name_and_by_time() {
+    let broker = Fixture::new(&[]);
+    for second in 1..=3_i64 {
+        let mut batch = record_batch(10).to_vec();
+        batch[27..35].copy_from_slice(&(second * 1000).to_be_bytes());
+        batch[35..43].copy_from_slice(&(second * 1000 + 9).to_be_bytes());
+        broker.ask(ApiKey::Produce, 9, &produce(1, 0, &[(0, with_crc(batch).into())]));
+    }
+    let found = |timestamp| {
+        let partition = ListOffsetsPartition::default().with_timestamp(timestamp);
+        let topic = ListOffsetsTopic::default().with_name(topic_name("t"));
+        let topic = topic.with_partitions(vec![partition]);
+        let body = ListOffsetsRequest::default().with_replica_id((-1).into());
+        let client = broker.ask(ApiKey::ListOffsets, 5, &body.with_topics(vec![topic]));
+        let response: ListOffsetsResponse = answered(&client, 5).unwrap();
+        let found = &response.topics[0].partitions[0];
+        (found.error_code, found.timestamp, found.offset)
+    };
+    assert_eq!(found(-1), (0, -1, 0), "consumers know of nothing yet");
+    (0..2).for_each(|follower| broker.replicate(follower, 0));
+    assert_eq!((found(-2), found(-1)), ((0, -1, 0), (0, -1, 30)));
+    assert_eq!((found(0), found(1010)), ((0, 1000, 0), (0, 2000, 10)));
+    assert_eq!((found(3009), found(3010)), ((0, 3000, 20), (0, -1, -1)));
+    assert_eq!(found(-3), (ResponseError::InvalidRequest.code(), -1, -1));
+}
