@@ -25,6 +25,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_topics: usize,
 
+    /// Partitions the broker makes at most, over all topics
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub max_partitions: usize,
+
     /// Replicas that must be in sync for acks=all (the leader counts)
     #[arg(long, value_name = "N", default_value_t = 2)]
     #[arg(value_parser = value_parser!(u8).range(1..=3))]

@@ -30,6 +30,8 @@ pub(crate) struct RecordBatch {
     pub(crate) next_offset: i64,
     /// Bytes of the log before it; the log it is appended to sets this.
     pub(crate) position: u64,
+    /// The latest in the log up to here; the log sets this.
+    pub(crate) latest_timestamp: i64,
     pub(crate) bytes: Bytes,
 }
 
@@ -93,6 +95,7 @@ impl IncomingBatch {
             base_offset,
             next_offset: base_offset + i64::from(self.records),
             position: 0,
+            latest_timestamp: i64::MIN,
             bytes: self.bytes.freeze(),
         }
     }

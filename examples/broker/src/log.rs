@@ -30,8 +30,11 @@ impl Log {
     }
 
     pub(crate) fn append(&mut self, mut batch: RecordBatch) {
-        debug_assert_eq!(batch.base_offset, self.log_end_offset);
+        // The first of a log that starts inside a batch begins before it.
+        debug_assert!((batch.base_offset..batch.next_offset).contains(&self.log_end_offset));
         batch.position = self.end_position;
+        let latest = self.batches.back().map_or(i64::MIN, |last| last.latest_timestamp);
+        batch.latest_timestamp = batch.max_timestamp().max(latest);
         self.end_position += batch.bytes.len() as u64;
         self.log_end_offset = batch.next_offset;
         self.size_bytes += batch.bytes.len();
@@ -67,8 +70,11 @@ impl Log {
 
     /// The first batch with a record of `timestamp` or later that ends at `end_offset` or before.
     pub(crate) fn batch_since(&self, timestamp: i64, end_offset: i64) -> Option<&RecordBatch> {
-        let mut batches = self.batches.iter().take_while(|batch| batch.next_offset <= end_offset);
-        batches.find(|batch| batch.max_timestamp() >= timestamp)
+        // From there on, since it may be the timestamp of a batch that was dropped.
+        let first = self.batches.partition_point(|batch| batch.latest_timestamp < timestamp);
+        let batches = self.batches.range(first..);
+        let mut readable = batches.take_while(|batch| batch.next_offset <= end_offset);
+        readable.find(|batch| batch.max_timestamp() >= timestamp)
     }
 
     /// Drops the oldest batches below `offset` while the log is larger than `bytes_max`.

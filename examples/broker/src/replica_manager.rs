@@ -39,7 +39,7 @@ impl ReplicaManager {
     pub(crate) fn new(args: &Args, timer: &impl Timer) -> Result<Self, BuildError> {
         Ok(ReplicaManager {
             args: args.clone(),
-            topics: Topics::new(args.partitions, args.max_topics),
+            topics: Topics::new(args.partitions, args.max_topics, args.max_partitions),
             followers: Arc::new(Followers::new(args.pause_followers)),
             produces: Purgatory::builder("produce").timer(timer).build()?,
             fetches: Purgatory::builder("fetch").timer(timer).build()?,

@@ -47,14 +47,21 @@ pub(crate) struct Topics {
     /// Partitions of a topic made on first use, or when the client leaves it to the broker.
     pub(crate) partitions: i32,
     topics: DashMap<Arc<str>, Arc<Topic>>,
-    /// Held while a topic is made, so that the bound is exact.
-    creating: Mutex<()>,
+    /// Partitions of all topics. Held while a topic is made, so that the bounds are exact.
+    partition_count: Mutex<usize>,
     topics_max: usize,
+    partitions_max: usize,
 }
 
 impl Topics {
-    pub(crate) fn new(partitions: i32, topics_max: usize) -> Topics {
-        Topics { topics: DashMap::new(), creating: Mutex::new(()), partitions, topics_max }
+    pub(crate) fn new(partitions: i32, topics_max: usize, partitions_max: usize) -> Topics {
+        Topics {
+            partitions,
+            topics: DashMap::new(),
+            partition_count: Mutex::new(0),
+            topics_max,
+            partitions_max,
+        }
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Topic>> {
@@ -80,7 +87,7 @@ impl Topics {
     }
 
     /// INVALID_TOPIC_EXCEPTION for a name against Kafka's rule, TOPIC_ALREADY_EXISTS,
-    /// INVALID_PARTITIONS outside [`PARTITIONS`], POLICY_VIOLATION at the bound. With
+    /// INVALID_PARTITIONS outside [`PARTITIONS`], POLICY_VIOLATION at the bounds. With
     /// `validate_only` the topic is looked at and not kept.
     pub(crate) fn create(
         &self,
@@ -91,14 +98,15 @@ impl Topics {
         if !legal(name) {
             return Err(ResponseError::InvalidTopicException);
         }
-        let _creating = self.creating.lock();
+        let mut partition_count = self.partition_count.lock();
         if self.topics.contains_key(name) {
             return Err(ResponseError::TopicAlreadyExists);
         }
         if !PARTITIONS.contains(&partitions) {
             return Err(ResponseError::InvalidPartitions);
         }
-        if self.topics.len() >= self.topics_max {
+        let count = *partition_count + partitions.unsigned_abs() as usize;
+        if self.topics.len() >= self.topics_max || count > self.partitions_max {
             return Err(ResponseError::PolicyViolation);
         }
         let name: Arc<str> = name.into();
@@ -107,6 +115,7 @@ impl Topics {
             (0..partitions).map(|index| Arc::new(Partition::new(key(index)))).collect();
         let topic = Arc::new(Topic { name: Arc::clone(&name), partitions });
         if !validate_only {
+            *partition_count = count;
             self.topics.insert(name, Arc::clone(&topic));
         }
         Ok(topic)
@@ -125,7 +134,7 @@ mod tests {
 
     #[test]
     fn names_follow_kafkas_rule_and_the_number_of_topics_is_bounded() {
-        let topics = Topics::new(2, 2);
+        let topics = Topics::new(2, 2, 5);
         for name in ["", ".", "..", "a b", "ä", "a/b", &"x".repeat(250)] {
             assert_eq!(
                 topics.get_or_create(name).err(),
@@ -134,6 +143,8 @@ mod tests {
             );
         }
         assert_eq!(topics.get_or_create(&"x".repeat(249)).unwrap().partitions.len(), 2);
+        assert_eq!(topics.create("large", 4, false).err(), Some(ResponseError::PolicyViolation));
+        assert!(topics.create("large", 3, true).is_ok() && topics.get("large").is_none());
         assert!(topics.get_or_create("A.b_c-9").is_ok());
         assert_eq!(topics.get_or_create("one-more").err(), Some(ResponseError::PolicyViolation));
         assert!(topics.get_or_create("A.b_c-9").is_ok(), "one that exists is not made again");

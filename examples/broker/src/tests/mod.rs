@@ -3,6 +3,8 @@
 mod delete_records;
 mod examples;
 mod fetch;
+mod fuzz;
+mod load;
 mod produce;
 mod tcp;
 mod wire;

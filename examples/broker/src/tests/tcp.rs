@@ -21,11 +21,11 @@ use super::{
 };
 use crate::{Args, Broker};
 
-struct Client(TcpStream);
+pub(crate) struct Client(pub(crate) TcpStream);
 
 impl Client {
     /// Connects, and makes the topic.
-    fn connect(broker: &Broker) -> Client {
+    pub(crate) fn connect(broker: &Broker) -> Client {
         let stream = TcpStream::connect(broker.address()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let mut client = Client(stream);
@@ -36,11 +36,11 @@ impl Client {
         client
     }
 
-    fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).unwrap();
     }
 
-    fn receive(&mut self) -> Bytes {
+    pub(crate) fn receive(&mut self) -> Bytes {
         let mut length = [0; 4];
         self.0.read_exact(&mut length).unwrap();
         let mut response = vec![0; i32::from_be_bytes(length) as usize];
@@ -48,13 +48,13 @@ impl Client {
         response.into()
     }
 
-    fn send_produce(&mut self, acks: i16, timeout_ms: i32) {
+    pub(crate) fn send_produce(&mut self, acks: i16, timeout_ms: i32) {
         let body = produce(acks, timeout_ms, &[(0, record_batch(1))]);
         self.send(&framed(&request(ApiKey::Produce, 7, &body)));
     }
 
     /// The error code of the produce sent before.
-    fn produced(&mut self) -> i16 {
+    pub(crate) fn produced(&mut self) -> i16 {
         let mut response = self.receive();
         assert_eq!(response.get_i32(), CORRELATION_ID);
         let response = ProduceResponse::decode(&mut response, 7).unwrap();
@@ -62,7 +62,7 @@ impl Client {
     }
 
     /// An end of file, or a reset where unread bytes were thrown away.
-    fn was_closed(mut self) -> bool {
+    pub(crate) fn was_closed(mut self) -> bool {
         !matches!(self.0.read(&mut [0]), Ok(1..))
     }
 }
@@ -72,7 +72,7 @@ fn wait_for_parked(broker: &Broker) {
 }
 
 /// The deadline is the test runner's.
-fn wait_until(condition: impl Fn() -> bool) {
+pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     while !condition() {
         thread::yield_now();
     }

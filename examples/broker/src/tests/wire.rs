@@ -154,27 +154,13 @@ fn a_giant_count_is_refused_before_anything_is_allocated() {
 }
 
 #[test]
-fn garbage_is_answered_or_refused_and_a_cut_request_is_refused() {
+fn a_cut_request_is_refused() {
     let broker = Fixture::new(&[]);
-    let mut seed = 1_u64;
-    let mut random = || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        seed.to_be_bytes()
-    };
     for (key, version) in each_version() {
         let whole = example(key, version);
         for end in 8..whole.len() {
             let cut = broker.answer(whole.slice(..end));
             assert!(cut.is_err(), "{key:?} {version} cut at {end}");
-        }
-        for _ in 0..200 {
-            let mut changed = whole.to_vec();
-            let [high, low, value, ..] = random();
-            let at = usize::from(u16::from_be_bytes([high, low])) % (changed.len() - 8);
-            changed[8 + at] = value;
-            let _ = broker.answer(changed);
-            let noise: Vec<u8> = (0..8).flat_map(|_| random()).collect();
-            let _ = broker.answer(raw(key as i16, version, &noise));
         }
     }
 }

@@ -1,0 +1,151 @@
+//! Frames that are no requests, or nearly: from a seed, always the same.
+//!
+//! `BROKER_FUZZ_FRAMES=1000000 cargo test --release -p broker-example fuzz` throws a million and
+//! watches the memory, too. What once was trouble is kept in `corpus.txt`.
+
+use std::{env, fs};
+
+use bytes::Bytes;
+
+use super::{
+    Fixture,
+    examples::{each_version, example},
+    framed,
+};
+use crate::{api, frame::read_frame, pipeline::Answer};
+
+const FRAMES_DEFAULT: usize = 20_000;
+const FRAME_MAX: u32 = 64 << 10;
+/// What the process may grow by once it is warm.
+const GROWTH_KIB_MAX: u64 = 32 << 10;
+
+/// xorshift64*
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() >> 33) as usize % bound
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+
+    /// A request with some of its bytes changed, cut out, doubled, or made a giant length.
+    fn mutated(&mut self, request: &[u8]) -> Vec<u8> {
+        let mut bytes = request.to_vec();
+        for _ in 0..=self.below(4) {
+            let at = self.below(bytes.len());
+            let end = at + self.below(bytes.len() - at) + 1;
+            match self.below(8) {
+                0 => bytes.truncate(end),
+                1 => drop(bytes.drain(at..end.min(at + 8))),
+                2 => bytes = [&bytes[..end], &bytes[at..]].concat(),
+                3 => bytes[at..end].iter_mut().take(5).for_each(|byte| *byte = 0xff),
+                4 => bytes[at..end].iter_mut().take(4).for_each(|byte| *byte = 0),
+                5 => bytes[at] ^= 1 << self.below(8),
+                6 => bytes[at] = bytes[at].wrapping_add(1),
+                _ => bytes[at] = self.next() as u8,
+            }
+            if bytes.is_empty() {
+                bytes.push(0);
+            }
+        }
+        bytes
+    }
+}
+
+/// Hands the bytes of a connection's one frame to the broker. It is refused, or it has exactly one
+/// answer once the client is gone.
+fn throw(broker: &Fixture, wire: &[u8]) {
+    let Ok(Some(frame)) = read_frame(&mut &wire[..], FRAME_MAX) else { return };
+    let client = broker.client();
+    let handled = api::handle(&broker.manager, &client, frame);
+    broker.manager.cancel_for_connection(client.connection, "client disconnected");
+    client.pipeline.finish();
+    match (handled, client.pipeline.next()) {
+        (Ok(()), Some(Answer::Fetch { plan, version, .. })) => drop(plan.response(version)),
+        (Ok(()), Some(Answer::Response(_) | Answer::Nothing)) => {}
+        (Err(_), Some(Answer::Lost) | None) => {}
+        (handled, _) => panic!("{handled:?}, and another answer"),
+    }
+    assert!(client.pipeline.next().is_none());
+}
+
+fn resident_kib() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[test]
+fn fuzzed_frames_crash_nothing_hang_nothing_and_leave_nothing_behind() {
+    let asked = env::var("BROKER_FUZZ_FRAMES").ok().map(|frames| frames.parse().unwrap());
+    let frames = asked.unwrap_or(FRAMES_DEFAULT);
+    let bounds = ["--max-topics", "50", "--max-partitions", "100", "--max-log", "20000"];
+    let broker = Fixture::new(&bounds);
+    let examples: Vec<Bytes> = each_version().map(|(key, version)| example(key, version)).collect();
+    let mut random = Random(1);
+    let mut warm_kib = None;
+    for number in 0..frames {
+        let request = &examples[random.below(examples.len())];
+        let bytes = match random.below(16) {
+            0 => {
+                let count = 8 + random.below(100);
+                random.bytes(count)
+            }
+            1 => [&request[..10], &random.bytes(60)].concat(), // behind a good header
+            _ => random.mutated(request),
+        };
+        let mut wire = framed(&bytes);
+        if random.below(64) == 0 {
+            wire[random.below(4)] = random.next() as u8;
+        }
+        throw(&broker, &wire);
+        if number % 256 == 0 {
+            for topic in broker.manager.topics.all() {
+                for partition in &topic.partitions {
+                    for follower in &broker.manager.followers.followers {
+                        while follower.fetch(partition, &broker.manager) {}
+                    }
+                }
+            }
+            broker.manager.shrink_in_sync();
+        }
+        if number == frames / 4 {
+            warm_kib = resident_kib();
+        }
+    }
+    let manager = &broker.manager;
+    let parked = manager.produces.len() + manager.fetches.len() + manager.delete_records.len();
+    let watched = manager.produces.keys() + manager.fetches.keys() + manager.delete_records.keys();
+    assert_eq!((parked, watched), (0, 0));
+    assert!(manager.counters.lock().records > 0, "some were good enough");
+    let topics = manager.topics.all();
+    assert!(topics.len() <= 50, "{} topics", topics.len());
+    assert!(topics.iter().map(|topic| topic.partitions.len()).sum::<usize>() <= 100);
+    if let (Some(_), Some(warm), Some(now)) = (asked, warm_kib, resident_kib()) {
+        println!("{frames} frames; resident: {warm} KiB after a quarter, {now} KiB at the end");
+        assert!(now <= warm + GROWTH_KIB_MAX, "grew from {warm} to {now} KiB");
+    }
+}
+
+#[test]
+fn the_corpus_is_answered_or_refused() {
+    let broker = Fixture::new(&[]);
+    let lines = include_str!("corpus.txt").lines().filter(|line| !line.starts_with('#'));
+    for line in lines {
+        let digits: Vec<u32> = line.chars().filter_map(|digit| digit.to_digit(16)).collect();
+        let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
+        throw(&broker, &bytes);
+        throw(&broker, &framed(&bytes));
+    }
+    broker.append_replicated();
+}
