@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# A real client against the broker: check.sh target/release/examples/broker
+# Real clients against the broker: check.sh target/release/examples/broker
 #
-# kcat produces every line of a file with acks=all, for each compression codec; with paused
-# followers acks=all fails with the broker's timed-out error within its bounds and acks=1 succeeds;
-# malformed frames close their own connection only; SIGTERM ends the broker in time. Every wait is
-# bounded.
+# kcat produces every line of a file with acks=all and consumes it again, for each compression codec;
+# a long poll wakes on data and ends at its time; the Python clients do the same (clients.py). With
+# paused followers acks=all fails with the broker's timed-out error within its bounds and acks=1
+# succeeds; malformed frames close their own connection only; a client that is killed has its parked
+# produce cancelled; SIGTERM ends the broker in time. Every wait is bounded.
 set -euo pipefail
 
 broker=${1:?usage: check.sh path/to/the/broker}
 lines_file=$(dirname "$0")/src/partition.rs
 codecs="none gzip snappy lz4 zstd"
 shutdown_ms_max=5000
+python_packages="confluent-kafka==2.16.1 kafka-python==3.0.12 lz4 python-snappy zstandard"
+python_cache=${XDG_CACHE_HOME:-$HOME/.cache}/purgatory-broker-check
 work=$(mktemp -d)
 declare -A pids=()
 
@@ -53,6 +56,20 @@ install_kcat() {
     exit 0
 }
 
+python_client() { PYTHONPATH=$python_cache timeout -k 1 80 python3 "$@"; }
+
+# Into a folder of their own, kept for the next time.
+install_python_clients() {
+    local imports="import confluent_kafka, kafka, lz4, snappy, zstandard"
+    python_client -c "$imports" 2>/dev/null && return
+    # shellcheck disable=SC2086 # several words
+    python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --upgrade \
+        --target "$python_cache" $python_packages && python_client -c "$imports" && return
+    echo "SKIPPED: THE PYTHON CLIENTS DID NOT RUN: they are missing and cannot be installed" >&2
+    if [ "${CI:-}" = true ]; then exit 1; fi
+    return 1
+}
+
 start_broker() {
     "$broker" --listen 127.0.0.1:0 "$@" >"$work/broker.log" 2>"$work/broker.err" &
     broker_pid=$!
@@ -80,6 +97,25 @@ not_running() { ! kill -0 "$1" 2>/dev/null; }
 
 summary() { grep -q "$1" "$work/broker.log" || fail "the summary lacks: $1"; }
 
+# rtt KIND: of the last such response that kcat told of, in whole milliseconds.
+rtt() { sed -n "s/.*Received $1.*rtt \([0-9]*\)[.0-9]*ms.*/\1/p" "$work/kcat.err" | tail -n 1; }
+
+# start_kcat ARGUMENTS...: in the background; killed when this script ends.
+start_kcat() {
+    kcat -b "$address" "$@" <&0 2>"$work/kcat.err" & # or its input would be empty
+    kcat_pid=$!
+    pids[$kcat_pid]=1
+}
+
+# kcat must end by itself, and well.
+kcat_ended() {
+    wait_for "end of kcat" not_running "$kcat_pid"
+    wait "$kcat_pid" || fail "$1"
+    unset "pids[$kcat_pid]"
+}
+
+consume() { timeout -k 1 60 kcat -C -b "$address" -o beginning "$@" 2>"$work/kcat.err"; }
+
 produce() { timeout -k 1 60 kcat -P -b "$address" "$@" 2>"$work/kcat.err"; }
 
 # attack BYTES: the broker must close the connection, within 10 seconds.
@@ -100,20 +136,47 @@ echo "== acks=all, every line of $(basename "$lines_file") ($lines), each codec"
 start_broker
 for codec in $codecs; do
     # Numbered, so that no line is empty: kcat leaves those out.
-    grep -n '' "$lines_file" | produce -t "lines-$codec" -z "$codec" -X acks=all ||
+    grep -n '' "$lines_file" | produce -t "lines-$codec" -p 0 -z "$codec" -X acks=all ||
         fail "kcat was not acknowledged every line ($codec)"
+    consume -t "lines-$codec" -p 0 -e -q >"$work/consumed" || fail "kcat did not consume ($codec)"
+    cmp "$work/consumed" <(grep -n '' "$lines_file") || fail "not what was produced ($codec)"
 done
 stop_broker
 summary "appended: $((lines * 5)) records"
-summary "completed, 0 expired, 0 cancelled"
+summary "parked produces: [0-9]* completed, 0 expired, 0 cancelled"
 for codec in $codecs; do summary "$codec [1-9]"; done
+
+echo "== long poll"
+start_broker -v
+echo "elsewhere" | produce -t lines -p 2 || fail "kcat was not acknowledged"
+consume -t lines -p 1 -e -X fetch.wait.max.ms=1000 -X debug=protocol >"$work/consumed" ||
+    fail "kcat did not consume from an empty partition"
+echo "ended at its time: after $(rtt FetchResponse) ms (time: 1000 ms)"
+[ "$(rtt FetchResponse)" -ge 1000 ] || fail "a long poll ended early"
+start_kcat -C -t lines -p 0 -o beginning -c 1 -X fetch.wait.max.ms=30000 -X debug=protocol \
+    >"$work/consumed"
+wait_for "fetch request" grep -qs 'Sent FetchRequest' "$work/kcat.err"
+echo "wakes" | produce -t lines -p 0 -X acks=all || fail "kcat was not acknowledged"
+kcat_ended "kcat did not consume what was produced"
+echo "woken by a produce: after $(rtt FetchResponse) ms (time: 30000 ms)"
+[ "$(cat "$work/consumed")" = "wakes" ] || fail "not what was produced"
+stop_broker
+summary "parked fetches: [1-9]"
+
+echo "== confluent-kafka and kafka-python"
+if install_python_clients; then
+    start_broker
+    python_client "$(dirname "$0")/clients.py" "$address" 2>"$work/python.err" ||
+        fail "the Python clients"
+    stop_broker
+    summary "parked produces: [0-9]* completed, 0 expired, 0 cancelled"
+    for codec in $codecs; do summary "$codec [1-9]"; done
+fi
 
 echo "== malformed frames while kcat produces"
 start_broker
 mkfifo "$work/feed"
-timeout -k 1 60 kcat -P -b "$address" -t bystander -X acks=all <"$work/feed" 2>"$work/kcat.err" &
-kcat_pid=$!
-pids[$kcat_pid]=1
+start_kcat -P -t bystander -X acks=all < <(cat "$work/feed") # opens it in the background
 exec {feed}>"$work/feed"
 grep -n '' "$lines_file" >&"$feed"
 attack '\x7f\xff\xff\xff'                                                 # oversized
@@ -123,15 +186,14 @@ attack 'GET / HTTP/1.1\r\n\r\n'                                           # not 
 attack '\x00\x00\x00\x0e\x00\x03\x00\x04\x00\x00\x00\x01\xff\xff\x7f\xff\xff\xff' # giant array
 grep -n '' "$lines_file" >&"$feed"
 exec {feed}>&-
-wait "$kcat_pid" || fail "kcat was disturbed"
-unset "pids[$kcat_pid]"
+kcat_ended "kcat was disturbed"
 cat "$work/broker.err"
 stop_broker
 summary "appended: $((lines * 2)) records"
 summary "rejected connections: 5"
 
 echo "== followers paused"
-start_broker --pause-followers
+start_broker --pause-followers -v
 for message in 1 2 3; do
     start=$(now_ms)
     if echo "message $message" | produce -t paused -X acks=all -X retries=0 \
@@ -141,20 +203,27 @@ for message in 1 2 3; do
     elapsed_ms=$(($(now_ms) - start))
     grep -q 'Delivery failed for message: Broker: Request timed out' "$work/kcat.err" ||
         fail "not the broker's timed-out error"
-    rtt=$(sed -n 's/.*Received ProduceResponse.*rtt \([0-9.]*ms\).*/\1/p' "$work/kcat.err")
-    echo "timed out after $elapsed_ms ms, the response after $rtt (timeout: 1000 ms)"
-    [ "$elapsed_ms" -ge 1000 ] && [ "${rtt%.*}" -ge 1000 ] || fail "before the timeout"
+    echo "timed out after $elapsed_ms ms, the response after $(rtt ProduceResponse) ms (timeout: 1000 ms)"
+    [ "$elapsed_ms" -ge 1000 ] && [ "$(rtt ProduceResponse)" -ge 1000 ] || fail "before the timeout"
     [ "$elapsed_ms" -lt 11000 ] || fail "more than 10 s after the timeout"
 done
 echo "one" | produce -t paused -X acks=1 || fail "acks=1 failed with paused followers"
 echo "acks=1 succeeded"
 
+park() {
+    start_kcat -P -t paused -X acks=all -X request.timeout.ms=60000 -X debug=protocol <<<"parked"
+    wait_for "produce request" grep -qs 'Sent ProduceRequest' "$work/kcat.err"
+}
+
+echo "== a client with a parked produce is killed"
+park
+kill -KILL "$kcat_pid"
+{ wait "$kcat_pid" || true; } 2>/dev/null # the shell would tell
+unset "pids[$kcat_pid]"
+wait_for "cancellation" grep -q 'Requested("client disconnected")' "$work/broker.err"
+
 echo "== SIGTERM while a produce waits"
-timeout -k 1 60 kcat -P -b "$address" -t paused -X acks=all -X request.timeout.ms=60000 \
-    -X debug=protocol <<<"parked" 2>"$work/kcat.err" &
-kcat_pid=$!
-pids[$kcat_pid]=1
-wait_for "produce request" grep -qs 'Sent ProduceRequest' "$work/kcat.err"
+park
 stop_broker
-summary "0 completed, 3 expired, 1 cancelled"
+summary "parked produces: 0 completed, 3 expired, 2 cancelled"
 echo "broker check: passed"
