@@ -1,5 +1,5 @@
 //! One request: its version, its header, its body, and who answers it. A new API is a row in
-//! [`APIS`] and an arm in [`Request::dispatch`].
+//! [`APIS`] and an arm in [`answer`].
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -14,12 +14,11 @@ use kafka_protocol::{
 };
 
 use crate::{
-    create_topics::create_topics,
     delete_records::delete_records,
     fetch::fetch,
     layout,
     list_offsets::list_offsets,
-    metadata::metadata,
+    metadata::{create_topics, metadata},
     pipeline::{Pipeline, Reply},
     produce::produce,
     replica_manager::ReplicaManager,
@@ -28,8 +27,6 @@ use crate::{
 
 /// Who asks.
 pub(crate) struct Client {
-    /// The connection's number.
-    pub(crate) connection: u64,
     /// Where the client reached the broker.
     pub(crate) address: SocketAddr,
     pub(crate) pipeline: Arc<Pipeline>,
@@ -52,65 +49,53 @@ pub(crate) fn handle(
     if !served && api.key != ApiKey::ApiVersions {
         bail!("{:?} version {version} is not served", api.key);
     }
-    let reply_version = if served { version } else { 0 };
-    let Some(reply) = client.pipeline.place(reply_version, correlation_id) else { return Ok(()) };
-    if !served {
-        // KIP-511: answered in version 0, where the client finds the version to ask with.
-        let unsupported = ResponseError::UnsupportedVersion.code();
-        reply.send(&api_versions().with_error_code(unsupported));
-        return Ok(());
+    let place =
+        client.pipeline.place(frame.len(), if served { version } else { 0 }, correlation_id);
+    let Some(reply) = place else { return Ok(()) };
+    if served {
+        let answered = answer(api, version, frame, manager, client, reply);
+        return answered.with_context(|| format!("{:?} version {version}", api.key));
     }
-    let mut request = Request { frame, version };
-    request
-        .read_header(api)
-        .and_then(|()| request.dispatch(api.key, manager, client, reply))
-        .with_context(|| format!("{:?} version {version}", api.key))
+    // KIP-511: answered in version 0, where the client finds the version to ask with.
+    reply.send(&api_versions().with_error_code(ResponseError::UnsupportedVersion.code()));
+    Ok(())
+}
+
+fn answer(
+    api: &Api,
+    version: i16,
+    mut frame: Bytes,
+    manager: &ReplicaManager,
+    client: &Client,
+    reply: Reply,
+) -> anyhow::Result<()> {
+    layout::check(&frame, api.key, version, &api.layout).context("malformed")?;
+    decode_request_header_from_buffer(&mut frame).context("malformed")?;
+    let topics = &manager.topics;
+    match api.key {
+        ApiKey::Produce => produce(manager, body(frame, version)?, reply)?,
+        ApiKey::Fetch => fetch(manager, body(frame, version)?, reply),
+        ApiKey::DeleteRecords => delete_records(manager, body(frame, version)?, reply),
+        ApiKey::ListOffsets => reply.send(&list_offsets(topics, body(frame, version)?, version)),
+        ApiKey::CreateTopics => reply.send(&create_topics(topics, body(frame, version)?, version)),
+        ApiKey::Metadata => {
+            let request = body(frame, version)?;
+            reply.send(&metadata(topics, &request, version, client.address));
+        }
+        ApiKey::ApiVersions => reply.send(&api_versions()),
+        ApiKey::FindCoordinator => reply.send(&no_coordinator(version)),
+        _ => bail!("not served"),
+    }
+    Ok(())
+}
+
+fn body<T: Decodable>(mut frame: Bytes, version: i16) -> anyhow::Result<T> {
+    T::decode(&mut frame, version).context("malformed")
 }
 
 /// A client's wait; a negative one is over at once, as in Kafka.
 pub(crate) fn millis(milliseconds: i32) -> Duration {
     Duration::from_millis(milliseconds.try_into().unwrap_or(0))
-}
-
-struct Request {
-    frame: Bytes,
-    version: i16,
-}
-
-impl Request {
-    fn read_header(&mut self, api: &Api) -> anyhow::Result<()> {
-        layout::check(&self.frame, api.key, self.version, &api.layout).context("malformed")?;
-        decode_request_header_from_buffer(&mut self.frame).context("malformed")?;
-        Ok(())
-    }
-
-    fn body<T: Decodable>(&mut self) -> anyhow::Result<T> {
-        T::decode(&mut self.frame, self.version).context("malformed")
-    }
-
-    fn dispatch(
-        &mut self,
-        key: ApiKey,
-        manager: &ReplicaManager,
-        client: &Client,
-        reply: Reply,
-    ) -> anyhow::Result<()> {
-        let (version, topics) = (self.version, &manager.topics);
-        match key {
-            ApiKey::Produce => produce(manager, client, self.body()?, reply)?,
-            ApiKey::Fetch => fetch(manager, client, self.body()?, reply),
-            ApiKey::DeleteRecords => delete_records(manager, client, self.body()?, reply),
-            ApiKey::ListOffsets => reply.send(&list_offsets(topics, self.body()?, version)),
-            ApiKey::CreateTopics => reply.send(&create_topics(topics, self.body()?, version)),
-            ApiKey::Metadata => {
-                reply.send(&metadata(topics, &self.body()?, version, client.address));
-            }
-            ApiKey::ApiVersions => reply.send(&api_versions()),
-            ApiKey::FindCoordinator => reply.send(&no_coordinator(version)),
-            _ => bail!("not served"),
-        }
-        Ok(())
-    }
 }
 
 fn api_versions() -> ApiVersionsResponse {

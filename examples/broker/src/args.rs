@@ -58,8 +58,8 @@ pub struct Args {
 
     /// Requests of one connection that wait for their answers; no further one is read
     #[arg(long, value_name = "N", default_value_t = 32)]
-    #[arg(value_parser = pipeline)]
-    pub max_pipeline: usize,
+    #[arg(value_parser = value_parser!(u16).range(1..=1024))]
+    pub max_pipeline: u16,
 
     /// Bytes a partition keeps in memory; the oldest replicated records go first
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
@@ -82,13 +82,6 @@ pub struct MetricsAddr(pub Option<SocketAddr>);
 fn metrics_addr(text: &str) -> Result<MetricsAddr, String> {
     let address = || text.parse().map_err(|_| "expected IP:PORT or `off`".to_owned());
     Ok(MetricsAddr(if text == "off" { None } else { Some(address()?) }))
-}
-
-fn pipeline(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(places @ 1..=1024) => Ok(places),
-        _ => Err("must be 1 to 1024".to_owned()),
-    }
 }
 
 fn lag_time(text: &str) -> Result<Duration, String> {

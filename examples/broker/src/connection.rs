@@ -5,6 +5,7 @@
 //! and nothing else.
 
 use std::{
+    collections::HashMap,
     io::{self, BufReader, Write},
     net::{Shutdown, TcpStream},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -14,10 +15,11 @@ use std::{
 };
 
 use anyhow::anyhow;
+use parking_lot::{Condvar, Mutex};
 
 use crate::{
     api::{self, Client},
-    connections::Registered,
+    fetch,
     frame::read_frame,
     pipeline::{self, Answer, Pipeline},
     replica_manager::ReplicaManager,
@@ -51,16 +53,12 @@ fn requests(connection: &Registered, manager: &ReplicaManager) -> anyhow::Result
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(IDLE_MAX))?;
     stream.set_write_timeout(Some(WRITE_MAX))?;
-    let pipeline = Pipeline::new(manager.args.max_pipeline);
-    let client = Client {
-        connection: connection.id,
-        address: stream.local_addr()?,
-        pipeline: Arc::clone(&pipeline),
-    };
+    let pipeline = Pipeline::new(connection.id, manager.args.max_pipeline);
+    let client = Client { address: stream.local_addr()?, pipeline: Arc::clone(&pipeline) };
     thread::scope(|scope| {
         let writer = thread::Builder::new().name("responses".to_owned()).stack_size(STACK_BYTES);
         writer.spawn_scoped(scope, || {
-            if let Err(reason) = write_responses(stream, &pipeline) {
+            if let Err(reason) = write_responses(stream, manager, &pipeline) {
                 tracing::debug!("connection {}: not written: {reason:#}", connection.id);
             }
             pipeline.break_off();
@@ -86,13 +84,18 @@ fn read_requests(
 }
 
 /// Ends after the last answer, and where one is missing.
-fn write_responses(mut stream: &TcpStream, pipeline: &Pipeline) -> anyhow::Result<()> {
+fn write_responses(
+    mut stream: &TcpStream,
+    manager: &ReplicaManager,
+    pipeline: &Pipeline,
+) -> anyhow::Result<()> {
     while let Some(answer) = pipeline.next() {
         let frame = match answer {
             Answer::Response(frame) => frame,
-            Answer::Fetch { plan, version, correlation_id } => {
-                contained(|| pipeline::response(&plan.response(version), version, correlation_id))?
-            }
+            Answer::Fetch { request, version, correlation_id } => contained(|| {
+                let body = fetch::read(&manager.topics, request, version);
+                pipeline::response(&body, version, correlation_id)
+            })?,
             Answer::Nothing => continue,
             Answer::Lost => break,
         };
@@ -108,6 +111,85 @@ fn contained<T>(request: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
         Err(anyhow!("panicked: {}", text.unwrap_or("no message")))
     })
+}
+
+/// The open connections: at most so many, and a shutdown ends them all in a bounded time.
+pub(crate) struct Connections {
+    connections_max: usize,
+    open: Mutex<Open>,
+    /// One of them ended.
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Open {
+    streams: HashMap<u64, Arc<TcpStream>>,
+    next_id: u64,
+    shut: bool,
+}
+
+/// A place among the open connections, given back on drop.
+pub(crate) struct Registered {
+    pub(crate) stream: Arc<TcpStream>,
+    /// Never used again.
+    pub(crate) id: u64,
+    connections: Arc<Connections>,
+}
+
+/// Why a connection was not taken; its stream is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotTaken {
+    Full,
+    Shutdown,
+}
+
+impl Connections {
+    pub(crate) fn new(connections_max: usize) -> Connections {
+        Connections { connections_max, open: Mutex::default(), ended: Condvar::new() }
+    }
+
+    pub(crate) fn register(self: &Arc<Self>, stream: TcpStream) -> Result<Registered, NotTaken> {
+        let stream = Arc::new(stream);
+        let mut open = self.open.lock();
+        if open.shut {
+            return Err(NotTaken::Shutdown);
+        }
+        if open.streams.len() >= self.connections_max {
+            return Err(NotTaken::Full);
+        }
+        let id = open.next_id;
+        open.next_id += 1;
+        open.streams.insert(id, Arc::clone(&stream));
+        Ok(Registered { stream, id, connections: Arc::clone(self) })
+    }
+
+    /// Lets every connection write the response it is at; cuts off what did not end in `bound`.
+    pub(crate) fn shut(&self, bound: Duration) {
+        let mut open = self.open.lock();
+        open.shut = true;
+        open.cut(Shutdown::Read);
+        self.ended.wait_while_for(&mut open, |open| !open.streams.is_empty(), bound);
+        if !open.streams.is_empty() {
+            tracing::warn!("{} connections did not end in time", open.streams.len());
+            open.cut(Shutdown::Both);
+        }
+    }
+}
+
+impl Open {
+    fn cut(&self, how: Shutdown) {
+        for stream in self.streams.values() {
+            // One that is gone already is what we want.
+            let _: io::Result<()> = stream.shutdown(how);
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.connections.open.lock().streams.remove(&self.id);
+        self.connections.ended.notify_all();
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! DeleteRecords: moves the leader's log start, then waits for the followers'.
+//! DeleteRecords: the leader deletes at once; the answer waits for the followers.
+
+use std::sync::Arc;
 
 use kafka_protocol::{
     ResponseError,
@@ -7,49 +9,85 @@ use kafka_protocol::{
         delete_records_response::{DeleteRecordsPartitionResult, DeleteRecordsTopicResult},
     },
 };
+use purgatory::{CancelReason, DelayedOperation, Outcome};
 
 use crate::{
-    api::{Client, millis},
-    delayed_delete_records::{DelayedDeleteRecords, Deletion},
-    pipeline::Reply,
-    replica_manager::ReplicaManager,
+    api::millis, partition::Partition, pipeline::Reply, replica_manager::ReplicaManager,
+    topics::WatchKey,
 };
+
+/// Waits until the in-sync replicas have deleted, too, what the leader deleted: until the low
+/// watermark of each partition is there.
+///
+/// As with a produce, every waiting partition starts with REQUEST_TIMED_OUT in the response.
+pub(crate) struct DelayedDeleteRecords {
+    response: DeleteRecordsResponse,
+    waits: Vec<Wait>,
+    reply: Reply,
+}
+
+/// One partition whose replicas are waited for.
+struct Wait {
+    /// Where it is in the response: topic, partition.
+    at: (usize, usize),
+    partition: Arc<Partition>,
+    required_offset: i64,
+}
 
 pub(crate) fn delete_records(
     manager: &ReplicaManager,
-    client: &Client,
     request: DeleteRecordsRequest,
     reply: Reply,
 ) {
-    let timeout = millis(request.timeout_ms);
+    let (timeout, connection) = (millis(request.timeout_ms), reply.connection());
     let (mut response, mut waits) = (DeleteRecordsResponse::default(), Vec::new());
+    let mut watermarks = Vec::new();
     for topic in request.topics {
         let mut results = Vec::new();
         for asked in topic.partitions {
-            let result = DeleteRecordsPartitionResult::default()
-                .with_partition_index(asked.partition_index)
-                .with_low_watermark(-1);
-            let error =
-                match manager.delete_records(&topic.name, asked.partition_index, asked.offset) {
-                    Ok((partition, required_offset)) => {
-                        let at = (response.topics.len(), results.len());
-                        waits.push(Deletion { at, partition, required_offset });
-                        ResponseError::RequestTimedOut
-                    }
-                    Err(error) => error,
-                };
-            results.push(result.with_error_code(error.code()));
+            let index = asked.partition_index;
+            let result = DeleteRecordsPartitionResult::default().with_partition_index(index);
+            let error = match manager.delete_records(&topic.name, index, asked.offset) {
+                Ok((partition, required_offset)) => {
+                    let key = WatchKey::LowWatermark(partition.key.clone());
+                    watermarks.push((key, required_offset.cast_unsigned())); // never negative
+                    let at = (response.topics.len(), results.len());
+                    waits.push(Wait { at, partition, required_offset });
+                    ResponseError::RequestTimedOut
+                }
+                Err(error) => error,
+            };
+            results.push(result.with_low_watermark(-1).with_error_code(error.code()));
         }
         let topic = DeleteRecordsTopicResult::default().with_name(topic.name);
         response.topics.push(topic.with_partitions(results));
     }
     let operation = DelayedDeleteRecords { response, waits, reply };
-    let watermarks = operation.watermarks();
-    ReplicaManager::park(
-        &manager.delete_records,
-        operation,
-        &watermarks,
-        client.connection,
-        timeout,
-    );
+    ReplicaManager::park(&manager.delete_records, operation, &watermarks, connection, timeout);
+}
+
+impl DelayedOperation for DelayedDeleteRecords {
+    fn try_complete(&mut self) -> bool {
+        self.waits.retain(|wait| {
+            let low_watermark = wait.partition.offsets().low_watermark;
+            let waits = low_watermark < wait.required_offset;
+            if !waits {
+                let result = &mut self.response.topics[wait.at.0].partitions[wait.at.1];
+                (result.error_code, result.low_watermark) = (0, low_watermark);
+            }
+            waits
+        });
+        self.waits.is_empty()
+    }
+
+    fn on_complete(mut self, outcome: Outcome) {
+        tracing::debug!("delete-records: {outcome:?}");
+        if outcome == Outcome::Cancelled(CancelReason::Shutdown) {
+            for wait in &self.waits {
+                let result = &mut self.response.topics[wait.at.0].partitions[wait.at.1];
+                result.error_code = ResponseError::NotLeaderOrFollower.code();
+            }
+        }
+        self.reply.send(&self.response);
+    }
 }

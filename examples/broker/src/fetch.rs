@@ -1,11 +1,11 @@
-//! Fetch: what to read, and the response with the records when it is its turn.
+//! Fetch: a long poll that waits until there is enough to read.
 //!
 //! A consumer reads up to the high watermark. A follower (`replica_id` ≥ 0) reads to the log end, and
 //! the offset it asks for tells the leader what it has. No fetch sessions: `session_id` is always 0.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use kafka_protocol::{
     ResponseError,
     messages::{
@@ -17,122 +17,121 @@ use kafka_protocol::{
 use purgatory::{DelayedOperation, Outcome};
 
 use crate::{
-    api::{Client, millis},
-    batch::RecordBatch,
-    delayed_fetch::DelayedFetch,
-    partition::{Partition, UpTo},
+    api::millis,
+    partition::UpTo,
     pipeline::Reply,
-    replica_manager::{FETCH_BYTES_MAX, ReplicaManager},
+    replica_manager::ReplicaManager,
+    topics::{Topics, WatchKey},
 };
 
-/// What a fetch asks for, and all that is kept of it while it is parked.
-pub(crate) struct FetchPlan {
-    pub(crate) up_to: UpTo,
-    bytes_max: usize,
-    topics: Vec<(TopicName, Vec<PartitionPlan>)>,
-}
+/// Bytes of records in one response (Kafka's `replica.fetch.max.bytes` and `fetch.max.bytes`).
+pub(crate) const FETCH_BYTES_MAX: usize = 1 << 20;
 
-pub(crate) struct PartitionPlan {
-    index: i32,
-    pub(crate) partition: Result<Arc<Partition>, ResponseError>,
-    pub(crate) offset: i64,
-    bytes_max: usize,
-}
-
-pub(crate) fn fetch(
-    manager: &ReplicaManager,
-    client: &Client,
+/// Waits for `min_bytes` over all its partitions together. It is checked when one of them has
+/// something new (the high watermark, for a follower the log end, passes the offset), and expires
+/// after `max_wait_ms`. However it ends, it is answered with what there is.
+pub(crate) struct DelayedFetch {
     request: FetchRequest,
+    topics: Arc<Topics>,
     reply: Reply,
-) {
-    let bytes_min = u64::try_from(request.min_bytes).unwrap_or(0);
-    let max_wait = millis(request.max_wait_ms);
-    let plan = FetchPlan::new(manager, request);
-    // What does not fit into the response is not waited for.
-    let bytes_min = bytes_min.min(plan.bytes_max as u64);
-    let operation = DelayedFetch { plan, bytes_min, reply };
-    if max_wait == Duration::ZERO {
-        return operation.on_complete(Outcome::Completed);
-    }
-    let watermarks = operation.watermarks();
-    ReplicaManager::park(&manager.fetches, operation, &watermarks, client.connection, max_wait);
 }
 
-impl FetchPlan {
-    fn new(manager: &ReplicaManager, request: FetchRequest) -> FetchPlan {
-        let follower = (request.replica_id.0 >= 0).then_some(request.replica_id.0);
-        let partition = |topic: &TopicName, asked: &FetchPartition| {
-            let partition = manager.topics.partition(topic, asked.partition);
-            let partition = partition.ok_or(ResponseError::UnknownTopicOrPartition);
-            if let (Some(id), Ok(partition)) = (follower, &partition) {
-                manager.note_fetch(partition, id, asked.log_start_offset, asked.fetch_offset);
-            }
-            PartitionPlan {
-                index: asked.partition,
-                partition,
-                offset: asked.fetch_offset,
-                bytes_max: usize::try_from(asked.partition_max_bytes).unwrap_or(0),
+pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Reply) {
+    let (replica, max_wait) = (request.replica_id.0, millis(request.max_wait_ms));
+    let mut watermarks = Vec::new();
+    for (topic, asked) in asked(&request) {
+        let Some(partition) = manager.topics.partition(topic, asked.partition) else { continue };
+        let key = partition.key.clone();
+        let key = match up_to(&request) {
+            UpTo::HighWatermark => WatchKey::HighWatermark(key),
+            UpTo::LogEnd => {
+                manager.note_fetch(&partition, replica, asked.log_start_offset, asked.fetch_offset);
+                WatchKey::LogEnd(key)
             }
         };
-        let topics = request.topics.into_iter().map(|topic| {
-            let asked = topic.partitions.iter();
-            let partitions = asked.map(|asked| partition(&topic.topic, asked)).collect();
-            (topic.topic, partitions)
-        });
-        FetchPlan {
-            up_to: if follower.is_some() { UpTo::LogEnd } else { UpTo::HighWatermark },
-            bytes_max: usize::try_from(request.max_bytes).unwrap_or(0).min(FETCH_BYTES_MAX),
-            topics: topics.collect(),
+        watermarks.push((key, asked.fetch_offset.saturating_add(1).max(0).cast_unsigned()));
+    }
+    let operation = DelayedFetch { request, topics: Arc::clone(&manager.topics), reply };
+    if max_wait.is_zero() {
+        return operation.on_complete(Outcome::Expired);
+    }
+    let connection = operation.reply.connection();
+    ReplicaManager::park(&manager.fetches, operation, &watermarks, connection, max_wait);
+}
+
+impl DelayedOperation for DelayedFetch {
+    /// Enough is there, or an error, or nothing is asked for: then there is nothing to wait for.
+    fn try_complete(&mut self) -> bool {
+        let mut bytes = 0;
+        for (topic, asked) in asked(&self.request) {
+            let partition = self.topics.partition(topic, asked.partition);
+            let readable = |offset| Some(partition?.readable_bytes(offset, up_to(&self.request)));
+            let Some(Ok(readable)) = readable(asked.fetch_offset) else { return true };
+            bytes += readable.min(size(asked.partition_max_bytes) as u64);
         }
+        // What does not fit into the response is not waited for.
+        let enough = size(self.request.min_bytes).min(bytes_max(&self.request));
+        bytes >= enough as u64 || self.request.topics.is_empty()
     }
 
-    pub(crate) fn partitions(&self) -> impl Iterator<Item = &PartitionPlan> {
-        self.topics.iter().flat_map(|(_, partitions)| partitions)
+    fn on_complete(self, outcome: Outcome) {
+        tracing::debug!("fetch of {} partitions: {outcome:?}", asked(&self.request).count());
+        self.reply.send_fetch(self.request);
     }
+}
 
-    /// Reads what is there now, `max_bytes` of it; the first batch comes whatever its size, so that
-    /// a consumer is never stuck before a large one (KIP-74).
-    pub(crate) fn response(self, version: i16) -> FetchResponse {
-        let (mut bytes_left, mut nothing_yet) = (self.bytes_max, true);
-        let mut partition = |plan: PartitionPlan| {
-            let data = PartitionData::default().with_partition_index(plan.index);
-            let read = plan.partition.and_then(|partition| {
-                let bytes_max = plan.bytes_max.min(bytes_left);
-                let batches = partition.read(plan.offset, self.up_to, bytes_max, nothing_yet)?;
-                Ok((batches, partition.offsets()))
-            });
-            match read {
-                Ok((batches, offsets)) => {
-                    let records = concat(&batches);
-                    nothing_yet &= records.is_empty();
-                    bytes_left = bytes_left.saturating_sub(records.len());
-                    let log_start_offset = if version >= 5 { offsets.log_start } else { -1 };
-                    data.with_records(Some(records))
-                        .with_high_watermark(offsets.high_watermark)
-                        .with_last_stable_offset(offsets.high_watermark)
-                        .with_log_start_offset(log_start_offset)
-                }
-                Err(error) => data.with_error_code(error.code()).with_high_watermark(-1),
-            }
+/// Reads what is there now, `max_bytes` of it; the first batch comes whatever its size, so that a
+/// consumer is never stuck before a large one (KIP-74).
+pub(crate) fn read(topics: &Topics, request: FetchRequest, version: i16) -> FetchResponse {
+    let (mut bytes_left, mut nothing_yet) = (bytes_max(&request), true);
+    let up_to = up_to(&request);
+    let mut data = |topic: &TopicName, asked: &FetchPartition| {
+        let partition = topics.partition(topic, asked.partition);
+        let partition = partition.ok_or(ResponseError::UnknownTopicOrPartition)?;
+        let bytes = size(asked.partition_max_bytes).min(bytes_left);
+        let batches = partition.read(asked.fetch_offset, up_to, bytes, nothing_yet)?;
+        let mut records = BytesMut::new();
+        batches.iter().for_each(|batch| records.extend_from_slice(&batch.bytes));
+        nothing_yet &= records.is_empty();
+        bytes_left = bytes_left.saturating_sub(records.len());
+        let offsets = partition.offsets();
+        Ok(PartitionData::default()
+            .with_records(Some(records.freeze()))
+            .with_high_watermark(offsets.high_watermark)
+            .with_last_stable_offset(offsets.high_watermark)
+            .with_log_start_offset(if version >= 5 { offsets.log_start } else { -1 }))
+    };
+    let failed = |error: ResponseError| {
+        PartitionData::default().with_error_code(error.code()).with_high_watermark(-1)
+    };
+    let mut responses = Vec::new();
+    for topic in request.topics {
+        let mut partition = |asked: &FetchPartition| {
+            let data = data(&topic.topic, asked).unwrap_or_else(failed);
+            data.with_partition_index(asked.partition)
         };
-        let topics = self.topics.into_iter().map(|(topic, partitions)| {
-            let partitions = partitions.into_iter().map(&mut partition).collect();
-            FetchableTopicResponse::default().with_topic(topic).with_partitions(partitions)
-        });
-        FetchResponse::default().with_responses(topics.collect())
+        let partitions = topic.partitions.iter().map(&mut partition).collect();
+        let response = FetchableTopicResponse::default().with_partitions(partitions);
+        responses.push(response.with_topic(topic.topic));
     }
+    FetchResponse::default().with_responses(responses)
 }
 
-impl PartitionPlan {
-    /// How many bytes of it the response could have now.
-    pub(crate) fn readable_bytes(&self, up_to: UpTo) -> Result<u64, ResponseError> {
-        let partition = self.partition.as_ref().map_err(|error| *error)?;
-        Ok(partition.readable_bytes(self.offset, up_to)?.min(self.bytes_max as u64))
-    }
+fn asked(request: &FetchRequest) -> impl Iterator<Item = (&TopicName, &FetchPartition)> {
+    request
+        .topics
+        .iter()
+        .flat_map(|topic| topic.partitions.iter().map(move |partition| (&topic.topic, partition)))
 }
 
-fn concat(batches: &[RecordBatch]) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(batches.iter().map(|batch| batch.bytes.len()).sum());
-    batches.iter().for_each(|batch| bytes.extend_from_slice(&batch.bytes));
-    bytes.freeze()
+fn up_to(request: &FetchRequest) -> UpTo {
+    if request.replica_id.0 >= 0 { UpTo::LogEnd } else { UpTo::HighWatermark }
+}
+
+fn bytes_max(request: &FetchRequest) -> usize {
+    size(request.max_bytes).min(FETCH_BYTES_MAX)
+}
+
+fn size(bytes: i32) -> usize {
+    usize::try_from(bytes).unwrap_or(0)
 }

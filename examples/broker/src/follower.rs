@@ -13,9 +13,10 @@ use std::{
 use dashmap::DashMap;
 
 use crate::{
+    fetch::FETCH_BYTES_MAX,
     log::Log,
     partition::{Partition, UpTo},
-    replica_manager::{FETCH_BYTES_MAX, ReplicaManager},
+    replica_manager::ReplicaManager,
     replica_state::FOLLOWER_IDS,
     topics::TopicPartition,
 };

@@ -4,7 +4,7 @@
 //!
 //! The path of a produce: `connection` reads a frame (`frame`) and takes a place for its answer
 //! (`pipeline`), `layout` checks its lengths against `schemas`, `api` decodes and dispatches it,
-//! `produce` appends the batches (`batch`, `partition`) and parks a `delayed_produce` under the
+//! `produce` appends the batches (`batch`, `partition`) and parks a `DelayedProduce` under the
 //! high watermarks it needs. The followers (`follower`) fetch, the high watermark advances
 //! (`replica_manager`), and what waits for it is checked. The answer fills its place, and the
 //! connection's writer writes it in its turn: no callback of a purgatory touches a socket.
@@ -13,12 +13,7 @@ mod api;
 mod args;
 mod batch;
 mod connection;
-mod connections;
 mod counters;
-mod create_topics;
-mod delayed_delete_records;
-mod delayed_fetch;
-mod delayed_produce;
 mod delete_records;
 mod fetch;
 mod follower;

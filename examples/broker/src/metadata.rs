@@ -1,21 +1,30 @@
-//! Metadata: who leads which partition. Asking for a topic makes it, as Kafka does with
-//! `auto.create.topics.enable`.
+//! Metadata: who leads which partition; asking for a topic makes it, as Kafka does with
+//! `auto.create.topics.enable`. CreateTopics makes one as it is asked to.
 
 use std::{net::SocketAddr, sync::Arc};
 
 use kafka_protocol::{
     ResponseError,
-    messages::{BrokerId, MetadataRequest, MetadataResponse, metadata_request, metadata_response},
+    messages::{
+        BrokerId, CreateTopicsRequest, CreateTopicsResponse, MetadataRequest, MetadataResponse,
+        create_topics_request::CreatableTopic,
+        create_topics_response::CreatableTopicResult,
+        metadata_request::MetadataRequestTopic,
+        metadata_response::{
+            MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+        },
+    },
     protocol::StrBytes,
 };
-use metadata_request::MetadataRequestTopic;
-use metadata_response::{MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic};
 
 use crate::{
     partition::{LEADER_EPOCH, Partition},
     replica_state::{FOLLOWER_IDS, LEADER_ID},
     topics::{Topic, Topics},
 };
+
+/// The leader counts.
+const REPLICAS: i16 = 1 + FOLLOWER_IDS.len() as i16;
 
 /// `address` is where this client reached the broker, so it is also what the client is told.
 pub(crate) fn metadata(
@@ -74,4 +83,45 @@ fn described(topic: &Topic, version: i16) -> MetadataResponseTopic {
     };
     let partitions = topic.partitions.iter().map(partition).collect();
     MetadataResponseTopic::default().with_name(Some(name)).with_partitions(partitions)
+}
+
+/// Every topic has the leader and both followers as its replicas, so a smaller replication factor is
+/// taken and the real one told; assignments by hand are refused.
+pub(crate) fn create_topics(
+    topics: &Topics,
+    request: CreateTopicsRequest,
+    version: i16,
+) -> CreateTopicsResponse {
+    let result = |topic: CreatableTopic| {
+        let created = created(topics, &topic, request.validate_only);
+        let result = CreatableTopicResult::default().with_name(topic.name);
+        match created {
+            Ok(partitions) if version >= 5 => {
+                result.with_num_partitions(partitions).with_replication_factor(REPLICAS)
+            }
+            Ok(_) => result,
+            Err(error) => result
+                .with_error_code(error.code())
+                .with_error_message(Some(error.to_string().into())),
+        }
+    };
+    CreateTopicsResponse::default().with_topics(request.topics.into_iter().map(result).collect())
+}
+
+/// The number of partitions.
+fn created(
+    topics: &Topics,
+    topic: &CreatableTopic,
+    validate_only: bool,
+) -> Result<i32, ResponseError> {
+    if !topic.assignments.is_empty() {
+        return Err(ResponseError::InvalidReplicaAssignment);
+    }
+    if topic.replication_factor != -1 && !(1..=REPLICAS).contains(&topic.replication_factor) {
+        return Err(ResponseError::InvalidReplicationFactor);
+    }
+    let partitions =
+        if topic.num_partitions == -1 { topics.partitions } else { topic.num_partitions };
+    topics.create(&topic.name, partitions, validate_only)?;
+    Ok(partitions)
 }

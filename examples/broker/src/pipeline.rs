@@ -3,44 +3,52 @@
 //!
 //! A request takes a place when it is read and fills it when its answer is known, at once or when its
 //! parked operation ends; the connection's writer takes from the front. Both ends are bounded: with
-//! all places taken, or too many bytes of responses waiting to be written, no further request is
-//! read, so a client that does not read its responses is not read from either. A fetch fills its
-//! place with a plan only; its records are read when it is their turn, so one response with records
-//! is in memory for a connection and not one for each place.
+//! all places taken, or too many bytes of requests and responses in them, no further request is read,
+//! so a client that does not read its responses is not read from either. The records of a fetch are
+//! read when it is their turn, so a connection has one response with records in memory and not one
+//! for each place.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use anyhow::Context;
 use bytes::{BufMut, BytesMut};
 use kafka_protocol::{
-    messages::ResponseHeader,
+    messages::{FetchRequest, ResponseHeader},
     protocol::{Encodable, HeaderVersion},
 };
 use parking_lot::{Condvar, Mutex};
 
-use crate::fetch::FetchPlan;
-
-/// Bytes of responses that may wait to be written before no further request is read.
-const WAITING_BYTES_MAX: usize = 1 << 20;
+/// Bytes in the places, frames of requests and of responses, above which no further request is read.
+const BYTES_MAX: usize = 4 << 20;
 
 pub(crate) struct Pipeline {
+    /// The connection's number.
+    pub(crate) connection: u64,
     state: Mutex<State>,
     /// The front is filled, a place is free, or it is over.
     changed: Condvar,
-    places_max: usize,
+    places_max: u16,
 }
 
 #[derive(Default)]
 struct State {
-    /// In the order of the requests; `None`: not known yet.
-    answers: VecDeque<Option<Answer>>,
+    /// In the order of the requests.
+    places: VecDeque<Place>,
     /// The number of the place at the front.
     front: u64,
-    waiting_bytes: usize,
+    /// In all places.
+    bytes: usize,
     /// No more requests come.
     finished: bool,
     /// Nothing can be written any more.
     broken: bool,
+}
+
+struct Place {
+    /// Of the request (what is parked may hold on to its frame) and of the response.
+    bytes: usize,
+    /// `None`: not known yet.
+    answer: Option<Answer>,
 }
 
 /// What fills a place.
@@ -48,7 +56,7 @@ pub(crate) enum Answer {
     /// A whole frame.
     Response(BytesMut),
     /// Records to be read now.
-    Fetch { plan: FetchPlan, version: i16, correlation_id: i32 },
+    Fetch { request: FetchRequest, version: i16, correlation_id: i32 },
     /// The client expects no response.
     Nothing,
     /// There is no answer where one is due: a panic, or a response that cannot be encoded.
@@ -56,57 +64,64 @@ pub(crate) enum Answer {
 }
 
 impl Pipeline {
-    pub(crate) fn new(places_max: usize) -> Arc<Pipeline> {
-        Arc::new(Pipeline { state: Mutex::default(), changed: Condvar::new(), places_max })
+    pub(crate) fn new(connection: u64, places_max: u16) -> Arc<Pipeline> {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Arc::new(Pipeline { connection, state, changed, places_max })
     }
 
-    /// Takes the next place, after waiting for one; `None`: nothing can be written any more.
-    pub(crate) fn place(self: &Arc<Self>, version: i16, correlation_id: i32) -> Option<Reply> {
+    /// Takes the next place, for a request of so many bytes, after waiting for one; `None`: nothing
+    /// can be written any more.
+    pub(crate) fn place(
+        self: &Arc<Self>,
+        bytes: usize,
+        version: i16,
+        correlation_id: i32,
+    ) -> Option<Reply> {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| {
-            let full = state.answers.len() >= self.places_max;
-            (full || state.waiting_bytes > WAITING_BYTES_MAX) && !state.broken
+            (state.places.len() >= self.places_max.into() || state.bytes > BYTES_MAX)
+                && !state.broken
         });
         if state.broken {
             return None;
         }
-        let place = state.front + state.answers.len() as u64;
-        state.answers.push_back(None);
-        Some(Reply { pipeline: Some(Arc::clone(self)), place, version, correlation_id })
+        let place = state.front + state.places.len() as u64;
+        state.places.push_back(Place { bytes, answer: None });
+        state.bytes += bytes;
+        Some(Reply { pipeline: Arc::clone(self), place, version, correlation_id, filled: false })
     }
 
     /// The answer at the front, after waiting for it; `None` after the last.
     pub(crate) fn next(&self) -> Option<Answer> {
         let mut state = self.state.lock();
-        let waits = |state: &mut State| match state.answers.front() {
-            Some(answer) => answer.is_none(),
+        self.changed.wait_while(&mut state, |state| match state.places.front() {
+            Some(place) => place.answer.is_none(),
             None => !state.finished,
-        };
-        self.changed.wait_while(&mut state, waits);
-        let answer = state.answers.pop_front()??;
+        });
+        let place = state.places.pop_front()?;
         state.front += 1;
-        state.waiting_bytes -= answer.waiting_bytes();
+        state.bytes -= place.bytes;
         self.changed.notify_all();
-        Some(answer)
+        place.answer
     }
 
     /// Whether [`Pipeline::next`] would not wait.
     #[cfg(test)]
     pub(crate) fn is_ready(&self) -> bool {
-        self.state.lock().answers.front().is_some_and(Option::is_some)
+        self.state.lock().places.front().is_some_and(|place| place.answer.is_some())
     }
 
-    fn fill(&self, place: u64, answer: Answer) {
+    fn fill(&self, number: u64, answer: Answer) {
+        let bytes = if let Answer::Response(frame) = &answer { frame.len() } else { 0 };
         let mut state = self.state.lock();
-        state.waiting_bytes += answer.waiting_bytes();
         // A place is taken from the front only when it is filled, so this one is still there.
-        let index = usize::try_from(place - state.front).unwrap_or(usize::MAX);
-        if let Some(empty) = state.answers.get_mut(index) {
-            *empty = Some(answer);
+        let index = usize::try_from(number - state.front).unwrap_or(usize::MAX);
+        if let Some(place) = state.places.get_mut(index) {
+            place.bytes += bytes;
+            place.answer = Some(answer);
+            state.bytes += bytes;
         }
-        if index == 0 {
-            self.changed.notify_all();
-        }
+        self.changed.notify_all();
     }
 
     /// No more requests come: [`Pipeline::next`] ends after the last answer.
@@ -122,22 +137,21 @@ impl Pipeline {
     }
 }
 
-impl Answer {
-    fn waiting_bytes(&self) -> usize {
-        if let Answer::Response(frame) = self { frame.len() } else { 0 }
-    }
-}
-
 /// The place of one request's answer. Dropped without one, the connection is closed.
 pub(crate) struct Reply {
-    /// `None` once the place is filled.
-    pipeline: Option<Arc<Pipeline>>,
+    pipeline: Arc<Pipeline>,
     place: u64,
     pub(crate) version: i16,
     correlation_id: i32,
+    filled: bool,
 }
 
 impl Reply {
+    /// The number of the connection.
+    pub(crate) fn connection(&self) -> u64 {
+        self.pipeline.connection
+    }
+
     pub(crate) fn send<T: Encodable + HeaderVersion>(self, body: &T) {
         match response(body, self.version, self.correlation_id) {
             Ok(frame) => self.fill(Answer::Response(frame)),
@@ -145,9 +159,9 @@ impl Reply {
         }
     }
 
-    pub(crate) fn send_fetch(self, plan: FetchPlan) {
+    pub(crate) fn send_fetch(self, request: FetchRequest) {
         let (version, correlation_id) = (self.version, self.correlation_id);
-        self.fill(Answer::Fetch { plan, version, correlation_id });
+        self.fill(Answer::Fetch { request, version, correlation_id });
     }
 
     pub(crate) fn send_nothing(self) {
@@ -155,16 +169,15 @@ impl Reply {
     }
 
     fn fill(mut self, answer: Answer) {
-        if let Some(pipeline) = self.pipeline.take() {
-            pipeline.fill(self.place, answer);
-        }
+        self.filled = true;
+        self.pipeline.fill(self.place, answer);
     }
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        if let Some(pipeline) = self.pipeline.take() {
-            pipeline.fill(self.place, Answer::Lost);
+        if !self.filled {
+            self.pipeline.fill(self.place, Answer::Lost);
         }
     }
 }
@@ -203,8 +216,9 @@ mod tests {
 
     #[test]
     fn answers_leave_in_the_order_of_the_places_and_a_lost_one_is_told() {
-        let pipeline = Pipeline::new(4);
-        let [first, second, lost, nothing] = [1, 2, 3, 4].map(|id| pipeline.place(0, id).unwrap());
+        let pipeline = Pipeline::new(0, 4);
+        let [first, second, lost, nothing] =
+            [1, 2, 3, 4].map(|id| pipeline.place(0, 0, id).unwrap());
         nothing.send_nothing();
         drop(lost);
         second.send(&ApiVersionsResponse::default());
@@ -214,7 +228,7 @@ mod tests {
         assert!(matches!(pipeline.next(), Some(Answer::Lost)));
         assert!(matches!(pipeline.next(), Some(Answer::Nothing)));
         // There is no such version to encode it in.
-        pipeline.place(99, 5).unwrap().send(&ApiVersionsResponse::default());
+        pipeline.place(0, 99, 5).unwrap().send(&ApiVersionsResponse::default());
         assert!(matches!(pipeline.next(), Some(Answer::Lost)));
         pipeline.finish();
         assert!(pipeline.next().is_none());
@@ -222,17 +236,17 @@ mod tests {
 
     #[test]
     fn no_place_is_given_while_all_are_taken_or_too_many_bytes_wait() {
-        let pipeline = Pipeline::new(2);
+        let pipeline = Pipeline::new(0, 2);
         let large = ApiVersionsResponse::default()
-            .with_api_keys(vec![Default::default(); WAITING_BYTES_MAX / 6 + 1]);
+            .with_api_keys(vec![Default::default(); BYTES_MAX / 6 + 1]);
         for taken in [vec![1_u8, 2], vec![3]] {
             let mut replies: Vec<_> =
-                taken.iter().map(|id| pipeline.place(0, i32::from(*id)).unwrap()).collect();
+                taken.iter().map(|id| pipeline.place(0, 0, i32::from(*id)).unwrap()).collect();
             if let Some(large_reply) = replies.pop_if(|_| taken.len() == 1) {
                 large_reply.send(&large);
             }
             thread::scope(|scope| {
-                let next = scope.spawn(|| pipeline.place(0, 9).unwrap());
+                let next = scope.spawn(|| pipeline.place(0, 0, 9).unwrap());
                 replies.into_iter().for_each(|reply| reply.send(&ApiVersionsResponse::default()));
                 assert_eq!(next_id(&pipeline), Some(taken[0]));
                 next.join().unwrap().send_nothing();
@@ -241,8 +255,8 @@ mod tests {
                 pipeline.next();
             }
         }
-        let _taken = [pipeline.place(0, 1), pipeline.place(0, 2)];
+        let _taken = [pipeline.place(0, 0, 1), pipeline.place(0, 0, 2)];
         pipeline.break_off();
-        assert!(pipeline.place(0, 3).is_none(), "nothing to wait for any more");
+        assert!(pipeline.place(0, 0, 3).is_none(), "nothing to wait for any more");
     }
 }

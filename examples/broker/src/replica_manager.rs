@@ -11,21 +11,18 @@ use crate::{
     args::Args,
     batch,
     counters::Counters,
-    delayed_delete_records::DelayedDeleteRecords,
-    delayed_fetch::DelayedFetch,
-    delayed_produce::DelayedProduce,
+    delete_records::DelayedDeleteRecords,
+    fetch::DelayedFetch,
     follower::Followers,
     partition::{Advanced, Appended, Partition},
+    produce::DelayedProduce,
     signal::Signal,
     topics::{Topics, WatchKey},
 };
 
-/// Bytes of records in one response (Kafka's `replica.fetch.max.bytes` and `fetch.max.bytes`).
-pub(crate) const FETCH_BYTES_MAX: usize = 1 << 20;
-
 pub(crate) struct ReplicaManager {
     pub(crate) args: Args,
-    pub(crate) topics: Topics,
+    pub(crate) topics: Arc<Topics>,
     pub(crate) followers: Arc<Followers>,
     pub(crate) produces: Purgatory<WatchKey, DelayedProduce>,
     pub(crate) fetches: Purgatory<WatchKey, DelayedFetch>,
@@ -39,7 +36,7 @@ impl ReplicaManager {
     pub(crate) fn new(args: &Args, timer: &impl Timer) -> Result<Self, BuildError> {
         Ok(ReplicaManager {
             args: args.clone(),
-            topics: Topics::new(args.partitions, args.max_topics, args.max_partitions),
+            topics: Arc::new(Topics::new(args.partitions, args.max_topics, args.max_partitions)),
             followers: Arc::new(Followers::new(args.pause_followers)),
             produces: Purgatory::builder("produce").timer(timer).build()?,
             fetches: Purgatory::builder("fetch").timer(timer).build()?,

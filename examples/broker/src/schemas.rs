@@ -41,65 +41,44 @@ pub(crate) static APIS: [Api; 8] = [
     api(ApiKey::DeleteRecords, (0, 2), 0, 2, DELETE_RECORDS),
 ];
 
-const PRODUCE: &[Field] = &[
-    String,                                        // transactional id
-    Fixed(2),                                      // acks
-    INT,                                           // timeout
-    Array(&[String, Array(&[INT, Field::Bytes])]), // topic: partition, records
-];
+/// Transactional id, acks, timeout; topic (partition, records).
+const PRODUCE: &[Field] = &[String, Fixed(2), INT, Array(&[String, Array(&[INT, Field::Bytes])])];
 
+/// Replica, longest wait, least and most bytes, isolation; session and its epoch; topic (partitions);
+/// forgotten topic (partition); rack.
 const FETCH: &[Field] = &[
-    Fixed(17),       // replica, longest wait, least and most bytes, isolation
-    Since(7, &LONG), // session and its epoch
-    Array(&[
-        String, // topic
-        Array(&[
-            INT,             // partition
-            Since(9, &INT),  // leader epoch
-            LONG,            // fetch offset
-            Since(12, &INT), // last fetched epoch
-            Since(5, &LONG), // log start offset
-            INT,             // most bytes
-        ]),
-    ]),
-    Since(7, &Array(&[String, Array(&[INT])])), // forgotten topic: partitions
-    Since(11, &String),                         // rack
+    Fixed(17),
+    Since(7, &LONG),
+    Array(&[String, Array(FETCH_PARTITION)]),
+    Since(7, &Array(&[String, Array(&[INT])])),
+    Since(11, &String),
 ];
 
-const LIST_OFFSETS: &[Field] = &[
-    INT,             // replica
-    Since(2, &BYTE), // isolation
-    Array(&[
-        String, // topic
-        Array(&[
-            INT,            // partition
-            Since(4, &INT), // leader epoch
-            LONG,           // timestamp
-        ]),
-    ]),
-];
+/// Partition, leader epoch, fetch offset, last fetched epoch, log start offset, most bytes.
+const FETCH_PARTITION: &[Field] =
+    &[INT, Since(9, &INT), LONG, Since(12, &INT), Since(5, &LONG), INT];
 
+/// Replica, isolation; topic (partition, leader epoch, timestamp).
+const LIST_OFFSETS: &[Field] =
+    &[INT, Since(2, &BYTE), Array(&[String, Array(&[INT, Since(4, &INT), LONG])])];
+
+/// Name, partitions and replication factor, assignment (partition, broker), configuration (name,
+/// value); timeout; whether it is only to be validated.
 const CREATE_TOPICS: &[Field] = &[
-    Array(&[
-        String,                       // name
-        Fixed(6),                     // partitions, replication factor
-        Array(&[INT, Array(&[INT])]), // assignment: partition, brokers
-        Array(&[String, String]),     // configuration: name, value
-    ]),
-    INT,  // timeout
-    BYTE, // only to be validated
+    Array(&[String, Fixed(6), Array(&[INT, Array(&[INT])]), Array(&[String, String])]),
+    INT,
+    BYTE,
 ];
 
-const DELETE_RECORDS: &[Field] = &[
-    Array(&[String, Array(&[INT, LONG])]), // topic: partition, offset
-    INT,                                   // timeout
-];
+/// Topic (partition, offset); timeout.
+const DELETE_RECORDS: &[Field] = &[Array(&[String, Array(&[INT, LONG])]), INT];
 
+/// Topic (its id, name); whether it may make topics; cluster's and topics' operations.
 const METADATA: &[Field] = &[
-    Array(&[Since(10, &Fixed(16)), String]), // topic id, name
-    Since(4, &BYTE),                         // may make topics
-    Since(8, &Until(10, &BYTE)),             // cluster operations
-    Since(8, &BYTE),                         // topic operations
+    Array(&[Since(10, &Fixed(16)), String]),
+    Since(4, &BYTE),
+    Since(8, &Until(10, &BYTE)),
+    Since(8, &BYTE),
 ];
 
 const BYTE: Field = Fixed(1);

@@ -14,8 +14,7 @@ use timer_core::{SystemTimer, Timer};
 
 use crate::{
     args::Args,
-    connection,
-    connections::{Connections, NotTaken},
+    connection::{self, Connections, NotTaken},
     counters::Summary,
     replica_manager::ReplicaManager,
     scrape,

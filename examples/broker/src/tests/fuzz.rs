@@ -12,7 +12,7 @@ use super::{
     examples::{each_version, example},
     framed,
 };
-use crate::{api, frame::read_frame, pipeline::Answer};
+use crate::{api, fetch, frame::read_frame, pipeline::Answer};
 
 const FRAMES_DEFAULT: usize = 20_000;
 const FRAME_MAX: u32 = 64 << 10;
@@ -68,10 +68,12 @@ fn throw(broker: &Fixture, wire: &[u8]) {
     let Ok(Some(frame)) = read_frame(&mut &wire[..], FRAME_MAX) else { return };
     let client = broker.client();
     let handled = api::handle(&broker.manager, &client, frame);
-    broker.manager.cancel_for_connection(client.connection, "client disconnected");
+    broker.manager.cancel_for_connection(client.pipeline.connection, "client disconnected");
     client.pipeline.finish();
     match (handled, client.pipeline.next()) {
-        (Ok(()), Some(Answer::Fetch { plan, version, .. })) => drop(plan.response(version)),
+        (Ok(()), Some(Answer::Fetch { request, version, .. })) => {
+            drop(fetch::read(&broker.manager.topics, request, version));
+        }
         (Ok(()), Some(Answer::Response(_) | Answer::Nothing)) => {}
         (Err(_), Some(Answer::Lost) | None) => {}
         (handled, _) => panic!("{handled:?}, and another answer"),

@@ -2,7 +2,7 @@
 
 mod delete_records;
 mod examples;
-mod fetch;
+mod fetches;
 mod fuzz;
 mod load;
 mod produce;
@@ -31,6 +31,7 @@ use timer_core::ManualTimer;
 use crate::{
     api::{self, Client},
     args::Args,
+    fetch,
     partition::Partition,
     pipeline::{self, Answer, Pipeline},
     replica_manager::ReplicaManager,
@@ -55,10 +56,10 @@ impl Fixture {
     }
 
     pub(crate) fn client(&self) -> Client {
+        let number = self.connections.fetch_add(1, Relaxed);
         Client {
-            connection: self.connections.fetch_add(1, Relaxed),
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9092)),
-            pipeline: Pipeline::new(self.manager.args.max_pipeline),
+            pipeline: Pipeline::new(number, self.manager.args.max_pipeline),
         }
     }
 
@@ -73,7 +74,7 @@ impl Fixture {
     pub(crate) fn answer(&self, frame: impl Into<Bytes>) -> anyhow::Result<Option<BytesMut>> {
         let client = self.client();
         api::handle(&self.manager, &client, frame.into())?;
-        Ok(next_frame(&client))
+        Ok(next_frame(self, &client))
     }
 
     pub(crate) fn partition(&self, index: i32) -> Arc<Partition> {
@@ -89,7 +90,7 @@ impl Fixture {
     /// The error code of an acks=1 produce of one record to partition 0.
     pub(crate) fn append(&self) -> i16 {
         let client = self.ask(ApiKey::Produce, 9, &produce(1, 0, &[(0, record_batch(1))]));
-        let response: ProduceResponse = answered(&client, 9).unwrap();
+        let response: ProduceResponse = answered(self, &client, 9).unwrap();
         response.responses[0].partition_responses[0].error_code
     }
 
@@ -101,15 +102,20 @@ impl Fixture {
 }
 
 /// The next response to a client, once it is there.
-pub(crate) fn answered<T: Decodable + HeaderVersion>(client: &Client, version: i16) -> Option<T> {
-    Some(decoded(version, next_frame(client)?))
+pub(crate) fn answered<T: Decodable + HeaderVersion>(
+    broker: &Fixture,
+    client: &Client,
+    version: i16,
+) -> Option<T> {
+    Some(decoded(version, next_frame(broker, client)?))
 }
 
-fn next_frame(client: &Client) -> Option<BytesMut> {
+fn next_frame(broker: &Fixture, client: &Client) -> Option<BytesMut> {
     match client.pipeline.is_ready().then(|| client.pipeline.next())?? {
         Answer::Response(frame) => Some(frame),
-        Answer::Fetch { plan, version, correlation_id } => {
-            Some(pipeline::response(&plan.response(version), version, correlation_id).unwrap())
+        Answer::Fetch { request, version, correlation_id } => {
+            let body = fetch::read(&broker.manager.topics, request, version);
+            Some(pipeline::response(&body, version, correlation_id).unwrap())
         }
         Answer::Nothing => None,
         Answer::Lost => panic!("an answer is lost"),

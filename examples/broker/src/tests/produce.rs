@@ -34,8 +34,8 @@ impl Fixture {
 }
 
 /// Error code and base offset of each partition, once answered.
-fn answer(client: &Client) -> Option<Vec<(i16, i64)>> {
-    let topics = answered::<ProduceResponse>(client, 9)?.responses;
+fn answer(broker: &Fixture, client: &Client) -> Option<Vec<(i16, i64)>> {
+    let topics = answered::<ProduceResponse>(broker, client, 9)?.responses;
     let statuses = topics.into_iter().flat_map(|topic| topic.partition_responses);
     Some(statuses.map(|status| (status.error_code, status.base_offset)).collect())
 }
@@ -45,13 +45,16 @@ fn completes_when_the_last_follower_has_it_and_the_leader_knows() {
     let broker = Fixture::new(&[]);
     let (first, second) = (broker.start_all(3), broker.start_all(2));
     broker.replicate(0, 0);
-    assert_eq!(answer(&first), None, "one follower is missing");
+    assert_eq!(answer(&broker, &first), None, "one follower is missing");
     let partition = broker.partition(0);
     let follower = &broker.manager.followers.followers[1];
     assert!(follower.fetch(&partition, &broker.manager), "brings the records");
-    assert_eq!(answer(&first), None, "the leader learns of it from the next fetch");
+    assert_eq!(answer(&broker, &first), None, "the leader learns of it from the next fetch");
     assert!(!follower.fetch(&partition, &broker.manager));
-    assert_eq!((answer(&first), answer(&second)), (Some(vec![(0, 0)]), Some(vec![(0, 3)])));
+    assert_eq!(
+        (answer(&broker, &first), answer(&broker, &second)),
+        (Some(vec![(0, 0)]), Some(vec![(0, 3)]))
+    );
     assert_eq!((broker.manager.produces.stats().completed, broker.manager.produces.len()), (2, 0));
     assert_eq!(broker.acked_before_replicated(), 0);
 }
@@ -62,9 +65,9 @@ fn times_out_at_the_timeout_and_not_before() {
     let produce = broker.start_all(1);
     broker.replicate(0, 0);
     broker.timer.advance(SECOND - MILLISECOND);
-    assert_eq!(answer(&produce), None);
+    assert_eq!(answer(&broker, &produce), None);
     broker.timer.advance(MILLISECOND);
-    assert_eq!(answer(&produce), Some(vec![(TIMED_OUT, 0)]));
+    assert_eq!(answer(&broker, &produce), Some(vec![(TIMED_OUT, 0)]));
     broker.replicate(1, 0);
     let stats = broker.manager.produces.stats();
     assert_eq!((stats.expired, stats.completed), (1, 0), "it ended once");
@@ -80,15 +83,15 @@ fn each_partition_of_a_request_ends_in_its_own_way() {
     broker.replicate(0, 0);
     broker.replicate(1, 0);
     broker.replicate(0, 1);
-    assert_eq!(answer(&produce), None, "partition 1 is missing");
+    assert_eq!(answer(&broker, &produce), None, "partition 1 is missing");
     broker.timer.advance(SECOND);
     let corrupt = ResponseError::CorruptMessage.code();
     let unknown = ResponseError::UnknownTopicOrPartition.code();
     let expected = vec![(0, 0), (TIMED_OUT, 0), (corrupt, -1), (unknown, -1), (0, 1)];
-    assert_eq!(answer(&produce), Some(expected));
+    assert_eq!(answer(&broker, &produce), Some(expected));
     assert_eq!(broker.acked_before_replicated(), 0);
     let nothing_to_wait_for = broker.start(-1, &data[2..4]);
-    assert!(answer(&nothing_to_wait_for).is_some());
+    assert!(answer(&broker, &nothing_to_wait_for).is_some());
 }
 
 #[test]
@@ -97,7 +100,7 @@ fn a_follower_that_only_claims_to_have_it_is_found_out() {
     let produce = broker.start_all(1);
     broker.replicate(0, 0);
     broker.manager.note_fetch(&broker.partition(0), 3, 0, 1);
-    assert_eq!(answer(&produce), Some(vec![(0, 0)]));
+    assert_eq!(answer(&broker, &produce), Some(vec![(0, 0)]));
     assert_eq!(broker.acked_before_replicated(), 1);
 }
 
@@ -108,19 +111,23 @@ fn too_few_in_sync_replicas_are_told_before_and_after_the_append() {
     let produce = broker.start_all(1);
     broker.manager.shrink_in_sync();
     broker.manager.shrink_in_sync();
-    assert_eq!(answer(&produce), None, "not behind for two whole periods");
+    assert_eq!(answer(&broker, &produce), None, "not behind for two whole periods");
     broker.manager.shrink_in_sync();
     let after_append = ResponseError::NotEnoughReplicasAfterAppend.code();
-    assert_eq!(answer(&produce), Some(vec![(after_append, 0)]));
+    assert_eq!(answer(&broker, &produce), Some(vec![(after_append, 0)]));
     let before_append = ResponseError::NotEnoughReplicas.code();
-    assert_eq!(answer(&broker.start_all(1)), Some(vec![(before_append, -1)]));
+    assert_eq!(answer(&broker, &broker.start_all(1)), Some(vec![(before_append, -1)]));
     let idle = broker.partition(1);
     assert_eq!(idle.in_sync_followers(), [2, 3], "there is nothing to lag behind");
 
     broker.replicate(0, 0);
     let produce = broker.start_all(1);
     broker.replicate(0, 0);
-    assert_eq!(answer(&produce), Some(vec![(0, 1)]), "one is back after catching up: enough");
+    assert_eq!(
+        answer(&broker, &produce),
+        Some(vec![(0, 1)]),
+        "one is back after catching up: enough"
+    );
 }
 
 #[test]
@@ -146,7 +153,7 @@ fn acks_decide_who_is_waited_for() {
         let body = produce(acks, timeout_ms, &[(index, record_batch(2))]);
         handle(&broker.manager, &client, request(ApiKey::Produce, 9, &body))?;
         broker.timer.advance(MILLISECOND);
-        Ok::<_, anyhow::Error>(answer(&client).map(|statuses| statuses[0]))
+        Ok::<_, anyhow::Error>(answer(&broker, &client).map(|statuses| statuses[0]))
     };
     assert_eq!(produce(1, 0, 0).unwrap(), Some((0, 0)));
     assert_eq!(produce(0, 0, 0).unwrap(), None);
@@ -167,7 +174,7 @@ fn a_shutdown_answers_what_is_parked_and_what_comes_later() {
     broker.manager.shutdown();
     for (produce, offset) in [(parked, 0), (broker.start_all(1), 1)] {
         let retriable = ResponseError::NotLeaderOrFollower.code();
-        assert_eq!(answer(&produce), Some(vec![(retriable, offset)]));
+        assert_eq!(answer(&broker, &produce), Some(vec![(retriable, offset)]));
     }
 }
 

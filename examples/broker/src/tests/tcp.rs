@@ -17,7 +17,7 @@ use kafka_protocol::{
 };
 
 use super::{
-    CORRELATION_ID, args, fetch::fetch, framed, produce, record_batch, request, topic_name,
+    CORRELATION_ID, args, fetches::fetch, framed, produce, record_batch, request, topic_name,
 };
 use crate::{Args, Broker};
 
