@@ -40,7 +40,7 @@ pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Repl
     let (replica, max_wait) = (request.replica_id.0, millis(request.max_wait_ms));
     let mut watermarks = Vec::new();
     for (topic, asked) in asked(&request) {
-        let Some(partition) = manager.topics.partition(topic, asked.partition) else { continue };
+        let Ok(partition) = manager.topics.partition(topic, asked.partition) else { continue };
         let key = partition.key.clone();
         let key = match up_to(&request) {
             UpTo::HighWatermark => WatchKey::HighWatermark(key),
@@ -65,8 +65,8 @@ impl DelayedOperation for DelayedFetch {
         let mut bytes = 0;
         for (topic, asked) in asked(&self.request) {
             let partition = self.topics.partition(topic, asked.partition);
-            let readable = |offset| Some(partition?.readable_bytes(offset, up_to(&self.request)));
-            let Some(Ok(readable)) = readable(asked.fetch_offset) else { return true };
+            let readable = |offset| partition?.readable_bytes(offset, up_to(&self.request));
+            let Ok(readable) = readable(asked.fetch_offset) else { return true };
             bytes += readable.min(size(asked.partition_max_bytes) as u64);
         }
         // What does not fit into the response is not waited for.
@@ -86,8 +86,7 @@ pub(crate) fn read(topics: &Topics, request: FetchRequest, version: i16) -> Fetc
     let (mut bytes_left, mut nothing_yet) = (bytes_max(&request), true);
     let up_to = up_to(&request);
     let mut data = |topic: &TopicName, asked: &FetchPartition| {
-        let partition = topics.partition(topic, asked.partition);
-        let partition = partition.ok_or(ResponseError::UnknownTopicOrPartition)?;
+        let partition = topics.partition(topic, asked.partition)?;
         let bytes = size(asked.partition_max_bytes).min(bytes_left);
         let batches = partition.read(asked.fetch_offset, up_to, bytes, nothing_yet)?;
         let mut records = BytesMut::new();

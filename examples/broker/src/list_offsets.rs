@@ -53,8 +53,7 @@ fn found(
     asked: &ListOffsetsPartition,
     up_to: UpTo,
 ) -> Result<(i64, i64), ResponseError> {
-    let partition = topics.partition(topic, asked.partition_index);
-    let partition = partition.ok_or(ResponseError::UnknownTopicOrPartition)?;
+    let partition = topics.partition(topic, asked.partition_index)?;
     match asked.timestamp {
         EARLIEST => Ok((-1, partition.offsets().log_start)),
         LATEST => Ok((-1, partition.offsets().end(up_to))),

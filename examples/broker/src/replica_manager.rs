@@ -59,8 +59,7 @@ impl ReplicaManager {
             0 | 1 => 0,
             _ => return Err(ResponseError::InvalidRequiredAcks),
         };
-        let unknown = ResponseError::UnknownTopicOrPartition;
-        let partition = self.topics.partition(topic, index).ok_or(unknown)?;
+        let partition = self.topics.partition(topic, index)?;
         let batches = batch::parse(records)?;
         let sizes: Vec<_> = batches.iter().map(|batch| (batch.codec, batch.records)).collect();
         let appended = partition.append(batches, in_sync_min, self.args.max_log)?;
@@ -84,8 +83,7 @@ impl ReplicaManager {
         index: i32,
         offset: i64,
     ) -> Result<(Arc<Partition>, i64), ResponseError> {
-        let unknown = ResponseError::UnknownTopicOrPartition;
-        let partition = self.topics.partition(topic, index).ok_or(unknown)?;
+        let partition = self.topics.partition(topic, index)?;
         let (required_offset, advanced) = partition.delete_records(offset)?;
         self.signal.notify();
         self.complete_parked(&partition, advanced);

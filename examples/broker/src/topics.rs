@@ -68,8 +68,14 @@ impl Topics {
         self.topics.get(name).map(|topic| Arc::clone(&topic))
     }
 
-    pub(crate) fn partition(&self, name: &str, index: i32) -> Option<Arc<Partition>> {
-        self.get(name)?.partitions.get(usize::try_from(index).ok()?).cloned()
+    pub(crate) fn partition(
+        &self,
+        name: &str,
+        index: i32,
+    ) -> Result<Arc<Partition>, ResponseError> {
+        let partition =
+            |topic: Arc<Topic>| topic.partitions.get(usize::try_from(index).ok()?).cloned();
+        self.get(name).and_then(partition).ok_or(ResponseError::UnknownTopicOrPartition)
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Topic>> {
@@ -148,9 +154,9 @@ mod tests {
         assert!(topics.get_or_create("A.b_c-9").is_ok());
         assert_eq!(topics.get_or_create("one-more").err(), Some(ResponseError::PolicyViolation));
         assert!(topics.get_or_create("A.b_c-9").is_ok(), "one that exists is not made again");
-        assert!(topics.partition("A.b_c-9", 1).is_some());
-        assert!(
-            topics.partition("A.b_c-9", 2).is_none() && topics.partition("A.b_c-9", -1).is_none()
-        );
+        assert!(topics.partition("A.b_c-9", 1).is_ok());
+        for index in [2, -1] {
+            assert!(topics.partition("A.b_c-9", index).is_err());
+        }
     }
 }
