@@ -1,12 +1,17 @@
 //! The command line. Every bound of the broker is an option with a default.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
-use clap::{Parser, value_parser};
+use clap::{Parser, ValueEnum, value_parser};
+
+use crate::replica_state::FOLLOWER_IDS;
+
+/// Kafka's `replica.lag.time.max.ms`.
+const REPLICA_LAG_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A small broker that speaks the Kafka wire protocol, to try the purgatory with real clients.
 ///
-/// One leader and two followers run inside this process. An acks=all produce waits in the purgatory
+/// One leader and two followers run inside this process, or each in one of its own: `broker cluster`. An acks=all produce waits in the purgatory
 /// until the in-sync replicas have it, or until the client's own timeout: REQUEST_TIMED_OUT. A fetch
 /// waits until there is enough to read. Topics are made on first use and kept in memory.
 #[derive(Debug, Clone, Parser)]
@@ -43,9 +48,29 @@ pub struct Args {
     #[arg(value_parser = humantime::parse_duration)]
     pub follower_interval: Duration,
 
-    /// A follower not caught up for so long leaves the in-sync set [default: it never leaves]
+    /// A follower not caught up for so long leaves the in-sync set [default: 30s for followers that
+    /// are processes; it never leaves otherwise]
     #[arg(long, value_name = "DURATION", value_parser = lag_time)]
     pub replica_lag_time_max: Option<Duration>,
+
+    /// Look for followers that lag every half of that (Kafka today), or every whole (0.9)
+    #[arg(long, value_enum, default_value_t = LagChecks::Half)]
+    pub lag_checks: LagChecks,
+
+    /// The high watermark advances also while fewer than --min-insync-replicas are in sync (Kafka
+    /// before 3.7): then acks=all ends as NOT_ENOUGH_REPLICAS_AFTER_APPEND, not at its time-out
+    #[arg(long)]
+    pub advance_below_min_isr: bool,
+
+    /// Run one node of a cluster of processes: 1 leads, 2 and 3 follow
+    #[arg(long, value_name = "N", requires = "cluster")]
+    #[arg(value_parser = value_parser!(i32).range(1..=3))]
+    pub node: Option<i32>,
+
+    /// The cluster: `1=IP:PORT,2,3`, or a file with that. Followers serve no clients, so only the
+    /// leader has an address
+    #[arg(long, value_name = "LIST|FILE", requires = "node", value_parser = leader_of)]
+    pub cluster: Option<SocketAddr>,
 
     /// Largest request in bytes; a larger one closes its connection (Kafka's default is 100 MiB)
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
@@ -82,6 +107,59 @@ pub struct MetricsAddr(pub Option<SocketAddr>);
 fn metrics_addr(text: &str) -> Result<MetricsAddr, String> {
     let address = || text.parse().map_err(|_| "expected IP:PORT or `off`".to_owned());
     Ok(MetricsAddr(if text == "off" { None } else { Some(address()?) }))
+}
+
+/// How often followers that lag are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LagChecks {
+    /// Every half of the longest lag.
+    Half,
+    /// Every longest lag.
+    Whole,
+}
+
+impl LagChecks {
+    /// How many there are in the longest lag.
+    pub(crate) fn a_lag(self) -> u32 {
+        match self {
+            LagChecks::Half => 2,
+            LagChecks::Whole => 1,
+        }
+    }
+}
+
+impl Args {
+    /// The followers that run inside this process.
+    pub(crate) fn followers_here(&self) -> &'static [i32] {
+        if self.node.is_some() { &[] } else { &FOLLOWER_IDS }
+    }
+
+    /// Below so many in-sync replicas the high watermark stands still.
+    pub(crate) fn advance_min(&self) -> usize {
+        if self.advance_below_min_isr { 1 } else { self.min_insync_replicas.into() }
+    }
+
+    pub(crate) fn lag_time_max(&self) -> Option<Duration> {
+        self.replica_lag_time_max.or(self.node.map(|_| REPLICA_LAG_TIME_MAX))
+    }
+}
+
+/// The leader's address, of a list of all three nodes or a file with one.
+fn leader_of(text: &str) -> Result<SocketAddr, String> {
+    let list = match Path::new(text).is_file() {
+        true => {
+            std::fs::read_to_string(text).map_err(|error| format!("cannot be read: {error}"))?
+        }
+        false => text.to_owned(),
+    };
+    let nodes: Vec<_> =
+        list.split([',', '\n']).map(str::trim).filter(|node| !node.is_empty()).collect();
+    let address = match nodes[..] {
+        [leader, "2", "3"] => leader.strip_prefix("1="),
+        _ => None,
+    };
+    let address = address.ok_or("expected three nodes: 1=IP:PORT,2,3")?;
+    address.parse().map_err(|_| format!("{address} is no IP:PORT"))
 }
 
 fn lag_time(text: &str) -> Result<Duration, String> {

@@ -87,6 +87,13 @@ fn check(batch: &[u8]) -> Result<IncomingBatch, ResponseError> {
 }
 
 impl IncomingBatch {
+    /// As the leader wrote it, for a copy of its log.
+    pub(crate) fn replicated(self) -> RecordBatch {
+        let (base_offset, mut epoch) = ((&self.bytes[..8]).get_i64(), &self.bytes[LENGTH_END..16]);
+        let leader_epoch = epoch.get_i32();
+        self.assign(base_offset, leader_epoch)
+    }
+
     /// Writes the base offset and the leader epoch.
     pub(crate) fn assign(mut self, base_offset: i64, leader_epoch: i32) -> RecordBatch {
         self.bytes[..8].copy_from_slice(&base_offset.to_be_bytes());

@@ -100,13 +100,19 @@ pub(crate) fn read(topics: &Topics, request: FetchRequest, version: i16) -> Fetc
             .with_last_stable_offset(offsets.high_watermark)
             .with_log_start_offset(if version >= 5 { offsets.log_start } else { -1 }))
     };
-    let failed = |error: ResponseError| {
-        PartitionData::default().with_error_code(error.code()).with_high_watermark(-1)
+    // A follower whose offset is gone learns where to go on.
+    let failed = |topic: &TopicName, asked: &FetchPartition, error: ResponseError| {
+        let partition = topics.partition(topic, asked.partition).ok().filter(|_| version >= 5);
+        PartitionData::default()
+            .with_error_code(error.code())
+            .with_high_watermark(-1)
+            .with_log_start_offset(partition.map_or(-1, |partition| partition.offsets().log_start))
     };
     let mut responses = Vec::new();
     for topic in request.topics {
         let mut partition = |asked: &FetchPartition| {
-            let data = data(&topic.topic, asked).unwrap_or_else(failed);
+            let data = data(&topic.topic, asked)
+                .unwrap_or_else(|error| failed(&topic.topic, asked, error));
             data.with_partition_index(asked.partition)
         };
         let partitions = topic.partitions.iter().map(&mut partition).collect();

@@ -13,11 +13,11 @@ use std::{
 use dashmap::DashMap;
 
 use crate::{
+    batch::RecordBatch,
     fetch::FETCH_BYTES_MAX,
     log::Log,
     partition::{Partition, UpTo},
     replica_manager::ReplicaManager,
-    replica_state::FOLLOWER_IDS,
     topics::TopicPartition,
 };
 
@@ -25,18 +25,19 @@ use crate::{
 const FETCH_WAIT_MAX: Duration = Duration::from_millis(500);
 
 pub(crate) struct Followers {
-    pub(crate) followers: [Follower; FOLLOWER_IDS.len()],
+    /// None when they are processes of their own.
+    pub(crate) followers: Vec<Follower>,
     paused: AtomicBool,
 }
 
 pub(crate) struct Follower {
-    id: i32,
+    pub(crate) id: i32,
     logs: DashMap<TopicPartition, Log>,
 }
 
 impl Followers {
-    pub(crate) fn new(paused: bool) -> Followers {
-        let followers = FOLLOWER_IDS.map(|id| Follower { id, logs: DashMap::new() });
+    pub(crate) fn new(ids: &[i32], paused: bool) -> Followers {
+        let followers = ids.iter().map(|&id| Follower::new(id)).collect();
         Followers { followers, paused: AtomicBool::new(paused) }
     }
 
@@ -46,7 +47,7 @@ impl Followers {
     }
 
     /// Whether the in-sync followers really have `partition` up to `offset`: read from their own
-    /// logs, not from what the leader believes.
+    /// logs, not from what the leader believes; those of other processes are out of sight.
     pub(crate) fn have(&self, partition: &Partition, offset: i64) -> bool {
         let in_sync = partition.in_sync_followers();
         let mut in_sync = self.followers.iter().filter(|follower| in_sync.contains(&follower.id));
@@ -67,6 +68,10 @@ impl Followers {
 }
 
 impl Follower {
+    pub(crate) fn new(id: i32) -> Follower {
+        Follower { id, logs: DashMap::new() }
+    }
+
     /// Its log start offset and its log end offset.
     pub(crate) fn log_range(&self, key: &TopicPartition) -> (i64, i64) {
         let log = self.logs.get(key);
@@ -91,12 +96,25 @@ impl Follower {
         // An offset that is gone: the new log start says where to go on.
         let read = partition.read(end, UpTo::LogEnd, FETCH_BYTES_MAX, true);
         let (batches, leaders_start) = (read.unwrap_or_default(), partition.offsets().log_start);
-        let news = !batches.is_empty() || leaders_start > start;
-        if news {
-            let mut log = self.logs.entry(partition.key.clone()).or_default();
-            batches.into_iter().for_each(|batch| log.append(batch));
-            log.start_at(leaders_start);
-        }
-        news
+        self.append(&partition.key, batches, leaders_start)
+    }
+
+    /// Appends what a fetch brought; true when that was news.
+    pub(crate) fn append(
+        &self,
+        key: &TopicPartition,
+        batches: impl IntoIterator<Item = RecordBatch>,
+        leaders_start: i64,
+    ) -> bool {
+        let before = self.log_range(key);
+        let mut log = self.logs.entry(key.clone()).or_default();
+        batches.into_iter().for_each(|batch| log.append(batch));
+        log.start_at(leaders_start);
+        (log.log_start_offset(), log.log_end_offset()) != before
+    }
+
+    /// Forgets everything.
+    pub(crate) fn begin_anew(&self) {
+        self.logs.clear();
     }
 }

@@ -1,5 +1,5 @@
-//! A small broker that speaks the Kafka wire protocol: a leader and two follower replicas inside
-//! one process, and the purgatories where requests wait for them: an `acks=all` produce, a fetch with
+//! A small broker that speaks the Kafka wire protocol: a leader and two follower replicas, inside
+//! one process or (`cluster`, `replica_fetcher`) as three, and the purgatories where requests wait for them: an `acks=all` produce, a fetch with
 //! a long poll, a deletion of records.
 //!
 //! The path of a produce: `connection` reads a frame (`frame`) and takes a place for its answer
@@ -12,6 +12,7 @@
 mod api;
 mod args;
 mod batch;
+mod cluster;
 mod connection;
 mod counters;
 mod delete_records;
@@ -25,6 +26,7 @@ mod metadata;
 mod partition;
 mod pipeline;
 mod produce;
+mod replica_fetcher;
 mod replica_manager;
 mod scrape;
 mod replica_state;
@@ -36,5 +38,6 @@ mod tests;
 mod topics;
 
 pub use args::Args;
+pub use cluster::{run_cluster, run_follower};
 pub use counters::Summary;
 pub use server::Broker;

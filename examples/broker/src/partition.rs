@@ -1,6 +1,7 @@
 //! One partition at its leader: the log, and the two watermarks that the replicas' progress gives it.
 //!
-//! *High watermark*: the smallest log end offset over the in-sync replicas. *Low watermark*: the
+//! *High watermark*: the smallest log end offset over the in-sync replicas; it stands still while fewer
+//! than `min.insync.replicas` are (Kafka since 3.7; `--advance-below-min-isr` for the one before). *Low watermark*: the
 //! smallest log start offset over them. Neither ever goes back. Everything here is one lock and no
 //! waiting; whoever advances a watermark tells the purgatories afterwards, without this lock.
 
@@ -18,6 +19,8 @@ pub(crate) const LEADER_EPOCH: i32 = 0;
 
 pub(crate) struct Partition {
     pub(crate) key: TopicPartition,
+    /// Below so many in-sync replicas the high watermark stands still.
+    advance_min: usize,
     state: Mutex<State>,
 }
 
@@ -80,8 +83,8 @@ pub(crate) enum Replication {
 }
 
 impl Partition {
-    pub(crate) fn new(key: TopicPartition) -> Partition {
-        Partition { key, state: Mutex::default() }
+    pub(crate) fn new(key: TopicPartition, advance_min: usize) -> Partition {
+        Partition { key, advance_min, state: Mutex::default() }
     }
 
     /// Appends all batches or none. NOT_ENOUGH_REPLICAS when fewer than `in_sync_min` are in sync,
@@ -111,7 +114,7 @@ impl Partition {
             base_offset,
             required_offset: state.log.log_end_offset(),
             log_start_offset: state.log.log_start_offset(),
-            advanced: state.advance(),
+            advanced: state.advance(self.advance_min),
         })
     }
 
@@ -120,7 +123,7 @@ impl Partition {
         let mut state = self.state.lock();
         let State { log, high_watermark, replicas, .. } = &mut *state;
         replicas.note_fetch(id, log_start, log_end, log.log_end_offset(), *high_watermark);
-        state.advance()
+        state.advance(self.advance_min)
     }
 
     /// Moves the log start to `offset`; -1: to the high watermark, and no further goes. Returns the
@@ -132,7 +135,7 @@ impl Partition {
             return Err(ResponseError::OffsetOutOfRange);
         }
         state.log.start_at(offset);
-        Ok((offset, state.advance()))
+        Ok((offset, state.advance(self.advance_min)))
     }
 
     /// OFFSET_OUT_OF_RANGE outside the log; past `up_to` but inside it is merely nothing yet.
@@ -166,15 +169,15 @@ impl Partition {
         self.state.lock().offsets()
     }
 
-    /// Begins the next lag period: called every half of the longest lag, it takes out of the
-    /// in-sync set who was behind for two whole ones.
-    pub(crate) fn shrink_in_sync(&self) -> Advanced {
+    /// Begins the next lag period, of which the longest lag has so many: takes out of the in-sync set
+    /// who was behind for all of it.
+    pub(crate) fn shrink_in_sync(&self, a_lag: u32) -> Advanced {
         let mut state = self.state.lock();
         let log_end = state.log.log_end_offset();
-        for id in state.replicas.begin_lag_period(log_end) {
+        for id in state.replicas.begin_lag_period(log_end, a_lag) {
             tracing::warn!("replica {id} left the in-sync set of {}", self.key);
         }
-        state.advance()
+        state.advance(self.advance_min)
     }
 
     pub(crate) fn replication(&self, required_offset: i64, in_sync_min: usize) -> Replication {
@@ -209,8 +212,11 @@ impl State {
         if inside { Ok(offsets) } else { Err(ResponseError::OffsetOutOfRange) }
     }
 
-    fn advance(&mut self) -> Advanced {
-        let high_watermark = self.replicas.smallest_end(self.log.log_end_offset());
+    fn advance(&mut self, in_sync_min: usize) -> Advanced {
+        let high_watermark = match self.replicas.in_sync() {
+            in_sync if in_sync < in_sync_min => self.high_watermark,
+            _ => self.replicas.smallest_end(self.log.log_end_offset()),
+        };
         let low_watermark = self.replicas.smallest_start(self.log.log_start_offset());
         Advanced {
             high_watermark: raise(&mut self.high_watermark, high_watermark),

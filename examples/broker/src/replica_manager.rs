@@ -36,8 +36,13 @@ impl ReplicaManager {
     pub(crate) fn new(args: &Args, timer: &impl Timer) -> Result<Self, BuildError> {
         Ok(ReplicaManager {
             args: args.clone(),
-            topics: Arc::new(Topics::new(args.partitions, args.max_topics, args.max_partitions)),
-            followers: Arc::new(Followers::new(args.pause_followers)),
+            topics: Arc::new(Topics::new(
+                args.partitions,
+                args.max_topics,
+                args.max_partitions,
+                args.advance_min(),
+            )),
+            followers: Arc::new(Followers::new(args.followers_here(), args.pause_followers)),
             produces: Purgatory::builder("produce").timer(timer).build()?,
             fetches: Purgatory::builder("fetch").timer(timer).build()?,
             delete_records: Purgatory::builder("delete-records").timer(timer).build()?,
@@ -95,11 +100,14 @@ impl ReplicaManager {
         self.complete_parked(partition, partition.note_fetch(id, start, end));
     }
 
-    /// To be called every half of `--replica-lag-time-max`.
+    /// To be called as often as `--lag-checks` says.
     pub(crate) fn shrink_in_sync(&self) {
         for topic in self.topics.all() {
             for partition in &topic.partitions {
-                self.complete_parked(partition, partition.shrink_in_sync());
+                self.complete_parked(
+                    partition,
+                    partition.shrink_in_sync(self.args.lag_checks.a_lag()),
+                );
             }
         }
     }

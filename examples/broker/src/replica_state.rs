@@ -6,7 +6,7 @@ pub(crate) const FOLLOWER_IDS: [i32; 2] = [2, 3];
 
 pub(crate) struct Replicas {
     followers: [FollowerState; FOLLOWER_IDS.len()],
-    /// Halves of the longest lag, counted: no clock is read.
+    /// Checks for lagging replicas, counted: no clock is read.
     lag_period: u64,
 }
 
@@ -84,13 +84,15 @@ impl Replicas {
         }
     }
 
-    /// Takes who was behind for two whole lag periods out of the in-sync set; returns their ids.
-    pub(crate) fn begin_lag_period(&mut self, leaders_end: i64) -> Vec<i32> {
+    /// Takes who was behind for the longest lag, so many whole lag periods, out of the in-sync set;
+    /// returns their ids.
+    pub(crate) fn begin_lag_period(&mut self, leaders_end: i64, a_lag: u32) -> Vec<i32> {
         self.note_caught_up(leaders_end);
         self.lag_period += 1;
         let lag_period = self.lag_period;
-        let lagging =
-            |follower: &&mut FollowerState| follower.in_sync && lag_period - follower.caught_up > 2;
+        let lagging = |follower: &&mut FollowerState| {
+            follower.in_sync && lag_period - follower.caught_up > u64::from(a_lag)
+        };
         let left = self.followers.iter_mut().filter(lagging).map(|follower| {
             follower.in_sync = false;
             follower.id

@@ -18,7 +18,6 @@ use crate::{
     counters::Summary,
     replica_manager::ReplicaManager,
     scrape,
-    replica_state::FOLLOWER_IDS,
 };
 
 /// How long a shutdown waits for the connections.
@@ -38,8 +37,9 @@ pub struct Broker {
 impl Broker {
     /// Binds the address and starts the followers; clients are served when this returns.
     pub fn start(args: &Args) -> anyhow::Result<Broker> {
-        let listener = TcpListener::bind(args.listen)
-            .with_context(|| format!("cannot listen on {}", args.listen))?;
+        let listen = args.cluster.unwrap_or(args.listen);
+        let listener =
+            TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
         let address = listener.local_addr()?;
         if !address.ip().is_loopback() {
             tracing::warn!("{address} is not a loopback address, and there is no authentication");
@@ -53,15 +53,17 @@ impl Broker {
     }
 
     fn start_threads(&mut self, listener: TcpListener) -> io::Result<()> {
-        for (index, id) in FOLLOWER_IDS.into_iter().enumerate() {
+        for index in 0..self.manager.followers.followers.len() {
             let manager = Arc::clone(&self.manager);
-            self.spawn(&format!("follower-{id}"), move || manager.followers.run(index, &manager))?;
+            self.spawn(&format!("follower-{index}"), move || {
+                manager.followers.run(index, &manager)
+            })?;
         }
-        if let Some(lag) = self.manager.args.replica_lag_time_max {
+        if let Some(lag) = self.manager.args.lag_time_max() {
             let manager = Arc::clone(&self.manager);
             self.spawn("in-sync", move || {
                 while !manager.signal.stopped() {
-                    manager.signal.pause(lag / 2);
+                    manager.signal.pause(lag / manager.args.lag_checks.a_lag());
                     manager.shrink_in_sync();
                 }
             })?;

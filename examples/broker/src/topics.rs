@@ -51,16 +51,24 @@ pub(crate) struct Topics {
     partition_count: Mutex<usize>,
     topics_max: usize,
     partitions_max: usize,
+    /// See [`Partition::new`].
+    advance_min: usize,
 }
 
 impl Topics {
-    pub(crate) fn new(partitions: i32, topics_max: usize, partitions_max: usize) -> Topics {
+    pub(crate) fn new(
+        partitions: i32,
+        topics_max: usize,
+        partitions_max: usize,
+        advance_min: usize,
+    ) -> Topics {
         Topics {
             partitions,
             topics: DashMap::new(),
             partition_count: Mutex::new(0),
             topics_max,
             partitions_max,
+            advance_min,
         }
     }
 
@@ -117,8 +125,10 @@ impl Topics {
         }
         let name: Arc<str> = name.into();
         let key = |partition| TopicPartition { topic: Arc::clone(&name), partition };
-        let partitions =
-            (0..partitions).map(|index| Arc::new(Partition::new(key(index)))).collect();
+        let partitions = (0..partitions)
+            .map(|index| Partition::new(key(index), self.advance_min))
+            .map(Arc::new)
+            .collect();
         let topic = Arc::new(Topic { name: Arc::clone(&name), partitions });
         if !validate_only {
             *partition_count = count;
@@ -140,7 +150,7 @@ mod tests {
 
     #[test]
     fn names_follow_kafkas_rule_and_the_number_of_topics_is_bounded() {
-        let topics = Topics::new(2, 2, 5);
+        let topics = Topics::new(2, 2, 5, 1);
         for name in ["", ".", "..", "a b", "ä", "a/b", &"x".repeat(250)] {
             assert_eq!(
                 topics.get_or_create(name).err(),

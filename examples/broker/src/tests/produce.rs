@@ -106,7 +106,7 @@ fn a_follower_that_only_claims_to_have_it_is_found_out() {
 
 #[test]
 fn too_few_in_sync_replicas_are_told_before_and_after_the_append() {
-    let broker = Fixture::new(&[]);
+    let broker = Fixture::new(&["--advance-below-min-isr"]);
     broker.manager.shrink_in_sync();
     let produce = broker.start_all(1);
     broker.manager.shrink_in_sync();
@@ -128,6 +128,36 @@ fn too_few_in_sync_replicas_are_told_before_and_after_the_append() {
         Some(vec![(0, 1)]),
         "one is back after catching up: enough"
     );
+}
+
+#[test]
+fn below_the_minimum_the_high_watermark_stands_still() {
+    let broker = Fixture::new(&[]);
+    let produce = broker.start_all(1);
+    (0..3).for_each(|_| broker.manager.shrink_in_sync());
+    assert!(broker.partition(0).in_sync_followers().is_empty());
+    broker.timer.advance(SECOND - MILLISECOND);
+    assert_eq!(answer(&broker, &produce), None);
+    broker.timer.advance(MILLISECOND);
+    assert_eq!(answer(&broker, &produce), Some(vec![(TIMED_OUT, 0)]));
+    assert_eq!(broker.partition(0).offsets().high_watermark, 0);
+    broker.replicate(0, 0);
+    broker.replicate(0, 0);
+    assert_eq!(broker.partition(0).offsets().high_watermark, 1, "one is back: enough");
+}
+
+#[test]
+fn lag_is_looked_for_every_whole_or_every_half() {
+    for (checks, looks) in [("half", 3), ("whole", 2)] {
+        let broker = Fixture::new(&["--lag-checks", checks]);
+        broker.append();
+        let mut shrunk = 0;
+        while !broker.partition(0).in_sync_followers().is_empty() {
+            broker.manager.shrink_in_sync();
+            shrunk += 1;
+        }
+        assert_eq!(shrunk, looks, "{checks}");
+    }
 }
 
 #[test]
@@ -198,7 +228,7 @@ fn a_log_drops_what_is_replicated_and_is_full_of_what_is_not() {
 
 #[test]
 fn a_follower_left_behind_starts_again_where_the_leader_starts() {
-    let broker = Fixture::new(&["--max-log", "100"]);
+    let broker = Fixture::new(&["--max-log", "100", "--advance-below-min-isr"]);
     broker.append();
     (0..3).for_each(|_| broker.manager.shrink_in_sync());
     assert_eq!([broker.append(), broker.append()], [0, 0]);

@@ -1,0 +1,185 @@
+//! A follower in a process of its own (`--node`): it asks the leader for its topics (`Metadata`) and
+//! fetches every partition of them, over one connection, as any client would. What makes it a replica
+//! is the `replica_id` in its `Fetch`: the leader takes the offsets it asks for as what it has.
+//!
+//! Its fetches are long polls, so an idle follower waits in the leader's purgatory. New topics are
+//! looked for whenever a fetch brought nothing, and every few fetches in any case. Its logs are in
+//! memory: one that is started again, or finds the leader again, begins anew. It serves no clients.
+
+use std::{
+    io::{BufReader, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::{BufMut, BytesMut};
+use kafka_protocol::{
+    ResponseError,
+    messages::{
+        FetchRequest, FetchResponse, MetadataRequest, MetadataResponse, RequestHeader,
+        ResponseHeader, TopicName,
+        fetch_request::{FetchPartition, FetchTopic},
+    },
+    protocol::{Decodable, HeaderVersion, Request, encode_request_header_into_buffer},
+};
+
+use crate::{
+    batch::{self, IncomingBatch},
+    fetch::FETCH_BYTES_MAX,
+    follower::Follower,
+    frame::read_frame,
+    signal::Signal,
+    topics::TopicPartition,
+};
+
+/// How long a fetch waits at the leader: as long as a new topic may go unnoticed.
+const FETCH_WAIT_MAX: Duration = Duration::from_millis(100);
+/// After so many fetches that each brought something the topics are looked at again.
+const FETCHES_PER_METADATA: usize = 64;
+/// Between two attempts to reach the leader.
+const RECONNECT_AFTER: Duration = Duration::from_millis(100);
+/// For connecting, and for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Versions without flexible fields, whose headers are the plain ones.
+const METADATA_VERSION: i16 = 8;
+const FETCH_VERSION: i16 = 11;
+
+/// Follows the leader until the signal stops; reconnects for as long as it takes.
+pub(crate) fn follow(follower: &Follower, leader: SocketAddr, signal: &Signal) {
+    let mut reached = true;
+    while !signal.stopped() {
+        let result = Session::connect(leader).and_then(|mut session| {
+            tracing::info!("replica {} follows {leader}", follower.id);
+            follower.begin_anew(); // whose log it had is not known any more
+            reached = true;
+            while !signal.stopped() {
+                session.round(follower, signal)?;
+            }
+            Ok(())
+        });
+        if let Err(reason) = result
+            && !signal.stopped()
+        {
+            if std::mem::take(&mut reached) {
+                tracing::warn!("the leader at {leader} is not followed: {reason:#}");
+            }
+            signal.pause(RECONNECT_AFTER);
+        }
+    }
+}
+
+/// One connection to the leader.
+struct Session {
+    reader: BufReader<TcpStream>,
+    correlation_id: i32,
+    topics: Vec<(TopicName, i32)>,
+    fetches: usize,
+}
+
+impl Session {
+    fn connect(leader: SocketAddr) -> Result<Session> {
+        let stream = TcpStream::connect_timeout(&leader, ANSWER_MAX)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(ANSWER_MAX))?;
+        stream.set_write_timeout(Some(ANSWER_MAX))?;
+        let reader = BufReader::new(stream);
+        Ok(Session { reader, correlation_id: 0, topics: Vec::new(), fetches: 0 })
+    }
+
+    /// A fetch of everything; the topics before it, when it is time.
+    fn round(&mut self, follower: &Follower, signal: &Signal) -> Result<()> {
+        if self.fetches.is_multiple_of(FETCHES_PER_METADATA) {
+            self.topics = self.metadata()?;
+        }
+        self.fetches += 1;
+        if self.topics.is_empty() {
+            signal.pause(FETCH_WAIT_MAX); // a fetch of nothing is answered at once
+        }
+        if !self.fetch(follower)? {
+            self.fetches = 0;
+        }
+        Ok(())
+    }
+
+    /// The names of all topics, and how many partitions each has.
+    fn metadata(&mut self) -> Result<Vec<(TopicName, i32)>> {
+        let all = MetadataRequest::default().with_topics(None);
+        let response: MetadataResponse = self.ask(&all, METADATA_VERSION)?;
+        let topics = response.topics.into_iter().filter_map(|topic| {
+            let partitions = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
+            Some((topic.name?, partitions))
+        });
+        Ok(topics.collect())
+    }
+
+    /// True when it brought news.
+    fn fetch(&mut self, follower: &Follower) -> Result<bool> {
+        let partition = |name: &TopicName, index| {
+            let (start, end) = follower.log_range(&key(name, index));
+            FetchPartition::default()
+                .with_partition(index)
+                .with_fetch_offset(end)
+                .with_log_start_offset(start)
+                .with_partition_max_bytes(FETCH_BYTES_MAX as i32)
+        };
+        let topic = |(name, partitions): &(TopicName, i32)| {
+            let partitions = (0..*partitions).map(|index| partition(name, index)).collect();
+            FetchTopic::default().with_topic(name.clone()).with_partitions(partitions)
+        };
+        let request = FetchRequest::default()
+            .with_replica_id(follower.id.into())
+            .with_max_wait_ms(FETCH_WAIT_MAX.as_millis() as i32)
+            .with_min_bytes(1)
+            .with_max_bytes(FETCH_BYTES_MAX as i32)
+            .with_session_epoch(-1)
+            .with_topics(self.topics.iter().map(topic).collect());
+        let response: FetchResponse = self.ask(&request, FETCH_VERSION)?;
+        let mut news = false;
+        for topic in response.responses {
+            for data in topic.partitions {
+                let key = key(&topic.topic, data.partition_index);
+                let error = ResponseError::try_from_code(data.error_code);
+                // An offset that is gone: the leader's log start says where to go on.
+                if let Some(error) = error.filter(|error| *error != ResponseError::OffsetOutOfRange)
+                {
+                    bail!("fetch of {key}: {error}");
+                }
+                let records = data.records.unwrap_or_default();
+                let batches = match &*records {
+                    [] => Vec::new(),
+                    records => {
+                        batch::parse(records).with_context(|| format!("records of {key}"))?
+                    }
+                };
+                let batches = batches.into_iter().map(IncomingBatch::replicated);
+                news |= follower.append(&key, batches, data.log_start_offset);
+            }
+        }
+        Ok(news)
+    }
+
+    fn ask<Q: Request>(&mut self, request: &Q, version: i16) -> Result<Q::Response> {
+        self.correlation_id = self.correlation_id.wrapping_add(1);
+        let header = RequestHeader::default()
+            .with_request_api_key(Q::KEY)
+            .with_request_api_version(version)
+            .with_correlation_id(self.correlation_id)
+            .with_client_id(Some("replica".into()));
+        let mut frame = BytesMut::from(&[0; 4][..]);
+        encode_request_header_into_buffer(&mut frame, &header)?;
+        request.encode(&mut frame, version)?;
+        let length = u32::try_from(frame.len() - 4)?;
+        (&mut frame[..4]).put_u32(length);
+        self.reader.get_mut().write_all(&frame)?;
+        let answer = read_frame(&mut self.reader, u32::MAX)?;
+        let mut answer = answer.context("closed by the leader")?;
+        let header = ResponseHeader::decode(&mut answer, Q::Response::header_version(version))?;
+        ensure!(header.correlation_id == self.correlation_id, "an answer to something else");
+        Q::Response::decode(&mut answer, version)
+    }
+}
+
+fn key(topic: &TopicName, partition: i32) -> TopicPartition {
+    TopicPartition { topic: topic.as_str().into(), partition }
+}
