@@ -114,8 +114,9 @@ impl Pipeline {
     fn fill(&self, number: u64, answer: Answer) {
         let bytes = if let Answer::Response(frame) = &answer { frame.len() } else { 0 };
         let mut state = self.state.lock();
-        // A place is taken from the front only when it is filled, so this one is still there.
-        let index = usize::try_from(number - state.front).unwrap_or(usize::MAX);
+        // A place leaves at the front when it is filled, or was given up: then it is too late.
+        let Some(index) = number.checked_sub(state.front) else { return };
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
         if let Some(place) = state.places.get_mut(index) {
             place.bytes += bytes;
             place.answer = Some(answer);
@@ -124,9 +125,15 @@ impl Pipeline {
         self.changed.notify_all();
     }
 
-    /// No more requests come: [`Pipeline::next`] ends after the last answer.
+    /// No more requests come, and nobody waits for the answers: [`Pipeline::next`] ends where one is
+    /// not known yet.
     pub(crate) fn finish(&self) {
-        self.state.lock().finished = true;
+        let mut state = self.state.lock();
+        state.finished = true;
+        for place in &mut state.places {
+            place.answer.get_or_insert(Answer::Lost);
+        }
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -232,6 +239,18 @@ mod tests {
         assert!(matches!(pipeline.next(), Some(Answer::Lost)));
         pipeline.finish();
         assert!(pipeline.next().is_none());
+    }
+
+    #[test]
+    fn what_has_no_answer_when_the_client_is_gone_is_given_up() {
+        let pipeline = Pipeline::new(0, 4);
+        let [first, waits] = [1, 2].map(|id| pipeline.place(0, 0, id).unwrap());
+        first.send(&ApiVersionsResponse::default());
+        pipeline.finish();
+        assert_eq!(next_id(&pipeline), Some(1));
+        assert!(matches!(pipeline.next(), Some(Answer::Lost)));
+        waits.send(&ApiVersionsResponse::default());
+        assert!(pipeline.next().is_none(), "too late");
     }
 
     #[test]
