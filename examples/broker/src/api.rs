@@ -83,6 +83,7 @@ fn answer(
             reply.send(&metadata(topics, &request, version, client.address));
         }
         ApiKey::ApiVersions => reply.send(&api_versions()),
+        ApiKey::InitProducerId => reply.send(&manager.producer_ids.init(&body(frame, version)?)),
         ApiKey::FindCoordinator => reply.send(&no_coordinator(version)),
         _ => bail!("not served"),
     }

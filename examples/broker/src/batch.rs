@@ -4,6 +4,8 @@
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::ResponseError;
 
+use crate::producer_state::Producer;
+
 /// Names of the codecs, by the lowest three bits of a batch's attributes.
 pub(crate) const CODECS: [&str; 5] = ["none", "gzip", "snappy", "lz4", "zstd"];
 
@@ -12,6 +14,7 @@ const HEADER_BYTES: usize = 61;
 const LENGTH_END: usize = 12;
 /// The CRC covers what follows it, so offset and leader epoch can be written without touching it.
 const CRC_END: usize = 21;
+const TRANSACTIONAL: i16 = 1 << 4;
 const CONTROL_BATCH: i16 = 1 << 5;
 
 /// A batch that passed the checks and has no offset yet.
@@ -20,6 +23,8 @@ pub(crate) struct IncomingBatch {
     pub(crate) records: i32,
     /// Index into [`CODECS`].
     pub(crate) codec: usize,
+    /// `None`: not from an idempotent producer.
+    pub(crate) producer: Option<Producer>,
     bytes: BytesMut,
 }
 
@@ -79,11 +84,23 @@ fn check(batch: &[u8]) -> Result<IncomingBatch, ResponseError> {
     if records < 1 || last_offset_delta != records - 1 || attributes & CONTROL_BATCH != 0 {
         return Err(ResponseError::InvalidRecord);
     }
+    if attributes & TRANSACTIONAL != 0 {
+        return Err(ResponseError::TransactionalIdAuthorizationFailed);
+    }
+    let producer = Producer {
+        id: (&header[43..]).get_i64(),
+        epoch: (&header[51..]).get_i16(),
+        sequence: (&header[53..]).get_i32(),
+    };
+    let producer = (producer.id >= 0).then_some(producer);
+    if producer.is_some_and(|producer| producer.epoch < 0 || producer.sequence < 0) {
+        return Err(ResponseError::InvalidRecord);
+    }
     let codec = usize::from(attributes.to_be_bytes()[1] & 7);
     if codec >= CODECS.len() {
         return Err(ResponseError::UnsupportedCompressionType);
     }
-    Ok(IncomingBatch { records, codec, bytes: batch.into() })
+    Ok(IncomingBatch { records, codec, producer, bytes: batch.into() })
 }
 
 impl IncomingBatch {

@@ -17,6 +17,8 @@ pub struct Summary {
     pub records: u64,
     /// Record batches appended, by codec: none, gzip, snappy, lz4, zstd.
     pub batches: [u64; CODECS.len()],
+    /// Record batches of idempotent producers that came again and were not appended again.
+    pub duplicates: u64,
     /// Connections closed because of a malformed, oversized or unserved request.
     pub rejected: u64,
     /// Connections closed at once because too many were open.
@@ -49,6 +51,7 @@ impl fmt::Display for Summary {
                  {ended_at_once} ended at once"
             )?;
         }
+        writeln!(f, "duplicate batches: {}", self.duplicates)?;
         writeln!(f, "rejected connections: {}; refused: {}", self.rejected, self.refused)?;
         write!(f, "acked before replicated: {}", self.acked_before_replicated)
     }

@@ -27,6 +27,7 @@ mod partition;
 mod pipeline;
 mod produce;
 mod replica_fetcher;
+mod producer_state;
 mod replica_manager;
 mod scrape;
 mod replica_state;

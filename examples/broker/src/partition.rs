@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use crate::{
     batch::{IncomingBatch, RecordBatch},
     log::Log,
+    producer_state::Producers,
     replica_state::Replicas,
     topics::TopicPartition,
 };
@@ -30,6 +31,7 @@ struct State {
     high_watermark: i64,
     low_watermark: i64,
     replicas: Replicas,
+    producers: Producers,
 }
 
 /// The watermarks that advanced, and where to.
@@ -45,6 +47,8 @@ pub(crate) struct Appended {
     pub(crate) required_offset: i64,
     pub(crate) log_start_offset: i64,
     pub(crate) advanced: Advanced,
+    /// It came again, and nothing was appended.
+    pub(crate) duplicate: bool,
 }
 
 /// How far a fetch may read.
@@ -87,7 +91,7 @@ impl Partition {
         Partition { key, advance_min, state: Mutex::default() }
     }
 
-    /// Appends all batches or none. NOT_ENOUGH_REPLICAS when fewer than `in_sync_min` are in sync,
+    /// Appends all batches, or none: when they came again, too. NOT_ENOUGH_REPLICAS when fewer than `in_sync_min` are in sync,
     /// KAFKA_STORAGE_ERROR when the log is full of records that are not replicated yet.
     pub(crate) fn append(
         &self,
@@ -99,6 +103,15 @@ impl Partition {
         if state.replicas.in_sync() < in_sync_min {
             return Err(ResponseError::NotEnoughReplicas);
         }
+        if let Some(base_offset) = state.producers.duplicate(&batches)? {
+            return Ok(Appended {
+                base_offset,
+                required_offset: base_offset + i64::from(batches[0].records),
+                log_start_offset: state.log.log_start_offset(),
+                advanced: Advanced::default(),
+                duplicate: true,
+            });
+        }
         let high_watermark = state.high_watermark;
         state.log.trim(high_watermark, log_bytes_max);
         if state.log.size_bytes() > log_bytes_max {
@@ -108,6 +121,9 @@ impl Partition {
         state.replicas.note_caught_up(base_offset);
         for batch in batches {
             let offset = state.log.log_end_offset();
+            if let Some(producer) = batch.producer {
+                state.producers.note(producer, batch.records, offset);
+            }
             state.log.append(batch.assign(offset, LEADER_EPOCH));
         }
         Ok(Appended {
@@ -115,6 +131,7 @@ impl Partition {
             required_offset: state.log.log_end_offset(),
             log_start_offset: state.log.log_start_offset(),
             advanced: state.advance(self.advance_min),
+            duplicate: false,
         })
     }
 

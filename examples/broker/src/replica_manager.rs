@@ -16,6 +16,7 @@ use crate::{
     follower::Followers,
     partition::{Advanced, Appended, Partition},
     produce::DelayedProduce,
+    producer_state::ProducerIds,
     signal::Signal,
     topics::{Topics, WatchKey},
 };
@@ -27,6 +28,7 @@ pub(crate) struct ReplicaManager {
     pub(crate) produces: Purgatory<WatchKey, DelayedProduce>,
     pub(crate) fetches: Purgatory<WatchKey, DelayedFetch>,
     pub(crate) delete_records: Purgatory<WatchKey, DelayedDeleteRecords>,
+    pub(crate) producer_ids: ProducerIds,
     pub(crate) counters: Arc<Counters>,
     /// Wakes the followers after an append or a deletion.
     pub(crate) signal: Signal,
@@ -46,6 +48,7 @@ impl ReplicaManager {
             produces: Purgatory::builder("produce").timer(timer).build()?,
             fetches: Purgatory::builder("fetch").timer(timer).build()?,
             delete_records: Purgatory::builder("delete-records").timer(timer).build()?,
+            producer_ids: ProducerIds::default(),
             counters: Arc::default(),
             signal: Signal::default(),
         })
@@ -69,6 +72,11 @@ impl ReplicaManager {
         let sizes: Vec<_> = batches.iter().map(|batch| (batch.codec, batch.records)).collect();
         let appended = partition.append(batches, in_sync_min, self.args.max_log)?;
         let mut counters = self.counters.lock();
+        if appended.duplicate {
+            counters.duplicates += 1;
+            drop(counters);
+            return Ok((partition, appended));
+        }
         for (codec, records) in sizes {
             counters.records += u64::from(records.unsigned_abs());
             counters.batches[codec] += 1;

@@ -30,7 +30,7 @@ const fn api(
 /// although 0 to 2 are not served, and FindCoordinator although there are no groups. Without Produce 0 it drops gzip, snappy and lz4; without FindCoordinator lz4; without
 /// Fetch 10 zstd; without Fetch 4 it writes an older record format. The last versions stay below
 /// those with topic ids.
-pub(crate) static APIS: [Api; 8] = [
+pub(crate) static APIS: [Api; 9] = [
     api(ApiKey::Produce, (0, 12), 3, 9, PRODUCE),
     api(ApiKey::Fetch, (4, 12), 4, 12, FETCH),
     api(ApiKey::ListOffsets, (1, 6), 1, 6, LIST_OFFSETS),
@@ -39,6 +39,7 @@ pub(crate) static APIS: [Api; 8] = [
     api(ApiKey::ApiVersions, (0, 3), 0, 3, &[Since(3, &String), Since(3, &String)]), // client
     api(ApiKey::CreateTopics, (2, 6), 2, 5, CREATE_TOPICS),
     api(ApiKey::DeleteRecords, (0, 2), 0, 2, DELETE_RECORDS),
+    api(ApiKey::InitProducerId, (0, 4), 0, 2, INIT_PRODUCER_ID),
 ];
 
 /// Transactional id, acks, timeout; topic (partition, records).
@@ -80,6 +81,9 @@ const METADATA: &[Field] = &[
     Since(8, &Until(10, &BYTE)),
     Since(8, &BYTE),
 ];
+
+/// Transactional id, its timeout; producer id and epoch.
+const INIT_PRODUCER_ID: &[Field] = &[String, INT, Since(3, &LONG), Since(3, &Fixed(2))];
 
 const BYTE: Field = Fixed(1);
 const INT: Field = Fixed(4);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use kafka_protocol::messages::{
     ApiKey, ApiVersionsRequest, CreateTopicsRequest, DeleteRecordsRequest, FetchRequest,
-    FindCoordinatorRequest, ListOffsetsRequest, MetadataRequest, TopicName,
+    FindCoordinatorRequest, InitProducerIdRequest, ListOffsetsRequest, MetadataRequest, TopicName,
     create_topics_request::{CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig},
     delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic},
     fetch_request::{FetchPartition, FetchTopic, ForgottenTopic},
@@ -72,6 +72,10 @@ pub(crate) fn example(key: ApiKey, version: i16) -> Bytes {
             let name = if version >= 3 { name.0 } else { Default::default() };
             let body = ApiVersionsRequest::default().with_client_software_name(name.clone());
             request(key, version, &body.with_client_software_version(name))
+        }
+        ApiKey::InitProducerId => {
+            let body = InitProducerIdRequest::default();
+            request(key, version, &body.with_transactional_id(None))
         }
         other => panic!("no example of {other:?}"),
     }

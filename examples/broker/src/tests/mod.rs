@@ -1,7 +1,7 @@
 //! What the tests share: a broker without threads, arguments, record batches, requests.
 
 mod delete_records;
-mod examples;
+pub(crate) mod examples;
 mod fetches;
 mod fuzz;
 mod load;
@@ -144,6 +144,7 @@ pub(crate) fn record_batch(records: i32) -> Bytes {
     batch.extend_from_slice(b"records as the client compressed them");
     batch[11] = 98 - 12;
     batch[16] = 2;
+    batch[43..57].fill(0xff); // no idempotent producer
     batch[23..27].copy_from_slice(&(records - 1).to_be_bytes());
     batch[57..61].copy_from_slice(&records.to_be_bytes());
     with_crc(batch).into()

@@ -8,7 +8,7 @@ use kafka_protocol::{
     messages::{ApiKey, ProduceResponse},
 };
 
-use super::{Fixture, answered, produce, record_batch, request};
+use super::{Fixture, answered, produce, record_batch, request, with_crc};
 use crate::{
     api::{Client, handle},
     partition::UpTo,
@@ -236,4 +236,20 @@ fn a_follower_left_behind_starts_again_where_the_leader_starts() {
     let partition = broker.partition(0);
     assert_eq!(partition.in_sync_followers(), [2]);
     assert_eq!(broker.manager.followers.followers[0].log_range(&partition.key), (1, 3));
+}
+
+#[test]
+fn an_idempotent_batch_that_comes_again_waits_for_the_first_and_is_appended_once() {
+    let broker = Fixture::new(&[]);
+    let mut batch = record_batch(3).to_vec();
+    batch[43..57].fill(0); // producer 0, epoch 0, sequence 0
+    let batch = Bytes::from(with_crc(batch));
+    let produces = [0, 1].map(|_| broker.start(-1, &[(0, batch.clone())]));
+    broker.replicate(0, 0);
+    assert!(produces.iter().all(|produce| answer(&broker, produce).is_none()));
+    broker.replicate(1, 0);
+    assert!(produces.iter().all(|produce| answer(&broker, produce) == Some(vec![(0, 0)])));
+    assert_eq!(broker.partition(0).offsets().log_end, 3);
+    let counters = broker.manager.counters.lock();
+    assert_eq!((counters.records, counters.duplicates), (3, 1));
 }

@@ -3,8 +3,8 @@
 use bytes::{BufMut, BytesMut};
 use kafka_protocol::messages::{
     ApiKey, ApiVersionsResponse, CreateTopicsResponse, DeleteRecordsResponse, FetchResponse,
-    FindCoordinatorResponse, ListOffsetsResponse, MetadataRequest, MetadataResponse,
-    ProduceResponse,
+    FindCoordinatorResponse, InitProducerIdResponse, ListOffsetsResponse, MetadataRequest,
+    MetadataResponse, ProduceResponse,
 };
 
 use super::{
@@ -47,6 +47,11 @@ fn error_codes(key: ApiKey, version: i16, frame: BytesMut) -> Vec<i16> {
         }
         ApiKey::FindCoordinator => {
             vec![decoded::<FindCoordinatorResponse>(version, frame).error_code]
+        }
+        ApiKey::InitProducerId => {
+            let response: InitProducerIdResponse = decoded(version, frame);
+            assert!(response.producer_id.0 >= 0 && response.producer_epoch == 0);
+            vec![response.error_code]
         }
         ApiKey::ApiVersions => {
             let response: ApiVersionsResponse = decoded(version, frame);
