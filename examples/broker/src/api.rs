@@ -7,15 +7,14 @@ use anyhow::{Context, bail};
 use bytes::{Buf, Bytes};
 use kafka_protocol::{
     ResponseError,
-    messages::{
-        ApiKey, ApiVersionsResponse, FindCoordinatorResponse, api_versions_response::ApiVersion,
-    },
+    messages::{ApiKey, ApiVersionsResponse, api_versions_response::ApiVersion},
     protocol::{Decodable, decode_request_header_from_buffer},
 };
 
 use crate::{
     delete_records::delete_records,
     fetch::fetch,
+    group::find_coordinator,
     layout,
     list_offsets::list_offsets,
     metadata::{create_topics, metadata},
@@ -71,7 +70,7 @@ fn answer(
 ) -> anyhow::Result<()> {
     layout::check(&frame, api.key, version, &api.layout).context("malformed")?;
     decode_request_header_from_buffer(&mut frame).context("malformed")?;
-    let topics = &manager.topics;
+    let (topics, groups) = (&manager.topics, &manager.groups);
     match api.key {
         ApiKey::Produce => produce(manager, body(frame, version)?, reply)?,
         ApiKey::Fetch => fetch(manager, body(frame, version)?, reply),
@@ -83,8 +82,14 @@ fn answer(
             reply.send(&metadata(topics, &request, version, client.address));
         }
         ApiKey::ApiVersions => reply.send(&api_versions()),
+        ApiKey::FindCoordinator => reply.send(&find_coordinator(&body(frame, version)?, client)),
+        ApiKey::JoinGroup => groups.join(&body(frame, version)?, reply),
+        ApiKey::SyncGroup => groups.sync(&body(frame, version)?, reply),
+        ApiKey::Heartbeat => reply.send(&groups.heartbeat(&body(frame, version)?)),
+        ApiKey::LeaveGroup => reply.send(&groups.leave(&body(frame, version)?)),
+        ApiKey::OffsetCommit => reply.send(&groups.commit(topics, &body(frame, version)?)),
+        ApiKey::OffsetFetch => reply.send(&groups.fetch_offsets(body(frame, version)?, version)),
         ApiKey::InitProducerId => reply.send(&manager.producer_ids.init(&body(frame, version)?)),
-        ApiKey::FindCoordinator => reply.send(&no_coordinator(version)),
         _ => bail!("not served"),
     }
     Ok(())
@@ -106,12 +111,4 @@ fn api_versions() -> ApiVersionsResponse {
         version.with_min_version(min).with_max_version(max)
     };
     ApiVersionsResponse::default().with_api_keys(APIS.iter().map(version).collect())
-}
-
-/// COORDINATOR_NOT_AVAILABLE: no group is coordinated here.
-fn no_coordinator(version: i16) -> FindCoordinatorResponse {
-    let response = FindCoordinatorResponse::default().with_node_id((-1).into()).with_port(-1);
-    response
-        .with_error_code(ResponseError::CoordinatorNotAvailable.code())
-        .with_error_message((version >= 1).then(|| "this broker serves no groups".into()))
 }

@@ -95,6 +95,19 @@ pub struct Args {
     #[arg(value_parser = metrics_addr)]
     pub metrics_addr: MetricsAddr,
 
+    /// Consumer groups at a time; a new one waits until another has gone
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub max_groups: usize,
+
+    /// Members of one consumer group
+    #[arg(long, value_name = "N", default_value_t = 250)]
+    pub max_group_members: usize,
+
+    /// How long the first rebalance of a group waits for further members
+    #[arg(long, value_name = "DURATION", default_value = "3s")]
+    #[arg(value_parser = humantime::parse_duration)]
+    pub group_initial_rebalance_delay: Duration,
+
     /// Log every connection and how every produce ended
     #[arg(long, short)]
     pub verbose: bool,

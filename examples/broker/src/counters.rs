@@ -29,6 +29,12 @@ pub struct Summary {
     pub fetches: Stats,
     /// How the deletions of records ended.
     pub delete_records: Stats,
+    /// How the rebalances of groups ended.
+    pub rebalances: Stats,
+    /// How the waits of group members for their assignments ended.
+    pub syncs: Stats,
+    /// How the sessions of group members ended: expired when they fell silent.
+    pub sessions: Stats,
     /// Acknowledged partitions whose records an in-sync follower did not have: 0, or it is a bug.
     pub acked_before_replicated: u64,
 }
@@ -43,6 +49,9 @@ impl fmt::Display for Summary {
             ("produces", &self.produces),
             ("fetches", &self.fetches),
             ("delete-records", &self.delete_records),
+            ("rebalances", &self.rebalances),
+            ("syncs", &self.syncs),
+            ("sessions", &self.sessions),
         ];
         for (name, Stats { completed, expired, cancelled, ended_at_once, .. }) in parked {
             writeln!(

@@ -1,6 +1,7 @@
 //! A small broker that speaks the Kafka wire protocol: a leader and two follower replicas, inside
-//! one process or (`cluster`, `replica_fetcher`) as three, and the purgatories where requests wait for them: an `acks=all` produce, a fetch with
-//! a long poll, a deletion of records.
+//! one process or as three (`cluster`, `replica_fetcher`), and the purgatories where requests wait for
+//! them: an `acks=all` produce, a fetch with a long poll, a deletion of records, and what a consumer
+//! group waits for (`group`).
 //!
 //! The path of a produce: `connection` reads a frame (`frame`) and takes a place for its answer
 //! (`pipeline`), `layout` checks its lengths against `schemas`, `api` decodes and dispatches it,
@@ -19,6 +20,7 @@ mod delete_records;
 mod fetch;
 mod follower;
 mod frame;
+mod group;
 mod layout;
 mod list_offsets;
 mod log;
@@ -29,9 +31,9 @@ mod produce;
 mod replica_fetcher;
 mod producer_state;
 mod replica_manager;
-mod scrape;
 mod replica_state;
 mod schemas;
+mod scrape;
 mod server;
 mod signal;
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::{
     delete_records::DelayedDeleteRecords,
     fetch::DelayedFetch,
     follower::Followers,
+    group::GroupCoordinator,
     partition::{Advanced, Appended, Partition},
     produce::DelayedProduce,
     producer_state::ProducerIds,
@@ -28,6 +29,7 @@ pub(crate) struct ReplicaManager {
     pub(crate) produces: Purgatory<WatchKey, DelayedProduce>,
     pub(crate) fetches: Purgatory<WatchKey, DelayedFetch>,
     pub(crate) delete_records: Purgatory<WatchKey, DelayedDeleteRecords>,
+    pub(crate) groups: Arc<GroupCoordinator>,
     pub(crate) producer_ids: ProducerIds,
     pub(crate) counters: Arc<Counters>,
     /// Wakes the followers after an append or a deletion.
@@ -48,6 +50,7 @@ impl ReplicaManager {
             produces: Purgatory::builder("produce").timer(timer).build()?,
             fetches: Purgatory::builder("fetch").timer(timer).build()?,
             delete_records: Purgatory::builder("delete-records").timer(timer).build()?,
+            groups: GroupCoordinator::new(args, timer)?,
             producer_ids: ProducerIds::default(),
             counters: Arc::default(),
             signal: Signal::default(),
@@ -162,5 +165,6 @@ impl ReplicaManager {
         self.produces.shutdown();
         self.fetches.shutdown();
         self.delete_records.shutdown();
+        self.groups.shutdown();
     }
 }

@@ -27,10 +27,10 @@ const fn api(
 }
 
 /// librdkafka infers what a broker can do from its versions, so Produce is advertised from 0
-/// although 0 to 2 are not served, and FindCoordinator although there are no groups. Without Produce 0 it drops gzip, snappy and lz4; without FindCoordinator lz4; without
-/// Fetch 10 zstd; without Fetch 4 it writes an older record format. The last versions stay below
-/// those with topic ids.
-pub(crate) static APIS: [Api; 9] = [
+/// although 0 to 2 are not served. Without Produce 0 it drops gzip, snappy and lz4; without
+/// FindCoordinator lz4; without Fetch 10 zstd; without Fetch 4 it writes an older record format. The
+/// last versions stay below those with topic ids, those of groups below those with static members.
+pub(crate) static APIS: [Api; 15] = [
     api(ApiKey::Produce, (0, 12), 3, 9, PRODUCE),
     api(ApiKey::Fetch, (4, 12), 4, 12, FETCH),
     api(ApiKey::ListOffsets, (1, 6), 1, 6, LIST_OFFSETS),
@@ -39,6 +39,12 @@ pub(crate) static APIS: [Api; 9] = [
     api(ApiKey::ApiVersions, (0, 3), 0, 3, &[Since(3, &String), Since(3, &String)]), // client
     api(ApiKey::CreateTopics, (2, 6), 2, 5, CREATE_TOPICS),
     api(ApiKey::DeleteRecords, (0, 2), 0, 2, DELETE_RECORDS),
+    api(ApiKey::JoinGroup, (0, 4), 0, 6, JOIN_GROUP),
+    api(ApiKey::SyncGroup, (0, 2), 0, 4, SYNC_GROUP),
+    api(ApiKey::Heartbeat, (0, 2), 0, 4, &[String, INT, String]), // group, generation, member
+    api(ApiKey::LeaveGroup, (0, 2), 0, 4, &[String, String]),     // group, member
+    api(ApiKey::OffsetCommit, (2, 6), 2, 8, OFFSET_COMMIT),
+    api(ApiKey::OffsetFetch, (1, 7), 1, 6, OFFSET_FETCH),
     api(ApiKey::InitProducerId, (0, 4), 0, 2, INIT_PRODUCER_ID),
 ];
 
@@ -81,6 +87,25 @@ const METADATA: &[Field] = &[
     Since(8, &Until(10, &BYTE)),
     Since(8, &BYTE),
 ];
+
+/// Group, session timeout, rebalance timeout, member, protocol type; protocol (its name, metadata).
+const JOIN_GROUP: &[Field] =
+    &[String, INT, Since(1, &INT), String, String, Array(&[String, Field::Bytes])];
+
+/// Group, generation, member; member (its assignment).
+const SYNC_GROUP: &[Field] = &[String, INT, String, Array(&[String, Field::Bytes])];
+
+/// Group, generation, member, retention; topic (partition, offset, leader epoch, metadata).
+const OFFSET_COMMIT: &[Field] = &[
+    String,
+    INT,
+    String,
+    Until(4, &LONG),
+    Array(&[String, Array(&[INT, LONG, Since(6, &INT), String])]),
+];
+
+/// Group; topic (partition); whether only what no transaction can change.
+const OFFSET_FETCH: &[Field] = &[String, Array(&[String, Array(&[INT])]), Since(7, &BYTE)];
 
 /// Transactional id, its timeout; producer id and epoch.
 const INIT_PRODUCER_ID: &[Field] = &[String, INT, Since(3, &LONG), Since(3, &Fixed(2))];

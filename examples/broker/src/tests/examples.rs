@@ -3,12 +3,18 @@
 use bytes::Bytes;
 use kafka_protocol::messages::{
     ApiKey, ApiVersionsRequest, CreateTopicsRequest, DeleteRecordsRequest, FetchRequest,
-    FindCoordinatorRequest, InitProducerIdRequest, ListOffsetsRequest, MetadataRequest, TopicName,
+    FindCoordinatorRequest, HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest,
+    LeaveGroupRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
+    OffsetFetchRequest, SyncGroupRequest, TopicName,
     create_topics_request::{CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig},
     delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic},
     fetch_request::{FetchPartition, FetchTopic, ForgottenTopic},
+    join_group_request::JoinGroupRequestProtocol,
     list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
     metadata_request::MetadataRequestTopic,
+    offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
+    offset_fetch_request::OffsetFetchRequestTopic,
+    sync_group_request::SyncGroupRequestAssignment,
 };
 
 use super::{produce, record_batch, request, topic_name};
@@ -72,6 +78,44 @@ pub(crate) fn example(key: ApiKey, version: i16) -> Bytes {
             let name = if version >= 3 { name.0 } else { Default::default() };
             let body = ApiVersionsRequest::default().with_client_software_name(name.clone());
             request(key, version, &body.with_client_software_version(name))
+        }
+        ApiKey::JoinGroup => {
+            let protocol = JoinGroupRequestProtocol::default().with_name(name.0.clone());
+            let protocols = vec![protocol.with_metadata(Bytes::from_static(b"topics"))];
+            let body = JoinGroupRequest::default()
+                .with_group_id(name.0.clone().into())
+                .with_session_timeout_ms(6000)
+                .with_member_id(name.0.clone())
+                .with_protocol_type(name.0);
+            request(key, version, &body.with_protocols(protocols))
+        }
+        ApiKey::SyncGroup => {
+            let assigned = SyncGroupRequestAssignment::default().with_member_id(name.0.clone());
+            let body = SyncGroupRequest::default().with_group_id(name.0.into());
+            request(key, version, &body.with_assignments(vec![assigned]))
+        }
+        ApiKey::Heartbeat => {
+            request(key, version, &HeartbeatRequest::default().with_group_id(name.0.into()))
+        }
+        ApiKey::LeaveGroup => {
+            request(key, version, &LeaveGroupRequest::default().with_group_id(name.0.into()))
+        }
+        ApiKey::OffsetCommit => {
+            let partition = |(index, text): (_, &str)| {
+                let partition = OffsetCommitRequestPartition::default().with_partition_index(index);
+                partition.with_committed_metadata(Some(text.to_owned().into()))
+            };
+            let long = "x".repeat(5000);
+            let partitions = [(0, ""), (1, &long), (9, "")].map(partition).to_vec();
+            let topic = OffsetCommitRequestTopic::default().with_name(name.clone());
+            let body = OffsetCommitRequest::default().with_group_id(name.0.into());
+            request(key, version, &body.with_topics(vec![topic.with_partitions(partitions)]))
+        }
+        ApiKey::OffsetFetch => {
+            let topic = OffsetFetchRequestTopic::default().with_name(name.clone());
+            let body = OffsetFetchRequest::default().with_group_id(name.0.into());
+            let topics = vec![topic.with_partition_indexes(vec![0, 9])];
+            request(key, version, &body.with_topics(Some(topics)))
         }
         ApiKey::InitProducerId => {
             let body = InitProducerIdRequest::default();

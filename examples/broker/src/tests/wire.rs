@@ -3,8 +3,9 @@
 use bytes::{BufMut, BytesMut};
 use kafka_protocol::messages::{
     ApiKey, ApiVersionsResponse, CreateTopicsResponse, DeleteRecordsResponse, FetchResponse,
-    FindCoordinatorResponse, InitProducerIdResponse, ListOffsetsResponse, MetadataRequest,
-    MetadataResponse, ProduceResponse,
+    FindCoordinatorResponse, HeartbeatResponse, InitProducerIdResponse, JoinGroupResponse,
+    LeaveGroupResponse, ListOffsetsResponse, MetadataRequest, MetadataResponse,
+    OffsetCommitResponse, OffsetFetchResponse, ProduceResponse, SyncGroupResponse,
 };
 
 use super::{
@@ -46,7 +47,22 @@ fn error_codes(key: ApiKey, version: i16, frame: BytesMut) -> Vec<i16> {
             topics[0].partitions.iter().map(|result| result.error_code).collect()
         }
         ApiKey::FindCoordinator => {
-            vec![decoded::<FindCoordinatorResponse>(version, frame).error_code]
+            let response: FindCoordinatorResponse = decoded(version, frame);
+            assert_eq!((response.host.as_str(), response.port), ("127.0.0.1", 9092));
+            vec![response.error_code]
+        }
+        ApiKey::JoinGroup => vec![decoded::<JoinGroupResponse>(version, frame).error_code],
+        ApiKey::SyncGroup => vec![decoded::<SyncGroupResponse>(version, frame).error_code],
+        ApiKey::Heartbeat => vec![decoded::<HeartbeatResponse>(version, frame).error_code],
+        ApiKey::LeaveGroup => vec![decoded::<LeaveGroupResponse>(version, frame).error_code],
+        ApiKey::OffsetCommit => {
+            let topics = decoded::<OffsetCommitResponse>(version, frame).topics;
+            topics[0].partitions.iter().map(|committed| committed.error_code).collect()
+        }
+        ApiKey::OffsetFetch => {
+            let topics = decoded::<OffsetFetchResponse>(version, frame).topics;
+            assert!(topics[0].partitions.iter().all(|found| found.committed_offset == -1));
+            topics[0].partitions.iter().map(|found| found.error_code).collect()
         }
         ApiKey::InitProducerId => {
             let response: InitProducerIdResponse = decoded(version, frame);
@@ -77,7 +93,9 @@ fn every_api_answers_at_every_version_errors_too() {
             ApiKey::Metadata => &[0, 0, 17],
             ApiKey::CreateTopics => &[0, 36, 17, 37, 38, 39],
             ApiKey::DeleteRecords => &[0, 1, 3],
-            ApiKey::FindCoordinator => &[15],
+            ApiKey::JoinGroup | ApiKey::SyncGroup | ApiKey::Heartbeat | ApiKey::LeaveGroup => &[25],
+            ApiKey::OffsetCommit => &[0, 12, 3],
+            ApiKey::OffsetFetch => &[0, 0],
             _ => &[0],
         };
         assert_eq!(error_codes(key, version, frame), expected, "{key:?} {version}");

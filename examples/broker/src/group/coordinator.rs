@@ -1,0 +1,253 @@
+//! The coordinator of all groups: who asks is looked up and checked here, and what changes a group
+//! raises the events of what waits for it.
+
+use std::{
+    collections::HashMap,
+    hash::RandomState,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use kafka_protocol::{
+    ResponseError,
+    messages::{
+        FindCoordinatorRequest, FindCoordinatorResponse, HeartbeatRequest, HeartbeatResponse,
+        LeaveGroupRequest, LeaveGroupResponse, SyncGroupRequest, SyncGroupResponse,
+    },
+};
+use parking_lot::{Mutex, MutexGuard};
+use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Stats, Timeout};
+use timer_core::{BuildError, Timer};
+
+use super::{
+    delayed::{DelayedJoin, DelayedSync, Sessions},
+    state::{Group, Phase, State, Waits},
+};
+use crate::{api::Client, args::Args, pipeline::Reply, replica_state::LEADER_ID};
+
+/// Of one member's protocols, or of one assignment.
+pub(super) const METADATA_BYTES_MAX: usize = 64 << 10;
+
+pub(crate) struct GroupCoordinator {
+    initial_delay: Duration,
+    groups_max: usize,
+    pub(super) members_max: usize,
+    groups: Mutex<HashMap<Arc<str>, Arc<Group>>>,
+    rebalances: Purgatory<Arc<str>, DelayedJoin>,
+    syncs: Purgatory<Arc<str>, DelayedSync>,
+    pub(super) sessions: Sessions,
+    /// Members so far, and what makes their names differ from those of the broker's last run.
+    pub(super) named: AtomicU64,
+    pub(super) random: RandomState,
+}
+
+impl GroupCoordinator {
+    pub(crate) fn new(args: &Args, timer: &impl Timer) -> Result<Arc<Self>, BuildError> {
+        Ok(Arc::new(GroupCoordinator {
+            initial_delay: args.group_initial_rebalance_delay,
+            groups_max: args.max_groups,
+            members_max: args.max_group_members,
+            groups: Mutex::default(),
+            rebalances: Purgatory::builder("rebalance").timer(timer).build()?,
+            syncs: Purgatory::builder("sync").timer(timer).build()?,
+            sessions: Purgatory::builder("heartbeat").timer(timer).build()?,
+            named: AtomicU64::new(0),
+            random: RandomState::new(),
+        }))
+    }
+
+    pub(crate) fn shutdown(&self) {
+        self.rebalances.shutdown();
+        self.syncs.shutdown();
+        self.sessions.shutdown();
+    }
+
+    /// Of the rebalances, the syncs, the sessions.
+    pub(crate) fn stats(&self) -> [Stats; 3] {
+        [self.rebalances.stats(), self.syncs.stats(), self.sessions.stats()]
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.groups.lock().len()
+    }
+
+    pub(crate) fn sync(self: &Arc<Self>, request: &SyncGroupRequest, reply: Reply) {
+        let group = match self.group(&request.group_id, false) {
+            Ok(group) => group,
+            Err(error) => return reply.send(&sync_response(Err(error))),
+        };
+        let mut state = group.state.lock();
+        let timeout = match self.prepare_sync(&mut state, request) {
+            Ok(timeout) => timeout,
+            Err(error) => return reply.send(&sync_response(Err(error))),
+        };
+        drop(state);
+        let operation = DelayedSync {
+            coordinator: Arc::downgrade(self),
+            group: Arc::clone(&group),
+            member_id: request.member_id.to_string(),
+            generation: request.generation_id,
+            reply,
+        };
+        park(&self.syncs, operation, &group.id, timeout);
+        self.syncs.check_and_complete(&group.id);
+    }
+
+    /// The leader's sync brings the assignment. Any sync is parked then, and may end at once.
+    fn prepare_sync(
+        &self,
+        state: &mut State,
+        request: &SyncGroupRequest,
+    ) -> Result<Duration, ResponseError> {
+        let phase = state.phase;
+        let member = state.member(&request.member_id, request.generation_id)?;
+        let timeout = member.rebalance_timeout;
+        if phase == Phase::PreparingRebalance {
+            return Err(ResponseError::RebalanceInProgress);
+        }
+        if request.assignments.iter().any(|one| one.assignment.len() > METADATA_BYTES_MAX) {
+            return Err(ResponseError::UnknownServerError);
+        }
+        member.reschedule(&self.sessions, Timeout::Never)?;
+        member.waits = Waits::ForSync;
+        if phase == Phase::CompletingRebalance && *request.member_id == *state.leader {
+            state.assign(&request.assignments);
+        }
+        Ok(timeout)
+    }
+
+    pub(crate) fn heartbeat(&self, request: &HeartbeatRequest) -> HeartbeatResponse {
+        let beat = self.group(&request.group_id, false).and_then(|group| {
+            let mut state = group.state.lock();
+            state.heartbeat(&request.member_id, request.generation_id, &self.sessions)?;
+            let rebalances = state.phase == Phase::PreparingRebalance;
+            if rebalances { Err(ResponseError::RebalanceInProgress) } else { Ok(()) }
+        });
+        HeartbeatResponse::default().with_error_code(beat.map_or_else(|error| error.code(), |()| 0))
+    }
+
+    pub(crate) fn leave(self: &Arc<Self>, request: &LeaveGroupRequest) -> LeaveGroupResponse {
+        let left = self
+            .group(&request.group_id, false)
+            .is_ok_and(|group| self.remove(&group, &request.member_id));
+        let error_code = if left { 0 } else { ResponseError::UnknownMemberId.code() };
+        LeaveGroupResponse::default().with_error_code(error_code)
+    }
+
+    /// A member has left, or has fallen silent. Returns whether it was one.
+    pub(super) fn remove(self: &Arc<Self>, group: &Arc<Group>, member_id: &str) -> bool {
+        let mut state = group.state.lock();
+        let was_member = state.members.contains_key(member_id);
+        let removed = state.remove(member_id, &self.sessions);
+        self.settle(group, state, was_member);
+        removed
+    }
+
+    /// The assignment of a member whose sync is over. If the leader has not assigned in time, it goes.
+    pub(super) fn end_sync(
+        self: &Arc<Self>,
+        group: &Arc<Group>,
+        member_id: &str,
+        generation: i32,
+    ) -> Result<Bytes, ResponseError> {
+        let mut state = group.state.lock();
+        if state.phase == Phase::CompletingRebalance && state.generation == generation {
+            let leader = Arc::clone(&state.leader);
+            state.remove(&leader, &self.sessions);
+            self.settle(group, state, true);
+            state = group.state.lock();
+        }
+        state.end_sync(member_id, generation, &self.sessions)
+    }
+
+    pub(super) fn complete_join(self: &Arc<Self>, group: &Arc<Group>) {
+        let mut state = group.state.lock();
+        state.complete_join(&self.sessions);
+        self.settle(group, state, false);
+    }
+
+    /// After a change, with the group's lock, which ends here: starts a rebalance if the members have
+    /// changed and none is under way, lets go of a group that holds nothing, raises the events.
+    pub(super) fn settle(
+        self: &Arc<Self>,
+        group: &Arc<Group>,
+        mut state: MutexGuard<'_, State>,
+        members_changed: bool,
+    ) {
+        let initial = state.phase == Phase::Empty;
+        let starts = members_changed && state.phase != Phase::PreparingRebalance;
+        let slowest = state.members.values().map(|member| member.rebalance_timeout).max();
+        if starts {
+            state.phase = Phase::PreparingRebalance;
+        } else if initial && state.pending.is_empty() && state.offsets.is_empty() {
+            state.phase = Phase::Dead;
+            self.groups.lock().remove(&group.id);
+        }
+        drop(state);
+        if starts {
+            let coordinator = Arc::downgrade(self);
+            let operation = DelayedJoin { coordinator, group: Arc::clone(group), initial };
+            let slowest = slowest.unwrap_or_default();
+            let timeout = if initial { self.initial_delay } else { slowest };
+            park(&self.rebalances, operation, &group.id, timeout);
+        }
+        self.rebalances.check_and_complete(&group.id);
+        self.syncs.check_and_complete(&group.id);
+    }
+
+    /// The group, made if need be; COORDINATOR_NOT_AVAILABLE when there are as many as may be.
+    pub(super) fn group(&self, id: &str, make: bool) -> Result<Arc<Group>, ResponseError> {
+        if id.is_empty() {
+            return Err(ResponseError::InvalidGroupId);
+        }
+        let mut groups = self.groups.lock();
+        match groups.get(id) {
+            Some(group) => Ok(Arc::clone(group)),
+            None if !make => Err(ResponseError::UnknownMemberId),
+            None if groups.len() >= self.groups_max => Err(ResponseError::CoordinatorNotAvailable),
+            None => {
+                let id: Arc<str> = id.into();
+                let group = Arc::new(Group { id: Arc::clone(&id), state: Mutex::default() });
+                groups.insert(id, Arc::clone(&group));
+                Ok(group)
+            }
+        }
+    }
+}
+
+pub(super) fn sync_response(assignment: Result<Bytes, ResponseError>) -> SyncGroupResponse {
+    match assignment {
+        Ok(assignment) => SyncGroupResponse::default().with_assignment(assignment),
+        Err(error) => SyncGroupResponse::default().with_error_code(error.code()),
+    }
+}
+
+fn park<O: DelayedOperation>(
+    purgatory: &Purgatory<Arc<str>, O>,
+    operation: O,
+    group: &Arc<str>,
+    timeout: Duration,
+) {
+    let key = [Arc::clone(group)];
+    if let Err(refused) = purgatory.try_complete_else_watch(operation, &key, timeout) {
+        refused.operation.on_complete(Outcome::Cancelled(CancelReason::Shutdown));
+    }
+}
+
+/// This broker coordinates every group, and no transactions.
+pub(crate) fn find_coordinator(
+    request: &FindCoordinatorRequest,
+    client: &Client,
+) -> FindCoordinatorResponse {
+    let response = FindCoordinatorResponse::default();
+    if request.key_type != 0 {
+        let error = ResponseError::TransactionalIdAuthorizationFailed;
+        return response.with_error_code(error.code()).with_node_id((-1).into()).with_port(-1);
+    }
+    response
+        .with_node_id(LEADER_ID.into())
+        .with_host(client.address.ip().to_string().into())
+        .with_port(client.address.port().into())
+}

@@ -1,0 +1,154 @@
+//! OffsetCommit and OffsetFetch: how far a group has come, in memory only.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kafka_protocol::{
+    ResponseError,
+    messages::{
+        OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse,
+        TopicName,
+        offset_commit_request::OffsetCommitRequestPartition,
+        offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic},
+        offset_fetch_request::OffsetFetchRequestTopic,
+        offset_fetch_response::{OffsetFetchResponsePartition, OffsetFetchResponseTopic},
+    },
+};
+
+use super::{
+    coordinator::GroupCoordinator,
+    state::{Phase, State},
+};
+use crate::topics::Topics;
+
+/// Partitions that one group may have offsets of.
+const PARTITIONS_MAX: usize = 10_000;
+/// Kafka's `offset.metadata.max.bytes`.
+const METADATA_BYTES_MAX: usize = 4096;
+
+/// By topic and partition.
+pub(super) type Offsets = BTreeMap<String, BTreeMap<i32, Committed>>;
+
+pub(super) struct Committed {
+    offset: i64,
+    leader_epoch: i32,
+    metadata: String,
+}
+
+impl GroupCoordinator {
+    pub(crate) fn commit(
+        self: &Arc<Self>,
+        topics: &Topics,
+        request: &OffsetCommitRequest,
+    ) -> OffsetCommitResponse {
+        // A client outside the group, which assigns itself its partitions, has no generation.
+        match self.group(&request.group_id, request.generation_id_or_member_epoch < 0) {
+            Err(error) => commit_each(request, |_, _| Err(error)),
+            Ok(group) => {
+                let mut state = group.state.lock();
+                let allowed = self.may_commit(&mut state, request);
+                let response = commit_each(request, |topic, asked| {
+                    allowed.and_then(|()| commit(&mut state.offsets, topics, topic, asked))
+                });
+                self.settle(&group, state, false);
+                response
+            }
+        }
+    }
+
+    fn may_commit(
+        &self,
+        state: &mut State,
+        request: &OffsetCommitRequest,
+    ) -> Result<(), ResponseError> {
+        let generation = request.generation_id_or_member_epoch;
+        match state.phase {
+            Phase::Dead => Err(ResponseError::CoordinatorNotAvailable),
+            Phase::Empty if generation < 0 => Ok(()),
+            phase => {
+                state.heartbeat(&request.member_id, generation, &self.sessions)?;
+                let assigns = phase == Phase::CompletingRebalance;
+                if assigns { Err(ResponseError::RebalanceInProgress) } else { Ok(()) }
+            }
+        }
+    }
+
+    /// A partition without a committed offset has -1, in a group that there is not, too.
+    pub(crate) fn fetch_offsets(
+        &self,
+        request: OffsetFetchRequest,
+        version: i16,
+    ) -> OffsetFetchResponse {
+        let group = self.group(&request.group_id, false).ok();
+        let state = group.as_ref().map(|group| group.state.lock());
+        let offsets = state.as_ref().map(|state| &state.offsets);
+        let found = |topic: &str, index| {
+            let response = OffsetFetchResponsePartition::default().with_partition_index(index);
+            match offsets.and_then(|offsets| offsets.get(topic)?.get(&index)) {
+                None => response.with_committed_offset(-1),
+                Some(committed) => response
+                    .with_committed_offset(committed.offset)
+                    .with_committed_leader_epoch(if version >= 5 {
+                        committed.leader_epoch
+                    } else {
+                        -1
+                    })
+                    .with_metadata(Some(committed.metadata.clone().into())),
+            }
+        };
+        let all = || {
+            let topic = |(name, partitions): (&String, &BTreeMap<i32, _>)| {
+                let asked = OffsetFetchRequestTopic::default();
+                let asked = asked.with_partition_indexes(partitions.keys().copied().collect());
+                asked.with_name(TopicName(name.clone().into()))
+            };
+            offsets.into_iter().flatten().map(topic).collect()
+        };
+        let topics = request.topics.unwrap_or_else(all).into_iter().map(|asked| {
+            let partitions = asked.partition_indexes.iter().map(|index| found(&asked.name, *index));
+            let partitions = partitions.collect();
+            OffsetFetchResponseTopic::default().with_name(asked.name).with_partitions(partitions)
+        });
+        OffsetFetchResponse::default().with_topics(topics.collect())
+    }
+}
+
+fn commit_each(
+    request: &OffsetCommitRequest,
+    mut commit: impl FnMut(&str, &OffsetCommitRequestPartition) -> Result<(), ResponseError>,
+) -> OffsetCommitResponse {
+    let topics = request.topics.iter().map(|topic| {
+        let partitions = topic.partitions.iter().map(|asked| {
+            OffsetCommitResponsePartition::default()
+                .with_partition_index(asked.partition_index)
+                .with_error_code(
+                    commit(&topic.name, asked).map_or_else(|error| error.code(), |()| 0),
+                )
+        });
+        let partitions = partitions.collect();
+        let topic = OffsetCommitResponseTopic::default().with_name(topic.name.clone());
+        topic.with_partitions(partitions)
+    });
+    OffsetCommitResponse::default().with_topics(topics.collect())
+}
+
+fn commit(
+    offsets: &mut Offsets,
+    topics: &Topics,
+    topic: &str,
+    asked: &OffsetCommitRequestPartition,
+) -> Result<(), ResponseError> {
+    let index = asked.partition_index;
+    topics.partition(topic, index)?;
+    let metadata = asked.committed_metadata.as_deref().unwrap_or_default().to_owned();
+    if metadata.len() > METADATA_BYTES_MAX {
+        return Err(ResponseError::OffsetMetadataTooLarge);
+    }
+    let known = offsets.get(topic).is_some_and(|partitions| partitions.contains_key(&index));
+    if !known && offsets.values().map(BTreeMap::len).sum::<usize>() >= PARTITIONS_MAX {
+        return Err(ResponseError::InvalidCommitOffsetSize);
+    }
+    let (offset, leader_epoch) = (asked.committed_offset, asked.committed_leader_epoch);
+    let committed = Committed { offset, leader_epoch, metadata };
+    offsets.entry(topic.to_owned()).or_default().insert(index, committed);
+    Ok(())
+}

@@ -1,0 +1,267 @@
+//! The state of one group. Nothing here waits; what must is told to the caller.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    mem,
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use kafka_protocol::{
+    ResponseError,
+    messages::{
+        JoinGroupRequest, JoinGroupResponse, join_group_request::JoinGroupRequestProtocol,
+        join_group_response::JoinGroupResponseMember,
+        sync_group_request::SyncGroupRequestAssignment,
+    },
+};
+use parking_lot::Mutex;
+use purgatory::{OperationId, Timeout};
+
+use super::{delayed::Sessions, offsets::Offsets};
+use crate::{api::millis, pipeline::Reply};
+
+pub(super) struct Group {
+    pub(super) id: Arc<str>,
+    pub(super) state: Mutex<State>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// No members.
+    #[default]
+    Empty,
+    /// The members are to join (again).
+    PreparingRebalance,
+    /// They have; the leader is to assign the partitions.
+    CompletingRebalance,
+    Stable,
+    /// No longer in the map of groups: whoever still holds it looks again.
+    Dead,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) phase: Phase,
+    pub(super) generation: i32,
+    pub(super) leader: Arc<str>,
+    protocol_type: String,
+    /// What the members of this generation understand: the name of an assignor.
+    protocol: String,
+    pub(super) members: BTreeMap<Arc<str>, Member>,
+    /// The sessions of those that were given an id and are to join with it.
+    pub(super) pending: HashMap<Arc<str>, OperationId>,
+    pub(super) offsets: Offsets,
+}
+
+pub(super) struct Member {
+    pub(super) session: OperationId,
+    session_timeout: Duration,
+    pub(super) rebalance_timeout: Duration,
+    /// Name and metadata, in the order of preference.
+    protocols: Vec<(String, Bytes)>,
+    pub(super) assignment: Bytes,
+    pub(super) waits: Waits,
+}
+
+/// A member that waits for an answer sends no heartbeats, so its session stands still.
+pub(super) enum Waits {
+    No,
+    ForJoin(Reply),
+    ForSync,
+}
+
+impl Member {
+    /// The names and metadata are copied: a member must not keep a whole request in memory.
+    pub(super) fn new(session: OperationId, request: &JoinGroupRequest) -> Member {
+        let rebalance_ms = match request.rebalance_timeout_ms {
+            ..0 => request.session_timeout_ms, // version 0 has none
+            rebalance_ms => rebalance_ms,
+        };
+        let copy = |protocol: &JoinGroupRequestProtocol| {
+            (protocol.name.to_string(), Bytes::copy_from_slice(&protocol.metadata))
+        };
+        Member {
+            session,
+            session_timeout: millis(request.session_timeout_ms),
+            rebalance_timeout: millis(rebalance_ms),
+            protocols: request.protocols.iter().map(copy).collect(),
+            assignment: Bytes::new(),
+            waits: Waits::No,
+        }
+    }
+
+    pub(super) fn same_protocols(&self, protocols: &[JoinGroupRequestProtocol]) -> bool {
+        let asked = protocols.iter().map(|asked| (asked.name.as_str(), &asked.metadata));
+        self.protocols.iter().map(|(name, metadata)| (name.as_str(), metadata)).eq(asked)
+    }
+
+    fn metadata(&self, name: &str) -> Option<&Bytes> {
+        Some(&self.protocols.iter().find(|(own, _)| own == name)?.1)
+    }
+
+    /// Gives its session another time; UNKNOWN_MEMBER_ID: too late, it was over.
+    pub(super) fn reschedule(
+        &self,
+        sessions: &Sessions,
+        timeout: Timeout,
+    ) -> Result<(), ResponseError> {
+        let alive = sessions.reschedule(self.session, timeout);
+        if alive { Ok(()) } else { Err(ResponseError::UnknownMemberId) }
+    }
+
+    fn restart_session(&self, sessions: &Sessions) -> Result<(), ResponseError> {
+        self.reschedule(sessions, self.session_timeout.into())
+    }
+}
+
+impl State {
+    /// The member of this generation, UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION.
+    pub(super) fn member(
+        &mut self,
+        id: &str,
+        generation: i32,
+    ) -> Result<&mut Member, ResponseError> {
+        let current = generation == self.generation;
+        let member = self.members.get_mut(id).ok_or(ResponseError::UnknownMemberId)?;
+        if current { Ok(member) } else { Err(ResponseError::IllegalGeneration) }
+    }
+
+    /// A heartbeat, or a request that counts as one.
+    pub(super) fn heartbeat(
+        &mut self,
+        id: &str,
+        generation: i32,
+        sessions: &Sessions,
+    ) -> Result<(), ResponseError> {
+        let member = self.member(id, generation)?;
+        if matches!(member.waits, Waits::No) { member.restart_session(sessions) } else { Ok(()) }
+    }
+
+    /// Whether a member `id` that asks for these protocols has one in common with all the others.
+    pub(super) fn supports(&self, id: &str, request: &JoinGroupRequest) -> bool {
+        let others = || self.members.iter().filter(|(other, _)| ***other != *id);
+        let by_all = |name: &str| others().all(|(_, member)| member.metadata(name).is_some());
+        (others().next().is_none() || *self.protocol_type == *request.protocol_type)
+            && request.protocols.iter().any(|protocol| by_all(&protocol.name))
+    }
+
+    /// A member joins, for the first time or again; from then on it waits for the others.
+    /// (One that has asked before is not answered there: that connection is closed.)
+    pub(super) fn join(
+        &mut self,
+        id: &str,
+        member: Member,
+        request: &JoinGroupRequest,
+        reply: Reply,
+    ) {
+        let member = Member { waits: Waits::ForJoin(reply), ..member };
+        self.protocol_type = request.protocol_type.to_string();
+        self.members.insert(id.into(), member);
+    }
+
+    pub(super) fn all_joined(&self) -> bool {
+        let joined = |member: &Member| matches!(member.waits, Waits::ForJoin(_));
+        self.pending.is_empty() && self.members.values().all(joined)
+    }
+
+    /// A rebalance ends with those that have joined: the others are no members any more.
+    pub(super) fn complete_join(&mut self, sessions: &Sessions) {
+        let mut joined = Vec::new();
+        self.members.retain(|id, member| {
+            match mem::replace(&mut member.waits, Waits::No) {
+                Waits::ForJoin(reply) => joined.push((Arc::clone(id), reply)),
+                Waits::No | Waits::ForSync => {
+                    sessions.complete(member.session);
+                    return false;
+                }
+            }
+            member.assignment = Bytes::new();
+            true
+        });
+        self.generation += 1;
+        self.phase = Phase::Empty;
+        let Some((first, _)) = joined.first() else { return };
+        if !self.members.contains_key(&self.leader) {
+            self.leader = Arc::clone(first);
+        }
+        let preferred = self.members[&self.leader]
+            .protocols
+            .iter()
+            .find(|(name, _)| self.members.values().all(|member| member.metadata(name).is_some()));
+        self.protocol = preferred.map(|(name, _)| name.clone()).unwrap_or_default();
+        self.phase = Phase::CompletingRebalance;
+        for (id, reply) in joined {
+            reply.send(&self.join_response(&id));
+            // It has just been paused, so it is not over.
+            let _ = self.members[&id].restart_session(sessions);
+        }
+    }
+
+    /// What the member learns of its generation; the leader also learns who is in it.
+    pub(super) fn join_response(&self, id: &str) -> JoinGroupResponse {
+        let member = |(id, member): (&Arc<str>, &Member)| {
+            let metadata = member.metadata(&self.protocol).cloned().unwrap_or_default();
+            let member = JoinGroupResponseMember::default().with_metadata(metadata);
+            member.with_member_id(id.to_string().into())
+        };
+        let members = self.members.iter().map(member);
+        let members = if *id == *self.leader { members.collect() } else { Vec::new() };
+        JoinGroupResponse::default()
+            .with_generation_id(self.generation)
+            .with_protocol_name(Some(self.protocol.clone().into()))
+            .with_leader(self.leader.to_string().into())
+            .with_member_id(id.to_owned().into())
+            .with_members(members)
+    }
+
+    /// The leader assigns: who is not mentioned gets nothing.
+    pub(super) fn assign(&mut self, assignments: &[SyncGroupRequestAssignment]) {
+        for assigned in assignments {
+            if let Some(member) = self.members.get_mut(&*assigned.member_id) {
+                member.assignment = Bytes::copy_from_slice(&assigned.assignment);
+            }
+        }
+        self.phase = Phase::Stable;
+    }
+
+    /// A sync is over, and the member's session goes on.
+    pub(super) fn end_sync(
+        &mut self,
+        id: &str,
+        generation: i32,
+        sessions: &Sessions,
+    ) -> Result<Bytes, ResponseError> {
+        let stable = self.phase == Phase::Stable;
+        let member = self.member(id, generation)?;
+        if let Waits::ForSync = member.waits {
+            member.waits = Waits::No;
+            member.restart_session(sessions)?;
+        }
+        if stable { Ok(member.assignment.clone()) } else { Err(ResponseError::RebalanceInProgress) }
+    }
+
+    /// Returns false when there is no such member, nor one that is to join. One that waits for its
+    /// join is told that it is unknown now.
+    pub(super) fn remove(&mut self, id: &str, sessions: &Sessions) -> bool {
+        let session = match self.members.remove(id) {
+            Some(Member { session, waits, .. }) => {
+                if let Waits::ForJoin(reply) = waits {
+                    reply.send(&refused(ResponseError::UnknownMemberId, id));
+                }
+                Some(session)
+            }
+            None => self.pending.remove(id),
+        };
+        if let Some(session) = session {
+            sessions.complete(session);
+        }
+        session.is_some()
+    }
+}
+
+pub(super) fn refused(error: ResponseError, member_id: &str) -> JoinGroupResponse {
+    let response = JoinGroupResponse::default().with_error_code(error.code());
+    response.with_member_id(member_id.to_owned().into())
+}
