@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use kafka_protocol::ResponseError;
 use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Watches};
+use purgatory_live::Live;
 use timer_core::{BuildError, Timer};
 
 use crate::{
@@ -158,6 +159,20 @@ impl ReplicaManager {
         self.produces.cancel_for_key(&key, reason);
         self.fetches.cancel_for_key(&key, reason);
         self.delete_records.cancel_for_key(&key, reason);
+    }
+
+    /// Hands what is counted to the metrics recorder.
+    pub(crate) fn publish(&self) {
+        self.produces.publish();
+        self.fetches.publish();
+        self.delete_records.publish();
+        self.groups.publish();
+    }
+
+    /// A live page of what waits here.
+    pub(crate) fn live(&self) -> Live {
+        let live = Live::new().purgatory(&self.produces).purgatory(&self.fetches);
+        self.groups.show(live.purgatory(&self.delete_records))
     }
 
     /// Answers whatever is parked, and whatever comes later at once.

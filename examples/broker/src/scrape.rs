@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use anyhow::Context;
 use axum::{http::header::CONTENT_TYPE, routing::get};
 use metrics_exporter_prometheus::PrometheusBuilder;
-use purgatory_live::{Live, Server};
+use purgatory_live::Server;
 use timer_core::{SystemTimer, TimeHistogram};
 
 use crate::replica_manager::ReplicaManager;
@@ -19,14 +19,14 @@ pub(crate) fn serve(
     manager: &Arc<ReplicaManager>,
     timer: &SystemTimer,
 ) -> anyhow::Result<Server> {
-    let live = Live::new().purgatory(&manager.produces).timer(timer);
+    let live = manager.live().timer(timer);
     let recorder =
         PrometheusBuilder::new().set_buckets(&TimeHistogram::BOUNDS_S)?.install_recorder()?;
-    manager.produces.publish(); // from now on it times the waits
+    manager.publish(); // from now on it times the waits
     let (manager, timer) = (Arc::clone(manager), timer.clone());
     // The server's one thread runs this: two at once would publish while the other drains the histograms.
     let scrape = async move || {
-        manager.produces.publish();
+        manager.publish();
         timer.publish();
         ([(CONTENT_TYPE, TEXT_FORMAT)], recorder.render())
     };

@@ -18,6 +18,7 @@ use kafka_protocol::{
 };
 use parking_lot::{Mutex, MutexGuard};
 use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Stats, Timeout};
+use purgatory_live::Live;
 use timer_core::{BuildError, Timer};
 
 use super::{
@@ -61,6 +62,18 @@ impl GroupCoordinator {
         self.rebalances.shutdown();
         self.syncs.shutdown();
         self.sessions.shutdown();
+    }
+
+    /// Hands what is counted to the metrics recorder.
+    pub(crate) fn publish(&self) {
+        self.rebalances.publish();
+        self.syncs.publish();
+        self.sessions.publish();
+    }
+
+    /// Adds the groups' purgatories to a live page.
+    pub(crate) fn show(&self, live: Live) -> Live {
+        live.purgatory(&self.rebalances).purgatory(&self.syncs).purgatory(&self.sessions)
     }
 
     /// Of the rebalances, the syncs, the sessions.
