@@ -71,10 +71,11 @@ install_python_clients() {
 }
 
 start_broker() {
+    rm -f "$work/broker.log" # the line that is waited for must be the new one's
     "$broker" --listen 127.0.0.1:0 "$@" >"$work/broker.log" 2>"$work/broker.err" &
     broker_pid=$!
     pids[$broker_pid]=1
-    wait_for "ready line" grep -q '^broker: listening on ' "$work/broker.log"
+    wait_for "ready line" grep -qs '^broker: listening on ' "$work/broker.log"
     address=$(sed -n 's/^broker: listening on //p' "$work/broker.log")
 }
 

@@ -47,11 +47,12 @@ wait_for() {
 
 # start_ours OPTIONS...: a cluster; sets address and node[1..3].
 start_ours() {
+    rm -f "$work"/ours.{log,err} # the lines that are waited for must be the new one's
     "$broker" cluster --listen 127.0.0.1:0 --replica-lag-time-max "${lag}s" "$@" \
         >"$work/ours.log" 2>"$work/ours.err" &
     cluster=$!
     pids[$cluster]=1
-    wait_for "address" grep -q 'listening on' "$work/ours.log"
+    wait_for "address" grep -qs 'listening on' "$work/ours.log"
     address=$(sed -n 's/^broker: listening on //p' "$work/ours.log")
     list=$(sed -n 's/.*--cluster //p' "$work/ours.log")
     for id in 1 2 3; do
@@ -60,7 +61,7 @@ start_ours() {
     options=()
     wait_for "followers" followers
 }
-followers() { [ "$(grep -c follows "$work/ours.err")" = 2 ]; }
+followers() { [ "$(grep -cs follows "$work/ours.err")" = 2 ]; }
 stop_ours() {
     kill -TERM "$cluster"
     wait "$cluster" || fail "exit status $? of the cluster"
