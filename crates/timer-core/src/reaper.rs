@@ -152,11 +152,13 @@ impl Rounds {
     }
 
     fn count(&self, round: &Round, woken: bool, began_ns: u64) {
+        let turned = round.fired + round.cascaded > 0;
+        let took_ns = turned.then(|| self.shared.clock.now_ns().saturating_sub(began_ns));
         let mut counts = self.shared.counts.lock();
         counts.wake_ups += u64::from(woken);
-        if round.fired + round.cascaded > 0 {
+        if let Some(took_ns) = took_ns {
             counts.turned(round.fired, round.cascaded);
-            counts.rounds.record(self.shared.clock.now_ns().saturating_sub(began_ns));
+            counts.rounds.record(took_ns);
         } else {
             counts.spurious_wake_ups += u64::from(woken && !round.called);
         }
