@@ -13,8 +13,8 @@ use std::{
 use crate::{
     clock::Clock,
     executor::{as_timer_thread, contain},
-    shards::{Bell, Count},
-    stats::TurnCounts,
+    shards::Bell,
+    stats::{CancelledOnGone, TurnCounts},
     sync::{AtomicBool, JoinHandle, Mutex, Ordering, Parker, Unparker, spawn},
     tick::TickLength,
     timer::{TimerClosed, Turns},
@@ -44,8 +44,7 @@ struct Shared {
     closed: AtomicBool,
     /// Only the thread itself writes it. Not the model's lock: nothing depends on it.
     counts: parking_lot::Mutex<TurnCounts>,
-    /// What wheels that are gone had cancelled.
-    cancelled: Arc<Count>,
+    gone: CancelledOnGone,
 }
 
 impl std::fmt::Debug for Shared {
@@ -64,7 +63,7 @@ impl Reaper {
             arrivals: Mutex::new(Some(Vec::new())),
             closed: AtomicBool::new(false),
             counts: parking_lot::Mutex::default(),
-            cancelled: Arc::default(),
+            gone: CancelledOnGone::default(),
         });
         let rounds = Rounds { shared: shared.clone(), parker, visited: Vec::new() };
         let thread = spawn(name, || as_timer_thread(|| rounds.run()))?;
@@ -72,7 +71,7 @@ impl Reaper {
     }
 
     pub(crate) fn bell(&self) -> Arc<Bell> {
-        Arc::new(Bell::new(Some(self.unparker.clone()), self.shared.cancelled.clone()))
+        Arc::new(Bell::new(Some(self.unparker.clone()), self.shared.gone.count.clone()))
     }
 
     pub(crate) fn attach(
@@ -94,8 +93,8 @@ impl Reaper {
     }
 
     /// What wheels that are gone had cancelled.
-    pub(crate) fn cancelled(&self) -> &Count {
-        &self.shared.cancelled
+    pub(crate) fn gone(&self) -> &CancelledOnGone {
+        &self.shared.gone
     }
 
     /// Attaches no more, and lets the thread end.

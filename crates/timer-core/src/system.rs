@@ -141,7 +141,7 @@ impl Timer for SystemTimer {
         let Inner { clock, tick, reaper, executor, .. } = &*self.inner;
         let now = tick.round_down(clock.now_ns());
         let owners = self.inner.owners();
-        let stats = reaper.counts().stats(now, &owners, reaper.cancelled(), self.panicked());
+        let stats = reaper.counts().stats(now, &owners, reaper.gone(), self.panicked());
         TimerStats { executor_queue: executor.queued(), ..stats }
     }
 
