@@ -7,8 +7,8 @@
 //!
 //! - your own server serves two paths, with whatever library it has: [`Live::page`] as `text/html`, and
 //!   below it `events`, a `text/event-stream` with a [`Live::event`] a few times a second; or
-//! - with the feature `axum`, [`Live::router`] is both, to be merged or nested into your routes, and
-//!   [`Server`] serves routes on a thread of its own in a program that has no server.
+//! - with the feature `axum`, `Live::router` is both, to be merged or nested into your routes, and
+//!   `Server` serves routes on a thread of its own in a program that has no server.
 //!
 //! ```
 //! use std::time::Duration;
@@ -39,7 +39,7 @@
 //!
 //! # Features
 //!
-//! - `axum` (off by default): [`Live::router`], [`Server`], and so axum and tokio.
+//! - `axum` (off by default): `Live::router`, `Server`, and so axum and tokio.
 
 mod event;
 mod live;

@@ -128,7 +128,7 @@ where
                 ended.into_iter().for_each(|ended| self.finish(&frame, ended));
             }
         }
-        trace::closed(&self.name, cancelled);
+        trace::closed(&**self, cancelled);
     }
 
     /// Empties up to [`BUDGET`] entries of a shard; returns where to go on.

@@ -74,6 +74,9 @@ pub(crate) struct SharedCounts {
     closed: AtomicU64,
     full: AtomicU64,
     too_many_watermarks: AtomicU64,
+    /// The subscriber was told of the shutdown.
+    #[cfg(feature = "tracing")]
+    pub(crate) told_closed: std::sync::atomic::AtomicBool,
 }
 
 impl SharedCounts {

@@ -8,7 +8,7 @@ pub(crate) use on::*;
 
 #[cfg(feature = "tracing")]
 mod on {
-    use std::hash::Hash;
+    use std::{hash::Hash, sync::atomic::Ordering::Relaxed};
 
     use timer_core::{Panicked, contain};
 
@@ -29,7 +29,12 @@ mod on {
         let _ = contain(|| tracing::error!(purgatory, panic, "a check or callback panicked"));
     }
 
-    pub(crate) fn closed(purgatory: &str, cancelled: usize) {
+    /// Told by whoever shuts down first, and by others only if they cancelled something meanwhile.
+    pub(crate) fn closed<K, O>(inner: &Inner<K, O>, cancelled: usize) {
+        if inner.counts.told_closed.swap(true, Relaxed) && cancelled == 0 {
+            return;
+        }
+        let purgatory = &*inner.name;
         let _ = contain(|| tracing::info!(purgatory, cancelled, "shut down"));
     }
 
@@ -64,7 +69,7 @@ mod off {
     pub(crate) fn panicked(_: &str, _: &Panicked) {}
 
     #[inline(always)]
-    pub(crate) fn closed(_: &str, _: usize) {}
+    pub(crate) fn closed<I>(_: &I, _: usize) {}
 
     #[inline(always)]
     pub(crate) fn slow<I>(_: &I, callback: impl FnOnce()) {

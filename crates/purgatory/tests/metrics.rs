@@ -4,7 +4,11 @@
 
 mod support;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use metrics::{Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -119,6 +123,99 @@ fn a_recorder_may_call_back() {
     let purgatory = Arc::new(eventful(&timer));
     metrics::with_local_recorder(&Reentrant(purgatory.clone()), || purgatory.publish());
     assert!(purgatory.stats().events > 1);
+}
+
+/// Keeps what histograms are given, and does something once while gauges are registered.
+struct Kept<F> {
+    values: Arc<Values>,
+    once: Mutex<Option<F>>,
+}
+
+/// Given to a histogram; after so many values it panics once.
+#[derive(Default)]
+struct Values {
+    given: Mutex<Vec<f64>>,
+    panics_after: Mutex<Option<usize>>,
+}
+
+impl metrics::HistogramFn for Values {
+    fn record(&self, value: f64) {
+        let mut given = self.given.lock().unwrap();
+        if self.panics_after.lock().unwrap().take_if(|after| given.len() == *after).is_some() {
+            drop(given);
+            panic!("this recorder panics");
+        }
+        given.push(value);
+    }
+}
+
+impl<F: FnOnce()> Recorder for Kept<F> {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> metrics::Counter {
+        metrics::Counter::noop()
+    }
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> metrics::Gauge {
+        let once = self.once.lock().unwrap().take();
+        if let Some(once) = once {
+            metrics::with_local_recorder(self, once);
+        }
+        metrics::Gauge::noop()
+    }
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> metrics::Histogram {
+        metrics::Histogram::from_arc(self.values.clone())
+    }
+}
+
+/// Lets the reaper go a round.
+fn turn(timer: &SystemTimer) {
+    let turns = timer.stats().turns.count();
+    timer.schedule(Duration::ZERO, || ()).unwrap();
+    while timer.stats().turns.count() == turns {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_turn_is_handed_over_once_also_when_two_publish() {
+    let timer = SystemTimer::new().unwrap();
+    turn(&timer);
+    let values = Arc::<Values>::default();
+    let overtaking = timer.clone();
+    let overtakes = move || {
+        turn(&overtaking);
+        overtaking.publish();
+    };
+    let recorder = Kept { values: values.clone(), once: Mutex::new(Some(overtakes)) };
+    metrics::with_local_recorder(&recorder, || {
+        timer.publish();
+        timer.publish();
+    });
+    assert_eq!(values.given.lock().unwrap().len() as u64, timer.stats().turns.count());
+}
+
+#[test]
+fn a_recorder_that_panics_is_not_given_the_same_buckets_again() {
+    let timer = ManualTimer::new();
+    let purgatory: Waiting = Purgatory::builder("orders").timer(&timer).build().unwrap();
+    purgatory.times();
+    for timeout in [MS, 20 * MS, 300 * MS] {
+        let operation = Probe::new().operation();
+        purgatory.try_complete_else_watch(operation, &["k"], timeout).unwrap();
+    }
+    timer.advance(300 * MS);
+    let values = Arc::<Values>::default();
+    *values.panics_after.lock().unwrap() = Some(2);
+    let recorder = Kept { values: values.clone(), once: Mutex::new(None::<fn()>) };
+    metrics::with_local_recorder(&recorder, || {
+        let publish = std::panic::AssertUnwindSafe(|| purgatory.publish());
+        std::panic::catch_unwind(publish).unwrap_err();
+        purgatory.publish();
+    });
+    let mut waits = values.given.lock().unwrap().clone();
+    waits.retain(|&wait| wait > 0.0); // nothing was late
+    assert_eq!(waits, [0.001, 0.02]); // the third was lost with the panic, and none came twice
 }
 
 /// What the table of a page says, or an exposition: type, help, and labels with their values, by name.

@@ -72,6 +72,18 @@ fn refusals_panics_and_shutdown_are_told() {
 }
 
 #[test]
+fn a_shutdown_is_told_once() {
+    let lines = told(|_, _| {
+        let own: Waiting = Purgatory::new("own").unwrap();
+        own.shutdown(); // and of its timer
+        own.shutdown();
+    });
+    assert_eq!(lines, ["INFO shut down purgatory=\"own\" cancelled=0"]);
+    let lines = told(|_, _| drop(Waiting::new("dropped").unwrap()));
+    assert_eq!(lines, ["INFO shut down purgatory=\"dropped\" cancelled=0"]);
+}
+
+#[test]
 fn a_callback_that_keeps_the_executor_is_told_of_and_one_that_is_quick_is_not() {
     let lines = told(|timer, purgatory| {
         for took in [99, 100] {

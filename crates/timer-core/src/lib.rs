@@ -133,7 +133,7 @@
 //!
 //! # Features
 //!
-//! - `metrics` (on by default): [`SystemTimer::publish`] hands [`SystemTimer::stats`] to the `metrics`
+//! - `metrics` (on by default): `SystemTimer::publish` hands [`SystemTimer::stats`] to the `metrics`
 //!   facade.
 //! - `serde`: [`TimerStats`] can be serialised.
 //! - `boot-clock`: `BootClock`, a clock that counts the time the machine is suspended.

@@ -11,8 +11,8 @@ use crate::{
     clock::{Clock, ManualClock},
     executor::{Job, Panicked},
     geometry::WheelSize,
-    shards::{Bell, Count},
-    stats::{TimerStats, TurnCounts},
+    shards::Bell,
+    stats::{CancelledOnGone, TimerStats, TurnCounts},
     tasks::TaskTimer,
     tick::TickLength,
     timer::{Driver, Timer, TimerClosed, TimerTask, Turns},
@@ -51,8 +51,7 @@ struct Inner {
     wheel_size: WheelSize,
     state: Mutex<State>,
     counts: Mutex<TurnCounts>,
-    /// What wheels that are gone had cancelled.
-    cancelled: Arc<Count>,
+    gone: CancelledOnGone,
 }
 
 #[derive(Default)]
@@ -83,7 +82,7 @@ impl ManualTimer {
             wheel_size,
             state: Mutex::default(),
             counts: Mutex::default(),
-            cancelled: Arc::default(),
+            gone: CancelledOnGone::default(),
         });
         let tasks = TaskTimer::on(inner.clone(), |task: Box<dyn TimerTask>| task.run());
         ManualTimer { inner, tasks: tasks.expect("a new timer is open") }
@@ -150,7 +149,7 @@ impl Timer for ManualTimer {
     fn stats(&self) -> TimerStats {
         let now = self.inner.tick.round_down(self.inner.clock.now_ns());
         let counts = self.inner.counts.lock().clone();
-        counts.stats(now, &self.inner.owners(), &self.inner.cancelled, self.panicked())
+        counts.stats(now, &self.inner.owners(), &self.inner.gone, self.panicked())
     }
 
     fn shutdown(&self) -> Vec<Box<dyn TimerTask>> {
@@ -233,7 +232,7 @@ impl Driver for Inner {
     }
 
     fn bell(&self) -> Arc<Bell> {
-        Arc::new(Bell::new(None, self.cancelled.clone()))
+        Arc::new(Bell::new(None, self.gone.count.clone()))
     }
 
     fn attach(&self, _: &Arc<Bell>, wheels: Weak<dyn Turns>) -> Result<(), TimerClosed> {

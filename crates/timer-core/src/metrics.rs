@@ -11,17 +11,23 @@ use parking_lot::Mutex;
 
 use crate::{histogram::TimeHistogram, stats::TimerStats};
 
-/// Hands what `total` has counted since it was `published` to the recorder's histogram.
+/// Hands what `total` has counted since it was `published` to the recorder's histogram. What a recorder
+/// that panics did not take is lost: nothing is handed over twice.
 #[doc(hidden)]
 pub fn hand_over(total: TimeHistogram, published: &mut TimeHistogram, to: &Histogram) {
-    for (count, mean_s) in total.since(published) {
+    let earlier = std::mem::replace(published, total.clone());
+    for (count, mean_s) in total.since(&earlier) {
         to.record_many(mean_s, usize::try_from(count).unwrap_or(usize::MAX));
     }
-    *published = total;
 }
 
-/// Hands `stats` to the recorder, labelled with the timer's name.
-pub(crate) fn publish(name: &str, stats: TimerStats, published: &Mutex<TimeHistogram>) {
+/// Hands `stats` to the recorder, labelled with the timer's name, and the `turns` since they were `published`.
+pub(crate) fn publish(
+    name: &str,
+    stats: TimerStats,
+    turns: impl FnOnce() -> TimeHistogram,
+    published: &Mutex<TimeHistogram>,
+) {
     describe();
     let label = [("timer", name.to_owned())];
     gauge!("timer_pending", &label).set(stats.pending as f64);
@@ -35,9 +41,10 @@ pub(crate) fn publish(name: &str, stats: TimerStats, published: &Mutex<TimeHisto
     counter!("timer_wake_ups_total", &label).absolute(stats.wake_ups);
     counter!("timer_spurious_wake_ups_total", &label).absolute(stats.spurious_wake_ups);
     counter!("timer_panics_total", &label).absolute(stats.panics);
-    // Each turn is handed over once. Who is doing so, further up this stack maybe, does it for us.
+    // Each turn is handed over once. Who is doing so, further up this stack maybe, does it for us. Read under
+    // the lock: what was read before it may be older than what was published meanwhile.
     if let Some(mut published) = published.try_lock() {
-        hand_over(stats.turns, &mut published, &histogram!("timer_turn_seconds", &label));
+        hand_over(turns(), &mut published, &histogram!("timer_turn_seconds", &label));
     }
 }
 

@@ -13,8 +13,8 @@ use std::{
 use crate::{
     clock::Clock,
     executor::{as_timer_thread, contain},
-    shards::{Bell, Count},
-    stats::TurnCounts,
+    shards::Bell,
+    stats::{CancelledOnGone, TurnCounts},
     sync::{AtomicBool, JoinHandle, Mutex, Ordering, Parker, Unparker, spawn},
     tick::TickLength,
     timer::{TimerClosed, Turns},
@@ -44,8 +44,7 @@ struct Shared {
     closed: AtomicBool,
     /// Only the thread itself writes it. Not the model's lock: nothing depends on it.
     counts: parking_lot::Mutex<TurnCounts>,
-    /// What wheels that are gone had cancelled.
-    cancelled: Arc<Count>,
+    gone: CancelledOnGone,
 }
 
 impl std::fmt::Debug for Shared {
@@ -64,7 +63,7 @@ impl Reaper {
             arrivals: Mutex::new(Some(Vec::new())),
             closed: AtomicBool::new(false),
             counts: parking_lot::Mutex::default(),
-            cancelled: Arc::default(),
+            gone: CancelledOnGone::default(),
         });
         let rounds = Rounds { shared: shared.clone(), parker, visited: Vec::new() };
         let thread = spawn(name, || as_timer_thread(|| rounds.run()))?;
@@ -72,7 +71,7 @@ impl Reaper {
     }
 
     pub(crate) fn bell(&self) -> Arc<Bell> {
-        Arc::new(Bell::new(Some(self.unparker.clone()), self.shared.cancelled.clone()))
+        Arc::new(Bell::new(Some(self.unparker.clone()), self.shared.gone.count.clone()))
     }
 
     pub(crate) fn attach(
@@ -94,8 +93,8 @@ impl Reaper {
     }
 
     /// What wheels that are gone had cancelled.
-    pub(crate) fn cancelled(&self) -> &Count {
-        &self.shared.cancelled
+    pub(crate) fn gone(&self) -> &CancelledOnGone {
+        &self.shared.gone
     }
 
     /// Attaches no more, and lets the thread end.
@@ -152,11 +151,13 @@ impl Rounds {
     }
 
     fn count(&self, round: &Round, woken: bool, began_ns: u64) {
+        let turned = round.fired + round.cascaded > 0;
+        let took_ns = turned.then(|| self.shared.clock.now_ns().saturating_sub(began_ns));
         let mut counts = self.shared.counts.lock();
         counts.wake_ups += u64::from(woken);
-        if round.fired + round.cascaded > 0 {
+        if let Some(took_ns) = took_ns {
             counts.turned(round.fired, round.cascaded);
-            counts.rounds.record(self.shared.clock.now_ns().saturating_sub(began_ns));
+            counts.rounds.record(took_ns);
         } else {
             counts.spurious_wake_ups += u64::from(woken && !round.called);
         }

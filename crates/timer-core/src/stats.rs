@@ -55,6 +55,24 @@ pub struct WheelTally {
     pub levels: Vec<LevelStats>,
 }
 
+/// Tasks cancelled on wheels that are gone.
+#[derive(Debug, Default)]
+pub(crate) struct CancelledOnGone {
+    /// Added to by wheels that are dropped.
+    pub(crate) count: Arc<Count>,
+    /// The most that was told of all wheels: one that is just being dropped is neither among the living nor
+    /// in the count.
+    told: Count,
+}
+
+impl CancelledOnGone {
+    /// Together with what wheels that are there have `cancelled`; does not go down.
+    fn and(&self, cancelled: u64) -> u64 {
+        let all = cancelled + self.count.load(Ordering::Relaxed);
+        self.told.fetch_max(all, Ordering::Relaxed).max(all)
+    }
+}
+
 /// What whoever turns the wheels counts himself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TurnCounts {
@@ -76,7 +94,7 @@ impl TurnCounts {
         self,
         now: u64,
         owners: &[Arc<dyn Turns>],
-        cancelled: &Count,
+        gone: &CancelledOnGone,
         panics: u64,
     ) -> TimerStats {
         let mut tally = WheelTally::default();
@@ -84,7 +102,7 @@ impl TurnCounts {
         TimerStats {
             pending: tally.pending,
             fired: self.fired,
-            cancelled: tally.cancelled + cancelled.load(Ordering::Relaxed),
+            cancelled: gone.and(tally.cancelled),
             cascaded: self.cascaded,
             wake_ups: self.wake_ups,
             spurious_wake_ups: self.spurious_wake_ups,

@@ -110,7 +110,8 @@ impl SystemTimer {
     /// nothing on a task's path touches a shared metric. What `docs/METRICS.md` lists; cost as `stats`.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
-        crate::metrics::publish(&self.inner.name, self.stats(), &self.inner.published_turns);
+        let turns = || self.inner.reaper.counts().rounds;
+        crate::metrics::publish(&self.inner.name, self.stats(), turns, &self.inner.published_turns);
     }
 }
 
@@ -140,7 +141,7 @@ impl Timer for SystemTimer {
         let Inner { clock, tick, reaper, executor, .. } = &*self.inner;
         let now = tick.round_down(clock.now_ns());
         let owners = self.inner.owners();
-        let stats = reaper.counts().stats(now, &owners, reaper.cancelled(), self.panicked());
+        let stats = reaper.counts().stats(now, &owners, reaper.gone(), self.panicked());
         TimerStats { executor_queue: executor.queued(), ..stats }
     }
 
@@ -321,7 +322,8 @@ impl SystemTimerBuilder {
         self
     }
 
-    /// The start of the threads' names; `timer` by default.
+    /// The start of the threads' names, and the label of the timer's metrics; `timer` by default. Give each
+    /// timer that publishes its own.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self

@@ -1,7 +1,13 @@
 //! What a timer tells of itself.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{sync::mpsc, time::Duration};
+use std::{
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
 
 use timer_core::{ManualTimer, SystemTimer, TickLength, Timer, TimerStats, WheelSize};
 
@@ -82,4 +88,27 @@ fn a_system_timer_counts_its_rounds() {
     assert_eq!((stats.cancelled, stats.turns.count()), (1, 3));
     assert!(stats.spurious_wake_ups < stats.wake_ups);
     assert_eq!(timer.name(), "rounds");
+}
+
+#[test]
+fn cancels_do_not_go_down_while_wheels_go() {
+    let timer = SystemTimer::builder().shards(1).build().unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..20_000 {
+                let wheels = timer.with_handler(|(): ()| ()).unwrap();
+                let handle = wheels.schedule(3600 * 1000 * MS, ()).unwrap();
+                assert!(wheels.cancel(handle).is_some());
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        let mut before = 0;
+        while !over.load(Ordering::Relaxed) {
+            let cancelled = timer.stats().cancelled;
+            assert!(cancelled >= before, "{cancelled} after {before}");
+            before = cancelled;
+        }
+    });
+    assert_eq!(timer.stats().cancelled, 20_000);
 }
