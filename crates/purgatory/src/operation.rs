@@ -199,7 +199,8 @@ pub struct Refused<O> {
     pub reason: RefusedReason,
 }
 
-/// Why an operation could not be parked.
+/// Why an operation could not be parked. An error by itself: `Send` and `Sync` whatever the operation is, as
+/// `?` into `anyhow::Error` wants it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusedReason {
@@ -246,3 +247,5 @@ impl<O> fmt::Display for Refused<O> {
 }
 
 impl<O> Error for Refused<O> {}
+
+impl Error for RefusedReason {}

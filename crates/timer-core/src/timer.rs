@@ -319,7 +319,8 @@ pub struct ScheduleError<T = Box<dyn TimerTask>> {
     pub reason: ScheduleErrorReason,
 }
 
-/// Why a task could not be scheduled.
+/// Why a task could not be scheduled. An error by itself, for those to whom the task is no error to carry
+/// around: it is `Send` and `Sync` whatever the task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScheduleErrorReason {
@@ -354,3 +355,5 @@ impl fmt::Display for ScheduleErrorReason {
 }
 
 impl<T> Error for ScheduleError<T> {}
+
+impl Error for ScheduleErrorReason {}
