@@ -1,4 +1,4 @@
-//! Recipes: six things that servers wait for, each as short as it gets.
+//! Recipes: ten things that servers wait for, each as short as it gets.
 //!
 //! # acks=all
 //!
@@ -219,6 +219,168 @@
 //! assert_eq!(gone.try_iter().collect::<Vec<_>>(), ["bob"]);
 //! assert!(!sessions.reschedule(ids["bob"], seconds(30))); // too late: he must join anew
 //! assert_eq!(sessions.len(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Request and reply
+//!
+//! Requests go out over one connection and replies come back in any order: who asked waits under the
+//! request's number. The usual map of channels keeps what nobody ever answered; here a wait that expires, or
+//! whose future is dropped, is gone from every list by then, and a reply that comes too late finds nobody.
+//!
+//! ```
+//! use std::{collections::HashMap, sync::{Arc, Mutex}, time::Duration};
+//! use purgatory::{BoxedOperation, Purgatory, WaitError};
+//!
+//! struct Connection {
+//!     replies: Arc<Mutex<HashMap<u64, String>>>,
+//!     waits: Purgatory<u64, BoxedOperation>,
+//! }
+//!
+//! impl Connection {
+//!     fn ask(&self, number: u64) -> impl Future<Output = Result<String, WaitError>> + use<> {
+//!         let replies = self.replies.clone(); // here the request would be sent
+//!         let reply = move || replies.lock().unwrap().remove(&number);
+//!         self.waits.wait(&[number], Duration::from_millis(20), reply)
+//!     }
+//!
+//!     fn received(&self, number: u64, reply: &str) {
+//!         self.replies.lock().unwrap().insert(number, reply.to_owned());
+//!         if self.waits.check_and_complete(&number) == 0 {
+//!             self.replies.lock().unwrap().remove(&number); // nobody waits for it any more
+//!         }
+//!     }
+//! }
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let connection = Connection { replies: Arc::default(), waits: Purgatory::new("replies")? };
+//!     let (first, second, lost) = (connection.ask(1), connection.ask(2), connection.ask(3));
+//!     connection.received(2, "two");
+//!     connection.received(1, "one");
+//!     assert_eq!((first.await?, second.await?), ("one".to_owned(), "two".to_owned()));
+//!     assert_eq!(lost.await, Err(WaitError::Expired));
+//!     connection.received(3, "too late");
+//!     assert!(connection.waits.is_empty() && connection.replies.lock().unwrap().is_empty());
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Retry with backoff
+//!
+//! Each attempt is an operation that waits for its answer; one that expires parks the next, with twice the
+//! time. Nothing blocks meanwhile, and an answer completes whichever attempt is waiting.
+//!
+//! ```
+//! use std::{sync::mpsc, time::Duration};
+//! use purgatory::{DelayedOperation, Outcome, Purgatory, timer_core::ManualTimer};
+//!
+//! struct Attempt {
+//!     number: u32,
+//!     attempts: Purgatory<&'static str, Attempt>,
+//!     told: mpsc::Sender<String>,
+//! }
+//!
+//! impl Attempt {
+//!     fn start(self) {
+//!         let (attempts, timeout) = (self.attempts.clone(), Duration::from_millis(100 << self.number));
+//!         let _ = self.told.send(format!("attempt {}, {timeout:?}", self.number));
+//!         let _ = attempts.try_complete_else_watch(self, &["answer"], timeout);
+//!     }
+//! }
+//!
+//! impl DelayedOperation for Attempt {
+//!     fn try_complete(&mut self) -> bool {
+//!         false // an answer completes it
+//!     }
+//!     fn on_complete(self, outcome: Outcome) {
+//!         match outcome {
+//!             Outcome::Expired if self.number < 2 => Attempt { number: self.number + 1, ..self }.start(),
+//!             outcome => _ = self.told.send(outcome.to_string()),
+//!         }
+//!     }
+//! }
+//!
+//! let timer = ManualTimer::new();
+//! let attempts = Purgatory::builder("attempts").timer(&timer).build()?;
+//! let (told, seen) = mpsc::channel();
+//! Attempt { number: 0, attempts: attempts.clone(), told }.start();
+//! timer.advance(Duration::from_millis(99));
+//! assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["attempt 0, 100ms"]);
+//! timer.advance(Duration::from_secs(60));
+//! assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["attempt 1, 200ms", "attempt 2, 400ms", "expired"]);
+//! # attempts.shutdown();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Released at a rate
+//!
+//! Clients over their quota are answered later, no more than so many a second. Who must wait draws a number,
+//! which is his watermark; a periodic task raises how many may go, and each rise takes just those that it lets
+//! go, in order. (Kafka throttles clients in this way.)
+//!
+//! ```
+//! use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}, mpsc}, time::Duration};
+//! use purgatory::{Purgatory, Timeout, Watches, timer_core::{ManualTimer, Timer}, when};
+//!
+//! let timer = ManualTimer::new();
+//! let throttled = Purgatory::builder("throttled").timer(&timer).build()?;
+//! let (released, tickets) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
+//! let (client, answers) = mpsc::channel();
+//! for name in ["a", "b", "c", "d", "e"] {
+//!     let (ticket, released, client) = (tickets.fetch_add(1, SeqCst) + 1, released.clone(), client.clone());
+//!     let mine = move || released.load(SeqCst) >= ticket;
+//!     let answer = when(mine, move |_| client.send(name).unwrap());
+//!     throttled.try_complete_else_watch(answer, Watches::up_to(&[("quota", ticket)]), Timeout::Never)?;
+//! }
+//!
+//! let (purgatory, every) = (throttled.clone(), Duration::from_millis(100));
+//! let release = move || {
+//!     let may_go = released.fetch_add(2, SeqCst) + 2;
+//!     purgatory.complete_up_to(&"quota", may_go);
+//! };
+//! let releasing = timer.schedule_at_fixed_rate(every, every, release)?;
+//! timer.advance(Duration::from_millis(250));
+//! assert_eq!(answers.try_iter().collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+//! timer.advance(Duration::from_millis(50));
+//! assert_eq!(answers.try_iter().collect::<Vec<_>>(), ["e"]);
+//! releasing.cancel();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Draining before the end
+//!
+//! A server that is to stop takes no more requests, lets those that wait have a while longer, and answers the
+//! rest. That is a wait, too: for the number of those that wait to come down to none.
+//!
+//! ```
+//! use std::{sync::mpsc, thread, time::Duration};
+//! use purgatory::{CancelReason, Outcome, Purgatory, Timeout, timer_core::SystemTimer, when};
+//!
+//! let timer = SystemTimer::new()?;
+//! let requests = Purgatory::builder("requests").timer(&timer).build()?;
+//! let drained = Purgatory::builder("drain").timer(&timer).build()?;
+//! let (client, answers) = mpsc::channel();
+//! for key in ["soon", "never"] {
+//!     let (client, drained) = (client.clone(), drained.clone());
+//!     let answer = move |outcome| {
+//!         client.send((key, outcome)).unwrap();
+//!         drained.check_and_complete(&"left"); // who ends tells whoever drains
+//!     };
+//!     requests.try_complete_else_watch(when(|| false, answer), &[key], Timeout::Never)?;
+//! }
+//!
+//! let completing = requests.clone();
+//! let hung_up = thread::spawn(move || completing.cancel_for_key(&"soon", "its client hung up"));
+//! let waiting = requests.clone();
+//! let none_left = move || waiting.is_empty().then_some(());
+//! let in_time = drained.wait_blocking(&["left"], Duration::from_millis(100), none_left);
+//! assert!(in_time.is_err()); // one never ends by itself
+//! hung_up.join().unwrap();
+//! requests.shutdown();
+//! let last: Vec<_> = answers.try_iter().collect();
+//! assert_eq!(last.len(), 2);
+//! assert_eq!(last[1], ("never", Outcome::Cancelled(CancelReason::Shutdown)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
