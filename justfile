@@ -72,6 +72,14 @@ misbehave *ARGS:
 prometheus:
     cargo build --release --example acks_all --example broker --example misbehave && docs/prometheus/check.sh target/release/examples/acks_all target/release/examples/broker
 
+# The crates as they would be published, with all and with no features.
+release-check:
+    cargo package -p timer-core -p purgatory -p purgatory-live && cargo test -p timer-core -p purgatory --no-default-features && cargo test -p timer-core -p purgatory -p purgatory-live --all-features
+
+# Licences, sources, bans; wants cargo-deny.
+deny:
+    cargo deny check bans licenses sources
+
 # Everything CI runs.
 ci:
     .ci/run

@@ -28,12 +28,18 @@ pub fn machine() -> String {
     format!("{model}, {cores} cores, load {load} at the start")
 }
 
-/// The examples of the page on metrics, run with the tests. Here, because one of them wants the exporter's
-/// own listener, with which no program is to be built that does not use it: this package is no default
-/// member of the workspace.
+/// The programs in the pages, run with the tests. Here, because this package is no default member of the workspace
+/// and may depend on anything (one page wants the exporter's own listener), and because the crates are packaged
+/// without the pages.
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/METRICS.md")]
-struct Metrics;
+mod pages {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../docs/GUIDE.md")]
+    struct Guide;
+    #[doc = include_str!("../../docs/METRICS.md")]
+    struct Metrics;
+}
 
 #[cfg(test)]
 mod tests {

@@ -109,16 +109,6 @@ mod wait;
 mod watch;
 mod watches;
 
-/// The README's example, run with the tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
-
-/// So are those of the guide that leads through docs/.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/GUIDE.md")]
-struct Guide;
-
 /// The watch registry by itself, for the bench that compares it with others. Promises nothing.
 #[doc(hidden)]
 pub mod internals {
