@@ -41,6 +41,8 @@
 //!
 //! - `axum` (off by default): `Live::router`, `Server`, and so axum and tokio.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 mod event;
 mod live;
 #[cfg(feature = "axum")]

@@ -86,6 +86,8 @@
 //! - `tracing`: events for operations that are not parked (debug), checks and callbacks that panic
 //!   (error), callbacks that keep the executor for 100 ms (warn), and shutdown (info).
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 mod boxed;
 mod ending;
 mod entry;

@@ -153,6 +153,8 @@
 //!
 //! *How far ahead?* Any `u64` of ticks. Levels are made as deadlines need them.
 
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
+
 mod arena;
 #[cfg(all(feature = "boot-clock", any(target_os = "linux", target_os = "android")))]
 mod boot_clock;

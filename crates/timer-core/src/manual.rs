@@ -85,7 +85,8 @@ impl ManualTimer {
             gone: CancelledOnGone::default(),
         });
         let tasks = TaskTimer::on(inner.clone(), |task: Box<dyn TimerTask>| task.run());
-        ManualTimer { inner, tasks: tasks.expect("a new timer is open") }
+        let Ok(tasks) = tasks else { unreachable!("a new timer is open") };
+        ManualTimer { inner, tasks }
     }
 
     /// Lets `by` pass: everything that falls due meanwhile runs here, in order, before this

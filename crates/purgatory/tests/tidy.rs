@@ -1,0 +1,218 @@
+//! A tidy house: nothing too long, every module introduced and on the map, links and names in the pages that lead
+//! somewhere, figures with the command that makes them. What it wants is listed in CONTRIBUTING.md.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Lines of a file that ships, its tests taken off, and of a function in it; and the same of tests.
+const SHIPS: (usize, usize) = (550, 70);
+const TESTS: (usize, usize) = (850, 100);
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Files of the tree with this ending, as paths below its root; without what is built.
+fn files(ending: &str) -> Vec<(String, String)> {
+    fn walk(directory: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if path.is_dir() && name != "target" && name != ".git" {
+                walk(&path, ending, found);
+            } else if name.ends_with(ending) {
+                found.push(path);
+            }
+        }
+    }
+    let (root, mut found) = (root(), Vec::new());
+    walk(&root, ending, &mut found);
+    assert!(!found.is_empty(), "no file {ending}");
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        (path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(), text)
+    };
+    found.into_iter().map(read).collect()
+}
+
+fn is_test(path: &str) -> bool {
+    path.contains("/tests/") || path.ends_with("tests.rs")
+}
+
+/// Fails with all that is wrong, not only the first.
+#[track_caller]
+fn none(wrong: Vec<String>) {
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn no_file_and_no_function_is_too_long() {
+    let mut wrong = Vec::new();
+    for (path, text) in files(".rs") {
+        let shipped = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let (max, function_max) = if is_test(&path) { TESTS } else { SHIPS };
+        let lines: Vec<_> = shipped.lines().collect();
+        if lines.len() > max {
+            wrong.push(format!("{path}: {} lines, at most {max}", lines.len()));
+        }
+        for (at, line) in lines.iter().enumerate() {
+            let code = line.trim_start();
+            let begins =
+                code.starts_with("fn ") || code.contains(" fn ") && !code.starts_with("//");
+            if !begins || code.ends_with(';') {
+                continue;
+            }
+            let end = format!("{}}}", &line[..line.len() - code.len()]);
+            let length = lines[at..].iter().position(|line| *line == end).unwrap_or(0) + 1;
+            if length > function_max {
+                wrong.push(format!("{path}:{}: a function of {length} lines", at + 1));
+            }
+        }
+    }
+    none(wrong);
+}
+
+#[test]
+fn every_module_introduces_itself() {
+    let unintroduced = files(".rs").into_iter().filter(|(_, text)| !text.starts_with("//! "));
+    none(unintroduced.map(|(path, _)| path).collect());
+}
+
+#[test]
+fn every_module_of_the_crates_is_on_the_map() {
+    let map = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).unwrap();
+    let rows: Vec<_> = map.lines().filter(|line| line.starts_with("| ")).collect();
+    let named: BTreeSet<_> =
+        rows.iter().flat_map(|row| row.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
+    let mut wrong = Vec::new();
+    for (path, _) in files(".rs") {
+        for of in ["timer-core", "purgatory"] {
+            let Some(module) = path.strip_prefix(&format!("crates/{of}/src/")) else { continue };
+            let module = module.trim_end_matches(".rs").trim_end_matches("/mod");
+            let above = module.split('/').next().unwrap();
+            if module != "lib" && !named.contains(module) && !named.contains(above) {
+                wrong.push(format!("{path} is not in docs/ARCHITECTURE.md"));
+            }
+        }
+    }
+    none(wrong);
+}
+
+/// A heading as a link names it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    headings.map(|line| anchor(line.trim_start_matches('#'))).collect()
+}
+
+#[test]
+fn every_link_in_the_pages_leads_somewhere() {
+    let mut wrong = Vec::new();
+    for (path, text) in files(".md") {
+        let folder = root().join(&path).parent().unwrap().to_owned();
+        for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            if link.starts_with("http") {
+                continue;
+            }
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { root().join(&path) } else { folder.join(file) };
+            if !target.exists() {
+                wrong.push(format!("{path}: {link}: no such file"));
+            } else if !heading.is_empty()
+                && !anchors(&fs::read_to_string(&target).unwrap()).contains(heading)
+            {
+                wrong.push(format!("{path}: {link}: no such heading"));
+            }
+        }
+    }
+    none(wrong);
+}
+
+/// The words after `flag` in a text, as in a command.
+fn arguments<'a>(text: &'a str, flag: &str) -> Vec<&'a str> {
+    let after = text.split(flag).skip(1).filter_map(|rest| rest.split_whitespace().next());
+    after.map(|word| word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_')).collect()
+}
+
+#[test]
+fn commands_and_paths_in_the_pages_name_what_there_is() {
+    let exists = |of: &str, name: &str| match of {
+        "--example " => root().join("examples").join(name).exists(),
+        "--bin " => ["", ".rs"]
+            .iter()
+            .any(|end| root().join(format!("benches/src/bin/{name}{end}")).exists()),
+        _ => root().join(format!("benches/benches/{name}.rs")).exists(),
+    };
+    let mut wrong = Vec::new();
+    let pages = files(".md").into_iter().chain(files("justfile")).chain(files("run"));
+    for (path, text) in pages.filter(|(path, _)| path != "CHANGELOG.md") {
+        for flag in ["--example ", "--bin ", "--bench "] {
+            for name in arguments(&text, flag).into_iter().filter(|name| !name.is_empty()) {
+                if !exists(flag, name) {
+                    wrong.push(format!("{path}: {flag}{name}: there is none"));
+                }
+            }
+        }
+        for quoted in text.split('`').skip(1).step_by(2) {
+            let is_path = ["crates/", "examples/", "docs/", "benches/", ".ci/"]
+                .iter()
+                .any(|start| quoted.starts_with(start));
+            if is_path && !quoted.contains([' ', '*', '{', '\n']) && !root().join(quoted).exists() {
+                wrong.push(format!("{path}: `{quoted}` is not there"));
+            }
+        }
+    }
+    none(wrong);
+}
+
+#[test]
+fn figures_stand_beside_the_command_that_makes_them() {
+    const UNITS: [&str; 6] = [" ns", " µs", " ms", " bytes", "M/s", " MiB"];
+    let command = |text: &str| {
+        ["cargo ", "--bin", "valgrind", ".sh", "just "].iter().any(|c| text.contains(c))
+    };
+    let mut wrong = Vec::new();
+    for (path, text) in files(".md") {
+        let measured = ["README.md", "docs/BENCHMARKS.md", "docs/GUIDE.md", "docs/BROKER.md"];
+        if !measured.contains(&path.as_str()) {
+            continue;
+        }
+        for section in text.split("\n## ") {
+            let has_table_of_figures = section.lines().any(|line| {
+                line.starts_with('|')
+                    && line.contains(|c: char| c.is_ascii_digit())
+                    && UNITS.iter().any(|unit| line.contains(unit))
+            });
+            if has_table_of_figures && !command(section) {
+                let title = section.lines().next().unwrap_or_default();
+                wrong.push(format!("{path}: {title}: figures without a command"));
+            }
+        }
+    }
+    none(wrong);
+}
+
+#[test]
+fn nothing_names_a_machine() {
+    let home = ["/ho", "me/"].concat();
+    let users = ["/Us", "ers/"].concat();
+    let mut wrong = Vec::new();
+    for ending in [".md", ".rs", ".sh", ".py", ".toml", "justfile"] {
+        for (path, text) in files(ending) {
+            for (at, line) in text.lines().enumerate() {
+                if [&home, &users].iter().any(|name| line.contains(name.as_str())) {
+                    wrong.push(format!("{path}:{}: {line}", at + 1));
+                }
+            }
+        }
+    }
+    none(wrong);
+}
