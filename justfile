@@ -36,6 +36,18 @@ shuttle:
 model:
     MODEL_STEPS=20000000 cargo test --release -p timer-core -p purgatory --test model -- --nocapture
 
+# A simulated cluster for a million seeds.
+simulation:
+    SIMULATION_SEEDS=1000000 cargo test --release -p purgatory --test simulation -- --nocapture
+
+# Tasks by cron expressions, over a year or live.
+recurring *ARGS:
+    cargo run --release --example recurring -- {{ARGS}}
+
+# How to test operations of your own.
+virtual-time *ARGS:
+    cargo run --release --example virtual_time -- {{ARGS}}
+
 # Ten million operations racing.
 stress:
     STRESS=10000000 cargo test --release -p purgatory --test stress -- --nocapture
