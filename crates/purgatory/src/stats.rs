@@ -44,7 +44,9 @@ pub struct Stats {
     pub events: u64,
     /// Operations that were handed back instead of being parked.
     pub refused: Refusals,
-    /// Callbacks handed to the executor that have not begun.
+    /// Callbacks handed to the executor that have not begun: of what expired, or all
+    /// ([`callbacks_on_executor`](crate::Builder::callbacks_on_executor)). Not those beyond the first 1024
+    /// that were queued behind one call.
     pub callbacks_waiting: u64,
     /// Deferred events that have not been raised.
     pub deferred: u64,
