@@ -11,13 +11,20 @@ use parking_lot::Mutex;
 
 use crate::{histogram::TimeHistogram, stats::TimerStats};
 
-/// Hands what `total` has counted since it was `published` to the recorder's histogram. What a recorder
-/// that panics did not take is lost: nothing is handed over twice.
+/// A recorder takes values one by one and keeps each until it is rendered, so that who was not scraped for
+/// an hour would hand over for half a minute, and fill the memory. Of more than so many only a share is.
+const HANDED_OVER_MAX: u64 = 1_000_000;
+
+/// Hands what `total` has counted since it was `published` to the recorder's histogram: all of it, or of
+/// more than a million one in so many. What a recorder that panics did not take is lost: nothing is
+/// handed over twice.
 #[doc(hidden)]
 pub fn hand_over(total: TimeHistogram, published: &mut TimeHistogram, to: &Histogram) {
     let earlier = std::mem::replace(published, total.clone());
+    let all: u64 = total.since(&earlier).map(|(count, _)| count).sum();
+    let one_in = all.div_ceil(HANDED_OVER_MAX).max(1);
     for (count, mean_s) in total.since(&earlier) {
-        to.record_many(mean_s, usize::try_from(count).unwrap_or(usize::MAX));
+        to.record_many(mean_s, usize::try_from(count.div_ceil(one_in)).unwrap_or(usize::MAX));
     }
 }
 
@@ -68,4 +75,43 @@ fn describe() {
         Unit::Seconds,
         "How long a round of the reaper took, over all shards that were due"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    };
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Counting(AtomicUsize);
+
+    impl metrics::HistogramFn for Counting {
+        fn record(&self, _: f64) {
+            self.0.fetch_add(1, Relaxed);
+        }
+
+        fn record_many(&self, _: f64, count: usize) {
+            self.0.fetch_add(count, Relaxed);
+        }
+    }
+
+    #[test]
+    fn after_a_gap_a_bounded_share_is_handed_over() {
+        let (mut total, mut published) = (TimeHistogram::default(), TimeHistogram::default());
+        let counting = Arc::new(Counting::default());
+        let mut hand_over_more = |short, long| {
+            total.record_many(1_000_000, short);
+            total.record_many(1_000_000_000, long);
+            hand_over(total.clone(), &mut published, &Histogram::from_arc(counting.clone()));
+            counting.0.swap(0, Relaxed)
+        };
+        assert_eq!(hand_over_more(999_990, 10), 1_000_000); // all of it
+        assert_eq!(hand_over_more(9_000_000, 30), 900_000 + 3); // one in ten
+        assert_eq!(hand_over_more(36_000_000_000, 1), 999_973 + 1); // of the rare ones at least one
+        assert_eq!(hand_over_more(0, 0), 0);
+    }
 }
