@@ -175,6 +175,17 @@ echo "60000 acknowledged, $(wc -l <"$work/consumed") read, none missing"
 stop_ours
 
 if [ -n "$kafka" ]; then
+    topic="scenarios"
     . "$here/real_kafka.sh"
+    echo "== the same against Kafka 0.9.0.1, led by broker $leader"
+    scenarios kafka
+    printf '%-34s %-42s %s\n' scenario "Kafka 0.9.0.1" "the broker"
+    for row in 1 2 3 4 5; do
+        names=("" "all up" "one follower stopped" "both stopped, timeout 1 s" "in-sync set below the minimum" "both stopped, timeout 8 s")
+        read -r theirs theirs_ms < <(sed -n "${row}p" "$work/kafka.rows")
+        read -r ours ours_ms < <(sed -n "${row}p" "$work/ours.rows")
+        printf '%-34s %-42s %s\n' "${names[row]}" "$theirs, $theirs_ms ms" "$ours, $ours_ms ms"
+        [ "$theirs" = "$ours" ] || fail "scenario $row ends in another way"
+    done
 fi
 echo "cluster check: passed"

