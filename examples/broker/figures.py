@@ -127,6 +127,13 @@ def cpu_s(pids):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def machine_cpu_s():
+    """The CPU time of everything on this machine so far."""
+    with open("/proc/stat") as file:
+        user, nice, system, _idle, _iowait, irq, softirq = map(int, file.readline().split()[1:8])
+    return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
 class Perf:
     """The share of a process's samples that are in functions of the purgatory or the timer."""
 
@@ -150,24 +157,27 @@ def measure(name, address, kafka09, rounds, seconds, *pids):
     kafka09, rounds, seconds = kafka09 == "yes", int(rounds), float(seconds)
     for number in range(rounds + 1):  # the first warms up, and counts for nothing
         for connections in CONNECTIONS:
-            for load, rate in LOADS.items():
+            for kind, rate in LOADS.items():
                 start = time.monotonic() + WARM_UP_S
                 end = start + seconds
                 processes = min(PROCESSES, connections)
-                arguments = [address, kafka09, load, connections // processes, rate / processes, start, end]
+                arguments = [address, kafka09, kind, connections // processes, rate / processes, start, end]
                 command = [sys.executable, __file__, "load", *map(json.dumps, arguments)]
                 loads = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(processes)]
                 time.sleep(start - time.monotonic())
                 perf = None if kafka09 or not shutil.which("perf") else Perf(pids[0], seconds)
-                before = cpu_s(pids)
+                clients = [load.pid for load in loads]
+                watches = [lambda: cpu_s(pids), lambda: cpu_s(clients), machine_cpu_s]
+                before = [watch() for watch in watches]
                 time.sleep(max(0, end - time.monotonic()))
-                spent = cpu_s(pids) - before
+                spent, by_clients, by_all = (watch() - then for watch, then in zip(watches, before))
                 ended = [json.loads(load.communicate(timeout=2 * END_MAX_S)[0]) for load in loads]
                 assert all(load.returncode == 0 for load in loads), "a client failed"
                 acknowledged, latencies, errors = map(sum, zip(*ended), [0, [], 0])
                 assert errors == 0 and acknowledged > 0, f"{errors} errors, {acknowledged} acknowledged"
-                run = {"name": name, "connections": connections, "load": load}
+                run = {"name": name, "connections": connections, "load": kind}
                 run["rate"] = acknowledged / seconds
+                run["others"] = (by_all - spent - by_clients) / seconds
                 run["cpu_us"] = spent / acknowledged * 1e6
                 if rate:
                     run["p50"], run["p99"] = percentiles(latencies)
@@ -195,6 +205,11 @@ def table(*files):
             cells += [f"{median('single', 'cpu_us'):.0f}", share(of["single"])]
             cells += [f"{median('paced', 'p50'):.2f}", f"{median('paced', 'p99'):.2f}"]
             print(row(name, connections, *cells))
+
+
+    others = [run["others"] for run in runs]
+    print(f"other processes of this machine used {statistics.median(others):.2f} of its {os.cpu_count()}"
+          f" cores at the median of the runs, {max(others):.2f} at most")
 
 
 def share(runs):

@@ -83,8 +83,12 @@ measure() {
     wait_for "first acknowledgement" settled
     wait_for "whole in-sync set" all_in_sync
     echo "measuring: $2" >&2
-    python_client "$here/figures.py" measure "$2" "$address" "$3" "$rounds" "$seconds" "${@:4}" >"$work/$1" ||
-        fail "the measurement of $2"
+    PYTHONPATH=$python_cache python3 "$here/figures.py" measure "$2" "$address" "$3" "$rounds" "$seconds" "${@:4}" \
+        >"$work/$1" & # so that it ends with this script
+    local measures=$!
+    pids[$measures]=1
+    wait "$measures" || fail "the measurement of $2"
+    unset "pids[$measures]"
     files+=("$work/$1")
 }
 
