@@ -23,6 +23,7 @@ finish() {
     for pid in "${!pids[@]}"; do
         for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
         kill -KILL "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true # or the shell tells
     done
     rm -rf "$work"
 }
