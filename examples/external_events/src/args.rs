@@ -1,0 +1,98 @@
+//! The command line. Every bound of the gateway is an option with a default.
+
+use std::{net::SocketAddr, time::Duration};
+
+use clap::{Parser, builder::RangedU64ValueParser};
+
+const EXAMPLES: &str = "\
+Try it:
+  curl -i 'http://127.0.0.1:8080/orders/7?wait=30s' &       waits
+  curl -i -d shipped http://127.0.0.1:8080/orders/7         is what it waits for
+
+Several gateways, one NATS server with JetStream (nats-server -js):
+  external_events --nats 127.0.0.1:4222
+  external_events --nats 127.0.0.1:4222 --listen 127.0.0.1:8081
+
+Ctrl-C or SIGTERM answers whoever waits with 503 and ends; a second one aborts.";
+
+/// An HTTP long-poll gateway: GET /orders/{id} waits until the order changes, POST /orders/{id} changes it.
+///
+/// GET answers 200 with {id, version, state}, or 204 when nothing came within `?wait=` (a duration like
+/// 30s). With `?seen=VERSION` it waits for a later version than that, without it for the next change. The
+/// body of a POST is the new state, any text.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "external_events", version, after_help = EXAMPLES)]
+pub struct Args {
+    /// Address to listen on; port 0 picks a free one (no authentication: keep it on loopback)
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+
+    /// NATS server to share events over, with JetStream [default: events stay in this process]
+    #[arg(long, value_name = "URL")]
+    pub nats: Option<String>,
+
+    /// Longest `wait` a request may ask for
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = between("1ms", "1h"))]
+    pub max_wait: Duration,
+
+    /// Requests that may wait at once; one more is answered with 503
+    #[arg(long, value_name = "N", default_value = "10000")]
+    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    pub max_parked: usize,
+
+    /// Orders kept, by every gateway and by the stream that the first one makes; of more, those that
+    /// have not changed for the longest are forgotten
+    #[arg(long, value_name = "N", default_value = "100000")]
+    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000_000))]
+    pub max_orders: usize,
+
+    /// How long to wait for open connections to end after Ctrl-C
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = between("0s", "1h"))]
+    pub shutdown_within: Duration,
+
+    /// Where Prometheus metrics and the live page are served; port 0 takes a free one
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
+    pub metrics_addr: SocketAddr,
+}
+
+/// A duration with a unit, within bounds that are written the same way.
+fn between(
+    least: &'static str,
+    most: &'static str,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    move |value| {
+        let duration = |text| humantime::parse_duration(text).map_err(|error| error.to_string());
+        let given = duration(value)?;
+        match (duration(least)?..=duration(most)?).contains(&given) {
+            true => Ok(given),
+            false => Err(format!("must be from {least} to {most}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_holds_together() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_its_bound() {
+        for (option, value, bound) in [
+            ("--max-wait", "2h", "from 1ms to 1h"),
+            ("--max-wait", "soon", "expected number"),
+            ("--max-parked", "0", "1..=1000000"),
+            ("--max-orders", "99999999", "1..=10000000"),
+            ("--listen", "here", "socket address"),
+        ] {
+            let said = Args::try_parse_from(["external_events", option, value]).unwrap_err();
+            let said = said.to_string();
+            assert!(said.contains(value) && said.contains(bound), "{said}");
+        }
+    }
+}

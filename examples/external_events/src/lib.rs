@@ -1,0 +1,18 @@
+//! A long-poll gateway: a request waits in a purgatory until an event from outside completes it, or until
+//! its time is up. Here the event is a POST to this gateway, or to any other one that shares its NATS server.
+//!
+//! | Where | What |
+//! |---|---|
+//! | [`args`] | the command line |
+//! | [`orders`] | the state, who waits for it, and the one rule: first the state changes, then the event is raised |
+//! | [`bus`] | how an event gets to all gateways: in this process, or over NATS |
+//! | [`nats`] | the events as a JetStream stream, followed without a gap |
+//! | [`routes`] | HTTP in front |
+//! | [`scrape`] | `/metrics` and the live page |
+
+pub mod args;
+pub mod bus;
+pub mod nats;
+pub mod orders;
+pub mod routes;
+pub mod scrape;

@@ -1,0 +1,147 @@
+//! Changes over NATS. A JetStream stream keeps the last message of each subject `orders.<id>`, so it *is* the
+//! state of all orders, and the sequence number of a message is the version. A gateway reads it from the
+//! beginning once, and then follows; after a lost connection it goes on at the message it stopped at. What
+//! was published meanwhile is late, but not lost, as it would be with plain NATS.
+
+use std::{io, time::Duration};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use async_nats::{
+    ConnectOptions, Event,
+    connection::State,
+    jetstream::{
+        self,
+        consumer::{DeliverPolicy, pull::OrderedConfig},
+        stream::{self, Stream},
+    },
+};
+use futures_util::StreamExt;
+use tokio::{
+    sync::{oneshot, watch},
+    time::{sleep, timeout},
+};
+
+use crate::orders::{Order, Orders};
+
+const STREAM: &str = "ORDERS";
+const SUBJECTS: &str = "orders.*";
+const PREFIX: &str = "orders.";
+/// Between two attempts to connect, or to follow.
+const RETRY_MAX: Duration = Duration::from_millis(500);
+/// What answers no ping for so long twice is not there.
+const PING: Duration = Duration::from_secs(5);
+/// For an acknowledgement, or an answer to a question about the stream.
+const ANSWER: Duration = Duration::from_secs(3);
+/// To have read everything at the start.
+const CATCH_UP: Duration = Duration::from_secs(30);
+
+/// A connection that reconnects by itself.
+#[derive(Clone)]
+pub struct Nats {
+    jetstream: jetstream::Context,
+    /// Counts the connections.
+    connections: watch::Receiver<u64>,
+    orders_max: usize,
+}
+
+impl Nats {
+    /// Connects, reads the last change of each order, and follows the stream from there on.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, has no JetStream, or does not send the stream.
+    pub async fn start(url: &str, orders: &Orders, orders_max: usize) -> Result<Nats> {
+        let (connected, connections) = watch::channel(0);
+        let client = ConnectOptions::new()
+            .name("external_events")
+            .ping_interval(PING)
+            .reconnect_delay_callback(|attempts| RETRY_MAX.min(RETRY_MAX / 5 * attempts as u32))
+            .event_callback(move |event| {
+                if matches!(event, Event::Connected) {
+                    connected.send_modify(|connections| *connections += 1);
+                }
+                async move { eprintln!("nats: {event}") }
+            })
+            .connect(url)
+            .await
+            .with_context(|| format!("cannot connect to the NATS server at {url}"))?;
+        let mut jetstream = jetstream::new(client);
+        jetstream.set_timeout(ANSWER);
+        let nats = Nats { jetstream, connections, orders_max };
+        nats.stream().await.context("is the NATS server started with -js?")?;
+        let (caught_up, ready) = oneshot::channel();
+        tokio::spawn(nats.clone().follow(orders.clone(), Some(caught_up)));
+        let read = timeout(CATCH_UP, ready).await;
+        read.map_err(|_| anyhow!("cannot read stream {STREAM} within {CATCH_UP:?}"))??;
+        Ok(nats)
+    }
+
+    /// Publishes a change; its version, once the server has stored it.
+    pub(crate) async fn publish(&self, id: &str, state: String) -> Result<u64> {
+        let state_of_connection = self.jetstream.client().connection_state();
+        ensure!(state_of_connection == State::Connected, "not connected to NATS");
+        let message = self.jetstream.publish(format!("{PREFIX}{id}"), state.into());
+        Ok(message.await?.await?.sequence)
+    }
+
+    /// The stream, made by the gateway that comes first.
+    async fn stream(&self) -> Result<Stream> {
+        let config = stream::Config {
+            name: STREAM.to_owned(),
+            subjects: vec![SUBJECTS.to_owned()],
+            max_messages_per_subject: 1,
+            max_messages: self.orders_max as i64,
+            ..Default::default()
+        };
+        let stream = self.jetstream.get_or_create_stream(config).await;
+        stream.with_context(|| format!("cannot get or make stream {STREAM}"))
+    }
+
+    /// Follows the stream for as long as the program runs, whatever becomes of the connection.
+    async fn follow(mut self, orders: Orders, mut caught_up: Option<oneshot::Sender<()>>) {
+        loop {
+            if let Err(error) = self.follow_connection(&orders, &mut caught_up).await {
+                eprintln!("nats: {error:#}; trying again");
+                sleep(RETRY_MAX).await;
+            }
+        }
+    }
+
+    /// Follows until there is a new connection: the consumer may have ended with the old one.
+    async fn follow_connection(
+        &mut self,
+        orders: &Orders,
+        caught_up: &mut Option<oneshot::Sender<()>>,
+    ) -> Result<()> {
+        self.connections.mark_unchanged(); // before the consumer is made
+        let stream = self.stream().await?;
+        if stream.cached_info().state.last_sequence < orders.position() {
+            eprintln!("nats: stream {STREAM} is another one now, whose versions begin anew");
+            orders.forget();
+        }
+        let deliver_policy = match orders.position() {
+            0 => DeliverPolicy::LastPerSubject,
+            position => DeliverPolicy::ByStartSequence { start_sequence: position + 1 },
+        };
+        let filter_subject = SUBJECTS.to_owned();
+        let config = OrderedConfig { deliver_policy, filter_subject, ..Default::default() };
+        let consumer = stream.create_consumer(config).await.context("cannot make a consumer")?;
+        let mut pending = consumer.cached_info().num_pending;
+        let mut messages = consumer.messages().await?;
+        loop {
+            if pending == 0
+                && let Some(caught_up) = caught_up.take()
+            {
+                let _ = caught_up.send(()); // whoever started this may have given up
+            }
+            let message = tokio::select! {
+                message = messages.next() => message.context("the consumer ended")??,
+                _ = self.connections.changed() => return Ok(()),
+            };
+            let info = message.info().map_err(io::Error::other)?;
+            pending = info.pending;
+            let Some(id) = message.subject.strip_prefix(PREFIX) else { continue };
+            let state = String::from_utf8_lossy(&message.payload).into();
+            orders.change(Order { id: id.into(), version: info.stream_sequence, state });
+        }
+    }
+}

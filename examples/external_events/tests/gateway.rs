@@ -1,0 +1,190 @@
+//! The gateway alone, its purgatory on a timer that is turned by hand.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{future::IntoFuture, pin::Pin, time::Duration};
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::{Request, StatusCode, header::RETRY_AFTER},
+    response::Response,
+};
+use external_events_example::{
+    bus::Bus,
+    orders::Orders,
+    routes::{Gateway, routes},
+};
+use futures_util::poll;
+use purgatory::{Purgatory, timer_core::ManualTimer};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpStream},
+    task::yield_now,
+    time::timeout,
+};
+use tower::ServiceExt;
+
+const MAX_PARKED: usize = 2;
+
+struct Stage {
+    timer: ManualTimer,
+    orders: Orders,
+    app: Router,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let timer = ManualTimer::new();
+        let waits = Purgatory::builder("orders").timer(&timer).max_parked(MAX_PARKED);
+        let orders = Orders::new(waits.build().unwrap(), 100);
+        let wait_max = Duration::from_secs(60);
+        let bus = Bus::InProcess(orders.clone());
+        let app = routes(Gateway { orders: orders.clone(), bus, wait_max });
+        Stage { timer, orders, app }
+    }
+
+    fn ask(&self, request: Request<Body>) -> Pin<Box<dyn Future<Output = Response>>> {
+        let response = self.app.clone().oneshot(request);
+        Box::pin(async { response.await.unwrap() })
+    }
+
+    fn get(&self, path: &str) -> Pin<Box<dyn Future<Output = Response>>> {
+        self.ask(Request::get(path).body(Body::empty()).unwrap())
+    }
+
+    async fn post(&self, path: &str, state: &str) -> Response {
+        self.ask(Request::post(path).body(Body::from(state.to_owned())).unwrap()).await
+    }
+
+    fn parked(&self) -> usize {
+        self.orders.waits().len()
+    }
+}
+
+async fn text(response: Response) -> String {
+    String::from_utf8(to_bytes(response.into_body(), 1 << 20).await.unwrap().to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn a_post_completes_whoever_waits_for_its_order() {
+    let stage = Stage::new();
+    let (mut seven, mut eight) =
+        (stage.get("/orders/7?wait=30s"), stage.get("/orders/8?wait=30s&seen=0"));
+    assert!(poll!(&mut seven).is_pending() && poll!(&mut eight).is_pending());
+    let posted = text(stage.post("/orders/7", "shipped").await).await;
+    assert_eq!(posted, r#"{"id":"7","version":1,"state":"shipped"}"#);
+    assert_eq!((text(seven.await).await, stage.parked()), (posted, 1));
+    assert!(poll!(&mut eight).is_pending());
+}
+
+#[tokio::test]
+async fn what_the_client_has_not_seen_is_answered_at_once() {
+    let stage = Stage::new();
+    for state in ["ordered", "shipped"] {
+        stage.post("/orders/7", state).await;
+    }
+    let order = text(stage.get("/orders/7?seen=1").await).await;
+    let order: serde_json::Value = serde_json::from_str(&order).unwrap();
+    assert_eq!((&order["version"], &order["state"]), (&2.into(), &"shipped".into()));
+    assert!(poll!(&mut stage.get("/orders/7?seen=2")).is_pending());
+    assert!(poll!(&mut stage.get("/orders/7")).is_pending(), "without it: the next change");
+}
+
+#[tokio::test]
+async fn no_content_exactly_when_the_time_is_up() {
+    let stage = Stage::new();
+    let mut response = stage.get("/orders/7?wait=30s");
+    assert!(poll!(&mut response).is_pending());
+    stage.timer.advance(Duration::from_secs(30) - Duration::from_nanos(1));
+    assert!(poll!(&mut response).is_pending());
+    stage.timer.advance(Duration::from_nanos(1));
+    assert_eq!(response.await.status(), StatusCode::NO_CONTENT);
+    assert_eq!(stage.get("/orders/7?wait=0s").await.status(), StatusCode::NO_CONTENT);
+}
+
+#[tokio::test]
+async fn a_dropped_handler_waits_no_more() {
+    let stage = Stage::new();
+    let mut response = stage.get("/orders/7");
+    assert!(poll!(&mut response).is_pending());
+    assert_eq!(stage.parked(), 1);
+    drop(response);
+    let stats = stage.orders.waits().stats();
+    assert_eq!((stage.parked(), stage.orders.waits().keys(), stats.cancelled), (0, 0, 1));
+}
+
+/// Lets the other tasks run until there are so many.
+async fn until_parked(stage: &Stage, count: usize) {
+    let parked = async {
+        while stage.parked() != count {
+            yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(10), parked).await.expect("parked in vain");
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_waits_no_more() {
+    let stage = Stage::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(axum::serve(listener, stage.app.clone()).into_future());
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(b"GET /orders/7 HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
+    until_parked(&stage, 1).await;
+    drop(client);
+    until_parked(&stage, 0).await;
+    assert_eq!(stage.orders.waits().stats().cancelled, 1);
+    serving.abort();
+}
+
+#[tokio::test]
+async fn one_too_many_is_told_to_come_again() {
+    let stage = Stage::new();
+    let mut parked = [stage.get("/orders/1"), stage.get("/orders/2")];
+    for response in &mut parked {
+        assert!(poll!(response).is_pending());
+    }
+    let refused = stage.get("/orders/3").await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(refused.headers()[RETRY_AFTER], "1");
+    assert_eq!(text(refused).await, "not parked: 2 operations are parked already\n");
+}
+
+#[tokio::test]
+async fn shutdown_answers_whoever_waits() {
+    let stage = Stage::new();
+    let mut parked = stage.get("/orders/7");
+    assert!(poll!(&mut parked).is_pending());
+    stage.orders.waits().shutdown();
+    for response in [parked, stage.get("/orders/7")] {
+        let response = response.await;
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()[RETRY_AFTER], "1");
+        assert!(text(response).await.contains("shutting down"));
+    }
+}
+
+#[tokio::test]
+async fn a_bad_request_is_told_its_bound() {
+    let stage = Stage::new();
+    let long = format!("/orders/{}", "x".repeat(65));
+    for (path, value, bound) in [
+        ("/orders/7?wait=2m", "2m", "1m at most"),
+        ("/orders/7?wait=soon", "soon", "one like 30s"),
+        ("/orders/7?wait=5", "5", "one like 30s"),
+        ("/orders/7?seen=-1", "-1", "whole number"),
+        ("/orders/7?sen=1", "sen", "expected"),
+        ("/orders/a.b", "a.b", "1 to 64"),
+        (&long, "xxx", "1 to 64"),
+    ] {
+        let response = stage.get(path).await;
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{path}");
+        let said = text(response).await;
+        assert!(said.contains(value) && said.contains(bound), "{path}: {said}");
+    }
+    assert_eq!(stage.post("/orders/7", "").await.status(), StatusCode::BAD_REQUEST);
+    let large = stage.post("/orders/7", &"x".repeat(5000)).await;
+    assert_eq!(large.status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
