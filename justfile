@@ -40,6 +40,10 @@ live-page *FOLDER:
 waiting:
     cargo run --release --example waiting
 
+# An HTTP long-poll gateway.
+external-events *ARGS:
+    cargo run --release -p external_events-example --example external_events -- {{ARGS}}
+
 # All tests but loom's and shuttle's.
 test:
     cargo test --workspace
