@@ -421,7 +421,9 @@ def agree(browser, program):
 
 def with_acks_all(browser, shots, path):
     # The second follower stalls, so some wait on the wheel, cascade and expire.
-    program = Program(path, "--seconds", "5", "--stall-from", "1s", "--stall-for", "3s", "--timeout", "800ms", "--linger", "60s")
+    # Fewer than a million waits, of which all are handed over at a scrape.
+    stalled = ["--stall-from", "1s", "--stall-for", "3s", "--timeout", "800ms"]
+    program = Program(path, "--seconds", "5", "--rate", "150000", *stalled, "--linger", "60s")
     browser.go(program.page)
     until("the page is live", lambda: browser.run(TEXT, "#status") == "live")
     until("every canvas has something on it", lambda: all(colours > 1 for colours, _ in browser.run(PIXELS)))
