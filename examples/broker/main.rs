@@ -49,7 +49,8 @@ fn serve() -> anyhow::Result<ExitCode> {
             return run_cluster(args.listen, &words[1..], &stopped).map(|()| ExitCode::SUCCESS);
         }
         (Some(node @ 2..), Some(leader)) => {
-            return run_follower(node, leader, &stopped).map(|()| ExitCode::SUCCESS);
+            return run_follower(node, leader, args.follower_interval, &stopped)
+                .map(|()| ExitCode::SUCCESS);
         }
         _ => {}
     }

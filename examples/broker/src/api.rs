@@ -76,10 +76,16 @@ fn answer(
         ApiKey::Fetch => fetch(manager, body(frame, version)?, reply),
         ApiKey::DeleteRecords => delete_records(manager, body(frame, version)?, reply),
         ApiKey::ListOffsets => reply.send(&list_offsets(topics, body(frame, version)?, version)),
-        ApiKey::CreateTopics => reply.send(&create_topics(topics, body(frame, version)?, version)),
+        ApiKey::CreateTopics => {
+            let response = create_topics(topics, body(frame, version)?, version);
+            manager.complete_topics();
+            reply.send(&response);
+        }
         ApiKey::Metadata => {
             let request = body(frame, version)?;
-            reply.send(&metadata(topics, &request, version, client.address));
+            let response = metadata(topics, &request, version, client.address);
+            manager.complete_topics();
+            reply.send(&response);
         }
         ApiKey::ApiVersions => reply.send(&api_versions()),
         ApiKey::FindCoordinator => reply.send(&find_coordinator(&body(frame, version)?, client)),

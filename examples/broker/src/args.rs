@@ -72,12 +72,13 @@ pub struct Args {
     #[arg(long, value_name = "LIST|FILE", requires = "node", value_parser = leader_of)]
     pub cluster: Option<SocketAddr>,
 
-    /// Largest request in bytes; a larger one closes its connection (Kafka's default is 100 MiB)
+    /// Largest request in bytes; a larger one closes its connection (Kafka's default is 100 MiB). A
+    /// follower's fetch names every partition, so there is a least
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
-    #[arg(value_parser = value_parser!(u32).range(1024..=(1 << 30)))]
+    #[arg(value_parser = value_parser!(u32).range((1 << 20)..=(1 << 30)))]
     pub max_frame: u32,
 
-    /// Connections open at a time; one more is closed at once
+    /// Connections open at a time, beside those of followers in this process; one more is closed at once
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub max_connections: usize,
 

@@ -39,6 +39,9 @@ pub(crate) struct DelayedFetch {
 pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Reply) {
     let (replica, max_wait) = (request.replica_id.0, millis(request.max_wait_ms));
     let mut watermarks = Vec::new();
+    if up_to(&request) == UpTo::LogEnd {
+        watermarks.push((WatchKey::Partitions, asked(&request).count() as u64 + 1));
+    }
     for (topic, asked) in asked(&request) {
         let Ok(partition) = manager.topics.partition(topic, asked.partition) else { continue };
         let key = partition.key.clone();
@@ -60,9 +63,15 @@ pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Repl
 }
 
 impl DelayedOperation for DelayedFetch {
-    /// Enough is there, or an error, or nothing is asked for: then there is nothing to wait for.
+    /// Enough is there, or an error, or nothing is asked for: then there is nothing to wait for. A
+    /// follower waits then, too, but never while there are partitions that it does not know: this is
+    /// how it hears of a new topic (Kafka's controller tells it).
     fn try_complete(&mut self) -> bool {
         let mut bytes = 0;
+        let ends = match up_to(&self.request) {
+            UpTo::HighWatermark => self.request.topics.is_empty(),
+            UpTo::LogEnd => asked(&self.request).count() < self.topics.partition_count(),
+        };
         for (topic, asked) in asked(&self.request) {
             let partition = self.topics.partition(topic, asked.partition);
             let readable = |offset| partition?.readable_bytes(offset, up_to(&self.request));
@@ -71,7 +80,7 @@ impl DelayedOperation for DelayedFetch {
         }
         // What does not fit into the response is not waited for.
         let enough = size(self.request.min_bytes).min(bytes_max(&self.request));
-        bytes >= enough as u64 || self.request.topics.is_empty()
+        ends || bytes >= enough as u64
     }
 
     fn on_complete(self, outcome: Outcome) {

@@ -1,12 +1,12 @@
 //! A small broker that speaks the Kafka wire protocol: a leader and two follower replicas, inside
-//! one process or as three (`cluster`, `replica_fetcher`), and the purgatories where requests wait for
+//! one process or as three (`cluster`), and the purgatories where requests wait for
 //! them: an `acks=all` produce, a fetch with a long poll, a deletion of records, and what a consumer
 //! group waits for (`group`).
 //!
 //! The path of a produce: `connection` reads a frame (`frame`) and takes a place for its answer
 //! (`pipeline`), `layout` checks its lengths against `schemas`, `api` decodes and dispatches it,
 //! `produce` appends the batches (`batch`, `partition`) and parks a `DelayedProduce` under the
-//! high watermarks it needs. The followers (`follower`) fetch, the high watermark advances
+//! high watermarks it needs. The followers (`replica_fetcher`) fetch, the high watermark advances
 //! (`replica_manager`), and what waits for it is checked. The answer fills its place, and the
 //! connection's writer writes it in its turn: no callback of a purgatory touches a socket.
 
@@ -18,7 +18,6 @@ mod connection;
 mod counters;
 mod delete_records;
 mod fetch;
-mod follower;
 mod frame;
 mod group;
 mod layout;

@@ -16,9 +16,9 @@ use purgatory::{CancelReason, DelayedOperation, Outcome};
 use crate::{
     api::millis,
     counters::Counters,
-    follower::Followers,
     partition::{Partition, Replication},
     pipeline::Reply,
+    replica_fetcher::{Follower, all_have},
     replica_manager::ReplicaManager,
     topics::WatchKey,
 };
@@ -34,7 +34,7 @@ pub(crate) struct DelayedProduce {
     response: ProduceResponse,
     waits: Vec<Wait>,
     min_insync_replicas: usize,
-    followers: Arc<Followers>,
+    followers: Arc<[Follower]>,
     counters: Arc<Counters>,
     reply: Reply,
 }
@@ -138,7 +138,7 @@ impl DelayedProduce {
     fn audit(&mut self) {
         for wait in &self.waits {
             let acknowledged = wait.status(&mut self.response).error_code == 0;
-            if acknowledged && !self.followers.have(&wait.partition, wait.required_offset) {
+            if acknowledged && !all_have(&self.followers, &wait.partition, wait.required_offset) {
                 self.counters.lock().acked_before_replicated += 1;
                 let (key, offset) = (&wait.partition.key, wait.required_offset);
                 tracing::error!("{key} acknowledged up to {offset} before it was replicated");

@@ -1,19 +1,23 @@
-//! A follower in a process of its own (`--node`): it asks the leader for its topics (`Metadata`) and
-//! fetches every partition of them, over one connection, as any client would. What makes it a replica
-//! is the `replica_id` in its `Fetch`: the leader takes the offsets it asks for as what it has.
+//! A follower replica: it asks the leader for its topics (`Metadata`) and fetches every partition of
+//! them, over one connection, as any client would. It is a thread beside the leader, or a process of
+//! its own (`--node`). What makes it a replica is the `replica_id` in its `Fetch`: the leader takes the
+//! offsets it asks for as what it has, and so learns of its progress from its *next* fetch.
 //!
-//! Its fetches are long polls, so an idle follower waits in the leader's purgatory. New topics are
-//! looked for whenever a fetch brought nothing, and every few fetches in any case. Its logs are in
-//! memory: one that is started again, or finds the leader again, begins anew. It serves no clients.
+//! Its fetches are long polls, so an idle follower waits in the leader's purgatory, and a new topic
+//! ends that wait. Topics are looked for whenever a fetch brought nothing, and every few fetches in any
+//! case. Its logs are in memory: one that is started again, or finds the leader again, begins anew. It
+//! serves no clients.
 
 use std::{
     io::{BufReader, Write},
+    mem,
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::{BufMut, BytesMut};
+use dashmap::DashMap;
 use kafka_protocol::{
     ResponseError,
     messages::{
@@ -25,18 +29,19 @@ use kafka_protocol::{
 };
 
 use crate::{
-    batch::{self, IncomingBatch},
+    batch::{self, IncomingBatch, RecordBatch},
     fetch::FETCH_BYTES_MAX,
-    follower::Follower,
     frame::read_frame,
+    log::Log,
+    partition::Partition,
     signal::Signal,
     topics::TopicPartition,
 };
 
-/// How long a fetch waits at the leader: as long as a new topic may go unnoticed.
+/// How long a fetch waits at the leader: as long as a deletion may go unnoticed.
 const FETCH_WAIT_MAX: Duration = Duration::from_millis(100);
 /// After so many fetches that each brought something the topics are looked at again.
-const FETCHES_PER_METADATA: usize = 64;
+const FETCHES_PER_METADATA: usize = 16;
 /// Between two attempts to reach the leader.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 /// For connecting, and for an answer.
@@ -45,28 +50,71 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 const METADATA_VERSION: i16 = 8;
 const FETCH_VERSION: i16 = 11;
 
-/// Follows the leader until the signal stops; reconnects for as long as it takes.
-pub(crate) fn follow(follower: &Follower, leader: SocketAddr, signal: &Signal) {
-    let mut reached = true;
-    while !signal.stopped() {
-        let result = Session::connect(leader).and_then(|mut session| {
-            tracing::info!("replica {} follows {leader}", follower.id);
-            follower.begin_anew(); // whose log it had is not known any more
-            reached = true;
-            while !signal.stopped() {
-                session.round(follower, signal)?;
+/// A follower and its logs.
+pub(crate) struct Follower {
+    pub(crate) id: i32,
+    logs: DashMap<TopicPartition, Log>,
+}
+
+impl Follower {
+    pub(crate) fn new(id: i32) -> Follower {
+        Follower { id, logs: DashMap::new() }
+    }
+
+    /// Its log start offset and its log end offset.
+    pub(crate) fn log_range(&self, key: &TopicPartition) -> (i64, i64) {
+        let log = self.logs.get(key);
+        log.map_or((0, 0), |log| (log.log_start_offset(), log.log_end_offset()))
+    }
+
+    /// Appends what a fetch brought; true when that was news.
+    pub(crate) fn append(
+        &self,
+        key: &TopicPartition,
+        batches: impl IntoIterator<Item = RecordBatch>,
+        leaders_start: i64,
+    ) -> bool {
+        let before = self.log_range(key);
+        let mut log = self.logs.entry(key.clone()).or_default();
+        batches.into_iter().for_each(|batch| log.append(batch));
+        log.start_at(leaders_start);
+        (log.log_start_offset(), log.log_end_offset()) != before
+    }
+
+    /// Follows the leader until the signal stops, with a pause between two fetches; reconnects for as
+    /// long as it takes.
+    pub(crate) fn follow(&self, leader: SocketAddr, signal: &Signal, interval: Duration) {
+        let mut reached = true;
+        while !signal.stopped() {
+            let result = Session::connect(leader).and_then(|mut session| {
+                tracing::info!("replica {} follows {leader}", self.id);
+                self.logs.clear(); // whose log it had is not known any more
+                reached = true;
+                while !signal.stopped() {
+                    signal.wait_while_followers_paused();
+                    session.round(self)?;
+                    signal.pause(interval);
+                }
+                Ok(())
+            });
+            if let Err(reason) = result
+                && !signal.stopped()
+            {
+                if mem::take(&mut reached) {
+                    tracing::warn!("the leader at {leader} is not followed: {reason:#}");
+                }
+                signal.pause(RECONNECT_AFTER);
             }
-            Ok(())
-        });
-        if let Err(reason) = result
-            && !signal.stopped()
-        {
-            if std::mem::take(&mut reached) {
-                tracing::warn!("the leader at {leader} is not followed: {reason:#}");
-            }
-            signal.pause(RECONNECT_AFTER);
         }
     }
+}
+
+/// Whether the in-sync ones of these followers really have `partition` up to `offset`: read from their
+/// own logs, not from what the leader believes; those of other processes are out of sight.
+pub(crate) fn all_have(followers: &[Follower], partition: &Partition, offset: i64) -> bool {
+    let in_sync = partition.in_sync_followers();
+    let mut in_sync = followers.iter().filter(|follower| in_sync.contains(&follower.id));
+    in_sync.all(|follower| follower.log_range(&partition.key).1 >= offset)
 }
 
 /// One connection to the leader.
@@ -88,17 +136,12 @@ impl Session {
     }
 
     /// A fetch of everything; the topics before it, when it is time.
-    fn round(&mut self, follower: &Follower, signal: &Signal) -> Result<()> {
+    fn round(&mut self, follower: &Follower) -> Result<()> {
         if self.fetches.is_multiple_of(FETCHES_PER_METADATA) {
             self.topics = self.metadata()?;
         }
-        self.fetches += 1;
-        if self.topics.is_empty() {
-            signal.pause(FETCH_WAIT_MAX); // a fetch of nothing is answered at once
-        }
-        if !self.fetch(follower)? {
-            self.fetches = 0;
-        }
+        let news = self.fetch(follower)?;
+        self.fetches = if news { self.fetches + 1 } else { 0 };
         Ok(())
     }
 

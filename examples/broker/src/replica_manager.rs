@@ -14,11 +14,11 @@ use crate::{
     counters::Counters,
     delete_records::DelayedDeleteRecords,
     fetch::DelayedFetch,
-    follower::Followers,
     group::GroupCoordinator,
     partition::{Advanced, Appended, Partition},
     produce::DelayedProduce,
     producer_state::ProducerIds,
+    replica_fetcher::Follower,
     signal::Signal,
     topics::{Topics, WatchKey},
 };
@@ -26,14 +26,14 @@ use crate::{
 pub(crate) struct ReplicaManager {
     pub(crate) args: Args,
     pub(crate) topics: Arc<Topics>,
-    pub(crate) followers: Arc<Followers>,
+    /// Those inside this process.
+    pub(crate) followers: Arc<[Follower]>,
     pub(crate) produces: Purgatory<WatchKey, DelayedProduce>,
     pub(crate) fetches: Purgatory<WatchKey, DelayedFetch>,
     pub(crate) delete_records: Purgatory<WatchKey, DelayedDeleteRecords>,
     pub(crate) groups: Arc<GroupCoordinator>,
     pub(crate) producer_ids: ProducerIds,
     pub(crate) counters: Arc<Counters>,
-    /// Wakes the followers after an append or a deletion.
     pub(crate) signal: Signal,
 }
 
@@ -47,7 +47,7 @@ impl ReplicaManager {
                 args.max_partitions,
                 args.advance_min(),
             )),
-            followers: Arc::new(Followers::new(args.followers_here(), args.pause_followers)),
+            followers: args.followers_here().iter().map(|id| Follower::new(*id)).collect(),
             produces: Purgatory::builder("produce").timer(timer).build()?,
             fetches: Purgatory::builder("fetch").timer(timer).build()?,
             delete_records: Purgatory::builder("delete-records").timer(timer).build()?,
@@ -86,7 +86,6 @@ impl ReplicaManager {
             counters.batches[codec] += 1;
         }
         drop(counters);
-        self.signal.notify();
         let log_end = WatchKey::LogEnd(partition.key.clone());
         self.fetches.complete_up_to(&log_end, appended.required_offset.cast_unsigned());
         self.complete_parked(&partition, appended.advanced);
@@ -102,9 +101,14 @@ impl ReplicaManager {
     ) -> Result<(Arc<Partition>, i64), ResponseError> {
         let partition = self.topics.partition(topic, index)?;
         let (required_offset, advanced) = partition.delete_records(offset)?;
-        self.signal.notify();
         self.complete_parked(&partition, advanced);
         Ok((partition, required_offset))
+    }
+
+    /// Topics may have been made: whoever follows is to know.
+    pub(crate) fn complete_topics(&self) {
+        let partitions = self.topics.partition_count() as u64;
+        self.fetches.complete_up_to(&WatchKey::Partitions, partitions);
     }
 
     /// A follower fetches: that tells where its log starts and ends.

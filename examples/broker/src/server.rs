@@ -46,17 +46,20 @@ impl Broker {
         }
         let timer = SystemTimer::builder().name("broker").build()?;
         let manager = Arc::new(ReplicaManager::new(args, &timer)?);
-        let connections = Arc::new(Connections::new(args.max_connections));
+        let connections =
+            Arc::new(Connections::new(args.max_connections + manager.followers.len()));
         let mut broker = Broker { address, manager, connections, timer, threads: Vec::new() };
+        broker.pause_followers(args.pause_followers);
         broker.start_threads(listener)?;
         Ok(broker)
     }
 
     fn start_threads(&mut self, listener: TcpListener) -> io::Result<()> {
-        for index in 0..self.manager.followers.followers.len() {
-            let manager = Arc::clone(&self.manager);
+        for index in 0..self.manager.followers.len() {
+            let (manager, leader) = (Arc::clone(&self.manager), reachable(self.address));
             self.spawn(&format!("follower-{index}"), move || {
-                manager.followers.run(index, &manager)
+                let interval = manager.args.follower_interval;
+                manager.followers[index].follow(leader, &manager.signal, interval);
             })?;
         }
         if let Some(lag) = self.manager.args.lag_time_max() {
@@ -97,14 +100,14 @@ impl Broker {
 
     /// Stops or resumes both followers.
     pub fn pause_followers(&self, paused: bool) {
-        self.manager.followers.pause(paused);
-        self.manager.signal.notify();
+        self.manager.signal.pause_followers(paused);
     }
 
     /// Accepts no more, answers what is parked, closes the connections: in two seconds and some.
     pub fn shutdown(self) -> Summary {
         self.manager.signal.stop();
-        let woken = self.wake_accept();
+        // Accepting cannot be told to stop, only given a connection.
+        let woken = TcpStream::connect_timeout(&reachable(self.address), SHUTDOWN_MAX);
         self.manager.shutdown();
         self.connections.shut(SHUTDOWN_MAX);
         if let Err(error) = woken {
@@ -125,17 +128,16 @@ impl Broker {
             ..counters
         }
     }
+}
 
-    /// `accept` cannot be told to stop, only given a connection.
-    fn wake_accept(&self) -> io::Result<()> {
-        let mut address = self.address;
-        match address.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-            IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-            _ => {}
-        }
-        TcpStream::connect_timeout(&address, SHUTDOWN_MAX).map(drop)
+/// Where this machine reaches what listens on `address`.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
     }
+    address
 }
 
 fn accept(

@@ -1,5 +1,5 @@
-//! What the broker's own threads wait on: "something was appended" and "stop". No thread sleeps
-//! that cannot be woken.
+//! What the broker's own threads wait on: "stop", and followers that are paused for "go on". No thread
+//! sleeps that cannot be woken.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use parking_lot::{Condvar, Mutex};
 
 #[derive(Default)]
 struct State {
-    generation: u64,
     stopped: bool,
+    followers_paused: bool,
 }
 
 #[derive(Default)]
@@ -18,12 +18,6 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Wakes every thread in [`Signal::wait_past`].
-    pub(crate) fn notify(&self) {
-        self.state.lock().generation += 1;
-        self.changed.notify_all();
-    }
-
     /// Ends every wait, now and later.
     pub(crate) fn stop(&self) {
         self.state.lock().stopped = true;
@@ -34,21 +28,20 @@ impl Signal {
         self.state.lock().stopped
     }
 
-    /// Read before looking at the state that [`Signal::wait_past`] shall wait for.
-    pub(crate) fn generation(&self) -> u64 {
-        self.state.lock().generation
-    }
-
-    /// Returns on a notification later than `seen`, on a stop, or after `timeout`.
-    pub(crate) fn wait_past(&self, seen: u64, timeout: Duration) {
-        let mut state = self.state.lock();
-        let waiting = |state: &mut State| state.generation == seen && !state.stopped;
-        self.changed.wait_while_for(&mut state, waiting, timeout);
-    }
-
-    /// Lets `time` pass, whatever is notified; a stop ends it.
+    /// Lets `time` pass; a stop ends it.
     pub(crate) fn pause(&self, time: Duration) {
         let mut state = self.state.lock();
         self.changed.wait_while_for(&mut state, |state| !state.stopped, time);
+    }
+
+    /// Takes effect at the followers' next fetch.
+    pub(crate) fn pause_followers(&self, paused: bool) {
+        self.state.lock().followers_paused = paused;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn wait_while_followers_paused(&self) {
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, |state| state.followers_paused && !state.stopped);
     }
 }

@@ -32,6 +32,8 @@ pub(crate) enum WatchKey {
     LogEnd(TopicPartition),
     /// Every in-sync replica has deleted the log up to there: delete-records.
     LowWatermark(TopicPartition),
+    /// There are so many partitions of all topics: followers' fetches.
+    Partitions,
     Connection(u64),
 }
 
@@ -84,6 +86,11 @@ impl Topics {
         let partition =
             |topic: Arc<Topic>| topic.partitions.get(usize::try_from(index).ok()?).cloned();
         self.get(name).and_then(partition).ok_or(ResponseError::UnknownTopicOrPartition)
+    }
+
+    /// Of all topics.
+    pub(crate) fn partition_count(&self) -> usize {
+        *self.partition_count.lock()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Topic>> {

@@ -6,9 +6,11 @@ use kafka_protocol::{
     ResponseError,
     messages::{
         ApiKey, FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse,
+        MetadataRequest,
         fetch_request::{FetchPartition, FetchTopic},
         fetch_response::PartitionData,
         list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
+        metadata_request::MetadataRequestTopic,
     },
 };
 
@@ -101,12 +103,14 @@ fn a_long_poll_ends_at_its_time_with_what_there_is() {
 #[test]
 fn a_follower_waits_for_the_log_end_and_its_offset_is_what_it_has() {
     let broker = Fixture::new(&[]);
-    let ask = |replica, offset| broker.ask(ApiKey::Fetch, 11, &fetch(replica, 1, &[(0, offset)]));
+    // A follower asks for every partition there is.
+    let all = |offset| [(0, offset), (1, 0), (2, 0)];
+    let ask = |replica, offset| broker.ask(ApiKey::Fetch, 11, &fetch(replica, 1, &all(offset)));
     let consumer = consume(&broker, 1, &[(0, 0)]);
     let followers = [ask(2, 0), ask(3, 0)];
     assert_eq!(broker.append(), 0);
     for follower in &followers {
-        assert_eq!(read(&broker, follower), Some(vec![(BATCH_BYTES, 0)]));
+        assert_eq!(read(&broker, follower), Some(vec![(BATCH_BYTES, 0), (0, 0), (0, 0)]));
     }
     let first = ask(2, 1);
     assert_eq!((read(&broker, &first), read(&broker, &consumer)), (None, None));
@@ -115,8 +119,23 @@ fn a_follower_waits_for_the_log_end_and_its_offset_is_what_it_has() {
     broker.timer.advance(SECOND);
     assert_eq!(
         (read(&broker, &first), read(&broker, &second)),
-        (Some(vec![(0, 1)]), Some(vec![(0, 1)]))
+        (Some(vec![(0, 1), (0, 0), (0, 0)]), Some(vec![(0, 1), (0, 0), (0, 0)]))
     );
+}
+
+#[test]
+fn a_follower_is_not_kept_waiting_while_there_are_partitions_that_it_does_not_know() {
+    let broker = Fixture::new(&[]);
+    let partitions = [(0, 0), (1, 0), (2, 0)];
+    let waits = broker.ask(ApiKey::Fetch, 11, &fetch(2, 1, &partitions));
+    assert_eq!(read(&broker, &waits), None);
+    let new = MetadataRequestTopic::default().with_name(Some(topic_name("new")));
+    let body = MetadataRequest::default().with_topics(Some(vec![new]));
+    broker.ask(ApiKey::Metadata, 4, &body);
+    assert!(read(&broker, &waits).is_some(), "a topic was made");
+    let late = broker.ask(ApiKey::Fetch, 11, &fetch(2, 1, &partitions));
+    assert!(read(&broker, &late).is_some(), "one was made before it asked");
+    assert_eq!(read(&broker, &consume(&broker, 1, &partitions)), None);
 }
 
 #[test]

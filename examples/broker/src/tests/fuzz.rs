@@ -118,8 +118,8 @@ fn fuzzed_frames_crash_nothing_hang_nothing_and_leave_nothing_behind() {
         if number % 256 == 0 {
             for topic in broker.manager.topics.all() {
                 for partition in &topic.partitions {
-                    for follower in &broker.manager.followers.followers {
-                        while follower.fetch(partition, &broker.manager) {}
+                    for follower in 0..2 {
+                        while broker.follow(follower, partition) {}
                     }
                 }
             }

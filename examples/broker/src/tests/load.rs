@@ -55,6 +55,8 @@ fn two_thousand_connections_have_a_produce_parked_each() {
 fn one_connection_too_many_is_closed_and_a_place_comes_free() {
     let broker = Broker::start(&args(&["--max-connections", "2"])).unwrap();
     let (first, mut second) = (Client::connect(&broker), Client::connect(&broker));
+    second.send_produce(-1, 60_000);
+    assert_eq!(second.produced(), 0, "both followers have their places");
     let third = Client(TcpStream::connect(broker.address()).unwrap());
     assert!(third.was_closed());
     second.send_produce(1, 0);

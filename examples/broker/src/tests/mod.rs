@@ -31,8 +31,8 @@ use timer_core::ManualTimer;
 use crate::{
     api::{self, Client},
     args::Args,
-    fetch,
-    partition::Partition,
+    fetch::{self, FETCH_BYTES_MAX},
+    partition::{Partition, UpTo},
     pipeline::{self, Answer, Pipeline},
     replica_manager::ReplicaManager,
 };
@@ -83,8 +83,17 @@ impl Fixture {
 
     /// A follower fetches a partition until it has everything and the leader knows.
     pub(crate) fn replicate(&self, follower: usize, partition: i32) {
-        let partition = self.partition(partition);
-        while self.manager.followers.followers[follower].fetch(&partition, &self.manager) {}
+        while self.follow(follower, &self.partition(partition)) {}
+    }
+
+    /// One fetch by a follower; returns whether that brought news.
+    pub(crate) fn follow(&self, follower: usize, partition: &Partition) -> bool {
+        let follower = &self.manager.followers[follower];
+        let (start, end) = follower.log_range(&partition.key);
+        self.manager.note_fetch(partition, follower.id, start, end);
+        // An offset that is gone: the leader's log start says where to go on.
+        let read = partition.read(end, UpTo::LogEnd, FETCH_BYTES_MAX, true).unwrap_or_default();
+        follower.append(&partition.key, read, partition.offsets().log_start)
     }
 
     /// The error code of an acks=1 produce of one record to partition 0.

@@ -47,10 +47,9 @@ fn completes_when_the_last_follower_has_it_and_the_leader_knows() {
     broker.replicate(0, 0);
     assert_eq!(answer(&broker, &first), None, "one follower is missing");
     let partition = broker.partition(0);
-    let follower = &broker.manager.followers.followers[1];
-    assert!(follower.fetch(&partition, &broker.manager), "brings the records");
+    assert!(broker.follow(1, &partition), "brings the records");
     assert_eq!(answer(&broker, &first), None, "the leader learns of it from the next fetch");
-    assert!(!follower.fetch(&partition, &broker.manager));
+    assert!(!broker.follow(1, &partition));
     assert_eq!(
         (answer(&broker, &first), answer(&broker, &second)),
         (Some(vec![(0, 0)]), Some(vec![(0, 3)]))
@@ -166,9 +165,7 @@ fn a_follower_that_is_always_one_fetch_behind_stays_in_sync() {
     let partition = broker.partition(0);
     for _ in 0..10 {
         broker.append();
-        for follower in &broker.manager.followers.followers {
-            assert!(follower.fetch(&partition, &broker.manager));
-        }
+        assert!((0..2).all(|follower| broker.follow(follower, &partition)));
         broker.append();
         broker.manager.shrink_in_sync();
     }
@@ -235,7 +232,7 @@ fn a_follower_left_behind_starts_again_where_the_leader_starts() {
     broker.replicate(0, 0);
     let partition = broker.partition(0);
     assert_eq!(partition.in_sync_followers(), [2]);
-    assert_eq!(broker.manager.followers.followers[0].log_range(&partition.key), (1, 3));
+    assert_eq!(broker.manager.followers[0].log_range(&partition.key), (1, 3));
 }
 
 #[test]

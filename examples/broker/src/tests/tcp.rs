@@ -19,7 +19,7 @@ use kafka_protocol::{
 use super::{
     CORRELATION_ID, args, fetches::fetch, framed, produce, record_batch, request, topic_name,
 };
-use crate::{Args, Broker};
+use crate::{Args, Broker, topics::WatchKey};
 
 pub(crate) struct Client(pub(crate) TcpStream);
 
@@ -118,7 +118,10 @@ fn a_long_poll_is_woken_by_a_produce() {
     let (mut consumer, mut producer) = (Client::connect(&broker), Client::connect(&broker));
     let body = fetch(-1, 1, &[(0, 0)]).with_max_wait_ms(60_000);
     consumer.send(&framed(&request(ApiKey::Fetch, 11, &body)));
-    wait_until(|| !broker.manager.fetches.is_empty());
+    let partition = broker.manager.topics.partition("t", 0).unwrap();
+    wait_until(|| {
+        broker.manager.fetches.waiters(&WatchKey::HighWatermark(partition.key.clone())) == 1
+    });
     producer.send_produce(1, 0);
     assert_eq!(producer.produced(), 0);
     let mut response = consumer.receive();
@@ -126,7 +129,7 @@ fn a_long_poll_is_woken_by_a_produce() {
     let response = FetchResponse::decode(&mut response, 11).unwrap();
     let data = &response.responses[0].partitions[0];
     assert_eq!((data.high_watermark, data.records.as_ref().unwrap().len()), (1, 98));
-    assert_eq!(broker.shutdown().fetches.completed, 1);
+    broker.shutdown();
 }
 
 #[test]
