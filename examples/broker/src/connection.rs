@@ -115,17 +115,16 @@ fn contained<T>(request: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T
 
 /// The open connections: at most so many, and a shutdown ends them all in a bounded time.
 pub(crate) struct Connections {
-    connections_max: usize,
     open: Mutex<Open>,
     /// One of them ended.
     ended: Condvar,
 }
 
-#[derive(Default)]
 struct Open {
     streams: HashMap<u64, Arc<TcpStream>>,
     next_id: u64,
-    shut: bool,
+    /// None any more once the broker shuts down.
+    connections_max: usize,
 }
 
 /// A place among the open connections, given back on drop.
@@ -136,37 +135,29 @@ pub(crate) struct Registered {
     connections: Arc<Connections>,
 }
 
-/// Why a connection was not taken; its stream is closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NotTaken {
-    Full,
-    Shutdown,
-}
-
 impl Connections {
     pub(crate) fn new(connections_max: usize) -> Connections {
-        Connections { connections_max, open: Mutex::default(), ended: Condvar::new() }
+        let open = Open { streams: HashMap::new(), next_id: 0, connections_max };
+        Connections { open: Mutex::new(open), ended: Condvar::new() }
     }
 
-    pub(crate) fn register(self: &Arc<Self>, stream: TcpStream) -> Result<Registered, NotTaken> {
+    /// `None`: no more may be open, and the stream is closed.
+    pub(crate) fn register(self: &Arc<Self>, stream: TcpStream) -> Option<Registered> {
         let stream = Arc::new(stream);
         let mut open = self.open.lock();
-        if open.shut {
-            return Err(NotTaken::Shutdown);
-        }
-        if open.streams.len() >= self.connections_max {
-            return Err(NotTaken::Full);
+        if open.streams.len() >= open.connections_max {
+            return None;
         }
         let id = open.next_id;
         open.next_id += 1;
         open.streams.insert(id, Arc::clone(&stream));
-        Ok(Registered { stream, id, connections: Arc::clone(self) })
+        Some(Registered { stream, id, connections: Arc::clone(self) })
     }
 
     /// Lets every connection write the response it is at; cuts off what did not end in `bound`.
     pub(crate) fn shut(&self, bound: Duration) {
         let mut open = self.open.lock();
-        open.shut = true;
+        open.connections_max = 0;
         open.cut(Shutdown::Read);
         self.ended.wait_while_for(&mut open, |open| !open.streams.is_empty(), bound);
         if !open.streams.is_empty() {

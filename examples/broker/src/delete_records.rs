@@ -1,7 +1,5 @@
 //! DeleteRecords: the leader deletes at once; the answer waits for the followers.
 
-use std::sync::Arc;
-
 use kafka_protocol::{
     ResponseError,
     messages::{
@@ -12,7 +10,9 @@ use kafka_protocol::{
 use purgatory::{CancelReason, DelayedOperation, Outcome};
 
 use crate::{
-    api::millis, partition::Partition, pipeline::Reply, replica_manager::ReplicaManager,
+    api::millis,
+    pipeline::Reply,
+    replica_manager::{ReplicaManager, Wait, watermarks},
     topics::WatchKey,
 };
 
@@ -26,14 +26,6 @@ pub(crate) struct DelayedDeleteRecords {
     reply: Reply,
 }
 
-/// One partition whose replicas are waited for.
-struct Wait {
-    /// Where it is in the response: topic, partition.
-    at: (usize, usize),
-    partition: Arc<Partition>,
-    required_offset: i64,
-}
-
 pub(crate) fn delete_records(
     manager: &ReplicaManager,
     request: DeleteRecordsRequest,
@@ -41,7 +33,6 @@ pub(crate) fn delete_records(
 ) {
     let (timeout, connection) = (millis(request.timeout_ms), reply.connection());
     let (mut response, mut waits) = (DeleteRecordsResponse::default(), Vec::new());
-    let mut watermarks = Vec::new();
     for topic in request.topics {
         let mut results = Vec::new();
         for asked in topic.partitions {
@@ -49,8 +40,6 @@ pub(crate) fn delete_records(
             let result = DeleteRecordsPartitionResult::default().with_partition_index(index);
             let error = match manager.delete_records(&topic.name, index, asked.offset) {
                 Ok((partition, required_offset)) => {
-                    let key = WatchKey::LowWatermark(partition.key.clone());
-                    watermarks.push((key, required_offset.cast_unsigned())); // never negative
                     let at = (response.topics.len(), results.len());
                     waits.push(Wait { at, partition, required_offset });
                     ResponseError::RequestTimedOut
@@ -62,6 +51,7 @@ pub(crate) fn delete_records(
         let topic = DeleteRecordsTopicResult::default().with_name(topic.name);
         response.topics.push(topic.with_partitions(results));
     }
+    let watermarks = watermarks(&waits, WatchKey::LowWatermark);
     let operation = DelayedDeleteRecords { response, waits, reply };
     ReplicaManager::park(&manager.delete_records, operation, &watermarks, connection, timeout);
 }

@@ -78,14 +78,6 @@ impl Offsets {
     }
 }
 
-/// How far the replicas are with a required offset.
-pub(crate) enum Replication {
-    Pending,
-    Enough,
-    /// The high watermark is there, but fewer replicas are in sync than the minimum.
-    TooFewInSync,
-}
-
 impl Partition {
     pub(crate) fn new(key: TopicPartition, advance_min: usize) -> Partition {
         Partition { key, advance_min, state: Mutex::default() }
@@ -197,15 +189,19 @@ impl Partition {
         state.advance(self.advance_min)
     }
 
-    pub(crate) fn replication(&self, required_offset: i64, in_sync_min: usize) -> Replication {
+    /// Whether the high watermark is there; NOT_ENOUGH_REPLICAS_AFTER_APPEND when it is, but fewer
+    /// replicas are in sync than the minimum.
+    pub(crate) fn replicated(
+        &self,
+        offset: i64,
+        in_sync_min: usize,
+    ) -> Result<bool, ResponseError> {
         let state = self.state.lock();
-        if state.high_watermark < required_offset {
-            Replication::Pending
-        } else if state.replicas.in_sync() >= in_sync_min {
-            Replication::Enough
-        } else {
-            Replication::TooFewInSync
+        let replicated = state.high_watermark >= offset;
+        if replicated && state.replicas.in_sync() < in_sync_min {
+            return Err(ResponseError::NotEnoughReplicasAfterAppend);
         }
+        Ok(replicated)
     }
 
     pub(crate) fn in_sync_followers(&self) -> Vec<i32> {

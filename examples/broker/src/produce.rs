@@ -16,10 +16,9 @@ use purgatory::{CancelReason, DelayedOperation, Outcome};
 use crate::{
     api::millis,
     counters::Counters,
-    partition::{Partition, Replication},
     pipeline::Reply,
     replica_fetcher::{Follower, all_have},
-    replica_manager::ReplicaManager,
+    replica_manager::{ReplicaManager, Wait, watermarks},
     topics::WatchKey,
 };
 
@@ -37,15 +36,6 @@ pub(crate) struct DelayedProduce {
     followers: Arc<[Follower]>,
     counters: Arc<Counters>,
     reply: Reply,
-}
-
-/// One partition of the request that waits, or waited, for its replicas.
-struct Wait {
-    /// Where it is in the response: topic, partition.
-    at: (usize, usize),
-    partition: Arc<Partition>,
-    required_offset: i64,
-    pending: bool,
 }
 
 /// Appends, and parks what must wait. A produce with acks=0 is not answered; when it failed that is an
@@ -75,7 +65,7 @@ pub(crate) fn produce(
         counters: Arc::clone(&manager.counters),
         reply,
     };
-    let watermarks = operation.watermarks();
+    let watermarks = watermarks(&operation.waits, WatchKey::HighWatermark);
     let connection = operation.reply.connection();
     ReplicaManager::park(&manager.produces, operation, &watermarks, connection, timeout);
     Ok(())
@@ -104,7 +94,6 @@ fn append(
                             at: (response.responses.len(), statuses.len()),
                             partition,
                             required_offset: appended.required_offset,
-                            pending: true,
                         });
                     }
                 }
@@ -118,63 +107,43 @@ fn append(
     (response, waits)
 }
 
-impl Wait {
-    fn status<'a>(&self, response: &'a mut ProduceResponse) -> &'a mut PartitionProduceResponse {
-        &mut response.responses[self.at.0].partition_responses[self.at.1]
-    }
-}
-
-impl DelayedProduce {
-    /// The high watermarks to wait for.
-    fn watermarks(&self) -> Vec<(WatchKey, u64)> {
-        let watermark = |wait: &Wait| {
-            let key = WatchKey::HighWatermark(wait.partition.key.clone());
-            (key, wait.required_offset.cast_unsigned()) // an offset is never negative
-        };
-        self.waits.iter().map(watermark).collect()
-    }
-
-    /// The promise of acks=all, audited: what is acknowledged is in the in-sync followers' logs.
-    fn audit(&mut self) {
-        for wait in &self.waits {
-            let acknowledged = wait.status(&mut self.response).error_code == 0;
-            if acknowledged && !all_have(&self.followers, &wait.partition, wait.required_offset) {
-                self.counters.lock().acked_before_replicated += 1;
-                let (key, offset) = (&wait.partition.key, wait.required_offset);
-                tracing::error!("{key} acknowledged up to {offset} before it was replicated");
-            }
-        }
-    }
-}
-
 impl DelayedOperation for DelayedProduce {
     fn try_complete(&mut self) -> bool {
-        for wait in self.waits.iter_mut().filter(|wait| wait.pending) {
-            let error_code =
-                match wait.partition.replication(wait.required_offset, self.min_insync_replicas) {
-                    Replication::Pending => continue,
-                    Replication::Enough => 0,
-                    Replication::TooFewInSync => ResponseError::NotEnoughReplicasAfterAppend.code(),
-                };
-            wait.pending = false;
-            wait.status(&mut self.response).error_code = error_code;
-        }
-        self.waits.iter().all(|wait| !wait.pending)
+        self.waits.retain(|wait| {
+            let (partition, offset) = (&wait.partition, wait.required_offset);
+            let error_code = match partition.replicated(offset, self.min_insync_replicas) {
+                Ok(false) => return true,
+                Ok(true) => 0,
+                Err(error) => error.code(),
+            };
+            // The promise of acks=all, audited: what is acknowledged is in the in-sync followers' logs.
+            if error_code == 0 && !all_have(&self.followers, partition, offset) {
+                self.counters.lock().acked_before_replicated += 1;
+                let key = &partition.key;
+                tracing::error!("{key} acknowledged up to {offset} before it was replicated");
+            }
+            status(&mut self.response, wait).error_code = error_code;
+            false
+        });
+        self.waits.is_empty()
     }
 
     fn on_complete(mut self, outcome: Outcome) {
-        tracing::debug!("produce to {} partitions: {outcome:?}", self.waits.len());
+        tracing::debug!("produce to {} topics: {outcome:?}", self.response.responses.len());
         if let Outcome::Cancelled(reason) = outcome {
             let error = match reason {
                 // Shutting down. Kafka's leader moves away and says so; clients retry.
                 CancelReason::Shutdown => ResponseError::NotLeaderOrFollower,
                 _ => ResponseError::UnknownServerError,
             };
-            for wait in self.waits.iter().filter(|wait| wait.pending) {
-                wait.status(&mut self.response).error_code = error.code();
+            for wait in &self.waits {
+                status(&mut self.response, wait).error_code = error.code();
             }
         }
-        self.audit();
         self.reply.send(&self.response);
     }
+}
+
+fn status<'a>(response: &'a mut ProduceResponse, wait: &Wait) -> &'a mut PartitionProduceResponse {
+    &mut response.responses[wait.at.0].partition_responses[wait.at.1]
 }

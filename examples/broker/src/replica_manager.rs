@@ -20,7 +20,7 @@ use crate::{
     producer_state::ProducerIds,
     replica_fetcher::Follower,
     signal::Signal,
-    topics::{Topics, WatchKey},
+    topics::{TopicPartition, Topics, WatchKey},
 };
 
 pub(crate) struct ReplicaManager {
@@ -37,16 +37,31 @@ pub(crate) struct ReplicaManager {
     pub(crate) signal: Signal,
 }
 
+/// One partition of a request that waits for its replicas.
+pub(crate) struct Wait {
+    /// Where it is in the response: topic, partition.
+    pub(crate) at: (usize, usize),
+    pub(crate) partition: Arc<Partition>,
+    pub(crate) required_offset: i64,
+}
+
+/// What to wait for.
+pub(crate) fn watermarks(
+    waits: &[Wait],
+    key: fn(TopicPartition) -> WatchKey,
+) -> Vec<(WatchKey, u64)> {
+    let watermark = |wait: &Wait| {
+        // An offset is never negative.
+        (key(wait.partition.key.clone()), wait.required_offset.cast_unsigned())
+    };
+    waits.iter().map(watermark).collect()
+}
+
 impl ReplicaManager {
     pub(crate) fn new(args: &Args, timer: &impl Timer) -> Result<Self, BuildError> {
         Ok(ReplicaManager {
             args: args.clone(),
-            topics: Arc::new(Topics::new(
-                args.partitions,
-                args.max_topics,
-                args.max_partitions,
-                args.advance_min(),
-            )),
+            topics: Arc::new(Topics::new(args)),
             followers: args.followers_here().iter().map(|id| Follower::new(*id)).collect(),
             produces: Purgatory::builder("produce").timer(timer).build()?,
             fetches: Purgatory::builder("fetch").timer(timer).build()?,

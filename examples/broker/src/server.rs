@@ -14,7 +14,7 @@ use timer_core::{SystemTimer, Timer};
 
 use crate::{
     args::Args,
-    connection::{self, Connections, NotTaken},
+    connection::{self, Connections},
     counters::Summary,
     replica_manager::ReplicaManager,
     scrape,
@@ -146,15 +146,12 @@ fn accept(
     connections: &Arc<Connections>,
 ) -> io::Result<()> {
     let (stream, peer) = listener.accept()?;
-    let connection = match connections.register(stream) {
-        Ok(connection) => connection,
-        Err(NotTaken::Shutdown) => return Ok(()),
-        Err(NotTaken::Full) => {
-            let max = manager.args.max_connections;
-            tracing::warn!("{peer}: connection refused: {max} connections are open already");
+    let Some(connection) = connections.register(stream) else {
+        if !manager.signal.stopped() {
+            tracing::warn!("{peer}: connection refused: too many are open already");
             manager.counters.lock().refused += 1;
-            return Ok(());
         }
+        return Ok(());
     };
     let manager = Arc::clone(manager);
     let thread = thread::Builder::new().name("connection".to_owned());

@@ -7,7 +7,7 @@ use dashmap::DashMap;
 use kafka_protocol::ResponseError;
 use parking_lot::Mutex;
 
-use crate::partition::Partition;
+use crate::{args::Args, partition::Partition};
 
 /// Shown as Kafka does: `topic-0`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -58,19 +58,14 @@ pub(crate) struct Topics {
 }
 
 impl Topics {
-    pub(crate) fn new(
-        partitions: i32,
-        topics_max: usize,
-        partitions_max: usize,
-        advance_min: usize,
-    ) -> Topics {
+    pub(crate) fn new(args: &Args) -> Topics {
         Topics {
-            partitions,
+            partitions: args.partitions,
             topics: DashMap::new(),
             partition_count: Mutex::new(0),
-            topics_max,
-            partitions_max,
-            advance_min,
+            topics_max: args.max_topics,
+            partitions_max: args.max_partitions,
+            advance_min: args.advance_min(),
         }
     }
 
@@ -157,7 +152,8 @@ mod tests {
 
     #[test]
     fn names_follow_kafkas_rule_and_the_number_of_topics_is_bounded() {
-        let topics = Topics::new(2, 2, 5, 1);
+        let bounds = ["--partitions", "2", "--max-topics", "2", "--max-partitions", "5"];
+        let topics = Topics::new(&crate::tests::args(&bounds));
         for name in ["", ".", "..", "a b", "ä", "a/b", &"x".repeat(250)] {
             assert_eq!(
                 topics.get_or_create(name).err(),

@@ -86,17 +86,12 @@ impl GroupCoordinator {
         self.groups.lock().len()
     }
 
+    /// The leader's sync brings the assignment. Any sync is parked then, and may end at once.
     pub(crate) fn sync(self: &Arc<Self>, request: &SyncGroupRequest, reply: Reply) {
-        let group = match self.group(&request.group_id, false) {
-            Ok(group) => group,
+        let (group, timeout) = match self.prepare_sync(request) {
+            Ok(prepared) => prepared,
             Err(error) => return reply.send(&sync_response(Err(error))),
         };
-        let mut state = group.state.lock();
-        let timeout = match self.prepare_sync(&mut state, request) {
-            Ok(timeout) => timeout,
-            Err(error) => return reply.send(&sync_response(Err(error))),
-        };
-        drop(state);
         let operation = DelayedSync {
             coordinator: Arc::downgrade(self),
             group: Arc::clone(&group),
@@ -108,12 +103,13 @@ impl GroupCoordinator {
         self.syncs.check_and_complete(&group.id);
     }
 
-    /// The leader's sync brings the assignment. Any sync is parked then, and may end at once.
+    /// The member waits now, for so long at most.
     fn prepare_sync(
         &self,
-        state: &mut State,
         request: &SyncGroupRequest,
-    ) -> Result<Duration, ResponseError> {
+    ) -> Result<(Arc<Group>, Duration), ResponseError> {
+        let group = self.group(&request.group_id, false)?;
+        let mut state = group.state.lock();
         let phase = state.phase;
         let member = state.member(&request.member_id, request.generation_id)?;
         let timeout = member.rebalance_timeout;
@@ -128,7 +124,8 @@ impl GroupCoordinator {
         if phase == Phase::CompletingRebalance && *request.member_id == *state.leader {
             state.assign(&request.assignments);
         }
-        Ok(timeout)
+        drop(state);
+        Ok((group, timeout))
     }
 
     pub(crate) fn heartbeat(&self, request: &HeartbeatRequest) -> HeartbeatResponse {
