@@ -68,7 +68,7 @@ fn answer(
     client: &Client,
     reply: Reply,
 ) -> anyhow::Result<()> {
-    layout::check(&frame, api.key, version, &api.layout).context("malformed")?;
+    layout::check(&frame, api, version).context("malformed")?;
     decode_request_header_from_buffer(&mut frame).context("malformed")?;
     let (topics, groups) = (&manager.topics, &manager.groups);
     match api.key {
@@ -103,6 +103,11 @@ fn answer(
 
 fn body<T: Decodable>(mut frame: Bytes, version: i16) -> anyhow::Result<T> {
     T::decode(&mut frame, version).context("malformed")
+}
+
+/// 0 when it went well.
+pub(crate) fn code(result: Result<(), ResponseError>) -> i16 {
+    result.map_or_else(|error| error.code(), |()| 0)
 }
 
 /// A client's wait; a negative one is over at once, as in Kafka.

@@ -2,10 +2,7 @@
 
 use kafka_protocol::{
     ResponseError,
-    messages::{
-        DeleteRecordsRequest, DeleteRecordsResponse,
-        delete_records_response::{DeleteRecordsPartitionResult, DeleteRecordsTopicResult},
-    },
+    messages::{delete_records_request::*, delete_records_response::*},
 };
 use purgatory::{CancelReason, DelayedOperation, Outcome};
 

@@ -6,14 +6,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use kafka_protocol::{
-    ResponseError,
-    messages::{
-        FetchRequest, FetchResponse, TopicName,
-        fetch_request::FetchPartition,
-        fetch_response::{FetchableTopicResponse, PartitionData},
-    },
-};
+use kafka_protocol::messages::{TopicName, fetch_request::*, fetch_response::*};
 use purgatory::{DelayedOperation, Outcome};
 
 use crate::{
@@ -95,36 +88,34 @@ pub(crate) fn read(topics: &Topics, request: FetchRequest, version: i16) -> Fetc
     let (mut bytes_left, mut nothing_yet) = (bytes_max(&request), true);
     let up_to = up_to(&request);
     let mut data = |topic: &TopicName, asked: &FetchPartition| {
-        let partition = topics.partition(topic, asked.partition)?;
+        let mut data = PartitionData::default().with_partition_index(asked.partition);
+        data.high_watermark = -1;
+        let partition = match topics.partition(topic, asked.partition) {
+            Ok(partition) => partition,
+            Err(error) => return data.with_error_code(error.code()),
+        };
         let bytes = size(asked.partition_max_bytes).min(bytes_left);
-        let batches = partition.read(asked.fetch_offset, up_to, bytes, nothing_yet)?;
+        let read = partition.read(asked.fetch_offset, up_to, bytes, nothing_yet);
+        let offsets = partition.offsets();
+        if version >= 5 {
+            // With an error, too: a follower whose offset is gone learns where to go on.
+            data.log_start_offset = offsets.log_start;
+        }
+        let batches = match read {
+            Ok(batches) => batches,
+            Err(error) => return data.with_error_code(error.code()),
+        };
         let mut records = BytesMut::new();
         batches.iter().for_each(|batch| records.extend_from_slice(&batch.bytes));
         nothing_yet &= records.is_empty();
         bytes_left = bytes_left.saturating_sub(records.len());
-        let offsets = partition.offsets();
-        Ok(PartitionData::default()
-            .with_records(Some(records.freeze()))
+        data.with_records(Some(records.freeze()))
             .with_high_watermark(offsets.high_watermark)
             .with_last_stable_offset(offsets.high_watermark)
-            .with_log_start_offset(if version >= 5 { offsets.log_start } else { -1 }))
-    };
-    // A follower whose offset is gone learns where to go on.
-    let failed = |topic: &TopicName, asked: &FetchPartition, error: ResponseError| {
-        let partition = topics.partition(topic, asked.partition).ok().filter(|_| version >= 5);
-        PartitionData::default()
-            .with_error_code(error.code())
-            .with_high_watermark(-1)
-            .with_log_start_offset(partition.map_or(-1, |partition| partition.offsets().log_start))
     };
     let mut responses = Vec::new();
     for topic in request.topics {
-        let mut partition = |asked: &FetchPartition| {
-            let data = data(&topic.topic, asked)
-                .unwrap_or_else(|error| failed(&topic.topic, asked, error));
-            data.with_partition_index(asked.partition)
-        };
-        let partitions = topic.partitions.iter().map(&mut partition).collect();
+        let partitions = topic.partitions.iter().map(|asked| data(&topic.topic, asked)).collect();
         let response = FetchableTopicResponse::default().with_partitions(partitions);
         responses.push(response.with_topic(topic.topic));
     }

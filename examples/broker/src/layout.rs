@@ -2,23 +2,16 @@
 //!
 //! The decoder trusts the count of an array: it reserves that many elements at once, so 4 bytes can
 //! ask for 128 GiB, and an allocation that fails aborts the process: no panic, nothing to catch. So
-//! each request has a [`Layout`], its fields as they lie on the wire, and [`check`] walks the frame
+//! each API lists its request's fields as they lie on the wire ([`Api`]), and [`check`] walks the frame
 //! by it without allocating. A count is believed up to [`ELEMENTS_MAX`], and only when the bytes of
 //! every element are there.
 
 use anyhow::{Context, ensure};
-use kafka_protocol::messages::ApiKey;
 
-use crate::frame::PREFIX_BYTES;
+use crate::{frame::PREFIX_BYTES, schemas::Api};
 
 /// Array elements and tagged fields of one request together: bounds what decoding it can allocate.
 pub(crate) const ELEMENTS_MAX: usize = 1 << 16;
-
-pub(crate) struct Layout {
-    /// From this version on lengths are compact and tagged fields follow each struct.
-    pub(crate) flexible_from: i16,
-    pub(crate) fields: &'static [Field],
-}
 
 pub(crate) enum Field {
     /// Integers, booleans, UUIDs: so many bytes.
@@ -33,20 +26,15 @@ pub(crate) enum Field {
 }
 
 /// Checks every length in a frame, which starts with the request header.
-pub(crate) fn check(
-    frame: &[u8],
-    key: ApiKey,
-    version: i16,
-    layout: &Layout,
-) -> anyhow::Result<()> {
+pub(crate) fn check(frame: &[u8], api: &Api, version: i16) -> anyhow::Result<()> {
     let mut walk = Walk { rest: frame, flexible: false, version, elements_left: ELEMENTS_MAX };
     walk.skip(PREFIX_BYTES)?;
     walk.field(&Field::String).context("client id")?; // never compact
-    if key.request_header_version(version) >= 2 {
+    if api.key.request_header_version(version) >= 2 {
         walk.tagged_fields()?;
     }
-    walk.flexible = version >= layout.flexible_from;
-    walk.fields(layout.fields)
+    walk.flexible = version >= api.flexible_from;
+    walk.fields(api.fields)
 }
 
 struct Walk<'a> {

@@ -5,11 +5,7 @@
 
 use kafka_protocol::{
     ResponseError,
-    messages::{
-        ListOffsetsRequest, ListOffsetsResponse, TopicName,
-        list_offsets_request::ListOffsetsPartition,
-        list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse},
-    },
+    messages::{TopicName, list_offsets_request::*, list_offsets_response::*},
 };
 
 use crate::{

@@ -6,13 +6,8 @@ use std::{net::SocketAddr, sync::Arc};
 use kafka_protocol::{
     ResponseError,
     messages::{
-        BrokerId, CreateTopicsRequest, CreateTopicsResponse, MetadataRequest, MetadataResponse,
-        create_topics_request::CreatableTopic,
-        create_topics_response::CreatableTopicResult,
-        metadata_request::MetadataRequestTopic,
-        metadata_response::{
-            MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
-        },
+        BrokerId, create_topics_request::*, create_topics_response::*, metadata_request::*,
+        metadata_response::*,
     },
     protocol::StrBytes,
 };

@@ -95,35 +95,18 @@ impl Partition {
         if state.replicas.in_sync() < in_sync_min {
             return Err(ResponseError::NotEnoughReplicas);
         }
-        if let Some(base_offset) = state.producers.duplicate(&batches)? {
-            return Ok(Appended {
-                base_offset,
-                required_offset: base_offset + i64::from(batches[0].records),
-                log_start_offset: state.log.log_start_offset(),
-                advanced: Advanced::default(),
-                duplicate: true,
-            });
-        }
-        let high_watermark = state.high_watermark;
-        state.log.trim(high_watermark, log_bytes_max);
-        if state.log.size_bytes() > log_bytes_max {
-            return Err(ResponseError::KafkaStorageError);
-        }
-        let base_offset = state.log.log_end_offset();
-        state.replicas.note_caught_up(base_offset);
-        for batch in batches {
-            let offset = state.log.log_end_offset();
-            if let Some(producer) = batch.producer {
-                state.producers.note(producer, batch.records, offset);
-            }
-            state.log.append(batch.assign(offset, LEADER_EPOCH));
+        let records: i64 = batches.iter().map(|batch| i64::from(batch.records)).sum();
+        let known = state.producers.duplicate(&batches)?;
+        let base_offset = known.unwrap_or(state.log.log_end_offset());
+        if known.is_none() {
+            state.append(batches, log_bytes_max)?;
         }
         Ok(Appended {
             base_offset,
-            required_offset: state.log.log_end_offset(),
+            required_offset: base_offset + records,
             log_start_offset: state.log.log_start_offset(),
             advanced: state.advance(self.advance_min),
-            duplicate: false,
+            duplicate: known.is_some(),
         })
     }
 
@@ -210,6 +193,26 @@ impl Partition {
 }
 
 impl State {
+    fn append(
+        &mut self,
+        batches: Vec<IncomingBatch>,
+        log_bytes_max: usize,
+    ) -> Result<(), ResponseError> {
+        self.log.trim(self.high_watermark, log_bytes_max);
+        if self.log.size_bytes() > log_bytes_max {
+            return Err(ResponseError::KafkaStorageError);
+        }
+        self.replicas.note_caught_up(self.log.log_end_offset());
+        for batch in batches {
+            let offset = self.log.log_end_offset();
+            if let Some(producer) = batch.producer {
+                self.producers.note(producer, batch.records, offset);
+            }
+            self.log.append(batch.assign(offset, LEADER_EPOCH));
+        }
+        Ok(())
+    }
+
     fn offsets(&self) -> Offsets {
         Offsets {
             high_watermark: self.high_watermark,

@@ -6,10 +6,7 @@ use std::sync::Arc;
 use anyhow::ensure;
 use kafka_protocol::{
     ResponseError,
-    messages::{
-        ProduceRequest, ProduceResponse,
-        produce_response::{PartitionProduceResponse, TopicProduceResponse},
-    },
+    messages::{produce_request::*, produce_response::*},
 };
 use purgatory::{CancelReason, DelayedOperation, Outcome};
 

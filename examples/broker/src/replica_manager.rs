@@ -93,12 +93,11 @@ impl ReplicaManager {
         let mut counters = self.counters.lock();
         if appended.duplicate {
             counters.duplicates += 1;
-            drop(counters);
-            return Ok((partition, appended));
-        }
-        for (codec, records) in sizes {
-            counters.records += u64::from(records.unsigned_abs());
-            counters.batches[codec] += 1;
+        } else {
+            for (codec, records) in sizes {
+                counters.records += u64::from(records.unsigned_abs());
+                counters.batches[codec] += 1;
+            }
         }
         drop(counters);
         let log_end = WatchKey::LogEnd(partition.key.clone());
@@ -185,13 +184,20 @@ impl ReplicaManager {
         self.produces.publish();
         self.fetches.publish();
         self.delete_records.publish();
-        self.groups.publish();
+        self.groups.rebalances.publish();
+        self.groups.syncs.publish();
+        self.groups.sessions.publish();
     }
 
     /// A live page of what waits here.
     pub(crate) fn live(&self) -> Live {
-        let live = Live::new().purgatory(&self.produces).purgatory(&self.fetches);
-        self.groups.show(live.purgatory(&self.delete_records))
+        Live::new()
+            .purgatory(&self.produces)
+            .purgatory(&self.fetches)
+            .purgatory(&self.delete_records)
+            .purgatory(&self.groups.rebalances)
+            .purgatory(&self.groups.syncs)
+            .purgatory(&self.groups.sessions)
     }
 
     /// Answers whatever is parked, and whatever comes later at once.
@@ -199,6 +205,8 @@ impl ReplicaManager {
         self.produces.shutdown();
         self.fetches.shutdown();
         self.delete_records.shutdown();
-        self.groups.shutdown();
+        self.groups.rebalances.shutdown();
+        self.groups.syncs.shutdown();
+        self.groups.sessions.shutdown();
     }
 }

@@ -2,10 +2,7 @@
 
 use kafka_protocol::messages::ApiKey;
 
-use crate::layout::{
-    Field::{self, Array, Fixed, Since, String, Until},
-    Layout,
-};
+use crate::layout::Field::{self, Array, Fixed, Since, String, Until};
 
 pub(crate) struct Api {
     pub(crate) key: ApiKey,
@@ -13,7 +10,10 @@ pub(crate) struct Api {
     pub(crate) advertised: (i16, i16),
     /// First version that can be decoded.
     pub(crate) served_from: i16,
-    pub(crate) layout: Layout,
+    /// From this version on lengths are compact and tagged fields follow each struct.
+    pub(crate) flexible_from: i16,
+    /// Of a request, in their order.
+    pub(crate) fields: &'static [Field],
 }
 
 const fn api(
@@ -23,7 +23,7 @@ const fn api(
     flexible_from: i16,
     fields: &'static [Field],
 ) -> Api {
-    Api { key, advertised, served_from, layout: Layout { flexible_from, fields } }
+    Api { key, advertised, served_from, flexible_from, fields }
 }
 
 /// librdkafka infers what a broker can do from its versions, so Produce is advertised from 0

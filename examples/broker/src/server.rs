@@ -117,14 +117,13 @@ impl Broker {
         }
         drop(self.timer.shutdown()); // nothing of ours is scheduled on it directly
         let counters = self.manager.counters.lock().clone();
-        let [rebalances, syncs, sessions] = self.manager.groups.stats();
         Summary {
-            rebalances,
-            syncs,
-            sessions,
             produces: self.manager.produces.stats(),
             fetches: self.manager.fetches.stats(),
             delete_records: self.manager.delete_records.stats(),
+            rebalances: self.manager.groups.rebalances.stats(),
+            syncs: self.manager.groups.syncs.stats(),
+            sessions: self.manager.groups.sessions.stats(),
             ..counters
         }
     }

@@ -17,27 +17,29 @@ use kafka_protocol::{
     },
 };
 use parking_lot::{Mutex, MutexGuard};
-use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Stats, Timeout};
-use purgatory_live::Live;
+use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Timeout};
 use timer_core::{BuildError, Timer};
 
 use super::{
     delayed::{DelayedJoin, DelayedSync, Sessions},
     state::{Group, Phase, State, Waits},
 };
-use crate::{api::Client, args::Args, pipeline::Reply, replica_state::LEADER_ID};
+use crate::{
+    api::{Client, code},
+    args::Args,
+    pipeline::Reply,
+    replica_state::LEADER_ID,
+};
 
 /// Of one member's protocols, or of one assignment.
 pub(super) const METADATA_BYTES_MAX: usize = 64 << 10;
 
 pub(crate) struct GroupCoordinator {
-    initial_delay: Duration,
-    groups_max: usize,
-    pub(super) members_max: usize,
+    pub(super) args: Args,
     groups: Mutex<HashMap<Arc<str>, Arc<Group>>>,
-    rebalances: Purgatory<Arc<str>, DelayedJoin>,
-    syncs: Purgatory<Arc<str>, DelayedSync>,
-    pub(super) sessions: Sessions,
+    pub(crate) rebalances: Purgatory<Arc<str>, DelayedJoin>,
+    pub(crate) syncs: Purgatory<Arc<str>, DelayedSync>,
+    pub(crate) sessions: Sessions,
     /// Members so far, and what makes their names differ from those of the broker's last run.
     pub(super) named: AtomicU64,
     pub(super) random: RandomState,
@@ -46,9 +48,7 @@ pub(crate) struct GroupCoordinator {
 impl GroupCoordinator {
     pub(crate) fn new(args: &Args, timer: &impl Timer) -> Result<Arc<Self>, BuildError> {
         Ok(Arc::new(GroupCoordinator {
-            initial_delay: args.group_initial_rebalance_delay,
-            groups_max: args.max_groups,
-            members_max: args.max_group_members,
+            args: args.clone(),
             groups: Mutex::default(),
             rebalances: Purgatory::builder("rebalance").timer(timer).build()?,
             syncs: Purgatory::builder("sync").timer(timer).build()?,
@@ -56,29 +56,6 @@ impl GroupCoordinator {
             named: AtomicU64::new(0),
             random: RandomState::new(),
         }))
-    }
-
-    pub(crate) fn shutdown(&self) {
-        self.rebalances.shutdown();
-        self.syncs.shutdown();
-        self.sessions.shutdown();
-    }
-
-    /// Hands what is counted to the metrics recorder.
-    pub(crate) fn publish(&self) {
-        self.rebalances.publish();
-        self.syncs.publish();
-        self.sessions.publish();
-    }
-
-    /// Adds the groups' purgatories to a live page.
-    pub(crate) fn show(&self, live: Live) -> Live {
-        live.purgatory(&self.rebalances).purgatory(&self.syncs).purgatory(&self.sessions)
-    }
-
-    /// Of the rebalances, the syncs, the sessions.
-    pub(crate) fn stats(&self) -> [Stats; 3] {
-        [self.rebalances.stats(), self.syncs.stats(), self.sessions.stats()]
     }
 
     #[cfg(test)]
@@ -135,7 +112,7 @@ impl GroupCoordinator {
             let rebalances = state.phase == Phase::PreparingRebalance;
             if rebalances { Err(ResponseError::RebalanceInProgress) } else { Ok(()) }
         });
-        HeartbeatResponse::default().with_error_code(beat.map_or_else(|error| error.code(), |()| 0))
+        HeartbeatResponse::default().with_error_code(code(beat))
     }
 
     pub(crate) fn leave(self: &Arc<Self>, request: &LeaveGroupRequest) -> LeaveGroupResponse {
@@ -200,7 +177,7 @@ impl GroupCoordinator {
             let coordinator = Arc::downgrade(self);
             let operation = DelayedJoin { coordinator, group: Arc::clone(group), initial };
             let slowest = slowest.unwrap_or_default();
-            let timeout = if initial { self.initial_delay } else { slowest };
+            let timeout = if initial { self.args.group_initial_rebalance_delay } else { slowest };
             park(&self.rebalances, operation, &group.id, timeout);
         }
         self.rebalances.check_and_complete(&group.id);
@@ -216,7 +193,9 @@ impl GroupCoordinator {
         match groups.get(id) {
             Some(group) => Ok(Arc::clone(group)),
             None if !make => Err(ResponseError::UnknownMemberId),
-            None if groups.len() >= self.groups_max => Err(ResponseError::CoordinatorNotAvailable),
+            None if groups.len() >= self.args.max_groups => {
+                Err(ResponseError::CoordinatorNotAvailable)
+            }
             None => {
                 let id: Arc<str> = id.into();
                 let group = Arc::new(Group { id: Arc::clone(&id), state: Mutex::default() });

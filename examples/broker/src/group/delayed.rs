@@ -12,11 +12,11 @@ use super::{
 use crate::pipeline::Reply;
 
 /// The sessions of all members, under group and member.
-pub(super) type Sessions = Purgatory<(Arc<str>, Arc<str>), DelayedHeartbeat>;
+pub(crate) type Sessions = Purgatory<(Arc<str>, Arc<str>), DelayedHeartbeat>;
 
 /// A rebalance: completes when every known member has joined, and at the rebalance timeout goes on
 /// without the others. (When the broker shuts down, too: each wait is answered.)
-pub(super) struct DelayedJoin {
+pub(crate) struct DelayedJoin {
     pub(super) coordinator: Weak<GroupCoordinator>,
     pub(super) group: Arc<Group>,
     /// The first of a group waits out its delay, since nobody knows who else will come.
@@ -38,7 +38,7 @@ impl DelayedOperation for DelayedJoin {
 
 /// A member's sync: completes when the leader's has brought the assignment, or when there is another
 /// rebalance. At the rebalance timeout the leader is given up.
-pub(super) struct DelayedSync {
+pub(crate) struct DelayedSync {
     pub(super) coordinator: Weak<GroupCoordinator>,
     pub(super) group: Arc<Group>,
     pub(super) member_id: String,
@@ -64,7 +64,7 @@ impl DelayedOperation for DelayedSync {
 
 /// A member's session, parked for as long as it is one: each heartbeat reschedules it, and leaving
 /// completes it. When it expires the member has fallen silent.
-pub(super) struct DelayedHeartbeat {
+pub(crate) struct DelayedHeartbeat {
     pub(super) coordinator: Weak<GroupCoordinator>,
     pub(super) group: Arc<Group>,
     pub(super) member_id: Arc<str>,

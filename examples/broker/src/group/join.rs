@@ -77,7 +77,7 @@ impl GroupCoordinator {
             return Err(ResponseError::InconsistentGroupProtocol);
         }
         if id.is_empty() {
-            if state.members.len() + state.pending.len() >= self.members_max {
+            if state.members.len() + state.pending.len() >= self.args.max_group_members {
                 return Err(ResponseError::GroupMaxSizeReached);
             }
             let number = self.named.fetch_add(1, Relaxed);

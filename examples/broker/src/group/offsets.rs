@@ -5,12 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use kafka_protocol::{
     ResponseError,
     messages::{
-        OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse,
-        TopicName,
-        offset_commit_request::OffsetCommitRequestPartition,
-        offset_commit_response::{OffsetCommitResponsePartition, OffsetCommitResponseTopic},
-        offset_fetch_request::OffsetFetchRequestTopic,
-        offset_fetch_response::{OffsetFetchResponsePartition, OffsetFetchResponseTopic},
+        TopicName, offset_commit_request::*, offset_commit_response::*, offset_fetch_request::*,
+        offset_fetch_response::*,
     },
 };
 
@@ -18,7 +14,7 @@ use super::{
     coordinator::GroupCoordinator,
     state::{Phase, State},
 };
-use crate::topics::Topics;
+use crate::{api::code, topics::Topics};
 
 /// Partitions that one group may have offsets of.
 const PARTITIONS_MAX: usize = 10_000;
@@ -81,17 +77,14 @@ impl GroupCoordinator {
         let group = self.group(&request.group_id, false).ok();
         let state = group.as_ref().map(|group| group.state.lock());
         let offsets = state.as_ref().map(|state| &state.offsets);
+        let epoch = |known: &Committed| if version >= 5 { known.leader_epoch } else { -1 };
         let found = |topic: &str, index| {
             let response = OffsetFetchResponsePartition::default().with_partition_index(index);
             match offsets.and_then(|offsets| offsets.get(topic)?.get(&index)) {
                 None => response.with_committed_offset(-1),
                 Some(committed) => response
                     .with_committed_offset(committed.offset)
-                    .with_committed_leader_epoch(if version >= 5 {
-                        committed.leader_epoch
-                    } else {
-                        -1
-                    })
+                    .with_committed_leader_epoch(epoch(committed))
                     .with_metadata(Some(committed.metadata.clone().into())),
             }
         };
@@ -120,9 +113,7 @@ fn commit_each(
         let partitions = topic.partitions.iter().map(|asked| {
             OffsetCommitResponsePartition::default()
                 .with_partition_index(asked.partition_index)
-                .with_error_code(
-                    commit(&topic.name, asked).map_or_else(|error| error.code(), |()| 0),
-                )
+                .with_error_code(code(commit(&topic.name, asked)))
         });
         let partitions = partitions.collect();
         let topic = OffsetCommitResponseTopic::default().with_name(topic.name.clone());

@@ -11,8 +11,7 @@ use bytes::Bytes;
 use kafka_protocol::{
     ResponseError,
     messages::{
-        JoinGroupRequest, JoinGroupResponse, join_group_request::JoinGroupRequestProtocol,
-        join_group_response::JoinGroupResponseMember,
+        join_group_request::*, join_group_response::*,
         sync_group_request::SyncGroupRequestAssignment,
     },
 };
