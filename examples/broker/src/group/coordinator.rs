@@ -96,7 +96,7 @@ impl GroupCoordinator {
         if request.assignments.iter().any(|one| one.assignment.len() > METADATA_BYTES_MAX) {
             return Err(ResponseError::UnknownServerError);
         }
-        member.reschedule(&self.sessions, Timeout::Never)?;
+        member.session.reschedule(Timeout::Never)?;
         member.waits = Waits::ForSync;
         if phase == Phase::CompletingRebalance && *request.member_id == *state.leader {
             state.assign(&request.assignments);
@@ -108,7 +108,7 @@ impl GroupCoordinator {
     pub(crate) fn heartbeat(&self, request: &HeartbeatRequest) -> HeartbeatResponse {
         let beat = self.group(&request.group_id, false).and_then(|group| {
             let mut state = group.state.lock();
-            state.heartbeat(&request.member_id, request.generation_id, &self.sessions)?;
+            state.heartbeat(&request.member_id, request.generation_id)?;
             let rebalances = state.phase == Phase::PreparingRebalance;
             if rebalances { Err(ResponseError::RebalanceInProgress) } else { Ok(()) }
         });
@@ -127,7 +127,7 @@ impl GroupCoordinator {
     pub(super) fn remove(self: &Arc<Self>, group: &Arc<Group>, member_id: &str) -> bool {
         let mut state = group.state.lock();
         let was_member = state.members.contains_key(member_id);
-        let removed = state.remove(member_id, &self.sessions);
+        let removed = state.remove(member_id);
         self.settle(group, state, was_member);
         removed
     }
@@ -142,16 +142,16 @@ impl GroupCoordinator {
         let mut state = group.state.lock();
         if state.phase == Phase::CompletingRebalance && state.generation == generation {
             let leader = Arc::clone(&state.leader);
-            state.remove(&leader, &self.sessions);
+            state.remove(&leader);
             self.settle(group, state, true);
             state = group.state.lock();
         }
-        state.end_sync(member_id, generation, &self.sessions)
+        state.end_sync(member_id, generation)
     }
 
     pub(super) fn complete_join(self: &Arc<Self>, group: &Arc<Group>) {
         let mut state = group.state.lock();
-        state.complete_join(&self.sessions);
+        state.complete_join();
         self.settle(group, state, false);
     }
 

@@ -7,12 +7,12 @@ use std::{
 };
 
 use kafka_protocol::{ResponseError, messages::JoinGroupRequest};
-use purgatory::{OperationId, Park, Timeout};
+use purgatory::{Park, Timeout};
 
 use super::{
     coordinator::{GroupCoordinator, METADATA_BYTES_MAX},
     delayed::DelayedHeartbeat,
-    state::{Group, Member, Phase, State, refused},
+    state::{Group, Member, Phase, Session, State, refused},
 };
 use crate::{api::millis, pipeline::Reply};
 
@@ -28,20 +28,13 @@ impl GroupCoordinator {
         };
         let mut state = group.state.lock();
         let mut id = Arc::from(&*request.member_id);
-        let waits = match self.decide(&group, &mut state, request, &mut id, reply.version) {
-            Ok(Some(member)) => {
-                state.join(&id, member, request, reply);
-                true
-            }
-            Ok(None) => {
-                reply.send(&state.join_response(&id));
-                false
-            }
-            Err(error) => {
-                reply.send(&refused(error, &id));
-                false
-            }
-        };
+        let decided = self.decide(&group, &mut state, request, &mut id, reply.version);
+        let waits = matches!(decided, Ok(Some(_)));
+        match decided {
+            Ok(Some(member)) => state.join(&id, member, request, reply),
+            Ok(None) => reply.send(&state.join_response(&id)),
+            Err(error) => reply.send(&refused(error, &id)),
+        }
         self.settle(&group, state, waits);
     }
 
@@ -103,12 +96,12 @@ impl GroupCoordinator {
                 if knows {
                     return Ok(None);
                 }
-                member.session
+                Arc::clone(&member.session)
             }
             None => state.pending.remove(id).ok_or(ResponseError::UnknownMemberId)?,
         };
         let member = Member::new(session, request);
-        member.reschedule(&self.sessions, Timeout::Never)?;
+        member.session.reschedule(Timeout::Never)?;
         Ok(Some(member))
     }
 
@@ -117,12 +110,12 @@ impl GroupCoordinator {
         group: &Arc<Group>,
         member_id: &Arc<str>,
         timeout: Timeout,
-    ) -> Result<OperationId, ResponseError> {
+    ) -> Result<Arc<Session>, ResponseError> {
         let (coordinator, member_id) = (Arc::downgrade(self), Arc::clone(member_id));
         let key = (Arc::clone(&group.id), Arc::clone(&member_id));
         let session = DelayedHeartbeat { coordinator, group: Arc::clone(group), member_id };
         match self.sessions.try_complete_else_watch(session, &[key], timeout) {
-            Ok(Park::Parked(session)) => Ok(session),
+            Ok(Park::Parked(id)) => Ok(Arc::new(Session { sessions: self.sessions.clone(), id })),
             _ => Err(ResponseError::NotCoordinator), // shutting down
         }
     }

@@ -41,29 +41,12 @@ impl GroupCoordinator {
             Err(error) => commit_each(request, |_, _| Err(error)),
             Ok(group) => {
                 let mut state = group.state.lock();
-                let allowed = self.may_commit(&mut state, request);
+                let allowed = may_commit(&mut state, request);
                 let response = commit_each(request, |topic, asked| {
                     allowed.and_then(|()| commit(&mut state.offsets, topics, topic, asked))
                 });
                 self.settle(&group, state, false);
                 response
-            }
-        }
-    }
-
-    fn may_commit(
-        &self,
-        state: &mut State,
-        request: &OffsetCommitRequest,
-    ) -> Result<(), ResponseError> {
-        let generation = request.generation_id_or_member_epoch;
-        match state.phase {
-            Phase::Dead => Err(ResponseError::CoordinatorNotAvailable),
-            Phase::Empty if generation < 0 => Ok(()),
-            phase => {
-                state.heartbeat(&request.member_id, generation, &self.sessions)?;
-                let assigns = phase == Phase::CompletingRebalance;
-                if assigns { Err(ResponseError::RebalanceInProgress) } else { Ok(()) }
             }
         }
     }
@@ -102,6 +85,19 @@ impl GroupCoordinator {
             OffsetFetchResponseTopic::default().with_name(asked.name).with_partitions(partitions)
         });
         OffsetFetchResponse::default().with_topics(topics.collect())
+    }
+}
+
+fn may_commit(state: &mut State, request: &OffsetCommitRequest) -> Result<(), ResponseError> {
+    let generation = request.generation_id_or_member_epoch;
+    match state.phase {
+        Phase::Dead => Err(ResponseError::CoordinatorNotAvailable),
+        Phase::Empty if generation < 0 => Ok(()),
+        phase => {
+            state.heartbeat(&request.member_id, generation)?;
+            let assigns = phase == Phase::CompletingRebalance;
+            if assigns { Err(ResponseError::RebalanceInProgress) } else { Ok(()) }
+        }
     }
 }
 

@@ -50,18 +50,38 @@ pub(super) struct State {
     protocol: String,
     pub(super) members: BTreeMap<Arc<str>, Member>,
     /// The sessions of those that were given an id and are to join with it.
-    pub(super) pending: HashMap<Arc<str>, OperationId>,
+    pub(super) pending: HashMap<Arc<str>, Arc<Session>>,
     pub(super) offsets: Offsets,
 }
 
 pub(super) struct Member {
-    pub(super) session: OperationId,
+    pub(super) session: Arc<Session>,
     session_timeout: Duration,
     pub(super) rebalance_timeout: Duration,
     /// Name and metadata, in the order of preference.
     protocols: Vec<(String, Bytes)>,
     pub(super) assignment: Bytes,
     pub(super) waits: Waits,
+}
+
+/// A member's session, which is over when this is dropped.
+pub(super) struct Session {
+    pub(super) sessions: Sessions,
+    pub(super) id: OperationId,
+}
+
+impl Session {
+    /// Gives it another time; UNKNOWN_MEMBER_ID: too late, it was over.
+    pub(super) fn reschedule(&self, timeout: Timeout) -> Result<(), ResponseError> {
+        let alive = self.sessions.reschedule(self.id, timeout);
+        if alive { Ok(()) } else { Err(ResponseError::UnknownMemberId) }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.sessions.complete(self.id);
+    }
 }
 
 /// A member that waits for an answer sends no heartbeats, so its session stands still.
@@ -73,7 +93,7 @@ pub(super) enum Waits {
 
 impl Member {
     /// The names and metadata are copied: a member must not keep a whole request in memory.
-    pub(super) fn new(session: OperationId, request: &JoinGroupRequest) -> Member {
+    pub(super) fn new(session: Arc<Session>, request: &JoinGroupRequest) -> Member {
         let rebalance_ms = match request.rebalance_timeout_ms {
             ..0 => request.session_timeout_ms, // version 0 has none
             rebalance_ms => rebalance_ms,
@@ -100,18 +120,8 @@ impl Member {
         Some(&self.protocols.iter().find(|(own, _)| own == name)?.1)
     }
 
-    /// Gives its session another time; UNKNOWN_MEMBER_ID: too late, it was over.
-    pub(super) fn reschedule(
-        &self,
-        sessions: &Sessions,
-        timeout: Timeout,
-    ) -> Result<(), ResponseError> {
-        let alive = sessions.reschedule(self.session, timeout);
-        if alive { Ok(()) } else { Err(ResponseError::UnknownMemberId) }
-    }
-
-    fn restart_session(&self, sessions: &Sessions) -> Result<(), ResponseError> {
-        self.reschedule(sessions, self.session_timeout.into())
+    fn restart_session(&self) -> Result<(), ResponseError> {
+        self.session.reschedule(self.session_timeout.into())
     }
 }
 
@@ -128,14 +138,9 @@ impl State {
     }
 
     /// A heartbeat, or a request that counts as one.
-    pub(super) fn heartbeat(
-        &mut self,
-        id: &str,
-        generation: i32,
-        sessions: &Sessions,
-    ) -> Result<(), ResponseError> {
+    pub(super) fn heartbeat(&mut self, id: &str, generation: i32) -> Result<(), ResponseError> {
         let member = self.member(id, generation)?;
-        if matches!(member.waits, Waits::No) { member.restart_session(sessions) } else { Ok(()) }
+        if matches!(member.waits, Waits::No) { member.restart_session() } else { Ok(()) }
     }
 
     /// Whether a member `id` that asks for these protocols has one in common with all the others.
@@ -166,16 +171,13 @@ impl State {
     }
 
     /// A rebalance ends with those that have joined: the others are no members any more.
-    pub(super) fn complete_join(&mut self, sessions: &Sessions) {
+    pub(super) fn complete_join(&mut self) {
         let mut joined = Vec::new();
         self.members.retain(|id, member| {
-            match mem::replace(&mut member.waits, Waits::No) {
-                Waits::ForJoin(reply) => joined.push((Arc::clone(id), reply)),
-                Waits::No | Waits::ForSync => {
-                    sessions.complete(member.session);
-                    return false;
-                }
-            }
+            let Waits::ForJoin(reply) = mem::replace(&mut member.waits, Waits::No) else {
+                return false;
+            };
+            joined.push((Arc::clone(id), reply));
             member.assignment = Bytes::new();
             true
         });
@@ -194,7 +196,7 @@ impl State {
         for (id, reply) in joined {
             reply.send(&self.join_response(&id));
             // It has just been paused, so it is not over.
-            let _ = self.members[&id].restart_session(sessions);
+            let _ = self.members[&id].restart_session();
         }
     }
 
@@ -226,37 +228,26 @@ impl State {
     }
 
     /// A sync is over, and the member's session goes on.
-    pub(super) fn end_sync(
-        &mut self,
-        id: &str,
-        generation: i32,
-        sessions: &Sessions,
-    ) -> Result<Bytes, ResponseError> {
+    pub(super) fn end_sync(&mut self, id: &str, generation: i32) -> Result<Bytes, ResponseError> {
         let stable = self.phase == Phase::Stable;
         let member = self.member(id, generation)?;
         if let Waits::ForSync = member.waits {
             member.waits = Waits::No;
-            member.restart_session(sessions)?;
+            member.restart_session()?;
         }
         if stable { Ok(member.assignment.clone()) } else { Err(ResponseError::RebalanceInProgress) }
     }
 
     /// Returns false when there is no such member, nor one that is to join. One that waits for its
     /// join is told that it is unknown now.
-    pub(super) fn remove(&mut self, id: &str, sessions: &Sessions) -> bool {
-        let session = match self.members.remove(id) {
-            Some(Member { session, waits, .. }) => {
-                if let Waits::ForJoin(reply) = waits {
-                    reply.send(&refused(ResponseError::UnknownMemberId, id));
-                }
-                Some(session)
-            }
-            None => self.pending.remove(id),
+    pub(super) fn remove(&mut self, id: &str) -> bool {
+        let Some(member) = self.members.remove(id) else {
+            return self.pending.remove(id).is_some();
         };
-        if let Some(session) = session {
-            sessions.complete(session);
+        if let Waits::ForJoin(reply) = member.waits {
+            reply.send(&refused(ResponseError::UnknownMemberId, id));
         }
-        session.is_some()
+        true
     }
 }
 
