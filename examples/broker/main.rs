@@ -49,8 +49,7 @@ fn serve() -> anyhow::Result<ExitCode> {
             return run_cluster(args.listen, &words[1..], &stopped).map(|()| ExitCode::SUCCESS);
         }
         (Some(node @ 2..), Some(leader)) => {
-            return run_follower(node, leader, args.follower_interval, &stopped)
-                .map(|()| ExitCode::SUCCESS);
+            return run_follower(node, leader, &args, &stopped).map(|()| ExitCode::SUCCESS);
         }
         _ => {}
     }

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal as Unix, kill_process};
 
-use crate::{replica_fetcher::Follower, replica_state::FOLLOWER_IDS, signal::Signal};
+use crate::{args::Args, replica_fetcher::Follower, replica_state::FOLLOWER_IDS, signal::Signal};
 
 /// How long a process that was told to end may take.
 const END_MAX: Duration = Duration::from_secs(5);
@@ -24,14 +24,10 @@ const LOOK: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// When there is no thread to be had.
-pub fn run_follower(
-    node: i32,
-    leader: SocketAddr,
-    interval: Duration,
-    stop: &Receiver<()>,
-) -> Result<()> {
+pub fn run_follower(node: i32, leader: SocketAddr, args: &Args, stop: &Receiver<()>) -> Result<()> {
     let signal = Arc::new(Signal::default());
-    let stopped = Arc::clone(&signal);
+    signal.pause_followers(args.pause_followers);
+    let (stopped, interval) = (Arc::clone(&signal), args.follower_interval);
     let follow = move || Follower::new(node).follow(leader, &signal, interval);
     thread::Builder::new().name("fetcher".to_owned()).spawn(follow)?;
     stop.recv().context("the signal handler is gone")?;

@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     net::TcpStream,
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +20,7 @@ use kafka_protocol::{
 use super::{
     CORRELATION_ID, args, fetches::fetch, framed, produce, record_batch, request, topic_name,
 };
-use crate::{Args, Broker, topics::WatchKey};
+use crate::{Args, Broker, run_follower, topics::WatchKey};
 
 pub(crate) struct Client(pub(crate) TcpStream);
 
@@ -177,6 +178,28 @@ fn paused_followers_time_out_acks_all_and_resumed_ones_complete_it() {
     let summary = broker.shutdown();
     assert_eq!((summary.produces.expired, summary.produces.completed), (1, 1));
     assert_eq!(summary.acked_before_replicated, 0);
+}
+
+#[test]
+fn followers_beside_the_leaders_process_can_be_paused_too() {
+    for (extra, error_code) in [(&[][..], 0), (&["--pause-followers"], 7)] {
+        let leader = ["--node", "1", "--cluster", "1=127.0.0.1:0,2,3"];
+        let broker = Broker::start(&args(&leader)).unwrap();
+        let (address, args) = (broker.address(), args(extra));
+        let mut client = Client::connect(&broker);
+        thread::scope(|scope| {
+            let stops = [2, 3].map(|node| {
+                let (stop, stopped) = mpsc::channel();
+                let args = &args;
+                scope.spawn(move || run_follower(node, address, args, &stopped).unwrap());
+                stop
+            });
+            client.send_produce(-1, if error_code == 0 { 60_000 } else { 300 });
+            assert_eq!(client.produced(), error_code, "{extra:?}");
+            stops.iter().for_each(|stop| stop.send(()).unwrap());
+        });
+        broker.shutdown();
+    }
 }
 
 #[test]
