@@ -49,7 +49,7 @@ wait_for() {
 # start_ours OPTIONS...: a cluster; sets address and node[1..3].
 start_ours() {
     rm -f "$work"/ours.{log,err} # the lines that are waited for must be the new one's
-    "$broker" cluster --listen 127.0.0.1:0 --replica-lag-time-max "${lag}s" "$@" \
+    "$broker" cluster --listen 127.0.0.1:0 --replica-lag-time-max-ms "${lag}000" "$@" \
         >"$work/ours.log" 2>"$work/ours.err" &
     cluster=$!
     pids[$cluster]=1

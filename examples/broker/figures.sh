@@ -102,7 +102,7 @@ start_ours one
 measure 1.json "broker" no "$started"
 stop_ours
 
-start_ours three cluster --replica-lag-time-max "${lag}s"
+start_ours three cluster --replica-lag-time-max-ms "${lag}000"
 for id in 1 2 3; do node[id]=$(sed -n "s/^broker: node $id is process //p" "$work/three.log"); done
 measure 2.json "broker cluster" no "${node[@]}"
 stop_ours

@@ -7,8 +7,8 @@ use std::{
 };
 
 use anyhow::Context;
-use broker_example::{Args, Broker, run_cluster, run_follower};
-use clap::{CommandFactory, FromArgMatches};
+use broker_example::{Args, Broker, Followers, run_follower};
+use clap::Parser;
 use tracing::Level;
 
 fn main() -> ExitCode {
@@ -18,19 +18,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// What `broker cluster` is, beside the options.
-const CLUSTER: &str = "\
-broker cluster [OPTIONS]: a leader and two followers as processes of their own, which fetch from it over the wire;
-they are stopped together. The options are the leader's.";
-
 fn serve() -> anyhow::Result<ExitCode> {
-    let mut words: Vec<_> = std::env::args_os().collect();
-    let cluster = words.get(1).is_some_and(|word| word == "cluster");
-    if cluster {
-        words.remove(1);
-    }
-    let matches = Args::command().after_help(CLUSTER).get_matches_from(&words);
-    let args = Args::from_arg_matches(&matches)?;
+    let args = Args::parse();
     let level = if args.verbose { Level::DEBUG } else { Level::INFO };
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
@@ -44,21 +33,13 @@ fn serve() -> anyhow::Result<ExitCode> {
         let _ = stop.send(());
     })
     .context("cannot handle signals")?;
-    match (args.node, args.cluster) {
-        _ if cluster => {
-            return run_cluster(args.listen, &words[1..], &stopped).map(|()| ExitCode::SUCCESS);
-        }
-        (Some(node @ 2..), Some(leader)) => {
-            return run_follower(node, leader, &args, &stopped).map(|()| ExitCode::SUCCESS);
-        }
-        _ => {}
+    if let (Some(node @ 2..), Some(leader)) = (args.node, args.cluster) {
+        return run_follower(node, leader, &args, &stopped).map(|()| ExitCode::SUCCESS);
     }
     let broker = Broker::start(&args)?;
+    let _followers = Followers::start(&args, broker.address())?;
     let metrics = broker.serve_metrics()?;
-    if let Some(metrics) = &metrics {
-        eprintln!("metrics: http://{}/metrics", metrics.address());
-        eprintln!("live page: http://{}/", metrics.address());
-    }
+    eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", metrics.address());
     // Scripts wait for this line.
     writeln!(io::stdout(), "broker: listening on {}", broker.address())?;
     io::stdout().flush()?;

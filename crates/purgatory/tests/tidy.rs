@@ -11,6 +11,8 @@ use std::{
 /// Lines of a file that ships, its tests taken off, and of a function in it; and the same of tests.
 const SHIPS: (usize, usize) = (550, 70);
 const TESTS: (usize, usize) = (850, 100);
+/// Lines of code of the broker, which is an example: neither blank ones nor comments, its tests taken off.
+const BROKER: usize = 3000;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -43,6 +45,11 @@ fn is_test(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("tests.rs")
 }
 
+/// What ships of a file: without the tests at its end.
+fn shipped(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod tests {").next().unwrap()
+}
+
 /// Fails with all that is wrong, not only the first.
 #[track_caller]
 fn none(wrong: Vec<String>) {
@@ -53,9 +60,8 @@ fn none(wrong: Vec<String>) {
 fn no_file_and_no_function_is_too_long() {
     let mut wrong = Vec::new();
     for (path, text) in files(".rs") {
-        let shipped = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
         let (max, function_max) = if is_test(&path) { TESTS } else { SHIPS };
-        let lines: Vec<_> = shipped.lines().collect();
+        let lines: Vec<_> = shipped(&text).lines().collect();
         if lines.len() > max {
             wrong.push(format!("{path}: {} lines, at most {max}", lines.len()));
         }
@@ -74,6 +80,15 @@ fn no_file_and_no_function_is_too_long() {
         }
     }
     none(wrong);
+}
+
+#[test]
+fn the_broker_can_be_read_in_an_afternoon() {
+    let code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+    let files = files(".rs").into_iter();
+    let broker = files.filter(|(path, _)| path.starts_with("examples/broker/") && !is_test(path));
+    let lines: usize = broker.map(|(_, text)| shipped(&text).lines().filter(code).count()).sum();
+    assert!(lines > 0 && lines <= BROKER, "{lines} lines of code, at most {BROKER}");
 }
 
 #[test]

@@ -75,17 +75,10 @@ fn answer(
         ApiKey::Produce => produce(manager, body(frame, version)?, reply)?,
         ApiKey::Fetch => fetch(manager, body(frame, version)?, reply),
         ApiKey::DeleteRecords => delete_records(manager, body(frame, version)?, reply),
-        ApiKey::ListOffsets => reply.send(&list_offsets(topics, body(frame, version)?, version)),
-        ApiKey::CreateTopics => {
-            let response = create_topics(topics, body(frame, version)?, version);
-            manager.complete_topics();
-            reply.send(&response);
-        }
+        ApiKey::ListOffsets => reply.send(&list_offsets(topics, body(frame, version)?)),
+        ApiKey::CreateTopics => reply.send(&create_topics(manager, body(frame, version)?)),
         ApiKey::Metadata => {
-            let request = body(frame, version)?;
-            let response = metadata(topics, &request, version, client.address);
-            manager.complete_topics();
-            reply.send(&response);
+            reply.send(&metadata(manager, &body(frame, version)?, version, client.address));
         }
         ApiKey::ApiVersions => reply.send(&api_versions()),
         ApiKey::FindCoordinator => reply.send(&find_coordinator(&body(frame, version)?, client)),
@@ -94,7 +87,7 @@ fn answer(
         ApiKey::Heartbeat => reply.send(&groups.heartbeat(&body(frame, version)?)),
         ApiKey::LeaveGroup => reply.send(&groups.leave(&body(frame, version)?)),
         ApiKey::OffsetCommit => reply.send(&groups.commit(topics, &body(frame, version)?)),
-        ApiKey::OffsetFetch => reply.send(&groups.fetch_offsets(body(frame, version)?, version)),
+        ApiKey::OffsetFetch => reply.send(&groups.fetch_offsets(body(frame, version)?)),
         ApiKey::InitProducerId => reply.send(&manager.producer_ids.init(&body(frame, version)?)),
         _ => bail!("not served"),
     }

@@ -1,19 +1,17 @@
 //! The command line. Every bound of the broker is an option with a default.
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
 use clap::{Parser, ValueEnum, value_parser};
 
 use crate::replica_state::FOLLOWER_IDS;
 
-/// Kafka's `replica.lag.time.max.ms`.
-const REPLICA_LAG_TIME_MAX: Duration = Duration::from_secs(30);
-
 /// A small broker that speaks the Kafka wire protocol, to try the purgatory with real clients.
 ///
-/// One leader and two followers run inside this process, or each in one of its own: `broker cluster`. An acks=all produce waits in the purgatory
-/// until the in-sync replicas have it, or until the client's own timeout: REQUEST_TIMED_OUT. A fetch
-/// waits until there is enough to read. Topics are made on first use and kept in memory.
+/// One leader and two followers run inside this process, or each in one of its own: `broker cluster`.
+/// An acks=all produce waits in the purgatory until the in-sync replicas have it, or until the
+/// client's own timeout: REQUEST_TIMED_OUT. A fetch waits until there is enough to read. Topics are
+/// made on first use and kept in memory.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "broker", version)]
 pub struct Args {
@@ -26,10 +24,6 @@ pub struct Args {
     #[arg(value_parser = value_parser!(i32).range(1..=1000))]
     pub partitions: i32,
 
-    /// Topics the broker makes at most
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub max_topics: usize,
-
     /// Partitions the broker makes at most, over all topics
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub max_partitions: usize,
@@ -39,7 +33,7 @@ pub struct Args {
     #[arg(value_parser = value_parser!(u8).range(1..=3))]
     pub min_insync_replicas: u8,
 
-    /// The followers fetch nothing: acks=all times out after the client's own timeout
+    /// The followers fetch nothing: acks=all times out, and is refused once they have left the in-sync set
     #[arg(long)]
     pub pause_followers: bool,
 
@@ -48,19 +42,24 @@ pub struct Args {
     #[arg(value_parser = humantime::parse_duration)]
     pub follower_interval: Duration,
 
-    /// A follower not caught up for so long leaves the in-sync set [default: 30s for followers that
-    /// are processes; it never leaves otherwise]
-    #[arg(long, value_name = "DURATION", value_parser = lag_time)]
-    pub replica_lag_time_max: Option<Duration>,
+    /// A follower not caught up for so many milliseconds leaves the in-sync set
+    #[arg(long, value_name = "MS", default_value_t = 30_000)]
+    #[arg(value_parser = value_parser!(u64).range(10..=86_400_000))]
+    pub replica_lag_time_max_ms: u64,
 
-    /// Look for followers that lag every half of that (Kafka today), or every whole (0.9)
-    #[arg(long, value_enum, default_value_t = LagChecks::Half)]
-    pub lag_checks: LagChecks,
+    /// How often to look for followers that lag, in each such time (Kafka today: 2; 0.9: once)
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(value_parser = value_parser!(u32).range(1..=2))]
+    pub lag_checks: u32,
 
     /// The high watermark advances also while fewer than --min-insync-replicas are in sync (Kafka
     /// before 3.7): then acks=all ends as NOT_ENOUGH_REPLICAS_AFTER_APPEND, not at its time-out
     #[arg(long)]
     pub advance_below_min_isr: bool,
+
+    /// Run a cluster: this leader, and two followers as processes of their own, which fetch from it over the wire
+    #[arg(value_enum, conflicts_with = "node")]
+    pub run: Option<Run>,
 
     /// Run one node of a cluster of processes: 1 leads, 2 and 3 follow
     #[arg(long, value_name = "N", requires = "cluster")]
@@ -91,10 +90,9 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub max_log: usize,
 
-    /// Where Prometheus metrics and the live page are served; port 0 takes a free one, `off` serves none
-    #[arg(long, value_name = "IP:PORT|off", default_value = "127.0.0.1:0")]
-    #[arg(value_parser = metrics_addr)]
-    pub metrics_addr: MetricsAddr,
+    /// Where Prometheus metrics and the live page are served; port 0 takes a free one
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
+    pub metrics_addr: SocketAddr,
 
     /// Consumer groups at a time; a new one waits until another has gone
     #[arg(long, value_name = "N", default_value_t = 1000)]
@@ -114,72 +112,37 @@ pub struct Args {
     pub verbose: bool,
 }
 
-/// Where to serve metrics, if anywhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MetricsAddr(pub Option<SocketAddr>);
-
-fn metrics_addr(text: &str) -> Result<MetricsAddr, String> {
-    let address = || text.parse().map_err(|_| "expected IP:PORT or `off`".to_owned());
-    Ok(MetricsAddr(if text == "off" { None } else { Some(address()?) }))
-}
-
-/// How often followers that lag are looked for.
+/// What to run, if not one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LagChecks {
-    /// Every half of the longest lag.
-    Half,
-    /// Every longest lag.
-    Whole,
-}
-
-impl LagChecks {
-    /// How many there are in the longest lag.
-    pub(crate) fn a_lag(self) -> u32 {
-        match self {
-            LagChecks::Half => 2,
-            LagChecks::Whole => 1,
-        }
-    }
+pub enum Run {
+    /// A leader and two followers.
+    Cluster,
 }
 
 impl Args {
     /// The followers that run inside this process.
     pub(crate) fn followers_here(&self) -> &'static [i32] {
-        if self.node.is_some() { &[] } else { &FOLLOWER_IDS }
+        let processes = self.node.is_some() || self.run.is_some();
+        if processes { &[] } else { &FOLLOWER_IDS }
     }
 
     /// Below so many in-sync replicas the high watermark stands still.
     pub(crate) fn advance_min(&self) -> usize {
         if self.advance_below_min_isr { 1 } else { self.min_insync_replicas.into() }
     }
-
-    pub(crate) fn lag_time_max(&self) -> Option<Duration> {
-        self.replica_lag_time_max.or(self.node.map(|_| REPLICA_LAG_TIME_MAX))
-    }
 }
 
 /// The leader's address, of a list of all three nodes or a file with one.
 fn leader_of(text: &str) -> Result<SocketAddr, String> {
-    let list = match Path::new(text).is_file() {
-        true => {
-            std::fs::read_to_string(text).map_err(|error| format!("cannot be read: {error}"))?
-        }
-        false => text.to_owned(),
+    let list = if Path::new(text).is_file() {
+        fs::read_to_string(text).map_err(|error| format!("cannot be read: {error}"))?
+    } else {
+        text.to_owned()
     };
-    let nodes: Vec<_> =
-        list.split([',', '\n']).map(str::trim).filter(|node| !node.is_empty()).collect();
-    let address = match nodes[..] {
-        [leader, "2", "3"] => leader.strip_prefix("1="),
-        _ => None,
+    let nodes = list.split([',', '\n']).map(str::trim).filter(|node| !node.is_empty());
+    let [leader, "2", "3"] = nodes.collect::<Vec<_>>()[..] else {
+        return Err("expected three nodes: 1=IP:PORT,2,3".to_owned());
     };
-    let address = address.ok_or("expected three nodes: 1=IP:PORT,2,3")?;
+    let address = leader.strip_prefix("1=").unwrap_or(leader);
     address.parse().map_err(|_| format!("{address} is no IP:PORT"))
-}
-
-fn lag_time(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if time < Duration::from_millis(10) {
-        return Err("must be at least 10ms".to_owned());
-    }
-    Ok(time)
 }

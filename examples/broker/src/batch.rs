@@ -14,6 +14,8 @@ const HEADER_BYTES: usize = 61;
 const LENGTH_END: usize = 12;
 /// The CRC covers what follows it, so offset and leader epoch can be written without touching it.
 const CRC_END: usize = 21;
+/// Another leader there never is.
+const LEADER_EPOCH: i32 = 0;
 const TRANSACTIONAL: i16 = 1 << 4;
 const CONTROL_BATCH: i16 = 1 << 5;
 
@@ -35,20 +37,7 @@ pub(crate) struct RecordBatch {
     pub(crate) next_offset: i64,
     /// Bytes of the log before it; the log it is appended to sets this.
     pub(crate) position: u64,
-    /// The latest in the log up to here; the log sets this.
-    pub(crate) latest_timestamp: i64,
     pub(crate) bytes: Bytes,
-}
-
-impl RecordBatch {
-    /// Of its first record.
-    pub(crate) fn base_timestamp(&self) -> i64 {
-        (&self.bytes[27..]).get_i64()
-    }
-
-    pub(crate) fn max_timestamp(&self) -> i64 {
-        (&self.bytes[35..]).get_i64()
-    }
 }
 
 /// Splits the records of one partition into batches and checks each. The bytes are copied: a log
@@ -60,7 +49,7 @@ pub(crate) fn parse(mut records: &[u8]) -> Result<Vec<IncomingBatch>, ResponseEr
         batches.push(check(batch)?);
         records = rest;
     }
-    if batches.is_empty() { Err(ResponseError::InvalidRecord) } else { Ok(batches) }
+    Ok(batches)
 }
 
 fn split(records: &[u8]) -> Result<(&[u8], &[u8]), ResponseError> {
@@ -106,20 +95,18 @@ fn check(batch: &[u8]) -> Result<IncomingBatch, ResponseError> {
 impl IncomingBatch {
     /// As the leader wrote it, for a copy of its log.
     pub(crate) fn replicated(self) -> RecordBatch {
-        let (base_offset, mut epoch) = ((&self.bytes[..8]).get_i64(), &self.bytes[LENGTH_END..16]);
-        let leader_epoch = epoch.get_i32();
-        self.assign(base_offset, leader_epoch)
+        let base_offset = (&self.bytes[..8]).get_i64();
+        self.assign(base_offset)
     }
 
-    /// Writes the base offset and the leader epoch.
-    pub(crate) fn assign(mut self, base_offset: i64, leader_epoch: i32) -> RecordBatch {
+    /// Writes the base offset, and the leader epoch that there is.
+    pub(crate) fn assign(mut self, base_offset: i64) -> RecordBatch {
         self.bytes[..8].copy_from_slice(&base_offset.to_be_bytes());
-        self.bytes[LENGTH_END..16].copy_from_slice(&leader_epoch.to_be_bytes());
+        self.bytes[LENGTH_END..16].copy_from_slice(&LEADER_EPOCH.to_be_bytes());
         RecordBatch {
             base_offset,
             next_offset: base_offset + i64::from(self.records),
             position: 0,
-            latest_timestamp: i64::MIN,
             bytes: self.bytes.freeze(),
         }
     }
@@ -145,10 +132,10 @@ mod tests {
         let two = [record_batch(3), record_batch(2)].concat();
         let mut next = 40;
         for (batch, records) in parse(&two).unwrap().into_iter().zip([3, 2]) {
-            let stored = batch.assign(next, 7);
+            let stored = batch.assign(next);
             assert_eq!((stored.base_offset, stored.next_offset), (next, next + records));
             assert_eq!((&stored.bytes[..8]).get_i64(), next);
-            assert_eq!((&stored.bytes[12..16]).get_i32(), 7);
+            assert_eq!((&stored.bytes[12..16]).get_i32(), LEADER_EPOCH);
             assert!(check(&stored.bytes).is_ok());
             next = stored.next_offset;
         }
@@ -177,7 +164,7 @@ mod tests {
         }
         let (magic_1, control) = (changed(16, &[1]), changed(21, &[0, 32]));
         let (last_offset, none) = (changed(23, &[0, 0, 0, 3]), changed(57, &[0; 4]));
-        for bytes in [magic_1, control, last_offset, none, changed(57, &[0x80, 0, 0, 0]), vec![]] {
+        for bytes in [magic_1, control, last_offset, none, changed(57, &[0x80, 0, 0, 0])] {
             assert_eq!(error(&bytes), ResponseError::InvalidRecord);
         }
     }

@@ -64,23 +64,18 @@ fn requests(connection: &Registered, manager: &ReplicaManager) -> anyhow::Result
             pipeline.break_off();
             let _: io::Result<()> = stream.shutdown(Shutdown::Both); // ends the reading, too
         })?;
-        let ended = read_requests(stream, manager, &client);
+        let mut reader = BufReader::new(stream);
+        let mut read = || {
+            while let Some(frame) = read_frame(&mut reader, manager.args.max_frame)? {
+                contained(|| api::handle(manager, &client, frame))?;
+            }
+            Ok(())
+        };
+        let ended = read();
         manager.cancel_for_connection(connection.id, "client disconnected");
         pipeline.finish();
         ended
     })
-}
-
-fn read_requests(
-    stream: &TcpStream,
-    manager: &ReplicaManager,
-    client: &Client,
-) -> anyhow::Result<()> {
-    let mut reader = BufReader::new(stream);
-    while let Some(frame) = read_frame(&mut reader, manager.args.max_frame)? {
-        contained(|| api::handle(manager, client, frame))?;
-    }
-    Ok(())
 }
 
 /// Ends after the last answer, and where one is missing.

@@ -23,18 +23,8 @@ pub struct Summary {
     pub rejected: u64,
     /// Connections closed at once because too many were open.
     pub refused: u64,
-    /// How the acks=all produces ended.
-    pub produces: Stats,
-    /// How the fetches ended.
-    pub fetches: Stats,
-    /// How the deletions of records ended.
-    pub delete_records: Stats,
-    /// How the rebalances of groups ended.
-    pub rebalances: Stats,
-    /// How the waits of group members for their assignments ended.
-    pub syncs: Stats,
-    /// How the sessions of group members ended: expired when they fell silent.
-    pub sessions: Stats,
+    /// How what was parked ended, by the purgatory it was in.
+    pub parked: [(&'static str, Stats); 6],
     /// Acknowledged partitions whose records an in-sync follower did not have: 0, or it is a bug.
     pub acked_before_replicated: u64,
 }
@@ -45,15 +35,8 @@ impl fmt::Display for Summary {
             CODECS.iter().zip(self.batches).map(|(name, count)| format!("{name} {count}"));
         let batches = batches.collect::<Vec<_>>().join(", ");
         writeln!(f, "appended: {} records; batches: {batches}", self.records)?;
-        let parked = [
-            ("produces", &self.produces),
-            ("fetches", &self.fetches),
-            ("delete-records", &self.delete_records),
-            ("rebalances", &self.rebalances),
-            ("syncs", &self.syncs),
-            ("sessions", &self.sessions),
-        ];
-        for (name, Stats { completed, expired, cancelled, ended_at_once, .. }) in parked {
+        for (name, stats) in &self.parked {
+            let Stats { completed, expired, cancelled, ended_at_once, .. } = stats;
             writeln!(
                 f,
                 "parked {name}: {completed} completed, {expired} expired, {cancelled} cancelled; \

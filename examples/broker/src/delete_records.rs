@@ -9,7 +9,7 @@ use purgatory::{CancelReason, DelayedOperation, Outcome};
 use crate::{
     api::millis,
     pipeline::Reply,
-    replica_manager::{ReplicaManager, Wait, watermarks},
+    replica_manager::{ReplicaManager, Wait, park_up_to, watermarks},
     topics::WatchKey,
 };
 
@@ -28,7 +28,7 @@ pub(crate) fn delete_records(
     request: DeleteRecordsRequest,
     reply: Reply,
 ) {
-    let (timeout, connection) = (millis(request.timeout_ms), reply.connection());
+    let (timeout, connection) = (millis(request.timeout_ms), reply.pipeline.connection);
     let (mut response, mut waits) = (DeleteRecordsResponse::default(), Vec::new());
     for topic in request.topics {
         let mut results = Vec::new();
@@ -50,7 +50,7 @@ pub(crate) fn delete_records(
     }
     let watermarks = watermarks(&waits, WatchKey::LowWatermark);
     let operation = DelayedDeleteRecords { response, waits, reply };
-    ReplicaManager::park(&manager.delete_records, operation, &watermarks, connection, timeout);
+    park_up_to(&manager.delete_records, operation, &watermarks, connection, timeout);
 }
 
 impl DelayedOperation for DelayedDeleteRecords {

@@ -13,7 +13,7 @@ use crate::{
     api::millis,
     partition::UpTo,
     pipeline::Reply,
-    replica_manager::ReplicaManager,
+    replica_manager::{ReplicaManager, park_up_to},
     topics::{Topics, WatchKey},
 };
 
@@ -51,8 +51,8 @@ pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Repl
     if max_wait.is_zero() {
         return operation.on_complete(Outcome::Expired);
     }
-    let connection = operation.reply.connection();
-    ReplicaManager::park(&manager.fetches, operation, &watermarks, connection, max_wait);
+    let connection = operation.reply.pipeline.connection;
+    park_up_to(&manager.fetches, operation, &watermarks, connection, max_wait);
 }
 
 impl DelayedOperation for DelayedFetch {

@@ -40,6 +40,6 @@ mod tests;
 mod topics;
 
 pub use args::Args;
-pub use cluster::{run_cluster, run_follower};
+pub use cluster::{Followers, run_follower};
 pub use counters::Summary;
 pub use server::Broker;

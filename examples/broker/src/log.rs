@@ -7,34 +7,20 @@ use crate::batch::RecordBatch;
 #[derive(Default)]
 pub(crate) struct Log {
     batches: VecDeque<RecordBatch>,
-    log_start_offset: i64,
-    log_end_offset: i64,
+    /// The first offset that can be read.
+    pub(crate) log_start_offset: i64,
+    /// The offset of the next record.
+    pub(crate) log_end_offset: i64,
     /// Bytes ever appended: the position of the next batch.
     end_position: u64,
-    size_bytes: usize,
+    pub(crate) size_bytes: usize,
 }
 
 impl Log {
-    /// The first offset that can be read.
-    pub(crate) fn log_start_offset(&self) -> i64 {
-        self.log_start_offset
-    }
-
-    /// The offset of the next record.
-    pub(crate) fn log_end_offset(&self) -> i64 {
-        self.log_end_offset
-    }
-
-    pub(crate) fn size_bytes(&self) -> usize {
-        self.size_bytes
-    }
-
     pub(crate) fn append(&mut self, mut batch: RecordBatch) {
         // The first of a log that starts inside a batch begins before it.
         debug_assert!((batch.base_offset..batch.next_offset).contains(&self.log_end_offset));
         batch.position = self.end_position;
-        let latest = self.batches.back().map_or(i64::MIN, |last| last.latest_timestamp);
-        batch.latest_timestamp = batch.max_timestamp().max(latest);
         self.end_position += batch.bytes.len() as u64;
         self.log_end_offset = batch.next_offset;
         self.size_bytes += batch.bytes.len();
@@ -66,15 +52,6 @@ impl Log {
             batch.map_or(self.end_position, |batch| batch.position)
         };
         position(end_offset).saturating_sub(position(offset))
-    }
-
-    /// The first batch with a record of `timestamp` or later that ends at `end_offset` or before.
-    pub(crate) fn batch_since(&self, timestamp: i64, end_offset: i64) -> Option<&RecordBatch> {
-        // From there on, since it may be the timestamp of a batch that was dropped.
-        let first = self.batches.partition_point(|batch| batch.latest_timestamp < timestamp);
-        let batches = self.batches.range(first..);
-        let mut readable = batches.take_while(|batch| batch.next_offset <= end_offset);
-        readable.find(|batch| batch.max_timestamp() >= timestamp)
     }
 
     /// Drops the oldest batches below `offset` while the log is larger than `bytes_max`.

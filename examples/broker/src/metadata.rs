@@ -13,7 +13,8 @@ use kafka_protocol::{
 };
 
 use crate::{
-    partition::{LEADER_EPOCH, Partition},
+    partition::Partition,
+    replica_manager::ReplicaManager,
     replica_state::{FOLLOWER_IDS, LEADER_ID},
     topics::{Topic, Topics},
 };
@@ -23,13 +24,21 @@ const REPLICAS: i16 = 1 + FOLLOWER_IDS.len() as i16;
 
 /// `address` is where this client reached the broker, so it is also what the client is told.
 pub(crate) fn metadata(
-    topics: &Topics,
+    manager: &ReplicaManager,
     request: &MetadataRequest,
     version: i16,
     address: SocketAddr,
 ) -> MetadataResponse {
-    let topic = |asked: &MetadataRequestTopic| match found(topics, request, asked) {
-        Ok(topic) => described(&topic, version),
+    let topics = &manager.topics;
+    let found = |asked: &MetadataRequestTopic| {
+        let name = asked.name.as_ref().ok_or(ResponseError::UnknownTopicId)?;
+        if request.allow_auto_topic_creation {
+            return topics.get_or_create(name);
+        }
+        topics.get(name).ok_or(ResponseError::UnknownTopicOrPartition)
+    };
+    let topic = |asked: &MetadataRequestTopic| match found(asked) {
+        Ok(topic) => described(&topic),
         Err(error) => {
             let topic = MetadataResponseTopic::default().with_error_code(error.code());
             topic.with_name(asked.name.clone())
@@ -38,8 +47,9 @@ pub(crate) fn metadata(
     let topics = match &request.topics {
         // Version 0 asks for all topics with an empty list, later ones with none.
         Some(asked) if version > 0 || !asked.is_empty() => asked.iter().map(topic).collect(),
-        _ => topics.all().iter().map(|topic| described(topic, version)).collect(),
+        _ => topics.all().iter().map(described).collect(),
     };
+    manager.complete_topics();
     let broker = MetadataResponseBroker::default()
         .with_node_id(LEADER_ID.into())
         .with_host(StrBytes::from_string(address.ip().to_string()))
@@ -52,63 +62,46 @@ pub(crate) fn metadata(
         .with_cluster_id((version >= 2).then_some(cluster))
 }
 
-fn found(
-    topics: &Topics,
-    request: &MetadataRequest,
-    asked: &MetadataRequestTopic,
-) -> Result<Arc<Topic>, ResponseError> {
-    let name = asked.name.as_ref().ok_or(ResponseError::UnknownTopicId)?;
-    match topics.get(name) {
-        Some(topic) => Ok(topic),
-        None if request.allow_auto_topic_creation => topics.get_or_create(name),
-        None => Err(ResponseError::UnknownTopicOrPartition),
-    }
-}
-
-fn described(topic: &Topic, version: i16) -> MetadataResponseTopic {
-    let name = StrBytes::from_string(topic.name.to_string()).into();
+fn described(topic: &Topic) -> MetadataResponseTopic {
+    let name = StrBytes::from_string(topic[0].key.topic.to_string()).into();
     let partition = |partition: &Arc<Partition>| {
         let ids = |followers: &[i32]| [&[LEADER_ID], followers].concat().into_iter().map(BrokerId);
         MetadataResponsePartition::default()
             .with_partition_index(partition.key.partition)
             .with_leader_id(LEADER_ID.into())
-            .with_leader_epoch(if version >= 7 { LEADER_EPOCH } else { -1 })
             .with_replica_nodes(ids(&FOLLOWER_IDS).collect())
             .with_isr_nodes(ids(&partition.in_sync_followers()).collect())
     };
-    let partitions = topic.partitions.iter().map(partition).collect();
+    let partitions = topic.iter().map(partition).collect();
     MetadataResponseTopic::default().with_name(Some(name)).with_partitions(partitions)
 }
 
 /// Every topic has the leader and both followers as its replicas, so a smaller replication factor is
 /// taken and the real one told; assignments by hand are refused.
 pub(crate) fn create_topics(
-    topics: &Topics,
+    manager: &ReplicaManager,
     request: CreateTopicsRequest,
-    version: i16,
 ) -> CreateTopicsResponse {
     let result = |topic: CreatableTopic| {
-        let created = created(topics, &topic, request.validate_only);
+        let created = created(&manager.topics, &topic, request.validate_only);
         let result = CreatableTopicResult::default().with_name(topic.name);
         match created {
-            Ok(partitions) if version >= 5 => {
-                result.with_num_partitions(partitions).with_replication_factor(REPLICAS)
-            }
-            Ok(_) => result,
+            Ok(()) => result,
             Err(error) => result
                 .with_error_code(error.code())
                 .with_error_message(Some(error.to_string().into())),
         }
     };
-    CreateTopicsResponse::default().with_topics(request.topics.into_iter().map(result).collect())
+    let results = request.topics.into_iter().map(result).collect();
+    manager.complete_topics();
+    CreateTopicsResponse::default().with_topics(results)
 }
 
-/// The number of partitions.
 fn created(
     topics: &Topics,
     topic: &CreatableTopic,
     validate_only: bool,
-) -> Result<i32, ResponseError> {
+) -> Result<(), ResponseError> {
     if !topic.assignments.is_empty() {
         return Err(ResponseError::InvalidReplicaAssignment);
     }
@@ -117,6 +110,5 @@ fn created(
     }
     let partitions =
         if topic.num_partitions == -1 { topics.partitions } else { topic.num_partitions };
-    topics.create(&topic.name, partitions, validate_only)?;
-    Ok(partitions)
+    topics.create(&topic.name, partitions, validate_only).map(drop)
 }

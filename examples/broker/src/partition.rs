@@ -16,8 +16,6 @@ use crate::{
     topics::TopicPartition,
 };
 
-pub(crate) const LEADER_EPOCH: i32 = 0;
-
 pub(crate) struct Partition {
     pub(crate) key: TopicPartition,
     /// Below so many in-sync replicas the high watermark stands still.
@@ -34,19 +32,13 @@ struct State {
     producers: Producers,
 }
 
-/// The watermarks that advanced, and where to.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Advanced {
-    pub(crate) high_watermark: Option<i64>,
-    pub(crate) low_watermark: Option<i64>,
-}
-
 pub(crate) struct Appended {
     pub(crate) base_offset: i64,
     /// The log end after the append: what the high watermark must reach.
     pub(crate) required_offset: i64,
     pub(crate) log_start_offset: i64,
-    pub(crate) advanced: Advanced,
+    /// Whether a watermark did.
+    pub(crate) advanced: bool,
     /// It came again, and nothing was appended.
     pub(crate) duplicate: bool,
 }
@@ -97,30 +89,35 @@ impl Partition {
         }
         let records: i64 = batches.iter().map(|batch| i64::from(batch.records)).sum();
         let known = state.producers.duplicate(&batches)?;
-        let base_offset = known.unwrap_or(state.log.log_end_offset());
+        let base_offset = known.unwrap_or(state.log.log_end_offset);
         if known.is_none() {
             state.append(batches, log_bytes_max)?;
         }
         Ok(Appended {
             base_offset,
             required_offset: base_offset + records,
-            log_start_offset: state.log.log_start_offset(),
+            log_start_offset: state.log.log_start_offset,
             advanced: state.advance(self.advance_min),
             duplicate: known.is_some(),
         })
     }
 
-    /// A follower fetches, and that tells what it has: its log's start and end.
-    pub(crate) fn note_fetch(&self, id: i32, log_start: i64, log_end: i64) -> Advanced {
+    /// A follower fetches, and that tells what it has: its log's start and end. Returns whether a
+    /// watermark advanced.
+    pub(crate) fn note_fetch(&self, id: i32, log_start: i64, log_end: i64) -> bool {
         let mut state = self.state.lock();
         let State { log, high_watermark, replicas, .. } = &mut *state;
-        replicas.note_fetch(id, log_start, log_end, log.log_end_offset(), *high_watermark);
+        let in_sync = replicas.in_sync();
+        replicas.note_fetch(id, log_start, log_end, log.log_end_offset, *high_watermark);
+        if replicas.in_sync() > in_sync {
+            tracing::info!("replica {id} is back in the in-sync set of {}", self.key);
+        }
         state.advance(self.advance_min)
     }
 
     /// Moves the log start to `offset`; -1: to the high watermark, and no further goes. Returns the
-    /// low watermark to wait for.
-    pub(crate) fn delete_records(&self, offset: i64) -> Result<(i64, Advanced), ResponseError> {
+    /// low watermark to wait for, and whether a watermark advanced.
+    pub(crate) fn delete_records(&self, offset: i64) -> Result<(i64, bool), ResponseError> {
         let mut state = self.state.lock();
         let offset = if offset == -1 { state.high_watermark } else { offset };
         if !(0..=state.high_watermark).contains(&offset) {
@@ -150,22 +147,15 @@ impl Partition {
         Ok(state.log.bytes_between(offset, end))
     }
 
-    /// Timestamp and offset of the first batch that has a record of `timestamp` or later.
-    pub(crate) fn offset_since(&self, timestamp: i64, up_to: UpTo) -> Option<(i64, i64)> {
-        let state = self.state.lock();
-        let batch = state.log.batch_since(timestamp, state.offsets().end(up_to))?;
-        Some((batch.base_timestamp(), batch.base_offset.max(state.log.log_start_offset())))
-    }
-
     pub(crate) fn offsets(&self) -> Offsets {
         self.state.lock().offsets()
     }
 
     /// Begins the next lag period, of which the longest lag has so many: takes out of the in-sync set
-    /// who was behind for all of it.
-    pub(crate) fn shrink_in_sync(&self, a_lag: u32) -> Advanced {
+    /// who was behind for all of it. Returns whether a watermark advanced.
+    pub(crate) fn shrink_in_sync(&self, a_lag: u32) -> bool {
         let mut state = self.state.lock();
-        let log_end = state.log.log_end_offset();
+        let log_end = state.log.log_end_offset;
         for id in state.replicas.begin_lag_period(log_end, a_lag) {
             tracing::warn!("replica {id} left the in-sync set of {}", self.key);
         }
@@ -199,16 +189,16 @@ impl State {
         log_bytes_max: usize,
     ) -> Result<(), ResponseError> {
         self.log.trim(self.high_watermark, log_bytes_max);
-        if self.log.size_bytes() > log_bytes_max {
+        if self.log.size_bytes > log_bytes_max {
             return Err(ResponseError::KafkaStorageError);
         }
-        self.replicas.note_caught_up(self.log.log_end_offset());
+        self.replicas.note_caught_up(self.log.log_end_offset);
         for batch in batches {
-            let offset = self.log.log_end_offset();
+            let offset = self.log.log_end_offset;
             if let Some(producer) = batch.producer {
                 self.producers.note(producer, batch.records, offset);
             }
-            self.log.append(batch.assign(offset, LEADER_EPOCH));
+            self.log.append(batch.assign(offset));
         }
         Ok(())
     }
@@ -217,8 +207,8 @@ impl State {
         Offsets {
             high_watermark: self.high_watermark,
             low_watermark: self.low_watermark,
-            log_start: self.log.log_start_offset(),
-            log_end: self.log.log_end_offset(),
+            log_start: self.log.log_start_offset,
+            log_end: self.log.log_end_offset,
         }
     }
 
@@ -228,21 +218,14 @@ impl State {
         if inside { Ok(offsets) } else { Err(ResponseError::OffsetOutOfRange) }
     }
 
-    fn advance(&mut self, in_sync_min: usize) -> Advanced {
-        let high_watermark = match self.replicas.in_sync() {
-            in_sync if in_sync < in_sync_min => self.high_watermark,
-            _ => self.replicas.smallest_end(self.log.log_end_offset()),
-        };
-        let low_watermark = self.replicas.smallest_start(self.log.log_start_offset());
-        Advanced {
-            high_watermark: raise(&mut self.high_watermark, high_watermark),
-            low_watermark: raise(&mut self.low_watermark, low_watermark),
+    /// Whether a watermark advanced.
+    fn advance(&mut self, in_sync_min: usize) -> bool {
+        let before = (self.high_watermark, self.low_watermark);
+        let (log_start, log_end) = (self.log.log_start_offset, self.log.log_end_offset);
+        if self.replicas.in_sync() >= in_sync_min {
+            self.high_watermark = self.high_watermark.max(self.replicas.smallest_end(log_end));
         }
+        self.low_watermark = self.low_watermark.max(self.replicas.smallest_start(log_start));
+        before != (self.high_watermark, self.low_watermark)
     }
-}
-
-fn raise(watermark: &mut i64, to: i64) -> Option<i64> {
-    let advanced = to > *watermark;
-    *watermark = to.max(*watermark);
-    advanced.then_some(to)
 }

@@ -35,7 +35,7 @@ struct State {
     /// In the order of the requests.
     places: VecDeque<Place>,
     /// The number of the place at the front.
-    front: u64,
+    front: usize,
     /// In all places.
     bytes: usize,
     /// No more requests come.
@@ -85,10 +85,10 @@ impl Pipeline {
         if state.broken {
             return None;
         }
-        let place = state.front + state.places.len() as u64;
+        let place = state.front + state.places.len();
         state.places.push_back(Place { bytes, answer: None });
         state.bytes += bytes;
-        Some(Reply { pipeline: Arc::clone(self), place, version, correlation_id, filled: false })
+        Some(Reply { pipeline: Arc::clone(self), place, version, correlation_id })
     }
 
     /// The answer at the front, after waiting for it; `None` after the last.
@@ -105,24 +105,18 @@ impl Pipeline {
         place.answer
     }
 
-    /// Whether [`Pipeline::next`] would not wait.
-    #[cfg(test)]
-    pub(crate) fn is_ready(&self) -> bool {
-        self.state.lock().places.front().is_some_and(|place| place.answer.is_some())
-    }
-
-    fn fill(&self, number: u64, answer: Answer) {
+    /// The first answer counts. A place leaves at the front with it, or was given up: then it is too
+    /// late.
+    fn fill(&self, number: usize, answer: Answer) {
         let bytes = if let Answer::Response(frame) = &answer { frame.len() } else { 0 };
         let mut state = self.state.lock();
-        // A place leaves at the front when it is filled, or was given up: then it is too late.
-        let Some(index) = number.checked_sub(state.front) else { return };
-        let index = usize::try_from(index).unwrap_or(usize::MAX);
-        if let Some(place) = state.places.get_mut(index) {
+        let index = number.wrapping_sub(state.front);
+        if let Some(place) = state.places.get_mut(index).filter(|place| place.answer.is_none()) {
             place.bytes += bytes;
             place.answer = Some(answer);
             state.bytes += bytes;
+            self.changed.notify_all();
         }
-        self.changed.notify_all();
     }
 
     /// No more requests come, and nobody waits for the answers: [`Pipeline::next`] ends where one is
@@ -146,19 +140,13 @@ impl Pipeline {
 
 /// The place of one request's answer. Dropped without one, the connection is closed.
 pub(crate) struct Reply {
-    pipeline: Arc<Pipeline>,
-    place: u64,
+    pub(crate) pipeline: Arc<Pipeline>,
+    place: usize,
     pub(crate) version: i16,
     correlation_id: i32,
-    filled: bool,
 }
 
 impl Reply {
-    /// The number of the connection.
-    pub(crate) fn connection(&self) -> u64 {
-        self.pipeline.connection
-    }
-
     pub(crate) fn send<T: Encodable + HeaderVersion>(self, body: &T) {
         match response(body, self.version, self.correlation_id) {
             Ok(frame) => self.fill(Answer::Response(frame)),
@@ -175,17 +163,14 @@ impl Reply {
         self.fill(Answer::Nothing);
     }
 
-    fn fill(mut self, answer: Answer) {
-        self.filled = true;
+    fn fill(self, answer: Answer) {
         self.pipeline.fill(self.place, answer);
     }
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        if !self.filled {
-            self.pipeline.fill(self.place, Answer::Lost);
-        }
+        self.pipeline.fill(self.place, Answer::Lost);
     }
 }
 
@@ -212,6 +197,13 @@ mod tests {
     use kafka_protocol::messages::ApiVersionsResponse;
 
     use super::*;
+
+    impl Pipeline {
+        /// Whether [`Pipeline::next`] would not wait.
+        pub(crate) fn is_ready(&self) -> bool {
+            self.state.lock().places.front().is_some_and(|place| place.answer.is_some())
+        }
+    }
 
     /// The correlation id of the next answer.
     fn next_id(pipeline: &Pipeline) -> Option<u8> {

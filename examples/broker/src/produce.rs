@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use kafka_protocol::{
-    ResponseError,
+    ResponseError::{self, NotLeaderOrFollower, UnknownServerError},
     messages::{produce_request::*, produce_response::*},
 };
 use purgatory::{CancelReason, DelayedOperation, Outcome};
@@ -15,7 +15,7 @@ use crate::{
     counters::Counters,
     pipeline::Reply,
     replica_fetcher::{Follower, all_have},
-    replica_manager::{ReplicaManager, Wait, watermarks},
+    replica_manager::{ReplicaManager, Wait, park_up_to, watermarks},
     topics::WatchKey,
 };
 
@@ -63,8 +63,8 @@ pub(crate) fn produce(
         reply,
     };
     let watermarks = watermarks(&operation.waits, WatchKey::HighWatermark);
-    let connection = operation.reply.connection();
-    ReplicaManager::park(&manager.produces, operation, &watermarks, connection, timeout);
+    let connection = operation.reply.pipeline.connection;
+    park_up_to(&manager.produces, operation, &watermarks, connection, timeout);
     Ok(())
 }
 
@@ -128,11 +128,9 @@ impl DelayedOperation for DelayedProduce {
     fn on_complete(mut self, outcome: Outcome) {
         tracing::debug!("produce to {} topics: {outcome:?}", self.response.responses.len());
         if let Outcome::Cancelled(reason) = outcome {
-            let error = match reason {
-                // Shutting down. Kafka's leader moves away and says so; clients retry.
-                CancelReason::Shutdown => ResponseError::NotLeaderOrFollower,
-                _ => ResponseError::UnknownServerError,
-            };
+            // Shutting down: Kafka's leader moves away and says so; clients retry.
+            let shutdown = reason == CancelReason::Shutdown;
+            let error = if shutdown { NotLeaderOrFollower } else { UnknownServerError };
             for wait in &self.waits {
                 status(&mut self.response, wait).error_code = error.code();
             }

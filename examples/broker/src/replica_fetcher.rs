@@ -46,9 +46,6 @@ const FETCHES_PER_METADATA: usize = 16;
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
 /// For connecting, and for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Versions without flexible fields, whose headers are the plain ones.
-const METADATA_VERSION: i16 = 8;
-const FETCH_VERSION: i16 = 11;
 
 /// A follower and its logs.
 pub(crate) struct Follower {
@@ -64,7 +61,7 @@ impl Follower {
     /// Its log start offset and its log end offset.
     pub(crate) fn log_range(&self, key: &TopicPartition) -> (i64, i64) {
         let log = self.logs.get(key);
-        log.map_or((0, 0), |log| (log.log_start_offset(), log.log_end_offset()))
+        log.map_or((0, 0), |log| (log.log_start_offset, log.log_end_offset))
     }
 
     /// Appends what a fetch brought; true when that was news.
@@ -78,7 +75,7 @@ impl Follower {
         let mut log = self.logs.entry(key.clone()).or_default();
         batches.into_iter().for_each(|batch| log.append(batch));
         log.start_at(leaders_start);
-        (log.log_start_offset(), log.log_end_offset()) != before
+        (log.log_start_offset, log.log_end_offset) != before
     }
 
     /// Follows the leader until the signal stops, with a pause between two fetches; reconnects for as
@@ -148,7 +145,7 @@ impl Session {
     /// The names of all topics, and how many partitions each has.
     fn metadata(&mut self) -> Result<Vec<(TopicName, i32)>> {
         let all = MetadataRequest::default().with_topics(None);
-        let response: MetadataResponse = self.ask(&all, METADATA_VERSION)?;
+        let response: MetadataResponse = self.ask(&all, 6)?;
         let topics = response.topics.into_iter().filter_map(|topic| {
             let partitions = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
             Some((topic.name?, partitions))
@@ -177,7 +174,7 @@ impl Session {
             .with_max_bytes(FETCH_BYTES_MAX as i32)
             .with_session_epoch(-1)
             .with_topics(self.topics.iter().map(topic).collect());
-        let response: FetchResponse = self.ask(&request, FETCH_VERSION)?;
+        let response: FetchResponse = self.ask(&request, 10)?;
         let mut news = false;
         for topic in response.responses {
             for data in topic.partitions {
@@ -189,12 +186,8 @@ impl Session {
                     bail!("fetch of {key}: {error}");
                 }
                 let records = data.records.unwrap_or_default();
-                let batches = match &*records {
-                    [] => Vec::new(),
-                    records => {
-                        batch::parse(records).with_context(|| format!("records of {key}"))?
-                    }
-                };
+                let batches =
+                    batch::parse(&records).with_context(|| format!("records of {key}"))?;
                 let batches = batches.into_iter().map(IncomingBatch::replicated);
                 news |= follower.append(&key, batches, data.log_start_offset);
             }
@@ -202,6 +195,7 @@ impl Session {
         Ok(news)
     }
 
+    /// In this version of the request.
     fn ask<Q: Request>(&mut self, request: &Q, version: i16) -> Result<Q::Response> {
         self.correlation_id = self.correlation_id.wrapping_add(1);
         let header = RequestHeader::default()

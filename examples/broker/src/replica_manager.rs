@@ -1,10 +1,10 @@
 //! The replicas, and the purgatories where requests wait for them. Who changes a partition comes
 //! through here, so that what is parked hears of every advance of a watermark.
 
-use std::{sync::Arc, time::Duration};
+use std::{hash::Hash, sync::Arc, time::Duration};
 
 use kafka_protocol::ResponseError;
-use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Watches};
+use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Stats, Watches};
 use purgatory_live::Live;
 use timer_core::{BuildError, Timer};
 
@@ -15,7 +15,7 @@ use crate::{
     delete_records::DelayedDeleteRecords,
     fetch::DelayedFetch,
     group::GroupCoordinator,
-    partition::{Advanced, Appended, Partition},
+    partition::{Appended, Partition},
     produce::DelayedProduce,
     producer_state::ProducerIds,
     replica_fetcher::Follower,
@@ -50,11 +50,34 @@ pub(crate) fn watermarks(
     waits: &[Wait],
     key: fn(TopicPartition) -> WatchKey,
 ) -> Vec<(WatchKey, u64)> {
-    let watermark = |wait: &Wait| {
-        // An offset is never negative.
-        (key(wait.partition.key.clone()), wait.required_offset.cast_unsigned())
-    };
-    waits.iter().map(watermark).collect()
+    let offset = |wait: &Wait| wait.required_offset.cast_unsigned(); // never negative
+    waits.iter().map(|wait| (key(wait.partition.key.clone()), offset(wait))).collect()
+}
+
+/// Parks an operation until its watermarks are reached, for `timeout` at most, or until its client is
+/// gone. They are its earliest moments: it is checked then, and completes when its check says so.
+pub(crate) fn park_up_to<O: DelayedOperation>(
+    purgatory: &Purgatory<WatchKey, O>,
+    operation: O,
+    watermarks: &[(WatchKey, u64)],
+    connection: u64,
+    timeout: Duration,
+) {
+    let connection = [WatchKey::Connection(connection)];
+    let watches = Watches::up_to(watermarks).checked().with_keys(&connection);
+    park(purgatory, operation, watches, timeout);
+}
+
+/// Parks an operation; a purgatory that was shut down ends it.
+pub(crate) fn park<'a, K: Hash + Eq + Clone + Send + 'static, O: DelayedOperation>(
+    purgatory: &Purgatory<K, O>,
+    operation: O,
+    watches: impl Into<Watches<'a, K>>,
+    timeout: Duration,
+) {
+    if let Err(refused) = purgatory.try_complete_else_watch(operation, watches, timeout) {
+        refused.operation.on_complete(Outcome::Cancelled(CancelReason::Shutdown));
+    }
 }
 
 impl ReplicaManager {
@@ -88,6 +111,9 @@ impl ReplicaManager {
         };
         let partition = self.topics.partition(topic, index)?;
         let batches = batch::parse(records)?;
+        if batches.is_empty() {
+            return Err(ResponseError::InvalidRecord);
+        }
         let sizes: Vec<_> = batches.iter().map(|batch| (batch.codec, batch.records)).collect();
         let appended = partition.append(batches, in_sync_min, self.args.max_log)?;
         let mut counters = self.counters.lock();
@@ -133,41 +159,22 @@ impl ReplicaManager {
     /// To be called as often as `--lag-checks` says.
     pub(crate) fn shrink_in_sync(&self) {
         for topic in self.topics.all() {
-            for partition in &topic.partitions {
-                self.complete_parked(
-                    partition,
-                    partition.shrink_in_sync(self.args.lag_checks.a_lag()),
-                );
+            for partition in &*topic {
+                self.complete_parked(partition, partition.shrink_in_sync(self.args.lag_checks));
             }
         }
     }
 
-    /// A watermark has advanced and no lock is held: now the event, for those that it reaches.
-    fn complete_parked(&self, partition: &Partition, advanced: Advanced) {
-        if let Some(offset) = advanced.high_watermark {
-            let key = WatchKey::HighWatermark(partition.key.clone());
-            self.produces.complete_up_to(&key, offset.cast_unsigned());
-            self.fetches.complete_up_to(&key, offset.cast_unsigned());
-        }
-        if let Some(offset) = advanced.low_watermark {
-            let key = WatchKey::LowWatermark(partition.key.clone());
-            self.delete_records.complete_up_to(&key, offset.cast_unsigned());
-        }
-    }
-
-    /// Parks an operation until its watermarks are reached, for `timeout` at most. They are its
-    /// earliest moments: it is checked then, and completes when its check says so.
-    pub(crate) fn park<O: DelayedOperation>(
-        purgatory: &Purgatory<WatchKey, O>,
-        operation: O,
-        watermarks: &[(WatchKey, u64)],
-        connection: u64,
-        timeout: Duration,
-    ) {
-        let connection = [WatchKey::Connection(connection)];
-        let watches = Watches::up_to(watermarks).checked().with_keys(&connection);
-        if let Err(refused) = purgatory.try_complete_else_watch(operation, watches, timeout) {
-            refused.operation.on_complete(Outcome::Cancelled(CancelReason::Shutdown));
+    /// If a watermark has advanced: now the event, with no lock held, for those that it reaches.
+    fn complete_parked(&self, partition: &Partition, advanced: bool) {
+        if advanced {
+            let offsets = partition.offsets();
+            let high_watermark = WatchKey::HighWatermark(partition.key.clone());
+            self.produces.complete_up_to(&high_watermark, offsets.high_watermark.cast_unsigned());
+            self.fetches.complete_up_to(&high_watermark, offsets.high_watermark.cast_unsigned());
+            let low_watermark = WatchKey::LowWatermark(partition.key.clone());
+            self.delete_records
+                .complete_up_to(&low_watermark, offsets.low_watermark.cast_unsigned());
         }
     }
 
@@ -187,6 +194,17 @@ impl ReplicaManager {
         self.groups.rebalances.publish();
         self.groups.syncs.publish();
         self.groups.sessions.publish();
+    }
+
+    pub(crate) fn stats(&self) -> [(&'static str, Stats); 6] {
+        [
+            ("produces", self.produces.stats()),
+            ("fetches", self.fetches.stats()),
+            ("delete-records", self.delete_records.stats()),
+            ("rebalances", self.groups.rebalances.stats()),
+            ("syncs", self.groups.syncs.stats()),
+            ("sessions", self.groups.sessions.stats()),
+        ]
     }
 
     /// A live page of what waits here.

@@ -1,33 +1,27 @@
 //! What the leader of a partition knows of the followers, each from its last fetch and so one fetch
 //! late: where their logs start and end, and who is in sync.
 
+use std::mem;
+
 pub(crate) const LEADER_ID: i32 = 1;
 pub(crate) const FOLLOWER_IDS: [i32; 2] = [2, 3];
 
+#[derive(Default)]
 pub(crate) struct Replicas {
     followers: [FollowerState; FOLLOWER_IDS.len()],
     /// Checks for lagging replicas, counted: no clock is read.
     lag_period: u64,
 }
 
+#[derive(Default)]
 struct FollowerState {
-    id: i32,
     log_start: i64,
     log_end: i64,
-    in_sync: bool,
+    out_of_sync: bool,
     /// The lag period in which it last had the whole log.
     caught_up: u64,
     /// The log end at its last fetch, and the lag period of that.
     last_fetch: (i64, u64),
-}
-
-impl Default for Replicas {
-    fn default() -> Self {
-        let (log_start, log_end, in_sync, caught_up, last_fetch) = (0, 0, true, 0, (0, 0));
-        let follower =
-            |id| FollowerState { id, log_start, log_end, in_sync, caught_up, last_fetch };
-        Replicas { followers: FOLLOWER_IDS.map(follower), lag_period: 0 }
-    }
 }
 
 impl Replicas {
@@ -37,19 +31,19 @@ impl Replicas {
     }
 
     pub(crate) fn in_sync_followers(&self) -> Vec<i32> {
-        self.followers().map(|follower| follower.id).collect()
+        self.followers().map(|(id, _)| id).collect()
     }
 
-    fn followers(&self) -> impl Iterator<Item = &FollowerState> {
-        self.followers.iter().filter(|follower| follower.in_sync)
+    fn followers(&self) -> impl Iterator<Item = (i32, &FollowerState)> {
+        FOLLOWER_IDS.into_iter().zip(&self.followers).filter(|(_, follower)| !follower.out_of_sync)
     }
 
     pub(crate) fn smallest_end(&self, leaders: i64) -> i64 {
-        self.followers().map(|follower| follower.log_end).fold(leaders, i64::min)
+        self.followers().map(|(_, follower)| follower.log_end).fold(leaders, i64::min)
     }
 
     pub(crate) fn smallest_start(&self, leaders: i64) -> i64 {
-        self.followers().map(|follower| follower.log_start).fold(leaders, i64::min)
+        self.followers().map(|(_, follower)| follower.log_start).fold(leaders, i64::min)
     }
 
     /// `leaders_end` is the log end it is told now. Up to the high watermark is in sync.
@@ -62,10 +56,11 @@ impl Replicas {
         high_watermark: i64,
     ) {
         let lag_period = self.lag_period;
-        if let Some(follower) = self.followers.iter_mut().find(|follower| follower.id == id) {
+        let index = FOLLOWER_IDS.iter().position(|follower| *follower == id);
+        if let Some(follower) = index.map(|index| &mut self.followers[index]) {
             follower.log_start = log_start;
             follower.log_end = log_end.min(leaders_end);
-            follower.in_sync |= log_end >= high_watermark;
+            follower.out_of_sync &= log_end < high_watermark;
             // Under load it is always a fetch behind: what counts is the log end it was told then.
             let (told_end, told_in) = follower.last_fetch;
             if log_end >= told_end {
@@ -89,14 +84,13 @@ impl Replicas {
     pub(crate) fn begin_lag_period(&mut self, leaders_end: i64, a_lag: u32) -> Vec<i32> {
         self.note_caught_up(leaders_end);
         self.lag_period += 1;
-        let lag_period = self.lag_period;
-        let lagging = |follower: &&mut FollowerState| {
-            follower.in_sync && lag_period - follower.caught_up > u64::from(a_lag)
-        };
-        let left = self.followers.iter_mut().filter(lagging).map(|follower| {
-            follower.in_sync = false;
-            follower.id
-        });
-        left.collect()
+        let mut left = Vec::new();
+        for (id, follower) in FOLLOWER_IDS.into_iter().zip(&mut self.followers) {
+            let lags = self.lag_period - follower.caught_up > u64::from(a_lag);
+            if lags && !mem::replace(&mut follower.out_of_sync, true) {
+                left.push(id);
+            }
+        }
+        left
     }
 }

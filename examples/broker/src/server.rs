@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     sync::Arc,
     thread::{self, JoinHandle},
     time::Duration,
@@ -50,36 +50,31 @@ impl Broker {
             Arc::new(Connections::new(args.max_connections + manager.followers.len()));
         let mut broker = Broker { address, manager, connections, timer, threads: Vec::new() };
         broker.pause_followers(args.pause_followers);
-        broker.start_threads(listener)?;
-        Ok(broker)
-    }
-
-    fn start_threads(&mut self, listener: TcpListener) -> io::Result<()> {
-        for index in 0..self.manager.followers.len() {
-            let (manager, leader) = (Arc::clone(&self.manager), reachable(self.address));
-            self.spawn(&format!("follower-{index}"), move || {
+        for index in 0..broker.manager.followers.len() {
+            let (manager, leader) = (Arc::clone(&broker.manager), broker.address);
+            broker.spawn(&format!("follower-{index}"), move || {
                 let interval = manager.args.follower_interval;
                 manager.followers[index].follow(leader, &manager.signal, interval);
             })?;
         }
-        if let Some(lag) = self.manager.args.lag_time_max() {
-            let manager = Arc::clone(&self.manager);
-            self.spawn("in-sync", move || {
-                while !manager.signal.stopped() {
-                    manager.signal.pause(lag / manager.args.lag_checks.a_lag());
-                    manager.shrink_in_sync();
-                }
-            })?;
-        }
-        let (manager, connections) = (Arc::clone(&self.manager), Arc::clone(&self.connections));
-        self.spawn("accept", move || {
+        let manager = Arc::clone(&broker.manager);
+        broker.spawn("in-sync", move || {
+            let lag_time_max = Duration::from_millis(manager.args.replica_lag_time_max_ms);
+            while !manager.signal.stopped() {
+                manager.signal.pause(lag_time_max / manager.args.lag_checks);
+                manager.shrink_in_sync();
+            }
+        })?;
+        let (manager, connections) = (Arc::clone(&broker.manager), Arc::clone(&broker.connections));
+        broker.spawn("accept", move || {
             while !manager.signal.stopped() {
                 if let Err(error) = accept(&listener, &manager, &connections) {
                     tracing::warn!("cannot accept a connection: {error}");
                     manager.signal.pause(ACCEPT_PAUSE);
                 }
             }
-        })
+        })?;
+        Ok(broker)
     }
 
     fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -92,10 +87,9 @@ impl Broker {
         self.address
     }
 
-    /// Serves metrics and the live page, until what it returns is dropped; `None` if that is off.
-    pub fn serve_metrics(&self) -> anyhow::Result<Option<Server>> {
-        let serve = |at| scrape::serve(at, &self.manager, &self.timer);
-        self.manager.args.metrics_addr.0.map(serve).transpose()
+    /// Serves metrics and the live page, until what it returns is dropped.
+    pub fn serve_metrics(&self) -> anyhow::Result<Server> {
+        scrape::serve(self.manager.args.metrics_addr, &self.manager, &self.timer)
     }
 
     /// Stops or resumes both followers.
@@ -107,7 +101,7 @@ impl Broker {
     pub fn shutdown(self) -> Summary {
         self.manager.signal.stop();
         // Accepting cannot be told to stop, only given a connection.
-        let woken = TcpStream::connect_timeout(&reachable(self.address), SHUTDOWN_MAX);
+        let woken = TcpStream::connect_timeout(&self.address, SHUTDOWN_MAX);
         self.manager.shutdown();
         self.connections.shut(SHUTDOWN_MAX);
         if let Err(error) = woken {
@@ -117,26 +111,8 @@ impl Broker {
         }
         drop(self.timer.shutdown()); // nothing of ours is scheduled on it directly
         let counters = self.manager.counters.lock().clone();
-        Summary {
-            produces: self.manager.produces.stats(),
-            fetches: self.manager.fetches.stats(),
-            delete_records: self.manager.delete_records.stats(),
-            rebalances: self.manager.groups.rebalances.stats(),
-            syncs: self.manager.groups.syncs.stats(),
-            sessions: self.manager.groups.sessions.stats(),
-            ..counters
-        }
+        Summary { parked: self.manager.stats(), ..counters }
     }
-}
-
-/// Where this machine reaches what listens on `address`.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
-    match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-        _ => {}
-    }
-    address
 }
 
 fn accept(

@@ -37,10 +37,8 @@ pub(crate) enum WatchKey {
     Connection(u64),
 }
 
-pub(crate) struct Topic {
-    pub(crate) name: Arc<str>,
-    pub(crate) partitions: Vec<Arc<Partition>>,
-}
+/// Its partitions, one at least.
+pub(crate) type Topic = Arc<[Arc<Partition>]>;
 
 /// How many partitions a topic may have.
 pub(crate) const PARTITIONS: RangeInclusive<i32> = 1..=1000;
@@ -48,10 +46,9 @@ pub(crate) const PARTITIONS: RangeInclusive<i32> = 1..=1000;
 pub(crate) struct Topics {
     /// Partitions of a topic made on first use, or when the client leaves it to the broker.
     pub(crate) partitions: i32,
-    topics: DashMap<Arc<str>, Arc<Topic>>,
+    topics: DashMap<Arc<str>, Topic>,
     /// Partitions of all topics. Held while a topic is made, so that the bounds are exact.
     partition_count: Mutex<usize>,
-    topics_max: usize,
     partitions_max: usize,
     /// See [`Partition::new`].
     advance_min: usize,
@@ -63,13 +60,12 @@ impl Topics {
             partitions: args.partitions,
             topics: DashMap::new(),
             partition_count: Mutex::new(0),
-            topics_max: args.max_topics,
             partitions_max: args.max_partitions,
             advance_min: args.advance_min(),
         }
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<Topic>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Topic> {
         self.topics.get(name).map(|topic| Arc::clone(&topic))
     }
 
@@ -78,8 +74,7 @@ impl Topics {
         name: &str,
         index: i32,
     ) -> Result<Arc<Partition>, ResponseError> {
-        let partition =
-            |topic: Arc<Topic>| topic.partitions.get(usize::try_from(index).ok()?).cloned();
+        let partition = |topic: Topic| topic.get(usize::try_from(index).ok()?).cloned();
         self.get(name).and_then(partition).ok_or(ResponseError::UnknownTopicOrPartition)
     }
 
@@ -88,18 +83,17 @@ impl Topics {
         *self.partition_count.lock()
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Topic>> {
+    pub(crate) fn all(&self) -> Vec<Topic> {
         self.topics.iter().map(|topic| Arc::clone(&topic)).collect()
     }
 
     /// As [`Topics::create`], with the partitions of a new topic; one that exists is not made again.
-    pub(crate) fn get_or_create(&self, name: &str) -> Result<Arc<Topic>, ResponseError> {
-        match self.create(name, self.partitions, false) {
-            Err(ResponseError::TopicAlreadyExists) => {
-                self.get(name).ok_or(ResponseError::UnknownTopicOrPartition)
-            }
-            created => created,
+    pub(crate) fn get_or_create(&self, name: &str) -> Result<Topic, ResponseError> {
+        if let Some(topic) = self.get(name) {
+            return Ok(topic);
         }
+        let created = self.create(name, self.partitions, false);
+        created.or_else(|error| self.get(name).ok_or(error)) // made meanwhile
     }
 
     /// INVALID_TOPIC_EXCEPTION for a name against Kafka's rule, TOPIC_ALREADY_EXISTS,
@@ -110,7 +104,7 @@ impl Topics {
         name: &str,
         partitions: i32,
         validate_only: bool,
-    ) -> Result<Arc<Topic>, ResponseError> {
+    ) -> Result<Topic, ResponseError> {
         if !legal(name) {
             return Err(ResponseError::InvalidTopicException);
         }
@@ -122,16 +116,13 @@ impl Topics {
             return Err(ResponseError::InvalidPartitions);
         }
         let count = *partition_count + partitions.unsigned_abs() as usize;
-        if self.topics.len() >= self.topics_max || count > self.partitions_max {
+        if count > self.partitions_max {
             return Err(ResponseError::PolicyViolation);
         }
         let name: Arc<str> = name.into();
         let key = |partition| TopicPartition { topic: Arc::clone(&name), partition };
-        let partitions = (0..partitions)
-            .map(|index| Partition::new(key(index), self.advance_min))
-            .map(Arc::new)
-            .collect();
-        let topic = Arc::new(Topic { name: Arc::clone(&name), partitions });
+        let partition = |index| Arc::new(Partition::new(key(index), self.advance_min));
+        let topic: Topic = (0..partitions).map(partition).collect();
         if !validate_only {
             *partition_count = count;
             self.topics.insert(name, Arc::clone(&topic));
@@ -151,8 +142,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_follow_kafkas_rule_and_the_number_of_topics_is_bounded() {
-        let bounds = ["--partitions", "2", "--max-topics", "2", "--max-partitions", "5"];
+    fn names_follow_kafkas_rule_and_the_number_of_partitions_is_bounded() {
+        let bounds = ["--partitions", "2", "--max-partitions", "5"];
         let topics = Topics::new(&crate::tests::args(&bounds));
         for name in ["", ".", "..", "a b", "ä", "a/b", &"x".repeat(250)] {
             assert_eq!(
@@ -161,7 +152,7 @@ mod tests {
                 "{name:?}"
             );
         }
-        assert_eq!(topics.get_or_create(&"x".repeat(249)).unwrap().partitions.len(), 2);
+        assert_eq!(topics.get_or_create(&"x".repeat(249)).unwrap().len(), 2);
         assert_eq!(topics.create("large", 4, false).err(), Some(ResponseError::PolicyViolation));
         assert!(topics.create("large", 3, true).is_ok() && topics.get("large").is_none());
         assert!(topics.get_or_create("A.b_c-9").is_ok());

@@ -17,7 +17,7 @@ use kafka_protocol::{
     },
 };
 use parking_lot::{Mutex, MutexGuard};
-use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Timeout};
+use purgatory::{Purgatory, Timeout};
 use timer_core::{BuildError, Timer};
 
 use super::{
@@ -28,6 +28,7 @@ use crate::{
     api::{Client, code},
     args::Args,
     pipeline::Reply,
+    replica_manager::park,
     replica_state::LEADER_ID,
 };
 
@@ -36,7 +37,7 @@ pub(super) const METADATA_BYTES_MAX: usize = 64 << 10;
 
 pub(crate) struct GroupCoordinator {
     pub(super) args: Args,
-    groups: Mutex<HashMap<Arc<str>, Arc<Group>>>,
+    pub(super) groups: Mutex<HashMap<Arc<str>, Arc<Group>>>,
     pub(crate) rebalances: Purgatory<Arc<str>, DelayedJoin>,
     pub(crate) syncs: Purgatory<Arc<str>, DelayedSync>,
     pub(crate) sessions: Sessions,
@@ -58,11 +59,6 @@ impl GroupCoordinator {
         }))
     }
 
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.groups.lock().len()
-    }
-
     /// The leader's sync brings the assignment. Any sync is parked then, and may end at once.
     pub(crate) fn sync(self: &Arc<Self>, request: &SyncGroupRequest, reply: Reply) {
         let (group, timeout) = match self.prepare_sync(request) {
@@ -76,7 +72,7 @@ impl GroupCoordinator {
             generation: request.generation_id,
             reply,
         };
-        park(&self.syncs, operation, &group.id, timeout);
+        park(&self.syncs, operation, &[Arc::clone(&group.id)], timeout);
         self.syncs.check_and_complete(&group.id);
     }
 
@@ -168,7 +164,7 @@ impl GroupCoordinator {
         let slowest = state.members.values().map(|member| member.rebalance_timeout).max();
         if starts {
             state.phase = Phase::PreparingRebalance;
-        } else if initial && state.pending.is_empty() && state.offsets.is_empty() {
+        } else if initial && state.offsets.is_empty() {
             state.phase = Phase::Dead;
             self.groups.lock().remove(&group.id);
         }
@@ -178,7 +174,7 @@ impl GroupCoordinator {
             let operation = DelayedJoin { coordinator, group: Arc::clone(group), initial };
             let slowest = slowest.unwrap_or_default();
             let timeout = if initial { self.args.group_initial_rebalance_delay } else { slowest };
-            park(&self.rebalances, operation, &group.id, timeout);
+            park(&self.rebalances, operation, &[Arc::clone(&group.id)], timeout);
         }
         self.rebalances.check_and_complete(&group.id);
         self.syncs.check_and_complete(&group.id);
@@ -210,18 +206,6 @@ pub(super) fn sync_response(assignment: Result<Bytes, ResponseError>) -> SyncGro
     match assignment {
         Ok(assignment) => SyncGroupResponse::default().with_assignment(assignment),
         Err(error) => SyncGroupResponse::default().with_error_code(error.code()),
-    }
-}
-
-fn park<O: DelayedOperation>(
-    purgatory: &Purgatory<Arc<str>, O>,
-    operation: O,
-    group: &Arc<str>,
-    timeout: Duration,
-) {
-    let key = [Arc::clone(group)];
-    if let Err(refused) = purgatory.try_complete_else_watch(operation, &key, timeout) {
-        refused.operation.on_complete(Outcome::Cancelled(CancelReason::Shutdown));
     }
 }
 

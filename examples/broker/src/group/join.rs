@@ -14,7 +14,7 @@ use super::{
     delayed::DelayedHeartbeat,
     state::{Group, Member, Phase, Session, State, refused},
 };
-use crate::{api::millis, pipeline::Reply};
+use crate::pipeline::Reply;
 
 /// Kafka's `group.min.session.timeout.ms` and `group.max.session.timeout.ms`.
 const SESSION_TIMEOUT_MS: RangeInclusive<i32> = 6_000..=1_800_000;
@@ -27,13 +27,12 @@ impl GroupCoordinator {
             Err(error) => return reply.send(&refused(error, &request.member_id)),
         };
         let mut state = group.state.lock();
-        let mut id = Arc::from(&*request.member_id);
-        let decided = self.decide(&group, &mut state, request, &mut id, reply.version);
-        let waits = matches!(decided, Ok(Some(_)));
+        let decided = self.decide(&group, &mut state, request);
+        let waits = matches!(decided, Ok((_, true)));
         match decided {
-            Ok(Some(member)) => state.join(&id, member, request, reply),
-            Ok(None) => reply.send(&state.join_response(&id)),
-            Err(error) => reply.send(&refused(error, &id)),
+            Ok((id, true)) => state.join(&id, request, reply),
+            Ok((id, false)) => reply.send(&state.join_response(&id)),
+            Err(error) => reply.send(&refused(error, &request.member_id)),
         }
         self.settle(&group, state, waits);
     }
@@ -53,69 +52,55 @@ impl GroupCoordinator {
         self.group(&request.group_id, request.member_id.is_empty())
     }
 
-    /// The member that is to wait for the others; `None`: it is answered with the generation there is.
-    /// `id` is the member's, or becomes it.
+    /// The member's id, and whether it is to wait for the others; if not, it is answered with the
+    /// generation there is.
     fn decide(
         self: &Arc<Self>,
         group: &Arc<Group>,
         state: &mut State,
         request: &JoinGroupRequest,
-        id: &mut Arc<str>,
-        version: i16,
-    ) -> Result<Option<Member>, ResponseError> {
+    ) -> Result<(Arc<str>, bool), ResponseError> {
         if state.phase == Phase::Dead {
             return Err(ResponseError::CoordinatorNotAvailable);
         }
-        if !state.supports(id, request) {
+        if !state.supports(request) {
             return Err(ResponseError::InconsistentGroupProtocol);
         }
-        if id.is_empty() {
-            if state.members.len() + state.pending.len() >= self.args.max_group_members {
+        if request.member_id.is_empty() {
+            if state.members.len() >= self.args.max_group_members {
                 return Err(ResponseError::GroupMaxSizeReached);
             }
             let number = self.named.fetch_add(1, Relaxed);
-            *id = format!("member-{number}-{:016x}", self.random.hash_one(number)).into();
-            if version < 4 {
-                let session = self.start_session(group, id, Timeout::Never)?;
-                return Ok(Some(Member::new(session, request)));
-            }
-            // KIP-394: a client that gives up before it knows its id leaves no member behind.
-            let timeout = millis(request.session_timeout_ms).into();
-            let session = self.start_session(group, id, timeout)?;
-            state.pending.insert(Arc::clone(id), session);
-            return Err(ResponseError::MemberIdRequired);
+            let id = format!("member-{number}-{:016x}", self.random.hash_one(number)).into();
+            let session = self.start_session(group, &id)?;
+            state.members.insert(Arc::clone(&id), Member::new(session));
+            return Ok((id, true));
         }
-        let session = match state.members.get(id) {
-            Some(member) => {
-                let unchanged = member.same_protocols(&request.protocols);
-                let knows = match state.phase {
-                    Phase::CompletingRebalance => unchanged, // its answer was lost
-                    Phase::Stable => unchanged && *id != state.leader,
-                    _ => false,
-                };
-                if knows {
-                    return Ok(None);
-                }
-                Arc::clone(&member.session)
-            }
-            None => state.pending.remove(id).ok_or(ResponseError::UnknownMemberId)?,
+        let known = state.members.get_key_value(&*request.member_id);
+        let (id, member) = known.ok_or(ResponseError::UnknownMemberId)?;
+        let unchanged = member.same_protocols(&request.protocols);
+        let knows = match state.phase {
+            Phase::CompletingRebalance => unchanged, // its answer was lost
+            Phase::Stable => unchanged && *id != state.leader,
+            _ => false,
         };
-        let member = Member::new(session, request);
-        member.session.reschedule(Timeout::Never)?;
-        Ok(Some(member))
+        if !knows {
+            member.session.reschedule(Timeout::Never)?;
+        }
+        Ok((Arc::clone(id), !knows))
     }
 
+    /// It stands still until the member's first join is answered.
     fn start_session(
         self: &Arc<Self>,
         group: &Arc<Group>,
         member_id: &Arc<str>,
-        timeout: Timeout,
-    ) -> Result<Arc<Session>, ResponseError> {
+    ) -> Result<Session, ResponseError> {
         let (coordinator, member_id) = (Arc::downgrade(self), Arc::clone(member_id));
         let key = (Arc::clone(&group.id), Arc::clone(&member_id));
         let session = DelayedHeartbeat { coordinator, group: Arc::clone(group), member_id };
-        match self.sessions.try_complete_else_watch(session, &[key], timeout) {
-            Ok(Park::Parked(id)) => Ok(Arc::new(Session { sessions: self.sessions.clone(), id })),
+        match self.sessions.try_complete_else_watch(session, &[key], Timeout::Never) {
+            Ok(Park::Parked(id)) => Ok(Session { sessions: self.sessions.clone(), id }),
             _ => Err(ResponseError::NotCoordinator), // shutting down
         }
     }

@@ -1,6 +1,6 @@
 //! OffsetCommit and OffsetFetch: how far a group has come, in memory only.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use kafka_protocol::{
     ResponseError,
@@ -22,11 +22,10 @@ const PARTITIONS_MAX: usize = 10_000;
 const METADATA_BYTES_MAX: usize = 4096;
 
 /// By topic and partition.
-pub(super) type Offsets = BTreeMap<String, BTreeMap<i32, Committed>>;
+pub(super) type Offsets = HashMap<(String, i32), Committed>;
 
 pub(super) struct Committed {
     offset: i64,
-    leader_epoch: i32,
     metadata: String,
 }
 
@@ -52,34 +51,19 @@ impl GroupCoordinator {
     }
 
     /// A partition without a committed offset has -1, in a group that there is not, too.
-    pub(crate) fn fetch_offsets(
-        &self,
-        request: OffsetFetchRequest,
-        version: i16,
-    ) -> OffsetFetchResponse {
+    pub(crate) fn fetch_offsets(&self, request: OffsetFetchRequest) -> OffsetFetchResponse {
         let group = self.group(&request.group_id, false).ok();
         let state = group.as_ref().map(|group| group.state.lock());
-        let offsets = state.as_ref().map(|state| &state.offsets);
-        let epoch = |known: &Committed| if version >= 5 { known.leader_epoch } else { -1 };
-        let found = |topic: &str, index| {
+        let found = |topic: &TopicName, index| {
             let response = OffsetFetchResponsePartition::default().with_partition_index(index);
-            match offsets.and_then(|offsets| offsets.get(topic)?.get(&index)) {
+            match state.as_ref().and_then(|state| state.offsets.get(&(topic.to_string(), index))) {
                 None => response.with_committed_offset(-1),
                 Some(committed) => response
                     .with_committed_offset(committed.offset)
-                    .with_committed_leader_epoch(epoch(committed))
                     .with_metadata(Some(committed.metadata.clone().into())),
             }
         };
-        let all = || {
-            let topic = |(name, partitions): (&String, &BTreeMap<i32, _>)| {
-                let asked = OffsetFetchRequestTopic::default();
-                let asked = asked.with_partition_indexes(partitions.keys().copied().collect());
-                asked.with_name(TopicName(name.clone().into()))
-            };
-            offsets.into_iter().flatten().map(topic).collect()
-        };
-        let topics = request.topics.unwrap_or_else(all).into_iter().map(|asked| {
+        let topics = request.topics.into_iter().flatten().map(|asked| {
             let partitions = asked.partition_indexes.iter().map(|index| found(&asked.name, *index));
             let partitions = partitions.collect();
             OffsetFetchResponseTopic::default().with_name(asked.name).with_partitions(partitions)
@@ -130,12 +114,10 @@ fn commit(
     if metadata.len() > METADATA_BYTES_MAX {
         return Err(ResponseError::OffsetMetadataTooLarge);
     }
-    let known = offsets.get(topic).is_some_and(|partitions| partitions.contains_key(&index));
-    if !known && offsets.values().map(BTreeMap::len).sum::<usize>() >= PARTITIONS_MAX {
+    let key = (topic.to_owned(), index);
+    if !offsets.contains_key(&key) && offsets.len() >= PARTITIONS_MAX {
         return Err(ResponseError::InvalidCommitOffsetSize);
     }
-    let (offset, leader_epoch) = (asked.committed_offset, asked.committed_leader_epoch);
-    let committed = Committed { offset, leader_epoch, metadata };
-    offsets.entry(topic.to_owned()).or_default().insert(index, committed);
+    offsets.insert(key, Committed { offset: asked.committed_offset, metadata });
     Ok(())
 }

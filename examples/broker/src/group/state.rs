@@ -1,11 +1,6 @@
 //! The state of one group. Nothing here waits; what must is told to the caller.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    mem,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use kafka_protocol::{
@@ -49,13 +44,11 @@ pub(super) struct State {
     /// What the members of this generation understand: the name of an assignor.
     protocol: String,
     pub(super) members: BTreeMap<Arc<str>, Member>,
-    /// The sessions of those that were given an id and are to join with it.
-    pub(super) pending: HashMap<Arc<str>, Arc<Session>>,
     pub(super) offsets: Offsets,
 }
 
 pub(super) struct Member {
-    pub(super) session: Arc<Session>,
+    pub(super) session: Session,
     session_timeout: Duration,
     pub(super) rebalance_timeout: Duration,
     /// Name and metadata, in the order of preference.
@@ -92,23 +85,10 @@ pub(super) enum Waits {
 }
 
 impl Member {
-    /// The names and metadata are copied: a member must not keep a whole request in memory.
-    pub(super) fn new(session: Arc<Session>, request: &JoinGroupRequest) -> Member {
-        let rebalance_ms = match request.rebalance_timeout_ms {
-            ..0 => request.session_timeout_ms, // version 0 has none
-            rebalance_ms => rebalance_ms,
-        };
-        let copy = |protocol: &JoinGroupRequestProtocol| {
-            (protocol.name.to_string(), Bytes::copy_from_slice(&protocol.metadata))
-        };
-        Member {
-            session,
-            session_timeout: millis(request.session_timeout_ms),
-            rebalance_timeout: millis(rebalance_ms),
-            protocols: request.protocols.iter().map(copy).collect(),
-            assignment: Bytes::new(),
-            waits: Waits::No,
-        }
+    pub(super) fn new(session: Session) -> Member {
+        let (session_timeout, rebalance_timeout) = (Duration::ZERO, Duration::ZERO);
+        let (protocols, assignment, waits) = (Vec::new(), Bytes::new(), Waits::No);
+        Member { session, session_timeout, rebalance_timeout, protocols, assignment, waits }
     }
 
     pub(super) fn same_protocols(&self, protocols: &[JoinGroupRequestProtocol]) -> bool {
@@ -143,9 +123,9 @@ impl State {
         if matches!(member.waits, Waits::No) { member.restart_session() } else { Ok(()) }
     }
 
-    /// Whether a member `id` that asks for these protocols has one in common with all the others.
-    pub(super) fn supports(&self, id: &str, request: &JoinGroupRequest) -> bool {
-        let others = || self.members.iter().filter(|(other, _)| ***other != *id);
+    /// Whether a member that asks for these protocols has one in common with all the others.
+    pub(super) fn supports(&self, request: &JoinGroupRequest) -> bool {
+        let others = || self.members.iter().filter(|(other, _)| ***other != *request.member_id);
         let by_all = |name: &str| others().all(|(_, member)| member.metadata(name).is_some());
         (others().next().is_none() || *self.protocol_type == *request.protocol_type)
             && request.protocols.iter().any(|protocol| by_all(&protocol.name))
@@ -153,21 +133,26 @@ impl State {
 
     /// A member joins, for the first time or again; from then on it waits for the others.
     /// (One that has asked before is not answered there: that connection is closed.)
-    pub(super) fn join(
-        &mut self,
-        id: &str,
-        member: Member,
-        request: &JoinGroupRequest,
-        reply: Reply,
-    ) {
-        let member = Member { waits: Waits::ForJoin(reply), ..member };
+    pub(super) fn join(&mut self, id: &str, request: &JoinGroupRequest, reply: Reply) {
+        let Some(member) = self.members.get_mut(id) else { return };
+        let rebalance_ms = match request.rebalance_timeout_ms {
+            ..0 => request.session_timeout_ms, // version 0 has none
+            rebalance_ms => rebalance_ms,
+        };
+        member.session_timeout = millis(request.session_timeout_ms);
+        member.rebalance_timeout = millis(rebalance_ms);
+        // Copied: a member must not keep a whole request in memory.
+        let copy = |protocol: &JoinGroupRequestProtocol| {
+            (protocol.name.to_string(), Bytes::copy_from_slice(&protocol.metadata))
+        };
+        member.protocols = request.protocols.iter().map(copy).collect();
+        member.waits = Waits::ForJoin(reply);
         self.protocol_type = request.protocol_type.to_string();
-        self.members.insert(id.into(), member);
     }
 
     pub(super) fn all_joined(&self) -> bool {
         let joined = |member: &Member| matches!(member.waits, Waits::ForJoin(_));
-        self.pending.is_empty() && self.members.values().all(joined)
+        self.members.values().all(joined)
     }
 
     /// A rebalance ends with those that have joined: the others are no members any more.
@@ -238,12 +223,10 @@ impl State {
         if stable { Ok(member.assignment.clone()) } else { Err(ResponseError::RebalanceInProgress) }
     }
 
-    /// Returns false when there is no such member, nor one that is to join. One that waits for its
+    /// Returns false when there is no such member. One that waits for its
     /// join is told that it is unknown now.
     pub(super) fn remove(&mut self, id: &str) -> bool {
-        let Some(member) = self.members.remove(id) else {
-            return self.pending.remove(id).is_some();
-        };
+        let Some(member) = self.members.remove(id) else { return false };
         if let Waits::ForJoin(reply) = member.waits {
             reply.send(&refused(ResponseError::UnknownMemberId, id));
         }

@@ -38,7 +38,6 @@ const INVALID_GROUP_ID: i16 = 24;
 const UNKNOWN_MEMBER_ID: i16 = 25;
 const INVALID_SESSION_TIMEOUT: i16 = 26;
 const REBALANCE_IN_PROGRESS: i16 = 27;
-const MEMBER_ID_REQUIRED: i16 = 79;
 const GROUP_MAX_SIZE_REACHED: i16 = 81;
 
 fn join_request(member: &str, protocols: &[&str]) -> JoinGroupRequest {
@@ -97,13 +96,10 @@ fn commit_request(
         .with_topics(vec![topic.with_partitions(vec![partition])])
 }
 
-fn fetch_request(partitions: Option<Vec<i32>>) -> OffsetFetchRequest {
-    let topic = |partitions| {
-        let topic = OffsetFetchRequestTopic::default().with_name(topic_name("t"));
-        vec![topic.with_partition_indexes(partitions)]
-    };
+fn fetch_request(partitions: Vec<i32>) -> OffsetFetchRequest {
+    let topic = OffsetFetchRequestTopic::default().with_name(topic_name("t"));
     let request = OffsetFetchRequest::default().with_group_id(topic_name("g").0.into());
-    request.with_topics(partitions.map(topic))
+    request.with_topics(Some(vec![topic.with_partition_indexes(partitions)]))
 }
 
 /// The response to a client, once it is there.
@@ -119,7 +115,7 @@ fn next_answer<T: Decodable + HeaderVersion>(client: &Client, version: i16) -> T
 }
 
 fn joined(client: &Client) -> Option<JoinGroupResponse> {
-    answered(client, 4)
+    answered(client, 3)
 }
 
 /// Error code and assignment.
@@ -134,18 +130,26 @@ fn assigned(part: &'static str) -> Option<(i16, Bytes)> {
 
 impl Fixture {
     fn join(&self, member: &str) -> Client {
-        self.ask(ApiKey::JoinGroup, 4, &join_request(member, &["range"]))
+        self.ask(ApiKey::JoinGroup, 3, &join_request(member, &["range"]))
     }
 
     /// The error code of a join that is answered at once.
     fn refused(&self, request: &JoinGroupRequest) -> i16 {
-        joined(&self.ask(ApiKey::JoinGroup, 4, request)).unwrap().error_code
+        joined(&self.ask(ApiKey::JoinGroup, 3, request)).unwrap().error_code
     }
 
+    /// Of a member that joins for the first time. It is to join again with it, since its answer is
+    /// not looked at: as a client that was cut off, and now knows its id.
     fn new_member_id(&self) -> String {
-        let response = joined(&self.join("")).unwrap();
-        assert_eq!(response.error_code, MEMBER_ID_REQUIRED);
-        response.member_id.to_string()
+        let ids = || {
+            let groups = self.manager.groups.groups.lock();
+            let group = groups.get("g").map(|group| group.state.lock());
+            group.map_or(Vec::new(), |state| state.members.keys().cloned().collect())
+        };
+        let known = ids();
+        drop(self.join(""));
+        let mut new = ids().into_iter().filter(|id| !known.contains(id));
+        new.next().expect("a new member").to_string()
     }
 
     fn sync(&self, member: &str, generation: i32, parts: &[(&str, &'static str)]) -> Client {
@@ -165,15 +169,15 @@ impl Fixture {
     /// Of partition `partition` of topic `t`.
     fn commit(&self, member: &str, generation: i32, partition: i32, offset: i64) -> i16 {
         let request = commit_request(member, generation, partition, offset);
-        let client = self.ask(ApiKey::OffsetCommit, 6, &request);
-        let response: OffsetCommitResponse = answered(&client, 6).unwrap();
+        let client = self.ask(ApiKey::OffsetCommit, 4, &request);
+        let response: OffsetCommitResponse = answered(&client, 4).unwrap();
         response.topics[0].partitions[0].error_code
     }
 
-    /// Partition and offset; `None` asks for all.
-    fn committed(&self, partitions: Option<Vec<i32>>) -> Vec<(i32, i64)> {
-        let client = self.ask(ApiKey::OffsetFetch, 7, &fetch_request(partitions));
-        let response: OffsetFetchResponse = answered(&client, 7).unwrap();
+    /// Partition and offset.
+    fn committed(&self, partitions: Vec<i32>) -> Vec<(i32, i64)> {
+        let client = self.ask(ApiKey::OffsetFetch, 1, &fetch_request(partitions));
+        let response: OffsetFetchResponse = answered(&client, 1).unwrap();
         let partitions = response.topics.into_iter().flat_map(|topic| topic.partitions);
         partitions.map(|found| (found.partition_index, found.committed_offset)).collect()
     }
@@ -246,7 +250,6 @@ fn a_third_member_makes_the_others_join_again() {
     let [leader, follower] = broker.two_members();
     assert_eq!(joined(&broker.join(&follower)).unwrap().generation_id, 1, "a follower may look");
     let third = broker.new_member_id();
-    assert_eq!(broker.heartbeat(&leader, 1), 0, "nobody knows whether it will join");
     let joins = [broker.join(&third)];
     assert_eq!(broker.heartbeat(&leader, 1), REBALANCE_IN_PROGRESS);
     assert_eq!(synced(&broker.sync(&follower, 1, &[])).unwrap().0, REBALANCE_IN_PROGRESS);
@@ -274,7 +277,7 @@ fn a_leader_that_joins_again_starts_a_rebalance_and_a_changed_subscription_too()
     assert_eq!(joined(&again).unwrap().generation_id, 2);
     assert_eq!(synced(&broker.sync(&leader, 2, &[])), assigned(""));
     let changed = join_request(&follower, &["sticky", "range"]);
-    broker.ask(ApiKey::JoinGroup, 4, &changed);
+    broker.ask(ApiKey::JoinGroup, 3, &changed);
     assert_eq!(broker.heartbeat(&leader, 2), REBALANCE_IN_PROGRESS);
 }
 
@@ -364,13 +367,12 @@ fn who_leaves_starts_a_rebalance_and_the_last_one_takes_the_group_along() {
     let join = broker.join(&follower);
     assert_eq!(joined(&join).unwrap().generation_id, 2);
     broker.sync(&follower, 2, &[]);
-    let pending = broker.new_member_id();
-    let waits = broker.join(&follower);
-    assert!(joined(&waits).is_none(), "the one with a new id is waited for");
-    assert_eq!(broker.leave(&pending), 0);
-    assert_eq!(joined(&waits).unwrap().generation_id, 3);
+    let third = broker.new_member_id();
+    assert_eq!(broker.heartbeat(&follower, 2), REBALANCE_IN_PROGRESS);
+    assert_eq!(broker.leave(&third), 0);
+    assert_eq!(joined(&broker.join(&follower)).unwrap().generation_id, 3);
     assert_eq!(broker.leave(&follower), 0);
-    assert_eq!((broker.parked(), broker.manager.groups.len()), ((0, 0), 0));
+    assert_eq!((broker.parked(), broker.manager.groups.groups.lock().len()), ((0, 0), 0));
     assert_eq!(broker.leave(&follower), UNKNOWN_MEMBER_ID);
 
     let id = broker.new_member_id();
@@ -380,21 +382,19 @@ fn who_leaves_starts_a_rebalance_and_the_last_one_takes_the_group_along() {
 }
 
 #[test]
-fn an_id_that_nobody_joins_with_is_forgotten() {
+fn a_member_whose_client_is_gone_before_it_knows_its_id_is_forgotten() {
     let broker = Fixture::new(&[]);
-    let id = broker.new_member_id();
-    assert_eq!((broker.parked(), broker.manager.groups.len()), ((0, 1), 1));
-    broker.timer.advance(SESSION);
-    assert_eq!((broker.parked(), broker.manager.groups.len()), ((0, 0), 0));
-    assert_eq!(broker.refused(&join_request(&id, &["range"])), UNKNOWN_MEMBER_ID);
-    // Before version 4 the first join has the id made and waits.
-    let join = broker.ask(
-        ApiKey::JoinGroup,
-        0,
-        &join_request("", &["range"]).with_rebalance_timeout_ms(-1),
-    );
+    // Version 0 has no rebalance timeout.
+    let first = join_request("", &["range"]).with_rebalance_timeout_ms(-1);
+    let join = broker.ask(ApiKey::JoinGroup, 0, &first);
+    assert_eq!((broker.parked(), broker.manager.groups.groups.lock().len()), ((1, 1), 1));
     broker.timer.advance(INITIAL_DELAY);
-    assert_eq!(answered::<JoinGroupResponse>(&join, 0).unwrap().members.len(), 1);
+    let response: JoinGroupResponse = answered(&join, 0).unwrap();
+    assert_eq!(response.members.len(), 1);
+    broker.timer.advance(SESSION);
+    assert_eq!((broker.parked(), broker.manager.groups.groups.lock().len()), ((0, 0), 0));
+    let again = join_request(&response.member_id, &["range"]);
+    assert_eq!(broker.refused(&again), UNKNOWN_MEMBER_ID);
 }
 
 #[test]
@@ -418,7 +418,7 @@ fn what_cannot_be_is_refused_by_its_name() {
     );
     assert_eq!(broker.refused(&join_request("stranger", &["range"])), UNKNOWN_MEMBER_ID);
     assert_eq!((broker.heartbeat("stranger", 0), broker.commit("stranger", 0, 0, 0)), (25, 25));
-    assert_eq!(broker.manager.groups.len(), 0, "nothing was made");
+    assert_eq!(broker.manager.groups.groups.lock().len(), 0, "nothing was made");
 
     let [leader, _] = broker.two_members();
     assert_eq!(broker.refused(&request), GROUP_MAX_SIZE_REACHED);
@@ -437,23 +437,20 @@ fn what_cannot_be_is_refused_by_its_name() {
 #[test]
 fn the_leaders_first_protocol_that_all_know_is_taken() {
     let broker = Fixture::new(&[]);
-    let ids = [broker.new_member_id(), broker.new_member_id()];
     let protocols = [["new", "b", "a"], ["a", "b", "old"]];
-    let joins =
-        [0, 1].map(|at| broker.ask(ApiKey::JoinGroup, 4, &join_request(&ids[at], &protocols[at])));
+    let joins = protocols.map(|of| broker.ask(ApiKey::JoinGroup, 3, &join_request("", &of)));
     broker.timer.advance(INITIAL_DELAY);
     let response = joined(&joins[0]).unwrap();
-    let expected = if *response.leader == *ids[0] { "b" } else { "a" };
+    let expected = if response.leader == response.member_id { "b" } else { "a" };
     assert_eq!(response.protocol_name.as_deref(), Some(expected));
 }
 
 #[test]
 fn offsets_outlive_their_members_and_are_committed_by_who_may() {
     let broker = Fixture::new(&[]);
-    assert_eq!(broker.committed(Some(vec![0])), [(0, -1)]);
-    assert_eq!(broker.committed(None), []);
+    assert_eq!(broker.committed(vec![0]), [(0, -1)]);
     assert_eq!(broker.commit("", -1, 99, 7), 3);
-    assert_eq!(broker.manager.groups.len(), 0, "nothing was made");
+    assert_eq!(broker.manager.groups.groups.lock().len(), 0, "nothing was made");
     let [leader, follower] = broker.two_members();
     assert_eq!((broker.commit(&leader, 1, 0, 7), broker.commit(&follower, 1, 2, 9)), (0, 0));
     assert_eq!(broker.commit(&leader, 1, 99, 7), 3, "there is no such partition");
@@ -461,20 +458,16 @@ fn offsets_outlive_their_members_and_are_committed_by_who_may() {
     assert_eq!(broker.commit("", -1, 0, 8), UNKNOWN_MEMBER_ID);
     broker.leave(&leader);
     broker.leave(&follower);
-    assert_eq!((broker.manager.groups.len(), broker.parked()), (1, (0, 0)));
+    assert_eq!((broker.manager.groups.groups.lock().len(), broker.parked()), (1, (0, 0)));
     assert_eq!(broker.commit("", -1, 1, 8), 0, "from outside, with no members");
-    assert_eq!(broker.committed(Some(vec![0, 1, 2, 9])), [(0, 7), (1, 8), (2, 9), (9, -1)]);
-    let mut all = broker.committed(None);
-    all.sort_unstable();
-    assert_eq!(all, [(0, 7), (1, 8), (2, 9)]);
+    assert_eq!(broker.committed(vec![0, 1, 2, 9]), [(0, 7), (1, 8), (2, 9), (9, -1)]);
 }
 
 #[test]
 fn a_member_goes_through_its_life_at_every_version() {
     for (key, version) in each_version().filter(|(key, _)| *key == ApiKey::JoinGroup) {
         let broker = Fixture::new(&[]);
-        let id = if version >= 4 { broker.new_member_id() } else { String::new() };
-        let join = broker.ask(key, version, &join_request(&id, &["range"]));
+        let join = broker.ask(key, version, &join_request("", &["range"]));
         broker.timer.advance(INITIAL_DELAY);
         let response: JoinGroupResponse = answered(&join, version).unwrap();
         assert_eq!((response.error_code, response.generation_id), (0, 1));
@@ -498,7 +491,7 @@ fn a_member_goes_through_its_life_at_every_version() {
                     assert_eq!(response.topics[0].partitions[0].error_code, 0);
                 }
                 ApiKey::OffsetFetch => {
-                    let fetch = broker.ask(key, version, &fetch_request(Some(vec![2])));
+                    let fetch = broker.ask(key, version, &fetch_request(vec![2]));
                     let response: OffsetFetchResponse = answered(&fetch, version).unwrap();
                     let found = &response.topics[0].partitions[0];
                     assert_eq!((found.error_code, found.committed_offset), (0, 7));
@@ -531,11 +524,11 @@ fn a_shutdown_answers_whoever_waits() {
     let [leader, follower] = broker.two_members();
     broker.join(&leader);
     broker.join(&follower);
-    let (waits, id) = (broker.sync(&follower, 2, &[]), broker.new_member_id());
+    let waits = broker.sync(&follower, 2, &[]);
     broker.manager.shutdown();
     assert_eq!(synced(&waits).unwrap().0, UNKNOWN_MEMBER_ID);
     assert_eq!(broker.refused(&join_request("", &["range"])), NOT_COORDINATOR);
-    assert_eq!(broker.refused(&join_request(&id, &["range"])), UNKNOWN_MEMBER_ID);
+    assert_eq!(broker.refused(&join_request(&follower, &["range"])), UNKNOWN_MEMBER_ID);
 
     let broker = Fixture::new(&[]);
     let join = broker.join(&broker.new_member_id());
@@ -551,13 +544,9 @@ fn live(manager: &ReplicaManager, group: &'static str) {
     loop {
         let join = join_request(&member, &["range"]).with_group_id(topic_name(group).0.into());
         let response: JoinGroupResponse =
-            wait_for_answer(manager, &client, ApiKey::JoinGroup, 4, &join);
+            wait_for_answer(manager, &client, ApiKey::JoinGroup, 3, &join);
         match response.error_code {
-            0 => {}
-            MEMBER_ID_REQUIRED => {
-                member = response.member_id.to_string();
-                continue;
-            }
+            0 => member = response.member_id.to_string(),
             COORDINATOR_NOT_AVAILABLE | UNKNOWN_MEMBER_ID => continue, // the group has just gone
             other => panic!("{other}"),
         }
@@ -600,7 +589,7 @@ fn members_that_come_and_go_in_many_threads_all_have_their_answers() {
             scope.spawn(move || (0..100).for_each(|_| live(manager, ["g", "h"][number % 2])));
         }
     });
-    assert_eq!(manager.groups.len(), 0, "the last one takes the group along");
+    assert_eq!(manager.groups.groups.lock().len(), 0, "the last one takes the group along");
     let groups = &manager.groups;
     let stats = [groups.rebalances.stats(), groups.syncs.stats(), groups.sessions.stats()];
     assert_eq!(stats.map(|stats| (stats.parked, stats.panics)), [(0, 0); 3]);

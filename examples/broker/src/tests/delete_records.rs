@@ -21,12 +21,12 @@ fn delete(broker: &Fixture, offsets: &[(i32, i64)]) -> Client {
     let topic = DeleteRecordsTopic::default().with_name(topic_name("t"));
     let topic = topic.with_partitions(offsets.iter().map(partition).collect());
     let body = DeleteRecordsRequest::default().with_timeout_ms(1000).with_topics(vec![topic]);
-    broker.ask(ApiKey::DeleteRecords, 2, &body)
+    broker.ask(ApiKey::DeleteRecords, 1, &body)
 }
 
 /// Error code and low watermark of each partition, once answered.
 fn results(broker: &Fixture, client: &Client) -> Option<Vec<(i16, i64)>> {
-    let topics = answered::<DeleteRecordsResponse>(broker, client, 2)?.topics;
+    let topics = answered::<DeleteRecordsResponse>(broker, client, 1)?.topics;
     let results = topics.into_iter().flat_map(|topic| topic.partitions);
     Some(results.map(|result| (result.error_code, result.low_watermark)).collect())
 }

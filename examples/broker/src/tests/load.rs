@@ -46,8 +46,8 @@ fn two_thousand_connections_have_a_produce_parked_each() {
         assert_eq!(client.produced(), 0);
     }
     let summary = broker.shutdown();
-    assert_eq!(summary.produces.completed, (count / 2) as u64);
-    assert_eq!(summary.produces.cancelled, (count - count / 2) as u64);
+    assert_eq!(summary.parked[0].1.completed, (count / 2) as u64);
+    assert_eq!(summary.parked[0].1.cancelled, (count - count / 2) as u64);
     assert_eq!((summary.rejected, summary.acked_before_replicated), (0, 0));
 }
 
@@ -72,7 +72,8 @@ fn one_connection_too_many_is_closed_and_a_place_comes_free() {
 
 #[test]
 fn a_client_that_does_not_read_is_not_read_from() {
-    let broker = Broker::start(&args(&["--max-topics", "100000", "--partitions", "1"])).unwrap();
+    let broker =
+        Broker::start(&args(&["--max-partitions", "100000", "--partitions", "1"])).unwrap();
     broker.manager.topics.create("large", 1000, false).unwrap();
     let mut client = Client::connect(&broker);
     client.0.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
@@ -118,7 +119,7 @@ fn half_a_frame_and_silence_hold_up_neither_others_nor_the_shutdown() {
     client.send_produce(-1, 600_000);
     wait_until(|| broker.manager.produces.len() == 1);
     let start = Instant::now();
-    assert_eq!(broker.shutdown().produces.cancelled, 1);
+    assert_eq!(broker.shutdown().parked[0].1.cancelled, 1);
     let elapsed = start.elapsed();
     assert!(elapsed < Duration::from_secs(10), "the shutdown took {elapsed:?}");
     assert_eq!(client.produced(), 6);

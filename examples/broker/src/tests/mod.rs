@@ -98,8 +98,8 @@ impl Fixture {
 
     /// The error code of an acks=1 produce of one record to partition 0.
     pub(crate) fn append(&self) -> i16 {
-        let client = self.ask(ApiKey::Produce, 9, &produce(1, 0, &[(0, record_batch(1))]));
-        let response: ProduceResponse = answered(self, &client, 9).unwrap();
+        let client = self.ask(ApiKey::Produce, 8, &produce(1, 0, &[(0, record_batch(1))]));
+        let response: ProduceResponse = answered(self, &client, 8).unwrap();
         response.responses[0].partition_responses[0].error_code
     }
 

@@ -104,12 +104,12 @@ fn a_client_that_disconnects_has_what_it_parked_cancelled_at_once() {
     let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
     let mut client = Client::connect(&broker);
     client.send_produce(-1, 60_000);
-    client.send(&framed(&request(ApiKey::Fetch, 11, &fetch(-1, 1, &[(1, 0)]))));
+    client.send(&framed(&request(ApiKey::Fetch, 10, &fetch(-1, 1, &[(1, 0)]))));
     wait_until(|| broker.manager.produces.len() + broker.manager.fetches.len() == 2);
     drop(client);
     wait_until(|| broker.manager.produces.len() + broker.manager.fetches.len() == 0);
     let summary = broker.shutdown();
-    assert_eq!((summary.produces.cancelled, summary.fetches.cancelled), (1, 1));
+    assert_eq!((summary.parked[0].1.cancelled, summary.parked[1].1.cancelled), (1, 1));
     assert_eq!(summary.rejected, 0);
 }
 
@@ -118,7 +118,7 @@ fn a_long_poll_is_woken_by_a_produce() {
     let broker = Broker::start(&args(&[])).unwrap();
     let (mut consumer, mut producer) = (Client::connect(&broker), Client::connect(&broker));
     let body = fetch(-1, 1, &[(0, 0)]).with_max_wait_ms(60_000);
-    consumer.send(&framed(&request(ApiKey::Fetch, 11, &body)));
+    consumer.send(&framed(&request(ApiKey::Fetch, 10, &body)));
     let partition = broker.manager.topics.partition("t", 0).unwrap();
     wait_until(|| {
         broker.manager.fetches.waiters(&WatchKey::HighWatermark(partition.key.clone())) == 1
@@ -127,7 +127,7 @@ fn a_long_poll_is_woken_by_a_produce() {
     assert_eq!(producer.produced(), 0);
     let mut response = consumer.receive();
     assert_eq!(response.get_i32(), CORRELATION_ID);
-    let response = FetchResponse::decode(&mut response, 11).unwrap();
+    let response = FetchResponse::decode(&mut response, 10).unwrap();
     let data = &response.responses[0].partitions[0];
     assert_eq!((data.high_watermark, data.records.as_ref().unwrap().len()), (1, 98));
     broker.shutdown();
@@ -154,7 +154,7 @@ fn what_is_malformed_closes_its_own_connection_and_nothing_else() {
     }
     let summary = broker.shutdown();
     assert_eq!((summary.rejected, summary.records), (5, 5));
-    assert_eq!(summary.produces.completed + summary.produces.ended_at_once, 5);
+    assert_eq!(summary.parked[0].1.completed + summary.parked[0].1.ended_at_once, 5);
     assert_eq!(summary.acked_before_replicated, 0);
 }
 
@@ -176,7 +176,7 @@ fn paused_followers_time_out_acks_all_and_resumed_ones_complete_it() {
     broker.pause_followers(false);
     assert_eq!(client.produced(), 0);
     let summary = broker.shutdown();
-    assert_eq!((summary.produces.expired, summary.produces.completed), (1, 1));
+    assert_eq!((summary.parked[0].1.expired, summary.parked[0].1.completed), (1, 1));
     assert_eq!(summary.acked_before_replicated, 0);
 }
 
@@ -208,7 +208,7 @@ fn a_shutdown_answers_the_parked_request_before_it_closes() {
     let mut client = Client::connect(&broker);
     client.send_produce(-1, 60_000);
     wait_for_parked(&broker);
-    assert_eq!(broker.shutdown().produces.cancelled, 1);
+    assert_eq!(broker.shutdown().parked[0].1.cancelled, 1);
     assert_eq!(client.produced(), 6);
     assert!(client.was_closed());
 }

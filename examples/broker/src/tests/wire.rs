@@ -89,7 +89,7 @@ fn every_api_answers_at_every_version_errors_too() {
         let expected: &[i16] = match key {
             ApiKey::Produce => &[0, 87, 3],
             ApiKey::Fetch => &[0, 1, 3],
-            ApiKey::ListOffsets => &[0, 0, 0, 42, 3],
+            ApiKey::ListOffsets => &[0, 0, 43, 42, 3],
             ApiKey::Metadata => &[0, 0, 17],
             ApiKey::CreateTopics => &[0, 36, 17, 37, 38, 39],
             ApiKey::DeleteRecords => &[0, 1, 3],
@@ -118,7 +118,7 @@ fn a_fetch_has_the_records_at_every_version() {
 #[test]
 fn an_empty_list_asks_for_all_topics_in_version_0_only() {
     let broker = Fixture::new(&[]);
-    for (version, topics, count) in [(0, Some(vec![]), 1), (1, Some(vec![]), 0), (12, None, 1)] {
+    for (version, topics, count) in [(0, Some(vec![]), 1), (1, Some(vec![]), 0), (6, None, 1)] {
         let body = MetadataRequest::default().with_topics(topics);
         let frame = broker.answer(request(ApiKey::Metadata, version, &body)).unwrap().unwrap();
         let response: MetadataResponse = decoded(version, frame);
@@ -133,9 +133,6 @@ fn raw(key: i16, version: i16, body: &[u8]) -> BytesMut {
     frame.put_i16(version);
     frame.put_i32(CORRELATION_ID);
     frame.put_i16(-1);
-    if ApiKey::try_from(key).is_ok_and(|key| key.request_header_version(version) >= 2) {
-        frame.put_u8(0); // no tagged fields
-    }
     frame.put_slice(body);
     frame
 }
@@ -143,12 +140,12 @@ fn raw(key: i16, version: i16, body: &[u8]) -> BytesMut {
 #[test]
 fn an_unknown_version_of_api_versions_is_answered_in_version_0_and_others_close() {
     let broker = Fixture::new(&[]);
-    for version in [4, 99, i16::MAX, -1] {
+    for version in [3, 99, i16::MAX, -1] {
         let response = broker.answer(raw(18, version, &[])).unwrap().unwrap();
         let response: ApiVersionsResponse = decoded(0, response);
         assert_eq!((response.error_code, response.api_keys.len()), (35, APIS.len()));
     }
-    for (key, version) in [(0, 2), (0, 13), (3, 13), (1, 3), (-1, 0), (32000, 0), (11, 5)] {
+    for (key, version) in [(0, 2), (0, 9), (3, 7), (1, 3), (-1, 0), (32000, 0), (11, 4)] {
         let reason = broker.answer(raw(key, version, &[])).unwrap_err().to_string();
         assert!(reason.ends_with("is not served"), "{reason}");
     }
@@ -157,16 +154,14 @@ fn an_unknown_version_of_api_versions_is_answered_in_version_0_and_others_close(
 #[test]
 fn a_giant_count_is_refused_before_anything_is_allocated() {
     let broker = Fixture::new(&[]);
-    let (classic, compact) = (&[0x7f, 0xff, 0xff, 0xff], &[0xff, 0xff, 0xff, 0xff, 0x0f]);
+    let count = &[0x7f, 0xff, 0xff, 0xff];
     let acks_and_timeout = [0, 1, 0, 0, 0, 0];
+    let one_topic = [0, 0, 0, 1, 0, 1, b't'];
     let frames = [
-        raw(3, 4, classic), // topics
-        raw(3, 9, compact),
-        raw(0, 3, &[&[0xff, 0xff], &acks_and_timeout[..], classic].concat()),
-        raw(0, 9, &[&[0], &acks_and_timeout[..], compact].concat()),
-        raw(0, 9, &[&[0], &acks_and_timeout[..], &[2, 2, b't'], compact].concat()), // partitions
-        raw(0, 9, &[&[0], &acks_and_timeout[..], &[1], compact].concat()),          // tagged fields
-        raw(1, 4, &[&[0; 17][..], classic].concat()),
+        raw(3, 4, count), // topics
+        raw(0, 3, &[&[0xff, 0xff], &acks_and_timeout[..], count].concat()),
+        raw(0, 3, &[&[0xff, 0xff], &acks_and_timeout[..], &one_topic, count].concat()), // partitions
+        raw(1, 4, &[&[0; 17][..], count].concat()),
     ];
     for frame in frames {
         let reason = format!("{:#}", broker.answer(frame).unwrap_err());
