@@ -1,5 +1,5 @@
 //! A cluster in virtual time: a leader with its purgatory, two followers and producers, over a network that delays,
-//! reorders and loses messages, with pauses, crashes, clock jumps and executor stalls, all from a seed.
+//! reorders and loses messages, with pauses, crashes, restarts, clock jumps and executor stalls, all from a seed.
 //!
 //! A seed makes a *story*: a list of steps (a produce, a fault), each at its moment. What the network does to the
 //! messages in between comes from the seed, too. After each event every invariant is checked (see `World::check`). A story
@@ -61,6 +61,8 @@ enum Fault {
     EventFirst,
     /// A client that leaves does not cancel what it waits for.
     ForgetsClients,
+    /// A leader that restarts does not end what waits.
+    ForgetsToEnd,
 }
 
 /// Leaves steps out for as long as the rest still breaks something.
@@ -123,7 +125,8 @@ fn whatever_happens_each_operation_ends_once_and_right() {
 
 #[test]
 fn mistakes_of_the_server_are_noticed_and_the_story_is_made_small() {
-    for fault in [Fault::AckedByOne, Fault::EventFirst, Fault::ForgetsClients] {
+    for fault in [Fault::AckedByOne, Fault::EventFirst, Fault::ForgetsClients, Fault::ForgetsToEnd]
+    {
         let story = (0..100).find_map(|seed| tell(seed, fault).err());
         let story = story.unwrap_or_else(|| panic!("{fault:?} was not noticed"));
         let steps = story.lines().filter(|line| line.starts_with("  ")).count();

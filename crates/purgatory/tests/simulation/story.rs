@@ -22,6 +22,9 @@ pub(crate) enum What {
     Pause { follower: usize, for_ms: u64 },
     /// A follower loses its log and begins anew.
     Crash { follower: usize },
+    /// The leader restarts: what waited there is told so. It has its log and its high watermarks, and what its
+    /// followers have it hears from them again.
+    Restart,
     /// The leader's clock jumps, and nothing is turned meanwhile.
     Jump { by: u64 },
     /// The executor runs nothing for so long.
@@ -60,6 +63,7 @@ fn what(rng: &mut Rng) -> What {
         3 => What::Stall { for_ms: rng.u64(1..200) },
         4 => What::Loss { one_in: rng.u64(2..5), for_ms: rng.u64(1..300) },
         5 => What::Leave { client: rng.u64(..8) },
+        6 => What::Restart,
         _ => {
             let mut partitions: Vec<_> = (0..PARTITIONS).filter(|_| rng.bool()).collect();
             if partitions.is_empty() {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use purgatory::{DelayedOperation, Outcome, Park, Purgatory, Watches};
+use purgatory::{CancelReason, DelayedOperation, Outcome, Park, Purgatory, Watches};
 use timer_core::{Clock, Executor, Job, ManualTimer};
 
 use crate::{
@@ -161,9 +161,18 @@ pub(crate) struct World<'a> {
     leader_ends: [u64; PARTITIONS],
     /// What each follower is known to have, and in which of its lives.
     known: [([u64; PARTITIONS], u64); FOLLOWERS],
+    restarted: bool,
     followers: [Follower; FOLLOWERS],
     loss: (u64, u64),
     seen: Ends,
+}
+
+/// The leader's purgatory.
+fn start(timer: &ManualTimer, executor: &Stalling) -> Purgatory<Key, Produce> {
+    let builder = Purgatory::builder("simulated").timer(timer).executor(executor.clone());
+    let purgatory = builder.build().unwrap();
+    purgatory.times();
+    purgatory
 }
 
 /// After the last step everything heals, and this much later all must be over.
@@ -172,12 +181,7 @@ const HEALED: u64 = 2000;
 impl<'a> World<'a> {
     pub(crate) fn new(seed: u64, steps: &'a [Step], fault: Fault) -> Self {
         let (timer, executor) = (ManualTimer::new(), Stalling::default());
-        let purgatory = Purgatory::builder("simulated")
-            .timer(&timer)
-            .executor(executor.clone())
-            .build()
-            .unwrap();
-        purgatory.times();
+        let purgatory = start(&timer, &executor);
         let shared = Shared { high_watermarks: Default::default(), ends: Mutex::default() };
         let mut world = World {
             steps,
@@ -193,6 +197,7 @@ impl<'a> World<'a> {
             expected: Vec::new(),
             leader_ends: [0; PARTITIONS],
             known: Default::default(),
+            restarted: false,
             followers: Default::default(),
             loss: (0, 0),
             seen: Ends::default(),
@@ -295,7 +300,7 @@ impl<'a> World<'a> {
                 }
                 for produce in &mut self.expected {
                     if produce.client == client && produce.ended.is_none() {
-                        let reason = purgatory::CancelReason::Requested("left".into());
+                        let reason = CancelReason::Requested("left".into());
                         produce.ended = Some(Outcome::Cancelled(reason));
                     }
                 }
@@ -307,6 +312,18 @@ impl<'a> World<'a> {
                 let life = self.followers[follower].life + 1;
                 self.followers[follower] = Follower { life, ..Follower::default() };
                 self.later(self.now + 10, Event::Round { follower, life });
+            }
+            What::Restart => {
+                if self.fault != Fault::ForgetsToEnd {
+                    self.purgatory.shutdown();
+                }
+                for produce in self.expected.iter_mut().filter(|produce| produce.ended.is_none()) {
+                    produce.ended = Some(Outcome::Cancelled(CancelReason::Shutdown));
+                }
+                self.check();
+                self.count();
+                self.purgatory = start(&self.timer, &self.executor);
+                (self.known, self.restarted) = (Default::default(), true);
             }
             What::Jump { by } => {
                 self.timer.pass(Duration::from_millis(by));
@@ -420,13 +437,13 @@ impl<'a> World<'a> {
         assert_eq!(self.purgatory.len(), open, "parked, at {} ms", self.now);
     }
 
-    /// Both followers have had it, in this life or one before.
+    /// Both followers have had it, in this life or one before; a leader that restarted does not know yet.
     fn check_replicated(&self, number: usize, produce: &Expected) {
         for &(partition, offset) in &produce.required {
             let watermark = self.shared.high_watermarks[partition].load(Relaxed);
             assert!(watermark >= offset, "produce {number} completed before the high watermark");
             for (follower, (known, _)) in self.known.iter().enumerate() {
-                let anew = self.followers[follower].life > 0;
+                let anew = self.restarted || self.followers[follower].life > 0;
                 assert!(
                     anew || known[partition] >= offset,
                     "produce {number} is not on follower {follower}"
@@ -445,14 +462,19 @@ impl<'a> World<'a> {
         for (number, (produce, told)) in self.expected.iter().zip(&ends).enumerate() {
             assert_eq!(told.first(), produce.ended.as_ref(), "produce {number} at the end");
         }
+        self.count();
+        let Ends { completed, expired, cancelled, at_once, .. } = self.seen;
+        assert_eq!(completed + expired + cancelled + at_once, self.expected.len() as u64);
+        self.seen
+    }
+
+    /// The books of a purgatory in which nothing is left.
+    fn count(&mut self) {
         let stats = self.purgatory.stats();
         assert_eq!((stats.parked, stats.watched, self.purgatory.keys()), (0, 0, 0));
-        assert_eq!(stats.parked_total + stats.ended_at_once, self.expected.len() as u64);
-        let timed = self.purgatory.times();
-        assert_eq!(timed.lateness.count(), stats.expired);
+        assert_eq!(self.purgatory.times().lateness.count(), stats.expired);
         self.seen.completed += stats.completed;
         self.seen.expired += stats.expired;
         self.seen.cancelled += stats.cancelled;
-        self.seen
     }
 }
