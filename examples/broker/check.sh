@@ -9,65 +9,17 @@
 set -euo pipefail
 
 broker=${1:?usage: check.sh path/to/the/broker}
-lines_file=$(dirname "$0")/src/partition.rs
+. "$(dirname "$0")/common.sh"
+lines_file=$here/src/partition.rs
 codecs="none gzip snappy lz4 zstd"
 shutdown_ms_max=5000
-python_packages="confluent-kafka==2.16.1 kafka-python==3.0.12 lz4 python-snappy zstandard"
-python_cache=${XDG_CACHE_HOME:-$HOME/.cache}/purgatory-broker-check
-work=$(mktemp -d)
-declare -A pids=()
-
-finish() {
-    for pid in "${!pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-    for pid in "${!pids[@]}"; do
-        for _ in $(seq 40); do not_running "$pid" || sleep 0.05; done
-        kill -KILL "$pid" 2>/dev/null || true
-    done
-    rm -rf "$work"
-}
-trap finish EXIT
-
-fail() {
-    echo "FAILED: $*" >&2
-    tail -n 20 "$work"/*.log "$work"/*.err >&2 2>/dev/null || true
-    exit 1
-}
-
-now_ms() { echo $(($(date +%s%N) / 1000000)); }
-
-# wait_for WHAT COMMAND...: until the command succeeds, at most 10 seconds.
-wait_for() {
-    local what=$1
-    shift
-    for _ in $(seq 200); do
-        if "$@"; then return; fi
-        sleep 0.05
-    done
-    fail "no $what within 10 s"
-}
-
 install_kcat() {
     command -v kcat >/dev/null && return
     local sudo=""
     [ "$(id -u)" = 0 ] || sudo="sudo -n"
     if $sudo apt-get update -qq && $sudo apt-get install -y -qq kcat; then return; fi
-    echo "SKIPPED: THE REAL CLIENT CHECK DID NOT RUN: kcat is missing and cannot be installed" >&2
-    if [ "${CI:-}" = true ]; then exit 1; fi
+    skipped "THE REAL CLIENT CHECK DID NOT RUN: kcat is missing and cannot be installed"
     exit 0
-}
-
-python_client() { PYTHONPATH=$python_cache timeout -k 1 80 python3 "$@"; }
-
-# Into a folder of their own, kept for the next time.
-install_python_clients() {
-    local imports="import confluent_kafka, kafka, lz4, snappy, zstandard"
-    python_client -c "$imports" 2>/dev/null && return
-    # shellcheck disable=SC2086 # several words
-    python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --upgrade \
-        --target "$python_cache" $python_packages && python_client -c "$imports" && return
-    echo "SKIPPED: THE PYTHON CLIENTS DID NOT RUN: they are missing and cannot be installed" >&2
-    if [ "${CI:-}" = true ]; then exit 1; fi
-    return 1
 }
 
 start_broker() {
@@ -93,8 +45,6 @@ stop_broker() {
     echo "broker: ended $elapsed_ms ms after SIGTERM"
     summary "acked before replicated: 0"
 }
-
-not_running() { ! kill -0 "$1" 2>/dev/null; }
 
 summary() { grep -q "$1" "$work/broker.log" || fail "the summary lacks: $1"; }
 
@@ -165,13 +115,16 @@ stop_broker
 summary "parked fetches: [1-9]"
 
 echo "== confluent-kafka and kafka-python"
-if install_python_clients; then
+if install_python "confluent_kafka, kafka, lz4, snappy, zstandard" "confluent-kafka==2.16.1" "kafka-python==3.0.12" \
+    lz4 python-snappy zstandard; then
     start_broker
-    python_client "$(dirname "$0")/clients.py" "$address" 2>"$work/python.err" ||
+    python_client "$here/clients.py" "$address" 2>"$work/python.err" ||
         fail "the Python clients"
     stop_broker
     summary "parked produces: [0-9]* completed, 0 expired, 0 cancelled"
     for codec in $codecs; do summary "$codec [1-9]"; done
+else
+    skipped "THE PYTHON CLIENTS DID NOT RUN: they are missing and cannot be installed"
 fi
 
 echo "== malformed frames while kcat produces"

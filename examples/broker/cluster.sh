@@ -10,41 +10,8 @@ set -euo pipefail
 broker=${1:?usage: cluster.sh path/to/broker [--kafka DIR]}
 [ "${2:-}" != --kafka ] || kafka=${3:?--kafka takes a directory}
 kafka=${kafka:-}
-here=$(cd "$(dirname "$0")" && pwd)
-work=$(mktemp -d)
+. "$(dirname "$0")/common.sh"
 lag=3 # seconds until a follower leaves the in-sync set
-declare -A pids=()
-finish() {
-    local pid
-    for pid in "${!pids[@]}"; do
-        kill -CONT "$pid" 2>/dev/null || true
-        kill -TERM "$pid" 2>/dev/null || true
-    done
-    for pid in "${!pids[@]}"; do
-        for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
-        kill -KILL "$pid" 2>/dev/null || true
-        wait "$pid" 2>/dev/null || true # or the shell tells
-    done
-    rm -rf "$work"
-}
-trap finish EXIT
-
-fail() {
-    echo "FAILED: $*" >&2
-    tail -n 20 "$work"/*.log "$work"/*.err >&2 2>/dev/null || true
-    exit 1
-}
-now_ms() { date +%s%3N; }
-
-# wait_for WHAT COMMAND...: up to 30 s.
-wait_for() {
-    local what=$1 end=$((SECONDS + 30))
-    shift
-    until "$@"; do
-        [ $SECONDS -lt $end ] || fail "no $what within 30 s"
-        sleep 0.02
-    done
-}
 
 # start_ours OPTIONS...: a cluster; sets address and node[1..3].
 start_ours() {

@@ -10,49 +10,10 @@ broker=${1:?usage: figures.sh path/to/the/broker [--kafka DIR]}
 [ "${2:-}" != --kafka ] || kafka=${3:?--kafka takes a directory}
 kafka=${kafka:-}
 rounds=${ROUNDS:-3} seconds=${SECONDS_EACH:-4}
-here=$(cd "$(dirname "$0")" && pwd)
-python_cache=${XDG_CACHE_HOME:-$HOME/.cache}/purgatory-broker-check
-work=$(mktemp -d)
+. "$(dirname "$0")/common.sh"
 lag=10 # seconds until a follower leaves the in-sync set
 topic="figures"
-declare -A pids=()
 declare -a node=() options=()
-finish() {
-    local pid
-    for pid in "${!pids[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done
-    for pid in "${!pids[@]}"; do
-        for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
-        kill -KILL "$pid" 2>/dev/null || true
-        wait "$pid" 2>/dev/null || true # or the shell tells
-    done
-    rm -rf "$work"
-}
-trap finish EXIT
-
-fail() {
-    echo "FAILED: $*" >&2
-    tail -n 20 "$work"/*.log "$work"/*.err >&2 2>/dev/null || true
-    exit 1
-}
-
-# wait_for WHAT COMMAND...: up to 30 s.
-wait_for() {
-    local what=$1 end=$((SECONDS + 30))
-    shift
-    until "$@"; do
-        [ $SECONDS -lt $end ] || fail "no $what within 30 s"
-        sleep 0.02
-    done
-}
-
-python_client() { PYTHONPATH=$python_cache python3 "$@"; }
-
-# Into a folder of their own, kept for the next time.
-install_python_client() {
-    python_client -c "import confluent_kafka" 2>/dev/null && return
-    python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore --upgrade \
-        --target "$python_cache" confluent-kafka==2.16.1 && python_client -c "import confluent_kafka"
-}
 
 # start_ours LOG WORDS...: a broker; sets address and started.
 start_ours() {
@@ -83,7 +44,7 @@ measure() {
     wait_for "first acknowledgement" settled
     wait_for "whole in-sync set" all_in_sync
     echo "measuring: $2" >&2
-    PYTHONPATH=$python_cache python3 "$here/figures.py" measure "$2" "$address" "$3" "$rounds" "$seconds" "${@:4}" \
+    PYTHONPATH=$cache python3 "$here/figures.py" measure "$2" "$address" "$3" "$rounds" "$seconds" "${@:4}" \
         >"$work/$1" & # so that it ends with this script
     local measures=$!
     pids[$measures]=1
@@ -94,7 +55,7 @@ measure() {
 
 declare -a files=()
 command -v kcat >/dev/null || fail "no kcat"
-install_python_client || fail "confluent-kafka is missing and cannot be installed"
+install_python confluent_kafka "confluent-kafka==2.16.1" || fail "confluent-kafka is missing and cannot be installed"
 perf record -q -e cpu-clock -o "$work/perf" true >/dev/null 2>&1 || echo "perf is not there: no shares" >&2
 echo "$(nproc) cores, load average before: $(cut -d' ' -f1-3 /proc/loadavg); $rounds rounds of $seconds s each"
 

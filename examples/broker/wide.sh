@@ -7,45 +7,12 @@
 set -euo pipefail
 
 broker=${1:?usage: wide.sh path/to/the/broker}
-here=$(cd "$(dirname "$0")/wide" && pwd)
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/purgatory-broker-check # check.sh's
+. "$(dirname "$0")/common.sh"
 columns="none gzip snappy lz4 zstd idempotent group"
-work=$(mktemp -d)
-broker_pid=""
-
-finish() {
-    if [ -n "$broker_pid" ]; then kill -KILL "$broker_pid" 2>/dev/null || true; fi
-    rm -rf "$work"
-}
-trap finish EXIT
-
-fail() {
-    echo "FAILED: $*" >&2
-    tail -n 30 "$work"/*.err >&2 2>/dev/null || true
-    exit 1
-}
-
-# wait_for WHAT COMMAND...: until the command succeeds, at most 10 seconds.
-wait_for() {
-    local what=$1
-    shift
-    for _ in $(seq 200); do
-        if "$@"; then return; fi
-        sleep 0.05
-    done
-    fail "no $what within 10 s"
-}
-
-not_running() { ! kill -0 "$1" 2>/dev/null; }
 
 # Each installs its client into the cache, unless it is there.
 
-install_aiokafka() {
-    local imports="import aiokafka, cramjam"
-    PYTHONPATH=$cache python3 -c "$imports" 2>/dev/null && return
-    timeout -k 1 60 python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore \
-        --upgrade --target "$cache" aiokafka==0.14.0 cramjam && PYTHONPATH=$cache python3 -c "$imports"
-}
+install_aiokafka() { install_python "aiokafka, cramjam" "aiokafka==0.14.0" cramjam; }
 
 install_kafkajs() {
     command -v node >/dev/null || { echo "no node" && return 1; }
@@ -72,14 +39,15 @@ for name in sorted(jars, key=lambda name: "kafka-clients" in name):  # the one t
 PYTHON
 }
 
-run_aiokafka() { PYTHONPATH=$cache python3 "$here/with_aiokafka.py" "$address" none gzip snappy lz4 zstd; }
-run_kafkajs() { NODE_PATH=$cache/node_modules node "$here/with_kafkajs.js" "$address" none gzip snappy; }
-run_java() { java -cp "$cache/java/*" "$here/WithJava.java" "$address" none gzip snappy lz4 zstd; }
+run_aiokafka() { PYTHONPATH=$cache python3 "$here/wide/with_aiokafka.py" "$address" none gzip snappy lz4 zstd; }
+run_kafkajs() { NODE_PATH=$cache/node_modules node "$here/wide/with_kafkajs.js" "$address" none gzip snappy; }
+run_java() { java -cp "$cache/java/*" "$here/wide/WithJava.java" "$address" none gzip snappy lz4 zstd; }
 export -f run_aiokafka run_kafkajs run_java
 
 [ -x "$broker" ] || fail "$broker is not a program"
 "$broker" --listen 127.0.0.1:0 --group-initial-rebalance-delay 1s >"$work/broker.log" 2>"$work/broker.err" &
 broker_pid=$!
+pids[$broker_pid]=1
 wait_for "ready line" grep -q '^broker: listening on ' "$work/broker.log"
 address=$(sed -n 's/^broker: listening on //p' "$work/broker.log")
 export address cache here
@@ -123,7 +91,7 @@ try java "kafka-clients 4.3.0" ""
 kill -TERM "$broker_pid"
 wait_for "end after SIGTERM" not_running "$broker_pid"
 wait "$broker_pid" || fail "the broker ended badly"
-broker_pid=""
+unset "pids[$broker_pid]"
 cat "$work/table"
 grep -q "acked before replicated: 0" "$work/broker.log" || fail "acknowledged before it was replicated"
 grep -q "rejected connections: 0" "$work/broker.log" || fail "the broker closed a connection"
