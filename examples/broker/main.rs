@@ -37,7 +37,7 @@ fn serve() -> anyhow::Result<ExitCode> {
         return run_follower(node, leader, &args, &stopped).map(|()| ExitCode::SUCCESS);
     }
     let broker = Broker::start(&args)?;
-    let _followers = Followers::start(&args, broker.address())?;
+    let followers = Followers::start(&args, broker.address())?;
     let metrics = broker.serve_metrics()?;
     eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", metrics.address());
     // Scripts wait for this line.
@@ -45,6 +45,7 @@ fn serve() -> anyhow::Result<ExitCode> {
     io::stdout().flush()?;
 
     stopped.recv().context("the signal handler is gone")?;
+    drop(followers); // before the leader, which they would look for
     let summary = broker.shutdown();
     for line in summary.to_string().lines() {
         writeln!(io::stdout(), "broker: {line}")?;
