@@ -10,7 +10,7 @@ use std::{
 
 use purgatory::{Attempt, CancelReason, Outcome, Park, Purgatory, RefusedReason, Timeout};
 use support::{Probe, Waiting};
-use timer_core::{BuildError, ManualTimer, Timer};
+use timer_core::{BuildError, Clock, ManualTimer, Timer};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const MS: Duration = Duration::from_millis(1);
@@ -280,6 +280,34 @@ fn expiries_run_in_order_of_tick_then_of_parking() {
     timer.advance(5000 * MS);
     assert_eq!(*order.lock().unwrap(), [7, 1, 2, 5, 4, 0, 6, 9, 3, 8]);
     assert_empty(&purgatory);
+}
+
+/// One is parked late, since its check took so long, and one is rescheduled to be due by now.
+#[test]
+fn what_is_overdue_expires_in_order_of_deadline_wherever_the_wheel_stands() {
+    for catches_up in [false, true] {
+        let (timer, purgatory) = setup();
+        let (first, late, other) = (Probe::new(), Probe::new(), Probe::new());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let noted = |name| {
+            let order = order.clone();
+            move |_| order.lock().unwrap().push(name)
+        };
+        let operation = first.operation().then(noted("rescheduled"));
+        let parked = purgatory.try_complete_else_watch(operation, &["a"], 100 * MS).unwrap();
+        let Park::Parked(id) = parked else { panic!("{parked:?}") };
+        let (clock, inside) = (timer.clone(), purgatory.clone());
+        let takes_long = late.operation().then(noted("late")).on_check(move || {
+            clock.advance(12 * MS);
+            if catches_up {
+                inside.try_complete_else_watch(other.operation(), &["b"], 100 * MS).unwrap();
+            }
+        });
+        purgatory.try_complete_else_watch(takes_long, &["a"], MS).unwrap();
+        assert!(purgatory.reschedule(id, Timeout::At(timer.clock().now_ns())));
+        timer.advance(Duration::ZERO);
+        assert_eq!(*order.lock().unwrap(), ["late", "rescheduled"], "{catches_up}");
+    }
 }
 
 #[test]

@@ -21,8 +21,9 @@ use crate::{
 /// A timer whose time passes only in [`advance`](Self::advance). A handle: clones are the same
 /// timer.
 ///
-/// What falls due runs inline, on the advancing thread, tick by tick and within a tick in the
-/// order it was scheduled (owners of wheels one after the other, in the order they were attached).
+/// What falls due runs inline, on the advancing thread, tick by tick; what is overdue goes by its
+/// deadline, what has the same in the order it was scheduled (owners of wheels one after the other,
+/// in the order they were attached).
 /// While a task runs the clock shows its tick, so what it schedules falls due in its turn.
 ///
 /// ```

@@ -209,15 +209,12 @@ impl<T, S> Shards<T, S> {
         let number = guard.number();
         let Shard { wheel, state, wake_before } = &mut *guard.guard;
         let newest = wheel.sequence();
-        let before = wheel.now();
         let turn = wheel.advance(now, budget, |task| {
-            // When it fell due: what was overdue already did so now.
-            let tick = task.deadline().max(before);
-            let sequence = task.sequence();
+            let (deadline, sequence) = (task.deadline(), task.sequence());
             let handle = TimerHandle::new(number, task.id());
             if let Some(result) = sink(handle, task, state) {
                 if in_order {
-                    order.push((tick, sequence, due.len()));
+                    order.push((deadline, sequence, due.len()));
                 }
                 due.push(result);
             }
@@ -233,11 +230,11 @@ impl<T, S> Shards<T, S> {
     }
 }
 
-/// Puts `due` into the order of (tick, insertion), which triples of (tick, sequence, position) tell.
+/// Puts `due` into the order of (deadline, insertion), which triples with the position tell.
 /// Sequences wrap, so they are counted back from the newest.
 fn sorted<R>(due: Vec<R>, mut order: Vec<(u64, u32, usize)>, newest: u32) -> Vec<R> {
     let back = |sequence| std::cmp::Reverse(newest.wrapping_sub(sequence));
-    order.sort_by_key(|&(tick, sequence, _)| (tick, back(sequence)));
+    order.sort_by_key(|&(deadline, sequence, _)| (deadline, back(sequence)));
     let mut due: Vec<_> = due.into_iter().map(Some).collect();
     order.into_iter().filter_map(|(.., position)| due[position].take()).collect()
 }

@@ -45,10 +45,11 @@ impl Reference {
         }
     }
 
-    /// Expires what is due, in the order parked.
+    /// Expires what is due, in the order of (deadline, parking).
     fn expire(&mut self, now: u64) {
         let is_due = |&&number: &&usize| self.all[number].deadline.is_some_and(|due| due <= now);
-        let due: Vec<usize> = self.parked.iter().filter(is_due).copied().collect();
+        let mut due: Vec<usize> = self.parked.iter().filter(is_due).copied().collect();
+        due.sort_by_key(|&number| self.all[number].deadline);
         let mut ended = Vec::new();
         for number in due {
             self.at(number).deadline = None;
