@@ -6,7 +6,7 @@
 use std::{
     pin::Pin,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
     task::{Context, Poll, Waker},
@@ -201,6 +201,10 @@ impl Ring {
         let mut mine = Vec::new();
         for _ in 0..operations {
             mine.extend(self.park(&mut random));
+            if random.u32(0..200) == 0 {
+                let _counted_as_it_changes =
+                    (self.purgatory.stats(), self.purgatory.len(), self.purgatory.watched());
+            }
             if mine.len() >= 30 {
                 let one = mine.swap_remove(random.usize(0..mine.len()));
                 mine.extend(self.act(one, &mut random));
@@ -218,21 +222,17 @@ fn every_operation_ends_exactly_once_whatever_races() {
     let total: usize =
         std::env::var("STRESS").ok().and_then(|total| total.parse().ok()).unwrap_or(1_000_000);
     let timer = SystemTimer::builder().workers(2).build().unwrap();
-    let ring = Ring {
+    let ring = &Ring {
         purgatory: Purgatory::builder("stress").timer(&timer).build().unwrap(),
         tally: Arc::default(),
         values: (0..KEYS).map(|_| AtomicU64::new(0)).collect(),
     };
     ring.purgatory.times(); // counted from here on
-    let left = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for seed in 0..THREADS as u64 {
-            let (ring, left) = (&ring, &left);
-            scope.spawn(move || {
-                let futures = ring.race(total / THREADS, seed);
-                left.lock().unwrap().extend(futures);
-            });
-        }
+    let left: Vec<_> = std::thread::scope(|scope| {
+        let racers: Vec<_> = (0..THREADS as u64)
+            .map(|seed| scope.spawn(move || ring.race(total / THREADS, seed)))
+            .collect();
+        racers.into_iter().flat_map(|racer| racer.join().unwrap()).collect()
     });
     for _ in 0..10 {
         count(&ring.tally.operations);
@@ -243,7 +243,7 @@ fn every_operation_ends_exactly_once_whatever_races() {
     }
     ring.purgatory.shutdown();
     timer.shutdown(); // runs what had expired
-    for future in left.into_inner().unwrap() {
+    for future in left {
         assert!(ring.poll(future).is_none(), "a future that nothing will ever wake");
     }
 
