@@ -56,6 +56,10 @@ loom:
 shuttle:
     SHUTTLE_SCHEDULES=50000 RUSTFLAGS="--cfg shuttle" cargo test --release --target-dir target/shuttle -p purgatory --test shuttle
 
+# ThreadSanitizer over the tests with threads, on stable; what it finds is in target/tsan/tests.log.
+tsan:
+    .ci/tsan/run
+
 # The wheel and the purgatory against their references for 20 million steps each.
 model:
     MODEL_STEPS=20000000 cargo test --release -p timer-core -p purgatory --test model -- --nocapture
