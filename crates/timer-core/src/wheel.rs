@@ -318,7 +318,8 @@ impl<T> TimingWheel<T> {
         if now >= self.due_bound {
             self.due_bound = self.next_due().unwrap_or(u64::MAX);
         }
-        if now < self.due_bound {
+        // With nothing scheduled there is no bound: not `u64::MAX` either, which is a tick like any other.
+        if now < self.due_bound || self.scheduled == 0 {
             self.now = now;
         }
     }

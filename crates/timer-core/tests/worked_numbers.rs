@@ -296,6 +296,16 @@ fn the_present_does_not_pass_what_is_due_nor_go_back() {
 }
 
 #[test]
+fn the_present_comes_to_the_last_tick_of_all() {
+    let mut wheel = kafka(7);
+    wheel.advance(u64::MAX, usize::MAX, |_| unreachable!("nothing is there"));
+    assert_eq!(wheel.now(), u64::MAX);
+    add(&mut wheel, 8); // long past
+    let turn = wheel.advance(9, usize::MAX, |task| assert_eq!(task.take(), 8));
+    assert_eq!(turn.fired, 1, "a time in the past counts as the present");
+}
+
+#[test]
 fn a_cancelled_bucket_does_not_hold_the_present_back() {
     let mut wheel = kafka(0);
     let id = add(&mut wheel, 10);
