@@ -51,8 +51,7 @@ impl Followers {
             let mut command = Command::new(&program);
             command.args(env::args_os().skip(1).filter(|word| word != "cluster"));
             command.args(["--node", &id.to_string(), "--cluster", &cluster]);
-            let child = command.stdout(Stdio::null()).spawn();
-            let child = child.with_context(|| format!("cannot start node {id}"))?;
+            let child = command.stdout(Stdio::null()).spawn().context("cannot start a node")?;
             writeln!(io::stdout(), "broker: node {id} is process {}", child.id())?;
             followers.0.push(child);
         }

@@ -19,6 +19,9 @@ mod counters;
 mod delete_records;
 mod fetch;
 mod frame;
+#[cfg(any(test, feature = "fuzz"))]
+#[path = "tests/thrown.rs"]
+pub mod fuzz;
 mod group;
 mod layout;
 mod list_offsets;

@@ -12,10 +12,12 @@ use super::{
     examples::{each_version, example},
     framed,
 };
-use crate::{api, fetch, frame::read_frame, pipeline::Answer};
+use crate::{
+    frame::read_frame,
+    fuzz::{Connection, FRAME_MAX, follow_all},
+};
 
 const FRAMES_DEFAULT: usize = 20_000;
-const FRAME_MAX: u32 = 64 << 10;
 /// What the process may grow by once it is warm.
 const GROWTH_KIB_MAX: u64 = 32 << 10;
 
@@ -62,30 +64,13 @@ impl Random {
     }
 }
 
-/// Hands the bytes of a connection's one frame to the broker. It is refused, or it has exactly one
-/// answer once the client is gone; but for one that waits for its group, which goes on without it.
-fn throw(broker: &Fixture, wire: &[u8]) {
-    let Ok(Some(frame)) = read_frame(&mut &wire[..], FRAME_MAX) else { return };
-    let client = broker.client();
-    let handled = api::handle(&broker.manager, &client, frame.clone());
-    broker.manager.cancel_for_connection(client.pipeline.connection, "client disconnected");
-    client.pipeline.finish();
-    match (handled, client.pipeline.next()) {
-        (Ok(()), Some(Answer::Fetch { request, version, .. })) => {
-            drop(fetch::read(&broker.manager.topics, request, version));
-        }
-        (Ok(()), Some(Answer::Response(_) | Answer::Nothing)) => {}
-        (Err(_), Some(Answer::Lost) | None) => {}
-        // A member is not gone with its connection, and its answer is given up.
-        (Ok(()), Some(Answer::Lost)) if waits_for_its_group(&frame) => {}
-        (handled, _) => panic!("{handled:?}, and another answer: {frame:?}"),
-    }
-    assert!(client.pipeline.next().is_none());
-}
-
-/// A JoinGroup, a SyncGroup.
-fn waits_for_its_group(frame: &[u8]) -> bool {
-    matches!(frame[..2], [0, 11 | 14])
+/// Hands the bytes of a connection's frames to the broker, and hangs up.
+fn throw(broker: &Fixture, mut wire: &[u8]) {
+    let mut connection = Connection::new(&broker.manager, broker.client().pipeline.connection);
+    while let Ok(Some(frame)) = read_frame(&mut wire, FRAME_MAX)
+        && connection.handle(&broker.manager, frame)
+    {}
+    connection.hang_up(&broker.manager);
 }
 
 fn resident_kib() -> Option<u64> {
@@ -119,13 +104,7 @@ fn fuzzed_frames_crash_nothing_hang_nothing_and_leave_nothing_behind() {
         }
         throw(&broker, &wire);
         if number % 256 == 0 {
-            for topic in broker.manager.topics.all() {
-                for partition in &*topic {
-                    for follower in 0..2 {
-                        while broker.follow(follower, partition) {}
-                    }
-                }
-            }
+            follow_all(&broker.manager);
             broker.manager.shrink_in_sync();
         }
         if number == frames / 4 {

@@ -31,8 +31,8 @@ use timer_core::ManualTimer;
 use crate::{
     api::{self, Client},
     args::Args,
-    fetch::{self, FETCH_BYTES_MAX},
-    partition::{Partition, UpTo},
+    fetch,
+    partition::Partition,
     pipeline::{self, Answer, Pipeline},
     replica_manager::ReplicaManager,
 };
@@ -88,12 +88,7 @@ impl Fixture {
 
     /// One fetch by a follower; returns whether that brought news.
     pub(crate) fn follow(&self, follower: usize, partition: &Partition) -> bool {
-        let follower = &self.manager.followers[follower];
-        let (start, end) = follower.log_range(&partition.key);
-        self.manager.note_fetch(partition, follower.id, start, end);
-        // An offset that is gone: the leader's log start says where to go on.
-        let read = partition.read(end, UpTo::LogEnd, FETCH_BYTES_MAX, true).unwrap_or_default();
-        follower.append(&partition.key, read, partition.offsets().log_start)
+        crate::fuzz::follow(&self.manager, follower, partition)
     }
 
     /// The error code of an acks=1 produce of one record to partition 0.

@@ -1,0 +1,201 @@
+//! Bytes from strangers, and a broker without threads to throw them at: what libFuzzer, the replay of its
+//! corpus and the tests here share.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::OnceLock,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use clap::Parser;
+use kafka_protocol::messages::ApiKey;
+use timer_core::ManualTimer;
+
+use crate::{
+    api::{self, Client},
+    args::Args,
+    fetch::{self, FETCH_BYTES_MAX},
+    frame::read_frame,
+    partition::{Partition, UpTo},
+    pipeline::{Answer, Pipeline},
+    replica_manager::ReplicaManager,
+};
+
+pub(crate) const FRAME_MAX: u32 = 64 << 10;
+/// Connections at a time.
+const CONNECTIONS: usize = 4;
+/// No API has such a key: what happens beside the requests.
+const EVENTS: u8 = 0x7f;
+/// Longer than anything waits: a timeout is an `i32` of milliseconds.
+const LONG: Duration = Duration::from_secs(30 * 24 * 3600);
+const BOUNDS: [&str; 9] = [
+    "broker",
+    "--max-partitions",
+    "16",
+    "--max-log",
+    "20000",
+    "--max-groups",
+    "4",
+    "--max-group-members",
+    "4",
+];
+
+/// One connection as its reader sees it, with nobody who writes the answers.
+pub(crate) struct Connection {
+    client: Client,
+    /// Requests that were accepted and wait for their answers, or have them.
+    accepted: Vec<Bytes>,
+    /// One that was not: its connection is to be closed.
+    refused: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(manager: &ReplicaManager, number: u64) -> Connection {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 9092));
+        let client = Client { address, pipeline: Pipeline::new(number, manager.args.max_pipeline) };
+        Connection { client, accepted: Vec::new(), refused: false }
+    }
+
+    /// Handles a request; false when the connection is over, because it was refused or more would have to
+    /// wait for a place.
+    pub(crate) fn handle(&mut self, manager: &ReplicaManager, frame: Bytes) -> bool {
+        match api::handle(manager, &self.client, frame.clone()) {
+            Ok(()) => self.accepted.push(frame),
+            Err(_) => self.refused = true,
+        }
+        !self.refused && self.accepted.len() < manager.args.max_pipeline.into()
+    }
+
+    /// The client is gone: each request has exactly one answer, and a refused one none. But a member is
+    /// not gone with its connection: a request that waits for its group is given up.
+    pub(crate) fn hang_up(self, manager: &ReplicaManager) {
+        let pipeline = &self.client.pipeline;
+        manager.cancel_for_connection(pipeline.connection, "client disconnected");
+        pipeline.finish();
+        for frame in &self.accepted {
+            match pipeline.next() {
+                Some(Answer::Fetch { request, version, .. }) => {
+                    drop(fetch::read(&manager.topics, request, version));
+                }
+                Some(Answer::Response(response)) => {
+                    let length = u32::try_from(response.len() - 4).unwrap_or(0);
+                    assert_eq!(response[..4], length.to_be_bytes(), "the length in front");
+                    assert_eq!(response[4..8], frame[4..8], "another request's answer");
+                }
+                Some(Answer::Nothing) => {}
+                Some(Answer::Lost) if waits_for_its_group(frame) => {}
+                Some(Answer::Lost) | None => panic!("no answer: {frame:?}"),
+            }
+        }
+        match pipeline.next() {
+            None => {}
+            Some(Answer::Lost) if self.refused => assert!(pipeline.next().is_none()),
+            Some(_) => panic!("an answer too many: {:?}", self.accepted),
+        }
+    }
+}
+
+/// A JoinGroup, a SyncGroup.
+fn waits_for_its_group(frame: &[u8]) -> bool {
+    [ApiKey::JoinGroup, ApiKey::SyncGroup]
+        .iter()
+        .any(|api| frame[..2] == (*api as i16).to_be_bytes())
+}
+
+/// One fetch by a follower; returns whether that brought news.
+pub(crate) fn follow(manager: &ReplicaManager, follower: usize, partition: &Partition) -> bool {
+    let follower = &manager.followers[follower];
+    let (start, end) = follower.log_range(&partition.key);
+    manager.note_fetch(partition, follower.id, start, end);
+    // An offset that is gone: the leader's log start says where to go on.
+    let read = partition.read(end, UpTo::LogEnd, FETCH_BYTES_MAX, true).unwrap_or_default();
+    follower.append(&partition.key, read, partition.offsets().log_start)
+}
+
+/// The followers fetch until they have everything and the leader knows.
+pub(crate) fn follow_all(manager: &ReplicaManager) {
+    for topic in manager.topics.all() {
+        for partition in &*topic {
+            for follower in 0..manager.followers.len() {
+                while follow(manager, follower, partition) {}
+            }
+        }
+    }
+}
+
+/// A broker of its own and the connections to it.
+struct Session {
+    timer: ManualTimer,
+    manager: ReplicaManager,
+    open: [Connection; CONNECTIONS],
+    /// The one whose requests come.
+    current: usize,
+    next_number: u64,
+}
+
+/// Does what the frames say, to a broker with a topic `t`. A frame whose API key begins with 0x7f is no
+/// request: by its second byte time passes, by as many milliseconds as its correlation id says; the
+/// followers fetch; another connection goes on; this one hangs up.
+///
+/// # Panics
+/// When a request has no answer or two, or something stays behind when all have hung up and time has
+/// passed.
+pub fn run(mut data: &[u8]) {
+    let mut session = Session::new();
+    while let Ok(Some(frame)) = read_frame(&mut data, FRAME_MAX) {
+        if frame[0] == EVENTS {
+            session.happen(&frame);
+        } else if !session.open[session.current].handle(&session.manager, frame) {
+            session.hang_up();
+        }
+    }
+    session.end();
+}
+
+impl Session {
+    fn new() -> Session {
+        static ARGS: OnceLock<Args> = OnceLock::new();
+        let args = ARGS.get_or_init(|| Args::parse_from(BOUNDS));
+        let timer = ManualTimer::new();
+        let manager = ReplicaManager::new(args, &timer).expect("its timer is open");
+        manager.topics.get_or_create("t").expect("the first topic");
+        let open = std::array::from_fn(|number| Connection::new(&manager, number as u64));
+        Session { timer, manager, open, current: 0, next_number: CONNECTIONS as u64 }
+    }
+
+    fn happen(&mut self, event: &[u8]) {
+        let value = event[4..8].iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
+        match event[1] % 4 {
+            0 => self.timer.advance(Duration::from_millis(value)),
+            1 => {
+                follow_all(&self.manager);
+                self.manager.shrink_in_sync();
+            }
+            2 => self.current = value as usize % CONNECTIONS,
+            _ => self.hang_up(),
+        }
+    }
+
+    /// The current connection ends, and another one takes its place.
+    fn hang_up(&mut self) {
+        let next = Connection::new(&self.manager, self.next_number);
+        self.next_number += 1;
+        std::mem::replace(&mut self.open[self.current], next).hang_up(&self.manager);
+    }
+
+    fn end(mut self) {
+        for connection in 0..CONNECTIONS {
+            self.current = connection;
+            self.hang_up();
+        }
+        let ReplicaManager { produces, fetches, delete_records, groups, .. } = &self.manager;
+        assert_eq!(produces.len() + fetches.len() + delete_records.len(), 0, "still parked");
+        assert_eq!(produces.watched() + fetches.watched() + delete_records.watched(), 0);
+        let parked = || groups.rebalances.len() + groups.syncs.len() + groups.sessions.len();
+        for _ in 0..3 {
+            self.timer.advance(LONG);
+        }
+        assert_eq!(parked(), 0, "members without a session");
+    }
+}
