@@ -68,6 +68,10 @@ model:
 simulation:
     SIMULATION_SEEDS=1000000 cargo test --release -p purgatory --test simulation -- --nocapture
 
+# libFuzzer on wheel, purgatory or broker; wants a nightly and cargo-fuzz.
+fuzz TARGET="wheel" SECONDS="60":
+    cargo +nightly fuzz run {{TARGET}} -s none --features libfuzzer -- -max_total_time={{SECONDS}}
+
 # Tasks by cron expressions, over a year or live.
 recurring *ARGS:
     cargo run --release --example recurring -- {{ARGS}}
