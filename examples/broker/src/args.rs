@@ -38,7 +38,7 @@ pub struct Args {
     pub pause_followers: bool,
 
     /// Time a follower takes between two fetches
-    #[arg(long, value_name = "DURATION", default_value = "1ms")]
+    #[arg(long, value_name = "DURATION", default_value = "0ms")]
     #[arg(value_parser = humantime::parse_duration)]
     pub follower_interval: Duration,
 
