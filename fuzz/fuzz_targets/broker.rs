@@ -1,4 +1,8 @@
 //! `cargo +nightly fuzz run broker -s none --features libfuzzer`
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::broker::run(data));
+
+/// Built without cargo-fuzz, as with `--all-features`, there is no libFuzzer to be the program.
+#[cfg(not(fuzzing))]
+fn main() {}
