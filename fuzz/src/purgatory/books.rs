@@ -69,7 +69,8 @@ pub(super) struct Record {
 struct Level {
     key: usize,
     threshold: u64,
-    /// Told since it was parked.
+    /// Told since it was parked; or maybe, when it was reached before: a rise that was deferred, or told in a
+    /// callback, is raised later.
     met: bool,
 }
 
@@ -100,12 +101,17 @@ impl Books {
         let mut levels = plan.levels(&self.values);
         levels.sort_unstable();
         levels.dedup();
-        let level = |(key, threshold)| Level { key, threshold, met: false };
+        let level = |(key, threshold): (usize, u64)| Level {
+            key,
+            threshold,
+            met: self.values[key] >= threshold,
+        };
+        let levels = levels.into_iter().map(level).collect();
         let mut keys = plan.keys();
         keys.dedup();
         self.all.push(Record {
             keys,
-            levels: levels.into_iter().map(level).collect(),
+            levels,
             counted: plan.counted,
             deadline_ns: deadline_ns(timeout, now_ns),
             ready: false,
