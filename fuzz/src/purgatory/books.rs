@@ -242,9 +242,8 @@ impl Books {
 
     /// Those that must end when the key's value is told.
     pub(super) fn ended_by_rise(&mut self, key: usize, value: u64) -> Vec<usize> {
-        let waiting: Vec<usize> = self.waiting().map(|(number, _)| number).collect();
         let mut ended = Vec::new();
-        for number in waiting {
+        for number in 0..self.all.len() {
             let record = &mut self.all[number];
             let (mut newly, mut any) = (false, false);
             for level in &mut record.levels {
@@ -256,7 +255,9 @@ impl Books {
             }
             let last = record.counted && newly && record.levels.iter().all(|level| level.met);
             let checked = if record.counted { newly } else { any };
-            if last || checked && self.is_ready(number) {
+            // One that is on its way into the purgatory may be told, too.
+            let waits = self.all[number].is_waiting();
+            if waits && (last || checked && self.is_ready(number)) {
                 ended.push(number);
             }
         }
