@@ -167,13 +167,15 @@ impl Session {
             let partitions = (0..*partitions).map(|index| partition(name, index)).collect();
             FetchTopic::default().with_topic(name.clone()).with_partitions(partitions)
         };
+        // Another one first each time, or those behind it would starve.
+        let turned = self.topics.iter().cycle().skip(self.fetches % self.topics.len().max(1));
         let request = FetchRequest::default()
             .with_replica_id(follower.id.into())
             .with_max_wait_ms(FETCH_WAIT_MAX.as_millis() as i32)
             .with_min_bytes(1)
             .with_max_bytes(FETCH_BYTES_MAX as i32)
             .with_session_epoch(-1)
-            .with_topics(self.topics.iter().map(topic).collect());
+            .with_topics(turned.take(self.topics.len()).map(topic).collect());
         let response: FetchResponse = self.ask(&request, 10)?;
         let mut news = false;
         for topic in response.responses {
