@@ -58,7 +58,7 @@ pub struct Args {
     pub advance_below_min_isr: bool,
 
     /// Run a cluster: this leader, and two followers as processes of their own, which fetch from it over the wire
-    #[arg(value_enum, conflicts_with = "node")]
+    #[arg(value_enum)]
     pub run: Option<Run>,
 
     /// Run one node of a cluster of processes: 1 leads, 2 and 3 follow

@@ -12,12 +12,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use crate::{
-    args::{Args, Run},
-    replica_fetcher::Follower,
-    replica_state::FOLLOWER_IDS,
-    signal::Signal,
-};
+use crate::{args::Args, replica_fetcher::Follower, replica_state::FOLLOWER_IDS, signal::Signal};
 
 /// Runs a follower until told to stop. Its logs are in memory, so nobody waits for what it does then.
 ///
@@ -27,6 +22,9 @@ pub fn run_follower(node: i32, leader: SocketAddr, args: &Args, stop: &Receiver<
     let (signal, interval) = (Signal::default(), args.follower_interval);
     signal.pause_followers(args.pause_followers);
     let follow = move || Follower::new(node).follow(leader, &signal, interval);
+    // Its leader's end is the end of this pipe, however it comes.
+    let watch = || io::copy(&mut io::stdin(), &mut io::sink()).map(|_| process::exit(0));
+    drop(args.run.map(|_| thread::spawn(watch)));
     thread::Builder::new().name("fetcher".to_owned()).spawn(follow)?;
     stop.recv().context("the signal handler is gone")
 }
@@ -42,16 +40,15 @@ impl Followers {
     /// When a process cannot be started.
     pub fn start(args: &Args, leader: SocketAddr) -> Result<Followers> {
         let mut followers = Followers(Vec::new());
-        let Some(Run::Cluster) = args.run else { return Ok(followers) };
-        let program = env::current_exe().context("cannot tell what program this is")?;
+        let Some(_) = args.run else { return Ok(followers) };
         let cluster = format!("1={leader},2,3");
         writeln!(io::stdout(), "broker: a node is run by: --node N --cluster {cluster}")?;
         writeln!(io::stdout(), "broker: node 1 is process {}", process::id())?;
         for id in FOLLOWER_IDS {
-            let mut command = Command::new(&program);
-            command.args(env::args_os().skip(1).filter(|word| word != "cluster"));
+            let mut command = Command::new(env::current_exe()?);
             command.args(["--node", &id.to_string(), "--cluster", &cluster]);
-            let child = command.stdout(Stdio::null()).spawn().context("cannot start a node")?;
+            command.args(env::args_os().skip(1)).stdin(Stdio::piped()).stdout(Stdio::null());
+            let child = command.spawn().context("cannot start a node")?;
             writeln!(io::stdout(), "broker: node {id} is process {}", child.id())?;
             followers.0.push(child);
         }
@@ -63,8 +60,7 @@ impl Drop for Followers {
     fn drop(&mut self) {
         for child in &mut self.0 {
             // One that has ended already is what we want.
-            let _ = child.kill();
-            let _ = child.wait();
+            let _ = child.kill().and_then(|()| child.wait());
         }
     }
 }
