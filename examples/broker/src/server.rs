@@ -46,8 +46,9 @@ impl Broker {
         }
         let timer = SystemTimer::builder().name("broker").build()?;
         let manager = Arc::new(ReplicaManager::new(args, &timer)?);
-        let connections =
-            Arc::new(Connections::new(args.max_connections + manager.followers.len()));
+        let connections = Arc::new(Connections::new(
+            args.max_connections.saturating_add(manager.followers.len()),
+        ));
         let mut broker = Broker { address, manager, connections, timer, threads: Vec::new() };
         broker.pause_followers(args.pause_followers);
         for index in 0..broker.manager.followers.len() {
