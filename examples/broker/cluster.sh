@@ -142,6 +142,20 @@ kcat -C -b "$address" -t load -p 0 -e -q -X isolation.level=read_committed >"$wo
 echo "60000 acknowledged, $(wc -l <"$work/consumed") read, none missing"
 stop_ours
 
+echo "== the leader is killed"
+start_ours
+kill -KILL "$cluster"
+wait "$cluster" 2>/dev/null || true
+unset "pids[$cluster]"
+# Whoever inherits them may not have looked yet.
+over() { not_running "$1" || grep -q '^State:.*Z' "/proc/$1/status"; }
+for id in 2 3; do
+    pids[${node[id]}]=1
+    wait_for "end of follower $id" over "${node[id]}"
+    unset "pids[${node[id]}]"
+done
+echo "its followers end, too"
+
 if [ -n "$kafka" ]; then
     topic="scenarios"
     . "$here/real_kafka.sh"

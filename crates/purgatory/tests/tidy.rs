@@ -196,7 +196,13 @@ fn figures_stand_beside_the_command_that_makes_them() {
     };
     let mut wrong = Vec::new();
     for (path, text) in files(".md") {
-        let measured = ["README.md", "docs/BENCHMARKS.md", "docs/GUIDE.md", "docs/BROKER.md", "docs/RELIABILITY.md"];
+        let measured = [
+            "README.md",
+            "docs/BENCHMARKS.md",
+            "docs/GUIDE.md",
+            "docs/BROKER.md",
+            "docs/RELIABILITY.md",
+        ];
         if !measured.contains(&path.as_str()) {
             continue;
         }

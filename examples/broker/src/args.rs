@@ -24,9 +24,10 @@ pub struct Args {
     #[arg(value_parser = value_parser!(i32).range(1..=1000))]
     pub partitions: i32,
 
-    /// Partitions the broker makes at most, over all topics
+    /// Partitions the broker makes at most, over all topics; followers fetch them all at once
     #[arg(long, value_name = "N", default_value_t = 10_000)]
-    pub max_partitions: usize,
+    #[arg(value_parser = value_parser!(u16).range(1..=32_000))]
+    pub max_partitions: u16,
 
     /// Replicas that must be in sync for acks=all (the leader counts)
     #[arg(long, value_name = "N", default_value_t = 2)]
@@ -74,7 +75,7 @@ pub struct Args {
     /// Largest request in bytes; a larger one closes its connection (Kafka's default is 100 MiB). A
     /// follower's fetch names every partition, so there is a least
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
-    #[arg(value_parser = value_parser!(u32).range((1 << 20)..=(1 << 30)))]
+    #[arg(value_parser = value_parser!(u32).range((10 << 20)..=(1 << 30)))]
     pub max_frame: u32,
 
     /// Connections open at a time, beside those of followers in this process; one more is closed at once
@@ -86,7 +87,7 @@ pub struct Args {
     #[arg(value_parser = value_parser!(u16).range(1..=1024))]
     pub max_pipeline: u16,
 
-    /// Bytes a partition keeps in memory; the oldest replicated records go first
+    /// Bytes a replica of a partition keeps in memory, three of them in one process; the oldest replicated records go first
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub max_log: usize,
 
@@ -94,7 +95,7 @@ pub struct Args {
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     pub metrics_addr: SocketAddr,
 
-    /// Consumer groups at a time; a new one waits until another has gone
+    /// Consumer groups at a time; a new one waits until another has gone, which one with offsets does not
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_groups: usize,
 

@@ -30,7 +30,7 @@ pub(crate) struct IncomingBatch {
     bytes: BytesMut,
 }
 
-/// A batch with its place in a log; a replica's copy shares the bytes.
+/// A batch with its place in a log.
 #[derive(Debug, Clone)]
 pub(crate) struct RecordBatch {
     pub(crate) base_offset: i64,

@@ -60,7 +60,7 @@ impl Topics {
             partitions: args.partitions,
             topics: DashMap::new(),
             partition_count: Mutex::new(0),
-            partitions_max: args.max_partitions,
+            partitions_max: args.max_partitions.into(),
             advance_min: args.advance_min(),
         }
     }

@@ -161,7 +161,8 @@ pub(crate) struct World<'a> {
     leader_ends: [u64; PARTITIONS],
     /// What each follower is known to have, and in which of its lives.
     known: [([u64; PARTITIONS], u64); FOLLOWERS],
-    restarted: bool,
+    /// What each follower ever had, as the leader heard.
+    had: [[u64; PARTITIONS]; FOLLOWERS],
     followers: [Follower; FOLLOWERS],
     loss: (u64, u64),
     seen: Ends,
@@ -197,7 +198,7 @@ impl<'a> World<'a> {
             expected: Vec::new(),
             leader_ends: [0; PARTITIONS],
             known: Default::default(),
-            restarted: false,
+            had: Default::default(),
             followers: Default::default(),
             loss: (0, 0),
             seen: Ends::default(),
@@ -267,6 +268,8 @@ impl<'a> World<'a> {
                     }
                     // A fetch that was overtaken tells less than is known.
                     known.iter_mut().zip(logs).for_each(|(known, log)| *known = log.max(*known));
+                    let had = self.had[follower].iter_mut().zip(logs);
+                    had.for_each(|(had, log)| *had = log.max(*had));
                     self.advance();
                 }
                 let ends = self.leader_ends;
@@ -323,7 +326,7 @@ impl<'a> World<'a> {
                 self.check();
                 self.count();
                 self.purgatory = start(&self.timer, &self.executor);
-                (self.known, self.restarted) = (Default::default(), true);
+                self.known = Default::default();
             }
             What::Jump { by } => {
                 self.timer.pass(Duration::from_millis(by));
@@ -437,17 +440,13 @@ impl<'a> World<'a> {
         assert_eq!(self.purgatory.len(), open, "parked, at {} ms", self.now);
     }
 
-    /// Both followers have had it, in this life or one before; a leader that restarted does not know yet.
+    /// Both followers have had it, in this life or one before.
     fn check_replicated(&self, number: usize, produce: &Expected) {
         for &(partition, offset) in &produce.required {
             let watermark = self.shared.high_watermarks[partition].load(Relaxed);
             assert!(watermark >= offset, "produce {number} completed before the high watermark");
-            for (follower, (known, _)) in self.known.iter().enumerate() {
-                let anew = self.restarted || self.followers[follower].life > 0;
-                assert!(
-                    anew || known[partition] >= offset,
-                    "produce {number} is not on follower {follower}"
-                );
+            for (follower, had) in self.had.iter().enumerate() {
+                assert!(had[partition] >= offset, "produce {number} is not on follower {follower}");
             }
         }
     }

@@ -72,8 +72,7 @@ fn one_connection_too_many_is_closed_and_a_place_comes_free() {
 
 #[test]
 fn a_client_that_does_not_read_is_not_read_from() {
-    let broker =
-        Broker::start(&args(&["--max-partitions", "100000", "--partitions", "1"])).unwrap();
+    let broker = Broker::start(&args(&["--max-partitions", "32000", "--partitions", "1"])).unwrap();
     broker.manager.topics.create("large", 1000, false).unwrap();
     let mut client = Client::connect(&broker);
     client.0.set_write_timeout(Some(Duration::from_millis(300))).unwrap();

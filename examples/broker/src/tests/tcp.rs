@@ -2,8 +2,8 @@
 
 use std::{
     io::{Read, Write},
-    net::TcpStream,
-    sync::mpsc,
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    sync::{Arc, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -11,16 +11,21 @@ use std::{
 use bytes::{Buf, Bytes};
 use kafka_protocol::{
     messages::{
-        ApiKey, FetchResponse, MetadataRequest, MetadataResponse, ProduceResponse,
+        ApiKey, FetchRequest, FetchResponse, MetadataRequest, MetadataResponse, ProduceResponse,
+        fetch_response::{FetchableTopicResponse, PartitionData},
         metadata_request::MetadataRequestTopic,
+        metadata_response::MetadataResponseTopic,
     },
-    protocol::Decodable,
+    protocol::{Decodable, decode_request_header_from_buffer},
 };
 
 use super::{
     CORRELATION_ID, args, fetches::fetch, framed, produce, record_batch, request, topic_name,
 };
-use crate::{Args, Broker, run_follower, topics::WatchKey};
+use crate::{
+    Args, Broker, frame::read_frame, pipeline, replica_fetcher::Follower, run_follower,
+    signal::Signal, topics::WatchKey,
+};
 
 pub(crate) struct Client(pub(crate) TcpStream);
 
@@ -220,4 +225,44 @@ fn an_address_in_use_is_named() {
     let error = Broker::start(&second).err().unwrap().to_string();
     assert_eq!(error, format!("cannot listen on {}", broker.address()));
     broker.shutdown();
+}
+
+/// Or one with a backlog would starve those behind it. The leader is the test.
+#[test]
+fn a_follower_asks_for_another_topic_first_each_time() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let (leader, signal) = (listener.local_addr().unwrap(), Arc::new(Signal::default()));
+    let follows = Arc::clone(&signal);
+    let follower = thread::spawn(move || Follower::new(2).follow(leader, &follows, Duration::ZERO));
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut first = Vec::new();
+    while first.len() < 4 {
+        let mut frame = read_frame(&mut stream, 1 << 20).unwrap().unwrap();
+        let header = decode_request_header_from_buffer(&mut frame).unwrap();
+        let (version, id) = (header.request_api_version, header.correlation_id);
+        let answer = if header.request_api_key == ApiKey::Metadata as i16 {
+            let topics = ["a", "b"].map(|name| {
+                let topic = MetadataResponseTopic::default().with_name(Some(topic_name(name)));
+                topic.with_partitions(vec![Default::default()])
+            });
+            let body = MetadataResponse::default().with_topics(topics.to_vec());
+            pipeline::response(&body, version, id)
+        } else {
+            let request = FetchRequest::decode(&mut frame, version).unwrap();
+            let asked = &request.topics[0];
+            first.push(asked.topic.to_string());
+            let mut batch = record_batch(1).to_vec();
+            batch[..8].copy_from_slice(&asked.partitions[0].fetch_offset.to_be_bytes());
+            let data = PartitionData::default().with_records(Some(batch.into()));
+            let topic = FetchableTopicResponse::default().with_topic(asked.topic.clone());
+            let body = FetchResponse::default();
+            let body = body.with_responses(vec![topic.with_partitions(vec![data])]);
+            pipeline::response(&body, version, id)
+        };
+        stream.write_all(&answer.unwrap()).unwrap();
+    }
+    signal.stop();
+    drop((stream, listener));
+    follower.join().unwrap();
+    assert_eq!(first, ["a", "b", "a", "b"]);
 }
