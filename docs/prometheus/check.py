@@ -214,11 +214,10 @@ def check_exposition(program):
     print(f"   {program.name}: {len(page.splitlines())} lines, promtool has nothing to say")
 
 
-def check_books(prometheus, program, books):
-    """Each comparison holds, for every series on its left, of which there are some."""
+def check_books(prometheus, program, books, further=""):
+    """Each comparison holds, for every series on its left, of which there are some; with a further label matcher."""
     for book in books:
-        book = book.replace("{I,", f'{{instance="{program.instance}",')
-        book = book.replace("{I}", f'{{instance="{program.instance}"}}')
+        book = book.replace("{I", f'{{instance="{program.instance}"{further}')
         as_bool = re.sub(r" (==|>) ", r" \1 bool ", book)
         sides = re.split(r" (?:==|>) (?:ignoring\(\w+\) )?", book)
 
@@ -255,7 +254,8 @@ def check_broker(prometheus, broker, paused):
     for program, outcome in [(broker, "completed"), (paused, "expired")]:
         prometheus.await_scrape(program)
         happened = f'purgatory_ended_total{{I,purgatory="produce",outcome="{outcome}"}} > 0'
-        check_books(prometheus, program, BOOKS + [happened])
+        # But for its followers' fetches, of which one each always waits.
+        check_books(prometheus, program, BOOKS + [happened], ',purgatory!="fetch"')
 
 
 def check_dashboard(prometheus, since):
