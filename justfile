@@ -39,6 +39,7 @@ live-page *FOLDER:
 # The ways to wait, a line each.
 waiting:
     cargo run --release --example waiting
+    cargo run --release --example local
 
 # An HTTP long-poll gateway.
 external-events *ARGS:

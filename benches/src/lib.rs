@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// The middle one of some values; between the two middle ones of an even number.
 ///
 /// # Panics
@@ -15,6 +17,12 @@ pub fn median(values: &[f64]) -> f64 {
     } else {
         f64::midpoint(sorted[middle - 1], sorted[middle])
     }
+}
+
+/// Processor time of this process, all threads.
+pub fn process_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Processor, cores and load, as far as the system tells.

@@ -311,8 +311,8 @@ def made_up(at_s, ended, waits):
     purgatory = lambda name, keys: {
         "name": name,
         "stats": {"parked": 12, "watched": 14, "parked_total": 12 + 3 * ended, "completed": ended, "expired": ended,
-                  "cancelled": ended, "cancelled_by_shutdown": 0, "cancelled_by_panic": 0, "ended_at_once": 2, "panics": 1,
-                  "checks": 5, "events": 6, "refused": {"no_keys": 0, "closed": 2, "full": 1, "too_many_watermarks": 0},
+                  "cancelled": ended, "cancelled_by_shutdown": 0, "cancelled_by_drop": 0, "cancelled_by_panic": 0, "ended_at_once": 2, "panics": 1,
+                  "checks": 5, "events": 6, "missed_events": 0, "refused": {"no_keys": 0, "closed": 2, "full": 1, "too_many_watermarks": 0},
                   "callbacks_waiting": 0, "deferred": 0},
         "key_count": len(keys), "busiest": [{"key": key, "waiters": 10 - n} for n, key in enumerate(keys)],
         "oldest": [operation("1.2.3", keys), operation("4.5.6", keys[:1], expires_in=.25, under_check=12.0)],

@@ -33,7 +33,7 @@ table() {
     [ "$(row produced)" -gt 0 ] && [ "$(row lost)" = 0 ] || fail "produced nothing, or lost some"
 }
 
-table --seconds 3
+table --seconds 3 --timeout 1m
 [ "$(row completed)" = "$(row produced)" ] || fail "some did not complete"
 table --seconds 2 --input "$here/src/partition.rs"
 table --seconds 2 --input - <"$here/text/waiting-room.txt"
@@ -51,21 +51,29 @@ scrape() {
     exec {socket}>&-
 }
 
+# wait_for WHAT COMMAND...: until the command succeeds, up to 60 s.
+wait_for() {
+    local what=$1 end=$((SECONDS + 60))
+    shift
+    until "$@"; do
+        [ $SECONDS -lt $end ] || fail "no $what within 60 s"
+        sleep 0.05
+    done
+}
+# The whole line: it is written in pieces.
+address_told() { address=$(sed -n 's|^metrics: http://\(.*/metrics\)$|\1|p' "$work/progress") && [ -n "$address" ]; }
+some_parked() {
+    scrape "$address" >"$work/metrics"
+    grep -q '^purgatory_parked_total{purgatory="produce"} [1-9]' "$work/metrics"
+}
+
 echo "== a scrape, then Ctrl-C"
-"$run" --seconds 60 >"$work/table" 2>"$work/progress" &
+: >"$work/progress" # no run that has ended may tell the address
+"$run" --seconds 86400 >"$work/table" 2>"$work/progress" &
 pid=$!
-for _ in $(seq 200); do
-    address=$(sed -n 's/^metrics: //p' "$work/progress")
-    [ -z "$address" ] || break
-    sleep 0.05
-done
-[ -n "$address" ] || fail "no metrics address within 10 s"
-for _ in $(seq 200); do # until the first publication
-    scrape "${address#http://}" >"$work/metrics"
-    grep -q '^purgatory_parked_total{purgatory="produce"} [1-9]' "$work/metrics" && break
-    sleep 0.05
-done
-grep '^purgatory_' "$work/metrics" || fail "no metrics of the purgatory within 10 s"
+wait_for "metrics address" address_told
+wait_for "parked operation in the metrics" some_parked
+grep '^purgatory_' "$work/metrics"
 kill -INT "$pid"
 status=0
 wait "$pid" || status=$?

@@ -10,6 +10,7 @@ import time
 
 import confluent_kafka
 import kafka
+import kafka.admin
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 VALUES = [b"message %d of a hundred, compressible: %s" % (i, b"abc" * 20) for i in range(100)]
@@ -146,5 +147,82 @@ def check(client):
           f" one of {LONG_POLL_S} s was woken, {woken_s * 1000:.0f} ms after the produce")
 
 
+def check_topics(address):
+    """A topic of one replica is acknowledged by the leader alone; what is not known is refused."""
+    admin = kafka.admin.KafkaAdminClient(bootstrap_servers=address)
+    new = lambda name, configs: kafka.admin.NewTopic(name, 1, 1, topic_configs=configs)
+    admin.create_topics([new("small", {"max.message.bytes": "1000", "min.insync.replicas": "2"})])
+    producer = confluent_kafka.Producer({"bootstrap.servers": address, "acks": "all"})
+    errors = []
+    for size in [100, 2000]:
+        producer.produce("small", b"x" * size, on_delivery=lambda error, _: errors.append(error))
+        assert producer.flush(WAIT_S) == 0, "not answered in time"
+    assert errors[0] is None, errors
+    assert errors[1].code() == confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE, errors
+    try:
+        admin.create_topics([new("refused", {"retention.ms": "1000"})])
+        raise AssertionError("an unknown configuration was taken")
+    except kafka.errors.InvalidConfigurationError as error:  # says what is known
+        assert "min.insync.replicas" in str(error), error
+    print("a topic of one replica, max.message.bytes, and a configuration that is refused: as told")
+    admin.close()
+
+
+def fails(what, ask, text):
+    """An error that says `text`, and soon: before a time-out of the client would."""
+    try:
+        ask()
+    except Exception as error:
+        assert text in str(error), error
+        print(f"{what}: {text}")
+    else:
+        raise AssertionError(f"{what}: no error")
+
+
+def check_times(address):
+    """Records are found by their time; one later than all is found nowhere."""
+    producer = kafka.KafkaProducer(bootstrap_servers=address, enable_idempotence=False)
+    sent = [producer.send("times", b"x", partition=0, timestamp_ms=1000 + 10 * at) for at in range(5)]
+    for future in sent:
+        future.get(timeout=WAIT_S)
+    producer.close(timeout=WAIT_S)
+    python = kafka.KafkaConsumer(bootstrap_servers=address)
+    confluent = Confluent(address).consumer("times", 0, SHORT_POLL_S)
+    for time_ms, offset in [(0, 0), (1015, 2), (1041, None)]:
+        at = kafka.TopicPartition("times", 0)
+        found = python.offsets_for_times({at: time_ms})[at]
+        assert (found and found.offset) == offset, (time_ms, found)
+        at = confluent_kafka.TopicPartition("times", 0, time_ms)
+        (found,) = confluent.offsets_for_times([at], timeout=WAIT_S)
+        assert found.error is None, found
+        assert found.offset == (confluent_kafka.OFFSET_END if offset is None else offset), found
+    python.close()
+    confluent.close()
+    print("both clients: offsets by their times: as told")
+
+
+def check_unsupported(address):
+    transactional = confluent_kafka.Producer(
+        {"bootstrap.servers": address, "transactional.id": "x", "log_level": 0}
+    )
+    begin = lambda: transactional.init_transactions(WAIT_S)
+    fails("confluent-kafka, a transaction", begin, "transactions are not supported")
+    transactional = kafka.KafkaProducer(bootstrap_servers=address, transactional_id="x")
+    begin = transactional.init_transactions
+    fails("kafka-python, a transaction", begin, "TransactionalIdAuthorizationFailed")
+
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": address, "group.id": "new", "group.protocol": "consumer", "log_level": 0}
+    )
+    consumer.subscribe(["small"])
+    message = consumer.poll(WAIT_S)
+    assert message is not None and "API version not supported" in str(message.error()), message
+    consumer.close()
+    print("confluent-kafka, the new group protocol: API version not supported")
+
+
+check_topics(sys.argv[1])
+check_times(sys.argv[1])
+check_unsupported(sys.argv[1])
 for client in [Confluent(sys.argv[1]), KafkaPython(sys.argv[1])]:
     check(client)

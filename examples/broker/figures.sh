@@ -19,7 +19,7 @@ declare -a node=() options=()
 start_ours() {
     local log=$1
     shift
-    "$broker" "$@" --listen 127.0.0.1:0 --partitions 1 >"$work/$log.log" 2>"$work/$log.err" &
+    "$broker" "$@" --listen 127.0.0.1:0 --partitions 1 --follower-interval 0ms >"$work/$log.log" 2>"$work/$log.err" &
     started=$!
     pids[$started]=1
     wait_for "address" grep -qs 'listening on' "$work/$log.log"

@@ -1,43 +1,30 @@
 //! `cargo run --release --example broker`: serves until Ctrl-C or SIGTERM, then prints what it did.
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-    sync::mpsc,
-};
+use std::io::{self, Write};
+use std::{process::ExitCode, sync::mpsc};
 
 use anyhow::Context;
-use broker_example::{Args, Broker, Followers, run_follower};
+use broker_example::{Args, Broker, run_cluster, run_follower, stop_with_cluster};
 use clap::Parser;
 use tracing::Level;
 
-fn main() -> ExitCode {
-    serve().unwrap_or_else(|error| {
-        eprintln!("broker: {error:#}");
-        ExitCode::FAILURE
-    })
-}
-
-fn serve() -> anyhow::Result<ExitCode> {
+fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     let level = if args.verbose { Level::DEBUG } else { Level::INFO };
-    tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_max_level(level)
-        .with_target(false)
-        .init();
+    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(level);
+    log.with_target(false).init();
 
     let (stop, stopped) = mpsc::channel();
     // Once the receiver is gone the broker is stopping already.
-    ctrlc::set_handler(move || {
-        let _ = stop.send(());
-    })
-    .context("cannot handle signals")?;
+    stop_with_cluster(&args, stop.clone());
+    ctrlc::set_handler(move || stop.send(()).unwrap_or(())).context("cannot handle signals")?;
+    if args.run.is_some() && args.node.is_none() {
+        return run_cluster(&args, stopped).map(|()| ExitCode::SUCCESS);
+    }
     if let (Some(node @ 2..), Some(leader)) = (args.node, args.cluster) {
         return run_follower(node, leader, &args, &stopped).map(|()| ExitCode::SUCCESS);
     }
     let broker = Broker::start(&args)?;
-    let followers = Followers::start(&args, broker.address())?;
     let metrics = broker.serve_metrics()?;
     eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", metrics.address());
     // Scripts wait for this line.
@@ -45,7 +32,6 @@ fn serve() -> anyhow::Result<ExitCode> {
     io::stdout().flush()?;
 
     stopped.recv().context("the signal handler is gone")?;
-    drop(followers); // before the leader, which they would look for
     let summary = broker.shutdown();
     for line in summary.to_string().lines() {
         writeln!(io::stdout(), "broker: {line}")?;

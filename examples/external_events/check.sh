@@ -30,5 +30,5 @@ install_nats
 [ -x "$gateway" ] || { echo "FAILED: $gateway is not a program" >&2 && exit 1; }
 ulimit -n 8192 2>/dev/null || ulimit -n "$(ulimit -Hn)"
 # It ends what it starts; this is for the case that it hangs.
-timeout -k 5 150 python3 "$here/load.py" "$gateway"
+timeout -k 5 1200 python3 "$here/load.py" "$gateway"
 echo "external_events check: passed"

@@ -18,6 +18,7 @@ use external_events_example::{
     orders::Orders,
     routes::{Gateway, routes},
     scrape,
+    server::{Limits, serve},
 };
 use purgatory::Purgatory;
 use tokio::{net::TcpListener, sync::watch, time::timeout};
@@ -27,13 +28,13 @@ const ABORTED: i32 = 130;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    serve(Args::parse()).await.unwrap_or_else(|error| {
+    run(Args::parse()).await.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
         ExitCode::FAILURE
     })
 }
 
-async fn serve(args: Args) -> Result<ExitCode> {
+async fn run(args: Args) -> Result<ExitCode> {
     let stopped = stop_on_signals()?;
     let waits = Purgatory::builder("orders").max_parked(args.max_parked).build()?;
     let orders = Orders::new(waits, args.max_orders);
@@ -49,10 +50,11 @@ async fn serve(args: Args) -> Result<ExitCode> {
     // Scripts wait for this line.
     writeln!(io::stdout(), "external_events: listening on http://{}", listener.local_addr()?)?;
 
-    let gateway = Gateway { orders: orders.clone(), bus, wait_max: args.max_wait };
+    let gateway =
+        Gateway { orders: orders.clone(), bus, wait_max: args.max_wait, body_max: args.max_head };
     let stop = signal(stopped.clone());
-    let serving = axum::serve(listener, routes(gateway)).with_graceful_shutdown(stop);
-    let serving = tokio::spawn(serving.into_future()); // for as long as there is no signal
+    let limits = Limits { connections: args.max_connections, head: args.max_head };
+    let serving = tokio::spawn(serve(listener, routes(gateway), limits, stop));
     signal(stopped).await;
     orders.waits().shutdown(); // whoever waits is answered with 503
     let all_answered = timeout(args.shutdown_within, serving).await.is_ok();

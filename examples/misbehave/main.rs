@@ -104,6 +104,11 @@ fn panic_in_a_check(panics: &Waits) {
     panics.check_and_complete(&"key");
 }
 
+/// Conditions that come true without an event: PurgatoryMissesEvents.
+fn forget_the_event(forgets: &Waits) {
+    park_to_check_again(forgets, || true);
+}
+
 /// Callbacks that block, of operations that expire faster than one worker tells: PurgatoryExecutorBacklog.
 fn block_the_executor(blocks: &Waits, stop: &Arc<Stop>) {
     if blocks.stats().callbacks_waiting < WAITING_MAX {
@@ -131,7 +136,7 @@ fn hold_up_the_reaper(timer: &SystemTimer, late: &Waits, stop: &Arc<Stop>) {
 
 /// Serves `/metrics`, for which each publishes when it is scraped, and the live page at `/`: on one thread, as what is
 /// published while the recorder renders may be lost.
-fn serve(address: SocketAddr, all: [&Waits; 5], inline: &SystemTimer) -> Result<Server> {
+fn serve(address: SocketAddr, all: [&Waits; 6], inline: &SystemTimer) -> Result<Server> {
     let recorder =
         PrometheusBuilder::new().set_buckets(&TimeHistogram::BOUNDS_S)?.install_recorder()?;
     let live = all.iter().fold(Live::new().timer(inline), |live, waits| live.purgatory(waits));
@@ -155,8 +160,9 @@ fn main() -> Result<()> {
     let late = Purgatory::builder("late").timer(&inline).build()?;
     let full = Purgatory::builder("full").max_parked(10).build()?;
     let (panics, blocks) = (Waits::new("panics")?, Waits::new("blocks")?);
+    let forgets = Purgatory::builder("forgets").check_at_expiry().build()?;
     let stuck = get_stuck(&stop)?;
-    let all = [&late, &full, &panics, &blocks, &stuck];
+    let all = [&late, &full, &panics, &blocks, &forgets, &stuck];
 
     let server = serve(args.metrics_addr, all, &inline)?;
     eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", server.address());
@@ -168,6 +174,7 @@ fn main() -> Result<()> {
         block_the_executor(&blocks, &stop);
         if round % ROUNDS_A_SECOND == 0 {
             panic_in_a_check(&panics);
+            forget_the_event(&forgets);
             hold_up_the_reaper(&inline, &late, &stop);
         }
     }

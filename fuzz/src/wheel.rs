@@ -248,7 +248,7 @@ impl Beside {
 
     fn advance(&mut self, now: u64, budget: u8) {
         // Each call fires a task or hands one down, which each level does once.
-        let calls_max = (self.kept.len() + 1) * (self.wheel.levels() + 1);
+        let calls_max = (self.kept.len() + 1) * (self.wheel.level_count() + 1);
         for _ in 0..calls_max {
             self.turn(now, budget_of(budget), false);
             if self.wheel.next_due().is_none_or(|due| due > now) {
@@ -297,8 +297,8 @@ impl Beside {
             self.wheel.assert_valid();
         }
         assert_eq!(self.wheel.len(), self.kept.len());
-        assert_eq!(self.wheel.scheduled(), self.due.len());
-        assert_eq!(self.wheel.cancelled(), self.cancelled);
+        assert_eq!(self.wheel.scheduled_count(), self.due.len());
+        assert_eq!(self.wheel.cancelled_count(), self.cancelled);
         let first = self.due.first().map(|(due, _)| *due);
         let next = self.wheel.next_due();
         assert_eq!(next.is_some(), first.is_some());

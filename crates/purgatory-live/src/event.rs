@@ -82,7 +82,7 @@ impl Source<TimerLook> for SystemTimer {
 impl<K, O> Source<PurgatoryLook> for Purgatory<K, O>
 where
     K: Hash + Eq + Clone + Debug + Send + 'static,
-    O: DelayedOperation,
+    O: DelayedOperation + Send,
 {
     fn look(&self, limit: usize) -> PurgatoryLook {
         PurgatoryLook::of(self.snapshot(limit))

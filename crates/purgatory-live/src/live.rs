@@ -43,7 +43,7 @@ impl Live {
     pub fn purgatory<K, O>(mut self, purgatory: &Purgatory<K, O>) -> Live
     where
         K: Hash + Eq + Clone + Debug + Send + 'static,
-        O: DelayedOperation,
+        O: DelayedOperation + Send,
     {
         if let Some(timer) = purgatory.own_timer() {
             self = self.timer(timer);

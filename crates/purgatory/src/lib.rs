@@ -51,12 +51,18 @@
 //! | no struct, two closures | [`when`] |
 //! | several kinds in one purgatory | [`BoxedOperation`] |
 //! | a future, or a thread that waits, for a value | [`Purgatory::wait`], [`Purgatory::wait_blocking`] |
-//! | to wait for a number that only rises | [`Watches::up_to`] and [`Purgatory::complete_up_to`]; [`ThresholdPurgatory`] |
+//! | state, changes and waits in one, with no rule to keep | [`Monitor`] |
+//! | to match replies with requests | [`Replies`] |
+//! | to wait for a number that only rises | [`Watches::up_to`] and [`Purgatory::complete_up_to`]; [`ThresholdPurgatory`] keeps it, [`Watermarks`] one for each key |
+//! | to wait for k of n | [`Watermarks::wait_for_k`] |
 //! | to raise an event while you hold a lock that checks need | [`Purgatory::defer`] |
 //! | to end one from outside, or give it more time | [`Purgatory::cancel`], [`Purgatory::complete`], [`Purgatory::reschedule`] |
+//! | to end all of a key, or all | [`Purgatory::complete_for_key`], [`Purgatory::cancel_for_key`], [`Purgatory::cancel_all`] |
 //! | a bound on how many may wait | [`Builder::max_parked`] |
+//! | to find events that somebody forgot to raise | [`Builder::check_at_expiry`] |
 //! | slow callbacks on other threads | [`Builder::callbacks_on_executor`] |
 //! | one timer for several purgatories, or a hand-turned one | [`Builder::timer`] |
+//! | no lock, on a thread whose loop you turn | [`LocalPurgatory`] |
 //! | to see what waits, for what and since when | [`Purgatory::snapshot`], [`Purgatory::stats`] |
 //!
 //! # What is promised
@@ -66,16 +72,18 @@
 //! - **No missed event.** See [the one rule](Purgatory#the-one-rule).
 //! - **Never early.** Nothing expires before its time, in nanoseconds.
 //! - **Nobody waits.** No thread waits for another's check or callback, and neither runs under a
-//!   lock of the purgatory's.
+//!   lock of the purgatory's. (The closures of a [`Monitor`] run under its own.)
 //! - **Nothing stays.** What has ended is out of every watch list and out of the wheel at once. No
 //!   purge, no estimate; counts are exact when nothing moves.
 //! - **Panics stay inside.** A check or callback that panics is contained and counted.
 //!
 //! # The guide
 //!
-//! The [`guide`] tells the rest, in six chapters:
+//! The [`guide`] tells the rest, in ten chapters:
 //! [what happens to an operation](guide::lifecycle), [how to wait](guide::waiting),
-//! [what to wait for](guide::watches), [recipes](guide::recipes), [the same by hand](guide::by_hand) and
+//! [what to wait for](guide::watches), [a state and its waits](guide::monitor),
+//! [request and reply](guide::replies), [values that only rise](guide::watermarks),
+//! [on one thread](guide::local), [recipes](guide::recipes), [the same by hand](guide::by_hand) and
 //! [questions](guide::questions). For tests of your own operations, share a
 //! [`ManualTimer`](timer_core::ManualTimer): the real wheel under a clock that you turn.
 //!
@@ -83,50 +91,51 @@
 //!
 //! - `metrics` (on by default): `Purgatory::publish` hands counts and times to the `metrics` facade.
 //! - `serde`: [`Snapshot`] and what is in it can be serialised.
+//! - `tokio`: `TokioExecutor`, so that callbacks run inside a tokio runtime.
 //! - `tracing`: events for operations that are not parked (debug), checks and callbacks that panic
-//!   (error), callbacks that keep the executor for 100 ms (warn), and shutdown (info).
+//!   (error), callbacks that keep the executor for 100 ms and missed events (warn), and shutdown (info).
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
-mod boxed;
-mod ending;
-mod entry;
-mod event;
-mod frame;
+#[macro_use]
+#[doc(hidden)]
+pub mod failpoints;
+
+mod face;
 pub mod guide;
-mod inner;
-#[cfg(feature = "metrics")]
-mod metrics;
-mod operation;
-mod park;
-mod purgatory;
-mod snapshot;
-mod stats;
+mod local;
+mod observe;
+mod paths;
+mod room;
 #[doc(hidden)]
 pub mod sync;
-mod threshold;
-mod times;
-mod trace;
-mod wait;
-mod watch;
-mod watches;
+mod words;
 
-/// The watch registry by itself, for the bench that compares it with others. Promises nothing.
-#[doc(hidden)]
-pub mod internals {
-    pub use crate::watch::{Level, Registry, Seen, Ticket, Watched};
-}
-
-pub use crate::purgatory::{Builder, Purgatory};
-pub use boxed::{BoxedOperation, When, when};
-pub use operation::{
-    Attempt, CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused, RefusedReason,
-    Timeout,
+#[cfg(feature = "tokio")]
+pub use face::runtime::TokioExecutor;
+pub use face::{
+    boxed::{BoxedOperation, LocalBoxed, When, when},
+    builder::Builder,
+    monitor::Monitor,
+    purgatory::Purgatory,
+    replies::{AlreadyExpected, Replies, Reply},
+    threshold::ThresholdPurgatory,
+    wait::{WaitError, WaitFuture},
+    watermarks::{QuorumError, TooManyKeys, Watermarks},
 };
-pub use snapshot::{KeyWaiters, Parked, Snapshot};
-pub use stats::{Refusals, Stats};
-pub use threshold::ThresholdPurgatory;
+pub use local::{
+    purgatory::{LocalBuilder, LocalPurgatory},
+    wait::LocalWait,
+};
+pub use observe::snapshot::{KeyWaiters, Parked, Snapshot};
+pub use room::times::Times;
 pub use timer_core;
-pub use times::Times;
-pub use wait::{WaitError, WaitFuture};
-pub use watches::Watches;
+pub use words::{
+    missed::MissedEvent,
+    operation::{
+        Attempt, CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused,
+        RefusedReason, Timeout,
+    },
+    stats::{Refusals, Stats},
+    watches::Watches,
+};

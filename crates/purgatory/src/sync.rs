@@ -1,18 +1,36 @@
 //! Locks, atomics and thread-locals: timer-core's facade, so that loom and shuttle check the shipped
 //! code; and what else differs in their models.
 
-#[cfg(any(loom, shuttle))]
-pub use timer_core::sync::plant;
-pub(crate) use timer_core::sync::{AtomicU64, Mutex, Ordering, planted, thread_local, thread_slot};
+pub(crate) use timer_core::driver::sync::{
+    AtomicU64, Mutex, MutexGuard, Ordering, thread_local, thread_slot,
+};
 
-/// Stripes of a watch registry: a power of two. 4096 of 128 bytes (256 for keys of more than 16) keep
-/// threads that work on different keys out of each other's way; a model has two, so that keys meet.
-pub(crate) const STRIPES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 4096 };
+/// How many versions a purgatory has: a power of two. A model has two, so that keys meet.
+pub(crate) const VERSIONS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 4096 };
+
+/// After so many looks at one operation in a row, each asked for by another event, it is put off: two
+/// threads must not keep a third checking for ever. A model gets there with fewer.
+pub(crate) const LOOKS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
+
+/// So many payloads an event takes out and checks together. More would save locks; but each of them can neither
+/// expire nor be cancelled before the checks of the others are over. A model takes two, so that a walk has
+/// steps.
+pub(crate) const TOGETHER: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
+
+/// How many rooms a purgatory has unless its builder says: 32 for each processor, as a power of two
+/// from 64 to [`MAX_SHARDS`](timer_core::MAX_SHARDS). A model has two, as of versions.
+pub(crate) fn default_rooms() -> usize {
+    if cfg!(any(loom, shuttle)) {
+        return VERSIONS;
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors * 32).next_power_of_two().clamp(64, timer_core::MAX_SHARDS)
+}
 
 /// How keys are hashed: seeded anew for each purgatory.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) type KeyHasher = foldhash::fast::RandomState;
-/// In a model: alike in each run, with neighbouring numbers in different stripes.
+/// In a model: alike in each run, with neighbouring numbers in different rooms.
 #[cfg(any(loom, shuttle))]
 pub(crate) type KeyHasher = std::hash::BuildHasherDefault<model::Number>;
 

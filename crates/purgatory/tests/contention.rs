@@ -12,9 +12,9 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{CancelReason, Outcome, Park, Purgatory};
+use purgatory::{Attempt, CancelReason, Outcome, Park, Purgatory, Watches};
 use support::{Probe, Waiting};
-use timer_core::SystemTimer;
+use timer_core::{Executor, Job, ManualTimer, SystemTimer};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -155,7 +155,7 @@ fn dropping_a_purgatory_with_a_timer_of_its_own_inside_an_expired_callback_is_fi
     while !other.ended() {
         std::thread::yield_now(); // told once the outer callback has returned
     }
-    assert_eq!(other.endings(), [Outcome::Cancelled(CancelReason::Shutdown)]);
+    assert_eq!(other.endings(), [Outcome::Cancelled(CancelReason::Dropped)]);
 }
 
 #[test]
@@ -197,4 +197,118 @@ fn a_check_that_is_always_overtaken_by_an_event_moves_to_the_executor() {
     assert!(matches!(parked, Park::Parked(_)));
     assert_eq!(ended.recv(), Ok(Outcome::Completed));
     assert_eq!((checks_here.load(SeqCst), checks.load(SeqCst)), (9, 31));
+}
+
+/// An executor whose threads are all blocked, until the test runs what came.
+#[derive(Clone, Debug, Default)]
+struct Blocked(Arc<Mutex<Vec<Job>>>);
+
+impl Executor for Blocked {
+    fn execute(&self, job: Job) {
+        self.0.lock().unwrap().push(job);
+    }
+}
+
+impl Blocked {
+    fn run(&self) {
+        loop {
+            let Some(job) = self.0.lock().unwrap().pop() else { return };
+            job.run();
+        }
+    }
+}
+
+/// After eight looks the ninth is the executor's. While that is blocked by somebody's callback the operation
+/// is as free as any other.
+#[test]
+fn what_waits_for_its_ninth_look_behind_a_blocked_callback_can_end() {
+    type End = fn(&ManualTimer, &Waiting, &Probe, purgatory::OperationId);
+    let cancelled = || Outcome::Cancelled(CancelReason::Requested("by the test".into()));
+    let ends: [(End, Outcome); 6] = [
+        (|_, waiting, _, id| assert_eq!(waiting.complete(id), Attempt::Ended), Outcome::Completed),
+        (
+            |_, waiting, _, id| assert_eq!(waiting.cancel(id, "by the test"), Attempt::Ended),
+            cancelled(),
+        ),
+        (
+            |_, waiting, _, _| assert_eq!(waiting.cancel_for_key(&"key", "by the test"), 1),
+            cancelled(),
+        ),
+        (|timer, _, _, _| timer.advance(MINUTE), Outcome::Expired),
+        (
+            |_, waiting, probe, _| {
+                probe.make_ready();
+                assert_eq!(waiting.check_and_complete(&"key"), 1);
+            },
+            Outcome::Completed,
+        ),
+        (
+            |_, _, probe, _| probe.make_ready(), // for the ninth look
+            Outcome::Completed,
+        ),
+    ];
+    for (end, outcome) in ends {
+        let (timer, blocked) = (ManualTimer::new(), Blocked::default());
+        let builder = Purgatory::builder("blocked").timer(&timer).executor(blocked.clone());
+        let (waiting, probe): (Waiting, _) = (builder.build().unwrap(), Probe::new());
+        let (raising, seen) = (waiting.clone(), probe.clone());
+        let operation = probe.operation().on_check(move || {
+            if seen.checks() <= 30 {
+                let raising = raising.clone();
+                std::thread::spawn(move || raising.check_and_complete(&"key")).join().unwrap();
+            }
+        });
+        let parked = waiting.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
+        let Park::Parked(id) = parked else { panic!("{parked:?}") };
+        while probe.checks() <= 30 {
+            waiting.check_and_complete(&"key"); // again put off; one look is enough
+        }
+        assert_eq!(blocked.0.lock().unwrap().len(), 1);
+        end(&timer, &waiting, &probe, id);
+        assert_eq!(waiting.len(), usize::from(!probe.ended() && outcome != Outcome::Expired));
+        blocked.run();
+        assert_eq!((probe.endings(), waiting.len(), waiting.keys()), (vec![outcome], 0, 0));
+    }
+}
+
+/// A rise completes some by count, and has others checked: no callback of the first finds the others held.
+#[test]
+fn callbacks_of_a_rise_run_while_nothing_is_held() {
+    let waiting: Waiting = Purgatory::builder("rise").timer(&ManualTimer::new()).build().unwrap();
+    let (met, counted) = (Probe::new(), Probe::new());
+    let at = [("key", 5)];
+    let parked =
+        waiting.try_complete_else_watch(met.operation(), Watches::up_to(&at).checked(), MINUTE);
+    let Ok(Park::Parked(id)) = parked else { panic!("{parked:?}") };
+    let inside = waiting.clone();
+    let ends = counted.operation().then(move |_| assert_eq!(inside.complete(id), Attempt::Ended));
+    waiting.try_complete_else_watch(ends, Watches::up_to(&at), MINUTE).unwrap();
+    assert_eq!(waiting.complete_up_to(&"key", 5), 1);
+    assert_eq!((met.endings(), met.checks()), (vec![Outcome::Completed], 1));
+    assert_eq!((waiting.stats().panics, waiting.len()), (0, 0));
+}
+
+/// An event comes by while an operation is parked, and the second look finds it ready: its place, too, is
+/// free by the time its callback runs.
+#[test]
+fn what_ends_while_it_is_parked_gives_its_place_back_first() {
+    for keys in [&["a"][..], &["a", "b"]] {
+        let purgatory: Waiting = Purgatory::builder("one").max_parked(1).build().unwrap();
+        let (probe, next) = (Probe::new(), Probe::new());
+        let (seen, raising) = (probe.clone(), purgatory.clone());
+        let on_check = move || match seen.checks() {
+            1 => {
+                let raising = raising.clone();
+                std::thread::spawn(move || raising.check_and_complete(&"a")).join().unwrap();
+            }
+            _ => seen.make_ready(),
+        };
+        let (inside, parked) = (purgatory.clone(), next.operation());
+        let then = move |_| assert!(inside.try_complete_else_watch(parked, &["c"], MINUTE).is_ok());
+        let operation = probe.operation().on_check(on_check).then(then);
+        let park = |operation| purgatory.try_complete_else_watch(operation, keys, MINUTE);
+        assert_eq!(park(operation).unwrap(), Park::Ended(Outcome::Completed));
+        assert_eq!((probe.checks(), purgatory.len(), purgatory.stats().panics), (2, 1, 0));
+        assert!(park(Probe::new().operation()).is_err(), "a place was given back twice");
+    }
 }

@@ -165,14 +165,14 @@ fn refusals_are_counted_by_reason() {
     let refused = |watches: Watches<'_, &'static str>| {
         purgatory.try_complete_else_watch(Probe::new().operation(), watches, MS).unwrap_err()
     };
-    refused(Watches::keys(&[]));
+    drop(refused(Watches::keys(&[])));
     park(&purgatory, "k", Timeout::Never);
-    refused(Watches::keys(&["k"]));
-    refused(Watches::keys(&["other"]));
+    drop(refused(Watches::keys(&["k"])));
+    drop(refused(Watches::keys(&["other"])));
     let levels: Vec<_> = (0..20_000).map(|level| ("k", level)).collect();
-    refused(Watches::up_to(&levels));
+    drop(refused(Watches::up_to(&levels)));
     purgatory.shutdown();
-    refused(Watches::keys(&["k"]));
+    drop(refused(Watches::keys(&["k"])));
     let counts = purgatory.stats().refused;
     assert_eq!((counts.no_keys, counts.full, counts.closed), (1, 2, 1));
     assert_eq!(counts.too_many_watermarks, 1);

@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, Outcome, Park, Purgatory, Timeout, Watches, when};
-use timer_core::ManualTimer;
+use purgatory::{BoxedOperation, Outcome, Park, Purgatory, RefusedReason, Timeout, Watches, when};
+use timer_core::{Executor, Job, ManualTimer};
 
 const MILLION: u64 = 1_000_000;
 
@@ -180,4 +180,36 @@ fn a_callback_that_blocks_holds_up_nobody_else() {
         assert_eq!((ended.load(Relaxed), waits.len()), (2, 0));
         drop(held);
     });
+}
+
+/// An executor that keeps its jobs.
+#[derive(Debug, Default)]
+struct Kept(Arc<Mutex<Vec<Job>>>);
+
+impl Executor for Kept {
+    fn execute(&self, job: Job) {
+        self.0.lock().unwrap().push(job);
+    }
+}
+
+/// Or an executor that falls behind would hold any number of them.
+#[test]
+fn what_has_expired_counts_against_the_limit_until_its_callback_begins() {
+    let (timer, jobs, ended) = (ManualTimer::new(), Arc::default(), Arc::default());
+    let builder = Purgatory::builder("two").timer(&timer).max_parked(2);
+    let waits = builder.executor(Kept(Arc::clone(&jobs))).build().unwrap();
+    let second = Duration::from_secs(1);
+    let park_one = || {
+        let ended: Arc<AtomicU64> = Arc::clone(&ended);
+        let operation = when(|| false, move |_| _ = ended.fetch_add(1, Relaxed));
+        waits.try_complete_else_watch(BoxedOperation::from(operation), &["a"], second)
+    };
+    (0..2).for_each(|_| assert!(matches!(park_one(), Ok(Park::Parked(_)))));
+    timer.advance(second);
+    assert!(waits.is_empty() && ended.load(Relaxed) == 0);
+    assert_eq!(park_one().unwrap_err().reason, RefusedReason::Full { limit: 2 });
+    let job = jobs.lock().unwrap().pop().unwrap();
+    job.run();
+    assert_eq!(ended.load(Relaxed), 2);
+    (0..2).for_each(|_| assert!(matches!(park_one(), Ok(Park::Parked(_)))));
 }

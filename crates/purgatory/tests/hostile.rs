@@ -257,9 +257,9 @@ fn a_nested_event_that_a_key_panics_in_is_counted() {
     let raises = when(
         || false,
         move |_| {
-            key.in_eq.store(true, SeqCst);
             inside.check_and_complete(&key);
             inside.complete_up_to(&key, 1);
+            key.in_eq.store(true, SeqCst); // for both, when they come
         },
     );
     let parked = purgatory.try_complete_else_watch(raises.into(), &[calm], MINUTE);
@@ -341,5 +341,43 @@ fn a_future_that_is_still_held_keeps_no_threads_of_a_purgatory_that_is_gone() {
     while threads() > 0 {
         std::thread::yield_now(); // for ever, if they stayed
     }
-    assert_eq!(wait.block(), Err(WaitError::Cancelled(CancelReason::Shutdown)));
+    assert_eq!(wait.block(), Err(WaitError::Cancelled(CancelReason::Dropped)));
+}
+
+/// A key that is deferred for ever while nothing runs, and others after shutdown.
+#[test]
+fn deferred_events_take_as_much_as_there_are_keys_and_nothing_after_shutdown() {
+    let purgatory: Waits<u64> = waits();
+    let defer = |count: u64| {
+        for number in 0..count {
+            purgatory.defer(number % 100);
+            purgatory.defer_up_to(number % 100, number);
+        }
+    };
+    let kept = allocation_counter::measure(|| defer(100_000));
+    assert!(kept.bytes_current < 50_000, "{} bytes", kept.bytes_current);
+    assert_eq!((purgatory.stats().deferred, purgatory.run_deferred()), (200, 0));
+    assert_eq!((purgatory.stats().deferred, purgatory.stats().events), (0, 200));
+    defer(1);
+    purgatory.shutdown();
+    assert_eq!(purgatory.stats().deferred, 0);
+    let kept = allocation_counter::measure(|| (0..100_000).for_each(|key| purgatory.defer(key)));
+    assert_eq!((purgatory.stats().deferred, kept.bytes_current), (0, 0));
+}
+
+#[test]
+fn a_rise_that_is_deferred_again_goes_to_the_highest_value_and_again_once_it_has_begun() {
+    let purgatory: Waits<u32> = waits();
+    let at = |value| {
+        let inside = purgatory.clone();
+        let then = move |_| inside.defer_up_to(1, 9); // the key has begun
+        let watches = [(1, value)];
+        purgatory
+            .try_complete_else_watch(when(|| false, then).into(), Watches::up_to(&watches), MINUTE)
+            .unwrap();
+    };
+    [5, 7, 9].into_iter().for_each(at);
+    [5, 7, 3].into_iter().for_each(|value| purgatory.defer_up_to(1, value));
+    assert_eq!((purgatory.stats().deferred, purgatory.run_deferred()), (1, 3));
+    assert_eq!((purgatory.stats().events, purgatory.len()), (3, 0));
 }

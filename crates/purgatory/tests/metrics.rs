@@ -35,7 +35,7 @@ fn eventful(timer: &ManualTimer) -> Waiting {
     };
     park(Probe::new().operation().on_check(panics), Timeout::Never).unwrap();
     park(Probe::new().operation(), Timeout::Never).unwrap();
-    park(Probe::new().operation(), Timeout::Never).unwrap_err(); // full
+    drop(park(Probe::new().operation(), Timeout::Never).unwrap_err()); // full
     timer.advance(20 * MS);
     ready.make_ready();
     assert_eq!(purgatory.check_and_complete(&"k"), 1);
@@ -86,6 +86,7 @@ fn a_real_recorder_is_handed_counts_and_histograms() {
             "purgatory_refused_total{purgatory=\"orders\",reason=\"full\"} 1",
             "purgatory_events_total{purgatory=\"orders\"} 1",
             "purgatory_panics_total{purgatory=\"orders\"} 1",
+            "purgatory_missed_events_total{purgatory=\"orders\"} 0",
             "purgatory_checks_total{purgatory=\"orders\"} 9", // 4, one refused, one at once, 3 for the event
             "purgatory_wait_seconds_bucket{purgatory=\"orders\",outcome=\"completed\",le=\"0.01\"} 0",
             "purgatory_wait_seconds_bucket{purgatory=\"orders\",outcome=\"completed\",le=\"0.025\"} 1",

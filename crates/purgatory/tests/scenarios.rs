@@ -26,6 +26,7 @@ fn requested(reason: &'static str) -> Outcome {
 }
 
 const SHUTDOWN: Outcome = Outcome::Cancelled(CancelReason::Shutdown);
+const DROPPED: Outcome = Outcome::Cancelled(CancelReason::Dropped);
 const PANICKED: Outcome = Outcome::Cancelled(CancelReason::Panicked);
 
 fn is_parked(park: &Park) -> bool {
@@ -204,7 +205,7 @@ fn no_keys_is_refused_and_the_operation_comes_back() {
     let refused = purgatory.try_complete_else_watch(probe.operation(), &[], MINUTE).unwrap_err();
     assert_eq!(refused.reason, RefusedReason::NoKeys);
     assert_eq!(refused.to_string(), "the operation was not parked: no watch key");
-    drop(refused.operation);
+    drop(refused.into_operation());
     assert_eq!((probe.checks(), probe.ended()), (0, false));
 }
 
@@ -716,12 +717,14 @@ fn a_panic_in_a_deferred_keys_eq_leaves_the_events_behind_it_to_the_executor() {
     purgatory.try_complete_else_watch(one.operation(), &[bad()], MINUTE).unwrap();
     purgatory.try_complete_else_watch(two.operation(), &[good()], MINUTE).unwrap();
     two.make_ready();
-    touchy.store(true, std::sync::atomic::Ordering::SeqCst);
     let run_jobs = || {
         let jobs = std::mem::take(&mut *later.0.lock().unwrap());
         jobs.into_iter().map(timer_core::Job::run).count()
     };
-    [bad(), bad(), good()].into_iter().for_each(|key| purgatory.defer(key));
+    purgatory.defer(bad());
+    purgatory.defer_up_to(bad(), 1);
+    purgatory.defer(good());
+    touchy.store(true, std::sync::atomic::Ordering::SeqCst);
     assert_eq!(later.0.lock().unwrap().len(), 1);
     let called =
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| purgatory.run_deferred()));
@@ -773,7 +776,7 @@ fn dropping_the_last_handle_ends_everything_parked() {
     drop(purgatory);
     assert!(!probe.ended());
     drop(other);
-    assert_eq!(probe.endings(), [SHUTDOWN]);
+    assert_eq!(probe.endings(), [DROPPED]);
 }
 
 #[test]
@@ -788,7 +791,7 @@ fn the_last_handle_may_be_dropped_inside_a_callback() {
     *slot.lock().unwrap() = Some(purgatory); // the only handle
     timer.advance(10 * MS);
     assert!(slot.lock().unwrap().is_none());
-    assert_eq!((first.endings(), second.endings()), (vec![Outcome::Expired], vec![SHUTDOWN]));
+    assert_eq!((first.endings(), second.endings()), (vec![Outcome::Expired], vec![DROPPED]));
 }
 
 /// A key whose drop panics.

@@ -142,7 +142,7 @@ impl Ring {
         let racer = Racer { condition: Box::new(condition), tally: self.tally.clone() };
         match self.purgatory.try_complete_else_watch(BoxedOperation::new(racer), watches, timeout) {
             Ok(Park::Parked(id)) => Some(id),
-            Ok(Park::Ended(_)) => None,
+            Ok(_) => None,
             Err(refused) => panic!("{refused}"),
         }
     }

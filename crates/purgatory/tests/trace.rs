@@ -97,6 +97,25 @@ fn a_callback_that_keeps_the_executor_is_told_of_and_one_that_is_quick_is_not() 
 }
 
 #[test]
+fn a_missed_event_is_told_with_its_keys() {
+    let lines = told(|timer, _| {
+        let builder = Purgatory::builder("last").timer(timer).check_at_expiry();
+        let purgatory: Waiting = builder.build().unwrap();
+        for ready in [true, false] {
+            let probe = Probe::new();
+            purgatory.try_complete_else_watch(probe.operation(), &["a", "b"], MS).unwrap();
+            if ready {
+                probe.make_ready();
+            }
+            timer.advance(MS);
+        }
+        std::mem::forget(purgatory); // no line for its end
+    });
+    let missed = "WARN a condition came true without an event purgatory=\"last\" keys=\"[\\\"a\\\", \\\"b\\\"]\"";
+    assert_eq!(lines, [missed]);
+}
+
+#[test]
 fn the_path_of_an_operation_tells_nothing() {
     let lines = told(|timer, purgatory| {
         let probe = Probe::new();
@@ -137,7 +156,7 @@ fn a_subscriber_that_panics_loses_nothing() {
         park(&purgatory, parked.operation(), Timeout::Never);
         let refused =
             purgatory.try_complete_else_watch(Probe::new().operation(), &["k"], MS).unwrap_err();
-        drop(refused.operation); // it came back
+        drop(refused.into_operation()); // it came back
         purgatory.shutdown();
     });
     assert!(matches!(parked.endings()[..], [Outcome::Cancelled(_)]));

@@ -144,8 +144,8 @@ fn a_future_does_not_keep_its_purgatory_open() {
     let (_timer, purgatory) = setup();
     let mut future = purgatory.wait(&["a"], 10 * MS, || None::<u32>);
     drop(purgatory);
-    let shut_down = WaitError::Cancelled(CancelReason::Shutdown);
-    assert_eq!(poll(&mut future, &Arc::default()), Poll::Ready(Err(shut_down)));
+    let dropped = WaitError::Cancelled(CancelReason::Dropped);
+    assert_eq!(poll(&mut future, &Arc::default()), Poll::Ready(Err(dropped)));
 }
 
 #[test]

@@ -406,3 +406,38 @@ mod threshold {
         assert_eq!(late, Err(WaitError::Refused(RefusedReason::Closed)));
     }
 }
+
+/// A rise that looked at each watch would check 16 000 times.
+#[test]
+fn a_rise_checks_an_operation_once_however_many_of_its_thresholds_it_meets() {
+    let mut levels: Vec<_> = (1..=16_000).rev().map(|threshold| ("p0", threshold)).collect();
+    levels.push(("p1", 1));
+    for count in [10, 16_001] {
+        let count_form = Watches::up_to(&levels[levels.len() - count..]);
+        for (watches, again) in [(count_form, 2), (count_form.checked(), 3)] {
+            let (_timer, purgatory) = waiting();
+            let probe = park(&purgatory, watches);
+            let higher = park(&purgatory, Watches::up_to(&[("p0", 16_001)]).checked());
+            purgatory.complete_up_to(&"p0", 16_000);
+            assert_eq!(probe.checks(), 2, "at parking, and now");
+            purgatory.complete_up_to(&"p0", 16_000);
+            assert_eq!(probe.checks(), again);
+            assert_eq!(higher.checks(), 1);
+        }
+    }
+}
+
+#[test]
+fn of_several_thresholds_in_the_check_form_the_lowest_is_when_checks_begin() {
+    let (_timer, purgatory) = waiting();
+    let levels = [("p0", 9), ("p0", 5), ("p1", 3), ("p0", 7)];
+    let probe = park(&purgatory, Watches::up_to(&levels).checked());
+    assert_eq!((purgatory.watched(), purgatory.waiters(&"p0")), (2, 1));
+    for (value, checks) in [(4, 1), (5, 2), (6, 3), (9, 4)] {
+        purgatory.complete_up_to(&"p0", value);
+        assert_eq!(probe.checks(), checks, "at {value}");
+    }
+    probe.make_ready();
+    assert_eq!(purgatory.complete_up_to(&"p0", 9), 1);
+    assert_nothing_left(&purgatory);
+}

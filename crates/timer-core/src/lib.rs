@@ -15,9 +15,10 @@
 //! | one kind of task, without a box each, within reach while pending | [`Timer::with_handler`] |
 //! | one task a key: sessions, heartbeats | [`KeyedTimer`] |
 //! | a timeout that ends with its scope | [`CancelOnDrop`] |
+//! | to wait in async code, on any runtime | [`Timer::sleep`], [`Timer::timeout`], [`Timer::interval`] |
 //! | the same in a test, with time in your hands | [`ManualTimer`] |
 //! | the data structure, in your own event loop | [`TimingWheel`] |
-//! | wheels of your own tasks, for many threads, on a shared reaper | [`Shards`], [`Driver`], [`Turns`] |
+//! | wheels of your own tasks, for many threads, on a shared reaper | the module [`driver`] |
 //!
 //! ```
 //! use std::time::Duration;
@@ -39,8 +40,8 @@
 //! - **Idle is free.** The reaper sleeps until the next bucket that holds anything is due.
 //! - **Bounded.** However many fall due, a lock is held for a few hundred of them at a time.
 //! - **Panics stay inside.** A task that panics is contained and counted.
-//! - **No lock is held while your code runs**, but for [`TaskTimer::with`] and the sink of
-//!   [`Shards::turn`], which say so.
+//! - **No lock is held while your code runs**, but for [`TaskTimer::with`] and the keys and clock of a
+//!   [`KeyedTimer`], which say so.
 //!
 //! # How deadlines find their bucket
 //!
@@ -69,6 +70,37 @@
 //! default a level has 64 slots, one machine word of occupancy, and hours take four levels.
 //!
 //! Source: G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*, SOSP 1987.
+//!
+//! # In async code
+//!
+//! [`Sleep`], [`TimeoutFuture`] and [`Interval`] are futures on any timer, for any runtime or none: what they
+//! leave on the wheel is a waker. They register when they are first polled and not ready, are
+//! off the wheel as soon as they are dropped, and do not need to be pinned (a timeout, if what it
+//! limits does not).
+//!
+//! ```
+//! use std::time::Duration;
+//! use timer_core::{MissedTicks, SystemTimer, TimeoutError, Timer};
+//!
+//! # pollster::block_on(async {
+//! let timer = SystemTimer::new()?;
+//! timer.sleep(Duration::from_millis(5)).await?;
+//!
+//! let answer = std::future::pending::<u32>();
+//! let late = timer.timeout(Duration::from_millis(5), answer).await;
+//! assert_eq!(late, Err(TimeoutError::Elapsed));
+//!
+//! let mut beat = timer.interval(Duration::from_millis(1))?.missed_ticks(MissedTicks::Skip);
+//! for _ in 0..3 {
+//!     beat.tick().await?;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! In a test they sleep on a [`ManualTimer`], and you turn its clock once those whose turn it is are
+//! [registered](Sleeps::len).
 //!
 //! # Recipes
 //!
@@ -116,7 +148,8 @@
 //! - *tokio's timer* wakes tasks of its runtime; inside one, for a few thousand sleeps, take it. It
 //!   keeps one wheel under one lock, of 64 slots a level like this one, and rounds to milliseconds.
 //!   Take this crate when timers are started and stopped from many threads at high rates, when what
-//!   expires is a callback or a message, when time must be injected, or without a runtime.
+//!   expires is a callback or a message, when time must be injected, or without a runtime. A sleep here
+//!   wakes by way of the reaper and a worker: two threads' wake-ups, where tokio's wakes on the spot.
 //! - *tokio-util's `DelayQueue`* is a wheel owned by one task and polled by it. `TimingWheel` is that
 //!   without the runtime.
 //! - *A heap or tree of deadlines* costs O(log n) to start and stop and keeps perfect order within a
@@ -137,6 +170,8 @@
 //!   facade.
 //! - `serde`: [`TimerStats`] can be serialised.
 //! - `boot-clock`: `BootClock`, a clock that counts the time the machine is suspended.
+//! - `stream`: [`Interval`] is a `futures_core::Stream`.
+//! - `hyper`: `HyperTimer`, a timer as hyper's own.
 //!
 //! # Questions
 //!
@@ -155,58 +190,37 @@
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
-mod arena;
-#[cfg(all(feature = "boot-clock", any(target_os = "linux", target_os = "android")))]
-mod boot_clock;
-mod clock;
-mod delay_queue;
-mod executor;
-mod geometry;
-mod guard;
-mod histogram;
-mod keyed;
-mod limit;
-mod manual;
-#[cfg(feature = "metrics")]
-#[doc(hidden)]
-pub mod metrics;
-#[doc(hidden)]
-pub mod pages;
-mod periodic;
-mod reaper;
-mod shards;
-mod stats;
-mod steps;
-#[doc(hidden)]
-pub mod sync;
-mod system;
-mod task_list;
-mod tasks;
-mod tick;
-mod timer;
+pub mod driver;
+mod observe;
+mod sync;
+mod timers;
 mod wheel;
 
 #[cfg(all(feature = "boot-clock", any(target_os = "linux", target_os = "android")))]
-pub use boot_clock::BootClock;
-pub use clock::{Clock, ManualClock, SystemClock};
-#[doc(hidden)]
-pub use executor::on_timer_thread;
-pub use executor::{Executor, Job, Panicked, Workers, contain};
-pub use geometry::{SizeError, WheelSize};
-pub use guard::CancelOnDrop;
-pub use histogram::TimeHistogram;
-pub use keyed::KeyedTimer;
-#[doc(hidden)]
-pub use limit::Limit;
-pub use manual::ManualTimer;
-pub use periodic::{Periodic, PeriodicError};
-pub use shards::{Bell, Count, MAX_SHARDS, Shard, ShardGuard, Shards, TimerHandle, Turned};
-pub use stats::{LevelStats, TimerStats, WheelTally};
-pub use system::{SystemTimer, SystemTimerBuilder};
-pub use tasks::TaskTimer;
-pub use tick::{TickError, TickLength};
-pub use timer::{
-    BuildError, Driver, ScheduleError, ScheduleErrorReason, SharedTask, Timer, TimerClosed,
-    TimerTask, Turns,
-};
-pub use wheel::{DueTask, Full, MAX_TASKS, Scheduled, TaskId, TimingWheel, Turn};
+pub use driver::boot_clock::BootClock;
+pub use driver::clock::{Clock, ManualClock, SystemClock};
+pub use driver::executor::{Executor, JOB_TASKS, Job, Workers};
+pub use driver::handle::{MAX_SHARDS, TimerHandle};
+pub use driver::panics::Panicked;
+pub use driver::spi::TimerClosed;
+pub use observe::histogram::TimeHistogram;
+pub use observe::stats::TimerStats;
+pub use timers::errors::{BuildError, ScheduleError, ScheduleErrorReason};
+pub use timers::guard::CancelOnDrop;
+#[cfg(feature = "hyper")]
+pub use timers::hyper::HyperTimer;
+pub use timers::interval::{Interval, MissedTicks};
+pub use timers::keyed::KeyedTimer;
+pub use timers::manual::ManualTimer;
+pub use timers::periodic::{Periodic, PeriodicError};
+pub use timers::sleep::{Sleep, Sleeps};
+pub use timers::system::{SystemTimer, SystemTimerBuilder};
+pub use timers::task::{SharedTask, TimerTask};
+pub use timers::task_timer::TaskTimer;
+pub use timers::timeout::{TimeoutError, TimeoutFuture};
+pub use timers::timer::Timer;
+pub use wheel::arena::{MAX_TASKS, TaskId};
+pub use wheel::geometry::{SizeError, WheelSize};
+pub use wheel::occupancy::LevelStats;
+pub use wheel::tick::{TickError, TickLength};
+pub use wheel::timing_wheel::{Advanced, DueTask, Full, Scheduled, TimingWheel};

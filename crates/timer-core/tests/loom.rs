@@ -1,24 +1,29 @@
 //! Every interleaving of the timer and its reaper, on the shipped code: `just loom`, or
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p timer-core --test loom`.
 //!
-//! Each model is run as it is, where no interleaving may fail or stop, and then with a fault planted in
+//! Each model is run as it is, where no interleaving may fail or stop, and then with a failpoint set in
 //! the very line it is about, where one must. Time stands still at 0, and a sleeping reaper is woken by
 //! the bell alone: a ring that is missed is a model that stops.
 
 #![cfg(loom)]
 
 use std::{
+    pin::Pin,
     process::Command,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    task::{Context, Poll, Wake},
     thread,
     time::Duration,
 };
 
 use loom::sync::{Arc, Condvar};
-use timer_core::{ManualClock, ScheduleErrorReason, SystemTimer, Timer, sync::plant};
+use timer_core::{
+    ManualClock, ManualTimer, ScheduleErrorReason, Sleep, SystemTimer, Timer,
+    driver::sync::{Failpoint, plant},
+};
 
 const PREEMPTIONS: usize = 3;
 const NOW: Duration = Duration::ZERO;
@@ -51,22 +56,23 @@ impl Fired {
     }
 }
 
-/// Runs `model` in every interleaving, then again, in a process of its own, with `fault` planted,
+/// Runs `model` in every interleaving, then again, in a process of its own, with `failpoint` set,
 /// which one of them must show. (A model that stops cannot be unwound: that process aborts.)
-fn check(fault: &'static str, model: fn()) {
+fn check(failpoint: Failpoint, model: fn()) {
+    let fault = format!("{failpoint:?}");
     if std::env::var("PLANT").is_ok_and(|planted| planted == fault) {
-        plant(fault);
+        plant(Some(failpoint));
         return explore(model);
     }
     explore(model);
     let test = thread::current().name().expect("a test's thread has its name").to_owned();
     let faulty = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &test])
-        .env("PLANT", fault)
+        .env("PLANT", &fault)
         .output()
         .unwrap();
-    assert!(!faulty.status.success(), "{fault:?} was not noticed");
-    println!("{fault:?} noticed");
+    assert!(!faulty.status.success(), "{fault} was not noticed");
+    println!("{fault} noticed");
 }
 
 fn explore(model: fn()) {
@@ -84,7 +90,7 @@ fn explore(model: fn()) {
 /// Tasks keep coming while the reaper turns: each fires.
 #[test]
 fn schedule_against_turn() {
-    check("a turn leaves wake-before as it was", || {
+    check(Failpoint::TurnLeavesWakeBefore, || {
         let timer = timer();
         let fired = [Fired::new(), Fired::new()];
         for fired in &fired {
@@ -99,7 +105,7 @@ fn schedule_against_turn() {
 /// The reaper means to sleep for an hour when another thread has something for now.
 #[test]
 fn the_reapers_sleep_against_an_earlier_arrival() {
-    check("nobody rings", || {
+    check(Failpoint::NobodyRings, || {
         let timer = timer();
         timer.schedule(HOUR, || ()).unwrap();
         let (other, fired) = (timer.clone(), Fired::new());
@@ -116,7 +122,7 @@ fn the_reapers_sleep_against_an_earlier_arrival() {
 /// A task fires or is cancelled, never both and never neither.
 #[test]
 fn cancel_against_fire() {
-    check("cancel looks, then acts", || {
+    check(Failpoint::CancelLooksThenActs, || {
         let timer = timer();
         let runs = std::sync::Arc::new(Mutex::new(0));
         let counted = runs.clone();
@@ -131,7 +137,7 @@ fn cancel_against_fire() {
 /// A task is refused, fires, or is handed back.
 #[test]
 fn shutdown_against_schedule() {
-    check("shutdown closes no shard", || {
+    check(Failpoint::ShutdownClosesNoShard, || {
         let timer = timer();
         let runs = std::sync::Arc::new(Mutex::new(0));
         let (other, counted) = (timer.clone(), runs.clone());
@@ -143,5 +149,84 @@ fn shutdown_against_schedule() {
         let left = timer.shutdown().len();
         let refused = scheduling.join().unwrap();
         assert_eq!((refused + left, *runs.lock().unwrap()), (1, 0));
+    });
+}
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A task as its runtime sees it: how often it was woken.
+struct Task(AtomicUsize);
+
+impl Wake for Task {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+fn task() -> std::sync::Arc<Task> {
+    std::sync::Arc::new(Task(AtomicUsize::new(0)))
+}
+
+fn poll(sleep: &mut Sleep, task: &std::sync::Arc<Task>) -> Poll<Result<(), ScheduleErrorReason>> {
+    Pin::new(sleep).poll(&mut Context::from_waker(&task.clone().into()))
+}
+
+/// A sleep that a task registered, and a thread on which its time comes.
+fn falls_due(before: &std::sync::Arc<Task>) -> (ManualTimer, Sleep, loom::thread::JoinHandle<()>) {
+    let timer = ManualTimer::new();
+    let mut sleep = timer.sleep(MS);
+    assert!(poll(&mut sleep, before).is_pending());
+    let advancing = timer.clone();
+    let time = loom::thread::spawn(move || advancing.advance(MS));
+    (timer, sleep, time)
+}
+
+/// Another task goes on with a sleep while it falls due: that task is woken, or finds it ready.
+#[test]
+fn a_poll_with_another_waker_against_the_time() {
+    check(Failpoint::LateWakerWaits, || {
+        let (before, after) = (task(), task());
+        let (_timer, mut sleep, time) = falls_due(&before);
+        let polled = poll(&mut sleep, &after);
+        time.join().unwrap();
+        if polled.is_pending() {
+            assert_eq!(after.0.load(SeqCst), 1, "nobody wakes the task that waits");
+        }
+        assert_eq!(poll(&mut sleep, &after), Poll::Ready(Ok(())));
+    });
+}
+
+/// A sleep is dropped while it falls due: its waker is called once at most, and does not stay.
+#[test]
+fn a_drop_against_the_time() {
+    check(Failpoint::DroppedSleepStays, || {
+        let before = task();
+        let (timer, mut sleep, time) = falls_due(&before);
+        let after = task();
+        let ready = poll(&mut sleep, &after).is_ready();
+        drop(sleep);
+        let left = timer.sleeps().len();
+        time.join().unwrap();
+        let wakes = before.0.load(SeqCst) + after.0.load(SeqCst);
+        assert!(wakes <= 1 && (wakes == 1 || !ready), "{wakes} {ready}");
+        assert_eq!(left, 0, "a dropped sleep is on the wheel");
+        let (before, after) =
+            (std::sync::Arc::strong_count(&before), std::sync::Arc::strong_count(&after));
+        assert_eq!((before, after), (1, 1), "a waker stays");
+    });
+}
+
+/// A timer is shut down while a sleep registers: it is refused, or woken.
+#[test]
+fn a_shutdown_against_a_first_poll() {
+    check(Failpoint::ShutdownWakesNoSleeper, || {
+        let (timer, task) = (ManualTimer::new(), task());
+        let mut sleep = timer.sleep(MS);
+        let closing = timer.clone();
+        let shutdown = loom::thread::spawn(move || _ = closing.shutdown());
+        let polled = poll(&mut sleep, &task);
+        shutdown.join().unwrap();
+        assert_eq!(polled.is_pending(), task.0.load(SeqCst) == 1);
+        assert_eq!(poll(&mut sleep, &task), Poll::Ready(Err(ScheduleErrorReason::Closed)));
     });
 }

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
@@ -11,9 +11,8 @@ use std::{
 };
 
 use timer_core::{
-    Bell, CancelOnDrop, Clock, Driver, Job, KeyedTimer, ManualTimer, Panicked, PeriodicError,
-    ScheduleErrorReason, SharedTask, SystemTimer, TaskTimer, TickLength, Timer, TimerClosed, Turns,
-    WheelSize,
+    CancelOnDrop, Clock, KeyedTimer, ManualTimer, PeriodicError, ScheduleErrorReason, SharedTask,
+    SystemTimer, Timer,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -157,71 +156,6 @@ fn after_idling_a_short_delay_takes_one_step() {
     timer.schedule(2 * MS, move || send.send(()).unwrap()).unwrap();
     assert!(timer.advance_to_next());
     assert_eq!((ran.try_recv(), timer.clock().now_ns()), (Ok(()), 1_000_005_000_000));
-}
-
-/// Reaches the driver under a timer, to see how much it hands over at once.
-#[derive(Debug)]
-struct Counting {
-    under: Arc<dyn Driver>,
-    owners: Mutex<Vec<Weak<dyn Turns>>>,
-    jobs: AtomicUsize,
-}
-
-impl Driver for Counting {
-    fn now_ns(&self) -> u64 {
-        self.under.now_ns()
-    }
-    fn tick(&self) -> TickLength {
-        self.under.tick()
-    }
-    fn wheel_size(&self) -> WheelSize {
-        self.under.wheel_size()
-    }
-    fn shards(&self) -> usize {
-        1
-    }
-    fn in_order(&self) -> bool {
-        false
-    }
-    fn bell(&self) -> Arc<Bell> {
-        Arc::new(Bell::new(None, Arc::default()))
-    }
-    fn attach(&self, _: &Arc<Bell>, owner: Weak<dyn Turns>) -> Result<(), TimerClosed> {
-        self.owners.lock().unwrap().push(owner);
-        Ok(())
-    }
-    fn execute(&self, job: Job) {
-        self.jobs.fetch_add(1, SeqCst);
-        job.run();
-    }
-    fn executes_inline(&self) -> bool {
-        true
-    }
-    fn pending_max(&self) -> Option<usize> {
-        None
-    }
-    fn report_panic(&self, _: &Panicked) {}
-}
-
-#[test]
-fn one_turn_hands_over_a_bounded_number_of_tasks() {
-    let driver = Arc::new(Counting {
-        under: ManualTimer::new().driver(),
-        owners: Mutex::default(),
-        jobs: AtomicUsize::new(0),
-    });
-    let ran = Arc::new(AtomicUsize::new(0));
-    let counted = ran.clone();
-    let handler = move |()| _ = counted.fetch_add(1, SeqCst);
-    let tasks = TaskTimer::on(driver.clone(), handler).unwrap();
-    (0..1000).for_each(|_| _ = tasks.schedule_at(0, ()).unwrap());
-    let owner = driver.owners.lock().unwrap()[0].upgrade().unwrap();
-    let mut turns = 0;
-    while owner.clone().turn(0, 0).next_due.is_some() {
-        turns += 1;
-        assert_eq!(ran.load(SeqCst), turns * 256);
-    }
-    assert_eq!((turns, ran.load(SeqCst), driver.jobs.load(SeqCst)), (3, 1000, 4));
 }
 
 // Periodic tasks.

@@ -94,15 +94,15 @@ fn deadline_237_waits_in_slot_11_of_level_2() {
 #[test]
 fn thirty_seconds_need_four_levels() {
     let mut wheel = kafka(0);
-    assert_eq!(wheel.levels(), 0);
+    assert_eq!(wheel.level_count(), 0);
     add(&mut wheel, 19);
-    assert_eq!(wheel.levels(), 1);
+    assert_eq!(wheel.level_count(), 1);
     add(&mut wheel, 30_000);
-    assert_eq!(wheel.levels(), 4);
+    assert_eq!(wheel.level_count(), 4);
     let last = add(&mut wheel, 159_999);
-    assert_eq!((level_and_slot(&wheel, last).0, wheel.levels()), (3, 4));
+    assert_eq!((level_and_slot(&wheel, last).0, wheel.level_count()), (3, 4));
     add(&mut wheel, 160_000);
-    assert_eq!(wheel.levels(), 5);
+    assert_eq!(wheel.level_count(), 5);
 }
 
 // Buckets drive the clock (S9).
@@ -201,11 +201,11 @@ fn kafkas_wheel_test() {
     // Advancing within a tick does not move, one tick does.
     assert_eq!(tick.round_down(1_009_999_999), 100);
     assert_eq!(run(&mut wheel, 101).0, [(101, 101)]);
-    assert_eq!((wheel.now(), wheel.levels()), (101, 1)); // no overflow wheel yet
+    assert_eq!((wheel.now(), wheel.level_count()), (101, 1)); // no overflow wheel yet
     add(&mut wheel, 106);
-    assert_eq!(wheel.levels(), 2); // made on demand
+    assert_eq!(wheel.level_count(), 2); // made on demand
     let reused = add(&mut wheel, 124);
-    assert_eq!((wheel.levels(), level_and_slot(&wheel, reused).0), (2, 1));
+    assert_eq!((wheel.level_count(), level_and_slot(&wheel, reused).0), (2, 1));
     assert_eq!(wheel.next_due(), Some(105)); // 1050 ms: the overflow wheel counts in 50 ms
     run(&mut wheel, 106);
     assert_eq!(wheel.next_due(), Some(120));
@@ -340,7 +340,7 @@ fn a_due_task_left_alone_stays_by_its_id_until_removed_or_rescheduled() {
     let mut wheel = kafka(0);
     let id = add(&mut wheel, 5);
     wheel.advance(5, usize::MAX, |mut task| assert_eq!(*task.get_mut(), 5));
-    assert_eq!((wheel.len(), wheel.scheduled(), wheel.next_due()), (1, 0, None));
+    assert_eq!((wheel.len(), wheel.scheduled_count(), wheel.next_due()), (1, 0, None));
     assert_eq!(wheel.reschedule(id, 7), Some(7));
     assert_eq!(run(&mut wheel, 7).0, [(7, 5)]);
 }

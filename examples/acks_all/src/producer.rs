@@ -81,7 +81,8 @@ impl Producer {
         }
         let produce = DelayedProduce::new(issue, id, appended.required_offset, bytes);
         if let Err(refused) = park(purgatory, produce) {
-            refused.operation.refused(&format!("{:?}", refused.reason));
+            let reason = format!("{:?}", refused.reason);
+            refused.into_operation().refused(&reason);
         }
     }
 }

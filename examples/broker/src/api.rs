@@ -5,24 +5,20 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use bytes::{Buf, Bytes};
-use kafka_protocol::{
-    ResponseError,
-    messages::{ApiKey, ApiVersionsResponse, api_versions_response::ApiVersion},
-    protocol::{Decodable, decode_request_header_from_buffer},
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::{api_versions_response::ApiVersion, *};
+use kafka_protocol::protocol::{Decodable, decode_request_header_from_buffer};
+
+use crate::metadata::{create_topics, metadata};
+use crate::pipeline::{Pipeline, Reply};
+use crate::schemas::{APIS, Api};
+use crate::{
+    delete_records::delete_records, fetch::fetch, group::find_coordinator, layout,
+    list_offsets::list_offsets, produce::produce, replica_manager::ReplicaManager,
 };
 
-use crate::{
-    delete_records::delete_records,
-    fetch::fetch,
-    group::find_coordinator,
-    layout,
-    list_offsets::list_offsets,
-    metadata::{create_topics, metadata},
-    pipeline::{Pipeline, Reply},
-    produce::produce,
-    replica_manager::ReplicaManager,
-    schemas::{APIS, Api},
-};
+/// A value, or the error that the client is told instead.
+pub(crate) type OrError<T> = Result<T, ResponseError>;
 
 /// Who asks.
 pub(crate) struct Client {
@@ -89,6 +85,10 @@ fn answer(
         ApiKey::OffsetCommit => reply.send(&groups.commit(topics, &body(frame, version)?)),
         ApiKey::OffsetFetch => reply.send(&groups.fetch_offsets(body(frame, version)?)),
         ApiKey::InitProducerId => reply.send(&manager.producer_ids.init(&body(frame, version)?)),
+        ApiKey::ConsumerGroupHeartbeat => {
+            let error = ResponseError::UnsupportedVersion.code();
+            reply.send(&ConsumerGroupHeartbeatResponse::default().with_error_code(error));
+        }
         _ => bail!("not served"),
     }
     Ok(())
@@ -99,7 +99,7 @@ fn body<T: Decodable>(mut frame: Bytes, version: i16) -> anyhow::Result<T> {
 }
 
 /// 0 when it went well.
-pub(crate) fn code(result: Result<(), ResponseError>) -> i16 {
+pub(crate) fn code(result: OrError<()>) -> i16 {
     result.map_or_else(|error| error.code(), |()| 0)
 }
 

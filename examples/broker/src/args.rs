@@ -4,7 +4,7 @@ use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
 use clap::{Parser, ValueEnum, value_parser};
 
-use crate::replica_state::FOLLOWER_IDS;
+use crate::{replica_state::FOLLOWER_IDS, topics::TopicConfig};
 
 /// A small broker that speaks the Kafka wire protocol, to try the purgatory with real clients.
 ///
@@ -19,52 +19,37 @@ pub struct Args {
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:9092")]
     pub listen: SocketAddr,
 
-    /// Partitions of a new topic
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    #[arg(value_parser = value_parser!(i32).range(1..=1000))]
-    pub partitions: i32,
+    /// Of a topic made on first use, or of whatever its maker leaves open.
+    #[command(flatten)]
+    pub topic: TopicConfig,
 
     /// Partitions the broker makes at most, over all topics; followers fetch them all at once
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    #[arg(value_parser = value_parser!(u16).range(1..=32_000))]
+    #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u16).range(1..=32_000))]
     pub max_partitions: u16,
-
-    /// Replicas that must be in sync for acks=all (the leader counts)
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    #[arg(value_parser = value_parser!(u8).range(1..=3))]
-    pub min_insync_replicas: u8,
 
     /// The followers fetch nothing: acks=all times out, and is refused once they have left the in-sync set
     #[arg(long)]
     pub pause_followers: bool,
 
-    /// Time a follower takes between two fetches
-    #[arg(long, value_name = "DURATION", default_value = "0ms")]
-    #[arg(value_parser = humantime::parse_duration)]
+    /// Time a follower takes between two fetches, so that an acks=all produce is seen to wait for it: its next
+    /// fetch says that it has the records
+    #[arg(long, default_value = "10ms", value_parser = humantime::parse_duration)]
     pub follower_interval: Duration,
 
     /// A follower not caught up for so many milliseconds leaves the in-sync set
-    #[arg(long, value_name = "MS", default_value_t = 30_000)]
-    #[arg(value_parser = value_parser!(u64).range(10..=86_400_000))]
+    #[arg(long, default_value_t = 30_000, value_parser = value_parser!(u64).range(10..=86_400_000))]
     pub replica_lag_time_max_ms: u64,
 
     /// How often to look for followers that lag, in each such time (Kafka today: 2; 0.9: once)
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    #[arg(value_parser = value_parser!(u32).range(1..=2))]
+    #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..=2))]
     pub lag_checks: u32,
-
-    /// The high watermark advances also while fewer than --min-insync-replicas are in sync (Kafka
-    /// before 3.7): then acks=all ends as NOT_ENOUGH_REPLICAS_AFTER_APPEND, not at its time-out
-    #[arg(long)]
-    pub advance_below_min_isr: bool,
 
     /// Run a cluster: this leader, and two followers as processes of their own, which fetch from it over the wire
     #[arg(value_enum)]
     pub run: Option<Run>,
 
     /// Run one node of a cluster of processes: 1 leads, 2 and 3 follow
-    #[arg(long, value_name = "N", requires = "cluster")]
-    #[arg(value_parser = value_parser!(i32).range(1..=3))]
+    #[arg(long, requires = "cluster", value_parser = value_parser!(i32).range(1..=3))]
     pub node: Option<i32>,
 
     /// The cluster: `1=IP:PORT,2,3`, or a file with that. Followers serve no clients, so only the
@@ -72,8 +57,9 @@ pub struct Args {
     #[arg(long, value_name = "LIST|FILE", requires = "node", value_parser = leader_of)]
     pub cluster: Option<SocketAddr>,
 
-    /// Largest request in bytes; a larger one closes its connection (Kafka's default is 100 MiB). A
-    /// follower's fetch names every partition, so there is a least
+    /// Largest request in bytes (Kafka's default is 100 MiB). A larger produce is answered with
+    /// MESSAGE_TOO_LARGE, anything else closes its connection. A follower's fetch names every partition, so
+    /// there is a least
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
     #[arg(value_parser = value_parser!(u32).range((10 << 20)..=(1 << 30)))]
     pub max_frame: u32,
@@ -83,8 +69,7 @@ pub struct Args {
     pub max_connections: usize,
 
     /// Requests of one connection that wait for their answers; no further one is read
-    #[arg(long, value_name = "N", default_value_t = 32)]
-    #[arg(value_parser = value_parser!(u16).range(1..=1024))]
+    #[arg(long, default_value_t = 32, value_parser = value_parser!(u16).range(1..=1024))]
     pub max_pipeline: u16,
 
     /// Bytes a replica of a partition keeps in memory, three of them in one process; the oldest replicated records go first
@@ -104,8 +89,7 @@ pub struct Args {
     pub max_group_members: usize,
 
     /// How long the first rebalance of a group waits for further members
-    #[arg(long, value_name = "DURATION", default_value = "3s")]
-    #[arg(value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "3s", value_parser = humantime::parse_duration)]
     pub group_initial_rebalance_delay: Duration,
 
     /// Log every connection and how every produce ended
@@ -125,11 +109,6 @@ impl Args {
     pub(crate) fn followers_here(&self) -> &'static [i32] {
         let processes = self.node.is_some() || self.run.is_some();
         if processes { &[] } else { &FOLLOWER_IDS }
-    }
-
-    /// Below so many in-sync replicas the high watermark stands still.
-    pub(crate) fn advance_min(&self) -> usize {
-        if self.advance_below_min_isr { 1 } else { self.min_insync_replicas.into() }
     }
 }
 

@@ -1,9 +1,12 @@
 //! Record batches, opaque: the header is checked, offset and leader epoch are written, the records
 //! stay as the client compressed them. <https://kafka.apache.org/documentation/#recordbatch>
 
+use std::iter;
+
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::ResponseError;
 
+use crate::api::OrError;
 use crate::producer_state::Producer;
 
 /// Names of the codecs, by the lowest three bits of a batch's attributes.
@@ -37,58 +40,56 @@ pub(crate) struct RecordBatch {
     pub(crate) next_offset: i64,
     /// Bytes of the log before it; the log it is appended to sets this.
     pub(crate) position: u64,
+    /// The latest of its records', as the client says: milliseconds since 1970.
+    pub(crate) max_timestamp: i64,
     pub(crate) bytes: Bytes,
 }
 
 /// Splits the records of one partition into batches and checks each. The bytes are copied: a log
-/// must not keep a whole request in memory for the sake of one batch.
-pub(crate) fn parse(mut records: &[u8]) -> Result<Vec<IncomingBatch>, ResponseError> {
+/// must not keep a whole request in memory for the sake of one batch. MESSAGE_TOO_LARGE for a batch
+/// that announces more than `bytes_max`.
+pub(crate) fn parse(mut records: &[u8], bytes_max: usize) -> OrError<Vec<IncomingBatch>> {
     let mut batches = Vec::new();
     while !records.is_empty() {
-        let (batch, rest) = split(records)?;
+        let (batch, rest) = split(records, bytes_max)?;
         batches.push(check(batch)?);
         records = rest;
     }
     Ok(batches)
 }
 
-fn split(records: &[u8]) -> Result<(&[u8], &[u8]), ResponseError> {
+fn split(records: &[u8], bytes_max: usize) -> OrError<(&[u8], &[u8])> {
     let mut length = records.get(8..LENGTH_END).ok_or(ResponseError::CorruptMessage)?;
     let length = usize::try_from(length.get_i32()).map_err(|_| ResponseError::CorruptMessage)?;
+    refuse!(length.saturating_add(LENGTH_END) > bytes_max, ResponseError::MessageTooLarge);
     records.split_at_checked(length + LENGTH_END).ok_or(ResponseError::CorruptMessage)
 }
 
-fn check(batch: &[u8]) -> Result<IncomingBatch, ResponseError> {
-    if batch.get(16).is_some_and(|magic| *magic != 2) {
-        return Err(ResponseError::InvalidRecord);
-    }
+fn check(batch: &[u8]) -> OrError<IncomingBatch> {
+    refuse!(batch.get(16).is_some_and(|magic| *magic != 2), ResponseError::InvalidRecord);
     let Some((header, _)) = batch.split_at_checked(HEADER_BYTES) else {
         return Err(ResponseError::CorruptMessage);
     };
     let (crc, attributes) = ((&header[17..]).get_u32(), (&header[CRC_END..]).get_i16());
     let (last_offset_delta, records) = ((&header[23..]).get_i32(), (&header[57..]).get_i32());
-    if crc32c::crc32c(&batch[CRC_END..]) != crc {
-        return Err(ResponseError::CorruptMessage);
-    }
-    if records < 1 || last_offset_delta != records - 1 || attributes & CONTROL_BATCH != 0 {
-        return Err(ResponseError::InvalidRecord);
-    }
-    if attributes & TRANSACTIONAL != 0 {
-        return Err(ResponseError::TransactionalIdAuthorizationFailed);
-    }
+    refuse!(crc32c::crc32c(&batch[CRC_END..]) != crc, ResponseError::CorruptMessage);
+    refuse!(
+        records < 1 || last_offset_delta != records - 1 || attributes & CONTROL_BATCH != 0,
+        ResponseError::InvalidRecord
+    );
+    refuse!(attributes & TRANSACTIONAL != 0, ResponseError::TransactionalIdAuthorizationFailed);
     let producer = Producer {
         id: (&header[43..]).get_i64(),
         epoch: (&header[51..]).get_i16(),
         sequence: (&header[53..]).get_i32(),
     };
     let producer = (producer.id >= 0).then_some(producer);
-    if producer.is_some_and(|producer| producer.epoch < 0 || producer.sequence < 0) {
-        return Err(ResponseError::InvalidRecord);
-    }
+    refuse!(
+        producer.is_some_and(|producer| producer.epoch < 0 || producer.sequence < 0),
+        ResponseError::InvalidRecord
+    );
     let codec = usize::from(attributes.to_be_bytes()[1] & 7);
-    if codec >= CODECS.len() {
-        return Err(ResponseError::UnsupportedCompressionType);
-    }
+    refuse!(codec >= CODECS.len(), ResponseError::UnsupportedCompressionType);
     Ok(IncomingBatch { records, codec, producer, bytes: batch.into() })
 }
 
@@ -107,15 +108,58 @@ impl IncomingBatch {
             base_offset,
             next_offset: base_offset + i64::from(self.records),
             position: 0,
+            max_timestamp: (&self.bytes[35..]).get_i64(),
             bytes: self.bytes.freeze(),
         }
     }
+}
+
+impl RecordBatch {
+    /// Offset and timestamp of the first record from `start` on that is not earlier than `timestamp`. A
+    /// compressed batch is not looked into: it has its first record, which may be too early, never too late.
+    pub(crate) fn first_at(&self, timestamp: i64, start: i64) -> (i64, i64) {
+        let first = (self.base_offset.max(start), (&self.bytes[27..]).get_i64());
+        let compressed = self.bytes[CRC_END + 1] & 7 != 0;
+        let later = |(offset, at): &(i64, i64)| {
+            *at >= timestamp && (first.0..self.next_offset).contains(offset)
+        };
+        let found = (!compressed).then(|| self.records(first.1).find(later));
+        found.flatten().unwrap_or(first)
+    }
+
+    /// Their offsets and timestamps, up to one that is none.
+    fn records(&self, base_timestamp: i64) -> impl Iterator<Item = (i64, i64)> {
+        let mut rest = &self.bytes[HEADER_BYTES..];
+        iter::from_fn(move || {
+            let length = usize::try_from(varint(&mut rest)?).ok()?;
+            let (mut record, behind) = rest.split_at_checked(length)?;
+            (rest, record) = (behind, record.get(1..)?); // attributes
+            let (later, further) = (varint(&mut record)?, varint(&mut record)?);
+            Some((self.base_offset.checked_add(further)?, base_timestamp.checked_add(later)?))
+        })
+    }
+}
+
+/// The sign is in its lowest bit.
+fn varint(bytes: &mut &[u8]) -> Option<i64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            return Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
+        }
+    }
+    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::tests::{record_batch, with_crc};
+
+    const LARGE: usize = 1 << 32;
 
     fn changed(at: usize, to: &[u8]) -> Vec<u8> {
         let mut batch = record_batch(3).to_vec();
@@ -124,14 +168,14 @@ mod tests {
     }
 
     fn error(records: &[u8]) -> ResponseError {
-        parse(records).unwrap_err()
+        parse(records, LARGE).unwrap_err()
     }
 
     #[test]
     fn several_batches_are_split_and_get_offset_and_epoch_under_the_same_crc() {
         let two = [record_batch(3), record_batch(2)].concat();
         let mut next = 40;
-        for (batch, records) in parse(&two).unwrap().into_iter().zip([3, 2]) {
+        for (batch, records) in parse(&two, LARGE).unwrap().into_iter().zip([3, 2]) {
             let stored = batch.assign(next);
             assert_eq!((stored.base_offset, stored.next_offset), (next, next + records));
             assert_eq!((&stored.bytes[..8]).get_i64(), next);
@@ -146,9 +190,19 @@ mod tests {
     fn every_codec_is_taken_as_it_is() {
         for codec in 0..CODECS.len() {
             let attributes = [0, codec.to_le_bytes()[0]];
-            assert_eq!(parse(&changed(21, &attributes)).unwrap()[0].codec, codec);
+            assert_eq!(parse(&changed(21, &attributes), LARGE).unwrap()[0].codec, codec);
         }
         assert_eq!(error(&changed(21, &[0, 5])), ResponseError::UnsupportedCompressionType);
+    }
+
+    #[test]
+    fn a_batch_larger_than_the_limit_is_told_before_it_is_missed() {
+        let batch = record_batch(3);
+        assert!(parse(&batch, batch.len()).is_ok(), "the limit itself is allowed");
+        for bytes in [&batch[..], &batch[..12]] {
+            let error = parse(bytes, batch.len() - 1).unwrap_err();
+            assert_eq!(error, ResponseError::MessageTooLarge);
+        }
     }
 
     #[test]

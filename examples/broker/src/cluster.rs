@@ -1,18 +1,15 @@
-//! Followers that are processes of their own: `--node` runs one, `broker cluster` both, beside their
-//! leader.
+//! A cluster of processes: `broker cluster` starts the nodes and does nothing else, so that none of
+//! them, however it ends, is left for others to clear away. `--node` runs one.
 
-use std::{
-    env,
-    io::{self, Write},
-    net::SocketAddr,
-    process::{self, Child, Command, Stdio},
-    sync::mpsc::Receiver,
-    thread,
-};
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender};
+use std::{env, net::SocketAddr, thread};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
-use crate::{args::Args, replica_fetcher::Follower, replica_state::FOLLOWER_IDS, signal::Signal};
+use crate::replica_state::{FOLLOWER_IDS, LEADER_ID};
+use crate::{args::Args, replica_fetcher::Follower, signal::Signal};
 
 /// Runs a follower until told to stop. Its logs are in memory, so nobody waits for what it does then.
 ///
@@ -22,45 +19,64 @@ pub fn run_follower(node: i32, leader: SocketAddr, args: &Args, stop: &Receiver<
     let (signal, interval) = (Signal::default(), args.follower_interval);
     signal.pause_followers(args.pause_followers);
     let follow = move || Follower::new(node).follow(leader, &signal, interval);
-    // Its leader's end is the end of this pipe, however it comes.
-    let watch = || io::copy(&mut io::stdin(), &mut io::sink()).map(|_| process::exit(0));
-    drop(args.run.map(|_| thread::spawn(watch)));
     thread::Builder::new().name("fetcher".to_owned()).spawn(follow)?;
     stop.recv().context("the signal handler is gone")
 }
 
-/// The followers of `broker cluster`. They end with this, those that were stopped, too. One that ends
-/// earlier is missed by the leader only: `--node` starts it again.
-pub struct Followers(Vec<Child>);
+/// In a node of `broker cluster`, stops it when that ends: its standard input does then, too.
+pub fn stop_with_cluster(args: &Args, stop: Sender<()>) {
+    let watch = move || io::copy(&mut io::stdin(), &mut io::sink()).map(|_| stop.send(()));
+    drop((args.run.is_some() && args.node.is_some()).then(|| thread::spawn(watch)));
+}
 
-impl Followers {
-    /// Starts this program with these arguments again, for each follower; none without `cluster`.
-    ///
-    /// # Errors
-    /// When a process cannot be started.
-    pub fn start(args: &Args, leader: SocketAddr) -> Result<Followers> {
-        let mut followers = Followers(Vec::new());
-        let Some(_) = args.run else { return Ok(followers) };
-        let cluster = format!("1={leader},2,3");
-        writeln!(io::stdout(), "broker: a node is run by: --node N --cluster {cluster}")?;
-        writeln!(io::stdout(), "broker: node 1 is process {}", process::id())?;
-        for id in FOLLOWER_IDS {
-            let mut command = Command::new(env::current_exe()?);
-            command.args(["--node", &id.to_string(), "--cluster", &cluster]);
-            command.args(env::args_os().skip(1)).stdin(Stdio::piped()).stdout(Stdio::null());
-            let child = command.spawn().context("cannot start a node")?;
-            writeln!(io::stdout(), "broker: node {id} is process {}", child.id())?;
-            followers.0.push(child);
+/// The nodes that were started. Dropped, all are killed, those that are stopped by a signal, too.
+struct Nodes(Vec<Child>);
+
+/// Runs all three nodes, until told to stop or until the leader ends.
+///
+/// # Errors
+/// When a process cannot be started, or the leader did not end well.
+pub fn run_cluster(args: &Args, stop: Receiver<()>) -> Result<()> {
+    let (mut nodes, mut out) = (Nodes(Vec::new()), io::stdout());
+    let leader = nodes.start(LEADER_ID, &format!("1={},2,3", args.listen), Stdio::piped())?;
+    let (input, output) = (leader.stdin.take(), leader.stdout.take().context("no output")?);
+    // Its input ends when we are told to stop, and then it ends by itself.
+    thread::spawn(move || stop.recv().map(|()| drop(input)));
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        if let Some(address) = line.strip_prefix("broker: listening on ") {
+            let list = format!("1={address},2,3");
+            writeln!(out, "broker: a node is run by: --node N --cluster {list}")?;
+            for id in FOLLOWER_IDS {
+                nodes.start(id, &list, Stdio::null())?;
+            }
+            for (id, node) in (LEADER_ID..).zip(&nodes.0) {
+                writeln!(out, "broker: node {id} is process {}", node.id())?;
+            }
         }
-        Ok(followers)
+        writeln!(out, "{line}")?;
+    }
+    let status = nodes.0[0].wait()?;
+    ensure!(status.success(), "node 1, the leader, ended: {status}; its followers end with it");
+    Ok(())
+}
+
+impl Nodes {
+    /// Starts this program with these arguments again, as a node.
+    fn start(&mut self, id: i32, list: &str, out: Stdio) -> Result<&mut Child> {
+        let mut command = Command::new(env::current_exe()?);
+        command.args(["--node", &id.to_string(), "--cluster", list]).args(env::args_os().skip(1));
+        let node = command.stdin(Stdio::piped()).stdout(out).spawn();
+        self.0.push(node.context("cannot start a node")?);
+        self.0.last_mut().context("no node")
     }
 }
 
-impl Drop for Followers {
+impl Drop for Nodes {
     fn drop(&mut self) {
-        for child in &mut self.0 {
+        for node in &mut self.0 {
             // One that has ended already is what we want.
-            let _ = child.kill().and_then(|()| child.wait());
+            let _ = node.kill().and_then(|()| node.wait());
         }
     }
 }

@@ -4,26 +4,17 @@
 //! once (with the pipeline full: when a place comes free). What goes wrong here ends this connection
 //! and nothing else.
 
-use std::{
-    collections::HashMap,
-    io::{self, BufReader, Write},
-    net::{Shutdown, TcpStream},
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::io::{self, BufReader, Write};
+use std::net::{Shutdown, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{collections::HashMap, sync::Arc, thread, time::Duration};
 
 use anyhow::anyhow;
 use parking_lot::{Condvar, Mutex};
 
-use crate::{
-    api::{self, Client},
-    fetch,
-    frame::read_frame,
-    pipeline::{self, Answer, Pipeline},
-    replica_manager::ReplicaManager,
-};
+use crate::api::{self, Client};
+use crate::pipeline::{self, Answer, Pipeline};
+use crate::{fetch, frame::read_frame, replica_manager::ReplicaManager};
 
 /// Kafka's `connections.max.idle.ms`.
 const IDLE_MAX: Duration = Duration::from_secs(600);

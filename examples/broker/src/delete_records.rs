@@ -1,17 +1,11 @@
 //! DeleteRecords: the leader deletes at once; the answer waits for the followers.
 
-use kafka_protocol::{
-    ResponseError,
-    messages::{delete_records_request::*, delete_records_response::*},
-};
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::{delete_records_request::*, delete_records_response::*};
 use purgatory::{CancelReason, DelayedOperation, Outcome};
 
-use crate::{
-    api::millis,
-    pipeline::Reply,
-    replica_manager::{ReplicaManager, Wait, park_up_to, watermarks},
-    topics::WatchKey,
-};
+use crate::replica_manager::{ReplicaManager, Wait, park_up_to, watermarks};
+use crate::{api::millis, pipeline::Reply, topics::WatchKey};
 
 /// Waits until the in-sync replicas have deleted, too, what the leader deleted: until the low
 /// watermark of each partition is there.
@@ -69,7 +63,7 @@ impl DelayedOperation for DelayedDeleteRecords {
 
     fn on_complete(mut self, outcome: Outcome) {
         tracing::debug!("delete-records: {outcome:?}");
-        if outcome == Outcome::Cancelled(CancelReason::Shutdown) {
+        if let Outcome::Cancelled(CancelReason::Shutdown | CancelReason::Dropped) = outcome {
             for wait in &self.waits {
                 let result = &mut self.response.topics[wait.at.0].partitions[wait.at.1];
                 result.error_code = ResponseError::NotLeaderOrFollower.code();

@@ -9,13 +9,9 @@ use bytes::BytesMut;
 use kafka_protocol::messages::{TopicName, fetch_request::*, fetch_response::*};
 use purgatory::{DelayedOperation, Outcome};
 
-use crate::{
-    api::millis,
-    partition::UpTo,
-    pipeline::Reply,
-    replica_manager::{ReplicaManager, park_up_to},
-    topics::{Topics, WatchKey},
-};
+use crate::replica_manager::{ReplicaManager, park_up_to};
+use crate::topics::{Topics, WatchKey};
+use crate::{api::millis, partition::UpTo, pipeline::Reply};
 
 /// Bytes of records in one response (Kafka's `replica.fetch.max.bytes` and `fetch.max.bytes`).
 pub(crate) const FETCH_BYTES_MAX: usize = 1 << 20;
@@ -33,7 +29,7 @@ pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Repl
     let (replica, max_wait) = (request.replica_id.0, millis(request.max_wait_ms));
     let mut watermarks = Vec::new();
     if up_to(&request) == UpTo::LogEnd {
-        watermarks.push((WatchKey::Partitions, asked(&request).count() as u64 + 1));
+        watermarks.push((WatchKey::Partitions(replica), asked(&request).count() as u64 + 1));
     }
     for (topic, asked) in asked(&request) {
         let Ok(partition) = manager.topics.partition(topic, asked.partition) else { continue };
@@ -63,7 +59,10 @@ impl DelayedOperation for DelayedFetch {
         let mut bytes = 0;
         let ends = match up_to(&self.request) {
             UpTo::HighWatermark => self.request.topics.is_empty(),
-            UpTo::LogEnd => asked(&self.request).count() < self.topics.partition_count(),
+            UpTo::LogEnd => {
+                let partitions = self.topics.partition_count(self.request.replica_id.0);
+                asked(&self.request).count() < partitions
+            }
         };
         for (topic, asked) in asked(&self.request) {
             let partition = self.topics.partition(topic, asked.partition);

@@ -1,13 +1,22 @@
 //! Framing: a big-endian length, then that many bytes. The length is what a stranger claims, so it
 //! is checked first, and memory follows the bytes that really arrive.
+//!
+//! A produce above the bound is read all the same, but its records are thrown away as they arrive: so
+//! it can be answered with MESSAGE_TOO_LARGE, where a closed connection would make the client send it
+//! again and again.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Take, copy, sink};
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
+use kafka_protocol::messages::ApiKey;
 
 /// API key, API version and correlation id: no request is shorter.
 pub(crate) const PREFIX_BYTES: usize = 8;
+/// A longer produce is not even skimmed; no client's `message.max.bytes` goes as far.
+const SKIMMED_MAX: u64 = 1 << 30;
+/// Takes the place of the records: 12 bytes of a batch that announces 2 GiB.
+const TOO_LARGE: &[u8] = &[0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff];
 
 /// Reads the next request, without its length; `None`: the connection ended between two requests.
 /// An error is an [`io::Error`], or else the client's fault.
@@ -20,12 +29,69 @@ pub(crate) fn read_frame(reader: &mut impl Read, bytes_max: u32) -> anyhow::Resu
     };
     let expected = usize::try_from(length).unwrap_or(0);
     ensure!(expected >= PREFIX_BYTES, "malformed frame: a length of {length}");
-    let too_large = length.unsigned_abs() > bytes_max;
-    ensure!(!too_large, "oversized frame: {length} bytes, the limit is {bytes_max}");
+    if length.unsigned_abs() > bytes_max {
+        let oversized = || format!("oversized frame: {length} bytes, the limit is {bytes_max}");
+        ensure!(expected as u64 <= SKIMMED_MAX, oversized());
+        let mut kept = read_up_to(reader, PREFIX_BYTES)?;
+        ensure!(kept.starts_with(&(ApiKey::Produce as i16).to_be_bytes()), oversized());
+        let rest = reader.take((expected - PREFIX_BYTES) as u64);
+        skim(rest, &mut kept, bytes_max).with_context(oversized)?;
+        return Ok(Some(kept.into()));
+    }
     let body = read_up_to(reader, expected)?;
     let received = body.len();
     ensure!(received == expected, "truncated frame: closed after {received} of {expected} bytes");
     Ok(Some(body.into()))
+}
+
+/// Keeps what a produce begins with and its partitions, without the records.
+fn skim(rest: Take<impl Read>, kept: &mut Vec<u8>, bytes_max: u32) -> anyhow::Result<()> {
+    let mut frame = Skimmed { rest, kept, bytes_max: bytes_max as usize };
+    frame.string()?; // client id
+    frame.string()?; // transactional id
+    frame.keep(6)?; // acks, timeout
+    for _ in 0..frame.number(4)? {
+        frame.string()?; // topic
+        for _ in 0..frame.number(4)? {
+            frame.keep(4)?; // partition
+            let records = frame.number(4)?;
+            frame.kept.truncate(frame.kept.len() - 4);
+            frame.kept.extend_from_slice(TOO_LARGE);
+            let thrown_away = copy(&mut frame.rest.by_ref().take(records as u64), &mut sink())?;
+            ensure!(thrown_away == records as u64, "truncated");
+        }
+    }
+    ensure!(frame.rest.limit() == 0, "more than a produce");
+    Ok(())
+}
+
+struct Skimmed<'a, R> {
+    rest: Take<R>,
+    kept: &'a mut Vec<u8>,
+    bytes_max: usize,
+}
+
+impl<R: Read> Skimmed<'_, R> {
+    fn keep(&mut self, bytes: usize) -> anyhow::Result<()> {
+        let end = self.kept.len() + bytes;
+        ensure!(end <= self.bytes_max, "{end} bytes without its records");
+        self.rest.by_ref().take(bytes as u64).read_to_end(self.kept)?;
+        ensure!(self.kept.len() == end, "truncated");
+        Ok(())
+    }
+
+    /// Of so many bytes; a negative one, which stands for null, is 0.
+    fn number(&mut self, bytes: usize) -> anyhow::Result<usize> {
+        self.keep(bytes)?;
+        let digits = &self.kept[self.kept.len() - bytes..];
+        let number = digits.iter().fold(0, |number, digit| number << 8 | usize::from(*digit));
+        Ok(if digits[0] < 0x80 { number } else { 0 })
+    }
+
+    fn string(&mut self) -> anyhow::Result<()> {
+        let bytes = self.number(2)?;
+        self.keep(bytes)
+    }
 }
 
 /// `read_to_end` grows its buffer as bytes arrive, so a claimed length reserves nothing.
@@ -55,7 +121,7 @@ mod tests {
             assert!(read(length, &[0; 16]).unwrap_err().starts_with("malformed"), "{length}");
         }
         for length in [1025, i32::MAX] {
-            assert!(read(length, &[0; 16]).unwrap_err().starts_with("oversized"), "{length}");
+            assert!(read(length, &[0, 3]).unwrap_err().starts_with("oversized"), "{length}");
         }
     }
 
@@ -76,5 +142,45 @@ mod tests {
             }
         }
         assert!(read_frame(&mut Claims(&[0x40, 0, 0, 0]), u32::MAX).is_err());
+    }
+
+    /// A produce to `t`, partitions 5 and 6, with so many bytes of records each.
+    fn produce(records: [usize; 2]) -> Vec<u8> {
+        let start = [0, 0, 0, 7, 0, 0, 0, 9, 0, 1, b'c', 0xff, 0xff, 0, 1, 0, 0, 0, 50];
+        let mut frame = [&start[..], &[0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 2]].concat();
+        for (partition, bytes) in [5, 6].iter().zip(records) {
+            frame.extend_from_slice(&[0, 0, 0, *partition]);
+            frame.extend_from_slice(&(bytes as i32).to_be_bytes());
+            frame.extend(vec![7; bytes]);
+        }
+        frame
+    }
+
+    #[test]
+    fn a_produce_above_the_limit_is_read_without_its_records() {
+        let frame = produce([2000, 10]);
+        let kept = read(frame.len() as i32, &frame).unwrap();
+        let (mut without, announced) = (produce([0, 0]), TOO_LARGE.len());
+        let partitions = without.split_off(without.len() - 16);
+        for partition in partitions.chunks(8) {
+            without.extend_from_slice(&partition[..4]);
+            without.extend_from_slice(TOO_LARGE);
+        }
+        assert_eq!(kept, without);
+        assert_eq!(announced, 4 + 12);
+        for end in 8..frame.len() {
+            let cut = read(frame.len() as i32, &frame[..end]).unwrap_err();
+            assert!(cut.starts_with("oversized"), "{end}: {cut}");
+        }
+        let more = [&frame[..], &[0]].concat();
+        assert!(read(more.len() as i32, &more).unwrap_err().starts_with("oversized"));
+    }
+
+    #[test]
+    fn names_that_are_too_large_by_themselves_are_not_kept() {
+        let mut frame = produce([0, 2000]);
+        frame.splice(8..10, [0x7f, 0xff]); // the client id
+        frame.splice(10..10, vec![b'x'; 0x7fff - 1]);
+        assert!(read(frame.len() as i32, &frame).unwrap_err().starts_with("oversized"));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The decoder trusts the count of an array: it reserves that many elements at once, so 4 bytes can
 //! ask for 128 GiB, and an allocation that fails aborts the process: no panic, nothing to catch. So
-//! each API lists its request's fields as they lie on the wire ([`Api`]), and [`check`] walks the frame
+//! each API says how its request lies on the wire ([`Api::fields`]), and [`check`] walks the frame
 //! by it without allocating. A count is believed up to [`ELEMENTS_MAX`], and only when the bytes of
 //! every element are there.
 
@@ -13,22 +13,12 @@ use crate::{frame::PREFIX_BYTES, schemas::Api};
 /// Array elements of one request together: bounds what decoding it can allocate.
 pub(crate) const ELEMENTS_MAX: usize = 1 << 16;
 
-pub(crate) enum Field {
-    /// Integers, booleans, UUIDs: so many bytes.
-    Fixed(usize),
-    String,
-    Bytes,
-    Array(&'static [Field]),
-    /// Present in this version and later ones.
-    Since(i16, &'static Field),
-}
-
 /// Checks every length in a frame, which starts with the request header.
 pub(crate) fn check(frame: &[u8], api: &Api, version: i16) -> anyhow::Result<()> {
     let mut walk = Walk { rest: frame, version, elements_left: ELEMENTS_MAX };
     walk.skip(PREFIX_BYTES)?;
-    walk.field(&Field::String).context("client id")?;
-    api.fields.iter().try_for_each(|field| walk.field(field))
+    walk.fields(b"s").context("client id")?;
+    walk.fields(api.fields)
 }
 
 struct Walk<'a> {
@@ -38,26 +28,42 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn field(&mut self, field: &Field) -> anyhow::Result<()> {
-        let length = match field {
-            Field::Since(first, field) if self.version >= *first => return self.field(field),
-            Field::Since(..) => return Ok(()),
-            Field::Fixed(bytes) => return self.skip(*bytes),
-            Field::String => i16::from_be_bytes(self.take()?).into(),
-            _ => i32::from_be_bytes(self.take()?),
-        };
-        ensure!(length >= -1, "a length of {length}");
-        match (field, usize::try_from(length)) {
-            (_, Err(_)) => Ok(()), // -1: null
-            (Field::Array(element), Ok(count)) => {
-                let left = self.elements_left;
-                ensure!(count <= left, "{count} elements announced, {left} are allowed");
-                self.elements_left -= count;
-                let mut fields = (0..count).flat_map(|_| element.iter());
-                fields.try_for_each(|field| self.field(field))
+    fn fields(&mut self, mut fields: &[u8]) -> anyhow::Result<()> {
+        while let [field, behind @ ..] = fields {
+            fields = behind;
+            match field {
+                b's' => {
+                    let length = self.take().map(i16::from_be_bytes)?;
+                    self.skip(length_of(length.into())?)?;
+                }
+                b'b' => {
+                    let length = self.take().map(i32::from_be_bytes)?;
+                    self.skip(length_of(length)?)?;
+                }
+                bracket @ (b'[' | b'<') => {
+                    let (mut inside, behind) = closed(fields);
+                    fields = behind;
+                    let times = if *bracket == b'[' {
+                        self.count()?
+                    } else {
+                        let since = inside.split_off_first().map_or(0, |digit| digit - b'0');
+                        usize::from(self.version >= since.into())
+                    };
+                    (0..times).try_for_each(|_| self.fields(inside))?;
+                }
+                digit => self.skip(usize::from(digit - b'0'))?,
             }
-            (_, Ok(bytes)) => self.skip(bytes),
         }
+        Ok(())
+    }
+
+    /// Of an array's elements.
+    fn count(&mut self) -> anyhow::Result<usize> {
+        let count = length_of(self.take().map(i32::from_be_bytes)?)?;
+        let left = self.elements_left;
+        ensure!(count <= left, "{count} elements announced, {left} are allowed");
+        self.elements_left -= count;
+        Ok(count)
     }
 
     fn take<const N: usize>(&mut self) -> anyhow::Result<[u8; N]> {
@@ -74,4 +80,21 @@ impl Walk<'_> {
     fn missing(&self, bytes: usize) -> String {
         format!("{bytes} bytes announced, {} left", self.rest.len())
     }
+}
+
+/// -1 stands for null, which has none.
+fn length_of(length: i32) -> anyhow::Result<usize> {
+    ensure!(length >= -1, "a length of {length}");
+    Ok(usize::try_from(length).unwrap_or(0))
+}
+
+/// What is between a bracket, which is open, and its end; what is behind.
+fn closed(fields: &[u8]) -> (&[u8], &[u8]) {
+    let mut open = 1;
+    let end = fields.iter().position(|field| {
+        open += i32::from(b"[<".contains(field)) - i32::from(b"]>".contains(field));
+        open == 0
+    });
+    let (inside, behind) = fields.split_at(end.unwrap_or(fields.len()));
+    (inside, behind.get(1..).unwrap_or_default())
 }

@@ -10,6 +10,15 @@
 //! (`replica_manager`), and what waits for it is checked. The answer fills its place, and the
 //! connection's writer writes it in its turn: no callback of a purgatory touches a socket.
 
+/// Returns an error that a client is told, if the condition holds.
+macro_rules! refuse {
+    ($when:expr, $error:expr) => {
+        if $when {
+            return Err($error);
+        }
+    };
+}
+
 mod api;
 mod args;
 mod batch;
@@ -43,6 +52,6 @@ mod tests;
 mod topics;
 
 pub use args::Args;
-pub use cluster::{Followers, run_follower};
+pub use cluster::{run_cluster, run_follower, stop_with_cluster};
 pub use counters::Summary;
 pub use server::Broker;

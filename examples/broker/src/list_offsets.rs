@@ -1,20 +1,18 @@
-//! ListOffsets: the earliest offset and the latest. Batches are opaque here, so no offset is known by
-//! its timestamp: UNSUPPORTED_FOR_MESSAGE_FORMAT, as for messages without.
+//! ListOffsets: the earliest offset, the latest, and the first at a time or later; -1 when all are
+//! earlier, as in Kafka.
 
-use kafka_protocol::{
-    ResponseError,
-    messages::{TopicName, list_offsets_request::*, list_offsets_response::*},
-};
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::{TopicName, list_offsets_request::*, list_offsets_response::*};
 
 use crate::topics::Topics;
 
 pub(crate) fn list_offsets(topics: &Topics, request: ListOffsetsRequest) -> ListOffsetsResponse {
     let found = |topic: &TopicName, asked: &ListOffsetsPartition| {
-        let offsets = topics.partition(topic, asked.partition_index)?.offsets();
+        let partition = topics.partition(topic, asked.partition_index)?;
         match asked.timestamp {
-            -2 => Ok(offsets.log_start),      // the earliest
-            -1 => Ok(offsets.high_watermark), // the latest
-            0.. => Err(ResponseError::UnsupportedForMessageFormat),
+            -2 => Ok((partition.offsets().log_start, -1)), // the earliest
+            -1 => Ok((partition.offsets().high_watermark, -1)), // the latest
+            timestamp @ 0.. => Ok(partition.first_at(timestamp).unwrap_or((-1, -1))),
             _ => Err(ResponseError::InvalidRequest),
         }
     };
@@ -22,7 +20,7 @@ pub(crate) fn list_offsets(topics: &Topics, request: ListOffsetsRequest) -> List
         let response = ListOffsetsPartitionResponse::default();
         let response = response.with_partition_index(asked.partition_index);
         match found(topic, asked) {
-            Ok(offset) => response.with_offset(offset),
+            Ok((offset, timestamp)) => response.with_offset(offset).with_timestamp(timestamp),
             Err(error) => response.with_error_code(error.code()),
         }
     };

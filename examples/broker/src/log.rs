@@ -54,6 +54,15 @@ impl Log {
         position(end_offset).saturating_sub(position(offset))
     }
 
+    /// Offset and timestamp of the first record that is not earlier than `timestamp`, in the batches that
+    /// end at `end_offset` or before. O(log's batches).
+    pub(crate) fn first_at(&self, timestamp: i64, end_offset: i64) -> Option<(i64, i64)> {
+        let batches = self.batches.range(self.index(self.log_start_offset)..);
+        let mut batches = batches.take_while(|batch| batch.next_offset <= end_offset);
+        let batch = batches.find(|batch| batch.max_timestamp >= timestamp)?;
+        Some(batch.first_at(timestamp, self.log_start_offset))
+    }
+
     /// Drops the oldest batches below `offset` while the log is larger than `bytes_max`.
     pub(crate) fn trim(&mut self, offset: i64, bytes_max: usize) {
         while self.size_bytes > bytes_max

@@ -3,24 +3,20 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use kafka_protocol::{
-    ResponseError,
-    messages::{
-        BrokerId, create_topics_request::*, create_topics_response::*, metadata_request::*,
-        metadata_response::*,
-    },
-    protocol::StrBytes,
+use kafka_protocol::messages::{
+    create_topics_request::*, create_topics_response::*, metadata_request::*, metadata_response::*,
+    *,
 };
+use kafka_protocol::{ResponseError, protocol::StrBytes};
 
-use crate::{
-    partition::Partition,
-    replica_manager::ReplicaManager,
-    replica_state::{FOLLOWER_IDS, LEADER_ID},
-    topics::{Topic, Topics},
-};
+use crate::replica_state::{FOLLOWER_IDS, LEADER_ID};
+use crate::topics::{Topic, Topics};
+use crate::{api::OrError, partition::Partition, replica_manager::ReplicaManager};
 
-/// The leader counts.
-const REPLICAS: i16 = 1 + FOLLOWER_IDS.len() as i16;
+const MESSAGE_MAX: u32 = i32::MAX as u32;
+/// What is said of any other configuration of a topic: it is not taken in silence.
+const CONFIGS: &str =
+    "a topic's configuration may be min.insync.replicas (1 to 3) and max.message.bytes";
 
 /// `address` is where this client reached the broker, so it is also what the client is told.
 pub(crate) fn metadata(
@@ -69,15 +65,17 @@ fn described(topic: &Topic) -> MetadataResponseTopic {
         MetadataResponsePartition::default()
             .with_partition_index(partition.key.partition)
             .with_leader_id(LEADER_ID.into())
-            .with_replica_nodes(ids(&FOLLOWER_IDS).collect())
+            .with_replica_nodes(
+                ids(&FOLLOWER_IDS[..usize::from(partition.config.replicas) - 1]).collect(),
+            )
             .with_isr_nodes(ids(&partition.in_sync_followers()).collect())
     };
     let partitions = topic.iter().map(partition).collect();
     MetadataResponseTopic::default().with_name(Some(name)).with_partitions(partitions)
 }
 
-/// Every topic has the leader and both followers as its replicas, so a smaller replication factor is
-/// taken and the real one told; assignments by hand are refused.
+/// A topic has the leader as its replica, and as many followers as its replication factor says;
+/// assignments by hand are refused.
 pub(crate) fn create_topics(
     manager: &ReplicaManager,
     request: CreateTopicsRequest,
@@ -87,9 +85,11 @@ pub(crate) fn create_topics(
         let result = CreatableTopicResult::default().with_name(topic.name);
         match created {
             Ok(()) => result,
-            Err(error) => result
-                .with_error_code(error.code())
-                .with_error_message(Some(error.to_string().into())),
+            Err(error) => {
+                let invalid_config = error == ResponseError::InvalidConfig;
+                let text = if invalid_config { CONFIGS.to_owned() } else { error.to_string() };
+                result.with_error_code(error.code()).with_error_message(Some(text.into()))
+            }
         }
     };
     let results = request.topics.into_iter().map(result).collect();
@@ -97,18 +97,25 @@ pub(crate) fn create_topics(
     CreateTopicsResponse::default().with_topics(results)
 }
 
-fn created(
-    topics: &Topics,
-    topic: &CreatableTopic,
-    validate_only: bool,
-) -> Result<(), ResponseError> {
-    if !topic.assignments.is_empty() {
-        return Err(ResponseError::InvalidReplicaAssignment);
+fn created(topics: &Topics, topic: &CreatableTopic, validate_only: bool) -> OrError<()> {
+    refuse!(!topic.assignments.is_empty(), ResponseError::InvalidReplicaAssignment);
+    let mut config = topics.defaults;
+    if topic.num_partitions != -1 {
+        config.partitions = topic.num_partitions;
     }
-    if topic.replication_factor != -1 && !(1..=REPLICAS).contains(&topic.replication_factor) {
-        return Err(ResponseError::InvalidReplicationFactor);
+    if topic.replication_factor != -1 {
+        let replicas = u8::try_from(topic.replication_factor).unwrap_or(0);
+        let possible = (1..=config.replicas).contains(&replicas);
+        config.replicas =
+            possible.then_some(replicas).ok_or(ResponseError::InvalidReplicationFactor)?;
     }
-    let partitions =
-        if topic.num_partitions == -1 { topics.partitions } else { topic.num_partitions };
-    topics.create(&topic.name, partitions, validate_only).map(drop)
+    for given in &topic.configs {
+        let value = given.value.as_ref().and_then(|value| value.parse().ok());
+        match (given.name.as_str(), value.ok_or(ResponseError::InvalidConfig)?) {
+            ("min.insync.replicas", value @ 1..=3) => config.min_insync_replicas = value as u8,
+            ("max.message.bytes", value @ 0..=MESSAGE_MAX) => config.message_max_bytes = value,
+            _ => return Err(ResponseError::InvalidConfig),
+        }
+    }
+    topics.create(&topic.name, config, validate_only).map(drop)
 }

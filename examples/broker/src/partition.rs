@@ -8,18 +8,18 @@
 use kafka_protocol::ResponseError;
 use parking_lot::Mutex;
 
+use crate::batch::{IncomingBatch, RecordBatch};
 use crate::{
-    batch::{IncomingBatch, RecordBatch},
+    api::OrError,
     log::Log,
     producer_state::Producers,
     replica_state::Replicas,
-    topics::TopicPartition,
+    topics::{TopicConfig, TopicPartition},
 };
 
 pub(crate) struct Partition {
     pub(crate) key: TopicPartition,
-    /// Below so many in-sync replicas the high watermark stands still.
-    advance_min: usize,
+    pub(crate) config: TopicConfig,
     state: Mutex<State>,
 }
 
@@ -71,22 +71,24 @@ impl Offsets {
 }
 
 impl Partition {
-    pub(crate) fn new(key: TopicPartition, advance_min: usize) -> Partition {
-        Partition { key, advance_min, state: Mutex::default() }
+    pub(crate) fn new(key: TopicPartition, config: TopicConfig) -> Partition {
+        let state = State { replicas: Replicas::new(config.replicas.into()), ..State::default() };
+        Partition { key, config, state: Mutex::new(state) }
     }
 
-    /// Appends all batches, or none: when they came again, too. NOT_ENOUGH_REPLICAS when fewer than `in_sync_min` are in sync,
-    /// KAFKA_STORAGE_ERROR when the log is full of records that are not replicated yet.
+    /// Appends all batches, or none: when they came again, too. NOT_ENOUGH_REPLICAS when all that are in
+    /// sync shall have it and these are fewer than the minimum, KAFKA_STORAGE_ERROR when the log is full of records that are not replicated yet.
     pub(crate) fn append(
         &self,
         batches: Vec<IncomingBatch>,
-        in_sync_min: usize,
+        acks_all: bool,
         log_bytes_max: usize,
-    ) -> Result<Appended, ResponseError> {
+    ) -> OrError<Appended> {
         let mut state = self.state.lock();
-        if state.replicas.in_sync() < in_sync_min {
-            return Err(ResponseError::NotEnoughReplicas);
-        }
+        refuse!(
+            acks_all && state.replicas.in_sync() < self.config.in_sync_min(),
+            ResponseError::NotEnoughReplicas
+        );
         let records: i64 = batches.iter().map(|batch| i64::from(batch.records)).sum();
         let known = state.producers.duplicate(&batches)?;
         let base_offset = known.unwrap_or(state.log.log_end_offset);
@@ -97,7 +99,7 @@ impl Partition {
             base_offset,
             required_offset: base_offset + records,
             log_start_offset: state.log.log_start_offset,
-            advanced: state.advance(self.advance_min),
+            advanced: state.advance(self.config.advance_min()),
             duplicate: known.is_some(),
         })
     }
@@ -112,19 +114,17 @@ impl Partition {
         if replicas.in_sync() > in_sync {
             tracing::info!("replica {id} is back in the in-sync set of {}", self.key);
         }
-        state.advance(self.advance_min)
+        state.advance(self.config.advance_min())
     }
 
     /// Moves the log start to `offset`; -1: to the high watermark, and no further goes. Returns the
     /// low watermark to wait for, and whether a watermark advanced.
-    pub(crate) fn delete_records(&self, offset: i64) -> Result<(i64, bool), ResponseError> {
+    pub(crate) fn delete_records(&self, offset: i64) -> OrError<(i64, bool)> {
         let mut state = self.state.lock();
         let offset = if offset == -1 { state.high_watermark } else { offset };
-        if !(0..=state.high_watermark).contains(&offset) {
-            return Err(ResponseError::OffsetOutOfRange);
-        }
+        refuse!(!(0..=state.high_watermark).contains(&offset), ResponseError::OffsetOutOfRange);
         state.log.start_at(offset);
-        Ok((offset, state.advance(self.advance_min)))
+        Ok((offset, state.advance(self.config.advance_min())))
     }
 
     /// OFFSET_OUT_OF_RANGE outside the log; past `up_to` but inside it is merely nothing yet.
@@ -134,17 +134,23 @@ impl Partition {
         up_to: UpTo,
         bytes_max: usize,
         at_least_one: bool,
-    ) -> Result<Vec<RecordBatch>, ResponseError> {
+    ) -> OrError<Vec<RecordBatch>> {
         let state = self.state.lock();
         let end = state.checked(offset)?.end(up_to);
         Ok(state.log.read(offset, end, bytes_max, at_least_one))
     }
 
     /// How many bytes [`Partition::read`] would find.
-    pub(crate) fn readable_bytes(&self, offset: i64, up_to: UpTo) -> Result<u64, ResponseError> {
+    pub(crate) fn readable_bytes(&self, offset: i64, up_to: UpTo) -> OrError<u64> {
         let state = self.state.lock();
         let end = state.checked(offset)?.end(up_to);
         Ok(state.log.bytes_between(offset, end))
+    }
+
+    /// Offset and timestamp of the first replicated record that is not earlier than `timestamp`.
+    pub(crate) fn first_at(&self, timestamp: i64) -> Option<(i64, i64)> {
+        let state = self.state.lock();
+        state.log.first_at(timestamp, state.high_watermark)
     }
 
     pub(crate) fn offsets(&self) -> Offsets {
@@ -159,21 +165,18 @@ impl Partition {
         for id in state.replicas.begin_lag_period(log_end, a_lag) {
             tracing::warn!("replica {id} left the in-sync set of {}", self.key);
         }
-        state.advance(self.advance_min)
+        state.advance(self.config.advance_min())
     }
 
     /// Whether the high watermark is there; NOT_ENOUGH_REPLICAS_AFTER_APPEND when it is, but fewer
     /// replicas are in sync than the minimum.
-    pub(crate) fn replicated(
-        &self,
-        offset: i64,
-        in_sync_min: usize,
-    ) -> Result<bool, ResponseError> {
+    pub(crate) fn replicated(&self, offset: i64) -> OrError<bool> {
         let state = self.state.lock();
         let replicated = state.high_watermark >= offset;
-        if replicated && state.replicas.in_sync() < in_sync_min {
-            return Err(ResponseError::NotEnoughReplicasAfterAppend);
-        }
+        refuse!(
+            replicated && state.replicas.in_sync() < self.config.in_sync_min(),
+            ResponseError::NotEnoughReplicasAfterAppend
+        );
         Ok(replicated)
     }
 
@@ -183,15 +186,9 @@ impl Partition {
 }
 
 impl State {
-    fn append(
-        &mut self,
-        batches: Vec<IncomingBatch>,
-        log_bytes_max: usize,
-    ) -> Result<(), ResponseError> {
+    fn append(&mut self, batches: Vec<IncomingBatch>, log_bytes_max: usize) -> OrError<()> {
         self.log.trim(self.high_watermark, log_bytes_max);
-        if self.log.size_bytes > log_bytes_max {
-            return Err(ResponseError::KafkaStorageError);
-        }
+        refuse!(self.log.size_bytes > log_bytes_max, ResponseError::KafkaStorageError);
         self.replicas.note_caught_up(self.log.log_end_offset);
         for batch in batches {
             let offset = self.log.log_end_offset;
@@ -212,7 +209,7 @@ impl State {
         }
     }
 
-    fn checked(&self, offset: i64) -> Result<Offsets, ResponseError> {
+    fn checked(&self, offset: i64) -> OrError<Offsets> {
         let offsets = self.offsets();
         let inside = (offsets.log_start..=offsets.log_end).contains(&offset);
         if inside { Ok(offsets) } else { Err(ResponseError::OffsetOutOfRange) }

@@ -12,10 +12,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 use anyhow::Context;
 use bytes::{BufMut, BytesMut};
-use kafka_protocol::{
-    messages::{FetchRequest, ResponseHeader},
-    protocol::{Encodable, HeaderVersion},
-};
+use kafka_protocol::messages::{FetchRequest, ResponseHeader};
+use kafka_protocol::protocol::{Encodable, HeaderVersion};
 use parking_lot::{Condvar, Mutex};
 
 /// Bytes in the places, frames of requests and of responses, above which no further request is read.

@@ -4,20 +4,13 @@
 use std::sync::Arc;
 
 use anyhow::ensure;
-use kafka_protocol::{
-    ResponseError::{self, NotLeaderOrFollower, UnknownServerError},
-    messages::{produce_request::*, produce_response::*},
-};
+use kafka_protocol::ResponseError::{self, NotLeaderOrFollower, UnknownServerError};
+use kafka_protocol::messages::{produce_request::*, produce_response::*};
 use purgatory::{CancelReason, DelayedOperation, Outcome};
 
-use crate::{
-    api::millis,
-    counters::Counters,
-    pipeline::Reply,
-    replica_fetcher::{Follower, all_have},
-    replica_manager::{ReplicaManager, Wait, park_up_to, watermarks},
-    topics::WatchKey,
-};
+use crate::replica_fetcher::{Follower, all_have};
+use crate::replica_manager::{ReplicaManager, Wait, park_up_to, watermarks};
+use crate::{api::millis, counters::Counters, pipeline::Reply, topics::WatchKey};
 
 const ACKS_ALL: i16 = -1;
 
@@ -29,7 +22,6 @@ const ACKS_ALL: i16 = -1;
 pub(crate) struct DelayedProduce {
     response: ProduceResponse,
     waits: Vec<Wait>,
-    min_insync_replicas: usize,
     followers: Arc<[Follower]>,
     counters: Arc<Counters>,
     reply: Reply,
@@ -57,7 +49,6 @@ pub(crate) fn produce(
     let operation = DelayedProduce {
         response,
         waits,
-        min_insync_replicas: manager.args.min_insync_replicas.into(),
         followers: Arc::clone(&manager.followers),
         counters: Arc::clone(&manager.counters),
         reply,
@@ -108,7 +99,7 @@ impl DelayedOperation for DelayedProduce {
     fn try_complete(&mut self) -> bool {
         self.waits.retain(|wait| {
             let (partition, offset) = (&wait.partition, wait.required_offset);
-            let error_code = match partition.replicated(offset, self.min_insync_replicas) {
+            let error_code = match partition.replicated(offset) {
                 Ok(false) => return true,
                 Ok(true) => 0,
                 Err(error) => error.code(),
@@ -129,7 +120,7 @@ impl DelayedOperation for DelayedProduce {
         tracing::debug!("produce to {} topics: {outcome:?}", self.response.responses.len());
         if let Outcome::Cancelled(reason) = outcome {
             // Shutting down: Kafka's leader moves away and says so; clients retry.
-            let shutdown = reason == CancelReason::Shutdown;
+            let shutdown = matches!(reason, CancelReason::Shutdown | CancelReason::Dropped);
             let error = if shutdown { NotLeaderOrFollower } else { UnknownServerError };
             for wait in &self.waits {
                 status(&mut self.response, wait).error_code = error.code();

@@ -4,17 +4,14 @@
 //!
 //! Producers are numbered and there are no transactions: a transactional id is refused.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    hash::{BuildHasher, RandomState},
-    sync::atomic::{AtomicI64, Ordering::Relaxed},
-};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use kafka_protocol::{
-    ResponseError,
-    messages::{InitProducerIdRequest, InitProducerIdResponse},
-};
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse};
 
+use crate::api::OrError;
 use crate::batch::IncomingBatch;
 
 /// Producers that a partition remembers.
@@ -36,7 +33,8 @@ impl Default for ProducerIds {
 impl ProducerIds {
     pub(crate) fn init(&self, request: &InitProducerIdRequest) -> InitProducerIdResponse {
         let response = InitProducerIdResponse::default();
-        if request.transactional_id.is_some() {
+        if let Some(id) = &request.transactional_id {
+            tracing::warn!("{}: transactions are not supported", id.0);
             let error = ResponseError::TransactionalIdAuthorizationFailed;
             return response.with_error_code(error.code()).with_producer_epoch(-1);
         }
@@ -75,18 +73,13 @@ impl Producers {
     /// The base offset of a batch that came again; `None`: it is to be appended.
     /// OUT_OF_ORDER_SEQUENCE_NUMBER when one before it is missing, INVALID_PRODUCER_EPOCH when there is a
     /// newer one. A producer not (or no longer) known may begin anywhere, as in Kafka.
-    pub(crate) fn duplicate(
-        &self,
-        batches: &[IncomingBatch],
-    ) -> Result<Option<i64>, ResponseError> {
+    pub(crate) fn duplicate(&self, batches: &[IncomingBatch]) -> OrError<Option<i64>> {
         let [IncomingBatch { producer: Some(producer), records, .. }] = batches else {
             let plain = batches.iter().all(|batch| batch.producer.is_none());
             return if plain { Ok(None) } else { Err(ResponseError::InvalidRecord) };
         };
         let Some(entry) = self.by_id.get(&producer.id) else { return Ok(None) };
-        if producer.epoch < entry.epoch {
-            return Err(ResponseError::InvalidProducerEpoch);
-        }
+        refuse!(producer.epoch < entry.epoch, ResponseError::InvalidProducerEpoch);
         let next = if producer.epoch > entry.epoch {
             0
         } else {
@@ -159,7 +152,7 @@ mod tests {
     impl Log {
         /// The base offset and whether it came again.
         fn append(&mut self, records: &[u8]) -> Result<(i64, bool), ResponseError> {
-            let batches = batch::parse(records)?;
+            let batches = batch::parse(records, 1 << 20)?;
             if let Some(base_offset) = self.producers.duplicate(&batches)? {
                 return Ok((base_offset, true));
             }

@@ -8,12 +8,9 @@
 //! case. Its logs are in memory: one that is started again, or finds the leader again, begins anew. It
 //! serves no clients.
 
-use std::{
-    io::{BufReader, Write},
-    mem,
-    net::{SocketAddr, TcpStream},
-    time::Duration,
-};
+use std::io::{BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::{mem, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::{BufMut, BytesMut};
@@ -28,13 +25,9 @@ use kafka_protocol::{
     protocol::{Decodable, HeaderVersion, Request, encode_request_header_into_buffer},
 };
 
+use crate::batch::{self, IncomingBatch, RecordBatch};
 use crate::{
-    batch::{self, IncomingBatch, RecordBatch},
-    fetch::FETCH_BYTES_MAX,
-    frame::read_frame,
-    log::Log,
-    partition::Partition,
-    signal::Signal,
+    fetch::FETCH_BYTES_MAX, frame::read_frame, log::Log, partition::Partition, signal::Signal,
     topics::TopicPartition,
 };
 
@@ -135,18 +128,19 @@ impl Session {
     /// A fetch of everything; the topics before it, when it is time.
     fn round(&mut self, follower: &Follower) -> Result<()> {
         if self.fetches.is_multiple_of(FETCHES_PER_METADATA) {
-            self.topics = self.metadata()?;
+            self.topics = self.metadata(follower.id)?;
         }
         let news = self.fetch(follower)?;
         self.fetches = if news { self.fetches + 1 } else { 0 };
         Ok(())
     }
 
-    /// The names of all topics, and how many partitions each has.
-    fn metadata(&mut self) -> Result<Vec<(TopicName, i32)>> {
+    /// The names of the topics that this replica has, and how many partitions each has.
+    fn metadata(&mut self, replica: i32) -> Result<Vec<(TopicName, i32)>> {
         let all = MetadataRequest::default().with_topics(None);
         let response: MetadataResponse = self.ask(&all, 6)?;
         let topics = response.topics.into_iter().filter_map(|topic| {
+            topic.partitions.first()?.replica_nodes.iter().find(|node| node.0 == replica)?;
             let partitions = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
             Some((topic.name?, partitions))
         });
@@ -188,8 +182,8 @@ impl Session {
                     bail!("fetch of {key}: {error}");
                 }
                 let records = data.records.unwrap_or_default();
-                let batches =
-                    batch::parse(&records).with_context(|| format!("records of {key}"))?;
+                let batches = batch::parse(&records, usize::MAX)
+                    .with_context(|| format!("records of {key}"))?;
                 let batches = batches.into_iter().map(IncomingBatch::replicated);
                 news |= follower.append(&key, batches, data.log_start_offset);
             }

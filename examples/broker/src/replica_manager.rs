@@ -8,19 +8,13 @@ use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Stats, Watch
 use purgatory_live::Live;
 use timer_core::{BuildError, Timer};
 
+use crate::partition::{Appended, Partition};
+use crate::topics::{TopicPartition, Topics, WatchKey};
 use crate::{
-    args::Args,
-    batch,
-    counters::Counters,
-    delete_records::DelayedDeleteRecords,
-    fetch::DelayedFetch,
-    group::GroupCoordinator,
-    partition::{Appended, Partition},
-    produce::DelayedProduce,
-    producer_state::ProducerIds,
-    replica_fetcher::Follower,
+    args::Args, batch, counters::Counters, delete_records::DelayedDeleteRecords,
+    fetch::DelayedFetch, group::GroupCoordinator, produce::DelayedProduce,
+    producer_state::ProducerIds, replica_fetcher::Follower, replica_state::FOLLOWER_IDS,
     signal::Signal,
-    topics::{TopicPartition, Topics, WatchKey},
 };
 
 pub(crate) struct ReplicaManager {
@@ -56,7 +50,7 @@ pub(crate) fn watermarks(
 
 /// Parks an operation until its watermarks are reached, for `timeout` at most, or until its client is
 /// gone. They are its earliest moments: it is checked then, and completes when its check says so.
-pub(crate) fn park_up_to<O: DelayedOperation>(
+pub(crate) fn park_up_to<O: DelayedOperation + Send>(
     purgatory: &Purgatory<WatchKey, O>,
     operation: O,
     watermarks: &[(WatchKey, u64)],
@@ -69,14 +63,14 @@ pub(crate) fn park_up_to<O: DelayedOperation>(
 }
 
 /// Parks an operation; a purgatory that was shut down ends it.
-pub(crate) fn park<'a, K: Hash + Eq + Clone + Send + 'static, O: DelayedOperation>(
+pub(crate) fn park<'a, K: Hash + Eq + Clone + Send + 'static, O: DelayedOperation + Send>(
     purgatory: &Purgatory<K, O>,
     operation: O,
     watches: impl Into<Watches<'a, K>>,
     timeout: Duration,
 ) {
     if let Err(refused) = purgatory.try_complete_else_watch(operation, watches, timeout) {
-        refused.operation.on_complete(Outcome::Cancelled(CancelReason::Shutdown));
+        refused.into_operation().on_complete(Outcome::Cancelled(CancelReason::Shutdown));
     }
 }
 
@@ -104,18 +98,12 @@ impl ReplicaManager {
         records: &[u8],
         acks: i16,
     ) -> Result<(Arc<Partition>, Appended), ResponseError> {
-        let in_sync_min = match acks {
-            -1 => self.args.min_insync_replicas.into(),
-            0 | 1 => 0,
-            _ => return Err(ResponseError::InvalidRequiredAcks),
-        };
+        refuse!(!(-1..=1).contains(&acks), ResponseError::InvalidRequiredAcks);
         let partition = self.topics.partition(topic, index)?;
-        let batches = batch::parse(records)?;
-        if batches.is_empty() {
-            return Err(ResponseError::InvalidRecord);
-        }
+        let batches = batch::parse(records, partition.config.message_max_bytes as usize)?;
+        refuse!(batches.is_empty(), ResponseError::InvalidRecord);
         let sizes: Vec<_> = batches.iter().map(|batch| (batch.codec, batch.records)).collect();
-        let appended = partition.append(batches, in_sync_min, self.args.max_log)?;
+        let appended = partition.append(batches, acks == -1, self.args.max_log)?;
         let mut counters = self.counters.lock();
         if appended.duplicate {
             counters.duplicates += 1;
@@ -147,8 +135,10 @@ impl ReplicaManager {
 
     /// Topics may have been made: whoever follows is to know.
     pub(crate) fn complete_topics(&self) {
-        let partitions = self.topics.partition_count() as u64;
-        self.fetches.complete_up_to(&WatchKey::Partitions, partitions);
+        for id in FOLLOWER_IDS {
+            let partitions = self.topics.partition_count(id) as u64;
+            self.fetches.complete_up_to(&WatchKey::Partitions(id), partitions);
+        }
     }
 
     /// A follower fetches: that tells where its log starts and ends.

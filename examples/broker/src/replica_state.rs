@@ -8,7 +8,8 @@ pub(crate) const FOLLOWER_IDS: [i32; 2] = [2, 3];
 
 #[derive(Default)]
 pub(crate) struct Replicas {
-    followers: [FollowerState; FOLLOWER_IDS.len()],
+    /// The first ones of [`FOLLOWER_IDS`].
+    followers: Vec<FollowerState>,
     /// Checks for lagging replicas, counted: no clock is read.
     lag_period: u64,
 }
@@ -25,6 +26,12 @@ struct FollowerState {
 }
 
 impl Replicas {
+    /// So many, the leader included.
+    pub(crate) fn new(replicas: usize) -> Replicas {
+        let followers = (1..replicas).map(|_| FollowerState::default()).collect();
+        Replicas { followers, lag_period: 0 }
+    }
+
     /// The in-sync replicas, the leader included.
     pub(crate) fn in_sync(&self) -> usize {
         1 + self.followers().count()
@@ -57,7 +64,7 @@ impl Replicas {
     ) {
         let lag_period = self.lag_period;
         let index = FOLLOWER_IDS.iter().position(|follower| *follower == id);
-        if let Some(follower) = index.map(|index| &mut self.followers[index]) {
+        if let Some(follower) = index.and_then(|index| self.followers.get_mut(index)) {
             follower.log_start = log_start;
             follower.log_end = log_end.min(leaders_end);
             follower.out_of_sync &= log_end < high_watermark;

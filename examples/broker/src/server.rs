@@ -1,24 +1,15 @@
 //! The broker as a whole: its threads, from the start to a bounded shutdown.
 
-use std::{
-    io,
-    net::{SocketAddr, TcpListener, TcpStream},
-    sync::Arc,
-    thread::{self, JoinHandle},
-    time::Duration,
-};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::{self, JoinHandle};
+use std::{io, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use purgatory_live::Server;
 use timer_core::{SystemTimer, Timer};
 
-use crate::{
-    args::Args,
-    connection::{self, Connections},
-    counters::Summary,
-    replica_manager::ReplicaManager,
-    scrape,
-};
+use crate::connection::{self, Connections};
+use crate::{args::Args, counters::Summary, replica_manager::ReplicaManager, scrape};
 
 /// How long a shutdown waits for the connections.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(2);

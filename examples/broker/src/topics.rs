@@ -3,11 +3,13 @@
 
 use std::{fmt, ops::RangeInclusive, sync::Arc};
 
+use clap::value_parser;
 use dashmap::DashMap;
 use kafka_protocol::ResponseError;
 use parking_lot::Mutex;
 
-use crate::{args::Args, partition::Partition};
+use crate::replica_state::{FOLLOWER_IDS, LEADER_ID};
+use crate::{api::OrError, args::Args, partition::Partition};
 
 /// Shown as Kafka does: `topic-0`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -32,9 +34,49 @@ pub(crate) enum WatchKey {
     LogEnd(TopicPartition),
     /// Every in-sync replica has deleted the log up to there: delete-records.
     LowWatermark(TopicPartition),
-    /// There are so many partitions of all topics: followers' fetches.
-    Partitions,
+    /// This replica has so many partitions of all topics: followers' fetches.
+    Partitions(i32),
     Connection(u64),
+}
+
+/// What a topic is made with, and where it does not say, the options.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct TopicConfig {
+    /// Partitions of a new topic
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(i32).range(1..=1000))]
+    pub partitions: i32,
+
+    /// Replicas that must be in sync for acks=all (the leader counts), where a topic does not say:
+    /// min.insync.replicas. Of a topic with fewer replicas, all
+    #[arg(long, default_value_t = 2, value_parser = value_parser!(u8).range(1..=3))]
+    pub min_insync_replicas: u8,
+
+    /// The high watermark advances also while fewer than --min-insync-replicas are in sync (Kafka
+    /// before 3.7): then acks=all ends as NOT_ENOUGH_REPLICAS_AFTER_APPEND, not at its time-out
+    #[arg(long)]
+    pub advance_below_min_isr: bool,
+
+    /// Largest record batch in bytes, as it is compressed; a larger one is answered with MESSAGE_TOO_LARGE.
+    /// A topic may have its own: max.message.bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1_048_588)]
+    #[arg(value_parser = value_parser!(u32).range(1..=(1 << 30)))]
+    pub message_max_bytes: u32,
+
+    /// The leader counts.
+    #[arg(skip = 1 + FOLLOWER_IDS.len() as u8)]
+    pub(crate) replicas: u8,
+}
+
+impl TopicConfig {
+    /// So many replicas must be in sync for acks=all: no more than there are.
+    pub(crate) fn in_sync_min(&self) -> usize {
+        self.min_insync_replicas.min(self.replicas).into()
+    }
+
+    /// Below so many the high watermark stands still.
+    pub(crate) fn advance_min(&self) -> usize {
+        if self.advance_below_min_isr { 1 } else { self.in_sync_min() }
+    }
 }
 
 /// Its partitions, one at least.
@@ -44,24 +86,22 @@ pub(crate) type Topic = Arc<[Arc<Partition>]>;
 pub(crate) const PARTITIONS: RangeInclusive<i32> = 1..=1000;
 
 pub(crate) struct Topics {
-    /// Partitions of a topic made on first use, or when the client leaves it to the broker.
-    pub(crate) partitions: i32,
+    /// Of a topic made on first use, or when the client leaves it to the broker.
+    pub(crate) defaults: TopicConfig,
     topics: DashMap<Arc<str>, Topic>,
-    /// Partitions of all topics. Held while a topic is made, so that the bounds are exact.
-    partition_count: Mutex<usize>,
+    /// Partitions of all topics that have one replica at least, two, three. Held while a topic is made,
+    /// so that the bounds are exact.
+    partition_counts: Mutex<[usize; 1 + FOLLOWER_IDS.len()]>,
     partitions_max: usize,
-    /// See [`Partition::new`].
-    advance_min: usize,
 }
 
 impl Topics {
     pub(crate) fn new(args: &Args) -> Topics {
         Topics {
-            partitions: args.partitions,
+            defaults: args.topic,
             topics: DashMap::new(),
-            partition_count: Mutex::new(0),
+            partition_counts: Mutex::default(),
             partitions_max: args.max_partitions.into(),
-            advance_min: args.advance_min(),
         }
     }
 
@@ -69,30 +109,27 @@ impl Topics {
         self.topics.get(name).map(|topic| Arc::clone(&topic))
     }
 
-    pub(crate) fn partition(
-        &self,
-        name: &str,
-        index: i32,
-    ) -> Result<Arc<Partition>, ResponseError> {
+    pub(crate) fn partition(&self, name: &str, index: i32) -> OrError<Arc<Partition>> {
         let partition = |topic: Topic| topic.get(usize::try_from(index).ok()?).cloned();
         self.get(name).and_then(partition).ok_or(ResponseError::UnknownTopicOrPartition)
     }
 
-    /// Of all topics.
-    pub(crate) fn partition_count(&self) -> usize {
-        *self.partition_count.lock()
+    /// Those of all topics that this replica has.
+    pub(crate) fn partition_count(&self, replica: i32) -> usize {
+        let index = usize::try_from(replica.saturating_sub(LEADER_ID)).unwrap_or(usize::MAX);
+        self.partition_counts.lock().get(index).copied().unwrap_or(0)
     }
 
     pub(crate) fn all(&self) -> Vec<Topic> {
         self.topics.iter().map(|topic| Arc::clone(&topic)).collect()
     }
 
-    /// As [`Topics::create`], with the partitions of a new topic; one that exists is not made again.
-    pub(crate) fn get_or_create(&self, name: &str) -> Result<Topic, ResponseError> {
+    /// As [`Topics::create`], with the defaults; one that exists is not made again.
+    pub(crate) fn get_or_create(&self, name: &str) -> OrError<Topic> {
         if let Some(topic) = self.get(name) {
             return Ok(topic);
         }
-        let created = self.create(name, self.partitions, false);
+        let created = self.create(name, self.defaults, false);
         created.or_else(|error| self.get(name).ok_or(error)) // made meanwhile
     }
 
@@ -102,29 +139,21 @@ impl Topics {
     pub(crate) fn create(
         &self,
         name: &str,
-        partitions: i32,
+        config: TopicConfig,
         validate_only: bool,
-    ) -> Result<Topic, ResponseError> {
-        if !legal(name) {
-            return Err(ResponseError::InvalidTopicException);
-        }
-        let mut partition_count = self.partition_count.lock();
-        if self.topics.contains_key(name) {
-            return Err(ResponseError::TopicAlreadyExists);
-        }
-        if !PARTITIONS.contains(&partitions) {
-            return Err(ResponseError::InvalidPartitions);
-        }
-        let count = *partition_count + partitions.unsigned_abs() as usize;
-        if count > self.partitions_max {
-            return Err(ResponseError::PolicyViolation);
-        }
+    ) -> OrError<Topic> {
+        refuse!(!legal(name), ResponseError::InvalidTopicException);
+        let mut counts = self.partition_counts.lock();
+        refuse!(self.topics.contains_key(name), ResponseError::TopicAlreadyExists);
+        refuse!(!PARTITIONS.contains(&config.partitions), ResponseError::InvalidPartitions);
+        let new = config.partitions.unsigned_abs() as usize;
+        refuse!(counts[0] + new > self.partitions_max, ResponseError::PolicyViolation);
         let name: Arc<str> = name.into();
         let key = |partition| TopicPartition { topic: Arc::clone(&name), partition };
-        let partition = |index| Arc::new(Partition::new(key(index), self.advance_min));
-        let topic: Topic = (0..partitions).map(partition).collect();
+        let partition = |index| Arc::new(Partition::new(key(index), config));
+        let topic: Topic = (0..config.partitions).map(partition).collect();
         if !validate_only {
-            *partition_count = count;
+            counts.iter_mut().take(config.replicas.into()).for_each(|count| *count += new);
             self.topics.insert(name, Arc::clone(&topic));
         }
         Ok(topic)
@@ -153,8 +182,10 @@ mod tests {
             );
         }
         assert_eq!(topics.get_or_create(&"x".repeat(249)).unwrap().len(), 2);
-        assert_eq!(topics.create("large", 4, false).err(), Some(ResponseError::PolicyViolation));
-        assert!(topics.create("large", 3, true).is_ok() && topics.get("large").is_none());
+        let with = |partitions| TopicConfig { partitions, ..topics.defaults };
+        let too_many = topics.create("large", with(4), false).err();
+        assert_eq!(too_many, Some(ResponseError::PolicyViolation));
+        assert!(topics.create("large", with(3), true).is_ok() && topics.get("large").is_none());
         assert!(topics.get_or_create("A.b_c-9").is_ok());
         assert_eq!(topics.get_or_create("one-more").err(), Some(ResponseError::PolicyViolation));
         assert!(topics.get_or_create("A.b_c-9").is_ok(), "one that exists is not made again");

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::{
     nats::Nats,
-    orders::{OrderId, Orders},
+    orders::{OrderId, Orders, Seen},
 };
 
 /// Where changes are published. However they travel, they arrive in [`Orders`].
@@ -20,11 +20,11 @@ pub enum Bus {
 }
 
 impl Bus {
-    /// Publishes the new state of an order; returns its version.
+    /// Publishes the new state of an order; returns its epoch and version.
     ///
     /// # Errors
     /// When NATS did not acknowledge it. It may be published all the same.
-    pub async fn publish(&self, id: OrderId, state: String) -> Result<u64> {
+    pub async fn publish(&self, id: OrderId, state: String) -> Result<Seen> {
         match self {
             Bus::InProcess(orders) => Ok(orders.change_here(id, state.into())),
             Bus::Nats(nats) => nats.publish(&id, state).await,

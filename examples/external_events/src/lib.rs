@@ -8,6 +8,7 @@
 //! | [`bus`] | how an event gets to all gateways: in this process, or over NATS |
 //! | [`nats`] | the events as a JetStream stream, followed without a gap |
 //! | [`routes`] | HTTP in front |
+//! | [`server`] | the connections, so many and so long |
 //! | [`scrape`] | `/metrics` and the live page |
 
 pub mod args;
@@ -16,3 +17,4 @@ pub mod nats;
 pub mod orders;
 pub mod routes;
 pub mod scrape;
+pub mod server;

@@ -1,5 +1,6 @@
 //! Changes over NATS. A JetStream stream keeps the last message of each subject `orders.<id>`, so it *is* the
-//! state of all orders, and the sequence number of a message is the version. A gateway reads it from the
+//! state of all orders, the sequence number of a message is the version, and the
+//! moment when the stream was made is the epoch. A gateway reads it from the
 //! beginning once, and then follows; after a lost connection it goes on at the message it stopped at. What
 //! was published meanwhile is late, but not lost, as it would be with plain NATS.
 
@@ -21,7 +22,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::orders::{Order, Orders};
+use crate::orders::{Order, Orders, Seen};
 
 const STREAM: &str = "ORDERS";
 const SUBJECTS: &str = "orders.*";
@@ -41,6 +42,7 @@ pub struct Nats {
     jetstream: jetstream::Context,
     /// Counts the connections.
     connections: watch::Receiver<u64>,
+    orders: Orders,
     orders_max: usize,
 }
 
@@ -66,21 +68,23 @@ impl Nats {
             .with_context(|| format!("cannot connect to the NATS server at {url}"))?;
         let mut jetstream = jetstream::new(client);
         jetstream.set_timeout(ANSWER);
-        let nats = Nats { jetstream, connections, orders_max };
+        let nats = Nats { jetstream, connections, orders: orders.clone(), orders_max };
         nats.stream().await.context("is the NATS server started with -js?")?;
         let (caught_up, ready) = oneshot::channel();
-        tokio::spawn(nats.clone().follow(orders.clone(), Some(caught_up)));
+        tokio::spawn(nats.clone().follow(Some(caught_up)));
         let read = timeout(CATCH_UP, ready).await;
         read.map_err(|_| anyhow!("cannot read stream {STREAM} within {CATCH_UP:?}"))??;
         Ok(nats)
     }
 
-    /// Publishes a change; its version, once the server has stored it.
-    pub(crate) async fn publish(&self, id: &str, state: String) -> Result<u64> {
+    /// Publishes a change; its epoch and version, once the server has stored it. If the stream is made anew just
+    /// then, the epoch is the one before: that client is told of the new one when it asks.
+    pub(crate) async fn publish(&self, id: &str, state: String) -> Result<Seen> {
+        let epoch = self.orders.epoch();
         let state_of_connection = self.jetstream.client().connection_state();
         ensure!(state_of_connection == State::Connected, "not connected to NATS");
         let message = self.jetstream.publish(format!("{PREFIX}{id}"), state.into());
-        Ok(message.await?.await?.sequence)
+        Ok(Seen { epoch, version: message.await?.await?.sequence })
     }
 
     /// The stream, made by the gateway that comes first.
@@ -97,9 +101,9 @@ impl Nats {
     }
 
     /// Follows the stream for as long as the program runs, whatever becomes of the connection.
-    async fn follow(mut self, orders: Orders, mut caught_up: Option<oneshot::Sender<()>>) {
+    async fn follow(mut self, mut caught_up: Option<oneshot::Sender<()>>) {
         loop {
-            if let Err(error) = self.follow_connection(&orders, &mut caught_up).await {
+            if let Err(error) = self.follow_connection(&mut caught_up).await {
                 eprintln!("nats: {error:#}; trying again");
                 sleep(RETRY_MAX).await;
             }
@@ -109,14 +113,13 @@ impl Nats {
     /// Follows until there is a new connection: the consumer may have ended with the old one.
     async fn follow_connection(
         &mut self,
-        orders: &Orders,
         caught_up: &mut Option<oneshot::Sender<()>>,
     ) -> Result<()> {
         self.connections.mark_unchanged(); // before the consumer is made
-        let stream = self.stream().await?;
-        if stream.cached_info().state.last_sequence < orders.position() {
+        let (stream, orders) = (self.stream().await?, self.orders.clone());
+        let epoch = epoch(&stream);
+        if orders.begin(epoch) && caught_up.is_none() {
             eprintln!("nats: stream {STREAM} is another one now, whose versions begin anew");
-            orders.forget();
         }
         let deliver_policy = match orders.position() {
             0 => DeliverPolicy::LastPerSubject,
@@ -125,6 +128,8 @@ impl Nats {
         let filter_subject = SUBJECTS.to_owned();
         let config = OrderedConfig { deliver_policy, filter_subject, ..Default::default() };
         let consumer = stream.create_consumer(config).await.context("cannot make a consumer")?;
+        let unchanged = self::epoch(&self.stream().await?) == epoch;
+        ensure!(unchanged, "stream {STREAM} was made anew just now");
         let mut pending = consumer.cached_info().num_pending;
         let mut messages = consumer.messages().await?;
         loop {
@@ -141,7 +146,12 @@ impl Nats {
             pending = info.pending;
             let Some(id) = message.subject.strip_prefix(PREFIX) else { continue };
             let state = String::from_utf8_lossy(&message.payload).into();
-            orders.change(Order { id: id.into(), version: info.stream_sequence, state });
+            orders.change(Order { id: id.into(), epoch, version: info.stream_sequence, state });
         }
     }
+}
+
+/// When the stream was made, in microseconds: a whole number in JavaScript, too.
+fn epoch(stream: &Stream) -> u64 {
+    u64::try_from(stream.cached_info().created.unix_timestamp_nanos() / 1000).unwrap_or(0)
 }

@@ -1,11 +1,16 @@
 //! The orders, and who waits for one to change. There is one way in for a change, wherever it comes from:
 //! it is first stored, then the event of its order is raised, so whoever waits sees it.
 //!
+//! *Versions are those of an epoch*: a stream that was made anew numbers its changes from 1 again, so a
+//! version means nothing without the epoch that it is of. A client that names another epoch than this one is
+//! answered at once, whatever version it has seen.
+//!
 //! *Memory bounded*: so many orders are kept; of more, the one that has not changed for the longest is
 //! forgotten, as if it had never been.
 
 use std::{
     collections::{BTreeMap, HashMap},
+    hash::{BuildHasher, RandomState},
     sync::Arc,
     time::Duration,
 };
@@ -22,10 +27,33 @@ pub type OrderId = Arc<str>;
 pub struct Order {
     /// Which one.
     pub id: OrderId,
+    /// What its version is of: another one when the changes are numbered anew. Not ordered.
+    pub epoch: u64,
     /// The number of its last change; later changes, of whichever order, have higher ones.
     pub version: u64,
     /// What the last change made it.
     pub state: Arc<str>,
+}
+
+/// What a client has seen of an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// See [`Order::epoch`].
+    pub epoch: u64,
+    /// See [`Order::version`].
+    pub version: u64,
+}
+
+/// What a client waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// It has changed.
+    Changed(Order),
+    /// What the client has seen is of another epoch, and in this one the order has not changed yet.
+    Anew {
+        /// This one.
+        epoch: u64,
+    },
 }
 
 /// The orders that this gateway knows. A handle: clones share them.
@@ -40,15 +68,21 @@ struct Kept {
     /// The same by version, the next to be forgotten first.
     by_version: BTreeMap<u64, OrderId>,
     orders_max: usize,
+    epoch: u64,
     /// The highest version there was.
     position: u64,
 }
 
+/// Not the id of any order: what those wait under, beside their order, who have seen something of an epoch.
+const EPOCH: &str = "";
+
 impl Orders {
-    /// None yet; requests for them wait in this purgatory.
+    /// None yet; requests for them wait in this purgatory. The epoch is a random one, for a gateway alone: it
+    /// forgets everything when it ends.
     pub fn new(waits: Purgatory<OrderId, BoxedOperation>, orders_max: usize) -> Orders {
         let (orders, by_version) = (HashMap::new(), BTreeMap::new());
-        let kept = Kept { orders, by_version, orders_max, position: 0 };
+        let epoch = RandomState::new().hash_one(0) >> 11; // a whole number in JavaScript, too
+        let kept = Kept { orders, by_version, orders_max, epoch, position: 0 };
         Orders { kept: Arc::new(Mutex::new(kept)), waits }
     }
 
@@ -59,23 +93,33 @@ impl Orders {
         self.waits.check_and_complete(&id); // ... then its event
     }
 
-    /// Changes an order here, where there is nobody else to number the changes; returns its version.
-    pub fn change_here(&self, id: OrderId, state: Arc<str>) -> u64 {
+    /// Changes an order here, where there is nobody else to number the changes; returns what it is now.
+    pub fn change_here(&self, id: OrderId, state: Arc<str>) -> Seen {
         let mut kept = self.kept.lock();
-        let version = kept.position + 1;
-        kept.store(Order { id: id.clone(), version, state });
+        let (epoch, version) = (kept.epoch, kept.position + 1);
+        kept.store(Order { id: id.clone(), epoch, version, state });
         drop(kept);
         self.waits.check_and_complete(&id);
-        version
+        Seen { epoch, version }
     }
 
-    /// A future of the order in a later version than `seen`, or than now. Dropped, it waits no more.
-    pub fn wait(&self, id: &OrderId, seen: Option<u64>, timeout: Duration) -> WaitFuture<Order> {
-        let seen = seen
-            .unwrap_or_else(|| self.kept.lock().orders.get(id).map_or(0, |order| order.version));
+    /// A future of what is later than `seen`, or than now. Dropped, it waits no more.
+    pub fn wait(&self, id: &OrderId, seen: Option<Seen>, timeout: Duration) -> WaitFuture<News> {
+        let now = {
+            let kept = self.kept.lock();
+            let version = kept.orders.get(id).map_or(0, |order| order.version);
+            Seen { epoch: kept.epoch, version }
+        };
+        let (since, told) = (seen.unwrap_or(now), seen.is_some());
         let (kept, order) = (self.kept.clone(), id.clone());
-        let later = move || kept.lock().orders.get(&order).filter(|it| it.version > seen).cloned();
-        self.waits.wait(std::slice::from_ref(id), timeout, later)
+        let later = move || kept.lock().later(&order, since, told);
+        let keys = [id.clone(), EPOCH.into()];
+        self.waits.wait(&keys[..if told { 2 } else { 1 }], timeout, later)
+    }
+
+    /// What the versions are of.
+    pub fn epoch(&self) -> u64 {
+        self.kept.lock().epoch
     }
 
     /// The highest version there was, of any order.
@@ -88,10 +132,17 @@ impl Orders {
         self.kept.lock().orders.len()
     }
 
-    /// Forgets all of them: the versions begin anew.
-    pub fn forget(&self) {
+    /// If this is another epoch, forgets all orders: the versions begin anew. Returns whether it was.
+    pub fn begin(&self, epoch: u64) -> bool {
         let mut kept = self.kept.lock();
+        if kept.epoch == epoch {
+            return false;
+        }
         (kept.orders, kept.by_version, kept.position) = Default::default();
+        kept.epoch = epoch;
+        drop(kept);
+        self.waits.check_and_complete(EPOCH);
+        true
     }
 
     /// Where requests wait.
@@ -101,6 +152,17 @@ impl Orders {
 }
 
 impl Kept {
+    /// Who was told of an epoch that is over hears so; who was not waits on for a change.
+    fn later(&self, id: &OrderId, seen: Seen, told: bool) -> Option<News> {
+        let known = self.orders.get(id);
+        if seen.epoch == self.epoch {
+            let later = known.filter(|order| order.version > seen.version);
+            return later.cloned().map(News::Changed);
+        }
+        let anew = told.then_some(News::Anew { epoch: self.epoch });
+        known.cloned().map(News::Changed).or(anew)
+    }
+
     fn store(&mut self, order: Order) {
         if order.version <= self.position {
             return; // changes come in order: this one has been here
@@ -125,26 +187,40 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const EPOCH_1: u64 = 1;
 
     fn orders(max: usize) -> Orders {
         let timer = ManualTimer::new();
-        Orders::new(Purgatory::builder("orders").timer(&timer).build().unwrap(), max)
+        let orders = Orders::new(Purgatory::builder("orders").timer(&timer).build().unwrap(), max);
+        orders.begin(EPOCH_1);
+        orders
     }
 
-    fn order(id: &str, version: u64) -> Order {
-        Order { id: id.into(), version, state: "new".into() }
+    fn order(id: &str, epoch: u64, version: u64) -> Order {
+        Order { id: id.into(), epoch, version, state: "new".into() }
+    }
+
+    fn seen(epoch: u64, version: u64) -> Option<Seen> {
+        Some(Seen { epoch, version })
+    }
+
+    fn version(news: Result<News, WaitError>) -> Option<u64> {
+        match news {
+            Ok(News::Changed(order)) => Some(order.version),
+            _ => None,
+        }
     }
 
     #[test]
     fn the_longest_unchanged_is_forgotten() {
         let orders = orders(2);
         for (id, version) in [("a", 1), ("b", 2), ("a", 3), ("c", 4)] {
-            orders.change(order(id, version));
+            orders.change(order(id, EPOCH_1, version));
         }
         assert_eq!((orders.count(), orders.position()), (2, 4));
         for (id, known) in [("a", Some(3)), ("b", None), ("c", Some(4))] {
-            let found = orders.wait(&id.into(), Some(0), Duration::ZERO).block();
-            assert_eq!(found.ok().map(|order| order.version), known, "{id}");
+            let found = orders.wait(&id.into(), seen(EPOCH_1, 0), Duration::ZERO).block();
+            assert_eq!(version(found), known, "{id}");
         }
         assert_eq!(orders.kept.lock().by_version.len(), 2);
     }
@@ -153,33 +229,54 @@ mod tests {
     fn a_repeated_or_older_change_changes_nothing() {
         let orders = orders(9);
         for version in [5, 5, 4] {
-            orders.change(order("a", version));
+            orders.change(order("a", EPOCH_1, version));
         }
         let expected = Err(WaitError::Expired);
-        assert_eq!(orders.wait(&"a".into(), Some(5), Duration::ZERO).block(), expected);
+        let wait = orders.wait(&"a".into(), seen(EPOCH_1, 5), Duration::ZERO);
+        assert_eq!(wait.block(), expected);
         assert_eq!(orders.position(), 5);
     }
 
     #[test]
     fn a_wait_is_for_what_comes_after() {
         let orders = orders(9);
-        orders.change(order("a", 1));
-        let (next, known) =
-            (orders.wait(&"a".into(), None, SECOND), orders.wait(&"a".into(), Some(0), SECOND));
-        assert_eq!((known.block(), orders.waits.len()), (Ok(order("a", 1)), 1));
-        orders.change(order("b", 2));
+        orders.change(order("a", EPOCH_1, 1));
+        let next = orders.wait(&"a".into(), None, SECOND);
+        let known = orders.wait(&"a".into(), seen(EPOCH_1, 0), SECOND);
+        assert_eq!((version(known.block()), orders.waits.len()), (Some(1), 1));
+        orders.change(order("b", EPOCH_1, 2));
         assert_eq!(orders.waits.len(), 1);
-        orders.change(order("a", 3));
-        assert_eq!(next.block(), Ok(order("a", 3)));
+        orders.change(order("a", EPOCH_1, 3));
+        assert_eq!(version(next.block()), Some(3));
+    }
+
+    /// With a lower version than before: it is another stream's.
+    #[test]
+    fn who_waits_when_the_versions_begin_anew_hears_of_it() {
+        let orders = orders(9);
+        orders.change(order("a", EPOCH_1, 7));
+        let wait = |id: &str, seen| orders.wait(&id.into(), seen, SECOND);
+        let (told, unknown, next) =
+            (wait("a", seen(EPOCH_1, 7)), wait("b", seen(EPOCH_1, 0)), wait("a", None));
+        assert!(!orders.begin(EPOCH_1), "the same again");
+        assert_eq!(orders.waits.len(), 3);
+        assert!(orders.begin(2));
+        for one in [told, unknown] {
+            assert_eq!(one.block(), Ok(News::Anew { epoch: 2 }));
+        }
+        assert_eq!(orders.waits.len(), 1, "who was told nothing waits for the next change");
+        orders.change(order("a", 2, 1));
+        assert_eq!(version(next.block()), Some(1));
     }
 
     #[test]
-    fn versions_may_begin_anew() {
+    fn who_comes_with_another_epoch_is_answered_at_once() {
         let orders = orders(9);
-        orders.change(order("a", 7));
-        orders.forget();
-        let next = orders.wait(&"a".into(), None, SECOND);
-        orders.change(order("a", 1));
-        assert_eq!(next.block(), Ok(order("a", 1)));
+        orders.change(order("a", EPOCH_1, 1));
+        for epoch in [0, 2, u64::MAX] {
+            let wait = |id: &str| orders.wait(&id.into(), seen(epoch, 99), SECOND).block();
+            assert_eq!(version(wait("a")), Some(1));
+            assert_eq!(wait("b"), Ok(News::Anew { epoch: EPOCH_1 }));
+        }
     }
 }

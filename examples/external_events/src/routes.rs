@@ -5,18 +5,19 @@ use std::{fmt, time::Duration};
 
 use axum::{
     Json, Router,
-    extract::{DefaultBodyLimit, Path, Query, State},
+    extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State},
     http::{StatusCode, header::RETRY_AFTER},
     response::{IntoResponse, Response},
     routing::get,
 };
 use humantime::format_duration;
 use purgatory::{CancelReason, RefusedReason, WaitError};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 
 use crate::{
     bus::Bus,
-    orders::{Order, OrderId, Orders},
+    orders::{News, Order, OrderId, Orders, Seen},
 };
 
 /// How long a request waits that does not say.
@@ -34,6 +35,8 @@ pub struct Gateway {
     pub bus: Bus,
     /// The longest a request may wait.
     pub wait_max: Duration,
+    /// The longest a client may take to send a body.
+    pub body_max: Duration,
 }
 
 #[derive(Deserialize)]
@@ -41,6 +44,15 @@ pub struct Gateway {
 struct Poll {
     wait: Option<String>,
     seen: Option<String>,
+    epoch: Option<String>,
+}
+
+/// What a client has seen is of an epoch that is over.
+#[derive(Serialize)]
+struct Gone {
+    id: OrderId,
+    /// The one that there is now.
+    epoch: u64,
 }
 
 /// Whatever is not an order: a status with a line of text.
@@ -57,19 +69,31 @@ pub fn routes(gateway: Gateway) -> Router {
 async fn poll(
     State(gateway): State<Gateway>,
     Path(id): Path<String>,
-    Query(Poll { wait, seen }): Query<Poll>,
+    Query(Poll { wait, seen, epoch }): Query<Poll>,
 ) -> Result<Response, Failure> {
     let id = order_id(&id)?;
-    let seen = seen.as_deref().map(version).transpose()?;
+    let version = seen.as_deref().map(|seen| number("seen", seen)).transpose()?;
+    let epoch = epoch.as_deref().map(|epoch| number("epoch", epoch)).transpose()?;
+    let seen = match (version, epoch) {
+        (Some(version), Some(epoch)) => Some(Seen { epoch, version }),
+        (Some(0), None) => Some(Seen { epoch: gateway.orders.epoch(), version: 0 }),
+        (Some(_), None) => return Err(bad("seen= needs epoch=, too: as the order has told it")),
+        (None, Some(_)) => return Err(bad("epoch= needs seen=, too")),
+        (None, None) => None,
+    };
     let wait = match wait {
         Some(wait) => duration(&wait, gateway.wait_max)?,
         None => DEFAULT_WAIT.min(gateway.wait_max),
     };
     match gateway.orders.wait(&id, seen, wait).await {
-        Ok(order) => Ok(Json(order).into_response()),
+        Ok(News::Changed(order)) => Ok(Json(order).into_response()),
+        Ok(News::Anew { epoch }) => {
+            let gone = Gone { id, epoch };
+            Ok((StatusCode::GONE, Json(gone)).into_response())
+        }
         Err(WaitError::Expired) => Ok(StatusCode::NO_CONTENT.into_response()),
         Err(WaitError::Refused(RefusedReason::Closed))
-        | Err(WaitError::Cancelled(CancelReason::Shutdown)) => {
+        | Err(WaitError::Cancelled(CancelReason::Shutdown | CancelReason::Dropped)) => {
             Err(unavailable("this gateway is shutting down: ask another one"))
         }
         Err(error @ WaitError::Refused(_)) => Err(unavailable(error)),
@@ -80,16 +104,24 @@ async fn poll(
 async fn change(
     State(gateway): State<Gateway>,
     Path(id): Path<String>,
-    state: String,
-) -> Result<Json<Order>, Failure> {
-    let id = order_id(&id)?;
+    request: Request,
+) -> Result<Json<Order>, Response> {
+    let body = timeout(gateway.body_max, String::from_request(request, &())).await;
+    let too_slow = |_| Failure(StatusCode::REQUEST_TIMEOUT, "the body came too late".to_owned());
+    let state = body.map_err(too_slow).map_err(IntoResponse::into_response)?;
+    let state = state.map_err(IntoResponse::into_response)?;
+    publish(&gateway, &id, state).await.map_err(IntoResponse::into_response)
+}
+
+async fn publish(gateway: &Gateway, id: &str, state: String) -> Result<Json<Order>, Failure> {
+    let id = order_id(id)?;
     if state.is_empty() {
         return Err(bad("the body is empty: it is the order's new state"));
     }
     let published = gateway.bus.publish(id.clone(), state.clone()).await;
-    let version =
+    let Seen { epoch, version } =
         published.map_err(|error| unavailable(format!("may not be published: {error:#}")))?;
-    Ok(Json(Order { id, version, state: state.into() }))
+    Ok(Json(Order { id, epoch, version, state: state.into() }))
 }
 
 fn order_id(id: &str) -> Result<OrderId, Failure> {
@@ -100,8 +132,8 @@ fn order_id(id: &str) -> Result<OrderId, Failure> {
     }
 }
 
-fn version(seen: &str) -> Result<u64, Failure> {
-    seen.parse().map_err(|_| bad(format!("seen={seen:?}: expected a version, a whole number")))
+fn number(name: &str, given: &str) -> Result<u64, Failure> {
+    given.parse().map_err(|_| bad(format!("{name}={given:?}: expected a whole number")))
 }
 
 fn duration(wait: &str, max: Duration) -> Result<Duration, Failure> {

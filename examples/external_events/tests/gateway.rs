@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{future::IntoFuture, pin::Pin, time::Duration};
+use std::{future, pin::Pin, time::Duration};
 
 use axum::{
     Router,
@@ -14,14 +14,15 @@ use external_events_example::{
     bus::Bus,
     orders::Orders,
     routes::{Gateway, routes},
+    server::{Limits, connection, serve},
 };
 use futures_util::poll;
 use purgatory::{Purgatory, timer_core::ManualTimer};
 use tokio::{
-    io::AsyncWriteExt,
+    io::{AsyncWriteExt, duplex},
     net::{TcpListener, TcpStream},
     task::yield_now,
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tower::ServiceExt;
 
@@ -38,9 +39,11 @@ impl Stage {
         let timer = ManualTimer::new();
         let waits = Purgatory::builder("orders").timer(&timer).max_parked(MAX_PARKED);
         let orders = Orders::new(waits.build().unwrap(), 100);
+        orders.begin(5);
         let wait_max = Duration::from_secs(60);
         let bus = Bus::InProcess(orders.clone());
-        let app = routes(Gateway { orders: orders.clone(), bus, wait_max });
+        let body_max = Duration::from_secs(10);
+        let app = routes(Gateway { orders: orders.clone(), bus, wait_max, body_max });
         Stage { timer, orders, app }
     }
 
@@ -73,7 +76,8 @@ async fn a_post_completes_whoever_waits_for_its_order() {
         (stage.get("/orders/7?wait=30s"), stage.get("/orders/8?wait=30s&seen=0"));
     assert!(poll!(&mut seven).is_pending() && poll!(&mut eight).is_pending());
     let posted = text(stage.post("/orders/7", "shipped").await).await;
-    assert_eq!(posted, r#"{"id":"7","version":1,"state":"shipped"}"#);
+    let expected = r#"{"id":"7","epoch":5,"version":1,"state":"shipped"}"#;
+    assert_eq!(posted, expected);
     assert_eq!((text(seven.await).await, stage.parked()), (posted, 1));
     assert!(poll!(&mut eight).is_pending());
 }
@@ -84,11 +88,27 @@ async fn what_the_client_has_not_seen_is_answered_at_once() {
     for state in ["ordered", "shipped"] {
         stage.post("/orders/7", state).await;
     }
-    let order = text(stage.get("/orders/7?seen=1").await).await;
+    let order = text(stage.get("/orders/7?seen=1&epoch=5").await).await;
     let order: serde_json::Value = serde_json::from_str(&order).unwrap();
     assert_eq!((&order["version"], &order["state"]), (&2.into(), &"shipped".into()));
-    assert!(poll!(&mut stage.get("/orders/7?seen=2")).is_pending());
+    assert!(poll!(&mut stage.get("/orders/7?seen=2&epoch=5")).is_pending());
     assert!(poll!(&mut stage.get("/orders/7")).is_pending(), "without it: the next change");
+}
+
+#[tokio::test]
+async fn a_client_from_another_epoch_is_answered_at_once() {
+    let stage = Stage::new();
+    let old = "/orders/7?seen=99&epoch=4";
+    let gone = stage.get(old).await;
+    assert_eq!(gone.status(), StatusCode::GONE);
+    assert_eq!(text(gone).await, r#"{"id":"7","epoch":5}"#);
+    let posted = text(stage.post("/orders/7", "shipped").await).await;
+    assert_eq!(text(stage.get(old).await).await, posted);
+
+    let mut waits = stage.get("/orders/7?seen=1&epoch=5");
+    assert!(poll!(&mut waits).is_pending());
+    stage.orders.begin(6);
+    assert_eq!(waits.await.status(), StatusCode::GONE);
 }
 
 #[tokio::test]
@@ -129,13 +149,77 @@ async fn a_client_that_hangs_up_waits_no_more() {
     let stage = Stage::new();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let serving = tokio::spawn(axum::serve(listener, stage.app.clone()).into_future());
+    let limits = Limits { connections: 1, head: Duration::from_secs(10) };
+    let serving = tokio::spawn(serve(listener, stage.app.clone(), limits, future::pending()));
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(b"GET /orders/7 HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
     until_parked(&stage, 1).await;
     drop(client);
     until_parked(&stage, 0).await;
     assert_eq!(stage.orders.waits().stats().cancelled, 1);
+    serving.abort();
+}
+
+const HEAD: Duration = Duration::from_secs(10);
+
+/// A connection whose client has sent this, under tokio's clock, which stands still while there is work; true
+/// if the gateway has closed it at `time`.
+async fn closed_at(stage: &Stage, sent: &[u8], time: Duration) -> bool {
+    let (mut client, server) = duplex(1 << 16);
+    client.write_all(sent).await.unwrap();
+    let serving = tokio::spawn(connection(server, stage.app.clone(), HEAD));
+    sleep(time).await;
+    let closed = serving.is_finished();
+    serving.abort();
+    closed
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_send_the_head_of_a_request_is_closed_in_time() {
+    let (stage, moment) = (Stage::new(), Duration::from_millis(100));
+    let half = b"GET /orders/7 HTTP/1.1\r\nHost: he";
+    for sent in [&b""[..], b"G", half] {
+        assert!(!closed_at(&stage, sent, HEAD - moment).await);
+        assert!(closed_at(&stage, sent, HEAD + moment).await);
+    }
+    let whole = b"GET /orders/7 HTTP/1.1\r\nHost: here\r\n\r\n";
+    assert!(!closed_at(&stage, whole, 3 * HEAD).await, "that one waits for its order");
+    let answered = b"GET /orders/7?wait=0s HTTP/1.1\r\nHost: here\r\n\r\n";
+    assert!(closed_at(&stage, answered, HEAD + moment).await, "nothing came after the answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_told() {
+    let stage = Stage::new();
+    let silent = futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+    let response = stage.ask(Request::post("/orders/7").body(Body::from_stream(silent)).unwrap());
+    assert_eq!(response.await.status(), StatusCode::REQUEST_TIMEOUT);
+}
+
+#[tokio::test]
+async fn so_many_connections_and_the_next_one_when_one_is_over() {
+    let stage = Stage::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let limits = Limits { connections: 1, head: HEAD };
+    let serving = tokio::spawn(serve(listener, stage.app.clone(), limits, future::pending()));
+    let mut first = TcpStream::connect(address).await.unwrap();
+    first.write_all(b"GET /orders/7 HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
+    until_parked(&stage, 1).await;
+    let mut second = TcpStream::connect(address).await.unwrap();
+    second.write_all(b"GET /orders/8 HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
+    for _ in 0..1000 {
+        yield_now().await;
+    }
+    assert_eq!(stage.parked(), 1, "the second is not accepted");
+    drop(first);
+    let order = "8";
+    let waits = async {
+        while stage.orders.waits().waiters(order) != 1 {
+            yield_now().await;
+        }
+    };
+    timeout(HEAD, waits).await.expect("the second is served in vain");
     serving.abort();
 }
 
@@ -175,6 +259,9 @@ async fn a_bad_request_is_told_its_bound() {
         ("/orders/7?wait=soon", "soon", "one like 30s"),
         ("/orders/7?wait=5", "5", "one like 30s"),
         ("/orders/7?seen=-1", "-1", "whole number"),
+        ("/orders/7?seen=1&epoch=x", "x", "whole number"),
+        ("/orders/7?seen=1", "seen", "needs epoch"),
+        ("/orders/7?epoch=1", "epoch", "needs seen"),
         ("/orders/7?sen=1", "sen", "expected"),
         ("/orders/a.b", "a.b", "1 to 64"),
         (&long, "xxx", "1 to 64"),

@@ -366,7 +366,7 @@ impl World {
                 self.books().parked(number);
                 lock(&self.ids).push((number, id));
             }
-            Ok(Park::Ended(_)) => self.books().parked(number), // its callback may come later
+            Ok(_) => self.books().parked(number), // its callback may come later
             Err(refused) => self.books().refused(number, refused.reason, inside_before),
         }
     }

@@ -44,6 +44,12 @@ pub(crate) fn park_complete(keys: usize, count: usize) -> f64 {
     2.0 * (keys + 1) as f64 * lock_pair(count) + clock_read(count)
 }
 
+/// A produce that waits for its offset: a lock to put it there, one shared by so many to take them
+/// off again, and the clock.
+pub(crate) fn acks_all(batch: f64, count: usize) -> f64 {
+    (1.0 + 1.0 / batch) * lock_pair(count) + clock_read(count)
+}
+
 /// Writes to a random one of `nodes` nodes of 32 bytes; the next does not wait for it.
 pub(crate) fn random_node(nodes: usize, count: usize) -> f64 {
     let mut memory = vec![[0u64; 4]; nodes];

@@ -14,6 +14,7 @@
 mod activity;
 mod floor;
 mod plot;
+mod produces;
 mod request;
 mod results;
 mod rows;
@@ -48,6 +49,9 @@ struct Args {
     /// Smaller sizes and fewer rounds: a first look, not figures to quote.
     #[arg(long)]
     quick: bool,
+    /// So many rounds of every row, instead of what the row takes by itself.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: Option<u16>,
     /// Only rows whose name contains this. May be given more than once; --list shows the names.
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
@@ -70,17 +74,28 @@ impl Args {
     fn wants(&self, id: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|pattern| id.contains(pattern))
     }
+
+    fn sizes(&self) -> Sizes {
+        let sizes = if self.quick { Sizes::QUICK } else { Sizes::FULL };
+        match self.rounds {
+            Some(rounds) => {
+                let rounds = rounds.into();
+                Sizes { rounds, real_time_rounds: rounds, short_rounds: rounds, ..sizes }
+            }
+            None => sizes,
+        }
+    }
 }
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if args.list {
-        ROWS.iter().for_each(|row| println!("{:<30}{}", row.id, row.about));
+        ROWS.iter().for_each(|row| println!("{:<37}{}", row.id, row.about));
         return Ok(());
     }
     let wanted: Vec<_> = ROWS.iter().filter(|row| args.wants(row.id)).collect();
     ensure!(!wanted.is_empty(), "no row contains {:?}; see --list", args.only);
-    let sizes = if args.quick { Sizes::QUICK } else { Sizes::FULL };
+    let sizes = args.sizes();
     let machine = machine();
     println!("{} mode on {machine}", sizes.name);
     if args.quick {
@@ -136,5 +151,18 @@ mod tests {
         let args = Args::parse_from(["peers", "--only", "cancel-2t", "--only", "burst"]);
         let picked: Vec<_> = ROWS.iter().map(|row| row.id).filter(|id| args.wants(id)).collect();
         assert_eq!(picked, ["schedule-cancel-2t-100k", "burst-1m"]);
+    }
+
+    #[test]
+    fn rounds_are_those_asked_for() {
+        let rounds = |args: &[&str]| {
+            let sizes = Args::parse_from(["peers"].iter().chain(args)).sizes();
+            [sizes.rounds, sizes.real_time_rounds, sizes.short_rounds]
+        };
+        assert_eq!(rounds(&["--rounds", "11"]), [11; 3]);
+        assert_eq!(rounds(&["--quick", "--rounds", "2"]), [2; 3]);
+        let Sizes { rounds: of_most, real_time_rounds, short_rounds, .. } = Sizes::FULL;
+        assert_eq!(rounds(&[]), [of_most, real_time_rounds, short_rounds]);
+        assert!(Args::try_parse_from(["peers", "--rounds", "0"]).is_err());
     }
 }

@@ -20,16 +20,25 @@ pub(crate) fn write(
     results: &Results,
 ) -> anyhow::Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    for row in rows {
-        // `schedule-cancel-1t-0` is no part of `schedule-cancel-1t-0…`: a dash must follow.
-        let longer = format!("{row}-");
-        let belongs = |m: &&Measure| m.id == row || m.id.starts_with(&longer);
+    let rows: Vec<_> = rows.collect();
+    for row in &rows {
+        let belongs = |measure: &&Measure| row_of(&rows, &measure.id) == Some(row);
         let measures: Vec<_> = results.measures.iter().filter(belongs).collect();
         if !measures.is_empty() {
             chart(&dir.join(format!("{row}.svg")), &measures)?;
         }
     }
     Ok(())
+}
+
+/// The row that a measure belongs to: its name is the longest that the measure's begins with. What
+/// follows it begins with a dash, or `schedule-cancel-1t-0` would have the measures of `-100k`.
+fn row_of<'a>(rows: &'a [&'static str], measure: &str) -> Option<&'a &'static str> {
+    let begins = |row: &&&str| {
+        let rest = measure.strip_prefix(**row);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    rows.iter().filter(begins).max_by_key(|row| row.len())
 }
 
 fn chart(path: &Path, measures: &[&Measure]) -> anyhow::Result<()> {
@@ -61,4 +70,18 @@ fn chart(path: &Path, measures: &[&Measure]) -> anyhow::Result<()> {
     }
     area.present()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measure_belongs_to_one_row() {
+        let rows = ["a-1t-0", "a-1t-100k", "half-foreign", "half-foreign-3keys"];
+        assert_eq!(row_of(&rows, "a-1t-100k"), Some(&"a-1t-100k"));
+        assert_eq!(row_of(&rows, "half-foreign-callback"), Some(&"half-foreign"));
+        assert_eq!(row_of(&rows, "half-foreign-3keys-callback"), Some(&"half-foreign-3keys"));
+        assert_eq!(row_of(&rows, "a-1t-1m"), None);
+    }
 }

@@ -6,21 +6,25 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use crate::sink::Sink;
+
 /// A request of 16 bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) progress: &'static Progress,
     pub(crate) required: u64,
 }
 
 /// What requests wait for, and what came of them. On cache lines of its own.
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Progress {
     reached: AtomicU64,
     looks: AtomicU64,
     completed: AtomicU64,
     given_up: AtomicU64,
+    /// Told of requests that are given up: what they require is the moment at which they are due.
+    late: Option<&'static Sink>,
 }
 
 impl Request {
@@ -35,8 +39,14 @@ impl Request {
 
     /// It is over: completed, or given up by time-out or for any other reason.
     pub(crate) fn over(self, completed: bool) {
-        let count = if completed { &self.progress.completed } else { &self.progress.given_up };
-        count.fetch_add(1, Relaxed);
+        if completed {
+            self.progress.completed.fetch_add(1, Relaxed);
+            return;
+        }
+        self.progress.given_up.fetch_add(1, Relaxed);
+        if let Some(sink) = self.progress.late {
+            sink.fired(self.required);
+        }
     }
 }
 
@@ -44,6 +54,11 @@ impl Progress {
     /// Never freed: requests of all kinds point at it.
     pub(crate) fn leaked() -> &'static Progress {
         Box::leak(Box::default())
+    }
+
+    /// Of requests that nothing completes: a sink is told of each that is given up.
+    pub(crate) fn telling(sink: &'static Sink) -> &'static Progress {
+        Box::leak(Box::new(Progress { late: Some(sink), ..Progress::default() }))
     }
 
     /// Makes every request ready that requires no more. An event must follow.

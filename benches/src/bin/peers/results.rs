@@ -72,7 +72,7 @@ impl Measure {
             let (min, max) = (shown(entry.min()), shown(entry.max()));
             let spread = format!("{min} .. {max}");
             let ratio = ours.map_or("-".into(), |ours| ratio(ours, entry.median()));
-            let line = format!("  {name:<14}{median:>12}   {spread:<24} ours/this {ratio}");
+            let line = format!("  {name:<17}{median:>10}   {spread:<24} ours/this {ratio}");
             writeln!(text, "{}", line.trim_end()).expect("a string");
         }
         for LeftOut(who, why) in self.left_out {

@@ -11,6 +11,8 @@ pub(crate) struct Sizes {
     /// Rounds of the rows that take CPU time, and of those that take real time.
     pub(crate) rounds: usize,
     pub(crate) real_time_rounds: usize,
+    /// Of the rows whose threads contend in a fast mode or a slow one, and each round in one.
+    pub(crate) short_rounds: usize,
     /// Operations a round and thread.
     pub(crate) operations: usize,
     pub(crate) hundred_k: usize,
@@ -35,6 +37,7 @@ impl Sizes {
         name: "full",
         rounds: 7,
         real_time_rounds: 5,
+        short_rounds: 15,
         operations: 200_000,
         hundred_k: 100_000,
         one_m: 1_000_000,
@@ -51,6 +54,7 @@ impl Sizes {
         name: "quick",
         rounds: 3,
         real_time_rounds: 1,
+        short_rounds: 9,
         operations: 30_000,
         hundred_k: 20_000,
         one_m: 100_000,
@@ -68,6 +72,7 @@ impl Sizes {
         name: "tiny",
         rounds: 2,
         real_time_rounds: 1,
+        short_rounds: 2,
         operations: 50,
         hundred_k: 20,
         one_m: 300,
@@ -83,7 +88,8 @@ impl Sizes {
     pub(crate) fn json(&self) -> Value {
         json!({
             "mode": self.name, "rounds": self.rounds, "real_time_rounds": self.real_time_rounds,
-            "operations": self.operations, "100k": self.hundred_k, "1m": self.one_m,
+            "short_rounds": self.short_rounds, "operations": self.operations,
+            "100k": self.hundred_k, "1m": self.one_m,
             "hot": self.hot, "hot_events": self.hot_events,
             "window_ms": self.window.as_millis() as u64, "idle_ms": self.idle.as_millis() as u64,
         })

@@ -175,8 +175,9 @@ fn print(measured: &Measured) {
     println!("processor time a request     {:>12.2} us", measured.cpu_us);
     println!("  the generator's, taken off {:>12.2} us", measured.generator_us);
     println!("processors busy, all in all  {:>12.2}", measured.cores);
-    println!("expired                      {:>12.2} %", share(measured.expired));
-    println!("  of these by their latency  {:>12.2} %", share(measured.expired_due));
+    let of_all = |count: u64| format!("{count:>12} ({:.2} %)", share(count));
+    println!("expired                      {}", of_all(measured.expired));
+    println!("expired due, by latency      {}", of_all(measured.expired_due));
     let peak = measured.peak_mib.map_or("unknown".to_owned(), |mib| format!("{mib:.1} MiB"));
     println!("most memory                  {peak:>12}");
     println!("ms                                 p50       p99       max");

@@ -4,8 +4,8 @@ use std::{fs, sync::Arc, thread, time::Duration};
 
 use anyhow::{Context, ensure};
 use indicatif::ProgressBar;
+use purgatory_benches::process_cpu_ns;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use timer_core::Clock;
 
@@ -166,7 +166,7 @@ fn drive<W: Waits>(
     let timeout = plan.workload.timeout;
     let mut above_timeout = 0;
 
-    let cpu_before_ns = cpu_ns();
+    let cpu_before_ns = process_cpu_ns();
     let base_ns = books.clock.now_ns();
     for number in 0..num {
         let began_ns = pause_until(base_ns + samples.arrival_ns(), books);
@@ -196,7 +196,8 @@ fn drive<W: Waits>(
     }
     let elapsed_ns = books.clock.now_ns() - base_ns;
     drop(waits);
-    Ok(Driven { books, generated_ns, elapsed_ns, cpu_ns: cpu_ns() - cpu_before_ns, above_timeout })
+    let cpu_ns = process_cpu_ns() - cpu_before_ns;
+    Ok(Driven { books, generated_ns, elapsed_ns, cpu_ns, above_timeout })
 }
 
 /// Waits until a moment that is far enough ahead; returns the present.
@@ -209,12 +210,6 @@ fn pause_until(moment_ns: u64, books: &Books) -> u64 {
         }
         thread::park_timeout(Duration::from_nanos(ahead_ns));
     }
-}
-
-/// Processor time of this process.
-fn cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn quantiles_ms(histogram: &hdrhistogram::Histogram<u64>) -> [f64; 3] {

@@ -30,6 +30,60 @@ struct Point {
     measured: Measured,
 }
 
+/// The table's columns: two lines of head, and the width. What is late is in milliseconds.
+const COLUMNS: [(&str, &str, usize); 16] = [
+    ("", "profile", 7),
+    ("", "rate", 8),
+    ("", "timer", 7),
+    ("rate", "reached", 9),
+    ("us a request", "CPU", 13),
+    ("", "generator", 11),
+    ("", "cores", 7),
+    ("expired %", "all", 11),
+    ("", "due", 7),
+    ("completed late", "p50", 16),
+    ("", "p99", 9),
+    ("", "max", 9),
+    ("expired late", "p50", 14),
+    ("", "p99", 9),
+    ("", "max", 9),
+    ("peak", "MiB", 8),
+];
+
+/// A line of the table, from one cell for each column.
+fn line<C: std::fmt::Display>(cells: [C; COLUMNS.len()]) -> String {
+    let aligned = cells.iter().zip(COLUMNS).map(|(cell, (.., width))| format!("{cell:>width$}"));
+    aligned.collect()
+}
+
+impl Point {
+    fn cells(&self) -> [String; COLUMNS.len()] {
+        let Point { profile, timer, rate, measured } = self;
+        let two = |value: f64| format!("{value:.2}");
+        let share = |count: u64| two(100.0 * count as f64 / measured.num as f64);
+        let [completed_p50, completed_p99, completed_max] = measured.completed_late.map(two);
+        let [expired_p50, expired_p99, expired_max] = measured.expired_late.map(two);
+        [
+            profile.name().to_owned(),
+            if *rate == 0 { "max".to_owned() } else { rate.to_string() },
+            (*timer).to_owned(),
+            format!("{:.0}", measured.rate),
+            two(measured.cpu_us),
+            two(measured.generator_us),
+            two(measured.cores),
+            share(measured.expired),
+            share(measured.expired_due),
+            completed_p50,
+            completed_p99,
+            completed_max,
+            expired_p50,
+            expired_p99,
+            expired_max,
+            format!("{:.1}", measured.peak_mib.unwrap_or(0.0)),
+        ]
+    }
+}
+
 pub(crate) fn sweep(args: &Args) -> anyhow::Result<()> {
     ensure!(
         args.num.is_none() && args.pct50.is_none() && args.pct75.is_none(),
@@ -53,40 +107,16 @@ pub(crate) fn sweep(args: &Args) -> anyhow::Result<()> {
             progress.suspend(|| println!("{line}"));
         }
     };
-    say(format!(
-        "{:<8}{:>8}  {:<7}{:>10}{:>11}{:>11}{:>7}{:>10}{:>9}{:>10}{:>10}",
-        "profile",
-        "rate",
-        "timer",
-        "reached",
-        "CPU us/rq",
-        "generator",
-        "cores",
-        "expired %",
-        "late %",
-        "late p99",
-        "peak MiB"
-    ));
+    say(line(COLUMNS.map(|(above, ..)| above)));
+    say(line(COLUMNS.map(|(_, name, _)| name)));
     let mut points = Vec::new();
     for (profile, rate, timer) in runs {
         progress.set_message(format!("{} {rate} {timer}", profile.name()));
         let measured = child(args, profile, rate, timer)?;
         progress.inc(1);
-        let asked = if rate == 0 { "max".to_owned() } else { rate.to_string() };
-        let share = |count: u64| 100.0 * count as f64 / measured.num as f64;
-        say(format!(
-            "{:<8}{asked:>8}  {timer:<7}{:>10.0}{:>11.2}{:>11.2}{:>7.2}{:>10.2}{:>9.2}{:>10.2}{:>10.1}",
-            profile.name(),
-            measured.rate,
-            measured.cpu_us,
-            measured.generator_us,
-            measured.cores,
-            share(measured.expired),
-            share(measured.expired - measured.expired_due),
-            measured.expired_late[1],
-            measured.peak_mib.unwrap_or(0.0),
-        ));
-        points.push(Point { profile, timer, rate, measured });
+        let point = Point { profile, timer, rate, measured };
+        say(line(point.cells()));
+        points.push(point);
     }
     progress.finish_and_clear();
     if let Some(dir) = &args.plot {

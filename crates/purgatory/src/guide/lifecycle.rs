@@ -44,7 +44,8 @@
 //!
 //! - **(f)** A check that came true decides. It beats whatever was noted meanwhile.
 //! - **(g)** An event came by while the check ran, so it may have missed what the event is about. The
-//!   same thread checks again; after eight times in a row the next look is the executor's.
+//!   same thread checks again. After eight times in a row it goes back to its place, and the executor
+//!   is to look at it; until then it can end as any other can.
 //! - **(h)** Its time ran out, or somebody cancelled or completed it, while the check ran. The thread
 //!   that holds it ends it that way, as soon as its check is over; of two ends the first noted wins.
 //! - **(i)** It ends as [`Panicked`](crate::CancelReason::Panicked), unless an end was noted before. The

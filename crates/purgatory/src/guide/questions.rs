@@ -13,10 +13,9 @@
 //! - **A key's `Eq` and `Clone` run under a lock**: they must be quick, and must not call the purgatory. A
 //!   key is cloned once for all who wait for it. `Hash` runs with nothing locked. Keys that are
 //!   long are better off as `Arc<str>`.
-//! - **Half a megabyte a purgatory**, empty: 4096 stripes of 128 bytes, so that threads that use different
-//!   keys do not meet. A key type of more than 16 bytes, such as `String`, doubles that, and
-//!   a stripe that was used keeps another 512. Have a purgatory for each kind of request, not for each
-//!   partition; the partition is the key.
+//! - **Some 75 KB a purgatory**, empty, with 64 [rooms](crate::Builder::rooms) of half a kilobyte each, so that
+//!   threads that use different keys seldom meet; and a room that was used keeps some KB more. Have a
+//!   purgatory for each kind of request, not for each partition; the partition is the key.
 //! - **A peak goes as its last survivors go.** Memory is in pages of 64 operations and 16 watches, given back
 //!   when they empty. One operation that stays holds its page.
 //! - **To the tick.** An operation expires at the first tick at or after its deadline, 1 ms by default,
@@ -26,8 +25,8 @@
 //!
 //! | Of | At most | Beyond |
 //! |---|---|---|
-//! | operations in a shard of the wheel | 2^26 | [`Full`](crate::RefusedReason::Full) |
-//! | watches in a stripe of the registry | 2^30 | [`Full`](crate::RefusedReason::Full) |
+//! | operations whose first key is in one room | 2^26 | [`Full`](crate::RefusedReason::Full) |
+//! | further keys watched in one room | 2^30 | [`Full`](crate::RefusedReason::Full) |
 //! | watermarks in the count form, an operation | 16 383 | [`TooManyWatermarks`](crate::RefusedReason::TooManyWatermarks) |
 //! | a timeout | `u64::MAX` ticks; longer ones saturate | |
 //! | looks at one operation in a row on one thread | 8 | the next is the executor's |
@@ -91,8 +90,8 @@
 //!
 //! **What happens at shutdown?** [`shutdown`](crate::Purgatory::shutdown) ends whatever is parked as
 //! [`Shutdown`](crate::CancelReason::Shutdown), through its own callback, and refuses what would have to
-//! wait from then on; what need not wait still completes. Dropping the last handle does the same, but
-//! waits for no thread, and may happen inside a callback. Shutting down a shared timer shuts down the
+//! wait from then on; what need not wait still completes. Dropping the last handle does the same, as
+//! [`Dropped`](crate::CancelReason::Dropped), but waits for no thread, and may happen inside a callback. Shutting down a shared timer shuts down the
 //! purgatories on it. In each case an operation that is under check ends when that check is over.
 //!
 //! **May an operation hold a handle of its own purgatory?** Yes, and then it keeps the purgatory from being

@@ -1,4 +1,4 @@
-//! Recipes: ten things that servers wait for, each as short as it gets.
+//! Recipes: eleven things that servers wait for, each as short as it gets.
 //!
 //! # acks=all
 //!
@@ -224,59 +224,36 @@
 //!
 //! # Request and reply
 //!
-//! Requests go out over one connection and replies come back in any order: who asked waits under the
-//! request's number. The usual map of channels keeps what nobody ever answered; here a wait that expires, or
-//! whose future is dropped, is gone from every list by then, and a reply that comes too late finds nobody.
+//! Requests go out over one connection and replies come back in any order, twice, late or never.
+//! [`Replies`](crate::Replies) keeps what is expected. [Its chapter](super::replies) has the rest.
 //!
 //! ```
-//! use std::{collections::HashMap, sync::{Arc, Mutex}, time::Duration};
-//! use purgatory::{BoxedOperation, Purgatory, WaitError};
+//! use std::time::Duration;
+//! use purgatory::Replies;
 //!
-//! struct Connection {
-//!     replies: Arc<Mutex<HashMap<u64, String>>>,
-//!     waits: Purgatory<u64, BoxedOperation>,
-//! }
-//!
-//! impl Connection {
-//!     fn ask(&self, number: u64) -> impl Future<Output = Result<String, WaitError>> + use<> {
-//!         let replies = self.replies.clone(); // here the request would be sent
-//!         let reply = move || replies.lock().unwrap().remove(&number);
-//!         self.waits.wait(&[number], Duration::from_millis(20), reply)
-//!     }
-//!
-//!     fn received(&self, number: u64, reply: &str) {
-//!         self.replies.lock().unwrap().insert(number, reply.to_owned());
-//!         if self.waits.check_and_complete(&number) == 0 {
-//!             self.replies.lock().unwrap().remove(&number); // nobody waits for it any more
-//!         }
-//!     }
-//! }
-//!
-//! #[tokio::main(flavor = "current_thread")]
-//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     let connection = Connection { replies: Arc::default(), waits: Purgatory::new("replies")? };
-//!     let (first, second, lost) = (connection.ask(1), connection.ask(2), connection.ask(3));
-//!     connection.received(2, "two");
-//!     connection.received(1, "one");
-//!     assert_eq!((first.await?, second.await?), ("one".to_owned(), "two".to_owned()));
-//!     assert_eq!(lost.await, Err(WaitError::Expired));
-//!     connection.received(3, "too late");
-//!     assert!(connection.waits.is_empty() && connection.replies.lock().unwrap().is_empty());
-//!     Ok(())
-//! }
+//! let replies = Replies::new("replies")?;
+//! let reply = replies.expect(7, Duration::from_secs(30))?; // first expected ...
+//! let send = |number| replies.deliver(&number, "a fast reply"); // ... then sent
+//! send(7)?;
+//! assert_eq!(reply.wait_blocking()?, "a fast reply");
+//! assert_eq!(replies.deliver(&7, "again"), Err("again"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Retry with backoff
 //!
-//! Each attempt is an operation that waits for its answer; one that expires parks the next, with twice the
-//! time. Nothing blocks meanwhile, and an answer completes whichever attempt is waiting.
+//! Each attempt is an operation that waits for the answer; one that expires parks the next, with twice the
+//! time. Nothing blocks meanwhile. The answer goes to a cell that all attempts read. So it completes the one
+//! that waits; if it comes between two, the cell is found full before another is parked; and after the last
+//! nobody looks.
 //!
 //! ```
-//! use std::{sync::mpsc, time::Duration};
+//! use std::{sync::{Arc, OnceLock, mpsc}, time::Duration};
 //! use purgatory::{DelayedOperation, Outcome, Purgatory, timer_core::ManualTimer};
 //!
 //! struct Attempt {
 //!     number: u32,
+//!     answer: Arc<OnceLock<String>>,
 //!     attempts: Purgatory<&'static str, Attempt>,
 //!     told: mpsc::Sender<String>,
 //! }
@@ -285,18 +262,24 @@
 //!     fn start(self) {
 //!         let (attempts, timeout) = (self.attempts.clone(), Duration::from_millis(100 << self.number));
 //!         let _ = self.told.send(format!("attempt {}, {timeout:?}", self.number));
-//!         let _ = attempts.try_complete_else_watch(self, &["answer"], timeout);
+//!         if let Err(refused) = attempts.try_complete_else_watch(self, &["answer"], timeout) {
+//!             let (attempt, reason) = refused.into_parts();
+//!             let _ = attempt.told.send(reason.to_string());
+//!         }
 //!     }
 //! }
 //!
 //! impl DelayedOperation for Attempt {
 //!     fn try_complete(&mut self) -> bool {
-//!         false // an answer completes it
+//!         self.answer.get().is_some()
 //!     }
 //!     fn on_complete(self, outcome: Outcome) {
-//!         match outcome {
-//!             Outcome::Expired if self.number < 2 => Attempt { number: self.number + 1, ..self }.start(),
-//!             outcome => _ = self.told.send(outcome.to_string()),
+//!         match (self.answer.get().cloned(), outcome) {
+//!             (Some(answer), _) => _ = self.told.send(answer),
+//!             (None, Outcome::Expired) if self.number < 2 => {
+//!                 Attempt { number: self.number + 1, ..self }.start()
+//!             }
+//!             (None, outcome) => _ = self.told.send(outcome.to_string()),
 //!         }
 //!     }
 //! }
@@ -304,12 +287,14 @@
 //! let timer = ManualTimer::new();
 //! let attempts = Purgatory::builder("attempts").timer(&timer).build()?;
 //! let (told, seen) = mpsc::channel();
-//! Attempt { number: 0, attempts: attempts.clone(), told }.start();
-//! timer.advance(Duration::from_millis(99));
-//! assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["attempt 0, 100ms"]);
+//! let answer = Arc::new(OnceLock::new());
+//! Attempt { number: 0, answer: answer.clone(), attempts: attempts.clone(), told }.start();
+//! timer.advance(Duration::from_millis(150));
+//! assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["attempt 0, 100ms", "attempt 1, 200ms"]);
+//! answer.set("42".to_owned())?; // the condition first ...
+//! assert_eq!(attempts.check_and_complete(&"answer"), 1); // ... then its event
 //! timer.advance(Duration::from_secs(60));
-//! assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["attempt 1, 200ms", "attempt 2, 400ms", "expired"]);
-//! # attempts.shutdown();
+//! assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["42"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -383,5 +368,39 @@
 //! assert_eq!(last[1], ("never", Outcome::Cancelled(CancelReason::Shutdown)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # A trigger that was forgotten
+//!
+//! Somebody changes what requests wait for and raises no event, or that of another key. No test notices, and no
+//! request fails: each waits out its time and is answered then, so it shows as slowness at best. (Kafka has had
+//! this bug, in KAFKA-14334: followers raised no event when replication had moved their high watermark.) With
+//! [`check_at_expiry`](crate::Builder::check_at_expiry) each operation is checked once more when its time is up;
+//! what is true then completes, and is a *missed event*: counted, alerted on (`PurgatoryMissesEvents` in
+//! `docs/prometheus`) and told with its keys. In tests the hook may fail the test.
+//!
+//! ```
+//! use std::{sync::{Arc, Mutex, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
+//! use purgatory::{Outcome, Purgatory, timer_core::ManualTimer, when};
+//!
+//! let (timer, missed) = (ManualTimer::new(), Arc::new(Mutex::new(Vec::new())));
+//! let told = missed.clone();
+//! let fetches = Purgatory::builder("fetch")
+//!     .timer(&timer)
+//!     .on_missed_event(move |missed| told.lock().unwrap().extend(missed.keys.clone()))
+//!     .build()?;
+//!
+//! let aborted = Arc::new(AtomicBool::new(false));
+//! let seen = aborted.clone();
+//! let fetch = when(move || seen.load(SeqCst), |outcome| assert_eq!(outcome, Outcome::Completed));
+//! fetches.try_complete_else_watch(fetch, &["orders-0"], Duration::from_millis(500))?;
+//! aborted.store(true, SeqCst); // a transaction's marker was written ...
+//! fetches.check_and_complete(&"orders-1"); // ... and the event of another partition raised
+//! timer.advance(Duration::from_millis(500));
+//! assert_eq!(*missed.lock().unwrap(), ["orders-0"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A [`Monitor`](crate::Monitor) made by `new` does this always, since [`update_key`](crate::Monitor::update_key)
+//! can forget a key, too; one with a purgatory of your own if you build that so, and then it names them.
 //!
 //! Next: [the same by hand](super::by_hand).

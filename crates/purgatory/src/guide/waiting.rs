@@ -7,7 +7,10 @@
 //! | several kinds in one purgatory | the same, as [`BoxedOperation`]s | `bool` | each its own way |
 //! | a task | [`Purgatory::wait`] | `Option<T>` | `Result<T, WaitError>` |
 //! | a thread | [`Purgatory::wait_blocking`] | `Option<T>` | `Result<T, WaitError>` |
+//! | for a state of this process, under one lock | a [`Monitor`](super::monitor) | `Option<T>` | a future or a closure |
+//! | for the reply to a request | [`Replies`](super::replies) | none is needed | a future |
 //! | for one number that only rises | a [`ThresholdPurgatory`] | none is needed | a future or a closure |
+//! | for a number of each key that only rises, or k of n | [`Watermarks`](super::watermarks) | none is needed | a future or a closure |
 //!
 //! All of them wait in the same lists and end in the same place. They can be mixed: a `BoxedOperation`
 //! is any of the first three, and a `wait` is one of them inside.

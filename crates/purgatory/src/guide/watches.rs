@@ -111,4 +111,4 @@
 //! program that has both on one key raises both.
 //! [`cancel_for_key`](crate::Purgatory::cancel_for_key) takes all.
 //!
-//! Next: [recipes](super::recipes).
+//! Next: [a state and its waits in one](super::monitor).

@@ -3,7 +3,7 @@
 use purgatory::{Outcome, WaitError};
 
 use crate::{
-    reference::{Job, Reference, State, requested},
+    reference::{DROPPED, Job, Reference, SHUTDOWN, State, requested},
     steps::{Act, Key, Pick, Returned, Runs, Saw, beside},
 };
 
@@ -40,7 +40,7 @@ impl Reference {
                 self.goal_ns.is_some() && self.inside,
                 "last handle dropped in a callback",
             );
-            self.close();
+            self.close(&DROPPED);
         }
     }
 
@@ -124,11 +124,11 @@ impl Reference {
             }
             Act::Shutdown => self.call(|model| {
                 model.count_if(model.inside, "shutdown in a check or callback");
-                model.close();
+                model.close(&SHUTDOWN);
                 None
             }),
             Act::ShutdownTimer => {
-                self.close();
+                self.close(&SHUTDOWN);
                 None
             }
             Act::DropHandle => {
@@ -159,7 +159,17 @@ impl Reference {
 
     fn defer(&mut self, key: Key, value: Option<u64>) -> Option<Returned> {
         self.call(|model| {
-            model.deferred.push_back((key, value));
+            if model.closed {
+                return None;
+            }
+            let known = model
+                .deferred
+                .iter_mut()
+                .find(|known| known.0 == key && known.1.is_some() == value.is_some());
+            match known {
+                Some(known) => known.1 = known.1.max(value), // has not begun
+                None => model.deferred.push_back((key, value)),
+            }
             let on_its_way = model.jobs.iter().any(|job| matches!(job, Job::RunDeferred));
             if model.setup.executor == Runs::Kept && !on_its_way {
                 model.jobs.push_back(Job::RunDeferred);

@@ -1,10 +1,11 @@
 //! How operations end in the reference, and who is told when.
 
-use purgatory::{Attempt, CancelReason, Outcome, Timeout, WaitError};
+use purgatory::{Attempt, CancelReason, Outcome, Timeout, WaitError, timer_core::JOB_TASKS};
 
 use crate::{
     reference::{
-        Job, PANICKED, Reference, SHUTDOWN, Slot, State, Verdict, Watching, Work, requested,
+        DROPPED, Job, PANICKED, Reference, SHUTDOWN, Slot, State, Verdict, Watching, Work,
+        requested,
     },
     steps::{Pick, Returned, Runs, Saw, Style},
 };
@@ -22,6 +23,7 @@ impl Reference {
             _ => self.stats.cancelled += 1,
         }
         self.stats.cancelled_by_shutdown += u64::from(*outcome == SHUTDOWN);
+        self.stats.cancelled_by_drop += u64::from(*outcome == DROPPED);
         self.stats.cancelled_by_panic += u64::from(*outcome == PANICKED);
         self.count_departure(number, outcome);
         let operation = self.at(number);
@@ -45,10 +47,7 @@ impl Reference {
         self.count_if(last && several, "completed by the last of several watermarks");
     }
 
-    /// Gives the place back and tells how it ended. Of several that ended together, the ones told later
-    /// keep their places until then.
     pub fn finish(&mut self, nested: bool, number: usize, outcome: Outcome) {
-        self.places -= 1;
         self.tell(nested, number, outcome);
     }
 
@@ -69,8 +68,10 @@ impl Reference {
         }
     }
 
+    /// Until now it kept its place.
     pub fn tell_now(&mut self, number: usize, outcome: Outcome) {
         self.alive -= 1;
+        self.places -= usize::from(self.all[number].has_place);
         if self.all[number].slot.is_some() {
             return self.tell_wait(number, outcome);
         }
@@ -176,6 +177,7 @@ impl Reference {
             Attempt::Ended => "ended by id",
             Attempt::Noted => "noted by id",
             Attempt::Gone => "gone",
+            other => panic!("{other:?}"),
         });
         attempt
     }
@@ -205,13 +207,15 @@ impl Reference {
         true
     }
 
-    /// Hands what expired to the executor: told at once, or kept.
+    /// Hands what expired to the executor, in jobs: told at once, or kept.
     pub fn tell_elsewhere(&mut self, numbers: Vec<usize>, outcome: Outcome) {
-        let job = Job::Tell(numbers, outcome);
-        if self.setup.executor == Runs::Kept {
-            self.jobs.push_back(job);
-        } else {
-            self.run(job);
+        for numbers in numbers.chunks(JOB_TASKS) {
+            let job = Job::Tell(numbers.to_vec(), outcome.clone());
+            if self.setup.executor == Runs::Kept {
+                self.jobs.push_back(job);
+            } else {
+                self.run(job);
+            }
         }
     }
 

@@ -1,14 +1,19 @@
 //! What looks at many operations in the reference: events, rises, cancels by key, shutdown.
 
+use std::collections::BTreeSet;
+
 use purgatory::Outcome;
 
 use crate::{
-    reference::{PANICKED, Reference, SHUTDOWN, State, Verdict, Watch, Watching, Work, requested},
+    reference::{
+        DROPPED, PANICKED, Reference, SHUTDOWN, State, Verdict, Watch, Watching, Work, requested,
+    },
     steps::Key,
 };
 
 /// How many waiters a walk takes at a time, and how many of them are checked together: docs/LOCKS.md.
-const CHUNK: usize = 128;
+/// Watermark watches taken in one step.
+const TAKEN: usize = 64;
 const TOGETHER: usize = 16;
 
 impl Reference {
@@ -56,7 +61,7 @@ impl Reference {
         let nested = self.enter();
         let mut completed = 0;
         if nested {
-            self.queue.push_back(Work::Event(key));
+            self.queue_if_awaited(key, Work::Event(key));
             self.count("an event from inside");
         } else {
             completed = self.event(false, key);
@@ -65,9 +70,19 @@ impl Reference {
         completed
     }
 
+    /// For a key that nobody waits for there is nothing to be done later.
+    fn queue_if_awaited(&mut self, key: Key, work: Work) {
+        let stands = |watch: &Watch| (!matches!(watch.watching, Watching::Taken)).then_some(());
+        if self.watching(key, stands).is_empty() {
+            self.count("an event from inside for nobody");
+        } else {
+            self.queue.push_back(work);
+        }
+    }
+
     pub fn event(&mut self, nested: bool, key: Key) -> usize {
         let waiters = self.plain(key);
-        self.count_if(waiters.len() > CHUNK, "an event for more than a chunk");
+        self.count_if(waiters.len() > TOGETHER, "an event for more than a chunk");
         self.attempt_each(nested, waiters)
     }
 
@@ -75,7 +90,7 @@ impl Reference {
         let nested = self.enter();
         let mut completed = 0;
         if nested {
-            self.queue.push_back(Work::Rise(key, value));
+            self.queue_if_awaited(key, Work::Rise(key, value));
             self.count("a rise from inside");
         } else {
             completed = self.rise(false, key, value);
@@ -97,6 +112,8 @@ impl Reference {
         self.count_if(last.len() > 1, "a rise that completes several");
         let mut completed = last.len();
         last.into_iter().for_each(|number| self.finish(nested, number, Outcome::Completed));
+        let mut known = BTreeSet::new();
+        check.retain(|&number| known.insert(number)); // each once
         for together in check.chunks(TOGETHER) {
             completed += self.attempt(nested, together);
         }
@@ -111,9 +128,9 @@ impl Reference {
     /// that are met.
     fn take_up_to(&mut self, key: Key, value: u64, all: bool) -> (Vec<usize>, Option<Vec<usize>>) {
         let reached = self.reached(key, value);
-        self.count_if(reached.len() > CHUNK, "a rise for more than a chunk");
+        self.count_if(reached.len() > TAKEN, "a rise for more than a chunk");
         let mut taken = Vec::new();
-        for &((_, order), number) in reached.iter().take(CHUNK) {
+        for &((_, order), number) in reached.iter().take(TAKEN) {
             self.order += 1;
             let met = Watching::Met { order: self.order };
             let watches = &mut self.at(number).watches;
@@ -124,7 +141,7 @@ impl Reference {
                 taken.push(number);
             }
         }
-        (taken, (reached.len() <= CHUNK).then(|| self.met(key)))
+        (taken, (reached.len() <= TAKEN).then(|| self.met(key)))
     }
 
     fn count_down(&mut self, taken: &[usize], last: &mut Vec<usize>, check: &mut Vec<usize>) {
@@ -143,10 +160,8 @@ impl Reference {
     fn attempt_each(&mut self, nested: bool, mut rest: Vec<usize>) -> usize {
         let mut completed = 0;
         while !rest.is_empty() {
-            let chunk: Vec<usize> = rest.drain(..rest.len().min(CHUNK)).collect();
-            for together in chunk.chunks(TOGETHER) {
-                completed += self.attempt(nested, together);
-            }
+            let together: Vec<usize> = rest.drain(..rest.len().min(TOGETHER)).collect();
+            completed += self.attempt(nested, &together);
             rest.retain(|&number| !self.is_over(number));
         }
         completed
@@ -160,22 +175,13 @@ impl Reference {
                     self.at(number).state = State::UnderCheck;
                     held.push(number);
                 }
-                State::UnderCheck => self.at(number).look_again = true, // met twice
+                State::UnderCheck => unreachable!("on one thread no event falls into a check"),
                 State::New | State::Over => {}
             }
         }
         let verdicts: Vec<Verdict> = held.iter().map(|&number| self.check(number)).collect();
-        let (mut ended, mut again) = (Vec::new(), Vec::new());
+        let mut ended = Vec::new();
         for (&number, verdict) in held.iter().zip(verdicts) {
-            match self.settle(number, verdict) {
-                Some(outcome) => ended.push((number, outcome)),
-                None if self.all[number].state == State::UnderCheck => again.push(number),
-                None => {}
-            }
-        }
-        for number in again {
-            self.count("looked at again");
-            let verdict = self.check(number);
             ended.extend(self.settle(number, verdict).map(|outcome| (number, outcome)));
         }
         let completed = ended.iter().filter(|(_, outcome)| *outcome == Outcome::Completed).count();
@@ -195,7 +201,7 @@ impl Reference {
             (_, Some(noted)) => {
                 self.count_if(verdict == Verdict::Panics, "panicked, and an end noted");
                 self.count_if(*noted == Outcome::Expired, "expired under check");
-                self.count_if(*noted == SHUTDOWN, "shut down under check");
+                self.count_if(*noted == SHUTDOWN || *noted == DROPPED, "shut down under check");
                 Some(noted.clone())
             }
             (Verdict::Panics, None) => {
@@ -208,7 +214,6 @@ impl Reference {
         operation.seen_ns = None;
         match &outcome {
             Some(outcome) => self.depart(number, outcome),
-            None if operation.look_again => operation.look_again = false,
             None => operation.state = State::Parked,
         }
         outcome
@@ -253,20 +258,21 @@ impl Reference {
     }
 
     /// Ends everything, in the order that was seen: none is promised.
-    pub fn close(&mut self) {
+    pub fn close(&mut self, outcome: &Outcome) {
         let nested = self.enter();
         self.closed = true;
+        self.deferred.clear();
         let mut ended = Vec::new();
         for number in self.parked.clone() {
             if self.all[number].state == State::Parked {
-                self.depart(number, &SHUTDOWN);
+                self.depart(number, outcome);
                 ended.push(number);
             } else {
-                self.note(number, SHUTDOWN);
+                self.note(number, outcome.clone());
             }
         }
         ended.sort_by_key(|&number| self.dropped.iter().position(|&dropped| dropped == number));
-        ended.into_iter().for_each(|number| self.finish(nested, number, SHUTDOWN));
+        ended.into_iter().for_each(|number| self.finish(nested, number, outcome.clone()));
         self.leave(nested);
     }
 }

@@ -24,7 +24,6 @@ impl Reference {
             look: 0,
             flag: false,
             noted: None,
-            look_again: false,
             watches: Vec::new(),
             to_count: 0,
             deadline: None,
@@ -34,6 +33,7 @@ impl Reference {
             slot: wait.then_some(Slot::Waiting { polled: false }),
             value: None,
             knows_id: false,
+            has_place: false,
         });
         let returned = self.try_complete_else_watch(number);
         if !wait {
@@ -97,11 +97,11 @@ impl Reference {
             return self.refused(number, RefusedReason::Closed);
         }
         self.places += 1;
+        self.at(number).has_place = true;
         self.stats.parked_total += 1;
         self.parked.push(number);
         let deadline = self.deadline(timeout, now_ns);
         self.watch_all(number, keys, levels);
-        self.count_if(deadline.is_some_and(|at| at <= self.now_ns / self.tick_ns), "parked late");
         self.count_if(keys.len() > 2 * KEYS as usize, "hundreds of keys");
         let operation = self.at(number);
         operation.state = State::Parked;
@@ -110,7 +110,7 @@ impl Reference {
         Returned::Parked
     }
 
-    /// Repeated keys, and repeated watermarks, count once.
+    /// Repeated keys, and repeated watermarks, count once; in the check form the lowest of a key.
     pub fn watch_all(&mut self, number: usize, keys: &[Key], levels: &[(Key, u64)]) {
         let counted = self.all[number].request.plan.counted;
         let plain = keys.iter().map(|&key| (key, Watching::Plain));
@@ -118,9 +118,21 @@ impl Reference {
             levels.iter().map(|&(key, threshold)| (key, Watching::Unmet { threshold, counted }));
         let mut repeated = false;
         for (key, watching) in plain.chain(unmet) {
-            let watches = &self.all[number].watches;
-            if watches.iter().any(|watch| (watch.key, watch.watching) == (key, watching)) {
+            let watches = &mut self.at(number).watches;
+            let same = |watch: &&mut Watch| match (&watch.watching, &watching) {
+                _ if watch.key != key => false,
+                (Watching::Unmet { counted: false, .. }, Watching::Unmet { .. }) => true,
+                (known, watching) => known == watching,
+            };
+            if let Some(watch) = watches.iter_mut().find(same) {
                 repeated = true;
+                if let (
+                    Watching::Unmet { threshold: known, .. },
+                    Watching::Unmet { threshold, .. },
+                ) = (&mut watch.watching, watching)
+                {
+                    *known = threshold.min(*known);
+                }
                 continue;
             }
             self.order += 1;

@@ -49,7 +49,6 @@ pub struct Operation {
     pub flag: bool,
     /// How it is to end when the check it is under is over.
     pub noted: Option<Outcome>,
-    pub look_again: bool,
     pub watches: Vec<Watch>,
     /// Watermarks still to be counted.
     pub to_count: usize,
@@ -62,6 +61,8 @@ pub struct Operation {
     pub slot: Option<Slot>,
     pub value: Option<u32>,
     pub knows_id: bool,
+    /// Among `max_parked`.
+    pub has_place: bool,
 }
 
 /// What waits for the outermost call to return.
@@ -184,6 +185,7 @@ impl Reference {
 }
 
 pub const SHUTDOWN: Outcome = Outcome::Cancelled(CancelReason::Shutdown);
+pub const DROPPED: Outcome = Outcome::Cancelled(CancelReason::Dropped);
 pub const PANICKED: Outcome = Outcome::Cancelled(CancelReason::Panicked);
 
 pub fn requested(reason: &'static str) -> Outcome {

@@ -22,6 +22,7 @@ pub struct Setup {
     pub slots: usize,
     pub start_ns: u64,
     pub max_parked: Option<usize>,
+    pub rooms: usize,
     pub executor: Runs,
     /// How the case ends. A few steps follow.
     pub end: Act,

@@ -61,7 +61,6 @@ impl Reference {
                 self.note(number, Outcome::Expired);
             }
         }
-        self.places -= ended.len();
         self.count_if(ended.len() > 1, "several due at a tick");
         if !ended.is_empty() {
             self.count("expired");

@@ -134,7 +134,7 @@ impl World {
         let tick = TickLength::new(Duration::from_micros(setup.tick_us)).unwrap();
         let timer = ManualTimer::with(tick, WheelSize::new(setup.slots).unwrap());
         timer.advance(Duration::from_nanos(setup.start_ns));
-        let mut builder = Purgatory::builder("model").timer(&timer);
+        let mut builder = Purgatory::builder("model").timer(&timer).rooms(setup.rooms);
         if let Some(max) = setup.max_parked {
             builder = builder.max_parked(max);
         }
@@ -354,6 +354,7 @@ impl World {
                     Returned::Parked
                 }
                 Ok(Park::Ended(outcome)) => Returned::Ended(outcome),
+                Ok(other) => panic!("neither parked nor over: {other:?}"),
                 Err(refused) => {
                     let before = self.alive.load(Relaxed);
                     let reason = refused.reason;

@@ -1,5 +1,6 @@
 //! Any thread does anything, callbacks included.
 
+use purgatory::failpoints::Failpoint;
 use shuttle::{
     rand::{Rng, thread_rng},
     thread::JoinHandle,
@@ -13,12 +14,12 @@ use crate::{
 };
 
 /// Those that such threads come upon soon enough.
-const FAULTS: [&str; 5] = [
-    "park skips the version check",
-    "an event raises no version",
-    "an expiry leaves no note",
-    "an expiry removes what is held",
-    "shutdown closes no shard",
+const FAULTS: [Failpoint; 5] = [
+    Failpoint::ParkSkipsVersionCheck,
+    Failpoint::EventRaisesNoVersion,
+    Failpoint::ExpiryLeavesNoNote,
+    Failpoint::ExpiryRemovesCheckedOut,
+    Failpoint::ShutdownClosesNoRoom,
 ];
 
 #[test]

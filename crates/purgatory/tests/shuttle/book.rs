@@ -15,7 +15,7 @@ use shuttle::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread::{self, ThreadId},
 };
-use timer_core::Driver;
+use timer_core::driver::Driver;
 
 /// Keys are below this.
 const KEYS: usize = 8;

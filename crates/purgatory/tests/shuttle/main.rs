@@ -11,6 +11,7 @@
 
 mod anything;
 mod book;
+mod keys;
 mod operations;
 mod reaper;
 mod schedules;

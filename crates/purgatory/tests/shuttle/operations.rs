@@ -1,5 +1,6 @@
 //! Parkers, events, cancels, shutdown and time, under a hand-turned clock.
 
+use purgatory::failpoints::Failpoint;
 use shuttle::thread;
 use timer_core::{ManualTimer, Timer};
 
@@ -8,15 +9,18 @@ use crate::{
     world::{MS, NEVER, Settings, World, join},
 };
 
-/// Above what a walk takes in one step, 128, and what shutdown does, 256.
-const MANY: usize = 260;
+/// Above what a walk finds in one step, 128, and what shutdown empties, 64.
+const MANY: usize = 132;
 
 /// Operations wait for several conditions, each made true by another thread: the last one to come
 /// by, or the parker, must see them all.
 #[test]
 fn events_on_several_keys() {
-    let faults =
-        ["park skips the version check", "an event raises no version", "an event leaves no note"];
+    let faults = [
+        Failpoint::ParkSkipsVersionCheck,
+        Failpoint::EventRaisesNoVersion,
+        Failpoint::EventLeavesNoNote,
+    ];
     check(&faults, || {
         let world = World::new();
         (4..6).for_each(|key| world.make_true(key));
@@ -27,7 +31,7 @@ fn events_on_several_keys() {
             }),
             world.thread(|world| {
                 world.park(world.op(&[3, 2, 1]), NEVER);
-                world.park(world.op(&[1, 2, 3, 4, 5]), NEVER); // watched without the home's lock
+                world.park(world.op(&[1, 2, 3, 4, 5]), NEVER);
             }),
             world.thread(|world| world.event(1)),
             world.thread(|world| world.event(2)),
@@ -43,10 +47,10 @@ fn events_on_several_keys() {
 #[test]
 fn levels_on_several_keys() {
     let faults = [
-        "park skips the version check",
-        "an event raises no version",
-        "an event leaves no note",
-        "a watch that was taken is not counted down",
+        Failpoint::ParkSkipsVersionCheck,
+        Failpoint::EventRaisesNoVersion,
+        Failpoint::EventLeavesNoNote,
+        Failpoint::MetWatchNotCounted,
     ];
     check(&faults, || {
         let world = World::new();
@@ -80,7 +84,7 @@ fn levels_on_several_keys() {
 /// Levels that rise against everything else that ends an operation.
 #[test]
 fn levels_cancels_and_time() {
-    check(&["an expiry leaves no note", "an expiry removes what is held"], || {
+    check(&[Failpoint::ExpiryLeavesNoNote, Failpoint::ExpiryRemovesCheckedOut], || {
         let world = World::new();
         world.finish([
             world.thread(|world| {
@@ -112,7 +116,7 @@ fn levels_cancels_and_time() {
 /// Everything that ends an operation, at once.
 #[test]
 fn events_cancels_and_time() {
-    check(&["an expiry leaves no note", "an expiry removes what is held"], || {
+    check(&[Failpoint::ExpiryLeavesNoNote, Failpoint::ExpiryRemovesCheckedOut], || {
         let world = World::new();
         world.finish([
             world.thread(|world| {
@@ -143,7 +147,7 @@ fn events_cancels_and_time() {
 /// Deadlines move while time passes: nothing expires before the one it was given last.
 #[test]
 fn deadlines_that_move() {
-    check(&["an expiry leaves no note"], || {
+    check(&[Failpoint::ExpiryLeavesNoNote], || {
         let world = World::new();
         for key in 1..4 {
             world.park(world.op(&[key, 4]), MS * u32::from(key));
@@ -171,7 +175,7 @@ fn deadlines_that_move() {
 /// Each park is refused, or ended by somebody.
 #[test]
 fn shutdown_in_the_middle() {
-    check(&["shutdown closes no shard"], || {
+    check(&[Failpoint::ShutdownClosesNoRoom], || {
         let world = World::new();
         join([
             world.thread(|world| {
@@ -192,7 +196,7 @@ fn shutdown_in_the_middle() {
 /// Two purgatories on a timer raise each other's events; then the timer is shut down.
 #[test]
 fn two_purgatories_and_the_end_of_their_timer() {
-    check(&["shutdown closes no shard"], || {
+    check(&[Failpoint::ShutdownClosesNoRoom], || {
         let timer = ManualTimer::new();
         let worlds = [(); 2].map(|()| World::on(timer.clone(), Settings::default()));
         let cross = |here: usize| {
@@ -221,7 +225,7 @@ fn two_purgatories_and_the_end_of_their_timer() {
 /// A panic in a check or a callback is that operation's own affair.
 #[test]
 fn checks_and_callbacks_that_panic() {
-    check(&["an expiry leaves no note", "what panicked is put back"], || {
+    check(&[Failpoint::ExpiryLeavesNoNote, Failpoint::PanickedPutBack], || {
         let world = World::new();
         world.finish([
             world.thread(|world| {
@@ -249,7 +253,7 @@ fn checks_and_callbacks_that_panic() {
 /// Callbacks that raise events, park and cancel: a chain of five, set off somewhere.
 #[test]
 fn callbacks_that_cause_more() {
-    check(&["park skips the version check", "an event leaves no note"], || {
+    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventLeavesNoNote], || {
         let world = World::new();
         let link = |key: u8| {
             move |world: &World| {
@@ -279,7 +283,7 @@ fn callbacks_that_cause_more() {
 #[test]
 fn a_limit_on_the_parked() {
     const LIMIT: usize = 2;
-    check(&["an expiry leaves no note"], || {
+    check(&[Failpoint::ExpiryLeavesNoNote], || {
         let world = World::on(
             ManualTimer::new(),
             Settings { max_parked: Some(LIMIT), ..Settings::default() },
@@ -340,7 +344,7 @@ fn park_many(world: &World) {
 /// A walk holds its place among those who leave and those who come.
 #[test]
 fn walks_over_many() {
-    check_one_in(20, &["an event leaves no note"], || {
+    check_one_in(20, &[Failpoint::EventLeavesNoNote], || {
         let world = World::new();
         park_many(&world);
         world.finish([
@@ -361,7 +365,7 @@ fn walks_over_many() {
 /// Shutdown goes by steps, and others come in between.
 #[test]
 fn shutdown_of_many() {
-    check_one_in(20, &["shutdown closes no shard"], || {
+    check_one_in(20, &[Failpoint::ShutdownClosesNoRoom], || {
         let world = World::new();
         park_many(&world);
         join([

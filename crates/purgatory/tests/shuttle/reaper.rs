@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+use purgatory::failpoints::Failpoint;
 use purgatory::{BoxedOperation, Purgatory, WaitError};
 use shuttle::{
     future::block_on,
@@ -15,7 +16,7 @@ use shuttle::{
 use timer_core::{Clock, Executor, Job, SystemTimer, Timer};
 
 use crate::{
-    schedules::check,
+    schedules::{Fault, check},
     world::{MS, NEVER, Settings, World, join},
 };
 
@@ -89,7 +90,11 @@ impl Working {
 /// With the reaper and a worker for threads, and tasks on the same timer.
 #[test]
 fn expiry_without_help() {
-    check(&["an expiry leaves no note", "nobody rings"], || {
+    let faults = [
+        Fault::Purgatory(Failpoint::ExpiryLeavesNoNote),
+        Fault::Timer(timer_core::driver::sync::Failpoint::NobodyRings),
+    ];
+    check(&faults, || {
         let (timer, working) = Working::timer();
         let world = World::on(timer, Settings { max_parked: Some(3), ..Settings::default() });
         let runs = Arc::new(AtomicU64::new(0));
@@ -126,7 +131,7 @@ fn expiry_without_help() {
 /// The timer is shut down by two threads and, on the reaper itself, by a callback.
 #[test]
 fn the_timer_is_shut_down_meanwhile() {
-    check(&["shutdown closes no shard"], || {
+    check(&[Failpoint::ShutdownClosesNoRoom], || {
         let builder = SystemTimer::builder().clock(Clockwork::default()).inline();
         let world = World::on(builder.shards(2).build().unwrap(), Settings::default());
         let shut_down = |world: &World<SystemTimer>| {
@@ -153,7 +158,7 @@ fn the_timer_is_shut_down_meanwhile() {
 /// A check that an event overtakes each time goes to the executor, where it can still be cancelled.
 #[test]
 fn a_check_that_is_always_overtaken() {
-    check(&["an event leaves no note"], || {
+    check(&[Failpoint::EventLeavesNoNote], || {
         let (timer, working) = Working::timer();
         let purgatory: Purgatory<u8, BoxedOperation> =
             Purgatory::builder("overtaken").timer(&timer).build().unwrap();

@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use purgatory::sync::plant;
+use purgatory::failpoints::{self, Failpoint};
 use shuttle::{
     Config, MaxSteps, Runner,
     scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler},
@@ -26,18 +26,56 @@ const STEPS: usize = 20_000;
 /// How many changes of priority PCT makes in a schedule, and one more: so deep a bug it looks for.
 const PCT_DEPTH: usize = 3;
 
+/// A fault to be planted, in either crate.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    Purgatory(Failpoint),
+    Timer(timer_core::driver::sync::Failpoint),
+}
+
+impl From<Failpoint> for Fault {
+    fn from(fault: Failpoint) -> Self {
+        Fault::Purgatory(fault)
+    }
+}
+
+fn all(faults: &[impl Into<Fault> + Copy]) -> Vec<Fault> {
+    faults.iter().map(|&fault| fault.into()).collect()
+}
+
+/// Plants a fault for the schedules that this thread runs.
+fn plant(fault: Option<Fault>) {
+    match fault {
+        None => {}
+        Some(Fault::Purgatory(fault)) => failpoints::plant(Some(fault)),
+        Some(Fault::Timer(fault)) => timer_core::driver::sync::plant(Some(fault)),
+    }
+}
+
 /// Runs `scenario`, where no schedule may fail; then with each of `faults` planted, where one must.
 ///
 /// Half of the schedules pick a thread at random at each step, half are PCT's: threads have random
 /// priorities, and change them at a few random steps.
-pub fn check(faults: &[&'static str], scenario: fn()) {
-    check_one_in(1, faults, scenario);
+pub fn check(faults: &[impl Into<Fault> + Copy], scenario: fn()) {
+    check_with(&config(), 1, &all(faults), scenario);
 }
 
 /// The same for a scenario that takes long, in fewer schedules: one in so many.
-pub fn check_one_in(fewer: usize, faults: &[&'static str], scenario: fn()) {
+pub fn check_one_in(fewer: usize, faults: &[impl Into<Fault> + Copy], scenario: fn()) {
+    check_with(&config(), fewer, &all(faults), scenario);
+}
+
+/// The same for a scenario whose threads go on while one of them unwinds.
+pub fn check_unwinding(faults: &[impl Into<Fault> + Copy], scenario: fn()) {
+    let mut config = config();
+    config.ungraceful_shutdown_config.immediately_return_on_panic = false;
+    check_with(&config, 1, &all(faults), scenario);
+}
+
+fn check_with(config: &Config, fewer: usize, faults: &[Fault], scenario: fn()) {
     if let Ok(schedule) = std::env::var("SHUTTLE_REPLAY") {
-        Runner::new(ReplayScheduler::new_from_encoded(schedule.trim()), config()).run(scenario);
+        Runner::new(ReplayScheduler::new_from_encoded(schedule.trim()), config.clone())
+            .run(scenario);
         return;
     }
     let from_env = |name| std::env::var(name).ok()?.parse().ok();
@@ -54,15 +92,15 @@ RUSTFLAGS='--cfg shuttle' SHUTTLE_REPLAY='<the schedule above>' cargo test --rel
             run.schedules
         );
     };
-    passes(run("", RandomScheduler::new_from_seed(seed, half), scenario));
-    passes(run("", PctScheduler::new_from_seed(seed, PCT_DEPTH, half), scenario));
+    passes(run(config, None, RandomScheduler::new_from_seed(seed, half), scenario));
+    passes(run(config, None, PctScheduler::new_from_seed(seed, PCT_DEPTH, half), scenario));
     println!("{test}: {} schedules from seed {seed}", 2 * half);
     for &fault in faults {
         let pct = PctScheduler::new_from_seed(seed, PCT_DEPTH, FAULT_SCHEDULES);
-        let mut tried = run(fault, pct, scenario);
+        let mut tried = run(config, Some(fault), pct, scenario);
         if tried.passed {
             let random = RandomScheduler::new_from_seed(seed, FAULT_SCHEDULES);
-            let more = run(fault, random, scenario);
+            let more = run(config, Some(fault), random, scenario);
             tried = Run { schedules: tried.schedules + more.schedules, ..more };
         }
         assert!(!tried.passed, "{test}: {fault:?} not noticed in {} schedules", tried.schedules);
@@ -76,14 +114,20 @@ struct Run {
     passed: bool,
 }
 
-/// Runs the scenario with this fault planted, or none if it is empty. On a thread of the machine's of
+/// Runs the scenario with this fault planted, or none. On a thread of the machine's of
 /// its own: one on which a schedule failed is of no more use.
-fn run(fault: &'static str, scheduler: impl Scheduler + Send + 'static, scenario: fn()) -> Run {
+fn run(
+    config: &Config,
+    fault: Option<Fault>,
+    scheduler: impl Scheduler + Send + 'static,
+    scenario: fn(),
+) -> Run {
+    let config = config.clone();
     let schedules = Arc::new(AtomicUsize::new(0));
     let counted = schedules.clone();
     let running = thread::spawn(move || {
         plant(fault);
-        Runner::new(scheduler, config()).run(move || {
+        Runner::new(scheduler, config).run(move || {
             counted.fetch_add(1, SeqCst);
             scenario();
         })

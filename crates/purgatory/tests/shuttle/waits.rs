@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use purgatory::failpoints::Failpoint;
 use purgatory::{
     BoxedOperation, CancelReason, Purgatory, ThresholdPurgatory, Timeout, WaitError, WaitFuture,
 };
@@ -26,7 +27,7 @@ use crate::{
 /// is lost.
 #[test]
 fn deferred_events() {
-    check(&["an event raises no version", "an event leaves no note"], || {
+    check(&[Failpoint::EventRaisesNoVersion, Failpoint::EventLeavesNoNote], || {
         let purgatory: Purgatory<u8, BoxedOperation> =
             Purgatory::builder("deferred").timer(&ManualTimer::new()).build().unwrap();
         let count = Arc::new(Mutex::new(0));
@@ -123,7 +124,7 @@ impl Pool {
 /// take, those two get.
 #[test]
 fn futures_that_are_dropped() {
-    check(&["an expiry leaves no note", "a future that leaves takes nothing along"], || {
+    check(&[Failpoint::ExpiryLeavesNoNote, Failpoint::DroppedFutureLeavesOperation], || {
         let pool = Pool::new(&ManualTimer::new());
         join([
             pool.taker(None),
@@ -140,7 +141,7 @@ fn futures_that_are_dropped() {
 /// No value is lost or had twice, whatever ends the waits.
 #[test]
 fn futures_against_cancel_time_and_shutdown() {
-    check(&["shutdown closes no shard"], || {
+    check(&[Failpoint::ShutdownClosesNoRoom], || {
         let timer = ManualTimer::new();
         let pool = Pool::new(&timer);
         let takers = [pool.taker(Some(MS)), pool.taker(Some(2 * MS))];
@@ -163,7 +164,7 @@ fn futures_against_cancel_time_and_shutdown() {
 /// The purgatory goes while others wait for it: they are told.
 #[test]
 fn the_last_handle_is_dropped() {
-    check(&[], || {
+    check(&[] as &[Failpoint], || {
         let purgatory: Purgatory<u8, BoxedOperation> =
             Purgatory::builder("last").timer(&ManualTimer::new()).build().unwrap();
         let ready = Arc::new(Mutex::new(false));
@@ -174,8 +175,8 @@ fn the_last_handle_is_dropped() {
                 let future = purgatory.wait(keys, NEVER, condition);
                 drop(purgatory);
                 let result = block_on(future);
-                let shut_down = Err(WaitError::Cancelled(CancelReason::Shutdown));
-                assert!(result == shut_down || result.is_ok() && keys.contains(&1), "{result:?}");
+                let gone = Err(WaitError::Cancelled(CancelReason::Dropped));
+                assert!(result == gone || result.is_ok() && keys.contains(&1), "{result:?}");
             })
         };
         let (events, set) = (purgatory.clone(), ready.clone());
@@ -201,7 +202,7 @@ fn the_last_handle_is_dropped() {
 /// One value rises for many: nobody is told of less than it waits for, and nobody waits on.
 #[test]
 fn thresholds() {
-    check(&["park skips the version check", "an event raises no version"], || {
+    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion], || {
         let waits = Purgatory::builder("thresholds").timer(&ManualTimer::new()).build().unwrap();
         let waits = ThresholdPurgatory::from(waits);
         let wait = |threshold: u64| {

@@ -103,6 +103,7 @@ impl<T: Time> World<T> {
         match self.purgatory.try_complete_else_watch(op, wants.watches(), timeout) {
             Ok(Park::Parked(id)) => self.book.pages().parked.push((number, id)),
             Ok(Park::Ended(_)) => {}
+            Ok(other) => panic!("neither parked nor over: {other:?}"),
             Err(refused) => {
                 let mut pages = self.book.pages();
                 let justified = match refused.reason {
@@ -110,7 +111,7 @@ impl<T: Time> World<T> {
                     RefusedReason::Full { limit } => self.settings.max_parked == Some(limit),
                     _ => false,
                 };
-                assert!(justified && refused.operation.number == number);
+                assert!(justified && refused.into_operation().number == number);
                 pages.operations[number].refused = true;
             }
         }
@@ -189,6 +190,7 @@ impl<T: Time> World<T> {
             Attempt::Ended => assert_eq!(*endings, [outcome], "{number} was told"),
             Attempt::Noted => *given_up = true,
             Attempt::Gone => {}
+            other => panic!("{other:?}"),
         }
     }
 

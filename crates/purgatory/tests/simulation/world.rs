@@ -371,6 +371,7 @@ impl<'a> World<'a> {
         let ended = match parked {
             Park::Parked(_) => None,
             Park::Ended(outcome) => Some(outcome),
+            other => panic!("neither parked nor over: {other:?}"),
         };
         assert!(timeout > 0 || ended == Some(Outcome::Expired), "no time to wait: {ended:?}");
         self.seen.at_once += u64::from(ended.is_some());

@@ -1,36 +1,20 @@
 //! The coordinator of all groups: who asks is looked up and checked here, and what changes a group
 //! raises the events of what waits for it.
 
-use std::{
-    collections::HashMap,
-    hash::RandomState,
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::AtomicU64};
+use std::{collections::HashMap, hash::RandomState, time::Duration};
 
 use bytes::Bytes;
-use kafka_protocol::{
-    ResponseError,
-    messages::{
-        FindCoordinatorRequest, FindCoordinatorResponse, HeartbeatRequest, HeartbeatResponse,
-        LeaveGroupRequest, LeaveGroupResponse, SyncGroupRequest, SyncGroupResponse,
-    },
-};
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::*;
 use parking_lot::{Mutex, MutexGuard};
 use purgatory::{Purgatory, Timeout};
 use timer_core::{BuildError, Timer};
 
-use super::{
-    delayed::{DelayedJoin, DelayedSync, Sessions},
-    state::{Group, Phase, State, Waits},
-};
-use crate::{
-    api::{Client, code},
-    args::Args,
-    pipeline::Reply,
-    replica_manager::park,
-    replica_state::LEADER_ID,
-};
+use super::delayed::{DelayedJoin, DelayedSync, Sessions};
+use super::state::{Group, Phase, State, Waits};
+use crate::api::{Client, OrError, code};
+use crate::{args::Args, pipeline::Reply, replica_manager::park, replica_state::LEADER_ID};
 
 /// Of one member's protocols, or of one assignment.
 pub(super) const METADATA_BYTES_MAX: usize = 64 << 10;
@@ -77,21 +61,17 @@ impl GroupCoordinator {
     }
 
     /// The member waits now, for so long at most.
-    fn prepare_sync(
-        &self,
-        request: &SyncGroupRequest,
-    ) -> Result<(Arc<Group>, Duration), ResponseError> {
+    fn prepare_sync(&self, request: &SyncGroupRequest) -> OrError<(Arc<Group>, Duration)> {
         let group = self.group(&request.group_id, false)?;
         let mut state = group.state.lock();
         let phase = state.phase;
         let member = state.member(&request.member_id, request.generation_id)?;
         let timeout = member.rebalance_timeout;
-        if phase == Phase::PreparingRebalance {
-            return Err(ResponseError::RebalanceInProgress);
-        }
-        if request.assignments.iter().any(|one| one.assignment.len() > METADATA_BYTES_MAX) {
-            return Err(ResponseError::UnknownServerError);
-        }
+        refuse!(phase == Phase::PreparingRebalance, ResponseError::RebalanceInProgress);
+        refuse!(
+            request.assignments.iter().any(|one| one.assignment.len() > METADATA_BYTES_MAX),
+            ResponseError::UnknownServerError
+        );
         member.session.reschedule(Timeout::Never)?;
         member.waits = Waits::ForSync;
         if phase == Phase::CompletingRebalance && *request.member_id == *state.leader {
@@ -134,7 +114,7 @@ impl GroupCoordinator {
         group: &Arc<Group>,
         member_id: &str,
         generation: i32,
-    ) -> Result<Bytes, ResponseError> {
+    ) -> OrError<Bytes> {
         let mut state = group.state.lock();
         if state.phase == Phase::CompletingRebalance && state.generation == generation {
             let leader = Arc::clone(&state.leader);
@@ -181,10 +161,8 @@ impl GroupCoordinator {
     }
 
     /// The group, made if need be; COORDINATOR_NOT_AVAILABLE when there are as many as may be.
-    pub(super) fn group(&self, id: &str, make: bool) -> Result<Arc<Group>, ResponseError> {
-        if id.is_empty() {
-            return Err(ResponseError::InvalidGroupId);
-        }
+    pub(super) fn group(&self, id: &str, make: bool) -> OrError<Arc<Group>> {
+        refuse!(id.is_empty(), ResponseError::InvalidGroupId);
         let mut groups = self.groups.lock();
         match groups.get(id) {
             Some(group) => Ok(Arc::clone(group)),
@@ -202,7 +180,7 @@ impl GroupCoordinator {
     }
 }
 
-pub(super) fn sync_response(assignment: Result<Bytes, ResponseError>) -> SyncGroupResponse {
+pub(super) fn sync_response(assignment: OrError<Bytes>) -> SyncGroupResponse {
     match assignment {
         Ok(assignment) => SyncGroupResponse::default().with_assignment(assignment),
         Err(error) => SyncGroupResponse::default().with_error_code(error.code()),
@@ -217,7 +195,10 @@ pub(crate) fn find_coordinator(
     let response = FindCoordinatorResponse::default();
     if request.key_type != 0 {
         let error = ResponseError::TransactionalIdAuthorizationFailed;
-        return response.with_error_code(error.code()).with_node_id((-1).into()).with_port(-1);
+        tracing::warn!("{}: transactions are not supported", request.key.as_str());
+        let text = Some("transactions are not supported".into());
+        let response = response.with_error_code(error.code()).with_error_message(text);
+        return response.with_node_id((-1).into()).with_port(-1);
     }
     response
         .with_node_id(LEADER_ID.into())

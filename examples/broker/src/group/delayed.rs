@@ -5,10 +5,8 @@ use std::sync::{Arc, Weak};
 
 use purgatory::{DelayedOperation, Outcome, Purgatory};
 
-use super::{
-    coordinator::{GroupCoordinator, sync_response},
-    state::{Group, Phase},
-};
+use super::coordinator::{GroupCoordinator, sync_response};
+use super::state::{Group, Phase};
 use crate::pipeline::Reply;
 
 /// The sessions of all members, under group and member.

@@ -1,19 +1,15 @@
 //! JoinGroup: who may join, and with which id.
 
-use std::{
-    hash::BuildHasher,
-    ops::RangeInclusive,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{hash::BuildHasher, ops::RangeInclusive};
 
 use kafka_protocol::{ResponseError, messages::JoinGroupRequest};
 use purgatory::{Park, Timeout};
 
-use super::{
-    coordinator::{GroupCoordinator, METADATA_BYTES_MAX},
-    delayed::DelayedHeartbeat,
-    state::{Group, Member, Phase, Session, State, refused},
-};
+use super::coordinator::{GroupCoordinator, METADATA_BYTES_MAX};
+use super::delayed::DelayedHeartbeat;
+use super::state::{Group, Member, Phase, Session, State, refused};
+use crate::api::OrError;
 use crate::pipeline::Reply;
 
 /// Kafka's `group.min.session.timeout.ms` and `group.max.session.timeout.ms`.
@@ -38,17 +34,20 @@ impl GroupCoordinator {
     }
 
     /// What can be said of a join without a look at its group.
-    fn admit(&self, request: &JoinGroupRequest) -> Result<Arc<Group>, ResponseError> {
+    fn admit(&self, request: &JoinGroupRequest) -> OrError<Arc<Group>> {
         let sizes = request.protocols.iter().map(|asked| asked.name.len() + asked.metadata.len());
-        if !SESSION_TIMEOUT_MS.contains(&request.session_timeout_ms) {
-            return Err(ResponseError::InvalidSessionTimeout);
-        }
-        if request.protocol_type.is_empty() || request.protocols.is_empty() {
-            return Err(ResponseError::InconsistentGroupProtocol);
-        }
-        if request.protocols.len() > PROTOCOLS_MAX || sizes.sum::<usize>() > METADATA_BYTES_MAX {
-            return Err(ResponseError::UnknownServerError); // as in Kafka
-        }
+        refuse!(
+            !SESSION_TIMEOUT_MS.contains(&request.session_timeout_ms),
+            ResponseError::InvalidSessionTimeout
+        );
+        refuse!(
+            request.protocol_type.is_empty() || request.protocols.is_empty(),
+            ResponseError::InconsistentGroupProtocol
+        );
+        refuse!(
+            request.protocols.len() > PROTOCOLS_MAX || sizes.sum::<usize>() > METADATA_BYTES_MAX,
+            ResponseError::UnknownServerError
+        ); // as in Kafka
         self.group(&request.group_id, request.member_id.is_empty())
     }
 
@@ -59,17 +58,14 @@ impl GroupCoordinator {
         group: &Arc<Group>,
         state: &mut State,
         request: &JoinGroupRequest,
-    ) -> Result<(Arc<str>, bool), ResponseError> {
-        if state.phase == Phase::Dead {
-            return Err(ResponseError::CoordinatorNotAvailable);
-        }
-        if !state.supports(request) {
-            return Err(ResponseError::InconsistentGroupProtocol);
-        }
+    ) -> OrError<(Arc<str>, bool)> {
+        refuse!(state.phase == Phase::Dead, ResponseError::CoordinatorNotAvailable);
+        refuse!(!state.supports(request), ResponseError::InconsistentGroupProtocol);
         if request.member_id.is_empty() {
-            if state.members.len() >= self.args.max_group_members {
-                return Err(ResponseError::GroupMaxSizeReached);
-            }
+            refuse!(
+                state.members.len() >= self.args.max_group_members,
+                ResponseError::GroupMaxSizeReached
+            );
             let number = self.named.fetch_add(1, Relaxed);
             let id = format!("member-{number}-{:016x}", self.random.hash_one(number)).into();
             let session = self.start_session(group, &id)?;
@@ -95,7 +91,7 @@ impl GroupCoordinator {
         self: &Arc<Self>,
         group: &Arc<Group>,
         member_id: &Arc<str>,
-    ) -> Result<Session, ResponseError> {
+    ) -> OrError<Session> {
         let (coordinator, member_id) = (Arc::downgrade(self), Arc::clone(member_id));
         let key = (Arc::clone(&group.id), Arc::clone(&member_id));
         let session = DelayedHeartbeat { coordinator, group: Arc::clone(group), member_id };

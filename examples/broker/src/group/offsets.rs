@@ -2,19 +2,18 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use kafka_protocol::{
-    ResponseError,
-    messages::{
-        TopicName, offset_commit_request::*, offset_commit_response::*, offset_fetch_request::*,
-        offset_fetch_response::*,
-    },
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::{
+    offset_commit_request::*, offset_commit_response::*, offset_fetch_request::*,
+    offset_fetch_response::*, *,
 };
 
-use super::{
-    coordinator::GroupCoordinator,
-    state::{Phase, State},
+use super::coordinator::GroupCoordinator;
+use super::state::{Phase, State};
+use crate::{
+    api::{OrError, code},
+    topics::Topics,
 };
-use crate::{api::code, topics::Topics};
 
 /// Partitions that one group may have offsets of.
 const PARTITIONS_MAX: usize = 10_000;
@@ -72,7 +71,7 @@ impl GroupCoordinator {
     }
 }
 
-fn may_commit(state: &mut State, request: &OffsetCommitRequest) -> Result<(), ResponseError> {
+fn may_commit(state: &mut State, request: &OffsetCommitRequest) -> OrError<()> {
     let generation = request.generation_id_or_member_epoch;
     match state.phase {
         Phase::Dead => Err(ResponseError::CoordinatorNotAvailable),
@@ -87,7 +86,7 @@ fn may_commit(state: &mut State, request: &OffsetCommitRequest) -> Result<(), Re
 
 fn commit_each(
     request: &OffsetCommitRequest,
-    mut commit: impl FnMut(&str, &OffsetCommitRequestPartition) -> Result<(), ResponseError>,
+    mut commit: impl FnMut(&str, &OffsetCommitRequestPartition) -> OrError<()>,
 ) -> OffsetCommitResponse {
     let topics = request.topics.iter().map(|topic| {
         let partitions = topic.partitions.iter().map(|asked| {
@@ -107,17 +106,16 @@ fn commit(
     topics: &Topics,
     topic: &str,
     asked: &OffsetCommitRequestPartition,
-) -> Result<(), ResponseError> {
+) -> OrError<()> {
     let index = asked.partition_index;
     topics.partition(topic, index)?;
     let metadata = asked.committed_metadata.as_deref().unwrap_or_default().to_owned();
-    if metadata.len() > METADATA_BYTES_MAX {
-        return Err(ResponseError::OffsetMetadataTooLarge);
-    }
+    refuse!(metadata.len() > METADATA_BYTES_MAX, ResponseError::OffsetMetadataTooLarge);
     let key = (topic.to_owned(), index);
-    if !offsets.contains_key(&key) && offsets.len() >= PARTITIONS_MAX {
-        return Err(ResponseError::InvalidCommitOffsetSize);
-    }
+    refuse!(
+        !offsets.contains_key(&key) && offsets.len() >= PARTITIONS_MAX,
+        ResponseError::InvalidCommitOffsetSize
+    );
     offsets.insert(key, Committed { offset: asked.committed_offset, metadata });
     Ok(())
 }

@@ -3,18 +3,18 @@
 use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use kafka_protocol::{
-    ResponseError,
-    messages::{
-        join_group_request::*, join_group_response::*,
-        sync_group_request::SyncGroupRequestAssignment,
-    },
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::{
+    join_group_request::*, join_group_response::*, sync_group_request::SyncGroupRequestAssignment,
 };
 use parking_lot::Mutex;
 use purgatory::{OperationId, Timeout};
 
 use super::{delayed::Sessions, offsets::Offsets};
-use crate::{api::millis, pipeline::Reply};
+use crate::{
+    api::{OrError, millis},
+    pipeline::Reply,
+};
 
 pub(super) struct Group {
     pub(super) id: Arc<str>,
@@ -65,7 +65,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Gives it another time; UNKNOWN_MEMBER_ID: too late, it was over.
-    pub(super) fn reschedule(&self, timeout: Timeout) -> Result<(), ResponseError> {
+    pub(super) fn reschedule(&self, timeout: Timeout) -> OrError<()> {
         let alive = self.sessions.reschedule(self.id, timeout);
         if alive { Ok(()) } else { Err(ResponseError::UnknownMemberId) }
     }
@@ -100,25 +100,21 @@ impl Member {
         Some(&self.protocols.iter().find(|(own, _)| own == name)?.1)
     }
 
-    fn restart_session(&self) -> Result<(), ResponseError> {
+    fn restart_session(&self) -> OrError<()> {
         self.session.reschedule(self.session_timeout.into())
     }
 }
 
 impl State {
     /// The member of this generation, UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION.
-    pub(super) fn member(
-        &mut self,
-        id: &str,
-        generation: i32,
-    ) -> Result<&mut Member, ResponseError> {
+    pub(super) fn member(&mut self, id: &str, generation: i32) -> OrError<&mut Member> {
         let current = generation == self.generation;
         let member = self.members.get_mut(id).ok_or(ResponseError::UnknownMemberId)?;
         if current { Ok(member) } else { Err(ResponseError::IllegalGeneration) }
     }
 
     /// A heartbeat, or a request that counts as one.
-    pub(super) fn heartbeat(&mut self, id: &str, generation: i32) -> Result<(), ResponseError> {
+    pub(super) fn heartbeat(&mut self, id: &str, generation: i32) -> OrError<()> {
         let member = self.member(id, generation)?;
         if matches!(member.waits, Waits::No) { member.restart_session() } else { Ok(()) }
     }
@@ -213,7 +209,7 @@ impl State {
     }
 
     /// A sync is over, and the member's session goes on.
-    pub(super) fn end_sync(&mut self, id: &str, generation: i32) -> Result<Bytes, ResponseError> {
+    pub(super) fn end_sync(&mut self, id: &str, generation: i32) -> OrError<Bytes> {
         let stable = self.phase == Phase::Stable;
         let member = self.member(id, generation)?;
         if let Waits::ForSync = member.waits {

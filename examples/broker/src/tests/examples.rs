@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsRequest, CreateTopicsRequest, DeleteRecordsRequest, FetchRequest,
-    FindCoordinatorRequest, HeartbeatRequest, InitProducerIdRequest, JoinGroupRequest,
-    LeaveGroupRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
-    OffsetFetchRequest, SyncGroupRequest, TopicName,
+    ApiKey, ApiVersionsRequest, ConsumerGroupHeartbeatRequest, CreateTopicsRequest,
+    DeleteRecordsRequest, FetchRequest, FindCoordinatorRequest, HeartbeatRequest,
+    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListOffsetsRequest,
+    MetadataRequest, OffsetCommitRequest, OffsetFetchRequest, SyncGroupRequest, TopicName,
     create_topics_request::{CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig},
     delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic},
     fetch_request::{FetchPartition, FetchTopic, ForgottenTopic},
@@ -118,8 +118,10 @@ pub(crate) fn example(key: ApiKey, version: i16) -> Bytes {
             request(key, version, &body.with_topics(Some(topics)))
         }
         ApiKey::InitProducerId => {
-            let body = InitProducerIdRequest::default();
-            request(key, version, &body.with_transactional_id(None))
+            request(key, version, &InitProducerIdRequest::default().with_transactional_id(None))
+        }
+        ApiKey::ConsumerGroupHeartbeat => {
+            request(key, version, &ConsumerGroupHeartbeatRequest::default())
         }
         other => panic!("no example of {other:?}"),
     }
@@ -146,7 +148,7 @@ fn fetch(name: TopicName, version: i16) -> FetchRequest {
 }
 
 fn creatable(name: &str, partitions: i32, replicas: i16) -> CreatableTopic {
-    let config = CreatableTopicConfig::default().with_name(topic_name("retention.ms").0);
+    let config = CreatableTopicConfig::default().with_name(topic_name("min.insync.replicas").0);
     CreatableTopic::default()
         .with_name(topic_name(name))
         .with_num_partitions(partitions)

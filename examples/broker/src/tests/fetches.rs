@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use kafka_protocol::{
     ResponseError,
     messages::{
@@ -14,7 +15,7 @@ use kafka_protocol::{
     },
 };
 
-use super::{Fixture, answered, produce, record_batch, topic_name};
+use super::{Fixture, answered, produce, record_batch, topic_name, with_crc};
 use crate::api::Client;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -189,24 +190,88 @@ fn a_client_that_is_gone_has_its_own_requests_cancelled_and_no_others() {
     assert_eq!(read(&broker, &other), Some(vec![(0, 0)]), "a shutdown answers with what there is");
 }
 
+/// Error code, offset and timestamp of partition 0.
+fn list(broker: &Fixture, timestamp: i64) -> (i16, i64, i64) {
+    let partition = ListOffsetsPartition::default().with_timestamp(timestamp);
+    let topic = ListOffsetsTopic::default().with_name(topic_name("t"));
+    let topic = topic.with_partitions(vec![partition]);
+    let body = ListOffsetsRequest::default().with_replica_id((-1).into());
+    let client = broker.ask(ApiKey::ListOffsets, 3, &body.with_topics(vec![topic]));
+    let response: ListOffsetsResponse = answered(broker, &client, 3).unwrap();
+    let found = &response.topics[0].partitions[0];
+    (found.error_code, found.offset, found.timestamp)
+}
+
 #[test]
-fn the_earliest_and_the_latest_offset_are_told_and_none_by_its_time() {
+fn the_earliest_and_the_latest_offset_are_told() {
     let broker = Fixture::new(&[]);
     broker.ask(ApiKey::Produce, 8, &produce(1, 0, &[(0, record_batch(30))]));
-    let found = |timestamp| {
-        let partition = ListOffsetsPartition::default().with_timestamp(timestamp);
-        let topic = ListOffsetsTopic::default().with_name(topic_name("t"));
-        let topic = topic.with_partitions(vec![partition]);
-        let body = ListOffsetsRequest::default().with_replica_id((-1).into());
-        let client = broker.ask(ApiKey::ListOffsets, 3, &body.with_topics(vec![topic]));
-        let response: ListOffsetsResponse = answered(&broker, &client, 3).unwrap();
-        let found = &response.topics[0].partitions[0];
-        (found.error_code, found.offset)
-    };
-    assert_eq!(found(-1), (0, 0), "consumers know of nothing yet");
+    assert_eq!(list(&broker, -1), (0, 0, -1), "consumers know of nothing yet");
     (0..2).for_each(|follower| broker.replicate(follower, 0));
-    assert_eq!((found(-2), found(-1)), ((0, 0), (0, 30)));
-    assert_eq!((found(0), found(-3)), ((43, -1), (42, -1)));
+    assert_eq!((list(&broker, -2), list(&broker, -1)), ((0, 0, -1), (0, 30, -1)));
+    assert_eq!(list(&broker, -3).0, 42);
     broker.partition(0).delete_records(10).unwrap();
-    assert_eq!((found(-2), found(-1)), ((0, 10), (0, 30)));
+    assert_eq!((list(&broker, -2), list(&broker, -1)), ((0, 10, -1), (0, 30, -1)));
+}
+
+/// Records of these times, each with nothing in it; the times differ by less than 64.
+fn timed_batch(times: &[i64], codec: u8) -> Bytes {
+    let mut batch = record_batch(times.len() as i32)[..61].to_vec();
+    batch[22] = codec;
+    batch[27..35].copy_from_slice(&times[0].to_be_bytes());
+    batch[35..43].copy_from_slice(&times.iter().max().unwrap().to_be_bytes());
+    for (offset, time) in times.iter().enumerate() {
+        let later = time - times[0];
+        let zigzag = |value: i64| ((value << 1) ^ (value >> 63)) as u8;
+        // Length, attributes, time, offset, no key, no value, no headers.
+        batch.extend([12, 0, zigzag(later), zigzag(offset as i64), 1, 1, 0]);
+    }
+    let length = (batch.len() - 12) as i32;
+    batch[8..12].copy_from_slice(&length.to_be_bytes());
+    with_crc(batch).into()
+}
+
+#[test]
+fn an_offset_is_told_by_its_time() {
+    let broker = Fixture::new(&[]);
+    let append = |times: &[i64], codec| {
+        let body = produce(1, 0, &[(0, timed_batch(times, codec))]);
+        broker.ask(ApiKey::Produce, 8, &body);
+    };
+    append(&[1000, 1010, 1005, 1020], 0); // offsets 0 to 3
+    append(&[1030, 1040], 1); // 4 and 5, compressed
+    append(&[1035], 0); // 6
+    assert_eq!(list(&broker, 1000), (0, -1, -1), "consumers know of nothing yet");
+    (0..2).for_each(|follower| broker.replicate(follower, 0));
+    for (time, offset, at) in [
+        (0, 0, 1000),
+        (1000, 0, 1000),
+        (1001, 1, 1010),
+        (1010, 1, 1010),
+        (1011, 3, 1020),
+        (1021, 4, 1030),
+        (1035, 4, 1030), // the whole batch
+        (1041, -1, -1),
+    ] {
+        assert_eq!(list(&broker, time), (0, offset, at), "{time}");
+    }
+    broker.partition(0).delete_records(1).unwrap();
+    assert_eq!(list(&broker, 0), (0, 1, 1010), "the first is gone");
+}
+
+#[test]
+fn a_batch_whose_records_are_none_has_its_first_one() {
+    let broker = Fixture::new(&[]);
+    for broken in [&[][..], &[0x80; 20], &[12, 0, 0], &[0xff, 0xff, 0xff, 0xff, 0x0f]] {
+        let mut batch = timed_batch(&[1000, 1020], 0)[..61].to_vec();
+        batch.extend_from_slice(broken);
+        let length = (batch.len() - 12) as i32;
+        batch[8..12].copy_from_slice(&length.to_be_bytes());
+        broker.ask(ApiKey::Produce, 8, &produce(1, 0, &[(0, with_crc(batch).into())]));
+    }
+    (0..2).for_each(|follower| broker.replicate(follower, 0));
+    for start in [0, 2, 4, 6] {
+        broker.partition(0).delete_records(start).unwrap();
+        assert_eq!(list(&broker, 1010), (0, start, 1000));
+    }
 }

@@ -14,7 +14,7 @@ use super::{
     tcp::{Client, wait_until},
     topic_name,
 };
-use crate::Broker;
+use crate::{Broker, topics::TopicConfig};
 
 const CONNECTIONS: usize = 2000;
 
@@ -73,7 +73,8 @@ fn one_connection_too_many_is_closed_and_a_place_comes_free() {
 #[test]
 fn a_client_that_does_not_read_is_not_read_from() {
     let broker = Broker::start(&args(&["--max-partitions", "32000", "--partitions", "1"])).unwrap();
-    broker.manager.topics.create("large", 1000, false).unwrap();
+    let large = TopicConfig { partitions: 1000, ..broker.manager.topics.defaults };
+    broker.manager.topics.create("large", large, false).unwrap();
     let mut client = Client::connect(&broker);
     client.0.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     // Each answer has some 40 kB, all together 400 MB; each request 4 kB, more than sockets buffer.

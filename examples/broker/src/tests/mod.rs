@@ -1,5 +1,6 @@
 //! What the tests share: a broker without threads, arguments, record batches, requests.
 
+mod create_topics;
 mod delete_records;
 pub(crate) mod examples;
 mod fetches;

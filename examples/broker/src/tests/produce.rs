@@ -250,3 +250,15 @@ fn an_idempotent_batch_that_comes_again_waits_for_the_first_and_is_appended_once
     let counters = broker.manager.counters.lock();
     assert_eq!((counters.records, counters.duplicates), (3, 1));
 }
+
+#[test]
+fn a_batch_that_is_too_large_is_told_and_the_others_of_its_request_are_taken() {
+    let broker = Fixture::new(&["--message-max-bytes", "97"]);
+    let produce = broker.start(1, &[(0, record_batch(1))]);
+    let too_large = ResponseError::MessageTooLarge.code();
+    assert_eq!(answer(&broker, &produce), Some(vec![(too_large, -1)]), "98 bytes");
+    let broker = Fixture::new(&["--message-max-bytes", "98"]);
+    let two = Bytes::from([record_batch(1), record_batch(1)].concat());
+    let produce = broker.start(1, &[(0, two), (1, vec![0x7f; 200].into())]);
+    assert_eq!(answer(&broker, &produce), Some(vec![(0, 0), (too_large, -1)]), "each batch counts");
+}

@@ -14,7 +14,7 @@ use kafka_protocol::{
         ApiKey, FetchRequest, FetchResponse, MetadataRequest, MetadataResponse, ProduceResponse,
         fetch_response::{FetchableTopicResponse, PartitionData},
         metadata_request::MetadataRequestTopic,
-        metadata_response::MetadataResponseTopic,
+        metadata_response::{MetadataResponsePartition, MetadataResponseTopic},
     },
     protocol::{Decodable, decode_request_header_from_buffer},
 };
@@ -118,6 +118,18 @@ fn a_client_that_disconnects_has_what_it_parked_cancelled_at_once() {
     assert_eq!(summary.rejected, 0);
 }
 
+/// A follower says by its next fetch that it has the records, and takes its time until then.
+#[test]
+fn a_produce_waits_for_the_followers_next_fetch() {
+    assert!(args(&[]).follower_interval >= Duration::from_millis(10), "or it would not be seen");
+    let broker = Broker::start(&args(&["--follower-interval", "1day"])).unwrap();
+    let mut client = Client::connect(&broker);
+    client.send_produce(-1, 60_000);
+    wait_for_parked(&broker);
+    assert_eq!(broker.shutdown().parked[0].1.cancelled, 1);
+    assert_eq!(client.produced(), 6);
+}
+
 #[test]
 fn a_long_poll_is_woken_by_a_produce() {
     let broker = Broker::start(&args(&[])).unwrap();
@@ -136,6 +148,23 @@ fn a_long_poll_is_woken_by_a_produce() {
     let data = &response.responses[0].partitions[0];
     assert_eq!((data.high_watermark, data.records.as_ref().unwrap().len()), (1, 98));
     broker.shutdown();
+}
+
+/// Sent whole, as a client does: it looks for the answer afterwards.
+#[test]
+fn a_produce_above_the_frame_bound_is_answered_and_the_connection_goes_on() {
+    let broker = Broker::start(&args(&[])).unwrap();
+    let mut client = Client::connect(&broker);
+    let records = Bytes::from(vec![7; broker.manager.args.max_frame as usize]);
+    let body = produce(-1, 60_000, &[(0, records)]);
+    for _ in 0..2 {
+        client.send(&framed(&request(ApiKey::Produce, 7, &body)));
+        assert_eq!(client.produced(), 10, "MESSAGE_TOO_LARGE");
+    }
+    client.send_produce(1, 0);
+    assert_eq!(client.produced(), 0);
+    let summary = broker.shutdown();
+    assert_eq!((summary.rejected, summary.records), (0, 1));
 }
 
 #[test]
@@ -241,9 +270,11 @@ fn a_follower_asks_for_another_topic_first_each_time() {
         let header = decode_request_header_from_buffer(&mut frame).unwrap();
         let (version, id) = (header.request_api_version, header.correlation_id);
         let answer = if header.request_api_key == ApiKey::Metadata as i16 {
+            let partition = MetadataResponsePartition::default();
+            let partition = partition.with_replica_nodes(vec![2.into()]);
             let topics = ["a", "b"].map(|name| {
                 let topic = MetadataResponseTopic::default().with_name(Some(topic_name(name)));
-                topic.with_partitions(vec![Default::default()])
+                topic.with_partitions(vec![partition.clone()])
             });
             let body = MetadataResponse::default().with_topics(topics.to_vec());
             pipeline::response(&body, version, id)

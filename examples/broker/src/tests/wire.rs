@@ -2,10 +2,11 @@
 
 use bytes::{BufMut, BytesMut};
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsResponse, CreateTopicsResponse, DeleteRecordsResponse, FetchResponse,
-    FindCoordinatorResponse, HeartbeatResponse, InitProducerIdResponse, JoinGroupResponse,
-    LeaveGroupResponse, ListOffsetsResponse, MetadataRequest, MetadataResponse,
-    OffsetCommitResponse, OffsetFetchResponse, ProduceResponse, SyncGroupResponse,
+    ApiKey, ApiVersionsResponse, ConsumerGroupHeartbeatResponse, CreateTopicsResponse,
+    DeleteRecordsResponse, FetchResponse, FindCoordinatorResponse, HeartbeatResponse,
+    InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListOffsetsResponse,
+    MetadataRequest, MetadataResponse, OffsetCommitResponse, OffsetFetchResponse, ProduceResponse,
+    SyncGroupResponse,
 };
 
 use super::{
@@ -77,6 +78,9 @@ fn error_codes(key: ApiKey, version: i16, frame: BytesMut) -> Vec<i16> {
             assert_eq!(told.collect::<Vec<_>>(), APIS.iter().map(versions).collect::<Vec<_>>());
             vec![response.error_code]
         }
+        ApiKey::ConsumerGroupHeartbeat => {
+            vec![decoded::<ConsumerGroupHeartbeatResponse>(version, frame).error_code]
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -89,13 +93,14 @@ fn every_api_answers_at_every_version_errors_too() {
         let expected: &[i16] = match key {
             ApiKey::Produce => &[0, 87, 3],
             ApiKey::Fetch => &[0, 1, 3],
-            ApiKey::ListOffsets => &[0, 0, 43, 42, 3],
+            ApiKey::ListOffsets => &[0, 0, 0, 42, 3],
             ApiKey::Metadata => &[0, 0, 17],
             ApiKey::CreateTopics => &[0, 36, 17, 37, 38, 39],
             ApiKey::DeleteRecords => &[0, 1, 3],
             ApiKey::JoinGroup | ApiKey::SyncGroup | ApiKey::Heartbeat | ApiKey::LeaveGroup => &[25],
             ApiKey::OffsetCommit => &[0, 12, 3],
             ApiKey::OffsetFetch => &[0, 0],
+            ApiKey::ConsumerGroupHeartbeat => &[35], // there are classic groups only
             _ => &[0],
         };
         assert_eq!(error_codes(key, version, frame), expected, "{key:?} {version}");
@@ -174,7 +179,8 @@ fn a_giant_count_is_refused_before_anything_is_allocated() {
 #[test]
 fn a_cut_request_is_refused() {
     let broker = Fixture::new(&[]);
-    for (key, version) in each_version() {
+    let unread = |key| key == ApiKey::ConsumerGroupHeartbeat; // refused, whatever it says
+    for (key, version) in each_version().filter(|(key, _)| !unread(*key)) {
         let whole = example(key, version);
         for end in 8..whole.len() {
             let cut = broker.answer(whole.slice(..end));

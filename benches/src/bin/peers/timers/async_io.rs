@@ -3,24 +3,23 @@
 //! async-io).
 
 use std::{
-    pin::Pin,
-    task::{Context, Waker},
+    pin::{Pin, pin},
+    task::Waker,
     time::Duration,
 };
 
 use async_io::Timer as IoTimer;
 
-use super::Timer;
+use super::{Timer, at_once};
 use crate::sink::{Sink, TellsSink};
 
 pub(crate) struct AsyncIo {
     sink: &'static Sink,
 }
 
-fn register(delay: Duration, waker: &Waker) -> IoTimer {
+fn registered(delay: Duration, waker: &Waker) -> IoTimer {
     let mut timer = IoTimer::after(delay);
-    let poll = Pin::new(&mut timer).poll(&mut Context::from_waker(waker));
-    assert!(poll.is_pending(), "a timer was over when first polled");
+    super::register(Pin::new(&mut timer), waker);
     timer
 }
 
@@ -38,15 +37,21 @@ impl Timer for AsyncIo {
     }
 
     fn schedule(_: &mut &'static Sink, delay: Duration) -> IoTimer {
-        register(delay, Waker::noop())
+        registered(delay, Waker::noop())
     }
 
     fn schedule_firing(sink: &mut &'static Sink, delay: Duration, due_ns: u64) -> IoTimer {
-        register(delay, &TellsSink::waker(sink, due_ns))
+        registered(delay, &TellsSink::waker(sink, due_ns))
     }
 
     /// A pending timer will fire again, one that has fired will not.
     fn cancel(_: &mut &'static Sink, handle: IoTimer) -> bool {
         handle.will_fire()
+    }
+
+    /// It has no time-out; one is made of it as others do, the other future polled first.
+    fn timeout_ready(_: &mut &'static Sink, limit: Duration) -> bool {
+        let _limit = IoTimer::after(limit);
+        at_once(pin!(super::answer()))
     }
 }

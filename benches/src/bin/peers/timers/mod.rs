@@ -7,13 +7,24 @@ mod async_io;
 mod binary_heap;
 mod btree_map;
 mod delay_queue;
+mod futures_timer;
 mod hashed_core;
 mod hashed_wheel;
 mod ours;
+mod ours_sleep;
+mod pingora;
 mod queue_thread;
 mod tokio_sleep;
 
-use std::{hint::black_box, time::Duration};
+use std::{
+    convert::Infallible,
+    future::ready,
+    hint::black_box,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use crate::{rows::Named, sink::Sink};
 
@@ -38,6 +49,14 @@ pub(crate) trait Timer: Sized + Send + Sync + 'static {
 
     fn start(sink: &'static Sink) -> anyhow::Result<Self>;
 
+    /// Runs a thread that uses the timer.
+    fn inside(
+        _: Arc<Self>,
+        work: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
+    ) -> anyhow::Result<()> {
+        work()
+    }
+
     fn local(&self) -> Self::Local<'_>;
 
     fn schedule(local: &mut Self::Local<'_>, delay: Duration) -> Self::Handle;
@@ -53,6 +72,11 @@ pub(crate) trait Timer: Sized + Send + Sync + 'static {
         Self::cancel(local, black_box(handle))
     }
 
+    /// A time-out around a future that is ready at once. True if it yielded what that did.
+    fn timeout_ready(_: &mut Self::Local<'_>, _: Duration) -> bool {
+        false
+    }
+
     /// Puts a new timer in the place of a pending one.
     fn replace(local: &mut Self::Local<'_>, place: &mut Self::Handle, delay: Duration) -> bool {
         let old = std::mem::replace(place, Self::schedule(local, delay));
@@ -65,6 +89,42 @@ pub(crate) trait Timer: Sized + Send + Sync + 'static {
     /// How many timers are pending, where the peer can tell.
     fn pending(&self) -> Option<usize> {
         None
+    }
+}
+
+/// Polls a sleep that is not over yet.
+fn register<F: Future + ?Sized>(sleep: Pin<&mut F>, waker: &Waker) {
+    let poll = sleep.poll(&mut Context::from_waker(waker));
+    assert!(poll.is_pending(), "a sleep was over when first polled");
+}
+
+/// What a time-out is around.
+fn answer() -> impl Future<Output = Result<u64, Infallible>> {
+    ready(Ok(black_box(7)))
+}
+
+/// True if a time-out yields what it is around at its first poll.
+fn at_once<T: Yields>(timeout: Pin<&mut impl Future<Output = T>>) -> bool {
+    match timeout.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output.value() == Some(7),
+        Poll::Pending => false,
+    }
+}
+
+/// What a time-out yields, or the future it is around.
+trait Yields {
+    fn value(self) -> Option<u64>;
+}
+
+impl Yields for Result<u64, Infallible> {
+    fn value(self) -> Option<u64> {
+        self.ok()
+    }
+}
+
+impl<E> Yields for Result<Result<u64, Infallible>, E> {
+    fn value(self) -> Option<u64> {
+        self.ok()?.ok()
     }
 }
 
@@ -84,7 +144,11 @@ pub(crate) enum Contender {
     Ours,
     OursClosure,
     OursFine,
+    OursSleep,
     TokioSleep,
+    TokioAlt,
+    Pingora,
+    FuturesTimer,
     DelayQueue,
     HashedWheel,
     AsyncIo,
@@ -115,12 +179,29 @@ impl Contender {
     /// With ours once more, at a tick of 250 µs.
     pub(crate) const WITH_FINE: [Contender; 8] = with(Contender::OursFine);
 
+    /// Those that are futures, ours by its own; tokio's alternative timer in a build that has it.
+    pub(crate) const SLEEPS: &[Contender] = {
+        const ALL: [Contender; 6] = [
+            Contender::OursSleep,
+            Contender::TokioSleep,
+            Contender::Pingora,
+            Contender::FuturesTimer,
+            Contender::AsyncIo,
+            Contender::TokioAlt,
+        ];
+        if cfg!(tokio_unstable) { &ALL } else { ALL.split_at(5).0 }
+    };
+
     pub(crate) fn visit<V: Visit>(self, visitor: &V) -> V::Output {
         match self {
             Contender::Ours => visitor.visit::<Ours>(),
             Contender::OursClosure => visitor.visit::<OursClosure>(),
             Contender::OursFine => visitor.visit::<OursFine>(),
-            Contender::TokioSleep => visitor.visit::<tokio_sleep::TokioSleep>(),
+            Contender::OursSleep => visitor.visit::<ours_sleep::OursSleep>(),
+            Contender::TokioSleep => visitor.visit::<tokio_sleep::TokioSleep<false>>(),
+            Contender::TokioAlt => visitor.visit::<tokio_sleep::TokioSleep<true>>(),
+            Contender::Pingora => visitor.visit::<pingora::Pingora>(),
+            Contender::FuturesTimer => visitor.visit::<futures_timer::FuturesTimer>(),
             Contender::DelayQueue => visitor.visit::<delay_queue::Queue>(),
             Contender::HashedWheel => visitor.visit::<hashed_wheel::HashedWheel>(),
             Contender::AsyncIo => visitor.visit::<async_io::AsyncIo>(),

@@ -1,40 +1,61 @@
 //! tokio's `sleep` on a multi-thread runtime with its default timer: a future that registers when
 //! it is first polled and is cancelled by dropping it. It is polled by the measured thread inside
 //! the runtime's context; where it fires, its waker tells (no task is run: kind to tokio).
+//!
+//! And the same with tokio's alternative timer, `tokio-alt`, in a build with `--cfg tokio_unstable`: measured
+//! on the runtime's own workers, where it is meant to be used. Those work off what was cancelled when
+//! they next park, which is not measured (kind to tokio again).
 
 use std::{
     pin::{Pin, pin},
-    task::{Context, Waker},
+    sync::Arc,
+    task::Waker,
     time::Duration,
 };
 
 use tokio::{
     runtime::{Builder, EnterGuard, Runtime},
-    time::{Sleep, sleep},
+    time::{Sleep, sleep, timeout},
 };
 
-use super::Timer;
+use super::{Timer, at_once, register};
 use crate::sink::{Sink, TellsSink};
 
-pub(crate) struct TokioSleep {
+pub(crate) struct TokioSleep<const ALT: bool> {
     runtime: Runtime,
     sink: &'static Sink,
 }
 
-/// Registers the sleep; it must not be over yet.
-fn register(sleep: Pin<&mut Sleep>, waker: &Waker) {
-    let poll = sleep.poll(&mut Context::from_waker(waker));
-    assert!(poll.is_pending(), "a sleep was over when first polled");
+fn runtime(alternative: bool) -> anyhow::Result<Runtime> {
+    let mut builder = Builder::new_multi_thread();
+    builder.enable_time();
+    #[cfg(tokio_unstable)]
+    if alternative {
+        builder.enable_alt_timer().worker_threads(4);
+    }
+    #[cfg(not(tokio_unstable))]
+    anyhow::ensure!(!alternative, "tokio was built without its alternative timer");
+    Ok(builder.build()?)
 }
 
-impl Timer for TokioSleep {
-    const NAME: &'static str = "tokio-sleep";
+impl<const ALT: bool> Timer for TokioSleep<ALT> {
+    const NAME: &'static str = if ALT { "tokio-alt" } else { "tokio-sleep" };
     type Handle = Pin<Box<Sleep>>;
     type Local<'a> = (EnterGuard<'a>, &'static Sink);
 
     fn start(sink: &'static Sink) -> anyhow::Result<Self> {
-        let runtime = Builder::new_multi_thread().enable_time().build()?;
-        Ok(TokioSleep { runtime, sink })
+        Ok(TokioSleep { runtime: runtime(ALT)?, sink })
+    }
+
+    fn inside(
+        timer: Arc<Self>,
+        work: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
+    ) -> anyhow::Result<()> {
+        if !ALT {
+            return work();
+        }
+        let task = async move { work() };
+        timer.runtime.block_on(timer.runtime.spawn(tokio::task::unconstrained(task)))?
     }
 
     fn local(&self) -> Self::Local<'_> {
@@ -62,6 +83,10 @@ impl Timer for TokioSleep {
         let mut handle = pin!(sleep(delay));
         register(handle.as_mut(), Waker::noop());
         !handle.is_elapsed()
+    }
+
+    fn timeout_ready(_: &mut Self::Local<'_>, limit: Duration) -> bool {
+        at_once(pin!(timeout(limit, super::answer())))
     }
 
     /// In the same box.

@@ -6,7 +6,10 @@ use std::{
     future::poll_fn,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::AcqRel},
+        atomic::{
+            AtomicBool,
+            Ordering::{AcqRel, Acquire},
+        },
     },
     task::Poll,
     time::Duration,
@@ -36,6 +39,15 @@ struct Shared {
 pub(crate) struct Callbacks(Arc<Shared>);
 
 impl Shared {
+    /// Puts a request on the list of a key, unless it is over: an event of an earlier key may have
+    /// completed it meanwhile, and has taken it off all lists it will ever take it off.
+    fn watch(&self, key: u64, waiter: &Arc<Waiter>, deadline: Key) {
+        let list = self.lists.entry(key); // locks it, so that either is seen
+        if !waiter.over.load(Acquire) {
+            list.or_default().push((waiter.clone(), deadline));
+        }
+    }
+
     /// Completes a request that is ready.
     fn attempt(&self, waiter: &Arc<Waiter>, deadline: &Key) {
         if waiter.request.is_ready() {
@@ -93,7 +105,7 @@ impl Waits for Callbacks {
         let waiter = Arc::new(Waiter { request, keys: SmallVec::from_slice(&keys), over });
         let deadline = self.0.deadlines.lock().insert(waiter.clone(), timeout);
         for key in keys {
-            self.0.lists.entry(key).or_default().push((waiter.clone(), deadline));
+            self.0.watch(key, &waiter, deadline);
         }
         self.0.attempt(&waiter, &deadline);
         poll_fn(|_| Poll::Ready(()))
@@ -106,5 +118,25 @@ impl Waits for Callbacks {
 
     fn left(&self) -> Option<usize> {
         Some(self.0.lists.len() + self.0.deadlines.lock().len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Progress;
+
+    #[tokio::test]
+    async fn a_request_that_ends_while_it_is_parked_goes_on_no_further_list() {
+        let shared = Shared::default();
+        let request = Request { progress: Progress::leaked(), required: 1 };
+        let (keys, over) = (SmallVec::from_slice(&[1, 2]), AtomicBool::new(false));
+        let waiter = Arc::new(Waiter { request, keys, over });
+        let deadline = shared.deadlines.lock().insert(waiter.clone(), Duration::from_secs(1));
+        shared.watch(1, &waiter, deadline);
+        request.progress.reach(1);
+        shared.attempt(&waiter, &deadline); // by an event of the first key
+        shared.watch(2, &waiter, deadline);
+        assert_eq!((request.progress.completed(), shared.lists.len()), (1, 0));
     }
 }

@@ -16,6 +16,8 @@ mod ours;
 
 use std::time::Duration;
 
+use timer_core::SystemClock;
+
 use crate::{request::Request, rows::Named};
 
 /// Where requests wait under keys until an event finds them ready.
@@ -27,6 +29,11 @@ pub(crate) trait Waits: Sized + Send + Sync + 'static {
 
     /// Inside a runtime with tokio's time, which may be given tasks.
     fn start() -> anyhow::Result<Self>;
+
+    /// The same, with deadlines told by this clock, where that can be chosen.
+    fn start_on(_: SystemClock) -> anyhow::Result<Self> {
+        Self::start()
+    }
 
     /// Parks a request that is not ready: it waits once the future was polled, and is told that it
     /// is over before the future ends. In the callback form the future says nothing: it is ready

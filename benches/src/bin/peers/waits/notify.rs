@@ -1,8 +1,9 @@
 //! A `Notify` for each key, shared by who waits for it, and tokio's `timeout`. The loop is that of
 //! `Notify`'s docs: be told from here on, look, wait. An event tells everybody; the last to leave
-//! takes the key off the map.
+//! takes the key off the map. Of many keys each is waited for in a box, as `select_all` would have
+//! it.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use dashmap::DashMap;
 use foldhash::fast::RandomState;
@@ -31,7 +32,18 @@ async fn until_ready(notifies: &[Arc<Notify>], request: Request) {
                 }
                 select! { biased; () = a => {}, () = b => {}, () = c => {} }
             }
-            _ => unreachable!("one key or three"),
+            _ => {
+                let notified = notifies.iter().map(|notify| Box::pin(notify.notified()));
+                let mut notified: Vec<_> = notified.collect();
+                if request.is_ready() {
+                    return;
+                }
+                poll_fn(|context| {
+                    let told = notified.iter_mut().any(|one| one.as_mut().poll(context).is_ready());
+                    if told { Poll::Ready(()) } else { Poll::Pending }
+                })
+                .await;
+            }
         }
     }
 }

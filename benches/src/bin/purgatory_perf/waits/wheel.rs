@@ -60,7 +60,7 @@ impl Wheel {
         let parked = self.purgatory.try_complete_else_watch(waiting, &self.keys, timeout);
         let id = match parked.expect("no bound is set, and it is open") {
             Park::Parked(id) => Some(id),
-            Park::Ended(_) => None,
+            _ => None,
         };
         (ready.map_or(Ticket::Name(id), Ticket::Ready), id)
     }

@@ -60,6 +60,6 @@ impl Scheme for HierarchicalWheel {
     }
 
     fn slots(&self) -> usize {
-        self.wheel.levels() * self.size.slots()
+        self.wheel.level_count() * self.size.slots()
     }
 }

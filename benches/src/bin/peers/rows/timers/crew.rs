@@ -25,6 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) enum Work {
     ScheduleCancel,
     Replace,
+    TimeoutReady,
 }
 
 /// A crew to be made, for any timer.
@@ -68,7 +69,9 @@ impl Visit for Hire {
             let work = self.work;
             let thread = std::thread::spawn(move || {
                 let random = Rng::with_seed(number as u64);
-                member::<T>(&timer, share, random, work, &together, &ordered, &tell)
+                T::inside(timer.clone(), move || {
+                    member::<T>(&timer, share, random, work, &together, &ordered, &tell)
+                })
             });
             Member { orders, spent, thread }
         };
@@ -106,6 +109,7 @@ fn member<T: Timer>(
         for _ in 0..operations {
             cancelled += usize::from(match work {
                 Work::ScheduleCancel => T::schedule_cancel(&mut local, TIMEOUT),
+                Work::TimeoutReady => T::timeout_ready(&mut local, TIMEOUT),
                 Work::Replace => {
                     let place = random.usize(0..share);
                     T::replace(&mut local, &mut pending[place], far(&mut random))

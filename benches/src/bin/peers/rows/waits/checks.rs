@@ -1,14 +1,29 @@
-//! The self-checks checked: waits that do none of what they should are found out by every row.
+//! The self-checks checked: waits that do none of what they should are found out by every row. And
+//! of every contender what the rows do not ask for: time-outs, and events that race with a park.
 
-use std::{future::poll_fn, task::Poll, time::Duration};
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Release},
+        },
+    },
+    task::Poll,
+    time::Duration,
+};
 
+use fastrand::Rng;
 use tokio::task::yield_now;
 
 use super::{
     bytes::Parked,
     crew::{Hire, Share},
+    expire::Expire,
     hot_key::HotKey,
-    room::Room,
+    room::{HOUR, Room, all_completed, poll_once},
     tail::Tail,
 };
 use crate::{
@@ -48,7 +63,7 @@ impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Waits
 }
 
 /// Whether each row fails.
-fn noticed<W: Waits>() -> [bool; 4] {
+fn noticed<W: Waits>() -> [bool; 5] {
     let hire = Hire { threads: 1, keys: 1, share: Share::Same, half_foreign: false, others: 0 };
     let mut crew = hire.visit::<W>().unwrap();
     let worked = crew.work(8);
@@ -56,22 +71,24 @@ fn noticed<W: Waits>() -> [bool; 4] {
     let bytes = Parked { requests: 8, keys: 1 }.visit::<W>().is_err();
     let hot_key = HotKey { requests: 8, events: 1 }.visit::<W>().is_err();
     let tail = Tail { events: 8 }.visit::<W>().is_err();
-    [crew, bytes, hot_key, tail]
+    let (window, lead) = (Duration::ZERO, Duration::from_secs(1));
+    let expire = Expire { requests: 8, keys: 1, window, lead }.visit::<W>().is_err();
+    [crew, bytes, hot_key, tail, expire]
 }
 
 #[test]
 fn a_request_that_is_given_up_is_noticed() {
-    assert_eq!(noticed::<Broken<0, 1, 0>>(), [true; 4]);
+    assert_eq!(noticed::<Broken<0, 1, 0>>(), [true; 5]);
 }
 
 #[test]
 fn a_request_that_ends_twice_is_noticed() {
-    assert_eq!(noticed::<Broken<2, 0, 0>>(), [true; 4]);
+    assert_eq!(noticed::<Broken<2, 0, 0>>(), [true; 5]);
 }
 
 #[test]
 fn what_is_left_behind_is_noticed() {
-    assert_eq!(noticed::<Broken<1, 0, 1>>(), [true; 4]);
+    assert_eq!(noticed::<Broken<1, 0, 1>>(), [true; 5]);
 }
 
 /// Lets a request time out.
@@ -100,4 +117,72 @@ impl Visit for TimesOut {
 fn what_nobody_completes_times_out_and_leaves_nothing() {
     let contenders = Contender::FORMS.iter().flat_map(|(_, contenders)| *contenders);
     contenders.for_each(|contender| contender.visit(&TimesOut));
+}
+
+/// Under the same few keys one thread parks requests, and another makes each ready and raises the
+/// event of its first key, as often as not while it is being parked: twenty keys take a while.
+struct Races;
+
+impl Races {
+    const REQUESTS: u64 = 1000;
+
+    fn keys(number: u64) -> [u64; 20] {
+        std::array::from_fn(|at| (number + at as u64) % 24)
+    }
+
+    async fn park<W: Waits>(waits: &W, progress: &'static Progress, begun: &AtomicU64) {
+        let mut pending = VecDeque::new();
+        for number in 1..=Self::REQUESTS {
+            begun.store(number, Release);
+            let request = Request { progress, required: number };
+            let mut wait = Box::pin(waits.park(Self::keys(number), HOUR, request));
+            if poll_once(wait.as_mut()).await.is_pending() {
+                pending.push_back(wait);
+            }
+            let may_wait = if number < Self::REQUESTS { number % 2 } else { 0 };
+            while number.saturating_sub(progress.ended()) > may_wait {
+                if let Some(mut wait) = pending.pop_front()
+                    && poll_once(wait.as_mut()).await.is_pending()
+                {
+                    pending.push_front(wait);
+                }
+                yield_now().await;
+            }
+        }
+    }
+
+    async fn raise<W: Waits>(waits: &W, progress: &'static Progress, begun: &AtomicU64) {
+        let mut random = Rng::with_seed(1);
+        for number in 1..=Self::REQUESTS {
+            while begun.load(Acquire) < number {
+                yield_now().await;
+            }
+            (0..random.u32(0..200)).for_each(|_| std::hint::spin_loop());
+            progress.reach(number);
+            waits.event(Self::keys(number)[0]);
+        }
+    }
+}
+
+impl Visit for Races {
+    type Output = ();
+
+    fn visit<W: Waits>(&self) {
+        let room = Room::<W>::open(2).unwrap();
+        let (progress, begun) = (Progress::leaked(), Arc::new(AtomicU64::new(0)));
+        let (waits, announces) = (room.waits.clone(), begun.clone());
+        let parks = room.spawn(async move { Races::park(&*waits, progress, &announces).await });
+        let waits = room.waits.clone();
+        let raises = room.spawn(async move { Races::raise(&*waits, progress, &begun).await });
+        room.join(parks).unwrap();
+        room.join(raises).unwrap();
+        all_completed::<W>(progress, Races::REQUESTS).unwrap();
+        room.close().unwrap();
+    }
+}
+
+#[test]
+fn an_event_that_races_with_a_park_loses_nothing_and_leaves_nothing() {
+    let contenders = Contender::FORMS.iter().flat_map(|(_, contenders)| *contenders);
+    contenders.for_each(|contender| contender.visit(&Races));
 }

@@ -2,7 +2,7 @@
 //! parked that nobody completes. When the crew goes home the others are completed, and nothing may
 //! be left.
 //!
-//! Each thread is a task of a runtime with as many workers. It parks a window of requests, makes them
+//! Each thread has a runtime at hand for what tells the time. It parks a window of requests, makes them
 //! ready, raises the event of each one's first key, and goes on when all have said that they are
 //! over. One of several may park more windows before that, and does not sleep: it would be
 //! woken on the worker of another, who does not yield. A future that pends is boxed, as it would
@@ -23,7 +23,7 @@ use std::{
     },
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 use tokio::{sync::oneshot, task::yield_now};
@@ -59,7 +59,7 @@ pub(super) enum Share {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hire {
     pub(super) threads: usize,
-    /// How many keys a request waits for: one or three.
+    /// How many keys a request waits for: one, three or twenty.
     pub(super) keys: usize,
     pub(super) share: Share,
     pub(super) half_foreign: bool,
@@ -82,7 +82,9 @@ impl Visit for Hire {
     fn visit<W: Waits>(&self) -> Self::Output {
         Ok(match self.keys {
             1 => Box::new(Team::<W, 1>::hire(*self)?),
-            _ => Box::new(Team::<W, 3>::hire(*self)?),
+            3 => Box::new(Team::<W, 3>::hire(*self)?),
+            20 => Box::new(Team::<W, 20>::hire(*self)?),
+            other => bail!("a crew for {other} keys"),
         })
     }
 }
@@ -136,7 +138,7 @@ impl<W: Waits, const K: usize> Crew for Team<W, K> {
             let swap = self.hire.half_foreign.then(|| Swap::new(thread, self.turns, &left));
             let (mut member, keys) = self.member(thread, swap);
             let together = together.clone();
-            self.room.spawn(async move {
+            self.room.thread(async move {
                 let clock = SystemClock::new();
                 together.wait();
                 let begin = clock.now_ns();

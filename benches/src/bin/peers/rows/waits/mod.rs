@@ -1,10 +1,14 @@
 //! The rows of waits: requests parked under keys, and completed by events.
 
+pub(super) mod acks_all;
 pub(super) mod bytes;
 #[cfg(test)]
 mod checks;
 mod crew;
+pub(super) mod empty;
+pub(super) mod expire;
 pub(super) mod hot_key;
+pub(super) mod local;
 pub(super) mod park;
 mod room;
 pub(super) mod tail;

@@ -1,8 +1,8 @@
 //! `park-complete-…`: what a request costs that has to wait and is completed by an event, under one
-//! key and three: random ones of a thousand, keys never used before or again (`fresh`), and a
-//! thousand while a million others wait for other keys (`1m`).
+//! key, three or twenty: random ones of a thousand, keys never used before or again (`fresh`), and
+//! a thousand while a million others wait for other keys (`1m`).
 //!
-//! On two threads, per thread, each thread has keys of its own (`other-keys`), both have the same
+//! On two threads, per thread, each thread has keys of its own (`other-…`), both have the same
 //! (`same-keys`), and of the same each completes half of the other's (`half-foreign`). `…-slowdown`
 //! is their time in times of one thread's that is alone, measured in the same round: 1 is as good
 //! as it gets, and 2 divided by it is how many times as much gets done. It takes two processors that
@@ -18,9 +18,19 @@ use super::{
 };
 use crate::{floor, results::FLOOR, waits::Contender};
 
+/// How many keys a request of the row waits for.
+fn keys(id: &str) -> usize {
+    let (_, last) = id.rsplit_once('-').expect("several words");
+    match last {
+        "3keys" => 3,
+        "20keys" => 20,
+        _ => 1,
+    }
+}
+
 /// The rows on one thread.
 pub(in crate::rows) fn alone(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let keys = if id.contains("-3keys") { 3 } else { 1 };
+    let keys = keys(id);
     let share = if id.contains("-fresh-") { Share::Fresh } else { Share::Same };
     let others = if id.contains("-1m-") { run.sizes.one_m } else { 0 };
     let hire = Hire { threads: 1, keys, share, half_foreign: false, others };
@@ -29,15 +39,17 @@ pub(in crate::rows) fn alone(id: &'static str, run: &mut Run<'_>) -> anyhow::Res
 
 /// The rows on two threads.
 pub(in crate::rows) fn pairs(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let half_foreign = id.ends_with("-half-foreign");
-    let share = if id.ends_with("-other-keys") { Share::Apart } else { Share::Same };
-    let alone = Hire { threads: 1, keys: 1, share, half_foreign: false, others: 0 };
+    let half_foreign = id.contains("-half-foreign");
+    let share = if id.contains("-2t-other-") { Share::Apart } else { Share::Same };
+    let alone = Hire { threads: 1, keys: keys(id), share, half_foreign: false, others: 0 };
     interleaved(id, run, &[("", Hire { threads: 2, half_foreign, ..alone }), ("-slowdown", alone)])
 }
 
 /// One crew for each measure of a contender; a second one's time is what the first's is divided by.
 fn interleaved(id: &'static str, run: &mut Run<'_>, hires: &[(&str, Hire)]) -> anyhow::Result<()> {
     let sizes = run.sizes;
+    // Twenty keys take as long as many requests.
+    let operations = if keys(id) > 3 { sizes.operations / 5 } else { sizes.operations };
     for (form, contenders) in Contender::FORMS {
         let mut crews: Vec<(&str, Vec<Box<dyn Crew>>)> = Vec::new();
         for contender in run.contenders(contenders) {
@@ -50,7 +62,7 @@ fn interleaved(id: &'static str, run: &mut Run<'_>, hires: &[(&str, Hire)]) -> a
                 run.at(id, name, round);
                 let mut first = None;
                 for (crew, (suffix, _)) in crews.iter_mut().zip(hires) {
-                    let ns = crew.work(sizes.operations)?;
+                    let ns = crew.work(operations)?;
                     let (value, unit) = match first {
                         None => (ns, "ns"),
                         Some(first) => (first / ns, "times one thread's"),

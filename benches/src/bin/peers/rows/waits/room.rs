@@ -13,6 +13,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use fastrand::Rng;
+use timer_core::SystemClock;
 use tokio::{
     runtime::{Builder, Runtime},
     task::coop::unconstrained,
@@ -33,21 +34,43 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A contender in a runtime of its own.
 pub(super) struct Room<W> {
+    name: &'static str,
     runtime: Arc<Runtime>,
     pub(super) waits: Arc<W>,
 }
 
-/// A task in a room, to be joined.
+/// A task of a room, to be joined.
 pub(super) struct Task<T>(mpsc::Receiver<T>);
 
 impl<W: Waits> Room<W> {
     pub(super) fn open(workers: usize) -> anyhow::Result<Self> {
+        Self::with(W::NAME, workers, W::start)
+    }
+
+    /// With deadlines told by this clock, where that can be chosen.
+    pub(super) fn open_on(workers: usize, clock: SystemClock) -> anyhow::Result<Self> {
+        Self::with(W::NAME, workers, || W::start_on(clock))
+    }
+
+    /// To be asked when all requests are over.
+    pub(super) fn close(self) -> anyhow::Result<()> {
+        nothing_left(&*self.waits)
+    }
+}
+
+impl<W: Send + Sync + 'static> Room<W> {
+    /// For a contender of any kind, which is started inside the runtime.
+    pub(super) fn with(
+        name: &'static str,
+        workers: usize,
+        start: impl FnOnce() -> anyhow::Result<W>,
+    ) -> anyhow::Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(workers).enable_time().build()?;
         let waits = {
             let _inside = runtime.enter();
-            Arc::new(W::start()?)
+            Arc::new(start()?)
         };
-        Ok(Room { runtime: Arc::new(runtime), waits })
+        Ok(Room { name, runtime: Arc::new(runtime), waits })
     }
 
     /// Starts a task. It is not made to yield every so often: it stands for many that are short.
@@ -60,19 +83,26 @@ impl<W: Waits> Room<W> {
         Task(ended)
     }
 
+    /// The same on a thread of its own: at the same time as others for certain, and it may block. A
+    /// worker that blocks, or does not yield, can hold back a task that it took along.
+    pub(super) fn thread<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> Task<T> {
+        let (tell, ended) = mpsc::channel();
+        let runtime = self.runtime.clone();
+        std::thread::spawn(move || _ = tell.send(runtime.block_on(unconstrained(task))));
+        Task(ended)
+    }
+
     /// What the task came to. An error when it waits for a request that got lost.
     pub(super) fn join<T>(&self, task: Task<T>) -> anyhow::Result<T> {
         let ended = task.0.recv_timeout(PATIENCE);
         if matches!(ended, Err(RecvTimeoutError::Timeout)) {
             std::mem::forget(self.runtime.clone()); // to drop it would be to wait for the task
-            bail!("{}: a request was lost", W::NAME);
+            bail!("{}: a request was lost", self.name);
         }
-        ended.with_context(|| format!("{}: a task failed", W::NAME))
-    }
-
-    /// To be asked when all requests are over.
-    pub(super) fn close(self) -> anyhow::Result<()> {
-        nothing_left(&*self.waits)
+        ended.with_context(|| format!("{}: a task failed", self.name))
     }
 }
 

@@ -53,7 +53,7 @@ impl Visit for Tail {
         let (together, stop) = (Arc::new(Barrier::new(2)), Arc::new(AtomicBool::new(false)));
         let work = |seed: u64, events: u64| {
             let (waits, together, stop) = (room.waits.clone(), together.clone(), stop.clone());
-            room.spawn(async move {
+            room.thread(async move {
                 let mut keys = Keys::Random(Rng::with_seed(seed), 0);
                 let (clock, progress) = (SystemClock::new(), Progress::leaked());
                 let (mut took, mut required) = (histogram(), 0);

@@ -1,0 +1,116 @@
+//! The callback written by hand: for each partition a mutex over what waits and the high watermark,
+//! and one thread that looks for time-outs every 10 ms. Nobody is told under a lock.
+
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
+    task::Poll,
+    thread::{Builder, JoinHandle},
+    time::Duration,
+};
+
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use timer_core::{Clock, SystemClock};
+
+use super::{PARTITIONS, Produce, Produces};
+
+const SWEEP_EVERY: Duration = Duration::from_millis(10);
+
+/// What is over, to be told once the lock is free.
+pub(super) type Batch = SmallVec<[Produce; 8]>;
+
+/// The produces that wait for one partition.
+pub(super) trait Queue: Default + Send + 'static {
+    const NAME: &'static str;
+
+    fn insert(&mut self, produce: Produce, deadline_ns: u64);
+    /// Takes those whose offset is reached.
+    fn take_up_to(&mut self, high_watermark: u64, taken: &mut Batch);
+    /// Takes those whose deadline has come.
+    fn take_due(&mut self, now_ns: u64, taken: &mut Batch);
+    fn len(&self) -> usize;
+}
+
+#[derive(Default)]
+struct Waiting<Q> {
+    queue: Q,
+    high_watermark: u64,
+}
+
+type Partitions<Q> = [CachePadded<Mutex<Waiting<Q>>>];
+
+pub(crate) struct Locked<Q> {
+    partitions: Arc<Partitions<Q>>,
+    clock: SystemClock,
+    /// Ends the thread by being dropped.
+    stop: Option<mpsc::Sender<()>>,
+    sweeper: Option<JoinHandle<()>>,
+}
+
+fn sweep<Q: Queue>(partitions: &Partitions<Q>, now_ns: u64) {
+    for partition in partitions {
+        let mut due = Batch::new();
+        partition.lock().queue.take_due(now_ns, &mut due);
+        due.into_iter().for_each(|produce| produce.over(false));
+    }
+}
+
+impl<Q: Queue> Produces for Locked<Q> {
+    const NAME: &'static str = Q::NAME;
+
+    fn start() -> anyhow::Result<Self> {
+        let clock = SystemClock::new();
+        let partitions: Arc<Partitions<Q>> =
+            (0..PARTITIONS).map(|_| CachePadded::default()).collect();
+        let (stop, stopped) = mpsc::channel();
+        let swept = partitions.clone();
+        let sweeper = Builder::new().spawn(move || {
+            while stopped.recv_timeout(SWEEP_EVERY) == Err(RecvTimeoutError::Timeout) {
+                sweep(&swept, clock.now_ns());
+            }
+        })?;
+        Ok(Locked { partitions, clock, stop: Some(stop), sweeper: Some(sweeper) })
+    }
+
+    fn park(
+        &self,
+        partition: usize,
+        timeout: Duration,
+        produce: Produce,
+    ) -> impl Future<Output = ()> + Send {
+        let deadline_ns = self.clock.now_ns() + timeout.as_nanos() as u64;
+        let mut waiting = self.partitions[partition].lock();
+        if produce.offset > waiting.high_watermark {
+            waiting.queue.insert(produce, deadline_ns);
+        } else {
+            drop(waiting);
+            produce.over(true);
+        }
+        poll_fn(|_| Poll::Ready(()))
+    }
+
+    fn raise(&self, partition: usize, high_watermark: u64) {
+        let mut reached = Batch::new();
+        let mut waiting = self.partitions[partition].lock();
+        waiting.high_watermark = waiting.high_watermark.max(high_watermark);
+        waiting.queue.take_up_to(high_watermark, &mut reached);
+        drop(waiting);
+        reached.into_iter().for_each(|produce| produce.over(true));
+    }
+
+    fn left(&self) -> usize {
+        self.partitions.iter().map(|partition| partition.lock().queue.len()).sum()
+    }
+}
+
+impl<Q> Drop for Locked<Q> {
+    fn drop(&mut self) {
+        self.stop.take();
+        self.sweeper.take().map(JoinHandle::join);
+    }
+}

@@ -1,0 +1,78 @@
+//! Ours: one `Purgatory`, each produce under one watermark watch in the form that is counted down,
+//! as an operation (callback) and by `Purgatory::wait` (future).
+
+use std::{future::poll_fn, task::Poll, time::Duration};
+
+use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, Watches};
+
+use super::{Produce, Produces};
+use crate::results::OURS;
+
+impl DelayedOperation for Produce {
+    fn try_complete(&mut self) -> bool {
+        self.is_ready()
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        self.over(outcome == Outcome::Completed);
+    }
+}
+
+pub(crate) struct Callback(Purgatory<u64, Produce>);
+
+impl Produces for Callback {
+    const NAME: &'static str = OURS;
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Callback(Purgatory::new("produce")?))
+    }
+
+    fn park(
+        &self,
+        partition: usize,
+        timeout: Duration,
+        produce: Produce,
+    ) -> impl Future<Output = ()> + Send {
+        let until = [(partition as u64, produce.offset)];
+        _ = self.0.try_complete_else_watch(produce, Watches::up_to(&until), timeout).expect("room");
+        poll_fn(|_| Poll::Ready(()))
+    }
+
+    fn raise(&self, partition: usize, high_watermark: u64) {
+        self.0.complete_up_to(&(partition as u64), high_watermark);
+    }
+
+    fn left(&self) -> usize {
+        self.0.len() + self.0.keys()
+    }
+}
+
+pub(crate) struct Awaited(Purgatory<u64, BoxedOperation>);
+
+impl Produces for Awaited {
+    const NAME: &'static str = OURS;
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Awaited(Purgatory::new("produce")?))
+    }
+
+    fn park(
+        &self,
+        partition: usize,
+        timeout: Duration,
+        produce: Produce,
+    ) -> impl Future<Output = ()> + Send {
+        let until = [(partition as u64, produce.offset)];
+        let condition = move || produce.is_ready().then_some(());
+        let wait = self.0.wait(Watches::up_to(&until), timeout, condition);
+        async move { produce.over(wait.await.is_ok()) }
+    }
+
+    fn raise(&self, partition: usize, high_watermark: u64) {
+        self.0.complete_up_to(&(partition as u64), high_watermark);
+    }
+
+    fn left(&self) -> usize {
+        self.0.len() + self.0.keys()
+    }
+}

@@ -1,0 +1,434 @@
+//! `acks-all-…`: a produce with acks=all, until the high watermark of its partition has reached its
+//! offset. There are 64 partitions; batches of one to eight produces go to random ones, at offsets
+//! that rise, each with a time-out of 30 s; one raise of the high watermark completes a batch.
+//!
+//! On one thread (`1t`) a batch is parked, then raised. On two (`2t`) one thread parks and hands
+//! each batch over to the other, which raises it; no more than 512 batches are handed over and not
+//! yet taken, 4096 produces. Both give way while they have nothing to do. What is measured is the time
+//! from the first produce until the last is over, by the number of produces, so 1000 divided by it
+//! is millions a second. It takes two processors that are free.
+//!
+//! Two threads that contend are in lockstep or are not, at a different speed, and stay so for a
+//! while: rounds are many and short, each with new threads and a new contender.
+//!
+//! `…-callback` compares what calls back, on the thread that raises; `…-future` what is awaited, by
+//! the thread that parks. The floor is a lock pair and a clock read to park, and a lock pair a
+//! batch to raise, the latter on one thread only: on two the thread that parks has more to do.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::{
+        Arc, Barrier,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Release},
+        },
+    },
+};
+
+use anyhow::ensure;
+use crossbeam_utils::Backoff;
+use fastrand::Rng;
+use timer_core::{Clock, SystemClock};
+
+use super::{
+    super::{Named, Run},
+    room::{Room, TIMEOUT, poll_once},
+};
+use crate::{
+    floor,
+    produces::{Contender, PARTITIONS, Partition, Produce, Produces, Visit},
+    results::FLOOR,
+};
+
+/// Produces in a batch, at most and in the mean.
+const BATCH_MAX: u64 = 8;
+const BATCH_MEAN: f64 = (1 + BATCH_MAX) as f64 / 2.0;
+/// Batches on their way from one thread to the other.
+const HANDED_OVER_MAX: usize = 512;
+/// Futures that the thread that parks leaves alone before it waits for the first.
+const PENDING_MAX: usize = HANDED_OVER_MAX * BATCH_MAX as usize / 2;
+
+/// One contender's round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AcksAll {
+    pub(super) threads: usize,
+    pub(super) produces: u64,
+    /// A batch is handed over before it is parked and not after: a race, to be won by nobody.
+    pub(super) early: bool,
+}
+
+/// Consecutive offsets of one partition.
+#[derive(Clone, Copy)]
+struct Batch {
+    partition: usize,
+    first: u64,
+    last: u64,
+}
+
+/// What is produced: batches to random partitions.
+struct Producer {
+    random: Rng,
+    log_ends: [u64; PARTITIONS],
+}
+
+impl Producer {
+    /// All partitions end at `log_end`.
+    fn new(log_end: u64) -> Self {
+        Producer { random: Rng::with_seed(1), log_ends: [log_end; PARTITIONS] }
+    }
+
+    fn next(&mut self, produces_max: u64) -> Batch {
+        let partition = self.random.usize(0..PARTITIONS);
+        let produces = self.random.u64(1..=BATCH_MAX).min(produces_max);
+        let log_end = &mut self.log_ends[partition];
+        let first = *log_end + 1;
+        *log_end += produces;
+        Batch { partition, first, last: *log_end }
+    }
+}
+
+/// A ring for one thread that puts in and one that takes out: what is to be raised. A slot holds an
+/// offset and a partition in one word, and 0 when it is free.
+struct HandOver([AtomicU64; HANDED_OVER_MAX]);
+
+impl HandOver {
+    fn new() -> Self {
+        HandOver([const { AtomicU64::new(0) }; HANDED_OVER_MAX])
+    }
+
+    /// Puts in the batch of this number, once there is room.
+    fn put(&self, number: usize, batch: Batch) {
+        let (slot, backoff) = (&self.0[number % HANDED_OVER_MAX], Backoff::new());
+        while slot.load(Acquire) != 0 {
+            backoff.snooze();
+        }
+        slot.store(batch.last * PARTITIONS as u64 + batch.partition as u64, Release);
+    }
+
+    /// Takes out the batch of this number, once it is there: partition and offset.
+    fn take(&self, number: usize) -> (usize, u64) {
+        let (slot, backoff) = (&self.0[number % HANDED_OVER_MAX], Backoff::new());
+        loop {
+            match slot.load(Acquire) {
+                0 => backoff.snooze(),
+                word => {
+                    slot.store(0, Release);
+                    let partitions = PARTITIONS as u64;
+                    return ((word % partitions) as usize, word / partitions);
+                }
+            }
+        }
+    }
+}
+
+/// Produces that pend, if their form knows that.
+type Pending<'a> = VecDeque<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>;
+
+/// A contender at work.
+struct Work<P> {
+    waits: Arc<P>,
+    partitions: &'static [Partition],
+    /// Where all of them end.
+    log_end: u64,
+    clock: SystemClock,
+}
+
+/// The moments at which a thread began and was done.
+type Span = (u64, u64);
+
+impl<P: Produces> Work<P> {
+    async fn park<'a>(&'a self, batch: Batch, pending: &mut Pending<'a>) {
+        for offset in batch.first..=batch.last {
+            let produce = Produce { partition: &self.partitions[batch.partition], offset };
+            let mut wait = Box::pin(self.waits.park(batch.partition, TIMEOUT, produce));
+            if poll_once(wait.as_mut()).await.is_pending() {
+                pending.push_back(wait);
+            }
+        }
+    }
+
+    fn raise(&self, partition: usize, high_watermark: u64) {
+        self.partitions[partition].reach(high_watermark);
+        self.waits.raise(partition, high_watermark);
+    }
+
+    async fn alone(self, produces: u64) -> Span {
+        let (mut producer, mut pending, mut parked) =
+            (Producer::new(self.log_end), Pending::new(), 0);
+        let begin_ns = self.clock.now_ns();
+        while parked < produces {
+            let batch = producer.next(produces - parked);
+            parked += batch.last + 1 - batch.first;
+            self.park(batch, &mut pending).await;
+            self.raise(batch.partition, batch.last);
+            for wait in pending.drain(..) {
+                wait.await;
+            }
+        }
+        (begin_ns, self.clock.now_ns())
+    }
+
+    async fn parker(self, produces: u64, hand_over: &HandOver, early: bool) -> Span {
+        let (mut producer, mut pending, mut parked) =
+            (Producer::new(self.log_end), Pending::new(), 0);
+        let begin_ns = self.clock.now_ns();
+        for number in 0.. {
+            if parked == produces {
+                break;
+            }
+            let batch = producer.next(produces - parked);
+            parked += batch.last + 1 - batch.first;
+            if early {
+                hand_over.put(number, batch);
+            }
+            self.park(batch, &mut pending).await;
+            if !early {
+                hand_over.put(number, batch);
+            }
+            until_over(&mut pending, PENDING_MAX).await;
+        }
+        until_over(&mut pending, 0).await;
+        (begin_ns, self.clock.now_ns())
+    }
+
+    fn raiser(self, produces: u64, hand_over: &HandOver) -> Span {
+        let (mut raised, mut high_watermarks) = (0, [self.log_end; PARTITIONS]);
+        let begin_ns = self.clock.now_ns();
+        for number in 0.. {
+            if raised == produces {
+                break;
+            }
+            let (partition, high_watermark) = hand_over.take(number);
+            self.raise(partition, high_watermark);
+            raised += high_watermark - high_watermarks[partition];
+            high_watermarks[partition] = high_watermark;
+        }
+        (begin_ns, self.clock.now_ns())
+    }
+}
+
+/// Waits until so many pend at most. The thread does not sleep, or it would be woken by the other
+/// on that one's processor.
+async fn until_over(pending: &mut Pending<'_>, may_pend: usize) {
+    let backoff = Backoff::new();
+    while pending.len() > may_pend {
+        if poll_once(pending[0].as_mut()).await.is_pending() {
+            backoff.snooze();
+        } else {
+            pending.pop_front();
+            backoff.reset();
+        }
+    }
+}
+
+impl AcksAll {
+    /// Nanoseconds from the first produce until the last is over.
+    fn work<P: Produces>(self, room: &Room<P>, log_end: u64) -> anyhow::Result<u64> {
+        let (produces, early) = (self.produces, self.early);
+        let (partitions, clock) = (Partition::leaked(), SystemClock::new());
+        let work = || Work { waits: room.waits.clone(), partitions, log_end, clock };
+        let spans = if self.threads == 1 {
+            let work = work();
+            vec![room.spawn(async move { work.alone(produces).await })]
+        } else {
+            let (hand_over, both) = (Arc::new(HandOver::new()), Arc::new(Barrier::new(2)));
+            let (parks, hands_over, begins) = (work(), hand_over.clone(), both.clone());
+            let parks = room.thread(async move {
+                begins.wait();
+                parks.parker(produces, &hands_over, early).await
+            });
+            let raises = work();
+            let raises = room.thread(async move {
+                both.wait();
+                raises.raiser(produces, &hand_over)
+            });
+            vec![parks, raises]
+        };
+        let spans: anyhow::Result<Vec<Span>> =
+            spans.into_iter().map(|task| room.join(task)).collect();
+        let (begins, ends): (Vec<_>, Vec<_>) = spans?.into_iter().unzip();
+        let completed: u64 = partitions.iter().map(Partition::completed).sum();
+        let ended: u64 = partitions.iter().map(Partition::ended).sum();
+        let (name, left) = (P::NAME, room.waits.left());
+        ensure!(
+            (completed, ended, left) == (produces, produces, 0),
+            "{name}: {completed} completed and {} given up of {produces}; {left} are held",
+            ended - completed,
+        );
+        Ok(ends.iter().max().unwrap_or(&0) - begins.iter().min().unwrap_or(&0))
+    }
+}
+
+impl Visit for AcksAll {
+    type Output = anyhow::Result<f64>;
+
+    /// Nanoseconds a produce.
+    fn visit<P: Produces>(&self) -> Self::Output {
+        let room = Room::<P>::with(P::NAME, 1, P::start)?;
+        let warm_up = AcksAll { produces: self.produces.div_ceil(8), ..*self };
+        warm_up.work(&room, 0)?;
+        Ok(self.work(&room, warm_up.produces)? as f64 / self.produces as f64)
+    }
+}
+
+pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let sizes = run.sizes;
+    let threads = if id.ends_with("-2t") { 2 } else { 1 };
+    let acks_all = AcksAll { threads, produces: sizes.operations as u64, early: false };
+    for round in 0..sizes.short_rounds {
+        for (form, contenders) in Contender::FORMS {
+            let measure = format!("{id}-{form}");
+            for contender in run.contenders(contenders) {
+                run.at(id, contender.name(), round);
+                let ns = contender.visit(&acks_all)?;
+                run.results.measure(&measure, "ns").add(contender.name(), ns);
+            }
+            let raised_with = if threads == 1 { BATCH_MEAN } else { f64::INFINITY };
+            let allocation =
+                if form == "future" { floor::allocation(sizes.primitives) } else { 0.0 };
+            let floor = floor::acks_all(raised_with, sizes.primitives) + allocation;
+            run.results.measure(&measure, "ns").add(FLOOR, floor);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, task::Poll, time::Duration};
+
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    const LATER: Duration = Duration::from_millis(2);
+
+    /// Tells produces that they are over as soon as they are parked: once for each of these.
+    struct Broken<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize>;
+
+    impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Produces
+        for Broken<COMPLETED, GIVEN_UP, LEFT>
+    {
+        const NAME: &'static str = "broken";
+
+        fn start() -> anyhow::Result<Self> {
+            Ok(Broken)
+        }
+
+        fn park(&self, _: usize, _: Duration, produce: Produce) -> impl Future<Output = ()> + Send {
+            produce.partition.reach(produce.offset);
+            (0..COMPLETED).for_each(|_| produce.over(true));
+            (0..GIVEN_UP).for_each(|_| produce.over(false));
+            poll_fn(|_| Poll::Ready(()))
+        }
+
+        fn raise(&self, _: usize, _: u64) {}
+
+        fn left(&self) -> usize {
+            LEFT
+        }
+    }
+
+    fn every_contender(visitor: &impl Visit<Output = ()>) {
+        let contenders = Contender::FORMS.iter().flat_map(|(_, contenders)| *contenders);
+        contenders.for_each(|contender| contender.visit(visitor));
+    }
+
+    #[test]
+    fn a_produce_that_is_lost_given_up_ended_twice_or_left_behind_is_noticed() {
+        for threads in [1, 2] {
+            let row = AcksAll { threads, produces: 20, early: false };
+            row.visit::<Broken<1, 0, 0>>().unwrap();
+            assert!(row.visit::<Broken<0, 0, 0>>().is_err());
+            assert!(row.visit::<Broken<0, 1, 0>>().is_err());
+            assert!(row.visit::<Broken<2, 0, 0>>().is_err());
+            assert!(row.visit::<Broken<1, 0, 1>>().is_err());
+        }
+    }
+
+    /// Of four produces one partition's high watermark reaches two, whose time-outs are as short.
+    struct TimesOut;
+
+    impl Visit for TimesOut {
+        type Output = ();
+
+        fn visit<P: Produces>(&self) {
+            let room = Room::<P>::with(P::NAME, 1, P::start).unwrap();
+            let (waits, partitions) = (room.waits.clone(), Partition::leaked());
+            let parks = room.spawn(async move {
+                let [reached, unreached] = [&partitions[1], &partitions[2]];
+                let mut pending = Pending::new();
+                for (at, partition) in [(1, reached), (2, unreached)] {
+                    for offset in 1..=2 {
+                        let produce = Produce { partition, offset };
+                        let mut wait = Box::pin(waits.park(at, LATER, produce));
+                        if poll_once(wait.as_mut()).await.is_pending() {
+                            pending.push_back(wait);
+                        }
+                    }
+                }
+                reached.reach(2);
+                waits.raise(1, 2);
+                for wait in pending {
+                    wait.await;
+                }
+                while unreached.ended() < 2 {
+                    yield_now().await;
+                }
+            });
+            room.join(parks).unwrap();
+            let [reached, unreached] = [&partitions[1], &partitions[2]];
+            assert_eq!((reached.ended(), unreached.completed(), unreached.ended()), (2, 0, 2));
+            assert_eq!(room.waits.left(), 0, "{}", P::NAME);
+        }
+    }
+
+    #[test]
+    fn what_is_not_reached_times_out_and_leaves_nothing() {
+        every_contender(&TimesOut);
+    }
+
+    /// A high watermark that was raised before.
+    struct ReachedBefore;
+
+    impl Visit for ReachedBefore {
+        type Output = ();
+
+        fn visit<P: Produces>(&self) {
+            let room = Room::<P>::with(P::NAME, 1, P::start).unwrap();
+            let (waits, partitions) = (room.waits.clone(), Partition::leaked());
+            let parks = room.spawn(async move {
+                let partition = &partitions[1];
+                partition.reach(2);
+                waits.raise(1, 2);
+                waits.park(1, TIMEOUT, Produce { partition, offset: 2 }).await;
+            });
+            room.join(parks).unwrap();
+            assert_eq!((partitions[1].completed(), room.waits.left()), (1, 0), "{}", P::NAME);
+        }
+    }
+
+    #[test]
+    fn what_was_reached_before_it_was_parked_is_over() {
+        every_contender(&ReachedBefore);
+    }
+
+    /// A high watermark that is raised while what it reaches is being parked.
+    struct Races;
+
+    impl Visit for Races {
+        type Output = ();
+
+        fn visit<P: Produces>(&self) {
+            let row = AcksAll { threads: 2, produces: 2000, early: true };
+            row.visit::<P>().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_raise_that_races_with_a_park_loses_nothing_and_leaves_nothing() {
+        every_contender(&Races);
+    }
+}

@@ -1,0 +1,81 @@
+//! `local-1key`: what a request costs that has to wait and is completed by an event, under one of a thousand
+//! keys, in a `LocalPurgatory` (here `ours`) beside a `Purgatory` used from one thread: what the lock, the
+//! versions and the clock cost a program that needs none of them. The callback form, with neither a
+//! runtime nor a future around it. The local one is told the time once for each window of requests, as an
+//! event loop tells it.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use fastrand::Rng;
+use purgatory::{LocalPurgatory, Park, Purgatory};
+use timer_core::{Clock, SystemClock};
+
+use super::super::Run;
+use crate::{
+    request::{Progress, Request},
+    results::OURS,
+};
+
+const KEYS: u64 = 1000;
+/// How many requests are parked before they are completed.
+const WINDOW: u64 = 64;
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Parks and completes so many requests, `turn` before each window; nanoseconds each.
+fn work(
+    operations: usize,
+    mut turn: impl FnMut(),
+    park: impl Fn(u64, Request) -> bool,
+    event: impl Fn(u64) -> usize,
+) -> anyhow::Result<f64> {
+    let (clock, progress) = (SystemClock::new(), Progress::leaked());
+    let mut random = Rng::with_seed(1);
+    let windows = (operations as u64).div_ceil(WINDOW);
+    let mut keys = [0; WINDOW as usize];
+    let (mut parked, mut completed) = (0, 0);
+    let begin = clock.now_ns();
+    for window in 1..=windows {
+        turn();
+        let required = window * WINDOW;
+        for key in &mut keys {
+            *key = random.u64(..KEYS);
+            parked += u64::from(park(*key, Request { progress, required }));
+        }
+        progress.reach(required);
+        completed += keys.iter().map(|&key| event(key)).sum::<usize>() as u64;
+    }
+    let took = clock.now_ns() - begin;
+    let all = windows * WINDOW;
+    ensure!((parked, completed, progress.completed()) == (all, all, all), "requests were lost");
+    Ok(took as f64 / all as f64)
+}
+
+pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let (operations, clock) = (run.sizes.operations, SystemClock::new());
+    let shared: Purgatory<u64, Request> = Purgatory::new("shared")?;
+    let local: LocalPurgatory<u64, Request> = LocalPurgatory::new();
+    let is_parked = |park: Option<Park>| matches!(park, Some(Park::Parked(_)));
+    for round in 0..run.sizes.rounds {
+        if run.takes(OURS) {
+            run.at(id, OURS, round);
+            let park = |key, request| {
+                is_parked(local.try_complete_else_watch(request, &[key], TIMEOUT).ok())
+            };
+            let event = |key| local.check_and_complete(&key);
+            let ns = work(operations, || local.advance(clock.now_ns()), park, event)?;
+            run.results.measure(id, "ns").add(OURS, ns);
+            ensure!(local.is_empty() && local.keys() == 0, "something is left");
+        }
+        if run.takes("purgatory") {
+            run.at(id, "purgatory", round);
+            let park = |key, request| {
+                is_parked(shared.try_complete_else_watch(request, &[key], TIMEOUT).ok())
+            };
+            let ns = work(operations, || (), park, |key| shared.check_and_complete(&key))?;
+            run.results.measure(id, "ns").add("purgatory", ns);
+            ensure!(shared.is_empty() && shared.keys() == 0, "something is left");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! The face: what users hold.
+
+pub(crate) mod boxed;
+pub(crate) mod builder;
+pub(crate) mod monitor;
+pub(crate) mod purgatory;
+pub(crate) mod replies;
+#[cfg(feature = "tokio")]
+pub(crate) mod runtime;
+pub(crate) mod threshold;
+pub(crate) mod wait;
+pub(crate) mod watermarks;

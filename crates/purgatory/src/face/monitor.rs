@@ -1,0 +1,536 @@
+//! State with waits: [`Monitor`].
+//!
+//! The state's lock is held while a closure runs, and by nothing else: events are raised after it
+//! was let go. Which keys have waiters stands under a lock of its own, so that a wait can end
+//! inside a closure (its future dropped there, say), where the state is locked.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::Hash,
+    ops::{Deref, DerefMut},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64 as Count, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use timer_core::{BuildError, driver::contain};
+
+use crate::{
+    face::{
+        boxed::BoxedOperation,
+        purgatory::Purgatory,
+        wait::{Condition, WaitError, WaitFuture, must_not_block, yielded},
+    },
+    sync::{AtomicU64, KeyHasher, Mutex, MutexGuard, Ordering, thread_local},
+    words::{
+        operation::{DelayedOperation, Outcome, Park, Refused, Timeout},
+        watches::Watches,
+    },
+};
+
+/// A state and those who wait for it, in one: what the field calls a *monitor*.
+///
+/// The state is reached by closures only. [`update`](Self::update) changes it and then, with its
+/// lock let go, raises the event of every key that somebody waits under. [`wait`](Self::wait)
+/// checks it. So the condition comes before its event, and no event is raised under the lock,
+/// without anybody thinking of it. A handle: clones are the same monitor, and dropping the last one
+/// ends what waits as Cancelled.
+///
+/// ```
+/// use std::{collections::VecDeque, time::Duration};
+/// use purgatory::Monitor;
+///
+/// let queue = Monitor::new("queue", VecDeque::new())?;
+/// let job = queue.wait(&["jobs"], Duration::from_secs(30), |jobs| jobs.pop_front());
+/// queue.update(|jobs| jobs.push_back("a job"));
+/// assert_eq!(job.block(), Ok("a job"));
+/// # Ok::<(), purgatory::timer_core::BuildError>(())
+/// ```
+///
+/// # Keys
+/// A key says what part of the state a wait is about, so that a change need not check everything:
+/// [`update_key`](Self::update_key) and [`update_keys`](Self::update_keys) raise only the keys they
+/// name. With one key for everything, every change checks every wait.
+///
+/// # Locks
+/// The closures run under the monitor's lock: `update`'s, `read`'s, and the conditions of waits.
+/// **They must be short.** They may use other things, but a lock that another thread holds while it
+/// calls this monitor is a deadlock, as with any two locks; other monitors count as locks, too.
+/// Callbacks, hooks and wakers run with nothing locked. A key's `Hash`, `Eq` and `Clone` run under
+/// a lock and must not call back.
+///
+/// # Panics
+/// A call of the same monitor inside a closure would wait for itself. It panics instead, and says
+/// so; in a condition that ends the wait as [`Panicked`](crate::CancelReason::Panicked), as any
+/// panic there does. After a closure's panic the lock is free, and the state is as the closure left
+/// it.
+pub struct Monitor<K, S>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    S: Send + 'static,
+{
+    shared: Arc<Shared<K, S>>,
+}
+
+struct Shared<K, S>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+{
+    purgatory: Purgatory<K, BoxedOperation>,
+    state: Mutex<S>,
+    /// The thread whose closure has the state locked; 0 for none.
+    inside: AtomicU64,
+    /// Waits under each key. A wait is counted before its first check, so that a change which that
+    /// check does not see is followed by an event that does see the wait.
+    waits: Mutex<HashMap<K, usize, KeyHasher>>,
+}
+
+thread_local! {
+    /// A number for this thread, never 0.
+    static THREAD: u64 = {
+        static THREADS: Count = Count::new(1);
+        THREADS.fetch_add(1, Relaxed)
+    };
+}
+
+/// The state, locked for a closure.
+struct Inside<'a, S> {
+    state: MutexGuard<'a, S>,
+    inside: &'a AtomicU64,
+}
+
+impl<S> Deref for Inside<'_, S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.state
+    }
+}
+
+impl<S> DerefMut for Inside<'_, S> {
+    fn deref_mut(&mut self) -> &mut S {
+        &mut self.state
+    }
+}
+
+impl<S> Drop for Inside<'_, S> {
+    fn drop(&mut self) {
+        self.inside.store(0, Ordering::Relaxed); // before the lock is let go
+    }
+}
+
+impl<K, S> Shared<K, S>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+{
+    /// Panics where the state would be waited for by the thread that has it.
+    fn must_be_outside(&self, call: &str) -> u64 {
+        let thread = THREAD.with(|number| *number);
+        // Only this thread writes its own number there.
+        if self.inside.load(Ordering::Relaxed) == thread {
+            panic!("{call} inside a closure of the same monitor");
+        }
+        thread
+    }
+
+    fn enter(&self, call: &str) -> Inside<'_, S> {
+        let thread = self.must_be_outside(call);
+        let state = self.state.lock();
+        self.inside.store(thread, Ordering::Relaxed);
+        Inside { state, inside: &self.inside }
+    }
+
+    /// Runs a closure on the state; its panic is for later, when its events have been raised.
+    fn change<R>(&self, call: &str, change: impl FnOnce(&mut S) -> R) -> thread::Result<R> {
+        let mut inside = self.enter(call);
+        catch_unwind(AssertUnwindSafe(|| change(&mut inside)))
+    }
+
+    fn update<R>(&self, call: &str, change: impl FnOnce(&mut S) -> R) -> R {
+        let _announced = self.purgatory.announce();
+        let changed = self.change(call, change);
+        self.raise(self.keys_with_waits());
+        changed.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    fn keys_with_waits(&self) -> Vec<K> {
+        self.waits.lock().keys().cloned().collect()
+    }
+
+    fn raise(&self, keys: impl IntoIterator<Item = K>) -> usize {
+        keys.into_iter().map(|key| self.purgatory.check_and_complete(&key)).sum()
+    }
+}
+
+/// A wait's condition on the state.
+struct Looks<K, S, C>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+{
+    /// It does not keep the monitor open.
+    shared: Weak<Shared<K, S>>,
+    condition: C,
+    /// To be raised when the condition has changed the state.
+    changes: Box<[K]>,
+    counted: Vec<K>,
+}
+
+impl<K, S, C> Looks<K, S, C>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+{
+    fn new(shared: &Arc<Shared<K, S>>, keys: &[K], changes: &[K], condition: C) -> Self {
+        let (changes, counted) = (changes.into(), Vec::with_capacity(keys.len()));
+        let mut looks = Looks { shared: Arc::downgrade(shared), condition, changes, counted };
+        for key in keys {
+            let key = key.clone();
+            *shared.waits.lock().entry(key.clone()).or_default() += 1;
+            looks.counted.push(key);
+        }
+        looks
+    }
+}
+
+impl<K, S, T, C> Condition<T> for Looks<K, S, C>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    S: Send + 'static,
+    C: FnMut(&mut S) -> Option<T> + Send + 'static,
+{
+    fn check(&mut self) -> Option<T> {
+        let shared = self.shared.upgrade()?; // without: it is being cancelled
+        let _announced = (!self.changes.is_empty()).then(|| shared.purgatory.announce());
+        let looked = shared.change("a condition checked", &mut self.condition);
+        if !matches!(looked, Ok(None)) {
+            shared.raise(self.changes.iter().cloned());
+        }
+        looked.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+impl<K, S, C> Drop for Looks<K, S, C>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+{
+    fn drop(&mut self) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        for key in self.counted.drain(..) {
+            // A key's Hash or Eq may panic, and this may run while another panic is under way.
+            let _ = contain(|| drop(shared.wait_over(key)));
+        }
+    }
+}
+
+impl<K, S> Shared<K, S>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+{
+    /// A wait under the key is over. What is left of the key is dropped with nothing locked.
+    fn wait_over(&self, key: K) -> (K, Option<K>) {
+        let mut waits = self.waits.lock();
+        let gone = match waits.get_mut(&key) {
+            Some(count) if *count > 1 => {
+                *count -= 1;
+                None
+            }
+            _ => waits.remove_entry(&key).map(|(key, _)| key),
+        };
+        if waits.capacity() > 64 && waits.len() < waits.capacity() / 8 {
+            waits.shrink_to_fit(); // a peak is given back
+        }
+        drop(waits);
+        (key, gone)
+    }
+}
+
+/// A wait that ends in a callback.
+struct Calls<L, T, F> {
+    looks: L,
+    value: Option<T>,
+    then: F,
+}
+
+impl<L, T, F> DelayedOperation for Calls<L, T, F>
+where
+    L: Condition<T>,
+    T: Send + 'static,
+    F: FnOnce(Result<T, WaitError>) + Send + 'static,
+{
+    fn try_complete(&mut self) -> bool {
+        self.value = self.looks.check();
+        self.value.is_some()
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        let Self { looks, value, then, .. } = self;
+        then(yielded(outcome, || value.or_else(|| looks.completed())));
+    }
+}
+
+impl<K, S> Monitor<K, S>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    S: Send + 'static,
+{
+    /// A monitor of this state, with a timer of its own; `name` labels its metrics. Waits whose time is up
+    /// look once more, so that a key which [`update_key`](Self::update_key) or
+    /// [`update_keys`](Self::update_keys) forgets is counted as a
+    /// [missed event](crate::Builder::check_at_expiry); [`with`](Self::with) has it told by name.
+    ///
+    /// # Errors
+    /// As [`Purgatory::new`].
+    pub fn new(name: impl Into<String>, state: S) -> Result<Self, BuildError> {
+        let purgatory = Purgatory::builder(name).check_at_expiry_untold().build()?;
+        Ok(Monitor::with(purgatory, state))
+    }
+
+    /// Over a purgatory that was configured otherwise: a shared timer, an executor, a bound. It is
+    /// then the monitor's alone. Keep a clone of it for its metrics and snapshots, not to raise
+    /// events: raised inside a closure, they would have conditions checked under the monitor's
+    /// lock, which panics them.
+    pub fn with(purgatory: Purgatory<K, BoxedOperation>, state: S) -> Self {
+        let (inside, waits) = (AtomicU64::new(0), Mutex::new(HashMap::default()));
+        let state = Mutex::new(state);
+        Monitor { shared: Arc::new(Shared { purgatory, state, inside, waits }) }
+    }
+
+    /// Changes the state, then raises every key that has waiters, in no order; returns what the
+    /// closure returned. When this returns, each wait that the change fulfils has ended or is under
+    /// check by another thread, which ends it; inside a check or callback, that is so when the
+    /// outermost call on this thread returns. O(keys that have waiters + their waits).
+    ///
+    /// # Panics
+    /// With the closure's panic, after the events: it may have changed something. And when called
+    /// inside a closure of this monitor.
+    pub fn update<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
+        self.shared.update("Monitor::update called", change)
+    }
+
+    /// As [`update`](Self::update), for a change that concerns one key only: raises that one.
+    /// O(its waits).
+    ///
+    /// # Panics
+    /// As [`update`](Self::update).
+    pub fn update_key<R>(&self, key: &K, change: impl FnOnce(&mut S) -> R) -> R {
+        let _announced = self.shared.purgatory.announce();
+        let changed = self.shared.change("Monitor::update_key called", change);
+        self.shared.purgatory.check_and_complete(key);
+        changed.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// As [`update`](Self::update), for a closure that knows which keys it changed: raises those
+    /// that it returns, in their order, and all that have waiters when it panics. O(their waits).
+    ///
+    /// ```
+    /// use std::{collections::BTreeMap, time::Duration};
+    /// use purgatory::Monitor;
+    ///
+    /// let log_ends = Monitor::new("log ends", BTreeMap::from([("orders", 0), ("users", 0)]))?;
+    /// let (timeout, enough) = (Duration::from_secs(30), |end: &u32| (*end >= 2).then_some(*end));
+    /// let orders = log_ends.wait(&["orders"], timeout, move |ends| enough(&ends["orders"]));
+    /// let appended = log_ends.update_keys(|ends| {
+    ///     let appended = ["orders", "users"];
+    ///     appended.iter().for_each(|log| *ends.get_mut(log).unwrap() += 2);
+    ///     (appended.len(), appended)
+    /// });
+    /// assert_eq!((appended, orders.block()), (2, Ok(2)));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// # Panics
+    /// As [`update`](Self::update).
+    pub fn update_keys<R, I>(&self, change: impl FnOnce(&mut S) -> (R, I)) -> R
+    where
+        I: IntoIterator<Item = K>,
+    {
+        let _announced = self.shared.purgatory.announce();
+        match self.shared.change("Monitor::update_keys called", change) {
+            Ok((result, keys)) => {
+                self.shared.raise(keys);
+                result
+            }
+            Err(panic) => {
+                self.shared.raise(self.shared.keys_with_waits());
+                resume_unwind(panic)
+            }
+        }
+    }
+
+    /// Looks at the state. Raises nothing. O(1).
+    ///
+    /// # Panics
+    /// With the closure's panic, and when called inside a closure of this monitor.
+    pub fn read<R>(&self, look: impl FnOnce(&S) -> R) -> R {
+        look(&self.shared.enter("Monitor::read called"))
+    }
+
+    /// Waits until `condition` yields a value: now, or after a change of one of the keys. It is
+    /// checked and parked by this call, not by the first poll; the time counts from here. On any
+    /// runtime, or none. O(keys). Cancel safety: see [`WaitFuture`].
+    ///
+    /// The condition may take its value out of the state. Nothing is raised then: when others wait
+    /// for what it leaves behind (for room in a queue), or the value must not be lost with a
+    /// dropped future, use [`wait_taking`](Self::wait_taking).
+    ///
+    /// # Errors
+    /// The future yields a [`WaitError`]: time ran out, cancelled, or refused. A condition that
+    /// panics cancels.
+    ///
+    /// # Panics
+    /// When called inside a closure of this monitor.
+    pub fn wait<T: Send + 'static>(
+        &self,
+        keys: &[K],
+        timeout: impl Into<Timeout>,
+        condition: impl FnMut(&mut S) -> Option<T> + Send + 'static,
+    ) -> WaitFuture<T> {
+        self.shared.must_be_outside("Monitor::wait called");
+        let looks = Looks::new(&self.shared, keys, &[], condition);
+        self.shared.purgatory.wait_with(Watches::keys(keys), timeout.into(), looks, None)
+    }
+
+    /// As [`wait`](Self::wait), for a condition that takes something out of the state. Raises
+    /// `changes` when it has, and gives back what nobody takes any more, because the future was
+    /// dropped: then `put_back` runs as an [`update`](Self::update).
+    ///
+    /// ```
+    /// use std::{collections::VecDeque, time::Duration};
+    /// use purgatory::Monitor;
+    ///
+    /// let queue = Monitor::new("queue", VecDeque::from(["first"]))?; // with room for one
+    /// let timeout = Duration::from_secs(30);
+    /// let push = queue.wait(&["room"], timeout, |jobs| {
+    ///     jobs.is_empty().then(|| jobs.push_back("second"))
+    /// });
+    /// let take = |jobs: &mut VecDeque<_>| jobs.pop_front();
+    /// let first = queue.wait_taking(&["jobs"], timeout, &["room"], take, VecDeque::push_front);
+    /// assert_eq!((first.block(), push.block()), (Ok("first"), Ok(()))); // its place was free
+    ///
+    /// let gone = queue.wait_taking(&["jobs"], timeout, &["room"], take, VecDeque::push_front);
+    /// drop(gone); // it had taken the second
+    /// assert_eq!(queue.read(|jobs| jobs.front().copied()), Some("second"));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// `put_back` runs where the future is dropped, or where the condition was checked. A future
+    /// that is dropped inside a closure of this monitor loses its value, and the panic of the call
+    /// is counted.
+    ///
+    /// # Panics
+    /// When called inside a closure of this monitor.
+    pub fn wait_taking<T: Send + 'static>(
+        &self,
+        keys: &[K],
+        timeout: impl Into<Timeout>,
+        changes: &[K],
+        condition: impl FnMut(&mut S) -> Option<T> + Send + 'static,
+        put_back: impl Fn(&mut S, T) + Send + Sync + 'static,
+    ) -> WaitFuture<T> {
+        self.shared.must_be_outside("Monitor::wait_taking called");
+        let looks = Looks::new(&self.shared, keys, changes, condition);
+        let monitor = Arc::downgrade(&self.shared);
+        let unclaimed = move |value| {
+            if let Some(monitor) = monitor.upgrade() {
+                monitor.update("a value put back", |state| put_back(state, value));
+            }
+        };
+        let unclaimed = Some(Arc::new(unclaimed) as _);
+        self.shared.purgatory.wait_with(Watches::keys(keys), timeout.into(), looks, unclaimed)
+    }
+
+    /// Blocks this thread until `condition` yields a value, as [`wait`](Self::wait) does for a
+    /// task.
+    ///
+    /// # Errors
+    /// [`WaitError`], at once [`InsideCallback`](WaitError::InsideCallback) when called inside a
+    /// check, a callback or a timer's task.
+    ///
+    /// # Panics
+    /// When called inside a closure of this monitor.
+    pub fn wait_blocking<T: Send + 'static>(
+        &self,
+        keys: &[K],
+        timeout: impl Into<Timeout>,
+        condition: impl FnMut(&mut S) -> Option<T> + Send + 'static,
+    ) -> Result<T, WaitError> {
+        self.shared.must_be_outside("Monitor::wait_blocking called");
+        if must_not_block() {
+            return Err(WaitError::InsideCallback); // before anything is parked
+        }
+        Self::wait(self, keys, timeout, condition).block()
+    }
+
+    /// Calls `then` with the value once `condition` yields one, or with why it did not; where the
+    /// callback of an operation runs, with nothing locked. O(keys).
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use purgatory::Monitor;
+    ///
+    /// let high_watermark = Monitor::new("high watermark", 0)?;
+    /// let (told, answers) = mpsc::channel();
+    /// let reached = |high_watermark: &mut u64| (*high_watermark >= 3).then_some(*high_watermark);
+    /// let then = move |reached| told.send(reached).unwrap();
+    /// high_watermark.park(&["orders-0"], Duration::from_secs(30), reached, then)?;
+    /// high_watermark.update(|high_watermark| *high_watermark = 4);
+    /// assert_eq!(answers.recv()?, Ok(4));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Purgatory::try_complete_else_watch`]; `then` is not called.
+    ///
+    /// # Panics
+    /// When called inside a closure of this monitor.
+    pub fn park<T: Send + 'static>(
+        &self,
+        keys: &[K],
+        timeout: impl Into<Timeout>,
+        condition: impl FnMut(&mut S) -> Option<T> + Send + 'static,
+        then: impl FnOnce(Result<T, WaitError>) + Send + 'static,
+    ) -> Result<Park, Refused<BoxedOperation>> {
+        self.shared.must_be_outside("Monitor::park called");
+        let looks = Looks::new(&self.shared, keys, &[], condition);
+        let operation = BoxedOperation::new(Calls { looks, value: None, then });
+        self.shared.purgatory.try_complete_else_watch(operation, keys, timeout)
+    }
+
+    /// How many wait. Exact when nothing moves. O(rooms).
+    pub fn waiting(&self) -> usize {
+        self.shared.purgatory.len()
+    }
+
+    /// Ends all that wait as Cancelled and refuses what would have to wait later; the state can
+    /// still be used. See [`Purgatory::shutdown`].
+    ///
+    /// # Panics
+    /// When called inside a closure of this monitor.
+    pub fn shutdown(&self) {
+        self.shared.must_be_outside("Monitor::shutdown called");
+        self.shared.purgatory.shutdown();
+    }
+}
+
+impl<K, S> Clone for Monitor<K, S>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    S: Send + 'static,
+{
+    fn clone(&self) -> Self {
+        Monitor { shared: self.shared.clone() }
+    }
+}
+
+impl<K, S> fmt::Debug for Monitor<K, S>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    S: Send + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Monitor").field("purgatory", &self.shared.purgatory).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,528 @@
+//! The public face: [`Purgatory`].
+
+use std::{
+    borrow::{Borrow, Cow},
+    fmt,
+    hash::Hash,
+    sync::Arc,
+};
+
+use crossbeam_utils::CachePadded;
+use timer_core::{SystemTimer, Timer};
+
+use crate::{
+    face::boxed::BoxedOperation,
+    observe::snapshot::Snapshot,
+    paths::{core::Core, missed::UnderWay},
+    room::times::Times,
+    sync::{AtomicU64, thread_slot},
+    words::{
+        operation::{
+            Attempt, CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused, Timeout,
+        },
+        stats::Stats,
+        watches::Watches,
+    },
+};
+
+/// Where requests wait until they can be answered: operations `O`, parked under keys `K`. Without an `O` it
+/// takes any, boxed, futures and blocking waits among them.
+///
+/// Park with [`try_complete_else_watch`](Self::try_complete_else_watch); whoever makes a condition
+/// true calls [`check_and_complete`](Self::check_and_complete) with its key; what nobody completes
+/// in time, the timer expires. Each operation ends exactly once.
+///
+/// A handle: clones are the same purgatory. Dropping the last one ends whatever is parked as
+/// [`Dropped`](CancelReason::Dropped), without waiting for anybody; it may be dropped inside a callback.
+///
+/// # The one rule
+/// Make the condition true *first*, then raise the event; and hold no lock of yours that a check
+/// needs while you do. Then no event is missed: when `check_and_complete` returns, every operation
+/// parked under the key before the call has ended, was seen unsatisfied, or is to be looked at again: by the
+/// thread that has it under check, or by the executor.
+///
+/// # Locks
+/// Checks and callbacks run with nothing of the purgatory locked, on the thread that parks, raises
+/// the event or cancels; expired callbacks on the executor ([all](crate::Builder::callbacks_on_executor), if
+/// you choose). No thread waits for another's check or callback. A key's `Eq` and `Clone` run under a
+/// lock and must not call back.
+///
+/// # Calls from inside a check or callback
+/// All are allowed. What they end is told when the outermost call on the thread returns; a nested
+/// event returns 0, and what waits for its key is checked then, too. (It is an event of now: what a callback
+/// changes that is still to be told needs one of its own.) So a chain of completions, however long, needs no stack.
+///
+/// # Cost
+/// Parking and completing under one key takes three locks, a clock read and no allocation. Threads meet
+/// only where their keys have the same room ([`Builder::rooms`](crate::Builder::rooms)).
+pub struct Purgatory<K, O = BoxedOperation>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation + Send,
+{
+    core: Arc<Core<K, O>>,
+    handle: Arc<Handle<K, O>>,
+}
+
+/// What the handles share. Closes the purgatory when the last one goes.
+struct Handle<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation + Send,
+{
+    /// For the futures: those of different threads do not count on the same word.
+    shares: Box<[Arc<Share<K, O>>]>,
+    core: Arc<Core<K, O>>,
+}
+
+/// A share in the inside, on cache lines of its own.
+type Share<K, O> = CachePadded<Arc<Core<K, O>>>;
+
+impl<K, O> Drop for Handle<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation + Send,
+{
+    fn drop(&mut self) {
+        self.core.close(CancelReason::Dropped);
+        if let Some(timer) = &self.core.own_timer {
+            timer.close(); // a future that is still held keeps the inside, but no threads
+        }
+    }
+}
+
+impl<K, O> Purgatory<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation + Send,
+{
+    /// The first handle of what was built.
+    pub(crate) fn handle_of(core: Arc<Core<K, O>>) -> Self {
+        let share = || Arc::new(CachePadded::new(core.clone()));
+        let shares = std::iter::repeat_with(share).take(core.at_once.len()).collect();
+        Purgatory { handle: Arc::new(Handle { shares, core: core.clone() }), core }
+    }
+
+    /// A change begins whose events are to follow: until this is dropped no missed event is counted.
+    pub(crate) fn announce(&self) -> Option<UnderWay<&[AtomicU64]>> {
+        self.core.last_checks.as_ref().map(|last_checks| last_checks.announce())
+    }
+
+    /// This thread's share in the inside.
+    pub(crate) fn share(&self) -> Arc<Share<K, O>> {
+        self.handle.shares[thread_slot() & (self.handle.shares.len() - 1)].clone()
+    }
+
+    /// Checks the operation; if it must wait, parks it under each key of `watches` until an event on one
+    /// of them completes it, its time runs out, or it is cancelled. Repeated keys count once.
+    ///
+    /// `watches` is a slice or array of keys, or a [`Watches`] with watermarks.
+    ///
+    /// `timeout` is a `Duration` from now or a [`Timeout`]. The check runs here once, and again for
+    /// each event that falls in between (from the ninth time on, on the executor). The callback may
+    /// have run before this returns.
+    ///
+    /// O(keys): nothing depends on how many others wait, but for a watermark below others of its key,
+    /// which costs the log of how many such there are.
+    ///
+    /// # Errors
+    /// [`Refused`] hands the operation back, its callback uncalled, when there are no keys, or when
+    /// it would have to wait and the purgatory is shut down or full.
+    ///
+    /// # Panics
+    /// Only with a panic of the keys' own `Hash`, `Eq` or `Clone`; then nothing was parked and the
+    /// operation is dropped.
+    pub fn try_complete_else_watch<'a>(
+        &self,
+        operation: O,
+        watches: impl Into<Watches<'a, K>>,
+        timeout: impl Into<Timeout>,
+    ) -> Result<Park, Refused<O>> {
+        self.core.park(operation, watches.into(), timeout.into())
+    }
+
+    /// The event: something that operations parked under `key` wait for may have come true. Checks
+    /// them in the order they were parked and returns how many this call completed. (One that
+    /// another thread is checking right now is left to that thread, which checks it again.)
+    ///
+    /// Checks and callbacks run here, with nothing locked: do not hold a lock that a check needs
+    /// ([`defer`](Self::defer) is for those who must). Inside a check or callback this returns 0, and
+    /// what waits for the key now is checked when the outermost call returns.
+    ///
+    /// Watermark watches of the key are not touched: those are
+    /// [`complete_up_to`](Self::complete_up_to)'s.
+    ///
+    /// `key` is any borrowed form of the keys, as in a `HashMap`: no `String` is made to raise an event. So it is
+    /// wherever a key is only looked up.
+    ///
+    /// ```
+    /// use purgatory::{Purgatory, Timeout, when};
+    ///
+    /// let fetches = Purgatory::<String>::new("fetch")?;
+    /// let fetch = when(|| false, drop);
+    /// fetches.try_complete_else_watch(fetch.into(), &["orders-0".to_owned()], Timeout::Never)?;
+    /// assert_eq!((fetches.check_and_complete("orders-0"), fetches.waiters("orders-0")), (0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// O(plain waiters of the key); without them one lock.
+    ///
+    /// # Panics
+    /// Only with a panic of the key's own `Hash`, `Eq` or `Clone`. Those of checks and callbacks are
+    /// contained, and the walk goes on.
+    pub fn check_and_complete<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        self.core.check_and_complete(key)
+    }
+
+    /// The event of a watermark: the key's value, which only rises, is now at least `value`. Completes
+    /// the operations whose last watermark that meets, checks those that it meets otherwise (and those
+    /// met before that still wait for their check), and returns how many this call completed. What
+    /// waits for a higher value is not looked at, and a value lower than before meets nothing new.
+    ///
+    /// First come those that complete, then those to be checked that wait for other watermarks, too, then
+    /// the met ones in the check form; within each, those newly met go by (threshold, order of parking). As with every event, the value that the
+    /// operations' own checks read changes first, and inside a check or callback this returns 0 and
+    /// happens later.
+    ///
+    /// O(met), times the log of how many came below others of the key for those that did; when none is
+    /// met one lock. It goes on for as long as
+    /// other threads keep parking at or below `value`; what the callbacks park is not taken.
+    ///
+    /// # Panics
+    /// As [`check_and_complete`](Self::check_and_complete).
+    pub fn complete_up_to<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: u64) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        self.core.complete_up_to(key, value)
+    }
+
+    /// Ends whatever is parked under `key` as Cancelled with this reason, each through its own
+    /// callback; returns how many this call ended. (One under check right now is left a note: it
+    /// ends as Completed if that check comes true.) Plain watches and watermarks alike.
+    ///
+    /// All are claimed before the first is told, so what their callbacks park stays parked. Not an event:
+    /// what others park meanwhile may stay, too. O(waiters of the key), times the log of the
+    /// watermark watches.
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use purgatory::{CancelReason, Outcome, Purgatory, when};
+    ///
+    /// let fetches = Purgatory::new("fetch")?;
+    /// let (told, outcomes) = mpsc::channel();
+    /// for keys in [["orders-0", "orders-1"], ["orders-1", "orders-2"]] {
+    ///     let told = told.clone();
+    ///     let fetch = when(|| false, move |outcome| told.send(outcome).unwrap());
+    ///     fetches.try_complete_else_watch(fetch, &keys, Duration::from_secs(30))?;
+    /// }
+    /// assert_eq!(fetches.cancel_for_key(&"orders-2", "no longer the leader"), 1);
+    /// let reason = CancelReason::Requested("no longer the leader".into());
+    /// assert_eq!(outcomes.recv()?, Outcome::Cancelled(reason));
+    /// assert_eq!((fetches.len(), fetches.waiters(&"orders-1")), (1, 1)); // off its other key, too
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// As [`check_and_complete`](Self::check_and_complete).
+    pub fn cancel_for_key<Q: Hash + Eq + ?Sized>(
+        &self,
+        key: &Q,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        self.core.end_for_key(key, Outcome::Cancelled(CancelReason::Requested(reason.into())))
+    }
+
+    /// Ends whatever is parked under `key` as Completed, whatever its check would say, each through its own
+    /// callback; returns how many this call ended. For an event that *is* the condition: a file was closed, a
+    /// lock let go. (One under check right now is left a note, and ends as Completed.) Plain watches and
+    /// watermarks alike.
+    ///
+    /// Claimed, and of the same cost, as by [`cancel_for_key`](Self::cancel_for_key): not an event, so one that
+    /// is being parked by another thread meanwhile may stay, unless its check sees the condition. A
+    /// [`wait`](Purgatory::wait) that is completed so asks its condition once more for the value, and without
+    /// one ends as Cancelled.
+    ///
+    /// ```
+    /// use purgatory::{Purgatory, Timeout, when};
+    ///
+    /// let openings = Purgatory::<&str>::new("openings")?;
+    /// for door in ["front", "front", "back"] {
+    ///     let waits = when(|| false, |outcome| println!("go in: {outcome}"));
+    ///     openings.try_complete_else_watch(waits.into(), &[door], Timeout::Never)?;
+    /// }
+    /// assert_eq!((openings.complete_for_key(&"front"), openings.len()), (2, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// As [`check_and_complete`](Self::check_and_complete).
+    pub fn complete_for_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        self.core.end_for_key(key, Outcome::Completed)
+    }
+
+    /// Ends whatever is parked as Cancelled with this reason, each through its own callback; returns how many
+    /// this call ended. The purgatory stays open, as it does not with [`shutdown`](Self::shutdown). (One under
+    /// check right now is left a note: it ends as Completed if that check comes true.)
+    ///
+    /// All are claimed before the first is told, so what their callbacks park stays parked; what other threads
+    /// park meanwhile may stay, too. O(parked + rooms), and memory for all of them until they are told; rooms
+    /// are locked one after the other, for 64 operations each time.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{CancelReason, Outcome, Purgatory, when};
+    ///
+    /// let fetches = Purgatory::new("fetch")?;
+    /// let gone = Outcome::Cancelled(CancelReason::Requested("not the leader".into()));
+    /// let fetch = when(|| false, move |outcome| assert_eq!(outcome, gone));
+    /// fetches.try_complete_else_watch(fetch, &["orders-0"], Duration::from_secs(30))?;
+    /// assert_eq!((fetches.cancel_all("not the leader"), fetches.len()), (1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_all(&self, reason: impl Into<Cow<'static, str>>) -> usize {
+        self.core.cancel_all(CancelReason::Requested(reason.into()))
+    }
+
+    /// The events of several keys, one after the other; returns how many this call completed. An
+    /// operation that waits for several of them is checked for each, until it completes.
+    pub fn check_and_complete_all(&self, keys: &[K]) -> usize {
+        keys.iter().map(|key| self.check_and_complete(key)).sum()
+    }
+
+    /// The event, for a caller who holds a lock that checks need: nothing is checked here, and of the key's
+    /// code only `Hash`, `Eq` and `Drop` run. An event that is deferred again before it has begun happens once.
+    /// After shutdown this does nothing. The executor raises it soon, or whoever calls
+    /// [`run_deferred`](Self::run_deferred) first; with a [`ManualTimer`](timer_core::ManualTimer), or a
+    /// timer that runs tasks inline, only that (unless the purgatory has an
+    /// [executor](crate::Builder::executor) of its own). When the executor drops its job the event stays, for
+    /// `run_deferred` or the next that is deferred. Kafka's action queue. O(1).
+    ///
+    /// ```
+    /// use std::{sync::{Arc, Mutex}, time::Duration};
+    /// use purgatory::{Purgatory, when};
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let fetches = Purgatory::builder("fetch").timer(&ManualTimer::new()).build()?;
+    /// let log = Arc::new(Mutex::new(Vec::new()));
+    /// let seen = log.clone();
+    /// let fetch = when(move || !seen.lock().unwrap().is_empty(), drop);
+    /// fetches.try_complete_else_watch(fetch, &["log"], Duration::from_secs(30))?;
+    ///
+    /// let mut locked = log.lock().unwrap();
+    /// locked.push("record");
+    /// fetches.defer("log"); // the check needs the lock
+    /// drop(locked);
+    /// assert_eq!(fetches.run_deferred(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn defer(&self, key: K) {
+        self.core.defer(key, None);
+    }
+
+    /// As [`defer`](Self::defer), for [`complete_up_to`](Self::complete_up_to): of several that have not begun
+    /// the highest value counts.
+    pub fn defer_up_to(&self, key: K, value: u64) {
+        self.core.defer(key, Some(value));
+    }
+
+    /// Raises the deferred events here and now, those of other threads too; returns how many operations
+    /// that completed. To be called when the locks that checks need have been let go.
+    ///
+    /// It goes on until none is left, also of those that come meanwhile. A panic of a key's `Hash` or
+    /// `Eq` is the caller's, and leaves the later ones deferred.
+    pub fn run_deferred(&self) -> usize {
+        self.core.run_deferred()
+    }
+
+    /// Ends one operation as Cancelled with this reason, unless it is over. O(its keys), and for a
+    /// watermark the log of how many wait for the same key. See [`Attempt`].
+    pub fn cancel(&self, id: OperationId, reason: impl Into<Cow<'static, str>>) -> Attempt {
+        let Some(handle) = self.core.handle(id) else { return Attempt::Gone };
+        self.core.end(handle, Outcome::Cancelled(CancelReason::Requested(reason.into())))
+    }
+
+    /// Ends one operation as Completed, whatever its check would say, unless it is over. O(its keys), as
+    /// [`cancel`](Self::cancel). See [`Attempt`].
+    ///
+    /// A [`wait`](Purgatory::wait) that is completed so asks its condition once more for the value, and
+    /// without one ends as Cancelled.
+    pub fn complete(&self, id: OperationId) -> Attempt {
+        let Some(handle) = self.core.handle(id) else { return Attempt::Gone };
+        self.core.end(handle, Outcome::Completed)
+    }
+
+    /// Gives one operation another timeout, counted from now: longer, shorter, or none. False when it
+    /// is over, or its end is decided. Zero, or a moment that has passed: it expires at the next tick,
+    /// without another check (but a [last one](crate::Builder::check_at_expiry)). O(levels of the wheel).
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use purgatory::{Outcome, Park, Purgatory, when};
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let sessions = Purgatory::builder("sessions").timer(&timer).build()?;
+    /// let (told, outcomes) = mpsc::channel();
+    /// let session = when(|| false, move |outcome| told.send(outcome).unwrap());
+    /// let parked = sessions.try_complete_else_watch(session, &["alice"], Duration::from_secs(30))?;
+    /// let Park::Parked(id) = parked else { unreachable!("its check is never true") };
+    ///
+    /// timer.advance(Duration::from_secs(20));
+    /// assert!(sessions.reschedule(id, Duration::from_secs(30))); // a heartbeat: until second 50
+    /// timer.advance(Duration::from_secs(29));
+    /// assert!(outcomes.try_recv().is_err());
+    /// timer.advance(Duration::from_secs(1));
+    /// assert_eq!(outcomes.try_recv(), Ok(Outcome::Expired));
+    /// assert!(!sessions.reschedule(id, Duration::from_secs(30))); // too late
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reschedule(&self, id: OperationId, timeout: impl Into<Timeout>) -> bool {
+        let handle = self.core.handle(id);
+        handle.is_some_and(|handle| self.core.reschedule(handle, timeout.into()))
+    }
+
+    /// Operations parked now. Exact when nothing moves. O(rooms).
+    pub fn len(&self) -> usize {
+        self.core.rooms.sum(|room| room.len())
+    }
+
+    /// True when nothing is parked. O(rooms).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Watches of what is parked now: an operation has one for each of its keys and one for each of its
+    /// watermarks. (One that was met counts until its operation ends.) Exact when nothing moves. O(rooms).
+    pub fn watched(&self) -> usize {
+        self.core.rooms.sum(|room| room.watched)
+    }
+
+    /// Watches of a key now: as many as operations wait for it, but that one which waits for it both
+    /// plainly and for a watermark, or in the count form for two watermarks of it, counts twice. O(1).
+    pub fn waiters<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        self.core.waiters(key)
+    }
+
+    /// Keys that have waiters now. Exact when nothing moves. O(rooms).
+    pub fn keys(&self) -> usize {
+        self.core.keys()
+    }
+
+    /// What the purgatory holds and has done. O(rooms), which are locked one after the other.
+    pub fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+
+    /// What is parked right now: the `limit` keys with the most waiters, the `limit` operations parked
+    /// for longest, and up to as many under check. For a debug page, a health check, a test that hangs.
+    ///
+    /// Nothing stands still for it: rooms are locked one after the other, for up to 256 operations or the
+    /// keys of one room. So counts may disagree by what moves meanwhile. How long a
+    /// check has been under way is known only from the first snapshot that found it; two of them a
+    /// second apart tell a stuck check from one that happens to run. Clones keys under a lock.
+    ///
+    /// O(parked + keys).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Purgatory, Watches, when};
+    ///
+    /// let purgatory = Purgatory::new("orders")?;
+    /// let waits = when(|| false, drop);
+    /// purgatory.try_complete_else_watch(waits, &["orders-0", "orders-1"], Duration::from_secs(30))?;
+    ///
+    /// let snapshot = purgatory.snapshot(10);
+    /// assert_eq!((snapshot.stats.parked, snapshot.key_count), (1, 2));
+    /// assert_eq!(snapshot.busiest[0].waiters, 1);
+    /// assert_eq!(snapshot.oldest[0].keys, ["orders-0", "orders-1"]);
+    /// assert!(snapshot.oldest[0].expires_in > Some(Duration::from_secs(29)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn snapshot(&self, limit: usize) -> Snapshot<K> {
+        self.core.snapshot(limit)
+    }
+
+    /// How long operations waited, by how they ended, and how late those were that expired. Counted
+    /// from the first call on (or the first [`snapshot`](Self::snapshot) or `publish`). O(rooms).
+    pub fn times(&self) -> Times {
+        self.core.times()
+    }
+
+    /// The timer that [`new`](Self::new) started; `None` when it is shared.
+    pub fn own_timer(&self) -> Option<&SystemTimer> {
+        self.core.own_timer.as_ref()
+    }
+
+    /// Hands counts and times to the installed `metrics` recorder, labelled with the purgatory's name,
+    /// and its [own timer](Self::own_timer)'s. `docs/METRICS.md` lists them.
+    ///
+    /// Call it once at the start, from when on waits are timed, and then before each scrape, from one
+    /// place. Nothing is published otherwise, and nothing on an operation's path touches a shared metric.
+    /// A wait is handed to a recorder's histogram once, and so to whichever is installed then.
+    ///
+    /// O(parked + rooms + endings since the last call): it looks for the oldest operation.
+    #[cfg(feature = "metrics")]
+    pub fn publish(&self) {
+        self.core.publish();
+        if let Some(timer) = &self.core.own_timer {
+            timer.publish();
+        }
+    }
+
+    /// Ends whatever is parked as Cancelled ([`Shutdown`](crate::CancelReason::Shutdown)), here,
+    /// and refuses what would have to wait from now on. One that is under check right now is ended
+    /// by the thread that checks it. A timer of the purgatory's own is shut down too, and its
+    /// threads waited for (but not from a thread of any timer); a shared one goes on. Again: nothing.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{BoxedOperation, CancelReason, Purgatory, RefusedReason, WaitError};
+    ///
+    /// let waits: Purgatory<u32, BoxedOperation> = Purgatory::new("waits")?;
+    /// let parked = waits.wait(&[1], Duration::from_secs(30), || None::<()>);
+    /// waits.shutdown();
+    /// assert_eq!(parked.block(), Err(WaitError::Cancelled(CancelReason::Shutdown)));
+    /// let late = waits.wait_blocking(&[1], Duration::from_secs(30), || None::<()>);
+    /// assert_eq!(late, Err(WaitError::Refused(RefusedReason::Closed)));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn shutdown(&self) {
+        self.core.close(CancelReason::Shutdown);
+        if let Some(timer) = &self.core.own_timer {
+            timer.shutdown();
+        }
+    }
+}
+
+impl<K, O> Clone for Purgatory<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation + Send,
+{
+    fn clone(&self) -> Self {
+        Purgatory { core: self.core.clone(), handle: self.handle.clone() }
+    }
+}
+
+impl<K, O> fmt::Debug for Purgatory<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation + Send,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Purgatory").field("name", &self.core.name).finish_non_exhaustive()
+    }
+}

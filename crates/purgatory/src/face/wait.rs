@@ -1,0 +1,531 @@
+//! Waiting: a future of the value that a condition yields, and the same for a thread.
+//!
+//! A condition is a closure that gives `Some(value)` once it holds. The value is handed over through a
+//! answer that operation and future share. *One swap decides*: the operation fills the answer or the
+//! future leaves it, whoever comes first; the other finds out, and a value that nobody takes goes to
+//! the hook, if there is one.
+
+use std::{
+    error::Error,
+    fmt,
+    future::Future,
+    hash::Hash,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+};
+
+use crossbeam_utils::CachePadded;
+use timer_core::{
+    Panicked,
+    driver::{contain, on_timer_thread},
+};
+
+use crate::{
+    face::{boxed::BoxedOperation, purgatory::Purgatory},
+    paths::{core::Core, trampoline::Call},
+    sync::Mutex,
+    words::{
+        operation::{
+            CancelReason, DelayedOperation, OperationId, Outcome, Park, RefusedReason, Timeout,
+        },
+        watches::Watches,
+    },
+};
+
+/// Why a wait ended without a value. See [`Purgatory::wait`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The time ran out.
+    Expired,
+    /// The wait was given up: cancelled by its key, ended with the purgatory, or its condition panicked.
+    Cancelled(CancelReason),
+    /// It had to wait and could not be parked.
+    Refused(RefusedReason),
+    /// A blocking wait inside a check, a callback or a timer's task: what it waits for may be waiting
+    /// for its thread.
+    InsideCallback,
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitError::Expired => f.write_str("the time ran out"),
+            WaitError::Cancelled(reason) => write!(f, "cancelled: {reason}"),
+            WaitError::Refused(reason) => write!(f, "not parked: {reason}"),
+            WaitError::InsideCallback => {
+                f.write_str("a blocking wait inside a check, a callback or a timer's task")
+            }
+        }
+    }
+}
+
+impl Error for WaitError {}
+
+impl WaitError {
+    /// What a wait that ended without a value says.
+    pub(crate) fn of(outcome: Outcome) -> WaitError {
+        match outcome {
+            Outcome::Completed => {
+                WaitError::Cancelled(CancelReason::Requested("completed without a value".into()))
+            }
+            Outcome::Expired => WaitError::Expired,
+            Outcome::Cancelled(reason) => WaitError::Cancelled(reason),
+        }
+    }
+}
+
+/// What a wait's operation and its future share.
+pub(crate) enum Answer<T> {
+    Waiting(Option<Waker>),
+    Filled(Result<T, WaitError>),
+    /// The future is gone, or has taken what was here.
+    Left,
+}
+
+pub(crate) type Shared<T> = Arc<Mutex<Answer<T>>>;
+pub(crate) type Unclaimed<T> = Arc<dyn Fn(T) + Send + Sync>;
+
+impl<T> Answer<T> {
+    pub(crate) fn shared() -> Shared<T> {
+        Arc::new(Mutex::new(Answer::Waiting(None)))
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self, Answer::Waiting(_))
+    }
+
+    /// The operation's swap. Gives what is to be woken, with nothing locked; or the result back,
+    /// when nobody waits for it any more.
+    pub(crate) fn fill(
+        answer: &Mutex<Answer<T>>,
+        result: Result<T, WaitError>,
+    ) -> Result<Option<Waker>, Result<T, WaitError>> {
+        let mut answer = answer.lock();
+        let Answer::Waiting(waker) = &mut *answer else { return Err(result) };
+        let waker = waker.take();
+        *answer = Answer::Filled(result);
+        Ok(waker)
+    }
+}
+
+/// What a wait waits for.
+pub(crate) trait Condition<T>: Send + 'static {
+    /// The value, once the condition holds.
+    fn check(&mut self) -> Option<T>;
+
+    /// The value, when the operation completed without a check.
+    fn completed(mut self) -> Option<T>
+    where
+        Self: Sized,
+    {
+        self.check()
+    }
+}
+
+impl<T, C: FnMut() -> Option<T> + Send + 'static> Condition<T> for C {
+    fn check(&mut self) -> Option<T> {
+        self()
+    }
+}
+
+/// The operation behind a wait.
+struct Waiting<C, T> {
+    condition: C,
+    value: Option<T>,
+    end: End<T>,
+}
+
+/// The operation's side of the answer. Dropped unfilled, by a panic of the condition or because the
+/// operation was refused, it says so.
+struct End<T> {
+    answer: Shared<T>,
+    unclaimed: Option<Unclaimed<T>>,
+    filled: bool,
+}
+
+impl<C: Condition<T>, T: Send + 'static> DelayedOperation for Waiting<C, T> {
+    fn try_complete(&mut self) -> bool {
+        self.value = self.condition.check();
+        self.value.is_some()
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        let Waiting { condition, value, end } = self;
+        end.fill(yielded(outcome, || value.or_else(|| condition.completed())));
+    }
+}
+
+/// How a wait ended: with the value of its last check, or of one more.
+pub(crate) fn yielded<T>(
+    outcome: Outcome,
+    value: impl FnOnce() -> Option<T>,
+) -> Result<T, WaitError> {
+    let value = match outcome {
+        // By a watermark, or from outside: nobody may have asked for the value yet.
+        Outcome::Completed => value(),
+        _ => None,
+    };
+    value.ok_or_else(|| WaitError::of(outcome))
+}
+
+impl<T> End<T> {
+    fn fill(mut self, result: Result<T, WaitError>) {
+        self.fill_once(result);
+    }
+
+    fn fill_once(&mut self, result: Result<T, WaitError>) {
+        self.filled = true;
+        match Answer::fill(&self.answer, result) {
+            Ok(waker) => waker.into_iter().for_each(Waker::wake),
+            Err(result) => {
+                if let (Ok(value), Some(unclaimed)) = (result, &self.unclaimed) {
+                    unclaimed(value);
+                }
+            }
+        }
+    }
+}
+
+impl<T> Drop for End<T> {
+    fn drop(&mut self) {
+        if !self.filled {
+            // The condition's panic may be under way: a waker's or the hook's must not meet it.
+            let _ = contain(|| self.fill_once(Err(WaitError::Cancelled(CancelReason::Panicked))));
+        }
+    }
+}
+
+/// A future of the value that a parked condition yields. Made by [`Purgatory::wait`].
+///
+/// # Cancel safety
+/// Dropping it cancels the wait: the operation leaves the purgatory at once, or, while it is under
+/// check, when that check is over. A value that had been yielded but not taken goes to the hook given to
+/// [`Purgatory::wait_or`], and is dropped without one. Polling it without awaiting its end, as a
+/// `select!` over `&mut` does, loses nothing.
+///
+/// A future does not keep its purgatory open: when the last handle goes, the wait ends as
+/// [`Dropped`](CancelReason::Dropped).
+///
+/// # Panics
+/// When polled again after it was ready.
+#[must_use = "dropped, it cancels the wait"]
+pub struct WaitFuture<T> {
+    answer: Shared<T>,
+    unclaimed: Option<Unclaimed<T>>,
+    /// Where it waits, until it is over.
+    behind: Option<Arc<dyn Behind>>,
+    /// Its name there, if it was parked.
+    id: Option<OperationId>,
+}
+
+/// A purgatory as its futures see it. They do not keep it open.
+trait Behind: Send + Sync {
+    fn cancel(&self, id: OperationId);
+    fn report(&self, panicked: &Panicked);
+}
+
+impl<K> Behind for CachePadded<Arc<Core<K, BoxedOperation>>>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+{
+    fn cancel(&self, id: OperationId) {
+        let reason = CancelReason::Requested("the future was dropped".into());
+        self.end(id.handle, Outcome::Cancelled(reason));
+    }
+
+    fn report(&self, panicked: &Panicked) {
+        Core::report(self, panicked);
+    }
+}
+
+impl<T> WaitFuture<T> {
+    fn leave(&mut self) -> Option<T> {
+        let left = std::mem::replace(&mut *self.answer.lock(), Answer::Left);
+        match left {
+            Answer::Waiting(_) => {
+                if let (Some(behind), Some(id)) = (&self.behind, self.id) {
+                    behind.cancel(id);
+                }
+                None
+            }
+            Answer::Filled(result) if !failpoint!(DroppedFutureLeavesOperation) => result.ok(),
+            _ => None,
+        }
+    }
+}
+
+impl<T> Future for WaitFuture<T> {
+    type Output = Result<T, WaitError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let waker = context.waker().clone(); // wakers are user code: none runs under the lock
+        let mut answer = self.answer.lock();
+        let before = match &mut *answer {
+            Answer::Waiting(kept) => {
+                let replaced = kept.replace(waker);
+                drop(answer);
+                drop(replaced);
+                return Poll::Pending;
+            }
+            other => std::mem::replace(other, Answer::Left),
+        };
+        drop(answer);
+        match before {
+            Answer::Filled(result) => {
+                self.behind = None;
+                Poll::Ready(result)
+            }
+            _ => panic!("a wait was polled after it was over"),
+        }
+    }
+}
+
+impl<T> Drop for WaitFuture<T> {
+    fn drop(&mut self) {
+        if self.behind.is_none() {
+            return; // it was ready, and is taken
+        }
+        if let (Some(value), Some(unclaimed)) = (self.leave(), &self.unclaimed)
+            && let Err(panicked) = contain(|| unclaimed(value))
+            && let Some(behind) = &self.behind
+        {
+            behind.report(&panicked);
+        }
+    }
+}
+
+impl<T> fmt::Debug for WaitFuture<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitFuture").finish_non_exhaustive()
+    }
+}
+
+/// Wakes a thread that waits.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+impl<K> Purgatory<K, BoxedOperation>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+{
+    /// Waits until `condition` yields a value: now, or at an event on one of the keys. The condition is
+    /// checked and parked by this call, not by the first poll; the time counts from here. On any
+    /// runtime, or none.
+    ///
+    /// The condition runs as a [check](DelayedOperation::try_complete) does, on the threads that raise
+    /// events and with nothing locked. It is asked no more once it yielded a value. The future wakes its
+    /// task where a callback would run, with nothing locked either. One allocation for the operation, one
+    /// for the answer it shares with the future; O(keys), as
+    /// [`try_complete_else_watch`](Self::try_complete_else_watch).
+    ///
+    /// # Errors
+    /// The future yields a [`WaitError`]: time ran out, cancelled, or refused.
+    ///
+    /// ```
+    /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, time::Duration};
+    /// use purgatory::{BoxedOperation, Purgatory, WaitError};
+    ///
+    /// # fn block_on<F: Future>(future: F) -> F::Output {
+    /// #     struct Unpark(std::thread::Thread);
+    /// #     impl std::task::Wake for Unpark { fn wake(self: Arc<Self>) { self.0.unpark() } }
+    /// #     let waker = Arc::new(Unpark(std::thread::current())).into();
+    /// #     let mut context = std::task::Context::from_waker(&waker);
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     loop {
+    /// #         match future.as_mut().poll(&mut context) {
+    /// #             std::task::Poll::Ready(output) => return output,
+    /// #             std::task::Poll::Pending => std::thread::park(),
+    /// #         }
+    /// #     }
+    /// # }
+    /// let purgatory: Purgatory<&str, BoxedOperation> = Purgatory::new("waits")?;
+    /// let log_end = Arc::new(AtomicU64::new(0));
+    /// let (seen, second) = (log_end.clone(), Duration::from_secs(1));
+    ///
+    /// let bytes = purgatory.wait(&["log"], second, move || Some(seen.load(SeqCst)).filter(|&end| end > 0));
+    /// log_end.store(7, SeqCst);
+    /// purgatory.check_and_complete(&"log");
+    /// assert_eq!(block_on(bytes), Ok(7));
+    ///
+    /// let never = purgatory.wait(&["log"], Duration::from_millis(5), || None::<()>);
+    /// assert_eq!(block_on(never), Err(WaitError::Expired));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// A condition that is itself asynchronous cannot be a check: let a task evaluate it and store what
+    /// it found, raise the event, and wait for what was stored.
+    pub fn wait<'a, T: Send + 'static>(
+        &self,
+        watches: impl Into<Watches<'a, K>>,
+        timeout: impl Into<Timeout>,
+        condition: impl FnMut() -> Option<T> + Send + 'static,
+    ) -> WaitFuture<T>
+    where
+        K: 'a,
+    {
+        self.wait_with(watches.into(), timeout.into(), condition, None)
+    }
+
+    /// As [`wait`](Self::wait), with a hook for a value that was yielded when nobody was there to take
+    /// it any more: the future had been, or was, dropped. So nothing that a condition takes out of
+    /// somewhere is lost without notice.
+    ///
+    /// The hook runs once at most, with nothing locked: on the thread that drops the future when the value
+    /// was there before, else where the callback of an operation would run.
+    ///
+    /// ```
+    /// use std::{sync::{Arc, Mutex}, time::Duration};
+    /// use purgatory::{BoxedOperation, Purgatory};
+    ///
+    /// let purgatory: Purgatory<&str, BoxedOperation> = Purgatory::new("shelf")?;
+    /// let shelf = Arc::new(Mutex::new(None));
+    /// let (take, put_back, raises) = (shelf.clone(), shelf.clone(), purgatory.clone());
+    ///
+    /// let future = purgatory.wait_or(
+    ///     &["shelf"],
+    ///     Duration::from_secs(30),
+    ///     move || take.lock().unwrap().take(),
+    ///     move |book| {
+    ///         *put_back.lock().unwrap() = Some(book);
+    ///         raises.check_and_complete(&"shelf"); // for the next who waits
+    ///     },
+    /// );
+    /// *shelf.lock().unwrap() = Some("a book");
+    /// purgatory.check_and_complete(&"shelf");
+    /// assert_eq!(*shelf.lock().unwrap(), None); // on its way to whoever waits
+    /// drop(future);
+    /// assert_eq!(*shelf.lock().unwrap(), Some("a book"));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn wait_or<'a, T: Send + 'static>(
+        &self,
+        watches: impl Into<Watches<'a, K>>,
+        timeout: impl Into<Timeout>,
+        condition: impl FnMut() -> Option<T> + Send + 'static,
+        unclaimed: impl Fn(T) + Send + Sync + 'static,
+    ) -> WaitFuture<T>
+    where
+        K: 'a,
+    {
+        self.wait_with(watches.into(), timeout.into(), condition, Some(Arc::new(unclaimed)))
+    }
+
+    pub(crate) fn wait_with<T: Send + 'static>(
+        &self,
+        watches: Watches<'_, K>,
+        timeout: Timeout,
+        condition: impl Condition<T>,
+        unclaimed: Option<Unclaimed<T>>,
+    ) -> WaitFuture<T> {
+        let answer = Answer::shared();
+        let end = End { answer: answer.clone(), unclaimed: unclaimed.clone(), filled: false };
+        self.wait_in(Waiting { condition, value: None, end }, answer, watches, timeout, unclaimed)
+    }
+
+    /// A future of what comes into the answer. The operation fills it when it ends, at the latest.
+    pub(crate) fn wait_in<T>(
+        &self,
+        operation: impl DelayedOperation + Send,
+        answer: Shared<T>,
+        watches: Watches<'_, K>,
+        timeout: Timeout,
+        unclaimed: Option<Unclaimed<T>>,
+    ) -> WaitFuture<T> {
+        let operation = BoxedOperation::new(operation);
+        let parked = self.try_complete_else_watch(operation, watches, timeout);
+        let id = match parked {
+            Ok(Park::Parked(id)) => Some(id),
+            Ok(Park::Ended(_)) => None,
+            Err(refused) => {
+                let _ = Answer::fill(&answer, Err(WaitError::Refused(refused.reason)));
+                None // and nobody has polled yet
+            }
+        };
+        WaitFuture { answer, unclaimed, behind: Some(self.share()), id }
+    }
+
+    /// Wakes a task for which an answer was filled. A panic of its waker is contained and counted.
+    pub(crate) fn wake(&self, waker: Option<Waker>) {
+        if let Err(panicked) = contain(|| waker.into_iter().for_each(Waker::wake)) {
+            Behind::report(&*self.share(), &panicked);
+        }
+    }
+
+    /// Blocks this thread until `condition` yields a value, as [`wait`](Self::wait) does for a task.
+    /// Under a [`ManualTimer`](timer_core::ManualTimer) another thread has to advance it.
+    ///
+    /// ```
+    /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, thread, time::Duration};
+    /// use purgatory::{BoxedOperation, Purgatory, WaitError};
+    ///
+    /// let purgatory: Purgatory<&str, BoxedOperation> = Purgatory::new("epoch")?;
+    /// let epoch = Arc::new(AtomicU64::new(0));
+    /// let (seen, raises) = (epoch.clone(), purgatory.clone());
+    /// let leader = thread::spawn(move || {
+    ///     epoch.store(1, SeqCst);
+    ///     raises.check_and_complete(&"epoch");
+    /// });
+    /// let began = move || Some(seen.load(SeqCst)).filter(|&epoch| epoch > 0);
+    /// assert_eq!(purgatory.wait_blocking(&["epoch"], Duration::from_secs(30), began), Ok(1));
+    ///
+    /// let never = purgatory.wait_blocking(&["epoch"], Duration::from_millis(1), || None::<()>);
+    /// assert_eq!(never, Err(WaitError::Expired));
+    /// # leader.join().unwrap();
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`WaitError`], at once [`InsideCallback`](WaitError::InsideCallback) when called inside a check, a
+    /// callback or a timer's task.
+    pub fn wait_blocking<'a, T: Send + 'static>(
+        &self,
+        watches: impl Into<Watches<'a, K>>,
+        timeout: impl Into<Timeout>,
+        condition: impl FnMut() -> Option<T> + Send + 'static,
+    ) -> Result<T, WaitError>
+    where
+        K: 'a,
+    {
+        if must_not_block() {
+            return Err(WaitError::InsideCallback); // before anything is parked
+        }
+        self.wait(watches, timeout, condition).block()
+    }
+}
+
+impl<T> WaitFuture<T> {
+    /// The operation's name, to complete, cancel or reschedule it by; `None` when it was over at once.
+    pub fn id(&self) -> Option<OperationId> {
+        self.id
+    }
+
+    /// Blocks this thread until the wait is over. The future may have been polled before.
+    ///
+    /// # Errors
+    /// [`WaitError`]; [`InsideCallback`](WaitError::InsideCallback) when it would have to wait inside a
+    /// check, a callback or a timer's task, and then the wait is cancelled.
+    pub fn block(mut self) -> Result<T, WaitError> {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            match Pin::new(&mut self).poll(&mut context) {
+                Poll::Ready(result) => return result,
+                Poll::Pending if must_not_block() => return Err(WaitError::InsideCallback),
+                Poll::Pending => thread::park(),
+            }
+        }
+    }
+}
+
+/// True where what a wait waits for may be waiting for this thread.
+pub(crate) fn must_not_block() -> bool {
+    Call::is_open() || on_timer_thread()
+}

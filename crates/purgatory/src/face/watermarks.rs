@@ -1,0 +1,320 @@
+//! Values by key that only rise, and those who wait for them: [`Watermarks`].
+//!
+//! The map's value is the truth: a rise changes it first, and what the rise reaches is checked
+//! against it. So a rise that is late, behind a removal, completes nothing.
+
+use std::{collections::HashSet, error::Error, fmt, hash::Hash, sync::Arc};
+
+use dashmap::{DashMap, Entry};
+use timer_core::{BuildError, driver::Limit};
+
+use crate::{
+    face::{
+        boxed::{BoxedOperation, when},
+        purgatory::Purgatory,
+        wait::WaitFuture,
+    },
+    sync::KeyHasher,
+    words::{
+        operation::{Outcome, Park, Refused, Timeout},
+        watches::Watches,
+    },
+};
+
+/// A value for each key that only rises, and those who wait for it: the high watermarks of
+/// partitions, how far each replica has come. (For one value there is
+/// [`ThresholdPurgatory`](crate::ThresholdPurgatory).)
+///
+/// It keeps the values, so there is no condition to write and no order of steps to get wrong. A key
+/// that was never raised counts as 0. A value stays until [`remove`](Self::remove). A handle:
+/// clones are the same, and dropping the last one ends what waits as Cancelled.
+///
+/// ```
+/// use std::time::Duration;
+/// use purgatory::Watermarks;
+///
+/// let log_ends = Watermarks::new("log ends")?;
+/// let timeout = Duration::from_secs(30);
+/// let orders = log_ends.wait_for(&"orders-0", 7, timeout);
+/// let two_of_three = [("replica 1", 7), ("replica 2", 7), ("replica 3", 7)];
+/// let committed = log_ends.wait_for_k(2, &two_of_three, timeout)?;
+///
+/// assert_eq!(log_ends.raise(&"orders-0", 9)?, 1);
+/// assert_eq!(log_ends.raise(&"replica 3", 8)?, 0);
+/// assert_eq!(log_ends.raise(&"replica 1", 7)?, 1);
+/// assert_eq!(orders.block()?, 9);
+/// assert_eq!(committed.block()?, [("replica 1", 7), ("replica 3", 8)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Locks
+/// A key's `Hash`, `Eq` and `Clone` run under locks and must not call back. Callbacks and wakers run
+/// with nothing locked, where those of any [`Purgatory`] run.
+pub struct Watermarks<K>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+{
+    purgatory: Purgatory<K, BoxedOperation>,
+    values: Arc<Values<K>>,
+}
+
+struct Values<K> {
+    of: DashMap<K, u64, KeyHasher>,
+    keys: Option<Limit>,
+}
+
+impl<K: Hash + Eq + Clone> Values<K> {
+    /// The value, if it is at least the threshold.
+    fn reached(&self, key: &K, threshold: u64) -> Option<u64> {
+        let value = self.of.get(key).map_or(0, |value| *value);
+        (value >= threshold).then_some(value)
+    }
+
+    /// Raises a value; returns what it is then.
+    fn raise(&self, key: &K, value: u64) -> Result<u64, TooManyKeys> {
+        let raised = |before: &mut u64| {
+            *before = value.max(*before);
+            *before
+        };
+        if let Some(mut before) = self.of.get_mut(key) {
+            return Ok(raised(&mut before));
+        }
+        match self.of.entry(key.clone()) {
+            Entry::Occupied(mut before) => Ok(raised(before.get_mut())), // another thread was first
+            Entry::Vacant(free) => {
+                if let Some(keys) = self.keys.as_ref().filter(|keys| !keys.acquire()) {
+                    drop(free.into_key()); // with nothing locked
+                    return Err(TooManyKeys { limit: keys.max() });
+                }
+                Ok(*free.insert(value))
+            }
+        }
+    }
+
+    fn remove(&self, key: &K) {
+        if let (Some(_), Some(keys)) = (self.of.remove(key), &self.keys) {
+            keys.release(1);
+        }
+    }
+}
+
+impl<K> From<Purgatory<K, BoxedOperation>> for Watermarks<K>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+{
+    /// Over a purgatory that was configured otherwise: a shared timer, an executor, a bound. For
+    /// its metrics and snapshots keep a clone of it.
+    fn from(purgatory: Purgatory<K, BoxedOperation>) -> Self {
+        Watermarks::over(purgatory, None)
+    }
+}
+
+impl<K> Watermarks<K>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+{
+    /// With a timer of its own; `name` labels its metrics.
+    ///
+    /// # Errors
+    /// As [`Purgatory::new`].
+    pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
+        Purgatory::new(name).map(Self::from)
+    }
+
+    /// Over a purgatory, with values for at most `keys_max` keys at a time. (What waits under a key
+    /// without a value does not count; [`max_parked`](crate::Builder::max_parked) bounds that.)
+    pub fn with_keys_max(purgatory: Purgatory<K, BoxedOperation>, keys_max: usize) -> Self {
+        Watermarks::over(purgatory, Some(Limit::new(keys_max)))
+    }
+
+    fn over(purgatory: Purgatory<K, BoxedOperation>, keys: Option<Limit>) -> Self {
+        Watermarks { purgatory, values: Arc::new(Values { of: DashMap::default(), keys }) }
+    }
+
+    /// The key's value; `None` when it was never raised, or was removed. O(1).
+    pub fn value(&self, key: &K) -> Option<u64> {
+        self.values.of.get(key).map(|value| *value)
+    }
+
+    /// Keys that have a value. Exact when nothing moves. O(the map's shards).
+    pub fn keys(&self) -> usize {
+        self.values.of.len()
+    }
+
+    /// Raises the key's value (a lower one changes nothing), and completes what it reaches, lowest
+    /// first; returns how many this call completed. Inside a callback it raises the value, returns
+    /// 0, and completes when the outermost call returns. O(completed × log of the key's waits + the
+    /// waits for k that it is one of and that still wait for others).
+    ///
+    /// # Errors
+    /// [`TooManyKeys`] for one more key than [`with_keys_max`](Self::with_keys_max) allows; nothing
+    /// was changed.
+    pub fn raise(&self, key: &K, value: u64) -> Result<usize, TooManyKeys> {
+        let value = self.values.raise(key, value)?;
+        Ok(self.purgatory.complete_up_to(key, value))
+    }
+
+    /// Removes the key's value, and ends what waits for it as Cancelled; returns how many waits
+    /// this call ended. A later [`raise`](Self::raise) begins anew. O(the key's waits).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Purgatory, Watermarks};
+    ///
+    /// let replicas = Watermarks::with_keys_max(Purgatory::new("replicas")?, 1);
+    /// replicas.raise(&1, 70)?;
+    /// assert!(replicas.raise(&2, 70).is_err()); // no place for another
+    /// let waits = replicas.wait_for(&1, 71, Duration::from_secs(30));
+    /// assert_eq!(replicas.remove(&1), 1); // it has left the cluster
+    /// assert_eq!(waits.block().unwrap_err().to_string(), "cancelled: its key was removed");
+    /// assert_eq!((replicas.value(&1), replicas.raise(&2, 70)), (None, Ok(0)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remove(&self, key: &K) -> usize {
+        self.values.remove(key);
+        self.purgatory.cancel_for_key(key, "its key was removed")
+    }
+
+    /// A future of the key's value once it is at least `threshold`: at once if it is. Cancel
+    /// safety: see [`WaitFuture`]. O(log of the key's waits).
+    ///
+    /// # Errors
+    /// The future yields a [`WaitError`](crate::WaitError).
+    pub fn wait_for(
+        &self,
+        key: &K,
+        threshold: u64,
+        timeout: impl Into<Timeout>,
+    ) -> WaitFuture<u64> {
+        let watermarks = [(key.clone(), threshold)];
+        let (values, key) = (self.values.clone(), key.clone());
+        let watches = Watches::up_to(&watermarks).checked();
+        let reached = move || values.reached(&key, threshold);
+        self.purgatory.wait_with(watches, timeout.into(), reached, None)
+    }
+
+    /// Calls `then` once the key's value is at least `threshold`, or the wait ended otherwise.
+    /// O(log of the key's waits).
+    ///
+    /// # Errors
+    /// As [`Purgatory::try_complete_else_watch`]; `then` is not called.
+    pub fn park(
+        &self,
+        key: &K,
+        threshold: u64,
+        timeout: impl Into<Timeout>,
+        then: impl FnOnce(Outcome) + Send + 'static,
+    ) -> Result<Park, Refused<BoxedOperation>> {
+        let watermarks = [(key.clone(), threshold)];
+        let (values, key) = (self.values.clone(), key.clone());
+        let operation = when(move || values.reached(&key, threshold).is_some(), then);
+        let watches = Watches::up_to(&watermarks).checked();
+        self.purgatory.try_complete_else_watch(operation.into(), watches, timeout)
+    }
+
+    /// A future of those keys that have reached their thresholds, with their values, once those are
+    /// at least `k`: a quorum. What has reached its own before counts. In the order given; O(keys),
+    /// and each check of it, too: one for each rise of a key that has reached its threshold.
+    ///
+    /// # Errors
+    /// [`QuorumError`] when `k` is 0 or more than there are keys, and for a key that comes twice.
+    /// The future yields a [`WaitError`](crate::WaitError), as Cancelled when one of its keys is
+    /// [removed](Self::remove).
+    pub fn wait_for_k(
+        &self,
+        k: usize,
+        watermarks: &[(K, u64)],
+        timeout: impl Into<Timeout>,
+    ) -> Result<WaitFuture<Vec<(K, u64)>>, QuorumError<K>> {
+        if k == 0 || k > watermarks.len() {
+            return Err(QuorumError::KOfN { k, n: watermarks.len() });
+        }
+        let mut known = HashSet::with_capacity(watermarks.len());
+        if let Some((key, _)) = watermarks.iter().find(|(key, _)| !known.insert(key)) {
+            return Err(QuorumError::Repeated { key: key.clone() });
+        }
+        let (values, of) = (self.values.clone(), watermarks.to_vec());
+        let quorum = move || {
+            let reached = of.iter().filter_map(|(key, threshold)| {
+                values.reached(key, *threshold).map(|value| (key.clone(), value))
+            });
+            Some(reached.collect::<Vec<_>>()).filter(|reached| reached.len() >= k)
+        };
+        let watches = Watches::up_to(watermarks).checked();
+        Ok(self.purgatory.wait_with(watches, timeout.into(), quorum, None))
+    }
+
+    /// How many wait. Exact when nothing moves. O(rooms).
+    pub fn waiting(&self) -> usize {
+        self.purgatory.len()
+    }
+
+    /// Ends all that wait as Cancelled and refuses what would have to wait later; the values stay.
+    /// See [`Purgatory::shutdown`].
+    pub fn shutdown(&self) {
+        self.purgatory.shutdown();
+    }
+}
+
+impl<K> Clone for Watermarks<K>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+{
+    fn clone(&self) -> Self {
+        Watermarks { purgatory: self.purgatory.clone(), values: self.values.clone() }
+    }
+}
+
+impl<K> fmt::Debug for Watermarks<K>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watermarks").field("purgatory", &self.purgatory).finish_non_exhaustive()
+    }
+}
+
+/// One more key than there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TooManyKeys {
+    /// How many there may be.
+    pub limit: usize,
+}
+
+impl fmt::Display for TooManyKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} keys have a value already", self.limit)
+    }
+}
+
+impl Error for TooManyKeys {}
+
+/// What cannot be a quorum. See [`Watermarks::wait_for_k`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QuorumError<K> {
+    /// None of the keys, or more than there are.
+    KOfN {
+        /// How many were wanted.
+        k: usize,
+        /// How many keys there are.
+        n: usize,
+    },
+    /// A key that comes twice: it would count twice.
+    Repeated {
+        /// The key.
+        key: K,
+    },
+}
+
+impl<K> fmt::Display for QuorumError<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QuorumError::KOfN { k, n } => write!(f, "{k} of {n} keys cannot be waited for"),
+            QuorumError::Repeated { .. } => f.write_str("a key comes twice"),
+        }
+    }
+}
+
+impl<K: fmt::Debug> Error for QuorumError<K> {}

@@ -1,0 +1,86 @@
+//! Failpoints: faults that the loom and shuttle tests plant, to see that each is noticed. In a build
+//! without those switches `failpoint!` is `false`, and there is nothing else of them.
+
+/// True when the running model has set this failpoint.
+#[cfg(not(any(loom, shuttle)))]
+macro_rules! failpoint {
+    ($point:ident) => {
+        false
+    };
+}
+
+/// True when the running model has set this failpoint.
+#[cfg(any(loom, shuttle))]
+macro_rules! failpoint {
+    ($point:ident) => {
+        $crate::failpoints::Failpoint::$point.is_set()
+    };
+}
+
+#[cfg(any(loom, shuttle))]
+pub use set::{Failpoint, plant};
+
+#[cfg(any(loom, shuttle))]
+mod set {
+    use std::cell::Cell;
+
+    /// A fault.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Failpoint {
+        /// A park does not compare its keys' versions.
+        ParkSkipsVersionCheck,
+        /// An event does not raise its key's version.
+        EventRaisesNoVersion,
+        /// An event that finds an operation under check leaves its holder no note.
+        EventLeavesNoNote,
+        /// A watermark watch that was taken off its key is not counted down.
+        MetWatchNotCounted,
+        /// An end that finds an operation under check leaves its holder no note.
+        ExpiryLeavesNoNote,
+        /// An operation whose check panicked is put back.
+        PanickedPutBack,
+        /// An operation that ended stays on the list of its first key.
+        EndedStaysListed,
+        /// An expiry removes the entry of an operation that is under check.
+        ExpiryRemovesCheckedOut,
+        /// A park gives its place among `max_parked` back though it parked.
+        ParkKeepsNoPermit,
+        /// A park that fails half way leaves the watches it has set.
+        WithdrawnLeavesWatches,
+        /// A future that is dropped leaves its operation parked.
+        DroppedFutureLeavesOperation,
+        /// An ending does not give its place among `max_parked` back.
+        EndingKeepsPermit,
+        /// A last check that came true is a missed event whatever was noted meanwhile.
+        MissIgnoresNotes,
+        /// The same, whatever versions moved meanwhile.
+        MissIgnoresVersions,
+        /// The same, whatever event is under way.
+        MissIgnoresEventsUnderWay,
+        /// The same, whatever event a monitor is about to raise.
+        MissIgnoresAnnounced,
+        /// A shutdown leaves the rooms open.
+        ShutdownClosesNoRoom,
+        /// What is put off to the executor forgets an end that was noted.
+        PutOffForgetsEnd,
+        /// What is put off to the executor is not looked at there.
+        PutOffNotLookedAt,
+    }
+
+    impl Failpoint {
+        pub(crate) fn is_set(self) -> bool {
+            SET.get() == Some(self)
+        }
+    }
+
+    // The threads of a model run on one thread of the machine, so a plain thread-local is seen by
+    // all of them.
+    std::thread_local! {
+        static SET: Cell<Option<Failpoint>> = const { Cell::new(None) };
+    }
+
+    /// Sets a failpoint, or none, for the models that this thread of the machine runs.
+    pub fn plant(failpoint: Option<Failpoint>) {
+        SET.set(failpoint);
+    }
+}

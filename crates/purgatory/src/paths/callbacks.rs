@@ -1,0 +1,232 @@
+//! Endings: `finish`, the one way out, whatever found the end; and closing.
+//!
+//! An operation *ends* under its first room's lock: the entry leaves the wheel and its first key's list, the
+//! outcome is decided. Then, with nothing locked, its other watches are released and its callback is run:
+//! here, or where the timer runs what expired.
+
+use std::{
+    hash::Hash,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use smallvec::SmallVec;
+use timer_core::{Job, TimerHandle, driver::contain};
+
+use crate::{
+    paths::{
+        core::Core,
+        trace,
+        trampoline::{Call, enqueue},
+    },
+    room::{Ended, Ticket, age_us},
+    words::operation::{CancelReason, DelayedOperation, Outcome},
+};
+
+/// Operations that expire, or are emptied out, under one lock hold: events of their keys wait
+/// meanwhile.
+pub(crate) const BUDGET: usize = 64;
+
+/// So many operations a shutdown claims before it calls the first back.
+const CLAIMED: usize = 4096;
+
+/// Whether an operation that is over has a place among `max_parked`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permit {
+    Held,
+    /// It was never parked.
+    None,
+}
+
+impl<K, O> Core<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation + Send,
+{
+    /// Ends what has ended: out of every watch list, then called back.
+    #[inline]
+    pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) {
+        let (payload, outcome) = self.release_watches(ended);
+        self.run_callback(call, payload, outcome, Permit::Held);
+    }
+
+    /// The same for several: all of them are out of every watch list before the first is called back.
+    /// Returns how many completed.
+    pub(crate) fn finish_all(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        ended: impl IntoIterator<Item = Ended<K, O>>,
+    ) -> usize {
+        let over: SmallVec<[(O, Outcome); 1]> =
+            ended.into_iter().map(|ended| self.release_watches(ended)).collect();
+        let completed = |(_, outcome): &&(O, Outcome)| matches!(outcome, Outcome::Completed);
+        let completed = over.iter().filter(completed).count();
+        for (payload, outcome) in over {
+            self.run_callback(call, payload, outcome, Permit::Held);
+        }
+        completed
+    }
+
+    /// Takes what has ended out of the watch lists it is still on.
+    #[inline]
+    pub(crate) fn release_watches(&self, ended: Ended<K, O>) -> (O, Outcome) {
+        let Ended { id, payload, outcome, tickets, left, timed } = ended;
+        if let Some(since) = timed {
+            let now_ns = self.driver().now_ns();
+            let waited_us = age_us(since.parked_us, now_ns / 1000);
+            let late_ns = now_ns.saturating_sub(self.driver().tick().start_ns(since.deadline));
+            if let Some(timed) = &mut self.first_room_of(id).timed {
+                timed.ended(&outcome, since.stands_for, waited_us, late_ns);
+            }
+        }
+        drop_key(left);
+        self.release(id, tickets.as_deref().unwrap_or_default());
+        (payload, outcome)
+    }
+
+    /// Gives watch slots back; a key nobody waits for any more is dropped with nothing locked.
+    #[inline]
+    pub(crate) fn release(&self, id: TimerHandle, tickets: &[Ticket]) {
+        for &ticket in tickets {
+            let left = self.rooms.lock(ticket.room as usize).unwatch(ticket, id);
+            drop_key(left);
+        }
+    }
+
+    /// Calls `on_complete`: here, or where the timer runs what expired.
+    #[inline]
+    pub(crate) fn run_callback(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        payload: O,
+        outcome: Outcome,
+        permit: Permit,
+    ) {
+        if self.offload_all || matches!(outcome, Outcome::Expired) {
+            self.offload_callbacks(vec![(payload, outcome)], permit);
+        } else {
+            self.run_callback_here(call, payload, outcome, permit);
+        }
+    }
+
+    pub(crate) fn offload_callbacks(self: &Arc<Self>, ended: Vec<(O, Outcome)>, permit: Permit) {
+        let core = self.clone();
+        self.counts.callbacks_waiting.fetch_add(ended.len() as u64, Relaxed);
+        self.offload.execute(Job::new(move || {
+            for (payload, outcome) in ended {
+                core.counts.callbacks_waiting.fetch_sub(1, Relaxed);
+                trace::slow(
+                    &core.name,
+                    || core.driver().now_ns(),
+                    || {
+                        core.run_callback_here(
+                            &Call::enter(&core.offload),
+                            payload,
+                            outcome,
+                            permit,
+                        )
+                    },
+                );
+            }
+        }));
+    }
+
+    #[inline]
+    pub(crate) fn run_callback_here(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        payload: O,
+        outcome: Outcome,
+        permit: Permit,
+    ) {
+        if call.is_nested() {
+            let core = self.clone();
+            enqueue(move || core.call_back(payload, outcome, permit));
+        } else {
+            self.call_back(payload, outcome, permit);
+        }
+    }
+
+    /// Calls `on_complete`, inside a call, with nothing locked. Until then the operation kept its place.
+    #[inline]
+    fn call_back(&self, payload: O, outcome: Outcome, permit: Permit) {
+        if permit == Permit::Held && !failpoint!(EndingKeepsPermit) {
+            self.release_permits(1);
+        }
+        if let Err(panicked) = contain(|| payload.on_complete(outcome)) {
+            self.report(&panicked);
+        }
+    }
+
+    /// Ends everything parked as Cancelled and refuses what comes later, a bounded step at a time.
+    pub(crate) fn close(self: &Arc<Self>, reason: CancelReason) {
+        let call = Call::enter(&self.offload);
+        let deferred = self.deferred.lock().close();
+        deferred.for_each(|key| drop_key(Some(key)));
+        let close = !failpoint!(ShutdownClosesNoRoom);
+        let (outcome, mut cancelled, mut ended) = (Outcome::Cancelled(reason), 0, Vec::new());
+        self.claim_all(close, &outcome, &mut ended, |ended| {
+            if ended.len() >= CLAIMED {
+                cancelled += ended.len();
+                self.finish_all(&call, ended.drain(..));
+            }
+        });
+        cancelled += ended.len();
+        self.finish_all(&call, ended);
+        trace::closed(&self.name, &self.counts, cancelled);
+    }
+
+    /// Cancels everything parked; returns how many this call ended. All are claimed before the first is
+    /// called back, so that what a callback parks stays.
+    pub(crate) fn cancel_all(self: &Arc<Self>, reason: CancelReason) -> usize {
+        let call = Call::enter(&self.offload);
+        let mut ended = Vec::new();
+        self.claim_all(false, &Outcome::Cancelled(reason), &mut ended, |_| ());
+        let cancelled = ended.len();
+        self.finish_all(&call, ended);
+        cancelled
+    }
+
+    /// Claims everything parked, calling `act` with what was claimed after each lock hold.
+    fn claim_all(
+        &self,
+        close: bool,
+        outcome: &Outcome,
+        ended: &mut Vec<Ended<K, O>>,
+        mut act: impl FnMut(&mut Vec<Ended<K, O>>),
+    ) {
+        for room in 0..self.rooms.count() {
+            let mut from = Some(0);
+            while let Some(start) = from {
+                from = self.claim_some(room, start, close, outcome, ended);
+                act(ended);
+            }
+        }
+    }
+
+    /// Claims up to [`BUDGET`] entries of a room; returns where to go on.
+    fn claim_some(
+        &self,
+        room: usize,
+        mut from: u32,
+        close: bool,
+        outcome: &Outcome,
+        ended: &mut Vec<Ended<K, O>>,
+    ) -> Option<u32> {
+        let mut room = self.rooms.lock(room);
+        room.closed |= close;
+        for _ in 0..BUDGET {
+            let id = room.first_from(from)?;
+            from = id.id().index() + 1;
+            ended.extend(room.claim(id, outcome.clone()));
+        }
+        Some(from)
+    }
+}
+
+/// Drops a key that nobody waits for any more. Its `Drop` is the user's, and may panic.
+#[inline]
+pub(crate) fn drop_key<K>(key: Option<K>) {
+    if std::mem::needs_drop::<K>() {
+        let _ = contain(|| drop(key));
+    }
+}

@@ -1,0 +1,103 @@
+//! Ending operations from outside: one by its id, or all of a key; and giving one another deadline.
+
+use std::{
+    borrow::Borrow,
+    hash::Hash,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+};
+
+use timer_core::TimerHandle;
+
+use super::{
+    core::Core,
+    event::{CHUNK, Pop},
+    trampoline::Call,
+};
+use crate::{
+    room::{Room, WalkOn, WatchList},
+    words::operation::{Attempt, DelayedOperation, Outcome, Timeout},
+};
+
+impl<K, O> Core<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation + Send,
+{
+    /// Ends everything parked under `key`; returns how many this call ended. All are claimed before the first
+    /// is called back, so that what a callback parks stays.
+    pub(crate) fn end_for_key<Q: Hash + Eq + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        outcome: Outcome,
+    ) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        let call = Call::enter(&self.offload);
+        let hash = self.versions.hash(key);
+        let mut ended = Vec::new();
+        let mut claim = |home: &mut Room<K, O>, id| ended.extend(home.claim(id, outcome.clone()));
+        self.claim_each(key, hash, WatchList::Plain, &mut claim);
+        // What a rise meets meanwhile is on one of these two.
+        let panicked = self.pop_up_to(key, hash, Pop::All, &mut claim).err();
+        let panicked = panicked.or_else(|| {
+            let met = || self.claim_each(key, hash, WatchList::Met, &mut claim);
+            catch_unwind(AssertUnwindSafe(met)).err()
+        });
+        let count = ended.len();
+        self.finish_all(&call, ended);
+        match panicked {
+            Some(panic) => resume_unwind(panic),
+            None => count,
+        }
+    }
+
+    /// Applies `claim` to each waiter of a key, in the room of its operation's first key.
+    fn claim_each<Q: Eq + ?Sized>(
+        &self,
+        key: &Q,
+        hash: u64,
+        place: WatchList,
+        claim: &mut impl FnMut(&mut Room<K, O>, TimerHandle),
+    ) where
+        K: Borrow<Q>,
+    {
+        let mut found = Vec::new();
+        let mut room = self.room_of(hash);
+        let record = room.find(key, hash);
+        let on = record.map_or(WalkOn::Done, |record| room.walk(record, place, CHUNK, &mut found));
+        let mut walk = self.walk(room.number(), on);
+        drop(room);
+        self.each_in_first_room(found, |&id| id, &mut *claim);
+        while let Some(found) = walk.next() {
+            self.each_in_first_room(found, |&id| id, &mut *claim);
+        }
+    }
+
+    /// Ends one operation from outside.
+    pub(crate) fn end(self: &Arc<Self>, id: TimerHandle, outcome: Outcome) -> Attempt {
+        let call = Call::enter(&self.offload);
+        let mut home = self.first_room_of(id);
+        if home.get_mut(id).is_none() {
+            return Attempt::Gone;
+        }
+        let Some(ended) = home.claim(id, outcome) else { return Attempt::Noted };
+        drop(home);
+        self.finish(&call, ended);
+        Attempt::Ended
+    }
+
+    /// Gives one operation another timeout, unless its end is decided or noted.
+    pub(crate) fn reschedule(&self, id: TimerHandle, timeout: Timeout) -> bool {
+        let now_ns = self.driver().now_ns();
+        let tick = self.driver().tick();
+        let deadline = timeout.deadline(tick, now_ns);
+        let mut home = self.first_room_of(id);
+        let due = home.reschedule(tick.round_down(now_ns), id, deadline);
+        if let (Some(due), Some(_)) = (due, deadline) {
+            home.work_at(due);
+        }
+        due.is_some()
+    }
+}

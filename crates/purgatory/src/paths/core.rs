@@ -1,0 +1,223 @@
+//! What all handles of a purgatory share: the rooms, the versions, the timer.
+//!
+//! A key's *room* is told by its hash; an operation's *first room* is that of its first key. Its entry
+//! there is the task of the room's wheel, so that parking it and starting its timer are one
+//! insertion, ending it and stopping its timer one removal.
+//!
+//! The paths are told in the files beside this one: [`park`](super::park), [`event`](super::event)
+//! and [`callbacks`](super::callbacks).
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{Arc, Weak},
+};
+
+use crossbeam_utils::CachePadded;
+use timer_core::{
+    Panicked, SystemTimer, TimerClosed, TimerHandle,
+    driver::{Driver, Due, Limit, ShardGuard, Shards, WheelOwner, contain, wheel_for},
+};
+
+use crate::{
+    paths::{
+        counts::SharedCounts,
+        deferred::Deferred,
+        missed::{LastChecks, Tell, UnderWay},
+        trace,
+        trampoline::Offload,
+        versions::{Versions, place},
+    },
+    room::{CheckedOut, Ended, Room},
+    sync::{AtomicU64, Mutex, Ordering, thread_slot},
+    words::{
+        check::{Verdict, check},
+        operation::{DelayedOperation, OperationId, next_purgatory},
+    },
+};
+
+pub(crate) type RoomGuard<'a, K, O> = ShardGuard<'a, Room<K, O>>;
+
+/// Since when checks are known to be under way: those that the last snapshot found.
+pub(crate) type Checks = HashMap<TimerHandle, u64>;
+
+/// What a purgatory is built from.
+pub(crate) struct Settings<K> {
+    pub(crate) name: Arc<str>,
+    pub(crate) offload: Offload,
+    pub(crate) offload_all: bool,
+    pub(crate) own_timer: Option<SystemTimer>,
+    pub(crate) max_parked: Option<usize>,
+    pub(crate) rooms: usize,
+    pub(crate) last_checks: Option<Tell<K>>,
+}
+
+pub(crate) struct Core<K, O> {
+    /// Tells its operations' ids from those of other purgatories.
+    pub(crate) number: u32,
+    pub(crate) name: Arc<str>,
+    pub(crate) rooms: Shards<Room<K, O>>,
+    pub(crate) versions: Versions,
+    /// Counts what is parked, where order matters over the rooms.
+    pub(crate) sequence: Option<AtomicU64>,
+    /// What expired in this round of the timer.
+    pub(crate) expired: Mutex<Due<Ended<K, O>>>,
+    /// When operations are checked once more when their time is up.
+    pub(crate) last_checks: Option<Box<LastChecks<K, O>>>,
+    pub(crate) offload: Arc<Offload>,
+    /// Every callback runs on the executor, not only those of what expired.
+    pub(crate) offload_all: bool,
+    /// The driver's timer, when it is not shared.
+    pub(crate) own_timer: Option<SystemTimer>,
+    /// Operations that ended without being parked, by the thread's slot.
+    pub(crate) at_once: Box<[CachePadded<AtomicU64>]>,
+    pub(crate) counts: SharedCounts,
+    /// How many may be parked.
+    pub(crate) permits: Option<Limit>,
+    /// Checks that the last snapshot found under way, and since when.
+    pub(crate) checks_known: Mutex<Checks>,
+    pub(crate) deferred: Mutex<Deferred<K>>,
+    /// What has been handed to a recorder's histograms.
+    #[cfg(feature = "metrics")]
+    pub(crate) published: parking_lot::Mutex<crate::room::times::Times>,
+}
+
+impl<K, O> Core<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation + Send,
+{
+    /// A purgatory attached to its timer.
+    pub(crate) fn new(settings: Settings<K>) -> Result<Arc<Self>, TimerClosed> {
+        let Settings { name, offload, offload_all, own_timer, max_parked, rooms, last_checks } =
+            settings;
+        let driver = &*offload.driver;
+        let room = |number| Room::new(number, wheel_for(driver, number, rooms));
+        let counter = || CachePadded::new(AtomicU64::new(0));
+        let core = Arc::new(Core {
+            number: next_purgatory(),
+            name,
+            at_once: std::iter::repeat_with(counter).take(driver.shard_count()).collect(),
+            rooms: Shards::new(driver, rooms, room),
+            versions: Versions::new(),
+            sequence: driver.in_order().then(|| AtomicU64::new(0)),
+            expired: Mutex::new(Due::default()),
+            last_checks: last_checks.map(|tell| Box::new(LastChecks::new(tell))),
+            offload: Arc::new(offload),
+            offload_all,
+            own_timer,
+            counts: SharedCounts::default(),
+            permits: max_parked.map(Limit::new),
+            checks_known: Mutex::new(Checks::new()),
+            deferred: Mutex::new(Deferred::default()),
+            #[cfg(feature = "metrics")]
+            published: Default::default(),
+        });
+        let owner: Weak<dyn WheelOwner> = Arc::downgrade(&core) as _;
+        core.driver().attach(core.rooms.bell(), owner)?;
+        Ok(core)
+    }
+
+    /// The public name of an operation.
+    pub(crate) fn id(&self, handle: TimerHandle) -> OperationId {
+        OperationId { handle, purgatory: self.number }
+    }
+
+    /// The operation of a public name, unless it is another purgatory's.
+    pub(crate) fn handle(&self, id: OperationId) -> Option<TimerHandle> {
+        (id.purgatory == self.number).then_some(id.handle)
+    }
+
+    pub(crate) fn driver(&self) -> &dyn Driver {
+        &*self.offload.driver
+    }
+
+    /// Locks the room of the keys of this hash.
+    #[inline]
+    pub(crate) fn room_of(&self, hash: u64) -> RoomGuard<'_, K, O> {
+        self.rooms.lock(place(hash))
+    }
+
+    /// Locks the room of its first key.
+    #[inline]
+    pub(crate) fn first_room_of(&self, id: TimerHandle) -> RoomGuard<'_, K, O> {
+        self.rooms.lock(id.shard())
+    }
+
+    pub(crate) fn count_at_once(&self) {
+        let slot = thread_slot() & (self.at_once.len() - 1);
+        self.at_once[slot].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An event on a key of this hash begins, where that is to be known.
+    #[inline]
+    pub(crate) fn event_begins(&self, hash: u64) -> Option<UnderWay<&[AtomicU64]>> {
+        self.last_checks.as_ref().map(|last_checks| last_checks.event_begins(hash))
+    }
+
+    pub(crate) fn deferred_len(&self) -> usize {
+        self.deferred.lock().len()
+    }
+
+    /// Gives back the permits of operations that have ended.
+    pub(crate) fn release_permits(&self, count: usize) {
+        if let Some(permits) = &self.permits {
+            permits.release(count);
+        }
+    }
+
+    /// Counts a contained panic of a check or callback, and tells the timer's hook.
+    pub(crate) fn report(&self, panicked: &Panicked) {
+        self.counts.panics.fetch_add(1, Ordering::Relaxed);
+        trace::panicked(&self.name, panicked);
+        self.driver().report_panic(panicked);
+    }
+
+    pub(crate) fn report_if(&self, result: Result<(), Panicked>) {
+        if let Err(panicked) = result {
+            self.report(&panicked);
+        }
+    }
+
+    /// Runs an operation's check, with nothing locked.
+    pub(crate) fn check(&self, operation: &mut O) -> Verdict {
+        check(operation, |panicked| self.report(panicked))
+    }
+
+    /// Runs the checks of many, in order: one catch for all that do not panic.
+    pub(crate) fn check_all(&self, held: &mut [CheckedOut<O>]) {
+        let mut at = 0;
+        while at < held.len() {
+            let checked = contain(|| {
+                for held in &mut held[at..] {
+                    at += 1;
+                    if held.payload.try_complete() {
+                        held.verdict = Verdict::Satisfied;
+                    }
+                }
+            });
+            if let Err(panicked) = checked {
+                self.report(&panicked);
+                held[at - 1].verdict = Verdict::Panicked;
+            }
+        }
+    }
+
+    /// Calls `act` for each item under the lock of its first room, which is kept for as long as the next
+    /// item has the same.
+    pub(crate) fn each_in_first_room<T>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        id: impl Fn(&T) -> TimerHandle,
+        mut act: impl FnMut(&mut Room<K, O>, T),
+    ) {
+        let mut home: Option<RoomGuard<'_, K, O>> = None;
+        for item in items {
+            let id = id(&item);
+            if home.as_ref().is_some_and(|home| home.number() != id.shard()) {
+                home = None;
+            }
+            act(home.get_or_insert_with(|| self.first_room_of(id)), item);
+        }
+    }
+}

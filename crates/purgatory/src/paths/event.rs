@@ -1,0 +1,416 @@
+//! Events: attempt to complete what waits for a key; and cancelling, which takes the same walks.
+//!
+//! An event walks the key's waiters in the order they were parked, a chunk at a time. It takes the
+//! payloads of the chunk out of their entries (that is the claim; what is out already gets a note),
+//! checks them with nothing locked, and gives them back. Then the callbacks of what ended run. The
+//! entries of most are in the key's own room: they are taken out in the lock hold that finds them.
+//!
+//! A rise of a key's watermark first takes the watches it meets off the key, and *the thread that takes
+//! a watch counts it down*, with no code of the user's in between. Then it walks those that were met
+//! and wait for their check, as an event does.
+
+use std::{
+    borrow::Borrow,
+    collections::HashSet,
+    hash::Hash,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+    thread,
+};
+
+use smallvec::SmallVec;
+use timer_core::{
+    Job, TimerHandle,
+    driver::{Shards, contain},
+};
+
+use crate::{
+    paths::{
+        callbacks::drop_key,
+        core::Core,
+        trampoline::{Call, enqueue},
+    },
+    room::{Batch, CheckedOut, Counted, Ended, GivenBack, LookLater, Room, WalkOn, WatchList},
+    sync::{LOOKS, TOGETHER},
+    words::operation::{DelayedOperation, Outcome},
+};
+
+/// How many waiters are found under one lock hold where nothing is checked.
+pub(super) const CHUNK: usize = 128;
+
+/// Watermark watches that are taken, and counted down, under one lock hold.
+const TAKEN: usize = 64;
+
+/// Operations that have ended.
+type AllEnded<K, O> = SmallVec<[Ended<K, O>; 1]>;
+
+/// Which watermark watches are taken off a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pop {
+    /// Those that count and are met by this value; the others that are met stay.
+    Met(u64, Raise),
+    /// Every one.
+    All,
+}
+
+/// When an event's version is raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Raise {
+    /// As the event comes to the key's room.
+    Now,
+    /// It was, when the event was queued.
+    Before,
+}
+
+/// A walk over waiters of one key, in the order they were parked: those present when it began,
+/// but for those that have left before it came by. Nothing is locked between steps.
+pub(super) struct Walk<'a, K: Eq + Clone, O> {
+    rooms: &'a Shards<Room<K, O>>,
+    room: usize,
+    on: WalkOn,
+}
+
+impl<K: Eq + Clone, O> Walk<'_, K, O> {
+    /// Checks out the next waiters; false at the end.
+    fn check_out_next(&mut self, batch: &mut Batch<O>) -> bool {
+        let WalkOn::Walk(number) = self.on else { return false };
+        self.on = self.rooms.lock(self.room).check_out_walk_on(number, TOGETHER, batch);
+        true
+    }
+
+    /// The next waiters, if there are more.
+    pub(super) fn next(&mut self) -> Option<Vec<TimerHandle>> {
+        let WalkOn::Walk(number) = self.on else { return None };
+        let mut found = Vec::new();
+        self.on = self.rooms.lock(self.room).walk_on(number, CHUNK, &mut found);
+        Some(found)
+    }
+}
+
+impl<K: Eq + Clone, O> Drop for Walk<'_, K, O> {
+    fn drop(&mut self) {
+        if let WalkOn::Walk(number) = self.on {
+            self.rooms.lock(self.room).end_walk(number);
+        }
+    }
+}
+
+/// Leaves of each operation the first mention: a rise that met several of its watermarks checks it once.
+pub(crate) fn check_once(ids: &mut Vec<TimerHandle>) {
+    if ids.len() > 1 {
+        let mut known = HashSet::with_hasher(foldhash::fast::RandomState::default());
+        ids.retain(|&id| known.insert(id));
+    }
+}
+
+impl<K, O> Core<K, O>
+where
+    K: Hash + Eq + Clone + Send + 'static,
+    O: DelayedOperation + Send,
+{
+    /// Attempts everything parked under `key`; returns how many this call ended as Completed. Inside
+    /// a callback the walk waits for the outermost call.
+    pub(crate) fn check_and_complete<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        let call = Call::enter(&self.offload);
+        let hash = self.versions.hash(key);
+        if call.is_nested() {
+            self.queue_event(key, hash, None);
+            return 0;
+        }
+        let _under_way = self.event_begins(hash);
+        self.event(&call, key, hash, Raise::Now)
+    }
+
+    /// An event, or a rise to `value`, inside a check or callback: what waits for the key now is walked when
+    /// the outermost call gets to it. What is parked later finds the version raised.
+    #[cold]
+    fn queue_event<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, value: Option<u64>)
+    where
+        K: Borrow<Q>,
+    {
+        let under_way = self.last_checks.as_ref().map(|last| last.event_queued(hash));
+        let room = self.room_of(hash);
+        self.versions.raise(hash);
+        let stored = room.stored(key, hash);
+        drop(room);
+        let Some(key) = stored else { return };
+        let core = self.clone();
+        enqueue(move || {
+            let _under_way = under_way;
+            core.report_if(contain(|| {
+                let call = Call::enter(&core.offload);
+                match value {
+                    None => core.event::<K>(&call, &key, hash, Raise::Before),
+                    Some(value) => core.rise::<K>(&call, &key, hash, value, Raise::Before),
+                };
+            }));
+            drop_key(Some(key));
+        });
+    }
+
+    fn event<Q: Eq + ?Sized>(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        key: &Q,
+        hash: u64,
+        raise: Raise,
+    ) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        let mut room = self.room_of(hash);
+        if raise == Raise::Now {
+            self.versions.raise(hash);
+        }
+        let Some(record) = room.find(key, hash) else { return 0 };
+        let mut batch = Batch::new();
+        let on = room.check_out_walk(record, WatchList::Plain, TOGETHER, &mut batch);
+        let walk = (on != WalkOn::Done).then(|| self.walk(room.number(), on));
+        drop(room);
+        let completed = self.attempt(call, &mut batch);
+        completed + walk.map_or(0, |walk| self.attempt_rest(call, walk, batch))
+    }
+
+    pub(super) fn walk(&self, room: usize, on: WalkOn) -> Walk<'_, K, O> {
+        Walk { rooms: &self.rooms, room, on }
+    }
+
+    /// Completes what `value` meets of the watermarks that wait for `key`; returns how many this call
+    /// ended as Completed. Inside a callback it waits for the outermost call.
+    pub(crate) fn complete_up_to<Q: Hash + Eq + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        value: u64,
+    ) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        let call = Call::enter(&self.offload);
+        let hash = self.versions.hash(key);
+        if call.is_nested() {
+            self.queue_event(key, hash, Some(value));
+            return 0;
+        }
+        let _under_way = self.event_begins(hash);
+        self.rise(&call, key, hash, value, Raise::Now)
+    }
+
+    fn rise<Q: Eq + ?Sized>(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        key: &Q,
+        hash: u64,
+        value: u64,
+        raise: Raise,
+    ) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        let (mut ended, mut check) = (AllEnded::new(), Vec::new());
+        let met = self.pop_up_to(key, hash, Pop::Met(value, raise), |home, id| {
+            match home.count_down(id) {
+                Some(Counted::Ended(over)) => ended.push(over),
+                Some(Counted::Check) => check.push(id),
+                None => {}
+            }
+        });
+        let mut completed = self.finish_all(call, ended);
+        let mut batch = Batch::new();
+        check_once(&mut check);
+        for ids in check.chunks(TOGETHER) {
+            batch.foreign.extend(ids.iter().map(|&id| (0, id)));
+            completed += self.attempt(call, &mut batch);
+        }
+        let (walk, mut batch) = met.unwrap_or_else(|panic| resume_unwind(panic));
+        completed += self.attempt(call, &mut batch);
+        completed + self.attempt_rest(call, walk, batch)
+    }
+
+    /// Takes watermark watches off the key, some at a time, for `act` to apply in the first rooms of their
+    /// operations; returns the walk over those that are met and stay, the first of them checked out if
+    /// nothing was taken: otherwise callbacks come first, and nobody is held meanwhile.
+    /// Nothing of the user's runs in between, or what was parked by it would be taken, too. But for the
+    /// key's `Eq`: when it panics, what was taken until then has to be finished first.
+    pub(super) fn pop_up_to<Q: Eq + ?Sized>(
+        &self,
+        key: &Q,
+        hash: u64,
+        taking: Pop,
+        mut act: impl FnMut(&mut Room<K, O>, TimerHandle),
+    ) -> thread::Result<(Walk<'_, K, O>, Batch<O>)>
+    where
+        K: Borrow<Q>,
+    {
+        let (mut taken, mut left) = (SmallVec::<[TimerHandle; TAKEN]>::new(), None);
+        let walk = catch_unwind(AssertUnwindSafe(|| {
+            let (value, all, raise) = match taking {
+                Pop::Met(value, raise) => (value, false, raise == Raise::Now),
+                Pop::All => (u64::MAX, true, false),
+            };
+            let mut batch = Batch::new();
+            for step in 0.. {
+                let mut room = self.room_of(hash);
+                if step == 0 && raise {
+                    self.versions.raise(hash);
+                }
+                let Some(record) = room.find(key, hash) else { break };
+                taken.clear();
+                let took = room.pop_up_to(record, value, all, TAKEN, |id| taken.push(id));
+                let mut on = WalkOn::Done;
+                if took.all && took.left.is_none() && !all {
+                    let together = if step == 0 && taken.is_empty() { TOGETHER } else { 0 };
+                    on = room.check_out_walk(record, WatchList::Met, together, &mut batch);
+                }
+                let number = room.number();
+                if taken.iter().all(|id| id.shard() == number) {
+                    taken.iter().for_each(|&id| act(&mut room, id));
+                    drop(room);
+                } else {
+                    drop(room);
+                    self.each_in_first_room(taken.iter().copied(), |&id| id, &mut act);
+                }
+                left = took.left;
+                if took.all {
+                    return (self.walk(number, on), batch);
+                }
+            }
+            (self.walk(0, WalkOn::Done), batch)
+        }));
+        drop_key(left);
+        walk
+    }
+
+    /// Attempts each waiter of a walk.
+    fn attempt_rest(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        mut walk: Walk<'_, K, O>,
+        mut batch: Batch<O>,
+    ) -> usize {
+        let mut completed = 0;
+        while walk.check_out_next(&mut batch) {
+            completed += self.attempt(call, &mut batch);
+        }
+        completed
+    }
+
+    /// Checks the waiters of a batch, in order, and finishes those that are over. Leaves it empty.
+    #[inline]
+    fn attempt(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
+        if !batch.foreign.is_empty() {
+            self.check_out_foreign(batch);
+        }
+        if batch.held.len() > 1 {
+            return self.attempt_all(call, batch);
+        }
+        let ended = batch.held.pop().and_then(|held| self.settle(held));
+        ended.map_or(0, |ended| self.finish_counting(call, ended))
+    }
+
+    /// Checks out those whose first key is in another room.
+    fn check_out_foreign(&self, batch: &mut Batch<O>) {
+        let Batch { held, foreign } = batch;
+        let mut added = 0;
+        self.each_in_first_room(
+            foreign.drain(..),
+            |&(_, id)| id,
+            |home, (before, id)| {
+                if let Some(one) = home.check_out(id) {
+                    held.insert(before + added, one);
+                    added += 1;
+                }
+            },
+        );
+    }
+
+    /// Of many each room is locked once for a run of them, and the checks run with all their payloads
+    /// out.
+    fn attempt_all(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
+        self.check_all(&mut batch.held);
+        let (mut again, mut ended) = (Vec::new(), Vec::new());
+        self.each_in_first_room(
+            batch.held.drain(..),
+            |held| held.id,
+            |home, held| match home.give_back(held) {
+                GivenBack::Parked => {}
+                GivenBack::CheckAgain(held) => again.push(held),
+                GivenBack::Ended(over) => ended.push(over),
+            },
+        );
+        ended.extend(again.into_iter().filter_map(|held| self.settle(held)));
+        self.finish_all(call, ended)
+    }
+
+    #[inline]
+    fn finish_counting(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) -> usize {
+        let completed = usize::from(matches!(ended.outcome, Outcome::Completed));
+        self.finish(call, ended);
+        completed
+    }
+
+    /// Checks an operation until it is parked or over.
+    #[inline]
+    pub(crate) fn settle(self: &Arc<Self>, held: CheckedOut<O>) -> Option<Ended<K, O>> {
+        self.settle_after(0, held)
+    }
+
+    /// The same, after so many looks in a row.
+    #[inline]
+    pub(crate) fn settle_after(
+        self: &Arc<Self>,
+        looks: usize,
+        mut held: CheckedOut<O>,
+    ) -> Option<Ended<K, O>> {
+        for look in looks.. {
+            if look == LOOKS && !self.offload.is_here() {
+                return self.put_off(held);
+            }
+            held.verdict = self.check(&mut held.payload);
+            let given_back = self.first_room_of(held.id).give_back(held);
+            match given_back {
+                GivenBack::Parked => return None,
+                GivenBack::Ended(ended) => return Some(ended),
+                GivenBack::CheckAgain(again) => held = again,
+            }
+        }
+        None
+    }
+
+    /// Puts an operation back, for the executor to look at it once more. Until it does the operation is as
+    /// free as any other: for an event, its time and whoever ends it.
+    #[cold]
+    fn put_off(self: &Arc<Self>, held: CheckedOut<O>) -> Option<Ended<K, O>> {
+        let id = held.id;
+        let put_off = self.first_room_of(id).put_off(held);
+        match put_off {
+            LookLater::Ended(ended) => return Some(ended),
+            LookLater::DueAlready => {}
+            LookLater::Due if failpoint!(PutOffNotLookedAt) => {}
+            LookLater::Due => {
+                let core = self.clone();
+                self.offload.execute(Job::new(move || {
+                    let call = Call::enter(&core.offload);
+                    if call.is_nested() {
+                        // Run in place after all: queued, so that it does not nest.
+                        let core = core.clone();
+                        enqueue(move || core.look_late(&Call::enter(&core.offload), id));
+                    } else {
+                        core.look_late(&call, id);
+                    }
+                }));
+            }
+        }
+        None
+    }
+
+    /// The look that an operation was put off to, unless it is over.
+    fn look_late(self: &Arc<Self>, call: &Call<'_>, id: TimerHandle) {
+        let held = self.first_room_of(id).check_out_late(id);
+        if let Some(ended) = held.and_then(|held| self.settle(held)) {
+            self.finish(call, ended);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The versions: how many events there have been on the keys of each hash, and which room a key is in.
+//!
+//! - **Versions**: an event raises its key's version under the lock of the key's room, after its
+//!   condition came true and before it walks. A thread that parks reads the version, checks, and
+//!   compares under the lock as it watches. Equal: no event fell in between. Raised: check again.
+//!   Versions are never made anew, moved or reset; keys that share one cost each other a needless
+//!   check now and then, so there are thousands, whatever the number of rooms.
+
+use std::hash::{BuildHasher, Hash};
+
+use crate::sync::{AtomicU64, KeyHasher, Ordering, VERSIONS};
+
+/// A key's hash and its version, read before a check.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyVersion {
+    pub(crate) hash: u64,
+    version: u64,
+}
+
+impl KeyVersion {
+    /// Of a key without a version, where no other thread raises events.
+    #[inline]
+    pub(crate) fn hash(hash: u64) -> Self {
+        KeyVersion { hash, version: 0 }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Versions {
+    versions: Box<[AtomicU64]>,
+    hasher: KeyHasher,
+}
+
+impl Versions {
+    pub(crate) fn new() -> Self {
+        let version = || AtomicU64::new(0);
+        Versions {
+            versions: std::iter::repeat_with(version).take(VERSIONS).collect(),
+            hasher: KeyHasher::default(),
+        }
+    }
+
+    /// Runs the key's `Hash`, with nothing locked.
+    #[inline]
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// To be called before the check whose result is to be relied on.
+    #[inline]
+    pub(crate) fn read<K: Hash>(&self, key: &K) -> KeyVersion {
+        self.read_hash(self.hash(key))
+    }
+
+    #[inline]
+    pub(crate) fn read_hash(&self, hash: u64) -> KeyVersion {
+        KeyVersion { hash, version: self.of(hash).load(Ordering::Acquire) }
+    }
+
+    /// True when an event came by since. Under the lock of the key's room.
+    #[inline]
+    pub(crate) fn moved(&self, read: KeyVersion) -> bool {
+        let version = self.of(read.hash).load(Ordering::Relaxed);
+        version != read.version && !failpoint!(ParkSkipsVersionCheck)
+    }
+
+    /// The same, under no lock: of those events that happened before.
+    pub(crate) fn has_moved(&self, read: KeyVersion) -> bool {
+        let version = self.of(read.hash).load(Ordering::Acquire);
+        version != read.version && !failpoint!(MissIgnoresVersions)
+    }
+
+    /// Raises the version for an event. Under the lock of the key's room, which no key of the same
+    /// version is outside of.
+    #[inline]
+    pub(crate) fn raise(&self, hash: u64) {
+        if !failpoint!(EventRaisesNoVersion) {
+            let version = self.of(hash).load(Ordering::Relaxed);
+            self.of(hash).store(version + 1, Ordering::Release);
+        }
+    }
+
+    #[inline]
+    fn of(&self, hash: u64) -> &AtomicU64 {
+        &self.versions[place(hash) & (self.versions.len() - 1)]
+    }
+
+    /// How many events there have been: what the versions count. O(versions), without a lock.
+    pub(crate) fn events(&self) -> u64 {
+        self.versions.iter().map(|version| version.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// Where a key of this hash is: the lowest bits of it are the room's number, some more the version's.
+#[inline]
+pub(crate) fn place(hash: u64) -> usize {
+    // The bits above those by which a hash table places, below those it tags with.
+    (hash >> 32) as usize
+}

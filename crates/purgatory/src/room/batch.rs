@@ -1,0 +1,43 @@
+//! What an event has checked out: payloads on their way to their checks.
+
+use smallvec::SmallVec;
+use timer_core::TimerHandle;
+
+use super::lists::{Entries, Waiter};
+use crate::words::check::Verdict;
+
+/// A payload out of its entry, and what its check found.
+#[derive(Debug)]
+pub(crate) struct CheckedOut<O> {
+    pub(crate) id: TimerHandle,
+    pub(crate) payload: O,
+    pub(crate) verdict: Verdict,
+}
+
+/// Waiters of a key that an event found together, in the order they were parked.
+#[derive(Debug)]
+pub(crate) struct Batch<O> {
+    /// Those that are checked out.
+    pub(crate) held: SmallVec<[CheckedOut<O>; 1]>,
+    /// Those whose first key is in another room, still to be checked out: each with how many of the held come before.
+    pub(crate) foreign: SmallVec<[(usize, TimerHandle); 1]>,
+}
+
+impl<O> Batch<O> {
+    pub(crate) fn new() -> Self {
+        Batch { held: SmallVec::new(), foreign: SmallVec::new() }
+    }
+
+    #[inline(always)]
+    pub(super) fn check_out(&mut self, entries: &mut Entries<O>, waiter: Waiter) {
+        match waiter {
+            Waiter::Foreign(id) => self.foreign.push((self.held.len(), id)),
+            Waiter::Here(index) => {
+                if let Some(payload) = entries.wheel.at_mut(index).check_out() {
+                    let id = entries.id(index);
+                    self.held.push(CheckedOut { id, payload, verdict: Verdict::Unsatisfied });
+                }
+            }
+        }
+    }
+}

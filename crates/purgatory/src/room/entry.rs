@@ -1,0 +1,422 @@
+//! The state machine of one parked operation. Pure: its room's lock is around each call, and nothing of
+//! the user's runs in here.
+//!
+//! An entry holds the operation itself (its *payload*) or is *held*: a thread took the payload out
+//! to check it, and that is the claim. There is no other.
+//!
+//! - **Holder removes**: while an entry is held, only its holder ends or removes it. Everyone else
+//!   leaves a *note*: `recheck` (an event came by) or `end` (expiry or cancel; the first wins).
+//! - **Notes are read**: the holder acts on the notes in the same lock hold in which it gives the
+//!   payload back. A check that came true beats `end`; `end` beats `recheck`.
+//! - **Put off**: a holder that was asked to look again too often gives the payload back, and leaves the
+//!   next look to somebody who comes later. Until then the entry is like any other that waits. A look is due
+//!   once at most, however often the entry is put off.
+//! - **Counted down**: `remaining` watermark watches must be met, each taken off its key by one thread,
+//!   which counts it down here. The last one ends the operation as Completed, or leaves that as a note.
+//! - **One outcome**: it is decided when the payload leaves for good, which happens once.
+
+use super::link::Link;
+use crate::words::{check::Verdict, operation::Outcome};
+
+#[derive(Debug)]
+pub(crate) struct Entry<O> {
+    payload: Option<O>,
+    tickets: Tickets,
+    /// The watch of its first key.
+    link: Link,
+    /// Boxed because it is rare.
+    end: Option<Box<Outcome>>,
+    /// The microsecond of the timer's clock at which it was parked, modulo 2^48 (nine years).
+    parked_low: u32,
+    parked_high: u16,
+    /// The watermark watches still to be met, and two flags above.
+    bits: u16,
+    /// Put off, and the look that it was put off to has not begun.
+    look_due: bool,
+}
+
+/// An event came by while the entry was held, or a rise is about to have it checked.
+const RECHECK: u16 = 1 << 15;
+
+/// A snapshot saw this very check.
+const SEEN: u16 = 1 << 14;
+
+/// How many watermark watches an entry can count.
+pub(crate) const COUNTED_MAX: usize = SEEN as usize - 1;
+
+/// The watch slot of an operation in the room of a key that is not its first: gives it back without
+/// hashing or comparing keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub(crate) room: u32,
+    pub(crate) slot: u32,
+}
+
+/// The watch slots of an operation: none if it has one key.
+pub(crate) type Tickets = Option<Box<[Ticket]>>;
+
+/// What became of a payload given back.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Settled<O> {
+    /// It waits on.
+    Parked,
+    /// An event passed meanwhile: check again. The caller still holds the entry.
+    CheckAgain(O),
+    /// It is over: remove the entry.
+    Ended(O, Outcome),
+}
+
+/// What became of a payload put off.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum PutOff<O> {
+    /// It waits; `first`: and a look is due now that was not.
+    Parked { first: bool },
+    /// It is over: remove the entry.
+    Ended(O, Outcome),
+}
+
+/// What became of an attempt to end an operation from outside.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Claim<O> {
+    /// It is over: remove the entry.
+    Ended(O, Outcome),
+    /// It is held; its holder was left a note.
+    Noted,
+}
+
+/// Whether an operation is under check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnderCheck {
+    No,
+    /// `seen`: and was in this very check when somebody looked before.
+    Yes {
+        seen: bool,
+    },
+}
+
+/// What a watermark watch that was met and taken came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum CountedDown<O> {
+    /// It was the last one.
+    Last(Claim<O>),
+    /// There are others: check the operation, which may know of more than its watches.
+    Check,
+}
+
+impl<O> Entry<O> {
+    /// An entry held by the thread that parks it, at `now_us` of the timer's clock, with up to
+    /// [`COUNTED_MAX`] watermark watches to be counted down.
+    #[inline]
+    pub(crate) fn held(now_us: u64, counted: usize) -> Self {
+        Entry {
+            payload: None,
+            tickets: None,
+            link: Link::NOWHERE,
+            end: None,
+            parked_low: now_us as u32,
+            parked_high: (now_us >> 32) as u16,
+            bits: counted as u16,
+            look_due: false,
+        }
+    }
+
+    /// An entry that nobody holds, of an operation with one key.
+    #[inline]
+    pub(crate) fn parked(now_us: u64, counted: usize, payload: O) -> Self {
+        Entry { payload: Some(payload), ..Entry::held(now_us, counted) }
+    }
+
+    /// The payload of an entry that was not parked after all.
+    pub(crate) fn into_payload(self) -> Option<O> {
+        self.payload
+    }
+
+    #[inline]
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    #[inline]
+    pub(crate) fn link_mut(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    /// For how long it has been parked, in microseconds.
+    pub(crate) fn age_us(&self, now_us: u64) -> u64 {
+        age_us(self.parked_us(), now_us)
+    }
+
+    /// Gives the entry its further watch slots; `event_passed` if one of the keys saw an event since the
+    /// parker looked. Only for the parker, who holds it.
+    #[inline]
+    pub(crate) fn watched(&mut self, tickets: Tickets, event_passed: bool) {
+        self.tickets = tickets;
+        if event_passed {
+            self.bits |= RECHECK;
+        }
+    }
+
+    /// For an event: takes the payload out to check it. If it is out already, its holder is left
+    /// a note to check again.
+    #[inline]
+    pub(crate) fn check_out(&mut self) -> Option<O> {
+        let payload = self.payload.take();
+        if payload.is_some() {
+            self.bits &= !RECHECK; // of a rise: this is the check it asked for
+        } else if !failpoint!(EventLeavesNoNote) {
+            self.bits |= RECHECK;
+        }
+        payload
+    }
+
+    /// For a time that is up: takes the payload out for its last check, the end noted; or leaves its
+    /// holder that note.
+    pub(crate) fn check_out_for_last(&mut self) -> Option<O> {
+        let payload = self.payload.take();
+        self.end.get_or_insert_with(|| Box::new(Outcome::Expired));
+        payload
+    }
+
+    /// True when an event came by, or is about to, since its holder took the payload out.
+    pub(crate) fn event_noted(&self) -> bool {
+        self.bits & RECHECK != 0
+    }
+
+    /// Counts a watermark watch down that was met and taken off its key.
+    pub(crate) fn count_down(&mut self) -> CountedDown<O> {
+        debug_assert!(self.bits & COUNTED_MAX as u16 > 0, "each counted watch is taken once");
+        self.bits -= u16::from(!failpoint!(MetWatchNotCounted));
+        if !failpoint!(EventLeavesNoNote) {
+            self.bits |= RECHECK;
+        }
+        if self.bits & COUNTED_MAX as u16 == 0 {
+            CountedDown::Last(self.claim(Outcome::Completed))
+        } else {
+            CountedDown::Check
+        }
+    }
+
+    /// For expiry and cancel: ends the operation, or leaves its holder a note to.
+    #[inline]
+    pub(crate) fn claim(&mut self, outcome: Outcome) -> Claim<O> {
+        match self.payload.take() {
+            Some(payload) => Claim::Ended(payload, outcome),
+            None => {
+                if !failpoint!(ExpiryLeavesNoNote) {
+                    self.end.get_or_insert_with(|| Box::new(outcome));
+                }
+                Claim::Noted
+            }
+        }
+    }
+
+    /// For the holder: gives the payload back with what its check found, and acts on the notes.
+    #[inline]
+    pub(crate) fn settle(&mut self, payload: O, verdict: Verdict) -> Settled<O> {
+        use crate::words::operation::CancelReason::Panicked;
+        match (verdict, self.end.take()) {
+            (Verdict::Satisfied, _) => Settled::Ended(payload, Outcome::Completed),
+            (_, Some(end)) => Settled::Ended(payload, *end),
+            (Verdict::Panicked, None) if !failpoint!(PanickedPutBack) => {
+                Settled::Ended(payload, Outcome::Cancelled(Panicked))
+            }
+            (_, None) if self.bits & RECHECK != 0 => {
+                self.bits &= !(RECHECK | SEEN);
+                Settled::CheckAgain(payload)
+            }
+            (_, None) => {
+                self.bits &= !SEEN;
+                self.payload = Some(payload);
+                Settled::Parked
+            }
+        }
+    }
+
+    /// For the holder, instead of another look: puts the payload back, to be looked at later.
+    pub(crate) fn put_off(&mut self, payload: O) -> PutOff<O> {
+        match self.end.take() {
+            Some(end) if !failpoint!(PutOffForgetsEnd) => PutOff::Ended(payload, *end),
+            _ => {
+                self.bits &= !(RECHECK | SEEN);
+                self.payload = Some(payload);
+                PutOff::Parked { first: !std::mem::replace(&mut self.look_due, true) }
+            }
+        }
+    }
+
+    /// For the look that it was put off to: as [`check_out`](Self::check_out).
+    pub(crate) fn check_out_late(&mut self) -> Option<O> {
+        self.look_due = false;
+        self.check_out()
+    }
+
+    /// True when an end is noted.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// For a snapshot: whether it is under check, and if so whether the last snapshot saw that check.
+    pub(crate) fn look(&mut self) -> UnderCheck {
+        if self.payload.is_some() {
+            return UnderCheck::No;
+        }
+        let seen = self.bits & SEEN != 0;
+        self.bits |= SEEN;
+        UnderCheck::Yes { seen }
+    }
+
+    /// When it was parked, for [`age_us`](Self::age_us) later.
+    pub(crate) fn parked_us(&self) -> u64 {
+        u64::from(self.parked_high) << 32 | u64::from(self.parked_low)
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.payload.is_none()
+    }
+
+    pub(crate) fn tickets(&self) -> &[Ticket] {
+        self.tickets.as_deref().unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn into_tickets(self) -> Tickets {
+        self.tickets
+    }
+}
+
+/// How long ago it was parked that was parked at `parked_us`, modulo 2^48.
+pub(crate) fn age_us(parked_us: u64, now_us: u64) -> u64 {
+    let age = now_us.wrapping_sub(parked_us) & (u64::MAX >> 16);
+    if age >> 47 == 0 { age } else { 0 } // a clock that was read before it parked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::operation::CancelReason;
+
+    const PANICKED: Outcome = Outcome::Cancelled(CancelReason::Panicked);
+
+    fn parked() -> Entry<u8> {
+        let mut entry = Entry::held(0, 0);
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::Parked);
+        entry
+    }
+
+    fn held() -> Entry<u8> {
+        let mut entry = parked();
+        assert_eq!(entry.check_out(), Some(7));
+        entry
+    }
+
+    #[test]
+    fn what_nobody_holds_ends_at_once() {
+        assert_eq!(parked().claim(Outcome::Expired), Claim::Ended(7, Outcome::Expired));
+        let mut entry = held();
+        assert_eq!(entry.settle(7, Verdict::Satisfied), Settled::Ended(7, Outcome::Completed));
+        assert_eq!(held().settle(7, Verdict::Panicked), Settled::Ended(7, PANICKED));
+    }
+
+    #[test]
+    fn an_event_that_finds_it_held_makes_the_holder_look_again() {
+        let mut entry = held();
+        assert_eq!(entry.check_out(), None);
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::CheckAgain(7));
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::Parked);
+    }
+
+    #[test]
+    fn what_is_put_off_waits_and_a_look_is_due_once() {
+        let mut entry = held();
+        assert_eq!(entry.check_out(), None);
+        assert_eq!(entry.put_off(7), PutOff::Parked { first: true });
+        assert_eq!(entry.check_out(), Some(7)); // by another event
+        assert_eq!(entry.put_off(7), PutOff::Parked { first: false });
+        assert_eq!(entry.check_out_late(), Some(7));
+        assert_eq!(entry.check_out_late(), None); // held: a note
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::CheckAgain(7));
+        assert_eq!(entry.put_off(7), PutOff::Parked { first: true });
+        assert_eq!(entry.claim(Outcome::Expired), Claim::Ended(7, Outcome::Expired));
+    }
+
+    #[test]
+    fn an_end_noted_beats_being_put_off() {
+        let mut entry = held();
+        assert_eq!(entry.claim(Outcome::Expired), Claim::Noted);
+        assert_eq!(entry.put_off(7), PutOff::Ended(7, Outcome::Expired));
+    }
+
+    #[test]
+    fn an_event_that_passed_before_the_watch_makes_the_parker_look_again() {
+        let mut entry = Entry::held(0, 0);
+        entry.watched(None, true);
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::CheckAgain(7));
+    }
+
+    #[test]
+    fn the_first_end_noted_wins_and_beats_recheck() {
+        let mut entry = held();
+        assert_eq!(entry.claim(Outcome::Expired), Claim::Noted);
+        assert_eq!(entry.claim(PANICKED), Claim::Noted);
+        assert_eq!(entry.check_out(), None);
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::Ended(7, Outcome::Expired));
+    }
+
+    #[test]
+    fn a_check_that_came_true_beats_every_note() {
+        let mut entry = held();
+        assert_eq!(entry.claim(Outcome::Expired), Claim::Noted);
+        assert_eq!(entry.settle(7, Verdict::Satisfied), Settled::Ended(7, Outcome::Completed));
+    }
+
+    #[test]
+    fn the_last_watermark_met_completes_and_the_others_ask_for_a_check() {
+        let mut entry = Entry::held(0, 3);
+        assert_eq!(entry.count_down(), CountedDown::Check);
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::CheckAgain(7)); // it was held
+        entry.settle(7, Verdict::Unsatisfied);
+        assert_eq!(entry.count_down(), CountedDown::Check);
+        assert_eq!(entry.check_out(), Some(7));
+        assert_eq!(entry.count_down(), CountedDown::Last(Claim::Noted));
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::Ended(7, Outcome::Completed));
+
+        let mut entry = Entry::held(0, 1);
+        entry.settle(7, Verdict::Unsatisfied);
+        let ended = Claim::Ended(7, Outcome::Completed);
+        assert_eq!(entry.count_down(), CountedDown::Last(ended));
+    }
+
+    #[test]
+    fn the_flags_do_not_touch_the_count() {
+        let mut entry = Entry::held(0, COUNTED_MAX);
+        entry.watched(None, true);
+        assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
+        (1..COUNTED_MAX).for_each(|_| assert_eq!(entry.count_down(), CountedDown::Check));
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::CheckAgain(7));
+        assert_eq!(entry.count_down(), CountedDown::Last(Claim::Noted));
+    }
+
+    #[test]
+    fn a_look_tells_a_check_it_saw_before_from_a_new_one() {
+        let mut entry = held();
+        assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
+        assert_eq!(entry.look(), UnderCheck::Yes { seen: true });
+        entry.settle(7, Verdict::Unsatisfied);
+        assert_eq!(entry.look(), UnderCheck::No);
+        entry.check_out();
+        assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
+    }
+
+    #[test]
+    fn the_age_holds_when_the_microseconds_wrap() {
+        let entry: Entry<u8> = Entry::held(u64::MAX >> 16, 0);
+        assert_eq!(entry.age_us((u64::MAX >> 16) + 6), 6);
+        assert_eq!(Entry::<u8>::held(9, 0).age_us(7), 0);
+    }
+
+    #[test]
+    fn an_entry_is_no_larger_than_its_parts() {
+        assert_eq!(size_of::<Tickets>(), 16);
+        assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 16 + 12 + 8 + 8 + 4);
+    }
+}

@@ -1,0 +1,59 @@
+//! Turning a room's wheel.
+
+use timer_core::{Advanced, TickLength, TimerHandle};
+
+use super::{CheckedOut, Ended, Room, entry::Claim, lists::Entries};
+use crate::words::{check::Verdict, operation::Outcome};
+
+impl<K: Eq + Clone, O> Room<K, O> {
+    /// Turns the wheel to a moment: what nobody holds ends, and is told with its deadline and its place
+    /// in the order of insertion; a holder is left a note. Within `budget` steps.
+    pub(crate) fn expire(
+        &mut self,
+        now: u64,
+        now_ns: u64,
+        tick: TickLength,
+        budget: usize,
+        mut expired: impl FnMut(Ended<K, O>, (u64, u32)),
+    ) -> Advanced {
+        let Room { entries: Entries { wheel, room }, timed, .. } = self;
+        let mut due = Vec::new();
+        let turn = wheel.advance(now, budget, |mut task| {
+            let Claim::Ended(payload, outcome) = task.get_mut().claim(Outcome::Expired) else {
+                if failpoint!(ExpiryRemovesCheckedOut) {
+                    task.take();
+                }
+                return;
+            };
+            let order = (task.deadline(), task.sequence());
+            if let Some(timed) = timed {
+                let late_ns = now_ns.saturating_sub(tick.start_ns(order.0));
+                timed.ended(&outcome, 1, task.get_mut().age_us(now_ns / 1000), late_ns);
+            }
+            let id = TimerHandle::new(*room as usize, task.id());
+            due.push((id, payload, outcome, order)); // its neighbours cannot be reached from here
+        });
+        for (id, payload, outcome, order) in due {
+            self.counts.ended(&outcome);
+            let (tickets, left) = self.take_out(id);
+            expired(Ended { id, payload, outcome, tickets, left, timed: None }, order);
+        }
+        turn
+    }
+
+    /// As [`expire`](Self::expire), but what nobody holds is checked out for its last check.
+    pub(crate) fn check_out_expired(
+        &mut self,
+        now: u64,
+        budget: usize,
+        mut expired: impl FnMut(CheckedOut<O>, (u64, u32)),
+    ) -> Advanced {
+        let Room { entries: Entries { wheel, room }, .. } = self;
+        wheel.advance(now, budget, |mut task| {
+            let Some(payload) = task.get_mut().check_out_for_last() else { return };
+            let id = TimerHandle::new(*room as usize, task.id());
+            let order = (task.deadline(), task.sequence());
+            expired(CheckedOut { id, payload, verdict: Verdict::Unsatisfied }, order);
+        })
+    }
+}

@@ -1,0 +1,547 @@
+//! A room: all there is of the keys that hash to it. The operations whose first key is here, on a
+//! timing wheel of their own; for each key the watches on it, of operations whose first key is here and in other
+//! rooms; counts.
+//!
+//! Pure: no lock, no clock, no thread, and no code of the user's but a key's `Eq` and `Clone`, which
+//! only [`Lists::known`] runs, before anything is changed. Whatever is the user's and has to be dropped
+//! is returned.
+
+mod batch;
+mod counts;
+mod entry;
+mod expiry;
+mod heap;
+mod keys;
+mod link;
+mod lists;
+pub(crate) mod times;
+mod watermarks;
+
+use std::borrow::Borrow;
+
+use timer_core::{
+    TaskId, TimerHandle, TimingWheel,
+    driver::{Occupancy, ShardState},
+};
+
+pub(crate) use batch::{Batch, CheckedOut};
+pub(crate) use entry::{COUNTED_MAX, Entry, Ticket, Tickets, UnderCheck, age_us};
+use entry::{Claim, CountedDown, PutOff, Settled};
+pub(crate) use link::{WAITERS_MAX, WatchList, Watermark};
+use lists::{Entries, Lists, Waiter};
+pub(crate) use lists::{Known, Popped, WalkOn};
+
+use self::{counts::Counts, times::Timed};
+use crate::words::{check::Verdict, operation::Outcome, stats::Stats};
+
+#[derive(Debug)]
+#[repr(C)] // what an operation with one key writes lies together
+pub(crate) struct Room<K, O> {
+    entries: Entries<O>,
+    lists: Lists<K>,
+    /// Once somebody has asked for it.
+    pub(crate) timed: Option<Box<Timed>>,
+    /// Set before the room is emptied for good, tested before anything is put in.
+    pub(crate) closed: bool,
+    /// Watches of the operations whose first key is here.
+    pub(crate) watched: usize,
+    pub(crate) counts: Counts,
+}
+
+/// When an operation is parked and due, in ticks (`None`: never).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) now: u64,
+    pub(crate) deadline: Option<u64>,
+    /// By the timer's clock.
+    pub(crate) parked_us: u64,
+    /// The sequence of the operation parked before, when order matters over several rooms.
+    pub(crate) follows: Option<u32>,
+}
+
+/// A key to be watched in this room.
+#[derive(Debug)]
+pub(crate) struct Watched<K> {
+    pub(crate) known: Known<K>,
+    pub(crate) hash: u64,
+    pub(crate) watermark: Option<Watermark>,
+}
+
+/// An operation that was put in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    pub(crate) id: TimerHandle,
+    /// The tick at which the wheel has work for it.
+    pub(crate) due: u64,
+}
+
+/// What became of a payload given back.
+#[derive(Debug)]
+pub(crate) enum GivenBack<K, O> {
+    Parked,
+    CheckAgain(CheckedOut<O>),
+    Ended(Ended<K, O>),
+}
+
+/// What became of an operation that was put off.
+#[derive(Debug)]
+pub(crate) enum LookLater<K, O> {
+    /// Somebody has to come and look at it.
+    Due,
+    /// Somebody is on the way already.
+    DueAlready,
+    Ended(Ended<K, O>),
+}
+
+/// What a watermark watch that was met came to for its operation.
+#[derive(Debug)]
+pub(crate) enum Counted<K, O> {
+    Ended(Ended<K, O>),
+    /// Others are not met: check the operation, which may know of more than its watches.
+    Check,
+}
+
+/// An operation that has ended: it is off the wheel and off the list of its first key.
+#[derive(Debug)]
+pub(crate) struct Ended<K, O> {
+    pub(crate) id: TimerHandle,
+    pub(crate) payload: O,
+    pub(crate) outcome: Outcome,
+    /// Its watches of further keys, still to be released.
+    pub(crate) tickets: Tickets,
+    /// Its first key, if nobody waits for that any more.
+    pub(crate) left: Option<K>,
+    /// If its ending is to be timed.
+    pub(crate) timed: Option<Box<Since>>,
+}
+
+/// From when on an ending is timed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Since {
+    /// For how many endings.
+    pub(crate) stands_for: u32,
+    pub(crate) parked_us: u64,
+    /// In ticks.
+    pub(crate) deadline: u64,
+}
+
+impl<K, O> ShardState for Room<K, O> {
+    fn add_occupancy(&self, now: u64, occupancy: &mut Occupancy) {
+        self.entries.wheel.add_occupancy(now, occupancy);
+    }
+
+    fn cancelled_count(&self) -> u64 {
+        self.entries.wheel.cancelled_count()
+    }
+}
+
+impl<K: Eq + Clone, O> Room<K, O> {
+    pub(crate) fn new(number: usize, wheel: TimingWheel<Entry<O>>) -> Self {
+        Room {
+            closed: false,
+            entries: Entries { wheel, room: number as u32 },
+            lists: Lists::new(),
+            watched: 0,
+            counts: Counts::default(),
+            timed: None,
+        }
+    }
+
+    /// Operations whose first key is here.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.wheel.len()
+    }
+
+    /// Adds what the room holds and has counted.
+    pub(crate) fn add_to(&self, stats: &mut Stats) {
+        stats.parked += self.len() as u64;
+        stats.watched += self.watched as u64;
+        stats.parked_total += self.counts.parked;
+        stats.completed += self.counts.completed;
+        stats.expired += self.counts.expired;
+        stats.cancelled += self.counts.cancelled;
+        stats.cancelled_by_shutdown += self.counts.cancelled_by_shutdown;
+        stats.cancelled_by_drop += self.counts.cancelled_by_drop;
+        stats.cancelled_by_panic += self.counts.cancelled_by_panic;
+        stats.checks += self.counts.checks;
+    }
+
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        self.entries.wheel.next_due()
+    }
+
+    pub(crate) fn deadline(&self, id: TimerHandle) -> Option<u64> {
+        self.entries.wheel.deadline(id.id())
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: TimerHandle) -> Option<&mut Entry<O>> {
+        self.entries.wheel.get_mut(id.id())
+    }
+
+    /// The first operation at or after an index, to visit all in bounded steps.
+    pub(crate) fn first_from(&self, index: u32) -> Option<TimerHandle> {
+        self.entries.wheel.first_from(index).map(|id| self.handle(id))
+    }
+
+    #[inline]
+    fn handle(&self, id: TaskId) -> TimerHandle {
+        TimerHandle::new(self.entries.room as usize, id)
+    }
+
+    /// Looks a key up, to be watched. Runs the key's `Eq`, and `Clone` when the key is new.
+    #[inline]
+    pub(crate) fn known(&self, key: &K, hash: u64, watermark: Option<Watermark>) -> Watched<K> {
+        Watched { known: self.lists.known(key, hash), hash, watermark }
+    }
+
+    /// Parks an operation that was checked under its one key. Hands it back when the room is full.
+    #[inline]
+    pub(crate) fn park(
+        &mut self,
+        span: Span,
+        payload: O,
+        counted: usize,
+        key: Watched<K>,
+    ) -> Result<Arrived, O> {
+        match self.put_in(span, Entry::parked(span.parked_us, counted, payload), key) {
+            Ok(arrived) => {
+                self.watched += 1;
+                self.counts.parked += 1;
+                Ok(arrived)
+            }
+            Err(entry) => Err(entry.into_payload().expect("an entry parked with its payload")),
+        }
+    }
+
+    /// Puts in the entry of an operation whose payload its parker holds, and watches its first key. The
+    /// others, and [`watched`](Self::watched), are to follow. `None` when the room is full.
+    pub(crate) fn arrive(
+        &mut self,
+        span: Span,
+        counted: usize,
+        key: Watched<K>,
+    ) -> Option<Arrived> {
+        self.put_in(span, Entry::held(span.parked_us, counted), key).ok()
+    }
+
+    #[inline]
+    fn put_in(
+        &mut self,
+        span: Span,
+        entry: Entry<O>,
+        key: Watched<K>,
+    ) -> Result<Arrived, Entry<O>> {
+        let wheel = &mut self.entries.wheel;
+        wheel.catch_up(span.now);
+        span.follows.into_iter().for_each(|sequence| wheel.follow(sequence));
+        let inserted = match span.deadline {
+            Some(deadline) => wheel.insert(deadline, entry).map(|at| (at.id, at.due)),
+            None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
+        };
+        let (id, due) = inserted.map_err(|full| full.0)?;
+        self.lists.watch_first(&mut self.entries, id.index(), key.known, key.hash, key.watermark);
+        Ok(Arrived { id: self.handle(id), due })
+    }
+
+    /// Watches a further key of an operation; `None` when the room is full.
+    pub(crate) fn watch(&mut self, key: Watched<K>, id: TimerHandle) -> Option<Ticket> {
+        let Watched { known, hash, watermark } = key;
+        let slot = self.lists.watch_further(&mut self.entries, id, known, hash, watermark)?;
+        Some(Ticket { room: self.entries.room, slot })
+    }
+
+    /// Takes the watch of a further key away, unless it was taken; returns the key if nobody waits for it
+    /// any more.
+    #[inline]
+    pub(crate) fn unwatch(&mut self, ticket: Ticket, id: TimerHandle) -> Option<K> {
+        self.lists.unwatch_further(&mut self.entries, ticket.slot, id)
+    }
+
+    /// For a parker whose keys are all watched: its operation is parked, still held.
+    pub(crate) fn watched(&mut self, id: TimerHandle, tickets: Tickets, event_passed: bool) {
+        self.watched += 1 + tickets.as_ref().map_or(0, |tickets| tickets.len());
+        self.counts.parked += 1;
+        if let Some(entry) = self.get_mut(id) {
+            entry.watched(tickets, event_passed);
+        }
+    }
+
+    /// Takes an operation out that was not parked after all, with its first watch, whose key comes back if
+    /// nobody else waits for it.
+    pub(crate) fn withdraw(&mut self, id: TimerHandle) -> Option<K> {
+        let left = self.lists.unwatch_first(&mut self.entries, id.id().index());
+        self.entries.wheel.cancel(id.id());
+        left
+    }
+
+    /// The record of a key that has waiters. Runs the key's `Eq`.
+    #[inline]
+    pub(crate) fn find<Q: Eq + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32>
+    where
+        K: Borrow<Q>,
+    {
+        self.lists.find(key, hash)
+    }
+
+    /// A key that has waiters, as it was stored. Runs the key's `Eq` and `Clone`.
+    pub(crate) fn stored<Q: Eq + ?Sized>(&self, key: &Q, hash: u64) -> Option<K>
+    where
+        K: Borrow<Q>,
+    {
+        self.find(key, hash).map(|record| self.lists.key(record).clone())
+    }
+
+    /// Starts a walk over watches of a key as they are now, with the first `limit` of them.
+    pub(crate) fn walk(
+        &mut self,
+        record: u32,
+        place: WatchList,
+        limit: usize,
+        found: &mut impl Extend<TimerHandle>,
+    ) -> WalkOn {
+        let found = |entries: &mut Entries<O>, waiter: Waiter| found.extend([waiter.id(entries)]);
+        self.lists.walk(&mut self.entries, record, place, limit, found)
+    }
+
+    /// The next `limit` waiters of a walk, which ends with the last.
+    pub(crate) fn walk_on(
+        &mut self,
+        number: u64,
+        limit: usize,
+        found: &mut impl Extend<TimerHandle>,
+    ) -> WalkOn {
+        let found = |entries: &mut Entries<O>, waiter: Waiter| found.extend([waiter.id(entries)]);
+        let on = self.lists.walk_on(&mut self.entries, number, limit, found);
+        self.end_if_done(number, on)
+    }
+
+    /// As [`walk`](Self::walk), and checks out what is found.
+    #[inline]
+    pub(crate) fn check_out_walk(
+        &mut self,
+        record: u32,
+        place: WatchList,
+        limit: usize,
+        batch: &mut Batch<O>,
+    ) -> WalkOn {
+        let found = |entries: &mut Entries<O>, waiter| batch.check_out(entries, waiter);
+        self.lists.walk(&mut self.entries, record, place, limit, found)
+    }
+
+    /// As [`walk_on`](Self::walk_on), and checks out what is found.
+    pub(crate) fn check_out_walk_on(
+        &mut self,
+        number: u64,
+        limit: usize,
+        batch: &mut Batch<O>,
+    ) -> WalkOn {
+        let found = |entries: &mut Entries<O>, waiter| batch.check_out(entries, waiter);
+        let on = self.lists.walk_on(&mut self.entries, number, limit, found);
+        self.end_if_done(number, on)
+    }
+
+    fn end_if_done(&mut self, number: u64, on: WalkOn) -> WalkOn {
+        if on == WalkOn::Done {
+            self.lists.end_walk(number);
+        }
+        on
+    }
+
+    /// Forgets a walk.
+    pub(crate) fn end_walk(&mut self, number: u64) {
+        self.lists.end_walk(number);
+    }
+
+    /// Takes watermark watches off a key: see [`Lists::pop_up_to`].
+    pub(crate) fn pop_up_to(
+        &mut self,
+        record: u32,
+        value: u64,
+        all: bool,
+        limit: usize,
+        taken: impl FnMut(TimerHandle),
+    ) -> Popped<K> {
+        self.lists.pop_up_to(&mut self.entries, record, value, all, limit, taken)
+    }
+
+    /// Keys that have waiters.
+    pub(crate) fn key_count(&self) -> usize {
+        self.lists.key_count()
+    }
+
+    /// Each key with how many wait for it.
+    pub(crate) fn waiters_by_key(&self) -> impl Iterator<Item = (&K, usize)> {
+        self.lists.waiters_by_key()
+    }
+
+    /// How many wait for a key. Runs the key's `Eq`.
+    pub(crate) fn waiters<Q: Eq + ?Sized>(&self, key: &Q, hash: u64) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        self.lists.waiters(key, hash)
+    }
+
+    /// The first key of an operation, unless that watch was taken. Runs the key's `Clone`.
+    pub(crate) fn first_key(&self, id: TimerHandle) -> Option<K> {
+        self.entries.wheel.get(id.id())?;
+        self.lists.first_key(&self.entries, id.id().index())
+    }
+
+    /// The hash of the first key of an operation, unless that watch was taken.
+    pub(crate) fn first_hash(&self, id: TimerHandle) -> Option<u64> {
+        self.entries.wheel.get(id.id())?;
+        self.lists.first_hash(&self.entries, id.id().index())
+    }
+
+    /// The hash of the key of a further watch, unless it was taken.
+    pub(crate) fn further_hash(&self, ticket: Ticket, id: TimerHandle) -> Option<u64> {
+        self.lists.further_hash(ticket.slot, id)
+    }
+
+    /// The key of a further watch, unless it was taken. Runs the key's `Clone`.
+    pub(crate) fn further_key(&self, ticket: Ticket, id: TimerHandle) -> Option<K> {
+        self.lists.further_key(ticket.slot, id)
+    }
+
+    /// For an event: takes the payload out to check it, or leaves its holder a note.
+    #[inline]
+    pub(crate) fn check_out(&mut self, id: TimerHandle) -> Option<CheckedOut<O>> {
+        let payload = self.get_mut(id)?.check_out()?;
+        Some(CheckedOut { id, payload, verdict: Verdict::Unsatisfied })
+    }
+
+    /// Gives a payload back that was checked. Always in line: a payload that goes through memory on its
+    /// way costs an event on a key with many waiters a third more.
+    #[inline(always)]
+    pub(crate) fn give_back(&mut self, held: CheckedOut<O>) -> GivenBack<K, O> {
+        self.counts.checks += 1;
+        self.give_back_unchecked(held)
+    }
+
+    /// Gives a payload back that was not checked after all.
+    #[inline(always)]
+    pub(crate) fn give_back_unchecked(&mut self, held: CheckedOut<O>) -> GivenBack<K, O> {
+        let CheckedOut { id, payload, verdict } = held;
+        let entry = self.get_mut(id).expect("Holder removes: the entry of a payload is there");
+        match entry.settle(payload, verdict) {
+            Settled::Parked => GivenBack::Parked,
+            Settled::CheckAgain(payload) => {
+                GivenBack::CheckAgain(CheckedOut { id, payload, verdict })
+            }
+            Settled::Ended(payload, outcome) => {
+                GivenBack::Ended(self.remove_ended(id, payload, outcome))
+            }
+        }
+    }
+
+    /// Puts a payload back instead of checking it once more.
+    pub(crate) fn put_off(&mut self, held: CheckedOut<O>) -> LookLater<K, O> {
+        let CheckedOut { id, payload, .. } = held;
+        let entry = self.get_mut(id).expect("Holder removes: the entry of a payload is there");
+        match entry.put_off(payload) {
+            PutOff::Parked { first: true } => LookLater::Due,
+            PutOff::Parked { first: false } => LookLater::DueAlready,
+            PutOff::Ended(payload, outcome) => {
+                LookLater::Ended(self.remove_ended(id, payload, outcome))
+            }
+        }
+    }
+
+    /// For the look that an operation was put off to: as [`check_out`](Self::check_out).
+    pub(crate) fn check_out_late(&mut self, id: TimerHandle) -> Option<CheckedOut<O>> {
+        let payload = self.get_mut(id)?.check_out_late()?;
+        Some(CheckedOut { id, payload, verdict: Verdict::Unsatisfied })
+    }
+
+    /// Ends an operation from outside; `None` when its holder was left a note, or it is gone.
+    #[inline]
+    pub(crate) fn claim(&mut self, id: TimerHandle, outcome: Outcome) -> Option<Ended<K, O>> {
+        match self.get_mut(id)?.claim(outcome) {
+            Claim::Ended(payload, outcome) => Some(self.remove_ended(id, payload, outcome)),
+            Claim::Noted => None,
+        }
+    }
+
+    /// For the thread that took one of its met watermark watches: counts it down. `None` when that was
+    /// the last one and a holder was left a note, or the operation is gone.
+    #[inline]
+    pub(crate) fn count_down(&mut self, id: TimerHandle) -> Option<Counted<K, O>> {
+        match self.get_mut(id)?.count_down() {
+            CountedDown::Last(Claim::Ended(payload, outcome)) => {
+                Some(Counted::Ended(self.remove_ended(id, payload, outcome)))
+            }
+            CountedDown::Last(Claim::Noted) => None,
+            CountedDown::Check => Some(Counted::Check),
+        }
+    }
+
+    /// Takes an entry whose payload is out for good off the wheel and off the list of its first key.
+    #[inline(always)]
+    pub(crate) fn remove_ended(
+        &mut self,
+        id: TimerHandle,
+        payload: O,
+        outcome: Outcome,
+    ) -> Ended<K, O> {
+        let stands_for = self.timed.as_mut().and_then(|timed| timed.stands_for(&outcome));
+        let timed = stands_for.and_then(|stands_for| self.since(id, stands_for));
+        self.counts.ended(&outcome);
+        let (tickets, left) = self.take_out(id);
+        Ended { id, payload, outcome, tickets, left, timed }
+    }
+
+    /// Takes an entry out, and its first watch.
+    #[inline(always)]
+    fn take_out(&mut self, id: TimerHandle) -> (Tickets, Option<K>) {
+        let left = if failpoint!(EndedStaysListed) {
+            None
+        } else {
+            self.lists.unwatch_first(&mut self.entries, id.id().index())
+        };
+        let tickets = self.entries.wheel.cancel(id.id()).and_then(Entry::into_tickets);
+        self.watched -= 1 + tickets.as_ref().map_or(0, |tickets| tickets.len());
+        (tickets, left)
+    }
+
+    #[cold]
+    fn since(&mut self, id: TimerHandle, stands_for: u32) -> Option<Box<Since>> {
+        let deadline = self.deadline(id)?;
+        let parked_us = self.get_mut(id)?.parked_us();
+        Some(Box::new(Since { stands_for, parked_us, deadline }))
+    }
+
+    /// Gives an operation another deadline, unless its end is decided or noted; returns when the wheel
+    /// has work for it.
+    pub(crate) fn reschedule(
+        &mut self,
+        now: u64,
+        id: TimerHandle,
+        deadline: Option<u64>,
+    ) -> Option<u64> {
+        if self.get_mut(id)?.is_ending() {
+            return None;
+        }
+        let wheel = &mut self.entries.wheel;
+        wheel.catch_up(now);
+        match deadline {
+            Some(deadline) => wheel.reschedule(id.id(), deadline),
+            None => wheel.unschedule(id.id()).then_some(u64::MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod model;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_room_costs_at_most_so_much_before_anything_is_in_it() {
+        let bytes = size_of::<Room<u64, Box<u64>>>();
+        assert!(bytes <= 7 * 64, "{bytes}: more than seven cache lines");
+    }
+}

@@ -1,0 +1,335 @@
+//! Two rooms against plain lists ([`reference`]): random steps as threads make them, one lock hold
+//! each, so whatever may come between two lock holds of an operation does. Each room is the home of
+//! half the keys, so that operations with several keys are foreign waiters of the other.
+//!
+//! After every step all links are walked (`assert_valid`), and what was walked is compared: for each
+//! key the plain waiters, those met and those not met, in order; each entry with its notes, deadline
+//! and tickets; what the wheel has next; every count; and that no key's clone is kept or lost. Each
+//! step also compares what its calls returned, and what a walk found.
+//!
+//! Keys come in pairs that share a hash, and their `Eq` and `Clone` panic now and then. How often
+//! each rare path was taken is printed, and with [`ALL_PATHS`] steps or more one never taken fails
+//! the test. `MODEL_STEPS` says how many steps to make: 20 000 by default, a million in CI;
+//! `MODEL_SEED` makes others. A failure tells the seed of its case.
+
+pub(in crate::room) mod reference;
+mod steps;
+
+use std::{
+    cell::Cell,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    rc::Rc,
+};
+
+use timer_core::{TaskId, TimerHandle, TimingWheel, WheelSize};
+
+use super::{CheckedOut, Known, Ticket, Watched, Watermark, keys::KEPT_KEYS};
+use reference::{Paths, Reference};
+
+const HOMES: usize = 2;
+
+/// So many steps take every path.
+const ALL_PATHS: u64 = 100_000;
+
+/// And with many operations so many times as often.
+const STEPS_A_CASE: u64 = 400;
+const TIMES_WITH_MANY: u64 = 4;
+
+const PATHS: &[&str] = &[
+    "a foreign watch taken",
+    "a key whose last waiter left",
+    "a key whose last waiter was taken",
+    "a key's Clone panicked",
+    "a key's Eq panicked",
+    "a look that saw a check before",
+    "a second end noted",
+    "a slot taken and used again while its operation arrives",
+    "a step of a walk that finds nobody",
+    "a threshold below another",
+    "a walk of several steps",
+    "a walk over met ones in several steps",
+    "a watch released that was taken before",
+    "all that a walk had still to find left",
+    "an end and an event noted",
+    "an end noted while it arrives",
+    "an event found it held",
+    "an event found further watches",
+    "an event passed while it arrived",
+    "check again",
+    "expired",
+    "expired while held",
+    "expiry stopped by its budget",
+    "gone before it is counted down",
+    "joined while a walk is under way",
+    "left from among the unmet",
+    "many keys, then few",
+    "met behind others",
+    "met, and stays",
+    "more is met than is taken at once",
+    "named by an id that is gone",
+    "panicked, and an end noted",
+    "rescheduled",
+    "rescheduled from never",
+    "rescheduled to never",
+    "rescheduled too late",
+    "the last of a walk left",
+    "the last watermark met",
+    "the next of a walk left",
+    "timed",
+    "true, and an end noted",
+    "withdrawn",
+    "withdrawn with watches in both rooms",
+];
+
+thread_local! {
+    /// A key's own code panics when this comes down to zero; never at zero.
+    static FUSE: Cell<u32> = const { Cell::new(0) };
+}
+
+fn burn(of: &'static str) {
+    FUSE.set(FUSE.get().saturating_sub(1));
+    if FUSE.get() == 1 {
+        resume_unwind(Box::new(of)); // like a panic, but silent
+    }
+}
+
+/// A key; the even ones are at home in room 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::room) struct Number(u16);
+
+impl Number {
+    fn room(self) -> usize {
+        usize::from(self.0) % HOMES
+    }
+
+    /// Of each room's keys two share one.
+    fn hash(self) -> u64 {
+        u64::from(self.0 / 4).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+#[derive(Debug)]
+struct Key {
+    number: Number,
+    alive: Rc<()>,
+}
+
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        burn("a key's Clone panicked");
+        Key { number: self.number, alive: self.alive.clone() }
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        burn("a key's Eq panicked");
+        self.number == other.number
+    }
+}
+
+impl Eq for Key {}
+
+type Room = super::Room<Key, u64>;
+
+/// An operation whose parker has watches still to set.
+struct Arriving {
+    id: TimerHandle,
+    payload: u64,
+    tickets: Vec<Ticket>,
+    to_watch: Vec<(Number, Option<Watermark>)>,
+}
+
+struct Model {
+    rooms: [Room; HOMES],
+    reference: Reference,
+    random: fastrand::Rng,
+    alive: Rc<()>,
+    /// How many keys there are, how many operations at most, and at most at the moment.
+    keys: u16,
+    many: u16,
+    most: usize,
+    now: u64,
+    made: u64,
+    /// Thresholds are between this and so much above; what is taken is so much behind.
+    watermark: u64,
+    spread: u64,
+    behind: u64,
+    /// Of the operation parked last, where order matters over both rooms.
+    sequence: Option<u32>,
+    arriving: Vec<Arriving>,
+    /// In a thread's hands.
+    held: Vec<CheckedOut<u64>>,
+    /// Watermark watches taken, still to be counted down, or to be cancelled.
+    taken: Vec<(TimerHandle, bool)>,
+    many_keys: bool,
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let size = WheelSize::new([2, 4, 20][random.usize(..3)]).unwrap();
+        let now = random.u64(..1000);
+        let rooms = [0, 1].map(|number| {
+            let phase = random.u64(1..9); // so that u64::MAX is never
+            let mut room = Room::new(number, TimingWheel::with_phase(size, now, phase));
+            room.timed = random.bool().then(Box::default);
+            room
+        });
+        let (keys, many) = match random.u8(..16) {
+            0 => (400, 300),
+            1 => (2, 200),
+            of => ([2, 8, 16][usize::from(of) % 3], 24),
+        };
+        Model {
+            rooms,
+            reference: Reference::default(),
+            alive: Rc::new(()),
+            keys,
+            many,
+            most: 0,
+            now,
+            made: 0,
+            watermark: 0,
+            spread: [2, 24][random.usize(..2)],
+            behind: [8, 100][random.usize(..2)],
+            sequence: random.bool().then_some(u32::MAX - 20), // wraps
+            arriving: Vec::new(),
+            held: Vec::new(),
+            taken: Vec::new(),
+            many_keys: false,
+            random,
+        }
+    }
+
+    fn key(&self, number: Number) -> Key {
+        Key { number, alive: self.alive.clone() }
+    }
+
+    /// What only reads a room, and runs the key's own code: `None` when that panicked.
+    fn look_up<T>(&mut self, key: Number, look: impl FnOnce(&Room, &Key) -> T) -> Option<T> {
+        let fuse = if self.random.u8(..32) == 0 { self.random.u32(2..6) } else { 0 };
+        let (room, key) = (&self.rooms[key.room()], self.key(key));
+        FUSE.set(fuse);
+        let looked = catch_unwind(AssertUnwindSafe(|| look(room, &key)));
+        FUSE.set(0);
+        let panicked = |panic: Box<dyn std::any::Any + Send>| match panic.downcast_ref() {
+            Some(&path) => self.reference.count_if(true, path),
+            None => resume_unwind(panic),
+        };
+        looked.map_err(panicked).ok()
+    }
+
+    fn watched(&mut self, key: Number, watermark: Option<Watermark>) -> Option<Watched<Key>> {
+        let hash = key.hash();
+        let watched = self.look_up(key, |room, key| room.known(key, hash, watermark))?;
+        let waits = self.reference.homes[key.room()].keys.contains_key(&key);
+        assert_eq!(matches!(watched.known, Known::Record(_)), waits);
+        Some(watched)
+    }
+
+    /// After a step.
+    fn compare(&mut self) {
+        let mut key_count = 0;
+        for (number, room) in self.rooms.iter_mut().enumerate() {
+            room.entries.wheel.assert_valid();
+            let home = &self.reference.homes[number];
+            let found = room.lists.assert_valid(&room.entries);
+            let count = found.len();
+            let found = found.into_iter().map(|(key, waiting)| (key.number, waiting)).collect();
+            assert_eq!(home.keys, found, "waiters in room {number}");
+            assert_eq!((count, room.key_count()), (home.keys.len(), home.keys.len()));
+            for (key, waiters) in room.waiters_by_key() {
+                assert_eq!(waiters, home.keys[&key.number].len());
+            }
+            assert_eq!(room.counts, home.counts);
+            assert_eq!(room.watched, self.reference.watched(number));
+            key_count += count;
+            self.many_keys |= count > KEPT_KEYS;
+            let all = self.reference.all.iter().filter(|parked| parked.id.shard() == number);
+            assert_eq!(room.len(), all.clone().count());
+            let deadlines = all.filter(|parked| parked.scheduled).map(|parked| parked.deadline);
+            let (first, next_due) = (deadlines.min(), room.next_due());
+            assert_eq!(room.entries.wheel.next_deadline(), first);
+            assert_eq!(next_due.is_some(), first.is_some());
+            let latest = first.map(|deadline| deadline.max(room.entries.wheel.now()));
+            assert!(next_due <= latest, "{next_due:?}, {latest:?}");
+        }
+        let few_again = self.many_keys && key_count < KEPT_KEYS / 8;
+        self.many_keys &= !few_again;
+        self.reference.count_if(few_again, "many keys, then few");
+        assert_eq!(Rc::strong_count(&self.alive), 1 + key_count, "clones of keys");
+        self.compare_entries();
+    }
+
+    fn compare_entries(&mut self) {
+        for parked in &self.reference.all {
+            let room = &mut self.rooms[parked.id.shard()];
+            assert_eq!(room.deadline(parked.id), Some(parked.deadline));
+            let scheduled = room.entries.wheel.bucket_of(parked.id.id()).is_some();
+            assert_eq!(scheduled, parked.scheduled);
+            let entry = room.get_mut(parked.id).unwrap();
+            assert_eq!(entry.tickets(), parked.tickets);
+            assert_eq!(entry.is_held(), parked.held);
+            assert_eq!(entry.is_ending(), parked.end.is_some());
+            assert_eq!(entry.parked_us(), parked.parked_us);
+        }
+    }
+
+    /// Ends all; nothing is left.
+    fn end(mut self) -> Paths {
+        self.most = 0;
+        let mut from = 0;
+        while let Some(id) = (0..HOMES).find_map(|room| self.rooms[room].first_from(from)) {
+            from = 0;
+            if let Some(at) = self.arriving.iter().position(|arriving| arriving.id == id) {
+                self.withdraw(at);
+            } else if let Some(at) = self.held.iter().position(|held| held.id == id) {
+                self.give_back(at);
+            } else {
+                self.claim(id);
+            }
+            self.compare();
+        }
+        while !self.reference.leaving.is_empty() {
+            self.release(0);
+        }
+        self.compare();
+        let left = |room: &Room| (room.len(), room.key_count(), room.watched);
+        assert!(self.rooms.iter().all(|room| left(room) == (0, 0, 0)));
+        self.reference.paths
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|number| number.parse().ok())
+}
+
+#[test]
+fn two_rooms_agree_with_plain_lists() {
+    let steps = number("MODEL_STEPS").unwrap_or(20_000);
+    let seed = number("MODEL_SEED").unwrap_or(0);
+    let (mut counted, mut made, mut case) = (Paths::new(), 0, seed);
+    while made < steps {
+        let run = || {
+            let mut model = Model::new(case);
+            let times = if model.many > 100 { TIMES_WITH_MANY } else { 1 };
+            (0..times * STEPS_A_CASE).for_each(|_| model.step());
+            (model.made, model.end())
+        };
+        let (steps, paths) = catch_unwind(run).unwrap_or_else(|panic| {
+            eprintln!("MODEL_SEED={case} MODEL_STEPS=1 fails alike");
+            resume_unwind(panic)
+        });
+        made += steps;
+        case += 1;
+        paths.into_iter().for_each(|(path, count)| *counted.entry(path).or_default() += count);
+    }
+    println!("{made} steps: {counted:#?}");
+    let unexpected = counted.keys().find(|path| !PATHS.contains(path));
+    assert_eq!(unexpected, None, "a path that nobody expects");
+    if steps >= ALL_PATHS {
+        let never = PATHS.iter().find(|&path| !counted.contains_key(path));
+        assert_eq!(never, None, "a path never taken");
+    }
+}

@@ -1,0 +1,286 @@
+//! What two rooms are to do, on plain lists, written from the documentation of their functions.
+
+use std::collections::BTreeMap;
+
+use timer_core::TimerHandle;
+
+use super::{
+    super::{link::SLOT, *},
+    HOMES, Number,
+};
+use crate::words::operation::CancelReason;
+
+pub(super) type Paths = BTreeMap<&'static str, u64>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::room) struct Linked {
+    /// The entry's index for a first key, the slot for another.
+    pub(in crate::room) at: u32,
+    pub(in crate::room) id: TimerHandle,
+}
+
+/// What waits for one key, in order: plain ones and met ones as they came, the others by threshold,
+/// then as they came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::room) struct Waiting {
+    pub(in crate::room) plain: Vec<Linked>,
+    pub(in crate::room) unmet: Vec<(Watermark, Linked)>,
+    pub(in crate::room) met: Vec<Linked>,
+}
+
+impl Linked {
+    pub(super) fn first(id: TimerHandle) -> Self {
+        Linked { at: id.id().index(), id }
+    }
+
+    pub(super) fn further(id: TimerHandle, ticket: Ticket) -> Self {
+        Linked { at: ticket.slot | SLOT, id }
+    }
+}
+
+impl Waiting {
+    pub(in crate::room) fn len(&self) -> usize {
+        self.plain.len() + self.unmet.len() + self.met.len()
+    }
+
+    pub(super) fn has(&self, waiter: Linked) -> bool {
+        let unmet = self.unmet.iter().map(|(_, waiter)| waiter);
+        self.plain.iter().chain(&self.met).chain(unmet).any(|other| *other == waiter)
+    }
+}
+
+/// An operation in its entry.
+#[derive(Debug)]
+pub(super) struct Parked {
+    pub(super) id: TimerHandle,
+    pub(super) payload: u64,
+    pub(super) parked_us: u64,
+    /// `u64::MAX`: never.
+    pub(super) deadline: u64,
+    /// Its time is still to come.
+    pub(super) scheduled: bool,
+    pub(super) sequence: u32,
+    /// Watermarks to be counted down.
+    pub(super) counted: usize,
+    /// Of its further keys.
+    pub(super) tickets: Vec<Ticket>,
+    /// Its parker has watches still to set.
+    pub(super) arrives: bool,
+    pub(super) held: bool,
+    pub(super) recheck: bool,
+    pub(super) seen: bool,
+    pub(super) end: Option<Outcome>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Home {
+    pub(super) keys: BTreeMap<Number, Waiting>,
+    pub(super) counts: Counts,
+    pub(super) sequence: u32,
+}
+
+/// What a walk under way has still to come by.
+#[derive(Debug)]
+pub(super) struct Walk {
+    pub(super) room: usize,
+    pub(super) number: u64,
+    pub(super) rest: Vec<Linked>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Reference {
+    pub(super) homes: [Home; HOMES],
+    pub(super) all: Vec<Parked>,
+    pub(super) walks: Vec<Walk>,
+    /// Watches of what has ended, still to be released.
+    pub(super) leaving: Vec<(TimerHandle, Ticket)>,
+    /// Some ids that name nothing any more.
+    pub(super) gone: Vec<TimerHandle>,
+    pub(super) paths: Paths,
+}
+
+impl Reference {
+    pub(super) fn count_if(&mut self, taken: bool, path: &'static str) {
+        if taken {
+            *self.paths.entry(path).or_default() += 1;
+        }
+    }
+
+    pub(super) fn get(&mut self, id: TimerHandle) -> Option<&mut Parked> {
+        self.all.iter_mut().find(|parked| parked.id == id)
+    }
+
+    pub(super) fn watch(&mut self, key: Number, watermark: Option<Watermark>, waiter: Linked) {
+        let waiting = self.homes[key.room()].keys.entry(key).or_default();
+        let Some(watermark) = watermark else { return waiting.plain.push(waiter) };
+        let at = waiting.unmet.partition_point(|(other, _)| other.threshold <= watermark.threshold);
+        waiting.unmet.insert(at, (watermark, waiter));
+        let below_another = at + 1 < waiting.unmet.len();
+        self.count_if(below_another, "a threshold below another");
+    }
+
+    /// Returns the key if that was its last waiter.
+    pub(super) fn unwatch(&mut self, room: usize, waiter: Linked) -> Option<Number> {
+        let mut walks: Vec<&mut Walk> = self.walks.iter_mut().filter(|w| w.room == room).collect();
+        let (mut next_left, mut last_left, mut only_left) = (0, 0, 0);
+        for walk in &mut walks {
+            let at = walk.rest.iter().position(|other| *other == waiter);
+            let (len, Some(at)) = (walk.rest.len(), at) else { continue };
+            walk.rest.remove(at);
+            only_left += usize::from(len == 1);
+            next_left += usize::from(len > 1 && at == 0);
+            last_left += usize::from(len > 1 && at + 1 == len);
+        }
+        self.count_if(next_left > 0, "the next of a walk left");
+        self.count_if(last_left > 0, "the last of a walk left");
+        self.count_if(only_left > 0, "all that a walk had still to find left");
+        let Some(key) = self.key_of(room, waiter) else {
+            self.count_if(true, "a watch released that was taken before");
+            return None;
+        };
+        let is = |other: &Linked| *other == waiter;
+        let waiting = self.homes[room].keys.get_mut(&key).unwrap();
+        let unmet = waiting.unmet.iter().position(|(_, other)| is(other));
+        let amid = unmet.is_some_and(|at| at > 0 && at + 1 < waiting.unmet.len());
+        waiting.plain.retain(|other| !is(other));
+        waiting.met.retain(|other| !is(other));
+        waiting.unmet.retain(|(_, other)| !is(other));
+        self.count_if(amid, "left from among the unmet");
+        self.left(key)
+    }
+
+    /// The key of a watch that was not taken.
+    pub(super) fn key_of(&self, room: usize, waiter: Linked) -> Option<Number> {
+        let mut keys = self.homes[room].keys.iter();
+        keys.find(|(_, waiting)| waiting.has(waiter)).map(|(key, _)| *key)
+    }
+
+    /// A key without waiters goes.
+    fn left(&mut self, key: Number) -> Option<Number> {
+        let keys = &mut self.homes[key.room()].keys;
+        let gone = keys.get(&key)?.len() == 0;
+        gone.then(|| keys.remove(&key))?;
+        Some(key)
+    }
+
+    /// What is taken, whether that is all there is to take, and the key if nobody waits any more.
+    pub(super) fn pop_up_to(
+        &mut self,
+        key: Number,
+        value: u64,
+        all: bool,
+        limit: usize,
+    ) -> (Vec<TimerHandle>, bool, Option<Number>) {
+        let mut taken = Vec::new();
+        let waiting = self.homes[key.room()].keys.get_mut(&key).unwrap();
+        let (before, mut moved) = (waiting.unmet.len(), 0);
+        let met_before = !waiting.met.is_empty();
+        while before - waiting.unmet.len() < limit
+            && waiting.unmet.first().is_some_and(|(watermark, _)| watermark.threshold <= value)
+        {
+            let (watermark, waiter) = waiting.unmet.remove(0);
+            if watermark.counted || all {
+                taken.push(waiter.id);
+            } else {
+                waiting.met.push(waiter);
+                moved += 1;
+            }
+        }
+        let done = waiting.unmet.first().is_none_or(|(watermark, _)| watermark.threshold > value);
+        self.count_if(moved > 0, "met, and stays");
+        self.count_if(moved > 0 && met_before, "met behind others");
+        self.count_if(!done, "more is met than is taken at once");
+        let foreign = taken.iter().any(|id| id.shard() != key.room());
+        self.count_if(foreign, "a foreign watch taken");
+        let left = self.left(key);
+        self.count_if(left.is_some(), "a key whose last waiter was taken");
+        (taken, done, left)
+    }
+
+    pub(super) fn check_out(&mut self, id: TimerHandle) -> Option<u64> {
+        let parked = self.get(id)?;
+        if parked.held {
+            parked.recheck = true;
+            return None;
+        }
+        parked.held = true;
+        Some(parked.payload)
+    }
+
+    /// True when that ends it: the caller removes it.
+    pub(super) fn claim(&mut self, id: TimerHandle, outcome: &Outcome) -> bool {
+        let Some(parked) = self.get(id) else { return false };
+        if !parked.held {
+            return true;
+        }
+        let (second, arrives) = (parked.end.is_some(), parked.arrives);
+        parked.end.get_or_insert_with(|| outcome.clone());
+        self.count_if(second, "a second end noted");
+        self.count_if(arrives, "an end noted while it arrives");
+        false
+    }
+
+    pub(super) fn count_down(&mut self, id: TimerHandle) -> Option<CountedDown<u64>> {
+        let Some(parked) = self.get(id) else {
+            self.count_if(true, "gone before it is counted down");
+            return None;
+        };
+        parked.counted -= 1;
+        let (payload, last) = (parked.payload, parked.counted == 0);
+        self.count_if(last, "the last watermark met");
+        Some(match last && self.claim(id, &Outcome::Completed) {
+            true => CountedDown::Last(Claim::Ended(payload, Outcome::Completed)),
+            false if last => CountedDown::Last(Claim::Noted),
+            false => CountedDown::Check,
+        })
+    }
+
+    pub(super) fn settle(&mut self, id: TimerHandle, verdict: Verdict) -> Settled<u64> {
+        self.homes[id.shard()].counts.checks += 1;
+        let parked = self.get(id).unwrap();
+        let (payload, end, recheck) = (parked.payload, parked.end.clone(), parked.recheck);
+        let outcome = match verdict {
+            Verdict::Satisfied => Some(Outcome::Completed),
+            Verdict::Panicked => end.clone().or(Some(Outcome::Cancelled(CancelReason::Panicked))),
+            Verdict::Unsatisfied => end.clone(),
+        };
+        if outcome.is_none() {
+            (parked.recheck, parked.seen, parked.held) = (false, false, recheck);
+        }
+        let came_true = verdict == Verdict::Satisfied;
+        self.count_if(came_true && end.is_some(), "true, and an end noted");
+        let beaten = verdict == Verdict::Unsatisfied && end.is_some() && recheck;
+        self.count_if(beaten, "an end and an event noted");
+        self.count_if(verdict == Verdict::Panicked && end.is_some(), "panicked, and an end noted");
+        match outcome {
+            Some(outcome) => Settled::Ended(payload, outcome),
+            None if recheck => Settled::CheckAgain(payload),
+            None => Settled::Parked,
+        }
+    }
+
+    /// Takes out what is over; returns it, and its first key if nobody waits for that any more.
+    pub(super) fn remove_ended(
+        &mut self,
+        id: TimerHandle,
+        outcome: &Outcome,
+    ) -> (Parked, Option<Number>) {
+        self.homes[id.shard()].counts.ended(outcome);
+        self.remove(id)
+    }
+
+    pub(super) fn remove(&mut self, id: TimerHandle) -> (Parked, Option<Number>) {
+        let at = self.all.iter().position(|parked| parked.id == id).unwrap();
+        let parked = self.all.swap_remove(at);
+        let left = self.unwatch(id.shard(), Linked::first(id));
+        self.leaving.extend(parked.tickets.iter().map(|&ticket| (id, ticket)));
+        self.gone.push(id);
+        (parked, left)
+    }
+
+    /// What [`Room::watched`] says of a room.
+    pub(super) fn watched(&self, room: usize) -> usize {
+        let home = self.all.iter().filter(|parked| parked.id.shard() == room);
+        home.filter(|parked| !parked.arrives).map(|parked| 1 + parked.tickets.len()).sum()
+    }
+}

@@ -1,0 +1,465 @@
+//! The steps: the room first, then the reference, then what both say.
+
+use timer_core::TickLength;
+
+use super::{
+    super::{
+        Arrived, Batch, Claim, CountedDown, Entry, GivenBack, Settled, Span, UnderCheck, Verdict,
+        WalkOn, WatchList,
+    },
+    reference::{Linked, Parked, Walk},
+    *,
+};
+use crate::words::operation::{CancelReason, Outcome};
+
+type Ended = super::super::Ended<Key, u64>;
+
+impl Model {
+    pub(super) fn step(&mut self) {
+        self.made += 1;
+        if self.made == 1 || self.random.u16(..self.many.max(40)) == 0 {
+            let many = usize::from(self.many);
+            self.most = [0, 3, many, many][self.random.usize(..4)];
+        }
+        self.watermark += u64::from(self.random.u8(..4) == 0);
+        match self.random.u8(..100) {
+            0..35 if self.reference.all.len() < self.most => self.park(),
+            35..55 if !self.arriving.is_empty() => self.go_on_arriving(),
+            55..60 if !self.reference.all.is_empty() => {
+                let id = self.any_id();
+                self.check_out(id);
+            }
+            60..68 if !self.held.is_empty() => {
+                let at = self.random.usize(..self.held.len());
+                self.give_back(at);
+            }
+            68..71 if !self.reference.all.is_empty() => {
+                let id = self.any_id();
+                self.claim(id);
+            }
+            71..77 => self.rise(),
+            77..79 if !self.taken.is_empty() => self.count_down(),
+            79..81 => self.check_out_walk(),
+            81..83 => self.walk(),
+            83..87 if !self.reference.walks.is_empty() => self.walk_on(),
+            87..89 if !self.reference.all.is_empty() => self.reschedule(),
+            89..93 => self.expire(),
+            93..97 if !self.reference.leaving.is_empty() => {
+                let at = self.random.usize(..self.reference.leaving.len());
+                self.release(at);
+            }
+            97 if !self.reference.all.is_empty() => self.look(),
+            98 => self.touch_gone(),
+            _ => self.read(),
+        }
+        self.compare();
+    }
+
+    fn any_key(&mut self) -> Number {
+        Number(self.random.u16(..self.keys))
+    }
+
+    fn any_id(&mut self) -> TimerHandle {
+        self.reference.all[self.random.usize(..self.reference.all.len())].id
+    }
+
+    fn any_deadline(&mut self) -> Option<u64> {
+        match self.random.u8(..16) {
+            0 => None,
+            1 => Some(u64::MAX),
+            2 => Some(self.now.saturating_sub(self.random.u64(..50))),
+            3..5 => Some(self.now + self.random.u64(..100_000)),
+            _ => Some(self.now + self.random.u64(..200)),
+        }
+    }
+
+    fn any_limit(&mut self) -> usize {
+        [1, 1, 2, 3, 64][self.random.usize(..5)]
+    }
+
+    fn any_value(&mut self) -> u64 {
+        self.watermark + self.random.u64(..self.spread)
+    }
+
+    fn park(&mut self) {
+        let mut to_watch = Vec::new();
+        let (watermarked, counted) = (self.random.bool(), self.random.bool());
+        let watches = [1, 1, 1, 2, 3, 4][self.random.usize(..6)];
+        for _ in 0..watches {
+            let with_level = watermarked && self.random.u8(..8) > 0;
+            let watermark = with_level.then(|| Watermark { threshold: self.any_value(), counted });
+            let watch = (self.any_key(), watermark);
+            if !to_watch.contains(&watch) {
+                to_watch.push(watch);
+            }
+        }
+        let counted = to_watch
+            .iter()
+            .filter(|(_, watermark)| watermark.is_some_and(|watermark| watermark.counted));
+        let counted = counted.count();
+        let (key, watermark) = to_watch.remove(0);
+        let Some(watched) = self.watched(key, watermark) else { return };
+        let (home, payload, deadline) = (key.room(), self.made, self.any_deadline());
+        let parked_us = self.now * 1000 + self.random.u64(..1000);
+        let span = Span { now: self.now, deadline, parked_us, follows: self.sequence };
+        let at_once = to_watch.is_empty() && self.random.u8(..4) > 0;
+        let room = &mut self.rooms[home];
+        let arrived = match at_once {
+            true => room.park(span, payload, counted, watched).unwrap(),
+            false => room.arrive(span, counted, watched).unwrap(),
+        };
+        let Arrived { id, due } = arrived;
+        assert_eq!(due == u64::MAX, deadline.is_none_or(|deadline| deadline == u64::MAX));
+        assert!(due == u64::MAX || room.next_due().is_some_and(|next| next <= due));
+        self.linked(key, watermark, Linked::first(id));
+        let of = &mut self.reference.homes[home];
+        of.sequence = self.sequence.unwrap_or(of.sequence).wrapping_add(1);
+        of.counts.parked += u64::from(at_once);
+        self.sequence = self.sequence.map(|_| of.sequence);
+        self.reference.all.push(Parked {
+            id,
+            payload,
+            parked_us,
+            deadline: deadline.unwrap_or(u64::MAX),
+            scheduled: deadline.is_some_and(|deadline| deadline < u64::MAX),
+            sequence: of.sequence,
+            counted,
+            tickets: Vec::new(),
+            arrives: !at_once,
+            held: !at_once,
+            recheck: false,
+            seen: false,
+            end: None,
+        });
+        if !at_once {
+            self.arriving.push(Arriving { id, payload, tickets: Vec::new(), to_watch });
+        }
+    }
+
+    fn linked(&mut self, key: Number, watermark: Option<Watermark>, waiter: Linked) {
+        let waiting = self.reference.homes[key.room()].keys.get(&key);
+        let waits = |waiter: &Linked| waiting.is_some_and(|of| of.plain.contains(waiter));
+        let over_it = |walk: &Walk| walk.room == key.room() && walk.rest.iter().any(waits);
+        let joins = watermark.is_none() && self.reference.walks.iter().any(over_it);
+        self.reference.count_if(joins, "joined while a walk is under way");
+        self.reference.watch(key, watermark, waiter);
+    }
+
+    /// A further watch of an operation whose parker has watches to set; or the end of that.
+    fn go_on_arriving(&mut self) {
+        let at = self.random.usize(..self.arriving.len());
+        let Some((key, watermark)) = self.arriving[at].to_watch.pop() else {
+            return self.all_watched(at);
+        };
+        let watched = self.watched(key, watermark);
+        let id = self.arriving[at].id;
+        let Some(watched) = watched.filter(|_| self.random.u8(..16) > 0) else {
+            return self.withdraw(at); // the key's code panicked, or the room is full
+        };
+        let ticket = self.rooms[key.room()].watch(watched, id).unwrap();
+        let tickets = &mut self.arriving[at].tickets;
+        let again = tickets.contains(&ticket);
+        tickets.push(ticket);
+        self.reference.count_if(again, "a slot taken and used again while its operation arrives");
+        assert_eq!(ticket.room as usize, key.room());
+        self.linked(key, watermark, Linked::further(id, ticket));
+    }
+
+    fn all_watched(&mut self, at: usize) {
+        let Arriving { id, payload, tickets, .. } = self.arriving.swap_remove(at);
+        let passed = self.random.u8(..4) == 0;
+        self.reference.count_if(passed, "an event passed while it arrived");
+        let boxed = (!tickets.is_empty()).then(|| tickets.clone().into_boxed_slice());
+        self.rooms[id.shard()].watched(id, boxed, passed);
+        self.reference.homes[id.shard()].counts.parked += 1;
+        let parked = self.reference.get(id).unwrap();
+        (parked.tickets, parked.arrives) = (tickets, false);
+        parked.recheck |= passed;
+        self.settle(CheckedOut { id, payload, verdict: Verdict::Unsatisfied });
+    }
+
+    pub(super) fn withdraw(&mut self, at: usize) {
+        let Arriving { id, tickets, .. } = self.arriving.swap_remove(at);
+        let left = self.rooms[id.shard()].withdraw(id);
+        let foreign = tickets.iter().any(|ticket| ticket.room as usize != id.shard());
+        self.reference.get(id).unwrap().tickets = tickets;
+        let (_, expected) = self.reference.remove(id);
+        assert_eq!(left.map(|key| key.number), expected);
+        self.reference.count_if(true, "withdrawn");
+        self.reference.count_if(foreign, "withdrawn with watches in both rooms");
+    }
+
+    /// As an event does.
+    fn check_out(&mut self, id: TimerHandle) {
+        let held = self.rooms[id.shard()].check_out(id);
+        let expected = self.reference.check_out(id);
+        assert_eq!(held.as_ref().map(|held| (held.id, held.payload)), expected.map(|of| (id, of)));
+        let noted = held.is_none() && self.reference.get(id).is_some();
+        self.reference.count_if(noted, "an event found it held");
+        self.held.extend(held);
+    }
+
+    pub(super) fn give_back(&mut self, at: usize) {
+        let mut held = self.held.swap_remove(at);
+        held.verdict = match self.random.u8(..8) {
+            0..2 => Verdict::Satisfied,
+            2 => Verdict::Panicked,
+            _ => Verdict::Unsatisfied,
+        };
+        self.settle(held);
+    }
+
+    fn settle(&mut self, held: CheckedOut<u64>) {
+        let (id, verdict) = (held.id, held.verdict);
+        let given_back = self.rooms[id.shard()].give_back(held);
+        match (given_back, self.reference.settle(id, verdict)) {
+            (GivenBack::Parked, Settled::Parked) => {}
+            (GivenBack::CheckAgain(again), Settled::CheckAgain(payload)) => {
+                assert_eq!((again.id, again.payload), (id, payload));
+                self.reference.count_if(true, "check again");
+                self.held.push(again);
+            }
+            (GivenBack::Ended(ended), Settled::Ended(_, outcome)) => {
+                self.departed(ended, &outcome);
+            }
+            (given_back, expected) => panic!("{given_back:?}, and expected {expected:?}"),
+        }
+    }
+
+    /// Compares what has ended; returns its deadline and sequence.
+    fn departed(&mut self, ended: Ended, outcome: &Outcome) -> (u64, u32) {
+        let (parked, left) = self.reference.remove_ended(ended.id, outcome);
+        assert_eq!((ended.payload, &ended.outcome), (parked.payload, outcome));
+        assert_eq!(ended.tickets.as_deref().unwrap_or_default(), parked.tickets);
+        assert_eq!(ended.left.map(|key| key.number), left);
+        self.reference.count_if(left.is_some(), "a key whose last waiter left");
+        self.reference.count_if(ended.timed.is_some(), "timed");
+        if let Some(since) = ended.timed {
+            assert_eq!((since.parked_us, since.deadline), (parked.parked_us, parked.deadline));
+        }
+        (parked.deadline, parked.sequence)
+    }
+
+    pub(super) fn claim(&mut self, id: TimerHandle) {
+        let asked = Outcome::Cancelled(CancelReason::Requested("asked".into()));
+        let outcome = [Outcome::Completed, asked][self.random.usize(..2)].clone();
+        let ended = self.rooms[id.shard()].claim(id, outcome.clone());
+        assert_eq!(ended.is_some(), self.reference.claim(id, &outcome));
+        ended.into_iter().for_each(|ended| _ = self.departed(ended, &outcome));
+    }
+
+    /// Watermark watches are taken off a key; counted down at once if all are with their first key here, as in
+    /// an event, otherwise in later steps.
+    fn rise(&mut self) {
+        let (key, value, limit) =
+            (self.any_key(), self.any_value() - self.watermark.min(self.behind), self.any_limit());
+        let all = self.random.u8(..8) == 0;
+        let Some(found) = self.look_up(key, |room, of| room.find(of, key.hash())) else {
+            return;
+        };
+        assert_eq!(found.is_some(), self.reference.homes[key.room()].keys.contains_key(&key));
+        let Some(record) = found else { return };
+        let mut taken = Vec::new();
+        let room = &mut self.rooms[key.room()];
+        let took = room.pop_up_to(record, value, all, limit, |id| taken.push(id));
+        let (expected, done, left) = self.reference.pop_up_to(key, value, all, limit);
+        assert_eq!((&taken, took.all), (&expected, done), "taken up to {value}");
+        assert_eq!(took.left.map(|key| key.number), left);
+        let here = taken.iter().all(|id| id.shard() == key.room());
+        let now = self.taken.len();
+        self.taken.extend(taken.into_iter().map(|id| (id, all)));
+        while here && self.taken.len() > now {
+            self.count_down();
+        }
+    }
+
+    fn count_down(&mut self) {
+        let Some((id, cancel)) = self.taken.pop() else { return };
+        if cancel {
+            return self.claim(id);
+        }
+        let room = &mut self.rooms[id.shard()];
+        let counted = room.get_mut(id).map(Entry::count_down);
+        assert_eq!(counted, self.reference.count_down(id));
+        match counted {
+            Some(CountedDown::Last(Claim::Ended(payload, outcome))) => {
+                let ended = room.remove_ended(id, payload, outcome.clone());
+                self.departed(ended, &outcome);
+            }
+            Some(CountedDown::Check) => self.check_out(id),
+            _ => {}
+        }
+    }
+
+    fn walk(&mut self) {
+        let (key, limit) = (self.any_key(), self.any_limit());
+        let place = [WatchList::Plain, WatchList::Met][self.random.usize(..2)];
+        let record = self.rooms[key.room()].find(&self.key(key), key.hash());
+        let Some(record) = record else { return };
+        let mut found = Vec::new();
+        let on = self.rooms[key.room()].walk(record, place, limit, &mut found);
+        let waiting = &self.reference.homes[key.room()].keys[&key];
+        let rest = if place == WatchList::Plain { &waiting.plain } else { &waiting.met }.clone();
+        let several = on != WalkOn::Done;
+        self.reference.count_if(several, "a walk of several steps");
+        let over_met = several && place == WatchList::Met;
+        self.reference.count_if(over_met, "a walk over met ones in several steps");
+        self.walked(Walk { room: key.room(), number: 0, rest }, on, found, limit);
+    }
+
+    /// As an event: what a first step finds is checked out on the way, but only what waits for its
+    /// first key; a further watch is left to be checked out by its id, with their first key here or not.
+    fn check_out_walk(&mut self) {
+        let (key, limit) = (self.any_key(), self.any_limit());
+        let Some(record) = self.rooms[key.room()].find(&self.key(key), key.hash()) else { return };
+        let (room, mut batch) = (&mut self.rooms[key.room()], Batch::new());
+        let on = room.check_out_walk(record, WatchList::Plain, limit, &mut batch);
+        let mut rest = self.reference.homes[key.room()].keys[&key].plain.clone();
+        let step: Vec<_> = rest.drain(..limit.min(rest.len())).collect();
+        let (mut held, mut elsewhere) = (Vec::new(), Vec::new());
+        for Linked { at, id } in step {
+            if at == id.id().index() {
+                held.extend(self.reference.check_out(id).map(|payload| (id, payload)));
+            } else {
+                elsewhere.push((held.len(), id));
+            }
+        }
+        assert!(batch.held.iter().map(|held| (held.id, held.payload)).eq(held));
+        assert_eq!(*batch.foreign, *elsewhere);
+        self.reference.count_if(!elsewhere.is_empty(), "an event found further watches");
+        self.held.extend(batch.held);
+        self.walked(Walk { room: key.room(), number: 0, rest }, on, Vec::new(), 0);
+    }
+
+    fn walk_on(&mut self) {
+        let at = self.random.usize(..self.reference.walks.len());
+        let (walk, limit) = (self.reference.walks.swap_remove(at), self.any_limit());
+        let room = &mut self.rooms[walk.room];
+        if self.random.u8(..16) == 0 {
+            return room.end_walk(walk.number);
+        }
+        let mut found = Vec::new();
+        let on = room.walk_on(walk.number, limit, &mut found);
+        self.reference.count_if(found.is_empty(), "a step of a walk that finds nobody");
+        self.walked(walk, on, found, limit);
+    }
+
+    /// Compares a step of a walk; then what was found is left, checked out or claimed.
+    fn walked(&mut self, mut walk: Walk, on: WalkOn, found: Vec<TimerHandle>, limit: usize) {
+        let step = walk.rest.drain(..limit.min(walk.rest.len()));
+        assert!(step.map(|waiter| waiter.id).eq(found.iter().copied()), "{found:?}");
+        assert_eq!(on == WalkOn::Done, walk.rest.is_empty());
+        if let WalkOn::Walk(number) = on {
+            self.reference.walks.push(Walk { number, ..walk });
+        }
+        match self.random.u8(..8) {
+            0..4 => found.into_iter().for_each(|id| self.check_out(id)),
+            4 => found.into_iter().for_each(|id| self.claim(id)),
+            _ => {}
+        }
+    }
+
+    fn reschedule(&mut self) {
+        let (id, deadline) = (self.any_id(), self.any_deadline());
+        let room = &mut self.rooms[id.shard()];
+        let due = room.reschedule(self.now, id, deadline);
+        let next_due = room.next_due();
+        let parked = self.reference.get(id).unwrap();
+        let (too_late, was) = (parked.end.is_some(), parked.deadline);
+        assert_eq!(due.is_none(), too_late);
+        self.reference.count_if(too_late, "rescheduled too late");
+        let Some(due) = due else { return };
+        let to = deadline.unwrap_or(u64::MAX);
+        assert!(due <= to.max(self.now));
+        assert!(due == u64::MAX || next_due.is_some_and(|next| next <= due));
+        let parked = self.reference.get(id).unwrap();
+        (parked.deadline, parked.scheduled) = (to, to < u64::MAX);
+        self.reference.count_if(was == u64::MAX && to < u64::MAX, "rescheduled from never");
+        self.reference.count_if(was < u64::MAX && to == u64::MAX, "rescheduled to never");
+        self.reference.count_if(was < u64::MAX && to < u64::MAX, "rescheduled");
+    }
+
+    /// Time passes, and one of the wheels is turned.
+    fn expire(&mut self) {
+        self.now += [0, 1, 20, 300][self.random.usize(..4)];
+        let (now, number) = (self.now, self.random.usize(..HOMES));
+        let budget = [1, 2, 5, 64, usize::MAX][self.random.usize(..5)];
+        let room = &mut self.rooms[number];
+        let (turned_to, mut told) = (room.entries.wheel.now(), Vec::new());
+        let tick = TickLength::MILLISECOND;
+        let turn = room.expire(now, tick.start_ns(now), tick, budget, |ended, order| {
+            told.push((ended, order));
+        });
+        let fired = told.len();
+        let mut before = 0;
+        for (ended, order) in told {
+            assert_eq!(self.departed(ended, &Outcome::Expired), order);
+            assert!(order.0 <= now, "early");
+            assert!(order.0 <= turned_to || before <= order.0, "not in order of tick");
+            before = before.max(order.0);
+        }
+        // What is held was left a note, if the budget went that far.
+        let room = &self.rooms[number];
+        let in_bucket = |id: TimerHandle| room.entries.wheel.bucket_of(id.id()).is_some();
+        let due = |parked: &Parked| {
+            parked.scheduled && parked.id.shard() == number && parked.deadline <= now
+        };
+        let due = self.reference.all.iter().filter(|parked| due(parked));
+        let (left, noted): (Vec<_>, Vec<_>) =
+            due.map(|parked| parked.id).partition(|&id| in_bucket(id));
+        for id in &noted {
+            assert!(!self.reference.claim(*id, &Outcome::Expired), "only what is held stays");
+            self.reference.get(*id).unwrap().scheduled = false;
+        }
+        let stopped = turn.fired + turn.cascaded == budget;
+        assert!(turn.fired + turn.cascaded <= budget && turn.fired == fired + noted.len());
+        assert!(left.is_empty() || stopped && turn.next_due.is_some_and(|due| due <= now));
+        assert_eq!(turn.next_due, self.rooms[number].next_due());
+        self.reference.count_if(fired > 0, "expired");
+        self.reference.count_if(!noted.is_empty(), "expired while held");
+        self.reference.count_if(!left.is_empty(), "expiry stopped by its budget");
+    }
+
+    /// A further watch of what has ended is released.
+    pub(super) fn release(&mut self, at: usize) {
+        let (id, ticket) = self.reference.leaving.swap_remove(at);
+        let (waiter, of) = (Linked::further(id, ticket), ticket.room as usize);
+        let room = &mut self.rooms[of];
+        let key = room.further_key(ticket, id).map(|key| key.number);
+        assert_eq!(key, self.reference.key_of(of, waiter));
+        let left = room.unwatch(ticket, id).map(|key| key.number);
+        assert_eq!(left, self.reference.unwatch(of, waiter));
+        self.reference.count_if(left.is_some(), "a key whose last waiter left");
+    }
+
+    /// As a snapshot does.
+    fn look(&mut self) {
+        let id = self.any_id();
+        let first_key = self.rooms[id.shard()].first_key(id).map(|key| key.number);
+        assert_eq!(first_key, self.reference.key_of(id.shard(), Linked::first(id)));
+        let looked = self.rooms[id.shard()].get_mut(id).unwrap().look();
+        let parked = self.reference.get(id).unwrap();
+        let seen = std::mem::replace(&mut parked.seen, parked.held);
+        let expected = if parked.held { UnderCheck::Yes { seen } } else { UnderCheck::No };
+        assert_eq!(looked, expected);
+        let before = looked == UnderCheck::Yes { seen: true };
+        self.reference.count_if(before, "a look that saw a check before");
+    }
+
+    fn touch_gone(&mut self) {
+        let Some(id) = self.random.choice(&self.reference.gone).copied() else { return };
+        let room = &mut self.rooms[id.shard()];
+        assert!(room.check_out(id).is_none() && room.claim(id, Outcome::Completed).is_none());
+        assert_eq!((room.reschedule(self.now, id, None), room.deadline(id)), (None, None));
+        self.reference.count_if(true, "named by an id that is gone");
+        let never = TimerHandle::new(id.shard(), TaskId::from_parts(1 << 20, 0));
+        assert!(self.rooms[id.shard()].check_out(never).is_none());
+    }
+
+    fn read(&mut self) {
+        let key = self.any_key();
+        let waiters = self.look_up(key, |room, of| room.waiters(of, key.hash()));
+        let expected = self.reference.homes[key.room()].keys.get(&key).map_or(0, |of| of.len());
+        assert_eq!(waiters.unwrap_or(expected), expected);
+    }
+}

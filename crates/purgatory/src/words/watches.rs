@@ -1,0 +1,112 @@
+//! What an operation is parked under: [`Watches`].
+
+use std::fmt;
+
+/// What an operation waits for: events on plain keys, watermarks that keys are to reach, or both.
+///
+/// A slice or array of keys is the plain form. A *watermark watch* is a pair of a key and a
+/// threshold, for conditions on a value that only rises: the high watermark ≥ my offset, the log
+/// end ≥ my bytes. [`complete_up_to`](crate::Purgatory::complete_up_to) with that key and a value takes
+/// what the value meets and touches nothing else, however many wait for higher ones; the other events
+/// of the key do not touch them either.
+///
+/// There are two forms. When the watermarks *are* the condition, the operation completes with the
+/// last one met, without a check ([`up_to`](Self::up_to)). When they are only the earliest moment at
+/// which it may hold, the operation is checked then, and again at each later rise, until its check
+/// says so ([`checked`](Self::checked)).
+///
+/// In both forms the check must know the condition by itself: it is what notices, at the time of
+/// parking, that a watermark has been reached already. The purgatory keeps no values.
+///
+/// ```
+/// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, time::Duration};
+/// use purgatory::{Purgatory, Watches, when};
+///
+/// let high_watermark = Arc::new(AtomicU64::new(0));
+/// let produces = Purgatory::new("produce")?;
+/// for required_offset in 1..=1000 {
+///     let seen = high_watermark.clone();
+///     let produce = when(move || seen.load(SeqCst) >= required_offset, |outcome| drop(outcome));
+///     let produce = purgatory::BoxedOperation::from(produce);
+///     let until = [("orders-0", required_offset)];
+///     produces.try_complete_else_watch(produce, Watches::up_to(&until), Duration::from_secs(30))?;
+/// }
+/// high_watermark.store(3, SeqCst);
+/// assert_eq!(produces.complete_up_to(&"orders-0", 3), 3); // 997 were not looked at
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "it only says what to wait for"]
+pub struct Watches<'a, K> {
+    pub(crate) keys: &'a [K],
+    pub(crate) watermarks: &'a [(K, u64)],
+    pub(crate) counted: bool,
+}
+
+impl<'a, K> Watches<'a, K> {
+    /// Events on these keys: each has the operation checked.
+    pub fn keys(keys: &'a [K]) -> Self {
+        Watches { keys, watermarks: &[], counted: false }
+    }
+
+    /// Watermarks: the operation completes when each key has reached its threshold. With several, it is
+    /// also checked whenever one of them is met.
+    ///
+    /// At most 16 383 in one operation. A key with two thresholds is two watches; repeated pairs count
+    /// once.
+    pub fn up_to(watermarks: &'a [(K, u64)]) -> Self {
+        Watches { keys: &[], watermarks, counted: true }
+    }
+
+    /// The operation is checked once a watermark is met and at each later
+    /// [`complete_up_to`](crate::Purgatory::complete_up_to) of that key, and completes only when its
+    /// check says so. Any number of them; of several thresholds of one key the lowest is watched, since
+    /// from then on every rise checks.
+    pub fn checked(self) -> Self {
+        Watches { counted: false, ..self }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.watermarks.is_empty()
+    }
+
+    /// With events on these keys, in place of any given before.
+    pub fn with_keys(self, keys: &'a [K]) -> Self {
+        Watches { keys, ..self }
+    }
+}
+
+impl<K> Clone for Watches<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Watches<'_, K> {}
+
+impl<'a, K> From<&'a [K]> for Watches<'a, K> {
+    fn from(keys: &'a [K]) -> Self {
+        Watches::keys(keys)
+    }
+}
+
+impl<'a, K, const N: usize> From<&'a [K; N]> for Watches<'a, K> {
+    fn from(keys: &'a [K; N]) -> Self {
+        Watches::keys(keys)
+    }
+}
+
+impl<'a, K> From<&'a Vec<K>> for Watches<'a, K> {
+    fn from(keys: &'a Vec<K>) -> Self {
+        Watches::keys(keys)
+    }
+}
+
+impl<K> fmt::Debug for Watches<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (keys, watermarks) = (self.keys.len(), self.watermarks.len());
+        f.debug_struct("Watches")
+            .field("keys", &keys)
+            .field("watermarks", &watermarks)
+            .finish_non_exhaustive()
+    }
+}

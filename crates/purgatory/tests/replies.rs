@@ -1,0 +1,603 @@
+//! Request and reply in every order in which a network may have things happen, under a hand-turned
+//! clock; and on real threads, where each value is counted: taken, handed back, or given to the
+//! hook.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    cell::RefCell,
+    hash::{Hash, Hasher},
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+    time::Duration,
+};
+
+use purgatory::{
+    AlreadyExpected, BoxedOperation, CancelReason, Purgatory, RefusedReason, Replies, Reply,
+    Timeout, WaitError, when,
+};
+use timer_core::{Executor, Job, ManualTimer};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+type Waits = Purgatory<u64, BoxedOperation>;
+type Texts = Replies<u64, &'static str>;
+type Answer = Result<&'static str, WaitError>;
+
+/// Replies under a hand-turned clock, and their purgatory to look into.
+fn replies() -> (ManualTimer, Waits, Texts) {
+    let timer = ManualTimer::new();
+    let waits = Purgatory::builder("replies").timer(&timer).build().unwrap();
+    (timer, waits.clone(), Replies::from(waits))
+}
+
+fn poll<V>(reply: &mut Reply<V>) -> Poll<Result<V, WaitError>> {
+    Pin::new(reply).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn told(value: &'static str) -> Poll<Answer> {
+    Poll::Ready(Ok(value))
+}
+
+fn failed(reason: &'static str) -> Answer {
+    Err(WaitError::Cancelled(CancelReason::Requested(reason.into())))
+}
+
+/// Nothing waits, and every key that was used is free.
+#[track_caller]
+fn nothing_is_left(waits: &Waits, replies: &Texts) {
+    assert_eq!((waits.len(), waits.watched(), waits.keys(), replies.expected()), (0, 0, 0, 0));
+    for key in 0..10 {
+        assert_eq!(replies.deliver(&key, "late"), Err("late"));
+        assert!(replies.expect(key, Duration::ZERO).is_ok());
+    }
+}
+
+#[test]
+fn a_reply_that_comes_before_anybody_waits_is_there() {
+    let (_timer, waits, replies) = replies();
+    let mut reply = replies.expect(1, SECOND).unwrap();
+    assert_eq!(replies.deliver(&1, "one"), Ok(()));
+    assert_eq!(poll(&mut reply), told("one"));
+    nothing_is_left(&waits, &replies);
+}
+
+#[test]
+fn replies_come_in_any_order_and_wake_their_task() {
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+    let (_timer, waits, replies) = replies();
+    let [mut one, mut two, mut three] = [1, 2, 3].map(|key| replies.expect(key, SECOND).unwrap());
+    let woken = Arc::<Woken>::default();
+    let waker = Waker::from(woken.clone());
+    let mut context = Context::from_waker(&waker);
+    assert!(Pin::new(&mut one).poll(&mut context).is_pending());
+    assert!(Pin::new(&mut two).poll(&mut context).is_pending());
+    assert_eq!(replies.deliver(&3, "three"), Ok(())); // nobody has polled it
+    assert_eq!((woken.0.load(SeqCst), replies.deliver(&2, "two")), (0, Ok(())));
+    assert_eq!((woken.0.load(SeqCst), replies.deliver(&1, "one")), (1, Ok(())));
+    assert_eq!(woken.0.load(SeqCst), 2);
+    assert_eq!(
+        (poll(&mut one), poll(&mut two), poll(&mut three)),
+        (told("one"), told("two"), told("three"))
+    );
+    nothing_is_left(&waits, &replies);
+}
+
+#[test]
+fn of_two_replies_the_first_is_the_answer_and_the_second_comes_back() {
+    let (_timer, waits, replies) = replies();
+    let mut reply = replies.expect(1, SECOND).unwrap();
+    assert_eq!(replies.deliver(&1, "first"), Ok(()));
+    assert_eq!(replies.deliver(&1, "second"), Err("second"));
+    assert_eq!(poll(&mut reply), told("first"));
+    assert_eq!(replies.deliver(&1, "third"), Err("third"));
+    assert_eq!(replies.deliver(&9, "unasked"), Err("unasked"));
+    nothing_is_left(&waits, &replies);
+}
+
+#[test]
+fn without_a_reply_the_time_runs_out_and_a_late_one_comes_back() {
+    let (timer, waits, replies) = replies();
+    let mut reply = replies.expect(1, SECOND).unwrap();
+    timer.advance(SECOND - Duration::from_millis(1));
+    assert!(poll(&mut reply).is_pending());
+    timer.advance(Duration::from_millis(1));
+    assert_eq!(replies.deliver(&1, "late"), Err("late")); // before anybody has looked
+    assert_eq!(poll(&mut reply), Poll::Ready(Err(WaitError::Expired)));
+    assert_eq!(replies.expect(2, Duration::ZERO).unwrap().wait_blocking(), Err(WaitError::Expired));
+    nothing_is_left(&waits, &replies);
+}
+
+/// Keeps its jobs until they are wanted.
+#[derive(Clone, Debug, Default)]
+struct Later(Arc<Mutex<Vec<Job>>>);
+
+impl Executor for Later {
+    fn execute(&self, job: Job) {
+        self.0.lock().unwrap().push(job);
+    }
+}
+
+impl Later {
+    fn run(&self) {
+        let jobs = std::mem::take(&mut *self.0.lock().unwrap());
+        jobs.into_iter().for_each(Job::run);
+    }
+}
+
+#[test]
+fn the_slot_decides_though_the_executor_is_late() {
+    let (timer, later) = (ManualTimer::new(), Later::default());
+    let builder = Purgatory::builder("late").timer(&timer).executor(later.clone());
+    let waits: Waits = builder.callbacks_on_executor().build().unwrap();
+    let replies = Replies::from(waits.clone());
+
+    // A reply between expiry and its callback is in time.
+    let mut in_time = replies.expect(1, SECOND).unwrap();
+    timer.advance(SECOND);
+    assert!(poll(&mut in_time).is_pending());
+    assert_eq!(replies.deliver(&1, "in time"), Ok(()));
+    assert_eq!(replies.deliver(&1, "late"), Err("late"));
+    assert_eq!(poll(&mut in_time), told("in time"));
+
+    // What is answered or gone leaves its key free, before the callback of its operation.
+    let mut again = replies.expect(1, SECOND).unwrap();
+    drop(replies.expect(2, SECOND).unwrap());
+    assert_eq!(replies.deliver(&2, "gone"), Err("gone"));
+    let mut second = replies.expect(2, SECOND).unwrap();
+    later.run(); // and those callbacks leave what is there now alone
+    assert_eq!(replies.expect(1, SECOND).unwrap_err().key, 1);
+    assert_eq!((replies.deliver(&1, "again"), replies.deliver(&2, "second")), (Ok(()), Ok(())));
+    assert_eq!((poll(&mut again), poll(&mut second)), (told("again"), told("second")));
+    later.run();
+    nothing_is_left(&waits, &replies);
+    later.run();
+}
+
+#[test]
+fn a_key_is_expected_once_at_a_time_and_comes_back() {
+    let (_timer, waits, replies) = replies();
+    let mut first = replies.expect(1, SECOND).unwrap();
+    let again = replies.expect(1, SECOND).unwrap_err();
+    assert_eq!(again.key, 1);
+    assert_eq!(again.to_string(), "a reply is expected under this key already");
+    assert!(matches!(replies.expect_or(1, SECOND, drop), Err(AlreadyExpected { key: 1, .. })));
+    assert_eq!((replies.expected(), replies.deliver(&1, "one")), (1, Ok(())));
+    let mut second = replies.expect(1, SECOND).unwrap(); // the first is decided, though not taken
+    assert_eq!(replies.deliver(&1, "two"), Ok(()));
+    assert_eq!((poll(&mut first), poll(&mut second)), (told("one"), told("two")));
+    nothing_is_left(&waits, &replies);
+}
+
+#[test]
+fn a_client_that_goes_leaves_nothing_before_and_after_its_reply() {
+    let (_timer, waits, replies) = replies();
+    drop(replies.expect(1, SECOND).unwrap());
+    nothing_is_left(&waits, &replies);
+    let mut polled = replies.expect(1, SECOND).unwrap();
+    assert!(poll(&mut polled).is_pending());
+    drop(polled);
+    nothing_is_left(&waits, &replies);
+    let answered = replies.expect(1, SECOND).unwrap();
+    assert_eq!(replies.deliver(&1, "one"), Ok(()));
+    drop(answered);
+    nothing_is_left(&waits, &replies);
+}
+
+#[test]
+fn a_reply_that_is_over_leaves_no_key_behind() {
+    let timer = ManualTimer::new();
+    let waits = Purgatory::builder("replies").timer(&timer).build().unwrap();
+    let replies = Replies::from(waits);
+    let keys: [Arc<str>; 6] = ["1", "2", "3", "4", "5", "6"].map(Arc::from);
+    let expect = |number: usize| replies.expect(keys[number].clone(), SECOND).unwrap();
+    let mut over = vec![expect(0)];
+    drop(expect(1));
+    assert_eq!(replies.deliver(&keys[0], ()), Ok(()));
+    over.push(expect(2));
+    replies.fail_all("closed");
+    over.push(expect(3));
+    timer.advance(SECOND);
+    over.push(expect(4));
+    replies.shutdown();
+    over.push(expect(5)); // refused
+    assert_eq!(keys.each_ref().map(Arc::strong_count), [1; 6]);
+    drop(over);
+}
+
+#[test]
+fn the_hook_has_what_was_delivered_and_not_taken_and_nothing_else() {
+    let (timer, waits, replies) = replies();
+    let hooked = Arc::new(Mutex::new(Vec::new()));
+    let hook = || {
+        let hooked = hooked.clone();
+        move |value| hooked.lock().unwrap().push(value)
+    };
+    let mut taken = replies.expect_or(1, SECOND, hook()).unwrap();
+    let not_taken = replies.expect_or(2, SECOND, hook()).unwrap();
+    let gone = replies.expect_or(3, SECOND, hook()).unwrap();
+    let mut expires = replies.expect_or(4, SECOND, hook()).unwrap();
+    assert_eq!((replies.deliver(&1, "taken"), replies.deliver(&2, "not taken")), (Ok(()), Ok(())));
+    assert_eq!(poll(&mut taken), told("taken"));
+    drop((taken, not_taken, gone));
+    assert_eq!(replies.deliver(&3, "gone"), Err("gone"));
+    timer.advance(SECOND);
+    assert_eq!(replies.deliver(&4, "late"), Err("late"));
+    assert_eq!(poll(&mut expires), Poll::Ready(Err(WaitError::Expired)));
+    assert_eq!(*hooked.lock().unwrap(), ["not taken"]);
+    nothing_is_left(&waits, &replies);
+}
+
+#[test]
+fn what_was_expected_fails_together_and_what_comes_after_does_not() {
+    let (_timer, waits, replies) = replies();
+    let mut old = [1, 2, 3].map(|key| replies.expect(key, SECOND).unwrap());
+    assert_eq!(replies.deliver(&3, "in time"), Ok(()));
+    assert_eq!(replies.fail_all("connection closed"), 2);
+    let stats = waits.stats();
+    assert_eq!((stats.completed, stats.cancelled), (1, 2));
+    let mut new = replies.expect(1, SECOND).unwrap();
+    assert_eq!(replies.deliver(&2, "over the old one"), Err("over the old one"));
+    assert_eq!(replies.deliver(&1, "new"), Ok(()));
+    assert_eq!(poll(&mut new), told("new"));
+    let [one, two, three] = old.each_mut().map(poll);
+    let closed = || Poll::Ready(failed("connection closed"));
+    assert_eq!((one, two, three), (closed(), closed(), told("in time")));
+    assert_eq!(replies.fail_all("again"), 0);
+    nothing_is_left(&waits, &replies);
+}
+
+/// A task may send its request again as soon as it is woken, while the others are still being
+/// failed.
+#[test]
+fn what_is_expected_by_a_task_that_failed_is_not_failed_with_it() {
+    struct Again(Texts, Mutex<Vec<Reply<&'static str>>>);
+    impl Wake for Again {
+        fn wake(self: Arc<Self>) {
+            let next = 10 + self.1.lock().unwrap().len() as u64;
+            self.1.lock().unwrap().push(self.0.expect(next, SECOND).unwrap());
+        }
+    }
+    let (_timer, waits, replies) = replies();
+    let again = Arc::new(Again(replies.clone(), Mutex::default()));
+    let waker = Waker::from(again.clone());
+    let mut old: Vec<_> = (0..10).map(|key| replies.expect(key, SECOND).unwrap()).collect();
+    for reply in &mut old {
+        assert!(Pin::new(reply).poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    assert_eq!((replies.fail_all("closed"), replies.expected()), (10, 10));
+    for (key, mut reply) in (10..).zip(std::mem::take(&mut *again.1.lock().unwrap())) {
+        assert_eq!(replies.deliver(&key, "new"), Ok(()));
+        assert_eq!(poll(&mut reply), told("new"));
+    }
+    drop(old);
+    nothing_is_left(&waits, &replies);
+}
+
+#[test]
+fn callbacks_that_deliver_and_expect_find_what_is_decided() {
+    let (_timer, waits, replies) = replies();
+    let callbacks = Purgatory::new("callbacks").unwrap();
+    let (first, dropped) = (replies.expect(1, SECOND).unwrap(), replies.expect(2, SECOND).unwrap());
+    let (inside, told_of) = (replies.clone(), Arc::new(Mutex::new(Vec::new())));
+    let seen = told_of.clone();
+    let callback = move |_| {
+        let deliver = |key, value| inside.deliver(&key, value);
+        assert_eq!((deliver(1, "one"), deliver(1, "again")), (Ok(()), Err("again")));
+        drop(dropped);
+        assert_eq!(deliver(2, "gone"), Err("gone"));
+        let mut one = inside.expect(1, SECOND).unwrap(); // its first operation is not out yet
+        let mut two = inside.expect(2, SECOND).unwrap();
+        assert_eq!((deliver(1, "next"), deliver(2, "two")), (Ok(()), Ok(())));
+        assert_eq!((poll(&mut one), poll(&mut two)), (told("next"), told("two")));
+        let failing = inside.expect(1, SECOND).unwrap();
+        assert_eq!(inside.fail_all("closed"), 1);
+        let blocks = inside.expect(1, SECOND).unwrap();
+        let ends = (failing.wait_blocking(), blocks.wait_blocking());
+        seen.lock().unwrap().push(ends);
+    };
+    callbacks.try_complete_else_watch(when(|| true, callback), &[0], SECOND).unwrap();
+    assert_eq!(*told_of.lock().unwrap(), [(failed("closed"), Err(WaitError::InsideCallback))]);
+    assert_eq!(callbacks.stats().panics, 0);
+    assert_eq!(first.wait_blocking(), Ok("one"));
+    nothing_is_left(&waits, &replies);
+}
+
+#[test]
+fn hooks_and_wakers_that_panic_or_call_back_do_no_harm() {
+    struct Breaks;
+    impl Wake for Breaks {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker");
+        }
+    }
+    let (timer, waits, replies) = replies();
+    let waker = Waker::from(Arc::new(Breaks));
+    let polled = |key| {
+        let mut reply = replies.expect(key, SECOND).unwrap();
+        assert!(Pin::new(&mut reply).poll(&mut Context::from_waker(&waker)).is_pending());
+        reply
+    };
+    let (mut one, mut two, mut three) = (polled(1), polled(2), polled(3));
+    assert_eq!(replies.deliver(&1, "one"), Ok(()));
+    assert_eq!(poll(&mut one), told("one"));
+    assert_eq!((replies.fail_all("closed"), waits.stats().panics), (2, 3));
+    let closed = || Poll::Ready(failed("closed"));
+    assert_eq!((poll(&mut two), poll(&mut three)), (closed(), closed()));
+    let mut four = polled(4);
+    timer.advance(SECOND);
+    assert_eq!(poll(&mut four), Poll::Ready(Err(WaitError::Expired)));
+
+    let (again, kept) = (replies.clone(), Arc::new(Mutex::new(None)));
+    let keeps = kept.clone();
+    let hook = move |value| {
+        let next = again.expect(1, SECOND).unwrap();
+        assert_eq!(again.deliver(&1, value), Ok(())); // for the next client
+        *keeps.lock().unwrap() = Some(next);
+    };
+    let gone = replies.expect_or(1, SECOND, hook).unwrap();
+    let breaks = replies.expect_or(2, SECOND, |_| panic!("a hook")).unwrap();
+    assert_eq!((replies.deliver(&1, "passed on"), replies.deliver(&2, "lost")), (Ok(()), Ok(())));
+    drop((gone, breaks));
+    assert_eq!(kept.lock().unwrap().take().unwrap().wait_blocking(), Ok("passed on"));
+    assert_eq!(waits.stats().panics, 5);
+    nothing_is_left(&waits, &replies);
+}
+
+#[test]
+fn after_a_shutdown_nothing_is_expected_and_the_reply_says_so() {
+    let (_timer, waits, replies) = replies();
+    let waiting = replies.expect(1, Timeout::Never).unwrap();
+    replies.shutdown();
+    assert_eq!(waiting.wait_blocking(), Err(WaitError::Cancelled(CancelReason::Shutdown)));
+    for _ in 0..2 {
+        let refused = replies.expect(1, SECOND).unwrap(); // its key is free again at once
+        assert_eq!(replies.deliver(&1, "one"), Err("one"));
+        assert_eq!(refused.wait_blocking(), Err(WaitError::Refused(RefusedReason::Closed)));
+    }
+    assert_eq!(waits.len(), 0);
+
+    let replies = Replies::<u64, ()>::new("dropped").unwrap();
+    let waiting = replies.clone().expect(1, Timeout::Never).unwrap();
+    drop(replies);
+    assert_eq!(waiting.wait_blocking(), Err(WaitError::Cancelled(CancelReason::Dropped)));
+}
+
+#[test]
+fn one_more_than_the_bound_is_refused_and_its_place_comes_back() {
+    let timer = ManualTimer::new();
+    let waits = Purgatory::builder("bound").timer(&timer).max_parked(1).build().unwrap();
+    let replies = Replies::from(waits);
+    let first = replies.expect(1, SECOND).unwrap();
+    let full = Err(WaitError::Refused(RefusedReason::Full { limit: 1 }));
+    assert_eq!(replies.expect(2, SECOND).unwrap().wait_blocking(), full);
+    assert_eq!((replies.deliver(&1, "one"), first.wait_blocking()), (Ok(()), Ok("one")));
+    let mut second = replies.expect(2, SECOND).unwrap();
+    assert_eq!((replies.deliver(&2, "two"), poll(&mut second)), (Ok(()), told("two")));
+}
+
+/// What happens when a key is hashed for the how manieth time.
+type AtHash = (usize, Box<dyn FnOnce()>);
+
+thread_local! {
+    static AT_HASH: RefCell<Option<AtHash>> = const { RefCell::new(None) };
+}
+
+/// A key with something in its `Hash`: what another thread may do at that point of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Hooked(u32);
+
+type AtClone = Option<Arc<dyn Fn() + Send + Sync>>;
+
+/// A key with something in its `Clone`, if it has it.
+#[derive(Default)]
+struct Slow(u32, AtClone);
+
+impl Clone for Slow {
+    fn clone(&self) -> Self {
+        self.1.iter().for_each(|act| act());
+        Slow(self.0, self.1.clone())
+    }
+}
+
+impl PartialEq for Slow {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Slow {}
+
+impl Hash for Slow {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+/// While the first of the old ones is looked at, new ones are registered, most of which are looked
+/// at later.
+#[test]
+fn what_is_expected_while_all_fails_does_not() {
+    const NEW: u32 = 24;
+    let (registered, seen) = mpsc::channel();
+    let (failing, seen) = (Arc::new(AtomicUsize::new(0)), Mutex::new(seen));
+    let clones = failing.clone();
+    let at_clone: AtClone = Some(Arc::new(move || {
+        if clones.compare_exchange(1, 2, SeqCst, SeqCst).is_ok() {
+            // Those of the map's shard that is being read must wait, and those are few.
+            (0..NEW / 3).for_each(|_| seen.lock().unwrap().recv().unwrap());
+        }
+    }));
+    let replies: Replies<Slow, u32> = Replies::new("slow").unwrap();
+    let old = (0..24).map(|key| Slow(key, at_clone.clone()));
+    let old: Vec<_> = old.map(|key| replies.expect(key, SECOND * 60).ok().unwrap()).collect();
+    let begin = Arc::new(std::sync::Barrier::new(NEW as usize + 1));
+    thread::scope(|scope| {
+        let expecting: Vec<_> = (100..100 + NEW)
+            .map(|key| {
+                let (replies, registered, failing) = (&replies, registered.clone(), &failing);
+                let begin = begin.clone();
+                scope.spawn(move || {
+                    begin.wait();
+                    while failing.load(SeqCst) != 2 {
+                        thread::yield_now();
+                    }
+                    let reply = replies.expect(Slow(key, None), SECOND * 60).ok().unwrap();
+                    registered.send(()).unwrap();
+                    reply
+                })
+            })
+            .collect();
+        begin.wait();
+        failing.store(1, SeqCst);
+        assert_eq!(replies.fail_all("closed"), 24);
+        for new in expecting {
+            assert!(poll(&mut new.join().unwrap()).is_pending());
+        }
+    });
+    let closed = || Err(WaitError::Cancelled(CancelReason::Requested("closed".into())));
+    assert!(old.into_iter().all(|reply| reply.wait_blocking() == closed()));
+    assert_eq!(replies.expected(), 0);
+}
+
+impl Hash for Hooked {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let due = AT_HASH.with_borrow_mut(|hook| match hook {
+            Some((0, _)) => hook.take(),
+            Some((count, _)) => {
+                *count -= 1;
+                None
+            }
+            None => None,
+        });
+        if let Some((_, act)) = due {
+            act();
+        }
+        self.0.hash(state);
+    }
+}
+
+/// The value is delivered, all replies fail, or the same key is expected, at each point of the call
+/// at which a key is hashed: before the key is registered, while it is being parked, and after.
+#[test]
+fn whatever_comes_while_a_reply_is_being_registered_finds_it_or_does_not() {
+    type Act = fn(&Replies<Hooked, u32>) -> bool;
+    let deliver: Act = |replies| replies.deliver(&Hooked(1), 7).is_ok();
+    let fail: Act = |replies| replies.fail_all("closed") == 1;
+    let closed = || Err(WaitError::Cancelled(CancelReason::Requested("closed".into())));
+    let mut hit = [0; 2];
+    for (which, act) in [deliver, fail].into_iter().enumerate() {
+        for point in 0..5 {
+            let timer = ManualTimer::new();
+            let waits = Purgatory::builder("hooked").timer(&timer).build().unwrap();
+            let replies = Replies::from(waits);
+            let (inside, found) = (replies.clone(), Arc::new(Mutex::new(None)));
+            let finds = found.clone();
+            let act = move || *finds.lock().unwrap() = Some(act(&inside));
+            AT_HASH.set(Some((point, Box::new(act))));
+            let mut reply = replies.expect(Hooked(1), SECOND).unwrap();
+            AT_HASH.set(None);
+            let found = found.lock().unwrap().unwrap_or(false);
+            match (found, which) {
+                (true, 0) => assert_eq!(poll(&mut reply), Poll::Ready(Ok(7)), "point {point}"),
+                (true, _) => assert_eq!(poll(&mut reply), Poll::Ready(closed()), "point {point}"),
+                _ => {
+                    assert!(poll(&mut reply).is_pending(), "point {point}");
+                    assert_eq!(replies.deliver(&Hooked(1), 8), Ok(()), "point {point}");
+                }
+            }
+            hit[which] += usize::from(found);
+            assert_eq!((replies.expected(), replies.deliver(&Hooked(1), 9)), (0, Err(9)));
+            drop(replies.expect(Hooked(1), SECOND).unwrap());
+        }
+    }
+    assert!(hit.iter().all(|&hit| hit >= 2), "{hit:?} came in between");
+}
+
+/// Every value is counted: it is taken, it comes back, or the hook has it.
+#[test]
+fn every_value_is_somewhere_on_real_threads() {
+    const REQUESTS: usize = 3000;
+    let replies: Replies<usize, usize> = Replies::new("stress").unwrap();
+    let (requests, sent) = mpsc::channel::<usize>();
+    let sent = Mutex::new(sent);
+    let [delivered, back, taken, failed] = [const { AtomicUsize::new(0) }; 4];
+    let hooked = Arc::new(AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            let (replies, sent, delivered, back) = (&replies, &sent, &delivered, &back);
+            scope.spawn(move || {
+                loop {
+                    let Ok(request) = ({ sent.lock().unwrap().recv() }) else { return };
+                    for value in [request; 2] {
+                        match replies.deliver(&(request % 50), value) {
+                            Ok(()) => delivered.fetch_add(1, SeqCst),
+                            Err(value) => {
+                                assert_eq!(value, request);
+                                back.fetch_add(1, SeqCst)
+                            }
+                        };
+                    }
+                    if request % 97 == 0 {
+                        replies.fail_all("connection closed");
+                    }
+                }
+            });
+        }
+        for client in 0..2 {
+            let (replies, requests) = (&replies, requests.clone());
+            let (hooked, taken, failed) = (hooked.clone(), &taken, &failed);
+            scope.spawn(move || {
+                for request in (client..REQUESTS).step_by(2) {
+                    let hooked = hooked.clone();
+                    let hook = move |_| _ = hooked.fetch_add(1, SeqCst);
+                    let key = request % 50; // of this client only
+                    let reply = replies.expect_or(key, SECOND * 60, hook).unwrap();
+                    requests.send(request).unwrap();
+                    if request % 3 == 0 {
+                        drop(reply);
+                        continue;
+                    }
+                    match reply.wait_blocking() {
+                        Ok(_) => taken.fetch_add(1, SeqCst),
+                        Err(WaitError::Cancelled(_)) => failed.fetch_add(1, SeqCst),
+                        Err(other) => panic!("{other}"),
+                    };
+                }
+            });
+        }
+        drop(requests);
+    });
+    let [delivered, back, taken, failed] = [delivered, back, taken, failed].map(|n| n.into_inner());
+    assert_eq!(delivered + back, 2 * REQUESTS);
+    assert_eq!(delivered, taken + hooked.load(SeqCst));
+    assert_eq!(taken + failed, REQUESTS - REQUESTS / 3);
+    assert_eq!(replies.expected(), 0);
+    assert_eq!(replies.deliver(&1, 0), Err(0));
+}
+
+/// A shared slot and a boxed operation.
+#[test]
+fn a_reply_takes_two_allocations() {
+    let (_timer, _waits, replies) = replies();
+    let ask = || {
+        let reply = replies.expect(1, SECOND).unwrap();
+        replies.deliver(&1, "one").unwrap();
+        let mut reply = reply;
+        assert_eq!(poll(&mut reply), told("one"));
+    };
+    ask(); // what the key's stripe and the map keep
+    let counted = allocation_counter::measure(|| (0..100).for_each(|_| ask()));
+    assert_eq!((counted.count_total, counted.count_current), (200, 0));
+}

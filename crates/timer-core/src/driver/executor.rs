@@ -1,0 +1,296 @@
+//! Where expired tasks run: as a rule not on the reaper, so that a slow callback cannot delay the wheel.
+//!
+//! A [`Job`] is a batch of them. *It runs, whatever happens to it*: an executor that drops a job
+//! runs it on the dropping thread, so what expired still ends.
+
+use std::{
+    cell::Cell,
+    collections::VecDeque,
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{
+    driver::panics::contain,
+    sync::{JoinHandle, spawn, thread_local},
+};
+
+/// Work for an [`Executor`]. Runs once: by [`run`](Self::run), or else when it is dropped.
+pub struct Job {
+    work: Option<Box<dyn FnOnce(Ran) + Send>>,
+}
+
+/// How a job came to run.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// Its executor ran it.
+    AsAsked,
+    /// Its executor dropped it.
+    Dropped,
+}
+
+impl Job {
+    /// A job that calls `work`.
+    pub fn new(work: impl FnOnce() + Send + 'static) -> Self {
+        Job::told(|_| work())
+    }
+
+    /// A job whose `work` is told whether its executor dropped it.
+    #[doc(hidden)]
+    pub fn told(work: impl FnOnce(Ran) + Send + 'static) -> Self {
+        Job { work: Some(Box::new(work)) }
+    }
+
+    /// Runs the job. A panic in it stays in it.
+    pub fn run(mut self) {
+        self.run_once(Ran::AsAsked);
+    }
+
+    fn run_once(&mut self, ran: Ran) {
+        if let Some(work) = self.work.take() {
+            let _ = contain(|| work(ran));
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.run_once(Ran::Dropped);
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").finish_non_exhaustive()
+    }
+}
+
+/// Runs jobs on threads of its own.
+pub trait Executor: Send + Sync + fmt::Debug + 'static {
+    /// Takes a job to be run soon. Must neither block nor run it before returning: the caller is
+    /// the reaper, or a thread in the middle of an event.
+    fn execute(&self, job: Job);
+
+    /// Jobs that wait to be run, if it tells.
+    fn queued(&self) -> Option<u64> {
+        None
+    }
+
+    /// How many threads run jobs: what falls due together is parted among so many. One unless it tells.
+    fn parallelism(&self) -> usize {
+        1
+    }
+}
+
+/// What fell due together, in jobs of [`JOB_TASKS`] at most, and small enough that each of `parallelism`
+/// threads gets one.
+pub(crate) fn jobs<T>(due: Vec<T>, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
+    let size = due.len().div_ceil(parallelism.max(1)).clamp(1, JOB_TASKS);
+    let mut due = due.into_iter();
+    std::iter::from_fn(move || {
+        let job: Vec<T> = due.by_ref().take(size).collect();
+        (!job.is_empty()).then_some(job)
+    })
+}
+
+/// Tasks that one job runs at most.
+pub const JOB_TASKS: usize = 64;
+
+/// Runs each job at once, on the thread that hands it in: the reaper's, for what expired. A slow task
+/// then delays all others, so only for a timer that nobody else shares.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Inline;
+
+impl Executor for Inline {
+    fn execute(&self, job: Job) {
+        job.run();
+    }
+}
+
+/// The default executor: worker threads on one queue. Idle workers sleep.
+///
+/// Dropping it (or [`close`](Self::close)) lets the workers finish what is queued and end.
+#[derive(Debug)]
+pub struct Workers {
+    shared: Arc<Shared>,
+    count: usize,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+    queued: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+/// A queue with room for more jobs than this is given back when it empties.
+const KEPT_JOBS: usize = 1024;
+
+impl Workers {
+    /// Starts `count` workers (at least one), named `name-0`, `name-1`, …
+    ///
+    /// # Errors
+    /// The operating system's, when it has no thread to give.
+    pub fn start(name: &str, count: usize) -> io::Result<Workers> {
+        let shared = Arc::new(Shared::default());
+        let count = count.max(1);
+        let workers = Workers { shared, count, threads: Mutex::default() };
+        (0..count).try_fold(workers, |mut workers, number| {
+            let shared = workers.shared.clone();
+            let thread =
+                spawn(&format!("{name}-{number}"), move || as_timer_thread(|| shared.work()))?;
+            workers.threads.get_mut().push(thread);
+            Ok(workers)
+        })
+    }
+
+    /// Takes no more jobs (later ones run where they are handed in) and lets the workers finish.
+    pub fn close(&self) {
+        self.shared.queue.lock().closed = true;
+        self.shared.arrived.notify_all();
+    }
+
+    /// Waits until the workers have finished, after [`close`](Self::close). Not for a timer's thread
+    /// to call.
+    pub fn join(&self) {
+        let mut threads = self.threads.lock(); // kept: who calls meanwhile waits, too
+        for thread in threads.drain(..) {
+            let _ = thread.join(); // a worker contains its panics
+        }
+    }
+}
+
+thread_local! {
+    #[allow(clippy::missing_const_for_thread_local, reason = "a model's cannot be")]
+    static OF_A_TIMER: Cell<bool> = Cell::new(false);
+}
+
+/// Runs the whole of a thread that a timer started.
+pub(crate) fn as_timer_thread(work: impl FnOnce()) {
+    OF_A_TIMER.with(|of_a_timer| of_a_timer.set(true));
+    work();
+}
+
+/// True on a reaper or worker of any timer: there nobody waits for such a thread, which may be
+/// waiting for this one.
+pub fn on_timer_thread() -> bool {
+    OF_A_TIMER.try_with(Cell::get).unwrap_or(true)
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Executor for Workers {
+    fn execute(&self, job: Job) {
+        let mut queue = self.shared.queue.lock();
+        if queue.closed {
+            drop(queue);
+            return job.run();
+        }
+        queue.jobs.push_back(job);
+        self.shared.queued.fetch_add(1, Ordering::Relaxed);
+        drop(queue);
+        self.shared.arrived.notify_one();
+    }
+
+    fn queued(&self) -> Option<u64> {
+        Some(self.shared.queued.load(Ordering::Relaxed))
+    }
+
+    fn parallelism(&self) -> usize {
+        self.count
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        while let Some(job) = self.next_job() {
+            self.queued.fetch_sub(1, Ordering::Relaxed);
+            job.run();
+        }
+    }
+
+    fn next_job(&self) -> Option<Job> {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                if queue.jobs.is_empty() && queue.jobs.capacity() > KEPT_JOBS {
+                    queue.jobs = VecDeque::new(); // a peak is given back
+                }
+                return Some(job);
+            }
+            if queue.closed {
+                return None;
+            }
+            self.arrived.wait(&mut queue);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn workers_finish_their_queue_after_close_and_outlive_a_panic() {
+        let workers = Workers::start("test", 2).unwrap();
+        let (done, results) = mpsc::channel();
+        for number in 0..100 {
+            let done = done.clone();
+            workers.execute(Job::new(move || {
+                done.send(number).unwrap();
+                assert!(number % 7 != 0, "a panic in job {number}");
+            }));
+        }
+        workers.close();
+        workers.join();
+        drop(done);
+        assert_eq!(results.iter().count(), 100);
+        assert_eq!(workers.queued(), Some(0));
+    }
+
+    #[test]
+    fn what_fell_due_is_parted_among_the_threads_there_are() {
+        let sizes = |due: usize, parallelism| -> Vec<usize> {
+            jobs(vec![(); due], parallelism).map(|job| job.len()).collect()
+        };
+        assert_eq!(sizes(0, 4), []);
+        assert_eq!(sizes(3, 8), [1, 1, 1]);
+        assert_eq!(sizes(10, 4), [3, 3, 3, 1]);
+        assert_eq!(sizes(130, 1), [64, 64, 2]);
+        assert!(jobs((0..200).collect(), 2).flatten().eq(0..200));
+    }
+
+    #[test]
+    fn a_job_dropped_unrun_runs_on_the_dropping_thread() {
+        let (done, results) = mpsc::channel();
+        drop(Job::new(move || done.send(std::thread::current().id()).unwrap()));
+        assert_eq!(results.recv().unwrap(), std::thread::current().id());
+    }
+
+    #[test]
+    fn a_job_handed_to_closed_workers_still_runs() {
+        let workers = Workers::start("test", 1).unwrap();
+        workers.close();
+        let (done, results) = mpsc::channel();
+        workers.execute(Job::new(move || done.send(()).unwrap()));
+        assert_eq!(results.recv(), Ok(()));
+    }
+}

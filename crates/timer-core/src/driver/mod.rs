@@ -1,0 +1,88 @@
+//! For crates that keep wheels of their own on a timer's reaper, as `purgatory` does; and what they and
+//! timers share.
+//!
+//! **Semantic versioning does not cover this module.** Anything in it may change in any release; a crate
+//! that uses it depends on an exact version (`timer-core = "=0.1.0"`). For tasks on a timer take
+//! [`Timer::schedule`](crate::Timer::schedule) or [`TaskTimer`](crate::TaskTimer), for a wheel in an event
+//! loop [`TimingWheel`](crate::TimingWheel): those it covers.
+//!
+//! A [`WheelOwner`] keeps its wheels in [`Shards`], each under its own lock, and is attached to the
+//! timer's [`Driver`], which calls it, with nothing locked, when a bucket of one of them is due.
+//!
+//! ```
+//! use std::{
+//!     sync::{Arc, Mutex, Weak},
+//!     time::Duration,
+//! };
+//! use timer_core::{
+//!     Advanced, DueTask, ManualTimer, Timer, TimingWheel,
+//!     driver::{Shards, WheelOwner, wheel_for},
+//! };
+//!
+//! struct Numbers {
+//!     wheels: Shards<TimingWheel<u32>>,
+//!     due: Mutex<Vec<u32>>,
+//! }
+//!
+//! impl WheelOwner for Numbers {
+//!     fn advance(&self, shard: usize, now_tick: u64) -> Advanced {
+//!         let mut shard = self.wheels.lock(shard);
+//!         let keep = |task: DueTask<'_, u32>| self.due.lock().unwrap().push(task.take());
+//!         let advanced = shard.advance(now_tick, 256, keep);
+//!         shard.advanced(advanced.next_due);
+//!         advanced
+//!     }
+//!     fn round_over(self: Arc<Self>) {} // what is due could go to the driver's executor here
+//!     fn next_due(&self, shard: usize) -> Option<u64> {
+//!         self.wheels.lock(shard).next_due()
+//!     }
+//!     fn timer_closed(self: Arc<Self>) {}
+//! }
+//!
+//! let timer = ManualTimer::new();
+//! let driver = timer.driver();
+//! let wheels = Shards::new(&*driver, 1, |number| wheel_for(&*driver, number, 1));
+//! let numbers = Arc::new(Numbers { wheels, due: Mutex::default() });
+//! let owner: Weak<dyn WheelOwner> = Arc::downgrade(&numbers) as _;
+//! driver.attach(numbers.wheels.bell(), owner)?;
+//!
+//! let mut shard = numbers.wheels.lock(0);
+//! let scheduled = shard.insert(20, 7)?; // at tick 20
+//! shard.work_at(scheduled.due);
+//! drop(shard);
+//! timer.advance(Duration::from_millis(20));
+//! assert_eq!(*numbers.due.lock().unwrap(), [7]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub(crate) mod bell;
+#[cfg(all(feature = "boot-clock", any(target_os = "linux", target_os = "android")))]
+pub(crate) mod boot_clock;
+pub(crate) mod clock;
+pub(crate) mod counts;
+pub(crate) mod due;
+pub(crate) mod executor;
+pub(crate) mod handle;
+pub(crate) mod limit;
+pub(crate) mod panics;
+pub(crate) mod reaper;
+pub(crate) mod shards;
+pub(crate) mod spi;
+
+pub use self::bell::Bell;
+pub use self::due::Due;
+pub use self::executor::{Ran, on_timer_thread};
+pub use self::limit::Limit;
+pub use self::panics::contain;
+pub use self::shards::{ShardGuard, ShardState, Shards, wheel_for};
+pub use self::spi::{Driver, WheelOwner};
+#[cfg(feature = "metrics")]
+pub use crate::observe::metrics::hand_over;
+pub use crate::wheel::occupancy::Occupancy;
+pub use crate::wheel::pages::{PageSlot, Pages};
+
+/// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` and `cfg(shuttle)` the model
+/// checker's; and there the failpoints.
+pub mod sync {
+    pub use crate::sync::*;
+}

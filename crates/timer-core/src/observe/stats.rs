@@ -1,0 +1,31 @@
+//! `TimerStats`: what a timer has done and how full its wheels are. Plain numbers.
+
+use crate::{observe::histogram::TimeHistogram, wheel::occupancy::LevelStats};
+
+/// What a timer holds and has done, over all wheels that it turns: its own tasks, those of each
+/// [`TaskTimer`](crate::TaskTimer) on it, each purgatory's. Exact when nothing moves.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct TimerStats {
+    /// Tasks that will fall due.
+    pub pending: u64,
+    /// Tasks that fell due.
+    pub fired: u64,
+    /// Tasks that were taken off before they fell due.
+    pub cancelled: u64,
+    /// Times that a task was handed down to a lower level.
+    pub cascaded: u64,
+    /// Times that the reaper woke up.
+    pub wake_ups: u64,
+    /// Those of them for nothing: nothing was due any more, and nobody had rung.
+    pub spurious_wake_ups: u64,
+    /// Panics of tasks scheduled on the timer itself.
+    pub panics: u64,
+    /// Jobs that wait for a worker, each a batch of what fell due; `None` when the executor does not tell.
+    pub executor_queue: Option<u64>,
+    /// How long the reaper's rounds took: one goes over all shards that are due.
+    pub turns: TimeHistogram,
+    /// The levels of the wheels, the finest first.
+    pub levels: Vec<LevelStats>,
+}

@@ -1,0 +1,100 @@
+//! A model checker's locks, atomics and threads, behind the same names as `real`.
+
+#[cfg(loom)]
+use loom as model;
+#[cfg(shuttle)]
+use shuttle as model;
+
+pub use crate::sync::failpoints::{Failpoint, plant};
+pub use model::{
+    sync::{
+        MutexGuard,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    thread::JoinHandle,
+    thread_local,
+};
+use std::{sync::Arc, time::Duration};
+
+/// Starts a thread of the model.
+///
+/// # Errors
+/// Never.
+pub fn spawn(_: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    Ok(model::thread::spawn(work))
+}
+
+/// crossbeam's parker over the model's lock. No time passes in loom, where only an unpark wakes;
+/// in shuttle a timeout may be over whenever the others have had their turn.
+#[derive(Debug)]
+pub struct Parker(Unparker);
+
+/// Wakes a [`Parker`].
+#[derive(Clone, Debug)]
+pub struct Unparker(Arc<(Mutex<bool>, model::sync::Condvar)>);
+
+impl Parker {
+    /// A parker without a token.
+    #[expect(clippy::new_without_default, reason = "as crossbeam's")]
+    pub fn new() -> Self {
+        Parker(Unparker(Arc::new((Mutex::new(false), model::sync::Condvar::new()))))
+    }
+
+    /// What wakes it.
+    pub fn unparker(&self) -> &Unparker {
+        &self.0
+    }
+
+    /// Sleeps until the token is there, and takes it.
+    pub fn park(&self) {
+        let (token, arrived) = &*self.0.0;
+        let mut there = token.lock();
+        while !*there {
+            there = arrived.wait(there).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        *there = false;
+    }
+
+    /// As `park`.
+    #[cfg(loom)]
+    pub fn park_timeout(&self, _: Duration) {
+        self.park();
+    }
+
+    /// Lets the others run, and takes the token if it is there.
+    #[cfg(shuttle)]
+    pub fn park_timeout(&self, _: Duration) {
+        model::thread::yield_now();
+        *self.0.0.0.lock() = false;
+    }
+}
+
+impl Unparker {
+    /// Gives the token.
+    pub fn unpark(&self) {
+        let (token, arrived) = &*self.0;
+        *token.lock() = true;
+        arrived.notify_one();
+    }
+}
+
+/// The model's mutex behind parking_lot's interface.
+#[derive(Debug)]
+pub struct Mutex<T>(model::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// A new mutex.
+    pub fn new(value: T) -> Self {
+        Mutex(model::sync::Mutex::new(value))
+    }
+
+    /// Locks; a panicking holder does not poison.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// All threads of a model share a shard: the hardest case.
+pub fn thread_slot() -> usize {
+    0
+}

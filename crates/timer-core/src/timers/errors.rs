@@ -1,0 +1,105 @@
+//! Why a timer could not be built or a task not scheduled.
+
+use std::{error::Error, fmt, io};
+
+use crate::{
+    driver::{handle::MAX_SHARDS, spi::TimerClosed},
+    timers::task::TimerTask,
+};
+
+/// A timer, or something with a timer of its own, could not be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The operating system gave no thread.
+    Thread(io::Error),
+    /// The name cannot name a thread: it holds a NUL character.
+    Name(String),
+    /// The shard count is no power of two in `1..=64`.
+    Shards(usize),
+    /// The timer to be shared has been shut down.
+    Closed(TimerClosed),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::Thread(_) => f.write_str("no thread for the timer"),
+            BuildError::Name(name) => write!(f, "{name:?} cannot name a thread"),
+            BuildError::Shards(count) => {
+                write!(f, "{count} shards: not a power of two in 1..={MAX_SHARDS}")
+            }
+            BuildError::Closed(_) => f.write_str("the timer cannot be shared"),
+        }
+    }
+}
+
+impl Error for BuildError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            BuildError::Thread(error) => Some(error),
+            BuildError::Name(_) | BuildError::Shards(_) => None,
+            BuildError::Closed(error) => Some(error),
+        }
+    }
+}
+
+impl From<io::Error> for BuildError {
+    fn from(error: io::Error) -> Self {
+        BuildError::Thread(error)
+    }
+}
+
+impl From<TimerClosed> for BuildError {
+    fn from(error: TimerClosed) -> Self {
+        BuildError::Closed(error)
+    }
+}
+
+/// A task could not be scheduled; it comes back.
+#[non_exhaustive]
+pub struct ScheduleError<T = Box<dyn TimerTask>> {
+    /// The task.
+    pub task: T,
+    /// Why.
+    pub reason: ScheduleErrorReason,
+}
+
+/// Why a task could not be scheduled. An error by itself, for those to whom the task is no error to carry
+/// around: it is `Send` and `Sync` whatever the task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ScheduleErrorReason {
+    /// The timer has been shut down.
+    Closed,
+    /// As many tasks are pending as the timer was built to take, or as one shard can take.
+    Full {
+        /// How many those are.
+        limit: usize,
+    },
+}
+
+impl<T> fmt::Debug for ScheduleError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScheduleError").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for ScheduleError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not scheduled: {}", self.reason)
+    }
+}
+
+impl fmt::Display for ScheduleErrorReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ScheduleErrorReason::Closed => f.write_str("the timer has been shut down"),
+            ScheduleErrorReason::Full { limit } => write!(f, "{limit} tasks are pending already"),
+        }
+    }
+}
+
+impl<T> Error for ScheduleError<T> {}
+
+impl Error for ScheduleErrorReason {}

@@ -1,0 +1,212 @@
+//! Tasks that run again and again: each run puts the task back onto the wheel when it is over.
+//!
+//! So a run never overlaps the next, a slow one makes none pile up, and stopping from inside the
+//! task is no special case. The task is boxed once and moves between wheel and executor.
+
+use std::{error::Error, fmt, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+
+use crate::{
+    driver::{handle::TimerHandle, panics::contain},
+    timers::{
+        errors::ScheduleErrorReason,
+        task::TimerTask,
+        task_timer::{TaskTimer, WeakTaskTimer},
+    },
+    wheel::tick::later_ns,
+};
+
+/// How a periodic task's next start follows from its last run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pace {
+    /// From start to start; missed ones fall out.
+    Rate(Duration),
+    /// From end to start.
+    Delay(Duration),
+}
+
+impl Pace {
+    fn period(self) -> Duration {
+        match self {
+            Pace::Rate(period) | Pace::Delay(period) => period,
+        }
+    }
+
+    /// The start after the one that was due at `last_ns`, its run having ended at `now_ns`.
+    pub(crate) fn next_ns(self, last_ns: u64, now_ns: u64) -> u64 {
+        match self {
+            Pace::Delay(delay) => later_ns(now_ns, delay),
+            Pace::Rate(period) => {
+                let period_ns = later_ns(0, period);
+                let missed = now_ns.saturating_sub(last_ns) / period_ns;
+                let periods = missed.saturating_add(1);
+                last_ns.saturating_add(period_ns.saturating_mul(periods))
+            }
+        }
+    }
+}
+
+/// A task that runs again and again, until it is cancelled or the timer is shut down or dropped.
+///
+/// A panic in one run is contained, counted and reported, and the next run comes. Dropping this
+/// lets the task go on; [`CancelOnDrop`](crate::CancelOnDrop) does not.
+///
+/// ```
+/// use std::{sync::mpsc, time::Duration};
+/// use timer_core::{ManualTimer, Timer};
+///
+/// let timer = ManualTimer::new();
+/// let (send, beats) = mpsc::channel();
+/// let second = Duration::from_secs(1);
+/// let heartbeat = timer.schedule_at_fixed_rate(second, second, move || send.send(()).unwrap())?;
+/// timer.advance(3 * second);
+/// heartbeat.cancel();
+/// timer.advance(3 * second);
+/// assert_eq!(beats.try_iter().count(), 3);
+/// # Ok::<(), timer_core::PeriodicError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Periodic {
+    state: Arc<Mutex<State>>,
+    /// Weak: the task lies on these wheels, and must not keep its timer alive.
+    tasks: WeakTaskTimer<Box<dyn TimerTask>>,
+}
+
+#[derive(Debug)]
+enum State {
+    Waiting(TimerHandle),
+    Running,
+    Over,
+}
+
+impl Periodic {
+    /// Ends it: no run starts after this returns (one that is running goes on). From inside the
+    /// task: this run is the last. False if it was over already.
+    pub fn cancel(&self) -> bool {
+        let state = std::mem::replace(&mut *self.state.lock(), State::Over);
+        match state {
+            State::Waiting(handle) => {
+                drop(self.tasks.upgrade().and_then(|tasks| tasks.cancel(handle)));
+                true
+            }
+            State::Running => true,
+            State::Over => false,
+        }
+    }
+
+    /// True until it is cancelled or the timer is shut down.
+    pub fn is_active(&self) -> bool {
+        !matches!(*self.state.lock(), State::Over)
+    }
+}
+
+struct Task<F> {
+    act: F,
+    pace: Pace,
+    due_ns: u64,
+    periodic: Periodic,
+}
+
+pub(crate) fn start(
+    tasks: &TaskTimer<Box<dyn TimerTask>>,
+    first: Duration,
+    pace: Pace,
+    act: impl FnMut() + Send + 'static,
+) -> Result<Periodic, PeriodicError> {
+    if pace.period().is_zero() {
+        return Err(PeriodicError::ZeroPeriod);
+    }
+    let due_ns = later_ns(tasks.driver().now_ns(), first);
+    let periodic =
+        Periodic { state: Arc::new(Mutex::new(State::Running)), tasks: tasks.downgrade() };
+    let task = Box::new(Task { act, pace, due_ns, periodic: periodic.clone() });
+    task.put_back(tasks).map_err(PeriodicError::NotScheduled)?;
+    Ok(periodic)
+}
+
+impl<F: FnMut() + Send + 'static> Task<F> {
+    /// Puts the task onto the wheel, unless it was cancelled meanwhile.
+    fn put_back(
+        self: Box<Self>,
+        tasks: &TaskTimer<Box<dyn TimerTask>>,
+    ) -> Result<(), ScheduleErrorReason> {
+        let (periodic, due_ns) = (self.periodic.clone(), self.due_ns);
+        let mut state = periodic.state.lock();
+        if matches!(*state, State::Over) {
+            drop(state); // the task is dropped with nothing locked
+            return Ok(());
+        }
+        match tasks.schedule_at(due_ns, self) {
+            Ok(handle) => {
+                *state = State::Waiting(handle);
+                Ok(())
+            }
+            Err(refused) => {
+                *state = State::Over;
+                drop(state);
+                Err(refused.reason)
+            }
+        }
+    }
+}
+
+impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
+    fn run(mut self: Box<Self>) {
+        {
+            let mut state = self.periodic.state.lock();
+            if matches!(*state, State::Over) {
+                return;
+            }
+            *state = State::Running;
+        }
+        let result = contain(|| (self.act)());
+        let Some(tasks) = self.periodic.tasks.upgrade() else { return };
+        self.due_ns = self.pace.next_ns(self.due_ns, tasks.driver().now_ns());
+        let _ = self.put_back(&tasks); // refused: the timer was shut down
+        if let Err(panicked) = result {
+            tasks.report(&panicked);
+        }
+    }
+}
+
+/// A periodic task could not be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PeriodicError {
+    /// A period of zero would run without end.
+    ZeroPeriod,
+    /// The timer is shut down or full.
+    NotScheduled(ScheduleErrorReason),
+}
+
+impl fmt::Display for PeriodicError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeriodicError::ZeroPeriod => f.write_str("a period of 0 s; it must be above zero"),
+            PeriodicError::NotScheduled(reason) => write!(f, "not scheduled: {reason}"),
+        }
+    }
+}
+
+impl Error for PeriodicError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fixed_rate_keeps_its_beat_and_lets_missed_starts_fall_out() {
+        let rate = Pace::Rate(Duration::from_nanos(10));
+        assert_eq!(rate.next_ns(100, 100), 110);
+        assert_eq!(rate.next_ns(100, 109), 110);
+        assert_eq!(rate.next_ns(100, 110), 120);
+        assert_eq!(rate.next_ns(100, 157), 160);
+        assert_eq!(Pace::Rate(Duration::MAX).next_ns(100, 110), u64::MAX);
+    }
+
+    #[test]
+    fn a_fixed_delay_counts_from_the_end() {
+        assert_eq!(Pace::Delay(Duration::from_nanos(10)).next_ns(100, 157), 167);
+    }
+}

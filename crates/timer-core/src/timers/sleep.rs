@@ -1,0 +1,294 @@
+//! `Sleep`: a future that is ready at its time, on any runtime.
+//!
+//! What lies on the wheel is the waker of the task that polled last, in a [`TaskTimer`] whose handler
+//! wakes it. *The wheel decides*: a sleep is registered exactly while its handle is pending there.
+//! One that is not looks at the clock, and registers if it is early. So whatever took the waker off,
+//! its time or the timer's shutdown, the poll that follows finds out why, and none is needed before.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use crossbeam_utils::CachePadded;
+
+use crate::{
+    driver::{handle::TimerHandle, panics::contain, spi::Driver},
+    sync::{failpoints::failpoint, thread_slot},
+    timers::{errors::ScheduleErrorReason, task_timer::TaskTimer},
+    wheel::tick::{TickLength, later_ns},
+};
+
+/// Those who sleep on a timer: where [`Sleep`], [`TimeoutFuture`](crate::TimeoutFuture) and
+/// [`Interval`](crate::Interval) leave their wakers. A handle: clones are the same.
+///
+/// Made with a timer, and reached by [`Timer::sleeps`](crate::Timer::sleeps). Its wheels are made when
+/// the first sleep is.
+#[derive(Clone)]
+pub struct Sleeps {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    driver: Arc<dyn Driver>,
+    /// [`Driver::finds_overdue`].
+    overdue_is_found: bool,
+    /// The same wheels behind a count of references for each shard: threads that make and drop sleeps
+    /// do not write to the same memory.
+    wakers: OnceLock<Box<[Wakers]>>,
+}
+
+/// Wakers on wheels, and the count of those who use them.
+type Wakers = Arc<CachePadded<TaskTimer<Waker>>>;
+
+impl Sleeps {
+    /// Sleeps for a timer that is turned by `driver`.
+    pub fn on(driver: Arc<dyn Driver>) -> Self {
+        let overdue_is_found = driver.finds_overdue();
+        Sleeps { shared: Arc::new(Shared { driver, overdue_is_found, wakers: OnceLock::new() }) }
+    }
+
+    /// How many are registered: sleeps that were polled, are not due and were not dropped. Exact when
+    /// nothing moves. O(shards).
+    pub fn len(&self) -> usize {
+        self.shared.wakers.get().map_or(0, |wakers| wakers[0].len())
+    }
+
+    /// True when none is registered. O(shards).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many wakers panicked, when they were called or dropped. Each panic was contained.
+    pub fn panicked(&self) -> u64 {
+        self.shared.wakers.get().map_or(0, |wakers| wakers[0].panicked())
+    }
+
+    pub(crate) fn driver(&self) -> &dyn Driver {
+        &*self.shared.driver
+    }
+
+    pub(crate) fn sleep(&self, delay: Duration) -> Sleep {
+        let now_ns = self.shared.driver.now_ns();
+        let place = match self.shared.overdue_is_found {
+            true => Place::Fresh { now_ns },
+            false => Place::Off,
+        };
+        self.until(later_ns(now_ns, delay), place)
+    }
+
+    pub(crate) fn sleep_until_ns(&self, deadline_ns: u64) -> Sleep {
+        self.until(deadline_ns, Place::Off)
+    }
+
+    fn until(&self, deadline_ns: u64, place: Place) -> Sleep {
+        let wakers = self.shared.wakers();
+        let wakers = wakers[thread_slot() & (wakers.len() - 1)].clone();
+        Sleep { wakers, deadline_ns, place }
+    }
+}
+
+impl fmt::Debug for Sleeps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleeps").field("driver", &self.shared.driver).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn wakers(&self) -> &[Wakers] {
+        self.wakers.get_or_init(|| {
+            let wakers = TaskTimer::run_at_close(self.driver.clone(), Waker::wake);
+            let counted = || Arc::new(CachePadded::new(wakers.clone()));
+            std::iter::repeat_with(counted).take(self.driver.shard_count()).collect()
+        })
+    }
+}
+
+/// A future that is ready once its time has come: never before, and when the machine keeps up within
+/// one tick after. Made by [`Timer::sleep`](crate::Timer::sleep). `Send`, `Sync` and `Unpin`, for any
+/// runtime.
+///
+/// The time counts from the call that made it. Nothing is allocated and nothing registered until the
+/// first poll that finds it early; from then until it is ready, or dropped, it takes a place on the
+/// timer's wheel, which holds the waker of the latest poll. (A [`SystemTimer`](crate::SystemTimer) is not asked for
+/// the time again by the first poll; if that comes too late, the sleep registers and is woken soon.)
+///
+/// ```
+/// use std::{future::Future, pin::pin, task::{Context, Poll, Waker}, time::Duration};
+/// use timer_core::{ManualTimer, Timer};
+///
+/// let timer = ManualTimer::new();
+/// let mut sleep = pin!(timer.sleep(Duration::from_millis(5)));
+/// let mut context = Context::from_waker(Waker::noop()); // your runtime's
+///
+/// assert!(sleep.as_mut().poll(&mut context).is_pending());
+/// timer.advance(Duration::from_millis(4));
+/// assert!(sleep.as_mut().poll(&mut context).is_pending());
+/// timer.advance(Duration::from_millis(1)); // wakes
+/// assert_eq!(sleep.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+/// ```
+///
+/// # Errors
+/// Polled before its time, it yields a [`ScheduleErrorReason`] when it has no place on the wheel:
+/// `Closed` after the timer's shutdown, which wakes all who sleep, and `Full` when as many sleep as the
+/// timer was [built for](crate::SystemTimerBuilder::pending_max). (That bound is for its sleeps apart
+/// from its tasks.) Polled again it tries again; once its time has come, it is `Ok` on any timer.
+///
+/// # Cost
+/// Making it: a clock read. The first poll: a lock that no other thread wants, for a place on the wheel (and
+/// another clock read, with a `ManualTimer` or when it was made for a moment). A further poll: that lock.
+/// Dropping it: that lock, if it is registered. All O(1).
+///
+/// # Cancel safety
+/// Dropping it takes its waker off the wheel at once. Polling again after it was ready yields the same
+/// again, until it is [reset](Self::reset).
+///
+/// # Where wakers run
+/// A waker is called by the timer's executor (with a [`ManualTimer`](crate::ManualTimer) on the advancing
+/// thread), cloned by who polls, and dropped by who polls from elsewhere, drops the sleep, or wakes. Each
+/// of it with nothing locked. A panic of a clone reaches who polls and changes nothing; a panic of a
+/// wake or a drop is contained and counted ([`Sleeps::panicked`]).
+///
+/// # Which timer
+/// A sleep keeps its timer's threads running, with or without other handles, until it is dropped.
+#[must_use = "it sleeps when polled"]
+pub struct Sleep {
+    wakers: Wakers,
+    /// `u64::MAX` for never.
+    deadline_ns: u64,
+    place: Place,
+}
+
+/// Where a sleep's waker is, as far as is known.
+#[derive(Clone, Copy)]
+enum Place {
+    /// Not on the wheel yet; made at this moment. A driver that finds what is overdue by itself need not
+    /// be asked for the time once more.
+    Fresh { now_ns: u64 },
+    /// On the wheel.
+    On(TimerHandle),
+    /// Not on the wheel.
+    Off,
+}
+
+impl Sleep {
+    /// When it is ready, on the timer's clock, rounded up to its tick; `u64::MAX` for never.
+    pub fn deadline_ns(&self) -> u64 {
+        self.tick().start_ns(self.deadline())
+    }
+
+    /// True when its time has come. Reads the clock.
+    pub fn is_due(&self) -> bool {
+        self.tick().round_down(self.now_ns()) >= self.deadline()
+    }
+
+    /// Gives it `delay` from now, earlier or later than before, over or not. If it is registered it stays
+    /// so, with its waker; else the next poll sees to that. O(1).
+    pub fn reset(&mut self, delay: Duration) {
+        let now_ns = self.now_ns();
+        self.reset_to(now_ns, later_ns(now_ns, delay));
+    }
+
+    /// As [`reset`](Self::reset), to a moment of the timer's clock; one in the past is due at once, and
+    /// `u64::MAX` never. Reads no clock.
+    pub fn reset_to_ns(&mut self, deadline_ns: u64) {
+        self.reset_to(0, deadline_ns);
+    }
+
+    fn reset_to(&mut self, now_ns: u64, deadline_ns: u64) {
+        self.deadline_ns = deadline_ns;
+        let (now, deadline) = (self.tick().round_down(now_ns), self.deadline());
+        self.place = match self.place {
+            Place::On(handle) if self.wakers.reschedule_at(handle, now, deadline) => self.place,
+            _ => Place::Off, // taken off the wheel, its waker is called: a poll follows
+        };
+    }
+
+    /// The present, on the timer's clock.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.wakers.driver().now_ns()
+    }
+
+    fn tick(&self) -> TickLength {
+        self.wakers.driver().tick()
+    }
+
+    /// The first tick at or after the deadline. The end of time is never reached.
+    fn deadline(&self) -> u64 {
+        match self.deadline_ns {
+            u64::MAX => u64::MAX,
+            deadline_ns => self.tick().round_up(deadline_ns),
+        }
+    }
+
+    /// Has the wheel keep this waker. False if the sleep is registered no more.
+    fn keep(&self, handle: TimerHandle, waker: &Waker) -> bool {
+        match self.wakers.with(handle, |kept| kept.will_wake(waker)) {
+            None => false,
+            Some(true) => true,
+            Some(false) => {
+                let mut other = waker.clone();
+                let replaced = self.wakers.with(handle, |kept| std::mem::swap(kept, &mut other));
+                self.discard(other); // the one before, or, if it came too late, this one
+                replaced.is_some() || failpoint!(LateWakerWaits)
+            }
+        }
+    }
+
+    /// Drops a waker. A panic of it stays inside.
+    fn discard(&self, waker: Waker) {
+        if let Err(panicked) = contain(|| drop(waker)) {
+            self.wakers.report(&panicked);
+        }
+    }
+}
+
+impl Future for Sleep {
+    type Output = Result<(), ScheduleErrorReason>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let now_ns = match self.place {
+            Place::Fresh { now_ns } => now_ns,
+            Place::On(handle) if self.keep(handle, context.waker()) => return Poll::Pending,
+            Place::On(_) | Place::Off => self.now_ns(),
+        };
+        let (now, deadline) = (self.tick().round_down(now_ns), self.deadline());
+        if now >= deadline {
+            self.place = Place::Off;
+            return Poll::Ready(Ok(()));
+        }
+        match self.wakers.insert_at(now, deadline, context.waker().clone()) {
+            Ok(handle) => {
+                self.place = Place::On(handle);
+                Poll::Pending
+            }
+            Err(refused) => {
+                self.place = Place::Off;
+                self.discard(refused.task);
+                Poll::Ready(if self.is_due() { Ok(()) } else { Err(refused.reason) })
+            }
+        }
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if failpoint!(DroppedSleepStays) {
+            return;
+        }
+        if let Place::On(handle) = self.place
+            && let Some(waker) = self.wakers.cancel(handle)
+        {
+            self.discard(waker);
+        }
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep").field("deadline_ns", &self.deadline_ns()).finish_non_exhaustive()
+    }
+}

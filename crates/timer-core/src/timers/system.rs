@@ -1,0 +1,405 @@
+//! `SystemTimer`: a clock, a reaper thread that turns the wheels, and workers that run what fell due.
+
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
+
+use parking_lot::Mutex;
+
+#[cfg(feature = "metrics")]
+use crate::observe::{histogram::TimeHistogram, metrics};
+use crate::{
+    driver::{
+        bell::Bell,
+        clock::{Clock, Steady, SystemClock},
+        executor::{Executor, Inline, Job, Workers, on_timer_thread},
+        handle::MAX_SHARDS,
+        panics::{Panicked, contain},
+        reaper::Reaper,
+        spi::{Driver, Sealed, TimerClosed, WheelOwner},
+    },
+    observe::stats::TimerStats,
+    timers::{
+        errors::BuildError, sleep::Sleeps, task::TimerTask, task_timer::TaskTimer, timer::Timer,
+    },
+    wheel::{geometry::WheelSize, tick::TickLength},
+};
+
+/// The timer for programs: one reaper thread that sleeps until the next task is due, any number of
+/// owners of wheels, and worker threads that run what expired. A handle: clones are the same timer.
+///
+/// ```
+/// use std::{sync::mpsc, time::Duration};
+/// use timer_core::{SystemTimer, Timer};
+///
+/// let timer = SystemTimer::new()?;
+/// let (send, fired) = mpsc::channel();
+/// timer.schedule(Duration::from_millis(5), move || send.send("five").unwrap())?;
+/// let never = timer.schedule(Duration::from_secs(3600), || unreachable!())?;
+/// assert!(timer.cancel(never));
+/// assert_eq!(fired.recv()?, "five");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Cost
+/// Schedule: a clock read, one lock that no other thread wants, and a place in the wheel; cancel:
+/// one lock. Both O(1) for what a timeout usually is. No thread wakes while nothing is due.
+///
+/// # When the last handle is dropped
+/// The threads end by themselves, after the workers have run what had already expired. Nobody
+/// waits for them; [`shutdown`](Timer::shutdown) does. Tasks still pending are dropped unrun. A
+/// [`Sleep`](crate::Sleep) counts as a handle.
+#[derive(Clone, Debug)]
+#[must_use = "when the last handle is dropped, its threads end and its tasks are dropped unrun"]
+pub struct SystemTimer {
+    inner: Arc<Inner>,
+    tasks: TaskTimer<Box<dyn TimerTask>>,
+    sleeps: Sleeps,
+}
+
+struct Inner {
+    clock: Arc<dyn Clock>,
+    tick: TickLength,
+    wheel_size: WheelSize,
+    shards: usize,
+    reaper: Reaper,
+    executor: Arc<dyn Executor>,
+    /// The executor again, when it is our own to close.
+    workers: Option<Arc<Workers>>,
+    inline: bool,
+    pending_max: Option<usize>,
+    on_panic: Option<PanicHook>,
+    owners: Mutex<Vec<Weak<dyn WheelOwner>>>,
+    name: String,
+    #[cfg(feature = "metrics")]
+    published_turns: Mutex<TimeHistogram>,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("clock", &self.clock)
+            .field("tick", &self.tick)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SystemTimer {
+    /// A timer with the defaults: tick 1 ms, 64 slots a level, the machine's monotonic clock, one
+    /// worker.
+    ///
+    /// # Errors
+    /// [`BuildError::Thread`] when the operating system gives no thread.
+    pub fn new() -> Result<SystemTimer, BuildError> {
+        SystemTimer::builder().build()
+    }
+
+    /// A timer to be configured.
+    pub fn builder() -> SystemTimerBuilder {
+        SystemTimerBuilder::default()
+    }
+
+    /// How often the reaper thread has woken up: stands still while nothing is due.
+    pub fn wake_ups(&self) -> u64 {
+        self.inner.reaper.counts().wake_ups
+    }
+
+    /// The name it was built with.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// The length of its tick.
+    pub fn tick(&self) -> TickLength {
+        self.inner.tick
+    }
+
+    /// Hands the [`stats`](Timer::stats) to the installed `metrics` recorder, labelled with the timer's
+    /// [name](SystemTimerBuilder::name). Call it before each scrape: nothing is published otherwise, and
+    /// nothing on a task's path touches a shared metric. What `docs/METRICS.md` lists; cost as `stats`.
+    #[cfg(feature = "metrics")]
+    pub fn publish(&self) {
+        let turns = || self.inner.reaper.counts().rounds;
+        metrics::publish(&self.inner.name, self.stats(), turns, &self.inner.published_turns);
+    }
+}
+
+impl SystemTimer {
+    /// As [`shutdown`](Timer::shutdown), but waits for no thread: what had expired is run later.
+    pub fn close(&self) -> Vec<Box<dyn TimerTask>> {
+        let left = self.tasks.shutdown();
+        self.inner.reaper.close();
+        self.inner.owners().into_iter().for_each(WheelOwner::timer_closed);
+        if let Some(workers) = &self.inner.workers {
+            workers.close();
+        }
+        left
+    }
+}
+
+impl Timer for SystemTimer {
+    fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
+        &self.tasks
+    }
+
+    fn sleeps(&self) -> &Sleeps {
+        &self.sleeps
+    }
+
+    fn driver(&self) -> Arc<dyn Driver> {
+        self.inner.clone()
+    }
+
+    fn stats(&self) -> TimerStats {
+        let Inner { clock, tick, reaper, executor, .. } = &*self.inner;
+        let now_tick = tick.round_down(clock.now_ns());
+        let owners = self.inner.owners();
+        let stats = reaper.counts().stats(now_tick, &owners, reaper.gone(), self.panicked());
+        TimerStats { executor_queue: executor.queued(), ..stats }
+    }
+
+    fn shutdown(&self) -> Vec<Box<dyn TimerTask>> {
+        let left = self.close();
+        if !on_timer_thread() {
+            self.inner.reaper.join();
+            if let Some(workers) = &self.inner.workers {
+                workers.join();
+            }
+        }
+        left
+    }
+}
+
+impl Inner {
+    fn owners(&self) -> Vec<Arc<dyn WheelOwner>> {
+        self.owners.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl Sealed for Inner {}
+
+impl Driver for Inner {
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    fn tick(&self) -> TickLength {
+        self.tick
+    }
+
+    fn wheel_size(&self) -> WheelSize {
+        self.wheel_size
+    }
+
+    fn shard_count(&self) -> usize {
+        self.shards
+    }
+
+    fn in_order(&self) -> bool {
+        false
+    }
+
+    fn finds_overdue(&self) -> bool {
+        true // the bell rings
+    }
+
+    fn bell(&self, shards: usize) -> Arc<Bell> {
+        self.reaper.bell(shards)
+    }
+
+    fn attach(&self, bell: &Arc<Bell>, wheels: Weak<dyn WheelOwner>) -> Result<(), TimerClosed> {
+        let mut owners = self.owners.lock();
+        owners.retain(|owner| owner.strong_count() > 0);
+        self.reaper.attach(bell, wheels.clone())?;
+        owners.push(wheels);
+        Ok(())
+    }
+
+    fn execute(&self, job: Job) {
+        // A user's executor may panic; the job then was dropped, and has run.
+        let _ = contain(|| self.executor.execute(job));
+    }
+
+    fn executes_inline(&self) -> bool {
+        self.inline
+    }
+
+    fn parallelism(&self) -> usize {
+        self.executor.parallelism()
+    }
+
+    fn pending_max(&self) -> Option<usize> {
+        self.pending_max
+    }
+
+    fn report_panic(&self, panicked: &Panicked) {
+        if let Some(hook) = &self.on_panic {
+            let _ = contain(|| hook(panicked));
+        }
+    }
+}
+
+/// Told of each contained panic.
+type PanicHook = Box<dyn Fn(&Panicked) + Send + Sync>;
+
+/// Configures a [`SystemTimer`].
+#[must_use = "starts nothing until it is built"]
+pub struct SystemTimerBuilder {
+    tick: TickLength,
+    wheel_size: WheelSize,
+    shards: Option<usize>,
+    clock: Option<Arc<dyn Clock>>,
+    executor: Option<Arc<dyn Executor>>,
+    inline: bool,
+    workers: usize,
+    pending_max: Option<usize>,
+    on_panic: Option<PanicHook>,
+    name: String,
+}
+
+impl fmt::Debug for SystemTimerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SystemTimerBuilder").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Default for SystemTimerBuilder {
+    fn default() -> Self {
+        SystemTimerBuilder {
+            tick: TickLength::default(),
+            wheel_size: WheelSize::default(),
+            shards: None,
+            clock: None,
+            executor: None,
+            inline: false,
+            workers: 1,
+            pending_max: None,
+            on_panic: None,
+            name: "timer".to_owned(),
+        }
+    }
+}
+
+impl SystemTimerBuilder {
+    /// The tick; 1 ms by default.
+    pub fn tick(mut self, tick: TickLength) -> Self {
+        self.tick = tick;
+        self
+    }
+
+    /// Slots a level; 64 by default, [`WheelSize::KAFKA`] for Kafka's 20.
+    pub fn wheel_size(mut self, size: WheelSize) -> Self {
+        self.wheel_size = size;
+        self
+    }
+
+    /// Shards of each set of tasks' wheels: a power of two up to [`MAX_SHARDS`]. By default eight for
+    /// each processor, at least 8 and at most 256.
+    pub fn shards(mut self, count: usize) -> Self {
+        self.shards = Some(count);
+        self
+    }
+
+    /// Another clock. The reaper sleeps in real time: a clock that is turned by hand does not wake
+    /// it, and belongs into a [`ManualTimer`](crate::ManualTimer).
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(match clock.is_steady() {
+            true => Arc::new(clock),
+            false => Arc::new(Steady::new(clock)),
+        });
+        self
+    }
+
+    /// How many worker threads run what expired; one by default, none becomes one. What falls due
+    /// together is parted among them.
+    pub fn workers(mut self, count: usize) -> Self {
+        self.workers = count;
+        self
+    }
+
+    /// Runs what expired on `executor` instead of worker threads of the timer's own.
+    pub fn executor(mut self, executor: impl Executor) -> Self {
+        self.executor = Some(Arc::new(executor));
+        self.inline = false;
+        self
+    }
+
+    /// Runs what expired on the reaper thread itself. A slow task then delays all others: only for
+    /// a timer that nobody else shares.
+    pub fn inline(mut self) -> Self {
+        self.executor = Some(Arc::new(Inline));
+        self.inline = true;
+        self
+    }
+
+    /// How many tasks may be pending at most, in the timer itself, in each
+    /// [`TaskTimer`](crate::TaskTimer) on it and among its sleeps; one more is refused and handed
+    /// back. No limit by default; with one, all threads share a counter.
+    pub fn pending_max(mut self, max: usize) -> Self {
+        self.pending_max = Some(max);
+        self
+    }
+
+    /// Is told of each panic that was contained, on the thread that it happened on. (The program's
+    /// panic hook has been told before.)
+    pub fn on_panic(mut self, hook: impl Fn(&Panicked) + Send + Sync + 'static) -> Self {
+        self.on_panic = Some(Box::new(hook));
+        self
+    }
+
+    /// The start of the threads' names, and the label of the timer's metrics; `timer` by default. Give each
+    /// timer that publishes its own.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Starts the timer.
+    ///
+    /// # Errors
+    /// [`BuildError`] when a thread cannot be had or the shard count is out of bounds.
+    pub fn build(self) -> Result<SystemTimer, BuildError> {
+        let shards = self.shards.unwrap_or_else(default_shards);
+        if !shards.is_power_of_two() || shards > MAX_SHARDS {
+            return Err(BuildError::Shards(shards));
+        }
+        if self.name.contains('\0') {
+            return Err(BuildError::Name(self.name));
+        }
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let reaper = Reaper::start(clock.clone(), self.tick, &format!("{}-reaper", self.name))?;
+        let (executor, workers) = match self.executor {
+            Some(executor) => (executor, None),
+            None => {
+                let name = format!("{}-worker", self.name);
+                let workers = Arc::new(Workers::start(&name, self.workers)?);
+                (workers.clone() as Arc<dyn Executor>, Some(workers))
+            }
+        };
+        let inner = Arc::new(Inner {
+            clock,
+            tick: self.tick,
+            wheel_size: self.wheel_size,
+            shards,
+            reaper,
+            executor,
+            workers,
+            inline: self.inline,
+            pending_max: self.pending_max,
+            on_panic: self.on_panic,
+            owners: Mutex::default(),
+            name: self.name,
+            #[cfg(feature = "metrics")]
+            published_turns: Mutex::default(),
+        });
+        let tasks = TaskTimer::on(inner.clone(), |task: Box<dyn TimerTask>| task.run())?;
+        let sleeps = Sleeps::on(inner.clone());
+        Ok(SystemTimer { inner, tasks, sleeps })
+    }
+}
+
+fn default_shards() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors * 8).next_power_of_two().clamp(8, MAX_SHARDS)
+}

@@ -1,0 +1,531 @@
+//! `TaskTimer`: tasks of one type on a timer, run by one handler. What `schedule` and `cancel` of every
+//! timer schedule on, with boxed [`TimerTask`](crate::TimerTask)s for tasks.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{
+    driver::{
+        due::Due,
+        executor::{Job, jobs},
+        handle::TimerHandle,
+        limit::Limit,
+        panics::{Panicked, contain},
+        shards::{ShardGuard, ShardState, Shards, wheel_for},
+        spi::{Driver, TimerClosed, WheelOwner},
+    },
+    sync::{Mutex, failpoints::failpoint, thread_slot},
+    timers::errors::{ScheduleError, ScheduleErrorReason},
+    wheel::{
+        arena::MAX_TASKS,
+        occupancy::Occupancy,
+        timing_wheel::{Advanced, TimingWheel},
+    },
+};
+
+/// Tasks taken off the wheel under one lock hold.
+const BUDGET: usize = 256;
+
+/// Tasks of one type on a shared timer, each run by one handler once its time has come.
+///
+/// Like [`Timer::schedule`](crate::Timer::schedule), without a box a task, and with the task within
+/// reach while it is pending. A handle: clones are the same timer. Made by
+/// [`Timer::with_handler`](crate::Timer::with_handler). When the last handle is dropped, pending
+/// tasks are dropped unrun.
+///
+/// ```
+/// use std::{sync::mpsc, time::Duration};
+/// use timer_core::{ManualTimer, Timer};
+///
+/// struct Session { id: u32, heartbeats: u32 }
+///
+/// let timer = ManualTimer::new();
+/// let (send, expired) = mpsc::channel();
+/// let sessions = timer.with_handler(move |session: Session| send.send(session.id).unwrap())?;
+///
+/// let handle = sessions.schedule(Duration::from_secs(30), Session { id: 7, heartbeats: 0 })?;
+/// timer.advance(Duration::from_secs(29));
+/// sessions.with(handle, |session| session.heartbeats += 1);
+/// assert!(sessions.reschedule(handle, Duration::from_secs(30))); // a heartbeat
+/// timer.advance(Duration::from_secs(29));
+/// assert!(expired.try_recv().is_err());
+/// timer.advance(Duration::from_secs(1));
+/// assert_eq!(expired.try_recv(), Ok(7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
+pub struct TaskTimer<T> {
+    tasks: Arc<Tasks<T>>,
+}
+
+struct Tasks<T> {
+    shards: Shards<Shard<T>>,
+    driver: Arc<dyn Driver>,
+    run: Arc<Run<T>>,
+    pending: Option<Limit>,
+    /// At the timer's shutdown what is pending is run. Else it stays, to be taken back.
+    run_at_close: bool,
+    /// What fell due in this round.
+    due: Mutex<Due<T>>,
+}
+
+/// What is under a shard's lock.
+struct Shard<T> {
+    wheel: TimingWheel<T>,
+    closed: bool,
+}
+
+impl<T> ShardState for Shard<T> {
+    fn add_occupancy(&self, now_tick: u64, occupancy: &mut Occupancy) {
+        self.wheel.add_occupancy(now_tick, occupancy);
+    }
+
+    fn cancelled_count(&self) -> u64 {
+        self.wheel.cancelled_count()
+    }
+}
+
+/// What running a task takes, apart from the wheels.
+struct Run<T> {
+    handler: Box<dyn Fn(T) + Send + Sync>,
+    panicked: AtomicU64,
+}
+
+impl<T: Send + 'static> TaskTimer<T> {
+    /// Wheels on any driver; [`Timer::with_handler`](crate::Timer::with_handler) is the short way.
+    ///
+    /// # Errors
+    /// [`TimerClosed`] after shutdown.
+    pub fn on(
+        driver: Arc<dyn Driver>,
+        handler: impl Fn(T) + Send + Sync + 'static,
+    ) -> Result<Self, TimerClosed> {
+        let timer = TaskTimer::detached(driver, handler, false);
+        timer.attach()?;
+        Ok(timer)
+    }
+
+    /// As [`on`](Self::on), but the timer's shutdown runs what is pending, before its time; and on a
+    /// timer that was shut down, every task is refused.
+    pub(crate) fn run_at_close(
+        driver: Arc<dyn Driver>,
+        handler: impl Fn(T) + Send + Sync + 'static,
+    ) -> Self {
+        let timer = TaskTimer::detached(driver, handler, true);
+        if timer.attach().is_err() {
+            timer.tasks.clone().timer_closed();
+        }
+        timer
+    }
+
+    fn detached(
+        driver: Arc<dyn Driver>,
+        handler: impl Fn(T) + Send + Sync + 'static,
+        run_at_close: bool,
+    ) -> Self {
+        let run = Run { handler: Box::new(handler), panicked: AtomicU64::new(0) };
+        let tasks = Arc::new(Tasks {
+            shards: Shards::new(&*driver, driver.shard_count(), |number| Shard {
+                wheel: wheel_for(&*driver, number, driver.shard_count()),
+                closed: false,
+            }),
+            due: Mutex::new(Due::default()),
+            pending: driver.pending_max().map(Limit::new),
+            run_at_close,
+            driver,
+            run: Arc::new(run),
+        });
+        TaskTimer { tasks }
+    }
+
+    fn attach(&self) -> Result<(), TimerClosed> {
+        let owner: Weak<dyn WheelOwner> = Arc::downgrade(&self.tasks) as _;
+        self.tasks.driver.attach(self.tasks.shards.bell(), owner)
+    }
+
+    /// Has the handler run `task` once `delay` has passed. As
+    /// [`Timer::schedule`](crate::Timer::schedule).
+    ///
+    /// # Errors
+    /// [`ScheduleError`] hands the task back after shutdown, or when the timer is full.
+    pub fn schedule(&self, delay: Duration, task: T) -> Result<TimerHandle, ScheduleError<T>> {
+        let now_ns = self.tasks.driver.now_ns();
+        let tick = self.tasks.driver.tick();
+        self.tasks.insert(tick.round_down(now_ns), tick.deadline(now_ns, delay), task)
+    }
+
+    /// Has the handler run `task` at a moment of the timer's clock; one in the past is due at once.
+    /// Reads no clock.
+    ///
+    /// # Errors
+    /// As [`schedule`](Self::schedule).
+    pub fn schedule_at(&self, deadline_ns: u64, task: T) -> Result<TimerHandle, ScheduleError<T>> {
+        self.tasks.insert(0, self.tasks.driver.tick().round_up(deadline_ns), task)
+    }
+
+    /// Takes a pending task back; `None` if it is pending no more. O(1).
+    pub fn cancel(&self, handle: TimerHandle) -> Option<T> {
+        let task = self.tasks.shards.lock(handle.shard()).wheel.cancel(handle.id())?;
+        self.tasks.release(1);
+        Some(task)
+    }
+
+    /// Cancels a pending task and drops it; true if that kept it from running. O(1).
+    pub(crate) fn drop_pending(&self, handle: TimerHandle) -> bool {
+        if failpoint!(CancelLooksThenActs) {
+            return self.is_pending(handle) && (self.cancel(handle), true).1;
+        }
+        self.cancel(handle).is_some()
+    }
+
+    /// Reaches a pending task; `None` if it is pending no more. `reach` runs under the shard's lock:
+    /// it must be short and must not call the timer. O(1).
+    pub fn with<R>(&self, handle: TimerHandle, reach: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.tasks.shards.lock(handle.shard()).wheel.get_mut(handle.id()).map(reach)
+    }
+
+    /// Gives a pending task `delay` from now, earlier or later than before; it keeps its handle,
+    /// and nothing is allocated. False if it is pending no more. O(1).
+    pub fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
+        let now_ns = self.tasks.driver.now_ns();
+        let tick = self.tasks.driver.tick();
+        self.reschedule_at(handle, tick.round_down(now_ns), tick.deadline(now_ns, delay))
+    }
+
+    /// True until the task falls due or is cancelled. O(1).
+    pub fn is_pending(&self, handle: TimerHandle) -> bool {
+        self.tasks.shards.lock(handle.shard()).wheel.get(handle.id()).is_some()
+    }
+
+    /// Tasks pending. Exact when nothing moves. O(shards).
+    pub fn len(&self) -> usize {
+        self.tasks.shards.sum(|shard| shard.wheel.len())
+    }
+
+    /// True when no task is pending. O(shards).
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The earliest deadline of a pending task, on the timer's clock, rounded up to its tick.
+    /// O(shards × (levels + the tasks of one bucket a level)).
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        let shards = 0..self.tasks.shards.count();
+        let earliest = |shard| self.tasks.shards.lock(shard).wheel.next_deadline();
+        shards.filter_map(earliest).min().map(|tick| self.tasks.driver.tick().start_ns(tick))
+    }
+
+    /// How many tasks panicked. Each panic was contained.
+    pub fn panicked(&self) -> u64 {
+        self.tasks.run.panicked.load(Ordering::Relaxed)
+    }
+
+    /// Refuses tasks from now on and hands back those that never fired, in no order. The timer
+    /// itself goes on.
+    pub fn shutdown(&self) -> Vec<T> {
+        self.tasks.take_all()
+    }
+
+    /// Has the handler run `task` at a tick, seen from another.
+    #[inline]
+    pub(crate) fn insert_at(
+        &self,
+        now: u64,
+        deadline: u64,
+        task: T,
+    ) -> Result<TimerHandle, ScheduleError<T>> {
+        self.tasks.insert(now, deadline, task)
+    }
+
+    /// Gives a pending task another tick, seen from `now`. False if it is pending no more.
+    pub(crate) fn reschedule_at(&self, handle: TimerHandle, now: u64, deadline: u64) -> bool {
+        let mut shard = self.tasks.shards.lock(handle.shard());
+        shard.wheel.catch_up(now);
+        let due = shard.wheel.reschedule(handle.id(), deadline);
+        due.into_iter().for_each(|due| shard.work_at(due));
+        due.is_some()
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakTaskTimer<T> {
+        WeakTaskTimer { tasks: Arc::downgrade(&self.tasks) }
+    }
+
+    pub(crate) fn driver(&self) -> &Arc<dyn Driver> {
+        &self.tasks.driver
+    }
+
+    /// Counts and reports a panic that a task contained itself.
+    pub(crate) fn report(&self, panicked: &Panicked) {
+        self.tasks.run.report(panicked, &*self.tasks.driver);
+    }
+}
+
+/// A handle that keeps nothing alive: for tasks that lie on the very wheels they use.
+pub(crate) struct WeakTaskTimer<T> {
+    tasks: Weak<Tasks<T>>,
+}
+
+impl<T> WeakTaskTimer<T> {
+    pub(crate) fn upgrade(&self) -> Option<TaskTimer<T>> {
+        self.tasks.upgrade().map(|tasks| TaskTimer { tasks })
+    }
+}
+
+impl<T> Clone for WeakTaskTimer<T> {
+    fn clone(&self) -> Self {
+        WeakTaskTimer { tasks: self.tasks.clone() }
+    }
+}
+
+impl<T> fmt::Debug for WeakTaskTimer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakTaskTimer").finish_non_exhaustive()
+    }
+}
+
+impl<T> Clone for TaskTimer<T> {
+    fn clone(&self) -> Self {
+        TaskTimer { tasks: self.tasks.clone() }
+    }
+}
+
+impl<T> fmt::Debug for TaskTimer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskTimer").field("driver", &self.tasks.driver).finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + 'static> Tasks<T> {
+    fn insert(
+        &self,
+        now_tick: u64,
+        deadline_tick: u64,
+        task: T,
+    ) -> Result<TimerHandle, ScheduleError<T>> {
+        if let Some(limit) = self.pending.as_ref().filter(|limit| !limit.acquire()) {
+            let reason = ScheduleErrorReason::Full { limit: limit.max() };
+            return Err(ScheduleError { task, reason });
+        }
+        let inserted =
+            self.insert_into(&mut self.shards.lock(thread_slot()), now_tick, deadline_tick, task);
+        if inserted.is_err() {
+            self.release(1);
+        }
+        inserted
+    }
+
+    fn insert_into(
+        &self,
+        shard: &mut ShardGuard<'_, Shard<T>>,
+        now_tick: u64,
+        deadline_tick: u64,
+        task: T,
+    ) -> Result<TimerHandle, ScheduleError<T>> {
+        if shard.closed {
+            return Err(ScheduleError { task, reason: ScheduleErrorReason::Closed });
+        }
+        shard.wheel.catch_up(now_tick);
+        let scheduled = shard.wheel.insert(deadline_tick, task).map_err(|full| {
+            let reason = ScheduleErrorReason::Full { limit: MAX_TASKS as usize };
+            ScheduleError { task: full.0, reason }
+        })?;
+        shard.work_at(scheduled.due);
+        Ok(shard.handle(scheduled.id))
+    }
+
+    fn release(&self, count: usize) {
+        if let Some(limit) = &self.pending {
+            limit.release(count);
+        }
+    }
+
+    /// Closes all shards and takes out what is pending.
+    fn take_all(&self) -> Vec<T> {
+        let mut left = Vec::new();
+        for number in 0..self.shards.count() {
+            let mut from = Some(0);
+            while let Some(start) = from {
+                let before = left.len();
+                from = self.close_some(number, start, &mut left);
+                self.release(left.len() - before);
+            }
+        }
+        left
+    }
+
+    /// Has tasks run, in jobs.
+    fn execute(&self, jobs: impl Iterator<Item = Vec<T>>) {
+        for tasks in jobs {
+            let (run, driver) = (self.run.clone(), self.driver.clone());
+            self.driver.execute(Job::new(move || run.all(tasks, &*driver)));
+        }
+    }
+
+    /// Takes out up to `BUDGET` tasks of a shard under one lock hold; returns where to go on.
+    fn close_some(&self, number: usize, mut from: u32, left: &mut Vec<T>) -> Option<u32> {
+        let mut shard = self.shards.lock(number);
+        shard.closed = !failpoint!(ShutdownClosesNoShard);
+        for _ in 0..BUDGET {
+            let id = shard.wheel.first_from(from)?;
+            from = id.index();
+            left.extend(shard.wheel.cancel(id));
+        }
+        Some(from)
+    }
+}
+
+impl<T: Send + 'static> WheelOwner for Tasks<T> {
+    fn advance(&self, shard: usize, now_tick: u64) -> Advanced {
+        let in_order = self.driver.in_order();
+        let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
+        let mut due = self.due.lock();
+        let mut shard = self.shards.lock(shard);
+        let advanced = shard.wheel.advance(now_tick, budget, |task| {
+            let order = in_order.then(|| (task.deadline(), task.sequence()));
+            due.push(task.take(), order);
+        });
+        shard.advanced(advanced.next_due);
+        advanced
+    }
+
+    fn round_over(self: Arc<Self>) {
+        let due = std::mem::take(&mut *self.due.lock());
+        let newest = self.shards.lock(0).wheel.sequence(); // a timer with an order has one shard
+        let jobs = due.into_jobs(newest, self.driver.parallelism());
+        self.execute(jobs.inspect(|tasks| self.release(tasks.len())));
+    }
+
+    fn next_due(&self, shard: usize) -> Option<u64> {
+        self.shards.lock(shard).wheel.next_due()
+    }
+
+    fn add_occupancy(&self, now_tick: u64, occupancy: &mut Occupancy) {
+        self.shards.add_occupancy(now_tick, occupancy);
+    }
+
+    fn timer_closed(self: Arc<Self>) {
+        for number in 0..self.shards.count() {
+            self.shards.lock(number).closed = true; // what is pending can still be taken back
+        }
+        if self.run_at_close && !failpoint!(ShutdownWakesNoSleeper) {
+            self.execute(jobs(self.take_all(), self.driver.parallelism()));
+        }
+    }
+}
+
+impl<T> Run<T> {
+    /// Runs each task of a batch; a panic in one does not reach the next.
+    fn all(&self, tasks: Vec<T>, driver: &dyn Driver) {
+        for task in tasks {
+            if let Err(panicked) = contain(|| (self.handler)(task)) {
+                self.report(&panicked, driver);
+            }
+        }
+    }
+
+    fn report(&self, panicked: &Panicked, driver: &dyn Driver) {
+        self.panicked.fetch_add(1, Ordering::Relaxed);
+        driver.report_panic(panicked);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use super::*;
+    use crate::{
+        driver::{bell::Bell, spi::Sealed},
+        timers::{manual::ManualTimer, timer::Timer},
+        wheel::{geometry::WheelSize, tick::TickLength},
+    };
+
+    /// Reaches the driver under a timer, to see how much it hands over at once.
+    #[derive(Debug)]
+    struct Counting {
+        under: Arc<dyn Driver>,
+        owners: Mutex<Vec<Weak<dyn WheelOwner>>>,
+        ran: Arc<AtomicUsize>,
+        /// How many tasks each ran.
+        jobs: Mutex<Vec<usize>>,
+    }
+
+    impl Sealed for Counting {}
+
+    impl Driver for Counting {
+        fn now_ns(&self) -> u64 {
+            self.under.now_ns()
+        }
+        fn tick(&self) -> TickLength {
+            self.under.tick()
+        }
+        fn wheel_size(&self) -> WheelSize {
+            self.under.wheel_size()
+        }
+        fn shard_count(&self) -> usize {
+            1
+        }
+        fn in_order(&self) -> bool {
+            false
+        }
+        fn bell(&self, shards: usize) -> Arc<Bell> {
+            Arc::new(Bell::new(shards, None, Arc::default()))
+        }
+        fn attach(&self, _: &Arc<Bell>, owner: Weak<dyn WheelOwner>) -> Result<(), TimerClosed> {
+            self.owners.lock().push(owner);
+            Ok(())
+        }
+        fn execute(&self, job: Job) {
+            let before = self.ran.load(SeqCst);
+            job.run();
+            self.jobs.lock().push(self.ran.load(SeqCst) - before);
+        }
+        fn executes_inline(&self) -> bool {
+            true
+        }
+        fn parallelism(&self) -> usize {
+            1
+        }
+        fn pending_max(&self) -> Option<usize> {
+            None
+        }
+        fn report_panic(&self, _: &Panicked) {}
+    }
+
+    /// A turn takes at most 256 off the wheel, so that nobody waits long for its lock; a round hands over
+    /// jobs of at most 64, so that other jobs get a turn in between.
+    #[test]
+    fn one_turn_hands_over_a_bounded_number_of_tasks() {
+        let ran = Arc::new(AtomicUsize::new(0));
+        let driver = Arc::new(Counting {
+            under: ManualTimer::new().driver(),
+            owners: Mutex::new(Vec::new()),
+            ran: ran.clone(),
+            jobs: Mutex::new(Vec::new()),
+        });
+        let counted = ran.clone();
+        let handler = move |()| _ = counted.fetch_add(1, SeqCst);
+        let tasks = TaskTimer::on(driver.clone(), handler).unwrap();
+        (0..1000).for_each(|_| _ = tasks.schedule_at(0, ()).unwrap());
+        let owner = driver.owners.lock()[0].upgrade().unwrap();
+        let mut turned = Vec::new();
+        loop {
+            let advanced = owner.advance(0, 0);
+            turned.push((advanced.fired, tasks.len(), ran.load(SeqCst)));
+            if advanced.next_due.is_none() {
+                break;
+            }
+        }
+        assert_eq!(turned, [(256, 744, 0), (256, 488, 0), (256, 232, 0), (232, 0, 0)]);
+        owner.round_over();
+        let mut jobs = vec![64; 15];
+        jobs.push(1000 - 15 * 64);
+        assert_eq!(*driver.jobs.lock(), jobs);
+    }
+}

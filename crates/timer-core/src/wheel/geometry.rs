@@ -1,0 +1,227 @@
+//! Which level and which slot a deadline belongs to: the arithmetic of the wheel, and nothing else.
+//!
+//! Level `k` has buckets of `size^k` ticks. Time on it is counted in those: the *unit* of a time
+//! `t` is `t / size^k`. A deadline belongs to the lowest level on which it is less than one turn
+//! ahead, `unit(deadline) - unit(now) < size`, at slot `unit(deadline) mod size`. Both are taken
+//! from absolute times (never from the delay alone), so a slot holds one unit at a time.
+//!
+//! A *phase* shifts where units begin, so that the shards of a timer do not all hand down their
+//! coarse buckets at the same tick.
+
+use std::{error::Error, fmt};
+
+use crate::wheel::{delay_queue::DueBucket, steps::step};
+
+/// How many slots each level of a wheel has.
+///
+/// ```
+/// use timer_core::WheelSize;
+///
+/// assert_eq!(WheelSize::default().slots(), 64);
+/// assert_eq!(WheelSize::KAFKA.slots(), 20);
+/// assert!(WheelSize::new(1).is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WheelSize {
+    slots: u16,
+}
+
+impl WheelSize {
+    /// Kafka's 20 slots a level: with a tick of 1 ms the levels span 20 ms, 400 ms, 8 s, 160 s, …
+    pub const KAFKA: WheelSize = WheelSize { slots: 20 };
+    /// At least two slots.
+    pub const MIN: usize = 2;
+    /// At most 2^15 slots.
+    pub const MAX: usize = 1 << 15;
+
+    /// A wheel of `slots` slots a level.
+    ///
+    /// # Errors
+    /// [`SizeError`] with the value when it is outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
+    pub fn new(slots: usize) -> Result<WheelSize, SizeError> {
+        if (WheelSize::MIN..=WheelSize::MAX).contains(&slots) {
+            Ok(WheelSize { slots: slots as u16 })
+        } else {
+            Err(SizeError { slots })
+        }
+    }
+
+    /// The number of slots.
+    pub fn slots(self) -> usize {
+        usize::from(self.slots)
+    }
+}
+
+impl Default for WheelSize {
+    /// 64: one machine word of occupancy and a few kilobytes a level. Cheaper than 20 everywhere; 256
+    /// hands over faster, starts and stops alike, and takes four times the memory for its buckets
+    /// (`docs/BENCHMARKS.md`).
+    fn default() -> Self {
+        WheelSize { slots: 64 }
+    }
+}
+
+/// A wheel size outside the bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SizeError {
+    /// The size asked for.
+    pub slots: usize,
+}
+
+impl fmt::Display for SizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (slots, min, max) = (self.slots, WheelSize::MIN, WheelSize::MAX);
+        write!(f, "a wheel of {slots} slots is outside {min}..={max}")
+    }
+}
+
+impl Error for SizeError {}
+
+#[derive(Debug)]
+pub(crate) struct Geometry {
+    slots: u64,
+    phase: u64,
+    scale: Scale,
+}
+
+/// How a time is divided by `size^level`.
+#[derive(Debug)]
+enum Scale {
+    /// The size is a power of two: shift by this many bits a level.
+    Bits(u32),
+    /// The ticks in one slot of each level, for every level that u64 ticks can need.
+    Ticks(Box<[u64]>),
+}
+
+impl Geometry {
+    pub(crate) fn new(size: WheelSize, phase: u64) -> Self {
+        let slots = size.slots() as u64;
+        let scale = if slots.is_power_of_two() {
+            Scale::Bits(slots.trailing_zeros())
+        } else {
+            let ticks = std::iter::successors(Some(1u64), |ticks| ticks.checked_mul(slots));
+            Scale::Ticks(ticks.collect())
+        };
+        Geometry { slots, phase, scale }
+    }
+
+    /// The last tick that has a place; only a shifted wheel has any beyond it.
+    pub(crate) fn last_tick(&self) -> u64 {
+        u64::MAX - self.phase
+    }
+
+    /// `time`, at most `last_tick`, in units of `level`.
+    #[inline]
+    fn unit(&self, level: usize, time: u64) -> u64 {
+        let shifted = time.saturating_add(self.phase);
+        match &self.scale {
+            Scale::Bits(bits) => shifted >> (bits * level as u32),
+            Scale::Ticks(ticks) => shifted / ticks[level],
+        }
+    }
+
+    #[inline]
+    fn start(&self, level: usize, unit: u64) -> u64 {
+        let shifted = match &self.scale {
+            Scale::Bits(bits) => unit << (bits * level as u32),
+            Scale::Ticks(ticks) => unit * ticks[level],
+        };
+        shifted.saturating_sub(self.phase)
+    }
+
+    /// The slot of a unit: `unit mod size`.
+    #[inline]
+    fn slot(&self, unit: u64) -> usize {
+        match self.scale {
+            Scale::Bits(_) => (unit & (self.slots - 1)) as usize,
+            Scale::Ticks(_) => (unit % self.slots) as usize,
+        }
+    }
+
+    /// The ticks of a bucket of `level`.
+    pub(crate) fn bucket_ticks(&self, level: usize) -> u64 {
+        match &self.scale {
+            Scale::Bits(bits) => 1 << (bits * level as u32),
+            Scale::Ticks(ticks) => ticks[level],
+        }
+    }
+
+    /// How many buckets of `level` from that of `now` to that of `time`, at most the last of a turn;
+    /// none when it is due.
+    pub(crate) fn ahead(&self, level: usize, time: u64, now: u64) -> usize {
+        let units = self.unit(level, time).saturating_sub(self.unit(level, now));
+        units.min(self.slots - 1) as usize
+    }
+
+    /// Buckets in a turn of each level.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots as usize
+    }
+
+    /// The slot of `now` on `level`.
+    pub(crate) fn slot_now(&self, level: usize, now: u64) -> usize {
+        self.slot(self.unit(level, now))
+    }
+
+    /// The bucket of a deadline, seen from `now`; `now <= deadline <= last_tick`. It begins at or
+    /// after `now`: above level 0 a deadline in the present unit belongs to the level below. O(levels).
+    #[inline]
+    pub(crate) fn bucket(&self, deadline: u64, now: u64) -> DueBucket {
+        let mut level = 0;
+        loop {
+            step();
+            let unit = self.unit(level, deadline);
+            if unit - self.unit(level, now) < self.slots {
+                let expiration = self.start(level, unit);
+                return DueBucket { level, slot: self.slot(unit), expiration };
+            }
+            level += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bucket(size: usize, deadline: u64, now: u64) -> (usize, usize, u64) {
+        let bucket = Geometry::new(WheelSize::new(size).unwrap(), 0).bucket(deadline, now);
+        (bucket.level, bucket.slot, bucket.expiration)
+    }
+
+    #[test]
+    fn any_u64_of_ticks_has_a_place_for_any_size() {
+        for size in [2, 3, 5, 10, 20, 60, 64, 100, 1 << 15] {
+            for now in [0, 1, u64::MAX / 2, u64::MAX - 1, u64::MAX] {
+                for deadline in [now, now.saturating_add(1), u64::MAX] {
+                    let (_, slot, start) = bucket(size, deadline, now);
+                    assert!(slot < size && (now..=deadline).contains(&start));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn four_levels_of_20_hold_160_seconds() {
+        assert_eq!(bucket(20, 30_000, 0).0, 3); // 30 s needs four levels
+        assert_eq!(bucket(20, 159_999, 0).0, 3);
+        assert_eq!(bucket(20, 160_000, 0).0, 4);
+    }
+
+    #[test]
+    fn a_level_counts_time_in_multiples_of_its_tick() {
+        let geometry = Geometry::new(WheelSize::KAFKA, 0);
+        let unit = geometry.unit(1, 123);
+        assert_eq!(geometry.start(1, unit), 120);
+    }
+
+    #[test]
+    fn a_phase_shifts_where_coarse_buckets_begin() {
+        let geometry = Geometry::new(WheelSize::default(), 16);
+        let bucket = geometry.bucket(100, 0);
+        assert_eq!((bucket.level, bucket.expiration), (1, 48)); // buckets begin at 48, 112, …
+        let last = geometry.bucket(geometry.last_tick(), 0);
+        assert_eq!(last.expiration, u64::MAX - (u64::MAX >> 4) - 16);
+    }
+}

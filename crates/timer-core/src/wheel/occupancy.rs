@@ -1,0 +1,24 @@
+//! What a wheel holds, as it reports it: plain numbers.
+
+/// How full a level is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct LevelStats {
+    /// The ticks that one bucket spans.
+    pub bucket_ticks: u64,
+    /// Tasks by how many buckets ahead they are: the first is the present one.
+    pub buckets: Vec<u64>,
+}
+
+/// What owners of wheels report of them.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Occupancy {
+    /// As [`TimerStats::pending`](crate::TimerStats::pending).
+    pub pending: u64,
+    /// As [`TimerStats::cancelled`](crate::TimerStats::cancelled).
+    pub cancelled: u64,
+    /// As [`TimerStats::levels`](crate::TimerStats::levels).
+    pub levels: Vec<LevelStats>,
+}

@@ -1,0 +1,118 @@
+//! A real hyper server on loopback whose time-outs are this crate's.
+#![cfg(all(feature = "hyper", not(loom)))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{convert::Infallible, pin::Pin, task::Context, time::Duration};
+
+use hyper::{
+    Request, Response, body::Incoming, rt::Timer as _, server::conn::http1, service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use timer_core::{HyperTimer, ManualTimer, SystemTimer, Timer};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+
+const MS: Duration = Duration::from_millis(1);
+const LIMIT: Duration = Duration::from_secs(30);
+
+async fn answer(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
+    Ok(Response::new("hello".to_owned()))
+}
+
+/// A client and the server's side of its connection, which has `limit` for each head of a request.
+async fn connect(
+    timer: &impl Timer,
+    limit: Duration,
+) -> (TcpStream, JoinHandle<Result<(), hyper::Error>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (served, _) = listener.accept().await.unwrap();
+    let mut server = http1::Builder::new();
+    server.timer(HyperTimer::new(timer)).header_read_timeout(limit);
+    let connection = server.serve_connection(TokioIo::new(served), service_fn(answer));
+    (client, tokio::spawn(connection))
+}
+
+/// Until a sleep is registered, or none is.
+async fn sleeping(timer: &impl Timer, sleeping: usize) {
+    while timer.sleeps().len() != sleeping {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A request, answered; the connection stays.
+async fn request(client: &mut TcpStream) {
+    client.write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+    let (mut answer, mut piece) = (Vec::new(), [0; 1024]);
+    while !answer.ends_with(b"hello") {
+        let read = client.read(&mut piece).await.unwrap();
+        assert!(read > 0, "the server hung up");
+        answer.extend_from_slice(&piece[..read]);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_server_gives_up_on_half_a_request_when_the_hand_turned_clock_says_so() {
+    let timer = ManualTimer::new();
+    timer.advance(7 * MS); // its clock and hyper's instants begin apart
+    let (mut client, connection) = connect(&timer, LIMIT).await;
+    client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+    sleeping(&timer, 1).await;
+    timer.advance(LIMIT - MS);
+    assert_eq!(timer.sleeps().len(), 1);
+    client.write_all(b"host: here\r\n\r\n").await.unwrap(); // just in time
+    let mut piece = [0; 1024];
+    assert!(client.read(&mut piece).await.unwrap() > 0);
+    client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap(); // and half another
+    sleeping(&timer, 1).await;
+    timer.advance(LIMIT);
+    let ended = connection.await.unwrap().unwrap_err();
+    assert!(ended.is_timeout(), "{ended}");
+    assert!(timer.sleeps().is_empty());
+}
+
+#[tokio::test]
+async fn a_server_on_real_time_answers_and_gives_up_on_a_client_that_goes_silent() {
+    let timer = SystemTimer::new().unwrap();
+    let (mut quick, served) = connect(&timer, LIMIT).await;
+    for _ in 0..3 {
+        request(&mut quick).await;
+    }
+    let (mut slow, given_up) = connect(&timer, 20 * MS).await;
+    slow.write_all(b"GET / HT").await.unwrap();
+    let ended = given_up.await.unwrap().unwrap_err();
+    assert!(ended.is_timeout(), "{ended}");
+    request(&mut quick).await; // the other goes on
+    drop(quick);
+    let _ = served.await.unwrap();
+    assert!(timer.sleeps().is_empty());
+}
+
+#[test]
+fn a_sleep_of_hypers_is_reset_in_place_and_a_refused_one_is_not_over() {
+    let timer = ManualTimer::new();
+    timer.advance(3 * MS);
+    let hypers = HyperTimer::new(&timer);
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    let mut is_over =
+        |sleep: &mut Pin<Box<dyn hyper::rt::Sleep>>| sleep.as_mut().poll(&mut context).is_ready();
+    let origin = hypers.now();
+    let (mut first, mut second) = (hypers.sleep(5 * MS), hypers.sleep_until(origin + 5 * MS));
+    assert!(!is_over(&mut first) && !is_over(&mut second));
+    hypers.reset(&mut first, origin + 7 * MS);
+    assert_eq!(timer.sleeps().len(), 2); // it kept its place
+    timer.advance(5 * MS);
+    assert_eq!(hypers.now(), origin + 5 * MS);
+    assert!(!is_over(&mut first) && is_over(&mut second));
+    timer.advance(2 * MS);
+    assert!(is_over(&mut first));
+    let mut last = hypers.sleep(MS);
+    timer.shutdown();
+    assert!(!is_over(&mut last));
+    timer.pass(MS);
+    assert!(is_over(&mut last));
+}

@@ -1,0 +1,103 @@
+//! Sleeps, time-outs and intervals on real threads, driven by tokio and by an executor that only blocks.
+//! Nothing here depends on how long anything takes.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{future::pending, time::Duration};
+
+use timer_core::{Clock, ScheduleErrorReason, SystemClock, SystemTimer, TimeoutError, Timer};
+use tokio::sync::oneshot;
+
+const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[test]
+fn on_an_executor_that_only_blocks() {
+    let (timer, clock) = (SystemTimer::new().unwrap(), SystemClock::new());
+    pollster::block_on(async {
+        let before_ns = clock.now_ns();
+        timer.sleep(3 * MS).await.unwrap();
+        assert!(clock.now_ns() - before_ns >= 3_000_000); // never early
+        let late = timer.timeout(MS, timer.sleep(HOUR)).await;
+        assert_eq!(late, Err(TimeoutError::Elapsed));
+        assert_eq!(timer.timeout(HOUR, timer.sleep(MS)).await, Ok(Ok(())));
+        let mut beat = timer.interval(MS).unwrap();
+        let first_ns = beat.tick().await.unwrap();
+        for number in 1..5 {
+            assert_eq!(beat.tick().await, Ok(first_ns + number * 1_000_000)); // none is lost
+        }
+    });
+    assert!(timer.sleeps().is_empty());
+    timer.shutdown();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_tokio() {
+    let timer = SystemTimer::builder().workers(2).build().unwrap();
+    let sleeping = (0..1000).map(|number: u32| {
+        let timer = timer.clone();
+        tokio::spawn(async move { timer.sleep(number % 7 * MS).await })
+    });
+    for sleeping in sleeping.collect::<Vec<_>>() {
+        sleeping.await.unwrap().unwrap();
+    }
+    let limited = (0..100).map(|_| {
+        let timer = timer.clone();
+        tokio::spawn(async move { timer.timeout(MS, pending::<()>()).await })
+    });
+    for limited in limited.collect::<Vec<_>>() {
+        assert_eq!(limited.await.unwrap(), Err(TimeoutError::Elapsed));
+    }
+    assert!(timer.sleeps().is_empty());
+}
+
+/// One task polls it first, another goes on with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sleep_moves_between_tasks() {
+    let timer = SystemTimer::new().unwrap();
+    let (give, take) = oneshot::channel();
+    let mut sleep = timer.sleep(5 * MS);
+    tokio::spawn(async move {
+        tokio::select! {
+            biased;
+            slept = &mut sleep => slept.unwrap(),
+            () = std::future::ready(()) => (),
+        }
+        give.send(sleep).unwrap();
+    });
+    let sleep = take.await.unwrap();
+    tokio::spawn(sleep).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_wakes_who_sleeps() {
+    let timer = SystemTimer::new().unwrap();
+    let sleeping: Vec<_> = (0..100).map(|_| tokio::spawn(timer.sleep(HOUR))).collect();
+    while timer.sleeps().len() < 100 {
+        tokio::task::yield_now().await;
+    }
+    let closing = timer.clone();
+    tokio::task::spawn_blocking(move || closing.shutdown()).await.unwrap();
+    for sleeping in sleeping {
+        assert_eq!(sleeping.await.unwrap(), Err(ScheduleErrorReason::Closed));
+    }
+}
+
+#[test]
+fn a_sleep_keeps_its_timer_running() {
+    let sleep = SystemTimer::new().unwrap().sleep(5 * MS);
+    pollster::block_on(sleep).unwrap();
+}
+
+#[test]
+fn a_sleep_that_is_due_when_it_is_first_polled_is_over_soon_also_after_a_shutdown() {
+    let timer = SystemTimer::new().unwrap();
+    let (first, second) = (timer.sleep(MS), timer.sleep(MS));
+    while !second.is_due() {
+        std::hint::spin_loop();
+    }
+    pollster::block_on(first).unwrap();
+    timer.shutdown();
+    pollster::block_on(second).unwrap();
+    assert_eq!(pollster::block_on(timer.sleep(HOUR)), Err(ScheduleErrorReason::Closed));
+}

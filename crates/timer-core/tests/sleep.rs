@@ -1,0 +1,555 @@
+//! Sleeps, time-outs and intervals, one thing at a time, under a hand-turned clock. On real threads and
+//! runtimes: `runtimes`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    future::{pending, ready},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+use cooked_waker::{IntoWaker, WakeRef};
+use timer_core::{
+    Interval, ManualClock, ManualTimer, MissedTicks, PeriodicError, ScheduleErrorReason, Sleep,
+    Sleeps, SystemTimer, TickLength, TimeoutError, TimeoutFuture, Timer, WheelSize,
+};
+
+const MS: Duration = Duration::from_millis(1);
+const CLOSED: ScheduleErrorReason = ScheduleErrorReason::Closed;
+
+/// A task as its runtime sees it: how often it was woken. Each waker of it holds a reference.
+#[derive(Default)]
+struct Task(AtomicUsize);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+fn task() -> Arc<Task> {
+    Arc::default()
+}
+
+fn woken(task: &Arc<Task>) -> usize {
+    task.0.load(SeqCst)
+}
+
+/// How many wakers of the task there are.
+fn wakers(task: &Arc<Task>) -> usize {
+    Arc::strong_count(task) - 1
+}
+
+/// Polls as `task`.
+fn poll<F: Future + Unpin>(future: &mut F, task: &Arc<Task>) -> Poll<F::Output> {
+    let waker = task.clone().into();
+    Pin::new(future).poll(&mut Context::from_waker(&waker))
+}
+
+fn tick(interval: &mut Interval, task: &Arc<Task>) -> Poll<Result<u64, ScheduleErrorReason>> {
+    let waker = task.clone().into();
+    let due_ns = interval.poll_tick(&mut Context::from_waker(&waker));
+    due_ns.map_ok(|due_ns| due_ns / 1_000_000)
+}
+
+const READY: Poll<Result<(), ScheduleErrorReason>> = Poll::Ready(Ok(()));
+
+#[test]
+fn a_sleep_is_ready_at_its_time_and_wakes_its_task_once() {
+    let (timer, task) = (ManualTimer::new(), task());
+    let mut sleep = timer.sleep(5 * MS);
+    assert!(poll(&mut sleep, &task).is_pending());
+    timer.advance(5 * MS - Duration::from_nanos(1));
+    assert!(poll(&mut sleep, &task).is_pending());
+    assert_eq!(woken(&task), 0);
+    timer.advance(Duration::from_nanos(1));
+    assert_eq!((woken(&task), wakers(&task)), (1, 0));
+    assert_eq!(poll(&mut sleep, &task), READY);
+    assert_eq!(poll(&mut sleep, &task), READY); // and remains so
+    timer.advance(5 * MS);
+    assert_eq!((woken(&task), wakers(&task)), (1, 0));
+}
+
+#[test]
+fn a_sleep_is_registered_from_its_first_pending_poll_until_it_is_dropped() {
+    let (timer, task) = (ManualTimer::new(), task());
+    let mut sleep = timer.sleep(5 * MS);
+    assert!(timer.sleeps().is_empty());
+    assert!(poll(&mut sleep, &task).is_pending());
+    assert!(poll(&mut sleep, &task).is_pending());
+    assert_eq!((timer.sleeps().len(), wakers(&task), timer.len()), (1, 1, 0));
+    drop(sleep);
+    assert_eq!((timer.sleeps().len(), wakers(&task)), (0, 0));
+    assert!(!timer.advance_to_next());
+    assert_eq!(woken(&task), 0);
+}
+
+#[test]
+fn the_time_counts_from_the_call_and_not_from_the_poll() {
+    let (timer, task) = (ManualTimer::new(), task());
+    let (mut first, mut second, mut none) =
+        (timer.sleep(5 * MS), timer.sleep(5 * MS), timer.sleep(Duration::ZERO));
+    assert_eq!(poll(&mut none, &task), READY);
+    timer.advance(3 * MS);
+    assert!(poll(&mut first, &task).is_pending());
+    timer.advance(2 * MS);
+    assert_eq!((woken(&task), poll(&mut first, &task)), (1, READY));
+    assert_eq!((poll(&mut second, &task), timer.sleeps().len()), (READY, 0)); // never registered
+}
+
+#[test]
+fn a_deadline_between_two_ticks_is_rounded_up() {
+    let (timer, task) = (ManualTimer::new(), task());
+    let mut sleep = timer.sleep_until_ns(1_500_000);
+    assert_eq!(sleep.deadline_ns(), 2_000_000);
+    timer.advance(Duration::from_nanos(1_999_999));
+    assert!(!sleep.is_due() && poll(&mut sleep, &task).is_pending());
+    timer.advance(Duration::from_nanos(1));
+    assert!(sleep.is_due() && poll(&mut sleep, &task).is_ready());
+    assert_eq!(poll(&mut timer.sleep_until_ns(7), &task), READY); // in the past
+}
+
+#[test]
+fn a_sleep_wakes_the_task_that_polled_last() {
+    let (timer, before, after) = (ManualTimer::new(), task(), task());
+    let mut sleep = timer.sleep(5 * MS);
+    assert!(poll(&mut sleep, &before).is_pending());
+    assert!(poll(&mut sleep, &after).is_pending());
+    assert_eq!((wakers(&before), wakers(&after), timer.sleeps().len()), (0, 1, 1));
+    timer.advance(5 * MS);
+    assert_eq!((woken(&before), woken(&after)), (0, 1));
+    assert_eq!(poll(&mut sleep, &before), READY);
+}
+
+#[test]
+fn a_reset_moves_the_time_and_keeps_the_waker() {
+    let (timer, task) = (ManualTimer::new(), task());
+    let mut sleep = timer.sleep(5 * MS);
+    sleep.reset(2 * MS); // not polled yet: nothing is registered
+    assert!(timer.sleeps().is_empty());
+    assert!(poll(&mut sleep, &task).is_pending());
+    sleep.reset(10 * MS); // later
+    timer.advance(9 * MS);
+    assert_eq!((woken(&task), sleep.is_due()), (0, false));
+    sleep.reset_to_ns(9_500_000); // earlier
+    assert_eq!(sleep.deadline_ns(), 10_000_000);
+    sleep.reset(20 * MS);
+    sleep.reset_to_ns(0);
+    timer.advance(Duration::ZERO);
+    assert_eq!((woken(&task), poll(&mut sleep, &task)), (1, READY));
+    sleep.reset(MS); // over: it sleeps again
+    assert!(poll(&mut sleep, &task).is_pending());
+    timer.advance(MS);
+    assert_eq!((woken(&task), poll(&mut sleep, &task)), (2, READY));
+}
+
+#[test]
+fn a_reset_after_the_waker_was_called_asks_for_one_more_poll() {
+    let (timer, task) = (ManualTimer::new(), task());
+    let mut sleep = timer.sleep(MS);
+    assert!(poll(&mut sleep, &task).is_pending());
+    timer.advance(MS);
+    sleep.reset(5 * MS);
+    assert_eq!((woken(&task), timer.sleeps().len()), (1, 0));
+    assert!(poll(&mut sleep, &task).is_pending()); // the woken task's poll
+    timer.advance(5 * MS);
+    assert_eq!((woken(&task), poll(&mut sleep, &task)), (2, READY));
+}
+
+#[test]
+fn what_lies_beyond_the_end_of_time_never_comes() {
+    // A tick that divides the end of time, so that it has a tick that begins there.
+    let divisor = Duration::from_nanos(257 * 641 * 6_700_417);
+    for tick in [TickLength::MILLISECOND, TickLength::new(divisor).unwrap()] {
+        let (timer, task) = (ManualTimer::with(tick, WheelSize::default()), task());
+        timer.advance(MS);
+        let mut sleeps = [timer.sleep(Duration::MAX), timer.sleep_until_ns(u64::MAX)];
+        let mut beat = timer.interval(Duration::MAX).unwrap();
+        assert!(sleeps.iter_mut().all(|sleep| poll(sleep, &task).is_pending()));
+        assert!(never_ticks(&mut beat, &task));
+        assert!(sleeps.iter().all(|sleep| sleep.deadline_ns() == u64::MAX));
+        timer.advance(Duration::MAX);
+        assert!(sleeps.iter_mut().all(|sleep| poll(sleep, &task).is_pending()));
+        assert!(never_ticks(&mut beat, &task));
+        assert_eq!(woken(&task), 0);
+        timer.shutdown();
+        assert_eq!(woken(&task), 3);
+    }
+}
+
+fn never_ticks(beat: &mut Interval, task: &Arc<Task>) -> bool {
+    beat.next_ns() == u64::MAX && tick(beat, task).is_pending()
+}
+
+#[test]
+fn a_shutdown_wakes_all_who_sleep_and_refuses_more() {
+    let (timer, task) = (ManualTimer::new(), task());
+    let mut sleeps: Vec<_> = (1..=1000).map(|ms| timer.sleep(ms * MS)).collect();
+    assert!(sleeps.iter_mut().all(|sleep| poll(sleep, &task).is_pending()));
+    let mut over = timer.sleep(Duration::ZERO);
+    assert!(timer.shutdown().is_empty());
+    assert_eq!((woken(&task), wakers(&task), timer.sleeps().len()), (1000, 0, 0));
+    assert!(sleeps.iter_mut().all(|sleep| poll(sleep, &task) == Poll::Ready(Err(CLOSED))));
+    assert_eq!(poll(&mut timer.sleep(MS), &task), Poll::Ready(Err(CLOSED)));
+    assert_eq!(poll(&mut over, &task), READY);
+    timer.pass(MS); // time goes on
+    assert_eq!(poll(&mut sleeps[0], &task), READY);
+    assert_eq!(poll(&mut sleeps[1], &task), Poll::Ready(Err(CLOSED)));
+}
+
+#[test]
+fn a_first_sleep_after_the_shutdown_is_refused_too() {
+    let (timer, task) = (ManualTimer::new(), task());
+    timer.shutdown();
+    assert_eq!(poll(&mut timer.sleep(MS), &task), Poll::Ready(Err(CLOSED)));
+    assert_eq!(poll(&mut timer.sleep(Duration::ZERO), &task), READY);
+    assert_eq!((wakers(&task), timer.sleeps().len()), (0, 0));
+}
+
+#[test]
+fn a_full_timer_refuses_a_sleep_until_there_is_room() {
+    let builder = SystemTimer::builder().clock(ManualClock::new()).pending_max(1);
+    let (timer, task) = (builder.build().unwrap(), task());
+    timer.schedule(MS, || ()).unwrap(); // tasks have a bound of their own
+    let (mut first, mut second) = (timer.sleep(MS), timer.sleep(MS));
+    assert!(poll(&mut first, &task).is_pending());
+    let full = ScheduleErrorReason::Full { limit: 1 };
+    assert_eq!(poll(&mut second, &task), Poll::Ready(Err(full)));
+    assert_eq!(wakers(&task), 1);
+    drop(first);
+    assert!(poll(&mut second, &task).is_pending());
+    timer.shutdown();
+    assert_eq!(poll(&mut second, &task), Poll::Ready(Err(CLOSED)));
+}
+
+/// A waker of whose calls one panics, and of which each sees whether anything of the timer is locked.
+struct Hostile {
+    panics_in: &'static str,
+    sleeps: Sleeps,
+    calls: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Hostile {
+    fn called(&self, call: &'static str) {
+        self.sleeps.len(); // takes every lock there is
+        self.calls.lock().unwrap().push(call);
+        assert!(self.panics_in != call, "a waker's {call} panics");
+    }
+}
+
+impl Clone for Hostile {
+    fn clone(&self) -> Self {
+        self.called("clone");
+        let Hostile { panics_in, sleeps, calls } = self;
+        Hostile { panics_in, sleeps: sleeps.clone(), calls: calls.clone() }
+    }
+}
+
+impl WakeRef for Hostile {
+    fn wake_by_ref(&self) {
+        self.called("wake");
+    }
+}
+
+impl cooked_waker::Wake for Hostile {}
+
+impl Drop for Hostile {
+    fn drop(&mut self) {
+        self.called("drop");
+    }
+}
+
+/// A waker that is never dropped by the test itself.
+fn hostile(timer: &ManualTimer, panics_in: &'static str) -> (&'static Waker, Calls) {
+    let calls = Calls::default();
+    let hostile = Hostile { panics_in, sleeps: timer.sleeps().clone(), calls: calls.clone() };
+    (Box::leak(Box::new(Box::new(hostile).into_waker())), calls)
+}
+
+type Calls = Arc<Mutex<Vec<&'static str>>>;
+
+fn poll_with(sleep: &mut Sleep, waker: &Waker) -> Poll<Result<(), ScheduleErrorReason>> {
+    Pin::new(sleep).poll(&mut Context::from_waker(waker))
+}
+
+#[test]
+fn wakers_are_cloned_called_and_dropped_with_nothing_locked() {
+    let (timer, other) = (ManualTimer::new(), task());
+    let (waker, calls) = hostile(&timer, "nothing");
+    let mut sleeps = [timer.sleep(MS), timer.sleep(MS), timer.sleep(MS), timer.sleep(5 * MS)];
+    for sleep in &mut sleeps {
+        assert!(poll_with(sleep, waker).is_pending());
+    }
+    assert!(poll(&mut sleeps[0], &other).is_pending()); // dropped: replaced
+    assert!(poll_with(&mut sleeps[0], waker).is_pending());
+    let [_called, _called_too, dropped, closed] = sleeps;
+    drop(dropped);
+    timer.advance(MS);
+    timer.shutdown();
+    let count = |of| calls.lock().unwrap().iter().filter(|&&call| call == of).count();
+    assert_eq!((count("clone"), count("wake"), count("drop")), (5, 3, 5));
+    drop(closed);
+    assert_eq!(timer.panicked(), 0);
+}
+
+#[test]
+fn a_waker_whose_clone_panics_reaches_who_polls_and_changes_nothing() {
+    let (timer, task) = (ManualTimer::new(), task());
+    let (waker, _) = hostile(&timer, "clone");
+    let mut sleep = timer.sleep(MS);
+    let first = catch_unwind(AssertUnwindSafe(|| poll_with(&mut sleep, waker)));
+    assert!(first.is_err() && timer.sleeps().is_empty());
+    assert!(poll(&mut sleep, &task).is_pending());
+    let replacing = catch_unwind(AssertUnwindSafe(|| poll_with(&mut sleep, waker)));
+    assert!(replacing.is_err());
+    timer.advance(MS);
+    assert_eq!((woken(&task), poll(&mut sleep, &task)), (1, READY));
+}
+
+#[test]
+fn a_waker_whose_call_panics_is_contained_and_the_others_are_woken() {
+    let (timer, task) = (ManualTimer::new(), task());
+    let (waker, _) = hostile(&timer, "wake");
+    let mut sleeps = [timer.sleep(MS), timer.sleep(MS), timer.sleep(MS), timer.sleep(9 * MS)];
+    for (sleep, hostile) in sleeps.iter_mut().zip([false, true, false, true]) {
+        let waker = if hostile { waker } else { &task.clone().into() };
+        assert!(poll_with(sleep, waker).is_pending());
+    }
+    timer.advance(MS);
+    assert_eq!((woken(&task), timer.panicked()), (2, 1));
+    assert_eq!(poll_with(&mut sleeps[1], waker), READY);
+    timer.shutdown();
+    assert_eq!(timer.panicked(), 2);
+}
+
+#[test]
+fn a_waker_whose_drop_panics_is_contained_wherever_it_happens() {
+    let (timer, task) = (ManualTimer::new(), task());
+    let (waker, _) = hostile(&timer, "drop");
+    let mut sleep = timer.sleep(MS);
+    assert!(poll_with(&mut sleep, waker).is_pending());
+    assert!(poll(&mut sleep, &task).is_pending()); // replaced
+    assert_eq!(timer.panicked(), 1);
+    assert!(poll_with(&mut sleep, waker).is_pending());
+    drop(sleep);
+    assert_eq!(timer.panicked(), 2);
+    let mut sleep = timer.sleep(MS);
+    assert!(poll_with(&mut sleep, waker).is_pending());
+    timer.advance(MS); // woken, then dropped
+    assert_eq!(timer.panicked(), 3);
+    timer.shutdown();
+    assert_eq!(poll_with(&mut timer.sleep(MS), waker), Poll::Ready(Err(CLOSED))); // refused
+    assert_eq!(timer.panicked(), 4);
+}
+
+#[test]
+fn a_wake_may_make_poll_and_drop_sleeps() {
+    struct Again(ManualTimer, Mutex<Option<Sleep>>, Arc<Task>);
+    impl Wake for Again {
+        fn wake(self: Arc<Self>) {
+            let mut next = self.0.sleep(MS);
+            assert!(poll(&mut next, &self.2).is_pending());
+            *self.1.lock().unwrap() = Some(next);
+        }
+    }
+    let (timer, task) = (ManualTimer::new(), task());
+    let again = Arc::new(Again(timer.clone(), Mutex::default(), task.clone()));
+    let mut sleep = timer.sleep(MS);
+    assert!(poll_with(&mut sleep, &again.clone().into()).is_pending());
+    timer.advance(2 * MS);
+    assert_eq!((woken(&task), timer.sleeps().len(), timer.panicked()), (1, 0, 0));
+}
+
+#[test]
+fn a_timeout_yields_what_is_ready_in_time() {
+    let (timer, task) = (ManualTimer::new(), task());
+    assert_eq!(poll(&mut timer.timeout(MS, ready(7)), &task), Poll::Ready(Ok(7)));
+    assert_eq!(poll(&mut timer.timeout(Duration::ZERO, ready(7)), &task), Poll::Ready(Ok(7)));
+    assert!(timer.sleeps().is_empty());
+
+    let mut both = timer.timeout(MS, timer.sleep(MS)); // ready at the same time: in time
+    assert!(poll(&mut both, &task).is_pending());
+    assert_eq!(timer.sleeps().len(), 2);
+    timer.advance(MS);
+    assert_eq!((woken(&task), poll(&mut both, &task)), (2, Poll::Ready(Ok(Ok(())))));
+}
+
+#[test]
+fn a_timeout_ends_when_the_time_is_up() {
+    let (timer, task) = (ManualTimer::new(), task());
+    let mut never = timer.timeout(2 * MS, pending::<()>());
+    assert!(poll(&mut never, &task).is_pending());
+    timer.advance(2 * MS);
+    assert_eq!(woken(&task), 1);
+    assert_eq!(poll(&mut never, &task), Poll::Ready(Err(TimeoutError::Elapsed)));
+    let mut none = timer.timeout(Duration::ZERO, pending::<()>());
+    assert_eq!(poll(&mut none, &task), Poll::Ready(Err(TimeoutError::Elapsed)));
+
+    let mut dropped = timer.timeout(2 * MS, pending::<()>());
+    assert!(poll(&mut dropped, &task).is_pending());
+    drop(dropped);
+    assert_eq!((wakers(&task), timer.sleeps().len()), (0, 0));
+    assert_eq!(TimeoutError::Elapsed.to_string(), "the time is up");
+}
+
+#[test]
+fn what_was_not_ready_in_time_is_not_lost() {
+    let (timer, task) = (ManualTimer::new(), task());
+    let mut late = timer.timeout(2 * MS, timer.sleep(3 * MS));
+    assert!(poll(&mut late, &task).is_pending());
+    timer.advance(2 * MS);
+    assert_eq!(poll(&mut late, &task), Poll::Ready(Err(TimeoutError::Elapsed)));
+    let mut again = timer.timeout(2 * MS, late.into_inner()); // handed back
+    assert!(poll(&mut again, &task).is_pending());
+    timer.advance(MS);
+    assert_eq!(poll(&mut again, &task), Poll::Ready(Ok(Ok(()))));
+
+    let mut pinned = pin!(async { timer.sleep(3 * MS).await }); // lent: it cannot be moved
+    let mut first = timer.timeout(MS, pinned.as_mut());
+    assert!(poll(&mut first, &task).is_pending());
+    timer.advance(MS);
+    assert!(poll(&mut first, &task).is_ready());
+    timer.advance(2 * MS);
+    assert_eq!(poll(&mut pinned, &task), READY);
+
+    let mut longer = timer.timeout(MS, pending::<()>());
+    assert!(poll(&mut longer, &task).is_pending());
+    Pin::new(&mut longer).sleep_mut().reset(5 * MS);
+    timer.advance(4 * MS);
+    assert!(poll(&mut longer, &task).is_pending());
+}
+
+#[test]
+fn a_timeout_without_a_place_tells_why() {
+    let (timer, task) = (ManualTimer::new(), task());
+    let mut waiting = timer.timeout(MS, pending::<()>());
+    assert!(poll(&mut waiting, &task).is_pending());
+    timer.shutdown();
+    let closed = TimeoutError::NotScheduled(CLOSED);
+    assert_eq!((woken(&task), poll(&mut waiting, &task)), (1, Poll::Ready(Err(closed))));
+    assert_eq!(closed.to_string(), "not scheduled: the timer has been shut down");
+    assert_eq!(poll(&mut timer.timeout(MS, ready(7)), &task), Poll::Ready(Ok(7)));
+}
+
+#[test]
+fn an_interval_ticks_each_period_from_the_call() {
+    let (timer, task) = (ManualTimer::new(), task());
+    timer.advance(7 * MS);
+    let mut beat = timer.interval(10 * MS).unwrap();
+    for due in [17, 27, 37] {
+        assert!(tick(&mut beat, &task).is_pending());
+        assert!(tick(&mut beat, &task).is_pending());
+        timer.advance(10 * MS);
+        assert_eq!(tick(&mut beat, &task), Poll::Ready(Ok(due)));
+    }
+    assert_eq!((woken(&task), beat.period(), beat.next_ns()), (3, 10 * MS, 47_000_000));
+    let mut at_once = timer.interval_from(Duration::ZERO, MS).unwrap();
+    assert_eq!(tick(&mut at_once, &task), Poll::Ready(Ok(37)));
+    assert!(tick(&mut at_once, &task).is_pending());
+}
+
+#[test]
+fn a_period_that_is_no_whole_number_of_ticks_does_not_drift() {
+    let timer = ManualTimer::new();
+    let mut beat = timer.interval(Duration::from_micros(1_250)).unwrap();
+    let mut due = Vec::new();
+    for _ in 0..5 {
+        timer.advance(MS);
+        while let Poll::Ready(tick) = beat.poll_tick(&mut Context::from_waker(Waker::noop())) {
+            due.push(tick.unwrap());
+        }
+    }
+    assert_eq!(due, [1_250_000, 2_500_000, 3_750_000, 5_000_000]);
+}
+
+#[test]
+fn missed_ticks_come_at_once_or_later_or_not_at_all() {
+    for (missed, at_35, later) in [
+        (MissedTicks::Burst, vec![10, 20, 30], vec![40, 50, 60]),
+        (MissedTicks::Delay, vec![10], vec![45, 55]),
+        (MissedTicks::Skip, vec![10], vec![40, 50, 60]),
+    ] {
+        let (timer, task) = (ManualTimer::new(), task());
+        let mut beat = timer.interval(10 * MS).unwrap().missed_ticks(missed);
+        timer.advance(35 * MS);
+        assert_eq!(ticks(&mut beat, &task), at_35, "{missed:?}");
+        let mut due = Vec::new();
+        for _ in 35..60 {
+            timer.advance(MS);
+            due.extend(ticks(&mut beat, &task));
+        }
+        assert_eq!(due, later, "{missed:?}");
+    }
+}
+
+/// Those that are ready.
+fn ticks(beat: &mut Interval, task: &Arc<Task>) -> Vec<u64> {
+    std::iter::from_fn(|| match tick(beat, task) {
+        Poll::Ready(due) => Some(due.unwrap()),
+        Poll::Pending => None,
+    })
+    .collect()
+}
+
+#[test]
+fn an_interval_resets_to_a_new_beat() {
+    let (timer, task) = (ManualTimer::new(), task());
+    let mut beat = timer.interval(10 * MS).unwrap();
+    assert!(tick(&mut beat, &task).is_pending());
+    timer.advance(7 * MS);
+    beat.reset();
+    timer.advance(9 * MS);
+    assert_eq!((woken(&task), tick(&mut beat, &task)), (0, Poll::Pending));
+    timer.advance(MS);
+    assert_eq!((woken(&task), tick(&mut beat, &task)), (1, Poll::Ready(Ok(17))));
+}
+
+#[test]
+fn an_interval_loses_no_tick_when_a_wait_for_it_is_dropped() {
+    let (timer, task) = (ManualTimer::new(), task());
+    let mut beat = timer.interval(10 * MS).unwrap();
+    {
+        let mut waiting = pin!(beat.tick());
+        assert!(poll(&mut waiting, &task).is_pending());
+        timer.advance(10 * MS);
+    }
+    let mut waiting = pin!(beat.tick());
+    assert_eq!(poll(&mut waiting, &task), Poll::Ready(Ok(10_000_000)));
+}
+
+#[test]
+fn an_interval_of_a_closed_timer_or_without_a_period_is_an_error() {
+    let (timer, task) = (ManualTimer::new(), task());
+    assert_eq!(timer.interval(Duration::ZERO).unwrap_err(), PeriodicError::ZeroPeriod);
+    let mut beat = timer.interval(10 * MS).unwrap();
+    assert!(tick(&mut beat, &task).is_pending());
+    timer.pass(10 * MS);
+    timer.shutdown();
+    assert_eq!((woken(&task), tick(&mut beat, &task)), (1, Poll::Ready(Ok(10)))); // it was due
+    assert_eq!(tick(&mut beat, &task), Poll::Ready(Err(CLOSED)));
+}
+
+#[test]
+fn a_sleep_takes_32_bytes_no_allocation_and_goes_anywhere() {
+    fn anywhere<T: Send + Sync + Unpin + 'static>() {}
+    anywhere::<Sleep>();
+    anywhere::<Sleeps>();
+    anywhere::<Interval>();
+    anywhere::<TimeoutFuture<Sleep>>();
+    assert_eq!(size_of::<Sleep>(), 32);
+
+    let (timer, task) = (ManualTimer::new(), task());
+    let once = || {
+        let mut sleep = timer.sleep(MS);
+        assert!(poll(&mut sleep, &task).is_pending());
+    };
+    once(); // the first makes the wheels
+    let info = allocation_counter::measure(|| (0..100).for_each(|_| once()));
+    assert_eq!(info.count_total, 0);
+}
