@@ -119,6 +119,7 @@ pub use face::{
     monitor::Monitor,
     purgatory::Purgatory,
     replies::{AlreadyExpected, Replies, Reply},
+    shutdown::ShutdownLeft,
     threshold::ThresholdPurgatory,
     wait::{WaitError, WaitFuture},
     watermarks::{QuorumError, TooManyKeys, Watermarks},

@@ -381,3 +381,93 @@ fn a_rise_that_is_deferred_again_goes_to_the_highest_value_and_again_once_it_has
     assert_eq!((purgatory.stats().deferred, purgatory.run_deferred()), (1, 3));
     assert_eq!((purgatory.stats().events, purgatory.len()), (3, 0));
 }
+
+/// What panics as it is dropped.
+struct DropBomb;
+
+impl Drop for DropBomb {
+    fn drop(&mut self) {
+        panic!("in a drop");
+    }
+}
+
+impl Wake for DropBomb {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn a_waker_whose_drop_panics_while_its_task_unwinds_is_contained_and_counted() {
+    let purgatory: Waits<u32> = waits();
+    let mut future = purgatory.wait(&[1], MINUTE, || None::<()>);
+    let waker = Waker::from(Arc::new(DropBomb));
+    assert!(Pin::new(&mut future).poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(waker))).is_ok(), "the future has the last");
+    let unwound = catch_unwind(AssertUnwindSafe(move || {
+        let _future = future;
+        panic!("in a task");
+    }));
+    assert!(unwound.is_err());
+    assert_eq!((purgatory.stats().panics, purgatory.len()), (1, 0));
+}
+
+#[test]
+fn a_value_whose_drop_panics_while_its_task_unwinds_is_contained_and_counted() {
+    let purgatory: Waits<u32> = waits();
+    let future = purgatory.wait(&[1], MINUTE, || Some(DropBomb));
+    let unwound = catch_unwind(AssertUnwindSafe(move || {
+        let _future = future;
+        panic!("in a task");
+    }));
+    assert!(unwound.is_err());
+    assert_eq!((purgatory.stats().panics, purgatory.len()), (1, 0));
+}
+
+/// What a closure has captured and what its callback has, or the callback's own panic.
+#[test]
+fn two_drops_that_panic_at_once_do_not_end_the_process() {
+    let purgatory: Waits<u32> = waits();
+    let (one, other) = (DropBomb, DropBomb);
+    let check = move || {
+        let _captured = &one;
+        false
+    };
+    let callback = move |_| {
+        // One panic is enough: the check's drop is the second.
+        let _captured = std::mem::ManuallyDrop::new(other);
+        panic!("in a callback");
+    };
+    purgatory.try_complete_else_watch(when(check, callback).into(), &[1], MINUTE).unwrap();
+    assert_eq!(purgatory.cancel_for_key(&1, "over"), 1);
+    let held = DropBomb;
+    let wait = purgatory.wait_or(
+        &[2],
+        MINUTE,
+        move || {
+            let _held = &held;
+            None::<DropBomb>
+        },
+        |_| (),
+    );
+    assert_eq!(purgatory.cancel_for_key(&2, "over"), 1);
+    assert!(wait.block().is_err());
+    assert!(purgatory.stats().panics >= 2 && purgatory.is_empty());
+}
+
+/// The key's panic is the caller's; that of the operation, which nobody has any more, is not to meet it.
+#[test]
+fn an_operation_whose_drop_panics_while_a_keys_clone_does_is_dropped_all_the_same() {
+    let purgatory: Waits<Bomb> = waits();
+    let keys: Vec<_> = (0..40).map(Bomb::new).collect();
+    for count in [1, 2, 40] {
+        for bomb in [0, count - 1] {
+            keys[bomb].in_clone.store(true, SeqCst);
+            let held = DropBomb;
+            let waits = when(move || std::ptr::eq(&held, std::ptr::null()), drop);
+            let park = || purgatory.try_complete_else_watch(waits.into(), &keys[..count], MINUTE);
+            let panic = catch_unwind(AssertUnwindSafe(park)).unwrap_err();
+            assert_eq!(panic.downcast_ref(), Some(&"in a key's Clone"));
+            keys[bomb].in_clone.store(false, SeqCst);
+        }
+    }
+    assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
+}

@@ -214,7 +214,7 @@ pub use timers::keyed::KeyedTimer;
 pub use timers::manual::ManualTimer;
 pub use timers::periodic::{Periodic, PeriodicError};
 pub use timers::sleep::{Sleep, Sleeps};
-pub use timers::system::{SystemTimer, SystemTimerBuilder};
+pub use timers::system::{SystemTimer, SystemTimerBuilder, TimerLeft};
 pub use timers::task::{SharedTask, TimerTask};
 pub use timers::task_timer::TaskTimer;
 pub use timers::timeout::{TimeoutError, TimeoutFuture};

@@ -13,7 +13,7 @@ use proptest::{
     prelude::*,
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
-use timer_core::{TaskId, TimingWheel, WheelSize};
+use timer_core::{TaskId, TimingWheel, WheelSize, driver::DeadlineSearch};
 
 /// The last tick used: the wheels' phases lie above.
 const END: u64 = u64::MAX - 17;
@@ -330,6 +330,9 @@ impl Model {
         let deadlines = self.kept.values().filter(|(_, at)| at.is_some());
         let deadlines = deadlines.filter_map(|&(id, _)| self.wheel.deadline(id));
         assert_eq!(self.wheel.next_deadline(), deadlines.min());
+        let mut search = DeadlineSearch::default();
+        while !self.wheel.search_deadline(&mut search, 3) {}
+        assert_eq!(search.earliest, self.wheel.next_deadline());
     }
 
     /// When the bucket of a task begins, in wide arithmetic: `at` rounded down to the level's tick.

@@ -12,7 +12,7 @@ use std::{
 
 use timer_core::{
     Advanced, BuildError, Clock, Executor, Job, ManualClock, ManualTimer, ScheduleErrorReason,
-    SystemClock, SystemTimer, TickLength, Timer, TimerClosed, TimingWheel, WheelSize,
+    SystemClock, SystemTimer, TaskTimer, TickLength, Timer, TimerClosed, TimingWheel, WheelSize,
     driver::{Shards, WheelOwner, wheel_for},
 };
 
@@ -563,4 +563,117 @@ fn a_timer_is_printed_without_its_tasks() {
     let timer = SystemTimer::new().unwrap();
     (0..100).for_each(|_| _ = timer.schedule(HOUR, || ()).unwrap());
     assert!(format!("{timer:?}").len() < 500, "{timer:?}");
+}
+
+/// Each run looks whether it was cancelled for good. No sleep: as many rounds as it takes to meet a run.
+#[test]
+fn after_cancel_and_wait_a_periodic_task_is_not_called() {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+    let timer = SystemTimer::new().unwrap();
+    let (late, runs) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    for _ in 0..200 {
+        let over = Arc::new(AtomicBool::new(false));
+        let (seen, late, counted) = (over.clone(), late.clone(), runs.clone());
+        let act = move || {
+            std::thread::yield_now();
+            counted.fetch_add(1, SeqCst);
+            late.fetch_add(usize::from(seen.load(SeqCst)), SeqCst);
+        };
+        let before = runs.load(SeqCst);
+        let nanosecond = Duration::from_nanos(1);
+        let periodic = timer.schedule_with_fixed_delay(Duration::ZERO, nanosecond, act).unwrap();
+        while runs.load(SeqCst) == before {
+            std::hint::spin_loop();
+        }
+        assert!(periodic.cancel_and_wait());
+        over.store(true, SeqCst);
+    }
+    timer.shutdown();
+    assert_eq!(late.load(SeqCst), 0);
+}
+
+#[test]
+fn a_periodic_task_that_waits_for_itself_does_not() {
+    let timer = SystemTimer::new().unwrap();
+    let (send, result) = std::sync::mpsc::channel();
+    let own = Arc::new(std::sync::OnceLock::<timer_core::Periodic>::new());
+    let inside = own.clone();
+    let act = move || {
+        if let Some(own) = inside.get() {
+            let _ = send.send(own.cancel_and_wait());
+        }
+    };
+    let ms = Duration::from_millis(1);
+    own.set(timer.schedule_with_fixed_delay(ms, ms, act).unwrap()).unwrap();
+    assert_eq!(result.recv(), Ok(false));
+    timer.shutdown();
+}
+
+/// Keeps its jobs until the test runs them: a worker that is blocked. As it takes one it lets go what it is
+/// given.
+#[derive(Clone, Debug, Default)]
+struct Keeps {
+    jobs: Arc<Mutex<Vec<Job>>>,
+    lets_go: Arc<Mutex<Option<TaskTimer<TellsWhere>>>>,
+}
+
+impl Executor for Keeps {
+    fn execute(&self, job: Job) {
+        self.jobs.lock().unwrap().push(job);
+        drop(self.lets_go.lock().unwrap().take());
+    }
+}
+
+/// Tells the name of the thread that drops it.
+struct TellsWhere(mpsc::Sender<String>);
+
+impl Drop for TellsWhere {
+    fn drop(&mut self) {
+        let _ = self.0.send(std::thread::current().name().unwrap_or_default().to_owned());
+    }
+}
+
+/// The last handle goes while the reaper has the wheels in its hands, so it has the last one itself.
+#[test]
+fn the_reaper_drops_no_task_of_a_timer_whose_last_handle_goes_meanwhile() {
+    let keeps = Keeps::default();
+    let timer = SystemTimer::builder().executor(keeps.clone()).build().unwrap();
+    let (tell, told) = mpsc::channel();
+    let tasks = timer.with_handler(drop::<TellsWhere>).unwrap();
+    tasks.schedule(HOUR, TellsWhere(tell.clone())).unwrap();
+    let due = TellsWhere(tell);
+    let mut lets_go = keeps.lets_go.lock().unwrap(); // the executor waits for this thread's handle to go
+    tasks.schedule(Duration::ZERO, due).unwrap();
+    *lets_go = Some(tasks);
+    drop(lets_go);
+    while keeps.jobs.lock().unwrap().len() < 2 {
+        std::thread::yield_now();
+    }
+    timer.shutdown();
+    assert!(told.try_recv().is_err());
+    std::mem::take(&mut *keeps.jobs.lock().unwrap()).into_iter().for_each(Job::run);
+    let here = std::thread::current().name().unwrap().to_owned();
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [here.clone(), here]);
+}
+
+#[test]
+fn a_shutdown_with_a_limit_closes_all_there_is_and_tells_what_it_left() {
+    let timer = SystemTimer::new().unwrap();
+    let numbers = timer.with_handler(drop::<u32>).unwrap();
+    let (begun, running) = mpsc::channel();
+    let (release, blocked) = mpsc::channel::<()>();
+    let stuck = move || {
+        begun.send(()).unwrap();
+        let _ = blocked.recv();
+    };
+    timer.schedule(Duration::ZERO, stuck).unwrap();
+    running.recv().unwrap();
+    timer.schedule(HOUR, || ()).unwrap();
+    let left = timer.shutdown_timeout(Duration::ZERO);
+    assert_eq!((left.unfired.len(), left.threads > 0), (1, true));
+    let refused = numbers.schedule(HOUR, 7).unwrap_err();
+    assert_eq!((refused.task, refused.reason), (7, ScheduleErrorReason::Closed));
+    release.send(()).unwrap();
+    let left = timer.shutdown_timeout(HOUR);
+    assert_eq!((left.unfired.len(), left.threads), (0, 0));
 }

@@ -12,7 +12,7 @@ use std::{
 
 use timer_core::{
     CancelOnDrop, Clock, KeyedTimer, ManualTimer, PeriodicError, ScheduleErrorReason, SharedTask,
-    SystemTimer, Timer,
+    SystemTimer, Timer, TimingWheel, WheelSize, driver::DeadlineSearch,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -379,5 +379,121 @@ fn a_refused_keyed_task_comes_back_and_leaves_what_was_there() {
     timer.shutdown();
     let refused = keyed.schedule("a", MS, 7).unwrap_err();
     assert_eq!((refused.task, refused.reason), (7, ScheduleErrorReason::Closed));
+    assert!(keyed.is_empty());
+}
+
+#[test]
+fn at_the_bound_the_heartbeat_of_a_present_key_is_accepted_and_no_other() {
+    let timer = SystemTimer::builder().pending_max(2).build().unwrap();
+    let keyed = KeyedTimer::new(&timer, |_: &str, _: u32| ()).unwrap();
+    let hour = 3600 * SECOND;
+    keyed.schedule("a", hour, 1).unwrap();
+    keyed.schedule("b", hour, 2).unwrap();
+    for task in 3..10 {
+        keyed.schedule("a", hour, task).unwrap();
+        let refused = keyed.schedule("c", hour, task).unwrap_err();
+        assert_eq!((refused.task, refused.reason), (task, ScheduleErrorReason::Full { limit: 2 }));
+    }
+    assert!(keyed.cancel(&"b"));
+    keyed.schedule("c", hour, 0).unwrap();
+    assert!(keyed.schedule("b", hour, 0).is_err() && keyed.schedule("a", hour, 0).is_ok());
+    timer.shutdown();
+    assert!(keyed.schedule("a", hour, 0).is_err() && keyed.contains(&"a"));
+}
+
+#[test]
+fn a_peak_of_keys_is_given_back() {
+    let timer = ManualTimer::new();
+    let keyed_timer = KeyedTimer::new(&timer, |_: u64, (): ()| ()).unwrap();
+    for fire in [false, true] {
+        let kept = allocation_counter::measure(|| {
+            (0..200_000).for_each(|key| keyed_timer.schedule(key, SECOND, ()).unwrap());
+            if fire {
+                timer.advance(SECOND);
+            } else {
+                (0..200_000).for_each(|key| assert!(keyed_timer.cancel(&key)));
+            }
+        });
+        assert!(keyed_timer.is_empty());
+        assert!(kept.bytes_current < 300_000, "{} bytes stay", kept.bytes_current);
+    }
+}
+
+struct DropBomb;
+
+impl Drop for DropBomb {
+    fn drop(&mut self) {
+        panic!("in a drop");
+    }
+}
+
+#[test]
+fn two_tasks_whose_drops_panic_go_with_their_timer() {
+    let timer = ManualTimer::new();
+    let tasks = timer.with_handler(drop::<DropBomb>).unwrap();
+    (0..3).for_each(|_| _ = tasks.schedule(SECOND, DropBomb).unwrap());
+    let cancelled = timer.stats().cancelled;
+    drop(tasks);
+    assert_eq!(timer.stats().cancelled, cancelled);
+}
+
+#[test]
+fn a_search_for_the_earliest_deadline_in_steps_finds_what_stays_while_others_leave() {
+    let mut random = fastrand::Rng::with_seed(5);
+    for (at, late) in [(3_000, false), (100_000, false), (100_000, true)] {
+        let wheel = TimingWheel::new(WheelSize::default(), 0);
+        let mut wheel = if late { wheel.placing_late() } else { wheel };
+        let first = at + random.u64(..50);
+        let mut others: Vec<_> =
+            (0..2_000).map(|_| wheel.insert(at + 51, ()).unwrap().id).collect();
+        wheel.insert(first, ()).unwrap();
+        (0..2_000).for_each(|_| others.push(wheel.insert(at + 51, ()).unwrap().id));
+        let (mut search, mut steps) = (DeadlineSearch::default(), 1);
+        while !wheel.search_deadline(&mut search, 100) {
+            steps += 1;
+            for _ in 0..20 {
+                wheel.cancel(others.swap_remove(random.usize(..others.len())));
+            }
+        }
+        assert_eq!(search.earliest, Some(first));
+        assert!((20..60).contains(&steps), "{steps} steps, of 100 tasks each");
+    }
+}
+
+#[test]
+fn a_periodic_task_under_a_manual_timer_that_waits_for_itself_does_not() {
+    let timer = ManualTimer::new();
+    let own = Arc::new(Mutex::new(None::<timer_core::Periodic>));
+    let (inside, (send, result)) = (own.clone(), mpsc::channel());
+    let act =
+        move || send.send(inside.lock().unwrap().as_ref().unwrap().cancel_and_wait()).unwrap();
+    *own.lock().unwrap() = Some(timer.schedule_at_fixed_rate(MS, MS, act).unwrap());
+    timer.advance(3 * MS);
+    assert_eq!(result.try_iter().collect::<Vec<_>>(), [false]);
+    assert!(own.lock().unwrap().as_ref().unwrap().cancel_and_wait());
+}
+
+/// A key of a map that panics as it is dropped there.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct DropsBadly(u32, bool);
+
+impl Drop for DropsBadly {
+    fn drop(&mut self) {
+        assert!(!self.1, "in a key's drop");
+    }
+}
+
+#[test]
+fn a_key_that_panics_as_it_is_dropped_keeps_no_task_from_its_handler() {
+    let timer = ManualTimer::new();
+    let (send, ran) = mpsc::channel();
+    let handler = move |mut key: DropsBadly, task: u32| {
+        key.1 = false;
+        send.send((key.0, task)).unwrap();
+    };
+    let keyed = KeyedTimer::new(&timer, handler).unwrap();
+    keyed.schedule(DropsBadly(1, true), MS, 7).unwrap();
+    timer.advance(MS);
+    assert_eq!(ran.try_iter().collect::<Vec<_>>(), [(1, 7)]);
     assert!(keyed.is_empty());
 }

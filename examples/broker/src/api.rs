@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, Result, bail};
 use bytes::{Buf, Bytes};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{api_versions_response::ApiVersion, *};
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A value, or the error that the client is told instead.
-pub(crate) type OrError<T> = Result<T, ResponseError>;
+pub(crate) type OrError<T> = std::result::Result<T, ResponseError>;
 
 /// Who asks.
 pub(crate) struct Client {
@@ -30,11 +30,7 @@ pub(crate) struct Client {
 /// Takes one request, after waiting for a place in the client's pipeline; it is answered there, when
 /// the answer is known. An error is the reason to close the connection. `frame` has at least its
 /// [`PREFIX_BYTES`](crate::frame::PREFIX_BYTES).
-pub(crate) fn handle(
-    manager: &ReplicaManager,
-    client: &Client,
-    frame: Bytes,
-) -> anyhow::Result<()> {
+pub(crate) fn handle(manager: &ReplicaManager, client: &Client, frame: Bytes) -> Result<()> {
     let mut prefix = &frame[..];
     let (key, version, correlation_id) = (prefix.get_i16(), prefix.get_i16(), prefix.get_i32());
     let Some(api) = APIS.iter().find(|api| api.key as i16 == key) else {
@@ -63,7 +59,7 @@ fn answer(
     manager: &ReplicaManager,
     client: &Client,
     reply: Reply,
-) -> anyhow::Result<()> {
+) -> Result<()> {
     layout::check(&frame, api, version).context("malformed")?;
     decode_request_header_from_buffer(&mut frame).context("malformed")?;
     let (topics, groups) = (&manager.topics, &manager.groups);
@@ -94,7 +90,7 @@ fn answer(
     Ok(())
 }
 
-fn body<T: Decodable>(mut frame: Bytes, version: i16) -> anyhow::Result<T> {
+fn body<T: Decodable>(mut frame: Bytes, version: i16) -> Result<T> {
     T::decode(&mut frame, version).context("malformed")
 }
 

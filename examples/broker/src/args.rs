@@ -2,7 +2,7 @@
 
 use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
-use clap::{Parser, ValueEnum, value_parser};
+use clap::{Parser, value_parser};
 
 use crate::{replica_state::FOLLOWER_IDS, topics::TopicConfig};
 
@@ -45,8 +45,8 @@ pub struct Args {
     pub lag_checks: u32,
 
     /// Run a cluster: this leader, and two followers as processes of their own, which fetch from it over the wire
-    #[arg(value_enum)]
-    pub run: Option<Run>,
+    #[arg(value_name = "cluster", value_parser = ["cluster"])]
+    pub run: Option<String>,
 
     /// Run one node of a cluster of processes: 1 leads, 2 and 3 follow
     #[arg(long, requires = "cluster", value_parser = value_parser!(i32).range(1..=3))]
@@ -72,9 +72,9 @@ pub struct Args {
     #[arg(long, default_value_t = 32, value_parser = value_parser!(u16).range(1..=1024))]
     pub max_pipeline: u16,
 
-    /// Bytes a replica of a partition keeps in memory, three of them in one process; the oldest replicated records go first
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
-    pub max_log: usize,
+    /// Bytes of all logs of a replica together; the largest gives up its oldest replicated records first
+    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
+    pub max_logs: usize,
 
     /// Where Prometheus metrics and the live page are served; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
@@ -95,13 +95,6 @@ pub struct Args {
     /// Log every connection and how every produce ended
     #[arg(long, short)]
     pub verbose: bool,
-}
-
-/// What to run, if not one process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Run {
-    /// A leader and two followers.
-    Cluster,
 }
 
 impl Args {

@@ -4,20 +4,22 @@
 //! once (with the pipeline full: when a place comes free). What goes wrong here ends this connection
 //! and nothing else.
 
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{collections::HashMap, sync::Arc, thread, time::Duration};
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use parking_lot::{Condvar, Mutex};
 
 use crate::api::{self, Client};
 use crate::pipeline::{self, Answer, Pipeline};
 use crate::{fetch, frame::read_frame, replica_manager::ReplicaManager};
 
-/// Kafka's `connections.max.idle.ms`.
-const IDLE_MAX: Duration = Duration::from_secs(600);
+/// From one whole request to the first byte of the next (Kafka's `connections.max.idle.ms`).
+pub(crate) const IDLE_MAX: Duration = Duration::from_secs(600);
+/// From the first byte of a request to its last.
+pub(crate) const FRAME_MAX: Duration = Duration::from_secs(30);
 /// A client that does not read its responses is let go.
 const WRITE_MAX: Duration = Duration::from_secs(30);
 /// Requests are decoded and responses encoded on a connection's threads: no recursion, no big values.
@@ -42,7 +44,6 @@ pub(crate) fn serve(connection: &Registered, manager: &ReplicaManager) {
 fn requests(connection: &Registered, manager: &ReplicaManager) -> anyhow::Result<()> {
     let stream = &*connection.stream;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(IDLE_MAX))?;
     stream.set_write_timeout(Some(WRITE_MAX))?;
     let pipeline = Pipeline::new(connection.id, manager.args.max_pipeline);
     let client = Client { address: stream.local_addr()?, pipeline: Arc::clone(&pipeline) };
@@ -55,14 +56,22 @@ fn requests(connection: &Registered, manager: &ReplicaManager) -> anyhow::Result
             pipeline.break_off();
             let _: io::Result<()> = stream.shutdown(Shutdown::Both); // ends the reading, too
         })?;
-        let mut reader = BufReader::new(stream);
+        let (mut reader, silent) = (BufReader::new(stream), Arc::clone(&connection.stream));
+        // What has begun must go on: a byte now and then does not.
+        let cut = Box::new(move || silent.shutdown(Shutdown::Both).unwrap_or(()));
+        let timer = &manager.timer;
+        let cut = timer.schedule(IDLE_MAX, cut).ok().context("shutting down")?;
         let mut read = || {
-            while let Some(frame) = read_frame(&mut reader, manager.args.max_frame)? {
+            while !reader.fill_buf()?.is_empty() {
+                timer.reschedule(cut, FRAME_MAX);
+                let Some(frame) = read_frame(&mut reader, manager.args.max_frame)? else { break };
+                timer.reschedule(cut, IDLE_MAX);
                 contained(|| api::handle(manager, &client, frame))?;
             }
             Ok(())
         };
         let ended = read();
+        timer.cancel(cut);
         manager.cancel_for_connection(connection.id, "client disconnected");
         pipeline.finish();
         ended

@@ -45,53 +45,37 @@ pub(crate) fn read_frame(reader: &mut impl Read, bytes_max: u32) -> anyhow::Resu
 }
 
 /// Keeps what a produce begins with and its partitions, without the records.
-fn skim(rest: Take<impl Read>, kept: &mut Vec<u8>, bytes_max: u32) -> anyhow::Result<()> {
-    let mut frame = Skimmed { rest, kept, bytes_max: bytes_max as usize };
-    frame.string()?; // client id
-    frame.string()?; // transactional id
-    frame.keep(6)?; // acks, timeout
-    for _ in 0..frame.number(4)? {
-        frame.string()?; // topic
-        for _ in 0..frame.number(4)? {
-            frame.keep(4)?; // partition
-            let records = frame.number(4)?;
-            frame.kept.truncate(frame.kept.len() - 4);
-            frame.kept.extend_from_slice(TOO_LARGE);
-            let thrown_away = copy(&mut frame.rest.by_ref().take(records as u64), &mut sink())?;
+fn skim(mut rest: Take<impl Read>, kept: &mut Vec<u8>, bytes_max: u32) -> anyhow::Result<()> {
+    let rest = &mut rest;
+    for _ in 0..2 {
+        let string = keep(rest, kept, 2)?; // client id, transactional id
+        keep(rest, kept, string)?;
+    }
+    keep(rest, kept, 6)?; // acks, timeout
+    for _ in 0..keep(rest, kept, 4)? {
+        let topic = keep(rest, kept, 2)?;
+        keep(rest, kept, topic)?;
+        for _ in 0..keep(rest, kept, 4)? {
+            keep(rest, kept, 4)?; // partition
+            let records = keep(rest, kept, 4)?;
+            kept.truncate(kept.len() - 4);
+            kept.extend_from_slice(TOO_LARGE);
+            let thrown_away = copy(&mut rest.take(records as u64), &mut sink())?;
             ensure!(thrown_away == records as u64, "truncated");
+            ensure!(kept.len() <= bytes_max as usize, "too large without its records");
         }
     }
-    ensure!(frame.rest.limit() == 0, "more than a produce");
+    ensure!(rest.limit() == 0, "more than a produce");
     Ok(())
 }
 
-struct Skimmed<'a, R> {
-    rest: Take<R>,
-    kept: &'a mut Vec<u8>,
-    bytes_max: usize,
-}
-
-impl<R: Read> Skimmed<'_, R> {
-    fn keep(&mut self, bytes: usize) -> anyhow::Result<()> {
-        let end = self.kept.len() + bytes;
-        ensure!(end <= self.bytes_max, "{end} bytes without its records");
-        self.rest.by_ref().take(bytes as u64).read_to_end(self.kept)?;
-        ensure!(self.kept.len() == end, "truncated");
-        Ok(())
-    }
-
-    /// Of so many bytes; a negative one, which stands for null, is 0.
-    fn number(&mut self, bytes: usize) -> anyhow::Result<usize> {
-        self.keep(bytes)?;
-        let digits = &self.kept[self.kept.len() - bytes..];
-        let number = digits.iter().fold(0, |number, digit| number << 8 | usize::from(*digit));
-        Ok(if digits[0] < 0x80 { number } else { 0 })
-    }
-
-    fn string(&mut self) -> anyhow::Result<()> {
-        let bytes = self.number(2)?;
-        self.keep(bytes)
-    }
+/// Keeps the next bytes. Returns the number that they are; for a negative one, which stands for null, 0.
+fn keep(rest: &mut impl Read, kept: &mut Vec<u8>, bytes: usize) -> anyhow::Result<usize> {
+    let next = read_up_to(rest, bytes)?;
+    ensure!(next.len() == bytes, "truncated");
+    kept.extend_from_slice(&next);
+    let number = next.iter().fold(0, |number, digit| number << 8 | usize::from(*digit));
+    Ok(if next.first().is_some_and(|digit| *digit < 0x80) { number } else { 0 })
 }
 
 /// `read_to_end` grows its buffer as bytes arrive, so a claimed length reserves nothing.

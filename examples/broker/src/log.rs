@@ -1,6 +1,7 @@
 //! The log of one replica: batches in offset order, in memory.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering::Relaxed};
 
 use crate::batch::RecordBatch;
 
@@ -14,7 +15,12 @@ pub(crate) struct Log {
     /// Bytes ever appended: the position of the next batch.
     end_position: u64,
     pub(crate) size_bytes: usize,
+    /// The sizes of all logs together that share this count.
+    pub(crate) total_bytes: Arc<AtomicUsize>,
 }
+
+/// What a batch takes beside its bytes.
+const OVERHEAD_BYTES: usize = 128;
 
 impl Log {
     pub(crate) fn append(&mut self, mut batch: RecordBatch) {
@@ -23,7 +29,8 @@ impl Log {
         batch.position = self.end_position;
         self.end_position += batch.bytes.len() as u64;
         self.log_end_offset = batch.next_offset;
-        self.size_bytes += batch.bytes.len();
+        self.size_bytes += batch.bytes.len() + OVERHEAD_BYTES;
+        self.total_bytes.fetch_add(batch.bytes.len() + OVERHEAD_BYTES, Relaxed);
         self.batches.push_back(batch);
     }
 
@@ -68,7 +75,8 @@ impl Log {
         while self.size_bytes > bytes_max
             && let Some(batch) = self.batches.pop_front_if(|batch| batch.next_offset <= offset)
         {
-            self.size_bytes -= batch.bytes.len();
+            self.size_bytes -= batch.bytes.len() + OVERHEAD_BYTES;
+            self.total_bytes.fetch_sub(batch.bytes.len() + OVERHEAD_BYTES, Relaxed);
             self.log_start_offset = self.log_start_offset.max(batch.next_offset);
         }
     }

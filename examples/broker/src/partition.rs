@@ -5,6 +5,8 @@
 //! smallest log start offset over them. Neither ever goes back. Everything here is one lock and no
 //! waiting; whoever advances a watermark tells the purgatories afterwards, without this lock.
 
+use std::sync::{Arc, atomic::AtomicUsize};
+
 use kafka_protocol::ResponseError;
 use parking_lot::Mutex;
 
@@ -71,19 +73,20 @@ impl Offsets {
 }
 
 impl Partition {
-    pub(crate) fn new(key: TopicPartition, config: TopicConfig) -> Partition {
-        let state = State { replicas: Replicas::new(config.replicas.into()), ..State::default() };
+    pub(crate) fn new(
+        key: TopicPartition,
+        config: TopicConfig,
+        all: &Arc<AtomicUsize>,
+    ) -> Partition {
+        let replicas = Replicas::new(config.replicas.into());
+        let mut state = State { replicas, ..State::default() };
+        state.log.total_bytes = Arc::clone(all);
         Partition { key, config, state: Mutex::new(state) }
     }
 
     /// Appends all batches, or none: when they came again, too. NOT_ENOUGH_REPLICAS when all that are in
     /// sync shall have it and these are fewer than the minimum, KAFKA_STORAGE_ERROR when the log is full of records that are not replicated yet.
-    pub(crate) fn append(
-        &self,
-        batches: Vec<IncomingBatch>,
-        acks_all: bool,
-        log_bytes_max: usize,
-    ) -> OrError<Appended> {
+    pub(crate) fn append(&self, batches: Vec<IncomingBatch>, acks_all: bool) -> OrError<Appended> {
         let mut state = self.state.lock();
         refuse!(
             acks_all && state.replicas.in_sync() < self.config.in_sync_min(),
@@ -93,7 +96,7 @@ impl Partition {
         let known = state.producers.duplicate(&batches)?;
         let base_offset = known.unwrap_or(state.log.log_end_offset);
         if known.is_none() {
-            state.append(batches, log_bytes_max)?;
+            state.append(batches, self.config.max_log)?;
         }
         Ok(Appended {
             base_offset,
@@ -151,6 +154,18 @@ impl Partition {
     pub(crate) fn first_at(&self, timestamp: i64) -> Option<(i64, i64)> {
         let state = self.state.lock();
         state.log.first_at(timestamp, state.high_watermark)
+    }
+
+    pub(crate) fn log_bytes(&self) -> usize {
+        self.state.lock().log.size_bytes
+    }
+
+    /// Drops the oldest replicated records, an eighth of the log. False when none could go.
+    pub(crate) fn trim(&self) -> bool {
+        let mut state = self.state.lock();
+        let (bytes, high_watermark) = (state.log.size_bytes, state.high_watermark);
+        state.log.trim(high_watermark, (bytes - bytes / 8).saturating_sub(1));
+        state.log.size_bytes < bytes
     }
 
     pub(crate) fn offsets(&self) -> Offsets {

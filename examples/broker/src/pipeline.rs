@@ -69,12 +69,7 @@ impl Pipeline {
 
     /// Takes the next place, for a request of so many bytes, after waiting for one; `None`: nothing
     /// can be written any more.
-    pub(crate) fn place(
-        self: &Arc<Self>,
-        bytes: usize,
-        version: i16,
-        correlation_id: i32,
-    ) -> Option<Reply> {
+    pub(crate) fn place(self: &Arc<Self>, bytes: usize, version: i16, id: i32) -> Option<Reply> {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| {
             (state.places.len() >= self.places_max.into() || state.bytes > BYTES_MAX)
@@ -86,7 +81,8 @@ impl Pipeline {
         let place = state.front + state.places.len();
         state.places.push_back(Place { bytes, answer: None });
         state.bytes += bytes;
-        Some(Reply { pipeline: Arc::clone(self), place, version, correlation_id })
+        let pipeline = Arc::clone(self);
+        Some(Reply { pipeline, place, version, correlation_id: id })
     }
 
     /// The answer at the front, after waiting for it; `None` after the last.

@@ -6,7 +6,7 @@ use std::{hash::Hash, sync::Arc, time::Duration};
 use kafka_protocol::ResponseError;
 use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Stats, Watches};
 use purgatory_live::Live;
-use timer_core::{BuildError, Timer};
+use timer_core::{BuildError, TaskTimer, Timer, TimerTask};
 
 use crate::partition::{Appended, Partition};
 use crate::topics::{TopicPartition, Topics, WatchKey};
@@ -29,6 +29,8 @@ pub(crate) struct ReplicaManager {
     pub(crate) producer_ids: ProducerIds,
     pub(crate) counters: Arc<Counters>,
     pub(crate) signal: Signal,
+    /// For what is no operation: when a connection has been silent for too long.
+    pub(crate) timer: TaskTimer<Box<dyn TimerTask>>,
 }
 
 /// One partition of a request that waits for its replicas.
@@ -87,6 +89,7 @@ impl ReplicaManager {
             producer_ids: ProducerIds::default(),
             counters: Arc::default(),
             signal: Signal::default(),
+            timer: timer.tasks().clone(),
         })
     }
 
@@ -103,7 +106,8 @@ impl ReplicaManager {
         let batches = batch::parse(records, partition.config.message_max_bytes as usize)?;
         refuse!(batches.is_empty(), ResponseError::InvalidRecord);
         let sizes: Vec<_> = batches.iter().map(|batch| (batch.codec, batch.records)).collect();
-        let appended = partition.append(batches, acks == -1, self.args.max_log)?;
+        self.topics.make_room(records.len())?;
+        let appended = partition.append(batches, acks == -1)?;
         let mut counters = self.counters.lock();
         if appended.duplicate {
             counters.duplicates += 1;

@@ -41,7 +41,7 @@ impl Broker {
             args.max_connections.saturating_add(manager.followers.len()),
         ));
         let mut broker = Broker { address, manager, connections, timer, threads: Vec::new() };
-        broker.pause_followers(args.pause_followers);
+        broker.manager.signal.pause_followers(args.pause_followers);
         for index in 0..broker.manager.followers.len() {
             let (manager, leader) = (Arc::clone(&broker.manager), broker.address);
             broker.spawn(&format!("follower-{index}"), move || {
@@ -82,11 +82,6 @@ impl Broker {
     /// Serves metrics and the live page, until what it returns is dropped.
     pub fn serve_metrics(&self) -> anyhow::Result<Server> {
         scrape::serve(self.manager.args.metrics_addr, &self.manager, &self.timer)
-    }
-
-    /// Stops or resumes both followers.
-    pub fn pause_followers(&self, paused: bool) {
-        self.manager.signal.pause_followers(paused);
     }
 
     /// Accepts no more, answers what is parked, closes the connections: in two seconds and some.

@@ -1,7 +1,8 @@
 //! The topics, made on first use or asked for: a bounded map, read on every produce and written once
 //! a topic.
 
-use std::{fmt, ops::RangeInclusive, sync::Arc};
+use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering::Relaxed};
+use std::{fmt, ops::RangeInclusive};
 
 use clap::value_parser;
 use dashmap::DashMap;
@@ -62,6 +63,10 @@ pub struct TopicConfig {
     #[arg(value_parser = value_parser!(u32).range(1..=(1 << 30)))]
     pub message_max_bytes: u32,
 
+    /// Bytes a replica of a partition keeps in memory, three of them in one process; the oldest replicated records go first
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
+    pub max_log: usize,
+
     /// The leader counts.
     #[arg(skip = 1 + FOLLOWER_IDS.len() as u8)]
     pub(crate) replicas: u8,
@@ -93,6 +98,9 @@ pub(crate) struct Topics {
     /// so that the bounds are exact.
     partition_counts: Mutex<[usize; 1 + FOLLOWER_IDS.len()]>,
     partitions_max: usize,
+    /// Of the leader's logs.
+    log_bytes: Arc<AtomicUsize>,
+    log_bytes_max: usize,
 }
 
 impl Topics {
@@ -102,6 +110,8 @@ impl Topics {
             topics: DashMap::new(),
             partition_counts: Mutex::default(),
             partitions_max: args.max_partitions.into(),
+            log_bytes: Arc::default(),
+            log_bytes_max: args.max_logs,
         }
     }
 
@@ -124,6 +134,18 @@ impl Topics {
         self.topics.iter().map(|topic| Arc::clone(&topic)).collect()
     }
 
+    /// Makes room for so many bytes in the logs: the largest ones give up their oldest replicated records.
+    /// KAFKA_STORAGE_ERROR when the largest has none.
+    pub(crate) fn make_room(&self, bytes: usize) -> OrError<()> {
+        while self.log_bytes.load(Relaxed) + bytes > self.log_bytes_max {
+            let topics = self.all();
+            let partitions = topics.iter().flat_map(|topic| topic.iter());
+            let largest = partitions.max_by_key(|partition| partition.log_bytes());
+            refuse!(!largest.is_some_and(|log| log.trim()), ResponseError::KafkaStorageError);
+        }
+        Ok(())
+    }
+
     /// As [`Topics::create`], with the defaults; one that exists is not made again.
     pub(crate) fn get_or_create(&self, name: &str) -> OrError<Topic> {
         if let Some(topic) = self.get(name) {
@@ -135,13 +157,8 @@ impl Topics {
 
     /// INVALID_TOPIC_EXCEPTION for a name against Kafka's rule, TOPIC_ALREADY_EXISTS,
     /// INVALID_PARTITIONS outside [`PARTITIONS`], POLICY_VIOLATION at the bounds. With
-    /// `validate_only` the topic is looked at and not kept.
-    pub(crate) fn create(
-        &self,
-        name: &str,
-        config: TopicConfig,
-        validate_only: bool,
-    ) -> OrError<Topic> {
+    /// `validate` the topic is looked at and not kept.
+    pub(crate) fn create(&self, name: &str, config: TopicConfig, validate: bool) -> OrError<Topic> {
         refuse!(!legal(name), ResponseError::InvalidTopicException);
         let mut counts = self.partition_counts.lock();
         refuse!(self.topics.contains_key(name), ResponseError::TopicAlreadyExists);
@@ -150,9 +167,9 @@ impl Topics {
         refuse!(counts[0] + new > self.partitions_max, ResponseError::PolicyViolation);
         let name: Arc<str> = name.into();
         let key = |partition| TopicPartition { topic: Arc::clone(&name), partition };
-        let partition = |index| Arc::new(Partition::new(key(index), config));
+        let partition = |index| Arc::new(Partition::new(key(index), config, &self.log_bytes));
         let topic: Topic = (0..config.partitions).map(partition).collect();
-        if !validate_only {
+        if !validate {
             counts.iter_mut().take(config.replicas.into()).for_each(|count| *count += new);
             self.topics.insert(name, Arc::clone(&topic));
         }

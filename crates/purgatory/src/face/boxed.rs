@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use timer_core::driver::Apart;
+
 use crate::words::operation::{DelayedOperation, Outcome};
 
 /// Any operation, boxed: for a purgatory in which several kinds wait, futures and blocking waits among
@@ -154,7 +156,9 @@ where
     }
 
     fn on_complete(self, outcome: Outcome) {
-        (self.then)(outcome);
+        let When { condition, then } = self;
+        let _condition = Apart::new(condition);
+        then(outcome);
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod purgatory;
 pub(crate) mod replies;
 #[cfg(feature = "tokio")]
 pub(crate) mod runtime;
+pub(crate) mod shutdown;
 pub(crate) mod threshold;
 pub(crate) mod wait;
 pub(crate) mod watermarks;

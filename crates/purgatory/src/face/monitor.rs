@@ -17,7 +17,10 @@ use std::{
     thread,
 };
 
-use timer_core::{BuildError, driver::contain};
+use timer_core::{
+    BuildError,
+    driver::{Apart, contain},
+};
 
 use crate::{
     face::{
@@ -267,7 +270,8 @@ where
 
     fn on_complete(self, outcome: Outcome) {
         let Self { looks, value, then, .. } = self;
-        then(yielded(outcome, || value.or_else(|| looks.completed())));
+        let (looks, value) = (Apart::new(looks), Apart::new(value));
+        then(yielded(outcome, || value.take().or_else(|| looks.take().completed())));
     }
 }
 

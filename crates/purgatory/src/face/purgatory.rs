@@ -60,7 +60,7 @@ where
     K: Hash + Eq + Clone + Send + 'static,
     O: DelayedOperation + Send,
 {
-    core: Arc<Core<K, O>>,
+    pub(crate) core: Arc<Core<K, O>>,
     handle: Arc<Handle<K, O>>,
 }
 
@@ -184,8 +184,8 @@ where
     ///
     /// First come those that complete, then those to be checked that wait for other watermarks, too, then
     /// the met ones in the check form; within each, those newly met go by (threshold, order of parking). As with every event, the value that the
-    /// operations' own checks read changes first, and inside a check or callback this returns 0 and
-    /// happens later.
+    /// operations' own checks read changes first, and inside a check or callback this returns 0, and
+    /// what waits for the key now is taken when the outermost call returns.
     ///
     /// O(met), times the log of how many came below others of the key for those that did; when none is
     /// met one lock. It goes on for as long as
@@ -486,6 +486,9 @@ where
     /// and refuses what would have to wait from now on. One that is under check right now is ended
     /// by the thread that checks it. A timer of the purgatory's own is shut down too, and its
     /// threads waited for (but not from a thread of any timer); a shared one goes on. Again: nothing.
+    ///
+    /// It takes as long as the callbacks do, and those that the timer's threads have to run:
+    /// [`shutdown_timeout`](Self::shutdown_timeout) does not.
     ///
     /// ```
     /// use std::time::Duration;

@@ -16,7 +16,10 @@ use std::{
 };
 
 use dashmap::{DashMap, Entry};
-use timer_core::{BuildError, driver::contain};
+use timer_core::{
+    BuildError,
+    driver::{Apart, contain, drop_each},
+};
 
 use crate::{
     face::{
@@ -267,19 +270,21 @@ where
         let waiting = self.expected.waiting.iter();
         let old = waiting.filter(|waiting| waiting.failures <= before);
         let old: Vec<_> = old
-            .map(|waiting| (waiting.key().clone(), waiting.answer.clone(), waiting.id))
+            .map(|waiting| (Apart::new(waiting.key().clone()), waiting.answer.clone(), waiting.id))
             .collect();
-        let fail = |(key, answer, id): &(K, Shared<V>, Option<OperationId>)| {
+        let fail = |(key, answer, id): &(Apart<K>, Shared<V>, Option<OperationId>)| {
             let failed = WaitError::Cancelled(CancelReason::Requested(reason.clone()));
             let Ok(waker) = Answer::fill(answer, Err(failed)) else { return false };
             match id {
                 Some(id) => _ = self.purgatory.cancel(*id, reason.clone()),
-                None => _ = self.purgatory.check_and_complete(key), // it is being parked
+                None => _ = self.purgatory.check_and_complete(key.get()), // it is being parked
             }
             self.purgatory.wake(waker);
             true
         };
-        old.iter().filter(|old| fail(old)).count()
+        let failed = old.iter().filter(|old| fail(old)).count();
+        drop_each(old);
+        failed
     }
 
     /// How many replies are expected. Exact when nothing moves. O(rooms).

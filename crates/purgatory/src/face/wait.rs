@@ -19,7 +19,7 @@ use std::{
 use crossbeam_utils::CachePadded;
 use timer_core::{
     Panicked,
-    driver::{contain, on_timer_thread},
+    driver::{Apart, contain, on_timer_thread},
 };
 
 use crate::{
@@ -117,11 +117,11 @@ pub(crate) trait Condition<T>: Send + 'static {
     fn check(&mut self) -> Option<T>;
 
     /// The value, when the operation completed without a check.
-    fn completed(mut self) -> Option<T>
+    fn completed(self) -> Option<T>
     where
         Self: Sized,
     {
-        self.check()
+        Apart::new(self).get_mut().check()
     }
 }
 
@@ -154,7 +154,8 @@ impl<C: Condition<T>, T: Send + 'static> DelayedOperation for Waiting<C, T> {
 
     fn on_complete(self, outcome: Outcome) {
         let Waiting { condition, value, end } = self;
-        end.fill(yielded(outcome, || value.or_else(|| condition.completed())));
+        let (condition, value) = (Apart::new(condition), Apart::new(value));
+        end.fill(yielded(outcome, || value.take().or_else(|| condition.take().completed())));
     }
 }
 
@@ -242,10 +243,19 @@ where
 }
 
 impl<T> WaitFuture<T> {
+    /// Runs the user's code for a future that is dropped, maybe while its task unwinds: a panic of it is
+    /// contained and counted.
+    fn contain(&self, work: impl FnOnce()) {
+        if let (Err(panicked), Some(behind)) = (contain(work), &self.behind) {
+            behind.report(&panicked);
+        }
+    }
+
     fn leave(&mut self) -> Option<T> {
         let left = std::mem::replace(&mut *self.answer.lock(), Answer::Left);
         match left {
-            Answer::Waiting(_) => {
+            Answer::Waiting(waker) => {
+                self.contain(|| drop(waker));
                 if let (Some(behind), Some(id)) = (&self.behind, self.id) {
                     behind.cancel(id);
                 }
@@ -288,11 +298,11 @@ impl<T> Drop for WaitFuture<T> {
         if self.behind.is_none() {
             return; // it was ready, and is taken
         }
-        if let (Some(value), Some(unclaimed)) = (self.leave(), &self.unclaimed)
-            && let Err(panicked) = contain(|| unclaimed(value))
-            && let Some(behind) = &self.behind
-        {
-            behind.report(&panicked);
+        if let Some(value) = self.leave() {
+            self.contain(|| match &self.unclaimed {
+                Some(unclaimed) => unclaimed(value),
+                None => drop(value),
+            });
         }
     }
 }

@@ -49,7 +49,14 @@
 //!
 //! **`check_and_complete` returned 0, and yet one completed.** It counts what this call ended. One that
 //! another thread is checking is left a note, and that thread ends it. Inside a callback every event
-//! returns 0 and happens when the outermost call returns.
+//! returns 0, and what waits for its key is checked when the outermost call returns.
+//!
+//! **May `on_complete` call `tokio::spawn`?** Only where it runs inside a runtime: see
+//! [`on_complete`](crate::DelayedOperation::on_complete).
+//!
+//! **Requests are answered, but only when their time is up.** Nobody raises their event:
+//! [`check_at_expiry`](crate::Builder::check_at_expiry) finds it, and [names the
+//! key](super::recipes#a-trigger-that-was-forgotten).
 //!
 //! **My callback is slow.** By default it holds up whoever raised the event.
 //! [`callbacks_on_executor`](crate::Builder::callbacks_on_executor) moves all callbacks to the timer's

@@ -10,7 +10,7 @@
 
 use std::{borrow::Borrow, cmp, collections::BinaryHeap, hash::Hash, time::Duration};
 
-use timer_core::TimerHandle;
+use timer_core::{TimerHandle, driver::Apart};
 
 use crate::{
     paths::core::{Checks, Core},
@@ -251,13 +251,14 @@ where
         let age_us = entry.age_us(now_ns / 1000);
         let under_check = entry.is_held().then_some(Duration::ZERO);
         let tickets: Vec<Ticket> = entry.tickets().to_vec();
-        let first = home.first_key(id);
+        let first = home.first_key(id).map(Apart::new);
         drop(home);
-        let further = tickets.iter().filter_map(|&ticket| self.key_of(ticket, id));
+        let further = tickets.iter().filter_map(|&ticket| self.key_of(ticket, id).map(Apart::new));
+        let keys: Vec<Apart<K>> = first.into_iter().chain(further).collect();
         let expires_ns = self.driver().tick().start_ns(deadline).saturating_sub(now_ns);
         Some(Parked {
             id: self.id(id),
-            keys: first.into_iter().chain(further).collect(),
+            keys: keys.into_iter().map(Apart::take).collect(),
             age: Duration::from_micros(age_us),
             expires_in: (deadline != u64::MAX).then_some(Duration::from_nanos(expires_ns)),
             under_check,
@@ -269,10 +270,13 @@ where
         let mut gone = Vec::new(); // keys are the user's: none is dropped under a lock
         for room in 0..self.rooms.count() {
             for (key, waiters) in self.rooms.lock(room).waiters_by_key() {
-                gone.extend(busiest.offer(waiters as u64, || key.clone()));
+                gone.extend(busiest.offer(waiters as u64, || Apart::new(key.clone())));
             }
         }
-        let told = |(waiters, key)| KeyWaiters { key, waiters: waiters as usize };
+        let told = |(waiters, key): (u64, Apart<K>)| KeyWaiters {
+            key: key.take(),
+            waiters: waiters as usize,
+        };
         busiest.into_vec().into_iter().map(told).collect()
     }
 

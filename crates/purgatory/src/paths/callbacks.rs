@@ -10,7 +10,10 @@ use std::{
 };
 
 use smallvec::SmallVec;
-use timer_core::{Job, TimerHandle, driver::contain};
+use timer_core::{
+    Job, TimerHandle,
+    driver::{Latch, UnderWay, contain, drop_each, jobs},
+};
 
 use crate::{
     paths::{
@@ -28,6 +31,10 @@ pub(crate) const BUDGET: usize = 64;
 
 /// So many operations a shutdown claims before it calls the first back.
 const CLAIMED: usize = 4096;
+
+/// What expired gives so many further watches back on the thread that turns the wheels; of an operation with
+/// more they go with its callback.
+const RELEASED_AT_ONCE: usize = 16;
 
 /// Whether an operation that is over has a place among `max_parked`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,26 +115,65 @@ where
         }
     }
 
-    pub(crate) fn offload_callbacks(self: &Arc<Self>, ended: Vec<(O, Outcome)>, permit: Permit) {
+    /// As [`finish`](Self::finish), for a thread that must not be held up: a few steps each are done here,
+    /// and whatever may run the user's code, or takes long, is the executor's. With a latch each is under
+    /// way until its callback is over.
+    pub(crate) fn offload_endings(
+        self: &Arc<Self>,
+        mut ended: Vec<Ended<K, O>>,
+        latch: Option<&Latch>,
+    ) {
+        let mut under_way: Vec<UnderWay> =
+            latch.into_iter().flat_map(|latch| ended.iter().map(|_| latch.begin())).collect();
+        // Nobody else's timers wait for the thread that turns wheels by hand.
+        let at_once = if self.sequence.is_some() { usize::MAX } else { RELEASED_AT_ONCE };
+        let mut left = Vec::new();
+        for Ended { id, tickets, .. } in &mut ended {
+            if tickets.as_ref().is_some_and(|tickets| tickets.len() <= at_once) {
+                for ticket in tickets.take().unwrap_or_default() {
+                    left.extend(self.rooms.lock(ticket.room as usize).unwatch(ticket, *id));
+                }
+            }
+        }
+        let core = self.clone();
+        self.counts.callbacks_waiting.fetch_add(ended.len() as u64, Relaxed);
+        self.offload.execute(Job::new(move || {
+            drop_each(left);
+            for ended in ended {
+                let (payload, outcome) = core.release_watches(ended);
+                let under_way = under_way.pop();
+                core.run_offloaded(payload, outcome, Permit::Held, under_way);
+            }
+        }));
+    }
+
+    fn offload_callbacks(self: &Arc<Self>, ended: Vec<(O, Outcome)>, permit: Permit) {
         let core = self.clone();
         self.counts.callbacks_waiting.fetch_add(ended.len() as u64, Relaxed);
         self.offload.execute(Job::new(move || {
             for (payload, outcome) in ended {
-                core.counts.callbacks_waiting.fetch_sub(1, Relaxed);
-                trace::slow(
-                    &core.name,
-                    || core.driver().now_ns(),
-                    || {
-                        core.run_callback_here(
-                            &Call::enter(&core.offload),
-                            payload,
-                            outcome,
-                            permit,
-                        )
-                    },
-                );
+                core.run_offloaded(payload, outcome, permit, None);
             }
         }));
+    }
+
+    /// Calls `on_complete` as a job's work.
+    fn run_offloaded(
+        self: &Arc<Self>,
+        payload: O,
+        outcome: Outcome,
+        permit: Permit,
+        under_way: Option<UnderWay>,
+    ) {
+        self.counts.callbacks_waiting.fetch_sub(1, Relaxed);
+        let now_ns = || self.driver().now_ns();
+        trace::slow(&self.name, now_ns, || {
+            let call = Call::enter(&self.offload);
+            self.run_callback_here(&call, payload, outcome, permit);
+            if under_way.is_some() && call.is_nested() {
+                enqueue(move || drop(under_way)); // behind the callback
+            }
+        });
     }
 
     #[inline]
@@ -160,18 +206,40 @@ where
     /// Ends everything parked as Cancelled and refuses what comes later, a bounded step at a time.
     pub(crate) fn close(self: &Arc<Self>, reason: CancelReason) {
         let call = Call::enter(&self.offload);
+        let deferred = self.deferred.lock().close(); // dropped with nothing locked
+        drop_each(deferred);
+        self.close_rooms(reason, |ended| _ = self.finish_all(&call, ended.drain(..)));
+    }
+
+    /// As [`close`](Self::close), but what runs the user's code is the executor's; until that has run, what
+    /// is over is under way.
+    pub(crate) fn close_offloading(self: &Arc<Self>, reason: CancelReason, latch: &Latch) {
         let deferred = self.deferred.lock().close();
-        deferred.for_each(|key| drop_key(Some(key)));
+        if std::mem::needs_drop::<K>() && deferred.len() > 0 {
+            self.offload.execute(Job::new(move || drop_each(deferred)));
+        }
+        self.close_rooms(reason, |ended| {
+            for ended in jobs(std::mem::take(ended), self.offload.parallelism()) {
+                self.offload_endings(ended, Some(latch));
+            }
+        });
+    }
+
+    fn close_rooms(
+        self: &Arc<Self>,
+        reason: CancelReason,
+        mut finish: impl FnMut(&mut Vec<Ended<K, O>>),
+    ) {
         let close = !failpoint!(ShutdownClosesNoRoom);
         let (outcome, mut cancelled, mut ended) = (Outcome::Cancelled(reason), 0, Vec::new());
         self.claim_all(close, &outcome, &mut ended, |ended| {
             if ended.len() >= CLAIMED {
                 cancelled += ended.len();
-                self.finish_all(&call, ended.drain(..));
+                finish(ended);
             }
         });
         cancelled += ended.len();
-        self.finish_all(&call, ended);
+        finish(&mut ended);
         trace::closed(&self.name, &self.counts, cancelled);
     }
 

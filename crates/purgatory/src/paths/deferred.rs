@@ -77,7 +77,7 @@ impl<K: Eq> Deferred<K> {
     }
 
     /// Takes nothing from now on, and hands out the keys of what is left.
-    pub(crate) fn close(&mut self) -> impl Iterator<Item = K> + use<K> {
+    pub(crate) fn close(&mut self) -> impl ExactSizeIterator<Item = K> + use<K> {
         self.closed = true;
         self.known = HashTable::new();
         self.begun += self.queue.len() as u64;

@@ -14,7 +14,7 @@ use std::{
 use smallvec::SmallVec;
 use timer_core::{
     Advanced, Job, TimerHandle,
-    driver::{Occupancy, Ran, WheelOwner, contain},
+    driver::{Latch, Occupancy, Ran, WheelOwner, contain},
 };
 
 use crate::{
@@ -182,13 +182,15 @@ where
         if let Some(last_checks) = &self.last_checks {
             let due = std::mem::take(&mut *last_checks.due.lock());
             due.into_jobs(newest, parallelism).for_each(|held| self.offload_last_checks(held));
-            return;
         }
         let expired = std::mem::take(&mut *self.expired.lock());
         for ended in expired.into_jobs(newest, parallelism) {
-            let ended: Vec<_> =
-                ended.into_iter().map(|ended| self.release_watches(ended)).collect();
-            self.offload_callbacks(ended, Permit::Held);
+            self.offload_endings(ended, None);
+        }
+        let offload = self.offload.clone();
+        if let Some(core) = Arc::into_inner(self) {
+            // The last handle went meanwhile. An executor or a hook is the user's to drop: not here.
+            offload.execute(Job::new(move || drop(core)));
         }
     }
 
@@ -202,5 +204,9 @@ where
 
     fn timer_closed(self: Arc<Self>) {
         self.close(CancelReason::Shutdown);
+    }
+
+    fn timer_closed_offloading(self: Arc<Self>) {
+        self.close_offloading(CancelReason::Shutdown, &Latch::default());
     }
 }

@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use timer_core::{MAX_TASKS, TimerHandle};
+use timer_core::{MAX_TASKS, TimerHandle, driver::Apart};
 
 use crate::{
     paths::{
@@ -77,7 +77,7 @@ struct Terms {
 enum Attempt<O> {
     Done(Result<Park, Refused<O>>),
     /// Events kept coming by.
-    Busy(O),
+    Busy(Apart<O>),
 }
 
 impl<K, O> Core<K, O>
@@ -105,20 +105,21 @@ where
 
     fn park_one(
         self: &Arc<Self>,
-        mut operation: O,
+        operation: O,
         key: &K,
         watermark: Option<Watermark>,
         timeout: Timeout,
     ) -> Result<Park, Refused<O>> {
+        let mut operation = Apart::new(operation);
         let call = Call::enter(&self.offload);
         let now_ns = self.driver().now_ns(); // deadlines count from the call
         let mut watch = Watch { key, version: self.versions.read(key), watermark };
-        if let Some(outcome) = timeout.at_once(self.check(&mut operation), now_ns) {
-            return Ok(self.end_at_once(&call, operation, outcome));
+        if let Some(outcome) = timeout.at_once(self.check(operation.get_mut()), now_ns) {
+            return Ok(self.end_at_once(&call, operation.take(), outcome));
         }
         let mut permit = match self.permit() {
             Ok(permit) => permit,
-            Err(full) => return self.refuse(operation, full),
+            Err(full) => return self.refuse(operation.take(), full),
         };
         let counted = usize::from(watermark.is_some_and(|watermark| watermark.counted));
         let terms = Terms { now_ns, timeout, counted };
@@ -134,23 +135,25 @@ where
 
     fn park_several(
         self: &Arc<Self>,
-        mut operation: O,
+        operation: O,
         watches: Watches<'_, K>,
         timeout: Timeout,
     ) -> Result<Park, Refused<O>> {
+        let mut operation = Apart::new(operation);
         let call = Call::enter(&self.offload);
         let now_ns = self.driver().now_ns();
         let watch_set = watches.watch_set(|key| self.versions.read(key));
-        if let Some(outcome) = timeout.at_once(self.check(&mut operation), now_ns) {
-            return Ok(self.end_at_once(&call, operation, outcome));
+        if let Some(outcome) = timeout.at_once(self.check(operation.get_mut()), now_ns) {
+            return Ok(self.end_at_once(&call, operation.take(), outcome));
         }
         let counted = counted(&watch_set);
         if counted > COUNTED_MAX {
-            return self.refuse(operation, RefusedReason::TooManyWatermarks { limit: COUNTED_MAX });
+            return self
+                .refuse(operation.take(), RefusedReason::TooManyWatermarks { limit: COUNTED_MAX });
         }
         let mut permit = match self.permit() {
             Ok(permit) => permit,
-            Err(full) => return self.refuse(operation, full),
+            Err(full) => return self.refuse(operation.take(), full),
         };
         let terms = Terms { now_ns, timeout, counted };
         let (id, given_back) = self.park_held(operation, &watch_set, terms, &mut permit)?;
@@ -191,7 +194,7 @@ where
     fn park_under_one(
         self: &Arc<Self>,
         call: &Call<'_>,
-        mut operation: O,
+        mut operation: Apart<O>,
         watch: &mut Watch<'_, K>,
         terms: Terms,
         permit: &mut PermitGuard<'_, K, O>,
@@ -200,12 +203,12 @@ where
             let mut room = self.room_of(watch.version.hash);
             if room.closed {
                 drop(room);
-                return Attempt::Done(self.refuse(operation, RefusedReason::Closed));
+                return Attempt::Done(self.refuse(operation.take(), RefusedReason::Closed));
             }
             if !self.versions.moved(watch.version) {
                 let key = watch.in_room(&room);
                 let span = self.span(terms);
-                let parked = room.park(span, operation, terms.counted, key);
+                let parked = room.park(span, operation.take(), terms.counted, key);
                 return Attempt::Done(match parked {
                     Ok(Arrived { id, due }) => {
                         room.counts.checks += looks as u64;
@@ -221,14 +224,14 @@ where
             }
             drop(room);
             watch.version = self.versions.read_hash(watch.version.hash);
-            let outcome = match self.check(&mut operation) {
+            let outcome = match self.check(operation.get_mut()) {
                 Verdict::Unsatisfied => continue,
                 Verdict::Satisfied => Outcome::Completed,
                 Verdict::Panicked => Outcome::Cancelled(CancelReason::Panicked),
             };
             self.counts.looks.fetch_add(looks as u64, Relaxed);
             permit.give_back(); // before the callback, which may park another
-            return Attempt::Done(Ok(self.end_at_once(call, operation, outcome)));
+            return Attempt::Done(Ok(self.end_at_once(call, operation.take(), outcome)));
         }
         self.counts.looks.fetch_add(LOOKS as u64, Relaxed);
         Attempt::Busy(operation)
@@ -237,7 +240,7 @@ where
     /// Parks under any number of keys, the payload in this thread's hands until all are watched.
     fn park_held(
         &self,
-        operation: O,
+        operation: Apart<O>,
         watch_set: &[Watch<'_, K>],
         terms: Terms,
         permit: &mut PermitGuard<'_, K, O>,
@@ -246,13 +249,14 @@ where
         let mut room = self.room_of(first.version.hash);
         if room.closed {
             drop(room);
-            return self.refuse(operation, RefusedReason::Closed);
+            return self.refuse(operation.take(), RefusedReason::Closed);
         }
         let key = first.in_room(&room);
         let span = self.span(terms);
         let Some(Arrived { id, due }) = room.arrive(span, terms.counted, key) else {
             drop(room);
-            return self.refuse(operation, RefusedReason::Full { limit: MAX_TASKS as usize });
+            return self
+                .refuse(operation.take(), RefusedReason::Full { limit: MAX_TASKS as usize });
         };
         let mut event_passed = self.versions.moved(first.version);
         self.work_at(&mut room, span, due);
@@ -279,13 +283,13 @@ where
             }
             return match watched {
                 Err(panic) => resume_unwind(panic),
-                Ok(_) => self.refuse(operation, RefusedReason::Full { limit: WAITERS_MAX }),
+                Ok(_) => self.refuse(operation.take(), RefusedReason::Full { limit: WAITERS_MAX }),
             };
         }
         let tickets = (!tickets.is_empty()).then(|| tickets.into_boxed_slice());
         home.watched(id, tickets, event_passed);
         permit.keep();
-        let held = CheckedOut { id, payload: operation, verdict: Verdict::Unsatisfied };
+        let held = CheckedOut { id, payload: operation.take(), verdict: Verdict::Unsatisfied };
         Ok((id, home.give_back(held)))
     }
 

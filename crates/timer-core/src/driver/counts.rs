@@ -62,6 +62,7 @@ impl AdvanceCounts {
             cascaded: self.cascaded,
             wake_ups: self.wake_ups,
             spurious_wake_ups: self.spurious_wake_ups,
+            clock_set_back: 0,
             panics,
             executor_queue: None,
             turns: self.rounds,

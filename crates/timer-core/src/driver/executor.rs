@@ -11,6 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use parking_lot::{Condvar, Mutex};
@@ -90,7 +91,7 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
 
 /// What fell due together, in jobs of [`JOB_TASKS`] at most, and small enough that each of `parallelism`
 /// threads gets one.
-pub(crate) fn jobs<T>(due: Vec<T>, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
+pub fn jobs<T>(due: Vec<T>, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
     let size = due.len().div_ceil(parallelism.max(1)).clamp(1, JOB_TASKS);
     let mut due = due.into_iter();
     std::iter::from_fn(move || {
@@ -113,6 +114,38 @@ impl Executor for Inline {
     }
 }
 
+/// Counts what is under way, for whoever waits until it is over.
+#[derive(Clone, Debug, Default)]
+pub struct Latch(Arc<(Mutex<usize>, Condvar)>);
+
+/// One thing under way.
+#[derive(Debug)]
+pub struct UnderWay(Latch);
+
+impl Latch {
+    /// One more is under way, until what is returned is dropped.
+    pub fn begin(&self) -> UnderWay {
+        *self.0.0.lock() += 1;
+        UnderWay(self.clone())
+    }
+
+    /// Waits until nothing is under way, at most for so long; returns what is then.
+    pub fn wait(&self, limit: Duration) -> usize {
+        let (count, over) = &*self.0;
+        let mut count = count.lock();
+        let _ = over.wait_while_for(&mut count, |count| *count > 0, limit);
+        *count
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let (count, over) = &*self.0.0;
+        *count.lock() -= 1;
+        over.notify_all();
+    }
+}
+
 /// The default executor: worker threads on one queue. Idle workers sleep.
 ///
 /// Dropping it (or [`close`](Self::close)) lets the workers finish what is queued and end.
@@ -121,6 +154,7 @@ pub struct Workers {
     shared: Arc<Shared>,
     count: usize,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    running: Latch,
 }
 
 #[derive(Debug, Default)]
@@ -147,11 +181,15 @@ impl Workers {
     pub fn start(name: &str, count: usize) -> io::Result<Workers> {
         let shared = Arc::new(Shared::default());
         let count = count.max(1);
-        let workers = Workers { shared, count, threads: Mutex::default() };
+        let (threads, running) = (Mutex::default(), Latch::default());
+        let workers = Workers { shared, count, threads, running };
         (0..count).try_fold(workers, |mut workers, number| {
-            let shared = workers.shared.clone();
-            let thread =
-                spawn(&format!("{name}-{number}"), move || as_timer_thread(|| shared.work()))?;
+            let (shared, running) = (workers.shared.clone(), workers.running.begin());
+            let work = move || {
+                as_timer_thread(|| shared.work());
+                drop(running);
+            };
+            let thread = spawn(&format!("{name}-{number}"), work)?;
             workers.threads.get_mut().push(thread);
             Ok(workers)
         })
@@ -161,6 +199,11 @@ impl Workers {
     pub fn close(&self) {
         self.shared.queue.lock().closed = true;
         self.shared.arrived.notify_all();
+    }
+
+    /// As [`join`](Self::join), at most for so long; returns how many workers have not finished.
+    pub fn join_timeout(&self, limit: Duration) -> usize {
+        self.running.wait(limit)
     }
 
     /// Waits until the workers have finished, after [`close`](Self::close). Not for a timer's thread

@@ -27,6 +27,11 @@ impl Limit {
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
     }
 
+    /// Takes one, though `max` may be taken.
+    pub(crate) fn exceed(&self) {
+        self.taken.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Gives `count` back.
     pub fn release(&self, count: usize) {
         self.taken.fetch_sub(count, Ordering::AcqRel);

@@ -71,15 +71,16 @@ pub(crate) mod spi;
 
 pub use self::bell::Bell;
 pub use self::due::Due;
-pub use self::executor::{Ran, on_timer_thread};
+pub use self::executor::{Latch, Ran, UnderWay, jobs, on_timer_thread};
 pub use self::limit::Limit;
-pub use self::panics::contain;
+pub use self::panics::{Apart, contain, drop_each};
 pub use self::shards::{ShardGuard, ShardState, Shards, wheel_for};
 pub use self::spi::{Driver, WheelOwner};
 #[cfg(feature = "metrics")]
 pub use crate::observe::metrics::hand_over;
 pub use crate::wheel::occupancy::Occupancy;
 pub use crate::wheel::pages::{PageSlot, Pages};
+pub use crate::wheel::search::DeadlineSearch;
 
 /// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` and `cfg(shuttle)` the model
 /// checker's; and there the failpoints.

@@ -15,7 +15,7 @@ use crate::{
         bell::Bell,
         clock::Clock,
         counts::{AdvanceCounts, CancelledOnDropped},
-        executor::as_timer_thread,
+        executor::{Latch, as_timer_thread},
         panics::contain,
         spi::{TimerClosed, WheelOwner},
     },
@@ -36,6 +36,7 @@ pub(crate) struct Reaper {
     shared: Arc<Shared>,
     unparker: Unparker,
     thread: Mutex<Option<JoinHandle<()>>>,
+    running: Latch,
 }
 
 struct Shared {
@@ -68,8 +69,14 @@ impl Reaper {
             gone: CancelledOnDropped::default(),
         });
         let rounds = Rounds { shared: shared.clone(), parker, visited: Vec::new() };
-        let thread = spawn(name, || as_timer_thread(|| rounds.run()))?;
-        Ok(Reaper { shared, unparker, thread: Mutex::new(Some(thread)) })
+        let running = Latch::default();
+        let under_way = running.begin();
+        let turn = || {
+            as_timer_thread(|| rounds.run());
+            drop(under_way);
+        };
+        let thread = Mutex::new(Some(spawn(name, turn)?));
+        Ok(Reaper { shared, unparker, thread, running })
     }
 
     pub(crate) fn bell(&self, shards: usize) -> Arc<Bell> {
@@ -103,6 +110,11 @@ impl Reaper {
         *self.shared.arrivals.lock() = None;
         self.shared.closed.store(true, Ordering::Release);
         self.unparker.unpark();
+    }
+
+    /// As [`join`](Self::join), at most for so long; false when the thread has not ended.
+    pub(crate) fn join_timeout(&self, limit: Duration) -> bool {
+        self.running.wait(limit) == 0
     }
 
     /// Waits for the thread to end, after [`close`](Self::close). Not for a timer's thread to call.

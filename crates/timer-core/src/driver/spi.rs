@@ -89,6 +89,12 @@ pub trait WheelOwner: Send + Sync + 'static {
 
     /// The timer has been shut down: nothing will expire any more. Called with nothing locked.
     fn timer_closed(self: Arc<Self>);
+
+    /// As [`timer_closed`](Self::timer_closed), for a caller whom no code of the user's is to hold up: the
+    /// wheels are closed here, and what comes of it runs on the executor. By default the same.
+    fn timer_closed_offloading(self: Arc<Self>) {
+        self.timer_closed();
+    }
 }
 
 /// The timer has been shut down.

@@ -46,6 +46,7 @@ pub(crate) fn publish(
     counter!("timer_cascaded_total", &label).absolute(stats.cascaded);
     counter!("timer_wake_ups_total", &label).absolute(stats.wake_ups);
     counter!("timer_spurious_wake_ups_total", &label).absolute(stats.spurious_wake_ups);
+    counter!("timer_clock_set_back_total", &label).absolute(stats.clock_set_back);
     counter!("timer_panics_total", &label).absolute(stats.panics);
     // Each turn is handed over once. Who is doing so, further up this stack maybe, does it for us. Read under
     // the lock: what was read before it may be older than what was published meanwhile.
@@ -64,6 +65,10 @@ fn describe() {
         ("timer_cascaded_total", "Times that a task was handed down a level"),
         ("timer_wake_ups_total", "Times that the reaper woke up"),
         ("timer_spurious_wake_ups_total", "Times that the reaper woke up for nothing"),
+        (
+            "timer_clock_set_back_total",
+            "Times that a clock of the user's went back by more than a second",
+        ),
         ("timer_panics_total", "Panics of tasks scheduled on the timer itself"),
     ];
     for (name, help) in counters {

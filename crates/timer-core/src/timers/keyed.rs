@@ -17,8 +17,12 @@ use std::{
 use dashmap::{DashMap, Entry};
 
 use crate::{
-    driver::{handle::TimerHandle, spi::TimerClosed},
-    timers::{errors::ScheduleError, task_timer::TaskTimer, timer::Timer},
+    driver::{handle::TimerHandle, panics::Apart, spi::TimerClosed},
+    timers::{
+        errors::ScheduleError,
+        task_timer::{Replaced, TaskTimer},
+        timer::Timer,
+    },
 };
 
 /// Tasks `T` under keys `K`, at most one pending for each, run by one handler. A handle: clones are
@@ -43,14 +47,44 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// # Memory
+/// The map gives a peak back: at each 1024th removal it shrinks, if it has room for eight times as many
+/// keys as there are. That one is O(keys).
+///
 /// # Locks
 /// The handler runs with nothing locked. A key's `Hash`, `Eq` and `Clone`, and a clock of your own,
 /// run under a lock of the map, and must not call back.
 #[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
 pub struct KeyedTimer<K, T> {
     tasks: TaskTimer<Keyed<K, T>>,
-    owners: Arc<DashMap<K, Owner>>,
+    owners: Arc<Owners<K>>,
     serials: Arc<AtomicU64>,
+}
+
+/// Which task is a key's own.
+struct Owners<K> {
+    map: DashMap<K, Owner>,
+    /// How many keys were removed.
+    removed: AtomicU64,
+}
+
+/// So many keys are removed from one look at the map's room to the next.
+const LOOK_EVERY: u64 = 1024;
+
+/// A map with room for so many keys does not shrink.
+const ROOM_KEPT: usize = 4096;
+
+impl<K: Hash + Eq> Owners<K> {
+    /// Counts a key that was removed; a peak is given back. Not for the holder of an entry to call.
+    fn count_removed(&self) {
+        if self.removed.fetch_add(1, Ordering::Relaxed) % LOOK_EVERY != LOOK_EVERY - 1 {
+            return;
+        }
+        let room = self.map.capacity();
+        if room > ROOM_KEPT && room > 8 * self.map.len() {
+            self.map.shrink_to_fit();
+        }
+    }
 }
 
 /// A task, whose it is.
@@ -79,11 +113,13 @@ where
         timer: &impl Timer,
         handler: impl Fn(K, T) + Send + Sync + 'static,
     ) -> Result<Self, TimerClosed> {
-        let owners: Arc<DashMap<K, Owner>> = Arc::default();
+        let owners = Arc::new(Owners { map: DashMap::new(), removed: AtomicU64::new(0) });
         let known = owners.clone();
         let tasks = timer.with_handler(move |keyed: Keyed<K, T>| {
-            let is_own = known.remove_if(&keyed.key, |_, owner| owner.serial == keyed.serial);
-            if is_own.is_some() {
+            let is_own = known.map.remove_if(&keyed.key, |_, owner| owner.serial == keyed.serial);
+            let is_own = Apart::new(is_own); // the map's key is dropped after the handler has run
+            if is_own.get().is_some() {
+                known.count_removed();
                 handler(keyed.key, keyed.task);
             }
         })?;
@@ -93,18 +129,23 @@ where
     /// Schedules the key's task, in place of the one it had. O(1).
     ///
     /// # Errors
-    /// [`ScheduleError`] hands the task back after shutdown or when the timer is full; what the
-    /// key had stays.
+    /// [`ScheduleError`] hands the task back after shutdown, or when the timer is full and the key has no
+    /// task yet; what the key had stays. A key that has one takes its place, so a heartbeat is accepted
+    /// at the bound, too.
     pub fn schedule(&self, key: K, delay: Duration, task: T) -> Result<(), ScheduleError<T>> {
-        let replaced = match self.owners.entry(key) {
+        let replaced = match self.owners.map.entry(key) {
             Entry::Vacant(entry) => {
                 let owner = self.start(entry.key().clone(), delay, task)?;
                 entry.insert(owner);
                 None
             }
             Entry::Occupied(mut entry) => {
-                let owner = self.start(entry.key().clone(), delay, task)?;
-                self.tasks.cancel(entry.insert(owner).handle)
+                let (key, serial) = (entry.key().clone(), self.serial());
+                let keyed = Keyed { key, serial, task };
+                let replaced = self.tasks.replace(entry.get().handle, delay, keyed);
+                let Replaced { handle, before } = replaced.map_err(unkeyed)?;
+                entry.insert(Owner { serial, handle });
+                before
             }
         };
         drop(replaced); // with nothing locked
@@ -121,7 +162,7 @@ where
         delay: Duration,
         task: T,
     ) -> Result<bool, ScheduleError<T>> {
-        match self.owners.entry(key) {
+        match self.owners.map.entry(key) {
             Entry::Vacant(entry) => {
                 let owner = self.start(entry.key().clone(), delay, task)?;
                 entry.insert(owner);
@@ -135,40 +176,48 @@ where
     }
 
     fn start(&self, key: K, delay: Duration, task: T) -> Result<Owner, ScheduleError<T>> {
-        let serial = self.serials.fetch_add(1, Ordering::Relaxed);
+        let serial = self.serial();
         let scheduled = self.tasks.schedule(delay, Keyed { key, serial, task });
-        let handle = scheduled
-            .map_err(|refused| ScheduleError { task: refused.task.task, reason: refused.reason })?;
-        Ok(Owner { serial, handle })
+        Ok(Owner { serial, handle: scheduled.map_err(unkeyed)? })
+    }
+
+    fn serial(&self) -> u64 {
+        self.serials.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Cancels the key's task; true if that keeps it from running. O(1).
     pub fn cancel(&self, key: &K) -> bool {
-        let Some((_, owner)) = self.owners.remove(key) else { return false };
+        let Some((_, owner)) = self.owners.map.remove(key) else { return false };
         drop(self.tasks.cancel(owner.handle));
+        self.owners.count_removed();
         true
     }
 
     /// Cancels every task there is when it comes by; returns how many. O(n).
     pub fn cancel_all(&self) -> usize {
-        let keys: Vec<K> = self.owners.iter().map(|entry| entry.key().clone()).collect();
-        keys.iter().filter(|key| self.cancel(key)).count()
+        let keys = self.owners.map.iter().map(|entry| Apart::new(entry.key().clone()));
+        let keys: Vec<Apart<K>> = keys.collect();
+        keys.iter().filter(|key| self.cancel(key.get())).count()
     }
 
     /// True while the key has a task that has not run.
     pub fn contains(&self, key: &K) -> bool {
-        self.owners.contains_key(key)
+        self.owners.map.contains_key(key)
     }
 
     /// Keys that have a task. O(the map's shards).
     pub fn len(&self) -> usize {
-        self.owners.len()
+        self.owners.map.len()
     }
 
     /// True when no key has a task.
     pub fn is_empty(&self) -> bool {
-        self.owners.is_empty()
+        self.owners.map.is_empty()
     }
+}
+
+fn unkeyed<K, T>(refused: ScheduleError<Keyed<K, T>>) -> ScheduleError<T> {
+    ScheduleError { task: refused.task.task, reason: refused.reason }
 }
 
 impl<K, T> Clone for KeyedTimer<K, T> {

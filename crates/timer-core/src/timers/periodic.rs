@@ -3,12 +3,22 @@
 //! So a run never overlaps the next, a slow one makes none pile up, and stopping from inside the
 //! task is no special case. The task is boxed once and moves between wheel and executor.
 
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    fmt,
+    sync::Arc,
+    thread::{self, ThreadId},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 
 use crate::{
-    driver::{handle::TimerHandle, panics::contain},
+    driver::{
+        executor::{Latch, on_timer_thread},
+        handle::TimerHandle,
+        panics::contain,
+    },
     timers::{
         errors::ScheduleErrorReason,
         task::TimerTask,
@@ -69,6 +79,10 @@ impl Pace {
 #[derive(Clone, Debug)]
 pub struct Periodic {
     state: Arc<Mutex<State>>,
+    /// A run that was begun.
+    running: Latch,
+    /// The thread it is on.
+    run_by: Arc<Mutex<Option<ThreadId>>>,
     /// Weak: the task lies on these wheels, and must not keep its timer alive.
     tasks: WeakTaskTimer<Box<dyn TimerTask>>,
 }
@@ -81,8 +95,9 @@ enum State {
 }
 
 impl Periodic {
-    /// Ends it: no run starts after this returns (one that is running goes on). From inside the
-    /// task: this run is the last. False if it was over already.
+    /// Ends it: after this returned no run is begun. One that was begun before goes on, and its task may only
+    /// then be called: nobody waits for it here ([`cancel_and_wait`](Self::cancel_and_wait) does). From
+    /// inside the task: this run is the last. False if it was over already.
     pub fn cancel(&self) -> bool {
         let state = std::mem::replace(&mut *self.state.lock(), State::Over);
         match state {
@@ -93,6 +108,31 @@ impl Periodic {
             State::Running => true,
             State::Over => false,
         }
+    }
+
+    /// As [`cancel`](Self::cancel), and waits until a run that was begun is over: after this returned true
+    /// the task is not called and does not run. On a thread of a timer, and inside the task, it waits for
+    /// nobody, and is false while a run goes on. (A lock that the task takes must not be held meanwhile.)
+    ///
+    /// ```
+    /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
+    /// use timer_core::{SystemTimer, Timer};
+    ///
+    /// let timer = SystemTimer::new()?;
+    /// let (ms, over) = (Duration::from_millis(1), Arc::new(AtomicBool::new(false)));
+    /// let seen = over.clone();
+    /// let beat = timer.schedule_at_fixed_rate(ms, ms, move || assert!(!seen.load(SeqCst)))?;
+    /// assert!(beat.cancel_and_wait());
+    /// over.store(true, SeqCst);
+    /// # timer.shutdown();
+    /// # assert_eq!(timer.stats().panics, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_and_wait(&self) -> bool {
+        self.cancel();
+        let own_run = *self.run_by.lock() == Some(thread::current().id());
+        let limit = if own_run || on_timer_thread() { Duration::ZERO } else { Duration::MAX };
+        self.running.wait(limit) == 0
     }
 
     /// True until it is cancelled or the timer is shut down.
@@ -118,8 +158,12 @@ pub(crate) fn start(
         return Err(PeriodicError::ZeroPeriod);
     }
     let due_ns = later_ns(tasks.driver().now_ns(), first);
-    let periodic =
-        Periodic { state: Arc::new(Mutex::new(State::Running)), tasks: tasks.downgrade() };
+    let periodic = Periodic {
+        state: Arc::new(Mutex::new(State::Running)),
+        running: Latch::default(),
+        run_by: Arc::default(),
+        tasks: tasks.downgrade(),
+    };
     let task = Box::new(Task { act, pace, due_ns, periodic: periodic.clone() });
     task.put_back(tasks).map_err(PeriodicError::NotScheduled)?;
     Ok(periodic)
@@ -153,14 +197,18 @@ impl<F: FnMut() + Send + 'static> Task<F> {
 
 impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
     fn run(mut self: Box<Self>) {
-        {
+        let running = {
             let mut state = self.periodic.state.lock();
             if matches!(*state, State::Over) {
                 return;
             }
             *state = State::Running;
-        }
+            *self.periodic.run_by.lock() = Some(thread::current().id());
+            self.periodic.running.begin()
+        };
         let result = contain(|| (self.act)());
+        *self.periodic.run_by.lock() = None;
+        drop(running);
         let Some(tasks) = self.periodic.tasks.upgrade() else { return };
         self.due_ns = self.pace.next_ns(self.due_ns, tasks.driver().now_ns());
         let _ = self.put_back(&tasks); // refused: the timer was shut down

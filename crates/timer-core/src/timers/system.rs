@@ -2,7 +2,11 @@
 
 use std::{
     fmt,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -60,6 +64,7 @@ pub struct SystemTimer {
 
 struct Inner {
     clock: Arc<dyn Clock>,
+    set_back: Arc<AtomicU64>,
     tick: TickLength,
     wheel_size: WheelSize,
     shards: usize,
@@ -128,13 +133,78 @@ impl SystemTimer {
 impl SystemTimer {
     /// As [`shutdown`](Timer::shutdown), but waits for no thread: what had expired is run later.
     pub fn close(&self) -> Vec<Box<dyn TimerTask>> {
+        self.close_owners(WheelOwner::timer_closed)
+    }
+
+    fn close_owners(&self, tell: impl Fn(Arc<dyn WheelOwner>)) -> Vec<Box<dyn TimerTask>> {
         let left = self.tasks.shutdown();
         self.inner.reaper.close();
-        self.inner.owners().into_iter().for_each(WheelOwner::timer_closed);
+        self.inner.owners().into_iter().for_each(tell);
         if let Some(workers) = &self.inner.workers {
             workers.close();
         }
         left
+    }
+}
+
+/// What a [`shutdown_timeout`](SystemTimer::shutdown_timeout) left.
+#[non_exhaustive]
+pub struct TimerLeft {
+    /// The timer's own tasks that never fired.
+    pub unfired: Vec<Box<dyn TimerTask>>,
+    /// Threads of the timer that had not ended: each is in a task or callback, or has some to run. On a
+    /// thread of a timer that one is among them.
+    pub threads: usize,
+}
+
+impl fmt::Debug for TimerLeft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TimerLeft { unfired, threads } = self;
+        f.debug_struct("TimerLeft")
+            .field("unfired", &unfired.len())
+            .field("threads", threads)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SystemTimer {
+    /// As [`shutdown`](Timer::shutdown), but waits at most so long, and tells what was left: a task that
+    /// does not return holds up nobody. What is left goes on, and its thread ends after it.
+    ///
+    /// Purgatories and whatever else is on the timer are closed here, in O(what is pending), and the
+    /// callbacks of what that ends run on the executor. So with one that runs jobs in place
+    /// ([`inline`](SystemTimerBuilder::inline)) the limit does not hold for them. A timer with an
+    /// [executor](SystemTimerBuilder::executor) of yours has no threads but the reaper to wait for. On
+    /// a thread of a timer this waits for nobody, as `shutdown`.
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use timer_core::{SystemTimer, Timer};
+    ///
+    /// let timer = SystemTimer::new()?;
+    /// let (begun, running) = mpsc::channel();
+    /// let (release, blocked) = mpsc::channel::<()>();
+    /// timer.schedule(Duration::ZERO, move || {
+    ///     begun.send(()).unwrap();
+    ///     let _ = blocked.recv();
+    /// })?;
+    /// running.recv()?;
+    /// assert_eq!(timer.shutdown_timeout(Duration::from_millis(10)).threads, 1);
+    /// release.send(())?;
+    /// assert_eq!(timer.shutdown_timeout(Duration::from_secs(60)).threads, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown_timeout(&self, limit: Duration) -> TimerLeft {
+        let clock = SystemClock::new();
+        let unfired = self.close_owners(WheelOwner::timer_closed_offloading);
+        let Inner { reaper, workers, .. } = &*self.inner;
+        let left = || match on_timer_thread() {
+            true => Duration::ZERO,
+            false => limit.saturating_sub(Duration::from_nanos(clock.now_ns())),
+        };
+        let reapers = usize::from(!reaper.join_timeout(left()));
+        let workers = workers.as_ref().map_or(0, |workers| workers.join_timeout(left()));
+        TimerLeft { unfired, threads: reapers + workers }
     }
 }
 
@@ -152,11 +222,12 @@ impl Timer for SystemTimer {
     }
 
     fn stats(&self) -> TimerStats {
-        let Inner { clock, tick, reaper, executor, .. } = &*self.inner;
+        let Inner { clock, set_back, tick, reaper, executor, .. } = &*self.inner;
         let now_tick = tick.round_down(clock.now_ns());
         let owners = self.inner.owners();
         let stats = reaper.counts().stats(now_tick, &owners, reaper.gone(), self.panicked());
-        TimerStats { executor_queue: executor.queued(), ..stats }
+        let clock_set_back = set_back.load(Ordering::Relaxed);
+        TimerStats { executor_queue: executor.queued(), clock_set_back, ..stats }
     }
 
     fn shutdown(&self) -> Vec<Box<dyn TimerTask>> {
@@ -250,6 +321,7 @@ pub struct SystemTimerBuilder {
     wheel_size: WheelSize,
     shards: Option<usize>,
     clock: Option<Arc<dyn Clock>>,
+    set_back: Arc<AtomicU64>,
     executor: Option<Arc<dyn Executor>>,
     inline: bool,
     workers: usize,
@@ -271,6 +343,7 @@ impl Default for SystemTimerBuilder {
             wheel_size: WheelSize::default(),
             shards: None,
             clock: None,
+            set_back: Arc::default(),
             executor: None,
             inline: false,
             workers: 1,
@@ -306,7 +379,7 @@ impl SystemTimerBuilder {
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(match clock.is_steady() {
             true => Arc::new(clock),
-            false => Arc::new(Steady::new(clock)),
+            false => Arc::new(Steady::new(clock, self.set_back.clone())),
         });
         self
     }
@@ -379,6 +452,7 @@ impl SystemTimerBuilder {
         };
         let inner = Arc::new(Inner {
             clock,
+            set_back: self.set_back,
             tick: self.tick,
             wheel_size: self.wheel_size,
             shards,

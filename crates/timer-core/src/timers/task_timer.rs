@@ -16,7 +16,7 @@ use crate::{
         executor::{Job, jobs},
         handle::TimerHandle,
         limit::Limit,
-        panics::{Panicked, contain},
+        panics::{Panicked, contain, drop_each},
         shards::{ShardGuard, ShardState, Shards, wheel_for},
         spi::{Driver, TimerClosed, WheelOwner},
     },
@@ -25,6 +25,7 @@ use crate::{
     wheel::{
         arena::MAX_TASKS,
         occupancy::Occupancy,
+        search::DeadlineSearch,
         timing_wheel::{Advanced, TimingWheel},
     },
 };
@@ -184,6 +185,28 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.cancel(handle).is_some()
     }
 
+    /// Puts a task in the place of a pending one, with `delay` from now; one that is refused leaves that
+    /// where it is. Takes no further place among those that may be pending. O(1).
+    pub(crate) fn replace(
+        &self,
+        handle: TimerHandle,
+        delay: Duration,
+        task: T,
+    ) -> Result<Replaced<T>, ScheduleError<T>> {
+        let now_ns = self.tasks.driver.now_ns();
+        let tick = self.tasks.driver.tick();
+        let (now, deadline) = (tick.round_down(now_ns), tick.deadline(now_ns, delay));
+        let mut shard = self.tasks.shards.lock(handle.shard());
+        let scheduled = self.tasks.insert_into(&mut shard, now, deadline, task)?;
+        let before = shard.wheel.cancel(handle.id());
+        if before.is_none()
+            && let Some(limit) = &self.tasks.pending
+        {
+            limit.exceed(); // the one before has fallen due: its place is as good as free
+        }
+        Ok(Replaced { handle: scheduled, before })
+    }
+
     /// Reaches a pending task; `None` if it is pending no more. `reach` runs under the shard's lock:
     /// it must be short and must not call the timer. O(1).
     pub fn with<R>(&self, handle: TimerHandle, reach: impl FnOnce(&mut T) -> R) -> Option<R> {
@@ -214,10 +237,15 @@ impl<T: Send + 'static> TaskTimer<T> {
     }
 
     /// The earliest deadline of a pending task, on the timer's clock, rounded up to its tick.
-    /// O(shards × (levels + the tasks of one bucket a level)).
+    /// O(shards × (levels + the tasks of one bucket a level) + tasks due in 4096 ticks or more), each shard
+    /// locked for 256 tasks at a time: what comes or goes meanwhile may be missed.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         let shards = 0..self.tasks.shards.count();
-        let earliest = |shard| self.tasks.shards.lock(shard).wheel.next_deadline();
+        let earliest = |shard| {
+            let mut search = DeadlineSearch::default();
+            while !self.tasks.shards.lock(shard).wheel.search_deadline(&mut search, BUDGET) {}
+            search.earliest
+        };
         shards.filter_map(earliest).min().map(|tick| self.tasks.driver.tick().start_ns(tick))
     }
 
@@ -264,6 +292,13 @@ impl<T: Send + 'static> TaskTimer<T> {
     pub(crate) fn report(&self, panicked: &Panicked) {
         self.tasks.run.report(panicked, &*self.tasks.driver);
     }
+}
+
+/// A task has taken the place of another.
+pub(crate) struct Replaced<T> {
+    pub(crate) handle: TimerHandle,
+    /// The one before, if it was still pending.
+    pub(crate) before: Option<T>,
 }
 
 /// A handle that keeps nothing alive: for tasks that lie on the very wheels they use.
@@ -380,6 +415,35 @@ impl<T: Send + 'static> Tasks<T> {
     }
 }
 
+impl<T> Drop for Tasks<T> {
+    /// Drops what is pending, one after the other: two tasks that panic as they are dropped would end the
+    /// process.
+    fn drop(&mut self) {
+        if !std::mem::needs_drop::<T>() {
+            return;
+        }
+        let due = std::mem::take(&mut *self.due.lock());
+        drop_each(due.into_jobs(0, 1).flatten());
+        for number in 0..self.shards.count() {
+            let mut from = 0;
+            while let Some(task) = self.take_from(number, &mut from) {
+                drop_each([task]);
+            }
+        }
+    }
+}
+
+impl<T> Tasks<T> {
+    /// Takes the first task from an index on, and does not count it as cancelled.
+    fn take_from(&self, number: usize, from: &mut u32) -> Option<T> {
+        let mut shard = self.shards.lock(number);
+        let id = shard.wheel.first_from(*from)?;
+        *from = id.index();
+        shard.wheel.unschedule(id);
+        shard.wheel.cancel(id)
+    }
+}
+
 impl<T: Send + 'static> WheelOwner for Tasks<T> {
     fn advance(&self, shard: usize, now_tick: u64) -> Advanced {
         let in_order = self.driver.in_order();
@@ -399,6 +463,11 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
         let newest = self.shards.lock(0).wheel.sequence(); // a timer with an order has one shard
         let jobs = due.into_jobs(newest, self.driver.parallelism());
         self.execute(jobs.inspect(|tasks| self.release(tasks.len())));
+        let driver = self.driver.clone();
+        if let Some(tasks) = Arc::into_inner(self) {
+            // The last handle went meanwhile. What is pending is the user's to drop: not here.
+            driver.execute(Job::new(move || drop(tasks)));
+        }
     }
 
     fn next_due(&self, shard: usize) -> Option<u64> {

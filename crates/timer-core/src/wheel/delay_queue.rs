@@ -112,6 +112,17 @@ impl DelayQueue {
         levels.filter_map(first).min()
     }
 
+    /// The earliest bucket of a level.
+    pub(crate) fn earliest_of(
+        &self,
+        level: usize,
+        slot_now: usize,
+    ) -> Option<(usize, &TimerTaskList)> {
+        let level = &self.levels[level];
+        let slot = level.first_occupied_from(slot_now)?;
+        Some((slot, &level.buckets[slot]))
+    }
+
     /// Reads the first `count` nodes of a bucket, so that they are in the cache when taken out.
     pub(crate) fn read_ahead<T>(&self, nodes: &Arena<T>, bucket: DueBucket, count: usize) {
         self.levels[bucket.level].buckets[bucket.slot].read_ahead(nodes, count);

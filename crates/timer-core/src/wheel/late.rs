@@ -17,6 +17,9 @@ const NEAR_TICKS: u64 = LATE_TICKS / 2;
 /// So many stale items are nothing to pack for.
 const STALE_KEPT: usize = 64;
 
+/// So many items are looked at as one more becomes stale, when nearly all are.
+const SWEPT: usize = 8;
+
 #[derive(Debug)]
 pub(crate) struct Late {
     indices: Vec<u32>,
@@ -26,11 +29,14 @@ pub(crate) struct Late {
     /// How far the look that is under way has come, and when the next one is due.
     looked: usize,
     next: u64,
+    /// Where the next sweep goes on.
+    swept: usize,
 }
 
 impl Late {
     pub(crate) fn new() -> Self {
-        Late { indices: Vec::new(), live_count: 0, due: u64::MAX, looked: 0, next: u64::MAX }
+        let (due, next) = (u64::MAX, u64::MAX);
+        Late { indices: Vec::new(), live_count: 0, due, looked: 0, next, swept: 0 }
     }
 
     /// When to look through the list.
@@ -61,8 +67,56 @@ impl Late {
     /// Takes a node off. O(1).
     #[inline]
     pub(crate) fn remove<T>(&mut self, nodes: &mut Arena<T>, index: u32) {
+        self.let_go(nodes, index);
+        if self.indices.len() > 4 * self.live_count + 8 * STALE_KEPT {
+            self.sweep(nodes);
+        }
+    }
+
+    #[inline]
+    fn let_go<T>(&mut self, nodes: &mut Arena<T>, index: u32) {
         nodes.at_mut(index).place = Place::NONE;
         self.live_count -= 1;
+    }
+
+    /// Drops some stale items of a list that is nearly all stale: more than become stale meanwhile. A look
+    /// under way does that, too, and is not to be disturbed.
+    #[cold]
+    fn sweep<T>(&mut self, nodes: &mut Arena<T>) {
+        if self.looked > 0 {
+            return;
+        }
+        for _ in 0..SWEPT {
+            if self.swept >= self.indices.len() {
+                self.swept = 0;
+            }
+            if self.indices.is_empty() {
+                break;
+            }
+            if self.is_live(nodes, self.swept) {
+                self.swept += 1;
+            } else {
+                self.drop_item(nodes, self.swept);
+            }
+        }
+        self.shrink();
+    }
+
+    /// Drops a stale item; the last one takes its position.
+    fn drop_item<T>(&mut self, nodes: &mut Arena<T>, at: usize) {
+        let last = self.indices.len() - 1;
+        if at != last && self.is_live(nodes, last) {
+            nodes.at_mut(self.indices[last]).position = at as u32;
+        }
+        self.indices.swap_remove(at);
+    }
+
+    /// Gives a peak back.
+    fn shrink(&mut self) {
+        let (len, room) = (self.indices.len(), self.indices.capacity());
+        if room > 8 * STALE_KEPT && len < room / 8 {
+            self.indices.shrink_to(4 * len + 2 * STALE_KEPT);
+        }
     }
 
     fn is_live<T>(&self, nodes: &Arena<T>, at: usize) -> bool {
@@ -84,9 +138,7 @@ impl Late {
         self.indices.truncate(kept);
         self.looked = 0; // a look under way begins anew
         self.next = u64::MAX;
-        if self.indices.capacity() > 8 * STALE_KEPT && kept < self.indices.capacity() / 8 {
-            self.indices.shrink_to(4 * kept + 2 * STALE_KEPT); // a peak is given back
-        }
+        self.shrink();
     }
 
     /// Looks at up to `budget` items at `now`; returns how many that were, and takes off those that are
@@ -111,14 +163,10 @@ impl Late {
                     self.looked += 1;
                     continue;
                 }
-                self.remove(nodes, index);
+                self.let_go(nodes, index);
                 near.push(index);
             }
-            let last = self.indices.len() - 1;
-            if at != last && self.is_live(nodes, last) {
-                nodes.at_mut(self.indices[last]).position = at as u32;
-            }
-            self.indices.swap_remove(at);
+            self.drop_item(nodes, at);
         }
         budget
     }
@@ -129,6 +177,22 @@ impl Late {
         all.filter(|&at| self.is_live(nodes, at)).map(|at| self.indices[at])
     }
 
+    /// The earliest deadline among up to `budget` items, as
+    /// [`earliest_below`](crate::wheel::task_list::TimerTaskList::earliest_below).
+    pub(crate) fn earliest_below<T>(
+        &self,
+        nodes: &Arena<T>,
+        from: &mut usize,
+        budget: &mut usize,
+    ) -> Option<u64> {
+        let end = self.indices.len().min(*from);
+        let begin = end.saturating_sub(*budget);
+        *budget -= end - begin;
+        *from = begin;
+        let live = (begin..end).filter(|&at| self.is_live(nodes, at));
+        live.map(|at| nodes.at(self.indices[at]).deadline).min()
+    }
+
     /// Checks that the counts agree with the list; returns how many are live.
     pub(crate) fn assert_valid<T>(&self, nodes: &Arena<T>) -> usize {
         assert_eq!(self.live(nodes).count(), self.live_count, "Late position");
@@ -136,5 +200,27 @@ impl Late {
             assert!(nodes.at(index).deadline - NEAR_TICKS >= self.due.min(self.next));
         }
         self.live_count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_survivor_of_a_long_list_keeps_little_of_it() {
+        for survivor in [0, 50_000, 99_999] {
+            let (mut nodes, mut late) = (Arena::new(), Late::new());
+            let indices: Vec<_> =
+                (0..100_000).map(|n| nodes.insert(10_000, n, ()).unwrap().index).collect();
+            indices.iter().for_each(|&index| _ = late.add(&mut nodes, index));
+            for &index in indices.iter().filter(|&&index| index != indices[survivor]) {
+                late.remove(&mut nodes, index);
+                nodes.remove(index);
+            }
+            assert_eq!((late.assert_valid(&nodes), late.live(&nodes).count()), (1, 1));
+            let room = late.indices.capacity();
+            assert!(room < 100 * STALE_KEPT, "room for {room}");
+        }
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod geometry;
 pub(crate) mod late;
 pub(crate) mod occupancy;
 pub(crate) mod pages;
+pub(crate) mod search;
 pub(crate) mod steps;
 pub(crate) mod task_list;
 pub(crate) mod tick;

@@ -53,23 +53,23 @@ use crate::wheel::{
 #[derive(Debug)]
 #[repr(C)] // what starting and stopping a late task writes lies together
 pub struct TimingWheel<T> {
-    buckets: Box<Buckets>,
-    nodes: Arena<T>,
-    now: u64,
+    pub(super) buckets: Box<Buckets>,
+    pub(super) nodes: Arena<T>,
+    pub(super) now: u64,
     /// At or below the earliest bucket's expiration; exact after `advance`.
     due_bound: u64,
     scheduled_count: usize,
     cancelled_count: u64,
     sequence: u32,
     /// Tasks that are due in a long while, if they are kept apart.
-    late: Option<Late>,
+    pub(super) late: Option<Late>,
 }
 
 /// Where tasks go that are due soon.
 #[derive(Debug)]
-struct Buckets {
-    queue: DelayQueue,
-    geometry: Geometry,
+pub(super) struct Buckets {
+    pub(super) queue: DelayQueue,
+    pub(super) geometry: Geometry,
 }
 
 /// So many nodes of a due bucket are read together before they are handed over one by one: their

@@ -87,12 +87,8 @@ impl GroupCoordinator {
     }
 
     /// It stands still until the member's first join is answered.
-    fn start_session(
-        self: &Arc<Self>,
-        group: &Arc<Group>,
-        member_id: &Arc<str>,
-    ) -> OrError<Session> {
-        let (coordinator, member_id) = (Arc::downgrade(self), Arc::clone(member_id));
+    fn start_session(self: &Arc<Self>, group: &Arc<Group>, id: &Arc<str>) -> OrError<Session> {
+        let (coordinator, member_id) = (Arc::downgrade(self), Arc::clone(id));
         let key = (Arc::clone(&group.id), Arc::clone(&member_id));
         let session = DelayedHeartbeat { coordinator, group: Arc::clone(group), member_id };
         match self.sessions.try_complete_else_watch(session, &[key], Timeout::Never) {

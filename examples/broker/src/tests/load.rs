@@ -41,7 +41,7 @@ fn two_thousand_connections_have_a_produce_parked_each() {
     // Half of them go; the others are answered.
     clients.truncate(count / 2);
     wait_until(|| broker.manager.produces.len() == count / 2);
-    broker.pause_followers(false);
+    broker.manager.signal.pause_followers(false);
     for client in &mut clients {
         assert_eq!(client.produced(), 0);
     }

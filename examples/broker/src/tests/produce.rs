@@ -207,8 +207,9 @@ fn a_shutdown_answers_what_is_parked_and_what_comes_later() {
 
 #[test]
 fn a_log_drops_what_is_replicated_and_is_full_of_what_is_not() {
-    let broker = Fixture::new(&["--max-log", "250"]);
-    assert_eq!([broker.append(), broker.append(), broker.append()], [0; 3], "98 bytes each");
+    let broker = Fixture::new(&["--max-log", "500"]);
+    let appended = [broker.append(), broker.append(), broker.append()];
+    assert_eq!(appended, [0; 3], "98 bytes each, and 128 for its place");
     let full = ResponseError::KafkaStorageError.code();
     assert_eq!(broker.append(), full);
     broker.replicate(0, 0);
@@ -225,7 +226,7 @@ fn a_log_drops_what_is_replicated_and_is_full_of_what_is_not() {
 
 #[test]
 fn a_follower_left_behind_starts_again_where_the_leader_starts() {
-    let broker = Fixture::new(&["--max-log", "100", "--advance-below-min-isr"]);
+    let broker = Fixture::new(&["--max-log", "230", "--advance-below-min-isr"]);
     broker.append();
     (0..3).for_each(|_| broker.manager.shrink_in_sync());
     assert_eq!([broker.append(), broker.append()], [0, 0]);
@@ -261,4 +262,28 @@ fn a_batch_that_is_too_large_is_told_and_the_others_of_its_request_are_taken() {
     let two = Bytes::from([record_batch(1), record_batch(1)].concat());
     let produce = broker.start(1, &[(0, two), (1, vec![0x7f; 200].into())]);
     assert_eq!(answer(&broker, &produce), Some(vec![(0, 0), (too_large, -1)]), "each batch counts");
+}
+
+#[test]
+fn all_logs_together_are_bounded_and_the_largest_gives_up_its_oldest_records() {
+    // Four batches of 98 bytes and 128 for the place of each, and what comes next.
+    let broker = Fixture::new(&["--max-logs", "1001"]);
+    let append = |index| broker.start(1, &[(index, record_batch(1))]);
+    let full = Some(vec![(ResponseError::KafkaStorageError.code(), -1)]);
+    for (number, index) in [0, 0, 0, 1].into_iter().enumerate() {
+        let offset = if index == 0 { number as i64 } else { 0 };
+        assert_eq!(answer(&broker, &append(index)), Some(vec![(0, offset)]));
+    }
+    assert_eq!(answer(&broker, &append(2)), full, "nothing is replicated");
+    (0..2).for_each(|follower| broker.replicate(follower, 0));
+    assert_eq!(answer(&broker, &append(2)), Some(vec![(0, 0)]));
+    let starts = [0, 1, 2].map(|index| broker.partition(index).offsets().log_start);
+    assert_eq!(starts, [1, 0, 0], "the oldest of the largest");
+    for _ in 0..20 {
+        (0..2).for_each(|follower| (0..3).for_each(|index| broker.replicate(follower, index)));
+        assert_eq!(answer(&broker, &append(1)).unwrap()[0].0, 0);
+        let bytes: usize = (0..3).map(|index| broker.partition(index).log_bytes()).sum();
+        assert!(bytes <= 1001 + 128, "{bytes} bytes");
+    }
+    assert!(broker.partition(2).log_bytes() > 0, "a small log is left alone");
 }

@@ -20,12 +20,21 @@ use kafka_protocol::{
 };
 
 use super::{
-    CORRELATION_ID, args, fetches::fetch, framed, produce, record_batch, request, topic_name,
+    CORRELATION_ID, Fixture, args, fetches::fetch, framed, produce, record_batch, request,
+    topic_name,
 };
 use crate::{
-    Args, Broker, frame::read_frame, pipeline, replica_fetcher::Follower, run_follower,
-    signal::Signal, topics::WatchKey,
+    Args, Broker,
+    connection::{Connections, FRAME_MAX, IDLE_MAX, serve},
+    frame::read_frame,
+    pipeline,
+    replica_fetcher::Follower,
+    run_follower,
+    signal::Signal,
+    topics::WatchKey,
 };
+
+use timer_core::Clock;
 
 pub(crate) struct Client(pub(crate) TcpStream);
 
@@ -33,7 +42,7 @@ impl Client {
     /// Connects, and makes the topic.
     pub(crate) fn connect(broker: &Broker) -> Client {
         let stream = TcpStream::connect(broker.address()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         let mut client = Client(stream);
         let topic = MetadataRequestTopic::default().with_name(Some(topic_name("t")));
         let body = MetadataRequest::default().with_topics(Some(vec![topic]));
@@ -95,7 +104,7 @@ fn answers_come_in_the_order_of_the_requests_though_a_parked_one_holds_up_no_oth
     client.send(&framed(&request(ApiKey::Metadata, 4, &body)));
     wait_until(|| broker.manager.topics.get("behind").is_some());
     assert_eq!(broker.manager.produces.len(), 2, "the request behind them ran");
-    broker.pause_followers(false);
+    broker.manager.signal.pause_followers(false);
     assert_eq!((client.produced(), client.produced()), (0, 0));
     let mut response = client.receive();
     assert_eq!(response.get_i32(), CORRELATION_ID);
@@ -148,6 +157,41 @@ fn a_long_poll_is_woken_by_a_produce() {
     let data = &response.responses[0].partitions[0];
     assert_eq!((data.high_watermark, data.records.as_ref().unwrap().len()), (1, 98));
     broker.shutdown();
+}
+
+/// The clock is turned by hand. A connection is cut when it was silent for its time, and not before: then a
+/// request is still answered. A byte now and then is silence, too.
+#[test]
+fn a_connection_is_closed_when_a_request_does_not_come_in_time() {
+    const MILLISECOND: Duration = Duration::from_millis(1);
+    let broker = Fixture::new(&[]);
+    let request = framed(&[0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff]);
+    let begun = &request[..7];
+    let connections = Arc::new(Connections::new(1));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    for (first, time) in [(&b""[..], IDLE_MAX), (&begun[..1], FRAME_MAX), (begun, FRAME_MAX)] {
+        for early in [MILLISECOND, Duration::ZERO] {
+            let mut client = Client(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+            let accepted = listener.accept().unwrap().0;
+            let connection = connections.register(accepted).unwrap();
+            thread::scope(|scope| {
+                scope.spawn(|| serve(&connection, &broker.manager));
+                client.send(&request);
+                client.receive(); // it is served, and waits for what comes next
+                client.send(first);
+                let due = broker.timer.clock().now_ns() + time.as_nanos() as u64;
+                wait_until(|| broker.manager.timer.next_deadline_ns() == Some(due));
+                broker.timer.advance(time - early);
+                if early.is_zero() {
+                    assert!(client.was_closed(), "{first:?} and silence");
+                } else {
+                    client.send(&request[first.len()..]);
+                    client.receive();
+                    drop(client);
+                }
+            });
+        }
+    }
 }
 
 /// Sent whole, as a client does: it looks for the answer afterwards.
@@ -207,7 +251,7 @@ fn paused_followers_time_out_acks_all_and_resumed_ones_complete_it() {
 
     client.send_produce(-1, 60_000);
     wait_for_parked(&broker);
-    broker.pause_followers(false);
+    broker.manager.signal.pause_followers(false);
     assert_eq!(client.produced(), 0);
     let summary = broker.shutdown();
     assert_eq!((summary.parked[0].1.expired, summary.parked[0].1.completed), (1, 1));

@@ -1,0 +1,234 @@
+//! Bounds on what others have to wait for: a shutdown with a limit, and the thread that turns all wheels.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use purgatory::{BoxedOperation, Outcome, Park, Purgatory, RefusedReason, when};
+use timer_core::{Executor, Job, ManualTimer, SystemTimer, Timer};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const MS: Duration = Duration::from_millis(1);
+
+type Waits<K> = Purgatory<K, BoxedOperation>;
+
+/// Keeps its jobs until the test runs them: a worker that is blocked.
+#[derive(Clone, Debug, Default)]
+struct Kept(Arc<Mutex<Vec<Job>>>);
+
+impl Executor for Kept {
+    fn execute(&self, job: Job) {
+        self.0.lock().unwrap().push(job);
+    }
+}
+
+/// A key that counts how many of its like a reaper dropped.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Watched(u32);
+
+static DROPPED_BY_A_REAPER: AtomicUsize = AtomicUsize::new(0);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let reaper = std::thread::current().name().is_some_and(|name| name.ends_with("-reaper"));
+        DROPPED_BY_A_REAPER.fetch_add(usize::from(reaper), SeqCst);
+    }
+}
+
+/// The thread that turns all wheels does not go through the keys of what expired, and drops none.
+#[test]
+fn what_expires_under_many_keys_holds_up_no_timer() {
+    let kept = Kept::default();
+    let timer = SystemTimer::builder().executor(kept.clone()).build().unwrap();
+    let purgatory: Waits<Watched> = Purgatory::builder("many").timer(&timer).build().unwrap();
+    let keys: Vec<_> = (0..1000).map(Watched).collect();
+    for keys in [&keys[..], &keys[..5], &keys[7..8]] {
+        let never = when(|| false, drop).into();
+        let parked = purgatory.try_complete_else_watch(never, keys, MINUTE).unwrap();
+        let Park::Parked(id) = parked else { panic!("{parked:?}") };
+        purgatory.reschedule(id, MS); // it is not held any more by the time it expires
+        while !purgatory.is_empty() || kept.0.lock().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        let left = if keys.len() > 16 { keys.len() - 1 } else { 0 };
+        assert_eq!((purgatory.keys(), DROPPED_BY_A_REAPER.load(SeqCst)), (left, 0));
+        assert_eq!(purgatory.check_and_complete(&keys[keys.len() - 1]), 0);
+        assert_eq!(purgatory.stats().callbacks_waiting, 1);
+        std::mem::take(&mut *kept.0.lock().unwrap()).into_iter().for_each(Job::run);
+        assert_eq!((purgatory.keys(), purgatory.stats().callbacks_waiting), (0, 0));
+    }
+    timer.shutdown();
+}
+
+#[test]
+fn a_shutdown_with_a_limit_tells_what_it_left() {
+    let purgatory: Waits<u32> = Purgatory::new("left").unwrap();
+    let (begun, checking) = mpsc::channel();
+    let (release, blocked) = mpsc::channel::<()>();
+    let mut first = true;
+    let check = move || {
+        if !std::mem::take(&mut first) {
+            begun.send(()).unwrap();
+            let _ = blocked.recv();
+        }
+        false
+    };
+    purgatory.try_complete_else_watch(when(check, drop).into(), &[1], MINUTE).unwrap();
+    let (free, stuck) = mpsc::channel::<()>();
+    let callback = when(|| false, move |_| _ = stuck.recv());
+    purgatory.try_complete_else_watch(callback.into(), &[2], MINUTE).unwrap();
+    let raising = purgatory.clone();
+    let event = std::thread::spawn(move || raising.check_and_complete(&1));
+    checking.recv().unwrap();
+    let left = purgatory.shutdown_timeout(Duration::ZERO);
+    assert_eq!((left.under_check, left.callbacks, left.threads > 0), (1, 1, true));
+    assert!(!left.is_nothing());
+    let late = purgatory.try_complete_else_watch(when(|| false, drop).into(), &[1], MINUTE);
+    assert!(late.is_err(), "closed at once");
+    release.send(()).unwrap();
+    free.send(()).unwrap();
+    assert!(purgatory.shutdown_timeout(MINUTE).is_nothing());
+    assert_eq!((event.join().unwrap(), purgatory.stats().cancelled_by_shutdown), (0, 2));
+}
+
+/// What is on a shared timer is closed before its shutdown returns, though nothing it ends is told yet.
+#[test]
+fn a_shared_timers_shutdown_with_a_limit_closes_its_purgatories_at_once() {
+    let kept = Kept::default();
+    let timer = SystemTimer::builder().executor(kept.clone()).build().unwrap();
+    let purgatory: Waits<u32> = Purgatory::builder("shared").timer(&timer).build().unwrap();
+    let (send, told) = mpsc::channel();
+    let waits = |send: &mpsc::Sender<Outcome>| {
+        let send = send.clone();
+        when(|| false, move |outcome| send.send(outcome).unwrap()).into()
+    };
+    purgatory.try_complete_else_watch(waits(&send), &[1], MINUTE).unwrap();
+    timer.shutdown_timeout(Duration::ZERO);
+    let refused = purgatory.try_complete_else_watch(waits(&send), &[1], MINUTE).unwrap_err();
+    assert_eq!((refused.reason, told.try_iter().count()), (RefusedReason::Closed, 0));
+    std::mem::take(&mut *kept.0.lock().unwrap()).into_iter().for_each(Job::run);
+    assert_eq!(told.try_iter().count(), 1);
+}
+
+/// Inside a callback what the shutdown ends is told later: until then it is left.
+#[test]
+fn a_shutdown_with_a_limit_inside_a_callback_waits_for_nothing_and_tells_all_it_left() {
+    let timer = ManualTimer::new();
+    let purgatory: Waits<u32> = Purgatory::builder("inside").timer(&timer).build().unwrap();
+    let (send, left) = mpsc::channel();
+    let inside = purgatory.clone();
+    let shuts_down = move |_| send.send(inside.shutdown_timeout(MINUTE)).unwrap();
+    purgatory.try_complete_else_watch(when(|| false, shuts_down).into(), &[1], MINUTE).unwrap();
+    for _ in 0..3 {
+        let waits = when(|| false, drop).into();
+        purgatory.try_complete_else_watch(waits, &[2], MINUTE).unwrap();
+    }
+    assert_eq!(purgatory.complete_for_key(&1), 1);
+    let left = left.try_recv().unwrap();
+    assert_eq!((left.callbacks, left.under_check, left.threads), (3, 0, 0));
+    assert!(purgatory.shutdown_timeout(MINUTE).is_nothing());
+}
+
+/// A key that defers another event as it is dropped: nothing is locked then.
+#[derive(Clone)]
+struct Defers(u32, Arc<OnceLock<Waits<Defers>>>);
+
+impl PartialEq for Defers {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Defers {}
+
+impl std::hash::Hash for Defers {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Drop for Defers {
+    fn drop(&mut self) {
+        if let Some(purgatory) = self.1.get()
+            && self.0 < 2
+        {
+            purgatory.defer(Defers(2, Arc::default()));
+        }
+    }
+}
+
+#[test]
+fn a_shutdown_drops_the_keys_of_deferred_events_with_nothing_locked() {
+    for limited in [false, true] {
+        let timer = ManualTimer::new();
+        let purgatory: Waits<Defers> = Purgatory::builder("defers").timer(&timer).build().unwrap();
+        let own = Arc::new(OnceLock::new());
+        own.set(purgatory.clone()).unwrap();
+        purgatory.defer(Defers(1, own));
+        match limited {
+            true => assert!(purgatory.shutdown_timeout(MINUTE).is_nothing()),
+            false => purgatory.shutdown(),
+        }
+        assert_eq!(purgatory.stats().deferred, 0);
+    }
+}
+
+/// Tells the name of the thread that drops it.
+struct TellsWhere(mpsc::Sender<String>);
+
+impl Drop for TellsWhere {
+    fn drop(&mut self) {
+        let _ = self.0.send(std::thread::current().name().unwrap_or_default().to_owned());
+    }
+}
+
+/// Runs its first job in place, lets the purgatory go, and keeps later jobs.
+#[derive(Clone, Debug, Default)]
+struct LetsGo {
+    purgatory: Arc<Mutex<Option<Waits<u32>>>>,
+    kept: Kept,
+}
+
+impl Executor for LetsGo {
+    fn execute(&self, job: Job) {
+        let purgatory = self.purgatory.lock().unwrap().take();
+        match purgatory {
+            Some(purgatory) => {
+                job.run();
+                drop(purgatory);
+            }
+            None => self.kept.execute(job),
+        }
+    }
+}
+
+/// The last handle goes while the reaper has the rooms in its hands, so it has the last one itself.
+#[test]
+fn the_reaper_drops_no_hook_of_a_purgatory_whose_last_handle_goes_meanwhile() {
+    let (timer, lets_go) = (SystemTimer::new().unwrap(), LetsGo::default());
+    let (tell, told) = mpsc::channel();
+    let hook = TellsWhere(tell);
+    let builder = Purgatory::builder("gone").timer(&timer).executor(lets_go.clone());
+    let builder = builder.on_missed_event(move |_| _ = &hook);
+    let purgatory: Waits<u32> = builder.build().unwrap();
+    let parked = purgatory.try_complete_else_watch(when(|| false, drop).into(), &[1], MINUTE);
+    let Park::Parked(id) = parked.unwrap() else { panic!("ended") };
+    let mut has = lets_go.purgatory.lock().unwrap(); // the executor waits for this thread's handle to go
+    purgatory.reschedule(id, MS);
+    *has = Some(purgatory);
+    drop(has);
+    while lets_go.kept.0.lock().unwrap().is_empty() {
+        std::thread::yield_now();
+    }
+    assert!(told.try_recv().is_err());
+    std::mem::take(&mut *lets_go.kept.0.lock().unwrap()).into_iter().for_each(Job::run);
+    let here = std::thread::current().name().unwrap().to_owned();
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [here]);
+    timer.shutdown();
+}
