@@ -1,9 +1,9 @@
 //! What one event tells, as JSON. A purgatory is its [`Snapshot`] with keys as text, a timer its
 //! [`TimerStats`] with what is needed to draw them. Totals, not rates: the page subtracts.
 
-use std::{fmt::Debug, hash::Hash, time::Duration};
+use std::{fmt::Debug, time::Duration};
 
-use purgatory::{DelayedOperation, Parked, Purgatory, Snapshot, Stats, Times};
+use purgatory::{DelayedOperation, Parked, Purgatory, Snapshot, Stats, Times, WatchKey};
 use serde::Serialize;
 use timer_core::{SystemTimer, TimeHistogram, Timer, TimerStats};
 
@@ -81,7 +81,7 @@ impl Source<TimerLook> for SystemTimer {
 
 impl<K, O> Source<PurgatoryLook> for Purgatory<K, O>
 where
-    K: Hash + Eq + Clone + Debug + Send + 'static,
+    K: WatchKey + Debug + Send,
     O: DelayedOperation + Send,
 {
     fn look(&self, limit: usize) -> PurgatoryLook {

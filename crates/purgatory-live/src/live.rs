@@ -1,8 +1,8 @@
 //! `Live`: what the page shows, the page, and one event.
 
-use std::{fmt, fmt::Debug, hash::Hash, sync::Arc, time::Duration};
+use std::{fmt, fmt::Debug, sync::Arc, time::Duration};
 
-use purgatory::{DelayedOperation, Purgatory};
+use purgatory::{DelayedOperation, Purgatory, WatchKey};
 use timer_core::{Clock, SystemClock, SystemTimer, TimeHistogram};
 
 use crate::event::{Event, PurgatoryLook, Source, TimerLook};
@@ -42,7 +42,7 @@ impl Live {
     /// does not bring that along: see [`timer`](Self::timer).
     pub fn purgatory<K, O>(mut self, purgatory: &Purgatory<K, O>) -> Live
     where
-        K: Hash + Eq + Clone + Debug + Send + 'static,
+        K: WatchKey + Debug + Send,
         O: DelayedOperation + Send,
     {
         if let Some(timer) = purgatory.own_timer() {

@@ -138,5 +138,5 @@ pub use words::{
         RefusedReason, Timeout,
     },
     stats::{Refusals, Stats},
-    watches::Watches,
+    watches::{WatchKey, Watches},
 };

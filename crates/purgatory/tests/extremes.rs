@@ -10,19 +10,21 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, Outcome, Park, Purgatory, RefusedReason, Timeout, Watches, when};
+use purgatory::{
+    BoxedOperation, Outcome, Park, Purgatory, RefusedReason, Timeout, WatchKey, Watches, when,
+};
 use timer_core::{Executor, Job, ManualTimer};
 
 const MILLION: u64 = 1_000_000;
 
-fn waits<K: Hash + Eq + Clone + Send + 'static>() -> (ManualTimer, Purgatory<K, BoxedOperation>) {
+fn waits<K: WatchKey + Send>() -> (ManualTimer, Purgatory<K, BoxedOperation>) {
     let timer = ManualTimer::new();
     let waits = Purgatory::builder("extremes").timer(&timer).build().unwrap();
     (timer, waits)
 }
 
 /// Parks one that waits until `done` has come to `number`, and counts how many ended as `outcome`.
-fn park<K: Hash + Eq + Clone + Send + 'static>(
+fn park<K: WatchKey + Send>(
     waits: &Purgatory<K, BoxedOperation>,
     keys: &[K],
     (done, number): (&Arc<AtomicU64>, u64),

@@ -17,7 +17,7 @@ use std::{
 
 use purgatory::{
     BoxedOperation, CancelReason, DelayedOperation, Outcome, Park, Purgatory, ThresholdPurgatory,
-    WaitError, Watches, when,
+    WaitError, WatchKey, Watches, when,
 };
 use timer_core::{Executor, Job, ManualTimer, SystemTimer, Timer};
 
@@ -26,7 +26,7 @@ const MS: Duration = Duration::from_millis(1);
 
 type Waits<K> = Purgatory<K, BoxedOperation>;
 
-fn waits<K: Hash + Eq + Clone + Send + 'static>() -> Waits<K> {
+fn waits<K: WatchKey + Send>() -> Waits<K> {
     Purgatory::builder("hostile").timer(&ManualTimer::new()).build().unwrap()
 }
 

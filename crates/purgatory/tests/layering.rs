@@ -112,3 +112,16 @@ fn loom_and_shuttle_are_known_to_sync_alone() {
     absent("timer-core", &["loom", "shuttle"], |name| !name.starts_with("sync/"));
     absent("purgatory", &["loom", "shuttle"], |name| !["sync", "failpoints"].contains(&name));
 }
+
+#[test]
+fn every_ending_is_called_back_in_one_place() {
+    let places = |source: &Source| {
+        let calls = source.code.iter().filter(|(_, line)| line.contains(".on_complete("));
+        vec![source.name.clone(); calls.count()]
+    };
+    let endings = sources("purgatory");
+    let of_paths = endings.iter().filter(|source| !source.name.starts_with("face/"));
+    let mut found: Vec<_> = of_paths.flat_map(places).collect();
+    found.sort();
+    assert_eq!(found, ["local/core", "paths/callbacks"]);
+}

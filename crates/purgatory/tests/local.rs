@@ -18,7 +18,7 @@ use std::{
 
 use purgatory::{
     Attempt, CancelReason, DelayedOperation, LocalBoxed, LocalPurgatory, LocalWait, OperationId,
-    Outcome, Park, RefusedReason, Timeout, WaitError, Watches, when,
+    Outcome, Park, RefusedReason, Timeout, WaitError, WatchKey, Watches, when,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -102,7 +102,7 @@ fn park<'a>(
 }
 
 #[track_caller]
-fn assert_empty<K: Hash + Eq + Clone, O: DelayedOperation>(waits: &LocalPurgatory<K, O>) {
+fn assert_empty<K: WatchKey, O: DelayedOperation>(waits: &LocalPurgatory<K, O>) {
     assert_eq!((waits.len(), waits.watched(), waits.keys()), (0, 0, 0));
     assert_eq!(waits.next_deadline(), None);
 }

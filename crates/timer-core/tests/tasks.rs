@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
+    cell::Cell,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
@@ -310,7 +311,7 @@ fn a_keyed_task_runs_once_and_its_key_is_free_again() {
     assert!(keyed.contains(&"a"));
     timer.advance(10 * MS);
     assert_eq!(ran.try_iter().collect::<Vec<_>>(), [("a", 1)]);
-    assert!(!keyed.contains(&"a") && !keyed.cancel(&"a") && keyed.is_empty());
+    assert!(!keyed.contains(&"a") && keyed.cancel(&"a").is_none() && keyed.is_empty());
 }
 
 #[test]
@@ -342,13 +343,39 @@ fn cancelling_before_the_time_and_all_at_once() {
     for (number, key) in ["a", "b", "c"].into_iter().enumerate() {
         keyed.schedule(key, 10 * MS, number as u32).unwrap();
     }
-    assert!(keyed.cancel(&"b"));
+    assert_eq!(keyed.cancel("b"), Some(1));
     assert_eq!((keyed.cancel_all(), keyed.len()), (2, 0));
     timer.advance(SECOND);
     assert!(ran.try_recv().is_err());
 }
 
-/// The task has fallen due but has not run: cancel and replace still win.
+/// By `&str` where keys are `String`; the task need not be `Sync`.
+#[test]
+fn a_keys_task_is_reached_delayed_and_taken_back_by_what_the_key_is_borrowed_as() {
+    let (timer, (send, ran)) = (ManualTimer::new(), mpsc::channel());
+    let handler = move |key: String, task: Cell<u32>| send.send((key, task.get())).unwrap();
+    let keyed = KeyedTimer::new(&timer, handler).unwrap();
+    for key in ["a", "b"] {
+        assert!(keyed.schedule(key.to_owned(), 10 * MS, Cell::new(1)).unwrap().is_none());
+    }
+    timer.advance(9 * MS);
+    assert!(keyed.reschedule("a", 10 * MS) && !keyed.reschedule("c", 10 * MS));
+    keyed.with("a", |task| task.set(task.get() + 1)).unwrap();
+    assert!(keyed.with("c", |_| ()).is_none());
+    assert_eq!(keyed.cancel("b").map(Cell::into_inner), Some(1));
+    assert!(keyed.contains("a") && !keyed.contains("b"));
+    timer.advance(9 * MS);
+    assert!(ran.try_recv().is_err());
+    assert!(keyed.reschedule("a", 20 * MS) && keyed.reschedule("a", MS)); // earlier again
+    timer.advance(MS);
+    assert_eq!(ran.try_iter().collect::<Vec<_>>(), [("a".to_owned(), 2)]);
+    assert!(!keyed.reschedule("a", MS) && keyed.is_empty());
+    keyed.schedule("a".to_owned(), MS, Cell::new(1)).unwrap();
+    timer.shutdown();
+    assert!(!keyed.reschedule("a", MS) && keyed.cancel("a").is_some());
+}
+
+/// The task has fallen due but has not run: cancel, replace and reschedule still win.
 #[test]
 fn cancelling_after_the_time_but_before_the_run_wins() {
     let timer = ManualTimer::new();
@@ -359,17 +386,19 @@ fn cancelling_after_the_time_but_before_the_run_wins() {
         send.send((key, task)).unwrap();
         if key == "first" {
             let keyed = inside.lock().unwrap().clone().unwrap();
-            assert!(keyed.cancel(&"second"));
-            keyed.schedule("third", 5 * MS, 33).unwrap();
+            assert_eq!(keyed.cancel("second"), Some(1));
+            assert_eq!(keyed.schedule("third", 5 * MS, 33).unwrap(), Some(2));
+            assert!(keyed.reschedule("fourth", 6 * MS));
+            assert_eq!(keyed.with("fourth", |task| std::mem::replace(task, 44)), Some(3));
         }
     })
     .unwrap();
     *own.lock().unwrap() = Some(keyed.clone());
-    for (number, key) in ["first", "second", "third"].into_iter().enumerate() {
+    for (number, key) in ["first", "second", "third", "fourth"].into_iter().enumerate() {
         keyed.schedule(key, 10 * MS, number as u32).unwrap(); // all due in one tick, one batch
     }
     timer.advance(SECOND);
-    assert_eq!(ran.try_iter().collect::<Vec<_>>(), [("first", 0), ("third", 33)]);
+    assert_eq!(ran.try_iter().collect::<Vec<_>>(), [("first", 0), ("third", 33), ("fourth", 44)]);
     own.lock().unwrap().take();
 }
 
@@ -394,7 +423,7 @@ fn at_the_bound_the_heartbeat_of_a_present_key_is_accepted_and_no_other() {
         let refused = keyed.schedule("c", hour, task).unwrap_err();
         assert_eq!((refused.task, refused.reason), (task, ScheduleErrorReason::Full { limit: 2 }));
     }
-    assert!(keyed.cancel(&"b"));
+    assert_eq!(keyed.cancel("b"), Some(2));
     keyed.schedule("c", hour, 0).unwrap();
     assert!(keyed.schedule("b", hour, 0).is_err() && keyed.schedule("a", hour, 0).is_ok());
     timer.shutdown();
@@ -407,11 +436,11 @@ fn a_peak_of_keys_is_given_back() {
     let keyed_timer = KeyedTimer::new(&timer, |_: u64, (): ()| ()).unwrap();
     for fire in [false, true] {
         let kept = allocation_counter::measure(|| {
-            (0..200_000).for_each(|key| keyed_timer.schedule(key, SECOND, ()).unwrap());
+            (0..200_000).for_each(|key| _ = keyed_timer.schedule(key, SECOND, ()).unwrap());
             if fire {
                 timer.advance(SECOND);
             } else {
-                (0..200_000).for_each(|key| assert!(keyed_timer.cancel(&key)));
+                (0..200_000).for_each(|key| assert_eq!(keyed_timer.cancel(&key), Some(())));
             }
         });
         assert!(keyed_timer.is_empty());

@@ -1,7 +1,7 @@
 //! The replicas, and the purgatories where requests wait for them. Who changes a partition comes
 //! through here, so that what is parked hears of every advance of a watermark.
 
-use std::{hash::Hash, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use kafka_protocol::ResponseError;
 use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Stats, Watches};
@@ -65,7 +65,7 @@ pub(crate) fn park_up_to<O: DelayedOperation + Send>(
 }
 
 /// Parks an operation; a purgatory that was shut down ends it.
-pub(crate) fn park<'a, K: Hash + Eq + Clone + Send + 'static, O: DelayedOperation + Send>(
+pub(crate) fn park<'a, K: purgatory::WatchKey + Send, O: DelayedOperation + Send>(
     purgatory: &Purgatory<K, O>,
     operation: O,
     watches: impl Into<Watches<'a, K>>,

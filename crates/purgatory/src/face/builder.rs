@@ -1,6 +1,6 @@
 //! What a [`Purgatory`] is built from.
 
-use std::{fmt, hash::Hash, marker::PhantomData, sync::Arc};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 use timer_core::{BuildError, Executor, MAX_SHARDS, SystemTimer, Timer, driver::Driver};
 
@@ -12,7 +12,10 @@ use crate::{
         trampoline::Offload,
     },
     sync::default_rooms,
-    words::{missed::MissedEvent, operation::DelayedOperation},
+    words::{
+        watches::WatchKey,
+        {missed::MissedEvent, operation::DelayedOperation},
+    },
 };
 
 /// Configures a [`Purgatory`].
@@ -48,7 +51,7 @@ pub struct Builder<K, O = BoxedOperation> {
 
 impl<K, O> Builder<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     pub(crate) fn new(name: String) -> Self {
@@ -212,7 +215,7 @@ where
 /// Making one.
 impl<K, O> Purgatory<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     /// A purgatory with a [`SystemTimer`] of its own (two threads). A program with several shares

@@ -7,7 +7,6 @@
 use std::{
     collections::HashMap,
     fmt,
-    hash::Hash,
     ops::{Deref, DerefMut},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
@@ -31,7 +30,7 @@ use crate::{
     sync::{AtomicU64, KeyHasher, Mutex, MutexGuard, Ordering, thread_local},
     words::{
         operation::{DelayedOperation, Outcome, Park, Refused, Timeout},
-        watches::Watches,
+        watches::{WatchKey, Watches},
     },
 };
 
@@ -73,7 +72,7 @@ use crate::{
 /// it.
 pub struct Monitor<K, S>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     S: Send + 'static,
 {
     shared: Arc<Shared<K, S>>,
@@ -81,7 +80,7 @@ where
 
 struct Shared<K, S>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
 {
     purgatory: Purgatory<K, BoxedOperation>,
     state: Mutex<S>,
@@ -128,7 +127,7 @@ impl<S> Drop for Inside<'_, S> {
 
 impl<K, S> Shared<K, S>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
 {
     /// Panics where the state would be waited for by the thread that has it.
     fn must_be_outside(&self, call: &str) -> u64 {
@@ -172,7 +171,7 @@ where
 /// A wait's condition on the state.
 struct Looks<K, S, C>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
 {
     /// It does not keep the monitor open.
     shared: Weak<Shared<K, S>>,
@@ -184,7 +183,7 @@ where
 
 impl<K, S, C> Looks<K, S, C>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
 {
     fn new(shared: &Arc<Shared<K, S>>, keys: &[K], changes: &[K], condition: C) -> Self {
         let (changes, counted) = (changes.into(), Vec::with_capacity(keys.len()));
@@ -200,7 +199,7 @@ where
 
 impl<K, S, T, C> Condition<T> for Looks<K, S, C>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     S: Send + 'static,
     C: FnMut(&mut S) -> Option<T> + Send + 'static,
 {
@@ -217,7 +216,7 @@ where
 
 impl<K, S, C> Drop for Looks<K, S, C>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
 {
     fn drop(&mut self) {
         let Some(shared) = self.shared.upgrade() else { return };
@@ -230,7 +229,7 @@ where
 
 impl<K, S> Shared<K, S>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
 {
     /// A wait under the key is over. What is left of the key is dropped with nothing locked.
     fn wait_over(&self, key: K) -> (K, Option<K>) {
@@ -277,7 +276,7 @@ where
 
 impl<K, S> Monitor<K, S>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     S: Send + 'static,
 {
     /// A monitor of this state, with a timer of its own; `name` labels its metrics. Waits whose time is up
@@ -521,7 +520,7 @@ where
 
 impl<K, S> Clone for Monitor<K, S>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     S: Send + 'static,
 {
     fn clone(&self) -> Self {
@@ -531,7 +530,7 @@ where
 
 impl<K, S> fmt::Debug for Monitor<K, S>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     S: Send + 'static,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -21,7 +21,7 @@ use crate::{
             Attempt, CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused, Timeout,
         },
         stats::Stats,
-        watches::Watches,
+        watches::{WatchKey, Watches},
     },
 };
 
@@ -57,7 +57,7 @@ use crate::{
 /// only where their keys have the same room ([`Builder::rooms`](crate::Builder::rooms)).
 pub struct Purgatory<K, O = BoxedOperation>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     pub(crate) core: Arc<Core<K, O>>,
@@ -67,7 +67,7 @@ where
 /// What the handles share. Closes the purgatory when the last one goes.
 struct Handle<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     /// For the futures: those of different threads do not count on the same word.
@@ -80,7 +80,7 @@ type Share<K, O> = CachePadded<Arc<Core<K, O>>>;
 
 impl<K, O> Drop for Handle<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     fn drop(&mut self) {
@@ -93,7 +93,7 @@ where
 
 impl<K, O> Purgatory<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     /// The first handle of what was built.
@@ -512,7 +512,7 @@ where
 
 impl<K, O> Clone for Purgatory<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     fn clone(&self) -> Self {
@@ -522,7 +522,7 @@ where
 
 impl<K, O> fmt::Debug for Purgatory<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -30,7 +30,7 @@ use crate::{
     sync::{AtomicU64, KeyHasher, Ordering},
     words::{
         operation::{CancelReason, DelayedOperation, OperationId, Outcome, Timeout},
-        watches::Watches,
+        watches::{WatchKey, Watches},
     },
 };
 
@@ -71,7 +71,7 @@ use crate::{
 /// with nothing locked.
 pub struct Replies<K, V>
 where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
+    K: WatchKey + Send + Sync,
     V: Send + 'static,
 {
     purgatory: Purgatory<K, BoxedOperation>,
@@ -129,7 +129,7 @@ impl<K: Hash + Eq, V> Drop for Expectation<K, V> {
 
 impl<K, V> Replies<K, V>
 where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
+    K: WatchKey + Send + Sync,
     V: Send + 'static,
 {
     /// With a timer of its own; `name` labels its metrics.
@@ -301,7 +301,7 @@ where
 
 impl<K, V> From<Purgatory<K, BoxedOperation>> for Replies<K, V>
 where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
+    K: WatchKey + Send + Sync,
     V: Send + 'static,
 {
     /// Over a purgatory that was configured otherwise: a shared timer, a bound. For its metrics and
@@ -314,7 +314,7 @@ where
 
 impl<K, V> Clone for Replies<K, V>
 where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
+    K: WatchKey + Send + Sync,
     V: Send + 'static,
 {
     fn clone(&self) -> Self {
@@ -324,7 +324,7 @@ where
 
 impl<K, V> fmt::Debug for Replies<K, V>
 where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
+    K: WatchKey + Send + Sync,
     V: Send + 'static,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

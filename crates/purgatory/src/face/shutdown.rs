@@ -1,12 +1,15 @@
 //! A shutdown that waits for a bounded time, and tells what it left.
 
-use std::{hash::Hash, time::Duration};
+use std::time::Duration;
 
 use timer_core::{Clock, SystemClock, driver::Latch};
 
 use crate::{
     face::{purgatory::Purgatory, wait::must_not_block},
-    words::operation::{CancelReason, DelayedOperation},
+    words::{
+        operation::{CancelReason, DelayedOperation},
+        watches::WatchKey,
+    },
 };
 
 /// What a [`shutdown_timeout`](Purgatory::shutdown_timeout) left. It ends by itself, when what holds it
@@ -31,7 +34,7 @@ impl ShutdownLeft {
 
 impl<K, O> Purgatory<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     /// As [`shutdown`](Self::shutdown), but waits at most so long, and tells what was left: neither a

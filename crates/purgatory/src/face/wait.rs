@@ -9,7 +9,6 @@ use std::{
     error::Error,
     fmt,
     future::Future,
-    hash::Hash,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Wake, Waker},
@@ -30,7 +29,7 @@ use crate::{
         operation::{
             CancelReason, DelayedOperation, OperationId, Outcome, Park, RefusedReason, Timeout,
         },
-        watches::Watches,
+        watches::{WatchKey, Watches},
     },
 };
 
@@ -230,7 +229,7 @@ trait Behind: Send + Sync {
 
 impl<K> Behind for CachePadded<Arc<Core<K, BoxedOperation>>>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
 {
     fn cancel(&self, id: OperationId) {
         let reason = CancelReason::Requested("the future was dropped".into());
@@ -324,7 +323,7 @@ impl Wake for Unpark {
 
 impl<K> Purgatory<K, BoxedOperation>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
 {
     /// Waits until `condition` yields a value: now, or at an event on one of the keys. The condition is
     /// checked and parked by this call, not by the first poll; the time counts from here. On any

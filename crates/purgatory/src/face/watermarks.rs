@@ -17,7 +17,7 @@ use crate::{
     sync::KeyHasher,
     words::{
         operation::{Outcome, Park, Refused, Timeout},
-        watches::Watches,
+        watches::{WatchKey, Watches},
     },
 };
 
@@ -52,7 +52,7 @@ use crate::{
 /// with nothing locked, where those of any [`Purgatory`] run.
 pub struct Watermarks<K>
 where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
+    K: WatchKey + Send + Sync,
 {
     purgatory: Purgatory<K, BoxedOperation>,
     values: Arc<Values<K>>,
@@ -100,7 +100,7 @@ impl<K: Hash + Eq + Clone> Values<K> {
 
 impl<K> From<Purgatory<K, BoxedOperation>> for Watermarks<K>
 where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
+    K: WatchKey + Send + Sync,
 {
     /// Over a purgatory that was configured otherwise: a shared timer, an executor, a bound. For
     /// its metrics and snapshots keep a clone of it.
@@ -111,7 +111,7 @@ where
 
 impl<K> Watermarks<K>
 where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
+    K: WatchKey + Send + Sync,
 {
     /// With a timer of its own; `name` labels its metrics.
     ///
@@ -258,7 +258,7 @@ where
 
 impl<K> Clone for Watermarks<K>
 where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
+    K: WatchKey + Send + Sync,
 {
     fn clone(&self) -> Self {
         Watermarks { purgatory: self.purgatory.clone(), values: self.values.clone() }
@@ -267,7 +267,7 @@ where
 
 impl<K> fmt::Debug for Watermarks<K>
 where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
+    K: WatchKey + Send + Sync,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watermarks").field("purgatory", &self.purgatory).finish_non_exhaustive()

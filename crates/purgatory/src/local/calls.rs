@@ -29,7 +29,7 @@ use crate::{
         operation::{
             Attempt, DelayedOperation, OperationId, Outcome, Park, Refused, RefusedReason, Timeout,
         },
-        watches::Watches,
+        watches::{WatchKey, Watches},
     },
 };
 
@@ -38,7 +38,7 @@ const CHUNK: usize = 16;
 
 type Chunk = SmallVec<[TimerHandle; CHUNK]>;
 
-impl<K: Hash + Eq + Clone + 'static, O: DelayedOperation> Core<K, O> {
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(super) fn park(
         &self,

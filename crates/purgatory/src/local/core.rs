@@ -28,6 +28,7 @@ use crate::{
         check::{Verdict, check},
         operation::{CancelReason, DelayedOperation, Outcome, next_purgatory},
         stats::Stats,
+        watches::WatchKey,
     },
 };
 
@@ -68,12 +69,12 @@ pub(super) struct Core<K, O> {
 }
 
 /// A call, outermost or nested.
-pub(super) struct Call<'a, K: Hash + Eq + Clone + 'static, O: DelayedOperation> {
+pub(super) struct Call<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
     pub(super) outermost: bool,
 }
 
-impl<K: Hash + Eq + Clone + 'static, O: DelayedOperation> Drop for Call<'_, K, O> {
+impl<K: WatchKey, O: DelayedOperation> Drop for Call<'_, K, O> {
     fn drop(&mut self) {
         if self.outermost {
             if !self.core.queue.borrow().is_empty() {
@@ -84,7 +85,7 @@ impl<K: Hash + Eq + Clone + 'static, O: DelayedOperation> Drop for Call<'_, K, O
     }
 }
 
-impl<K: Hash + Eq + Clone + 'static, O: DelayedOperation> Core<K, O> {
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(super) fn new(settings: Settings) -> Self {
         let Settings { tick, wheel_size, max_parked } = settings;
         Core {

@@ -18,7 +18,7 @@ use crate::{
             Attempt, CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused, Timeout,
         },
         stats::Stats,
-        watches::Watches,
+        watches::{WatchKey, Watches},
     },
 };
 
@@ -73,7 +73,7 @@ use crate::{
 /// ```
 pub struct LocalPurgatory<K, O = LocalBoxed>
 where
-    K: Hash + Eq + Clone + 'static,
+    K: WatchKey,
     O: DelayedOperation,
 {
     pub(super) core: Rc<Core<K, O>>,
@@ -81,7 +81,7 @@ where
 
 impl<K, O> LocalPurgatory<K, O>
 where
-    K: Hash + Eq + Clone + 'static,
+    K: WatchKey,
     O: DelayedOperation,
 {
     /// A purgatory at time 0 with a tick of 1 ms.
@@ -292,7 +292,7 @@ where
 
 impl<K, O> Default for LocalPurgatory<K, O>
 where
-    K: Hash + Eq + Clone + 'static,
+    K: WatchKey,
     O: DelayedOperation,
 {
     fn default() -> Self {
@@ -302,7 +302,7 @@ where
 
 impl<K, O> Clone for LocalPurgatory<K, O>
 where
-    K: Hash + Eq + Clone + 'static,
+    K: WatchKey,
     O: DelayedOperation,
 {
     fn clone(&self) -> Self {
@@ -313,7 +313,7 @@ where
 
 impl<K, O> Drop for LocalPurgatory<K, O>
 where
-    K: Hash + Eq + Clone + 'static,
+    K: WatchKey,
     O: DelayedOperation,
 {
     fn drop(&mut self) {
@@ -327,7 +327,7 @@ where
 
 impl<K, O> fmt::Debug for LocalPurgatory<K, O>
 where
-    K: Hash + Eq + Clone + 'static,
+    K: WatchKey,
     O: DelayedOperation,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -358,7 +358,7 @@ pub struct LocalBuilder<K, O = LocalBoxed> {
 
 impl<K, O> LocalBuilder<K, O>
 where
-    K: Hash + Eq + Clone + 'static,
+    K: WatchKey,
     O: DelayedOperation,
 {
     /// How finely it tells times apart. 1 ms by default.

@@ -5,7 +5,6 @@ use std::{
     cell::RefCell,
     fmt,
     future::Future,
-    hash::Hash,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
@@ -21,7 +20,7 @@ use crate::{
     },
     words::{
         operation::{CancelReason, DelayedOperation, OperationId, Outcome, Park, Timeout},
-        watches::Watches,
+        watches::{WatchKey, Watches},
     },
 };
 
@@ -82,7 +81,7 @@ trait Behind {
     fn cancel(&self, id: OperationId);
 }
 
-impl<K: Hash + Eq + Clone + 'static> Behind for Core<K, LocalBoxed> {
+impl<K: WatchKey> Behind for Core<K, LocalBoxed> {
     fn cancel(&self, id: OperationId) {
         let reason = CancelReason::Requested("the future was dropped".into());
         self.end(id, Outcome::Cancelled(reason));
@@ -159,7 +158,7 @@ impl<T> fmt::Debug for LocalWait<T> {
     }
 }
 
-impl<K: Hash + Eq + Clone + 'static> LocalPurgatory<K, LocalBoxed> {
+impl<K: WatchKey> LocalPurgatory<K, LocalBoxed> {
     /// Waits until `condition` yields a value: now, or at an event on one of the keys. The condition is
     /// checked and parked by this call, not by the first poll; the time counts from the moment last told
     /// to [`advance`](Self::advance). For any executor that runs futures which are not `Send`.

@@ -4,8 +4,6 @@
 //! [`Purgatory::publish`](crate::Purgatory::publish), which adds the rooms' counts up and hands
 //! the sums to whatever recorder is installed.
 
-use std::hash::Hash;
-
 use ::metrics::{
     SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
     histogram,
@@ -18,12 +16,13 @@ use crate::{
     words::{
         operation::DelayedOperation,
         stats::{Refusals, Stats},
+        watches::WatchKey,
     },
 };
 
 impl<K, O> Core<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     pub(crate) fn publish(&self) {

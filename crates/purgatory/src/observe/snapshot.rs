@@ -18,6 +18,7 @@ use crate::{
     words::{
         operation::{DelayedOperation, OperationId},
         stats::Stats,
+        watches::WatchKey,
     },
 };
 
@@ -160,7 +161,7 @@ impl<T> Highest<T> {
 
 impl<K, O> Core<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     pub(crate) fn snapshot(&self, limit: usize) -> Snapshot<K> {

@@ -1,17 +1,20 @@
 //! Adding up what the rooms have counted, when somebody asks.
 
-use std::{hash::Hash, sync::atomic::Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{
     paths::core::Core,
     room::times::Times,
     sync::Ordering,
-    words::{operation::DelayedOperation, stats::Stats},
+    words::{
+        watches::WatchKey,
+        {operation::DelayedOperation, stats::Stats},
+    },
 };
 
 impl<K, O> Core<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     /// Adds up what the rooms counted.

@@ -4,10 +4,7 @@
 //! outcome is decided. Then, with nothing locked, its other watches are released and its callback is run:
 //! here, or where the timer runs what expired.
 
-use std::{
-    hash::Hash,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use smallvec::SmallVec;
 use timer_core::{
@@ -22,7 +19,10 @@ use crate::{
         trampoline::{Call, enqueue},
     },
     room::{Ended, Ticket, age_us},
-    words::operation::{CancelReason, DelayedOperation, Outcome},
+    words::{
+        operation::{CancelReason, DelayedOperation, Outcome},
+        watches::WatchKey,
+    },
 };
 
 /// Operations that expire, or are emptied out, under one lock hold: events of their keys wait
@@ -46,7 +46,7 @@ pub(crate) enum Permit {
 
 impl<K, O> Core<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     /// Ends what has ended: out of every watch list, then called back.

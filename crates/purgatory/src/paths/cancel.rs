@@ -16,12 +16,15 @@ use super::{
 };
 use crate::{
     room::{Room, WalkOn, WatchList},
-    words::operation::{Attempt, DelayedOperation, Outcome, Timeout},
+    words::{
+        operation::{Attempt, DelayedOperation, Outcome, Timeout},
+        watches::WatchKey,
+    },
 };
 
 impl<K, O> Core<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     /// Ends everything parked under `key`; returns how many this call ended. All are claimed before the first

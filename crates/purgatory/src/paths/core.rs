@@ -9,7 +9,6 @@
 
 use std::{
     collections::HashMap,
-    hash::Hash,
     sync::{Arc, Weak},
 };
 
@@ -33,6 +32,7 @@ use crate::{
     words::{
         check::{Verdict, check},
         operation::{DelayedOperation, OperationId, next_purgatory},
+        watches::WatchKey,
     },
 };
 
@@ -84,7 +84,7 @@ pub(crate) struct Core<K, O> {
 
 impl<K, O> Core<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     /// A purgatory attached to its timer.

@@ -1,7 +1,6 @@
 //! Events left for later: to the executor, or to whoever runs them first.
 
 use std::{
-    hash::Hash,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::Arc,
 };
@@ -13,14 +12,14 @@ use super::{
     core::Core,
     trampoline::{execute_deferring, is_deferring},
 };
-use crate::words::operation::DelayedOperation;
+use crate::words::{operation::DelayedOperation, watches::WatchKey};
 
 /// Deferred events that one job of the executor raises; the rest goes behind what else waits there.
 const DEFERRED_BUDGET: usize = 1024;
 
 impl<K, O> Core<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     /// Leaves an event, or a rise to `value`, to the executor, or to whoever calls `run_deferred` first;

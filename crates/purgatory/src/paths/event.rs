@@ -32,7 +32,10 @@ use crate::{
     },
     room::{Batch, CheckedOut, Counted, Ended, GivenBack, LookLater, Room, WalkOn, WatchList},
     sync::{LOOKS, TOGETHER},
-    words::operation::{DelayedOperation, Outcome},
+    words::{
+        operation::{DelayedOperation, Outcome},
+        watches::WatchKey,
+    },
 };
 
 /// How many waiters are found under one lock hold where nothing is checked.
@@ -105,7 +108,7 @@ pub(crate) fn check_once(ids: &mut Vec<TimerHandle>) {
 
 impl<K, O> Core<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     /// Attempts everything parked under `key`; returns how many this call ended as Completed. Inside

@@ -6,7 +6,6 @@
 //! [`missed`](super::missed).
 
 use std::{
-    hash::Hash,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -31,6 +30,7 @@ use crate::{
         check::Verdict,
         missed::MissedEvent,
         operation::{CancelReason, DelayedOperation},
+        watches::WatchKey,
     },
 };
 
@@ -38,7 +38,7 @@ type KeyVersions = SmallVec<[KeyVersion; 4]>;
 
 impl<K, O> Core<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     fn offload_last_checks(self: &Arc<Self>, all: Vec<CheckedOut<O>>) {
@@ -151,7 +151,7 @@ where
 
 impl<K, O> WheelOwner for Core<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     fn advance(&self, room: usize, now: u64) -> Advanced {

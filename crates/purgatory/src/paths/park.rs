@@ -9,7 +9,6 @@
 //!    entry held, so the holder looks again.
 
 use std::{
-    hash::Hash,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{Arc, atomic::Ordering::Relaxed},
 };
@@ -31,17 +30,15 @@ use crate::{
         operation::{
             CancelReason, DelayedOperation, Outcome, Park, Refused, RefusedReason, Timeout,
         },
-        watches::Watches,
+        watches::{WatchKey, Watches},
     },
 };
 
 /// A place among `max_parked`, given back unless it is kept: when nothing is parked after all, a panic
 /// of a key's included.
-struct PermitGuard<'a, K: Hash + Eq + Clone + Send + 'static, O: DelayedOperation + Send>(
-    Option<&'a Core<K, O>>,
-);
+struct PermitGuard<'a, K: WatchKey + Send, O: DelayedOperation + Send>(Option<&'a Core<K, O>>);
 
-impl<K: Hash + Eq + Clone + Send + 'static, O: DelayedOperation + Send> PermitGuard<'_, K, O> {
+impl<K: WatchKey + Send, O: DelayedOperation + Send> PermitGuard<'_, K, O> {
     /// The place is taken: whatever ends the operation gives it back.
     #[inline]
     fn keep(&mut self) {
@@ -56,9 +53,7 @@ impl<K: Hash + Eq + Clone + Send + 'static, O: DelayedOperation + Send> PermitGu
     }
 }
 
-impl<K: Hash + Eq + Clone + Send + 'static, O: DelayedOperation + Send> Drop
-    for PermitGuard<'_, K, O>
-{
+impl<K: WatchKey + Send, O: DelayedOperation + Send> Drop for PermitGuard<'_, K, O> {
     fn drop(&mut self) {
         self.give_back();
     }
@@ -82,7 +77,7 @@ enum Attempt<O> {
 
 impl<K, O> Core<K, O>
 where
-    K: Hash + Eq + Clone + Send + 'static,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     pub(crate) fn park(

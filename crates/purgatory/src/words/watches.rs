@@ -1,6 +1,23 @@
-//! What an operation is parked under: [`Watches`].
+//! What an operation is parked under: [`WatchKey`]s, in [`Watches`].
 
-use std::fmt;
+use std::{fmt, hash::Hash};
+
+/// What operations wait for, and events name: a partition, a request id, a pair of those. Any type that
+/// can be the key of a map, owned and cloned.
+///
+/// A key's `Hash` runs with nothing locked, its `Eq` and `Clone` under the lock of the room it hashes to:
+/// those must not call back into the purgatory. A [`Purgatory`](crate::Purgatory) takes keys that are `Send`, a
+/// [`LocalPurgatory`](crate::LocalPurgatory) any.
+///
+/// ```
+/// fn is_a_key<K: purgatory::WatchKey>() {}
+///
+/// is_a_key::<String>();
+/// is_a_key::<(&'static str, u32)>();
+/// ```
+pub trait WatchKey: Hash + Eq + Clone + 'static {}
+
+impl<K: Hash + Eq + Clone + 'static> WatchKey for K {}
 
 /// What an operation waits for: events on plain keys, watermarks that keys are to reach, or both.
 ///

@@ -61,18 +61,32 @@ impl SystemClock {
         SystemClock { origin: Instant::now() }
     }
 
-    fn elapsed(&self) -> Duration {
-        Instant::now().saturating_duration_since(self.origin)
+    /// An `Instant` as a moment of this clock, in nanoseconds: what
+    /// [`schedule_at`](crate::Timer::schedule_at) of a timer on it takes, and `Timeout::At` of a purgatory
+    /// on that. One before the clock's origin is 0.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use timer_core::{SystemClock, SystemTimer, Timer};
+    ///
+    /// let clock = SystemClock::new();
+    /// let timer = SystemTimer::builder().clock(clock).build()?;
+    /// let until = Instant::now() + Duration::from_millis(5); // it came with the request
+    /// let (send, fired) = std::sync::mpsc::channel();
+    /// timer.schedule_at(clock.timeout_at(until), move || send.send(Instant::now()).unwrap())?;
+    /// assert!(fired.recv()? >= until);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn timeout_at(&self, instant: Instant) -> u64 {
+        let since = instant.saturating_duration_since(self.origin);
+        since.as_secs().saturating_mul(1_000_000_000).saturating_add(since.subsec_nanos().into())
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the time")]
 impl Clock for SystemClock {
     fn now_ns(&self) -> u64 {
-        let elapsed = self.elapsed();
-        elapsed
-            .as_secs()
-            .saturating_mul(1_000_000_000)
-            .saturating_add(elapsed.subsec_nanos().into())
+        self.timeout_at(Instant::now())
     }
 
     fn is_steady(&self) -> bool {

@@ -1,10 +1,12 @@
 //! `KeyedTimer`: at most one pending task a key. What Kafka's coordinators use for sessions and
 //! rebalances: schedule replaces, cancel goes by the key.
 //!
-//! A map says which task is a key's own: (serial, handle). A task that falls due runs only if it
-//! still is, so whoever replaces or cancels it before it runs wins, even after its time.
+//! A map keeps each key's task, with a serial number and the handle of what lies on the wheel: the key and
+//! that number. What falls due runs the key's task if the number is still its own, so whoever
+//! replaces, delays or cancels a task before it runs wins, even after its time.
 
 use std::{
+    borrow::Borrow,
     fmt,
     hash::Hash,
     sync::{
@@ -18,9 +20,10 @@ use dashmap::{DashMap, Entry};
 
 use crate::{
     driver::{handle::TimerHandle, panics::Apart, spi::TimerClosed},
+    sync::Mutex,
     timers::{
-        errors::ScheduleError,
-        task_timer::{Replaced, TaskTimer},
+        errors::{ScheduleError, ScheduleErrorReason},
+        task_timer::TaskTimer,
         timer::Timer,
     },
 };
@@ -43,27 +46,73 @@ use crate::{
 /// sessions.schedule("alice", session, ())?; // a heartbeat replaces the task
 /// timer.advance(Duration::from_secs(10));
 /// assert_eq!(expired.try_iter().collect::<Vec<_>>(), ["bob"]);
-/// assert!(sessions.cancel(&"alice"));
+/// assert_eq!(sessions.cancel("alice"), Some(()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// *Debounce*: what comes for a key is written out once nothing came for 100 ms, but at the latest a second
+/// after the first.
+///
+/// ```
+/// use std::{sync::mpsc, time::Duration};
+/// use timer_core::{Clock, KeyedTimer, ManualTimer};
+///
+/// struct Batch { lines: Vec<u32>, at_latest_ns: u64 }
+///
+/// const QUIET: Duration = Duration::from_millis(100);
+/// const LONGEST: Duration = Duration::from_secs(1);
+///
+/// let timer = ManualTimer::new();
+/// let clock = timer.clock();
+/// let (send, written) = mpsc::channel();
+/// let batches = KeyedTimer::new(&timer, move |file: &str, batch: Batch| {
+///     send.send((file, batch.lines)).unwrap();
+/// })?;
+/// let write = |file: &'static str, line| {
+///     let now_ns = clock.now_ns();
+///     let left = batches.with(file, |batch| {
+///         batch.lines.push(line);
+///         Duration::from_nanos(batch.at_latest_ns.saturating_sub(now_ns))
+///     });
+///     match left {
+///         Some(left) => _ = batches.reschedule(file, QUIET.min(left)), // false: it was written just now
+///         None => {
+///             let at_latest_ns = now_ns + LONGEST.as_nanos() as u64;
+///             let batch = Batch { lines: vec![line], at_latest_ns };
+///             batches.schedule(file, QUIET, batch).unwrap();
+///         }
+///     }
+/// };
+/// for line in 0..30 {
+///     write("log", line);
+///     timer.advance(Duration::from_millis(50)); // never quiet for long enough
+/// }
+/// assert_eq!(written.try_recv()?, ("log", (0..20).collect()));
+/// timer.advance(QUIET);
+/// assert_eq!(written.try_recv()?, ("log", (20..30).collect()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+/// (Threads that write the same file at once agree by a lock around `write`, or the second `schedule` would
+/// replace the first.)
+///
+/// Keys are looked up as in a `HashMap`: by anything that they can be borrowed as.
 ///
 /// # Memory
 /// The map gives a peak back: at each 1024th removal it shrinks, if it has room for eight times as many
 /// keys as there are. That one is O(keys).
 ///
 /// # Locks
-/// The handler runs with nothing locked. A key's `Hash`, `Eq` and `Clone`, and a clock of your own,
-/// run under a lock of the map, and must not call back.
+/// The handler runs with nothing locked. A key's `Hash`, `Eq` and `Clone`, what is given to
+/// [`with`](Self::with), and a clock of your own, run under a lock of the map, and must not call back.
 #[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
 pub struct KeyedTimer<K, T> {
-    tasks: TaskTimer<Keyed<K, T>>,
-    owners: Arc<Owners<K>>,
+    pending: TaskTimer<Pending<K>>,
+    tasks: Arc<Tasks<K, T>>,
     serials: Arc<AtomicU64>,
 }
 
-/// Which task is a key's own.
-struct Owners<K> {
-    map: DashMap<K, Owner>,
+struct Tasks<K, T> {
+    map: DashMap<K, Keyed<T>>,
     /// How many keys were removed.
     removed: AtomicU64,
 }
@@ -74,7 +123,7 @@ const LOOK_EVERY: u64 = 1024;
 /// A map with room for so many keys does not shrink.
 const ROOM_KEPT: usize = 4096;
 
-impl<K: Hash + Eq> Owners<K> {
+impl<K: Hash + Eq, T> Tasks<K, T> {
     /// Counts a key that was removed; a peak is given back. Not for the holder of an entry to call.
     fn count_removed(&self) {
         if self.removed.fetch_add(1, Ordering::Relaxed) % LOOK_EVERY != LOOK_EVERY - 1 {
@@ -87,17 +136,18 @@ impl<K: Hash + Eq> Owners<K> {
     }
 }
 
-/// A task, whose it is.
-struct Keyed<K, T> {
-    key: K,
-    serial: u64,
-    task: T,
-}
-
-#[derive(Clone, Copy)]
-struct Owner {
+/// A key's task.
+struct Keyed<T> {
+    /// Never locked, for it is reached through the map's lock alone: it makes `Sync` what need not be.
+    task: Mutex<T>,
     serial: u64,
     handle: TimerHandle,
+}
+
+/// What lies on the wheel.
+struct Pending<K> {
+    key: K,
+    serial: u64,
 }
 
 impl<K, T> KeyedTimer<K, T>
@@ -113,43 +163,46 @@ where
         timer: &impl Timer,
         handler: impl Fn(K, T) + Send + Sync + 'static,
     ) -> Result<Self, TimerClosed> {
-        let owners = Arc::new(Owners { map: DashMap::new(), removed: AtomicU64::new(0) });
-        let known = owners.clone();
-        let tasks = timer.with_handler(move |keyed: Keyed<K, T>| {
-            let is_own = known.map.remove_if(&keyed.key, |_, owner| owner.serial == keyed.serial);
-            let is_own = Apart::new(is_own); // the map's key is dropped after the handler has run
-            if is_own.get().is_some() {
+        let tasks = Arc::new(Tasks { map: DashMap::new(), removed: AtomicU64::new(0) });
+        let known = tasks.clone();
+        let pending = timer.with_handler(move |due: Pending<K>| {
+            let own = known.map.remove_if(&due.key, |_, keyed| keyed.serial == due.serial);
+            if let Some((key, keyed)) = own {
+                let _key = Apart::new(key); // dropped after the handler has run
                 known.count_removed();
-                handler(keyed.key, keyed.task);
+                handler(due.key, keyed.task.into_inner());
             }
         })?;
-        Ok(KeyedTimer { tasks, owners, serials: Arc::default() })
+        Ok(KeyedTimer { pending, tasks, serials: Arc::default() })
     }
 
-    /// Schedules the key's task, in place of the one it had. O(1).
+    /// Schedules the key's task, in place of the one it had, which is handed back. O(1).
     ///
     /// # Errors
     /// [`ScheduleError`] hands the task back after shutdown, or when the timer is full and the key has no
     /// task yet; what the key had stays. A key that has one takes its place, so a heartbeat is accepted
     /// at the bound, too.
-    pub fn schedule(&self, key: K, delay: Duration, task: T) -> Result<(), ScheduleError<T>> {
-        let replaced = match self.owners.map.entry(key) {
+    pub fn schedule(
+        &self,
+        key: K,
+        delay: Duration,
+        task: T,
+    ) -> Result<Option<T>, ScheduleError<T>> {
+        match self.tasks.map.entry(key) {
             Entry::Vacant(entry) => {
-                let owner = self.start(entry.key().clone(), delay, task)?;
-                entry.insert(owner);
-                None
+                let keyed = self.start(entry.key().clone(), delay, task)?;
+                entry.insert(keyed);
+                Ok(None)
             }
-            Entry::Occupied(mut entry) => {
-                let (key, serial) = (entry.key().clone(), self.serial());
-                let keyed = Keyed { key, serial, task };
-                let replaced = self.tasks.replace(entry.get().handle, delay, keyed);
-                let Replaced { handle, before } = replaced.map_err(unkeyed)?;
-                entry.insert(Owner { serial, handle });
-                before
+            Entry::Occupied(entry) => {
+                let mut entry = entry.into_ref();
+                let (key, keyed) = entry.pair_mut();
+                match self.restart(key, keyed, delay) {
+                    Ok(()) => Ok(Some(std::mem::replace(keyed.task.get_mut(), task))),
+                    Err(reason) => Err(ScheduleError { task, reason }),
+                }
             }
-        };
-        drop(replaced); // with nothing locked
-        Ok(())
+        }
     }
 
     /// Schedules the key's task unless it has one; true if it did.
@@ -162,10 +215,10 @@ where
         delay: Duration,
         task: T,
     ) -> Result<bool, ScheduleError<T>> {
-        match self.owners.map.entry(key) {
+        match self.tasks.map.entry(key) {
             Entry::Vacant(entry) => {
-                let owner = self.start(entry.key().clone(), delay, task)?;
-                entry.insert(owner);
+                let keyed = self.start(entry.key().clone(), delay, task)?;
+                entry.insert(keyed);
                 Ok(true)
             }
             Entry::Occupied(entry) => {
@@ -175,56 +228,102 @@ where
         }
     }
 
-    fn start(&self, key: K, delay: Duration, task: T) -> Result<Owner, ScheduleError<T>> {
+    /// Gives the key's task `delay` from now, earlier or later than before; what it captured stays, and
+    /// nothing is allocated. False if the key has none, or after shutdown. O(1).
+    pub fn reschedule<Q: Hash + Eq + ?Sized>(&self, key: &Q, delay: Duration) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let Some(mut entry) = self.tasks.map.get_mut(key) else { return false };
+        let (key, keyed) = entry.pair_mut();
+        self.restart(key, keyed, delay).is_ok()
+    }
+
+    /// Reaches the key's task; `None` if it has none. `reach` runs under a lock of the map: it must
+    /// be short and must not call the timer. O(1).
+    pub fn with<Q: Hash + Eq + ?Sized, R>(
+        &self,
+        key: &Q,
+        reach: impl FnOnce(&mut T) -> R,
+    ) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        self.tasks.map.get_mut(key).map(|mut keyed| reach(keyed.task.get_mut()))
+    }
+
+    /// A task for a key that has none.
+    fn start(&self, key: K, delay: Duration, task: T) -> Result<Keyed<T>, ScheduleError<T>> {
         let serial = self.serial();
-        let scheduled = self.tasks.schedule(delay, Keyed { key, serial, task });
-        Ok(Owner { serial, handle: scheduled.map_err(unkeyed)? })
+        match self.pending.schedule(delay, Pending { key, serial }) {
+            Ok(handle) => Ok(Keyed { task: Mutex::new(task), serial, handle }),
+            Err(refused) => Err(ScheduleError { task, reason: refused.reason }),
+        }
+    }
+
+    /// Another delay for a key's task. What has fallen due already will not run it.
+    fn restart(
+        &self,
+        key: &K,
+        keyed: &mut Keyed<T>,
+        delay: Duration,
+    ) -> Result<(), ScheduleErrorReason> {
+        if !self.pending.try_reschedule(keyed.handle, delay)? {
+            let serial = self.serial();
+            let again = Pending { key: key.clone(), serial };
+            let handle = self.pending.schedule_again(delay, again).map_err(|error| error.reason)?;
+            (keyed.serial, keyed.handle) = (serial, handle);
+        }
+        Ok(())
     }
 
     fn serial(&self) -> u64 {
         self.serials.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Cancels the key's task; true if that keeps it from running. O(1).
-    pub fn cancel(&self, key: &K) -> bool {
-        let Some((_, owner)) = self.owners.map.remove(key) else { return false };
-        drop(self.tasks.cancel(owner.handle));
-        self.owners.count_removed();
-        true
+    /// Takes the key's task back, which will not run then; `None` if the key has none. O(1).
+    pub fn cancel<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<T>
+    where
+        K: Borrow<Q>,
+    {
+        let (key, keyed) = self.tasks.map.remove(key)?;
+        let _key = Apart::new(key);
+        drop(self.pending.cancel(keyed.handle));
+        self.tasks.count_removed();
+        Some(keyed.task.into_inner())
     }
 
     /// Cancels every task there is when it comes by; returns how many. O(n).
     pub fn cancel_all(&self) -> usize {
-        let keys = self.owners.map.iter().map(|entry| Apart::new(entry.key().clone()));
+        let keys = self.tasks.map.iter().map(|entry| Apart::new(entry.key().clone()));
         let keys: Vec<Apart<K>> = keys.collect();
-        keys.iter().filter(|key| self.cancel(key.get())).count()
+        keys.iter().filter(|key| self.cancel(key.get()).is_some()).count()
     }
 
     /// True while the key has a task that has not run.
-    pub fn contains(&self, key: &K) -> bool {
-        self.owners.map.contains_key(key)
+    pub fn contains<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.tasks.map.contains_key(key)
     }
 
     /// Keys that have a task. O(the map's shards).
     pub fn len(&self) -> usize {
-        self.owners.map.len()
+        self.tasks.map.len()
     }
 
     /// True when no key has a task.
     pub fn is_empty(&self) -> bool {
-        self.owners.map.is_empty()
+        self.tasks.map.is_empty()
     }
-}
-
-fn unkeyed<K, T>(refused: ScheduleError<Keyed<K, T>>) -> ScheduleError<T> {
-    ScheduleError { task: refused.task.task, reason: refused.reason }
 }
 
 impl<K, T> Clone for KeyedTimer<K, T> {
     fn clone(&self) -> Self {
         KeyedTimer {
+            pending: self.pending.clone(),
             tasks: self.tasks.clone(),
-            owners: self.owners.clone(),
             serials: self.serials.clone(),
         }
     }

@@ -115,6 +115,12 @@ impl SystemTimer {
         &self.inner.name
     }
 
+    /// The clock this timer goes by, to be read: what moments are given in, as
+    /// [`schedule_at`](Timer::schedule_at) takes them.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.inner.clock.clone()
+    }
+
     /// The length of its tick.
     pub fn tick(&self) -> TickLength {
         self.inner.tick

@@ -82,6 +82,16 @@ struct Shard<T> {
     closed: bool,
 }
 
+impl<T> ShardGuard<'_, Shard<T>> {
+    /// Gives a pending task another tick, seen from `now`; false if it is pending no more.
+    fn reschedule(&mut self, handle: TimerHandle, now: u64, deadline: u64) -> bool {
+        self.wheel.catch_up(now);
+        let due = self.wheel.reschedule(handle.id(), deadline);
+        due.into_iter().for_each(|due| self.work_at(due));
+        due.is_some()
+    }
+}
+
 impl<T> ShardState for Shard<T> {
     fn add_occupancy(&self, now_tick: u64, occupancy: &mut Occupancy) {
         self.wheel.add_occupancy(now_tick, occupancy);
@@ -156,9 +166,8 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// # Errors
     /// [`ScheduleError`] hands the task back after shutdown, or when the timer is full.
     pub fn schedule(&self, delay: Duration, task: T) -> Result<TimerHandle, ScheduleError<T>> {
-        let now_ns = self.tasks.driver.now_ns();
-        let tick = self.tasks.driver.tick();
-        self.tasks.insert(tick.round_down(now_ns), tick.deadline(now_ns, delay), task)
+        let (now, deadline) = self.now_and_deadline(delay);
+        self.tasks.insert(now, deadline, task)
     }
 
     /// Has the handler run `task` at a moment of the timer's clock; one in the past is due at once.
@@ -185,26 +194,41 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.cancel(handle).is_some()
     }
 
-    /// Puts a task in the place of a pending one, with `delay` from now; one that is refused leaves that
-    /// where it is. Takes no further place among those that may be pending. O(1).
-    pub(crate) fn replace(
+    /// As [`reschedule`](Self::reschedule), but refused after shutdown. O(1).
+    pub(crate) fn try_reschedule(
         &self,
         handle: TimerHandle,
         delay: Duration,
+    ) -> Result<bool, ScheduleErrorReason> {
+        let (now, deadline) = self.now_and_deadline(delay);
+        let mut shard = self.tasks.shards.lock(handle.shard());
+        if shard.closed {
+            return Err(ScheduleErrorReason::Closed);
+        }
+        Ok(shard.reschedule(handle, now, deadline))
+    }
+
+    /// As [`schedule`](Self::schedule), for a task in the place of one that has fallen due and will do
+    /// nothing: that one's place is as good as free. O(1).
+    pub(crate) fn schedule_again(
+        &self,
+        delay: Duration,
         task: T,
-    ) -> Result<Replaced<T>, ScheduleError<T>> {
+    ) -> Result<TimerHandle, ScheduleError<T>> {
+        let (now, deadline) = self.now_and_deadline(delay);
+        let mut shard = self.tasks.shards.lock(thread_slot());
+        let handle = self.tasks.insert_into(&mut shard, now, deadline, task)?;
+        if let Some(limit) = &self.tasks.pending {
+            limit.exceed();
+        }
+        Ok(handle)
+    }
+
+    /// The present and a deadline, in ticks.
+    fn now_and_deadline(&self, delay: Duration) -> (u64, u64) {
         let now_ns = self.tasks.driver.now_ns();
         let tick = self.tasks.driver.tick();
-        let (now, deadline) = (tick.round_down(now_ns), tick.deadline(now_ns, delay));
-        let mut shard = self.tasks.shards.lock(handle.shard());
-        let scheduled = self.tasks.insert_into(&mut shard, now, deadline, task)?;
-        let before = shard.wheel.cancel(handle.id());
-        if before.is_none()
-            && let Some(limit) = &self.tasks.pending
-        {
-            limit.exceed(); // the one before has fallen due: its place is as good as free
-        }
-        Ok(Replaced { handle: scheduled, before })
+        (tick.round_down(now_ns), tick.deadline(now_ns, delay))
     }
 
     /// Reaches a pending task; `None` if it is pending no more. `reach` runs under the shard's lock:
@@ -216,9 +240,8 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// Gives a pending task `delay` from now, earlier or later than before; it keeps its handle,
     /// and nothing is allocated. False if it is pending no more. O(1).
     pub fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
-        let now_ns = self.tasks.driver.now_ns();
-        let tick = self.tasks.driver.tick();
-        self.reschedule_at(handle, tick.round_down(now_ns), tick.deadline(now_ns, delay))
+        let (now, deadline) = self.now_and_deadline(delay);
+        self.reschedule_at(handle, now, deadline)
     }
 
     /// True until the task falls due or is cancelled. O(1).
@@ -273,11 +296,7 @@ impl<T: Send + 'static> TaskTimer<T> {
 
     /// Gives a pending task another tick, seen from `now`. False if it is pending no more.
     pub(crate) fn reschedule_at(&self, handle: TimerHandle, now: u64, deadline: u64) -> bool {
-        let mut shard = self.tasks.shards.lock(handle.shard());
-        shard.wheel.catch_up(now);
-        let due = shard.wheel.reschedule(handle.id(), deadline);
-        due.into_iter().for_each(|due| shard.work_at(due));
-        due.is_some()
+        self.tasks.shards.lock(handle.shard()).reschedule(handle, now, deadline)
     }
 
     pub(crate) fn downgrade(&self) -> WeakTaskTimer<T> {
@@ -292,13 +311,6 @@ impl<T: Send + 'static> TaskTimer<T> {
     pub(crate) fn report(&self, panicked: &Panicked) {
         self.tasks.run.report(panicked, &*self.tasks.driver);
     }
-}
-
-/// A task has taken the place of another.
-pub(crate) struct Replaced<T> {
-    pub(crate) handle: TimerHandle,
-    /// The one before, if it was still pending.
-    pub(crate) before: Option<T>,
 }
 
 /// A handle that keeps nothing alive: for tasks that lie on the very wheels they use.

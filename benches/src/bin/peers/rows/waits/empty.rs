@@ -2,10 +2,10 @@
 //! timer, by the type of its keys. There is one of ours only: what it is compared with are the
 //! requests that it is to hold.
 
-use std::{hash::Hash, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use purgatory::Purgatory;
+use purgatory::{Purgatory, WatchKey};
 use timer_core::SystemTimer;
 
 use super::super::Run;
@@ -18,7 +18,7 @@ use crate::{
 const PURGATORIES: usize = 16;
 
 /// Bytes of each, which must be fit for use.
-fn bytes<K: Hash + Eq + Clone + Send + 'static>(key: K) -> anyhow::Result<f64> {
+fn bytes<K: WatchKey + Send>(key: K) -> anyhow::Result<f64> {
     let timer = SystemTimer::new()?;
     let mut purgatories: Vec<Purgatory<K, Request>> = Vec::with_capacity(PURGATORIES);
     let counted = allocation_counter::measure(|| {
