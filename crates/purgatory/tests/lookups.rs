@@ -9,14 +9,18 @@ use std::{
     borrow::Borrow,
     cell::{Cell, RefCell},
     hash::{Hash, Hasher},
+    pin::Pin,
     rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    task::{Context, Poll, Waker},
 };
 
-use purgatory::{LocalPurgatory, Outcome, Park, Purgatory, Timeout, Watches, when};
+use purgatory::{
+    LocalPurgatory, Monitor, Outcome, Park, Purgatory, Replies, Timeout, Watches, Watermarks, when,
+};
 use support::{Op, Probe, Waiting};
 use timer_core::ManualTimer;
 
@@ -68,6 +72,23 @@ fn strings_and_vectors_are_looked_up_by_what_they_borrow() {
     assert_eq!((texts.check_and_complete("a"), texts.complete_up_to("a", 5)), (0, 0));
     assert_eq!((texts.stats().checks, texts.stats().events), (4, 2));
     assert_eq!((texts.cancel_for_key("a", "gone"), bytes.complete_for_key(&[1, 2][..])), (2, 2));
+
+    texts.try_complete_else_watch(never(), &["c".to_owned()], Timeout::Never).unwrap();
+    assert_eq!(texts.check_and_complete_all(["c", "d"]), 0);
+    assert_eq!(texts.stats().events, 4);
+
+    let monitor: Monitor<String, u32> = Monitor::new("monitor", 0).unwrap();
+    let mut seen = monitor.wait(&["a".to_owned()], Timeout::Never, |&mut n| (n > 0).then_some(n));
+    monitor.update_key("a", |n| *n += 1);
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(Pin::new(&mut seen).poll(&mut context), Poll::Ready(Ok(1)));
+    let replies: Replies<String, u32> = Replies::new("replies").unwrap();
+    let reply = replies.expect("a".to_owned(), Timeout::Never).unwrap();
+    assert_eq!((replies.deliver("b", 1), replies.deliver("a", 2)), (Err(1), Ok(())));
+    assert_eq!(reply.wait_blocking(), Ok(2));
+    let watermarks: Watermarks<String> = Watermarks::new("watermarks").unwrap();
+    watermarks.raise(&"a".to_owned(), 3).unwrap();
+    assert_eq!((watermarks.value("a"), watermarks.remove("a"), watermarks.keys()), (Some(3), 0, 0));
 
     let local: LocalPurgatory<String> = LocalPurgatory::new();
     let park = |key: &str| {

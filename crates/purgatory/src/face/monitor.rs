@@ -5,8 +5,10 @@
 //! inside a closure (its future dropped there, say), where the state is locked.
 
 use std::{
+    borrow::Borrow,
     collections::HashMap,
     fmt,
+    hash::Hash,
     ops::{Deref, DerefMut},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
@@ -318,7 +320,14 @@ where
     ///
     /// # Panics
     /// As [`update`](Self::update).
-    pub fn update_key<R>(&self, key: &K, change: impl FnOnce(&mut S) -> R) -> R {
+    pub fn update_key<Q: Hash + Eq + ?Sized, R>(
+        &self,
+        key: &Q,
+        change: impl FnOnce(&mut S) -> R,
+    ) -> R
+    where
+        K: Borrow<Q>,
+    {
         let _announced = self.shared.purgatory.announce();
         let changed = self.shared.change("Monitor::update_key called", change);
         self.shared.purgatory.check_and_complete(key);

@@ -295,8 +295,12 @@ where
 
     /// The events of several keys, one after the other; returns how many this call completed. An
     /// operation that waits for several of them is checked for each, until it completes.
-    pub fn check_and_complete_all(&self, keys: &[K]) -> usize {
-        keys.iter().map(|key| self.check_and_complete(key)).sum()
+    pub fn check_and_complete_all<'a, Q>(&self, keys: impl IntoIterator<Item = &'a Q>) -> usize
+    where
+        Q: Hash + Eq + ?Sized + 'a,
+        K: Borrow<Q>,
+    {
+        keys.into_iter().map(|key| self.check_and_complete(key)).sum()
     }
 
     /// The event, for a caller who holds a lock that checks need: nothing is checked here, and of the key's

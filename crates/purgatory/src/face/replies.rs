@@ -5,7 +5,7 @@
 //! operation may not be out of the purgatory yet, as inside a callback.
 
 use std::{
-    borrow::Cow,
+    borrow::{Borrow, Cow},
     error::Error,
     fmt,
     hash::Hash,
@@ -229,7 +229,10 @@ where
     /// # Errors
     /// The value, when nobody waits for it: it was not expected, or no longer, or one has come
     /// before.
-    pub fn deliver(&self, key: &K, value: V) -> Result<(), V> {
+    pub fn deliver<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: V) -> Result<(), V>
+    where
+        K: Borrow<Q>,
+    {
         let waiting = self.expected.waiting.get(key);
         let Some((answer, id)) = waiting.map(|waiting| (waiting.answer.clone(), waiting.id)) else {
             return Err(value);

@@ -3,7 +3,7 @@
 //! The map's value is the truth: a rise changes it first, and what the rise reaches is checked
 //! against it. So a rise that is late, behind a removal, completes nothing.
 
-use std::{collections::HashSet, error::Error, fmt, hash::Hash, sync::Arc};
+use std::{borrow::Borrow, collections::HashSet, error::Error, fmt, hash::Hash, sync::Arc};
 
 use dashmap::{DashMap, Entry};
 use timer_core::{BuildError, driver::Limit};
@@ -91,7 +91,10 @@ impl<K: Hash + Eq + Clone> Values<K> {
         }
     }
 
-    fn remove(&self, key: &K) {
+    fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
         if let (Some(_), Some(keys)) = (self.of.remove(key), &self.keys) {
             keys.release(1);
         }
@@ -132,7 +135,10 @@ where
     }
 
     /// The key's value; `None` when it was never raised, or was removed. O(1).
-    pub fn value(&self, key: &K) -> Option<u64> {
+    pub fn value<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u64>
+    where
+        K: Borrow<Q>,
+    {
         self.values.of.get(key).map(|value| *value)
     }
 
@@ -170,7 +176,10 @@ where
     /// assert_eq!((replicas.value(&1), replicas.raise(&2, 70)), (None, Ok(0)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn remove(&self, key: &K) -> usize {
+    pub fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+    {
         self.values.remove(key);
         self.purgatory.cancel_for_key(key, "its key was removed")
     }
