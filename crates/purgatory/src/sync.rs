@@ -17,14 +17,14 @@ pub(crate) const LOOKS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 /// steps.
 pub(crate) const TOGETHER: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 
-/// How many rooms a purgatory has unless its builder says: 32 for each processor, as a power of two
+/// How many rooms a purgatory has unless its builder says: 64 for each processor, as a power of two
 /// from 64 to [`MAX_SHARDS`](timer_core::MAX_SHARDS). A model has two, as of versions.
 pub(crate) fn default_rooms() -> usize {
     if cfg!(any(loom, shuttle)) {
         return VERSIONS;
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (processors * 32).next_power_of_two().clamp(64, timer_core::MAX_SHARDS)
+    (processors * 64).next_power_of_two().clamp(64, timer_core::MAX_SHARDS)
 }
 
 /// How keys are hashed: seeded anew for each purgatory.

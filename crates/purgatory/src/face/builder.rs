@@ -104,7 +104,7 @@ where
 
     /// Into how many rooms its keys are parted by their hash, each with a lock: a power of two up to
     /// [`MAX_SHARDS`]. More rooms keep more threads out of each other's way; each takes half a kilobyte
-    /// when empty. By default 32 for each processor, at least 64 and at most 256.
+    /// when empty. By default 64 for each processor, at least 64 and at most 256.
     pub fn rooms(mut self, count: usize) -> Self {
         self.rooms = count;
         self

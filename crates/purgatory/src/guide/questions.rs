@@ -13,7 +13,7 @@
 //! - **A key's `Eq` and `Clone` run under a lock**: they must be quick, and must not call the purgatory. A
 //!   key is cloned once for all who wait for it. `Hash` runs with nothing locked. Keys that are
 //!   long are better off as `Arc<str>`.
-//! - **Some 75 KB a purgatory**, empty, with 64 [rooms](crate::Builder::rooms) of half a kilobyte each, so that
+//! - **Some 117 KB a purgatory**, empty, with 128 [rooms](crate::Builder::rooms) of half a kilobyte each, so that
 //!   threads that use different keys seldom meet; and a room that was used keeps some KB more. Have a
 //!   purgatory for each kind of request, not for each partition; the partition is the key.
 //! - **A peak goes as its last survivors go.** Memory is in pages of 64 operations and 16 watches, given back

@@ -25,7 +25,7 @@ use crate::{
         missed::{LastChecks, Tell, UnderWay},
         trace,
         trampoline::Offload,
-        versions::{Versions, place},
+        versions::Versions,
     },
     room::{CheckedOut, Ended, Room},
     sync::{AtomicU64, Mutex, Ordering, thread_slot},
@@ -99,7 +99,7 @@ where
             name,
             at_once: std::iter::repeat_with(counter).take(driver.shard_count()).collect(),
             rooms: Shards::new(driver, rooms, room),
-            versions: Versions::new(),
+            versions: Versions::new(rooms),
             sequence: driver.in_order().then(|| AtomicU64::new(0)),
             expired: Mutex::new(Due::default()),
             last_checks: last_checks.map(|tell| Box::new(LastChecks::new(tell))),
@@ -135,7 +135,7 @@ where
     /// Locks the room of the keys of this hash.
     #[inline]
     pub(crate) fn room_of(&self, hash: u64) -> RoomGuard<'_, K, O> {
-        self.rooms.lock(place(hash))
+        self.rooms.lock(self.versions.room(hash))
     }
 
     /// Locks the room of its first key.

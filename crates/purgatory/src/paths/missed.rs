@@ -18,7 +18,7 @@ use timer_core::driver::{Due, contain};
 use crate::{
     paths::{
         trace,
-        versions::{KeyVersion, Versions, place},
+        versions::{KeyVersion, Versions, number},
     },
     room::CheckedOut,
     sync::{AtomicU64, Mutex, Ordering, VERSIONS},
@@ -71,11 +71,6 @@ impl<C: Deref<Target = [AtomicU64]>> Drop for UnderWay<C> {
 /// Where changes of a monitor are counted whose events are not over.
 const ANNOUNCED: usize = VERSIONS;
 
-/// Where events on keys of this hash are counted.
-fn under_way_at(hash: u64) -> usize {
-    place(hash) & (VERSIONS - 1)
-}
-
 impl<K, O> LastChecks<K, O> {
     pub(crate) fn new(tell: Tell<K>) -> Self {
         let none = || AtomicU64::new(0);
@@ -89,12 +84,12 @@ impl<K, O> LastChecks<K, O> {
 
     /// An event on a key of this hash begins. To be called before its version is raised.
     pub(crate) fn event_begins(&self, hash: u64) -> UnderWay<&[AtomicU64]> {
-        UnderWay::begin(&*self.under_way, under_way_at(hash))
+        UnderWay::begin(&*self.under_way, number(hash))
     }
 
     /// The same, for one that is queued.
     pub(crate) fn event_queued(&self, hash: u64) -> UnderWay<Arc<[AtomicU64]>> {
-        UnderWay::begin(self.under_way.clone(), under_way_at(hash))
+        UnderWay::begin(self.under_way.clone(), number(hash))
     }
 
     /// A change begins whose events are to follow.
@@ -105,7 +100,7 @@ impl<K, O> LastChecks<K, O> {
     /// The version of a key of this hash, unless an event on it is under way.
     pub(crate) fn quiet(&self, versions: &Versions, hash: u64) -> Option<KeyVersion> {
         let version = versions.read_hash(hash); // first: who has raised it is seen to be under way
-        let quiet = self.none_at(under_way_at(hash)) || failpoint!(MissIgnoresEventsUnderWay);
+        let quiet = self.none_at(number(hash)) || failpoint!(MissIgnoresEventsUnderWay);
         quiet.then_some(version)
     }
 

@@ -4,7 +4,8 @@
 //!   condition came true and before it walks. A thread that parks reads the version, checks, and
 //!   compares under the lock as it watches. Equal: no event fell in between. Raised: check again.
 //!   Versions are never made anew, moved or reset; keys that share one cost each other a needless
-//!   check now and then, so there are thousands, whatever the number of rooms.
+//!   check now and then, so there are thousands, whatever the number of rooms. Those of one room are
+//!   neighbours: nobody else writes to their cache lines.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -29,12 +30,16 @@ impl KeyVersion {
 pub(crate) struct Versions {
     versions: Box<[AtomicU64]>,
     hasher: KeyHasher,
+    /// As many versions a room has, as a power of two.
+    room_bits: u32,
 }
 
 impl Versions {
-    pub(crate) fn new() -> Self {
+    /// For so many rooms: a power of two.
+    pub(crate) fn new(rooms: usize) -> Self {
         let version = || AtomicU64::new(0);
         Versions {
+            room_bits: (VERSIONS / rooms).trailing_zeros(),
             versions: std::iter::repeat_with(version).take(VERSIONS).collect(),
             hasher: KeyHasher::default(),
         }
@@ -82,7 +87,13 @@ impl Versions {
 
     #[inline]
     fn of(&self, hash: u64) -> &AtomicU64 {
-        &self.versions[place(hash) & (self.versions.len() - 1)]
+        &self.versions[number(hash)]
+    }
+
+    /// The room of a key of this hash.
+    #[inline]
+    pub(crate) fn room(&self, hash: u64) -> usize {
+        number(hash) >> self.room_bits
     }
 
     /// How many events there have been: what the versions count. O(versions), without a lock.
@@ -91,9 +102,9 @@ impl Versions {
     }
 }
 
-/// Where a key of this hash is: the lowest bits of it are the room's number, some more the version's.
+/// Which version a key of this hash has. The upper bits of that are the room's number.
 #[inline]
-pub(crate) fn place(hash: u64) -> usize {
+pub(crate) fn number(hash: u64) -> usize {
     // The bits above those by which a hash table places, below those it tags with.
-    (hash >> 32) as usize
+    (hash >> 32) as usize & (VERSIONS - 1)
 }
