@@ -15,7 +15,7 @@ use std::{
 };
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use purgatory::{DelayedOperation, Outcome, Park, Purgatory, Watches};
+use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory, Watches};
 use timer_core::{Clock, SystemClock, SystemTimer, Timer, TimingWheel, WheelSize};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -169,7 +169,7 @@ fn park_complete(
         let parked = purgatory
             .try_complete_else_watch(Op { cell, required }, &watch[..keys], TIMEOUT)
             .expect("room");
-        debug_assert!(matches!(parked, Park::Parked(_)));
+        debug_assert!(matches!(parked, ParkResult::Parked(_)));
         cell.store(required, Relaxed);
         completed += purgatory.check_and_complete(&watch[0]) as u64;
     }

@@ -18,7 +18,7 @@ use std::{
 use anyhow::Result;
 use clap::Parser;
 use fastrand::Rng;
-use purgatory::{DelayedOperation, Outcome, Park, Purgatory};
+use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory};
 use timer_core::{Clock, ManualTimer, Timer};
 
 const REPLICAS: usize = 3;
@@ -175,7 +175,7 @@ impl Write {
         let write = QuorumWrite { answers: answers.clone(), count_twice, told };
         let parked = purgatory.try_complete_else_watch(write, &[number], timeout);
         log.say(now(), number, format_args!("may wait {timeout:?}"));
-        assert!(matches!(parked, Ok(Park::Parked(_))), "nobody has answered yet");
+        assert!(matches!(parked, Ok(ParkResult::Parked(_))), "nobody has answered yet");
         for (replica, arrivals) in replicas.into_iter().enumerate() {
             for after in arrivals {
                 let (purgatory, answers) = (purgatory.clone(), answers.clone());

@@ -11,7 +11,7 @@
 //!     sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}, mpsc},
 //!     time::Duration,
 //! };
-//! use purgatory::{DelayedOperation, Outcome, Park, Purgatory};
+//! use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory};
 //!
 //! /// A produce with acks=all: over when the high watermark has passed its record.
 //! struct DelayedProduce {
@@ -35,7 +35,7 @@
 //! let produce = DelayedProduce { high_watermark: high_watermark.clone(), required_offset: 1, reply };
 //!
 //! let parked = produces.try_complete_else_watch(produce, &["orders-0"], Duration::from_secs(30))?;
-//! assert!(matches!(parked, Park::Parked(_)));
+//! assert!(matches!(parked, ParkResult::Parked(_)));
 //!
 //! high_watermark.store(1, SeqCst); // the condition first ...
 //! assert_eq!(produces.check_and_complete(&"orders-0"), 1); // ... then its event
@@ -134,7 +134,7 @@ pub use timer_core;
 pub use words::{
     missed::MissedEvent,
     operation::{
-        Attempt, CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused,
+        CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
         RefusedReason, Timeout,
     },
     stats::{Refusals, Stats},

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, Outcome, Park, Purgatory, RefusedReason, when};
+use purgatory::{BoxedOperation, Outcome, ParkResult, Purgatory, RefusedReason, when};
 use timer_core::{Executor, Job, ManualTimer, SystemTimer, Timer};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ fn what_expires_under_many_keys_holds_up_no_timer() {
     for keys in [&keys[..], &keys[..5], &keys[7..8]] {
         let never = when(|| false, drop).into();
         let parked = purgatory.try_complete_else_watch(never, keys, MINUTE).unwrap();
-        let Park::Parked(id) = parked else { panic!("{parked:?}") };
+        let ParkResult::Parked(id) = parked else { panic!("{parked:?}") };
         purgatory.reschedule(id, MS); // it is not held any more by the time it expires
         while !purgatory.is_empty() || kept.0.lock().unwrap().is_empty() {
             std::thread::yield_now();
@@ -218,7 +218,7 @@ fn the_reaper_drops_no_hook_of_a_purgatory_whose_last_handle_goes_meanwhile() {
     let builder = builder.on_missed_event(move |_| _ = &hook);
     let purgatory: Waits<u32> = builder.build().unwrap();
     let parked = purgatory.try_complete_else_watch(when(|| false, drop).into(), &[1], MINUTE);
-    let Park::Parked(id) = parked.unwrap() else { panic!("ended") };
+    let ParkResult::Parked(id) = parked.unwrap() else { panic!("ended") };
     let mut has = lets_go.purgatory.lock().unwrap(); // the executor waits for this thread's handle to go
     purgatory.reschedule(id, MS);
     *has = Some(purgatory);

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{Attempt, CancelReason, Outcome, Park, Purgatory, Watches};
+use purgatory::{CancelReason, EndResult, Outcome, ParkResult, Purgatory, Watches};
 use support::{Probe, Waiting};
 use timer_core::{Executor, Job, ManualTimer, SystemTimer};
 
@@ -194,7 +194,7 @@ fn a_check_that_is_always_overtaken_by_an_event_moves_to_the_executor() {
     });
     let operation = operation.then(move |outcome| send.send(outcome).unwrap());
     let parked = purgatory.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
-    assert!(matches!(parked, Park::Parked(_)));
+    assert!(matches!(parked, ParkResult::Parked(_)));
     assert_eq!(ended.recv(), Ok(Outcome::Completed));
     assert_eq!((checks_here.load(SeqCst), checks.load(SeqCst)), (9, 31));
 }
@@ -225,9 +225,12 @@ fn what_waits_for_its_ninth_look_behind_a_blocked_callback_can_end() {
     type End = fn(&ManualTimer, &Waiting, &Probe, purgatory::OperationId);
     let cancelled = || Outcome::Cancelled(CancelReason::Requested("by the test".into()));
     let ends: [(End, Outcome); 6] = [
-        (|_, waiting, _, id| assert_eq!(waiting.complete(id), Attempt::Ended), Outcome::Completed),
         (
-            |_, waiting, _, id| assert_eq!(waiting.cancel(id, "by the test"), Attempt::Ended),
+            |_, waiting, _, id| assert_eq!(waiting.complete(id), EndResult::Ended),
+            Outcome::Completed,
+        ),
+        (
+            |_, waiting, _, id| assert_eq!(waiting.cancel(id, "by the test"), EndResult::Ended),
             cancelled(),
         ),
         (
@@ -259,7 +262,7 @@ fn what_waits_for_its_ninth_look_behind_a_blocked_callback_can_end() {
             }
         });
         let parked = waiting.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
-        let Park::Parked(id) = parked else { panic!("{parked:?}") };
+        let ParkResult::Parked(id) = parked else { panic!("{parked:?}") };
         while probe.checks() <= 30 {
             waiting.check_and_complete(&"key"); // again put off; one look is enough
         }
@@ -279,9 +282,9 @@ fn callbacks_of_a_rise_run_while_nothing_is_held() {
     let at = [("key", 5)];
     let parked =
         waiting.try_complete_else_watch(met.operation(), Watches::up_to(&at).checked(), MINUTE);
-    let Ok(Park::Parked(id)) = parked else { panic!("{parked:?}") };
+    let Ok(ParkResult::Parked(id)) = parked else { panic!("{parked:?}") };
     let inside = waiting.clone();
-    let ends = counted.operation().then(move |_| assert_eq!(inside.complete(id), Attempt::Ended));
+    let ends = counted.operation().then(move |_| assert_eq!(inside.complete(id), EndResult::Ended));
     waiting.try_complete_else_watch(ends, Watches::up_to(&at), MINUTE).unwrap();
     assert_eq!(waiting.complete_up_to(&"key", 5), 1);
     assert_eq!((met.endings(), met.checks()), (vec![Outcome::Completed], 1));
@@ -307,7 +310,7 @@ fn what_ends_while_it_is_parked_gives_its_place_back_first() {
         let then = move |_| assert!(inside.try_complete_else_watch(parked, &["c"], MINUTE).is_ok());
         let operation = probe.operation().on_check(on_check).then(then);
         let park = |operation| purgatory.try_complete_else_watch(operation, keys, MINUTE);
-        assert_eq!(park(operation).unwrap(), Park::Ended(Outcome::Completed));
+        assert_eq!(park(operation).unwrap(), ParkResult::Ended(Outcome::Completed));
         assert_eq!((probe.checks(), purgatory.len(), purgatory.stats().panics), (2, 1, 0));
         assert!(park(Probe::new().operation()).is_err(), "a place was given back twice");
     }

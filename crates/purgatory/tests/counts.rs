@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{Builder, Park, Purgatory, Timeout, Times, Watches, when};
+use purgatory::{Builder, ParkResult, Purgatory, Timeout, Times, Watches, when};
 use support::{Op, Probe, Waiting};
 use timer_core::{Executor, Job, ManualTimer, TimeHistogram, Timer};
 
@@ -27,7 +27,7 @@ fn waiting() -> (ManualTimer, Waiting) {
 fn park(purgatory: &Waiting, key: &'static str, timeout: impl Into<Timeout>) -> Probe {
     let probe = Probe::new();
     let parked = purgatory.try_complete_else_watch(probe.operation(), &[key], timeout);
-    assert!(matches!(parked, Ok(Park::Parked(_))));
+    assert!(matches!(parked, Ok(ParkResult::Parked(_))));
     probe
 }
 

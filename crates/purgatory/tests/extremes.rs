@@ -11,7 +11,7 @@ use std::{
 };
 
 use purgatory::{
-    BoxedOperation, Outcome, Park, Purgatory, RefusedReason, Timeout, WatchKey, Watches, when,
+    BoxedOperation, Outcome, ParkResult, Purgatory, RefusedReason, Timeout, WatchKey, Watches, when,
 };
 use timer_core::{Executor, Job, ManualTimer};
 
@@ -38,7 +38,7 @@ fn park<K: WatchKey + Send>(
     };
     let operation = when(move || done.load(Relaxed) >= number, told);
     let parked = waits.try_complete_else_watch(operation.into(), keys, timeout).unwrap();
-    assert!(matches!(parked, Park::Parked(_)));
+    assert!(matches!(parked, ParkResult::Parked(_)));
 }
 
 #[test]
@@ -206,12 +206,12 @@ fn what_has_expired_counts_against_the_limit_until_its_callback_begins() {
         let operation = when(|| false, move |_| _ = ended.fetch_add(1, Relaxed));
         waits.try_complete_else_watch(BoxedOperation::from(operation), &["a"], second)
     };
-    (0..2).for_each(|_| assert!(matches!(park_one(), Ok(Park::Parked(_)))));
+    (0..2).for_each(|_| assert!(matches!(park_one(), Ok(ParkResult::Parked(_)))));
     timer.advance(second);
     assert!(waits.is_empty() && ended.load(Relaxed) == 0);
     assert_eq!(park_one().unwrap_err().reason, RefusedReason::Full { limit: 2 });
     let job = jobs.lock().unwrap().pop().unwrap();
     job.run();
     assert_eq!(ended.load(Relaxed), 2);
-    (0..2).for_each(|_| assert!(matches!(park_one(), Ok(Park::Parked(_)))));
+    (0..2).for_each(|_| assert!(matches!(park_one(), Ok(ParkResult::Parked(_)))));
 }

@@ -16,8 +16,8 @@ use std::{
 };
 
 use purgatory::{
-    BoxedOperation, CancelReason, DelayedOperation, Outcome, Park, Purgatory, ThresholdPurgatory,
-    WaitError, WatchKey, Watches, when,
+    BoxedOperation, CancelReason, DelayedOperation, Outcome, ParkResult, Purgatory,
+    ThresholdPurgatory, WaitError, WatchKey, Watches, when,
 };
 use timer_core::{Executor, Job, ManualTimer, SystemTimer, Timer};
 
@@ -263,7 +263,7 @@ fn a_nested_event_that_a_key_panics_in_is_counted() {
         },
     );
     let parked = purgatory.try_complete_else_watch(raises.into(), &[calm], MINUTE);
-    let Ok(Park::Parked(id)) = parked else { panic!("{parked:?}") };
+    let Ok(ParkResult::Parked(id)) = parked else { panic!("{parked:?}") };
     purgatory.complete(id);
     assert_eq!(purgatory.stats().panics, 2);
     bomb.in_eq.store(false, SeqCst);

@@ -17,8 +17,8 @@ use std::{
 };
 
 use purgatory::{
-    Attempt, CancelReason, DelayedOperation, LocalBoxed, LocalPurgatory, LocalWait, OperationId,
-    Outcome, Park, RefusedReason, Timeout, WaitError, WatchKey, Watches, when,
+    CancelReason, DelayedOperation, EndResult, LocalBoxed, LocalPurgatory, LocalWait, OperationId,
+    Outcome, ParkResult, RefusedReason, Timeout, WaitError, WatchKey, Watches, when,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -85,9 +85,9 @@ impl DelayedOperation for Op {
     }
 }
 
-fn parked(park: Park) -> OperationId {
+fn parked(park: ParkResult) -> OperationId {
     match park {
-        Park::Parked(id) => id,
+        ParkResult::Parked(id) => id,
         over => panic!("it is over: {over:?}"),
     }
 }
@@ -135,9 +135,9 @@ fn what_is_ready_at_once_or_has_no_time_is_never_parked() {
     let ended = |probe: &Probe, timeout: Timeout| {
         waits.try_complete_else_watch(probe.operation(), &["a"], timeout).unwrap()
     };
-    assert_eq!(ended(&ready, Timeout::Never), Park::Ended(Outcome::Completed));
-    assert_eq!(ended(&zero, Duration::ZERO.into()), Park::Ended(Outcome::Expired));
-    assert_eq!(ended(&past, Timeout::At(ms(5))), Park::Ended(Outcome::Expired));
+    assert_eq!(ended(&ready, Timeout::Never), ParkResult::Ended(Outcome::Completed));
+    assert_eq!(ended(&zero, Duration::ZERO.into()), ParkResult::Ended(Outcome::Expired));
+    assert_eq!(ended(&past, Timeout::At(ms(5))), ParkResult::Ended(Outcome::Expired));
     ready.assert(Outcome::Completed);
     zero.assert(Outcome::Expired);
     past.assert(Outcome::Expired);
@@ -180,7 +180,7 @@ fn time_does_not_go_back_and_never_has_no_deadline() {
     assert_eq!(waits.next_deadline(), None);
     waits.advance(u64::MAX);
     assert_eq!(probe.endings(), []);
-    assert_eq!(waits.complete(parked(id)), Attempt::Ended);
+    assert_eq!(waits.complete(parked(id)), EndResult::Ended);
     probe.assert(Outcome::Completed);
     assert_empty(&waits);
 }
@@ -191,14 +191,14 @@ fn one_is_cancelled_completed_or_given_more_time_by_its_id() {
     let (cancelled, completed, longer) = (Probe::default(), Probe::default(), Probe::default());
     let ids =
         [&cancelled, &completed, &longer].map(|probe| park(&waits, probe.operation(), &["a"]));
-    assert_eq!(waits.cancel(ids[0], "no"), Attempt::Ended);
-    assert_eq!(waits.complete(ids[1]), Attempt::Ended);
+    assert_eq!(waits.cancel(ids[0], "no"), EndResult::Ended);
+    assert_eq!(waits.complete(ids[1]), EndResult::Ended);
     cancelled.assert(Outcome::Cancelled(CancelReason::Requested("no".into())));
     completed.assert(Outcome::Completed);
-    assert_eq!(waits.cancel(ids[0], "again"), Attempt::Gone);
+    assert_eq!(waits.cancel(ids[0], "again"), EndResult::Gone);
     assert!(!waits.reschedule(ids[1], MINUTE));
     let elsewhere = park(&Waits::new(), Probe::default().operation(), &["a"]);
-    assert_eq!(waits.cancel(elsewhere, "another purgatory's"), Attempt::Gone);
+    assert_eq!(waits.cancel(elsewhere, "another purgatory's"), EndResult::Gone);
 
     waits.advance(ms(59_000));
     assert!(waits.reschedule(ids[2], MINUTE));
@@ -289,9 +289,9 @@ fn what_may_not_be_parked_comes_back() {
     assert_eq!(refused(&waits, &[]), RefusedReason::NoKeys);
     let ids = [(); 2].map(|()| park(&waits, Probe::default().operation(), &["a", "b"]));
     assert_eq!(refused(&waits, &["c"]), RefusedReason::Full { limit: 2 });
-    assert_eq!(waits.cancel(ids[0], "room"), Attempt::Ended);
+    assert_eq!(waits.cancel(ids[0], "room"), EndResult::Ended);
     let last = park(&waits, Probe::default().operation(), &["a"]);
-    assert_eq!(waits.cancel(last, "room"), Attempt::Ended);
+    assert_eq!(waits.cancel(last, "room"), EndResult::Ended);
     let levels: Vec<_> = (0..20_000).map(|level| ("a", level)).collect();
     let many = waits.try_complete_else_watch(probe.operation(), Watches::up_to(&levels), MINUTE);
     let limit = RefusedReason::TooManyWatermarks { limit: 16_383 };
@@ -320,7 +320,7 @@ fn an_event_inside_a_check_is_not_missed_by_the_operation_that_is_being_parked()
             };
             let at_once = late.operation().then(then);
             let park = raises.try_complete_else_watch(at_once, &["x"], MINUTE).unwrap();
-            assert_eq!(park, Park::Ended(Outcome::Completed)); // its callback is queued
+            assert_eq!(park, ParkResult::Ended(Outcome::Completed)); // its callback is queued
         }
     });
     park(&waits, operation, &["a"]);
@@ -336,7 +336,7 @@ fn a_check_may_end_its_own_operation_and_others() {
     let (me, calls) = (own.clone(), waits.clone());
     let operation = probe.operation().on_check(move || {
         let Some(id) = me.get() else { return };
-        assert_eq!(calls.cancel(id, "by its own check"), Attempt::Noted);
+        assert_eq!(calls.cancel(id, "by its own check"), EndResult::Noted);
         assert!(!calls.reschedule(id, MINUTE));
         assert_eq!(calls.cancel_for_key(&"b", "by a check"), 1);
         assert_eq!((calls.len(), calls.waiters(&"a")), (1, 1));
@@ -361,7 +361,7 @@ fn a_callback_may_do_anything_and_its_event_comes_after() {
     let operation = probe.operation().then(move |_| {
         assert_eq!((calls.check_and_complete(&"b"), calls.complete_up_to(&"c", 5)), (0, 0));
         let at_once = calls.try_complete_else_watch(parks.operation(), &["d"], MINUTE).unwrap();
-        assert_eq!(at_once, Park::Ended(Outcome::Completed));
+        assert_eq!(at_once, ParkResult::Ended(Outcome::Completed));
         calls.advance(calls.now_ns() + 1); // moves the clock, no more
         log.borrow_mut().push((parks.endings().len(), calls.len()));
         assert_eq!(calls.next_deadline(), Some(calls.now_ns())); // there is work
@@ -507,7 +507,7 @@ fn panics_of_checks_and_callbacks_are_contained_and_counted() {
         &["a"],
         MINUTE,
     );
-    assert_eq!(park.unwrap(), Park::Ended(PANICKED));
+    assert_eq!(park.unwrap(), ParkResult::Ended(PANICKED));
     assert_eq!(waits.stats().panics, 3);
     assert_eq!((waits.stats().cancelled_by_panic, waits.stats().ended_at_once), (1, 1));
     assert_empty(&waits);

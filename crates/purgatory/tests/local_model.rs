@@ -9,8 +9,8 @@ use std::{
 };
 
 use purgatory::{
-    Attempt, CancelReason, DelayedOperation, LocalPurgatory, OperationId, Outcome, Park, Timeout,
-    Watches,
+    CancelReason, DelayedOperation, EndResult, LocalPurgatory, OperationId, Outcome, ParkResult,
+    Timeout, Watches,
 };
 
 fn ms(count: u64) -> u64 {
@@ -211,7 +211,7 @@ impl Run {
             raises: raises.map(|key| (self.waits.clone(), key)),
         };
         let id = match self.waits.try_complete_else_watch(operation, watches, timeout) {
-            Ok(Park::Parked(id)) => id,
+            Ok(ParkResult::Parked(id)) => id,
             Ok(over) => panic!("it is over: {over:?}"),
             Err(_) => return assert_eq!(self.reference.parked.len(), MAX_PARKED),
         };
@@ -232,11 +232,11 @@ impl Run {
         let Some((number, id)) = self.any() else { return };
         match self.random.u8(..3) {
             0 => {
-                assert_eq!(self.waits.complete(id), Attempt::Ended);
+                assert_eq!(self.waits.complete(id), EndResult::Ended);
                 self.reference.end(number, Outcome::Completed);
             }
             1 => {
-                assert_eq!(self.waits.cancel(id, "one"), Attempt::Ended);
+                assert_eq!(self.waits.cancel(id, "one"), EndResult::Ended);
                 self.reference.end(number, cancelled("one"));
             }
             _ => {

@@ -19,7 +19,8 @@ use std::{
 };
 
 use purgatory::{
-    LocalPurgatory, Monitor, Outcome, Park, Purgatory, Replies, Timeout, Watches, Watermarks, when,
+    LocalPurgatory, Monitor, Outcome, ParkResult, Purgatory, Replies, Timeout, Watches, Watermarks,
+    when,
 };
 use support::{Op, Probe, Waiting};
 use timer_core::ManualTimer;
@@ -152,7 +153,7 @@ fn an_event_that_a_first_check_raises_has_it_checked_again() {
             }
         });
         let ended = purgatory.try_complete_else_watch(ops, keys, Timeout::Never).unwrap();
-        assert_eq!((ended, checks.load(SeqCst)), (Park::Ended(Outcome::Completed), 2));
+        assert_eq!((ended, checks.load(SeqCst)), (ParkResult::Ended(Outcome::Completed), 2));
         assert_eq!((probe.endings(), seen.checks()), (vec![Outcome::Completed], 0));
         assert_eq!((purgatory.len(), purgatory.keys()), (0, 0));
     }
@@ -177,10 +178,10 @@ fn the_same_on_one_thread() {
                 waits.try_complete_else_watch(operation.into(), keys, Timeout::Never).unwrap();
             assert_eq!(checks.get(), 2);
             if second {
-                assert_eq!(park, Park::Ended(Outcome::Completed));
+                assert_eq!(park, ParkResult::Ended(Outcome::Completed));
                 assert_eq!(told.take(), [Outcome::Completed]);
             } else {
-                assert!(matches!(park, Park::Parked(_)) && told.take().is_empty());
+                assert!(matches!(park, ParkResult::Parked(_)) && told.take().is_empty());
             }
             let stats = waits.stats();
             assert_eq!((stats.events, stats.checks, stats.parked), (1, 2, u64::from(!second)));

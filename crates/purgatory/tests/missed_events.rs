@@ -11,7 +11,7 @@ use std::{
 };
 
 use purgatory::{
-    Attempt, Builder, MissedEvent, Monitor, OperationId, Outcome, Park, Purgatory, Timeout,
+    Builder, EndResult, MissedEvent, Monitor, OperationId, Outcome, ParkResult, Purgatory, Timeout,
     WaitError, Watches,
 };
 use support::{Op, Probe, Waiting};
@@ -45,7 +45,7 @@ impl World {
     #[track_caller]
     fn park(&self, operation: Op, keys: &[&'static str]) -> OperationId {
         match self.purgatory.try_complete_else_watch(operation, keys, 10 * MS).unwrap() {
-            Park::Parked(id) => id,
+            ParkResult::Parked(id) => id,
             ended => panic!("{ended:?}"),
         }
     }
@@ -343,8 +343,8 @@ fn what_comes_from_outside_during_the_last_check_changes_nothing() {
             let probe = Probe::new();
             let (name, named) = mpsc::channel();
             let act = move |purgatory: &Waiting| match attempt {
-                0 => assert_eq!(purgatory.cancel(named.recv().unwrap(), "late"), Attempt::Noted),
-                1 => assert_eq!(purgatory.complete(named.recv().unwrap()), Attempt::Noted),
+                0 => assert_eq!(purgatory.cancel(named.recv().unwrap(), "late"), EndResult::Noted),
+                1 => assert_eq!(purgatory.complete(named.recv().unwrap()), EndResult::Noted),
                 2 => assert_eq!(purgatory.cancel_for_key(&"a", "late"), 0),
                 3 => assert!(!purgatory.reschedule(named.recv().unwrap(), Timeout::Never)),
                 4 => purgatory.shutdown(),

@@ -17,8 +17,8 @@ use std::{
 };
 
 use purgatory::{
-    BoxedOperation, CancelReason, Monitor, Park, Purgatory, RefusedReason, Timeout, WaitError,
-    WaitFuture,
+    BoxedOperation, CancelReason, Monitor, ParkResult, Purgatory, RefusedReason, Timeout,
+    WaitError, WaitFuture,
 };
 use timer_core::ManualTimer;
 
@@ -391,7 +391,7 @@ fn a_wait_without_time_looks_once() {
     let nothing = monitor.wait(&["n"], Duration::ZERO, has(2)).block();
     assert_eq!(nothing, Err(WaitError::Expired));
     let refused = monitor.park(&["n"], SECOND, has(1), |end| assert_eq!(end, Ok(1)));
-    assert!(matches!(refused, Ok(Park::Ended(_))));
+    assert!(matches!(refused, Ok(ParkResult::Ended(_))));
     nothing_is_left(&waits);
 }
 

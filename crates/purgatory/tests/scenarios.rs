@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{Attempt, CancelReason, Outcome, Park, Purgatory, RefusedReason, Timeout};
+use purgatory::{CancelReason, EndResult, Outcome, ParkResult, Purgatory, RefusedReason, Timeout};
 use support::{Probe, Waiting};
 use timer_core::{BuildError, Clock, ManualTimer, Timer};
 
@@ -29,12 +29,12 @@ const SHUTDOWN: Outcome = Outcome::Cancelled(CancelReason::Shutdown);
 const DROPPED: Outcome = Outcome::Cancelled(CancelReason::Dropped);
 const PANICKED: Outcome = Outcome::Cancelled(CancelReason::Panicked);
 
-fn is_parked(park: &Park) -> bool {
-    matches!(park, Park::Parked(_))
+fn is_parked(park: &ParkResult) -> bool {
+    matches!(park, ParkResult::Parked(_))
 }
 
 #[track_caller]
-fn park(purgatory: &Waiting, probe: &Probe, keys: &[&'static str]) -> Park {
+fn park(purgatory: &Waiting, probe: &Probe, keys: &[&'static str]) -> ParkResult {
     purgatory.try_complete_else_watch(probe.operation(), keys, MINUTE).unwrap()
 }
 
@@ -124,7 +124,7 @@ fn an_operation_whose_condition_holds_is_not_parked() {
     let (_timer, purgatory) = setup();
     let probe = Probe::new();
     probe.make_ready();
-    assert_eq!(park(&purgatory, &probe, &["a"]), Park::Ended(Outcome::Completed));
+    assert_eq!(park(&purgatory, &probe, &["a"]), ParkResult::Ended(Outcome::Completed));
     assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Completed], 1));
     assert_eq!((purgatory.stats().ended_at_once, purgatory.stats().parked_total), (1, 0));
     assert_empty(&purgatory);
@@ -215,7 +215,7 @@ fn a_zero_timeout_is_one_check_then_expired() {
     let probe = Probe::new();
     let parked =
         purgatory.try_complete_else_watch(probe.operation(), &["a"], Duration::ZERO).unwrap();
-    assert_eq!(parked, Park::Ended(Outcome::Expired));
+    assert_eq!(parked, ParkResult::Ended(Outcome::Expired));
     assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Expired], 1));
     assert_empty(&purgatory);
 }
@@ -296,7 +296,7 @@ fn what_is_overdue_expires_in_order_of_deadline_wherever_the_wheel_stands() {
         };
         let operation = first.operation().then(noted("rescheduled"));
         let parked = purgatory.try_complete_else_watch(operation, &["a"], 100 * MS).unwrap();
-        let Park::Parked(id) = parked else { panic!("{parked:?}") };
+        let ParkResult::Parked(id) = parked else { panic!("{parked:?}") };
         let (clock, inside) = (timer.clone(), purgatory.clone());
         let takes_long = late.operation().then(noted("late")).on_check(move || {
             clock.advance(12 * MS);
@@ -331,9 +331,11 @@ fn one_timer_serves_several_purgatories() {
 fn cancel_ends_a_parked_operation_once() {
     let (timer, purgatory) = setup();
     let probe = Probe::new();
-    let Park::Parked(id) = park(&purgatory, &probe, &["a", "b"]) else { panic!("not parked") };
-    assert_eq!(purgatory.cancel(id, "client left"), Attempt::Ended);
-    assert_eq!(purgatory.cancel(id, "again"), Attempt::Gone);
+    let ParkResult::Parked(id) = park(&purgatory, &probe, &["a", "b"]) else {
+        panic!("not parked")
+    };
+    assert_eq!(purgatory.cancel(id, "client left"), EndResult::Ended);
+    assert_eq!(purgatory.cancel(id, "again"), EndResult::Gone);
     timer.advance(2 * MINUTE);
     assert_eq!(probe.endings(), [requested("client left")]);
     assert_empty(&purgatory);
@@ -343,9 +345,11 @@ fn cancel_ends_a_parked_operation_once() {
 fn complete_ends_a_parked_operation_whatever_its_check_says() {
     let (_timer, purgatory) = setup();
     let probe = Probe::new();
-    let Park::Parked(id) = park(&purgatory, &probe, &["a", "b"]) else { panic!("not parked") };
-    assert_eq!(purgatory.complete(id), Attempt::Ended);
-    assert_eq!((purgatory.complete(id), purgatory.reschedule(id, MS)), (Attempt::Gone, false));
+    let ParkResult::Parked(id) = park(&purgatory, &probe, &["a", "b"]) else {
+        panic!("not parked")
+    };
+    assert_eq!(purgatory.complete(id), EndResult::Ended);
+    assert_eq!((purgatory.complete(id), purgatory.reschedule(id, MS)), (EndResult::Gone, false));
     assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Completed], 1));
     assert_empty(&purgatory);
 }
@@ -355,7 +359,7 @@ fn a_timeout_can_be_made_longer_shorter_and_taken_away() {
     let (timer, purgatory) = setup();
     let probe = Probe::new();
     let parked = purgatory.try_complete_else_watch(probe.operation(), &["a"], 100 * MS).unwrap();
-    let Park::Parked(id) = parked else { panic!("not parked") };
+    let ParkResult::Parked(id) = parked else { panic!("not parked") };
     timer.advance(90 * MS);
     assert!(purgatory.reschedule(id, MINUTE)); // longer
     timer.advance(100 * MS);
@@ -379,13 +383,13 @@ fn a_noted_end_is_not_taken_back_by_a_longer_timeout() {
     let (other, id) = (purgatory.clone(), handle.clone());
     let operation = probe.operation().on_check(move || {
         if let Some(id) = *id.lock().unwrap() {
-            assert_eq!(other.cancel(id, "first"), Attempt::Noted);
-            assert_eq!(other.complete(id), Attempt::Noted); // the first noted wins
+            assert_eq!(other.cancel(id, "first"), EndResult::Noted);
+            assert_eq!(other.complete(id), EndResult::Noted); // the first noted wins
             assert!(!other.reschedule(id, MINUTE));
         }
     });
     let parked = purgatory.try_complete_else_watch(operation, &["a"], MINUTE).unwrap();
-    let Park::Parked(id) = parked else { panic!("not parked") };
+    let ParkResult::Parked(id) = parked else { panic!("not parked") };
     *handle.lock().unwrap() = Some(id);
     purgatory.check_and_complete(&"a");
     assert_eq!(probe.endings(), [requested("first")]);
@@ -400,7 +404,7 @@ fn a_deadline_is_a_moment_of_the_timers_clock() {
         let timeout = Timeout::At(deadline_ns);
         purgatory.try_complete_else_watch(probe.operation(), &["a"], timeout).unwrap()
     };
-    assert_eq!(at(&past, 10_000_000), Park::Ended(Outcome::Expired));
+    assert_eq!(at(&past, 10_000_000), ParkResult::Ended(Outcome::Expired));
     assert!(is_parked(&at(&ahead, 12_000_001)));
     timer.advance(2 * MS);
     assert!(!ahead.ended());
@@ -413,7 +417,9 @@ fn a_limit_refuses_what_would_have_to_wait_and_hands_it_back() {
     let timer = ManualTimer::new();
     let purgatory: Waiting = Purgatory::builder("two").timer(&timer).max_parked(2).build().unwrap();
     let probes: Vec<_> = (0..4).map(|_| Probe::new()).collect();
-    let Park::Parked(first) = park(&purgatory, &probes[0], &["a"]) else { panic!("not parked") };
+    let ParkResult::Parked(first) = park(&purgatory, &probes[0], &["a"]) else {
+        panic!("not parked")
+    };
     park(&purgatory, &probes[1], &["a"]);
     let refuse = |probe: &Probe| {
         let refused = purgatory.try_complete_else_watch(probe.operation(), &["a"], MINUTE);
@@ -422,7 +428,7 @@ fn a_limit_refuses_what_would_have_to_wait_and_hands_it_back() {
     refuse(&probes[2]);
     assert_eq!(probes[2].checks(), 1); // the first check ran
     probes[3].make_ready();
-    assert_eq!(park(&purgatory, &probes[3], &["a"]), Park::Ended(Outcome::Completed));
+    assert_eq!(park(&purgatory, &probes[3], &["a"]), ParkResult::Ended(Outcome::Completed));
 
     purgatory.cancel(first, "makes room");
     park(&purgatory, &probes[2], &["a"]);
@@ -490,10 +496,10 @@ fn cancelling_inside_the_check_is_noted_and_acted_on() {
         }
     });
     let parked = purgatory.try_complete_else_watch(operation, &["a"], MINUTE).unwrap();
-    let Park::Parked(id) = parked else { panic!("not parked") };
+    let ParkResult::Parked(id) = parked else { panic!("not parked") };
     *handle.lock().unwrap() = Some(id);
     assert_eq!(purgatory.check_and_complete(&"a"), 0);
-    assert_eq!(answers.1.try_recv(), Ok(Attempt::Noted));
+    assert_eq!(answers.1.try_recv(), Ok(EndResult::Noted));
     assert_eq!(probe.endings(), [requested("from within")]);
     assert_empty(&purgatory);
 }
@@ -627,7 +633,7 @@ fn a_first_check_that_panics_ends_the_operation_unparked() {
     let probe = Probe::new();
     let operation = probe.operation().on_check(|| panic!("in the first check"));
     let parked = purgatory.try_complete_else_watch(operation, &["a"], MINUTE).unwrap();
-    assert_eq!(parked, Park::Ended(PANICKED));
+    assert_eq!(parked, ParkResult::Ended(PANICKED));
     assert_eq!(probe.endings(), [PANICKED]);
     assert_empty(&purgatory);
 }
@@ -650,11 +656,11 @@ fn an_id_names_nothing_to_another_purgatory() {
     let other: Waiting = Purgatory::builder("other").timer(&timer).build().unwrap();
     let (probe, innocent) = (Probe::new(), Probe::new());
     let parked = mine.try_complete_else_watch(probe.operation(), &["k"], 5 * MS);
-    let Ok(Park::Parked(id)) = parked else { panic!("{parked:?}") };
+    let Ok(ParkResult::Parked(id)) = parked else { panic!("{parked:?}") };
     other.try_complete_else_watch(innocent.operation(), &["k"], 5 * MS).unwrap();
-    assert_eq!((other.cancel(id, "mine"), other.complete(id)), (Attempt::Gone, Attempt::Gone));
+    assert_eq!((other.cancel(id, "mine"), other.complete(id)), (EndResult::Gone, EndResult::Gone));
     assert!(!other.reschedule(id, MS));
-    assert_eq!((other.len(), mine.cancel(id, "mine")), (1, Attempt::Ended));
+    assert_eq!((other.len(), mine.cancel(id, "mine")), (1, EndResult::Ended));
 }
 
 /// A key whose `Eq` panics when told to.
@@ -761,7 +767,7 @@ fn shutdown_ends_everything_parked_and_refuses_what_comes_later() {
     drop(refused);
     assert!(!late.ended());
     late.make_ready();
-    assert_eq!(park(&purgatory, &late, &["a"]), Park::Ended(Outcome::Completed));
+    assert_eq!(park(&purgatory, &late, &["a"]), ParkResult::Ended(Outcome::Completed));
     purgatory.shutdown();
     timer.advance(2 * MINUTE);
     assert!(probes.iter().all(|probe| probe.endings().len() == 1));

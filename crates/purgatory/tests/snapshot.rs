@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{Park, Purgatory, Watches};
+use purgatory::{ParkResult, Purgatory, Watches};
 use support::{Op, Probe, Waiting};
 use timer_core::ManualTimer;
 
@@ -28,7 +28,7 @@ fn a_snapshot_tells_what_waits_for_what_and_since_when() {
     for (keys, timeout) in [(&["a", "b"][..], 100), (&["a"], 50), (&["c", "a"], 1)] {
         let parked =
             purgatory.try_complete_else_watch(Probe::new().operation(), keys, timeout * MS);
-        assert!(matches!(parked, Ok(Park::Parked(_))));
+        assert!(matches!(parked, Ok(ParkResult::Parked(_))));
         timer.advance(10 * MS);
     }
     let snapshot = purgatory.snapshot(10);

@@ -15,8 +15,8 @@ use std::{
 
 use fastrand::Rng;
 use purgatory::{
-    BoxedOperation, CancelReason, DelayedOperation, OperationId, Outcome, Park, Purgatory, Timeout,
-    WaitError, WaitFuture, Watches,
+    BoxedOperation, CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, Purgatory,
+    Timeout, WaitError, WaitFuture, Watches,
 };
 use timer_core::{ManualTimer, SystemTimer, Timer};
 
@@ -141,7 +141,7 @@ impl Ring {
     ) -> Option<OperationId> {
         let racer = Racer { condition: Box::new(condition), tally: self.tally.clone() };
         match self.purgatory.try_complete_else_watch(BoxedOperation::new(racer), watches, timeout) {
-            Ok(Park::Parked(id)) => Some(id),
+            Ok(ParkResult::Parked(id)) => Some(id),
             Ok(_) => None,
             Err(refused) => panic!("{refused}"),
         }
@@ -239,7 +239,7 @@ fn every_operation_ends_exactly_once_whatever_races() {
         let (condition, tally) = (Box::new(|| false), ring.tally.clone());
         let forever = BoxedOperation::new(Racer { condition, tally });
         let parked = ring.purgatory.try_complete_else_watch(forever, &[1, 2], Timeout::Never);
-        assert!(matches!(parked, Ok(Park::Parked(_))));
+        assert!(matches!(parked, Ok(ParkResult::Parked(_))));
     }
     ring.purgatory.shutdown();
     timer.shutdown(); // runs what had expired

@@ -12,7 +12,7 @@ use std::{
 };
 
 use purgatory::{
-    Attempt, BoxedOperation, CancelReason, Outcome, Park, Purgatory, RefusedReason,
+    BoxedOperation, CancelReason, EndResult, Outcome, ParkResult, Purgatory, RefusedReason,
     ThresholdPurgatory, WaitError, Watches, when,
 };
 use support::{Probe, Waiting};
@@ -174,10 +174,10 @@ fn cancelling_by_handle_frees_a_watch_that_was_taken() {
     let watches = [("k", 1), ("other", 1)];
     let parked =
         purgatory.try_complete_else_watch(probe.operation(), Watches::up_to(&watches), SECOND);
-    let Ok(Park::Parked(id)) = parked else { panic!("{parked:?}") };
+    let Ok(ParkResult::Parked(id)) = parked else { panic!("{parked:?}") };
     assert_eq!(purgatory.complete_up_to(&"k", 1), 0);
     let other = park(&purgatory, Watches::up_to(&[("k", 2)])); // may have got the slot
-    assert_eq!(purgatory.cancel(id, "enough"), Attempt::Ended);
+    assert_eq!(purgatory.cancel(id, "enough"), EndResult::Ended);
     assert_eq!((purgatory.len(), purgatory.waiters(&"k"), purgatory.waiters(&"other")), (1, 1, 0));
     assert_eq!(purgatory.complete_up_to(&"k", 2), 1);
     assert_eq!(other.endings(), [Outcome::Completed]);

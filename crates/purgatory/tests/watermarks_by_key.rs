@@ -15,7 +15,7 @@ use std::{
 };
 
 use purgatory::{
-    BoxedOperation, CancelReason, Outcome, Park, Purgatory, QuorumError, RefusedReason,
+    BoxedOperation, CancelReason, Outcome, ParkResult, Purgatory, QuorumError, RefusedReason,
     TooManyKeys, WaitError, WaitFuture, Watermarks,
 };
 use timer_core::ManualTimer;
@@ -78,7 +78,7 @@ fn callbacks_go_by_threshold_may_raise_and_may_panic() {
             assert!(again.value(&1) >= Some(10 * threshold));
             panic!("in a callback");
         };
-        assert!(matches!(watermarks.park(&1, threshold, SECOND, then), Ok(Park::Parked(_))));
+        assert!(matches!(watermarks.park(&1, threshold, SECOND, then), Ok(ParkResult::Parked(_))));
     }
     let mut chained = watermarks.wait_for(&1, 30, SECOND);
     assert_eq!(watermarks.raise(&1, 3), Ok(3));

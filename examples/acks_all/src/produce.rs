@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use purgatory::{DelayedOperation, Outcome, Park, Purgatory, Refused, Watches};
+use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory, Refused, Watches};
 
 use crate::books::Books;
 use crate::faults::Fault;
@@ -24,7 +24,7 @@ pub type ProducePurgatory = Purgatory<PartitionKey, DelayedProduce>;
 pub fn park(
     purgatory: &ProducePurgatory,
     produce: DelayedProduce,
-) -> Result<Park, Refused<DelayedProduce>> {
+) -> Result<ParkResult, Refused<DelayedProduce>> {
     let until = [(produce.key, produce.required_offset)];
     let timeout = produce.issue.session.timeout;
     purgatory.try_complete_else_watch(produce, Watches::up_to(&until), timeout)

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use purgatory::{Attempt, CancelReason, Outcome, RefusedReason, Stats, Timeout};
+use purgatory::{CancelReason, EndResult, Outcome, RefusedReason, Stats, Timeout};
 use timer_core::TickLength;
 
 use super::acts::{KEYS, Plan};
@@ -288,9 +288,9 @@ impl Books {
     }
 
     /// In each case it has ended when the step is over.
-    pub(super) fn attempted(&mut self, number: usize, attempt: Attempt) {
+    pub(super) fn attempted(&mut self, number: usize, attempt: EndResult) {
         let over = self.all[number].outcome.is_some();
-        self.want(over || attempt != Attempt::Gone || self.counts.acts_inside > 0, || {
+        self.want(over || attempt != EndResult::Gone || self.counts.acts_inside > 0, || {
             format!("operation {number} is gone, and nobody was told")
         });
         self.must_end.push(number);

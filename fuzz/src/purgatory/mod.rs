@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use ::purgatory::{DelayedOperation, Outcome, Park, Purgatory, Timeout, Watches};
+use ::purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory, Timeout, Watches};
 use timer_core::{Clock, Executor, Job, ManualTimer, Timer};
 
 use self::{
@@ -362,7 +362,7 @@ impl World {
         };
         let operation = Operation { world: self.clone(), number, busy };
         match handle.try_complete_else_watch(operation, watches, timeout) {
-            Ok(Park::Parked(id)) => {
+            Ok(ParkResult::Parked(id)) => {
                 self.books().parked(number);
                 lock(&self.ids).push((number, id));
             }

@@ -8,7 +8,7 @@ use crate::{
     face::{boxed::BoxedOperation, purgatory::Purgatory},
     paths::{
         core::{Core, Settings},
-        missed::Tell,
+        missed::OnMissed,
         trampoline::Offload,
     },
     sync::default_rooms,
@@ -45,7 +45,7 @@ pub struct Builder<K, O = BoxedOperation> {
     callbacks_on_executor: bool,
     max_parked: Option<usize>,
     rooms: usize,
-    last_checks: Option<Tell<K>>,
+    last_checks: Option<OnMissed<K>>,
     builds: PhantomData<fn() -> (K, O)>,
 }
 

@@ -31,7 +31,7 @@ use crate::{
     },
     sync::{AtomicU64, KeyHasher, Mutex, MutexGuard, Ordering, thread_local},
     words::{
-        operation::{DelayedOperation, Outcome, Park, Refused, Timeout},
+        operation::{DelayedOperation, Outcome, ParkResult, Refused, Timeout},
         watches::{WatchKey, Watches},
     },
 };
@@ -504,7 +504,7 @@ where
         timeout: impl Into<Timeout>,
         condition: impl FnMut(&mut S) -> Option<T> + Send + 'static,
         then: impl FnOnce(Result<T, WaitError>) + Send + 'static,
-    ) -> Result<Park, Refused<BoxedOperation>> {
+    ) -> Result<ParkResult, Refused<BoxedOperation>> {
         self.shared.must_be_outside("Monitor::park called");
         let looks = Looks::new(&self.shared, keys, &[], condition);
         let operation = BoxedOperation::new(Calls { looks, value: None, then });

@@ -18,7 +18,8 @@ use crate::{
     sync::{AtomicU64, thread_slot},
     words::{
         operation::{
-            Attempt, CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused, Timeout,
+            CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
+            Timeout,
         },
         stats::Stats,
         watches::{WatchKey, Watches},
@@ -137,7 +138,7 @@ where
         operation: O,
         watches: impl Into<Watches<'a, K>>,
         timeout: impl Into<Timeout>,
-    ) -> Result<Park, Refused<O>> {
+    ) -> Result<ParkResult, Refused<O>> {
         self.core.park(operation, watches.into(), timeout.into())
     }
 
@@ -349,19 +350,19 @@ where
     }
 
     /// Ends one operation as Cancelled with this reason, unless it is over. O(its keys), and for a
-    /// watermark the log of how many wait for the same key. See [`Attempt`].
-    pub fn cancel(&self, id: OperationId, reason: impl Into<Cow<'static, str>>) -> Attempt {
-        let Some(handle) = self.core.handle(id) else { return Attempt::Gone };
+    /// watermark the log of how many wait for the same key. See [`EndResult`].
+    pub fn cancel(&self, id: OperationId, reason: impl Into<Cow<'static, str>>) -> EndResult {
+        let Some(handle) = self.core.handle(id) else { return EndResult::Gone };
         self.core.end(handle, Outcome::Cancelled(CancelReason::Requested(reason.into())))
     }
 
     /// Ends one operation as Completed, whatever its check would say, unless it is over. O(its keys), as
-    /// [`cancel`](Self::cancel). See [`Attempt`].
+    /// [`cancel`](Self::cancel). See [`EndResult`].
     ///
     /// A [`wait`](Purgatory::wait) that is completed so asks its condition once more for the value, and
     /// without one ends as Cancelled.
-    pub fn complete(&self, id: OperationId) -> Attempt {
-        let Some(handle) = self.core.handle(id) else { return Attempt::Gone };
+    pub fn complete(&self, id: OperationId) -> EndResult {
+        let Some(handle) = self.core.handle(id) else { return EndResult::Gone };
         self.core.end(handle, Outcome::Completed)
     }
 
@@ -371,7 +372,7 @@ where
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
-    /// use purgatory::{Outcome, Park, Purgatory, when};
+    /// use purgatory::{Outcome, ParkResult, Purgatory, when};
     /// use purgatory::timer_core::ManualTimer;
     ///
     /// let timer = ManualTimer::new();
@@ -379,7 +380,7 @@ where
     /// let (told, outcomes) = mpsc::channel();
     /// let session = when(|| false, move |outcome| told.send(outcome).unwrap());
     /// let parked = sessions.try_complete_else_watch(session, &["alice"], Duration::from_secs(30))?;
-    /// let Park::Parked(id) = parked else { unreachable!("its check is never true") };
+    /// let ParkResult::Parked(id) = parked else { unreachable!("its check is never true") };
     ///
     /// timer.advance(Duration::from_secs(20));
     /// assert!(sessions.reschedule(id, Duration::from_secs(30))); // a heartbeat: until second 50

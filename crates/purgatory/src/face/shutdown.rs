@@ -56,7 +56,8 @@ where
     /// purgatory.try_complete_else_watch(stuck, &["orders-0"], Duration::from_secs(30))?;
     ///
     /// let left = purgatory.shutdown_timeout(Duration::from_millis(10));
-    /// assert_eq!((left.callbacks, left.threads, left.under_check), (1, 1, 0));
+    /// assert_eq!((left.callbacks, left.under_check), (1, 0));
+    /// assert!(left.threads >= 1); // the one that runs it
     /// release.send(())?;
     /// assert!(purgatory.shutdown_timeout(Duration::from_secs(60)).is_nothing());
     /// # Ok::<(), Box<dyn std::error::Error>>(())

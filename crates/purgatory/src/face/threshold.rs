@@ -12,7 +12,7 @@ use crate::{
     },
     sync::{AtomicU64, Ordering},
     words::{
-        operation::{DelayedOperation, Outcome, Park, Refused, Timeout},
+        operation::{DelayedOperation, Outcome, ParkResult, Refused, Timeout},
         watches::Watches,
     },
 };
@@ -143,7 +143,7 @@ impl ThresholdPurgatory {
         threshold: u64,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<Park, Refused<BoxedOperation>> {
+    ) -> Result<ParkResult, Refused<BoxedOperation>> {
         let operation = BoxedOperation::new(Calls { reached: self.reached(threshold), then });
         let watermark = [((), threshold)];
         self.purgatory.try_complete_else_watch(operation, Watches::up_to(&watermark), timeout)

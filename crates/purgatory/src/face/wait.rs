@@ -27,7 +27,8 @@ use crate::{
     sync::Mutex,
     words::{
         operation::{
-            CancelReason, DelayedOperation, OperationId, Outcome, Park, RefusedReason, Timeout,
+            CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, RefusedReason,
+            Timeout,
         },
         watches::{WatchKey, Watches},
     },
@@ -451,8 +452,8 @@ where
         let operation = BoxedOperation::new(operation);
         let parked = self.try_complete_else_watch(operation, watches, timeout);
         let id = match parked {
-            Ok(Park::Parked(id)) => Some(id),
-            Ok(Park::Ended(_)) => None,
+            Ok(ParkResult::Parked(id)) => Some(id),
+            Ok(ParkResult::Ended(_)) => None,
             Err(refused) => {
                 let _ = Answer::fill(&answer, Err(WaitError::Refused(refused.reason)));
                 None // and nobody has polled yet

@@ -16,7 +16,7 @@ use crate::{
     },
     sync::KeyHasher,
     words::{
-        operation::{Outcome, Park, Refused, Timeout},
+        operation::{Outcome, ParkResult, Refused, Timeout},
         watches::{WatchKey, Watches},
     },
 };
@@ -213,7 +213,7 @@ where
         threshold: u64,
         timeout: impl Into<Timeout>,
         then: impl FnOnce(Outcome) + Send + 'static,
-    ) -> Result<Park, Refused<BoxedOperation>> {
+    ) -> Result<ParkResult, Refused<BoxedOperation>> {
         let watermarks = [(key.clone(), threshold)];
         let (values, key) = (self.values.clone(), key.clone());
         let operation = when(move || values.reached(&key, threshold).is_some(), then);

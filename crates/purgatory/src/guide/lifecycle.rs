@@ -87,7 +87,7 @@
 //!
 //! ```
 //! use std::{sync::mpsc, time::Duration};
-//! use purgatory::{CancelReason, Outcome, Park, Purgatory, Timeout, when};
+//! use purgatory::{CancelReason, Outcome, ParkResult, Purgatory, Timeout, when};
 //! use purgatory::timer_core::ManualTimer;
 //!
 //! let timer = ManualTimer::new(); // the real wheel, under a clock that we turn
@@ -100,7 +100,7 @@
 //! let second = Duration::from_secs(1);
 //!
 //! let parked = waits.try_complete_else_watch(operation("a"), &["k"], second)?;
-//! let Park::Parked(a) = parked else { unreachable!("its check is never true") };
+//! let ParkResult::Parked(a) = parked else { unreachable!("its check is never true") };
 //! waits.try_complete_else_watch(operation("b"), &["k"], second)?; // (e), (k)
 //! waits.try_complete_else_watch(operation("c"), &["k", "l"], Timeout::Never)?;
 //! assert!(waits.try_complete_else_watch(operation("d"), &["k"], second).is_err()); // (d): full

@@ -66,7 +66,7 @@
 //! **May a callback park, raise events, cancel?** Anything, in this purgatory or another. An operation that
 //! wants another try parks a new one in its callback.
 //!
-//! **What does [`Attempt::Noted`](crate::Attempt::Noted) mean?** A thread is just checking the operation,
+//! **What does [`EndResult::Noted`](crate::EndResult::Noted) mean?** A thread is just checking the operation,
 //! and was told to end it. It does so as soon as the check is over: as Completed if the check came true,
 //! else as you asked, unless somebody had asked for another end before. Nothing is left for you to do.
 //!
@@ -111,7 +111,7 @@
 //! [`BoxedOperation`](crate::BoxedOperation)s for all.
 //!
 //! **How long is an [`OperationId`](crate::OperationId) good for?** For ever: it is never reused, so an old one
-//! is [`Gone`](crate::Attempt::Gone), and so is one of another purgatory.
+//! is [`Gone`](crate::EndResult::Gone), and so is one of another purgatory.
 //!
 //! **In which order?** An event checks in the order of parking, and calls back in that order among the 16
 //! it took out together; a rise goes by threshold, then by the order of parking. Two events at once may

@@ -27,7 +27,8 @@ use crate::{
     words::{
         check::Verdict,
         operation::{
-            Attempt, DelayedOperation, OperationId, Outcome, Park, Refused, RefusedReason, Timeout,
+            DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused, RefusedReason,
+            Timeout,
         },
         watches::{WatchKey, Watches},
     },
@@ -45,7 +46,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         mut operation: O,
         watches: Watches<'_, K>,
         timeout: Timeout,
-    ) -> Result<Park, Refused<O>> {
+    ) -> Result<ParkResult, Refused<O>> {
         if watches.is_empty() {
             return self.refuse(operation, RefusedReason::NoKeys);
         }
@@ -58,7 +59,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let Some(outcome) = timeout.at_once(first, now_ns) {
             self.counts.borrow_mut().ended_at_once += 1;
             self.run_callback(&call, operation, outcome.clone());
-            return Ok(Park::Ended(outcome));
+            return Ok(ParkResult::Ended(outcome));
         }
         let counted = counted(&watch_set);
         let mut room = self.room.borrow_mut();
@@ -93,11 +94,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         match parked {
             Ok((id, given_back)) => Ok(match self.settle(given_back) {
-                None => Park::Parked(OperationId { handle: id, purgatory: self.number }),
+                None => ParkResult::Parked(OperationId { handle: id, purgatory: self.number }),
                 Some(ended) => {
                     let outcome = ended.outcome.clone();
                     self.finish(&call, ended);
-                    Park::Ended(outcome)
+                    ParkResult::Ended(outcome)
                 }
             }),
             Err(operation) => {
@@ -317,16 +318,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Ends one operation from outside.
-    pub(super) fn end(&self, id: OperationId, outcome: Outcome) -> Attempt {
+    pub(super) fn end(&self, id: OperationId, outcome: Outcome) -> EndResult {
         let call = self.enter();
         let mut room = self.room.borrow_mut();
         if id.purgatory != self.number || room.get_mut(id.handle).is_none() {
-            return Attempt::Gone;
+            return EndResult::Gone;
         }
-        let Some(ended) = room.claim(id.handle, outcome) else { return Attempt::Noted };
+        let Some(ended) = room.claim(id.handle, outcome) else { return EndResult::Noted };
         drop(room);
         self.finish(&call, ended);
-        Attempt::Ended
+        EndResult::Ended
     }
 
     pub(super) fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {

@@ -15,7 +15,8 @@ use crate::{
     face::boxed::LocalBoxed,
     words::{
         operation::{
-            Attempt, CancelReason, DelayedOperation, OperationId, Outcome, Park, Refused, Timeout,
+            CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
+            Timeout,
         },
         stats::Stats,
         watches::{WatchKey, Watches},
@@ -120,7 +121,7 @@ where
         operation: O,
         watches: impl Into<Watches<'a, K>>,
         timeout: impl Into<Timeout>,
-    ) -> Result<Park, Refused<O>>
+    ) -> Result<ParkResult, Refused<O>>
     where
         K: 'a,
     {
@@ -200,14 +201,14 @@ where
     }
 
     /// Ends one operation as Cancelled with this reason, unless it is over. O(its keys), and for a
-    /// watermark the log of how many wait for the same key. See [`Attempt`].
-    pub fn cancel(&self, id: OperationId, reason: impl Into<Cow<'static, str>>) -> Attempt {
+    /// watermark the log of how many wait for the same key. See [`EndResult`].
+    pub fn cancel(&self, id: OperationId, reason: impl Into<Cow<'static, str>>) -> EndResult {
         self.core.end(id, Outcome::Cancelled(CancelReason::Requested(reason.into())))
     }
 
     /// Ends one operation as Completed, whatever its check would say, unless it is over. O(its keys), as
-    /// [`cancel`](Self::cancel). See [`Attempt`].
-    pub fn complete(&self, id: OperationId) -> Attempt {
+    /// [`cancel`](Self::cancel). See [`EndResult`].
+    pub fn complete(&self, id: OperationId) -> EndResult {
         self.core.end(id, Outcome::Completed)
     }
 

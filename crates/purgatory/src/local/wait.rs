@@ -19,7 +19,7 @@ use crate::{
         wait::{Answer, WaitError, yielded},
     },
     words::{
-        operation::{CancelReason, DelayedOperation, OperationId, Outcome, Park, Timeout},
+        operation::{CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, Timeout},
         watches::{WatchKey, Watches},
     },
 };
@@ -202,8 +202,8 @@ impl<K: WatchKey> LocalPurgatory<K, LocalBoxed> {
         let end = End { answer: answer.clone(), filled: false };
         let operation = LocalBoxed::new(Waiting { condition, value: None, end });
         let id = match self.try_complete_else_watch(operation, watches, timeout) {
-            Ok(Park::Parked(id)) => Some(id),
-            Ok(Park::Ended(_)) => None,
+            Ok(ParkResult::Parked(id)) => Some(id),
+            Ok(ParkResult::Ended(_)) => None,
             Err(refused) => {
                 let replaced =
                     answer.replace(Answer::Filled(Err(WaitError::Refused(refused.reason))));

@@ -214,11 +214,11 @@ where
         oldest: &mut Highest<TimerHandle>,
         under_check: &mut Vec<(bool, TimerHandle)>,
     ) -> Option<u32> {
-        let mut home = self.rooms.lock(room);
+        let mut first_room = self.rooms.lock(room);
         for _ in 0..BUDGET {
-            let id = home.first_from(from)?;
+            let id = first_room.first_from(from)?;
             from = id.id().index() + 1;
-            let entry = home.get_mut(id)?;
+            let entry = first_room.get_mut(id)?;
             oldest.offer(entry.age_us(now_ns / 1000), || id);
             if let UnderCheck::Yes { seen } = entry.look() {
                 under_check.push((seen, id));
@@ -246,14 +246,14 @@ where
 
     /// What there is to tell of an operation, unless it is over.
     fn parked(&self, id: TimerHandle, now_ns: u64) -> Option<Parked<K>> {
-        let mut home = self.first_room_of(id);
-        let deadline = home.deadline(id)?;
-        let entry = home.get_mut(id)?;
+        let mut first_room = self.first_room_of(id);
+        let deadline = first_room.deadline(id)?;
+        let entry = first_room.get_mut(id)?;
         let age_us = entry.age_us(now_ns / 1000);
         let under_check = entry.is_held().then_some(Duration::ZERO);
         let tickets: Vec<Ticket> = entry.tickets().to_vec();
-        let first = home.first_key(id).map(Apart::new);
-        drop(home);
+        let first = first_room.first_key(id).map(Apart::new);
+        drop(first_room);
         let further = tickets.iter().filter_map(|&ticket| self.key_of(ticket, id).map(Apart::new));
         let keys: Vec<Apart<K>> = first.into_iter().chain(further).collect();
         let expires_ns = self.driver().tick().start_ns(deadline).saturating_sub(now_ns);

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     room::{Room, WalkOn, WatchList},
     words::{
-        operation::{Attempt, DelayedOperation, Outcome, Timeout},
+        operation::{DelayedOperation, EndResult, Outcome, Timeout},
         watches::WatchKey,
     },
 };
@@ -40,7 +40,8 @@ where
         let call = Call::enter(&self.offload);
         let hash = self.versions.hash(key);
         let mut ended = Vec::new();
-        let mut claim = |home: &mut Room<K, O>, id| ended.extend(home.claim(id, outcome.clone()));
+        let mut claim =
+            |first_room: &mut Room<K, O>, id| ended.extend(first_room.claim(id, outcome.clone()));
         self.claim_each(key, hash, WatchList::Plain, &mut claim);
         // What a rise meets meanwhile is on one of these two.
         let panicked = self.pop_up_to(key, hash, Pop::All, &mut claim).err();
@@ -79,16 +80,16 @@ where
     }
 
     /// Ends one operation from outside.
-    pub(crate) fn end(self: &Arc<Self>, id: TimerHandle, outcome: Outcome) -> Attempt {
+    pub(crate) fn end(self: &Arc<Self>, id: TimerHandle, outcome: Outcome) -> EndResult {
         let call = Call::enter(&self.offload);
-        let mut home = self.first_room_of(id);
-        if home.get_mut(id).is_none() {
-            return Attempt::Gone;
+        let mut first_room = self.first_room_of(id);
+        if first_room.get_mut(id).is_none() {
+            return EndResult::Gone;
         }
-        let Some(ended) = home.claim(id, outcome) else { return Attempt::Noted };
-        drop(home);
+        let Some(ended) = first_room.claim(id, outcome) else { return EndResult::Noted };
+        drop(first_room);
         self.finish(&call, ended);
-        Attempt::Ended
+        EndResult::Ended
     }
 
     /// Gives one operation another timeout, unless its end is decided or noted.
@@ -96,10 +97,10 @@ where
         let now_ns = self.driver().now_ns();
         let tick = self.driver().tick();
         let deadline = timeout.deadline(tick, now_ns);
-        let mut home = self.first_room_of(id);
-        let due = home.reschedule(tick.round_down(now_ns), id, deadline);
+        let mut first_room = self.first_room_of(id);
+        let due = first_room.reschedule(tick.round_down(now_ns), id, deadline);
         if let (Some(due), Some(_)) = (due, deadline) {
-            home.work_at(due);
+            first_room.work_at(due);
         }
         due.is_some()
     }

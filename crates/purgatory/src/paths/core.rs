@@ -22,7 +22,7 @@ use crate::{
     paths::{
         counts::SharedCounts,
         deferred::Deferred,
-        missed::{LastChecks, Tell, UnderWay},
+        missed::{LastChecks, OnMissed, UnderWay},
         trace,
         trampoline::Offload,
         versions::Versions,
@@ -49,7 +49,7 @@ pub(crate) struct Settings<K> {
     pub(crate) own_timer: Option<SystemTimer>,
     pub(crate) max_parked: Option<usize>,
     pub(crate) rooms: usize,
-    pub(crate) last_checks: Option<Tell<K>>,
+    pub(crate) last_checks: Option<OnMissed<K>>,
 }
 
 pub(crate) struct Core<K, O> {
@@ -102,7 +102,7 @@ where
             versions: Versions::new(rooms),
             sequence: driver.in_order().then(|| AtomicU64::new(0)),
             expired: Mutex::new(Due::default()),
-            last_checks: last_checks.map(|tell| Box::new(LastChecks::new(tell))),
+            last_checks: last_checks.map(|on_missed| Box::new(LastChecks::new(on_missed))),
             offload: Arc::new(offload),
             offload_all,
             own_timer,
@@ -211,13 +211,13 @@ where
         id: impl Fn(&T) -> TimerHandle,
         mut act: impl FnMut(&mut Room<K, O>, T),
     ) {
-        let mut home: Option<RoomGuard<'_, K, O>> = None;
+        let mut first_room: Option<RoomGuard<'_, K, O>> = None;
         for item in items {
             let id = id(&item);
-            if home.as_ref().is_some_and(|home| home.number() != id.shard()) {
-                home = None;
+            if first_room.as_ref().is_some_and(|first_room| first_room.number() != id.shard()) {
+                first_room = None;
             }
-            act(home.get_or_insert_with(|| self.first_room_of(id)), item);
+            act(first_room.get_or_insert_with(|| self.first_room_of(id)), item);
         }
     }
 }

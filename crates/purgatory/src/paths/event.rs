@@ -213,8 +213,8 @@ where
         K: Borrow<Q>,
     {
         let (mut ended, mut check) = (AllEnded::new(), Vec::new());
-        let met = self.pop_up_to(key, hash, Pop::Met(value, raise), |home, id| {
-            match home.count_down(id) {
+        let met = self.pop_up_to(key, hash, Pop::Met(value, raise), |first_room, id| {
+            match first_room.count_down(id) {
                 Some(Counted::Ended(over)) => ended.push(over),
                 Some(Counted::Check) => check.push(id),
                 None => {}
@@ -320,8 +320,8 @@ where
         self.each_in_first_room(
             foreign.drain(..),
             |&(_, id)| id,
-            |home, (before, id)| {
-                if let Some(one) = home.check_out(id) {
+            |first_room, (before, id)| {
+                if let Some(one) = first_room.check_out(id) {
                     held.insert(before + added, one);
                     added += 1;
                 }
@@ -337,7 +337,7 @@ where
         self.each_in_first_room(
             batch.held.drain(..),
             |held| held.id,
-            |home, held| match home.give_back(held) {
+            |first_room, held| match first_room.give_back(held) {
                 GivenBack::Parked => {}
                 GivenBack::CheckAgain(held) => again.push(held),
                 GivenBack::Ended(over) => ended.push(over),

@@ -74,10 +74,10 @@ where
                     (Verdict::Satisfied, Some(read)) => self.missed(last_checks, id, &read),
                     _ => None,
                 };
-                let mut home = self.first_room_of(id);
-                let noted = home.get_mut(id).is_none_or(|entry| entry.event_noted());
-                let given_back = home.give_back(held);
-                drop(home);
+                let mut first_room = self.first_room_of(id);
+                let noted = first_room.get_mut(id).is_none_or(|entry| entry.event_noted());
+                let given_back = first_room.give_back(held);
+                drop(first_room);
                 (given_back, missed.filter(|_| !noted || failpoint!(MissIgnoresNotes)))
             }
             _ => (self.first_room_of(id).give_back_unchecked(held), None),
@@ -85,7 +85,7 @@ where
         if let (Some(last_checks), Some((missed, read))) = (&self.last_checks, missed)
             && self.still_quiet(last_checks, &read)
         {
-            last_checks.tell(&self.name, &missed, |panicked| self.report(panicked));
+            last_checks.report_missed(&self.name, &missed, |panicked| self.report(panicked));
         }
         if let GivenBack::Ended(ended) = given_back {
             let (payload, outcome) = self.release_watches(ended);
@@ -95,10 +95,10 @@ where
 
     /// The versions of an operation's keys, unless there is an event under way on one of them.
     fn quiet(&self, last_checks: &LastChecks<K, O>, id: TimerHandle) -> Option<KeyVersions> {
-        let mut home = self.first_room_of(id);
-        let tickets: SmallVec<[Ticket; 4]> = home.get_mut(id)?.tickets().into();
-        let first = home.first_hash(id);
-        drop(home);
+        let mut first_room = self.first_room_of(id);
+        let tickets: SmallVec<[Ticket; 4]> = first_room.get_mut(id)?.tickets().into();
+        let first = first_room.first_hash(id);
+        drop(first_room);
         let further = tickets
             .iter()
             .filter_map(|&ticket| self.rooms.lock(ticket.room as usize).further_hash(ticket, id));
@@ -130,12 +130,12 @@ where
         let now_us = self.driver().now_ns() / 1000;
         let (mut keys, mut age_us) = (Vec::new(), 0);
         let cloned = contain(|| {
-            let mut home = self.first_room_of(id);
-            let Some(entry) = home.get_mut(id) else { return };
+            let mut first_room = self.first_room_of(id);
+            let Some(entry) = first_room.get_mut(id) else { return };
             age_us = entry.age_us(now_us);
             let tickets: SmallVec<[Ticket; 4]> = entry.tickets().into();
-            keys.extend(home.first_key(id));
-            drop(home);
+            keys.extend(first_room.first_key(id));
+            drop(first_room);
             keys.extend(tickets.iter().filter_map(|&ticket| self.key_of(ticket, id)));
         });
         self.report_if(cloned); // a panic of the key's Clone: told with the keys there are

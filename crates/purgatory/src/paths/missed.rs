@@ -28,15 +28,15 @@ use crate::{
 type Hook<K> = Box<dyn Fn(&MissedEvent<K>) + Send + Sync>;
 
 /// Whom to tell of a missed event.
-pub(crate) struct Tell<K> {
+pub(crate) struct OnMissed<K> {
     /// A key as text, for a `tracing` event.
     pub(crate) text: Option<fn(&[K]) -> String>,
     pub(crate) hook: Option<Hook<K>>,
 }
 
-impl<K> Default for Tell<K> {
+impl<K> Default for OnMissed<K> {
     fn default() -> Self {
-        Tell { text: None, hook: None }
+        OnMissed { text: None, hook: None }
     }
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct LastChecks<K, O> {
     /// Events under way on the keys that share a version; and [`ANNOUNCED`].
     under_way: Arc<[AtomicU64]>,
     missed: Count,
-    tell: Tell<K>,
+    on_missed: OnMissed<K>,
 }
 
 /// An event under way, or announced, until this is dropped.
@@ -72,13 +72,13 @@ impl<C: Deref<Target = [AtomicU64]>> Drop for UnderWay<C> {
 const ANNOUNCED: usize = VERSIONS;
 
 impl<K, O> LastChecks<K, O> {
-    pub(crate) fn new(tell: Tell<K>) -> Self {
+    pub(crate) fn new(on_missed: OnMissed<K>) -> Self {
         let none = || AtomicU64::new(0);
         LastChecks {
             due: Mutex::new(Due::default()),
             under_way: std::iter::repeat_with(none).take(VERSIONS + 1).collect(),
             missed: Count::new(0),
-            tell,
+            on_missed,
         }
     }
 
@@ -117,15 +117,15 @@ impl<K, O> LastChecks<K, O> {
     }
 
     /// Counts a missed event, and tells of it. With nothing locked.
-    pub(crate) fn tell(
+    pub(crate) fn report_missed(
         &self,
         purgatory: &str,
         missed: &MissedEvent<K>,
         report: impl FnOnce(&timer_core::Panicked),
     ) {
         self.missed.fetch_add(1, Relaxed);
-        trace::missed(purgatory, || self.tell.text.map(|text| text(&missed.keys)));
-        if let Some(hook) = &self.tell.hook
+        trace::missed(purgatory, || self.on_missed.text.map(|text| text(&missed.keys)));
+        if let Some(hook) = &self.on_missed.hook
             && let Err(panicked) = contain(|| hook(missed))
         {
             report(&panicked);

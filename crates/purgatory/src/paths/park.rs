@@ -28,7 +28,7 @@ use crate::{
     words::{
         check::Verdict,
         operation::{
-            CancelReason, DelayedOperation, Outcome, Park, Refused, RefusedReason, Timeout,
+            CancelReason, DelayedOperation, Outcome, ParkResult, Refused, RefusedReason, Timeout,
         },
         watches::{WatchKey, Watches},
     },
@@ -69,8 +69,8 @@ struct Terms {
 }
 
 /// What became of an attempt to park under one key.
-enum Attempt<O> {
-    Done(Result<Park, Refused<O>>),
+enum UnderOne<O> {
+    Done(Result<ParkResult, Refused<O>>),
     /// Events kept coming by.
     Busy(Apart<O>),
 }
@@ -85,7 +85,7 @@ where
         operation: O,
         watches: Watches<'_, K>,
         timeout: Timeout,
-    ) -> Result<Park, Refused<O>> {
+    ) -> Result<ParkResult, Refused<O>> {
         let Watches { keys, watermarks, counted } = watches;
         match (keys, watermarks) {
             ([], []) => self.refuse(operation, RefusedReason::NoKeys),
@@ -104,7 +104,7 @@ where
         key: &K,
         watermark: Option<Watermark>,
         timeout: Timeout,
-    ) -> Result<Park, Refused<O>> {
+    ) -> Result<ParkResult, Refused<O>> {
         let mut operation = Apart::new(operation);
         let call = Call::enter(&self.offload);
         let now_ns = self.driver().now_ns(); // deadlines count from the call
@@ -119,8 +119,8 @@ where
         let counted = usize::from(watermark.is_some_and(|watermark| watermark.counted));
         let terms = Terms { now_ns, timeout, counted };
         match self.park_under_one(&call, operation, &mut watch, terms, &mut permit) {
-            Attempt::Done(done) => done,
-            Attempt::Busy(operation) => {
+            UnderOne::Done(done) => done,
+            UnderOne::Busy(operation) => {
                 let watch_set = [watch];
                 let (id, given_back) = self.park_held(operation, &watch_set, terms, &mut permit)?;
                 Ok(self.over_or_parked(&call, id, given_back, LOOKS))
@@ -133,7 +133,7 @@ where
         operation: O,
         watches: Watches<'_, K>,
         timeout: Timeout,
-    ) -> Result<Park, Refused<O>> {
+    ) -> Result<ParkResult, Refused<O>> {
         let mut operation = Apart::new(operation);
         let call = Call::enter(&self.offload);
         let now_ns = self.driver().now_ns();
@@ -172,16 +172,16 @@ where
         id: TimerHandle,
         given_back: GivenBack<K, O>,
         looks: usize,
-    ) -> Park {
+    ) -> ParkResult {
         let ended = match given_back {
             GivenBack::Parked => None,
             GivenBack::CheckAgain(held) => self.settle_after(looks, held),
             GivenBack::Ended(ended) => Some(ended),
         };
-        let Some(ended) = ended else { return Park::Parked(self.id(id)) };
+        let Some(ended) = ended else { return ParkResult::Parked(self.id(id)) };
         let outcome = ended.outcome.clone();
         self.finish(call, ended);
-        Park::Ended(outcome)
+        ParkResult::Ended(outcome)
     }
 
     /// Parks under one key, unless events keep coming by.
@@ -193,23 +193,23 @@ where
         watch: &mut Watch<'_, K>,
         terms: Terms,
         permit: &mut PermitGuard<'_, K, O>,
-    ) -> Attempt<O> {
+    ) -> UnderOne<O> {
         for looks in 1..=LOOKS {
             let mut room = self.room_of(watch.version.hash);
             if room.closed {
                 drop(room);
-                return Attempt::Done(self.refuse(operation.take(), RefusedReason::Closed));
+                return UnderOne::Done(self.refuse(operation.take(), RefusedReason::Closed));
             }
             if !self.versions.moved(watch.version) {
                 let key = watch.in_room(&room);
                 let span = self.span(terms);
                 let parked = room.park(span, operation.take(), terms.counted, key);
-                return Attempt::Done(match parked {
+                return UnderOne::Done(match parked {
                     Ok(Arrived { id, due }) => {
                         room.counts.checks += looks as u64;
                         self.work_at(&mut room, span, due);
                         permit.keep();
-                        Ok(Park::Parked(self.id(id)))
+                        Ok(ParkResult::Parked(self.id(id)))
                     }
                     Err(operation) => {
                         drop(room);
@@ -226,10 +226,10 @@ where
             };
             self.counts.looks.fetch_add(looks as u64, Relaxed);
             permit.give_back(); // before the callback, which may park another
-            return Attempt::Done(Ok(self.end_at_once(call, operation.take(), outcome)));
+            return UnderOne::Done(Ok(self.end_at_once(call, operation.take(), outcome)));
         }
         self.counts.looks.fetch_add(LOOKS as u64, Relaxed);
-        Attempt::Busy(operation)
+        UnderOne::Busy(operation)
     }
 
     /// Parks under any number of keys, the payload in this thread's hands until all are watched.
@@ -268,10 +268,10 @@ where
                 ticket.is_some()
             })
         }));
-        let mut home = self.first_room_of(id);
+        let mut first_room = self.first_room_of(id);
         if !matches!(watched, Ok(true)) {
-            let left = home.withdraw(id);
-            drop(home);
+            let left = first_room.withdraw(id);
+            drop(first_room);
             drop_key(left);
             if !failpoint!(WithdrawnLeavesWatches) {
                 self.release(id, &tickets);
@@ -282,10 +282,10 @@ where
             };
         }
         let tickets = (!tickets.is_empty()).then(|| tickets.into_boxed_slice());
-        home.watched(id, tickets, event_passed);
+        first_room.watched(id, tickets, event_passed);
         permit.keep();
         let held = CheckedOut { id, payload: operation.take(), verdict: Verdict::Unsatisfied };
-        Ok((id, home.give_back(held)))
+        Ok((id, first_room.give_back(held)))
     }
 
     #[inline]
@@ -310,10 +310,15 @@ where
     }
 
     /// Ends an operation that was never parked.
-    fn end_at_once(self: &Arc<Self>, call: &Call<'_>, operation: O, outcome: Outcome) -> Park {
+    fn end_at_once(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        operation: O,
+        outcome: Outcome,
+    ) -> ParkResult {
         self.count_at_once();
         self.run_callback(call, operation, outcome.clone(), Permit::None);
-        Park::Ended(outcome)
+        ParkResult::Ended(outcome)
     }
 
     /// Hands an operation back, with nothing locked.

@@ -1,5 +1,5 @@
 //! Two rooms against plain lists ([`reference`]): random steps as threads make them, one lock hold
-//! each, so whatever may come between two lock holds of an operation does. Each room is the home of
+//! each, so whatever may come between two lock holds of an operation does. Each room is the first room of
 //! half the keys, so that operations with several keys are foreign waiters of the other.
 //!
 //! After every step all links are walked (`assert_valid`), and what was walked is compared: for each
@@ -93,7 +93,7 @@ fn burn(of: &'static str) {
     }
 }
 
-/// A key; the even ones are at home in room 0.
+/// A key; the even ones have room 0 as their first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::room) struct Number(u16);
 
@@ -233,16 +233,16 @@ impl Model {
         let mut key_count = 0;
         for (number, room) in self.rooms.iter_mut().enumerate() {
             room.entries.wheel.assert_valid();
-            let home = &self.reference.homes[number];
+            let first_room = &self.reference.homes[number];
             let found = room.lists.assert_valid(&room.entries);
             let count = found.len();
             let found = found.into_iter().map(|(key, waiting)| (key.number, waiting)).collect();
-            assert_eq!(home.keys, found, "waiters in room {number}");
-            assert_eq!((count, room.key_count()), (home.keys.len(), home.keys.len()));
+            assert_eq!(first_room.keys, found, "waiters in room {number}");
+            assert_eq!((count, room.key_count()), (first_room.keys.len(), first_room.keys.len()));
             for (key, waiters) in room.waiters_by_key() {
-                assert_eq!(waiters, home.keys[&key.number].len());
+                assert_eq!(waiters, first_room.keys[&key.number].len());
             }
-            assert_eq!(room.counts, home.counts);
+            assert_eq!(room.counts, first_room.counts);
             assert_eq!(room.watched, self.reference.watched(number));
             key_count += count;
             self.many_keys |= count > KEPT_KEYS;

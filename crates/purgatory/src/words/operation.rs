@@ -152,7 +152,7 @@ impl serde::Serialize for OperationId {
 /// What became of an operation by the time parking it returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Park {
+pub enum ParkResult {
     /// It is parked (and may be over a moment later).
     Parked(OperationId),
     /// It is over: its `on_complete` was, or is about to be, called with this.
@@ -192,18 +192,18 @@ impl From<Duration> for Timeout {
 /// What became of an attempt to end one operation from outside.
 ///
 /// ```
-/// use purgatory::{Attempt, Park, Purgatory, Timeout, when};
+/// use purgatory::{EndResult, ParkResult, Purgatory, Timeout, when};
 ///
 /// let waits = Purgatory::new("waits")?;
 /// let parked = waits.try_complete_else_watch(when(|| false, drop), &["key"], Timeout::Never)?;
-/// let Park::Parked(id) = parked else { unreachable!("its check is never true") };
-/// assert_eq!(waits.complete(id), Attempt::Ended);
-/// assert_eq!(waits.cancel(id, "too late"), Attempt::Gone);
+/// let ParkResult::Parked(id) = parked else { unreachable!("its check is never true") };
+/// assert_eq!(waits.complete(id), EndResult::Ended);
+/// assert_eq!(waits.cancel(id, "too late"), EndResult::Gone);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Attempt {
+pub enum EndResult {
     /// It ended, by this call. Its callback has run, or is about to.
     Ended,
     /// A thread is checking it right now, and ends it: as Completed if that check comes true,

@@ -1,6 +1,6 @@
 //! How operations end in the reference, and who is told when.
 
-use purgatory::{Attempt, CancelReason, Outcome, Timeout, WaitError, timer_core::JOB_TASKS};
+use purgatory::{CancelReason, EndResult, Outcome, Timeout, WaitError, timer_core::JOB_TASKS};
 
 use crate::{
     reference::{
@@ -158,25 +158,25 @@ impl Reference {
     }
 
     /// Ends one operation from outside.
-    pub fn end(&mut self, number: usize, outcome: Outcome) -> Attempt {
+    pub fn end(&mut self, number: usize, outcome: Outcome) -> EndResult {
         let nested = self.enter();
         let attempt = match self.all[number].state {
-            State::New | State::Over => Attempt::Gone,
+            State::New | State::Over => EndResult::Gone,
             State::UnderCheck => {
                 self.note(number, outcome);
-                Attempt::Noted
+                EndResult::Noted
             }
             State::Parked => {
                 self.depart(number, &outcome);
                 self.finish(nested, number, outcome);
-                Attempt::Ended
+                EndResult::Ended
             }
         };
         self.leave(nested);
         self.count(match attempt {
-            Attempt::Ended => "ended by id",
-            Attempt::Noted => "noted by id",
-            Attempt::Gone => "gone",
+            EndResult::Ended => "ended by id",
+            EndResult::Noted => "noted by id",
+            EndResult::Gone => "gone",
             other => panic!("{other:?}"),
         });
         attempt

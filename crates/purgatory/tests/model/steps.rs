@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use proptest::sample::Index;
-use purgatory::{Attempt, Outcome, RefusedReason, Timeout, WaitError};
+use purgatory::{EndResult, Outcome, RefusedReason, Timeout, WaitError};
 
 pub type Key = u32;
 
@@ -170,7 +170,7 @@ pub enum Returned {
     },
     Future,
     Counted(usize),
-    Attempt(Attempt),
+    Attempt(EndResult),
     Rescheduled(bool),
     Pending,
     Ready(Result<u32, WaitError>),

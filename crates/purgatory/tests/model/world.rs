@@ -14,7 +14,8 @@ use std::{
 };
 
 use purgatory::{
-    BoxedOperation, DelayedOperation, OperationId, Outcome, Park, Purgatory, WaitFuture, Watches,
+    BoxedOperation, DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, WaitFuture,
+    Watches,
 };
 use timer_core::{Clock, Executor, Job, ManualTimer, TickLength, Timer, WheelSize};
 
@@ -349,11 +350,11 @@ impl World {
         if style == Style::Callback {
             let operation = BoxedOperation::new(planned);
             return Some(match handle.try_complete_else_watch(operation, watches, timeout) {
-                Ok(Park::Parked(id)) => {
+                Ok(ParkResult::Parked(id)) => {
                     self.learn(number, id);
                     Returned::Parked
                 }
-                Ok(Park::Ended(outcome)) => Returned::Ended(outcome),
+                Ok(ParkResult::Ended(outcome)) => Returned::Ended(outcome),
                 Ok(other) => panic!("neither parked nor over: {other:?}"),
                 Err(refused) => {
                     let before = self.alive.load(Relaxed);

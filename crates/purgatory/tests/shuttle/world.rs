@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use purgatory::{
-    Attempt, CancelReason, OperationId, Outcome, Park, Purgatory, RefusedReason, Timeout,
+    CancelReason, EndResult, OperationId, Outcome, ParkResult, Purgatory, RefusedReason, Timeout,
 };
 use shuttle::thread::{self, JoinHandle};
 use timer_core::{ManualTimer, SystemTimer, Timer};
@@ -101,8 +101,8 @@ impl<T: Time> World<T> {
         self.book.pages().operations[number] =
             Lines { wants: wants.clone(), not_before_ns, ..Lines::default() };
         match self.purgatory.try_complete_else_watch(op, wants.watches(), timeout) {
-            Ok(Park::Parked(id)) => self.book.pages().parked.push((number, id)),
-            Ok(Park::Ended(_)) => {}
+            Ok(ParkResult::Parked(id)) => self.book.pages().parked.push((number, id)),
+            Ok(ParkResult::Ended(_)) => {}
             Ok(other) => panic!("neither parked nor over: {other:?}"),
             Err(refused) => {
                 let mut pages = self.book.pages();
@@ -182,14 +182,14 @@ impl<T: Time> World<T> {
     }
 
     /// For calls that are not inside a callback: what they end has been told.
-    fn attempted(&self, number: usize, attempt: Attempt, outcome: Outcome) {
+    fn attempted(&self, number: usize, attempt: EndResult, outcome: Outcome) {
         let mut pages = self.book.pages();
         let Lines { endings, given_up, .. } = &mut pages.operations[number];
         match attempt {
-            Attempt::Ended if self.settings.callbacks_on_executor => *given_up = true,
-            Attempt::Ended => assert_eq!(*endings, [outcome], "{number} was told"),
-            Attempt::Noted => *given_up = true,
-            Attempt::Gone => {}
+            EndResult::Ended if self.settings.callbacks_on_executor => *given_up = true,
+            EndResult::Ended => assert_eq!(*endings, [outcome], "{number} was told"),
+            EndResult::Noted => *given_up = true,
+            EndResult::Gone => {}
             other => panic!("{other:?}"),
         }
     }

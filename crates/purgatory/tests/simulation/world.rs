@@ -10,7 +10,7 @@ use std::{
 };
 
 use fastrand::Rng;
-use purgatory::{CancelReason, DelayedOperation, Outcome, Park, Purgatory, Watches};
+use purgatory::{CancelReason, DelayedOperation, Outcome, ParkResult, Purgatory, Watches};
 use timer_core::{Clock, Executor, Job, ManualTimer};
 
 use crate::{
@@ -367,10 +367,10 @@ impl<'a> World<'a> {
             .purgatory
             .try_complete_else_watch(produce, watches, Duration::from_millis(timeout))
             .unwrap();
-        let deadline = matches!(parked, Park::Parked(_)).then(|| self.clock() + timeout);
+        let deadline = matches!(parked, ParkResult::Parked(_)).then(|| self.clock() + timeout);
         let ended = match parked {
-            Park::Parked(_) => None,
-            Park::Ended(outcome) => Some(outcome),
+            ParkResult::Parked(_) => None,
+            ParkResult::Ended(outcome) => Some(outcome),
             other => panic!("neither parked nor over: {other:?}"),
         };
         assert!(timeout > 0 || ended == Some(Outcome::Expired), "no time to wait: {ended:?}");

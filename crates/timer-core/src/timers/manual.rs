@@ -47,13 +47,13 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
 pub struct ManualTimer {
-    inner: Arc<Inner>,
+    shared: Arc<Shared>,
     tasks: TaskTimer<Box<dyn TimerTask>>,
     sleeps: Sleeps,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct Shared {
     clock: ManualClock,
     tick: TickLength,
     wheel_size: WheelSize,
@@ -84,7 +84,7 @@ impl ManualTimer {
 
     /// A timer at time 0 with this tick and wheel size.
     pub fn with(tick: TickLength, wheel_size: WheelSize) -> Self {
-        let inner = Arc::new(Inner {
+        let shared = Arc::new(Shared {
             clock: ManualClock::new(),
             tick,
             wheel_size,
@@ -92,10 +92,10 @@ impl ManualTimer {
             counts: Mutex::default(),
             gone: CancelledOnDropped::default(),
         });
-        let tasks = TaskTimer::on(inner.clone(), |task: Box<dyn TimerTask>| task.run());
+        let tasks = TaskTimer::on(shared.clone(), |task: Box<dyn TimerTask>| task.run());
         let Ok(tasks) = tasks else { unreachable!("a new timer is open") };
-        let sleeps = Sleeps::on(inner.clone());
-        ManualTimer { inner, tasks, sleeps }
+        let sleeps = Sleeps::on(shared.clone());
+        ManualTimer { shared, tasks, sleeps }
     }
 
     /// Lets `by` pass: everything that falls due meanwhile runs here, in order, before this
@@ -104,24 +104,24 @@ impl ManualTimer {
     pub fn advance(&self, by: Duration) {
         let by_ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         {
-            let mut state = self.inner.state.lock();
-            let from_ns = state.target_ns.unwrap_or(self.inner.clock.now_ns());
+            let mut state = self.shared.state.lock();
+            let from_ns = state.target_ns.unwrap_or(self.shared.clock.now_ns());
             let running = state.target_ns.is_some();
             state.target_ns = Some(from_ns.saturating_add(by_ns));
             if running {
                 return;
             }
         }
-        let unwinding = Done(&self.inner);
-        while self.inner.step() {}
+        let unwinding = Done(&self.shared);
+        while self.shared.step() {}
         std::mem::forget(unwinding);
     }
 
     /// Lets `by` pass without turning the wheels: what a task does that takes its time. What fell
     /// due meanwhile runs, late, in the running or the next [`advance`](Self::advance).
     pub fn pass(&self, by: Duration) {
-        self.inner.clock.advance(by);
-        let mut state = self.inner.state.lock();
+        self.shared.clock.advance(by);
+        let mut state = self.shared.state.lock();
         if let Some(target_ns) = &mut state.target_ns {
             let by_ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
             *target_ns = target_ns.saturating_add(by_ns);
@@ -131,18 +131,18 @@ impl ManualTimer {
     /// Jumps to the next moment at which anything has work, and does it. False when nothing has, or
     /// an [`advance`](Self::advance) is running, which will come by.
     pub fn advance_to_next(&self) -> bool {
-        if self.inner.state.lock().target_ns.is_some() {
+        if self.shared.state.lock().target_ns.is_some() {
             return false;
         }
-        let Some(next_tick) = earliest(&self.inner.dues()) else { return false };
-        let due_ns = self.inner.tick.start_ns(next_tick);
-        self.advance(Duration::from_nanos(due_ns.saturating_sub(self.inner.clock.now_ns())));
+        let Some(next_tick) = earliest(&self.shared.dues()) else { return false };
+        let due_ns = self.shared.tick.start_ns(next_tick);
+        self.advance(Duration::from_nanos(due_ns.saturating_sub(self.shared.clock.now_ns())));
         true
     }
 
     /// The clock this timer shows, to be read (it shows the tick of a task while it runs).
     pub fn clock(&self) -> impl Clock + Clone + use<> {
-        self.inner.clock.clone()
+        self.shared.clock.clone()
     }
 }
 
@@ -156,20 +156,20 @@ impl Timer for ManualTimer {
     }
 
     fn driver(&self) -> Arc<dyn Driver> {
-        self.inner.clone()
+        self.shared.clone()
     }
 
     /// The reaper's counts stay 0: there is none.
     fn stats(&self) -> TimerStats {
-        let now_tick = self.inner.tick.round_down(self.inner.clock.now_ns());
-        let counts = self.inner.counts.lock().clone();
-        counts.stats(now_tick, &self.inner.owners(), &self.inner.gone, self.panicked())
+        let now_tick = self.shared.tick.round_down(self.shared.clock.now_ns());
+        let counts = self.shared.counts.lock().clone();
+        counts.stats(now_tick, &self.shared.owners(), &self.shared.gone, self.panicked())
     }
 
     fn shutdown(&self) -> Vec<Box<dyn TimerTask>> {
-        self.inner.state.lock().closed = true;
+        self.shared.state.lock().closed = true;
         let left = self.tasks.shutdown();
-        self.inner.owners().into_iter().for_each(WheelOwner::timer_closed);
+        self.shared.owners().into_iter().for_each(WheelOwner::timer_closed);
         left
     }
 }
@@ -181,7 +181,7 @@ impl Default for ManualTimer {
 }
 
 /// Ends a running `advance` when a panic does.
-struct Done<'a>(&'a Inner);
+struct Done<'a>(&'a Shared);
 
 impl Drop for Done<'_> {
     fn drop(&mut self) {
@@ -196,7 +196,7 @@ fn earliest(dues: &[OwnersDues]) -> Option<u64> {
     dues.iter().flat_map(|(_, dues)| dues).filter_map(|&due| due).min()
 }
 
-impl Inner {
+impl Shared {
     fn owners(&self) -> Vec<Arc<dyn WheelOwner>> {
         self.state.lock().owners.iter().filter_map(|(_, owner)| owner.upgrade()).collect()
     }
@@ -240,9 +240,9 @@ impl Inner {
     }
 }
 
-impl Sealed for Inner {}
+impl Sealed for Shared {}
 
-impl Driver for Inner {
+impl Driver for Shared {
     fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }

@@ -73,21 +73,21 @@ impl Sleeps {
 
     pub(crate) fn sleep(&self, delay: Duration) -> Sleep {
         let now_ns = self.shared.driver.now_ns();
-        let place = match self.shared.overdue_is_found {
-            true => Place::Fresh { now_ns },
-            false => Place::Off,
+        let registration = match self.shared.overdue_is_found {
+            true => Registration::Fresh { now_ns },
+            false => Registration::Off,
         };
-        self.until(later_ns(now_ns, delay), place)
+        self.until(later_ns(now_ns, delay), registration)
     }
 
     pub(crate) fn sleep_until_ns(&self, deadline_ns: u64) -> Sleep {
-        self.until(deadline_ns, Place::Off)
+        self.until(deadline_ns, Registration::Off)
     }
 
-    fn until(&self, deadline_ns: u64, place: Place) -> Sleep {
+    fn until(&self, deadline_ns: u64, registration: Registration) -> Sleep {
         let wakers = self.shared.wakers();
         let wakers = wakers[thread_slot() & (wakers.len() - 1)].clone();
-        Sleep { wakers, deadline_ns, place }
+        Sleep { wakers, deadline_ns, registration }
     }
 }
 
@@ -159,12 +159,12 @@ pub struct Sleep {
     wakers: Wakers,
     /// `u64::MAX` for never.
     deadline_ns: u64,
-    place: Place,
+    registration: Registration,
 }
 
 /// Where a sleep's waker is, as far as is known.
 #[derive(Clone, Copy)]
-enum Place {
+enum Registration {
     /// Not on the wheel yet; made at this moment. A driver that finds what is overdue by itself need not
     /// be asked for the time once more.
     Fresh { now_ns: u64 },
@@ -201,9 +201,11 @@ impl Sleep {
     fn reset_to(&mut self, now_ns: u64, deadline_ns: u64) {
         self.deadline_ns = deadline_ns;
         let (now, deadline) = (self.tick().round_down(now_ns), self.deadline());
-        self.place = match self.place {
-            Place::On(handle) if self.wakers.reschedule_at(handle, now, deadline) => self.place,
-            _ => Place::Off, // taken off the wheel, its waker is called: a poll follows
+        self.registration = match self.registration {
+            Registration::On(handle) if self.wakers.reschedule_at(handle, now, deadline) => {
+                self.registration
+            }
+            _ => Registration::Off, // taken off the wheel, its waker is called: a poll follows
         };
     }
 
@@ -250,23 +252,23 @@ impl Future for Sleep {
     type Output = Result<(), ScheduleErrorReason>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let now_ns = match self.place {
-            Place::Fresh { now_ns } => now_ns,
-            Place::On(handle) if self.keep(handle, context.waker()) => return Poll::Pending,
-            Place::On(_) | Place::Off => self.now_ns(),
+        let now_ns = match self.registration {
+            Registration::Fresh { now_ns } => now_ns,
+            Registration::On(handle) if self.keep(handle, context.waker()) => return Poll::Pending,
+            Registration::On(_) | Registration::Off => self.now_ns(),
         };
         let (now, deadline) = (self.tick().round_down(now_ns), self.deadline());
         if now >= deadline {
-            self.place = Place::Off;
+            self.registration = Registration::Off;
             return Poll::Ready(Ok(()));
         }
         match self.wakers.insert_at(now, deadline, context.waker().clone()) {
             Ok(handle) => {
-                self.place = Place::On(handle);
+                self.registration = Registration::On(handle);
                 Poll::Pending
             }
             Err(refused) => {
-                self.place = Place::Off;
+                self.registration = Registration::Off;
                 self.discard(refused.task);
                 Poll::Ready(if self.is_due() { Ok(()) } else { Err(refused.reason) })
             }
@@ -279,7 +281,7 @@ impl Drop for Sleep {
         if failpoint!(DroppedSleepStays) {
             return;
         }
-        if let Place::On(handle) = self.place
+        if let Registration::On(handle) = self.registration
             && let Some(waker) = self.wakers.cancel(handle)
         {
             self.discard(waker);

@@ -61,8 +61,8 @@ pub(crate) struct Node<T> {
     /// When the task is due, in ticks, as asked (it may lie in the past).
     pub(crate) deadline: u64,
     generation: u32,
-    /// The list the node is on; see `Place`.
-    pub(crate) place: Place,
+    /// The list the node is on; see `OnList`.
+    pub(crate) on_list: OnList,
     /// Its position in that list.
     pub(crate) position: u32,
     /// Counts insertions (wrapping), so that tasks of one tick can be put in order.
@@ -87,17 +87,17 @@ impl<T> Node<T> {
 
 /// Which list a node is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u32);
+pub(crate) struct OnList(u32);
 
-impl Place {
+impl OnList {
     /// On no list: in the arena only.
-    pub(crate) const NONE: Place = Place(u32::MAX);
+    pub(crate) const NONE: OnList = OnList(u32::MAX);
 
     /// On the list of those that are not in a bucket yet.
-    pub(crate) const LATE: Place = Place(u32::MAX - 1);
+    pub(crate) const LATE: OnList = OnList(u32::MAX - 1);
 
-    pub(crate) fn bucket(level: usize, slot: usize) -> Place {
-        Place((level as u32) << 16 | slot as u32)
+    pub(crate) fn bucket(level: usize, slot: usize) -> OnList {
+        OnList((level as u32) << 16 | slot as u32)
     }
 
     /// Level and slot, for a node in a bucket.
@@ -112,7 +112,14 @@ impl<T> PageSlot for Node<T> {
     const GENERATIONS: u32 = GENERATIONS;
 
     fn vacant(generation: u32) -> Self {
-        Node { deadline: 0, generation, place: Place::NONE, position: 0, sequence: 0, task: None }
+        Node {
+            deadline: 0,
+            generation,
+            on_list: OnList::NONE,
+            position: 0,
+            sequence: 0,
+            task: None,
+        }
     }
 
     fn generation(&self) -> u32 {
@@ -141,7 +148,7 @@ impl<T> Arena<T> {
         let node = self.nodes.at_mut(index);
         node.deadline = deadline;
         node.sequence = sequence;
-        node.place = Place::NONE;
+        node.on_list = OnList::NONE;
         node.task = Some(task);
         Ok(TaskId { index, generation: node.generation })
     }

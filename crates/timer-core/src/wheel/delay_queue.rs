@@ -11,7 +11,7 @@
 //!   what it hands down is there when the tick itself is reached.
 
 use crate::wheel::{
-    arena::{Arena, Place},
+    arena::{Arena, OnList},
     steps::step,
     task_list::TimerTaskList,
 };
@@ -68,13 +68,13 @@ impl DelayQueue {
             level.occupied[bucket.slot / 64] |= 1 << (bucket.slot % 64);
         }
         debug_assert_eq!(list.expiration(), bucket.expiration, "one turn a level");
-        list.add(nodes, index, Place::bucket(bucket.level, bucket.slot));
+        list.add(nodes, index, OnList::bucket(bucket.level, bucket.slot));
     }
 
     /// Takes a node out of its bucket. O(1).
     #[inline]
     pub(crate) fn remove<T>(&mut self, nodes: &mut Arena<T>, index: u32) {
-        let (level, slot) = nodes.at(index).place.level_and_slot();
+        let (level, slot) = nodes.at(index).on_list.level_and_slot();
         let level = &mut self.levels[level];
         let list = &mut level.buckets[slot];
         list.remove(nodes, index);
@@ -146,7 +146,7 @@ impl DelayQueue {
             for (slot, list) in level.buckets.iter().enumerate() {
                 let bit = level.occupied[slot / 64] >> (slot % 64) & 1 == 1;
                 assert_eq!(bit, !list.is_empty(), "Occupied");
-                list.assert_valid(nodes, Place::bucket(number, slot));
+                list.assert_valid(nodes, OnList::bucket(number, slot));
                 count += list.len();
             }
         }

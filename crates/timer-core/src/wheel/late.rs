@@ -2,11 +2,11 @@
 //! when its time has come near. Most never get there: they are cancelled. So starting and stopping a
 //! long timer writes to its node, the end of this list and a few counts, and to no bucket.
 //!
-//! - **Late position**: `indices[node.position]` is the node, for each node whose place is `LATE`. Every
+//! - **Late position**: `indices[node.position]` is the node, for each node whose list is `LATE`. Every
 //!   other item is *stale*: its task was cancelled or moved. There are about as many stale items as
 //!   live ones at most, since the list is packed when it is full of them.
 
-use crate::wheel::arena::{Arena, Place};
+use crate::wheel::arena::{Arena, OnList};
 
 /// A task is late when it is due in so many ticks or more.
 pub(crate) const LATE_TICKS: u64 = 4096;
@@ -21,6 +21,7 @@ const STALE_KEPT: usize = 64;
 const SWEPT: usize = 8;
 
 #[derive(Debug)]
+#[repr(C)] // what starting and stopping a task writes comes first
 pub(crate) struct Late {
     indices: Vec<u32>,
     live_count: usize,
@@ -55,7 +56,7 @@ impl Late {
             (self.due, self.looked, self.next) = (u64::MAX, 0, u64::MAX);
         }
         let node = nodes.at_mut(index);
-        node.place = Place::LATE;
+        node.on_list = OnList::LATE;
         node.position = self.indices.len() as u32;
         let due = node.deadline - NEAR_TICKS;
         self.indices.push(index);
@@ -67,15 +68,15 @@ impl Late {
     /// Takes a node off. O(1).
     #[inline]
     pub(crate) fn remove<T>(&mut self, nodes: &mut Arena<T>, index: u32) {
-        self.let_go(nodes, index);
+        self.take_off(nodes, index);
         if self.indices.len() > 4 * self.live_count + 8 * STALE_KEPT {
             self.sweep(nodes);
         }
     }
 
     #[inline]
-    fn let_go<T>(&mut self, nodes: &mut Arena<T>, index: u32) {
-        nodes.at_mut(index).place = Place::NONE;
+    fn take_off<T>(&mut self, nodes: &mut Arena<T>, index: u32) {
+        nodes.at_mut(index).on_list = OnList::NONE;
         self.live_count -= 1;
     }
 
@@ -121,7 +122,7 @@ impl Late {
 
     fn is_live<T>(&self, nodes: &Arena<T>, at: usize) -> bool {
         let node = nodes.look(self.indices[at]);
-        node.is_some_and(|node| node.place == Place::LATE && node.position as usize == at)
+        node.is_some_and(|node| node.on_list == OnList::LATE && node.position as usize == at)
     }
 
     #[cold]
@@ -163,7 +164,7 @@ impl Late {
                     self.looked += 1;
                     continue;
                 }
-                self.let_go(nodes, index);
+                self.take_off(nodes, index);
                 near.push(index);
             }
             self.drop_item(nodes, at);

@@ -7,7 +7,7 @@
 //!
 //! - **Position**: `entries[node.position]` is the node, for each node on a list.
 
-use crate::wheel::arena::{Arena, Place};
+use crate::wheel::arena::{Arena, OnList};
 
 /// The tasks of one bucket, and when the bucket is due.
 #[derive(Debug, Default)]
@@ -43,9 +43,9 @@ impl TimerTaskList {
 
     /// O(1) amortised. The node must be on no list.
     #[inline]
-    pub(crate) fn add<T>(&mut self, nodes: &mut Arena<T>, index: u32, place: Place) {
+    pub(crate) fn add<T>(&mut self, nodes: &mut Arena<T>, index: u32, on_list: OnList) {
         let node = nodes.at_mut(index);
-        node.place = place;
+        node.on_list = on_list;
         node.position = self.entries.len() as u32;
         self.entries.push(index);
     }
@@ -55,7 +55,7 @@ impl TimerTaskList {
     pub(crate) fn remove<T>(&mut self, nodes: &mut Arena<T>, index: u32) {
         let node = nodes.at_mut(index);
         let position = node.position;
-        node.place = Place::NONE;
+        node.on_list = OnList::NONE;
         debug_assert_eq!(self.entries[position as usize], index, "Position");
         self.entries.swap_remove(position as usize);
         if let Some(&moved) = self.entries.get(position as usize) {
@@ -77,7 +77,7 @@ impl TimerTaskList {
     /// Takes the first entry off the list. O(1).
     pub(crate) fn pop_front<T>(&mut self, nodes: &mut Arena<T>) -> Option<u32> {
         let &index = self.entries.get(self.taken)?;
-        nodes.at_mut(index).place = Place::NONE;
+        nodes.at_mut(index).on_list = OnList::NONE;
         self.taken += 1;
         if self.is_empty() {
             self.clear();
@@ -123,10 +123,10 @@ impl TimerTaskList {
     }
 
     /// Checks Position for each entry. O(n).
-    pub(crate) fn assert_valid<T>(&self, nodes: &Arena<T>, place: Place) {
+    pub(crate) fn assert_valid<T>(&self, nodes: &Arena<T>, on_list: OnList) {
         for (position, &index) in self.entries.iter().enumerate().skip(self.taken) {
             let node = nodes.at(index);
-            assert_eq!((node.place, node.position as usize), (place, position), "Position");
+            assert_eq!((node.on_list, node.position as usize), (on_list, position), "Position");
             node.task();
         }
     }
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn moving_tasks_between_lists_keeps_the_shared_count() {
         let (mut nodes, indices) = arena_of(10);
-        let places = [Place::bucket(0, 0), Place::bucket(0, 1), Place::bucket(0, 2)];
+        let places = [OnList::bucket(0, 0), OnList::bucket(0, 1), OnList::bucket(0, 2)];
         let mut lists: [TimerTaskList; 3] = Default::default();
         for &index in &indices {
             lists[0].add(&mut nodes, index, places[0]);
@@ -165,11 +165,11 @@ mod tests {
         let (mut nodes, indices) = arena_of(5);
         let mut list = TimerTaskList::default();
         for &index in &indices {
-            list.add(&mut nodes, index, Place::bucket(0, 0));
+            list.add(&mut nodes, index, OnList::bucket(0, 0));
         }
         assert_eq!(list.pop_front(&mut nodes), Some(indices[0]));
         list.remove(&mut nodes, indices[1]);
-        list.assert_valid(&nodes, Place::bucket(0, 0));
+        list.assert_valid(&nodes, OnList::bucket(0, 0));
         let mut rest: Vec<_> = std::iter::from_fn(|| list.pop_front(&mut nodes)).collect();
         rest.sort_unstable();
         assert_eq!(rest, &indices[2..]);
@@ -181,10 +181,10 @@ mod tests {
         for survivor in [0, 50_000, 99_999] {
             let (mut nodes, indices) = arena_of(100_000);
             let mut list = TimerTaskList::default();
-            indices.iter().for_each(|&index| list.add(&mut nodes, index, Place::bucket(0, 0)));
+            indices.iter().for_each(|&index| list.add(&mut nodes, index, OnList::bucket(0, 0)));
             let others = indices.iter().filter(|&&index| index != indices[survivor]);
             others.for_each(|&index| list.remove(&mut nodes, index));
-            list.assert_valid(&nodes, Place::bucket(0, 0));
+            list.assert_valid(&nodes, OnList::bucket(0, 0));
             assert!(list.len() == 1 && list.entries.capacity() <= KEPT_CAPACITY);
         }
     }
@@ -193,7 +193,7 @@ mod tests {
     fn a_long_list_gives_its_memory_back() {
         let (mut nodes, indices) = arena_of(5000);
         let mut list = TimerTaskList::default();
-        indices.iter().for_each(|&index| list.add(&mut nodes, index, Place::bucket(0, 0)));
+        indices.iter().for_each(|&index| list.add(&mut nodes, index, OnList::bucket(0, 0)));
         indices.iter().for_each(|&index| list.remove(&mut nodes, index));
         assert!(list.entries.capacity() <= KEPT_CAPACITY);
     }

@@ -16,7 +16,7 @@
 use std::{error::Error, fmt};
 
 use crate::wheel::{
-    arena::{Arena, MAX_TASKS, Node, Place, TaskId},
+    arena::{Arena, MAX_TASKS, Node, OnList, TaskId},
     delay_queue::{DelayQueue, DueBucket},
     geometry::{Geometry, WheelSize},
     late::{LATE_TICKS, Late},
@@ -58,8 +58,8 @@ pub struct TimingWheel<T> {
     pub(super) now: u64,
     /// At or below the earliest bucket's expiration; exact after `advance`.
     due_bound: u64,
-    scheduled_count: usize,
     cancelled_count: u64,
+    scheduled_count: u32,
     sequence: u32,
     /// Tasks that are due in a long while, if they are kept apart.
     pub(super) late: Option<Late>,
@@ -207,7 +207,7 @@ impl<T> TimingWheel<T> {
 
     /// Tasks that will fall due: those in a bucket. O(1).
     pub fn scheduled_count(&self) -> usize {
-        self.scheduled_count
+        self.scheduled_count as usize
     }
 
     /// Tasks that were cancelled while they were in a bucket.
@@ -217,7 +217,7 @@ impl<T> TimingWheel<T> {
 
     /// Adds what the wheel holds at `now`, which may be later than its present. O(buckets).
     pub fn add_occupancy(&self, now: u64, occupancy: &mut Occupancy) {
-        occupancy.pending += self.scheduled_count as u64;
+        occupancy.pending += u64::from(self.scheduled_count);
         occupancy.cancelled += self.cancelled_count;
         let now = now.max(self.now).min(self.buckets.geometry.last_tick());
         if self.level_count() > 0 {
@@ -306,9 +306,9 @@ impl<T> TimingWheel<T> {
     /// Takes a node off the bucket it is in; false if it is in none.
     #[inline]
     fn unlink(&mut self, index: u32) -> bool {
-        match (self.nodes.at(index).place, &mut self.late) {
-            (Place::NONE, _) => return false,
-            (Place::LATE, Some(late)) => late.remove(&mut self.nodes, index),
+        match (self.nodes.at(index).on_list, &mut self.late) {
+            (OnList::NONE, _) => return false,
+            (OnList::LATE, Some(late)) => late.remove(&mut self.nodes, index),
             _ => self.buckets.queue.remove(&mut self.nodes, index),
         }
         self.scheduled_count -= 1;
@@ -452,7 +452,7 @@ impl<T> TimingWheel<T> {
         let Some(late) = &mut self.late else { return 0 };
         let mut near = Vec::new();
         let looked = late.look(&mut self.nodes, self.now, budget, &mut near);
-        self.scheduled_count -= near.len();
+        self.scheduled_count -= near.len() as u32;
         advanced.cascaded += near.len();
         let looked = looked - near.len();
         near.into_iter().for_each(|index| _ = self.place(index));
@@ -510,14 +510,14 @@ impl<T> TimingWheel<T> {
     #[doc(hidden)]
     pub fn assert_valid(&self) {
         let late = self.late.as_ref().map_or(0, |late| late.assert_valid(&self.nodes));
-        assert_eq!(self.buckets.queue.assert_valid(&self.nodes) + late, self.scheduled_count);
+        assert_eq!(self.buckets.queue.assert_valid(&self.nodes) + late, self.scheduled_count());
         assert!(self.next_due().is_none_or(|due| due >= self.now && due >= self.due_bound));
     }
 
     /// Level and slot of a task in a bucket, for tests.
     #[doc(hidden)]
     pub fn bucket_of(&self, id: TaskId) -> Option<(usize, usize)> {
-        let place = self.nodes.get(id)?.place;
-        (place != Place::NONE && place != Place::LATE).then(|| place.level_and_slot())
+        let on_list = self.nodes.get(id)?.on_list;
+        (on_list != OnList::NONE && on_list != OnList::LATE).then(|| on_list.level_and_slot())
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use std::{hash::BuildHasher, ops::RangeInclusive};
 
 use kafka_protocol::{ResponseError, messages::JoinGroupRequest};
-use purgatory::{Park, Timeout};
+use purgatory::{ParkResult, Timeout};
 
 use super::coordinator::{GroupCoordinator, METADATA_BYTES_MAX};
 use super::delayed::DelayedHeartbeat;
@@ -92,7 +92,7 @@ impl GroupCoordinator {
         let key = (Arc::clone(&group.id), Arc::clone(&member_id));
         let session = DelayedHeartbeat { coordinator, group: Arc::clone(group), member_id };
         match self.sessions.try_complete_else_watch(session, &[key], Timeout::Never) {
-            Ok(Park::Parked(id)) => Ok(Session { sessions: self.sessions.clone(), id }),
+            Ok(ParkResult::Parked(id)) => Ok(Session { sessions: self.sessions.clone(), id }),
             _ => Err(ResponseError::NotCoordinator), // shutting down
         }
     }

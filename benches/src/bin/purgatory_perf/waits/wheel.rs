@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::SeqCst},
 };
 
-use purgatory::{DelayedOperation, OperationId, Outcome, Park, Purgatory, Timeout};
+use purgatory::{DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, Timeout};
 
 use super::{Completion, Key, Waits};
 use crate::books::{Ending, Request};
@@ -59,7 +59,7 @@ impl Wheel {
         let waiting = Waiting { request, ready: ready.clone() };
         let parked = self.purgatory.try_complete_else_watch(waiting, &self.keys, timeout);
         let id = match parked.expect("no bound is set, and it is open") {
-            Park::Parked(id) => Some(id),
+            ParkResult::Parked(id) => Some(id),
             _ => None,
         };
         (ready.map_or(Ticket::Name(id), Ticket::Ready), id)

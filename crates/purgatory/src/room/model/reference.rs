@@ -73,7 +73,7 @@ pub(super) struct Parked {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Home {
+pub(super) struct FirstRoom {
     pub(super) keys: BTreeMap<Number, Waiting>,
     pub(super) counts: Counts,
     pub(super) sequence: u32,
@@ -89,7 +89,7 @@ pub(super) struct Walk {
 
 #[derive(Debug, Default)]
 pub(super) struct Reference {
-    pub(super) homes: [Home; HOMES],
+    pub(super) homes: [FirstRoom; HOMES],
     pub(super) all: Vec<Parked>,
     pub(super) walks: Vec<Walk>,
     /// Watches of what has ended, still to be released.
@@ -280,7 +280,7 @@ impl Reference {
 
     /// What [`Room::watched`] says of a room.
     pub(super) fn watched(&self, room: usize) -> usize {
-        let home = self.all.iter().filter(|parked| parked.id.shard() == room);
-        home.filter(|parked| !parked.arrives).map(|parked| 1 + parked.tickets.len()).sum()
+        let first_room = self.all.iter().filter(|parked| parked.id.shard() == room);
+        first_room.filter(|parked| !parked.arrives).map(|parked| 1 + parked.tickets.len()).sum()
     }
 }

@@ -99,11 +99,11 @@ impl Model {
         let counted = counted.count();
         let (key, watermark) = to_watch.remove(0);
         let Some(watched) = self.watched(key, watermark) else { return };
-        let (home, payload, deadline) = (key.room(), self.made, self.any_deadline());
+        let (first_room, payload, deadline) = (key.room(), self.made, self.any_deadline());
         let parked_us = self.now * 1000 + self.random.u64(..1000);
         let span = Span { now: self.now, deadline, parked_us, follows: self.sequence };
         let at_once = to_watch.is_empty() && self.random.u8(..4) > 0;
-        let room = &mut self.rooms[home];
+        let room = &mut self.rooms[first_room];
         let arrived = match at_once {
             true => room.park(span, payload, counted, watched).unwrap(),
             false => room.arrive(span, counted, watched).unwrap(),
@@ -112,7 +112,7 @@ impl Model {
         assert_eq!(due == u64::MAX, deadline.is_none_or(|deadline| deadline == u64::MAX));
         assert!(due == u64::MAX || room.next_due().is_some_and(|next| next <= due));
         self.linked(key, watermark, Linked::first(id));
-        let of = &mut self.reference.homes[home];
+        let of = &mut self.reference.homes[first_room];
         of.sequence = self.sequence.unwrap_or(of.sequence).wrapping_add(1);
         of.counts.parked += u64::from(at_once);
         self.sequence = self.sequence.map(|_| of.sequence);

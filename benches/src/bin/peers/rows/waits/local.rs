@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use fastrand::Rng;
-use purgatory::{LocalPurgatory, Park, Purgatory};
+use purgatory::{LocalPurgatory, ParkResult, Purgatory};
 use timer_core::{Clock, SystemClock};
 
 use super::super::Run;
@@ -55,7 +55,7 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     let (operations, clock) = (run.sizes.operations, SystemClock::new());
     let shared: Purgatory<u64, Request> = Purgatory::new("shared")?;
     let local: LocalPurgatory<u64, Request> = LocalPurgatory::new();
-    let is_parked = |park: Option<Park>| matches!(park, Some(Park::Parked(_)));
+    let is_parked = |park: Option<ParkResult>| matches!(park, Some(ParkResult::Parked(_)));
     for round in 0..run.sizes.rounds {
         if run.takes(OURS) {
             run.at(id, OURS, round);
