@@ -138,7 +138,7 @@ fn hold_up_the_reaper(timer: &SystemTimer, late: &Waits, stop: &Arc<Stop>) {
 /// published while the recorder renders may be lost.
 fn serve(address: SocketAddr, all: [&Waits; 6], inline: &SystemTimer) -> Result<Server> {
     let recorder =
-        PrometheusBuilder::new().set_buckets(&TimeHistogram::BOUNDS_S)?.install_recorder()?;
+        PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S)?.install_recorder()?;
     let live = all.iter().fold(Live::new().timer(inline), |live, waits| live.purgatory(waits));
     let (all, inline) = (all.map(Waits::clone), inline.clone());
     let scrape = async move || {

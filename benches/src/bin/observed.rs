@@ -88,7 +88,7 @@ impl Watched {
             purgatory.times();
         }
         let recorder =
-            PrometheusBuilder::new().set_buckets(&TimeHistogram::BOUNDS_S)?.build_recorder();
+            PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S)?.build_recorder();
         let (done, keys) = (Box::leak(Box::default()), fastrand::Rng::with_seed(1));
         Ok(Watched { way, purgatory, recorder, done, keys, ns: Vec::new() })
     }

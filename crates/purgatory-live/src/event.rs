@@ -5,7 +5,7 @@ use std::{fmt::Debug, time::Duration};
 
 use purgatory::{DelayedOperation, Parked, Purgatory, Snapshot, Stats, Times, WatchKey};
 use serde::Serialize;
-use timer_core::{SystemTimer, TimeHistogram, Timer, TimerStats};
+use timer_core::{SystemTimer, Timer, TimerStats};
 
 use crate::text::shown;
 
@@ -18,7 +18,7 @@ pub(crate) struct Event {
     /// Seconds since the `Live` was made.
     pub(crate) at_s: f64,
     /// The bounds of all histograms' buckets.
-    pub(crate) bounds_s: [f64; TimeHistogram::BOUNDS_S.len()],
+    pub(crate) bounds_s: &'static [f64],
     pub(crate) timers: Vec<TimerLook>,
     pub(crate) purgatories: Vec<PurgatoryLook>,
 }

@@ -33,7 +33,7 @@ fn park(purgatory: &Waiting, key: &'static str, timeout: impl Into<Timeout>) -> 
 
 /// The bounds and counts of the buckets that are not empty.
 fn filled(histogram: &TimeHistogram) -> Vec<(f64, u64)> {
-    let bounds = TimeHistogram::BOUNDS_S.into_iter().chain([f64::INFINITY]);
+    let bounds = TimeHistogram::BOUNDS_S.iter().copied().chain([f64::INFINITY]);
     bounds.zip(histogram.buckets().iter().copied()).filter(|&(_, count)| count > 0).collect()
 }
 

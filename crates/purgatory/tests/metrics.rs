@@ -46,7 +46,7 @@ fn eventful(timer: &ManualTimer) -> Waiting {
 }
 
 fn exposition(publish: impl FnOnce()) -> String {
-    let builder = PrometheusBuilder::new().set_buckets(&TimeHistogram::BOUNDS_S).unwrap();
+    let builder = PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S).unwrap();
     let recorder = builder.build_recorder();
     metrics::with_local_recorder(&recorder, publish);
     recorder.handle().render()

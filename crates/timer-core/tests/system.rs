@@ -542,7 +542,7 @@ fn an_owner_that_panicked_once_is_turned_again_for_what_was_left() {
     let weak: std::sync::Weak<dyn WheelOwner> = Arc::downgrade(&owner) as _;
     driver.attach(&bell, weak).unwrap();
     let mut shard = owner.wheels.lock(0);
-    let now = driver.tick().round_down(driver.now_ns());
+    let now = driver.settings().tick.round_down(driver.now_ns());
     shard.catch_up(now);
     for (deadline, task) in [(now + 2, 1), (now + 20, 2)] {
         let due = shard.insert(deadline, task).unwrap().due;

@@ -30,7 +30,7 @@ const LAG: &str = "acks_all_follower_lag_records";
 pub fn serve(address: SocketAddr, stage: &Stage) -> Result<Server> {
     let live = Live::new().purgatory(&stage.purgatory);
     let recorder =
-        PrometheusBuilder::new().set_buckets(&TimeHistogram::BOUNDS_S)?.install_recorder()?;
+        PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S)?.install_recorder()?;
     describe();
     stage.purgatory.publish(); // from now on it times the waits
     let stage = stage.clone();

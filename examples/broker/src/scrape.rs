@@ -21,7 +21,7 @@ pub(crate) fn serve(
 ) -> anyhow::Result<Server> {
     let live = manager.live().timer(timer);
     let recorder =
-        PrometheusBuilder::new().set_buckets(&TimeHistogram::BOUNDS_S)?.install_recorder()?;
+        PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S)?.install_recorder()?;
     manager.publish(); // from now on it times the waits
     let (manager, timer) = (Arc::clone(manager), timer.clone());
     // The server's one thread runs this: two at once would publish while the other drains the histograms.

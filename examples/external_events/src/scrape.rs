@@ -25,7 +25,7 @@ const VERSION: &str = "external_events_version_total";
 pub fn serve(address: SocketAddr, orders: &Orders) -> Result<Server> {
     let live = Live::new().purgatory(orders.waits());
     let recorder =
-        PrometheusBuilder::new().set_buckets(&TimeHistogram::BOUNDS_S)?.install_recorder()?;
+        PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S)?.install_recorder()?;
     describe_gauge!(KEPT, Unit::Count, "Orders this gateway keeps");
     describe_counter!(VERSION, Unit::Count, "The last change this gateway has seen, of any order");
     orders.waits().publish(); // from now on it times the waits

@@ -13,6 +13,7 @@
 
 mod activity;
 mod floor;
+mod named;
 mod plot;
 mod produces;
 mod request;
@@ -33,7 +34,7 @@ use serde_json::json;
 
 use crate::{
     results::Results,
-    rows::{ROWS, Run},
+    rows::{ROWS, row::Run},
     sizes::Sizes,
 };
 

@@ -28,7 +28,10 @@ use serde_json::json;
 
 use crate::{
     run::{Measured, Plan},
-    waits::{Completion, Key, TimerKind},
+    waits::{
+        TimerKind,
+        wait::{Completion, Key},
+    },
     workload::Workload,
 };
 

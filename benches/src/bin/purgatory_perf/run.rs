@@ -12,7 +12,10 @@ use timer_core::Clock;
 use crate::{
     books::{Books, Ending, Request},
     delays::Delays,
-    waits::{Completion, First, Heap, Key, Nothing, TimerKind, Waits, Wheel},
+    waits::{
+        First, Heap, Nothing, TimerKind, Wheel,
+        wait::{Completion, Key, Waits},
+    },
     workload::Workload,
 };
 

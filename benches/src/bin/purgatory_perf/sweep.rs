@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     Args, Profile,
     run::{Measured, from_json},
-    waits::{Completion, TimerKind},
+    waits::{TimerKind, wait::Completion},
     write_json,
 };
 

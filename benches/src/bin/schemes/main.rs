@@ -12,6 +12,7 @@
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod algorithms;
+mod numbers;
 mod plot;
 mod results;
 mod sizes;

@@ -8,8 +8,8 @@ use plotters::prelude::*;
 
 use crate::{
     algorithms::Contender,
+    numbers::{grouped, time},
     results::{Measure, Results},
-    table::{grouped, time},
 };
 
 const WIDTH: u32 = 860;

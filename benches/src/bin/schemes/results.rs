@@ -4,7 +4,7 @@ use purgatory_benches::median;
 use serde_json::{Value, json};
 
 use crate::{
-    algorithms::{Claim, Contender},
+    algorithms::{Contender, scheme::Claim},
     trial::{Cost, Costs},
 };
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use crate::{
     algorithms::{CALENDAR_SLOTS, CLOCK_SLOTS, Contender},
+    numbers::{grouped, time},
     results::{Measure, Results, Stopped},
     trial::DAY,
 };
@@ -73,50 +74,7 @@ pub(crate) fn space(results: &Results, wanted: &[&Contender]) -> String {
     text
 }
 
-/// Nanoseconds in three digits or so.
-pub(crate) fn time(ns: f64) -> String {
-    let (value, unit) = match ns {
-        ..999.5 => (ns, "ns"),
-        ..999_500.0 => (ns / 1e3, "µs"),
-        ..999_500_000.0 => (ns / 1e6, "ms"),
-        _ => (ns / 1e9, "s"),
-    };
-    match value {
-        ..9.995 => format!("{value:.2} {unit}"),
-        ..99.95 => format!("{value:.1} {unit}"),
-        _ => format!("{value:.0} {unit}"),
-    }
-}
-
 /// A share; ten times and more is out of all proportion.
 fn percent(share: f64) -> String {
     if share < 9.995 { format!("{:>3.0} %", 100.0 * share) } else { ">999 %".into() }
-}
-
-/// Digits in groups of three.
-pub(crate) fn grouped(number: u64) -> String {
-    match number / 1000 {
-        0 => number.to_string(),
-        thousands => format!("{} {:03}", grouped(thousands), number % 1000),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_three_digits_and_a_unit() {
-        let times = [0.5, 9.99, 12.34, 999.4, 999.6, 99_960.0, 1.5e9].map(time);
-        let expected = ["0.50 ns", "9.99 ns", "12.3 ns", "999 ns", "1.00 µs", "100 µs", "1.50 s"];
-        assert_eq!(times, expected);
-    }
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!(
-            [10, 1_000, 86_400, 1_000_010].map(grouped),
-            ["10", "1 000", "86 400", "1 000 010"]
-        );
-    }
 }

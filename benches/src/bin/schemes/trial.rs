@@ -13,8 +13,8 @@ use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 
 use crate::{
-    algorithms::{Scheme, Task},
-    table::grouped,
+    algorithms::scheme::{Scheme, Task},
+    numbers::grouped,
 };
 
 /// The ticks of a day; every deadline lies within.
@@ -277,7 +277,7 @@ impl<'a, S: Scheme> Trial<'a, S> {
 mod tests {
     use super::*;
     use crate::{
-        algorithms::{Claim, Refused},
+        algorithms::scheme::{Claim, Refused},
         sizes::Sizes,
     };
 

@@ -26,31 +26,71 @@ where
     O: DelayedOperation + Send,
 {
     pub(crate) fn publish(&self) {
-        describe();
         self.publish_times();
         self.publish_counts(&self.stats());
         let survey = self.survey(1, self.driver().now_ns());
         let seconds = |most: &[(u64, _)]| most.first().map_or(0.0, |&(us, _)| us as f64 / 1e6);
-        let label = self.label();
-        gauge!("purgatory_oldest_age_seconds", &label).set(seconds(&survey.oldest));
-        gauge!("purgatory_longest_check_seconds", &label).set(seconds(&survey.longest));
-        gauge!("purgatory_keys", &label).set(self.keys() as f64);
+        let ages = [
+            (
+                "purgatory_oldest_age_seconds",
+                "How long the oldest operation has been parked",
+                seconds(&survey.oldest),
+            ),
+            (
+                "purgatory_longest_check_seconds",
+                "How long a check is known to be under way at most",
+                seconds(&survey.longest),
+            ),
+        ];
+        for (name, help, value) in ages {
+            describe_gauge!(name, Unit::Seconds, help);
+            gauge!(name, &self.label()).set(value);
+        }
     }
 
     fn publish_counts(&self, stats: &Stats) {
-        let label = self.label();
-        gauge!("purgatory_parked", &label).set(stats.parked as f64);
-        gauge!("purgatory_watched", &label).set(stats.watched as f64);
-        gauge!("purgatory_callbacks_waiting", &label).set(stats.callbacks_waiting as f64);
-        gauge!("purgatory_deferred_events", &label).set(stats.deferred as f64);
-        counter!("purgatory_parked_total", &label).absolute(stats.parked_total);
-        counter!("purgatory_ended_at_once_total", &label).absolute(stats.ended_at_once);
-        counter!("purgatory_checks_total", &label).absolute(stats.checks);
-        counter!("purgatory_events_total", &label).absolute(stats.events);
-        counter!("purgatory_panics_total", &label).absolute(stats.panics);
-        counter!("purgatory_missed_events_total", &label).absolute(stats.missed_events);
+        let gauges = [
+            ("purgatory_parked", "Operations parked now", stats.parked),
+            ("purgatory_watched", "Watches of parked operations now", stats.watched),
+            ("purgatory_keys", "Keys that operations wait for now", self.keys() as u64),
+            (
+                "purgatory_callbacks_waiting",
+                "Callbacks handed to the executor that have not begun",
+                stats.callbacks_waiting,
+            ),
+            (
+                "purgatory_deferred_events",
+                "Deferred events that have not been raised",
+                stats.deferred,
+            ),
+        ];
+        for (name, help, value) in gauges {
+            describe_gauge!(name, Unit::Count, help);
+            gauge!(name, &self.label()).set(value as f64);
+        }
+        let counters = [
+            ("purgatory_parked_total", "Operations ever parked", stats.parked_total),
+            (
+                "purgatory_ended_at_once_total",
+                "Operations that ended without being parked",
+                stats.ended_at_once,
+            ),
+            ("purgatory_checks_total", "Checks", stats.checks),
+            ("purgatory_events_total", "Events raised", stats.events),
+            ("purgatory_panics_total", "Checks and callbacks that panicked", stats.panics),
+            (
+                "purgatory_missed_events_total",
+                "Conditions that came true without an event",
+                stats.missed_events,
+            ),
+        ];
+        for (name, help, value) in counters {
+            describe_counter!(name, Unit::Count, help);
+            counter!(name, &self.label()).absolute(value);
+        }
         self.by(
             "purgatory_ended_total",
+            "Parked operations that ended, by outcome",
             "outcome",
             [
                 ("completed", stats.completed),
@@ -63,6 +103,7 @@ where
             stats.cancelled - cancelled_by_shutdown - cancelled_by_drop - cancelled_by_panic;
         self.by(
             "purgatory_cancelled_total",
+            "Parked operations that were cancelled, by reason",
             "reason",
             [
                 ("requested", requested),
@@ -74,6 +115,7 @@ where
         let Refusals { no_keys, closed, full, too_many_watermarks } = stats.refused;
         self.by(
             "purgatory_refused_total",
+            "Operations handed back instead of being parked, by reason",
             "reason",
             [
                 ("no_keys", no_keys),
@@ -89,6 +131,8 @@ where
         let Some(mut published) = self.published.try_lock() else { return };
         let published = &mut *published;
         let Times { completed, expired, cancelled, lateness } = self.times();
+        const WAIT: &str = "purgatory_wait_seconds";
+        describe_histogram!(WAIT, Unit::Seconds, "How long operations were parked, by outcome");
         let waits = [
             ("completed", completed, &mut published.completed),
             ("expired", expired, &mut published.expired),
@@ -96,9 +140,12 @@ where
         ];
         for (outcome, waits, published) in waits {
             let labels = self.labels("outcome", outcome);
-            hand_over(waits, published, &histogram!("purgatory_wait_seconds", &labels));
+            hand_over(waits, published, &histogram!(WAIT, &labels));
         }
-        let late = histogram!("purgatory_expiry_lateness_seconds", &self.label());
+        const LATENESS: &str = "purgatory_expiry_lateness_seconds";
+        let help = "How long after its deadline what expired was taken off the wheel";
+        describe_histogram!(LATENESS, Unit::Seconds, help);
+        let late = histogram!(LATENESS, &self.label());
         hand_over(lateness, &mut published.lateness, &late);
     }
 
@@ -106,9 +153,11 @@ where
     fn by<const N: usize>(
         &self,
         name: &'static str,
+        help: &'static str,
         label: &'static str,
         counts: [(&'static str, u64); N],
     ) {
+        describe_counter!(name, Unit::Count, help);
         for (value, count) in counts {
             counter!(name, &self.labels(label, value)).absolute(count);
         }
@@ -125,49 +174,5 @@ where
     ) -> [(SharedString, SharedString); 2] {
         let [name] = self.label();
         [name, (label.into(), value.into())]
-    }
-}
-
-fn describe() {
-    let gauges = [
-        ("purgatory_parked", "Operations parked now"),
-        ("purgatory_watched", "Watches of parked operations now"),
-        ("purgatory_keys", "Keys that operations wait for now"),
-        ("purgatory_callbacks_waiting", "Callbacks handed to the executor that have not begun"),
-        ("purgatory_deferred_events", "Deferred events that have not been raised"),
-    ];
-    for (name, help) in gauges {
-        describe_gauge!(name, Unit::Count, help);
-    }
-    let ages = [
-        ("purgatory_oldest_age_seconds", "How long the oldest operation has been parked"),
-        ("purgatory_longest_check_seconds", "How long a check is known to be under way at most"),
-    ];
-    for (name, help) in ages {
-        describe_gauge!(name, Unit::Seconds, help);
-    }
-    let counters = [
-        ("purgatory_parked_total", "Operations ever parked"),
-        ("purgatory_ended_total", "Parked operations that ended, by outcome"),
-        ("purgatory_cancelled_total", "Parked operations that were cancelled, by reason"),
-        ("purgatory_ended_at_once_total", "Operations that ended without being parked"),
-        ("purgatory_refused_total", "Operations handed back instead of being parked, by reason"),
-        ("purgatory_checks_total", "Checks"),
-        ("purgatory_events_total", "Events raised"),
-        ("purgatory_panics_total", "Checks and callbacks that panicked"),
-        ("purgatory_missed_events_total", "Conditions that came true without an event"),
-    ];
-    for (name, help) in counters {
-        describe_counter!(name, Unit::Count, help);
-    }
-    let histograms = [
-        ("purgatory_wait_seconds", "How long operations were parked, by outcome"),
-        (
-            "purgatory_expiry_lateness_seconds",
-            "How long after its deadline what expired was taken off the wheel",
-        ),
-    ];
-    for (name, help) in histograms {
-        describe_histogram!(name, Unit::Seconds, help);
     }
 }

@@ -97,10 +97,10 @@ where
         let core = Arc::new(Core {
             number: next_purgatory(),
             name,
-            at_once: std::iter::repeat_with(counter).take(driver.shard_count()).collect(),
+            at_once: std::iter::repeat_with(counter).take(driver.settings().shard_count).collect(),
             rooms: Shards::new(driver, rooms, room),
             versions: Versions::new(rooms),
-            sequence: driver.in_order().then(|| AtomicU64::new(0)),
+            sequence: driver.settings().in_order.then(|| AtomicU64::new(0)),
             expired: Mutex::new(Due::default()),
             last_checks: last_checks.map(|on_missed| Box::new(LastChecks::new(on_missed))),
             offload: Arc::new(offload),

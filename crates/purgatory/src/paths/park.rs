@@ -291,7 +291,7 @@ where
     #[inline]
     fn span(&self, terms: Terms) -> Span {
         let Terms { now_ns, timeout, .. } = terms;
-        let tick = self.driver().tick();
+        let tick = self.driver().settings().tick;
         let follows = self.sequence.as_ref();
         Span {
             now: tick.round_down(now_ns),

@@ -91,7 +91,7 @@ impl Offload {
 
     /// True when jobs run on the calling thread after all.
     pub(crate) fn is_here(&self) -> bool {
-        self.executor.is_none() && self.driver.executes_inline()
+        self.executor.is_none() && self.driver.settings().inline
     }
 }
 

@@ -75,7 +75,7 @@ pub use self::executor::{Latch, Ran, UnderWay, jobs, on_timer_thread};
 pub use self::limit::Limit;
 pub use self::panics::{Apart, contain, drop_each};
 pub use self::shards::{ShardGuard, ShardState, Shards, wheel_for};
-pub use self::spi::{Driver, WheelOwner};
+pub use self::spi::{Driver, Settings, WheelOwner};
 #[cfg(feature = "metrics")]
 pub use crate::observe::metrics::hand_over;
 pub use crate::wheel::occupancy::Occupancy;

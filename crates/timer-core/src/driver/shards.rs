@@ -115,9 +115,9 @@ impl<S: ShardState> Drop for Shards<S> {
 /// bucket of levels 1 to 3 each (at 1 ms and 64 slots: of 64 ms, 4 s and 4 min), so that the shards
 /// hand theirs down one after the other; but not where order matters.
 pub fn wheel_for<T>(driver: &dyn Driver, number: usize, count: usize) -> TimingWheel<T> {
-    let size = driver.wheel_size();
-    let now_tick = driver.tick().round_down(driver.now_ns());
-    let shifted = if driver.in_order() { 0 } else { number as u64 };
+    let size = driver.settings().wheel_size;
+    let now_tick = driver.settings().tick.round_down(driver.now_ns());
+    let shifted = if driver.settings().in_order { 0 } else { number as u64 };
     let phase = phase(size.slots() as u64, shifted, count as u64);
     TimingWheel::with_phase(size, now_tick, phase).placing_late()
 }

@@ -12,6 +12,27 @@ use crate::{
     wheel::{geometry::WheelSize, occupancy::Occupancy, tick::TickLength, timing_wheel::Advanced},
 };
 
+/// How a driver was built.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The length of a tick.
+    pub tick: TickLength,
+    /// The size of each wheel.
+    pub wheel_size: WheelSize,
+    /// Into how many shards a [`TaskTimer`](crate::TaskTimer) parts its tasks: a power of two, at most
+    /// [`MAX_SHARDS`](crate::MAX_SHARDS).
+    pub shard_count: usize,
+    /// Tasks of one tick are to be handed over in the order they were inserted.
+    pub in_order: bool,
+    /// What is overdue as it is put on a wheel is handed over soon, without anybody's doing. Not so for
+    /// wheels that are turned by hand.
+    pub finds_overdue: bool,
+    /// [`execute`](Driver::execute) runs jobs on the calling thread.
+    pub inline: bool,
+    /// How many tasks each [`TaskTimer`](crate::TaskTimer) takes at most.
+    pub pending_max: Option<usize>,
+}
+
 /// What turns wheels: a clock, a tick, and whoever wakes when the next bucket is due.
 ///
 /// One driver serves any number of owners of wheels ([`WheelOwner`]), each with its own kind of task.
@@ -20,24 +41,8 @@ pub trait Driver: Sealed + Send + Sync + fmt::Debug + 'static {
     /// The present, in nanoseconds since its clock's origin.
     fn now_ns(&self) -> u64;
 
-    /// The length of a tick.
-    fn tick(&self) -> TickLength;
-
-    /// The size of each wheel.
-    fn wheel_size(&self) -> WheelSize;
-
-    /// Into how many shards a [`TaskTimer`](crate::TaskTimer) parts its tasks: a power of two, at most
-    /// [`MAX_SHARDS`](crate::MAX_SHARDS).
-    fn shard_count(&self) -> usize;
-
-    /// True when tasks of one tick are to be handed over in the order they were inserted.
-    fn in_order(&self) -> bool;
-
-    /// True when what is overdue as it is put on a wheel is handed over soon, without anybody's doing. False
-    /// for wheels that are turned by hand, and by default.
-    fn finds_overdue(&self) -> bool {
-        false
-    }
+    /// What stays as it is for as long as it lives.
+    fn settings(&self) -> &Settings;
 
     /// A bell by which so many wheels say that they have work earlier than the timer knows of.
     fn bell(&self, shard_count: usize) -> Arc<Bell>;
@@ -51,14 +56,8 @@ pub trait Driver: Sealed + Send + Sync + fmt::Debug + 'static {
     /// Runs a job where expired tasks run.
     fn execute(&self, job: Job);
 
-    /// True when [`execute`](Self::execute) runs jobs on the calling thread.
-    fn executes_inline(&self) -> bool;
-
     /// How many threads run jobs, as far as that is known.
     fn parallelism(&self) -> usize;
-
-    /// How many tasks each [`TaskTimer`](crate::TaskTimer) takes at most.
-    fn pending_max(&self) -> Option<usize>;
 
     /// Tells whoever wants to know of a contained panic.
     fn report_panic(&self, panicked: &Panicked);

@@ -37,7 +37,7 @@ const BOUNDS_NS: [u64; BUCKETS - 1] = {
 impl TimeHistogram {
     /// The upper bound of each bucket but the last, which has none; in seconds. What a recorder of
     /// histograms wants to be told.
-    pub const BOUNDS_S: [f64; 24] = [
+    pub const BOUNDS_S: &[f64] = &[
         0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
         0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
     ];
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_bound_belongs_to_the_bucket_below_it() {
-        for (at, bound_s) in TimeHistogram::BOUNDS_S.into_iter().enumerate() {
+        for (at, &bound_s) in TimeHistogram::BOUNDS_S.iter().enumerate() {
             let bound_ns = (bound_s * 1e9).round() as u64;
             let mut histogram = TimeHistogram::default();
             histogram.record(bound_ns);

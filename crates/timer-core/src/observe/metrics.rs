@@ -34,51 +34,47 @@ pub(crate) fn publish(
     turns: impl FnOnce() -> TimeHistogram,
     published: &Mutex<TimeHistogram>,
 ) {
-    describe();
     let label = [("timer", name.to_owned())];
-    gauge!("timer_pending", &label).set(stats.pending as f64);
-    gauge!("timer_levels", &label).set(stats.levels.len() as f64);
-    if let Some(queue) = stats.executor_queue {
-        gauge!("timer_executor_queue", &label).set(queue as f64);
+    let gauges = [
+        ("timer_pending", "Tasks that will fall due", Some(stats.pending)),
+        ("timer_levels", "Levels that the wheels have", Some(stats.levels.len() as u64)),
+        ("timer_executor_queue", "Jobs that wait for the timer's workers", stats.executor_queue),
+    ];
+    for (name, help, value) in gauges {
+        describe_gauge!(name, Unit::Count, help);
+        if let Some(value) = value {
+            gauge!(name, &label).set(value as f64);
+        }
     }
-    counter!("timer_fired_total", &label).absolute(stats.fired);
-    counter!("timer_cancelled_total", &label).absolute(stats.cancelled);
-    counter!("timer_cascaded_total", &label).absolute(stats.cascaded);
-    counter!("timer_wake_ups_total", &label).absolute(stats.wake_ups);
-    counter!("timer_spurious_wake_ups_total", &label).absolute(stats.spurious_wake_ups);
-    counter!("timer_clock_set_back_total", &label).absolute(stats.clock_set_back);
-    counter!("timer_panics_total", &label).absolute(stats.panics);
-    // Each turn is handed over once. Who is doing so, further up this stack maybe, does it for us. Read under
-    // the lock: what was read before it may be older than what was published meanwhile.
-    if let Some(mut published) = published.try_lock() {
-        hand_over(turns(), &mut published, &histogram!("timer_turn_seconds", &label));
-    }
-}
-
-fn describe() {
-    describe_gauge!("timer_pending", Unit::Count, "Tasks that will fall due");
-    describe_gauge!("timer_levels", Unit::Count, "Levels that the wheels have");
-    describe_gauge!("timer_executor_queue", Unit::Count, "Jobs that wait for the timer's workers");
     let counters = [
-        ("timer_fired_total", "Tasks that fell due"),
-        ("timer_cancelled_total", "Tasks taken off before they fell due"),
-        ("timer_cascaded_total", "Times that a task was handed down a level"),
-        ("timer_wake_ups_total", "Times that the reaper woke up"),
-        ("timer_spurious_wake_ups_total", "Times that the reaper woke up for nothing"),
+        ("timer_fired_total", "Tasks that fell due", stats.fired),
+        ("timer_cancelled_total", "Tasks taken off before they fell due", stats.cancelled),
+        ("timer_cascaded_total", "Times that a task was handed down a level", stats.cascaded),
+        ("timer_wake_ups_total", "Times that the reaper woke up", stats.wake_ups),
+        (
+            "timer_spurious_wake_ups_total",
+            "Times that the reaper woke up for nothing",
+            stats.spurious_wake_ups,
+        ),
         (
             "timer_clock_set_back_total",
             "Times that a clock of the user's went back by more than a second",
+            stats.clock_set_back,
         ),
-        ("timer_panics_total", "Panics of tasks scheduled on the timer itself"),
+        ("timer_panics_total", "Panics of tasks scheduled on the timer itself", stats.panics),
     ];
-    for (name, help) in counters {
+    for (name, help, value) in counters {
         describe_counter!(name, Unit::Count, help);
+        counter!(name, &label).absolute(value);
     }
-    describe_histogram!(
-        "timer_turn_seconds",
-        Unit::Seconds,
-        "How long a round of the reaper took, over all shards that were due"
-    );
+    const TURN: &str = "timer_turn_seconds";
+    let help = "How long a round of the reaper took, over all shards that were due";
+    describe_histogram!(TURN, Unit::Seconds, help);
+    // Each turn is handed over once. Who is doing so, further up this stack maybe, does it for us. Read under
+    // the lock: what was read before it may be older than what was published meanwhile.
+    if let Some(mut published) = published.try_lock() {
+        hand_over(turns(), &mut published, &histogram!(TURN, &label));
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::{
         counts::{AdvanceCounts, CancelledOnDropped},
         executor::Job,
         panics::Panicked,
-        spi::{Driver, Sealed, TimerClosed, WheelOwner},
+        spi::{Driver, Sealed, Settings, TimerClosed, WheelOwner},
     },
     observe::stats::TimerStats,
     timers::{sleep::Sleeps, task::TimerTask, task_timer::TaskTimer, timer::Timer},
@@ -55,8 +55,7 @@ pub struct ManualTimer {
 #[derive(Debug)]
 struct Shared {
     clock: ManualClock,
-    tick: TickLength,
-    wheel_size: WheelSize,
+    settings: Settings,
     state: Mutex<State>,
     counts: Mutex<AdvanceCounts>,
     gone: CancelledOnDropped,
@@ -86,8 +85,15 @@ impl ManualTimer {
     pub fn with(tick: TickLength, wheel_size: WheelSize) -> Self {
         let shared = Arc::new(Shared {
             clock: ManualClock::new(),
-            tick,
-            wheel_size,
+            settings: Settings {
+                tick,
+                wheel_size,
+                shard_count: 1,
+                in_order: true,
+                finds_overdue: false,
+                inline: true,
+                pending_max: None,
+            },
             state: Mutex::default(),
             counts: Mutex::default(),
             gone: CancelledOnDropped::default(),
@@ -135,7 +141,7 @@ impl ManualTimer {
             return false;
         }
         let Some(next_tick) = earliest(&self.shared.dues()) else { return false };
-        let due_ns = self.shared.tick.start_ns(next_tick);
+        let due_ns = self.shared.settings.tick.start_ns(next_tick);
         self.advance(Duration::from_nanos(due_ns.saturating_sub(self.shared.clock.now_ns())));
         true
     }
@@ -161,7 +167,7 @@ impl Timer for ManualTimer {
 
     /// The reaper's counts stay 0: there is none.
     fn stats(&self) -> TimerStats {
-        let now_tick = self.shared.tick.round_down(self.shared.clock.now_ns());
+        let now_tick = self.shared.settings.tick.round_down(self.shared.clock.now_ns());
         let counts = self.shared.counts.lock().clone();
         counts.stats(now_tick, &self.shared.owners(), &self.shared.gone, self.panicked())
     }
@@ -215,7 +221,7 @@ impl Shared {
     /// One tick that has work, or the last stretch to the goal; false when there.
     fn step(&self) -> bool {
         let Some(target_ns) = self.state.lock().target_ns else { return false };
-        let target_tick = self.tick.round_down(target_ns);
+        let target_tick = self.settings.tick.round_down(target_ns);
         let owners = self.dues();
         let Some(next_tick) = earliest(&owners).filter(|&next_tick| next_tick <= target_tick)
         else {
@@ -226,8 +232,8 @@ impl Shared {
             state.target_ns = state.target_ns.filter(|_| moved);
             return moved;
         };
-        self.clock.advance_to(self.tick.start_ns(next_tick));
-        let now_tick = self.tick.round_down(self.clock.now_ns());
+        self.clock.advance_to(self.settings.tick.start_ns(next_tick));
+        let now_tick = self.settings.tick.round_down(self.clock.now_ns());
         for (owner, dues) in owners {
             let due = dues.iter().map(|due| due.is_some_and(|due| due <= now_tick));
             for (shard, _) in due.enumerate().filter(|&(_, due)| due) {
@@ -247,20 +253,8 @@ impl Driver for Shared {
         self.clock.now_ns()
     }
 
-    fn tick(&self) -> TickLength {
-        self.tick
-    }
-
-    fn wheel_size(&self) -> WheelSize {
-        self.wheel_size
-    }
-
-    fn shard_count(&self) -> usize {
-        1
-    }
-
-    fn in_order(&self) -> bool {
-        true
+    fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     fn bell(&self, shards: usize) -> Arc<Bell> {
@@ -281,16 +275,8 @@ impl Driver for Shared {
         job.run();
     }
 
-    fn executes_inline(&self) -> bool {
-        true
-    }
-
     fn parallelism(&self) -> usize {
         1
-    }
-
-    fn pending_max(&self) -> Option<usize> {
-        None
     }
 
     fn report_panic(&self, _: &Panicked) {} // the program's panic hook has been told

@@ -47,7 +47,7 @@ type Wakers = Arc<CachePadded<TaskTimer<Waker>>>;
 impl Sleeps {
     /// Sleeps for a timer that is turned by `driver`.
     pub fn on(driver: Arc<dyn Driver>) -> Self {
-        let overdue_is_found = driver.finds_overdue();
+        let overdue_is_found = driver.settings().finds_overdue;
         Sleeps { shared: Arc::new(Shared { driver, overdue_is_found, wakers: OnceLock::new() }) }
     }
 
@@ -102,7 +102,7 @@ impl Shared {
         self.wakers.get_or_init(|| {
             let wakers = TaskTimer::run_at_close(self.driver.clone(), Waker::wake);
             let counted = || Arc::new(CachePadded::new(wakers.clone()));
-            std::iter::repeat_with(counted).take(self.driver.shard_count()).collect()
+            std::iter::repeat_with(counted).take(self.driver.settings().shard_count).collect()
         })
     }
 }
@@ -215,7 +215,7 @@ impl Sleep {
     }
 
     fn tick(&self) -> TickLength {
-        self.wakers.driver().tick()
+        self.wakers.driver().settings().tick
     }
 
     /// The first tick at or after the deadline. The end of time is never reached.

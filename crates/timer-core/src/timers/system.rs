@@ -21,7 +21,7 @@ use crate::{
         handle::MAX_SHARDS,
         panics::{Panicked, contain},
         reaper::Reaper,
-        spi::{Driver, Sealed, TimerClosed, WheelOwner},
+        spi::{Driver, Sealed, Settings, TimerClosed, WheelOwner},
     },
     observe::stats::TimerStats,
     timers::{
@@ -65,15 +65,11 @@ pub struct SystemTimer {
 struct Shared {
     clock: Arc<dyn Clock>,
     set_back: Arc<AtomicU64>,
-    tick: TickLength,
-    wheel_size: WheelSize,
-    shards: usize,
+    settings: Settings,
     reaper: Reaper,
     executor: Arc<dyn Executor>,
     /// The executor again, when it is our own to close.
     workers: Option<Arc<Workers>>,
-    inline: bool,
-    pending_max: Option<usize>,
     on_panic: Option<PanicHook>,
     owners: Mutex<Vec<Weak<dyn WheelOwner>>>,
     name: String,
@@ -85,7 +81,7 @@ impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared")
             .field("clock", &self.clock)
-            .field("tick", &self.tick)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }
@@ -123,7 +119,7 @@ impl SystemTimer {
 
     /// The length of its tick.
     pub fn tick(&self) -> TickLength {
-        self.shared.tick
+        self.shared.settings.tick
     }
 
     /// Hands the [`stats`](Timer::stats) to the installed `metrics` recorder, labelled with the timer's
@@ -228,7 +224,8 @@ impl Timer for SystemTimer {
     }
 
     fn stats(&self) -> TimerStats {
-        let Shared { clock, set_back, tick, reaper, executor, .. } = &*self.shared;
+        let Shared { clock, set_back, settings: Settings { tick, .. }, reaper, executor, .. } =
+            &*self.shared;
         let now_tick = tick.round_down(clock.now_ns());
         let owners = self.shared.owners();
         let stats = reaper.counts().stats(now_tick, &owners, reaper.gone(), self.panicked());
@@ -261,24 +258,8 @@ impl Driver for Shared {
         self.clock.now_ns()
     }
 
-    fn tick(&self) -> TickLength {
-        self.tick
-    }
-
-    fn wheel_size(&self) -> WheelSize {
-        self.wheel_size
-    }
-
-    fn shard_count(&self) -> usize {
-        self.shards
-    }
-
-    fn in_order(&self) -> bool {
-        false
-    }
-
-    fn finds_overdue(&self) -> bool {
-        true // the bell rings
+    fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     fn bell(&self, shards: usize) -> Arc<Bell> {
@@ -298,16 +279,8 @@ impl Driver for Shared {
         let _ = contain(|| self.executor.execute(job));
     }
 
-    fn executes_inline(&self) -> bool {
-        self.inline
-    }
-
     fn parallelism(&self) -> usize {
         self.executor.parallelism()
-    }
-
-    fn pending_max(&self) -> Option<usize> {
-        self.pending_max
     }
 
     fn report_panic(&self, panicked: &Panicked) {
@@ -459,14 +432,18 @@ impl SystemTimerBuilder {
         let shared = Arc::new(Shared {
             clock,
             set_back: self.set_back,
-            tick: self.tick,
-            wheel_size: self.wheel_size,
-            shards,
+            settings: Settings {
+                tick: self.tick,
+                wheel_size: self.wheel_size,
+                shard_count: shards,
+                in_order: false,
+                finds_overdue: true, // the bell rings
+                inline: self.inline,
+                pending_max: self.pending_max,
+            },
             reaper,
             executor,
             workers,
-            inline: self.inline,
-            pending_max: self.pending_max,
             on_panic: self.on_panic,
             owners: Mutex::default(),
             name: self.name,

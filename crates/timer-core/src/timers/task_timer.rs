@@ -142,12 +142,12 @@ impl<T: Send + 'static> TaskTimer<T> {
     ) -> Self {
         let run = Run { handler: Box::new(handler), panicked: AtomicU64::new(0) };
         let tasks = Arc::new(Tasks {
-            shards: Shards::new(&*driver, driver.shard_count(), |number| Shard {
-                wheel: wheel_for(&*driver, number, driver.shard_count()),
+            shards: Shards::new(&*driver, driver.settings().shard_count, |number| Shard {
+                wheel: wheel_for(&*driver, number, driver.settings().shard_count),
                 closed: false,
             }),
             due: Mutex::new(Due::default()),
-            pending: driver.pending_max().map(Limit::new),
+            pending: driver.settings().pending_max.map(Limit::new),
             run_at_close,
             driver,
             run: Arc::new(run),
@@ -176,7 +176,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// # Errors
     /// As [`schedule`](Self::schedule).
     pub fn schedule_at(&self, deadline_ns: u64, task: T) -> Result<TimerHandle, ScheduleError<T>> {
-        self.tasks.insert(0, self.tasks.driver.tick().round_up(deadline_ns), task)
+        self.tasks.insert(0, self.tasks.driver.settings().tick.round_up(deadline_ns), task)
     }
 
     /// Takes a pending task back; `None` if it is pending no more. O(1).
@@ -227,7 +227,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// The present and a deadline, in ticks.
     fn now_and_deadline(&self, delay: Duration) -> (u64, u64) {
         let now_ns = self.tasks.driver.now_ns();
-        let tick = self.tasks.driver.tick();
+        let tick = self.tasks.driver.settings().tick;
         (tick.round_down(now_ns), tick.deadline(now_ns, delay))
     }
 
@@ -269,7 +269,10 @@ impl<T: Send + 'static> TaskTimer<T> {
             while !self.tasks.shards.lock(shard).wheel.search_deadline(&mut search, BUDGET) {}
             search.earliest
         };
-        shards.filter_map(earliest).min().map(|tick| self.tasks.driver.tick().start_ns(tick))
+        shards
+            .filter_map(earliest)
+            .min()
+            .map(|tick| self.tasks.driver.settings().tick.start_ns(tick))
     }
 
     /// How many tasks panicked. Each panic was contained.
@@ -458,7 +461,7 @@ impl<T> Tasks<T> {
 
 impl<T: Send + 'static> WheelOwner for Tasks<T> {
     fn advance(&self, shard: usize, now_tick: u64) -> Advanced {
-        let in_order = self.driver.in_order();
+        let in_order = self.driver.settings().in_order;
         let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
         let mut due = self.due.lock();
         let mut shard = self.shards.lock(shard);
@@ -522,15 +525,18 @@ mod tests {
 
     use super::*;
     use crate::{
-        driver::{bell::Bell, spi::Sealed},
+        driver::{
+            bell::Bell,
+            spi::{Sealed, Settings},
+        },
         timers::{manual::ManualTimer, timer::Timer},
-        wheel::{geometry::WheelSize, tick::TickLength},
     };
 
     /// Reaches the driver under a timer, to see how much it hands over at once.
     #[derive(Debug)]
     struct Counting {
         under: Arc<dyn Driver>,
+        settings: Settings,
         owners: Mutex<Vec<Weak<dyn WheelOwner>>>,
         ran: Arc<AtomicUsize>,
         /// How many tasks each ran.
@@ -543,17 +549,8 @@ mod tests {
         fn now_ns(&self) -> u64 {
             self.under.now_ns()
         }
-        fn tick(&self) -> TickLength {
-            self.under.tick()
-        }
-        fn wheel_size(&self) -> WheelSize {
-            self.under.wheel_size()
-        }
-        fn shard_count(&self) -> usize {
-            1
-        }
-        fn in_order(&self) -> bool {
-            false
+        fn settings(&self) -> &Settings {
+            &self.settings
         }
         fn bell(&self, shards: usize) -> Arc<Bell> {
             Arc::new(Bell::new(shards, None, Arc::default()))
@@ -567,14 +564,8 @@ mod tests {
             job.run();
             self.jobs.lock().push(self.ran.load(SeqCst) - before);
         }
-        fn executes_inline(&self) -> bool {
-            true
-        }
         fn parallelism(&self) -> usize {
             1
-        }
-        fn pending_max(&self) -> Option<usize> {
-            None
         }
         fn report_panic(&self, _: &Panicked) {}
     }
@@ -584,8 +575,10 @@ mod tests {
     #[test]
     fn one_turn_hands_over_a_bounded_number_of_tasks() {
         let ran = Arc::new(AtomicUsize::new(0));
+        let under = ManualTimer::new().driver();
         let driver = Arc::new(Counting {
-            under: ManualTimer::new().driver(),
+            settings: Settings { in_order: false, ..*under.settings() },
+            under,
             owners: Mutex::new(Vec::new()),
             ran: ran.clone(),
             jobs: Mutex::new(Vec::new()),

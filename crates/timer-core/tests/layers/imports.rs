@@ -1,5 +1,5 @@
 //! Who imports whom in a crate whose folders are layers. Read from the code that ships: comments, texts
-//! and what is under `#[cfg(test)]` do not count, and `lib.rs` may import what it likes.
+//! and what is under `#[cfg(test)]` do not count, and `lib.rs` (of a program `main.rs`) may import what it likes.
 //!
 //! For the tests of any crate beside this one: `#[path = "../../timer-core/tests/layers/imports.rs"]`.
 
@@ -18,6 +18,17 @@ pub(crate) fn check(of: &str, src: &Path) {
     let order = order(of, &page).unwrap_or_else(|| panic!("docs/ARCHITECTURE.md orders no {of}"));
     let wrong = wrong(&order, &sources(src));
     assert!(wrong.is_empty(), "{of}: {} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Fails with every circle of files in a program whose sources are in `src`.
+#[track_caller]
+#[allow(dead_code, reason = "for the benches")]
+pub(crate) fn check_circles(of: &str, src: &Path) {
+    let circles: Vec<_> = wrong(&[], &sources(src))
+        .into_iter()
+        .filter(|wrong| wrong.starts_with("a circle"))
+        .collect();
+    assert!(circles.is_empty(), "{of}: {} circles:\n{}", circles.len(), circles.join("\n"));
 }
 
 /// The folders of a crate, the lowest first: of a page's line `of: a < b < c`, in a fenced block.
@@ -65,7 +76,7 @@ pub(crate) fn wrong(order: &[String], files: &[(String, String)]) -> Vec<String>
         }
     }
     let mut imports: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
-    for file in read.iter().filter(|file| file.name != "lib") {
+    for file in read.iter().filter(|file| !is_root(&file.name)) {
         let name = &*file.name;
         let here = layer(name);
         if here.is_none() {
@@ -73,7 +84,7 @@ pub(crate) fn wrong(order: &[String], files: &[(String, String)]) -> Vec<String>
         }
         for (line, path) in &file.paths {
             let target = modules[longest_known(path, &modules)];
-            if target == "lib" {
+            if is_root(target) {
                 let path = path.join("::");
                 wrong.push(format!("{name}.rs:{line} imports crate::{path}, not whence it comes"));
             } else if target != name {
@@ -89,6 +100,11 @@ pub(crate) fn wrong(order: &[String], files: &[(String, String)]) -> Vec<String>
     }
     wrong.extend(circles(&imports));
     wrong
+}
+
+/// The file that a crate or a program begins with.
+fn is_root(name: &str) -> bool {
+    ["lib", "main"].contains(&name)
 }
 
 /// The folder that a file is in; the inmost, where one that is named lies in another.
@@ -152,7 +168,7 @@ struct Code {
 impl Code {
     fn of(name: &str, text: &str) -> Code {
         let path = name.strip_suffix("/mod").unwrap_or(name);
-        let path = if path == "lib" { "" } else { path };
+        let path = if is_root(path) { "" } else { path };
         let module: Vec<_> =
             path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
         let (tokens, of_tests) = without_tests(tokens(text));

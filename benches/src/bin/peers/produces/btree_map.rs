@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Produce,
     locked::{Batch, Queue},
+    produce::Produce,
 };
 
 #[derive(Default)]

@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use tokio::{sync::oneshot, time};
 
-use super::{Produce, Produces};
+use super::produce::{Produce, Produces};
 
 #[derive(Default)]
 pub(crate) struct Oneshots(DashMap<usize, Vec<(u64, oneshot::Sender<()>)>, RandomState>);

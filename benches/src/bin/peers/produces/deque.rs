@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use super::{
-    Produce,
     locked::{Batch, Queue},
+    produce::Produce,
 };
 
 #[derive(Default)]

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use timer_core::{Clock, SystemClock};
 
-use super::{PARTITIONS, Produce, Produces};
+use super::produce::{PARTITIONS, Produce, Produces};
 
 const SWEEP_EVERY: Duration = Duration::from_millis(10);
 

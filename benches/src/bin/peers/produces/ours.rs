@@ -5,7 +5,7 @@ use std::{future::poll_fn, task::Poll, time::Duration};
 
 use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, Watches};
 
-use super::{Produce, Produces};
+use super::produce::{Produce, Produces};
 use crate::results::OURS;
 
 impl DelayedOperation for Produce {

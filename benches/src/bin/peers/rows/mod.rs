@@ -4,54 +4,13 @@
 //! A further row is a file in `timers` or `waits` and a line in [`ROWS`].
 
 mod primitives;
+pub(crate) mod row;
 mod timers;
 mod waits;
 
-use anyhow::Context;
-use indicatif::ProgressBar;
-
-use crate::{results::Results, sizes::Sizes};
+use row::Row;
 use timers::{advance, bytes, expire, idle, schedule};
 use waits::{acks_all, bytes as parked, empty, expire as operations, hot_key, local, park, tail};
-
-/// One row, or several measured together.
-pub(crate) struct Row {
-    /// What it measures: the identifiers of its measures begin so.
-    pub(crate) id: &'static str,
-    pub(crate) about: &'static str,
-    run: fn(&'static str, &mut Run<'_>) -> anyhow::Result<()>,
-}
-
-/// Whoever takes part.
-pub(crate) trait Named: Copy {
-    /// How it is called in the output.
-    fn name(self) -> &'static str;
-}
-
-/// What a row works with.
-pub(crate) struct Run<'a> {
-    pub(crate) sizes: Sizes,
-    pub(crate) results: &'a mut Results,
-    pub(crate) progress: &'a ProgressBar,
-    /// Parts of names: who takes part. All when empty.
-    pub(crate) only: &'a [String],
-}
-
-impl Run<'_> {
-    fn takes(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
-    }
-
-    fn contenders<C: Named>(&self, all: &[C]) -> Vec<C> {
-        all.iter().copied().filter(|contender| self.takes(contender.name())).collect()
-    }
-
-    /// Tells who is at work.
-    fn at(&self, row: &str, who: &str, round: usize) {
-        self.progress.set_message(format!("{row}: {who}, round {}", round + 1));
-        self.progress.tick();
-    }
-}
 
 /// Every row, in the order of the table.
 pub(crate) const ROWS: [Row; 39] = [
@@ -96,17 +55,15 @@ pub(crate) const ROWS: [Row; 39] = [
     Row { id: "empty-purgatory", about: "heap of one with nothing parked", run: empty::run },
 ];
 
-impl Row {
-    /// Measures, and adds to the results. An error when a contender did not do as it should.
-    pub(crate) fn run(&self, run: &mut Run<'_>) -> anyhow::Result<()> {
-        (self.run)(self.id, run).with_context(|| format!("row {}", self.id))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::results::{FLOOR, OURS};
+    use indicatif::ProgressBar;
+
+    use super::{row::Run, *};
+    use crate::{
+        results::{FLOOR, OURS, Results},
+        sizes::Sizes,
+    };
 
     fn tiny(id: &str) -> Results {
         let mut results = Results::default();

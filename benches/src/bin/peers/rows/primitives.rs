@@ -1,6 +1,6 @@
 //! `primitives`: what the floors are made of, one by one.
 
-use super::Run;
+use super::row::Run;
 use crate::floor;
 
 pub(crate) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {

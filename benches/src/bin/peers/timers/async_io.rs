@@ -10,7 +10,10 @@ use std::{
 
 use async_io::Timer as IoTimer;
 
-use super::{Timer, at_once};
+use super::{
+    first_poll::{answer, at_once, register},
+    timer::Timer,
+};
 use crate::sink::{Sink, TellsSink};
 
 pub(crate) struct AsyncIo {
@@ -19,7 +22,7 @@ pub(crate) struct AsyncIo {
 
 fn registered(delay: Duration, waker: &Waker) -> IoTimer {
     let mut timer = IoTimer::after(delay);
-    super::register(Pin::new(&mut timer), waker);
+    register(Pin::new(&mut timer), waker);
     timer
 }
 
@@ -52,6 +55,6 @@ impl Timer for AsyncIo {
     /// It has no time-out; one is made of it as others do, the other future polled first.
     fn timeout_ready(_: &mut &'static Sink, limit: Duration) -> bool {
         let _limit = IoTimer::after(limit);
-        at_once(pin!(super::answer()))
+        at_once(pin!(answer()))
     }
 }

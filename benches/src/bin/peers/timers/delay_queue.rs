@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio_util::time::{DelayQueue, delay_queue::Key};
 
-use super::Timer;
+use super::timer::Timer;
 use crate::sink::Sink;
 
 pub(crate) struct Queue {

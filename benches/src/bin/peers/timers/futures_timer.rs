@@ -5,7 +5,10 @@ use std::{pin::Pin, pin::pin, task::Waker, time::Duration};
 
 use futures_timer::Delay;
 
-use super::{Timer, at_once, register};
+use super::{
+    first_poll::{answer, at_once, register},
+    timer::Timer,
+};
 use crate::sink::{Sink, TellsSink};
 
 pub(crate) struct FuturesTimer {
@@ -46,6 +49,6 @@ impl Timer for FuturesTimer {
 
     fn timeout_ready(_: &mut &'static Sink, limit: Duration) -> bool {
         let _limit = Delay::new(limit);
-        at_once(pin!(super::answer()))
+        at_once(pin!(answer()))
     }
 }

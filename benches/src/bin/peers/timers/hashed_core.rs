@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hierarchical_hash_wheel_timer::{IdOnlyTimerEntry, wheels::cancellable::QuadWheelWithOverflow};
 
-use super::Core;
+use super::core::Core;
 
 #[derive(Default)]
 pub(crate) struct HashedCore {

@@ -16,7 +16,7 @@ use hierarchical_hash_wheel_timer::{
     thread_timer::{TimerRef, TimerWithThread},
 };
 
-use super::Timer;
+use super::timer::Timer;
 use crate::sink::Sink;
 
 pub(crate) struct HashedWheel {

@@ -1,12 +1,15 @@
 //! The timers that are compared, each used as its own documentation advises, behind [`Timer`]; and
-//! the data structures among them that can be turned without a clock, behind [`Core`].
+//! the data structures among them that can be turned without a clock, behind
+//! [`Core`](self::core::Core).
 //!
 //! A peer is one file. It joins the run by an arm in [`Contender::visit`].
 
 mod async_io;
 mod binary_heap;
 mod btree_map;
+pub(crate) mod core;
 mod delay_queue;
+mod first_poll;
 mod futures_timer;
 mod hashed_core;
 mod hashed_wheel;
@@ -14,129 +17,17 @@ mod ours;
 mod ours_sleep;
 mod pingora;
 mod queue_thread;
+pub(crate) mod timer;
 mod tokio_sleep;
 
-use std::{
-    convert::Infallible,
-    future::ready,
-    hint::black_box,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
-
-use crate::{rows::Named, sink::Sink};
-
+use self::timer::Timer;
 pub(crate) use self::{
     binary_heap::LazyHeap,
     btree_map::DeadlineMap,
     hashed_core::HashedCore,
     ours::{Ours, OursClosure, OursFine, OursWheel},
 };
-
-/// A timer that any thread may use.
-///
-/// `schedule` is what a timeout costs that will be cancelled; `schedule_firing` also tells the sink
-/// when the timer fires, with the moment it was due. Both return what `cancel` needs.
-pub(crate) trait Timer: Sized + Send + Sync + 'static {
-    /// How it is called in the output.
-    const NAME: &'static str;
-    /// Names a pending timer, or is it.
-    type Handle: Send + 'static;
-    /// What a thread holds while it uses the timer.
-    type Local<'a>;
-
-    fn start(sink: &'static Sink) -> anyhow::Result<Self>;
-
-    /// Runs a thread that uses the timer.
-    fn inside(
-        _: Arc<Self>,
-        work: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
-    ) -> anyhow::Result<()> {
-        work()
-    }
-
-    fn local(&self) -> Self::Local<'_>;
-
-    fn schedule(local: &mut Self::Local<'_>, delay: Duration) -> Self::Handle;
-
-    fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) -> Self::Handle;
-
-    /// True when the timer was pending, as far as the peer can tell.
-    fn cancel(local: &mut Self::Local<'_>, handle: Self::Handle) -> bool;
-
-    /// One timeout that did not come to pass.
-    fn schedule_cancel(local: &mut Self::Local<'_>, delay: Duration) -> bool {
-        let handle = Self::schedule(local, delay);
-        Self::cancel(local, black_box(handle))
-    }
-
-    /// A time-out around a future that is ready at once. True if it yielded what that did.
-    fn timeout_ready(_: &mut Self::Local<'_>, _: Duration) -> bool {
-        false
-    }
-
-    /// Puts a new timer in the place of a pending one.
-    fn replace(local: &mut Self::Local<'_>, place: &mut Self::Handle, delay: Duration) -> bool {
-        let old = std::mem::replace(place, Self::schedule(local, delay));
-        Self::cancel(local, old)
-    }
-
-    /// Returns once everything asked for so far has been done: at once, unless requests queue.
-    fn settle(_: &mut Self::Local<'_>) {}
-
-    /// How many timers are pending, where the peer can tell.
-    fn pending(&self) -> Option<usize> {
-        None
-    }
-}
-
-/// Polls a sleep that is not over yet.
-fn register<F: Future + ?Sized>(sleep: Pin<&mut F>, waker: &Waker) {
-    let poll = sleep.poll(&mut Context::from_waker(waker));
-    assert!(poll.is_pending(), "a sleep was over when first polled");
-}
-
-/// What a time-out is around.
-fn answer() -> impl Future<Output = Result<u64, Infallible>> {
-    ready(Ok(black_box(7)))
-}
-
-/// True if a time-out yields what it is around at its first poll.
-fn at_once<T: Yields>(timeout: Pin<&mut impl Future<Output = T>>) -> bool {
-    match timeout.poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => output.value() == Some(7),
-        Poll::Pending => false,
-    }
-}
-
-/// What a time-out yields, or the future it is around.
-trait Yields {
-    fn value(self) -> Option<u64>;
-}
-
-impl Yields for Result<u64, Infallible> {
-    fn value(self) -> Option<u64> {
-        self.ok()
-    }
-}
-
-impl<E> Yields for Result<Result<u64, Infallible>, E> {
-    fn value(self) -> Option<u64> {
-        self.ok()?.ok()
-    }
-}
-
-/// Ordered timers without clock, lock or thread: time is told in ticks.
-pub(crate) trait Core: Default {
-    const NAME: &'static str;
-
-    fn insert(&mut self, deadline: u64, id: u64);
-
-    /// Hands over every timer due at `now`.
-    fn advance(&mut self, now: u64, sink: impl FnMut(u64));
-}
+use crate::named::Named;
 
 /// Every [`Timer`], by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use timer_core::{
     SystemTimer, TickLength, Timer as _, TimerHandle, TimerTask, TimingWheel, WheelSize,
 };
 
-use super::{Core, Timer};
+use super::{core::Core, timer::Timer};
 use crate::sink::Sink;
 
 /// `ours`.

@@ -9,7 +9,10 @@ use std::{
 
 use timer_core::{Sleep, SystemTimer, Timer as _};
 
-use super::{Timer, at_once, register};
+use super::{
+    first_poll::{answer, at_once, register},
+    timer::Timer,
+};
 use crate::sink::{Sink, TellsSink};
 
 pub(crate) struct OursSleep {
@@ -50,7 +53,7 @@ impl Timer for OursSleep {
     }
 
     fn timeout_ready(local: &mut &Self, limit: Duration) -> bool {
-        at_once(pin!(local.timer.timeout(limit, super::answer())))
+        at_once(pin!(local.timer.timeout(limit, answer())))
     }
 
     fn pending(&self) -> Option<usize> {

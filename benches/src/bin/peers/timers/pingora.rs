@@ -12,7 +12,10 @@ use pingora_timeout::fast_timeout::{
     fast_sleep, fast_timeout, set_fast_timeout_to_tokio_threshold,
 };
 
-use super::{Timer, at_once, register};
+use super::{
+    first_poll::{answer, at_once, register},
+    timer::Timer,
+};
 use crate::sink::{Sink, TellsSink};
 
 pub(crate) struct Pingora {
@@ -61,6 +64,6 @@ impl Timer for Pingora {
     }
 
     fn timeout_ready(_: &mut &'static Sink, limit: Duration) -> bool {
-        at_once(pin!(fast_timeout(limit, super::answer())))
+        at_once(pin!(fast_timeout(limit, answer())))
     }
 }

@@ -6,7 +6,7 @@ use std::{sync::Arc, thread::JoinHandle, time::Duration};
 use parking_lot::{Condvar, Mutex};
 use timer_core::Clock;
 
-use super::{Core, Timer};
+use super::{core::Core, timer::Timer};
 use crate::sink::Sink;
 
 /// Timers fired at one go.

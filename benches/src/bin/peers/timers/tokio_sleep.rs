@@ -18,7 +18,10 @@ use tokio::{
     time::{Sleep, sleep, timeout},
 };
 
-use super::{Timer, at_once, register};
+use super::{
+    first_poll::{answer, at_once, register},
+    timer::Timer,
+};
 use crate::sink::{Sink, TellsSink};
 
 pub(crate) struct TokioSleep<const ALT: bool> {
@@ -86,7 +89,7 @@ impl<const ALT: bool> Timer for TokioSleep<ALT> {
     }
 
     fn timeout_ready(_: &mut Self::Local<'_>, limit: Duration) -> bool {
-        at_once(pin!(timeout(limit, super::answer())))
+        at_once(pin!(timeout(limit, answer())))
     }
 
     /// In the same box.

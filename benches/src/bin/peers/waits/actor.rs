@@ -11,7 +11,7 @@ use tokio::{
 };
 use tokio_util::time::{DelayQueue, delay_queue::Key};
 
-use super::Waits;
+use super::wait::Waits;
 use crate::request::Request;
 
 enum Message {

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio_util::time::{DelayQueue, delay_queue::Key};
 
-use super::Waits;
+use super::wait::Waits;
 use crate::request::Request;
 
 struct Waiter {

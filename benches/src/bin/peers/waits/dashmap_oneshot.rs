@@ -8,7 +8,7 @@ use dashmap::DashMap;
 use foldhash::fast::RandomState;
 use tokio::{sync::oneshot, time};
 
-use super::Waits;
+use super::wait::Waits;
 use crate::request::Request;
 
 #[derive(Default)]

@@ -9,7 +9,7 @@ use dashmap::DashMap;
 use foldhash::fast::RandomState;
 use tokio::{select, sync::Notify, time};
 
-use super::Waits;
+use super::wait::Waits;
 use crate::request::Request;
 
 #[derive(Default)]

@@ -7,7 +7,7 @@ use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory};
 
 use timer_core::{SystemClock, SystemTimer};
 
-use super::Waits;
+use super::wait::Waits;
 use crate::{request::Request, results::OURS};
 
 impl DelayedOperation for Request {

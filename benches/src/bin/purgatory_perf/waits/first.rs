@@ -11,7 +11,7 @@ use foldhash::HashMap;
 use parking_lot::Mutex;
 use timer_core::SystemClock;
 
-use super::{Completion, Key, Waits};
+use super::wait::{Completion, Key, Waits};
 use crate::{
     books::{Ending, Request},
     delays::Delays,

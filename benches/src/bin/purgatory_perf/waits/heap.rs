@@ -4,7 +4,10 @@
 use purgatory::{OperationId, Timeout};
 use timer_core::SystemClock;
 
-use super::{Completion, Key, Waits, Wheel, wheel::Ticket};
+use super::{
+    wait::{Completion, Key, Waits},
+    wheel::{Ticket, Wheel},
+};
 use crate::{books::Request, delays::Delays};
 
 pub(crate) struct Heap {

@@ -1,6 +1,6 @@
 //! No purgatory at all: what the generator and the completing thread cost by themselves.
 
-use super::Waits;
+use super::wait::Waits;
 use crate::books::{Ending, Request};
 
 pub(crate) struct Nothing;

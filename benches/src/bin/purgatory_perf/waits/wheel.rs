@@ -7,7 +7,7 @@ use std::sync::{
 
 use purgatory::{DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, Timeout};
 
-use super::{Completion, Key, Waits};
+use super::wait::{Completion, Key, Waits};
 use crate::books::{Ending, Request};
 
 pub(crate) struct Wheel {

@@ -1,8 +1,8 @@
 //! A wheel with a slot for each tick of the longest delay it takes.
 
 use super::{
-    Claim, Refused, Scheme, Task,
     rings::{Handle, Rings},
+    scheme::{Claim, Refused, Scheme, Task},
 };
 use crate::trial::DAY;
 

@@ -1,8 +1,8 @@
 //! A clock: wheels of seconds, minutes and hours, and above them a calendar of week and month.
 
 use super::{
-    Claim, Refused, Scheme, Task,
     rings::{Handle, Rings},
+    scheme::{Claim, Refused, Scheme, Task},
 };
 use crate::trial::DAY;
 

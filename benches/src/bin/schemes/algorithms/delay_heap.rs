@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use foldhash::HashSet;
 
-use super::{Claim, Refused, Scheme, Task};
+use super::scheme::{Claim, Refused, Scheme, Task};
 
 /// Below it the heap is not worth a purge.
 const SMALL: usize = 64;

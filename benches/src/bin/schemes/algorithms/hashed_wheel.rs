@@ -1,8 +1,8 @@
 //! A wheel whose slots are shared by all turns.
 
 use super::{
-    Claim, Refused, Scheme, Task,
     rings::{Handle, Rings},
+    scheme::{Claim, Refused, Scheme, Task},
 };
 use crate::trial::HOUR;
 

@@ -2,7 +2,7 @@
 
 use timer_core::{TaskId, TimingWheel, WheelSize};
 
-use super::{Claim, Refused, Scheme, Task};
+use super::scheme::{Claim, Refused, Scheme, Task};
 
 /// [`TimingWheel`]: levels of 64 slots, each slot as long as the level below; a deadline goes to the
 /// lowest level whose turn reaches it, levels are made on demand, and time jumps from one bucket that

@@ -11,87 +11,23 @@ mod hierarchical_wheel;
 mod model;
 mod overflow_wheel;
 mod rings;
+pub(crate) mod scheme;
 mod sorted_list;
 mod unsorted_list;
 
-use std::{error::Error, fmt};
-
 pub(crate) use self::clock_wheel::{CALENDAR_SLOTS, CLOCK_SLOTS};
 use self::{
-    bounded_wheel::BoundedWheel, clock_wheel::ClockWheel, delay_heap::DelayHeap,
-    hashed_wheel::HashedWheel, hierarchical_wheel::HierarchicalWheel,
-    overflow_wheel::OverflowWheel, sorted_list::SortedList, unsorted_list::UnsortedList,
+    bounded_wheel::BoundedWheel,
+    clock_wheel::ClockWheel,
+    delay_heap::DelayHeap,
+    hashed_wheel::HashedWheel,
+    hierarchical_wheel::HierarchicalWheel,
+    overflow_wheel::OverflowWheel,
+    scheme::{Claim, Scheme},
+    sorted_list::SortedList,
+    unsorted_list::UnsortedList,
 };
 use crate::trial::{Costs, Plan, trial};
-
-/// What a timer hands over when it fires.
-pub(crate) type Task = u64;
-
-/// A timer algorithm. Time is told in ticks, and its present begins at 0.
-///
-/// `Default` makes it as it is measured: for ticks of a second and delays below a day.
-pub(crate) trait Scheme: Default {
-    /// How it is called in the output.
-    const NAME: &'static str;
-    /// The idea, in a line.
-    const IDEA: &'static str;
-    /// What it costs among `n` pending timers, by the book.
-    const CLAIM: Claim;
-    /// Names a timer, and never another one later.
-    type Handle: Copy + fmt::Debug;
-
-    /// Starts a timer that fires on the `delay`-th tick from now. The present tick is over, so 0
-    /// counts as 1; a deadline beyond `u64` counts as its end.
-    fn start(&mut self, delay: u64, task: Task) -> Result<Self::Handle, Refused>;
-
-    /// Stops a timer. False when it has fired or was stopped before.
-    fn stop(&mut self, handle: Self::Handle) -> bool;
-
-    /// Moves the present on by one tick; what is due joins `fired`.
-    fn tick(&mut self, fired: &mut Vec<Task>);
-
-    /// Moves the present on by so many ticks; what falls due joins `fired` in order of deadline. A
-    /// scheme that knows its next deadline does not stop in between.
-    fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
-        (0..ticks).for_each(|_| self.tick(fired));
-    }
-
-    /// How many timers are pending.
-    fn pending(&self) -> usize;
-
-    /// The lists that it keeps for timers to wait on, however few there are.
-    fn slots(&self) -> usize;
-}
-
-/// The cost of each call, as it is claimed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Claim {
-    pub(crate) start: &'static str,
-    pub(crate) stop: &'static str,
-    /// Without what falls due or is handed down.
-    pub(crate) tick: &'static str,
-    /// Of one timer, from its start on, without the empty ticks.
-    pub(crate) expire: &'static str,
-}
-
-/// A delay that the scheme has no place for. The task comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub(crate) struct Refused {
-    pub(crate) delay: u64,
-    /// The longest delay that is taken: MaxInterval.
-    pub(crate) delay_max: u64,
-    pub(crate) task: Task,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Refused { delay, delay_max, task } = self;
-        write!(f, "task {task}: a delay of {delay} ticks where at most {delay_max} are taken")
-    }
-}
-
-impl Error for Refused {}
 
 /// One scheme, whatever its type.
 pub(crate) struct Contender {

@@ -11,8 +11,9 @@ use proptest::{
 use timer_core::WheelSize;
 
 use super::{
-    BoundedWheel, ClockWheel, DelayHeap, HashedWheel, HierarchicalWheel, OverflowWheel, Scheme,
-    SortedList, Task, UnsortedList,
+    BoundedWheel, ClockWheel, DelayHeap, HashedWheel, HierarchicalWheel, OverflowWheel, SortedList,
+    UnsortedList,
+    scheme::{Scheme, Task},
 };
 
 #[derive(Clone, Debug)]

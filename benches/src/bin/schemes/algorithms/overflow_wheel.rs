@@ -1,8 +1,8 @@
 //! A wheel of slots for the present cycle, and a sorted list for what lies beyond it.
 
 use super::{
-    Claim, Refused, Scheme, Task,
     rings::{Handle, Rings},
+    scheme::{Claim, Refused, Scheme, Task},
 };
 use crate::trial::HOUR;
 

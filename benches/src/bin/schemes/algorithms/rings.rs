@@ -2,7 +2,7 @@
 //! `TimerTaskList` is. A timer joins the end of a ring, leaves it, or moves to another in O(1), and
 //! one handle names it wherever it stands. Most of the schemes are made of these.
 
-use super::Task;
+use super::scheme::Task;
 
 /// Names a timer on a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

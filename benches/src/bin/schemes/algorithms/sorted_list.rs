@@ -1,8 +1,8 @@
 //! A list of timers in order of deadline.
 
 use super::{
-    Claim, Refused, Scheme, Task,
     rings::{Handle, Rings},
+    scheme::{Claim, Refused, Scheme, Task},
 };
 
 /// Deadlines are absolute, so that nothing is counted down: a tick looks at the first timer only.

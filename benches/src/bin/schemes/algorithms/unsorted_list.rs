@@ -1,8 +1,8 @@
 //! A list of timers in no order.
 
 use super::{
-    Claim, Refused, Scheme, Task,
     rings::{Handle, Rings},
+    scheme::{Claim, Refused, Scheme, Task},
 };
 
 /// Each timer knows the ticks it has left, and every tick counts every timer down.

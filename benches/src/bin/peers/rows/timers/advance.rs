@@ -7,11 +7,11 @@ use anyhow::ensure;
 use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 
-use super::super::Run;
+use super::super::row::Run;
 use crate::{
     floor,
     results::{FLOOR, LeftOut, OURS},
-    timers::{Core, DeadlineMap, HashedCore, LazyHeap, OursWheel},
+    timers::{DeadlineMap, HashedCore, LazyHeap, OursWheel, core::Core},
 };
 
 const TICKS: u64 = 1000;

@@ -7,11 +7,12 @@
 use anyhow::ensure;
 use fastrand::Rng;
 
-use super::super::{Named, Run};
+use super::super::row::Run;
 use crate::{
+    named::Named,
     results::LeftOut,
     sink::Sink,
-    timers::{Contender, Core, HashedCore, OursWheel, Timer, Visit},
+    timers::{Contender, HashedCore, OursWheel, Visit, core::Core, timer::Timer},
 };
 
 const LEFT_OUT: [LeftOut; 1] = [LeftOut("async-io", "its reactor thread allocates, unseen")];

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     sink::{Noted, Sink},
-    timers::{Core, Timer, Visit},
+    timers::{Visit, core::Core, timer::Timer},
 };
 
 /// Cancels nothing, and fires twice, at once.

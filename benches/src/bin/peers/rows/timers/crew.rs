@@ -14,7 +14,7 @@ use timer_core::{Clock, SystemClock};
 
 use crate::{
     sink::Sink,
-    timers::{Timer, Visit},
+    timers::{Visit, timer::Timer},
 };
 
 /// The delay of a timeout that is cancelled at once.

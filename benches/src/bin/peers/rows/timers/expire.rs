@@ -15,13 +15,14 @@ use anyhow::ensure;
 use fastrand::Rng;
 use timer_core::{Clock, TickLength};
 
-use super::super::{Named, Run};
+use super::super::row::Run;
 use crate::{
     activity::Activity,
     floor,
+    named::Named,
     results::FLOOR,
     sink::{Noted, Sink},
-    timers::{Contender, Timer, Visit},
+    timers::{Contender, Visit, timer::Timer},
 };
 
 const THREADS: usize = 8;

@@ -8,12 +8,13 @@ use std::{
 
 use anyhow::{Context, ensure};
 
-use super::super::{Named, Run};
+use super::super::row::Run;
 use crate::{
     activity::{Activity, Done},
+    named::Named,
     results::LeftOut,
     sink::Sink,
-    timers::{Contender, Timer, Visit},
+    timers::{Contender, Visit, timer::Timer},
 };
 
 const TIMERS: usize = 1000;

@@ -5,10 +5,10 @@
 //! All contenders stand ready with their pending timers; a round is a turn of each.
 
 use super::{
-    super::{Named, Run},
+    super::row::Run,
     crew::{Crew, Hire, Work},
 };
-use crate::{floor, results::FLOOR, sizes::Sizes, timers::Contender};
+use crate::{floor, named::Named, results::FLOOR, sizes::Sizes, timers::Contender};
 
 pub(crate) fn pairs(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let sizes = run.sizes;

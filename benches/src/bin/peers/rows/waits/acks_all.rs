@@ -33,12 +33,16 @@ use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 
 use super::{
-    super::{Named, Run},
+    super::row::Run,
     room::{Room, TIMEOUT, poll_once},
 };
 use crate::{
     floor,
-    produces::{Contender, PARTITIONS, Partition, Produce, Produces, Visit},
+    named::Named,
+    produces::{
+        Contender, Visit,
+        produce::{PARTITIONS, Partition, Produce, Produces},
+    },
     results::FLOOR,
 };
 

@@ -8,12 +8,13 @@ use anyhow::ensure;
 use tokio::runtime::Builder;
 
 use super::{
-    super::{Named, Run},
+    super::row::Run,
     room::{Pending, complete_all, nothing_left, park_all},
 };
 use crate::{
+    named::Named,
     request::{Progress, Request},
-    waits::{Contender, Visit, Waits},
+    waits::{Contender, Visit, wait::Waits},
 };
 
 pub(super) struct Parked {

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     request::{Progress, Request},
-    waits::{Contender, Visit, Waits},
+    waits::{Contender, Visit, wait::Waits},
 };
 
 /// Tells requests that they are over as soon as they are parked: once for each of these.

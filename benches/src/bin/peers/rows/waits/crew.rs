@@ -33,7 +33,7 @@ use super::room::{
 };
 use crate::{
     request::{Progress, Request},
-    waits::{Visit, Waits},
+    waits::{Visit, wait::Waits},
 };
 
 /// How many requests a thread parks before it completes them.

@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use purgatory::{Purgatory, WatchKey};
 use timer_core::SystemTimer;
 
-use super::super::Run;
+use super::super::row::Run;
 use crate::{
     request::{Progress, Request},
     results::OURS,

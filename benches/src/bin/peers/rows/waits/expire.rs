@@ -15,16 +15,14 @@ use anyhow::ensure;
 use fastrand::Rng;
 use timer_core::{Clock, TickLength};
 
-use super::{
-    super::{Named, Run},
-    room::Room,
-};
+use super::{super::row::Run, room::Room};
 use crate::{
     floor,
+    named::Named,
     request::{Progress, Request},
     results::{FLOOR, OURS},
     sink::{Lateness, Noted, Sink},
-    waits::{Contender, Visit, Waits},
+    waits::{Contender, Visit, wait::Waits},
 };
 
 const THREADS: usize = 2;

@@ -7,14 +7,15 @@ use timer_core::{Clock, SystemClock};
 use tokio::task::yield_now;
 
 use super::{
-    super::{Named, Run},
+    super::row::Run,
     room::{HOUR, Room, all_completed},
 };
 use crate::{
     floor,
+    named::Named,
     request::{Progress, Request},
     results::FLOOR,
-    waits::{Contender, Visit, Waits},
+    waits::{Contender, Visit, wait::Waits},
 };
 
 const KEY: u64 = 7;

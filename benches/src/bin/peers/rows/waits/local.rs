@@ -11,7 +11,7 @@ use fastrand::Rng;
 use purgatory::{LocalPurgatory, ParkResult, Purgatory};
 use timer_core::{Clock, SystemClock};
 
-use super::super::Run;
+use super::super::row::Run;
 use crate::{
     request::{Progress, Request},
     results::OURS,

@@ -13,10 +13,10 @@
 //! a clock read; of a future the allocation of what both sides share as well.
 
 use super::{
-    super::{Named, Run},
+    super::row::Run,
     crew::{Crew, Hire, Share},
 };
-use crate::{floor, results::FLOOR, waits::Contender};
+use crate::{floor, named::Named, results::FLOOR, waits::Contender};
 
 /// How many keys a request of the row waits for.
 fn keys(id: &str) -> usize {

@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::{
     request::{Progress, Request},
-    waits::Waits,
+    waits::wait::Waits,
 };
 
 /// Requests wait under random ones of so many keys.

@@ -16,13 +16,14 @@ use timer_core::{Clock, SystemClock};
 use tokio::task::yield_now;
 
 use super::{
-    super::{Named, Run},
+    super::row::Run,
     room::{Keys, Room, TIMEOUT, all_completed, poll_once},
 };
 use crate::{
+    named::Named,
     request::{Progress, Request},
     sink::histogram,
-    waits::{Contender, Visit, Waits},
+    waits::{Contender, Visit, wait::Waits},
 };
 
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];

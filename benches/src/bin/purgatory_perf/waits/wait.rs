@@ -1,0 +1,32 @@
+//! Where requests wait: [`Waits`]. Under what keys, and how they are completed.
+
+use clap::ValueEnum;
+
+use crate::books::Request;
+
+/// A watch key.
+pub(crate) type Key = u32;
+
+/// How a request is completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Completion {
+    /// By name, as Kafka's test does.
+    Force,
+    /// By the events of its keys.
+    Event,
+}
+
+/// Requests that wait until they are completed or their time runs out.
+pub(crate) trait Waits: Send + Sync + Sized + 'static {
+    /// What nobody completes ends, too.
+    const EXPIRES: bool = true;
+
+    /// Names a request that waits.
+    type Ticket: Send + 'static;
+
+    /// Parks a request under all keys.
+    fn park(&self, request: Request) -> Self::Ticket;
+
+    /// Completes a request, unless its time ran out.
+    fn complete(&self, ticket: Self::Ticket);
+}

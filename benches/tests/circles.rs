@@ -1,0 +1,16 @@
+//! No files of a bench import each other in a circle.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../crates/timer-core/tests/layers/imports.rs"]
+#[allow(dead_code, reason = "benches have no layers")]
+mod imports;
+
+use std::path::Path;
+
+#[test]
+fn no_files_of_a_bench_import_each_other_in_a_circle() {
+    let bins = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin");
+    for bench in ["peers", "purgatory_perf", "schemes"] {
+        imports::check_circles(bench, &bins.join(bench));
+    }
+}
