@@ -27,7 +27,9 @@ where
 {
     pub(crate) fn publish(&self) {
         self.publish_times();
-        self.publish_counts(&self.stats());
+        let stats = self.stats();
+        self.publish_counts(&stats);
+        self.publish_by_label(&stats);
         let survey = self.survey(1, self.driver().now_ns());
         let seconds = |most: &[(u64, _)]| most.first().map_or(0.0, |&(us, _)| us as f64 / 1e6);
         let ages = [
@@ -88,6 +90,10 @@ where
             describe_counter!(name, Unit::Count, help);
             counter!(name, &self.label()).absolute(value);
         }
+    }
+
+    /// What ended and what was refused, by how and why.
+    fn publish_by_label(&self, stats: &Stats) {
         self.by(
             "purgatory_ended_total",
             "Parked operations that ended, by outcome",

@@ -81,7 +81,7 @@ impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared")
             .field("clock", &self.clock)
-            .field("settings", &self.settings)
+            .field("tick", &self.settings.tick)
             .finish_non_exhaustive()
     }
 }
