@@ -73,8 +73,9 @@
 //! - **Never early.** Nothing expires before its time, in nanoseconds.
 //! - **Nobody waits.** No thread waits for another's check or callback, and neither runs under a
 //!   lock of the purgatory's. (The closures of a [`Monitor`] run under its own.)
-//! - **Nothing stays.** What has ended is out of every watch list and out of the wheel at once. No
-//!   purge, no estimate; counts are exact when nothing moves.
+//! - **Nothing stays.** What has ended is out of every watch list and out of the wheel at once (of what
+//!   expired under more than 17 keys, out of the lists as its callback runs). No purge, no estimate;
+//!   counts are exact when nothing moves.
 //! - **Panics stay inside.** A check or callback that panics is contained and counted.
 //!
 //! # The guide

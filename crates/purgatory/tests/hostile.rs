@@ -471,3 +471,41 @@ fn an_operation_whose_drop_panics_while_a_keys_clone_does_is_dropped_all_the_sam
     }
     assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
 }
+
+/// Does not know how many threads it has.
+#[derive(Debug)]
+struct CannotCount;
+
+impl Executor for CannotCount {
+    fn execute(&self, job: Job) {
+        job.run();
+    }
+
+    fn parallelism(&self) -> usize {
+        panic!("how many?")
+    }
+}
+
+#[test]
+fn an_executor_that_panics_as_it_is_asked_for_its_threads_loses_nothing() {
+    let (send, told) = std::sync::mpsc::channel();
+    for own in [false, true] {
+        let mut timer = SystemTimer::builder();
+        if !own {
+            timer = timer.executor(CannotCount);
+        }
+        let timer = timer.build().unwrap();
+        let builder = Purgatory::builder("count").timer(&timer);
+        let builder = if own { builder.executor(CannotCount) } else { builder };
+        let purgatory: Purgatory<u32, BoxedOperation> = builder.build().unwrap();
+        for timeout in [Duration::from_millis(1), MINUTE] {
+            let send = send.clone();
+            let waits = when(|| false, move |outcome| send.send(outcome).unwrap());
+            purgatory.try_complete_else_watch(waits.into(), &[1], timeout).unwrap();
+        }
+        assert_eq!(told.recv().unwrap(), Outcome::Expired);
+        purgatory.shutdown_timeout(MINUTE);
+        assert_eq!(told.recv().unwrap(), Outcome::Cancelled(CancelReason::Shutdown));
+        timer.shutdown();
+    }
+}

@@ -33,14 +33,14 @@ mod retry_with_backoff {
     use timer_core::{Executor, Job, ManualTimer};
 
     // From the guide:
-    struct EndResult {
+    struct Attempt {
         number: u32,
         answer: Arc<OnceLock<String>>,
-        attempts: Purgatory<&'static str, EndResult>,
+        attempts: Purgatory<&'static str, Attempt>,
         told: mpsc::Sender<String>,
     }
 
-    impl EndResult {
+    impl Attempt {
         fn start(self) {
             let (attempts, timeout) =
                 (self.attempts.clone(), Duration::from_millis(100 << self.number));
@@ -52,7 +52,7 @@ mod retry_with_backoff {
         }
     }
 
-    impl DelayedOperation for EndResult {
+    impl DelayedOperation for Attempt {
         fn try_complete(&mut self) -> bool {
             self.answer.get().is_some()
         }
@@ -60,7 +60,7 @@ mod retry_with_backoff {
             match (self.answer.get().cloned(), outcome) {
                 (Some(answer), _) => _ = self.told.send(answer),
                 (None, Outcome::Expired) if self.number < 2 => {
-                    EndResult { number: self.number + 1, ..self }.start()
+                    Attempt { number: self.number + 1, ..self }.start()
                 }
                 (None, outcome) => _ = self.told.send(outcome.to_string()),
             }
@@ -90,14 +90,14 @@ mod retry_with_backoff {
 
     struct Call {
         timer: ManualTimer,
-        attempts: Purgatory<&'static str, EndResult>,
+        attempts: Purgatory<&'static str, Attempt>,
         answer: Arc<OnceLock<String>>,
         seen: mpsc::Receiver<String>,
     }
 
     impl Call {
         /// A call that is ready to start, and its first attempt.
-        fn new(executor: Option<Later>) -> (Call, EndResult) {
+        fn new(executor: Option<Later>) -> (Call, Attempt) {
             let timer = ManualTimer::new();
             let builder = Purgatory::builder("attempts").timer(&timer);
             let attempts = match executor {
@@ -107,7 +107,7 @@ mod retry_with_backoff {
             let ((told, seen), answer) = (mpsc::channel(), Arc::default());
             let call = Call { timer, attempts, answer, seen };
             let (attempts, answer) = (call.attempts.clone(), call.answer.clone());
-            (call, EndResult { number: 0, answer, attempts, told })
+            (call, Attempt { number: 0, answer, attempts, told })
         }
 
         fn started() -> Call {

@@ -276,7 +276,7 @@ fn a_limit_refuses_one_more_and_hands_it_back() {
     let refused = timer.schedule(SECOND, || ()).unwrap_err();
     assert_eq!(refused.reason, ScheduleErrorReason::Full { limit: 2 });
     assert_eq!(refused.to_string(), "not scheduled: 2 tasks are pending already");
-    refused.task.run();
+    refused.into_task().run();
     assert!(timer.cancel(handle));
     let (send, ran) = mpsc::channel();
     timer.schedule(MS, move || send.send(()).unwrap()).unwrap();
@@ -407,7 +407,7 @@ fn a_refused_keyed_task_comes_back_and_leaves_what_was_there() {
     let (timer, keyed, _ran) = keyed();
     timer.shutdown();
     let refused = keyed.schedule("a", MS, 7).unwrap_err();
-    assert_eq!((refused.task, refused.reason), (7, ScheduleErrorReason::Closed));
+    assert_eq!(refused.into_parts(), (7, ScheduleErrorReason::Closed));
     assert!(keyed.is_empty());
 }
 
@@ -421,7 +421,7 @@ fn at_the_bound_the_heartbeat_of_a_present_key_is_accepted_and_no_other() {
     for task in 3..10 {
         keyed.schedule("a", hour, task).unwrap();
         let refused = keyed.schedule("c", hour, task).unwrap_err();
-        assert_eq!((refused.task, refused.reason), (task, ScheduleErrorReason::Full { limit: 2 }));
+        assert_eq!(refused.into_parts(), (task, ScheduleErrorReason::Full { limit: 2 }));
     }
     assert_eq!(keyed.cancel("b"), Some(2));
     keyed.schedule("c", hour, 0).unwrap();
@@ -464,6 +464,10 @@ fn two_tasks_whose_drops_panic_go_with_their_timer() {
     let cancelled = timer.stats().cancelled;
     drop(tasks);
     assert_eq!(timer.stats().cancelled, cancelled);
+
+    let keyed = KeyedTimer::new(&timer, |_: u32, _: DropBomb| ()).unwrap();
+    (0..100).for_each(|key| _ = keyed.schedule(key, SECOND, DropBomb).unwrap());
+    drop(keyed);
 }
 
 #[test]

@@ -17,16 +17,17 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownLeft {
-    /// Operations still under check: each ends as that is over.
+    /// Operations still under check: each ends as that is over, on the thread that checks it.
     pub under_check: usize,
-    /// Callbacks of what the shutdown ended that are not over.
+    /// Callbacks that are not over, of what was ended by shutdowns with a limit. Those of what had expired
+    /// before are not among them: [`Stats::callbacks_waiting`](crate::Stats::callbacks_waiting) has what waits.
     pub callbacks: usize,
     /// Threads of the purgatory's own timer that have not ended.
     pub threads: usize,
 }
 
 impl ShutdownLeft {
-    /// True when nothing was left.
+    /// True when none of these was left.
     pub fn is_nothing(&self) -> bool {
         *self == ShutdownLeft::default()
     }
@@ -63,17 +64,18 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shutdown_timeout(&self, limit: Duration) -> ShutdownLeft {
-        let (clock, latch, pause) = (SystemClock::new(), Latch::default(), Latch::default());
+        let (clock, pause) = (SystemClock::new(), Latch::default());
         let limit = if must_not_block() { Duration::ZERO } else { limit };
         let left = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
-        self.core.close_offloading(CancelReason::Shutdown, &latch);
-        latch.wait(left());
+        self.core.close_offloading(CancelReason::Shutdown);
+        self.core.closing.wait(left());
         let _under_way = pause.begin();
         while !self.is_empty() && !left().is_zero() {
             pause.wait(left().min(Duration::from_millis(1))); // for checks: nobody tells when one is over
         }
         let own_timer = self.core.own_timer.as_ref();
         let threads = own_timer.map_or(0, |timer| timer.shutdown_timeout(left()).threads);
-        ShutdownLeft { under_check: self.len(), callbacks: latch.wait(Duration::ZERO), threads }
+        let callbacks = self.core.closing.wait(Duration::ZERO);
+        ShutdownLeft { under_check: self.len(), callbacks, threads }
     }
 }

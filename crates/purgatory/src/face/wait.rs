@@ -18,7 +18,7 @@ use std::{
 use crossbeam_utils::CachePadded;
 use timer_core::{
     Panicked,
-    driver::{Apart, contain, on_timer_thread},
+    driver::{Apart, contain, drop_each, on_timer_thread},
 };
 
 use crate::{
@@ -121,7 +121,10 @@ pub(crate) trait Condition<T>: Send + 'static {
     where
         Self: Sized,
     {
-        Apart::new(self).get_mut().check()
+        let mut condition = Apart::new(self);
+        let value = condition.get_mut().check();
+        drop_each([condition.take()]);
+        value
     }
 }
 

@@ -251,14 +251,14 @@
 //! use std::{sync::{Arc, OnceLock, mpsc}, time::Duration};
 //! use purgatory::{DelayedOperation, Outcome, Purgatory, timer_core::ManualTimer};
 //!
-//! struct EndResult {
+//! struct Attempt {
 //!     number: u32,
 //!     answer: Arc<OnceLock<String>>,
-//!     attempts: Purgatory<&'static str, EndResult>,
+//!     attempts: Purgatory<&'static str, Attempt>,
 //!     told: mpsc::Sender<String>,
 //! }
 //!
-//! impl EndResult {
+//! impl Attempt {
 //!     fn start(self) {
 //!         let (attempts, timeout) = (self.attempts.clone(), Duration::from_millis(100 << self.number));
 //!         let _ = self.told.send(format!("attempt {}, {timeout:?}", self.number));
@@ -269,7 +269,7 @@
 //!     }
 //! }
 //!
-//! impl DelayedOperation for EndResult {
+//! impl DelayedOperation for Attempt {
 //!     fn try_complete(&mut self) -> bool {
 //!         self.answer.get().is_some()
 //!     }
@@ -277,7 +277,7 @@
 //!         match (self.answer.get().cloned(), outcome) {
 //!             (Some(answer), _) => _ = self.told.send(answer),
 //!             (None, Outcome::Expired) if self.number < 2 => {
-//!                 EndResult { number: self.number + 1, ..self }.start()
+//!                 Attempt { number: self.number + 1, ..self }.start()
 //!             }
 //!             (None, outcome) => _ = self.told.send(outcome.to_string()),
 //!         }
@@ -288,7 +288,7 @@
 //! let attempts = Purgatory::builder("attempts").timer(&timer).build()?;
 //! let (told, seen) = mpsc::channel();
 //! let answer = Arc::new(OnceLock::new());
-//! EndResult { number: 0, answer: answer.clone(), attempts: attempts.clone(), told }.start();
+//! Attempt { number: 0, answer: answer.clone(), attempts: attempts.clone(), told }.start();
 //! timer.advance(Duration::from_millis(150));
 //! assert_eq!(seen.try_iter().collect::<Vec<_>>(), ["attempt 0, 100ms", "attempt 1, 200ms"]);
 //! answer.set("42".to_owned())?; // the condition first ...

@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use timer_core::driver::contain;
+use timer_core::driver::{contain, drop_each};
 
 use super::{core::Core, purgatory::LocalPurgatory};
 use crate::{
@@ -146,7 +146,9 @@ impl<T> Drop for LocalWait<T> {
     fn drop(&mut self) {
         let Some(behind) = self.behind.take() else { return }; // it was ready, and is taken
         let left = self.answer.replace(Answer::Left);
-        if let (Answer::Waiting(_), Some(id)) = (left, self.id) {
+        let waits = matches!(left, Answer::Waiting(_));
+        drop_each([left]); // a waker or a value of the user's, maybe while its task unwinds
+        if let (true, Some(id)) = (waits, self.id) {
             behind.cancel(id);
         }
     }

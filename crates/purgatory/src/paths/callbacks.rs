@@ -212,16 +212,16 @@ where
         self.close_rooms(reason, |ended| _ = self.finish_all(&call, ended.drain(..)));
     }
 
-    /// As [`close`](Self::close), but what runs the user's code is the executor's; until that has run, what
-    /// is over is under way.
-    pub(crate) fn close_offloading(self: &Arc<Self>, reason: CancelReason, latch: &Latch) {
+    /// As [`close`](Self::close), but what runs the user's code is the executor's; until that has run, it is
+    /// counted by `closing`.
+    pub(crate) fn close_offloading(self: &Arc<Self>, reason: CancelReason) {
         let deferred = self.deferred.lock().close();
         if std::mem::needs_drop::<K>() && deferred.len() > 0 {
             self.offload.execute(Job::new(move || drop_each(deferred)));
         }
         self.close_rooms(reason, |ended| {
             for ended in jobs(std::mem::take(ended), self.offload.parallelism()) {
-                self.offload_endings(ended, Some(latch));
+                self.offload_endings(ended, Some(&self.closing));
             }
         });
     }

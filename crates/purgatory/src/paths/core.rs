@@ -15,7 +15,7 @@ use std::{
 use crossbeam_utils::CachePadded;
 use timer_core::{
     Panicked, SystemTimer, TimerClosed, TimerHandle,
-    driver::{Driver, Due, Limit, ShardGuard, Shards, WheelOwner, contain, wheel_for},
+    driver::{Driver, Due, Latch, Limit, ShardGuard, Shards, WheelOwner, contain, wheel_for},
 };
 
 use crate::{
@@ -72,6 +72,8 @@ pub(crate) struct Core<K, O> {
     /// Operations that ended without being parked, by the thread's slot.
     pub(crate) at_once: Box<[CachePadded<AtomicU64>]>,
     pub(crate) counts: SharedCounts,
+    /// Callbacks of what a shutdown with a limit ended.
+    pub(crate) closing: Latch,
     /// How many may be parked.
     pub(crate) permits: Option<Limit>,
     /// Checks that the last snapshot found under way, and since when.
@@ -107,6 +109,7 @@ where
             offload_all,
             own_timer,
             counts: SharedCounts::default(),
+            closing: Latch::default(),
             permits: max_parked.map(Limit::new),
             checks_known: Mutex::new(Checks::new()),
             deferred: Mutex::new(Deferred::default()),

@@ -13,7 +13,7 @@ use std::{
 use smallvec::SmallVec;
 use timer_core::{
     Advanced, Job, TimerHandle,
-    driver::{Latch, Occupancy, Ran, WheelOwner, contain},
+    driver::{Occupancy, Ran, WheelOwner, contain},
 };
 
 use crate::{
@@ -187,10 +187,10 @@ where
         for ended in expired.into_jobs(newest, parallelism) {
             self.offload_endings(ended, None);
         }
-        let offload = self.offload.clone();
+        let driver = self.offload.driver.clone();
         if let Some(core) = Arc::into_inner(self) {
             // The last handle went meanwhile. An executor or a hook is the user's to drop: not here.
-            offload.execute(Job::new(move || drop(core)));
+            driver.execute(Job::new(move || drop(core)));
         }
     }
 
@@ -207,6 +207,6 @@ where
     }
 
     fn timer_closed_offloading(self: Arc<Self>) {
-        self.close_offloading(CancelReason::Shutdown, &Latch::default());
+        self.close_offloading(CancelReason::Shutdown);
     }
 }

@@ -83,10 +83,14 @@ impl Offload {
 
     /// How many threads run jobs, as far as that is known.
     pub(crate) fn parallelism(&self) -> usize {
-        match &self.executor {
-            Some(executor) => executor.parallelism(),
-            None => self.driver.parallelism(),
-        }
+        let mut parallelism = 1; // of an executor that panics
+        let _ = contain(|| {
+            parallelism = match &self.executor {
+                Some(executor) => executor.parallelism(),
+                None => self.driver.parallelism(),
+            }
+        });
+        parallelism
     }
 
     /// True when jobs run on the calling thread after all.

@@ -5,7 +5,7 @@
 //!   compares under the lock as it watches. Equal: no event fell in between. Raised: check again.
 //!   Versions are never made anew, moved or reset; keys that share one cost each other a needless
 //!   check now and then, so there are thousands, whatever the number of rooms. Those of one room are
-//!   neighbours: nobody else writes to their cache lines.
+//!   neighbours, so that events in different rooms seldom write to one cache line.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -37,6 +37,7 @@ pub(crate) struct Versions {
 impl Versions {
     /// For so many rooms: a power of two.
     pub(crate) fn new(rooms: usize) -> Self {
+        assert!(rooms <= VERSIONS, "a version is of one room");
         let version = || AtomicU64::new(0);
         Versions {
             room_bits: (VERSIONS / rooms).trailing_zeros(),

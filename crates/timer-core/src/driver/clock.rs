@@ -178,7 +178,8 @@ impl Clock for ManualClock {
 ///
 /// It stands still while the clock is behind what it showed before, but not for longer than
 /// [`BEHIND_MAX_NS`]: further behind, what it showed before was wrong, and time goes on from there at
-/// the clock's pace. How often that happened is counted.
+/// the clock's pace, until the clock shows again what it showed before: then it was only behind for a while.
+/// How often it went back is counted.
 #[derive(Debug)]
 pub(crate) struct Steady<C> {
     clock: C,
@@ -202,6 +203,13 @@ impl<C: Clock> Steady<C> {
         let mut now_ns = None;
         let _ = contain(|| now_ns = Some(self.clock.now_ns()));
         now_ns
+    }
+
+    /// The clock shows again what it showed before it went back.
+    #[cold]
+    fn come_back(&self, ahead_ns: u64) {
+        let relaxed = Ordering::Relaxed;
+        let _ = self.ahead_ns.compare_exchange(ahead_ns, 0, Ordering::AcqRel, relaxed);
     }
 
     /// The clock may have gone back a long way, or this thread was stopped since it read it: so it is read
@@ -229,7 +237,14 @@ impl<C: Clock> Clock for Steady<C> {
     fn now_ns(&self) -> u64 {
         let ahead_ns = self.ahead_ns.load(Ordering::Acquire);
         let Some(now_ns) = self.read() else { return self.latest_ns.load(Ordering::Acquire) };
-        let now_ns = now_ns.saturating_add(ahead_ns);
+        let now_ns = match ahead_ns {
+            0 => now_ns,
+            _ if now_ns.saturating_add(BEHIND_MAX_NS) >= self.latest_ns.load(Ordering::Acquire) => {
+                self.come_back(ahead_ns);
+                now_ns
+            }
+            _ => now_ns.saturating_add(ahead_ns),
+        };
         let latest_ns = self.latest_ns.fetch_max(now_ns, Ordering::AcqRel);
         if latest_ns.saturating_sub(now_ns) > BEHIND_MAX_NS {
             self.go_on();
@@ -276,8 +291,14 @@ mod tests {
         assert_eq!(read(hour), (hour, 0));
         assert_eq!(read(6 * SECOND), (hour, 1), "it goes on from there");
         assert_eq!(read(7 * SECOND), (hour + SECOND, 1));
-        assert_eq!(read(2 * hour), (3 * hour - 6 * SECOND, 1));
-        assert_eq!(read(8 * SECOND), (3 * hour - 6 * SECOND, 2));
-        assert_eq!(read(10 * SECOND), (3 * hour - 4 * SECOND, 2));
+        assert_eq!(read(2 * hour), (2 * hour, 1), "it is where it was before");
+        assert_eq!(read(8 * SECOND), (2 * hour, 2));
+        assert_eq!(read(10 * SECOND), (2 * hour + 2 * SECOND, 2));
+        assert_eq!(
+            read(2 * hour + 2 * SECOND),
+            (2 * hour + 2 * SECOND, 2),
+            "nothing is early by it"
+        );
+        assert_eq!(read(2 * hour + 3 * SECOND), (2 * hour + 3 * SECOND, 2));
     }
 }

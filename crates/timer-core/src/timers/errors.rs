@@ -1,6 +1,10 @@
 //! Why a timer could not be built or a task not scheduled.
 
-use std::{error::Error, fmt, io};
+use std::{
+    error::Error,
+    fmt, io,
+    sync::{Mutex, PoisonError},
+};
 
 use crate::{
     driver::{handle::MAX_SHARDS, spi::TimerClosed},
@@ -15,7 +19,7 @@ pub enum BuildError {
     Thread(io::Error),
     /// The name cannot name a thread: it holds a NUL character.
     Name(String),
-    /// The shard count is no power of two in `1..=64`.
+    /// The shard count is no power of two from 1 to [`MAX_SHARDS`](crate::MAX_SHARDS).
     Shards(usize),
     /// The timer to be shared has been shut down.
     Closed(TimerClosed),
@@ -57,12 +61,57 @@ impl From<TimerClosed> for BuildError {
 }
 
 /// A task could not be scheduled; it comes back.
+///
+/// It is `Send` and `Sync` for every task that is `Send`, so `?` takes it into `anyhow::Error` as it is, the
+/// task inside; and [`ScheduleErrorReason`] is the same without the task.
+///
+/// ```
+/// use std::time::Duration;
+/// use timer_core::{ManualTimer, ScheduleErrorReason, Timer};
+///
+/// let timer = ManualTimer::new();
+/// let names = timer.with_handler(|name: &str| println!("{name}"))?;
+/// timer.shutdown();
+/// let refused = names.schedule(Duration::ZERO, "late").unwrap_err();
+/// assert_eq!(refused.reason, ScheduleErrorReason::Closed);
+/// assert_eq!(refused.into_task(), "late"); // it is ours again
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "the task is in it"]
 #[non_exhaustive]
 pub struct ScheduleError<T = Box<dyn TimerTask>> {
-    /// The task.
-    pub task: T,
+    /// Never locked: what is in a mutex is `Sync` if it is `Send`.
+    task: Mutex<T>,
     /// Why.
     pub reason: ScheduleErrorReason,
+}
+
+impl<T> ScheduleError<T> {
+    pub(crate) fn new(task: T, reason: ScheduleErrorReason) -> Self {
+        ScheduleError { task: Mutex::new(task), reason }
+    }
+
+    /// The task.
+    pub fn into_task(self) -> T {
+        self.into_parts().0
+    }
+
+    /// Why, without the task, which is dropped.
+    pub fn into_reason(self) -> ScheduleErrorReason {
+        self.reason
+    }
+
+    /// Both.
+    pub fn into_parts(self) -> (T, ScheduleErrorReason) {
+        let ScheduleError { task, reason } = self;
+        (task.into_inner().unwrap_or_else(PoisonError::into_inner), reason)
+    }
+}
+
+impl<T> From<ScheduleError<T>> for ScheduleErrorReason {
+    fn from(refused: ScheduleError<T>) -> Self {
+        refused.into_reason()
+    }
 }
 
 /// Why a task could not be scheduled. An error by itself, for those to whom the task is no error to carry

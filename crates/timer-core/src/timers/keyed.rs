@@ -19,7 +19,11 @@ use std::{
 use dashmap::{DashMap, Entry};
 
 use crate::{
-    driver::{handle::TimerHandle, panics::Apart, spi::TimerClosed},
+    driver::{
+        handle::TimerHandle,
+        panics::{Apart, contain, drop_each},
+        spi::TimerClosed,
+    },
     sync::Mutex,
     timers::{
         errors::{ScheduleError, ScheduleErrorReason},
@@ -99,22 +103,33 @@ use crate::{
 ///
 /// # Memory
 /// The map gives a peak back: at each 1024th removal it shrinks, if it has room for eight times as many
-/// keys as there are. That one is O(keys).
+/// keys as there are and for more than 4096. That one is O(keys).
 ///
 /// # Locks
-/// The handler runs with nothing locked. A key's `Hash`, `Eq` and `Clone`, what is given to
-/// [`with`](Self::with), and a clock of your own, run under a lock of the map, and must not call back.
+/// The handler runs with nothing locked. A key's `Hash`, `Eq` and `Clone` (its `Drop`, when a task is
+/// refused), what is given to [`with`](Self::with), and a clock of your own, run under a lock of the map,
+/// and must not call back.
 #[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
-pub struct KeyedTimer<K, T> {
+pub struct KeyedTimer<K: Hash + Eq, T> {
     pending: TaskTimer<Pending<K>>,
     tasks: Arc<Tasks<K, T>>,
     serials: Arc<AtomicU64>,
 }
 
-struct Tasks<K, T> {
+struct Tasks<K: Hash + Eq, T> {
     map: DashMap<K, Keyed<T>>,
     /// How many keys were removed.
     removed: AtomicU64,
+}
+
+impl<K: Hash + Eq, T> Drop for Tasks<K, T> {
+    /// Drops what is left one after the other: two that panic as they are dropped would end the process.
+    fn drop(&mut self) {
+        for (key, keyed) in std::mem::take(&mut self.map) {
+            drop_each([key]);
+            drop_each([keyed]);
+        }
+    }
 }
 
 /// So many keys are removed from one look at the map's room to the next.
@@ -144,6 +159,15 @@ struct Keyed<T> {
     handle: TimerHandle,
 }
 
+impl<T> Keyed<T> {
+    /// Something else lies on the wheel for it.
+    fn again(&mut self, again: Option<(u64, TimerHandle)>) {
+        if let Some((serial, handle)) = again {
+            (self.serial, self.handle) = (serial, handle);
+        }
+    }
+}
+
 /// What lies on the wheel.
 struct Pending<K> {
     key: K,
@@ -169,8 +193,9 @@ where
             let own = known.map.remove_if(&due.key, |_, keyed| keyed.serial == due.serial);
             if let Some((key, keyed)) = own {
                 let _key = Apart::new(key); // dropped after the handler has run
-                known.count_removed();
-                handler(due.key, keyed.task.into_inner());
+                let task = Apart::new(keyed.task.into_inner());
+                let _ = contain(|| known.count_removed()); // a key's `Hash`
+                handler(due.key, task.take());
             }
         })?;
         Ok(KeyedTimer { pending, tasks, serials: Arc::default() })
@@ -194,12 +219,14 @@ where
                 entry.insert(keyed);
                 Ok(None)
             }
-            Entry::Occupied(entry) => {
-                let mut entry = entry.into_ref();
-                let (key, keyed) = entry.pair_mut();
-                match self.restart(key, keyed, delay) {
-                    Ok(()) => Ok(Some(std::mem::replace(keyed.task.get_mut(), task))),
-                    Err(reason) => Err(ScheduleError { task, reason }),
+            Entry::Occupied(mut entry) => {
+                let handle = entry.get().handle;
+                match self.restart(handle, delay, || entry.key().clone()) {
+                    Ok(again) => {
+                        entry.get_mut().again(again);
+                        Ok(Some(std::mem::replace(entry.get_mut().task.get_mut(), task)))
+                    }
+                    Err(reason) => Err(ScheduleError::new(task, reason)),
                 }
             }
         }
@@ -228,15 +255,15 @@ where
         }
     }
 
-    /// Gives the key's task `delay` from now, earlier or later than before; what it captured stays, and
-    /// nothing is allocated. False if the key has none, or after shutdown. O(1).
+    /// Gives the key's task `delay` from now, earlier or later than before; it stays as it is, and
+    /// nothing is allocated unless it has just fallen due. False if the key has none, or after shutdown. O(1).
     pub fn reschedule<Q: Hash + Eq + ?Sized>(&self, key: &Q, delay: Duration) -> bool
     where
         K: Borrow<Q>,
     {
         let Some(mut entry) = self.tasks.map.get_mut(key) else { return false };
-        let (key, keyed) = entry.pair_mut();
-        self.restart(key, keyed, delay).is_ok()
+        let restarted = self.restart(entry.handle, delay, || entry.key().clone());
+        restarted.map(|again| entry.again(again)).is_ok()
     }
 
     /// Reaches the key's task; `None` if it has none. `reach` runs under a lock of the map: it must
@@ -257,24 +284,24 @@ where
         let serial = self.serial();
         match self.pending.schedule(delay, Pending { key, serial }) {
             Ok(handle) => Ok(Keyed { task: Mutex::new(task), serial, handle }),
-            Err(refused) => Err(ScheduleError { task, reason: refused.reason }),
+            Err(refused) => Err(ScheduleError::new(task, refused.reason)),
         }
     }
 
-    /// Another delay for a key's task. What has fallen due already will not run it.
+    /// Another delay for a key's task. When what lies on the wheel for it has fallen due already, that
+    /// will do nothing, and this is what lies there instead.
     fn restart(
         &self,
-        key: &K,
-        keyed: &mut Keyed<T>,
+        handle: TimerHandle,
         delay: Duration,
-    ) -> Result<(), ScheduleErrorReason> {
-        if !self.pending.try_reschedule(keyed.handle, delay)? {
-            let serial = self.serial();
-            let again = Pending { key: key.clone(), serial };
-            let handle = self.pending.schedule_again(delay, again).map_err(|error| error.reason)?;
-            (keyed.serial, keyed.handle) = (serial, handle);
+        key: impl FnOnce() -> K,
+    ) -> Result<Option<(u64, TimerHandle)>, ScheduleErrorReason> {
+        if self.pending.try_reschedule(handle, delay)? {
+            return Ok(None);
         }
-        Ok(())
+        let serial = self.serial();
+        let again = self.pending.schedule_again(delay, Pending { key: key(), serial });
+        Ok(Some((serial, again.map_err(|refused| refused.reason)?)))
     }
 
     fn serial(&self) -> u64 {
@@ -287,10 +314,11 @@ where
         K: Borrow<Q>,
     {
         let (key, keyed) = self.tasks.map.remove(key)?;
-        let _key = Apart::new(key);
-        drop(self.pending.cancel(keyed.handle));
-        self.tasks.count_removed();
-        Some(keyed.task.into_inner())
+        let task = Apart::new(keyed.task.into_inner());
+        drop_each([key]);
+        drop_each(self.pending.cancel(keyed.handle));
+        let _ = contain(|| self.tasks.count_removed()); // a key's `Hash`
+        Some(task.take())
     }
 
     /// Cancels every task there is when it comes by; returns how many. O(n).
@@ -319,7 +347,7 @@ where
     }
 }
 
-impl<K, T> Clone for KeyedTimer<K, T> {
+impl<K: Hash + Eq, T> Clone for KeyedTimer<K, T> {
     fn clone(&self) -> Self {
         KeyedTimer {
             pending: self.pending.clone(),
@@ -329,7 +357,7 @@ impl<K, T> Clone for KeyedTimer<K, T> {
     }
 }
 
-impl<K, T> fmt::Debug for KeyedTimer<K, T> {
+impl<K: Hash + Eq, T> fmt::Debug for KeyedTimer<K, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyedTimer").finish_non_exhaustive()
     }

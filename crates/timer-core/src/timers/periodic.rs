@@ -112,7 +112,8 @@ impl Periodic {
 
     /// As [`cancel`](Self::cancel), and waits until a run that was begun is over: after this returned true
     /// the task is not called and does not run. On a thread of a timer, and inside the task, it waits for
-    /// nobody, and is false while a run goes on. (A lock that the task takes must not be held meanwhile.)
+    /// nobody, and is false while a run goes on. (A lock that the task takes must not be held meanwhile; and
+    /// on an executor of your own two tasks must not wait for each other.)
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};

@@ -269,8 +269,9 @@ impl Future for Sleep {
             }
             Err(refused) => {
                 self.registration = Registration::Off;
-                self.discard(refused.task);
-                Poll::Ready(if self.is_due() { Ok(()) } else { Err(refused.reason) })
+                let (task, reason) = refused.into_parts();
+                self.discard(task);
+                Poll::Ready(if self.is_due() { Ok(()) } else { Err(reason) })
             }
         }
     }

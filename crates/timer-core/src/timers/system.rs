@@ -154,8 +154,8 @@ impl SystemTimer {
 pub struct TimerLeft {
     /// The timer's own tasks that never fired.
     pub unfired: Vec<Box<dyn TimerTask>>,
-    /// Threads of the timer that had not ended: each is in a task or callback, or has some to run. On a
-    /// thread of a timer that one is among them.
+    /// Threads of the timer that had not ended: each is in a task or callback, has some to run, or was not
+    /// given the time to end. On a thread of a timer that one is among them.
     pub threads: usize,
 }
 
@@ -280,7 +280,9 @@ impl Driver for Shared {
     }
 
     fn parallelism(&self) -> usize {
-        self.executor.parallelism()
+        let mut parallelism = 1; // of an executor that panics
+        let _ = contain(|| parallelism = self.executor.parallelism());
+        parallelism
     }
 
     fn report_panic(&self, panicked: &Panicked) {

@@ -360,7 +360,7 @@ impl<T: Send + 'static> Tasks<T> {
     ) -> Result<TimerHandle, ScheduleError<T>> {
         if let Some(limit) = self.pending.as_ref().filter(|limit| !limit.acquire()) {
             let reason = ScheduleErrorReason::Full { limit: limit.max() };
-            return Err(ScheduleError { task, reason });
+            return Err(ScheduleError::new(task, reason));
         }
         let inserted =
             self.insert_into(&mut self.shards.lock(thread_slot()), now_tick, deadline_tick, task);
@@ -378,12 +378,12 @@ impl<T: Send + 'static> Tasks<T> {
         task: T,
     ) -> Result<TimerHandle, ScheduleError<T>> {
         if shard.closed {
-            return Err(ScheduleError { task, reason: ScheduleErrorReason::Closed });
+            return Err(ScheduleError::new(task, ScheduleErrorReason::Closed));
         }
         shard.wheel.catch_up(now_tick);
         let scheduled = shard.wheel.insert(deadline_tick, task).map_err(|full| {
             let reason = ScheduleErrorReason::Full { limit: MAX_TASKS as usize };
-            ScheduleError { task: full.0, reason }
+            ScheduleError::new(full.0, reason)
         })?;
         shard.work_at(scheduled.due);
         Ok(shard.handle(scheduled.id))

@@ -84,6 +84,9 @@ impl Late {
     /// under way does that, too, and is not to be disturbed.
     #[cold]
     fn sweep<T>(&mut self, nodes: &mut Arena<T>) {
+        if self.live_count == 0 {
+            self.pack(nodes);
+        }
         if self.looked > 0 {
             return;
         }
@@ -154,6 +157,7 @@ impl Late {
         for step in 0..budget {
             if self.looked == self.indices.len() {
                 (self.due, self.next, self.looked) = (self.next, u64::MAX, 0);
+                self.shrink();
                 return step;
             }
             let (at, index) = (self.looked, self.indices[self.looked]);
