@@ -1,0 +1,175 @@
+//! `replies-…`: a request that is answered, under a number never used before, with a time-out of 30 s; from
+//! the moment it is registered until its reply was taken, by the number of requests.
+//!
+//! On one thread (`1t`) 64 are asked, answered and awaited. On two (`2t`) one thread asks and awaits, the other
+//! answers, at most 512 behind. Both give way while they have nothing to do, so it takes two processors that
+//! are free. The floor is two lock pairs each to put a request there and to take it off again, a clock read,
+//! and an allocation.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    sync::{
+        Arc, Barrier,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Release},
+        },
+    },
+    task::Poll,
+};
+
+use anyhow::ensure;
+use crossbeam_utils::Backoff;
+use timer_core::{Clock, SystemClock};
+
+use super::{
+    super::row::Run,
+    room::{Room, poll_once},
+};
+use crate::{
+    floor,
+    replies::{asks::Asks, dashmap_oneshot::Oneshots, ours::Ours},
+    results::FLOOR,
+};
+
+/// Requests that are asked before the first is answered, on one thread.
+const WINDOW: u64 = 64;
+/// Requests that may be unanswered, on two.
+const UNANSWERED_MAX: usize = 512;
+
+type Pending<'a> = VecDeque<(u64, Pin<Box<dyn Future<Output = Option<u64>> + Send + 'a>>)>;
+
+/// A request and its reply.
+fn reply_to(number: u64) -> u64 {
+    !number
+}
+
+/// Asks, and has the future registered with its task.
+async fn ask<'a, A: Asks>(asks: &'a A, number: u64, pending: &mut Pending<'a>) -> bool {
+    let mut reply: Pin<Box<dyn Future<Output = Option<u64>> + Send + 'a>> =
+        Box::pin(asks.ask(number));
+    match poll_once(reply.as_mut()).await {
+        Poll::Ready(reply) => reply == Some(reply_to(number)),
+        Poll::Pending => {
+            pending.push_back((number, reply));
+            true
+        }
+    }
+}
+
+/// Nanoseconds for so many requests from `first` on; false if one was not answered right.
+async fn alone<A: Asks>(asks: &A, first: u64, requests: u64) -> (bool, u64) {
+    let (clock, mut pending, mut right) = (SystemClock::new(), Pending::new(), true);
+    let end = first + requests;
+    for window in (first..end).step_by(WINDOW as usize) {
+        let numbers = window..end.min(window + WINDOW);
+        for number in numbers.clone() {
+            right &= ask(asks, number, &mut pending).await;
+        }
+        right &= numbers.fold(true, |all, number| all & asks.deliver(number, reply_to(number)));
+        for (number, reply) in pending.drain(..) {
+            right &= reply.await == Some(reply_to(number));
+        }
+    }
+    (right, clock.now_ns())
+}
+
+/// The thread that asks, on two.
+async fn asker<A: Asks>(asks: &A, first: u64, requests: u64, asked: &AtomicU64) -> (bool, u64) {
+    let (clock, mut pending, mut right) = (SystemClock::new(), Pending::new(), true);
+    for number in first..first + requests {
+        right &= ask(asks, number, &mut pending).await;
+        asked.store(number + 1, Release);
+        right &= until(&mut pending, UNANSWERED_MAX).await;
+    }
+    right &= until(&mut pending, 0).await;
+    (right, clock.now_ns())
+}
+
+/// Takes replies until so many requests pend at most.
+async fn until(pending: &mut Pending<'_>, may_pend: usize) -> bool {
+    let (backoff, mut right) = (Backoff::new(), true);
+    while pending.len() > may_pend {
+        let (number, reply) = &mut pending[0];
+        match poll_once(reply.as_mut()).await {
+            Poll::Pending => backoff.snooze(),
+            Poll::Ready(reply) => {
+                right &= reply == Some(reply_to(*number));
+                pending.pop_front();
+                backoff.reset();
+            }
+        }
+    }
+    right
+}
+
+/// The thread that answers, on two.
+fn answerer<A: Asks>(asks: &A, first: u64, requests: u64, asked: &AtomicU64) -> bool {
+    let (mut next, mut right, backoff) = (first, true, Backoff::new());
+    while next < first + requests {
+        let end = asked.load(Acquire);
+        if next >= end {
+            backoff.snooze();
+            continue;
+        }
+        backoff.reset();
+        right &= (next..end).fold(true, |all, number| all & asks.deliver(number, reply_to(number)));
+        next = end;
+    }
+    right
+}
+
+/// Nanoseconds a request, after a warm-up.
+fn measure<A: Asks>(threads: usize, requests: u64) -> anyhow::Result<f64> {
+    let room = Room::<A>::with(A::NAME, 1, A::start)?;
+    let mut took_ns = 0;
+    let mut first = 0;
+    for requests in [requests.div_ceil(8), requests] {
+        let (waits, from) = (room.waits.clone(), first);
+        let (right, ns) = if threads == 1 {
+            room.join(room.spawn(async move { alone(&*waits, from, requests).await }))?
+        } else {
+            let asked = Arc::new(AtomicU64::new(first));
+            let both = Arc::new(Barrier::new(2));
+            let (begins, told) = (both.clone(), asked.clone());
+            let asks = room.thread(async move {
+                begins.wait();
+                asker(&*waits, from, requests, &told).await
+            });
+            let waits = room.waits.clone();
+            let answers = room.thread(async move {
+                both.wait();
+                answerer(&*waits, from, requests, &asked)
+            });
+            let (right, ns) = room.join(asks)?;
+            (right & room.join(answers)?, ns)
+        };
+        let left = room.waits.left();
+        ensure!(right && left == 0, "{}: a reply was lost, or {left} requests are held", A::NAME);
+        took_ns = ns;
+        first += requests;
+    }
+    Ok(took_ns as f64 / requests as f64)
+}
+
+pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let threads = if id.ends_with("-2t") { 2 } else { 1 };
+    let requests = run.sizes.operations as u64;
+    for round in 0..run.sizes.short_rounds {
+        for (name, measure) in [
+            (Ours::NAME, measure::<Ours> as fn(usize, u64) -> anyhow::Result<f64>),
+            (Oneshots::NAME, measure::<Oneshots>),
+        ] {
+            if run.takes(name) {
+                run.at(id, name, round);
+                let ns = measure(threads, requests)?;
+                run.results.measure(id, "ns").add(name, ns);
+            }
+        }
+        let primitives = run.sizes.primitives;
+        let floor = floor::park_complete(1, primitives) + floor::allocation(primitives);
+        run.results.measure(id, "ns").add(FLOOR, floor);
+    }
+    Ok(())
+}
