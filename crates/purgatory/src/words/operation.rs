@@ -4,14 +4,11 @@ use std::{
     borrow::Cow,
     error::Error,
     fmt,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
     time::Duration,
 };
 
-use timer_core::{TickLength, TimerHandle};
+use timer_core::{TickLength, TimerHandle, driver::Exclusive};
 
 /// A request that cannot be answered yet: a condition to check, and what to do when it is over.
 ///
@@ -235,15 +232,14 @@ pub enum EndResult {
 #[must_use = "the operation is in it, unanswered"]
 #[non_exhaustive]
 pub struct Refused<O> {
-    /// Never locked: what is in a mutex is `Sync` if it is `Send`.
-    operation: Mutex<O>,
+    operation: Exclusive<O>,
     /// Why.
     pub reason: RefusedReason,
 }
 
 impl<O> Refused<O> {
     pub(crate) fn new(operation: O, reason: RefusedReason) -> Self {
-        Refused { operation: Mutex::new(operation), reason }
+        Refused { operation: Exclusive::new(operation), reason }
     }
 
     /// The operation.
@@ -259,7 +255,7 @@ impl<O> Refused<O> {
     /// Both.
     pub fn into_parts(self) -> (O, RefusedReason) {
         let Refused { operation, reason } = self;
-        (operation.into_inner().unwrap_or_else(PoisonError::into_inner), reason)
+        (operation.into_inner(), reason)
     }
 }
 

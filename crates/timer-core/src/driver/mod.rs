@@ -61,6 +61,7 @@ pub(crate) mod boot_clock;
 pub(crate) mod clock;
 pub(crate) mod counts;
 pub(crate) mod due;
+pub(crate) mod exclusive;
 pub(crate) mod executor;
 pub(crate) mod handle;
 pub(crate) mod limit;
@@ -71,6 +72,7 @@ pub(crate) mod spi;
 
 pub use self::bell::Bell;
 pub use self::due::Due;
+pub use self::exclusive::Exclusive;
 pub use self::executor::{Latch, Ran, UnderWay, jobs, on_timer_thread};
 pub use self::limit::Limit;
 pub use self::panics::{Apart, contain, drop_each};

@@ -1,13 +1,9 @@
 //! Why a timer could not be built or a task not scheduled.
 
-use std::{
-    error::Error,
-    fmt, io,
-    sync::{Mutex, PoisonError},
-};
+use std::{error::Error, fmt, io};
 
 use crate::{
-    driver::{handle::MAX_SHARDS, spi::TimerClosed},
+    driver::{exclusive::Exclusive, handle::MAX_SHARDS, spi::TimerClosed},
     timers::task::TimerTask,
 };
 
@@ -80,15 +76,14 @@ impl From<TimerClosed> for BuildError {
 #[must_use = "the task is in it"]
 #[non_exhaustive]
 pub struct ScheduleError<T = Box<dyn TimerTask>> {
-    /// Never locked: what is in a mutex is `Sync` if it is `Send`.
-    task: Mutex<T>,
+    task: Exclusive<T>,
     /// Why.
     pub reason: ScheduleErrorReason,
 }
 
 impl<T> ScheduleError<T> {
     pub(crate) fn new(task: T, reason: ScheduleErrorReason) -> Self {
-        ScheduleError { task: Mutex::new(task), reason }
+        ScheduleError { task: Exclusive::new(task), reason }
     }
 
     /// The task.
@@ -104,7 +99,7 @@ impl<T> ScheduleError<T> {
     /// Both.
     pub fn into_parts(self) -> (T, ScheduleErrorReason) {
         let ScheduleError { task, reason } = self;
-        (task.into_inner().unwrap_or_else(PoisonError::into_inner), reason)
+        (task.into_inner(), reason)
     }
 }
 

@@ -20,11 +20,11 @@ use dashmap::{DashMap, Entry};
 
 use crate::{
     driver::{
+        exclusive::Exclusive,
         handle::TimerHandle,
         panics::{Apart, contain, drop_each},
         spi::TimerClosed,
     },
-    sync::Mutex,
     timers::{
         errors::{ScheduleError, ScheduleErrorReason},
         task_timer::TaskTimer,
@@ -153,8 +153,8 @@ impl<K: Hash + Eq, T> Tasks<K, T> {
 
 /// A key's task.
 struct Keyed<T> {
-    /// Never locked, for it is reached through the map's lock alone: it makes `Sync` what need not be.
-    task: Mutex<T>,
+    /// Reached through the map's lock alone.
+    task: Exclusive<T>,
     serial: u64,
     handle: TimerHandle,
 }
@@ -283,7 +283,7 @@ where
     fn start(&self, key: K, delay: Duration, task: T) -> Result<Keyed<T>, ScheduleError<T>> {
         let serial = self.serial();
         match self.pending.schedule(delay, Pending { key, serial }) {
-            Ok(handle) => Ok(Keyed { task: Mutex::new(task), serial, handle }),
+            Ok(handle) => Ok(Keyed { task: Exclusive::new(task), serial, handle }),
             Err(refused) => Err(ScheduleError::new(task, refused.reason)),
         }
     }
