@@ -45,6 +45,10 @@ waiting:
 external-events *ARGS:
     cargo run --release -p external_events-example --example external_events -- {{ARGS}}
 
+# While working: both crates' tests without those that take millions of steps.
+quick:
+    cargo test --quiet -p timer-core -p purgatory --lib --tests -- --skip agrees_with --skip whatever_happens --skip plain_maps --skip whatever_races --skip million --skip mistakes_of
+
 # All tests but loom's and shuttle's.
 test:
     cargo test --workspace
