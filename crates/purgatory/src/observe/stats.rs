@@ -37,8 +37,9 @@ where
     /// Adds up what the rooms have timed; those that have not begun begin now.
     pub(crate) fn times(&self) -> Times {
         let mut times = Times::default();
-        for room in 0..self.rooms.count() {
-            times.add(self.rooms.lock(room).timed.get_or_insert_default().look());
+        let rooms = self.rooms.count();
+        for room in 0..rooms {
+            times.add(self.rooms.lock(room).timed.get_or_insert_default().look(rooms));
         }
         times
     }

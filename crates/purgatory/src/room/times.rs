@@ -2,7 +2,7 @@
 //!
 //! An ending that is timed reads the clock, with nothing locked, which alone costs a tenth of parking
 //! and completing (and the rest as much again). So nothing is timed before somebody asks, and of what
-//! completes between two looks at the times each room times the first [`EXACT`] one by one, and after
+//! completes between two looks at the times each room times its share of [`EXACT`] one by one, and after
 //! that one in [`STRIDE`], which stands for them all. What expires and what is cancelled is always
 //! timed by itself.
 
@@ -10,7 +10,7 @@ use timer_core::TimeHistogram;
 
 use crate::words::operation::Outcome;
 
-/// Completions of a room that are timed one by one after a look.
+/// Completions that are timed one by one after a look, over all rooms.
 const EXACT: u32 = 1000;
 
 /// After those, one in so many is timed. A prime: batches of completions are of rounder sizes.
@@ -20,9 +20,9 @@ const STRIDE: u32 = 17;
 /// the first time that anybody asked for it.
 ///
 /// Each ending is counted, so counts are exact when nothing moves. Of what completes a busy purgatory times
-/// only some: between two looks at the times each [room](crate::Builder::rooms) times the first 1000
-/// completions one by one, and from then on each 17th stands for 17. What expires and what is cancelled is
-/// always timed.
+/// only some: between two looks at the times the first 1000 completions are timed one by one, each
+/// [room](crate::Builder::rooms) an equal part of them, and from then on each 17th stands for 17. What
+/// expires and what is cancelled is always timed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -97,11 +97,11 @@ impl Timed {
         }
     }
 
-    /// What was counted so far; starts to time one by one again.
-    pub(crate) fn look(&mut self) -> &Times {
+    /// What was counted so far; starts to time one by one again, as one of so many rooms.
+    pub(crate) fn look(&mut self, rooms: usize) -> &Times {
         self.times.completed.record_many(self.last_ns, u64::from(self.untimed));
         self.untimed = 0;
-        self.exact = EXACT;
+        self.exact = EXACT.div_ceil(rooms as u32);
         &self.times
     }
 }
@@ -118,7 +118,7 @@ mod tests {
         let (mut departed, mut unrecorded) = (0, Vec::new());
         for _ in 0..20_000 {
             match random.u32(..10_000) {
-                0..10 => _ = timed.look(),
+                0..10 => _ = timed.look(1),
                 10..5000 => {
                     departed += 1;
                     unrecorded.extend(timed.stands_for(&Outcome::Completed));
@@ -131,6 +131,17 @@ mod tests {
             }
         }
         unrecorded.drain(..).for_each(|count| timed.ended(&Outcome::Completed, count, 5, 0));
-        assert_eq!(timed.look().completed.count(), departed);
+        assert_eq!(timed.look(1).completed.count(), departed);
+    }
+
+    /// A look must not cost a room's thousand in each of many rooms.
+    #[test]
+    fn the_rooms_share_what_is_timed_one_by_one() {
+        for (rooms, exact) in [(1, 1000), (8, 125), (128, 8), (1024, 1)] {
+            let mut timed = Timed::default();
+            timed.look(rooms);
+            let one_by_one = (0..exact).all(|_| timed.stands_for(&Outcome::Completed) == Some(1));
+            assert!(one_by_one && timed.stands_for(&Outcome::Completed).is_none(), "{rooms} rooms");
+        }
     }
 }
