@@ -61,6 +61,10 @@ mod set {
         MissIgnoresAnnounced,
         /// A shutdown leaves the rooms open.
         ShutdownClosesNoRoom,
+        /// A reply is expected under a key that another is expected under.
+        TakenKeyParked,
+        /// What is expected while all fails, fails, too.
+        FailsWhatCameAfter,
         /// What is put off to the executor forgets an end that was noted.
         PutOffForgetsEnd,
         /// What is put off to the executor is not looked at there.

@@ -119,7 +119,7 @@ pub use face::{
     builder::Builder,
     monitor::Monitor,
     purgatory::Purgatory,
-    replies::{AlreadyExpected, Replies, Reply},
+    replies::{AlreadyExpected, Expected, Replies, Reply},
     shutdown::ShutdownLeft,
     threshold::ThresholdPurgatory,
     wait::{WaitError, WaitFuture},

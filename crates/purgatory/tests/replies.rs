@@ -4,8 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
-    cell::RefCell,
-    hash::{Hash, Hasher},
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -18,14 +16,14 @@ use std::{
 };
 
 use purgatory::{
-    AlreadyExpected, BoxedOperation, CancelReason, Purgatory, RefusedReason, Replies, Reply,
-    Timeout, WaitError, when,
+    AlreadyExpected, CancelReason, Expected, Purgatory, RefusedReason, Replies, Reply, Timeout,
+    WaitError, when,
 };
 use timer_core::{Executor, Job, ManualTimer};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-type Waits = Purgatory<u64, BoxedOperation>;
+type Waits = Purgatory<u64, Expected<&'static str>>;
 type Texts = Replies<u64, &'static str>;
 type Answer = Result<&'static str, WaitError>;
 
@@ -136,33 +134,64 @@ impl Later {
     }
 }
 
+/// What the timer took off is over, though the executor has not come to say so.
 #[test]
-fn the_slot_decides_though_the_executor_is_late() {
+fn what_expired_or_went_leaves_its_key_free_though_the_executor_is_late() {
     let (timer, later) = (ManualTimer::new(), Later::default());
     let builder = Purgatory::builder("late").timer(&timer).executor(later.clone());
     let waits: Waits = builder.callbacks_on_executor().build().unwrap();
     let replies = Replies::from(waits.clone());
 
-    // A reply between expiry and its callback is in time.
-    let mut in_time = replies.expect(1, SECOND).unwrap();
+    let mut expired = replies.expect(1, SECOND).unwrap();
     timer.advance(SECOND);
-    assert!(poll(&mut in_time).is_pending());
-    assert_eq!(replies.deliver(&1, "in time"), Ok(()));
+    assert!(poll(&mut expired).is_pending()); // its task is the executor's to wake
     assert_eq!(replies.deliver(&1, "late"), Err("late"));
-    assert_eq!(poll(&mut in_time), told("in time"));
 
-    // What is answered or gone leaves its key free, before the callback of its operation.
     let mut again = replies.expect(1, SECOND).unwrap();
     drop(replies.expect(2, SECOND).unwrap());
     assert_eq!(replies.deliver(&2, "gone"), Err("gone"));
     let mut second = replies.expect(2, SECOND).unwrap();
-    later.run(); // and those callbacks leave what is there now alone
+    later.run(); // and the old ones' endings leave what is there now alone
+    assert_eq!(poll(&mut expired), Poll::Ready(Err(WaitError::Expired)));
     assert_eq!(replies.expect(1, SECOND).unwrap_err().key, 1);
     assert_eq!((replies.deliver(&1, "again"), replies.deliver(&2, "second")), (Ok(()), Ok(())));
     assert_eq!((poll(&mut again), poll(&mut second)), (told("again"), told("second")));
     later.run();
     nothing_is_left(&waits, &replies);
+}
+
+/// What is expected has no check: an event on its key, or its rise, must not take it out of its place for a
+/// moment, or a reply would find nobody. What ends operations by their key ends it.
+#[test]
+fn events_pass_it_over_and_endings_by_key_do_not() {
+    let (timer, waits, replies) = replies();
+    let mut one = replies.expect(1, SECOND).unwrap();
+    assert_eq!((waits.check_and_complete(&1), waits.complete_up_to(&1, u64::MAX)), (0, 0));
+    waits.defer(1);
+    assert_eq!((waits.stats().checks, replies.deliver(&1, "one")), (0, Ok(())));
+    assert_eq!(poll(&mut one), told("one"));
+    let mut ends = [1, 2, 3].map(|key| replies.expect(key, SECOND).unwrap());
+    assert_eq!((waits.cancel_for_key(&1, "refused"), waits.complete_for_key(&2)), (1, 1));
+    assert_eq!(replies.deliver(&1, "late"), Err("late"));
+    timer.advance(SECOND);
+    let without = failed("completed without a value");
+    let ends = ends.each_mut().map(poll);
+    let told = [failed("refused"), without, Err(WaitError::Expired)].map(Poll::Ready);
+    assert_eq!(ends, told);
+    nothing_is_left(&waits, &replies);
+}
+
+/// And with a last check at its end, which it does not have.
+#[test]
+fn under_a_purgatory_that_checks_at_expiry_a_late_reply_comes_back() {
+    let (timer, later) = (ManualTimer::new(), Later::default());
+    let builder = Purgatory::builder("checks").timer(&timer).executor(later.clone());
+    let replies = Texts::from(builder.check_at_expiry().build().unwrap());
+    let mut reply = replies.expect(1, SECOND).unwrap();
+    timer.advance(SECOND);
+    assert_eq!((replies.deliver(&1, "late"), replies.fail_all("closed")), (Err("late"), 0));
     later.run();
+    assert_eq!(poll(&mut reply), Poll::Ready(Err(WaitError::Expired)));
 }
 
 #[test]
@@ -387,144 +416,6 @@ fn one_more_than_the_bound_is_refused_and_its_place_comes_back() {
     assert_eq!((replies.deliver(&2, "two"), poll(&mut second)), (Ok(()), told("two")));
 }
 
-/// What happens when a key is hashed for the how manieth time.
-type AtHash = (usize, Box<dyn FnOnce()>);
-
-thread_local! {
-    static AT_HASH: RefCell<Option<AtHash>> = const { RefCell::new(None) };
-}
-
-/// A key with something in its `Hash`: what another thread may do at that point of a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Hooked(u32);
-
-type AtClone = Option<Arc<dyn Fn() + Send + Sync>>;
-
-/// A key with something in its `Clone`, if it has it.
-#[derive(Default)]
-struct Slow(u32, AtClone);
-
-impl Clone for Slow {
-    fn clone(&self) -> Self {
-        self.1.iter().for_each(|act| act());
-        Slow(self.0, self.1.clone())
-    }
-}
-
-impl PartialEq for Slow {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Slow {}
-
-impl Hash for Slow {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
-/// While the first of the old ones is looked at, new ones are registered, most of which are looked
-/// at later.
-#[test]
-fn what_is_expected_while_all_fails_does_not() {
-    const NEW: u32 = 24;
-    let (registered, seen) = mpsc::channel();
-    let (failing, seen) = (Arc::new(AtomicUsize::new(0)), Mutex::new(seen));
-    let clones = failing.clone();
-    let at_clone: AtClone = Some(Arc::new(move || {
-        if clones.compare_exchange(1, 2, SeqCst, SeqCst).is_ok() {
-            // Those of the map's shard that is being read must wait, and those are few.
-            (0..NEW / 3).for_each(|_| seen.lock().unwrap().recv().unwrap());
-        }
-    }));
-    let replies: Replies<Slow, u32> = Replies::new("slow").unwrap();
-    let old = (0..24).map(|key| Slow(key, at_clone.clone()));
-    let old: Vec<_> = old.map(|key| replies.expect(key, SECOND * 60).ok().unwrap()).collect();
-    let begin = Arc::new(std::sync::Barrier::new(NEW as usize + 1));
-    thread::scope(|scope| {
-        let expecting: Vec<_> = (100..100 + NEW)
-            .map(|key| {
-                let (replies, registered, failing) = (&replies, registered.clone(), &failing);
-                let begin = begin.clone();
-                scope.spawn(move || {
-                    begin.wait();
-                    while failing.load(SeqCst) != 2 {
-                        thread::yield_now();
-                    }
-                    let reply = replies.expect(Slow(key, None), SECOND * 60).ok().unwrap();
-                    registered.send(()).unwrap();
-                    reply
-                })
-            })
-            .collect();
-        begin.wait();
-        failing.store(1, SeqCst);
-        assert_eq!(replies.fail_all("closed"), 24);
-        for new in expecting {
-            assert!(poll(&mut new.join().unwrap()).is_pending());
-        }
-    });
-    let closed = || Err(WaitError::Cancelled(CancelReason::Requested("closed".into())));
-    assert!(old.into_iter().all(|reply| reply.wait_blocking() == closed()));
-    assert_eq!(replies.expected(), 0);
-}
-
-impl Hash for Hooked {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let due = AT_HASH.with_borrow_mut(|hook| match hook {
-            Some((0, _)) => hook.take(),
-            Some((count, _)) => {
-                *count -= 1;
-                None
-            }
-            None => None,
-        });
-        if let Some((_, act)) = due {
-            act();
-        }
-        self.0.hash(state);
-    }
-}
-
-/// The value is delivered, all replies fail, or the same key is expected, at each point of the call
-/// at which a key is hashed: before the key is registered, while it is being parked, and after.
-#[test]
-fn whatever_comes_while_a_reply_is_being_registered_finds_it_or_does_not() {
-    type Act = fn(&Replies<Hooked, u32>) -> bool;
-    let deliver: Act = |replies| replies.deliver(&Hooked(1), 7).is_ok();
-    let fail: Act = |replies| replies.fail_all("closed") == 1;
-    let closed = || Err(WaitError::Cancelled(CancelReason::Requested("closed".into())));
-    let mut hit = [0; 2];
-    for (which, act) in [deliver, fail].into_iter().enumerate() {
-        for point in 0..5 {
-            let timer = ManualTimer::new();
-            let waits = Purgatory::builder("hooked").timer(&timer).build().unwrap();
-            let replies = Replies::from(waits);
-            let (inside, found) = (replies.clone(), Arc::new(Mutex::new(None)));
-            let finds = found.clone();
-            let act = move || *finds.lock().unwrap() = Some(act(&inside));
-            AT_HASH.set(Some((point, Box::new(act))));
-            let mut reply = replies.expect(Hooked(1), SECOND).unwrap();
-            AT_HASH.set(None);
-            let found = found.lock().unwrap().unwrap_or(false);
-            match (found, which) {
-                (true, 0) => assert_eq!(poll(&mut reply), Poll::Ready(Ok(7)), "point {point}"),
-                (true, _) => assert_eq!(poll(&mut reply), Poll::Ready(closed()), "point {point}"),
-                _ => {
-                    assert!(poll(&mut reply).is_pending(), "point {point}");
-                    assert_eq!(replies.deliver(&Hooked(1), 8), Ok(()), "point {point}");
-                }
-            }
-            hit[which] += usize::from(found);
-            assert_eq!((replies.expected(), replies.deliver(&Hooked(1), 9)), (0, Err(9)));
-            drop(replies.expect(Hooked(1), SECOND).unwrap());
-        }
-    }
-    assert!(hit.iter().all(|&hit| hit >= 2), "{hit:?} came in between");
-}
-
 /// Every value is counted: it is taken, it comes back, or the hook has it.
 #[test]
 fn every_value_is_somewhere_on_real_threads() {
@@ -587,9 +478,9 @@ fn every_value_is_somewhere_on_real_threads() {
     assert_eq!(replies.deliver(&1, 0), Err(0));
 }
 
-/// A shared slot and a boxed operation.
+/// The answer that deliverer and future share.
 #[test]
-fn a_reply_takes_two_allocations() {
+fn a_reply_takes_one_allocation_and_no_copy_of_its_key() {
     let (_timer, _waits, replies) = replies();
     let ask = || {
         let reply = replies.expect(1, SECOND).unwrap();
@@ -599,5 +490,5 @@ fn a_reply_takes_two_allocations() {
     };
     ask(); // what the key's stripe and the map keep
     let counted = allocation_counter::measure(|| (0..100).for_each(|_| ask()));
-    assert_eq!((counted.count_total, counted.count_current), (200, 0));
+    assert_eq!((counted.count_total, counted.count_current), (100, 0));
 }

@@ -1,8 +1,8 @@
 //! Request and reply: [`Replies`].
 //!
-//! The answer of the future decides, by one swap: a reply fills it, or its time does, or the future
-//! leaves it. Map and purgatory follow. So a key whose answer is decided is free again, though its
-//! operation may not be out of the purgatory yet, as inside a callback.
+//! A reply that is expected is an operation without a check, [alone](crate::paths::alone) under its key: the
+//! room is the map. Whoever takes it out, by its key or because its time is up, decides how it ends, under
+//! the room's lock, and fills the answer of its future.
 
 use std::{
     borrow::{Borrow, Cow},
@@ -10,27 +10,22 @@ use std::{
     fmt,
     hash::Hash,
     pin::Pin,
-    slice,
     sync::Arc,
     task::{Context, Poll, Waker},
 };
 
-use dashmap::{DashMap, Entry};
-use timer_core::{
-    BuildError,
-    driver::{Apart, contain, drop_each},
-};
+use timer_core::BuildError;
 
 use crate::{
     face::{
-        boxed::BoxedOperation,
         purgatory::Purgatory,
         wait::{Answer, Shared, Unclaimed, WaitError, WaitFuture},
     },
-    sync::{AtomicU64, KeyHasher, Ordering},
+    paths::alone::NotParked,
+    sync::{AtomicU64, Ordering},
     words::{
-        operation::{CancelReason, DelayedOperation, OperationId, Outcome, Timeout},
-        watches::{WatchKey, Watches},
+        operation::{CancelReason, DelayedOperation, Outcome, Timeout},
+        watches::WatchKey,
     },
 };
 
@@ -63,73 +58,57 @@ use crate::{
 /// ```
 ///
 /// # Cost
-/// Two allocations and three copies of the key for each reply, O(1). The map keeps room for as many
-/// as were ever expected at once.
+/// A lock to register it, one to deliver it, a clock read, one allocation; no copy of the key. O(1).
 ///
 /// # Locks
-/// A key's `Hash`, `Eq` and `Clone` run under locks and must not call back. Wakers and hooks run
-/// with nothing locked.
+/// A key's `Eq` runs under the lock of its room and must not call back. Wakers and hooks run with nothing
+/// locked.
 pub struct Replies<K, V>
 where
-    K: WatchKey + Send + Sync,
+    K: WatchKey + Send,
     V: Send + 'static,
 {
-    purgatory: Purgatory<K, BoxedOperation>,
-    expected: Arc<Expected<K, V>>,
-}
-
-/// What is expected. Nothing of the user's but keys' code runs under a shard's lock.
-struct Expected<K, V> {
-    waiting: DashMap<K, Waiting<V>, KeyHasher>,
+    purgatory: Purgatory<K, Expected<V>>,
     /// How many times all that was expected has failed.
-    failures: AtomicU64,
+    failures: Arc<AtomicU64>,
 }
 
-/// Where a reply goes.
-struct Waiting<V> {
+/// A reply that is expected: what a purgatory of [`Replies`] parks. Events pass it over.
+pub struct Expected<V> {
     answer: Shared<V>,
     /// The failures before it.
     failures: u64,
-    /// Its operation, once that is parked.
-    id: Option<OperationId>,
 }
 
-/// The operation behind it: it ends when the answer is filled, or fills it.
-struct Expectation<K: Hash + Eq, V> {
-    key: K,
-    answer: Shared<V>,
-    expected: Arc<Expected<K, V>>,
+impl<V> Expected<V> {
+    /// Fills the answer, unless its future has gone; gives what is to be woken.
+    fn fill(self, result: Result<V, WaitError>) -> Result<Option<Waker>, Result<V, WaitError>> {
+        Answer::fill(&self.answer, result)
+    }
 }
 
-impl<K, V> DelayedOperation for Expectation<K, V>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + 'static,
-{
+impl<V: Send + 'static> DelayedOperation for Expected<V> {
+    const CHECKED: bool = false;
+
     fn try_complete(&mut self) -> bool {
-        !self.answer.lock().is_waiting()
+        false
     }
 
     fn on_complete(self, outcome: Outcome) {
-        let filled = Answer::fill(&self.answer, Err(WaitError::of(outcome)));
-        drop(self); // the key is free before its task is woken
+        let filled = self.fill(Err(WaitError::of(outcome)));
         filled.into_iter().flatten().for_each(Waker::wake);
     }
 }
 
-impl<K: Hash + Eq, V> Drop for Expectation<K, V> {
-    fn drop(&mut self) {
-        // A panic of the key's Hash or Eq must not meet another.
-        let _ = contain(|| {
-            let own = |_: &K, waiting: &Waiting<V>| Arc::ptr_eq(&waiting.answer, &self.answer);
-            drop(self.expected.waiting.remove_if(&self.key, own));
-        });
+impl<V> fmt::Debug for Expected<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expected").finish_non_exhaustive()
     }
 }
 
 impl<K, V> Replies<K, V>
 where
-    K: WatchKey + Send + Sync,
+    K: WatchKey + Send,
     V: Send + 'static,
 {
     /// With a timer of its own; `name` labels its metrics.
@@ -192,39 +171,22 @@ where
         unclaimed: Option<Unclaimed<V>>,
     ) -> Result<Reply<V>, AlreadyExpected<K>> {
         let answer = Answer::shared();
-        let expected = self.expected.clone();
-        let operation = Expectation { key: key.clone(), answer: answer.clone(), expected };
-        if !self.register(&key, &answer) {
-            return Err(AlreadyExpected { key });
-        }
-        let keys = Watches::keys(slice::from_ref(&key));
-        let wait = self.purgatory.wait_in(operation, answer.clone(), keys, timeout, unclaimed);
-        if let (Some(id), Some(mut waiting)) = (wait.id(), self.expected.waiting.get_mut(&key))
-            && Arc::ptr_eq(&waiting.answer, &answer)
-        {
-            waiting.id = Some(id);
-        }
-        Ok(Reply { wait })
-    }
-
-    /// False when a reply is expected under the key.
-    fn register(&self, key: &K, answer: &Shared<V>) -> bool {
-        let failures = self.expected.failures.load(Ordering::Acquire);
-        let waiting = Waiting { answer: answer.clone(), failures, id: None };
-        let decided = match self.expected.waiting.entry(key.clone()) {
-            Entry::Occupied(other) if other.get().answer.lock().is_waiting() => return false,
-            Entry::Occupied(mut other) => Some(other.insert(waiting)),
-            Entry::Vacant(free) => {
-                free.insert(waiting);
-                None
-            }
+        let failures = self.failures.load(Ordering::Acquire);
+        let expected = Expected { answer: answer.clone(), failures };
+        let (id, over) = match self.purgatory.core.park_alone(expected, key, timeout) {
+            Ok(id) => (Some(id), None),
+            Err(NotParked::Taken(key)) => return Err(AlreadyExpected { key }),
+            Err(NotParked::Expired) => (None, Some(WaitError::Expired)),
+            Err(NotParked::Refused(reason)) => (None, Some(WaitError::Refused(reason))),
         };
-        drop(decided); // with nothing locked
-        true
+        if let Some(why) = over {
+            let _ = Answer::fill(&answer, Err(why)); // nobody has polled yet
+        }
+        Ok(Reply { wait: self.purgatory.future_of(answer, id, unclaimed) })
     }
 
-    /// Delivers a reply to whoever expects it under the key. The value is theirs when this returns;
-    /// their task is woken. O(1).
+    /// Delivers a reply to whoever expects it under the key. The value is theirs when this returns, and the
+    /// key is free; their task is woken. O(1).
     ///
     /// # Errors
     /// The value, when nobody waits for it: it was not expected, or no longer, or one has come
@@ -233,16 +195,9 @@ where
     where
         K: Borrow<Q>,
     {
-        let waiting = self.expected.waiting.get(key);
-        let Some((answer, id)) = waiting.map(|waiting| (waiting.answer.clone(), waiting.id)) else {
-            return Err(value);
-        };
-        match Answer::fill(&answer, Ok(value)) {
+        let Some(expected) = self.purgatory.core.take_alone(key) else { return Err(value) };
+        match expected.fill(Ok(value)) {
             Ok(waker) => {
-                match id {
-                    Some(id) => _ = self.purgatory.complete(id),
-                    None => _ = self.purgatory.check_and_complete(key), // it is being parked
-                }
                 self.purgatory.wake(waker);
                 Ok(())
             }
@@ -268,26 +223,17 @@ where
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn fail_all(&self, reason: impl Into<Cow<'static, str>>) -> usize {
-        let reason = reason.into();
-        let before = self.expected.failures.fetch_add(1, Ordering::AcqRel);
-        let waiting = self.expected.waiting.iter();
-        let old = waiting.filter(|waiting| waiting.failures <= before);
-        let old: Vec<_> = old
-            .map(|waiting| (Apart::new(waiting.key().clone()), waiting.answer.clone(), waiting.id))
-            .collect();
-        let fail = |(key, answer, id): &(Apart<K>, Shared<V>, Option<OperationId>)| {
-            let failed = WaitError::Cancelled(CancelReason::Requested(reason.clone()));
-            let Ok(waker) = Answer::fill(answer, Err(failed)) else { return false };
-            match id {
-                Some(id) => _ = self.purgatory.cancel(*id, reason.clone()),
-                None => _ = self.purgatory.check_and_complete(key.get()), // it is being parked
-            }
-            self.purgatory.wake(waker);
-            true
+        let cancelled = CancelReason::Requested(reason.into());
+        let before = self.failures.fetch_add(1, Ordering::AcqRel);
+        let outcome = Outcome::Cancelled(cancelled.clone());
+        let is_old =
+            |expected: &Expected<V>| expected.failures <= before || failpoint!(FailsWhatCameAfter);
+        let old = self.purgatory.core.take_all(&outcome, is_old);
+        let fail = |expected: Expected<V>| {
+            let filled = expected.fill(Err(WaitError::Cancelled(cancelled.clone())));
+            filled.map(|waker| self.purgatory.wake(waker)).is_ok()
         };
-        let failed = old.iter().filter(|old| fail(old)).count();
-        drop_each(old);
-        failed
+        old.into_iter().map(fail).filter(|&failed| failed).count()
     }
 
     /// How many replies are expected. Exact when nothing moves. O(rooms).
@@ -302,32 +248,31 @@ where
     }
 }
 
-impl<K, V> From<Purgatory<K, BoxedOperation>> for Replies<K, V>
+impl<K, V> From<Purgatory<K, Expected<V>>> for Replies<K, V>
 where
-    K: WatchKey + Send + Sync,
+    K: WatchKey + Send,
     V: Send + 'static,
 {
     /// Over a purgatory that was configured otherwise: a shared timer, a bound. For its metrics and
-    /// snapshots keep a clone of it.
-    fn from(purgatory: Purgatory<K, BoxedOperation>) -> Self {
-        let (waiting, failures) = (DashMap::default(), AtomicU64::new(0));
-        Replies { purgatory, expected: Arc::new(Expected { waiting, failures }) }
+    /// snapshots keep a clone of it; its events do nothing, since nothing in it has a check.
+    fn from(purgatory: Purgatory<K, Expected<V>>) -> Self {
+        Replies { purgatory, failures: Arc::new(AtomicU64::new(0)) }
     }
 }
 
 impl<K, V> Clone for Replies<K, V>
 where
-    K: WatchKey + Send + Sync,
+    K: WatchKey + Send,
     V: Send + 'static,
 {
     fn clone(&self) -> Self {
-        Replies { purgatory: self.purgatory.clone(), expected: self.expected.clone() }
+        Replies { purgatory: self.purgatory.clone(), failures: self.failures.clone() }
     }
 }
 
 impl<K, V> fmt::Debug for Replies<K, V>
 where
-    K: WatchKey + Send + Sync,
+    K: WatchKey + Send,
     V: Send + 'static,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

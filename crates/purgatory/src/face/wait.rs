@@ -93,10 +93,6 @@ impl<T> Answer<T> {
         Arc::new(Mutex::new(Answer::Waiting(None)))
     }
 
-    pub(crate) fn is_waiting(&self) -> bool {
-        matches!(self, Answer::Waiting(_))
-    }
-
     /// The operation's swap. Gives what is to be woken, with nothing locked; or the result back,
     /// when nobody waits for it any more.
     pub(crate) fn fill(
@@ -231,9 +227,10 @@ trait Behind: Send + Sync {
     fn report(&self, panicked: &Panicked);
 }
 
-impl<K> Behind for CachePadded<Arc<Core<K, BoxedOperation>>>
+impl<K, O> Behind for CachePadded<Arc<Core<K, O>>>
 where
     K: WatchKey + Send,
+    O: DelayedOperation + Send,
 {
     fn cancel(&self, id: OperationId) {
         let reason = CancelReason::Requested("the future was dropped".into());
@@ -274,17 +271,22 @@ impl<T> Future for WaitFuture<T> {
     type Output = Result<T, WaitError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let waker = context.waker().clone(); // wakers are user code: none runs under the lock
         let mut answer = self.answer.lock();
-        let before = match &mut *answer {
-            Answer::Waiting(kept) => {
+        if let Answer::Waiting(kept) = &*answer {
+            if kept.as_ref().is_some_and(|kept| kept.will_wake(context.waker())) {
+                return Poll::Pending;
+            }
+            drop(answer);
+            let waker = context.waker().clone(); // wakers are user code: none runs under the lock
+            answer = self.answer.lock();
+            if let Answer::Waiting(kept) = &mut *answer {
                 let replaced = kept.replace(waker);
                 drop(answer);
                 drop(replaced);
                 return Poll::Pending;
             }
-            other => std::mem::replace(other, Answer::Left),
-        };
+        }
+        let before = std::mem::replace(&mut *answer, Answer::Left);
         drop(answer);
         match before {
             Answer::Filled(result) => {
@@ -322,6 +324,27 @@ struct Unpark(Thread);
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
+    }
+}
+
+impl<K, O> Purgatory<K, O>
+where
+    K: WatchKey + Send,
+    O: DelayedOperation + Send,
+{
+    /// A future of what comes into the answer, for an operation that fills it when it ends.
+    pub(crate) fn future_of<T>(
+        &self,
+        answer: Shared<T>,
+        id: Option<OperationId>,
+        unclaimed: Option<Unclaimed<T>>,
+    ) -> WaitFuture<T> {
+        WaitFuture { answer, unclaimed, behind: Some(self.share()), id }
+    }
+
+    /// Wakes a task for which an answer was filled. A panic of its waker is contained and counted.
+    pub(crate) fn wake(&self, waker: Option<Waker>) {
+        self.core.report_if(contain(|| waker.into_iter().for_each(Waker::wake)));
     }
 }
 
@@ -440,21 +463,8 @@ where
     ) -> WaitFuture<T> {
         let answer = Answer::shared();
         let end = End { answer: answer.clone(), unclaimed: unclaimed.clone(), filled: false };
-        self.wait_in(Waiting { condition, value: None, end }, answer, watches, timeout, unclaimed)
-    }
-
-    /// A future of what comes into the answer. The operation fills it when it ends, at the latest.
-    pub(crate) fn wait_in<T>(
-        &self,
-        operation: impl DelayedOperation + Send,
-        answer: Shared<T>,
-        watches: Watches<'_, K>,
-        timeout: Timeout,
-        unclaimed: Option<Unclaimed<T>>,
-    ) -> WaitFuture<T> {
-        let operation = BoxedOperation::new(operation);
-        let parked = self.try_complete_else_watch(operation, watches, timeout);
-        let id = match parked {
+        let operation = BoxedOperation::new(Waiting { condition, value: None, end });
+        let id = match self.try_complete_else_watch(operation, watches, timeout) {
             Ok(ParkResult::Parked(id)) => Some(id),
             Ok(ParkResult::Ended(_)) => None,
             Err(refused) => {
@@ -462,14 +472,7 @@ where
                 None // and nobody has polled yet
             }
         };
-        WaitFuture { answer, unclaimed, behind: Some(self.share()), id }
-    }
-
-    /// Wakes a task for which an answer was filled. A panic of its waker is contained and counted.
-    pub(crate) fn wake(&self, waker: Option<Waker>) {
-        if let Err(panicked) = contain(|| waker.into_iter().for_each(Waker::wake)) {
-            Behind::report(&*self.share(), &panicked);
-        }
+        self.future_of(answer, id, unclaimed)
     }
 
     /// Blocks this thread until `condition` yields a value, as [`wait`](Self::wait) does for a task.

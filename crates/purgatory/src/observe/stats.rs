@@ -25,7 +25,9 @@ where
         stats.ended_at_once = at_once.map(|count| count.load(Ordering::Relaxed)).sum();
         stats.panics = self.counts.panics.load(Relaxed);
         stats.refused = self.counts.refusals();
-        stats.add_first_checks();
+        if O::CHECKED {
+            stats.add_first_checks();
+        }
         stats.checks += self.counts.looks.load(Relaxed);
         stats.missed_events = self.last_checks.as_ref().map_or(0, |last| last.missed());
         stats.events = self.versions.events();

@@ -233,12 +233,18 @@ where
     ) {
         let close = !failpoint!(ShutdownClosesNoRoom);
         let (outcome, mut cancelled, mut ended) = (Outcome::Cancelled(reason), 0, Vec::new());
-        self.claim_all(close, &outcome, &mut ended, |ended| {
-            if ended.len() >= CLAIMED {
-                cancelled += ended.len();
-                finish(ended);
-            }
-        });
+        self.claim_all(
+            close,
+            &outcome,
+            &mut ended,
+            |_| true,
+            |ended| {
+                if ended.len() >= CLAIMED {
+                    cancelled += ended.len();
+                    finish(ended);
+                }
+            },
+        );
         cancelled += ended.len();
         finish(&mut ended);
         trace::closed(&self.name, &self.counts, cancelled);
@@ -249,24 +255,26 @@ where
     pub(crate) fn cancel_all(self: &Arc<Self>, reason: CancelReason) -> usize {
         let call = Call::enter(&self.offload);
         let mut ended = Vec::new();
-        self.claim_all(false, &Outcome::Cancelled(reason), &mut ended, |_| ());
+        self.claim_all(false, &Outcome::Cancelled(reason), &mut ended, |_| true, |_| ());
         let cancelled = ended.len();
         self.finish_all(&call, ended);
         cancelled
     }
 
-    /// Claims everything parked, calling `act` with what was claimed after each lock hold.
-    fn claim_all(
+    /// Claims everything parked, but for the operations that `is_meant` refuses under the lock, calling `act`
+    /// with what was claimed after each lock hold.
+    pub(super) fn claim_all(
         &self,
         close: bool,
         outcome: &Outcome,
         ended: &mut Vec<Ended<K, O>>,
+        is_meant: impl Fn(&O) -> bool,
         mut act: impl FnMut(&mut Vec<Ended<K, O>>),
     ) {
         for room in 0..self.rooms.count() {
             let mut from = Some(0);
             while let Some(start) = from {
-                from = self.claim_some(room, start, close, outcome, ended);
+                from = self.claim_some(room, start, close, outcome, ended, &is_meant);
                 act(ended);
             }
         }
@@ -280,13 +288,16 @@ where
         close: bool,
         outcome: &Outcome,
         ended: &mut Vec<Ended<K, O>>,
+        is_meant: &impl Fn(&O) -> bool,
     ) -> Option<u32> {
         let mut room = self.rooms.lock(room);
         room.closed |= close;
         for _ in 0..BUDGET {
             let id = room.first_from(from)?;
             from = id.id().index() + 1;
-            ended.extend(room.claim(id, outcome.clone()));
+            if room.payload(id).is_none_or(is_meant) {
+                ended.extend(room.claim(id, outcome.clone()));
+            }
         }
         Some(from)
     }

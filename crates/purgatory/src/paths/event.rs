@@ -168,6 +168,9 @@ where
         if raise == Raise::Now {
             self.versions.raise(hash);
         }
+        if !O::CHECKED {
+            return 0;
+        }
         let Some(record) = room.find(key, hash) else { return 0 };
         let mut batch = Batch::new();
         let on = room.check_out_walk(record, WatchList::Plain, TOGETHER, &mut batch);

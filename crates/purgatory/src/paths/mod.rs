@@ -1,5 +1,6 @@
 //! The paths: parking, events, endings. `core` is what all handles of a purgatory share.
 
+pub(crate) mod alone;
 pub(crate) mod callbacks;
 mod cancel;
 pub(crate) mod core;

@@ -36,12 +36,14 @@ use crate::{
 
 /// A place among `max_parked`, given back unless it is kept: when nothing is parked after all, a panic
 /// of a key's included.
-struct PermitGuard<'a, K: WatchKey + Send, O: DelayedOperation + Send>(Option<&'a Core<K, O>>);
+pub(super) struct PermitGuard<'a, K: WatchKey + Send, O: DelayedOperation + Send>(
+    Option<&'a Core<K, O>>,
+);
 
 impl<K: WatchKey + Send, O: DelayedOperation + Send> PermitGuard<'_, K, O> {
     /// The place is taken: whatever ends the operation gives it back.
     #[inline]
-    fn keep(&mut self) {
+    pub(super) fn keep(&mut self) {
         if !failpoint!(ParkKeepsNoPermit) {
             self.0 = None;
         }
@@ -61,11 +63,11 @@ impl<K: WatchKey + Send, O: DelayedOperation + Send> Drop for PermitGuard<'_, K,
 
 /// What an operation is parked with.
 #[derive(Clone, Copy)]
-struct Terms {
-    now_ns: u64,
-    timeout: Timeout,
+pub(super) struct Terms {
+    pub(super) now_ns: u64,
+    pub(super) timeout: Timeout,
     /// Watermarks to be counted down.
-    counted: usize,
+    pub(super) counted: usize,
 }
 
 /// What became of an attempt to park under one key.
@@ -156,7 +158,7 @@ where
     }
 
     #[inline]
-    fn permit(&self) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
+    pub(super) fn permit(&self) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
         match &self.permits {
             Some(permits) if !permits.acquire() => {
                 Err(RefusedReason::Full { limit: permits.max() })
@@ -289,7 +291,7 @@ where
     }
 
     #[inline]
-    fn span(&self, terms: Terms) -> Span {
+    pub(super) fn span(&self, terms: Terms) -> Span {
         let Terms { now_ns, timeout, .. } = terms;
         let tick = self.driver().settings().tick;
         let follows = self.sequence.as_ref();
@@ -303,7 +305,7 @@ where
 
     /// Tells the timer when a room has work, unless that is never.
     #[inline]
-    fn work_at(&self, room: &mut RoomGuard<'_, K, O>, span: Span, due: u64) {
+    pub(super) fn work_at(&self, room: &mut RoomGuard<'_, K, O>, span: Span, due: u64) {
         if span.deadline.is_some() {
             room.work_at(due);
         }
@@ -324,8 +326,13 @@ where
     /// Hands an operation back, with nothing locked.
     #[cold]
     fn refuse<T>(&self, operation: O, reason: RefusedReason) -> Result<T, Refused<O>> {
+        self.tell_refused(reason);
+        Err(Refused::new(operation, reason))
+    }
+
+    /// Counts and traces an operation that is not parked, with nothing locked.
+    pub(super) fn tell_refused(&self, reason: RefusedReason) {
         self.counts.refused(reason);
         trace::refused(&self.name, reason);
-        Err(Refused::new(operation, reason))
     }
 }

@@ -131,6 +131,11 @@ impl<O> Entry<O> {
         self.payload
     }
 
+    /// The payload, unless it is held.
+    pub(crate) fn payload(&self) -> Option<&O> {
+        self.payload.as_ref()
+    }
+
     #[inline]
     pub(crate) fn link(&self) -> &Link {
         &self.link

@@ -343,6 +343,13 @@ impl<K: Eq + Clone> Lists<K> {
         self.keys.find(key, hash)
     }
 
+    /// The operation of the first plain watch of a key.
+    #[inline]
+    pub(crate) fn first_plain<O>(&self, entries: &Entries<O>, record: u32) -> Option<TimerHandle> {
+        let head = self.keys.at(record).plain.head;
+        (head != NONE).then(|| self.id(entries, head))
+    }
+
     /// Starts a walk over the plain or the met watches of a key as they are now, with the first
     /// `limit` of them.
     #[inline]

@@ -179,6 +179,11 @@ impl<K: Eq + Clone, O> Room<K, O> {
         self.entries.wheel.get_mut(id.id())
     }
 
+    /// An operation, unless it is held or gone.
+    pub(crate) fn payload(&self, id: TimerHandle) -> Option<&O> {
+        self.entries.wheel.get(id.id())?.payload()
+    }
+
     /// The first operation at or after an index, to visit all in bounded steps.
     pub(crate) fn first_from(&self, index: u32) -> Option<TimerHandle> {
         self.entries.wheel.first_from(index).map(|id| self.handle(id))
@@ -282,6 +287,12 @@ impl<K: Eq + Clone, O> Room<K, O> {
         K: Borrow<Q>,
     {
         self.lists.find(key, hash)
+    }
+
+    /// The operation that has waited for a key longest.
+    #[inline]
+    pub(crate) fn first_waiter(&self, record: u32) -> Option<TimerHandle> {
+        self.lists.first_plain(&self.entries, record)
     }
 
     /// A key that has waiters, as it was stored. Runs the key's `Eq` and `Clone`.

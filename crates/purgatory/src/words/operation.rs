@@ -38,6 +38,10 @@ use timer_core::{TickLength, TimerHandle, driver::Exclusive};
 /// }
 /// ```
 pub trait DelayedOperation: 'static {
+    /// False for operations that no event checks: [`Expected`](crate::Expected) replies.
+    #[doc(hidden)]
+    const CHECKED: bool = true;
+
     /// The check: true when the condition holds now. It decides, so the operation ends as
     /// [`Completed`](Outcome::Completed) when it returns true.
     ///

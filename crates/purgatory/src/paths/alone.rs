@@ -1,0 +1,111 @@
+//! Operations that wait for a key alone: what [`Replies`](crate::Replies) parks. No event checks them; who
+//! has what they wait for takes them out by their key. So a room is a map of them, with time-outs: one lock
+//! hold to put one in, one to take it out.
+
+use std::{borrow::Borrow, hash::Hash};
+
+use timer_core::{MAX_TASKS, driver::Apart};
+
+use crate::{
+    paths::{core::Core, park::Terms},
+    room::{Arrived, Ended, Known, Watched},
+    words::{
+        check::Verdict,
+        operation::{DelayedOperation, OperationId, Outcome, RefusedReason, Timeout},
+        watches::WatchKey,
+    },
+};
+
+/// Why an operation was not parked. It was dropped.
+pub(crate) enum NotParked<K> {
+    /// Somebody waits for the key.
+    Taken(K),
+    /// It was given no time.
+    Expired,
+    Refused(RefusedReason),
+}
+
+impl<K, O> Core<K, O>
+where
+    K: WatchKey + Send,
+    O: DelayedOperation + Send,
+{
+    /// Parks an operation under a key that nobody waits for. Runs the key's `Hash`, and its `Eq` under the
+    /// lock of its room.
+    pub(crate) fn park_alone(
+        &self,
+        operation: O,
+        key: K,
+        timeout: Timeout,
+    ) -> Result<OperationId, NotParked<K>> {
+        let (operation, key) = (Apart::new(operation), Apart::new(key));
+        let now_ns = self.driver().now_ns(); // deadlines count from the call
+        let hash = self.versions.hash(key.get());
+        let mut room = self.room_of(hash);
+        let taken = room.find(key.get(), hash).is_some();
+        if taken && !failpoint!(TakenKeyParked) {
+            drop(room);
+            return Err(NotParked::Taken(key.take()));
+        }
+        if timeout.at_once(Verdict::Unsatisfied, now_ns).is_some() {
+            drop(room);
+            self.count_at_once();
+            return Err(NotParked::Expired);
+        }
+        let permit = if room.closed { Err(RefusedReason::Closed) } else { self.permit() };
+        let mut permit = match permit {
+            Ok(permit) => permit,
+            Err(reason) => {
+                drop(room);
+                return self.not_parked(reason);
+            }
+        };
+        let span = self.span(Terms { now_ns, timeout, counted: 0 });
+        let watched = Watched { known: Known::New(key.take()), hash, watermark: None };
+        match room.park(span, operation.take(), 0, watched) {
+            Ok(Arrived { id, due }) => {
+                self.work_at(&mut room, span, due);
+                permit.keep();
+                Ok(self.id(id))
+            }
+            Err(operation) => {
+                drop(room);
+                drop(operation);
+                self.not_parked(RefusedReason::Full { limit: MAX_TASKS as usize })
+            }
+        }
+    }
+
+    #[cold]
+    fn not_parked<T>(&self, reason: RefusedReason) -> Result<T, NotParked<K>> {
+        self.tell_refused(reason);
+        Err(NotParked::Refused(reason))
+    }
+
+    /// Ends the operation that waits for a key as Completed, and hands it over uncalled. Its key is free when
+    /// this returns.
+    pub(crate) fn take_alone<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<O>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.versions.hash(key);
+        let mut room = self.room_of(hash);
+        let id = room.find(key, hash).and_then(|record| room.first_waiter(record))?;
+        let ended = room.claim(id, Outcome::Completed);
+        drop(room);
+        ended.map(|ended| self.hand_over(ended))
+    }
+
+    /// Cancels those that `is_meant` says, under the lock, and hands them over uncalled. O(parked).
+    pub(crate) fn take_all(&self, outcome: &Outcome, is_meant: impl Fn(&O) -> bool) -> Vec<O> {
+        let mut ended = Vec::new();
+        self.claim_all(false, outcome, &mut ended, is_meant, |_| ());
+        ended.into_iter().map(|ended| self.hand_over(ended)).collect()
+    }
+
+    fn hand_over(&self, ended: Ended<K, O>) -> O {
+        let (payload, _) = self.release_watches(ended);
+        self.release_permits(1);
+        payload
+    }
+}
