@@ -112,8 +112,6 @@ mod room;
 pub mod sync;
 mod words;
 
-#[cfg(feature = "tokio")]
-pub use face::runtime::TokioExecutor;
 pub use face::{
     boxed::{BoxedOperation, LocalBoxed, When, when},
     builder::Builder,
@@ -132,6 +130,8 @@ pub use local::{
 pub use observe::snapshot::{KeyWaiters, Parked, Snapshot};
 pub use room::times::Times;
 pub use timer_core;
+#[cfg(feature = "tokio")]
+pub use timer_core::TokioExecutor;
 pub use words::{
     missed::MissedEvent,
     operation::{

@@ -6,9 +6,9 @@ mod support;
 
 use std::{thread, time::Duration};
 
-use purgatory::{Outcome, Purgatory, Timeout, TokioExecutor};
+use purgatory::{Outcome, Purgatory, Timeout, TokioExecutor, WaitError};
 use support::{Probe, Waiting};
-use timer_core::ManualTimer;
+use timer_core::{ManualTimer, SystemTimer};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::mpsc::{UnboundedSender, unbounded_channel},
@@ -116,4 +116,36 @@ fn a_runtime_that_is_gone_loses_no_callback() {
 #[test]
 fn outside_of_a_runtime_there_is_no_current_one() {
     assert!(TokioExecutor::current().is_err());
+}
+
+/// A timer that is a task of the runtime: an hour passes at once, in order, and what expires may spawn.
+#[tokio::test(start_paused = true)]
+async fn under_a_paused_clock_what_waits_expires_at_its_time() {
+    let timer = SystemTimer::builder().tokio(Handle::current()).build().unwrap();
+    let purgatory: Waiting = Purgatory::builder("paused").timer(&timer).build().unwrap();
+    let (told, mut outcomes) = unbounded_channel();
+    let began = tokio::time::Instant::now();
+    let last = park_spawning(&purgatory, &told, MS * 3_600_000);
+    let first = park_spawning(&purgatory, &told, MS * 500);
+    let completes = park_spawning(&purgatory, &told, MS * 1000);
+    assert_eq!(outcomes.recv().await, Some(Outcome::Expired));
+    assert!(first.ended() && began.elapsed() >= MS * 500 && began.elapsed() <= MS * 502);
+    completes.make_ready();
+    assert_eq!(purgatory.check_and_complete(&"a"), 1);
+    assert_eq!(outcomes.recv().await, Some(Outcome::Completed));
+    assert_eq!(outcomes.recv().await, Some(Outcome::Expired));
+    assert!(last.ended() && began.elapsed() >= MS * 3_600_000);
+    assert!(began.elapsed() <= MS * 3_600_002);
+    assert_eq!((purgatory.len(), purgatory.stats().panics), (0, 0));
+}
+
+/// A wait that is never answered, on that timer.
+#[tokio::test(start_paused = true)]
+async fn a_future_under_a_paused_clock_expires() {
+    let timer = SystemTimer::builder().tokio(Handle::current()).build().unwrap();
+    let waits = Purgatory::builder("paused").timer(&timer).build().unwrap();
+    let began = tokio::time::Instant::now();
+    let never = waits.wait(&[1], Duration::from_secs(30), || None::<()>);
+    assert_eq!(never.await, Err(WaitError::Expired));
+    assert!(began.elapsed() >= Duration::from_secs(30));
 }

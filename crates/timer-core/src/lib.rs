@@ -172,6 +172,7 @@
 //! - `boot-clock`: `BootClock`, a clock that counts the time the machine is suspended.
 //! - `stream`: [`Interval`] is a `futures_core::Stream`.
 //! - `hyper`: `HyperTimer`, a timer as hyper's own.
+//! - `tokio`: `SystemTimerBuilder::tokio`, a timer without a thread, on a runtime and its clock; `TokioExecutor`.
 //!
 //! # Questions
 //!
@@ -203,6 +204,8 @@ pub use driver::executor::{Executor, JOB_TASKS, Job, Workers};
 pub use driver::handle::{MAX_SHARDS, TimerHandle};
 pub use driver::panics::Panicked;
 pub use driver::spi::TimerClosed;
+#[cfg(feature = "tokio")]
+pub use driver::tokio::TokioExecutor;
 pub use observe::histogram::TimeHistogram;
 pub use observe::stats::TimerStats;
 pub use timers::errors::{BuildError, ScheduleError, ScheduleErrorReason};

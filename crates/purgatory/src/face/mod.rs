@@ -5,8 +5,6 @@ pub(crate) mod builder;
 pub(crate) mod monitor;
 pub(crate) mod purgatory;
 pub(crate) mod replies;
-#[cfg(feature = "tokio")]
-pub(crate) mod runtime;
 pub(crate) mod shutdown;
 pub(crate) mod threshold;
 pub(crate) mod wait;

@@ -54,6 +54,10 @@
 //! **May `on_complete` call `tokio::spawn`?** Only where it runs inside a runtime: see
 //! [`on_complete`](crate::DelayedOperation::on_complete).
 //!
+//! **My tests pause tokio's clock, and nothing expires.** The timer's thread goes by the machine's. Put the timer on
+//! the runtime (feature `tokio`): `SystemTimer::builder().tokio(Handle::current())` waits and expires by
+//! tokio's clock, paused or not, and starts no thread.
+//!
 //! **Requests are answered, but only when their time is up.** Nobody raises their event:
 //! [`check_at_expiry`](crate::Builder::check_at_expiry) finds it, and [names the
 //! key](super::recipes#a-trigger-that-was-forgotten).

@@ -2,7 +2,10 @@
 
 use std::sync::{Arc, atomic};
 
-use crate::sync::{AtomicU64, Ordering, Unparker};
+use crate::{
+    driver::wake::Wake,
+    sync::{AtomicU64, Ordering},
+};
 
 /// How wheels tell their timer that one of them has work earlier than it knows of: made by
 /// [`Driver::bell`](crate::driver::Driver::bell), rung by [`Shards`](crate::driver::Shards).
@@ -11,7 +14,7 @@ pub struct Bell {
     /// A bit for each shard, 64 a word.
     rung: Box<[AtomicU64]>,
     shard_count: usize,
-    reaper: Option<Unparker>,
+    reaper: Option<Wake>,
     /// The timer's: what wheels that are gone had cancelled.
     cancelled_count: Arc<atomic::AtomicU64>,
 }
@@ -21,7 +24,7 @@ impl Bell {
     /// `cancelled_count` how many tasks were cancelled on them.
     pub(crate) fn new(
         shard_count: usize,
-        reaper: Option<Unparker>,
+        reaper: Option<Wake>,
         cancelled_count: Arc<atomic::AtomicU64>,
     ) -> Self {
         let words = std::iter::repeat_with(|| AtomicU64::new(0)).take(shard_count.div_ceil(64));
@@ -36,7 +39,7 @@ impl Bell {
     pub(crate) fn ring(&self, shard: usize) {
         self.rung[shard / 64].fetch_or(1 << (shard % 64), Ordering::Release);
         if let Some(reaper) = &self.reaper {
-            reaper.unpark();
+            reaper.wake();
         }
     }
 

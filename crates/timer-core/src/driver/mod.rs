@@ -69,6 +69,9 @@ pub(crate) mod panics;
 pub(crate) mod reaper;
 pub(crate) mod shards;
 pub(crate) mod spi;
+#[cfg(feature = "tokio")]
+pub(crate) mod tokio;
+pub(crate) mod wake;
 
 pub use self::bell::Bell;
 pub use self::due::Due;

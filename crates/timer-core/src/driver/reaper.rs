@@ -1,4 +1,5 @@
-//! The reaper: the one thread that waits for time to pass, for all wheels of a timer.
+//! The reaper: the one thread that waits for time to pass, for all wheels of a timer. Or the one task, of a
+//! tokio runtime ([`tokio`](super::tokio)).
 //!
 //! It sleeps until the next bucket of any shard is due (not until the next tick: an idle timer
 //! wakes nobody), turns the shards that are due or were rung for, a bounded amount of work each,
@@ -18,8 +19,9 @@ use crate::{
         executor::{Latch, as_timer_thread},
         panics::contain,
         spi::{TimerClosed, WheelOwner},
+        wake::Wake,
     },
-    sync::{AtomicBool, JoinHandle, Mutex, Ordering, Parker, Unparker, spawn},
+    sync::{AtomicBool, JoinHandle, Mutex, Ordering, Parker, spawn},
     wheel::tick::TickLength,
 };
 
@@ -30,11 +32,12 @@ struct Attached {
     wheels: Weak<dyn WheelOwner>,
 }
 
-/// The handle on the reaper's thread. Dropping it ends the thread without waiting for it.
+/// The handle on the reaper. Dropping it ends its thread, or task, without waiting for it.
 #[derive(Debug)]
 pub(crate) struct Reaper {
     shared: Arc<Shared>,
-    unparker: Unparker,
+    wake: Wake,
+    /// None of a task.
     thread: Mutex<Option<JoinHandle<()>>>,
     running: Latch,
 }
@@ -59,28 +62,28 @@ impl std::fmt::Debug for Shared {
 impl Reaper {
     pub(crate) fn start(clock: Arc<dyn Clock>, tick: TickLength, name: &str) -> io::Result<Reaper> {
         let parker = Parker::new();
-        let unparker = parker.unparker().clone();
-        let shared = Arc::new(Shared {
-            clock,
-            tick,
-            arrivals: Mutex::new(Some(Vec::new())),
-            closed: AtomicBool::new(false),
-            counts: parking_lot::Mutex::default(),
-            gone: CancelledOnDropped::default(),
-        });
-        let rounds = Rounds { shared: shared.clone(), parker, visited: Vec::new() };
+        let wake = Wake::Thread(parker.unparker().clone());
+        let (shared, rounds) = Rounds::new(clock, tick);
         let running = Latch::default();
         let under_way = running.begin();
-        let turn = || {
-            as_timer_thread(|| rounds.run());
+        let turn = move || {
+            as_timer_thread(|| rounds.run(parker));
             drop(under_way);
         };
         let thread = Mutex::new(Some(spawn(name, turn)?));
-        Ok(Reaper { shared, unparker, thread, running })
+        Ok(Reaper { shared, wake, thread, running })
+    }
+
+    /// A reaper whose rounds are gone over by a task, which `wake` wakes.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn of_task(clock: Arc<dyn Clock>, tick: TickLength, wake: Wake) -> (Reaper, Rounds) {
+        let (shared, rounds) = Rounds::new(clock, tick);
+        let (thread, running) = (Mutex::new(None), Latch::default());
+        (Reaper { shared, wake, thread, running }, rounds)
     }
 
     pub(crate) fn bell(&self, shards: usize) -> Arc<Bell> {
-        Arc::new(Bell::new(shards, Some(self.unparker.clone()), self.shared.gone.count.clone()))
+        Arc::new(Bell::new(shards, Some(self.wake.clone()), self.shared.gone.count.clone()))
     }
 
     pub(crate) fn attach(
@@ -91,11 +94,11 @@ impl Reaper {
         let mut arrivals = self.shared.arrivals.lock();
         let arrivals = arrivals.as_mut().ok_or(TimerClosed)?;
         arrivals.push(Attached { bell: bell.clone(), wheels });
-        self.unparker.unpark();
+        self.wake.wake();
         Ok(())
     }
 
-    /// What the thread has counted.
+    /// What it has counted.
     pub(crate) fn counts(&self) -> AdvanceCounts {
         self.shared.counts.lock().clone()
     }
@@ -105,11 +108,11 @@ impl Reaper {
         &self.shared.gone
     }
 
-    /// Attaches no more, and lets the thread end.
+    /// Attaches no more, and lets the thread, or task, end.
     pub(crate) fn close(&self) {
         *self.shared.arrivals.lock() = None;
         self.shared.closed.store(true, Ordering::Release);
-        self.unparker.unpark();
+        self.wake.wake();
     }
 
     /// As [`join`](Self::join), at most for so long; false when the thread has not ended.
@@ -132,11 +135,25 @@ impl Drop for Reaper {
     }
 }
 
-/// The thread's own state.
-struct Rounds {
+/// The thread's, or task's, own state.
+pub(crate) struct Rounds {
     shared: Arc<Shared>,
-    parker: Parker,
     visited: Vec<Visited>,
+    /// The round to come is the first after a sleep.
+    woken: bool,
+}
+
+/// How long to sleep before the next round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pause {
+    /// There is more to do now.
+    None,
+    /// So long, or until woken.
+    For(Duration),
+    /// Until woken.
+    UntilWoken,
+    /// For good: the timer was closed.
+    Over,
 }
 
 /// A turn that panicked may have left work that nobody rings for any more, so its shard is looked at
@@ -150,17 +167,58 @@ struct Visited {
 }
 
 impl Rounds {
-    fn run(mut self) {
-        let mut woken = false;
-        while !self.shared.closed.load(Ordering::Acquire) {
-            let mut round = Round { called: self.welcome(), ..Round::default() };
-            let now_ns = self.shared.clock.now_ns();
-            let now_tick = self.shared.tick.round_down(now_ns);
-            let again_ticks = self.shared.tick.round_up(AFTER_PANIC_NS);
-            self.visited
-                .retain_mut(|visited| visited.advance_due(now_tick, again_ticks, &mut round));
-            self.count(&round, woken, now_ns);
-            woken = self.sleep();
+    fn new(clock: Arc<dyn Clock>, tick: TickLength) -> (Arc<Shared>, Rounds) {
+        let shared = Arc::new(Shared {
+            clock,
+            tick,
+            arrivals: Mutex::new(Some(Vec::new())),
+            closed: AtomicBool::new(false),
+            counts: parking_lot::Mutex::default(),
+            gone: CancelledOnDropped::default(),
+        });
+        (shared.clone(), Rounds { shared, visited: Vec::new(), woken: false })
+    }
+
+    fn run(mut self, parker: Parker) {
+        loop {
+            match self.round() {
+                Pause::None => {}
+                Pause::For(wait) => parker.park_timeout(wait),
+                Pause::UntilWoken => parker.park(),
+                Pause::Over => return,
+            }
+        }
+    }
+
+    /// Advances what is due; tells how long to sleep then.
+    pub(crate) fn round(&mut self) -> Pause {
+        if self.shared.closed.load(Ordering::Acquire) {
+            return Pause::Over;
+        }
+        let mut round = Round { called: self.welcome(), ..Round::default() };
+        let now_ns = self.shared.clock.now_ns();
+        let now_tick = self.shared.tick.round_down(now_ns);
+        let again_ticks = self.shared.tick.round_up(AFTER_PANIC_NS);
+        self.visited.retain_mut(|visited| visited.advance_due(now_tick, again_ticks, &mut round));
+        self.count(&round, self.woken, now_ns);
+        let pause = self.pause();
+        self.woken = !matches!(pause, Pause::None);
+        pause
+    }
+
+    /// The rounds end though nobody closed the timer: closes it, and tells its owners.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn abandon(&mut self) {
+        if self.shared.closed.load(Ordering::Acquire) {
+            return;
+        }
+        self.welcome();
+        let late = self.shared.arrivals.lock().take();
+        self.shared.closed.store(true, Ordering::Release);
+        let visited = self.visited.drain(..).map(|visited| visited.attached);
+        for attached in visited.chain(late.into_iter().flatten()) {
+            let owner = attached.wheels.upgrade();
+            owner.into_iter().for_each(|owner| _ = contain(|| owner.timer_closed()));
         }
     }
 
@@ -191,25 +249,19 @@ impl Rounds {
         welcomed
     }
 
-    /// Sleeps until the next bucket of any shard is due, or the bell rings. False when one is due
-    /// already, and it did not sleep at all.
-    fn sleep(&self) -> bool {
+    /// Until the next bucket of any shard is due.
+    fn pause(&self) -> Pause {
         let dues = self.visited.iter().flat_map(|visited| &visited.next_due);
-        match dues.filter_map(|&due| due).min() {
-            None => self.parker.park(),
-            Some(next_tick) => {
-                let Shared { clock, tick, .. } = &*self.shared;
-                let now_ns = clock.now_ns();
-                if next_tick <= tick.round_down(now_ns) {
-                    return false;
-                }
-                // Beyond the end of time (u64 nanoseconds) it is never.
-                let wait_ns = tick.start_ns(next_tick).checked_sub(now_ns).filter(|&wait| wait > 0);
-                let wait = wait_ns.map_or(Duration::MAX, Duration::from_nanos);
-                self.parker.park_timeout(wait.min(clock.sleep_max().unwrap_or(Duration::MAX)));
-            }
+        let Some(next_tick) = dues.filter_map(|&due| due).min() else { return Pause::UntilWoken };
+        let Shared { clock, tick, .. } = &*self.shared;
+        let now_ns = clock.now_ns();
+        if next_tick <= tick.round_down(now_ns) {
+            return Pause::None;
         }
-        true
+        // Beyond the end of time (u64 nanoseconds) it is never.
+        let wait_ns = tick.start_ns(next_tick).checked_sub(now_ns).filter(|&wait| wait > 0);
+        let wait = wait_ns.map_or(Duration::MAX, Duration::from_nanos);
+        Pause::For(wait.min(clock.sleep_max().unwrap_or(Duration::MAX)))
     }
 }
 

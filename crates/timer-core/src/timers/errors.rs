@@ -19,6 +19,9 @@ pub enum BuildError {
     Shards(usize),
     /// The timer to be shared has been shut down.
     Closed(TimerClosed),
+    /// The tokio runtime of the timer has no time (`enable_time`), so it cannot wait for it to pass.
+    #[cfg(feature = "tokio")]
+    NoTime,
 }
 
 impl fmt::Display for BuildError {
@@ -30,6 +33,8 @@ impl fmt::Display for BuildError {
                 write!(f, "{count} shards: not a power of two in 1..={MAX_SHARDS}")
             }
             BuildError::Closed(_) => f.write_str("the timer cannot be shared"),
+            #[cfg(feature = "tokio")]
+            BuildError::NoTime => f.write_str("the tokio runtime was built without `enable_time`"),
         }
     }
 }
@@ -38,6 +43,8 @@ impl Error for BuildError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             BuildError::Thread(error) => Some(error),
+            #[cfg(feature = "tokio")]
+            BuildError::NoTime => None,
             BuildError::Name(_) | BuildError::Shards(_) => None,
             BuildError::Closed(error) => Some(error),
         }

@@ -309,6 +309,8 @@ pub struct SystemTimerBuilder {
     pending_max: Option<usize>,
     on_panic: Option<PanicHook>,
     name: String,
+    #[cfg(feature = "tokio")]
+    runtime: Option<tokio::runtime::Handle>,
 }
 
 impl fmt::Debug for SystemTimerBuilder {
@@ -331,6 +333,8 @@ impl Default for SystemTimerBuilder {
             pending_max: None,
             on_panic: None,
             name: "timer".to_owned(),
+            #[cfg(feature = "tokio")]
+            runtime: None,
         }
     }
 }
@@ -409,11 +413,41 @@ impl SystemTimerBuilder {
         self
     }
 
+    /// On a tokio runtime, without a thread: the reaper is a task of it, which waits by tokio's clock, and what
+    /// expired runs as tasks of it. So a test with a paused clock just works. What is scheduled on the timer may
+    /// come from anywhere. (A [clock](Self::clock) or [executor](Self::executor) that is set stays.)
+    ///
+    /// tokio waits in steps of a millisecond, so expiry is up to one later than on a thread of the timer's own,
+    /// and as late as other tasks make it. When the runtime goes, the timer is shut down; on a runtime that is
+    /// not driven it stands still. [`shutdown`](Timer::shutdown) waits for no task.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use timer_core::{SystemTimer, Timer};
+    ///
+    /// #[tokio::main(flavor = "current_thread", start_paused = true)] // in a test: #[tokio::test(start_paused = true)]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let timer = SystemTimer::builder().tokio(tokio::runtime::Handle::current()).build()?;
+    ///     let (send, fired) = tokio::sync::oneshot::channel();
+    ///     let began = tokio::time::Instant::now();
+    ///     timer.schedule(Duration::from_secs(3600), || send.send("an hour later").unwrap())?;
+    ///     assert_eq!(fired.await?, "an hour later"); // at once
+    ///     assert_eq!(began.elapsed().as_secs(), 3600);
+    ///     Ok(())
+    /// }
+    /// ```
+    #[cfg(feature = "tokio")]
+    pub fn tokio(mut self, runtime: tokio::runtime::Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
     /// Starts the timer.
     ///
     /// # Errors
-    /// [`BuildError`] when a thread cannot be had or the shard count is out of bounds.
-    pub fn build(self) -> Result<SystemTimer, BuildError> {
+    /// [`BuildError`] when a thread cannot be had, the shard count is out of bounds, or a tokio runtime has no
+    /// time.
+    pub fn build(mut self) -> Result<SystemTimer, BuildError> {
         let shards = self.shards.unwrap_or_else(default_shards);
         if !shards.is_power_of_two() || shards > MAX_SHARDS {
             return Err(BuildError::Shards(shards));
@@ -421,16 +455,7 @@ impl SystemTimerBuilder {
         if self.name.contains('\0') {
             return Err(BuildError::Name(self.name));
         }
-        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let reaper = Reaper::start(clock.clone(), self.tick, &format!("{}-reaper", self.name))?;
-        let (executor, workers) = match self.executor {
-            Some(executor) => (executor, None),
-            None => {
-                let name = format!("{}-worker", self.name);
-                let workers = Arc::new(Workers::start(&name, self.workers)?);
-                (workers.clone() as Arc<dyn Executor>, Some(workers))
-            }
-        };
+        let Threads { clock, reaper, executor, workers } = self.start()?;
         let shared = Arc::new(Shared {
             clock,
             set_back: self.set_back,
@@ -455,6 +480,45 @@ impl SystemTimerBuilder {
         let tasks = TaskTimer::on(shared.clone(), |task: Box<dyn TimerTask>| task.run())?;
         let sleeps = Sleeps::on(shared.clone());
         Ok(SystemTimer { shared, tasks, sleeps })
+    }
+}
+
+/// A clock, and who waits and works by it.
+struct Threads {
+    clock: Arc<dyn Clock>,
+    reaper: Reaper,
+    executor: Arc<dyn Executor>,
+    workers: Option<Arc<Workers>>,
+}
+
+impl SystemTimerBuilder {
+    fn start(&mut self) -> Result<Threads, BuildError> {
+        #[cfg(feature = "tokio")]
+        if let Some(runtime) = self.runtime.take() {
+            return self.start_on(runtime);
+        }
+        let clock = self.clock.take().unwrap_or_else(|| Arc::new(SystemClock::new()));
+        let reaper = Reaper::start(clock.clone(), self.tick, &format!("{}-reaper", self.name))?;
+        let (executor, workers) = match self.executor.take() {
+            Some(executor) => (executor, None),
+            None => {
+                let name = format!("{}-worker", self.name);
+                let workers = Arc::new(Workers::start(&name, self.workers)?);
+                (workers.clone() as Arc<dyn Executor>, Some(workers))
+            }
+        };
+        Ok(Threads { clock, reaper, executor, workers })
+    }
+
+    #[cfg(feature = "tokio")]
+    fn start_on(&mut self, runtime: tokio::runtime::Handle) -> Result<Threads, BuildError> {
+        use crate::driver::tokio::{TokioClock, TokioExecutor, start};
+        let of_runtime = || Arc::new(TokioClock::new(runtime.clone())) as Arc<dyn Clock>;
+        let clock = self.clock.take().unwrap_or_else(of_runtime);
+        let reaper = start(&runtime, clock.clone(), self.tick).ok_or(BuildError::NoTime)?;
+        let of_runtime = || Arc::new(TokioExecutor::new(runtime.clone())) as Arc<dyn Executor>;
+        let executor = self.executor.take().unwrap_or_else(of_runtime);
+        Ok(Threads { clock, reaper, executor, workers: None })
     }
 }
 

@@ -1,0 +1,167 @@
+//! On a tokio runtime (feature `tokio`): jobs as its tasks ([`TokioExecutor`]), time as its clock shows it, and
+//! a reaper that is one of its tasks.
+
+use std::sync::Arc;
+
+use tokio::{
+    runtime::{Handle, TryCurrentError},
+    sync::Notify,
+    task,
+    time::{Instant, timeout},
+};
+
+use crate::{
+    driver::{
+        clock::Clock,
+        executor::{Executor, Job},
+        panics::contain,
+        reaper::{Pause, Reaper, Rounds},
+        wake::Wake,
+    },
+    wheel::tick::TickLength,
+};
+
+/// An [`Executor`] on a tokio runtime, for
+/// [`SystemTimerBuilder::executor`](crate::SystemTimerBuilder::executor) or a purgatory's `Builder::executor`:
+/// what it runs may call `tokio::spawn`, start tokio's timers and use its sockets.
+///
+/// Each job is a task of the runtime, so what it runs must be short and not block, as any task: a callback that
+/// takes its time spawns it. A runtime that is shut down takes no task; the job then runs where it is refused or
+/// dropped, still with the runtime entered, so a `tokio::spawn` in it does not panic, and spawns nothing.
+///
+/// ```
+/// use std::time::Duration;
+/// use timer_core::{SystemTimer, Timer, TokioExecutor};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// # runtime.block_on(async {
+/// let executor = TokioExecutor::current()?; // of the runtime that this is called in
+/// let timer = SystemTimer::builder().executor(executor).build()?;
+/// let (send, told) = tokio::sync::oneshot::channel();
+/// let task = || drop(tokio::spawn(async { send.send("from inside the runtime") }));
+/// timer.schedule(Duration::from_millis(1), task)?;
+/// assert_eq!(told.await?, "from inside the runtime");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TokioExecutor {
+    handle: Handle,
+}
+
+impl TokioExecutor {
+    /// On this runtime.
+    pub fn new(handle: Handle) -> Self {
+        TokioExecutor { handle }
+    }
+
+    /// On the runtime that the caller is in.
+    ///
+    /// # Errors
+    /// tokio's, when it is in none.
+    pub fn current() -> Result<Self, TryCurrentError> {
+        Handle::try_current().map(TokioExecutor::new)
+    }
+}
+
+/// A job that runs inside its runtime, also when it is dropped.
+struct Inside {
+    handle: Handle,
+    job: Option<Job>,
+}
+
+impl Inside {
+    fn run(mut self) {
+        if let Some(job) = self.job.take() {
+            let _inside = self.handle.enter();
+            job.run();
+        }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        if let Some(job) = self.job.take() {
+            let _inside = self.handle.enter();
+            drop(job); // it runs
+        }
+    }
+}
+
+impl Executor for TokioExecutor {
+    fn execute(&self, job: Job) {
+        let inside = Inside { handle: self.handle.clone(), job: Some(job) };
+        drop(self.handle.spawn(async move { inside.run() }));
+    }
+
+    fn parallelism(&self) -> usize {
+        self.handle.metrics().num_workers()
+    }
+}
+
+/// The clock of a tokio runtime: the machine's, or in a test the one that it has paused.
+#[derive(Debug)]
+pub(crate) struct TokioClock {
+    handle: Handle,
+    origin: Instant,
+}
+
+impl TokioClock {
+    pub(crate) fn new(handle: Handle) -> Self {
+        let inside = handle.enter();
+        let origin = Instant::now();
+        drop(inside);
+        TokioClock { handle, origin }
+    }
+}
+
+impl Clock for TokioClock {
+    fn now_ns(&self) -> u64 {
+        // A paused clock is seen from inside the runtime alone, as a task is.
+        let outside = task::try_id().is_none().then(|| self.handle.enter());
+        let now = Instant::now();
+        drop(outside);
+        u64::try_from((now - self.origin).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn is_steady(&self) -> bool {
+        true
+    }
+}
+
+/// Starts a reaper as a task of a runtime; `None` when that has no time.
+pub(crate) fn start(handle: &Handle, clock: Arc<dyn Clock>, tick: TickLength) -> Option<Reaper> {
+    let inside = handle.enter();
+    let has_time = contain(|| drop(tokio::time::sleep(std::time::Duration::ZERO))).is_ok();
+    drop(inside);
+    if !has_time {
+        return None;
+    }
+    let called = Arc::new(Notify::new());
+    let (reaper, rounds) = Reaper::of_task(clock, tick, Wake::Task(called.clone()));
+    drop(handle.spawn(run(Task { rounds }, called)));
+    Some(reaper)
+}
+
+/// The rounds, while they are a task. When the runtime drops that, the timer is closed.
+struct Task {
+    rounds: Rounds,
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.rounds.abandon();
+    }
+}
+
+async fn run(mut reaper: Task, called: Arc<Notify>) {
+    loop {
+        match reaper.rounds.round() {
+            Pause::None => task::yield_now().await,
+            Pause::For(wait) => drop(timeout(wait, called.notified()).await),
+            Pause::UntilWoken => called.notified().await,
+            Pause::Over => return,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! A timer that is a task of a tokio runtime, by that runtime's clock (feature `tokio`).
+#![cfg(all(feature = "tokio", not(loom)))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use timer_core::{BuildError, KeyedTimer, SystemTimer, Timer};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    sync::{mpsc::unbounded_channel, oneshot},
+    time::Instant,
+};
+
+const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn here() -> SystemTimer {
+    SystemTimer::builder().tokio(Handle::current()).build().unwrap()
+}
+
+/// One thread, time that stands still but when all wait for it.
+fn paused() -> Runtime {
+    Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_scheduled_runs_at_its_time_of_the_paused_clock() {
+    let (timer, began) = (here(), Instant::now());
+    let (send, mut fired) = unbounded_channel();
+    for ms in [3_600_000, 7, 250, 0, 1, 90_000] {
+        let send = send.clone();
+        let task = move || send.send((ms, began.elapsed().as_millis())).unwrap();
+        timer.schedule(MS * ms, task).unwrap();
+    }
+    let never = timer.schedule(MS * 100, || unreachable!()).unwrap();
+    assert!(timer.cancel(never));
+    for ms in [0, 1, 7, 250, 90_000, 3_600_000] {
+        let (fired, at_ms) = fired.recv().await.unwrap();
+        // To the tick; and the first waits for no time, or for the tick that has begun.
+        assert_eq!((fired, at_ms.abs_diff(u128::from(ms)) <= 1), (ms, true), "{ms} at {at_ms}");
+        assert!(at_ms >= u128::from(ms), "early: {ms} at {at_ms}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sleeps_and_intervals_pass_without_waiting() {
+    let (timer, began) = (here(), Instant::now());
+    timer.sleep(HOUR).await.unwrap();
+    assert!(began.elapsed() >= HOUR && began.elapsed() <= HOUR + MS * 2);
+    assert!(timer.timeout(HOUR, std::future::pending::<()>()).await.is_err());
+    let mut beat = timer.interval(HOUR).unwrap();
+    for _ in 0..3 {
+        beat.tick().await.unwrap();
+    }
+    assert!(began.elapsed() >= HOUR * 5 && began.elapsed() <= HOUR * 5 + MS * 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_advanced_by_hand_is_followed() {
+    let timer = here();
+    let (send, mut fired) = unbounded_channel();
+    timer.schedule(MS * 10, move || send.send(()).unwrap()).unwrap();
+    tokio::task::yield_now().await; // the reaper looks at its wheels
+    tokio::time::advance(MS * 9).await;
+    assert!(fired.try_recv().is_err());
+    tokio::time::advance(MS * 2).await;
+    fired.recv().await.unwrap();
+}
+
+/// Tasks of the runtime run what expired, so they may spawn; and one that is scheduled meanwhile, earlier than
+/// what the reaper sleeps for, wakes it.
+#[tokio::test(start_paused = true)]
+async fn what_expires_may_spawn_and_schedule_earlier_ones() {
+    let timer = here();
+    let (send, told) = oneshot::channel();
+    timer.schedule(HOUR, || unreachable!()).unwrap();
+    let again = timer.clone();
+    let task = move || {
+        let spawned = move || drop(tokio::spawn(async { send.send(Instant::now()) }));
+        again.schedule(MS, spawned).unwrap();
+    };
+    let began = Instant::now();
+    timer.schedule(MS * 5, task).unwrap();
+    assert!(told.await.unwrap() - began <= MS * 10);
+    assert_eq!(timer.shutdown().len(), 1);
+}
+
+/// From a thread that is in no runtime: the paused clock is the same there.
+#[test]
+fn a_thread_outside_schedules_by_the_same_paused_clock() {
+    let runtime = paused();
+    let _inside = runtime.enter();
+    let timer = here();
+    drop(_inside);
+    runtime.block_on(async { tokio::time::advance(HOUR).await });
+    let (send, fired) = oneshot::channel();
+    let scheduling = timer.clone();
+    let clock = thread::spawn(move || {
+        scheduling.schedule(MS * 20, || send.send(()).unwrap()).unwrap();
+        scheduling.clock().now_ns()
+    });
+    assert_eq!(u128::from(clock.join().unwrap()) / HOUR.as_nanos(), 1);
+    runtime.block_on(async {
+        let before = Instant::now();
+        fired.await.unwrap();
+        assert!(before.elapsed() >= MS * 20 && before.elapsed() <= MS * 22);
+    });
+}
+
+#[test]
+fn by_real_time_nothing_is_early() {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+    let late = runtime.block_on(async {
+        let timer = here();
+        let (send, mut fired) = unbounded_channel();
+        for ms in 0..50 {
+            let (send, due) = (send.clone(), Instant::now() + MS * ms);
+            let task = move || send.send(Instant::now().checked_duration_since(due)).unwrap();
+            timer.schedule(MS * ms, task).unwrap();
+        }
+        drop(send);
+        let mut late = Vec::new();
+        while let Some(one) = fired.recv().await {
+            late.push(one);
+        }
+        late
+    });
+    assert!(late.len() == 50 && late.iter().all(Option::is_some), "{late:?}");
+}
+
+/// The task ends with the last handle, and with a shutdown.
+#[test]
+fn nothing_of_it_is_left_on_the_runtime() {
+    let runtime = paused();
+    for shuts_down in [false, true] {
+        runtime.block_on(async {
+            let timer = here();
+            timer.schedule(HOUR, || ()).unwrap();
+            tokio::task::yield_now().await;
+            assert_eq!(Handle::current().metrics().num_alive_tasks(), 1);
+            if shuts_down {
+                assert_eq!(timer.shutdown().len(), 1);
+                assert!(timer.schedule(MS, || ()).is_err());
+            }
+            drop(timer);
+            tokio::task::yield_now().await;
+            assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
+        });
+    }
+}
+
+/// What sleeps on it wakes with an error, and what is scheduled later is refused.
+#[test]
+fn a_runtime_that_goes_shuts_the_timer_down() {
+    for driven in [true, false] {
+        let runtime = paused();
+        let inside = runtime.enter();
+        let timer = here();
+        drop(inside);
+        let keyed = KeyedTimer::new(&timer, |(), ()| unreachable!()).unwrap();
+        if driven {
+            runtime.block_on(tokio::task::yield_now()); // the reaper knows its owners
+        }
+        let (woken, wakes) = mpsc::channel();
+        let mut sleep = Box::pin(timer.sleep(HOUR));
+        let waker = std::task::Waker::from(Arc::new(Tells(woken)));
+        let mut context = std::task::Context::from_waker(&waker);
+        assert!(sleep.as_mut().poll(&mut context).is_pending());
+        keyed.schedule((), HOUR, ()).unwrap();
+        drop(runtime);
+        wakes.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(matches!(sleep.as_mut().poll(&mut context), std::task::Poll::Ready(Err(_))));
+        assert!(timer.schedule(MS, || ()).is_err());
+        assert!(keyed.schedule((), MS, ()).is_err());
+        assert!(KeyedTimer::<(), ()>::new(&timer, |(), ()| ()).is_err());
+        assert_eq!(timer.shutdown().len(), 0);
+    }
+}
+
+struct Tells(mpsc::Sender<()>);
+
+impl std::task::Wake for Tells {
+    fn wake(self: Arc<Self>) {
+        self.0.send(()).unwrap();
+    }
+}
+
+#[test]
+fn a_runtime_without_time_is_an_error_that_says_so() {
+    let runtime = Builder::new_current_thread().build().unwrap();
+    let refused = SystemTimer::builder().tokio(runtime.handle().clone()).build().unwrap_err();
+    assert!(matches!(refused, BuildError::NoTime));
+    assert!(refused.to_string().contains("enable_time"), "{refused}");
+}
