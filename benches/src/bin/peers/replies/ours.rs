@@ -1,6 +1,8 @@
 //! `Replies`.
 
-use purgatory::{AlreadyExpected, Replies};
+use std::{future::poll_fn, pin::Pin, task::Poll};
+
+use purgatory::Replies;
 
 use super::asks::{Asks, TIMEOUT};
 
@@ -14,8 +16,11 @@ impl Asks for Ours {
     }
 
     fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send {
-        let reply = self.0.expect(number, TIMEOUT);
-        async { reply.map_err(|AlreadyExpected { .. }| ()).ok()?.await.ok() }
+        let mut reply = self.0.expect(number, TIMEOUT).ok();
+        poll_fn(move |context| match &mut reply {
+            Some(reply) => Pin::new(reply).poll(context).map(Result::ok),
+            None => Poll::Ready(None), // a number that is expected already
+        })
     }
 
     fn deliver(&self, number: u64, reply: u64) -> bool {

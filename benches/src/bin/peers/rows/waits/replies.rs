@@ -4,7 +4,8 @@
 //! On one thread (`1t`) 64 are asked, answered and awaited. On two (`2t`) one thread asks and awaits, the other
 //! answers, at most 512 behind. Both give way while they have nothing to do, so it takes two processors that
 //! are free. The floor is two lock pairs each to put a request there and to take it off again, a clock read,
-//! and an allocation.
+//! and an allocation. `replies-bytes`: the heap in use while a million are unanswered, by their number; a future
+//! counts in its box, as in a task of its own, but without the task.
 
 use std::{
     collections::VecDeque,
@@ -22,6 +23,7 @@ use std::{
 use anyhow::ensure;
 use crossbeam_utils::Backoff;
 use timer_core::{Clock, SystemClock};
+use tokio::{runtime::Builder, task::coop::unconstrained};
 
 use super::{
     super::row::Run,
@@ -170,6 +172,39 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
         let primitives = run.sizes.primitives;
         let floor = floor::park_complete(1, primitives) + floor::allocation(primitives);
         run.results.measure(id, "ns").add(FLOOR, floor);
+    }
+    Ok(())
+}
+
+/// Bytes in use for each unanswered request, all of which are answered then.
+fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
+    let runtime = Builder::new_current_thread().enable_time().build()?;
+    let asks = runtime.block_on(async { A::start() })?;
+    let (mut pending, mut right) = (Pending::with_capacity(requests as usize), true);
+    let counted = allocation_counter::measure(|| {
+        runtime.block_on(unconstrained(async {
+            for number in 0..requests {
+                right &= ask(&asks, number, &mut pending).await;
+            }
+        }));
+    });
+    right &= (0..requests).fold(true, |all, number| all & asks.deliver(number, reply_to(number)));
+    runtime.block_on(unconstrained(async { right &= until(&mut pending, 0).await }));
+    let left = asks.left();
+    ensure!(right && left == 0, "{}: a reply was lost, or {left} requests are held", A::NAME);
+    Ok(counted.bytes_current as f64 / requests as f64)
+}
+
+pub(in crate::rows) fn bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    for (name, measure) in [
+        (Ours::NAME, bytes_each::<Ours> as fn(u64) -> anyhow::Result<f64>),
+        (Oneshots::NAME, bytes_each::<Oneshots>),
+    ] {
+        if run.takes(name) {
+            run.at(id, name, 0);
+            let bytes = measure(run.sizes.one_m as u64)?;
+            run.results.measure(id, "bytes").add(name, bytes);
+        }
     }
     Ok(())
 }
