@@ -45,9 +45,9 @@ waiting:
 external-events *ARGS:
     cargo run --release -p external_events-example --example external_events -- {{ARGS}}
 
-# While working: both crates' tests without those that take millions of steps.
+# While working: both crates' tests but for the examples of the manual.
 quick:
-    cargo test --quiet -p timer-core -p purgatory --lib --tests -- --skip agrees_with --skip whatever_happens --skip plain_maps --skip whatever_races --skip million --skip mistakes_of
+    cargo test --quiet -p timer-core -p purgatory --lib --tests
 
 # All tests but loom's and shuttle's.
 test:
@@ -59,7 +59,7 @@ loom:
 
 # Whole scenarios in random schedules, a million in all; a failing one is printed, with how to replay it.
 shuttle:
-    SHUTTLE_SCHEDULES=50000 RUSTFLAGS="--cfg shuttle" cargo test --release --target-dir target/shuttle -p purgatory --test shuttle
+    TEST_EFFORT=250 RUSTFLAGS="--cfg shuttle" cargo test --release --target-dir target/shuttle -p purgatory --test shuttle
 
 # ThreadSanitizer over the tests with threads, on stable; what it finds is in target/tsan/tests.log.
 tsan:
@@ -67,11 +67,11 @@ tsan:
 
 # The wheel and the purgatory against their references for 20 million steps each.
 model:
-    MODEL_STEPS=20000000 cargo test --release -p timer-core -p purgatory --test model -- --nocapture
+    TEST_EFFORT=4000 cargo test --release -p timer-core -p purgatory --test models -- --nocapture model::
 
 # A simulated cluster for a million seeds.
 simulation:
-    SIMULATION_SEEDS=1000000 cargo test --release -p purgatory --test simulation -- --nocapture
+    TEST_EFFORT=20000 cargo test --release -p purgatory --test models simulation -- --nocapture
 
 # libFuzzer on wheel, purgatory or broker; wants a nightly and cargo-fuzz.
 fuzz TARGET="wheel" SECONDS="60":
@@ -87,7 +87,7 @@ virtual-time *ARGS:
 
 # Ten million operations racing.
 stress:
-    STRESS=10000000 cargo test --release -p purgatory --test stress -- --nocapture
+    TEST_EFFORT=100 cargo test --release -p purgatory --test threads stress::every -- --nocapture
 
 # Format, lints, docs.
 lint:

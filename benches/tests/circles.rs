@@ -1,7 +1,7 @@
 //! No files of a bench import each other in a circle.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../crates/timer-core/tests/layers/imports.rs"]
+#[path = "../../crates/timer-core/tests/house/layers/imports.rs"]
 #[allow(dead_code, reason = "benches have no layers")]
 mod imports;
 

@@ -1,7 +1,7 @@
 //! The purgatory under a hand-turned clock: operations of every kind are parked, and ended by events,
 //! watermarks, cancels, time and shutdown, from outside and from inside checks and callbacks.
 //!
-//! There is no model of the purgatory here (`crates/purgatory/tests/model` has one, which knows each order).
+//! There is no model of the purgatory here (`crates/purgatory/tests/models/model` has one, which knows each order).
 //! The `books` know plain facts, and what follows from them: each operation ends once, as something that it
 //! had a reason for; what an event, a cancel or the time had to end has ended when the call is over; and
 //! the counts are those of what was seen.

@@ -2,8 +2,8 @@
 //! `just shuttle`, or `RUSTFLAGS="--cfg shuttle" cargo test --release -p purgatory --test shuttle`.
 //!
 //! loom walks every interleaving of two or three calls; here many calls meet, in a sample of theirs.
-//! `SHUTTLE_SCHEDULES` sets how many a scenario. The schedule that fails is printed, with how to see
-//! it again. Memory is sequentially consistent here: what is weaker is loom's part.
+//! `TEST_EFFORT` says how many a scenario: 200 without it. The schedule that fails is printed, with how
+//! to see it again. Memory is sequentially consistent here: what is weaker is loom's part.
 
 #![cfg(shuttle)]
 #![allow(unreachable_pub, clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -11,6 +11,8 @@
 
 mod anything;
 mod book;
+#[path = "../../../timer-core/tests/support/effort.rs"]
+mod effort;
 mod keys;
 mod operations;
 mod reaper;

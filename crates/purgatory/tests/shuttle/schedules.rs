@@ -14,8 +14,10 @@ use shuttle::{
     scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler},
 };
 
-/// Schedules a scenario, unless `SHUTTLE_SCHEDULES` says otherwise.
-const SCHEDULES: usize = 500;
+use crate::effort::{effort, number};
+
+/// Schedules a scenario, without `TEST_EFFORT`.
+const SCHEDULES: u64 = 200;
 
 /// Schedules that a planted fault has at most, with PCT first and then at random.
 const FAULT_SCHEDULES: usize = 50_000;
@@ -78,9 +80,8 @@ fn check_with(config: &Config, fewer: usize, faults: &[Fault], scenario: fn()) {
             .run(scenario);
         return;
     }
-    let from_env = |name| std::env::var(name).ok()?.parse().ok();
-    let schedules = from_env("SHUTTLE_SCHEDULES").unwrap_or(SCHEDULES as u64) as usize;
-    let seed = from_env("SHUTTLE_RANDOM_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let schedules = usize::try_from(effort(SCHEDULES)).unwrap();
+    let seed = number("SHUTTLE_RANDOM_SEED").unwrap_or_else(|| fastrand::u64(..));
     let half = schedules.div_ceil(2 * fewer);
     let test = thread::current().name().expect("a test's thread has its name").to_owned();
     let passes = |run: Run| {

@@ -1,14 +1,15 @@
 //! Frames that are no requests, or nearly: from a seed, always the same.
 //!
-//! `BROKER_FUZZ_FRAMES=1000000 cargo test --release -p broker-example fuzz` throws a million and
-//! watches the memory, too. What once was trouble is kept in `corpus.txt`.
+//! `TEST_EFFORT=200 cargo test --release -p broker-example --lib fuzz` throws a million and watches
+//! the memory, too. What once was trouble is kept in `corpus.txt`.
 
-use std::{env, fs};
+use std::fs;
 
 use bytes::Bytes;
 
 use super::{
     Fixture,
+    effort::effort,
     examples::{each_version, example},
     framed,
 };
@@ -17,7 +18,10 @@ use crate::{
     fuzz::{Connection, FRAME_MAX, follow_all},
 };
 
-const FRAMES_DEFAULT: usize = 20_000;
+/// Without `TEST_EFFORT`.
+const FRAMES: u64 = 5_000;
+/// With so many, and nothing beside them, the memory tells something.
+const FRAMES_TO_WATCH: usize = 1_000_000;
 /// What the process may grow by once it is warm.
 const GROWTH_KIB_MAX: u64 = 32 << 10;
 
@@ -81,8 +85,7 @@ fn resident_kib() -> Option<u64> {
 
 #[test]
 fn fuzzed_frames_crash_nothing_hang_nothing_and_leave_nothing_behind() {
-    let asked = env::var("BROKER_FUZZ_FRAMES").ok().map(|frames| frames.parse().unwrap());
-    let frames = asked.unwrap_or(FRAMES_DEFAULT);
+    let frames = usize::try_from(effort(FRAMES)).unwrap();
     let bounds = ["--max-partitions", "100", "--max-log", "20000"];
     let broker = Fixture::new(&bounds);
     let examples: Vec<Bytes> = each_version().map(|(key, version)| example(key, version)).collect();
@@ -118,7 +121,9 @@ fn fuzzed_frames_crash_nothing_hang_nothing_and_leave_nothing_behind() {
     assert!(manager.counters.lock().records > 0, "some were good enough");
     let topics = manager.topics.all();
     assert!(topics.iter().map(|topic| topic.len()).sum::<usize>() <= 100);
-    if let (Some(_), Some(warm), Some(now)) = (asked, warm_kib, resident_kib()) {
+    if frames >= FRAMES_TO_WATCH
+        && let (Some(warm), Some(now)) = (warm_kib, resident_kib())
+    {
         println!("{frames} frames; resident: {warm} KiB after a quarter, {now} KiB at the end");
         assert!(now <= warm + GROWTH_KIB_MAX, "grew from {warm} to {now} KiB");
     }

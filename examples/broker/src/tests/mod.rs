@@ -2,6 +2,8 @@
 
 mod create_topics;
 mod delete_records;
+#[path = "../../../../crates/timer-core/tests/support/effort.rs"]
+mod effort;
 pub(crate) mod examples;
 mod fetches;
 mod fuzz;

@@ -1,0 +1,221 @@
+//! What is counted and timed, under the hand-turned clock.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use crate::support::{Op, Probe, Waiting};
+use purgatory::{Builder, ParkResult, Purgatory, Timeout, Times, Watches, when};
+use timer_core::{Executor, Job, ManualTimer, TimeHistogram, Timer};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn builder(timer: &ManualTimer) -> Builder<&'static str, Op> {
+    Purgatory::builder("orders").timer(timer)
+}
+
+fn waiting() -> (ManualTimer, Waiting) {
+    let timer = ManualTimer::new();
+    let purgatory = builder(&timer).build().unwrap();
+    (timer, purgatory)
+}
+
+fn park(purgatory: &Waiting, key: &'static str, timeout: impl Into<Timeout>) -> Probe {
+    let probe = Probe::new();
+    let parked = purgatory.try_complete_else_watch(probe.operation(), &[key], timeout);
+    assert!(matches!(parked, Ok(ParkResult::Parked(_))));
+    probe
+}
+
+/// The bounds and counts of the buckets that are not empty.
+fn filled(histogram: &TimeHistogram) -> Vec<(f64, u64)> {
+    let bounds = TimeHistogram::BOUNDS_S.iter().copied().chain([f64::INFINITY]);
+    bounds.zip(histogram.buckets().iter().copied()).filter(|&(_, count)| count > 0).collect()
+}
+
+#[test]
+fn waits_are_timed_by_outcome_from_being_parked_to_the_end() {
+    let (timer, purgatory) = waiting();
+    assert_eq!(purgatory.times(), Times::default());
+    let ready = park(&purgatory, "ready", Timeout::Never);
+    park(&purgatory, "given up", Timeout::Never);
+    park(&purgatory, "late", 40 * MS);
+    timer.advance(20 * MS);
+    ready.make_ready();
+    purgatory.check_and_complete(&"ready");
+    timer.advance(10 * MS);
+    purgatory.cancel_for_key(&"given up", "asked");
+    timer.advance(10 * MS);
+    let times = purgatory.times();
+    assert_eq!(filled(&times.completed), [(0.025, 1)]);
+    assert_eq!(filled(&times.cancelled), [(0.05, 1)]);
+    assert_eq!(filled(&times.expired), [(0.05, 1)]);
+    let sums = [times.completed.sum_s(), times.cancelled.sum_s(), times.expired.sum_s()];
+    assert_eq!(sums, [0.02, 0.03, 0.04]);
+    assert_eq!((filled(&times.lateness), times.lateness.sum_s()), (vec![(0.00001, 1)], 0.0));
+}
+
+#[test]
+fn nothing_is_timed_before_somebody_asks() {
+    let (timer, purgatory) = waiting();
+    park(&purgatory, "early", 5 * MS);
+    timer.advance(5 * MS);
+    assert_eq!(purgatory.snapshot(0).times, Times::default());
+    park(&purgatory, "later", 5 * MS);
+    timer.advance(5 * MS);
+    assert_eq!(purgatory.times().expired.count(), 1);
+    assert_eq!(purgatory.stats().expired, 2);
+}
+
+#[test]
+fn of_many_completions_some_are_timed_and_each_is_counted() {
+    let (timer, purgatory) = waiting();
+    purgatory.times();
+    let complete = |count: u64| {
+        let probes: Vec<_> = (0..count).map(|_| park(&purgatory, "k", Timeout::Never)).collect();
+        timer.advance(MS);
+        probes.iter().for_each(Probe::make_ready);
+        assert_eq!(purgatory.check_and_complete(&"k") as u64, count);
+    };
+    let mut counted = 0;
+    for count in [999, 1, 1, 16, 1, 17, 40] {
+        complete(count);
+        counted += count;
+    }
+    let times = purgatory.times();
+    assert_eq!((times.completed.count(), counted), (1075, 1075));
+    assert_eq!(times.completed.sum_s(), 1.075);
+    complete(1000);
+    assert_eq!(purgatory.times().completed.count(), 2075);
+}
+
+#[test]
+fn lateness_counts_from_the_rounded_deadline() {
+    let (timer, purgatory) = waiting();
+    purgatory.times();
+    park(&purgatory, "k", Duration::from_micros(9_500)); // due at 10 ms
+    timer.pass(60 * MS); // nobody turns the wheel meanwhile
+    timer.advance(Duration::ZERO);
+    let times = purgatory.times();
+    assert_eq!((filled(&times.lateness), times.lateness.sum_s()), (vec![(0.05, 1)], 0.05));
+    assert_eq!(times.expired.sum_s(), 0.06);
+}
+
+#[test]
+fn what_is_under_check_when_its_time_comes_is_late_by_the_check() {
+    let (timer, purgatory) = waiting();
+    purgatory.times();
+    let (turned, probe) = (timer.clone(), Probe::new());
+    let mut first = true;
+    let operation = probe.operation().on_check(move || {
+        if !std::mem::take(&mut first) {
+            turned.advance(30 * MS);
+        }
+    });
+    purgatory.try_complete_else_watch(operation, &["k"], 10 * MS).unwrap();
+    purgatory.check_and_complete(&"k");
+    assert_eq!(probe.endings(), [purgatory::Outcome::Expired]);
+    let times = purgatory.times();
+    assert_eq!((times.lateness.count(), times.lateness.sum_s()), (1, 0.02));
+    assert_eq!((times.expired.count(), times.expired.sum_s()), (1, 0.03));
+}
+
+#[test]
+fn each_event_counts_once_however_much_it_takes() {
+    let (_timer, purgatory) = waiting();
+    for _ in 0..300 {
+        let operation = Probe::new().operation();
+        purgatory
+            .try_complete_else_watch(operation, Watches::up_to(&[("log", 1)]), Timeout::Never)
+            .unwrap();
+    }
+    assert_eq!(purgatory.stats().events, 0);
+    assert_eq!(purgatory.complete_up_to(&"log", 1), 300);
+    assert_eq!(purgatory.stats().events, 1);
+    purgatory.check_and_complete(&"nobody waits for it");
+    purgatory.check_and_complete_all(&["a", "b"]);
+    assert_eq!(purgatory.stats().events, 4);
+    park(&purgatory, "a", Timeout::Never);
+    purgatory.cancel_for_key(&"a", "no event");
+    assert_eq!(purgatory.stats().events, 4);
+}
+
+#[test]
+fn checks_are_counted_the_first_included() {
+    let (timer, purgatory) = waiting();
+    let probe = park(&purgatory, "k", 10 * MS);
+    purgatory.check_and_complete(&"k");
+    purgatory.check_and_complete(&"other");
+    timer.advance(10 * MS);
+    assert_eq!((purgatory.stats().checks, probe.checks()), (2, 2));
+    let at_once = Probe::new();
+    at_once.make_ready();
+    purgatory.try_complete_else_watch(at_once.operation(), &["k"], MS).unwrap();
+    assert_eq!(purgatory.stats().checks, 3);
+}
+
+#[test]
+fn refusals_are_counted_by_reason() {
+    let timer = ManualTimer::new();
+    let purgatory = builder(&timer).max_parked(1).build().unwrap();
+    let refused = |watches: Watches<'_, &'static str>| {
+        purgatory.try_complete_else_watch(Probe::new().operation(), watches, MS).unwrap_err()
+    };
+    drop(refused(Watches::keys(&[])));
+    park(&purgatory, "k", Timeout::Never);
+    drop(refused(Watches::keys(&["k"])));
+    drop(refused(Watches::keys(&["other"])));
+    let levels: Vec<_> = (0..20_000).map(|level| ("k", level)).collect();
+    drop(refused(Watches::up_to(&levels)));
+    purgatory.shutdown();
+    drop(refused(Watches::keys(&["k"])));
+    let counts = purgatory.stats().refused;
+    assert_eq!((counts.no_keys, counts.full, counts.closed), (1, 2, 1));
+    assert_eq!(counts.too_many_watermarks, 1);
+    assert_eq!(purgatory.stats().checks, 1 + 4); // all but the one without keys were checked
+}
+
+/// Keeps what it is given.
+#[derive(Clone, Debug, Default)]
+struct Kept(Arc<Mutex<Vec<Job>>>);
+
+impl Executor for Kept {
+    fn execute(&self, job: Job) {
+        self.0.lock().unwrap().push(job);
+    }
+}
+
+#[test]
+fn callbacks_wait_from_the_hand_over_until_they_begin() {
+    let (timer, kept) = (ManualTimer::new(), Kept::default());
+    let purgatory = builder(&timer).executor(kept.clone()).build().unwrap();
+    for _ in 0..3 {
+        park(&purgatory, "k", MS);
+    }
+    timer.advance(MS);
+    assert_eq!((purgatory.stats().callbacks_waiting, purgatory.stats().expired), (3, 3));
+    let jobs = std::mem::take(&mut *kept.0.lock().unwrap());
+    jobs.into_iter().for_each(Job::run);
+    assert_eq!(purgatory.stats().callbacks_waiting, 0);
+}
+
+#[test]
+fn deferred_events_are_counted_until_they_are_raised() {
+    let (_timer, purgatory) = waiting();
+    purgatory.defer("a");
+    purgatory.defer_up_to("b", 7);
+    assert_eq!((purgatory.stats().deferred, purgatory.stats().events), (2, 0));
+    purgatory.run_deferred();
+    assert_eq!((purgatory.stats().deferred, purgatory.stats().events), (0, 2));
+}
+
+#[test]
+fn a_purgatory_tells_its_own_timer() {
+    let own: Purgatory<u8, _> = Purgatory::new("own").unwrap();
+    own.try_complete_else_watch(when(|| false, drop), &[1], Duration::from_secs(3600)).unwrap();
+    let timer = own.own_timer().unwrap();
+    assert_eq!((timer.name(), timer.stats().pending), ("own", 1));
+    assert!(waiting().1.own_timer().is_none());
+}

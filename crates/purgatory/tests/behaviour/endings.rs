@@ -1,0 +1,207 @@
+//! Ending many at once, why something was cancelled, and what a refusal is as an error.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    rc::Rc,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use crate::support::{Probe, Waiting};
+use purgatory::{
+    BoxedOperation, CancelReason, LocalPurgatory, Outcome, Purgatory, RefusedReason, Timeout,
+    Watches, when,
+};
+use timer_core::{ManualTimer, Timer};
+
+const DROPPED: Outcome = Outcome::Cancelled(CancelReason::Dropped);
+const SHUTDOWN: Outcome = Outcome::Cancelled(CancelReason::Shutdown);
+
+fn requested(reason: &'static str) -> Outcome {
+    Outcome::Cancelled(CancelReason::Requested(reason.into()))
+}
+
+fn purgatory() -> (ManualTimer, Waiting) {
+    let timer = ManualTimer::new();
+    let purgatory = Purgatory::builder("endings").timer(&timer).build().unwrap();
+    (timer, purgatory)
+}
+
+/// Nobody has to name the kind of operation.
+#[test]
+fn without_a_type_of_operation_it_takes_any() {
+    let purgatory: Purgatory<&str> = Purgatory::new("any").unwrap();
+    let boxed: &Purgatory<&str, BoxedOperation> = &purgatory;
+    boxed.try_complete_else_watch(when(|| false, drop).into(), &["a"], Timeout::Never).unwrap();
+    let wait = purgatory.wait(&["a"], Duration::from_secs(30), || None::<()>);
+    assert_eq!(purgatory.len(), 2);
+    drop(wait);
+    let local: LocalPurgatory<u32> = LocalPurgatory::new();
+    local.try_complete_else_watch(when(|| false, drop).into(), &[1], Timeout::Never).unwrap();
+    assert_eq!(local.len(), 1);
+}
+
+#[test]
+fn cancel_all_ends_everything_and_leaves_the_purgatory_open() {
+    let (_timer, purgatory) = purgatory();
+    let probes: Vec<_> = std::iter::repeat_with(Probe::new).take(300).collect();
+    let keys: Vec<String> = (0..100).map(|number| format!("k{number}")).collect();
+    let keys: Vec<&'static str> = keys.into_iter().map(|key| &*key.leak()).collect();
+    for (number, probe) in probes.iter().enumerate() {
+        let two = [keys[number % 100], keys[(number * 7 + 1) % 100]];
+        purgatory.try_complete_else_watch(probe.operation(), &two, Timeout::Never).unwrap();
+    }
+    let levels = [("k1", 5)];
+    let watermark = Probe::new();
+    let watches = Watches::up_to(&levels);
+    purgatory.try_complete_else_watch(watermark.operation(), watches, Timeout::Never).unwrap();
+
+    let (again, parks) = (Probe::new(), purgatory.clone());
+    let operation = again.operation();
+    let parking = Probe::new();
+    let park = move |_| _ = parks.try_complete_else_watch(operation, &["new"], Timeout::Never);
+    purgatory
+        .try_complete_else_watch(parking.operation().then(park), &["k0"], Timeout::Never)
+        .unwrap();
+
+    assert_eq!(purgatory.cancel_all("moved away"), 302);
+    let moved = requested("moved away");
+    assert!(probes.iter().all(|probe| probe.endings() == [moved.clone()]));
+    assert_eq!((watermark.endings(), parking.endings()), (vec![moved.clone()], vec![moved]));
+    assert_eq!((purgatory.len(), purgatory.keys(), again.ended()), (1, 1, false)); // parked by a callback
+    let stats = purgatory.stats();
+    assert_eq!(
+        (stats.cancelled, stats.cancelled_by_shutdown, stats.cancelled_by_drop),
+        (302, 0, 0)
+    );
+    assert_eq!(purgatory.cancel_all("again"), 1);
+    assert_eq!(purgatory.cancel_all("again"), 0);
+}
+
+/// One that is under check is left a note; so cancel_all does not count it, and it ends all the same.
+#[test]
+fn cancel_all_and_complete_for_key_leave_a_note_where_a_check_runs() {
+    for complete in [false, true] {
+        let (_timer, purgatory) = purgatory();
+        let (probe, inside) = (Probe::new(), purgatory.clone());
+        let operation = probe.operation().on_check(move || {
+            let ended =
+                if complete { inside.complete_for_key(&"a") } else { inside.cancel_all("now") };
+            assert_eq!(ended, 0);
+        });
+        purgatory.try_complete_else_watch(operation, &["a"], Timeout::Never).unwrap();
+        assert!(!probe.ended()); // was not parked yet
+        purgatory.check_and_complete(&"a");
+        let ended = if complete { Outcome::Completed } else { requested("now") };
+        assert_eq!((probe.endings(), purgatory.len()), (vec![ended], 0));
+    }
+}
+
+#[test]
+fn complete_for_key_ends_what_waits_for_it_without_a_check() {
+    let (timer, purgatory) = purgatory();
+    let [plain, both, level, other] = [Probe::new(), Probe::new(), Probe::new(), Probe::new()];
+    let park = |probe: &Probe, watches: Watches<'_, &'static str>| {
+        let timeout = Duration::from_secs(1);
+        purgatory.try_complete_else_watch(probe.operation(), watches, timeout).unwrap();
+    };
+    park(&plain, Watches::keys(&["a"]));
+    park(&both, Watches::keys(&["b", "a"]));
+    park(&level, Watches::up_to(&[("a", 9), ("b", 9)]));
+    park(&other, Watches::keys(&["b"]));
+    assert_eq!(purgatory.complete_for_key(&"a"), 3);
+    for probe in [&plain, &both, &level] {
+        assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Completed], 1));
+    }
+    assert_eq!((other.ended(), purgatory.len(), purgatory.watched()), (false, 1, 1));
+    assert_eq!(purgatory.complete_for_key(&"a"), 0);
+    timer.advance(Duration::from_secs(1));
+    assert_eq!(other.endings(), [Outcome::Expired]);
+    assert_eq!(purgatory.stats().completed, 3);
+}
+
+#[test]
+fn the_same_on_one_thread() {
+    let waits = LocalPurgatory::new();
+    let endings = Rc::new(std::cell::RefCell::new(Vec::new()));
+    let park = |key: &'static str| {
+        let told = endings.clone();
+        let wait = when(|| false, move |outcome| told.borrow_mut().push((key, outcome)));
+        waits.try_complete_else_watch(wait, &[key], Timeout::Never).unwrap();
+    };
+    ["a", "b", "c", "d"].into_iter().for_each(park);
+    assert_eq!((waits.complete_for_key(&"b"), waits.cancel_all("moved")), (1, 3));
+    park("e");
+    let stats = waits.stats();
+    drop(waits);
+    let moved = |key| (key, requested("moved"));
+    let expected = [("b", Outcome::Completed), moved("a"), moved("c"), moved("d"), ("e", DROPPED)];
+    assert_eq!(*endings.borrow(), expected);
+    assert_eq!((stats.completed, stats.cancelled), (1, 3));
+}
+
+#[test]
+fn dropping_the_last_handle_is_told_apart_from_a_shutdown() {
+    let (timer, purgatory) = purgatory();
+    let [dropped, shut_down, timer_shut_down] = [Probe::new(), Probe::new(), Probe::new()];
+    let park = |purgatory: &Waiting, probe: &Probe| {
+        purgatory.try_complete_else_watch(probe.operation(), &["a"], Timeout::Never).unwrap();
+    };
+    let clone = purgatory.clone();
+    park(&purgatory, &dropped);
+    drop(purgatory);
+    assert!(!dropped.ended());
+    drop(clone);
+    assert_eq!(dropped.endings(), [DROPPED]);
+
+    let second: Waiting = Purgatory::builder("second").timer(&timer).build().unwrap();
+    park(&second, &shut_down);
+    second.shutdown();
+    assert_eq!(shut_down.endings(), [SHUTDOWN]);
+    let stats = second.stats();
+    assert_eq!((stats.cancelled_by_shutdown, stats.cancelled_by_drop), (1, 0));
+    drop(second);
+
+    let third: Waiting = Purgatory::builder("third").timer(&timer).build().unwrap();
+    park(&third, &timer_shut_down);
+    timer.shutdown();
+    assert_eq!(timer_shut_down.endings(), [SHUTDOWN]);
+}
+
+/// As many programs do: `?` on whatever comes.
+fn park_or_fail(purgatory: &Purgatory<u32>, told: Arc<Mutex<Vec<Outcome>>>) -> anyhow::Result<()> {
+    let operation = when(|| false, move |outcome| told.lock().unwrap().push(outcome));
+    purgatory.try_complete_else_watch(operation.into(), &[1], Timeout::Never)?;
+    Ok(())
+}
+
+#[test]
+fn a_refusal_goes_into_anyhow_with_its_operation() {
+    let purgatory: Purgatory<u32> = Purgatory::builder("full").max_parked(1).build().unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    park_or_fail(&purgatory, told.clone()).unwrap();
+    let error = park_or_fail(&purgatory, told.clone()).unwrap_err();
+    assert_eq!(error.to_string(), "the operation was not parked: 1 operations are parked already");
+    let refused = error.downcast::<purgatory::Refused<BoxedOperation>>().unwrap();
+    let (operation, reason) = refused.into_parts();
+    assert_eq!(reason, RefusedReason::Full { limit: 1 });
+    purgatory.cancel_all("room");
+    purgatory.try_complete_else_watch(operation, &[1], Timeout::Never).unwrap();
+    assert_eq!(told.lock().unwrap().len(), 1);
+}
+
+/// What is not `Send` stays here; why it was refused does not.
+#[test]
+fn why_something_was_refused_goes_into_anyhow_alone() {
+    fn park(waits: &LocalPurgatory<u32>) -> anyhow::Result<()> {
+        let rc = Rc::new(());
+        let operation = when(|| false, move |_| drop(rc));
+        waits
+            .try_complete_else_watch(operation.into(), &[], Timeout::Never)
+            .map_err(RefusedReason::from)?;
+        Ok(())
+    }
+    let error = park(&LocalPurgatory::new()).unwrap_err();
+    assert_eq!(error.downcast::<RefusedReason>().unwrap(), RefusedReason::NoKeys);
+}

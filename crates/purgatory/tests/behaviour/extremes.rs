@@ -1,0 +1,225 @@
+//! Very many, very long, very much alike: what nobody should do, and somebody will. `TEST_EFFORT` says
+//! how many are very many: 100 000 without it, a million in CI.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    hash::{Hash, Hasher},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use purgatory::{
+    BoxedOperation, Outcome, ParkResult, Purgatory, RefusedReason, Timeout, WatchKey, Watches, when,
+};
+use timer_core::{Executor, Job, ManualTimer};
+
+use crate::effort::effort;
+
+/// Without `TEST_EFFORT`.
+const MANY: u64 = 100_000;
+
+fn waits<K: WatchKey + Send>() -> (ManualTimer, Purgatory<K, BoxedOperation>) {
+    let timer = ManualTimer::new();
+    let waits = Purgatory::builder("extremes").timer(&timer).build().unwrap();
+    (timer, waits)
+}
+
+/// Parks one that waits until `done` has come to `number`, and counts how many ended as `outcome`.
+fn park<K: WatchKey + Send>(
+    waits: &Purgatory<K, BoxedOperation>,
+    keys: &[K],
+    (done, number): (&Arc<AtomicU64>, u64),
+    ended: &Arc<AtomicU64>,
+    timeout: impl Into<Timeout>,
+) {
+    let (done, ended) = (done.clone(), ended.clone());
+    let told = move |outcome| {
+        assert!(matches!(outcome, Outcome::Completed | Outcome::Expired));
+        ended.fetch_add(1, Relaxed);
+    };
+    let operation = when(move || done.load(Relaxed) >= number, told);
+    let parked = waits.try_complete_else_watch(operation.into(), keys, timeout).unwrap();
+    assert!(matches!(parked, ParkResult::Parked(_)));
+}
+
+#[test]
+fn one_key_has_very_many_waiters() {
+    let many = effort(MANY);
+    let (_timer, waits) = waits();
+    let (done, ended) = (Arc::default(), Arc::default());
+    for _ in 0..many {
+        park(&waits, &["k"], (&done, 1), &ended, Timeout::Never);
+    }
+    assert_eq!(waits.waiters(&"k") as u64, many);
+    assert_eq!(waits.check_and_complete(&"k"), 0); // each was checked
+    assert_eq!(waits.stats().checks, 2 * many);
+    done.store(1, Relaxed);
+    assert_eq!(waits.check_and_complete(&"k") as u64, many);
+    assert_eq!((ended.load(Relaxed), waits.len(), waits.keys()), (many, 0, 0));
+}
+
+#[test]
+fn one_key_has_very_many_watermarks_and_each_rise_takes_its_own() {
+    let many = effort(MANY);
+    let (_timer, waits) = waits();
+    let ended = Arc::new(AtomicU64::new(0));
+    for level in 1..=many {
+        let ended = ended.clone();
+        let told = move |_| _ = ended.fetch_add(1, Relaxed);
+        let watches = [("k", level)];
+        let operation = BoxedOperation::from(when(|| false, told));
+        waits.try_complete_else_watch(operation, Watches::up_to(&watches), Timeout::Never).unwrap();
+    }
+    assert_eq!(waits.complete_up_to(&"k", 10), 10);
+    assert_eq!(waits.complete_up_to(&"k", 5), 0);
+    assert_eq!(waits.complete_up_to(&"k", u64::MAX) as u64, many - 10);
+    assert_eq!((ended.load(Relaxed), waits.keys()), (many, 0));
+}
+
+#[test]
+fn very_many_keys_are_each_used_once_and_none_stays() {
+    let many = effort(MANY);
+    let (_timer, waits) = waits();
+    let (done, ended) = (Arc::default(), Arc::default());
+    for key in 1..=many {
+        park(&waits, &[key], (&done, key), &ended, Timeout::Never);
+        done.store(key, Relaxed);
+        assert_eq!(waits.check_and_complete(&key), 1);
+    }
+    assert_eq!((waits.keys(), waits.watched(), ended.load(Relaxed)), (0, 0, many));
+}
+
+/// All alike to a hasher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Alike(u64);
+
+impl Hash for Alike {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        0_u8.hash(state);
+    }
+}
+
+#[test]
+fn keys_that_all_hash_alike_are_slow_and_right() {
+    let (timer, waits) = waits();
+    let ended = Arc::default();
+    let done: Vec<_> = (0..2000).map(|_| Arc::new(AtomicU64::new(0))).collect();
+    for (key, done) in (0..).zip(&done) {
+        park(&waits, &[Alike(key), Alike(key + 1)], (done, 1), &ended, Duration::from_secs(1));
+    }
+    done[1000].store(1, Relaxed);
+    assert_eq!(waits.check_and_complete(&Alike(5)), 0);
+    assert_eq!(waits.check_and_complete(&Alike(1001)), 1);
+    assert_eq!((waits.len(), waits.watched(), waits.keys()), (1999, 3998, 2001));
+    timer.advance(Duration::from_secs(1));
+    assert_eq!((waits.len(), waits.keys(), ended.load(Relaxed)), (0, 0, 2000));
+}
+
+#[test]
+fn any_timeout_is_legal() {
+    let (timer, waits) = waits();
+    let (done, ended) = (Arc::default(), Arc::default());
+    let longest = [
+        Timeout::After(Duration::MAX),
+        Timeout::After(Duration::from_nanos(u64::MAX)),
+        Timeout::After(Duration::from_millis(u64::MAX)),
+        Timeout::At(u64::MAX),
+        Timeout::At(u64::MAX - 1),
+        Timeout::Never,
+    ];
+    for timeout in longest {
+        park(&waits, &["k"], (&done, 1), &ended, timeout);
+    }
+    park(&waits, &["k"], (&done, 1), &ended, Duration::from_nanos(1));
+    park(&waits, &["k"], (&done, 1), &ended, Timeout::At(1));
+    timer.advance(Duration::from_millis(1));
+    assert_eq!(ended.load(Relaxed), 2); // a nanosecond, rounded up to the tick
+    timer.advance(Duration::from_secs(100 * 365 * 24 * 3600)); // a hundred years
+    assert_eq!((ended.load(Relaxed), waits.len()), (2, longest.len()));
+    done.store(1, Relaxed);
+    assert_eq!(waits.check_and_complete(&"k"), longest.len());
+}
+
+/// Each that completes makes the next one's condition true and raises its event.
+#[test]
+fn a_chain_of_very_many_completions_needs_no_stack() {
+    let many = effort(MANY);
+    let (_timer, waits) = waits();
+    let (done, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    for number in 1..=many {
+        let (seen, done) = (done.clone(), done.clone());
+        let (ended, next) = (ended.clone(), waits.clone());
+        let told = move |_| {
+            ended.fetch_add(1, Relaxed);
+            done.store(number + 1, Relaxed);
+            next.check_and_complete(&(number + 1));
+        };
+        let link = BoxedOperation::from(when(move || seen.load(Relaxed) >= number, told));
+        waits.try_complete_else_watch(link, &[number], Timeout::Never).unwrap();
+    }
+    done.store(1, Relaxed);
+    waits.check_and_complete(&1);
+    assert_eq!((ended.load(Relaxed), waits.len()), (many, 0));
+}
+
+/// One that blocks in its callback holds up who completed it, and nobody else.
+#[test]
+fn a_callback_that_blocks_holds_up_nobody_else() {
+    let (timer, waits) = waits();
+    let (blocked, ended, done) = (Arc::new(Mutex::new(())), Arc::default(), Arc::default());
+    let held = blocked.lock().unwrap();
+    let (inside, entered) = std::sync::mpsc::channel();
+    let gate = blocked.clone();
+    let blocks = move |_| {
+        inside.send(()).unwrap();
+        drop(gate.lock());
+    };
+    let operation = BoxedOperation::from(when(|| false, blocks));
+    waits.try_complete_else_watch(operation, &["k"], Timeout::Never).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| waits.cancel_for_key(&"k", "asked"));
+        entered.recv().unwrap();
+        park(&waits, &["k"], (&done, 1), &ended, Duration::from_millis(5));
+        park(&waits, &["k"], (&done, 1), &ended, Timeout::Never);
+        timer.advance(Duration::from_millis(5));
+        done.store(1, Relaxed);
+        assert_eq!(waits.check_and_complete(&"k"), 1);
+        assert_eq!((ended.load(Relaxed), waits.len()), (2, 0));
+        drop(held);
+    });
+}
+
+/// An executor that keeps its jobs.
+#[derive(Debug, Default)]
+struct Kept(Arc<Mutex<Vec<Job>>>);
+
+impl Executor for Kept {
+    fn execute(&self, job: Job) {
+        self.0.lock().unwrap().push(job);
+    }
+}
+
+/// Or an executor that falls behind would hold any number of them.
+#[test]
+fn what_has_expired_counts_against_the_limit_until_its_callback_begins() {
+    let (timer, jobs, ended) = (ManualTimer::new(), Arc::default(), Arc::default());
+    let builder = Purgatory::builder("two").timer(&timer).max_parked(2);
+    let waits = builder.executor(Kept(Arc::clone(&jobs))).build().unwrap();
+    let second = Duration::from_secs(1);
+    let park_one = || {
+        let ended: Arc<AtomicU64> = Arc::clone(&ended);
+        let operation = when(|| false, move |_| _ = ended.fetch_add(1, Relaxed));
+        waits.try_complete_else_watch(BoxedOperation::from(operation), &["a"], second)
+    };
+    (0..2).for_each(|_| assert!(matches!(park_one(), Ok(ParkResult::Parked(_)))));
+    timer.advance(second);
+    assert!(waits.is_empty() && ended.load(Relaxed) == 0);
+    assert_eq!(park_one().unwrap_err().reason, RefusedReason::Full { limit: 2 });
+    let job = jobs.lock().unwrap().pop().unwrap();
+    job.run();
+    assert_eq!(ended.load(Relaxed), 2);
+    (0..2).for_each(|_| assert!(matches!(park_one(), Ok(ParkResult::Parked(_)))));
+}

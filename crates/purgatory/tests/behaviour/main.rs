@@ -1,0 +1,23 @@
+//! What one sees from outside, most of it one thing at a time under a hand-turned clock.
+
+#[path = "../../../timer-core/tests/support/effort.rs"]
+mod effort;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod counts;
+mod endings;
+mod extremes;
+mod local;
+mod lookups;
+mod metrics;
+mod missed_events;
+mod monitor;
+mod recipes;
+mod replies;
+mod runtime;
+mod scenarios;
+mod snapshot;
+mod waiting;
+mod watermarks;
+mod watermarks_by_key;

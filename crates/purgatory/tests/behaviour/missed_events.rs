@@ -1,0 +1,437 @@
+//! One last check when time is up, and the events that it finds missing.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::Duration,
+};
+
+use crate::support::{Op, Probe, Waiting};
+use purgatory::{
+    Builder, EndResult, MissedEvent, Monitor, OperationId, Outcome, ParkResult, Purgatory, Timeout,
+    WaitError, Watches,
+};
+use timer_core::{Executor, Job, ManualTimer};
+
+const MS: Duration = Duration::from_millis(1);
+
+type Missed = Arc<Mutex<Vec<MissedEvent<&'static str>>>>;
+
+/// A purgatory with last checks, under a clock of its own, and what its hook was told.
+struct World {
+    timer: ManualTimer,
+    purgatory: Waiting,
+    missed: Missed,
+}
+
+impl World {
+    fn new() -> Self {
+        World::with(|builder| builder)
+    }
+
+    fn with(build: impl FnOnce(Builder<&'static str, Op>) -> Builder<&'static str, Op>) -> Self {
+        let (timer, missed) = (ManualTimer::new(), Missed::default());
+        let told = missed.clone();
+        let builder = Purgatory::builder("missed").timer(&timer);
+        let builder =
+            builder.on_missed_event(move |missed| told.lock().unwrap().push(missed.clone()));
+        World { purgatory: build(builder).build().unwrap(), timer, missed }
+    }
+
+    #[track_caller]
+    fn park(&self, operation: Op, keys: &[&'static str]) -> OperationId {
+        match self.purgatory.try_complete_else_watch(operation, keys, 10 * MS).unwrap() {
+            ParkResult::Parked(id) => id,
+            ended => panic!("{ended:?}"),
+        }
+    }
+
+    /// An operation that, as its last check runs, makes its condition true and has another thread do this.
+    fn at_last_check(
+        &self,
+        probe: &Probe,
+        ready: bool,
+        mut act: impl FnMut(&Waiting) + Send + 'static,
+    ) -> Op {
+        let (purgatory, seen) = (self.purgatory.clone(), probe.clone());
+        probe.operation().on_check(move || {
+            if seen.checks() == 1 {
+                return; // parked
+            }
+            if ready {
+                seen.make_ready();
+            }
+            let act = &mut act;
+            let purgatory = &purgatory;
+            thread::scope(|scope| scope.spawn(move || act(purgatory)).join().unwrap());
+        })
+    }
+
+    /// Nothing is left, and so many events were missed.
+    #[track_caller]
+    fn assert_over(&self, missed: u64) {
+        let stats = self.purgatory.stats();
+        assert_eq!(
+            (stats.missed_events, self.missed.lock().unwrap().len() as u64),
+            (missed, missed)
+        );
+        let left = (self.purgatory.len(), self.purgatory.watched(), self.purgatory.keys());
+        assert_eq!((left, stats.callbacks_waiting), ((0, 0, 0), 0));
+        assert_eq!(stats.parked_total, stats.completed + stats.expired + stats.cancelled);
+    }
+}
+
+#[test]
+fn a_condition_that_came_true_without_an_event_completes_and_is_told() {
+    let world = World::new();
+    let probe = Probe::new();
+    let id = world.park(probe.operation(), &["a", "b"]);
+    probe.make_ready();
+    world.timer.advance(9 * MS);
+    assert!(!probe.ended());
+    world.timer.advance(MS);
+    assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Completed], 2));
+    world.assert_over(1);
+    let missed = world.missed.lock().unwrap()[0].clone();
+    assert_eq!((missed.id, missed.keys, missed.waited), (id, vec!["a", "b"], 10 * MS));
+    let stats = world.purgatory.stats();
+    assert_eq!((stats.completed, stats.expired, stats.checks), (1, 0, 2));
+}
+
+#[test]
+fn one_whose_condition_is_still_false_expires() {
+    let world = World::new();
+    let probe = Probe::new();
+    world.park(probe.operation(), &["a"]);
+    world.timer.advance(10 * MS);
+    assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Expired], 2));
+    world.assert_over(0);
+}
+
+#[test]
+fn without_it_nobody_looks() {
+    let timer = ManualTimer::new();
+    let purgatory: Waiting = Purgatory::builder("plain").timer(&timer).build().unwrap();
+    let probe = Probe::new();
+    purgatory.try_complete_else_watch(probe.operation(), &["a"], MS).unwrap();
+    probe.make_ready();
+    timer.advance(MS);
+    assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Expired], 1));
+    assert_eq!(purgatory.stats().missed_events, 0);
+}
+
+#[test]
+fn an_event_that_comes_during_the_last_check_is_no_miss() {
+    for keys in [&["a"][..], &["b", "a"]] {
+        let world = World::new();
+        let probe = Probe::new();
+        let event = |purgatory: &Waiting| assert_eq!(purgatory.check_and_complete(&"a"), 0);
+        world.park(world.at_last_check(&probe, true, event), keys);
+        world.timer.advance(10 * MS);
+        assert_eq!(probe.endings(), [Outcome::Completed]);
+        world.assert_over(0);
+    }
+}
+
+#[test]
+fn an_event_during_a_last_check_that_is_false_changes_nothing() {
+    let world = World::new();
+    let probe = Probe::new();
+    let event = |purgatory: &Waiting| _ = purgatory.check_and_complete(&"a");
+    world.park(world.at_last_check(&probe, false, event), &["a"]);
+    world.timer.advance(10 * MS);
+    assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Expired], 2));
+    world.assert_over(0);
+}
+
+/// A plain event does not touch a watermark watch, so it leaves no note.
+#[test]
+fn a_version_that_moved_is_no_miss() {
+    let world = World::new();
+    let probe = Probe::new();
+    let event = |purgatory: &Waiting| _ = purgatory.check_and_complete(&"a");
+    let operation = world.at_last_check(&probe, true, event);
+    let watermarks = [("a", 5)];
+    world.purgatory.try_complete_else_watch(operation, Watches::up_to(&watermarks), MS).unwrap();
+    world.timer.advance(MS);
+    assert_eq!(probe.endings(), [Outcome::Completed]);
+    world.assert_over(0);
+}
+
+#[test]
+fn a_watermark_that_is_reached_during_the_last_check_is_no_miss() {
+    for further in [None, Some(("b", 9))] {
+        let world = World::new();
+        let probe = Probe::new();
+        let rise = |purgatory: &Waiting| _ = purgatory.complete_up_to(&"a", 5);
+        let operation = world.at_last_check(&probe, true, rise);
+        let watermarks: Vec<_> = [("a", 5)].into_iter().chain(further).collect();
+        let watches = Watches::up_to(&watermarks);
+        world.purgatory.try_complete_else_watch(operation, watches, MS).unwrap();
+        world.timer.advance(MS);
+        assert_eq!(probe.endings(), [Outcome::Completed]);
+        world.assert_over(0);
+    }
+}
+
+#[test]
+fn a_watermark_that_nobody_raised_is_a_miss() {
+    let world = World::new();
+    let probe = Probe::new();
+    let watermarks = [("a", 5), ("b", 7)];
+    let watches = Watches::up_to(&watermarks);
+    world.purgatory.try_complete_else_watch(probe.operation(), watches, MS).unwrap();
+    world.purgatory.complete_up_to(&"a", 5);
+    probe.make_ready();
+    world.timer.advance(MS);
+    assert_eq!(world.missed.lock().unwrap()[0].keys, ["b"]); // what is still awaited
+    world.assert_over(1);
+}
+
+#[test]
+fn a_deferred_event_is_no_miss() {
+    let world = World::new();
+    let probe = Probe::new();
+    world.park(probe.operation(), &["a"]);
+    probe.make_ready();
+    world.purgatory.defer("a");
+    world.timer.advance(10 * MS);
+    assert_eq!(probe.endings(), [Outcome::Completed]);
+    world.assert_over(0);
+    assert_eq!(world.purgatory.run_deferred(), 0);
+}
+
+/// An event checks sixteen together: the seventeenth expires while it calls the first back.
+#[test]
+fn an_event_under_way_is_no_miss() {
+    let world = World::new();
+    let (first, last) = (Probe::new(), Probe::new());
+    let timer = world.timer.clone();
+    let advance = move |_| thread::scope(|scope| _ = scope.spawn(|| timer.advance(10 * MS)).join());
+    world.park(first.operation().then(advance), &["a"]);
+    let between: Vec<_> = std::iter::repeat_with(Probe::new).take(15).collect();
+    between.iter().for_each(|probe| _ = world.park(probe.operation(), &["a"]));
+    world.park(last.operation(), &["a"]);
+    first.make_ready();
+    last.make_ready();
+    assert_eq!(world.purgatory.check_and_complete(&"a"), 1); // not the last
+    assert_eq!(last.endings(), [Outcome::Completed]);
+    assert!(between.iter().all(|probe| probe.endings() == [Outcome::Expired]));
+    world.assert_over(0);
+
+    let again = Probe::new(); // the event is over
+    world.park(again.operation(), &["a"]);
+    again.make_ready();
+    world.timer.advance(10 * MS);
+    world.assert_over(1);
+}
+
+/// A rise takes all that it meets, calls back those that are over, and checks the others then.
+#[test]
+fn a_rise_that_is_about_to_check_is_no_miss() {
+    let world = World::new();
+    let (first, second) = (Probe::new(), Probe::new());
+    let (timer, ready) = (world.timer.clone(), second.clone());
+    let advance = move |_| {
+        ready.make_ready();
+        thread::scope(|scope| _ = scope.spawn(|| timer.advance(10 * MS)).join());
+    };
+    let park = |operation, watermarks: &[(&'static str, u64)]| {
+        let watches = Watches::up_to(watermarks);
+        world.purgatory.try_complete_else_watch(operation, watches, 10 * MS).unwrap();
+    };
+    park(first.operation().then(advance), &[("a", 1)]);
+    park(second.operation(), &[("a", 1), ("b", 5)]);
+    assert_eq!(world.purgatory.complete_up_to(&"a", 1), 1);
+    assert_eq!(second.endings(), [Outcome::Completed]);
+    world.assert_over(0);
+}
+
+/// Keeps what it is handed.
+#[derive(Clone, Debug, Default)]
+struct Keeps(Arc<Mutex<Vec<Job>>>);
+
+impl Executor for Keeps {
+    fn execute(&self, job: Job) {
+        self.0.lock().unwrap().push(job);
+    }
+}
+
+#[test]
+fn until_its_job_runs_it_is_under_check() {
+    let keeps = Keeps::default();
+    let kept = keeps.clone();
+    let world = World::with(|builder| builder.executor(kept).max_parked(1));
+    let probe = Probe::new();
+    let id = world.park(probe.operation(), &["a"]);
+    world.timer.advance(10 * MS);
+    let stats = world.purgatory.stats();
+    assert_eq!((stats.parked, stats.callbacks_waiting, probe.checks()), (1, 1, 1));
+    assert_eq!(world.purgatory.snapshot(1).under_check[0].id, id);
+    assert!(world.purgatory.try_complete_else_watch(Probe::new().operation(), &["a"], MS).is_err());
+    probe.make_ready();
+    let jobs = std::mem::take(&mut *keeps.0.lock().unwrap());
+    jobs.into_iter().for_each(Job::run);
+    assert_eq!(probe.endings(), [Outcome::Completed]);
+    world.assert_over(1);
+    world.park(Probe::new().operation(), &["a"]); // its place is free
+}
+
+#[test]
+fn one_whose_job_is_dropped_expires_unchecked() {
+    for refused_at_once in [true, false] {
+        let keeps = Keeps::default();
+        let kept = keeps.clone();
+        let world = World::with(|builder| builder.executor(kept));
+        let probe = Probe::new();
+        world.park(probe.operation(), &["a"]);
+        probe.make_ready();
+        if refused_at_once {
+            world.timer.advance(10 * MS);
+        } else {
+            world.timer.advance(20 * MS);
+            world.purgatory.check_and_complete(&"a"); // a note makes no difference
+        }
+        keeps.0.lock().unwrap().clear();
+        assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Expired], 1));
+        world.assert_over(0);
+        assert_eq!(world.purgatory.stats().checks, 1);
+    }
+}
+
+#[test]
+fn a_last_check_that_panics_expires() {
+    let world = World::new();
+    let probe = Probe::new();
+    world.park(world.at_last_check(&probe, true, |_| panic!("in a last check")), &["a"]);
+    let next = Probe::new();
+    world.park(next.operation(), &["a"]);
+    next.make_ready();
+    world.timer.advance(10 * MS);
+    assert_eq!(
+        (probe.endings(), next.endings()),
+        (vec![Outcome::Expired], vec![Outcome::Completed])
+    );
+    world.assert_over(1); // the next one's
+    assert_eq!(world.purgatory.stats().panics, 1);
+}
+
+#[test]
+fn a_hook_that_panics_loses_nothing() {
+    let timer = ManualTimer::new();
+    let builder = Purgatory::builder("missed").timer(&timer);
+    let purgatory: Waiting = builder.on_missed_event(|_| panic!("in a hook")).build().unwrap();
+    let probe = Probe::new();
+    purgatory.try_complete_else_watch(probe.operation(), &["a"], MS).unwrap();
+    probe.make_ready();
+    timer.advance(MS);
+    assert_eq!(probe.endings(), [Outcome::Completed]);
+    let stats = purgatory.stats();
+    assert_eq!((stats.missed_events, stats.panics), (1, 1));
+}
+
+/// Its end is decided: whatever comes from outside, it ends as its last check says.
+#[test]
+fn what_comes_from_outside_during_the_last_check_changes_nothing() {
+    for ready in [true, false] {
+        for attempt in 0..6 {
+            let world = World::new();
+            let probe = Probe::new();
+            let (name, named) = mpsc::channel();
+            let act = move |purgatory: &Waiting| match attempt {
+                0 => assert_eq!(purgatory.cancel(named.recv().unwrap(), "late"), EndResult::Noted),
+                1 => assert_eq!(purgatory.complete(named.recv().unwrap()), EndResult::Noted),
+                2 => assert_eq!(purgatory.cancel_for_key(&"a", "late"), 0),
+                3 => assert!(!purgatory.reschedule(named.recv().unwrap(), Timeout::Never)),
+                4 => purgatory.shutdown(),
+                _ => assert_eq!(purgatory.complete_up_to(&"a", 1), 0),
+            };
+            name.send(world.park(world.at_last_check(&probe, ready, act), &["a", "b"])).unwrap();
+            world.timer.advance(10 * MS);
+            let ended = if ready { Outcome::Completed } else { Outcome::Expired };
+            assert_eq!(probe.endings(), [ended]);
+            // A rise of its key moved the version.
+            world.assert_over(u64::from(ready && attempt != 5));
+        }
+    }
+}
+
+#[test]
+fn time_that_is_up_during_a_check_makes_that_the_last() {
+    let world = World::new();
+    let probe = Probe::new();
+    let timer = world.timer.clone();
+    let advance = move |_: &Waiting| timer.advance(10 * MS);
+    world.park(world.at_last_check(&probe, false, advance), &["a"]);
+    world.purgatory.check_and_complete(&"a");
+    assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Expired], 2));
+    world.assert_over(0);
+}
+
+#[test]
+fn a_time_out_inside_a_callback_is_checked_there_in_order() {
+    let world = World::new();
+    let [first, second, third] = [Probe::new(), Probe::new(), Probe::new()];
+    let told = Arc::new(Mutex::new(Vec::new()));
+    for (number, probe) in [&second, &third].into_iter().enumerate() {
+        let told = told.clone();
+        let operation = probe.operation().then(move |_| told.lock().unwrap().push(number));
+        world.park(operation, if number == 0 { &["b"] } else { &["c"] });
+    }
+    third.make_ready();
+    let timer = world.timer.clone();
+    let purgatory = world.purgatory.clone();
+    let advance = first.operation().then(move |_| timer.advance(10 * MS));
+    purgatory.try_complete_else_watch(advance, &["a"], Timeout::Never).unwrap();
+    first.make_ready();
+    assert_eq!(world.purgatory.check_and_complete(&"a"), 1);
+    assert_eq!(*told.lock().unwrap(), [0, 1]);
+    assert_eq!(second.endings(), [Outcome::Expired]);
+    world.assert_over(1);
+}
+
+#[test]
+fn a_key_that_a_monitors_update_forgets_is_found() {
+    let (timer, missed) = (ManualTimer::new(), Missed::default());
+    let told = missed.clone();
+    let purgatory = Purgatory::builder("state").timer(&timer);
+    let purgatory =
+        purgatory.on_missed_event(move |missed| told.lock().unwrap().push(missed.clone()));
+    let purgatory = purgatory.build().unwrap();
+    let monitor = Monitor::with(purgatory.clone(), 0);
+    let three = |state: &mut u32| (*state >= 3).then_some(*state);
+    let wait = monitor.wait(&["right"], MS, three);
+    monitor.update_key(&"wrong", |state| *state = 3);
+    timer.advance(MS);
+    assert_eq!(wait.block(), Ok(3));
+    assert_eq!(missed.lock().unwrap()[0].keys, ["right"]);
+
+    let four = |state: &mut u32| (*state >= 4).then_some(*state);
+    let wait = monitor.wait(&["right"], MS, four);
+    monitor.update_keys(|state| (*state = 4, ["right"]));
+    assert_eq!(wait.block(), Ok(4));
+    let wait = monitor.wait(&["right"], MS, |_| None::<()>);
+    timer.advance(MS);
+    assert_eq!(wait.block(), Err(WaitError::Expired));
+    assert_eq!(purgatory.stats().missed_events, 1);
+}
+
+/// The change is there, its event not yet.
+#[test]
+fn a_change_whose_events_a_monitor_is_about_to_raise_is_no_miss() {
+    let timer = ManualTimer::new();
+    let purgatory = Purgatory::builder("state").timer(&timer).check_at_expiry().build().unwrap();
+    let monitor = Monitor::with(purgatory.clone(), 0);
+    let three = |state: &mut u32| (*state >= 3).then_some(*state);
+    let wait = monitor.wait(&["right"], MS, three);
+    let keys = std::iter::once_with(|| {
+        let timer = timer.clone(); // after the change, before its first event
+        thread::scope(|scope| _ = scope.spawn(move || timer.advance(MS)).join());
+        "right"
+    });
+    monitor.update_keys(|state| (*state = 3, keys));
+    assert_eq!(wait.block(), Ok(3));
+    assert_eq!((purgatory.stats().completed, purgatory.stats().missed_events), (1, 0));
+}

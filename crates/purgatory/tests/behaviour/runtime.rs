@@ -1,0 +1,149 @@
+//! Callbacks inside a tokio runtime (feature `tokio`).
+#![cfg(all(feature = "tokio", not(loom)))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{thread, time::Duration};
+
+use crate::support::{Probe, Waiting};
+use purgatory::{Outcome, Purgatory, Timeout, TokioExecutor, WaitError};
+use timer_core::{ManualTimer, SystemTimer};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    sync::mpsc::{UnboundedSender, unbounded_channel},
+};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().build().unwrap()
+}
+
+/// Parks an operation whose callback spawns a task, which tells how it ended.
+fn park_spawning(
+    purgatory: &Waiting,
+    told: &UnboundedSender<Outcome>,
+    timeout: impl Into<Timeout>,
+) -> Probe {
+    let (probe, told) = (Probe::new(), told.clone());
+    let spawn = move |outcome| drop(tokio::spawn(async move { told.send(outcome) }));
+    let operation = probe.operation().then(spawn);
+    purgatory.try_complete_else_watch(operation, &["a"], timeout).unwrap();
+    probe
+}
+
+/// From threads that are in no runtime.
+#[test]
+fn what_completes_and_what_expires_may_spawn() {
+    let (runtime, timer) = (runtime(), ManualTimer::new());
+    let purgatory: Waiting = Purgatory::builder("spawning")
+        .timer(&timer)
+        .executor(TokioExecutor::new(runtime.handle().clone()))
+        .callbacks_on_executor()
+        .build()
+        .unwrap();
+    let (told, mut outcomes) = unbounded_channel();
+    park_spawning(&purgatory, &told, MS);
+    let completes = park_spawning(&purgatory, &told, Timeout::Never);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(Handle::try_current().is_err());
+            timer.advance(MS);
+            completes.make_ready();
+            assert_eq!(purgatory.check_and_complete(&"a"), 1);
+        });
+    });
+    assert_eq!(purgatory.stats().callbacks_waiting, 2);
+    let both = runtime.block_on(async { [outcomes.recv().await, outcomes.recv().await] });
+    assert_eq!(both, [Some(Outcome::Expired), Some(Outcome::Completed)]);
+    assert_eq!(purgatory.stats().panics, 0);
+}
+
+/// Completed by a task, in the task; expired on the executor.
+#[test]
+fn a_task_that_completes_an_operation_runs_its_callback_inside_the_runtime() {
+    let timer = ManualTimer::new();
+    runtime().block_on(async {
+        let executor = TokioExecutor::current().unwrap();
+        let builder = Purgatory::builder("spawning").timer(&timer).executor(executor);
+        let purgatory: Waiting = builder.build().unwrap();
+        let (told, mut outcomes) = unbounded_channel();
+        let completes = park_spawning(&purgatory, &told, Timeout::Never);
+        park_spawning(&purgatory, &told, MS);
+        completes.make_ready();
+        assert_eq!(purgatory.check_and_complete(&"a"), 1);
+        assert_eq!(completes.endings(), [Outcome::Completed]); // here and now
+        assert_eq!(outcomes.recv().await, Some(Outcome::Completed));
+        timer.advance(MS);
+        assert_eq!(outcomes.recv().await, Some(Outcome::Expired));
+        assert_eq!(purgatory.stats().panics, 0);
+    });
+}
+
+/// As the documentation of `on_complete` says: on the timer's own threads there is no runtime.
+#[test]
+fn without_it_a_spawn_in_the_callback_of_what_expired_panics() {
+    let timer = ManualTimer::new();
+    let purgatory: Waiting = Purgatory::builder("spawning").timer(&timer).build().unwrap();
+    let (told, _outcomes) = unbounded_channel();
+    let probe = park_spawning(&purgatory, &told, MS);
+    timer.advance(MS);
+    assert_eq!((probe.endings(), purgatory.stats().panics), (vec![Outcome::Expired], 1));
+}
+
+#[test]
+fn a_runtime_that_is_gone_loses_no_callback() {
+    let (gone, timer) = (runtime(), ManualTimer::new());
+    let purgatory: Waiting = Purgatory::builder("spawning")
+        .timer(&timer)
+        .executor(TokioExecutor::new(gone.handle().clone()))
+        .build()
+        .unwrap();
+    let (told, mut outcomes) = unbounded_channel();
+    let queued = park_spawning(&purgatory, &told, MS);
+    timer.advance(MS);
+    assert!(!queued.ended());
+    drop(gone);
+    assert_eq!(queued.endings(), [Outcome::Expired]);
+    let refused = park_spawning(&purgatory, &told, MS);
+    timer.advance(MS);
+    assert_eq!(refused.endings(), [Outcome::Expired]);
+    assert_eq!(purgatory.stats().panics, 0); // nothing was spawned, and nothing panicked
+    assert!(outcomes.try_recv().is_err());
+}
+
+#[test]
+fn outside_of_a_runtime_there_is_no_current_one() {
+    assert!(TokioExecutor::current().is_err());
+}
+
+/// A timer that is a task of the runtime: an hour passes at once, in order, and what expires may spawn.
+#[tokio::test(start_paused = true)]
+async fn under_a_paused_clock_what_waits_expires_at_its_time() {
+    let timer = SystemTimer::builder().tokio(Handle::current()).build().unwrap();
+    let purgatory: Waiting = Purgatory::builder("paused").timer(&timer).build().unwrap();
+    let (told, mut outcomes) = unbounded_channel();
+    let began = tokio::time::Instant::now();
+    let last = park_spawning(&purgatory, &told, MS * 3_600_000);
+    let first = park_spawning(&purgatory, &told, MS * 500);
+    let completes = park_spawning(&purgatory, &told, MS * 1000);
+    assert_eq!(outcomes.recv().await, Some(Outcome::Expired));
+    assert!(first.ended() && began.elapsed() >= MS * 500 && began.elapsed() <= MS * 502);
+    completes.make_ready();
+    assert_eq!(purgatory.check_and_complete(&"a"), 1);
+    assert_eq!(outcomes.recv().await, Some(Outcome::Completed));
+    assert_eq!(outcomes.recv().await, Some(Outcome::Expired));
+    assert!(last.ended() && began.elapsed() >= MS * 3_600_000);
+    assert!(began.elapsed() <= MS * 3_600_002);
+    assert_eq!((purgatory.len(), purgatory.stats().panics), (0, 0));
+}
+
+/// A wait that is never answered, on that timer.
+#[tokio::test(start_paused = true)]
+async fn a_future_under_a_paused_clock_expires() {
+    let timer = SystemTimer::builder().tokio(Handle::current()).build().unwrap();
+    let waits = Purgatory::builder("paused").timer(&timer).build().unwrap();
+    let began = tokio::time::Instant::now();
+    let never = waits.wait(&[1], Duration::from_secs(30), || None::<()>);
+    assert_eq!(never.await, Err(WaitError::Expired));
+    assert!(began.elapsed() >= Duration::from_secs(30));
+}

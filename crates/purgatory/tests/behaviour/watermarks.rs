@@ -1,0 +1,441 @@
+//! Watermark watches, and the threshold purgatory on top of them, under the hand-turned clock.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use crate::support::{Probe, Waiting};
+use purgatory::{
+    BoxedOperation, CancelReason, EndResult, Outcome, ParkResult, Purgatory, RefusedReason,
+    ThresholdPurgatory, WaitError, Watches, when,
+};
+use timer_core::{ManualTimer, Timer};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn waiting() -> (ManualTimer, Waiting) {
+    let timer = ManualTimer::new();
+    let purgatory = Purgatory::builder("test").timer(&timer).build().unwrap();
+    (timer, purgatory)
+}
+
+/// Parks a new probe's operation.
+fn park(purgatory: &Waiting, watches: Watches<'_, &'static str>) -> Probe {
+    let probe = Probe::new();
+    purgatory.try_complete_else_watch(probe.operation(), watches, SECOND).unwrap();
+    probe
+}
+
+#[track_caller]
+fn assert_nothing_left(purgatory: &Waiting) {
+    assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
+}
+
+fn cancelled(reason: &'static str) -> Outcome {
+    Outcome::Cancelled(CancelReason::Requested(reason.into()))
+}
+
+#[test]
+fn a_rise_completes_what_it_reaches_without_a_check_and_touches_nothing_else() {
+    let (_timer, purgatory) = waiting();
+    let probes: Vec<_> =
+        (1..=10).map(|offset| park(&purgatory, Watches::up_to(&[("p0", offset)]))).collect();
+    assert_eq!((purgatory.len(), purgatory.watched(), purgatory.waiters(&"p0")), (10, 10, 10));
+    assert_eq!(purgatory.complete_up_to(&"p1", 10), 0);
+    assert_eq!(purgatory.complete_up_to(&"p0", 0), 0);
+    assert_eq!(purgatory.complete_up_to(&"p0", 4), 4);
+    assert_eq!(purgatory.complete_up_to(&"p0", 4), 0);
+    assert_eq!(purgatory.complete_up_to(&"p0", 2), 0); // a lower value meets nothing new
+    assert_eq!(purgatory.check_and_complete(&"p0"), 0); // touches plain watches only
+    assert!(probes[..4].iter().all(|probe| probe.endings() == [Outcome::Completed]));
+    assert!(probes.iter().all(|probe| probe.checks() == 1), "checked at parking only");
+    assert_eq!(purgatory.complete_up_to(&"p0", u64::MAX), 6);
+    assert_nothing_left(&purgatory);
+}
+
+#[test]
+fn what_is_reached_goes_by_threshold_and_then_by_the_order_of_parking() {
+    let (_timer, purgatory) = waiting();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    for (number, threshold) in [5, 3, 5, 1, 3, 9].into_iter().enumerate() {
+        let order = order.clone();
+        let operation = Probe::new().operation().then(move |_| order.lock().unwrap().push(number));
+        let watches = [("k", threshold)];
+        purgatory.try_complete_else_watch(operation, Watches::up_to(&watches), SECOND).unwrap();
+    }
+    assert_eq!(purgatory.complete_up_to(&"k", 5), 5);
+    assert_eq!(*order.lock().unwrap(), [3, 1, 4, 0, 2]);
+}
+
+#[test]
+fn an_operation_under_several_watermarks_completes_with_the_last_and_is_checked_at_the_others() {
+    let (_timer, purgatory) = waiting();
+    let probe = park(&purgatory, Watches::up_to(&[("a", 5), ("b", 5), ("c", 5)]));
+    assert_eq!(purgatory.complete_up_to(&"b", 9), 0);
+    assert_eq!(purgatory.complete_up_to(&"b", 9), 0); // its watch has been taken
+    assert_eq!(probe.checks(), 2);
+    assert_eq!(purgatory.complete_up_to(&"a", 9), 0);
+    assert_eq!(probe.checks(), 3);
+    assert_eq!((purgatory.watched(), purgatory.len()), (3, 1));
+    assert_eq!(purgatory.complete_up_to(&"c", 5), 1);
+    assert_eq!((probe.checks(), probe.endings()), (3, vec![Outcome::Completed]));
+    assert_nothing_left(&purgatory);
+}
+
+/// One of its watermarks was reached before it parked, so no rise will ever meet that watch.
+#[test]
+fn a_watermark_that_was_reached_before_parking_is_not_waited_for() {
+    let (_timer, purgatory) = waiting();
+    let values = [Arc::new(AtomicU64::new(50)), Arc::new(AtomicU64::new(10))];
+    let probe = Probe::new();
+    let operation = probe.operation();
+    let (seen, ready) = (values.clone(), probe.clone());
+    let operation = operation.on_check(move || {
+        if seen[0].load(SeqCst) >= 42 && seen[1].load(SeqCst) >= 20 {
+            ready.make_ready();
+        }
+    });
+    let watches = [("a", 42), ("b", 20)];
+    purgatory.try_complete_else_watch(operation, Watches::up_to(&watches), SECOND).unwrap();
+    values[1].store(20, SeqCst);
+    assert_eq!(purgatory.complete_up_to(&"b", 20), 1);
+    assert_eq!(probe.endings(), [Outcome::Completed]);
+    assert_nothing_left(&purgatory);
+}
+
+#[test]
+fn in_the_check_form_a_met_watch_stays_until_the_check_says_so() {
+    let (_timer, purgatory) = waiting();
+    let probe = park(&purgatory, Watches::up_to(&[("k", 5)]).checked());
+    assert_eq!((purgatory.complete_up_to(&"k", 4), probe.checks()), (0, 1)); // not met
+    assert_eq!((purgatory.complete_up_to(&"k", 5), probe.checks()), (0, 2)); // met
+    assert_eq!((purgatory.complete_up_to(&"k", 6), probe.checks()), (0, 3)); // stays met
+    assert_eq!((purgatory.complete_up_to(&"k", 1), probe.checks()), (0, 4)); // by whatever comes
+    assert_eq!((purgatory.check_and_complete(&"k"), probe.checks()), (0, 4)); // but a rise
+    probe.make_ready();
+    assert_eq!(purgatory.complete_up_to(&"k", 6), 1);
+    assert_eq!(probe.endings(), [Outcome::Completed]);
+    assert_nothing_left(&purgatory);
+}
+
+#[test]
+fn one_operation_may_have_both_kinds() {
+    let (_timer, purgatory) = waiting();
+    let both = || Watches::up_to(&[("k", 5)]).with_keys(&["k", "epoch"]);
+    let (by_rise, by_event) = (park(&purgatory, both()), park(&purgatory, both()));
+    assert_eq!((purgatory.watched(), purgatory.waiters(&"k"), purgatory.keys()), (6, 4, 2));
+    by_event.make_ready();
+    assert_eq!(purgatory.check_and_complete(&"epoch"), 1);
+    assert_eq!(by_event.endings(), [Outcome::Completed]);
+    assert_eq!(purgatory.complete_up_to(&"k", 5), 1);
+    assert_eq!(by_rise.endings(), [Outcome::Completed]);
+    assert_nothing_left(&purgatory);
+}
+
+#[test]
+fn expiry_and_cancel_take_watermarks_off_wherever_they_are() {
+    let (timer, purgatory) = waiting();
+    let met = park(&purgatory, Watches::up_to(&[("k", 1)]).checked());
+    let taken = park(&purgatory, Watches::up_to(&[("k", 1), ("other", 1)]));
+    let unmet = park(&purgatory, Watches::up_to(&[("k", 9)]));
+    assert_eq!(purgatory.complete_up_to(&"k", 1), 0);
+    timer.advance(SECOND);
+    for probe in [met, taken, unmet] {
+        assert_eq!(probe.endings(), [Outcome::Expired]);
+    }
+    assert_nothing_left(&purgatory);
+
+    let met = park(&purgatory, Watches::up_to(&[("k", 1)]).checked());
+    assert_eq!(purgatory.complete_up_to(&"k", 1), 0);
+    let rest = [
+        park(&purgatory, Watches::up_to(&[("k", 9)])),
+        park(&purgatory, Watches::up_to(&[("k", 9)]).checked()),
+        park(&purgatory, Watches::keys(&["k"])),
+        park(&purgatory, Watches::up_to(&[("k", u64::MAX), ("other", 2)])),
+    ];
+    assert_eq!(purgatory.cancel_for_key(&"k", "leader gone"), 5);
+    for probe in rest.iter().chain([&met]) {
+        assert_eq!(probe.endings(), [cancelled("leader gone")]);
+    }
+    assert_nothing_left(&purgatory);
+}
+
+#[test]
+fn cancelling_by_handle_frees_a_watch_that_was_taken() {
+    let (_timer, purgatory) = waiting();
+    let probe = Probe::new();
+    let watches = [("k", 1), ("other", 1)];
+    let parked =
+        purgatory.try_complete_else_watch(probe.operation(), Watches::up_to(&watches), SECOND);
+    let Ok(ParkResult::Parked(id)) = parked else { panic!("{parked:?}") };
+    assert_eq!(purgatory.complete_up_to(&"k", 1), 0);
+    let other = park(&purgatory, Watches::up_to(&[("k", 2)])); // may have got the slot
+    assert_eq!(purgatory.cancel(id, "enough"), EndResult::Ended);
+    assert_eq!((purgatory.len(), purgatory.waiters(&"k"), purgatory.waiters(&"other")), (1, 1, 0));
+    assert_eq!(purgatory.complete_up_to(&"k", 2), 1);
+    assert_eq!(other.endings(), [Outcome::Completed]);
+    assert_nothing_left(&purgatory);
+}
+
+#[test]
+fn a_rise_while_the_operation_is_under_check_ends_it_when_that_check_is_over() {
+    let (_timer, purgatory) = waiting();
+    let probe = Probe::new();
+    let inside = purgatory.clone();
+    // Another thread's rise, while the check that the event asked for runs.
+    let operation = probe.operation().on_check(move || {
+        if inside.len() == 1 {
+            std::thread::scope(|scope| {
+                let rise = scope.spawn(|| inside.complete_up_to(&"k", 5));
+                assert_eq!(rise.join().unwrap(), 0, "noted");
+            });
+        }
+    });
+    let watches = Watches::up_to(&[("k", 5)]).with_keys(&["event"]);
+    purgatory.try_complete_else_watch(operation, watches, SECOND).unwrap();
+    assert_eq!(purgatory.check_and_complete(&"event"), 1);
+    assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Completed], 2));
+    assert_nothing_left(&purgatory);
+}
+
+#[test]
+fn the_same_watermark_twice_counts_once_and_two_of_one_key_are_two() {
+    let (_timer, purgatory) = waiting();
+    let probe = park(&purgatory, Watches::up_to(&[("k", 5), ("k", 5), ("k", 7)]));
+    assert_eq!(purgatory.watched(), 2);
+    assert_eq!(purgatory.complete_up_to(&"k", 5), 0);
+    assert_eq!(purgatory.complete_up_to(&"k", 7), 1);
+    assert_eq!(probe.endings(), [Outcome::Completed]);
+
+    let many: Vec<_> = (0..600).map(|at| ("k", at % 200)).collect();
+    let probe = park(&purgatory, Watches::up_to(&many));
+    assert_eq!((purgatory.watched(), purgatory.complete_up_to(&"k", 198)), (200, 0));
+    assert_eq!((purgatory.complete_up_to(&"k", 199), probe.endings().len()), (1, 1));
+    assert_nothing_left(&purgatory);
+}
+
+#[test]
+fn more_watermarks_than_can_be_counted_are_refused_and_handed_back() {
+    let (_timer, purgatory) = waiting();
+    let many: Vec<_> = (0..16_384).map(|at| ("k", at)).collect();
+    let probe = Probe::new();
+    let refused =
+        purgatory.try_complete_else_watch(probe.operation(), Watches::up_to(&many), SECOND);
+    let reason = RefusedReason::TooManyWatermarks { limit: 16_383 };
+    assert_eq!(refused.unwrap_err().reason, reason);
+    park(&purgatory, Watches::up_to(&many).checked());
+    park(&purgatory, Watches::up_to(&many[1..]));
+    assert_eq!(purgatory.complete_up_to(&"k", u64::MAX), 1);
+    assert_eq!(purgatory.cancel_for_key(&"k", "over"), 1);
+    assert_nothing_left(&purgatory);
+    assert!(!probe.ended());
+}
+
+#[test]
+fn no_watch_at_all_is_refused() {
+    let (_timer, purgatory) = waiting();
+    let refused =
+        purgatory.try_complete_else_watch(Probe::new().operation(), Watches::up_to(&[]), SECOND);
+    assert_eq!(refused.unwrap_err().reason, RefusedReason::NoKeys);
+}
+
+#[test]
+fn thousands_on_one_key_are_completed_in_chunks_with_nothing_locked() {
+    let (_timer, purgatory) = waiting();
+    for number in 0..2_000 {
+        let inside = purgatory.clone();
+        // Each callback uses the key that is being completed.
+        let operation = Probe::new().operation().then(move |_| _ = inside.waiters(&"k"));
+        let watches = [("k", number)];
+        let form = Watches::up_to(&watches);
+        let form = if number % 3 == 0 { form.checked() } else { form };
+        purgatory.try_complete_else_watch(operation, form, SECOND).unwrap();
+    }
+    assert_eq!(purgatory.complete_up_to(&"k", 1_499), 1_000);
+    assert_eq!((purgatory.len(), purgatory.cancel_for_key(&"k", "rest")), (1_000, 1_000));
+    assert_nothing_left(&purgatory);
+}
+
+#[test]
+fn deferred_rises_happen_when_they_are_run() {
+    let (_timer, purgatory) = waiting();
+    let probe = park(&purgatory, Watches::up_to(&[("k", 5)]));
+    purgatory.defer_up_to("k", 5);
+    assert!(!probe.ended());
+    assert_eq!(purgatory.run_deferred(), 1);
+    assert_eq!(probe.endings(), [Outcome::Completed]);
+}
+
+#[test]
+fn a_rise_inside_a_callback_happens_when_the_outermost_call_returns() {
+    let (_timer, purgatory) = waiting();
+    let inside = purgatory.clone();
+    let operation = Probe::new().operation().then(move |_| {
+        assert_eq!(inside.complete_up_to(&"second", 1), 0);
+    });
+    let watches = [("first", 1)];
+    purgatory.try_complete_else_watch(operation, Watches::up_to(&watches), SECOND).unwrap();
+    let second = park(&purgatory, Watches::up_to(&[("second", 1)]));
+    assert_eq!(purgatory.complete_up_to(&"first", 1), 1);
+    assert_eq!(second.endings(), [Outcome::Completed]);
+}
+
+#[test]
+fn a_wait_on_a_watermark_asks_for_its_value_at_the_end() {
+    let timer = ManualTimer::new();
+    let purgatory: Purgatory<u8, BoxedOperation> =
+        Purgatory::builder("waits").timer(&timer).build().unwrap();
+    let log = Arc::new(Mutex::new(vec!['a']));
+    let (seen, watches) = (log.clone(), [(1, 2)]);
+    let second = purgatory
+        .wait(Watches::up_to(&watches), SECOND, move || seen.lock().unwrap().get(1).copied());
+    log.lock().unwrap().push('b');
+    assert_eq!(purgatory.complete_up_to(&1, 2), 1);
+    assert_eq!(second.block(), Ok('b'));
+
+    let panics = purgatory.wait(Watches::up_to(&watches), SECOND, {
+        let mut first = true;
+        move || if std::mem::take(&mut first) { None::<()> } else { panic!("no value") }
+    });
+    assert_eq!(purgatory.complete_up_to(&1, 2), 1);
+    assert_eq!(panics.block(), Err(WaitError::Cancelled(CancelReason::Panicked)));
+    assert_eq!(purgatory.stats().panics, 1);
+}
+
+#[test]
+fn callbacks_run_on_the_executor_when_asked_to() {
+    let timer = timer_core::SystemTimer::new().unwrap();
+    let purgatory: Purgatory<u8, _> =
+        Purgatory::builder("elsewhere").timer(&timer).callbacks_on_executor().build().unwrap();
+    let (done, ended) = std::sync::mpsc::channel();
+    let operation = when(|| false, move |_| done.send(std::thread::current().id()).unwrap());
+    let watches = [(1, 1)];
+    purgatory.try_complete_else_watch(operation, Watches::up_to(&watches), SECOND).unwrap();
+    assert_eq!(purgatory.complete_up_to(&1, 1), 1);
+    assert_ne!(ended.recv().unwrap(), std::thread::current().id());
+    Timer::shutdown(&timer);
+}
+
+/// Kafka's scenarios for its raft's threshold purgatory.
+mod threshold {
+    use super::*;
+
+    fn threshold() -> (ManualTimer, ThresholdPurgatory) {
+        let timer = ManualTimer::new();
+        let purgatory = Purgatory::builder("threshold").timer(&timer).build().unwrap();
+        (timer, ThresholdPurgatory::from(purgatory))
+    }
+
+    #[test]
+    fn completion() {
+        let (_timer, purgatory) = threshold();
+        let three = purgatory.wait_for(3, SECOND);
+        let one = purgatory.wait_for(1, SECOND);
+        let also_one = purgatory.wait_for(1, SECOND);
+        assert_eq!((purgatory.waiting(), purgatory.complete_up_to(0)), (3, 0));
+        assert_eq!((purgatory.complete_up_to(1), purgatory.waiting()), (2, 1));
+        assert_eq!((one.block(), also_one.block()), (Ok(1), Ok(1)));
+        assert_eq!((purgatory.complete_up_to(2), purgatory.waiting()), (0, 1));
+        assert_eq!((purgatory.complete_up_to(5), purgatory.waiting()), (1, 0));
+        assert_eq!((three.block(), purgatory.value()), (Ok(5), 5));
+        assert_eq!((purgatory.complete_up_to(2), purgatory.value()), (0, 5)); // never back
+        assert_eq!(purgatory.wait_for(5, SECOND).block(), Ok(5)); // at once
+    }
+
+    #[test]
+    fn completion_in_order() {
+        let (_timer, purgatory) = threshold();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        for threshold in [4, 2, 3, 1, 2] {
+            let order = order.clone();
+            let then = move |_| order.lock().unwrap().push(threshold);
+            purgatory.park(threshold, SECOND, then).unwrap();
+        }
+        assert_eq!(purgatory.complete_up_to(3), 4);
+        assert_eq!(*order.lock().unwrap(), [1, 2, 2, 3]);
+    }
+
+    #[test]
+    fn expiration() {
+        let (timer, purgatory) = threshold();
+        let [soon, late] = [10, 20].map(|ms| purgatory.wait_for(1, Duration::from_millis(ms)));
+        timer.advance(Duration::from_millis(10));
+        assert_eq!((soon.block(), purgatory.waiting()), (Err(WaitError::Expired), 1));
+        assert_eq!(purgatory.complete_up_to(1), 1);
+        assert_eq!(late.block(), Ok(1));
+    }
+
+    #[test]
+    fn complete_all() {
+        let (_timer, purgatory) = threshold();
+        purgatory.complete_up_to(3);
+        let waits = [5, 9, u64::MAX].map(|threshold| purgatory.wait_for(threshold, SECOND));
+        assert_eq!((purgatory.complete_all(), purgatory.waiting()), (3, 0));
+        assert_eq!(waits.map(|wait| wait.block()), [Ok(3), Ok(3), Ok(3)]);
+        assert_eq!(purgatory.value(), 3);
+    }
+
+    #[test]
+    fn failure_with_a_reason() {
+        let (_timer, purgatory) = threshold();
+        let waits = [5, 9].map(|threshold| purgatory.wait_for(threshold, SECOND));
+        assert_eq!(purgatory.cancel_all("resigned"), 2);
+        let reason = CancelReason::Requested("resigned".into());
+        for wait in waits {
+            assert_eq!(wait.block(), Err(WaitError::Cancelled(reason.clone())));
+        }
+        assert_eq!(purgatory.waiting(), 0);
+    }
+
+    #[test]
+    fn a_wait_that_is_dropped_waits_no_more_and_shutdown_ends_the_rest() {
+        let (_timer, purgatory) = threshold();
+        drop(purgatory.wait_for(5, SECOND));
+        assert_eq!(purgatory.waiting(), 0);
+        let rest = purgatory.wait_for(5, SECOND);
+        purgatory.shutdown();
+        assert_eq!(rest.block(), Err(WaitError::Cancelled(CancelReason::Shutdown)));
+        let late = purgatory.wait_for(5, SECOND).block();
+        assert_eq!(late, Err(WaitError::Refused(RefusedReason::Closed)));
+    }
+}
+
+/// A rise that looked at each watch would check 16 000 times.
+#[test]
+fn a_rise_checks_an_operation_once_however_many_of_its_thresholds_it_meets() {
+    let mut levels: Vec<_> = (1..=16_000).rev().map(|threshold| ("p0", threshold)).collect();
+    levels.push(("p1", 1));
+    for count in [10, 16_001] {
+        let count_form = Watches::up_to(&levels[levels.len() - count..]);
+        for (watches, again) in [(count_form, 2), (count_form.checked(), 3)] {
+            let (_timer, purgatory) = waiting();
+            let probe = park(&purgatory, watches);
+            let higher = park(&purgatory, Watches::up_to(&[("p0", 16_001)]).checked());
+            purgatory.complete_up_to(&"p0", 16_000);
+            assert_eq!(probe.checks(), 2, "at parking, and now");
+            purgatory.complete_up_to(&"p0", 16_000);
+            assert_eq!(probe.checks(), again);
+            assert_eq!(higher.checks(), 1);
+        }
+    }
+}
+
+#[test]
+fn of_several_thresholds_in_the_check_form_the_lowest_is_when_checks_begin() {
+    let (_timer, purgatory) = waiting();
+    let levels = [("p0", 9), ("p0", 5), ("p1", 3), ("p0", 7)];
+    let probe = park(&purgatory, Watches::up_to(&levels).checked());
+    assert_eq!((purgatory.watched(), purgatory.waiters(&"p0")), (2, 1));
+    for (value, checks) in [(4, 1), (5, 2), (6, 3), (9, 4)] {
+        purgatory.complete_up_to(&"p0", value);
+        assert_eq!(probe.checks(), checks, "at {value}");
+    }
+    probe.make_ready();
+    assert_eq!(purgatory.complete_up_to(&"p0", 9), 1);
+    assert_nothing_left(&purgatory);
+}

@@ -1,0 +1,189 @@
+//! Parking in the reference: check, then watch; and checks.
+
+use std::sync::Arc;
+
+use purgatory::{Outcome, RefusedReason, Timeout, WaitError};
+
+use super::{
+    reference::{Operation, PANICKED, Reference, Slot, State, Verdict, Watch, Watching},
+    steps::{KEYS, Key, PARKED_MAX, Plan, Request, Returned, Saw, Style},
+};
+
+impl Reference {
+    pub fn park(&mut self, plan: &Arc<Plan>) -> Option<Returned> {
+        if self.parked.len() >= PARKED_MAX {
+            return None;
+        }
+        let number = self.all.len();
+        let request = Request::new(number, plan, self.now_ns, self.quarter_ns(), &self.values);
+        let wait = plan.style != Style::Callback;
+        self.alive += 1;
+        self.all.push(Operation {
+            request,
+            state: State::New,
+            look: 0,
+            flag: false,
+            noted: None,
+            watches: Vec::new(),
+            to_count: 0,
+            deadline: None,
+            expired: false,
+            parked_at_ns: self.now_ns,
+            seen_ns: None,
+            slot: wait.then_some(Slot::Waiting { polled: false }),
+            value: None,
+            knows_id: false,
+            has_place: false,
+        });
+        let returned = self.try_complete_else_watch(number);
+        if !wait {
+            if returned == Returned::Parked {
+                self.ids.push(number);
+                self.at(number).knows_id = true;
+            }
+            return Some(returned);
+        }
+        if let Returned::Refused { reason, .. } = returned {
+            self.at(number).slot = Some(Slot::Filled(Err(WaitError::Refused(reason))));
+        }
+        self.futures.insert(number);
+        Some(Returned::Future)
+    }
+
+    pub fn try_complete_else_watch(&mut self, number: usize) -> Returned {
+        let (keys, levels) =
+            (self.all[number].request.keys.clone(), self.all[number].request.levels.clone());
+        if keys.is_empty() && levels.is_empty() {
+            return self.refused(number, RefusedReason::NoKeys);
+        }
+        let nested = self.enter();
+        let returned = self.check_and_watch(nested, number, &keys, &levels);
+        self.leave(nested);
+        returned
+    }
+
+    pub fn check_and_watch(
+        &mut self,
+        nested: bool,
+        number: usize,
+        keys: &[Key],
+        levels: &[(Key, u64)],
+    ) -> Returned {
+        let now_ns = self.now_ns; // deadlines count from the call
+        let timeout = self.all[number].request.timeout;
+        let no_time = match timeout {
+            Timeout::After(delay) => delay.is_zero(),
+            Timeout::At(at_ns) => at_ns <= now_ns,
+            _ => false,
+        };
+        let ended = match self.check(number) {
+            Verdict::Holds => Some((Outcome::Completed, "completed at once")),
+            Verdict::Panics => Some((PANICKED, "panicked in its first check")),
+            Verdict::No if no_time => Some((Outcome::Expired, "expired for want of time")),
+            Verdict::No => None,
+        };
+        if let Some((outcome, path)) = ended {
+            self.count(path);
+            self.stats.ended_at_once += 1;
+            self.at(number).state = State::Over;
+            self.tell(nested, number, outcome.clone());
+            return Returned::Ended(outcome);
+        }
+        if self.setup.max_parked.is_some_and(|max| self.places >= max) {
+            let limit = self.setup.max_parked.unwrap_or(0);
+            return self.refused(number, RefusedReason::Full { limit });
+        }
+        if self.closed {
+            return self.refused(number, RefusedReason::Closed);
+        }
+        self.places += 1;
+        self.at(number).has_place = true;
+        self.stats.parked_total += 1;
+        self.parked.push(number);
+        let deadline = self.deadline(timeout, now_ns);
+        self.watch_all(number, keys, levels);
+        self.count_if(keys.len() > 2 * KEYS as usize, "hundreds of keys");
+        let operation = self.at(number);
+        operation.state = State::Parked;
+        operation.deadline = deadline;
+        operation.parked_at_ns = now_ns;
+        Returned::Parked
+    }
+
+    /// Repeated keys, and repeated watermarks, count once; in the check form the lowest of a key.
+    pub fn watch_all(&mut self, number: usize, keys: &[Key], levels: &[(Key, u64)]) {
+        let counted = self.all[number].request.plan.counted;
+        let plain = keys.iter().map(|&key| (key, Watching::Plain));
+        let unmet =
+            levels.iter().map(|&(key, threshold)| (key, Watching::Unmet { threshold, counted }));
+        let mut repeated = false;
+        for (key, watching) in plain.chain(unmet) {
+            let watches = &mut self.at(number).watches;
+            let same = |watch: &&mut Watch| match (&watch.watching, &watching) {
+                _ if watch.key != key => false,
+                (Watching::Unmet { counted: false, .. }, Watching::Unmet { .. }) => true,
+                (known, watching) => known == watching,
+            };
+            if let Some(watch) = watches.iter_mut().find(same) {
+                repeated = true;
+                if let (
+                    Watching::Unmet { threshold: known, .. },
+                    Watching::Unmet { threshold, .. },
+                ) = (&mut watch.watching, watching)
+                {
+                    *known = threshold.min(*known);
+                }
+                continue;
+            }
+            self.order += 1;
+            let order = self.order;
+            self.at(number).watches.push(Watch { key, order, watching });
+        }
+        self.count_if(repeated, "repeated keys");
+        let operation = self.at(number);
+        let levels = operation.watches.iter().filter(|watch| watch.watching != Watching::Plain);
+        operation.to_count = if counted { levels.count() } else { 0 };
+    }
+
+    pub fn refused(&mut self, number: usize, reason: RefusedReason) -> Returned {
+        self.at(number).state = State::Over;
+        self.alive -= 1;
+        self.count(match reason {
+            RefusedReason::NoKeys => "refused without keys",
+            RefusedReason::Full { .. } => "refused, full",
+            _ => "refused, closed",
+        });
+        Returned::Refused { reason, back: true }
+    }
+
+    /// Runs the check, with what it does.
+    pub fn check(&mut self, number: usize) -> Verdict {
+        let verdict = self.condition(number);
+        if self.all[number].slot.is_some() {
+            let value = self.all[number].request.value(self.all[number].look);
+            self.at(number).value = (verdict == Verdict::Holds).then_some(value);
+        }
+        verdict
+    }
+
+    pub fn condition(&mut self, number: usize) -> Verdict {
+        self.at(number).look += 1;
+        let look = self.all[number].look;
+        self.log.push(Saw::Check { operation: number, look });
+        let plan = self.all[number].request.plan.clone();
+        if let Some((at, acts)) = &plan.on_check
+            && *at == look
+        {
+            acts.iter().for_each(|act| self.act(Some(number), act));
+        }
+        let operation = &self.all[number];
+        if plan.panics_at == Some(look) {
+            self.stats.panics += 1;
+            Verdict::Panics
+        } else if operation.request.holds(look, operation.flag, &self.values) {
+            Verdict::Holds
+        } else {
+            Verdict::No
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The reference: what the documentation promises, in plain lists, on one thread. Every question is a scan.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use purgatory::{CancelReason, Outcome, Stats, WaitError};
+
+use super::steps::{Key, MANY_KEYS, Request, Saw, Setup, Values};
+
+/// How often each path was taken.
+pub type Paths = BTreeMap<&'static str, u64>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// In its first check.
+    New,
+    Parked,
+    UnderCheck,
+    Over,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watching {
+    Plain,
+    Unmet { threshold: u64, counted: bool },
+    Met { order: u64 },
+    Taken,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    pub key: Key,
+    /// Counts up with each watch.
+    pub order: u64,
+    pub watching: Watching,
+}
+
+/// The two sides of a future.
+#[derive(Clone, Debug)]
+pub enum Slot {
+    Waiting { polled: bool },
+    Filled(Result<u32, WaitError>),
+    Left,
+}
+
+pub struct Operation {
+    pub request: Request,
+    pub state: State,
+    pub look: u32,
+    pub flag: bool,
+    /// How it is to end when the check it is under is over.
+    pub noted: Option<Outcome>,
+    pub watches: Vec<Watch>,
+    /// Watermarks still to be counted.
+    pub to_count: usize,
+    pub deadline: Option<u64>,
+    pub expired: bool,
+    pub parked_at_ns: u64,
+    /// When a snapshot first found it in the check it is under.
+    pub seen_ns: Option<u64>,
+    /// Of a wait.
+    pub slot: Option<Slot>,
+    pub value: Option<u32>,
+    pub knows_id: bool,
+    /// Among `max_parked`.
+    pub has_place: bool,
+}
+
+/// What waits for the outermost call to return.
+pub enum Work {
+    Tell(usize, Outcome),
+    Event(Key),
+    Rise(Key, u64),
+}
+
+/// What the executor keeps.
+pub enum Job {
+    Tell(Vec<usize>, Outcome),
+    RunDeferred,
+    /// What went beyond a call's budget.
+    Rest(VecDeque<Work>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Holds,
+    No,
+    Panics,
+}
+
+pub struct Reference {
+    pub setup: Setup,
+    pub tick_ns: u64,
+    pub now_ns: u64,
+    /// Where the running advance is going.
+    pub goal_ns: Option<u64>,
+    pub all: Vec<Operation>,
+    /// Those not over, in the order they were parked.
+    pub parked: Vec<usize>,
+    /// Handed out with each watch and each watermark met.
+    pub order: u64,
+    /// Places taken of `max_parked`.
+    pub places: usize,
+    /// Inside a call, and what is to follow it.
+    pub inside: bool,
+    pub queue: VecDeque<Work>,
+    pub jobs: VecDeque<Job>,
+    pub closed: bool,
+    /// Operations that were neither told how they ended nor handed back.
+    pub alive: usize,
+    /// Handles, and whether one of them is to be had.
+    pub handles: usize,
+    pub handle: bool,
+    pub deferred: VecDeque<(Key, Option<u64>)>,
+    pub values: Values,
+    /// Operations whose ids are known, and those whose futures are at hand.
+    pub ids: Vec<usize>,
+    pub futures: BTreeSet<usize>,
+    pub stats: Stats,
+    /// What is expected to be seen in this step.
+    pub log: Vec<Saw>,
+    /// The order in which operations were dropped in this step.
+    pub dropped: Vec<usize>,
+    pub paths: Paths,
+}
+
+impl Reference {
+    pub fn new(setup: &Setup) -> Self {
+        Reference {
+            setup: setup.clone(),
+            tick_ns: setup.tick_us * 1000,
+            now_ns: setup.start_ns,
+            goal_ns: None,
+            all: Vec::new(),
+            parked: Vec::new(),
+            order: 0,
+            places: 0,
+            inside: false,
+            queue: VecDeque::new(),
+            jobs: VecDeque::new(),
+            closed: false,
+            alive: 0,
+            handles: 1,
+            handle: true,
+            deferred: VecDeque::new(),
+            values: Values::default(),
+            ids: Vec::new(),
+            futures: BTreeSet::new(),
+            stats: Stats::default(),
+            log: Vec::new(),
+            dropped: Vec::new(),
+            paths: Paths::new(),
+        }
+    }
+
+    pub fn count(&mut self, path: &'static str) {
+        *self.paths.entry(path).or_default() += 1;
+    }
+
+    pub fn count_if(&mut self, condition: bool, path: &'static str) {
+        if condition {
+            self.count(path);
+        }
+    }
+
+    pub fn at(&mut self, number: usize) -> &mut Operation {
+        &mut self.all[number]
+    }
+
+    pub fn learn(&mut self, number: usize) {
+        self.ids.push(number);
+        self.at(number).knows_id = true;
+        self.count("an id known from a snapshot");
+    }
+
+    /// Those who wait under each key up to the last of the many: one for each watch not taken.
+    pub fn waiters(&self) -> Vec<usize> {
+        let mut waiters = vec![0; MANY_KEYS as usize + 400];
+        for &number in &self.parked {
+            for watch in &self.all[number].watches {
+                waiters[watch.key as usize] += usize::from(watch.watching != Watching::Taken);
+            }
+        }
+        waiters
+    }
+}
+
+pub const SHUTDOWN: Outcome = Outcome::Cancelled(CancelReason::Shutdown);
+pub const DROPPED: Outcome = Outcome::Cancelled(CancelReason::Dropped);
+pub const PANICKED: Outcome = Outcome::Cancelled(CancelReason::Panicked);
+
+pub fn requested(reason: &'static str) -> Outcome {
+    Outcome::Cancelled(CancelReason::Requested(reason.into()))
+}

@@ -1,0 +1,112 @@
+//! Time in the reference, and what a snapshot tells at one moment of it.
+
+use std::time::Duration;
+
+use purgatory::{Outcome, Timeout};
+
+use super::{
+    reference::{Reference, State, Watching},
+    steps::Told,
+};
+
+impl Reference {
+    /// The tick of a deadline, rounded up; `None` for never.
+    pub fn deadline(&self, timeout: Timeout, now_ns: u64) -> Option<u64> {
+        let at_ns = match timeout {
+            Timeout::After(delay) => u128::from(now_ns) + delay.as_nanos(),
+            Timeout::At(at_ns) => at_ns.into(),
+            _ => return None,
+        };
+        Some(u64::try_from(at_ns.div_ceil(self.tick_ns.into())).unwrap_or(u64::MAX))
+    }
+
+    /// Time goes from one tick that has work to the next. Inside such work only the goal moves.
+    pub fn advance(&mut self, by_ns: u64) {
+        let running = self.goal_ns.is_some();
+        let goal_ns = self.goal_ns.unwrap_or(self.now_ns) + by_ns;
+        self.goal_ns = Some(goal_ns);
+        if running {
+            return self.count("time moved on from inside");
+        }
+        self.count_if(self.inside, "time passed in a check or callback");
+        while let Some(goal_ns) = self.goal_ns {
+            let deadlines = self.parked.iter().filter_map(|&number| self.all[number].deadline);
+            let next = deadlines.min().filter(|&next| next <= goal_ns / self.tick_ns);
+            match next {
+                Some(next) => {
+                    self.now_ns = self.now_ns.max(next * self.tick_ns);
+                    self.expire(self.now_ns / self.tick_ns);
+                }
+                None => {
+                    self.now_ns = self.now_ns.max(goal_ns);
+                    self.goal_ns = None;
+                }
+            }
+        }
+    }
+
+    /// Expires what is due, in the order of (deadline, parking).
+    fn expire(&mut self, now: u64) {
+        let is_due = |&&number: &&usize| self.all[number].deadline.is_some_and(|due| due <= now);
+        let mut due: Vec<usize> = self.parked.iter().filter(is_due).copied().collect();
+        due.sort_by_key(|&number| self.all[number].deadline);
+        let mut ended = Vec::new();
+        for number in due {
+            self.at(number).deadline = None;
+            if self.all[number].state == State::Parked {
+                self.depart(number, &Outcome::Expired);
+                ended.push(number);
+            } else {
+                self.at(number).expired = true;
+                self.note(number, Outcome::Expired);
+            }
+        }
+        self.count_if(ended.len() > 1, "several due at a tick");
+        if !ended.is_empty() {
+            self.count("expired");
+            self.tell_elsewhere(ended, Outcome::Expired);
+        }
+    }
+
+    /// What a snapshot tells of what is parked.
+    pub fn snapshot(&mut self, limit: usize) -> Vec<Told> {
+        let (now_ns, tick_ns) = (self.now_ns, self.tick_ns);
+        let mut told = Vec::new();
+        for number in self.parked.clone() {
+            let operation = self.at(number);
+            let under_check = (operation.state == State::UnderCheck).then(|| {
+                let since_ns = *operation.seen_ns.get_or_insert(now_ns);
+                Duration::from_micros((now_ns - since_ns) / 1000)
+            });
+            told.push(self.told(number, under_check, now_ns, tick_ns));
+        }
+        let checks = told.iter().filter(|told| told.under_check.is_some()).count();
+        let longer = told.iter().any(|told| told.under_check > Some(Duration::ZERO));
+        self.count_if(checks > 0, "a snapshot of a check");
+        self.count_if(longer, "a snapshot of a check known already");
+        Told::comparable(told, limit)
+    }
+
+    pub fn told(
+        &self,
+        number: usize,
+        under_check: Option<Duration>,
+        now_ns: u64,
+        tick_ns: u64,
+    ) -> Told {
+        let operation = &self.all[number];
+        let waits = operation.watches.iter().filter(|watch| watch.watching != Watching::Taken);
+        let expires_in = |due: u64| due.saturating_mul(tick_ns).saturating_sub(now_ns);
+        let expires_in = operation.deadline.filter(|&due| due < u64::MAX).map(expires_in);
+        Told {
+            age: Duration::from_micros(now_ns / 1000 - operation.parked_at_ns / 1000),
+            under_check,
+            expires_in: if operation.expired {
+                Some(Duration::ZERO)
+            } else {
+                expires_in.map(Duration::from_nanos)
+            },
+            keys: waits.map(|watch| watch.key).collect(),
+        }
+    }
+}

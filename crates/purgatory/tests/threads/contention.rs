@@ -1,0 +1,315 @@
+//! A few operations and many threads on a real timer. Nothing sleeps to be right.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    sync::{
+        Arc, Barrier, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use crate::support::{Probe, Waiting};
+use purgatory::{CancelReason, EndResult, Outcome, ParkResult, Purgatory, Watches};
+use timer_core::{Executor, Job, ManualTimer, SystemTimer};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// KAFKA-6653: a completion is lost when the thread that makes the condition true finds the operation
+/// under check by a thread that saw it false. 100 operations, 20 attempts each from 20 threads.
+#[test]
+fn kafka_6653_no_completion_is_lost_under_contention() {
+    let purgatory: Waiting = Purgatory::new("6653").unwrap();
+    for _ in 0..100 {
+        let probe = Probe::new();
+        let (send, ended) = mpsc::channel();
+        let operation = probe.operation().on_check(std::thread::yield_now);
+        let operation = operation.then(move |outcome| send.send(outcome).unwrap());
+        purgatory.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
+        let attempts = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| {
+                    if attempts.fetch_add(1, SeqCst) == 19 {
+                        probe.make_ready();
+                    }
+                    purgatory.check_and_complete(&"key");
+                });
+            }
+        });
+        // Here, or on the worker if it was asked to look again too often here.
+        assert_eq!(ended.recv(), Ok(Outcome::Completed));
+        assert_eq!(probe.endings(), [Outcome::Completed]);
+    }
+    assert!(purgatory.is_empty());
+}
+
+/// KAFKA-3994 and KAFKA-8334: checks take locks of the user's, in opposite orders, while two threads
+/// raise the events of both. Kafka deadlocked, because a thread waited for an operation under check
+/// by another; here no thread does.
+#[test]
+fn kafka_3994_8334_checks_that_take_locks_do_not_deadlock_with_each_other() {
+    let purgatory: Waiting = Purgatory::new("8334").unwrap();
+    let locks = [Arc::new(Mutex::new(())), Arc::new(Mutex::new(()))];
+    for round in 0..200 {
+        let probes = [Probe::new(), Probe::new()];
+        for (probe, order) in probes.iter().zip([[0, 1], [1, 0]]) {
+            let locks = order.map(|lock| locks[lock].clone());
+            let operation = probe.operation().on_check(move || {
+                for lock in &locks {
+                    drop(lock.lock().unwrap());
+                }
+            });
+            purgatory.try_complete_else_watch(operation, &["one", "two"], MINUTE).unwrap();
+        }
+        let start = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for (probe, key) in probes.iter().zip(["one", "two"]) {
+                let (purgatory, start) = (&purgatory, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    probe.make_ready();
+                    purgatory.check_and_complete(&key);
+                });
+            }
+        });
+        assert!(probes.iter().all(|probe| probe.endings() == [Outcome::Completed]), "{round}");
+    }
+}
+
+/// While one thread is inside a long check, events, cancels and expiries of the same operation return
+/// at once, and the checker acts on what they left.
+#[test]
+fn nobody_waits_for_a_check() {
+    let purgatory: Waiting = Purgatory::new("nobody").unwrap();
+    let (probe, other) = (Probe::new(), Probe::new());
+    let (entered, inside) = mpsc::channel();
+    let (open, gate) = mpsc::channel::<()>();
+    let mut first = true;
+    let operation = probe.operation().on_check(move || {
+        if !std::mem::take(&mut first) {
+            entered.send(()).unwrap();
+            gate.recv().unwrap();
+        }
+    });
+    purgatory.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
+    purgatory.try_complete_else_watch(other.operation(), &["key"], MINUTE).unwrap();
+    std::thread::scope(|scope| {
+        let event = scope.spawn(|| purgatory.check_and_complete(&"key"));
+        inside.recv().unwrap();
+        assert_eq!(purgatory.check_and_complete(&"key"), 0);
+        assert_eq!(purgatory.cancel_for_key(&"key", "meanwhile"), 0); // both are taken out for it
+        assert_eq!(purgatory.len(), 2);
+        open.send(()).unwrap();
+        assert_eq!(event.join().unwrap(), 0);
+    });
+    let cancelled = Outcome::Cancelled(CancelReason::Requested("meanwhile".into()));
+    assert_eq!((probe.endings(), other.endings()), (vec![cancelled.clone()], vec![cancelled]));
+    assert!(purgatory.is_empty());
+}
+
+#[test]
+fn a_real_reaper_expires_what_nobody_completes() {
+    let purgatory: Waiting = Purgatory::new("real").unwrap();
+    let (send, ended) = mpsc::channel();
+    for millis in 0..50 {
+        let send = send.clone();
+        let operation = Probe::new().operation().then(move |outcome| send.send(outcome).unwrap());
+        let timeout = Duration::from_millis(millis);
+        purgatory.try_complete_else_watch(operation, &["key"], timeout).unwrap();
+    }
+    drop(send);
+    assert_eq!(ended.iter().filter(|outcome| *outcome == Outcome::Expired).count(), 50);
+    assert!(purgatory.is_empty());
+}
+
+/// The purgatory keeps what it needs of a timer whose own handles are gone.
+#[test]
+fn a_timer_dropped_before_its_purgatory_goes_on_for_it() {
+    let timer = SystemTimer::new().unwrap();
+    let purgatory: Waiting = Purgatory::builder("left").timer(&timer).build().unwrap();
+    drop(timer);
+    let (send, ended) = mpsc::channel();
+    let operation = Probe::new().operation().then(move |outcome| send.send(outcome).unwrap());
+    purgatory.try_complete_else_watch(operation, &["key"], Duration::from_millis(2)).unwrap();
+    assert_eq!(ended.recv(), Ok(Outcome::Expired));
+}
+
+#[test]
+fn dropping_a_purgatory_with_a_timer_of_its_own_inside_an_expired_callback_is_fine() {
+    let purgatory: Waiting = Purgatory::new("inside").unwrap();
+    let (send, ended) = mpsc::channel();
+    let other = Probe::new();
+    purgatory.try_complete_else_watch(other.operation(), &["other"], MINUTE).unwrap();
+    let slot = Arc::new(Mutex::new(Some(purgatory.clone())));
+    let operation = Probe::new().operation().then(move |outcome| {
+        drop(slot.lock().unwrap().take());
+        send.send(outcome).unwrap();
+    });
+    purgatory.try_complete_else_watch(operation, &["key"], Duration::from_millis(2)).unwrap();
+    drop(purgatory);
+    assert_eq!(ended.recv(), Ok(Outcome::Expired));
+    while !other.ended() {
+        std::thread::yield_now(); // told once the outer callback has returned
+    }
+    assert_eq!(other.endings(), [Outcome::Cancelled(CancelReason::Dropped)]);
+}
+
+#[test]
+fn a_deferred_event_is_raised_by_the_executor() {
+    let purgatory: Waiting = Purgatory::new("deferred").unwrap();
+    let (probe, here) = (Probe::new(), std::thread::current().id());
+    let (send, ended) = mpsc::channel();
+    let operation = probe.operation().then(move |outcome| {
+        send.send((outcome, std::thread::current().id() == here)).unwrap();
+    });
+    purgatory.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
+    probe.make_ready();
+    purgatory.defer("key");
+    assert_eq!(ended.recv(), Ok((Outcome::Completed, false)));
+}
+
+/// Two threads must not keep a third checking for ever: after eight looks the timer's executor goes on.
+#[test]
+fn a_check_that_is_always_overtaken_by_an_event_moves_to_the_executor() {
+    let purgatory: Waiting = Purgatory::new("overtaken").unwrap();
+    let probe = Probe::new();
+    let (other, caller) = (purgatory.clone(), std::thread::current().id());
+    let (checks_here, checks) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (here, all, ready) = (checks_here.clone(), checks.clone(), probe.clone());
+    let (send, ended) = mpsc::channel();
+    let operation = probe.operation().on_check(move || {
+        if std::thread::current().id() == caller {
+            here.fetch_add(1, SeqCst);
+        }
+        if all.fetch_add(1, SeqCst) == 30 {
+            ready.make_ready();
+        }
+        let other = other.clone();
+        let event = move || assert_eq!(other.check_and_complete(&"key"), 0);
+        std::thread::spawn(event).join().unwrap();
+    });
+    let operation = operation.then(move |outcome| send.send(outcome).unwrap());
+    let parked = purgatory.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
+    assert!(matches!(parked, ParkResult::Parked(_)));
+    assert_eq!(ended.recv(), Ok(Outcome::Completed));
+    assert_eq!((checks_here.load(SeqCst), checks.load(SeqCst)), (9, 31));
+}
+
+/// An executor whose threads are all blocked, until the test runs what came.
+#[derive(Clone, Debug, Default)]
+struct Blocked(Arc<Mutex<Vec<Job>>>);
+
+impl Executor for Blocked {
+    fn execute(&self, job: Job) {
+        self.0.lock().unwrap().push(job);
+    }
+}
+
+impl Blocked {
+    fn run(&self) {
+        loop {
+            let Some(job) = self.0.lock().unwrap().pop() else { return };
+            job.run();
+        }
+    }
+}
+
+/// After eight looks the ninth is the executor's. While that is blocked by somebody's callback the operation
+/// is as free as any other.
+#[test]
+fn what_waits_for_its_ninth_look_behind_a_blocked_callback_can_end() {
+    type End = fn(&ManualTimer, &Waiting, &Probe, purgatory::OperationId);
+    let cancelled = || Outcome::Cancelled(CancelReason::Requested("by the test".into()));
+    let ends: [(End, Outcome); 6] = [
+        (
+            |_, waiting, _, id| assert_eq!(waiting.complete(id), EndResult::Ended),
+            Outcome::Completed,
+        ),
+        (
+            |_, waiting, _, id| assert_eq!(waiting.cancel(id, "by the test"), EndResult::Ended),
+            cancelled(),
+        ),
+        (
+            |_, waiting, _, _| assert_eq!(waiting.cancel_for_key(&"key", "by the test"), 1),
+            cancelled(),
+        ),
+        (|timer, _, _, _| timer.advance(MINUTE), Outcome::Expired),
+        (
+            |_, waiting, probe, _| {
+                probe.make_ready();
+                assert_eq!(waiting.check_and_complete(&"key"), 1);
+            },
+            Outcome::Completed,
+        ),
+        (
+            |_, _, probe, _| probe.make_ready(), // for the ninth look
+            Outcome::Completed,
+        ),
+    ];
+    for (end, outcome) in ends {
+        let (timer, blocked) = (ManualTimer::new(), Blocked::default());
+        let builder = Purgatory::builder("blocked").timer(&timer).executor(blocked.clone());
+        let (waiting, probe): (Waiting, _) = (builder.build().unwrap(), Probe::new());
+        let (raising, seen) = (waiting.clone(), probe.clone());
+        let operation = probe.operation().on_check(move || {
+            if seen.checks() <= 30 {
+                let raising = raising.clone();
+                std::thread::spawn(move || raising.check_and_complete(&"key")).join().unwrap();
+            }
+        });
+        let parked = waiting.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
+        let ParkResult::Parked(id) = parked else { panic!("{parked:?}") };
+        while probe.checks() <= 30 {
+            waiting.check_and_complete(&"key"); // again put off; one look is enough
+        }
+        assert_eq!(blocked.0.lock().unwrap().len(), 1);
+        end(&timer, &waiting, &probe, id);
+        assert_eq!(waiting.len(), usize::from(!probe.ended() && outcome != Outcome::Expired));
+        blocked.run();
+        assert_eq!((probe.endings(), waiting.len(), waiting.keys()), (vec![outcome], 0, 0));
+    }
+}
+
+/// A rise completes some by count, and has others checked: no callback of the first finds the others held.
+#[test]
+fn callbacks_of_a_rise_run_while_nothing_is_held() {
+    let waiting: Waiting = Purgatory::builder("rise").timer(&ManualTimer::new()).build().unwrap();
+    let (met, counted) = (Probe::new(), Probe::new());
+    let at = [("key", 5)];
+    let parked =
+        waiting.try_complete_else_watch(met.operation(), Watches::up_to(&at).checked(), MINUTE);
+    let Ok(ParkResult::Parked(id)) = parked else { panic!("{parked:?}") };
+    let inside = waiting.clone();
+    let ends = counted.operation().then(move |_| assert_eq!(inside.complete(id), EndResult::Ended));
+    waiting.try_complete_else_watch(ends, Watches::up_to(&at), MINUTE).unwrap();
+    assert_eq!(waiting.complete_up_to(&"key", 5), 1);
+    assert_eq!((met.endings(), met.checks()), (vec![Outcome::Completed], 1));
+    assert_eq!((waiting.stats().panics, waiting.len()), (0, 0));
+}
+
+/// An event comes by while an operation is parked, and the second look finds it ready: its place, too, is
+/// free by the time its callback runs.
+#[test]
+fn what_ends_while_it_is_parked_gives_its_place_back_first() {
+    for keys in [&["a"][..], &["a", "b"]] {
+        let purgatory: Waiting = Purgatory::builder("one").max_parked(1).build().unwrap();
+        let (probe, next) = (Probe::new(), Probe::new());
+        let (seen, raising) = (probe.clone(), purgatory.clone());
+        let on_check = move || match seen.checks() {
+            1 => {
+                let raising = raising.clone();
+                std::thread::spawn(move || raising.check_and_complete(&"a")).join().unwrap();
+            }
+            _ => seen.make_ready(),
+        };
+        let (inside, parked) = (purgatory.clone(), next.operation());
+        let then = move |_| assert!(inside.try_complete_else_watch(parked, &["c"], MINUTE).is_ok());
+        let operation = probe.operation().on_check(on_check).then(then);
+        let park = |operation| purgatory.try_complete_else_watch(operation, keys, MINUTE);
+        assert_eq!(park(operation).unwrap(), ParkResult::Ended(Outcome::Completed));
+        assert_eq!((probe.checks(), purgatory.len(), purgatory.stats().panics), (2, 1, 0));
+        assert!(park(Probe::new().operation()).is_err(), "a place was given back twice");
+    }
+}

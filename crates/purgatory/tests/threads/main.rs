@@ -1,0 +1,12 @@
+//! Threads that race for operations, and users' code that misbehaves on them.
+
+#[path = "../../../timer-core/tests/support/effort.rs"]
+mod effort;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bounds;
+mod contention;
+mod hostile;
+mod stress;
+mod trampoline;

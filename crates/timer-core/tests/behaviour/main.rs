@@ -1,0 +1,8 @@
+//! What one sees from outside, under a hand-turned clock.
+
+mod kafka_regressions;
+mod sleep;
+mod stats;
+mod stream;
+mod tasks;
+mod worked_numbers;

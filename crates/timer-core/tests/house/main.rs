@@ -1,0 +1,3 @@
+//! What is checked of the code itself: its layers.
+
+mod layers;
