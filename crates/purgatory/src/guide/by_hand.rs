@@ -1,7 +1,46 @@
-//! The same by hand: what a map of channels, a `Notify` or an actor leave to you, and when they are the
+//! The same by hand: what a loop, a map of channels, a `Notify` or an actor leave to you, and when they are the
 //! better choice.
 //!
-//! Each of the three can be made right. What follows is what that takes.
+//! Each of the last three can be made right. What follows is what that takes.
+//!
+//! # A loop that looks again
+//!
+//! No waiting at all: look, sleep for half of the time that is left, look again.
+//!
+//! ```
+//! use std::{sync::atomic::{AtomicU64, Ordering::SeqCst}, time::Duration};
+//! use tokio::time::{Instant, sleep};
+//!
+//! async fn fetch(log_end: &AtomicU64, position: u64, until: Instant) -> Option<u64> {
+//!     loop {
+//!         let end = log_end.load(SeqCst); // in a server: a look at the storage
+//!         if end > position {
+//!             return Some(end);
+//!         }
+//!         let left = until.saturating_duration_since(Instant::now());
+//!         if left < Duration::from_millis(1) {
+//!             return None;
+//!         }
+//!         sleep(left / 2).await;
+//!     }
+//! }
+//!
+//! #[tokio::main(flavor = "current_thread", start_paused = true)] // time passes at once
+//! async fn main() {
+//!     let (log_end, began) = (AtomicU64::new(0), Instant::now());
+//!     let appends = async {
+//!         sleep(Duration::from_millis(1)).await;
+//!         log_end.store(7, SeqCst);
+//!     };
+//!     let until = began + Duration::from_millis(500);
+//!     let (found, ()) = tokio::join!(fetch(&log_end, 0, until), appends);
+//!     assert_eq!((found, began.elapsed().as_millis()), (Some(7), 250)); // 249 ms late
+//! }
+//! ```
+//!
+//! Nothing can be lost, and nothing is left behind. But data that has just come waits for up to half of the time-out,
+//! and a fetch that gets none looks at the storage nine times in half a second, times all idle consumers. What that comes
+//! to, beside a purgatory, is the row `poll-loop` of `docs/BENCHMARKS.md`.
 //!
 //! # A map of channels and a timeout
 //!

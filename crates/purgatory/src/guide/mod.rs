@@ -8,7 +8,7 @@
 //! 6. [`watermarks`]: a value for each key that only rises, and k of n of them.
 //! 7. [`local`]: a purgatory without a lock, for a thread whose event loop you turn.
 //! 8. [`recipes`]: acks=all, a long-poll fetch, a quorum write, leases, a cache that loads once, sessions.
-//! 9. [`by_hand`]: the same with a map of channels, a `Notify` or an actor, and when that is the better
+//! 9. [`by_hand`]: the same with a loop, a map of channels, a `Notify` or an actor, and when that is the better
 //!    choice.
 //! 10. [`questions`]: trade-offs, limits, and what one asks.
 //!

@@ -164,14 +164,22 @@ fn commands_and_paths_in_the_pages_name_what_there_is() {
         "--bin " => ["", ".rs"]
             .iter()
             .any(|end| root().join(format!("benches/src/bin/{name}{end}")).exists()),
+        "--test " => {
+            ["crates/timer-core", "crates/purgatory", "fuzz", "benches"].iter().any(|of| {
+                ["", "/main"]
+                    .iter()
+                    .any(|end| root().join(format!("{of}/tests/{name}{end}.rs")).exists())
+            })
+        }
         _ => root().join(format!("benches/benches/{name}.rs")).exists(),
     };
     let mut wrong = Vec::new();
     let pages = files(".md").into_iter().chain(files("justfile")).chain(files("run"));
     for (path, text) in pages.filter(|(path, _)| path != "CHANGELOG.md") {
-        for flag in ["--example ", "--bin ", "--bench "] {
+        for flag in ["--example ", "--bin ", "--bench ", "--test "] {
             for name in arguments(&text, flag).into_iter().filter(|name| !name.is_empty()) {
-                if !exists(flag, name) {
+                let fails_by_itself = flag == "--test " && path.ends_with("run");
+                if !fails_by_itself && !exists(flag, name) {
                     wrong.push(format!("{path}: {flag}{name}: there is none"));
                 }
             }

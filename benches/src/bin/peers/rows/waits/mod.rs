@@ -10,6 +10,7 @@ pub(super) mod expire;
 pub(super) mod hot_key;
 pub(super) mod local;
 pub(super) mod park;
+pub(super) mod poll_loop;
 pub(super) mod replies;
 mod room;
 pub(super) mod tail;

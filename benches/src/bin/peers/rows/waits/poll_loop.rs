@@ -1,0 +1,140 @@
+//! `poll-loop`: long-poll fetches, 256 at once, each of a partition of its own, that wait at most half a second for
+//! their data, which comes at a random moment: how often the storage is looked at for each, and how long the
+//! answer takes after the data is there, in ms.
+//!
+//! `poll-loop` is what one writes without a purgatory: look, sleep for half of what is left of the time, and look
+//! again until less than a millisecond is left.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+    time::Duration,
+};
+
+use anyhow::ensure;
+use fastrand::Rng;
+use hdrhistogram::Histogram;
+use purgatory::{BoxedOperation, Purgatory};
+use timer_core::{Clock, SystemClock, SystemTimer};
+use tokio::{runtime::Builder, time::sleep};
+
+use super::super::row::Run;
+use crate::{results::OURS, sink::histogram};
+
+const POLL_LOOP: &str = "poll-loop";
+const FETCHES: usize = 256;
+const TIMEOUT: Duration = Duration::from_millis(500);
+/// Data comes at the latest so long after its fetch.
+const DATA_WITHIN_MS: u64 = 400;
+/// With less time left than this the loop gives up.
+const LEAST: Duration = Duration::from_millis(1);
+const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
+
+/// A partition's storage.
+#[derive(Default)]
+struct Partition {
+    has_data: AtomicBool,
+    appended_ns: AtomicU64,
+    looks: AtomicU64,
+}
+
+impl Partition {
+    fn look(&self) -> bool {
+        self.looks.fetch_add(1, Relaxed);
+        self.has_data.load(Acquire)
+    }
+
+    fn append(&self, now_ns: u64) {
+        self.appended_ns.store(now_ns, Relaxed);
+        self.has_data.store(true, Release);
+    }
+}
+
+/// The loop. False when its time ran out.
+async fn poll(partition: &Partition, clock: &SystemClock) -> bool {
+    let end_ns = clock.now_ns() + TIMEOUT.as_nanos() as u64;
+    loop {
+        if partition.look() {
+            return true;
+        }
+        let left = Duration::from_nanos(end_ns.saturating_sub(clock.now_ns()));
+        if left < LEAST {
+            return false;
+        }
+        sleep(left / 2).await;
+    }
+}
+
+struct Measured {
+    looks: f64,
+    late: Histogram<u64>,
+}
+
+fn measure(purgatory: Option<Purgatory<usize, BoxedOperation>>) -> anyhow::Result<Measured> {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build()?;
+    let clock = SystemClock::new();
+    let partitions: Arc<[Partition]> = (0..FETCHES).map(|_| Partition::default()).collect();
+    let mut random = Rng::with_seed(17);
+    let fetches = (0..FETCHES).map(|at| {
+        let (partitions, purgatory) = (partitions.clone(), purgatory.clone());
+        let data_ms = random.u64(1..DATA_WITHIN_MS);
+        async move {
+            let (storage, raises) = (partitions.clone(), purgatory.clone());
+            let appends = tokio::spawn(async move {
+                sleep(Duration::from_millis(data_ms)).await;
+                storage[at].append(clock.now_ns());
+                raises.into_iter().for_each(|raises| _ = raises.check_and_complete(&at));
+            });
+            let found = match &purgatory {
+                None => poll(&partitions[at], &clock).await,
+                Some(purgatory) => {
+                    let storage = partitions.clone();
+                    let data = move || storage[at].look().then_some(());
+                    purgatory.wait(&[at], TIMEOUT, data).await.is_ok()
+                }
+            };
+            let answered_ns = clock.now_ns();
+            appends.await.map(|()| found.then_some(answered_ns))
+        }
+    });
+    let fetches: Vec<_> = fetches.map(|fetch| runtime.spawn(fetch)).collect();
+    let (mut late, mut looks) = (histogram(), 0);
+    for (fetch, partition) in fetches.into_iter().zip(&*partitions) {
+        let answered_ns = runtime.block_on(fetch)??;
+        ensure!(answered_ns.is_some(), "a fetch was given up though its data was there");
+        let appended_ns = partition.appended_ns.load(Relaxed);
+        late.record(answered_ns.unwrap_or_default().saturating_sub(appended_ns))?;
+        looks += partition.looks.load(Relaxed);
+    }
+    Ok(Measured { looks: looks as f64 / FETCHES as f64, late })
+}
+
+pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    for round in 0..run.sizes.real_time_rounds {
+        for name in [OURS, POLL_LOOP] {
+            if !run.takes(name) {
+                continue;
+            }
+            run.at(id, name, round);
+            let purgatory = match name {
+                OURS => {
+                    let timer = SystemTimer::new()?;
+                    Some(Purgatory::builder("fetch").timer(&timer).build()?)
+                }
+                _ => None,
+            };
+            let Measured { looks, late } = measure(purgatory)?;
+            run.results.measure(&format!("{id}-looks"), "looks").add(name, looks);
+            for (quantile, share) in QUANTILES {
+                let ms = late.value_at_quantile(share) as f64 / 1e6;
+                run.results.measure(&format!("{id}-late-{quantile}"), "ms").add(name, ms);
+            }
+        }
+    }
+    Ok(())
+}
