@@ -1,29 +1,33 @@
-//! What bytes can ask of the purgatory.
+//! What bytes can ask of the purgatory: few of them for each step of the model.
 
-use std::time::Duration;
+use std::sync::Arc;
 
+use ::purgatory::timer_core::{TickLength, WheelSize};
 use arbitrary::Arbitrary;
-use purgatory::Timeout;
-use timer_core::{TickLength, WheelSize};
+
+use super::oracle::steps;
 
 /// Watch keys there are.
-pub(super) const KEYS: usize = 4;
+const KEYS: u8 = 4;
+
+/// Operations in all.
+const OPERATIONS_MAX: usize = 400;
 
 /// What the bytes begin with.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub(super) struct Setup {
-    pub(super) tick: Tick,
-    pub(super) slots: u8,
+    tick: Tick,
+    slots: u8,
     /// Where the clock starts, in quarters of a tick.
-    pub(super) start: u16,
-    pub(super) max_parked: Option<u8>,
-    pub(super) jobs: Jobs,
+    start: u16,
+    max_parked: Option<u8>,
+    jobs: Jobs,
     /// All callbacks are jobs, not only those of what expired.
-    pub(super) callbacks_on_executor: bool,
+    callbacks_on_executor: bool,
 }
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
-pub(super) enum Tick {
+enum Tick {
     Shortest,
     Millisecond,
     Odd,
@@ -32,7 +36,7 @@ pub(super) enum Tick {
 
 /// What becomes of the executor's jobs.
 #[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Jobs {
+enum Jobs {
     /// They run in place: there is no executor but the timer's.
     InPlace,
     /// They wait until the operation is over, and run.
@@ -67,8 +71,8 @@ pub(super) struct Plan {
     keys: u8,
     twice: bool,
     levels: Option<Levels>,
-    pub(super) counted: bool,
-    pub(super) timeout: When,
+    counted: bool,
+    timeout: When,
     true_at: Option<u8>,
     panics_at: Option<u8>,
     then_panics: bool,
@@ -92,9 +96,9 @@ struct Level {
 /// An operation with something to do in a check and when it is over.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub(super) struct Busy {
-    pub(super) plan: Plan,
-    pub(super) on_check: Option<(u8, Act)>,
-    pub(super) then: Option<Act>,
+    plan: Plan,
+    on_check: Option<(u8, Act)>,
+    then: Option<Act>,
 }
 
 /// What can be done anywhere, in checks and callbacks too.
@@ -126,7 +130,7 @@ pub(super) enum Act {
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub(super) struct Rarely(u8);
 
-#[derive(Arbitrary, Debug)]
+#[derive(Arbitrary, Clone, Copy, Debug)]
 pub(super) enum Step {
     Act(Act),
     Park(Busy),
@@ -134,7 +138,7 @@ pub(super) enum Step {
 }
 
 /// A third of all steps together, at random.
-#[derive(Arbitrary, Debug)]
+#[derive(Arbitrary, Clone, Copy, Debug)]
 pub(super) enum Rare {
     ParkMany(Plan, u8),
     ReadyAll,
@@ -147,109 +151,147 @@ pub(super) enum Rare {
 }
 
 impl Setup {
-    pub(super) fn tick(self) -> TickLength {
-        TickLength::new(match self.tick {
-            Tick::Shortest => TickLength::MIN,
-            Tick::Millisecond => Duration::from_millis(1),
-            Tick::Odd => Duration::from_nanos(777_777),
-            Tick::Longest => TickLength::MAX,
-        })
-        .expect("within the bounds")
-    }
-
-    pub(super) fn wheel_size(self) -> WheelSize {
-        WheelSize::new(WheelSize::MIN + usize::from(self.slots)).expect("within the bounds")
+    pub(super) fn to_model(self) -> steps::Setup {
+        let tick_ns = match self.tick {
+            Tick::Shortest => TickLength::MIN.as_nanos() as u64,
+            Tick::Millisecond => 1_000_000,
+            Tick::Odd => 777_777,
+            Tick::Longest => TickLength::MAX.as_nanos() as u64,
+        };
+        steps::Setup {
+            tick_ns,
+            slots: WheelSize::MIN + usize::from(self.slots),
+            start_ns: tick_ns / 4 * u64::from(self.start),
+            max_parked: self.max_parked.map(|max| usize::from(max % 32)),
+            operations_max: OPERATIONS_MAX,
+            rooms: 64,
+            executor: match self.jobs {
+                Jobs::InPlace => steps::Runs::Inline,
+                Jobs::Kept => steps::Runs::Kept,
+                Jobs::Dropped => steps::Runs::Dropped,
+            },
+            all_on_executor: self.callbacks_on_executor,
+            end: steps::Act::Shutdown,
+        }
     }
 }
 
 impl Key {
-    pub(super) fn index(self) -> usize {
-        usize::from(self.0) % KEYS
+    fn to_model(self) -> steps::Key {
+        steps::Key::from(self.0 % KEYS + 1)
     }
 }
 
 impl Rarely {
-    pub(super) const NOW: Rarely = Rarely(0);
+    /// What ends everything, when its time has come.
+    fn to_model(self, end: steps::Act) -> steps::Act {
+        if self.0.is_multiple_of(16) { end } else { steps::Act::Several(vec![]) }
+    }
+}
 
-    fn is_now(self) -> bool {
-        self.0.is_multiple_of(16)
+/// Inside a check or callback as often as not its own operation.
+fn pick(inside: bool, pick: Pick) -> steps::Pick {
+    if inside && pick.is_multiple_of(2) { steps::Pick::Own } else { steps::Pick::Any(pick.into()) }
+}
+
+impl Step {
+    /// With what the executor has after it.
+    pub(super) fn to_model(self) -> steps::Act {
+        let act = match self {
+            Step::Act(act) => act.to_model(false),
+            Step::Park(busy) => steps::Act::Park(busy.to_model()),
+            Step::Rare(Rare::ParkMany(plan, count)) => {
+                steps::Act::ParkMany(count, plan.idle().to_model())
+            }
+            Step::Rare(Rare::ReadyAll) => steps::Act::SetAllFlags,
+            Step::Rare(Rare::ToNext) => steps::Act::ToNext,
+            Step::Rare(Rare::Jump(bits, by)) => steps::Act::Advance(far(bits, by)),
+            Step::Rare(Rare::Pass(count)) => steps::Act::Pass(count.into()),
+            Step::Rare(Rare::Snapshot(limit)) => steps::Act::Snapshot(limit.into()),
+        };
+        steps::Act::Several(vec![act, steps::Act::RunJobs])
     }
 }
 
 impl Act {
-    /// It would end everything, and its time has not come.
-    pub(super) fn is_idle(self) -> bool {
+    fn to_model(self, inside: bool) -> steps::Act {
+        let pick = |number| pick(inside, number);
         match self {
-            Act::Shutdown(rarely) | Act::ShutdownTimer(rarely) | Act::DropHandle(rarely) => {
-                !rarely.is_now()
-            }
-            _ => false,
+            Act::Park(plan) => steps::Act::Park(plan.idle().to_model()),
+            Act::Ready(number) => steps::Act::SetFlag(steps::Pick::At(number)),
+            Act::Event(key) => steps::Act::Event(key.to_model()),
+            Act::Rise(key, by) => steps::Act::Rise(key.to_model(), (by % 8).into()),
+            Act::TellLess(key, by) => steps::Act::Claim(key.to_model(), -i64::from(by % 8)),
+            Act::CancelKey(key) => steps::Act::CancelKey(key.to_model()),
+            Act::Cancel(number) => steps::Act::Cancel(pick(number)),
+            Act::Complete(number) => steps::Act::Complete(pick(number)),
+            Act::Reschedule(number, when) => steps::Act::Reschedule(pick(number), when.to_model()),
+            Act::Defer(key) => steps::Act::Defer(key.to_model()),
+            Act::DeferRise(key, by) => steps::Act::DeferRise(key.to_model(), (by % 8).into()),
+            Act::RunDeferred => steps::Act::RunDeferred,
+            Act::Advance(count) => steps::Act::Advance(count.into()),
+            Act::Shutdown(rarely) => rarely.to_model(steps::Act::Shutdown),
+            Act::ShutdownTimer(rarely) => rarely.to_model(steps::Act::ShutdownTimer),
+            Act::DropHandle(rarely) => rarely.to_model(steps::Act::DropHandle),
         }
     }
 }
 
 impl Plan {
-    /// Its plain keys, some of them twice.
-    pub(super) fn keys(&self) -> Vec<usize> {
-        let times = if self.twice { 2 } else { 1 };
-        let named = (0..KEYS).filter(|key| self.keys >> key & 1 == 1);
-        named.flat_map(|key| std::iter::repeat_n(key, times)).collect()
-    }
-
-    /// Key and threshold, over what the keys have reached.
-    pub(super) fn levels(&self, values: &[u64; KEYS]) -> Vec<(usize, u64)> {
-        let all = self.levels.map(|levels| [Some(levels.first), levels.second]);
-        let threshold = |Level { key, by }: Level| {
-            let key = key.index();
-            (key, values[key] + u64::from(by % 8))
-        };
-        all.into_iter().flatten().flatten().map(threshold).collect()
-    }
-
-    pub(super) fn is_true_at(&self, look: u32) -> bool {
-        self.true_at.is_some_and(|at| look > u32::from(at % 4))
-    }
-
-    pub(super) fn panics_at(&self, look: u32) -> bool {
-        self.panics_at.is_some_and(|at| look == u32::from(at % 4) + 1)
-    }
-
-    /// Of a callback.
-    pub(super) fn panics_then(&self) -> bool {
-        self.then_panics
-    }
-
     /// With nothing else to do.
-    pub(super) fn idle(self) -> Busy {
+    fn idle(self) -> Busy {
         Busy { plan: self, on_check: None, then: None }
     }
+}
 
-    /// What it parks when it is over.
-    pub(super) fn next(self) -> Option<Plan> {
-        let again = self.again % 8;
-        (again > 0).then(|| Plan { again: again - 1, ..self })
+impl Busy {
+    fn to_model(self) -> Arc<steps::Plan> {
+        let Busy { plan, on_check, then } = self;
+        let times = if plan.twice { 2 } else { 1 };
+        let named = (0..KEYS).filter(|key| plan.keys >> key & 1 == 1);
+        let keys = named.flat_map(|key| std::iter::repeat_n(steps::Key::from(key + 1), times));
+        let levels = plan.levels.map(|levels| [Some(levels.first), levels.second]);
+        let level = |Level { key, by }: Level| (key.to_model(), u64::from(by % 8));
+        let levels: Vec<_> = levels.into_iter().flatten().flatten().map(level).collect();
+        let look = |at: u8| u32::from(at % 4) + 1;
+        let ready = (!levels.is_empty()).then_some(steps::Condition::Levels);
+        let true_at = plan.true_at.map(|at| steps::Condition::Look(look(at)));
+        let again = plan.again % 8;
+        let next = || Plan { again: again - 1, ..plan }.idle().to_model();
+        let next = (again > 0).then(|| steps::Act::Park(next()));
+        Arc::new(steps::Plan {
+            keys: keys.collect(),
+            many_keys: 0,
+            levels,
+            counted: plan.counted,
+            timeout: plan.timeout.to_model(),
+            conditions: [Some(steps::Condition::Flag), ready, true_at]
+                .into_iter()
+                .flatten()
+                .collect(),
+            panics_at: plan.panics_at.map(look),
+            on_check: on_check.map(|(at, act)| (look(at), vec![act.to_model(true)])),
+            then: then.map(|act| act.to_model(true)).into_iter().chain(next).collect(),
+            then_panics: plan.then_panics,
+            style: steps::Style::Callback,
+        })
     }
 }
 
 impl When {
-    pub(super) fn timeout(self, now_ns: u64, tick: TickLength) -> Timeout {
-        let quarters = |count: u64| quarters(tick, count);
+    fn to_model(self) -> steps::When {
         match self {
-            When::Zero => Timeout::After(Duration::ZERO),
-            When::Soon(count) => Timeout::After(quarters(count.into())),
-            When::Far(bits, by) => Timeout::After(quarters(u64::from(bits) << (by % 57))),
-            When::Ago(count) => {
-                let by_ns = u64::try_from(quarters(count.into()).as_nanos()).unwrap_or(u64::MAX);
-                Timeout::At(now_ns.saturating_sub(by_ns))
-            }
-            When::Longest => Timeout::After(Duration::MAX),
-            When::Never => Timeout::Never,
+            When::Zero => steps::When::Zero,
+            When::Soon(count) => steps::When::In(count.into()),
+            When::Far(bits, by) => steps::When::In(far(bits, by)),
+            When::Ago(count) => steps::When::At(-i64::from(count)),
+            When::Longest => steps::When::Longest,
+            When::Never => steps::When::Never,
         }
     }
 }
 
 /// So many quarters of a tick.
-pub(super) fn quarters(tick: TickLength, count: u64) -> Duration {
-    let ns = tick.length().as_nanos() / 4 * u128::from(count);
-    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+fn far(bits: u8, by: u8) -> u64 {
+    u64::from(bits) << (by % 57)
 }

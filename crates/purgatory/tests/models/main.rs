@@ -5,5 +5,6 @@ mod effort;
 
 mod local_model;
 mod model;
+mod oracle;
 mod quiet;
 mod simulation;

@@ -6,41 +6,34 @@
 //! count. (The keys, for which 4096 locks are taken, are counted each 16th time.)
 //!
 //! Two orders are not promised. That of a shutdown is taken from what was seen. That of a cancel by key
-//! the reference has as it is: plain watches, then watermarks by threshold, then those met.
+//! the reference has as it is: plain watches, then watermarks by threshold, then those met. Two things more are
+//! taken from what was seen: whether keys of other hashes have the same version, and how far a timer goes for work of
+//! a wheel's own.
+//!
+//! The fuzz target `purgatory` makes steps of bytes, and has them done by the same [`oracle`](super::oracle).
 //!
 //! How often each rare path was taken is printed at the end, and with half a million steps or more a path
 //! never taken fails the test. `TEST_EFFORT` says how many steps to make: 5000 without it, a million in
 //! CI; `MODEL_SEED` makes others.
-#![allow(
-    clippy::unwrap_used,
-    unreachable_pub,
-    reason = "a test of several files fails by panicking"
-)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod acts;
-mod endings;
-mod events;
-mod parking;
-mod reference;
-mod steps;
 mod strategies;
-mod time;
-mod world;
 
-use std::{
-    cell::{Cell, RefCell},
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::cell::{Cell, RefCell};
 
-use super::quiet::quietly;
-use crate::effort::{effort, number};
 use proptest::{
     prelude::*,
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
-use reference::{Paths, Reference, State};
-use steps::{Act, KEYS, MANY_KEYS, Saw, Setup};
-use world::{Alike, Real, World};
+
+use crate::{
+    effort::{effort, number},
+    oracle::{
+        Model, Paths,
+        steps::{Act, Setup},
+    },
+    quiet::quietly,
+};
 
 /// Without `TEST_EFFORT`.
 const STEPS: u64 = 5_000;
@@ -81,6 +74,7 @@ const PATHS: &[&str] = &[
     "a watermark met, others to come",
     "an event for more than a chunk",
     "an event from inside",
+    "an event in its first check",
     "an event from inside for nobody",
     "an id known from a snapshot",
     "as many as are checked together",
@@ -99,6 +93,7 @@ const PATHS: &[&str] = &[
     "last handle dropped in a callback",
     "more than a call's budget",
     "noted by id",
+    "on to the next work",
     "panicked in a later check",
     "panicked in its first check",
     "panicked, and an end noted",
@@ -116,150 +111,10 @@ const PATHS: &[&str] = &[
     "shutdown in a check or callback",
     "the event of a value below the key's",
     "time moved on from inside",
+    "time passed without a turn",
     "time passed in a check or callback",
     "true, and an end noted",
 ];
-
-struct Model {
-    world: Arc<World>,
-    reference: Reference,
-    steps: usize,
-    /// Who waited for each key before the step.
-    waiters: Vec<usize>,
-}
-
-impl Model {
-    fn new(setup: &Setup) -> Self {
-        let reference = Reference::new(setup);
-        Model { world: World::new(setup), waiters: reference.waiters(), reference, steps: 0 }
-    }
-
-    fn step(&mut self, act: &Act) {
-        let open = !self.reference.closed;
-        self.world.act(None, act);
-        if open && self.world.is_closed() {
-            self.world.run_jobs(); // so that they tell in which order a shutdown took them
-        }
-        let seen = self.seen();
-        self.reference.act(None, act);
-        if open && self.reference.closed {
-            self.reference.run_jobs();
-        }
-        self.compare(&seen);
-        if matches!(act, Act::Snapshot(_)) {
-            self.learn();
-        }
-    }
-
-    fn seen(&mut self) -> Vec<Saw> {
-        let (seen, dropped) = self.world.take_log();
-        self.reference.dropped = dropped;
-        seen
-    }
-
-    fn compare(&mut self, seen: &[Saw]) {
-        self.steps += 1;
-        let reference = &mut self.reference;
-        assert_eq!(seen, reference.log, "seen, and expected");
-        reference.log.clear();
-        let alive = self.world.alive.load(Relaxed);
-        assert_eq!(alive, reference.alive, "operations not dropped");
-        let before = std::mem::replace(&mut self.waiters, reference.waiters());
-        for key in 1..=KEYS {
-            let left = before[key as usize] > 0 && self.waiters[key as usize] == 0;
-            reference.count_if(left, "a key whose last waiter left");
-        }
-        let Some(purgatory) = self.world.handle() else { return };
-        let stats = &mut reference.stats;
-        stats.parked = reference.parked.len() as u64;
-        stats.watched =
-            reference.parked.iter().map(|&n| reference.all[n].watches.len() as u64).sum();
-        let counted = purgatory.stats();
-        // What the reference does not count.
-        (stats.checks, stats.events) = (counted.checks, counted.events);
-        (stats.refused, stats.deferred) = (counted.refused, counted.deferred);
-        stats.callbacks_waiting = counted.callbacks_waiting;
-        assert_eq!(counted, *stats);
-        assert_eq!(purgatory.len() as u64, stats.parked);
-        assert_eq!(purgatory.watched() as u64, stats.watched);
-        for key in 1..=KEYS {
-            assert_eq!(
-                purgatory.waiters(&Alike(key)),
-                self.waiters[key as usize],
-                "waiters of {key}"
-            );
-        }
-        if self.steps.is_multiple_of(16) {
-            self.compare_keys(&purgatory);
-        }
-    }
-
-    fn compare_keys(&self, purgatory: &Real) {
-        let snapshot = purgatory.snapshot(3);
-        let keys = self.waiters.iter().filter(|&&waiters| waiters > 0).count();
-        assert_eq!((purgatory.keys(), snapshot.key_count), (keys, keys));
-        let mut most = self.waiters.clone();
-        most.sort_unstable_by(|one, two| two.cmp(one));
-        most.truncate(keys.min(3));
-        let busiest = snapshot.busiest.iter().map(|busy| busy.waiters);
-        assert!(busiest.eq(most), "{:?} of {:?}", snapshot.busiest, self.waiters);
-        for busy in &snapshot.busiest {
-            assert_eq!(
-                busy.waiters, self.waiters[busy.key.0 as usize],
-                "waiters of {:?}",
-                busy.key
-            );
-        }
-        for key in [MANY_KEYS, MANY_KEYS + 150, MANY_KEYS + 390] {
-            assert_eq!(
-                purgatory.waiters(&Alike(key)),
-                self.waiters[key as usize],
-                "waiters of {key}"
-            );
-        }
-    }
-
-    /// A future does not tell the id of its operation, but a snapshot does.
-    fn learn(&mut self) {
-        let snapshot = std::mem::take(&mut *self.world.snapshot.lock().unwrap());
-        let (now_ns, tick_ns) = (self.reference.now_ns, self.reference.tick_ns);
-        for (id, told) in &snapshot {
-            if self.world.knows(*id)
-                || snapshot.iter().filter(|(_, other)| other == told).count() > 1
-            {
-                continue;
-            }
-            let is = |&&number: &&usize| {
-                let operation = &self.reference.all[number];
-                !operation.knows_id && self.reference.told(number, None, now_ns, tick_ns) == *told
-            };
-            if let Some(&number) = self.reference.parked.iter().find(is) {
-                self.world.learn(number, *id);
-                self.reference.learn(number);
-            }
-        }
-    }
-
-    /// Ends the case; nothing is left, and a few steps more find that out.
-    fn end(mut self, after: &[Act]) -> Paths {
-        let parked = self.reference.handle && !self.reference.parked.is_empty();
-        self.reference.count_if(parked, "ended with operations parked");
-        let end = self.reference.setup.end.clone();
-        self.step(&end);
-        assert!(self.reference.parked.is_empty());
-        after.iter().for_each(|act| self.step(act));
-        let over = |operation: &reference::Operation| operation.state == State::Over;
-        assert!(self.reference.all.iter().all(over));
-        if let Some(purgatory) = self.world.handle() {
-            self.compare_keys(&purgatory);
-            let stats = purgatory.stats();
-            let ended = stats.completed + stats.expired + stats.cancelled;
-            assert_eq!((stats.parked, stats.watched, stats.parked_total), (0, 0, ended));
-        }
-        self.world.clear();
-        self.reference.paths
-    }
-}
 
 fn random(seed: u64) -> TestRng {
     let mut bytes = [0; 32];

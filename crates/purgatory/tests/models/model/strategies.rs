@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use proptest::{prelude::*, sample::Index};
+use proptest::prelude::*;
 
-use super::steps::{Act, Condition, KEYS, Key, Pick, Plan, Runs, Setup, Style, When};
+use crate::oracle::steps::{Act, Condition, KEYS, Key, Pick, Plan, Runs, Setup, Style, When};
 
 fn key() -> impl Strategy<Value = Key> {
     1..=KEYS
@@ -14,7 +14,8 @@ fn pick() -> impl Strategy<Value = Pick> {
     prop_oneof![
         2 => Just(Pick::Own),
         6 => (0u8..8).prop_map(Pick::Recent),
-        2 => any::<Index>().prop_map(Pick::Any),
+        2 => any::<u16>().prop_map(Pick::Any),
+        1 => any::<u8>().prop_map(Pick::At),
     ]
 }
 
@@ -85,17 +86,14 @@ fn plan(nested: BoxedStrategy<Act>) -> impl Strategy<Value = Arc<Plan>> {
                 Some((look, _, true)) => Some(look),
                 _ => panics_at,
             };
-            let on_check = on_check.map(|(look, acts, _)| match look {
-                1 => (1, acts.iter().filter_map(quietly).collect()),
-                _ => (look, acts),
-            });
+            let on_check = on_check.map(|(look, acts, _)| (look, acts));
             Arc::new(Plan {
                 keys,
                 many_keys,
                 levels,
                 counted,
                 timeout,
-                condition,
+                conditions: vec![condition],
                 panics_at,
                 on_check,
                 then,
@@ -106,17 +104,6 @@ fn plan(nested: BoxedStrategy<Act>) -> impl Strategy<Value = Arc<Plan>> {
     )
 }
 
-/// What a first check may do. An event of its would have it checked again, and that of a key with the same version,
-/// which cannot be seen from here: `lookups` has those.
-fn quietly(act: &Act) -> Option<Act> {
-    match act {
-        Act::Event(_) | Act::Events(_) | Act::Rise(..) | Act::Claim(..) | Act::RunDeferred => None,
-        Act::RunJob | Act::Advance(_) => None, // deferred events
-        Act::Several(acts) => Some(Act::Several(acts.iter().filter_map(quietly).collect())),
-        act => Some(act.clone()),
-    }
-}
-
 /// Waits for its flag, or for nothing, and does no more than `then`.
 fn simple(key: Key, condition: Condition, then: Vec<Act>) -> Plan {
     Plan {
@@ -125,7 +112,7 @@ fn simple(key: Key, condition: Condition, then: Vec<Act>) -> Plan {
         levels: vec![],
         counted: false,
         timeout: When::Never,
-        condition,
+        conditions: vec![condition],
         panics_at: None,
         on_check: None,
         then,
@@ -144,8 +131,8 @@ fn flood() -> impl Strategy<Value = Vec<Act>> {
 /// (or its last), and some park others behind them.
 fn crowd() -> impl Strategy<Value = Act> {
     let ends = prop_oneof![
-        any::<Index>().prop_map(|index| Act::Cancel(Pick::Any(index))),
-        any::<Index>().prop_map(|index| Act::Complete(Pick::Any(index))),
+        any::<u16>().prop_map(|at| Act::Cancel(Pick::Any(at))),
+        any::<u16>().prop_map(|at| Act::Complete(Pick::Any(at))),
         (0u8..200).prop_map(|back| Act::Cancel(Pick::Recent(back))),
         Just(Act::Cancel(Pick::Recent(0))),
     ];
@@ -218,10 +205,14 @@ fn act(nested: Option<BoxedStrategy<Act>>, is_step: bool) -> BoxedStrategy<Act> 
     ];
     if is_step {
         acts.push((1, (100u64..20_000).prop_map(Act::Advance).boxed()));
+        acts.push((1, (0u64..60).prop_map(Act::Pass).boxed()));
+        acts.push((1, Just(Act::ToNext).boxed()));
+        acts.push((1, Just(Act::RunJobs).boxed()));
     }
     acts.iter_mut().for_each(|(weight, _)| *weight *= 20);
     acts.push((number(1, 6), Just(Act::DropHandle).boxed()));
     acts.push((number(1, 4), Just(Act::Shutdown).boxed()));
+    acts.push((1, Just(Act::ShutdownTimer).boxed()));
     if let Some(nested) = nested {
         let plan = plan(nested).boxed();
         acts.push((number(600, 200), plan.clone().prop_map(Act::Park).boxed()));
@@ -251,22 +242,24 @@ pub fn setup() -> impl Strategy<Value = Setup> {
         4 => (1usize..12).prop_map(Some),
     ];
     let end = prop::sample::select(vec![Act::Shutdown, Act::ShutdownTimer, Act::DropHandle]);
-    let tick_us = prop::sample::select(vec![100, 1000, 1_000_000]);
+    let tick_ns = prop::sample::select(vec![100_000, 777_777, 1_000_000, 1_000_000_000]);
     let slots = prop::sample::select(vec![2, 20, 64]);
     let executor = prop_oneof![
-        5 => Just(Runs::Inline),
-        2 => Just(Runs::AllInline),
-        2 => Just(Runs::Kept),
+        7 => (Just(Runs::Inline), prop::bool::weighted(0.3)),
+        2 => (Just(Runs::Kept), prop::bool::weighted(0.2)),
+        1 => (Just(Runs::Dropped), prop::bool::weighted(0.2)),
     ];
     let rooms = prop::sample::select(vec![1, 2, 64]);
-    (tick_us, slots, 0u64..10_000_000, max_parked, rooms, executor, end).prop_map(
-        |(tick_us, slots, start_ns, max_parked, rooms, executor, end)| Setup {
-            tick_us,
+    (tick_ns, slots, 0u64..10_000_000, max_parked, rooms, executor, end).prop_map(
+        |(tick_ns, slots, start_ns, max_parked, rooms, (executor, all_on_executor), end)| Setup {
+            tick_ns,
             slots,
             start_ns,
             max_parked,
+            operations_max: usize::MAX,
             rooms,
             executor,
+            all_on_executor,
             end,
         },
     )

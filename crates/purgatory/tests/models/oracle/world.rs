@@ -39,6 +39,8 @@ impl Hash for Alike {
 pub struct World {
     timer: ManualTimer,
     quarter_ns: u64,
+    operations_max: usize,
+    drops_jobs: bool,
     handle: Mutex<Option<Real>>,
     log: Mutex<Vec<Saw>>,
     state: Mutex<State>,
@@ -132,7 +134,7 @@ impl Wake for Woken {
 
 impl World {
     pub fn new(setup: &Setup) -> Arc<World> {
-        let tick = TickLength::new(Duration::from_micros(setup.tick_us)).unwrap();
+        let tick = TickLength::new(Duration::from_nanos(setup.tick_ns)).unwrap();
         let timer = ManualTimer::with(tick, WheelSize::new(setup.slots).unwrap());
         timer.advance(Duration::from_nanos(setup.start_ns));
         let mut builder = Purgatory::builder("model").timer(&timer).rooms(setup.rooms);
@@ -140,15 +142,18 @@ impl World {
             builder = builder.max_parked(max);
         }
         let jobs = Kept::default();
-        builder = match setup.executor {
-            Runs::Inline => builder,
-            Runs::AllInline => builder.callbacks_on_executor(),
-            Runs::Kept => builder.executor(jobs.clone()),
-        };
+        if setup.executor != Runs::Inline {
+            builder = builder.executor(jobs.clone());
+        }
+        if setup.all_on_executor {
+            builder = builder.callbacks_on_executor();
+        }
         Arc::new(World {
             handle: Mutex::new(Some(builder.build().unwrap())),
             timer,
-            quarter_ns: setup.tick_us * 250,
+            quarter_ns: setup.tick_ns / 4,
+            operations_max: setup.operations_max,
+            drops_jobs: setup.executor == Runs::Dropped,
             log: Mutex::default(),
             state: Mutex::default(),
             futures: Mutex::default(),
@@ -273,8 +278,8 @@ impl World {
                 None
             }
             Act::RunDeferred => self.count(Purgatory::run_deferred),
-            Act::Advance(quarters) => {
-                self.timer.advance(Duration::from_nanos(quarters * self.quarter_ns));
+            Act::Advance(_) | Act::Pass(_) | Act::ToNext => {
+                self.let_time_pass(act);
                 None
             }
             Act::Poll(pick) => self.poll(own, *pick),
@@ -288,8 +293,8 @@ impl World {
             }),
             Act::Block => None,
             Act::Snapshot(limit) => self.call(|purgatory| self.take_snapshot(purgatory, *limit)),
-            Act::RunJob => {
-                _ = self.run_job();
+            Act::RunJob | Act::RunJobs => {
+                while self.run_job() && matches!(act, Act::RunJobs) {}
                 None
             }
             Act::Shutdown => {
@@ -313,9 +318,26 @@ impl World {
         returned.into_iter().for_each(|returned| self.saw(Saw::Returned(returned)));
     }
 
+    fn let_time_pass(&self, act: &Act) {
+        match act {
+            Act::Advance(quarters) => self.timer.advance(self.quarters(*quarters)),
+            Act::Pass(quarters) => self.timer.pass(self.quarters(*quarters)),
+            _ => {
+                let from_ns = self.timer.clock().now_ns();
+                self.timer.advance_to_next();
+                self.saw(Saw::Jumped(self.timer.clock().now_ns() - from_ns));
+            }
+        }
+    }
+
     fn run_job(&self) -> bool {
         let job = self.jobs.0.lock().unwrap().pop_front();
-        job.map(Job::run).is_some()
+        let run = if self.drops_jobs { drop } else { Job::run };
+        job.map(run).is_some()
+    }
+
+    fn quarters(&self, count: u64) -> Duration {
+        Duration::from_nanos(count.saturating_mul(self.quarter_ns))
     }
 
     fn take_handle(&self) -> Option<Real> {
@@ -331,7 +353,8 @@ impl World {
 
     fn park(self: &Arc<Self>, plan: &Arc<Plan>) -> Option<Returned> {
         let handle = self.handle()?;
-        if handle.len() >= PARKED_MAX {
+        let all = self.state.lock().unwrap().flags.len();
+        if handle.len() >= PARKED_MAX || all >= self.operations_max {
             return None;
         }
         let request = self.request(plan);

@@ -6,7 +6,7 @@ use purgatory::{Outcome, Timeout};
 
 use super::{
     reference::{Reference, State, Watching},
-    steps::Told,
+    steps::{Act, Saw, Told},
 };
 
 impl Reference {
@@ -20,10 +20,18 @@ impl Reference {
         Some(u64::try_from(at_ns.div_ceil(self.tick_ns.into())).unwrap_or(u64::MAX))
     }
 
+    pub fn let_time_pass(&mut self, act: &Act) {
+        match act {
+            Act::Advance(quarters) => self.advance(quarters.saturating_mul(self.quarter_ns())),
+            Act::Pass(quarters) => self.pass(quarters.saturating_mul(self.quarter_ns())),
+            _ => self.jump_to_next(),
+        }
+    }
+
     /// Time goes from one tick that has work to the next. Inside such work only the goal moves.
-    pub fn advance(&mut self, by_ns: u64) {
+    fn advance(&mut self, by_ns: u64) {
         let running = self.goal_ns.is_some();
-        let goal_ns = self.goal_ns.unwrap_or(self.now_ns) + by_ns;
+        let goal_ns = self.goal_ns.unwrap_or(self.now_ns).saturating_add(by_ns);
         self.goal_ns = Some(goal_ns);
         if running {
             return self.count("time moved on from inside");
@@ -34,7 +42,7 @@ impl Reference {
             let next = deadlines.min().filter(|&next| next <= goal_ns / self.tick_ns);
             match next {
                 Some(next) => {
-                    self.now_ns = self.now_ns.max(next * self.tick_ns);
+                    self.now_ns = self.now_ns.max(next.saturating_mul(self.tick_ns));
                     self.expire(self.now_ns / self.tick_ns);
                 }
                 None => {
@@ -43,6 +51,26 @@ impl Reference {
                 }
             }
         }
+    }
+
+    /// Time passes, and what fell due meanwhile runs later.
+    fn pass(&mut self, by_ns: u64) {
+        self.now_ns = self.now_ns.saturating_add(by_ns);
+        self.goal_ns = self.goal_ns.map(|goal_ns| goal_ns.saturating_add(by_ns));
+        self.count("time passed without a turn");
+    }
+
+    /// To the next deadline; or less far, as was seen, for work of a wheel's own.
+    fn jump_to_next(&mut self) {
+        let from_ns = self.now_ns;
+        let jumped = |saw: &Saw| if let Saw::Jumped(by_ns) = saw { Some(*by_ns) } else { None };
+        let seen_ns = self.seen.iter().find_map(jumped).unwrap();
+        let next = self.parked.iter().filter_map(|&number| self.all[number].deadline).min();
+        let next_ns = next.map_or(u64::MAX, |next| next.saturating_mul(self.tick_ns));
+        let by_ns = seen_ns.min(next_ns.saturating_sub(from_ns));
+        self.count_if(by_ns > 0, "on to the next work");
+        self.advance(by_ns);
+        self.log.push(Saw::Jumped(self.now_ns - from_ns));
     }
 
     /// Expires what is due, in the order of (deadline, parking).
@@ -99,7 +127,7 @@ impl Reference {
         let expires_in = |due: u64| due.saturating_mul(tick_ns).saturating_sub(now_ns);
         let expires_in = operation.deadline.filter(|&due| due < u64::MAX).map(expires_in);
         Told {
-            age: Duration::from_micros(now_ns / 1000 - operation.parked_at_ns / 1000),
+            age: Duration::from_micros(age_us(now_ns / 1000 - operation.parked_at_ns / 1000)),
             under_check,
             expires_in: if operation.expired {
                 Some(Duration::ZERO)
@@ -109,4 +137,10 @@ impl Reference {
             keys: waits.map(|watch| watch.key).collect(),
         }
     }
+}
+
+/// An operation knows 48 bits of when it was parked.
+fn age_us(age_us: u64) -> u64 {
+    let known = age_us % (1 << 48);
+    if known < 1 << 47 { known } else { 0 }
 }

@@ -11,7 +11,7 @@ use super::{
 
 impl Reference {
     pub fn park(&mut self, plan: &Arc<Plan>) -> Option<Returned> {
-        if self.parked.len() >= PARKED_MAX {
+        if self.parked.len() >= PARKED_MAX || self.all.len() >= self.setup.operations_max {
             return None;
         }
         let number = self.all.len();
@@ -76,7 +76,10 @@ impl Reference {
             Timeout::At(at_ns) => at_ns <= now_ns,
             _ => false,
         };
-        let ended = match self.check(number) {
+        let before = self.versions;
+        let first = self.check(number);
+        let events = before != self.versions;
+        let ended = match first {
             Verdict::Holds => Some((Outcome::Completed, "completed at once")),
             Verdict::Panics => Some((PANICKED, "panicked in its first check")),
             Verdict::No if no_time => Some((Outcome::Expired, "expired for want of time")),
@@ -84,10 +87,7 @@ impl Reference {
         };
         if let Some((outcome, path)) = ended {
             self.count(path);
-            self.stats.ended_at_once += 1;
-            self.at(number).state = State::Over;
-            self.tell(nested, number, outcome.clone());
-            return Returned::Ended(outcome);
+            return self.end_at_once(nested, number, outcome);
         }
         if self.setup.max_parked.is_some_and(|max| self.places >= max) {
             let limit = self.setup.max_parked.unwrap_or(0);
@@ -95,6 +95,14 @@ impl Reference {
         }
         if self.closed {
             return self.refused(number, RefusedReason::Closed);
+        }
+        let again = events && self.is_checked_again(number, keys, levels, &before);
+        if again && keys.len() + levels.len() == 1 {
+            match self.check(number) {
+                Verdict::Holds => return self.end_at_once(nested, number, Outcome::Completed),
+                Verdict::Panics => return self.end_at_once(nested, number, PANICKED),
+                Verdict::No => {}
+            }
         }
         self.places += 1;
         self.at(number).has_place = true;
@@ -107,7 +115,40 @@ impl Reference {
         operation.state = State::Parked;
         operation.deadline = deadline;
         operation.parked_at_ns = now_ns;
+        if again && keys.len() + levels.len() > 1 {
+            self.at(number).state = State::UnderCheck;
+            let verdict = self.check(number);
+            if let Some(outcome) = self.settle(number, verdict) {
+                self.finish(nested, number, outcome.clone());
+                return Returned::Ended(outcome);
+            }
+        }
         Returned::Parked
+    }
+
+    fn end_at_once(&mut self, nested: bool, number: usize, outcome: Outcome) -> Returned {
+        self.stats.ended_at_once += 1;
+        self.at(number).state = State::Over;
+        self.tell(nested, number, outcome.clone());
+        Returned::Ended(outcome)
+    }
+
+    /// An event of one of its keys came by in its first check. Whether keys of other hashes have the same version
+    /// is taken from what was seen.
+    fn is_checked_again(
+        &mut self,
+        number: usize,
+        keys: &[Key],
+        levels: &[(Key, u64)],
+        before: &[u64],
+    ) -> bool {
+        let mut all = keys.iter().chain(levels.iter().map(|(key, _)| key));
+        let version = |key| Self::version(key);
+        let moved = all.any(|&key| before[version(key)] != self.versions[version(key)]);
+        let look = Saw::Check { operation: number, look: self.all[number].look + 1 };
+        let again = moved || self.seen.get(self.log.len()) == Some(&look);
+        self.count_if(again, "an event in its first check");
+        again
     }
 
     /// Repeated keys, and repeated watermarks, count once; in the check form the lowest of a key.
@@ -148,16 +189,20 @@ impl Reference {
     pub fn refused(&mut self, number: usize, reason: RefusedReason) -> Returned {
         self.at(number).state = State::Over;
         self.alive -= 1;
-        self.count(match reason {
-            RefusedReason::NoKeys => "refused without keys",
-            RefusedReason::Full { .. } => "refused, full",
-            _ => "refused, closed",
-        });
+        let refused = &mut self.stats.refused;
+        let (counted, path) = match reason {
+            RefusedReason::NoKeys => (&mut refused.no_keys, "refused without keys"),
+            RefusedReason::Full { .. } => (&mut refused.full, "refused, full"),
+            _ => (&mut refused.closed, "refused, closed"),
+        };
+        *counted += 1;
+        self.count(path);
         Returned::Refused { reason, back: true }
     }
 
     /// Runs the check, with what it does.
     pub fn check(&mut self, number: usize) -> Verdict {
+        self.stats.checks += 1;
         let verdict = self.condition(number);
         if self.all[number].slot.is_some() {
             let value = self.all[number].request.value(self.all[number].look);

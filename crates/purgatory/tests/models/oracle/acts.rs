@@ -98,8 +98,8 @@ impl Reference {
                 self.defer(*key, Some(value))
             }
             Act::RunDeferred => self.counted(Self::run_deferred),
-            Act::Advance(quarters) => {
-                self.advance(quarters * self.quarter_ns());
+            Act::Advance(_) | Act::Pass(_) | Act::ToNext => {
+                self.let_time_pass(act);
                 None
             }
             Act::Poll(pick) => self.poll(own, *pick),
@@ -118,8 +118,8 @@ impl Reference {
             Act::Snapshot(limit) => {
                 self.call(|model| Some(Returned::Snapshot(model.snapshot(*limit))))
             }
-            Act::RunJob => {
-                _ = self.run_job();
+            Act::RunJob | Act::RunJobs => {
+                while self.run_job() && matches!(act, Act::RunJobs) {}
                 None
             }
             Act::Shutdown => self.call(|model| {
@@ -171,7 +171,7 @@ impl Reference {
                 None => model.deferred.push_back((key, value)),
             }
             let on_its_way = model.jobs.iter().any(|job| matches!(job, Job::RunDeferred));
-            if model.setup.executor == Runs::Kept && !on_its_way {
+            if model.setup.executor != Runs::Inline && !on_its_way {
                 model.jobs.push_back(Job::RunDeferred);
             }
             None

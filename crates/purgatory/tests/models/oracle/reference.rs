@@ -80,6 +80,13 @@ pub enum Job {
     Rest(VecDeque<Work>),
 }
 
+impl Job {
+    /// How many callbacks wait in it.
+    pub fn callbacks(&self) -> u64 {
+        if let Job::Tell(numbers, _) = self { numbers.len() as u64 } else { 0 }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Holds,
@@ -118,8 +125,11 @@ pub struct Reference {
     pub stats: Stats,
     /// What is expected to be seen in this step.
     pub log: Vec<Saw>,
-    /// The order in which operations were dropped in this step.
+    /// What was seen in this step, and the order in which operations were dropped.
+    pub seen: Vec<Saw>,
     pub dropped: Vec<usize>,
+    /// How many events each hash of keys has had.
+    pub versions: [u64; 49],
     pub paths: Paths,
 }
 
@@ -127,7 +137,7 @@ impl Reference {
     pub fn new(setup: &Setup) -> Self {
         Reference {
             setup: setup.clone(),
-            tick_ns: setup.tick_us * 1000,
+            tick_ns: setup.tick_ns,
             now_ns: setup.start_ns,
             goal_ns: None,
             all: Vec::new(),
@@ -147,7 +157,9 @@ impl Reference {
             futures: BTreeSet::new(),
             stats: Stats::default(),
             log: Vec::new(),
+            seen: Vec::new(),
             dropped: Vec::new(),
+            versions: [0; 49],
             paths: Paths::new(),
         }
     }

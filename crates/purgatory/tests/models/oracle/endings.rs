@@ -53,7 +53,7 @@ impl Reference {
 
     /// What expired is told on the executor; so is all, if so built.
     pub fn tell(&mut self, nested: bool, number: usize, outcome: Outcome) {
-        if self.setup.executor == Runs::AllInline || outcome == Outcome::Expired {
+        if self.setup.all_on_executor || outcome == Outcome::Expired {
             self.tell_elsewhere(vec![number], outcome);
         } else {
             self.tell_here(nested, number, outcome);
@@ -211,7 +211,7 @@ impl Reference {
     pub fn tell_elsewhere(&mut self, numbers: Vec<usize>, outcome: Outcome) {
         for numbers in numbers.chunks(JOB_TASKS) {
             let job = Job::Tell(numbers.to_vec(), outcome.clone());
-            if self.setup.executor == Runs::Kept {
+            if self.setup.executor != Runs::Inline {
                 self.jobs.push_back(job);
             } else {
                 self.run(job);
@@ -271,7 +271,7 @@ impl Reference {
         if nested {
             return;
         }
-        let budget = if self.setup.executor == Runs::Kept { BUDGET } else { usize::MAX };
+        let budget = if self.setup.executor != Runs::Inline { BUDGET } else { usize::MAX };
         for _ in 0..budget {
             let Some(work) = self.queue.pop_front() else { break };
             match work {

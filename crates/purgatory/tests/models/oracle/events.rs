@@ -57,7 +57,18 @@ impl Reference {
         self.watching(key, reached)
     }
 
+    /// Keys of one hash share a version.
+    pub fn version(key: Key) -> usize {
+        key as usize % 97 / 2
+    }
+
+    fn raise_version(&mut self, key: Key) {
+        self.stats.events += 1;
+        self.versions[Self::version(key)] += 1;
+    }
+
     pub fn check_and_complete(&mut self, key: Key) -> usize {
+        self.raise_version(key);
         let nested = self.enter();
         let mut completed = 0;
         if nested {
@@ -87,6 +98,7 @@ impl Reference {
     }
 
     pub fn complete_up_to(&mut self, key: Key, value: u64) -> usize {
+        self.raise_version(key);
         let nested = self.enter();
         let mut completed = 0;
         if nested {
@@ -191,7 +203,7 @@ impl Reference {
     }
 
     /// After a check: a check that came true beats a noted end, which beats the rest.
-    fn settle(&mut self, number: usize, verdict: Verdict) -> Option<Outcome> {
+    pub fn settle(&mut self, number: usize, verdict: Verdict) -> Option<Outcome> {
         let noted = self.at(number).noted.take();
         let outcome = match (verdict, &noted) {
             (Verdict::Holds, noted) => {

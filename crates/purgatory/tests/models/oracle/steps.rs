@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use proptest::sample::Index;
 use purgatory::{EndResult, Outcome, RefusedReason, Timeout, WaitError};
 
 pub type Key = u32;
@@ -18,12 +17,16 @@ pub const PARKED_MAX: usize = 250;
 
 #[derive(Clone, Debug)]
 pub struct Setup {
-    pub tick_us: u64,
+    pub tick_ns: u64,
     pub slots: usize,
     pub start_ns: u64,
     pub max_parked: Option<usize>,
+    /// So many operations there are in all.
+    pub operations_max: usize,
     pub rooms: usize,
     pub executor: Runs,
+    /// It is given every callback, not only what expired.
+    pub all_on_executor: bool,
     /// How the case ends. A few steps follow.
     pub end: Act,
 }
@@ -33,10 +36,10 @@ pub struct Setup {
 pub enum Runs {
     /// It is the timer's, which runs what expired at once.
     Inline,
-    /// The same, and it is given every callback.
-    AllInline,
     /// It is the purgatory's own, and keeps its jobs until a step runs them.
     Kept,
+    /// The same, but a step drops them.
+    Dropped,
 }
 
 /// A time limit, in quarters of a tick from now on.
@@ -79,7 +82,8 @@ pub struct Plan {
     pub levels: Vec<(Key, u64)>,
     pub counted: bool,
     pub timeout: When,
-    pub condition: Condition,
+    /// Any of them will do.
+    pub conditions: Vec<Condition>,
     /// The check that panics.
     pub panics_at: Option<u32>,
     /// What one of its checks does.
@@ -98,7 +102,9 @@ pub enum Pick {
     /// One of the latest, counted back.
     Recent(u8),
     /// One of all there ever were.
-    Any(Index),
+    Any(u16),
+    /// The one of this place, if there have been so many.
+    At(u8),
 }
 
 impl Pick {
@@ -108,7 +114,8 @@ impl Pick {
         match self {
             Pick::Own => own,
             Pick::Recent(back) => all.get(last.saturating_sub(back.into())).copied(),
-            Pick::Any(index) => Some(*index.get(all)),
+            Pick::At(at) => all.get(usize::from(at)).copied(),
+            Pick::Any(at) => Some(all[usize::from(at) % all.len()]),
         }
     }
 }
@@ -137,12 +144,17 @@ pub enum Act {
     RunDeferred,
     /// Quarters of a tick pass.
     Advance(u64),
+    /// The same, but no wheel is turned.
+    Pass(u64),
+    /// To the next moment at which the timer has work. Not inside.
+    ToNext,
     Poll(Pick),
     DropFuture(Pick),
     Block,
     Snapshot(usize),
     /// Runs a job that the executor kept.
     RunJob,
+    RunJobs,
     Shutdown,
     ShutdownTimer,
     DropHandle,
@@ -151,10 +163,15 @@ pub enum Act {
 /// What was seen to happen.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Saw {
-    Check { operation: usize, look: u32 },
+    Check {
+        operation: usize,
+        look: u32,
+    },
     Callback(usize, Outcome),
     Woken(usize),
     Unclaimed(usize, u32),
+    /// The nanoseconds that `ToNext` took.
+    Jumped(u64),
     Returned(Returned),
 }
 
@@ -235,23 +252,23 @@ impl Request {
             keys: plan.keys.iter().copied().chain(many).collect(),
             levels: plan.levels.iter().map(|&(key, by)| (key, above(key, by))).collect(),
             timeout: plan.timeout.from(now_ns, quarter_ns),
-            awaited: match plan.condition {
+            awaited: plan.conditions.iter().fold(0, |awaited, condition| match *condition {
                 Condition::Value(key, by) => above(key, by),
-                _ => 0,
-            },
+                _ => awaited,
+            }),
         }
     }
 
     /// The condition at a check.
     pub fn holds(&self, look: u32, flag: bool, values: &Values) -> bool {
-        match self.plan.condition {
+        self.plan.conditions.iter().any(|condition| match *condition {
             Condition::Flag => flag,
             Condition::Look(at) => look >= at,
             Condition::Value(key, _) => values[key as usize] >= self.awaited,
             Condition::Levels => {
                 self.levels.iter().all(|&(key, threshold)| values[key as usize] >= threshold)
             }
-        }
+        })
     }
 
     /// What a wait is given at a check.
@@ -271,10 +288,16 @@ impl When {
     pub fn from(self, now_ns: u64, quarter_ns: u64) -> Timeout {
         match self {
             When::Zero => Timeout::After(Duration::ZERO),
-            When::In(quarters) => Timeout::After(Duration::from_nanos(quarters * quarter_ns)),
+            When::In(quarters) => {
+                Timeout::After(Duration::from_nanos(quarters.saturating_mul(quarter_ns)))
+            }
             When::At(quarters) => {
-                let by = quarters.unsigned_abs() * quarter_ns;
-                Timeout::At(if quarters < 0 { now_ns.saturating_sub(by) } else { now_ns + by })
+                let by = quarters.unsigned_abs().saturating_mul(quarter_ns);
+                Timeout::At(if quarters < 0 {
+                    now_ns.saturating_sub(by)
+                } else {
+                    now_ns.saturating_add(by)
+                })
             }
             When::Longest => Timeout::After(Duration::MAX),
             When::Never => Timeout::Never,
