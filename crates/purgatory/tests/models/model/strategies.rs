@@ -229,13 +229,13 @@ fn claim() -> impl Strategy<Value = i64> {
     prop_oneof![6 => -6i64..8, 1 => Just(i64::MIN), 1 => Just(i64::MAX)]
 }
 
-pub fn step() -> BoxedStrategy<Act> {
+pub(super) fn step() -> BoxedStrategy<Act> {
     let innermost = act(None, false);
     let inner = act(Some(innermost), false);
     act(Some(inner), true)
 }
 
-pub fn setup() -> impl Strategy<Value = Setup> {
+pub(super) fn setup() -> impl Strategy<Value = Setup> {
     let max_parked = prop_oneof![
         14 => Just(None),
         1 => Just(Some(0)),
