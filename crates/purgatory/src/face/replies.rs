@@ -22,7 +22,6 @@ use crate::{
         wait::{Answer, Shared, Unclaimed, WaitError, WaitFuture},
     },
     paths::alone::NotParked,
-    sync::{AtomicU64, Ordering},
     words::{
         operation::{CancelReason, DelayedOperation, Outcome, Timeout},
         watches::WatchKey,
@@ -69,14 +68,12 @@ where
     V: Send + 'static,
 {
     purgatory: Purgatory<K, Expected<V>>,
-    /// How many times all that was expected has failed.
-    failures: Arc<AtomicU64>,
 }
 
 /// A reply that is expected: what a purgatory of [`Replies`] parks. Events pass it over.
 pub struct Expected<V> {
     answer: Shared<V>,
-    /// The failures before it.
+    /// How many times all had failed before it.
     failures: u64,
 }
 
@@ -171,9 +168,9 @@ where
         unclaimed: Option<Unclaimed<V>>,
     ) -> Result<Reply<V>, AlreadyExpected<K>> {
         let answer = Answer::shared();
-        let failures = self.failures.load(Ordering::Acquire);
-        let expected = Expected { answer: answer.clone(), failures };
-        let (id, over) = match self.purgatory.core.park_alone(expected, key, timeout) {
+        let core = &self.purgatory.core;
+        let expected = Expected { answer: answer.clone(), failures: core.sweeps() };
+        let (id, over) = match core.park_alone(expected, key, timeout) {
             Ok(id) => (Some(id), None),
             Err(NotParked::Taken(key)) => return Err(AlreadyExpected { key }),
             Err(NotParked::Expired) => (None, Some(WaitError::Expired)),
@@ -224,11 +221,8 @@ where
     /// ```
     pub fn fail_all(&self, reason: impl Into<Cow<'static, str>>) -> usize {
         let cancelled = CancelReason::Requested(reason.into());
-        let before = self.failures.fetch_add(1, Ordering::AcqRel);
         let outcome = Outcome::Cancelled(cancelled.clone());
-        let is_old =
-            |expected: &Expected<V>| expected.failures <= before || failpoint!(FailsWhatCameAfter);
-        let old = self.purgatory.core.take_all(&outcome, is_old);
+        let old = self.purgatory.core.take_all(&outcome, |expected| expected.failures);
         let fail = |expected: Expected<V>| {
             let filled = expected.fill(Err(WaitError::Cancelled(cancelled.clone())));
             filled.map(|waker| self.purgatory.wake(waker)).is_ok()
@@ -254,9 +248,10 @@ where
     V: Send + 'static,
 {
     /// Over a purgatory that was configured otherwise: a shared timer, a bound. For its metrics and
-    /// snapshots keep a clone of it; its events do nothing, since nothing in it has a check.
+    /// snapshots keep a clone of it; its events do nothing, since nothing in it has a check. Two over one
+    /// purgatory are the same `Replies`.
     fn from(purgatory: Purgatory<K, Expected<V>>) -> Self {
-        Replies { purgatory, failures: Arc::new(AtomicU64::new(0)) }
+        Replies { purgatory }
     }
 }
 
@@ -266,7 +261,7 @@ where
     V: Send + 'static,
 {
     fn clone(&self) -> Self {
-        Replies { purgatory: self.purgatory.clone(), failures: self.failures.clone() }
+        Replies { purgatory: self.purgatory.clone() }
     }
 }
 

@@ -45,7 +45,8 @@ where
     /// [`ManualTimer`](timer_core::ManualTimer), an inline timer or one that was shut down): for them the
     /// limit does not hold. What is left still ends, once and as it would have: this only stops waiting for
     /// it. Inside a check, a callback or a timer's task it waits for nothing. O(what is parked + rooms);
-    /// while it waits for a check it looks each millisecond whether that is over.
+    /// while it waits for a check it looks each millisecond whether that is over. It blocks: where the callbacks run
+    /// on a tokio runtime of one thread, call it from `spawn_blocking`.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};

@@ -271,23 +271,25 @@ impl<T> Future for WaitFuture<T> {
     type Output = Result<T, WaitError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Wakers are user code: none is cloned or dropped under the lock.
+        let mut other = None;
         let mut answer = self.answer.lock();
         if let Answer::Waiting(kept) = &*answer {
             if kept.as_ref().is_some_and(|kept| kept.will_wake(context.waker())) {
                 return Poll::Pending;
             }
             drop(answer);
-            let waker = context.waker().clone(); // wakers are user code: none runs under the lock
+            other = Some(context.waker().clone());
             answer = self.answer.lock();
             if let Answer::Waiting(kept) = &mut *answer {
-                let replaced = kept.replace(waker);
+                std::mem::swap(kept, &mut other);
                 drop(answer);
-                drop(replaced);
                 return Poll::Pending;
             }
         }
         let before = std::mem::replace(&mut *answer, Answer::Left);
         drop(answer);
+        drop(other); // it was filled meanwhile
         match before {
             Answer::Filled(result) => {
                 self.behind = None;

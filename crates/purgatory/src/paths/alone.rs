@@ -9,6 +9,7 @@ use timer_core::{MAX_TASKS, driver::Apart};
 use crate::{
     paths::{core::Core, park::Terms},
     room::{Arrived, Ended, Known, Watched},
+    sync::Ordering,
     words::{
         check::Verdict,
         operation::{DelayedOperation, OperationId, Outcome, RefusedReason, Timeout},
@@ -96,10 +97,19 @@ where
         ended.map(|ended| self.hand_over(ended))
     }
 
-    /// Cancels those that `is_meant` says, under the lock, and hands them over uncalled. O(parked).
-    pub(crate) fn take_all(&self, outcome: &Outcome, is_meant: impl Fn(&O) -> bool) -> Vec<O> {
+    /// How many times all have been taken: to be read before an operation is parked, and kept in it.
+    pub(crate) fn sweeps(&self) -> u64 {
+        self.sweeps.load(Ordering::Acquire)
+    }
+
+    /// Cancels all that were parked before this call, by the sweeps before each, and hands them over uncalled.
+    /// What is parked meanwhile stays, whatever its room. O(parked).
+    pub(crate) fn take_all(&self, outcome: &Outcome, sweeps_before: impl Fn(&O) -> u64) -> Vec<O> {
+        let before = self.sweeps.fetch_add(1, Ordering::AcqRel);
+        let is_old =
+            |operation: &O| sweeps_before(operation) <= before || failpoint!(FailsWhatCameAfter);
         let mut ended = Vec::new();
-        self.claim_all(false, outcome, &mut ended, is_meant, |_| ());
+        self.claim_all(false, outcome, &mut ended, is_old, |_| ());
         ended.into_iter().map(|ended| self.hand_over(ended)).collect()
     }
 

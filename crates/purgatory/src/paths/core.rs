@@ -79,6 +79,8 @@ pub(crate) struct Core<K, O> {
     /// Checks that the last snapshot found under way, and since when.
     pub(crate) checks_known: Mutex<Checks>,
     pub(crate) deferred: Mutex<Deferred<K>>,
+    /// How many times all that waits alone was taken: see [`alone`](super::alone).
+    pub(super) sweeps: AtomicU64,
     /// What has been handed to a recorder's histograms.
     #[cfg(feature = "metrics")]
     pub(crate) published: parking_lot::Mutex<crate::room::times::Times>,
@@ -113,6 +115,7 @@ where
             permits: max_parked.map(Limit::new),
             checks_known: Mutex::new(Checks::new()),
             deferred: Mutex::new(Deferred::default()),
+            sweeps: AtomicU64::new(0),
             #[cfg(feature = "metrics")]
             published: Default::default(),
         });

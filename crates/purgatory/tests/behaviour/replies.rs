@@ -326,7 +326,7 @@ fn callbacks_that_deliver_and_expect_find_what_is_decided() {
         assert_eq!((deliver(1, "one"), deliver(1, "again")), (Ok(()), Err("again")));
         drop(dropped);
         assert_eq!(deliver(2, "gone"), Err("gone"));
-        let mut one = inside.expect(1, SECOND).unwrap(); // its first operation is not out yet
+        let mut one = inside.expect(1, SECOND).unwrap();
         let mut two = inside.expect(2, SECOND).unwrap();
         assert_eq!((deliver(1, "next"), deliver(2, "two")), (Ok(()), Ok(())));
         assert_eq!((poll(&mut one), poll(&mut two)), (told("next"), told("two")));
@@ -478,9 +478,53 @@ fn every_value_is_somewhere_on_real_threads() {
     assert_eq!(replies.deliver(&1, 0), Err(0));
 }
 
+/// Whoever of them asks, the other delivers and fails: they are one map.
+#[test]
+fn two_over_one_purgatory_are_the_same() {
+    let (_timer, waits, one) = replies();
+    let other = Texts::from(waits.clone());
+    assert_eq!(one.fail_all("before"), 0);
+    let mut asked = [(&one, 1), (&other, 2), (&one, 3)].map(|(replies, key)| {
+        let reply = replies.expect(key, SECOND).unwrap();
+        assert!(other.expect(key, SECOND).is_err());
+        reply
+    });
+    assert_eq!((other.deliver(&1, "one"), other.fail_all("closed")), (Ok(()), 2));
+    let closed = || Poll::Ready(failed("closed"));
+    assert_eq!(asked.each_mut().map(poll), [told("one"), closed(), closed()]);
+    nothing_is_left(&waits, &one);
+}
+
+/// A key that counts its clones.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Counted(u8);
+
+static CLONES: AtomicUsize = AtomicUsize::new(0);
+
+impl Clone for Counted {
+    fn clone(&self) -> Self {
+        CLONES.fetch_add(1, SeqCst);
+        Counted(self.0)
+    }
+}
+
+#[test]
+fn a_key_is_not_copied() {
+    let replies: Replies<Counted, u8> = Replies::new("counted").unwrap();
+    let expect = |key| replies.expect(Counted(key), SECOND * 60).unwrap();
+    let (one, two, three) = (expect(1), expect(2), expect(3));
+    assert_eq!(replies.expect(Counted(1), SECOND).unwrap_err().key, Counted(1));
+    assert_eq!(replies.deliver(&Counted(1), 1), Ok(()));
+    assert_eq!(one.wait_blocking(), Ok(1));
+    drop(two);
+    assert_eq!(replies.fail_all("closed"), 1);
+    assert!(three.wait_blocking().is_err());
+    assert_eq!(CLONES.load(SeqCst), 0);
+}
+
 /// The answer that deliverer and future share.
 #[test]
-fn a_reply_takes_one_allocation_and_no_copy_of_its_key() {
+fn a_reply_takes_one_allocation() {
     let (_timer, _waits, replies) = replies();
     let ask = || {
         let reply = replies.expect(1, SECOND).unwrap();
@@ -488,7 +532,7 @@ fn a_reply_takes_one_allocation_and_no_copy_of_its_key() {
         let mut reply = reply;
         assert_eq!(poll(&mut reply), told("one"));
     };
-    ask(); // what the key's stripe and the map keep
+    ask(); // what the room keeps
     let counted = allocation_counter::measure(|| (0..100).for_each(|_| ask()));
     assert_eq!((counted.count_total, counted.count_current), (100, 0));
 }

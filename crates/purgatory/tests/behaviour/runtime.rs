@@ -5,8 +5,8 @@
 use std::{thread, time::Duration};
 
 use crate::support::{Probe, Waiting};
-use purgatory::{Outcome, Purgatory, Timeout, TokioExecutor, WaitError};
-use timer_core::{ManualTimer, SystemTimer};
+use purgatory::{Outcome, Purgatory, Replies, Timeout, TokioExecutor, WaitError};
+use timer_core::{ManualTimer, SystemTimer, Timer};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::mpsc::{UnboundedSender, unbounded_channel},
@@ -146,4 +146,18 @@ async fn a_future_under_a_paused_clock_expires() {
     let never = waits.wait(&[1], Duration::from_secs(30), || None::<()>);
     assert_eq!(never.await, Err(WaitError::Expired));
     assert!(began.elapsed() >= Duration::from_secs(30));
+}
+
+/// A blocked task would keep the reaper, which is another task of the thread, from ever ending the wait.
+#[tokio::test(start_paused = true)]
+async fn a_blocking_wait_in_a_task_of_the_timer_is_refused() {
+    let timer = SystemTimer::builder().tokio(Handle::current()).build().unwrap();
+    let replies = Replies::<u8, ()>::from(Purgatory::builder("r").timer(&timer).build().unwrap());
+    let (told, ended) = tokio::sync::oneshot::channel();
+    let task = move || {
+        let reply = replies.expect(1, MS).unwrap();
+        told.send(reply.wait_blocking()).unwrap();
+    };
+    timer.schedule(MS, task).unwrap();
+    assert_eq!(ended.await.unwrap(), Err(WaitError::InsideCallback));
 }

@@ -186,7 +186,7 @@ impl Workers {
         (0..count).try_fold(workers, |mut workers, number| {
             let (shared, running) = (workers.shared.clone(), workers.running.begin());
             let work = move || {
-                as_timer_thread(|| shared.work());
+                inside_timer(|| shared.work());
                 drop(running);
             };
             let thread = spawn(&format!("{name}-{number}"), work)?;
@@ -221,14 +221,21 @@ thread_local! {
     static OF_A_TIMER: Cell<bool> = Cell::new(false);
 }
 
-/// Runs the whole of a thread that a timer started.
-pub(crate) fn as_timer_thread(work: impl FnOnce()) {
-    OF_A_TIMER.with(|of_a_timer| of_a_timer.set(true));
-    work();
+/// Runs what is a timer's to run: the whole of a thread that one started, or a part of a runtime's task.
+pub(crate) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
+    struct Outside(bool);
+    impl Drop for Outside {
+        fn drop(&mut self) {
+            let _ = OF_A_TIMER.try_with(|of_a_timer| of_a_timer.set(self.0));
+        }
+    }
+    let before = OF_A_TIMER.try_with(|of_a_timer| of_a_timer.replace(true)).unwrap_or(true);
+    let _outside = Outside(before);
+    work()
 }
 
-/// True on a reaper or worker of any timer: there nobody waits for such a thread, which may be
-/// waiting for this one.
+/// True on a reaper or worker of any timer, and in a runtime's task while it does their work: there nobody
+/// waits for such a thread, which may be waiting for this one.
 pub fn on_timer_thread() -> bool {
     OF_A_TIMER.try_with(Cell::get).unwrap_or(true)
 }

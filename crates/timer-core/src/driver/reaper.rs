@@ -16,7 +16,7 @@ use crate::{
         bell::Bell,
         clock::Clock,
         counts::{AdvanceCounts, CancelledOnDropped},
-        executor::{Latch, as_timer_thread},
+        executor::{Latch, inside_timer},
         panics::contain,
         spi::{TimerClosed, WheelOwner},
         wake::Wake,
@@ -67,7 +67,7 @@ impl Reaper {
         let running = Latch::default();
         let under_way = running.begin();
         let turn = move || {
-            as_timer_thread(|| rounds.run(parker));
+            inside_timer(|| rounds.run(parker));
             drop(under_way);
         };
         let thread = Mutex::new(Some(spawn(name, turn)?));

@@ -1,19 +1,25 @@
 //! On a tokio runtime (feature `tokio`): jobs as its tasks ([`TokioExecutor`]), time as its clock shows it, and
 //! a reaper that is one of its tasks.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use tokio::{
     runtime::{Handle, TryCurrentError},
     sync::Notify,
     task,
-    time::{Instant, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
     driver::{
         clock::Clock,
-        executor::{Executor, Job},
+        executor::{Executor, Job, inside_timer},
         panics::contain,
         reaper::{Pause, Reaper, Rounds},
         wake::Wake,
@@ -75,7 +81,7 @@ impl Inside {
     fn run(mut self) {
         if let Some(job) = self.job.take() {
             let _inside = self.handle.enter();
-            job.run();
+            inside_timer(|| job.run());
         }
     }
 }
@@ -84,7 +90,7 @@ impl Drop for Inside {
     fn drop(&mut self) {
         if let Some(job) = self.job.take() {
             let _inside = self.handle.enter();
-            drop(job); // it runs
+            inside_timer(|| drop(job)); // it runs
         }
     }
 }
@@ -105,24 +111,45 @@ impl Executor for TokioExecutor {
 pub(crate) struct TokioClock {
     handle: Handle,
     origin: Instant,
+    /// Read of late, to a millisecond.
+    seen_ns: AtomicU64,
 }
+
+const MS_NS: u64 = 1_000_000;
 
 impl TokioClock {
     pub(crate) fn new(handle: Handle) -> Self {
         let inside = handle.enter();
         let origin = Instant::now();
         drop(inside);
-        TokioClock { handle, origin }
+        TokioClock { handle, origin, seen_ns: AtomicU64::new(0) }
     }
+
+    fn since_origin_ns(&self, now: Instant) -> u64 {
+        u64::try_from((now - self.origin).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "where tokio's clock cannot be had")]
+fn machine_now() -> Instant {
+    Instant::from_std(std::time::Instant::now())
 }
 
 impl Clock for TokioClock {
     fn now_ns(&self) -> u64 {
-        // A paused clock is seen from inside the runtime alone, as a task is.
-        let outside = task::try_id().is_none().then(|| self.handle.enter());
-        let now = Instant::now();
-        drop(outside);
-        u64::try_from((now - self.origin).as_nanos()).unwrap_or(u64::MAX)
+        let current = Handle::try_current();
+        let seen_ns = self.seen_ns.load(Relaxed);
+        // In a thread-local's destructor no runtime can be entered any more.
+        if current.is_err_and(|error| error.is_thread_local_destroyed()) {
+            return self.since_origin_ns(machine_now()).max(seen_ns);
+        }
+        let inside = self.handle.enter(); // a paused clock is seen from inside its runtime alone
+        let now_ns = self.since_origin_ns(Instant::now());
+        drop(inside);
+        if now_ns >= seen_ns.saturating_add(MS_NS) {
+            self.seen_ns.store(now_ns, Relaxed);
+        }
+        now_ns
     }
 
     fn is_steady(&self) -> bool {
@@ -133,7 +160,7 @@ impl Clock for TokioClock {
 /// Starts a reaper as a task of a runtime; `None` when that has no time.
 pub(crate) fn start(handle: &Handle, clock: Arc<dyn Clock>, tick: TickLength) -> Option<Reaper> {
     let inside = handle.enter();
-    let has_time = contain(|| drop(tokio::time::sleep(std::time::Duration::ZERO))).is_ok();
+    let has_time = contain(|| drop(sleep(Duration::ZERO))).is_ok();
     drop(inside);
     if !has_time {
         return None;
@@ -151,13 +178,13 @@ struct Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.rounds.abandon();
+        inside_timer(|| self.rounds.abandon());
     }
 }
 
 async fn run(mut reaper: Task, called: Arc<Notify>) {
     loop {
-        match reaper.rounds.round() {
+        match inside_timer(|| reaper.rounds.round()) {
             Pause::None => task::yield_now().await,
             Pause::For(wait) => drop(timeout(wait, called.notified()).await),
             Pause::UntilWoken => called.notified().await,

@@ -19,7 +19,8 @@ pub enum BuildError {
     Shards(usize),
     /// The timer to be shared has been shut down.
     Closed(TimerClosed),
-    /// The tokio runtime of the timer has no time (`enable_time`), so it cannot wait for it to pass.
+    /// The tokio runtime of the timer has no time (`enable_time`), so it cannot wait for it to pass. Found by a
+    /// panic of tokio's, which is contained; the program's panic hook is told of it.
     #[cfg(feature = "tokio")]
     NoTime,
 }

@@ -101,7 +101,7 @@ impl SystemTimer {
         SystemTimerBuilder::default()
     }
 
-    /// How often the reaper thread has woken up: stands still while nothing is due.
+    /// How often the reaper has woken up: stands still while nothing is due.
     pub fn wake_ups(&self) -> u64 {
         self.shared.reaper.counts().wake_ups
     }
@@ -418,8 +418,12 @@ impl SystemTimerBuilder {
     /// come from anywhere. (A [clock](Self::clock) or [executor](Self::executor) that is set stays.)
     ///
     /// tokio waits in steps of a millisecond, so expiry is up to one later than on a thread of the timer's own,
-    /// and as late as other tasks make it. When the runtime goes, the timer is shut down; on a runtime that is
-    /// not driven it stands still. [`shutdown`](Timer::shutdown) waits for no task.
+    /// and as late as other tasks make it. On a runtime that is not driven, or whose only thread is blocked, nothing
+    /// expires: block, and wait in a shutdown with a limit, on `spawn_blocking`. When the runtime goes, the timer
+    /// is shut down, on the thread that drops it. [`shutdown`](Timer::shutdown) waits for no task.
+    ///
+    /// A paused clock goes on by itself when all tasks wait. A timer that was cancelled since the reaper looked
+    /// counts there as one to come, so who waits for a thread outside may find that its time has passed.
     ///
     /// ```
     /// use std::time::Duration;

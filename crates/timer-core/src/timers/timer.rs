@@ -39,7 +39,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
 
     /// Ends the timer: later tasks are refused, every owner of wheels is told, the tasks that
     /// never fired are handed back, those who sleep are woken, and the timer's threads are waited for
-    /// (but not from a thread of any timer), after they have run what had expired.
+    /// (but not from a thread of any timer), after they have run what had expired. A timer on a tokio runtime
+    /// has none.
     fn shutdown(&self) -> Vec<Box<dyn TimerTask>>;
 
     /// Runs `task` once `delay` has passed: never before, and when the machine keeps up within

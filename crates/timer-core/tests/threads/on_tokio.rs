@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
+    cell::RefCell,
     sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
 
-use timer_core::{BuildError, KeyedTimer, SystemTimer, Timer};
+use timer_core::{BuildError, KeyedTimer, SystemTimer, Timer, driver::on_timer_thread};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::{mpsc::unbounded_channel, oneshot},
@@ -195,4 +196,76 @@ fn a_runtime_without_time_is_an_error_that_says_so() {
     let refused = SystemTimer::builder().tokio(runtime.handle().clone()).build().unwrap_err();
     assert!(matches!(refused, BuildError::NoTime));
     assert!(refused.to_string().contains("enable_time"), "{refused}");
+}
+
+/// A task of another runtime, whose clock is behind or ahead, schedules by the timer's own.
+#[test]
+fn a_task_of_another_runtime_schedules_by_this_ones_clock() {
+    let (own, other) = (paused(), paused());
+    let inside = own.enter();
+    let timer = here();
+    drop(inside);
+    let advance = |runtime: &Runtime, by| runtime.block_on(tokio::time::advance(by));
+    for (ahead, behind) in [(&own, &other), (&other, &own)] {
+        advance(ahead, HOUR);
+        let before = timer.clock().now_ns();
+        let (clock, scheduling) = (timer.clock(), timer.clone());
+        let (send, mut fired) = oneshot::channel();
+        let task = other.spawn(async move {
+            scheduling.schedule(MS * 20, || send.send(()).unwrap()).unwrap();
+            clock.now_ns()
+        });
+        assert_eq!(other.block_on(task).unwrap(), before);
+        own.block_on(async {
+            tokio::task::yield_now().await;
+            assert!(fired.try_recv().is_err());
+            let began = Instant::now();
+            fired.await.unwrap();
+            assert!(began.elapsed() >= MS * 20 && began.elapsed() <= MS * 22);
+        });
+        advance(behind, HOUR);
+    }
+}
+
+/// So nobody waits there for a thread that may be waiting for this one.
+#[tokio::test(start_paused = true)]
+async fn what_expires_is_told_apart_from_other_tasks() {
+    let timer = here();
+    let (send, told) = oneshot::channel();
+    timer.schedule(MS, || send.send(on_timer_thread()).unwrap()).unwrap();
+    assert!(told.await.unwrap());
+    assert!(!on_timer_thread());
+    assert!(!tokio::spawn(async { on_timer_thread() }).await.unwrap());
+}
+
+thread_local! {
+    static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+}
+
+struct Late(SystemTimer, mpsc::Sender<u64>);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let scheduled = self.0.schedule(MS, || ()).is_ok();
+        self.1.send(if scheduled { self.0.clock().now_ns() } else { 0 }).unwrap();
+    }
+}
+
+/// Where tokio's own thread-locals are gone already.
+#[test]
+fn in_a_thread_locals_destructor_the_clock_is_read_all_the_same() {
+    let runtime = paused();
+    let inside = runtime.enter();
+    let timer = here();
+    drop(inside);
+    runtime.block_on(tokio::time::advance(HOUR));
+    timer.clock().now_ns();
+    let (send, told) = mpsc::channel();
+    let handle = runtime.handle().clone();
+    let late = thread::spawn(move || {
+        LATE.set(Some(Late(timer, send)));
+        let _tokios_own_come_after = handle.enter();
+    });
+    late.join().unwrap();
+    assert!(u128::from(told.recv().unwrap()) >= HOUR.as_nanos());
 }
