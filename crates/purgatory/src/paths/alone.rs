@@ -79,7 +79,7 @@ where
 
     #[cold]
     fn not_parked<T>(&self, reason: RefusedReason) -> Result<T, NotParked<K>> {
-        self.tell_refused(reason);
+        self.report_refused(reason);
         Err(NotParked::Refused(reason))
     }
 

@@ -326,12 +326,12 @@ where
     /// Hands an operation back, with nothing locked.
     #[cold]
     fn refuse<T>(&self, operation: O, reason: RefusedReason) -> Result<T, Refused<O>> {
-        self.tell_refused(reason);
+        self.report_refused(reason);
         Err(Refused::new(operation, reason))
     }
 
     /// Counts and traces an operation that is not parked, with nothing locked.
-    pub(super) fn tell_refused(&self, reason: RefusedReason) {
+    pub(super) fn report_refused(&self, reason: RefusedReason) {
         self.counts.refused(reason);
         trace::refused(&self.name, reason);
     }
