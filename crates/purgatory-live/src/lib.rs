@@ -54,3 +54,8 @@ mod text;
 pub use live::Live;
 #[cfg(feature = "axum")]
 pub use server::Server;
+
+/// The programs in the README, as they are.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

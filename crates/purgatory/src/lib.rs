@@ -141,3 +141,8 @@ pub use words::{
     stats::{Refusals, Stats},
     watches::{WatchKey, Watches},
 };
+
+/// The programs in the README, as they are.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -227,3 +227,8 @@ pub use wheel::geometry::{SizeError, WheelSize};
 pub use wheel::occupancy::LevelStats;
 pub use wheel::tick::{TickError, TickLength};
 pub use wheel::timing_wheel::{Advanced, DueTask, Full, Scheduled, TimingWheel};
+
+/// The programs in the README, as they are.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
