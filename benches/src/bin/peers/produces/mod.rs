@@ -10,6 +10,7 @@ mod dashmap_oneshot;
 mod deque;
 mod locked;
 mod ours;
+mod ours_by_key;
 pub(crate) mod produce;
 
 use self::produce::Produces;
@@ -19,9 +20,11 @@ use crate::named::Named;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contender {
     OursCallback,
+    WatermarksCallback,
     BTreeMap,
     Deque,
     OursFuture,
+    WatermarksFuture,
     DashMapOneshot,
 }
 
@@ -35,16 +38,29 @@ pub(crate) trait Visit {
 impl Contender {
     /// The forms: how measures are called that compare within one, and who has it.
     pub(crate) const FORMS: [(&str, &[Contender]); 2] = [
-        ("callback", &[Contender::OursCallback, Contender::BTreeMap, Contender::Deque]),
-        ("future", &[Contender::OursFuture, Contender::DashMapOneshot]),
+        (
+            "callback",
+            &[
+                Contender::OursCallback,
+                Contender::WatermarksCallback,
+                Contender::BTreeMap,
+                Contender::Deque,
+            ],
+        ),
+        (
+            "future",
+            &[Contender::OursFuture, Contender::WatermarksFuture, Contender::DashMapOneshot],
+        ),
     ];
 
     pub(crate) fn visit<V: Visit>(self, visitor: &V) -> V::Output {
         match self {
             Contender::OursCallback => visitor.visit::<ours::Callback>(),
+            Contender::WatermarksCallback => visitor.visit::<ours_by_key::Callback>(),
             Contender::BTreeMap => visitor.visit::<locked::Locked<btree_map::ByOffset>>(),
             Contender::Deque => visitor.visit::<locked::Locked<deque::InOrder>>(),
             Contender::OursFuture => visitor.visit::<ours::Awaited>(),
+            Contender::WatermarksFuture => visitor.visit::<ours_by_key::Awaited>(),
             Contender::DashMapOneshot => visitor.visit::<dashmap_oneshot::Oneshots>(),
         }
     }
