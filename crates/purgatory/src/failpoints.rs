@@ -33,6 +33,8 @@ mod set {
         EventRaisesNoVersion,
         /// An event that finds an operation under check leaves its holder no note.
         EventLeavesNoNote,
+        /// An event for one looks at the first that waits, and no further.
+        EventForOneLooksAtOne,
         /// A watermark watch that was taken off its key is not counted down.
         MetWatchNotCounted,
         /// An end that finds an operation under check leaves its holder no note.

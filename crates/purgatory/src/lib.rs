@@ -55,6 +55,7 @@
 //! | to match replies with requests | [`Replies`] |
 //! | to wait for a number that only rises | [`Watches::up_to`] and [`Purgatory::complete_up_to`]; [`ThresholdPurgatory`] keeps it, [`Watermarks`] one for each key |
 //! | to wait for k of n | [`Watermarks::wait_for_k`] |
+//! | to complete one of many that wait for the same thing | [`Purgatory::check_and_complete_one`], [`Monitor::update_one`] |
 //! | to raise an event while you hold a lock that checks need | [`Purgatory::defer`] |
 //! | to end one from outside, or give it more time | [`Purgatory::cancel`], [`Purgatory::complete`], [`Purgatory::reschedule`] |
 //! | to end all of a key, or all | [`Purgatory::complete_for_key`], [`Purgatory::cancel_for_key`], [`Purgatory::cancel_all`] |

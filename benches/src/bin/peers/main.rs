@@ -16,6 +16,7 @@ mod floor;
 mod named;
 mod plot;
 mod produces;
+mod queues;
 mod replies;
 mod request;
 mod results;

@@ -2,10 +2,12 @@
 
 pub(crate) mod boxed;
 pub(crate) mod builder;
+mod events;
 pub(crate) mod monitor;
 pub(crate) mod purgatory;
 pub(crate) mod replies;
 pub(crate) mod shutdown;
+mod state;
 pub(crate) mod threshold;
 pub(crate) mod wait;
 pub(crate) mod watermarks;

@@ -4,32 +4,17 @@
 //! was let go. Which keys have waiters stands under a lock of its own, so that a wait can end
 //! inside a closure (its future dropped there, say), where the state is locked.
 
-use std::{
-    borrow::Borrow,
-    collections::HashMap,
-    fmt,
-    hash::Hash,
-    ops::{Deref, DerefMut},
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU64 as Count, Ordering::Relaxed},
-    },
-    thread,
-};
+use std::{borrow::Borrow, fmt, hash::Hash, panic::resume_unwind, sync::Arc};
 
-use timer_core::{
-    BuildError,
-    driver::{Apart, contain},
-};
+use timer_core::{BuildError, driver::Apart};
 
 use crate::{
     face::{
         boxed::BoxedOperation,
         purgatory::Purgatory,
+        state::{Looks, Shared},
         wait::{Condition, WaitError, WaitFuture, must_not_block, yielded},
     },
-    sync::{AtomicU64, KeyHasher, Mutex, MutexGuard, Ordering, thread_local},
     words::{
         operation::{DelayedOperation, Outcome, ParkResult, Refused, Timeout},
         watches::{WatchKey, Watches},
@@ -80,177 +65,6 @@ where
     shared: Arc<Shared<K, S>>,
 }
 
-struct Shared<K, S>
-where
-    K: WatchKey + Send,
-{
-    purgatory: Purgatory<K, BoxedOperation>,
-    state: Mutex<S>,
-    /// The thread whose closure has the state locked; 0 for none.
-    inside: AtomicU64,
-    /// Waits under each key. A wait is counted before its first check, so that a change which that
-    /// check does not see is followed by an event that does see the wait.
-    waits: Mutex<HashMap<K, usize, KeyHasher>>,
-}
-
-thread_local! {
-    /// A number for this thread, never 0.
-    static THREAD: u64 = {
-        static THREADS: Count = Count::new(1);
-        THREADS.fetch_add(1, Relaxed)
-    };
-}
-
-/// The state, locked for a closure.
-struct Inside<'a, S> {
-    state: MutexGuard<'a, S>,
-    inside: &'a AtomicU64,
-}
-
-impl<S> Deref for Inside<'_, S> {
-    type Target = S;
-
-    fn deref(&self) -> &S {
-        &self.state
-    }
-}
-
-impl<S> DerefMut for Inside<'_, S> {
-    fn deref_mut(&mut self) -> &mut S {
-        &mut self.state
-    }
-}
-
-impl<S> Drop for Inside<'_, S> {
-    fn drop(&mut self) {
-        self.inside.store(0, Ordering::Relaxed); // before the lock is let go
-    }
-}
-
-impl<K, S> Shared<K, S>
-where
-    K: WatchKey + Send,
-{
-    /// Panics where the state would be waited for by the thread that has it.
-    fn must_be_outside(&self, call: &str) -> u64 {
-        let thread = THREAD.with(|number| *number);
-        // Only this thread writes its own number there.
-        if self.inside.load(Ordering::Relaxed) == thread {
-            panic!("{call} inside a closure of the same monitor");
-        }
-        thread
-    }
-
-    fn enter(&self, call: &str) -> Inside<'_, S> {
-        let thread = self.must_be_outside(call);
-        let state = self.state.lock();
-        self.inside.store(thread, Ordering::Relaxed);
-        Inside { state, inside: &self.inside }
-    }
-
-    /// Runs a closure on the state; its panic is for later, when its events have been raised.
-    fn change<R>(&self, call: &str, change: impl FnOnce(&mut S) -> R) -> thread::Result<R> {
-        let mut inside = self.enter(call);
-        catch_unwind(AssertUnwindSafe(|| change(&mut inside)))
-    }
-
-    fn update<R>(&self, call: &str, change: impl FnOnce(&mut S) -> R) -> R {
-        let _announced = self.purgatory.announce();
-        let changed = self.change(call, change);
-        self.raise(self.keys_with_waits());
-        changed.unwrap_or_else(|panic| resume_unwind(panic))
-    }
-
-    fn keys_with_waits(&self) -> Vec<K> {
-        self.waits.lock().keys().cloned().collect()
-    }
-
-    fn raise(&self, keys: impl IntoIterator<Item = K>) -> usize {
-        keys.into_iter().map(|key| self.purgatory.check_and_complete(&key)).sum()
-    }
-}
-
-/// A wait's condition on the state.
-struct Looks<K, S, C>
-where
-    K: WatchKey + Send,
-{
-    /// It does not keep the monitor open.
-    shared: Weak<Shared<K, S>>,
-    condition: C,
-    /// To be raised when the condition has changed the state.
-    changes: Box<[K]>,
-    counted: Vec<K>,
-}
-
-impl<K, S, C> Looks<K, S, C>
-where
-    K: WatchKey + Send,
-{
-    fn new(shared: &Arc<Shared<K, S>>, keys: &[K], changes: &[K], condition: C) -> Self {
-        let (changes, counted) = (changes.into(), Vec::with_capacity(keys.len()));
-        let mut looks = Looks { shared: Arc::downgrade(shared), condition, changes, counted };
-        for key in keys {
-            let key = key.clone();
-            *shared.waits.lock().entry(key.clone()).or_default() += 1;
-            looks.counted.push(key);
-        }
-        looks
-    }
-}
-
-impl<K, S, T, C> Condition<T> for Looks<K, S, C>
-where
-    K: WatchKey + Send,
-    S: Send + 'static,
-    C: FnMut(&mut S) -> Option<T> + Send + 'static,
-{
-    fn check(&mut self) -> Option<T> {
-        let shared = self.shared.upgrade()?; // without: it is being cancelled
-        let _announced = (!self.changes.is_empty()).then(|| shared.purgatory.announce());
-        let looked = shared.change("a condition checked", &mut self.condition);
-        if !matches!(looked, Ok(None)) {
-            shared.raise(self.changes.iter().cloned());
-        }
-        looked.unwrap_or_else(|panic| resume_unwind(panic))
-    }
-}
-
-impl<K, S, C> Drop for Looks<K, S, C>
-where
-    K: WatchKey + Send,
-{
-    fn drop(&mut self) {
-        let Some(shared) = self.shared.upgrade() else { return };
-        for key in self.counted.drain(..) {
-            // A key's Hash or Eq may panic, and this may run while another panic is under way.
-            let _ = contain(|| drop(shared.wait_over(key)));
-        }
-    }
-}
-
-impl<K, S> Shared<K, S>
-where
-    K: WatchKey + Send,
-{
-    /// A wait under the key is over. What is left of the key is dropped with nothing locked.
-    fn wait_over(&self, key: K) -> (K, Option<K>) {
-        let mut waits = self.waits.lock();
-        let gone = match waits.get_mut(&key) {
-            Some(count) if *count > 1 => {
-                *count -= 1;
-                None
-            }
-            _ => waits.remove_entry(&key).map(|(key, _)| key),
-        };
-        if waits.capacity() > 64 && waits.len() < waits.capacity() / 8 {
-            waits.shrink_to_fit(); // a peak is given back
-        }
-        drop(waits);
-        (key, gone)
-    }
-}
-
 /// A wait that ends in a callback.
 struct Calls<L, T, F> {
     looks: L,
@@ -298,9 +112,7 @@ where
     /// events: raised inside a closure, they would have conditions checked under the monitor's
     /// lock, which panics them.
     pub fn with(purgatory: Purgatory<K, BoxedOperation>, state: S) -> Self {
-        let (inside, waits) = (AtomicU64::new(0), Mutex::new(HashMap::default()));
-        let state = Mutex::new(state);
-        Monitor { shared: Arc::new(Shared { purgatory, state, inside, waits }) }
+        Monitor { shared: Shared::new(purgatory, state) }
     }
 
     /// Changes the state, then raises every key that has waiters, in no order; returns what the
@@ -332,6 +144,45 @@ where
         let changed = self.shared.change("Monitor::update_key called", change);
         self.shared.purgatory.check_and_complete(key);
         changed.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// As [`update_key`](Self::update_key), for a change that can fulfil one wait only, one more job say:
+    /// [looks](Purgatory::check_and_complete_one) at the key's waits in their order until one has ended, and at
+    /// no other. O(those that it looks at).
+    ///
+    /// ```
+    /// use std::{collections::VecDeque, time::Duration};
+    /// use purgatory::Monitor;
+    ///
+    /// let queue = Monitor::new("queue", VecDeque::new())?;
+    /// let take = || queue.wait(&["jobs"], Duration::from_secs(30), |jobs| jobs.pop_front());
+    /// let (first, _second) = (take(), take());
+    /// queue.update_one(&"jobs", |jobs| jobs.push_back("a job"));
+    /// assert_eq!((first.block(), queue.waiting()), (Ok("a job"), 1));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// # Panics
+    /// As [`update`](Self::update); then all that wait for the key are looked at.
+    pub fn update_one<Q: Hash + Eq + ?Sized, R>(
+        &self,
+        key: &Q,
+        change: impl FnOnce(&mut S) -> R,
+    ) -> R
+    where
+        K: Borrow<Q>,
+    {
+        let _announced = self.shared.purgatory.announce();
+        match self.shared.change("Monitor::update_one called", change) {
+            Ok(result) => {
+                self.shared.purgatory.check_and_complete_one(key);
+                result
+            }
+            Err(panic) => {
+                self.shared.purgatory.check_and_complete(key);
+                resume_unwind(panic)
+            }
+        }
     }
 
     /// As [`update`](Self::update), for a closure that knows which keys it changed: raises those

@@ -142,65 +142,6 @@ where
         self.core.park(operation, watches.into(), timeout.into())
     }
 
-    /// The event: something that operations parked under `key` wait for may have come true. Checks
-    /// them in the order they were parked and returns how many this call completed. (One that
-    /// another thread is checking right now is left to that thread, which checks it again.)
-    ///
-    /// Checks and callbacks run here, with nothing locked: do not hold a lock that a check needs
-    /// ([`defer`](Self::defer) is for those who must). Inside a check or callback this returns 0, and
-    /// what waits for the key now is checked when the outermost call returns.
-    ///
-    /// Watermark watches of the key are not touched: those are
-    /// [`complete_up_to`](Self::complete_up_to)'s.
-    ///
-    /// `key` is any borrowed form of the keys, as in a `HashMap`: no `String` is made to raise an event. So it is
-    /// wherever a key is only looked up.
-    ///
-    /// ```
-    /// use purgatory::{Purgatory, Timeout, when};
-    ///
-    /// let fetches = Purgatory::<String>::new("fetch")?;
-    /// let fetch = when(|| false, drop);
-    /// fetches.try_complete_else_watch(fetch.into(), &["orders-0".to_owned()], Timeout::Never)?;
-    /// assert_eq!((fetches.check_and_complete("orders-0"), fetches.waiters("orders-0")), (0, 1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// O(plain waiters of the key); without them one lock.
-    ///
-    /// # Panics
-    /// Only with a panic of the key's own `Hash`, `Eq` or `Clone`. Those of checks and callbacks are
-    /// contained, and the walk goes on.
-    pub fn check_and_complete<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
-    where
-        K: Borrow<Q>,
-    {
-        self.core.check_and_complete(key)
-    }
-
-    /// The event of a watermark: the key's value, which only rises, is now at least `value`. Completes
-    /// the operations whose last watermark that meets, checks those that it meets otherwise (and those
-    /// met before that still wait for their check), and returns how many this call completed. What
-    /// waits for a higher value is not looked at, and a value lower than before meets nothing new.
-    ///
-    /// First come those that complete, then those to be checked that wait for other watermarks, too, then
-    /// the met ones in the check form; within each, those newly met go by (threshold, order of parking). As with every event, the value that the
-    /// operations' own checks read changes first, and inside a check or callback this returns 0, and
-    /// what waits for the key now is taken when the outermost call returns.
-    ///
-    /// O(met), times the log of how many came below others of the key for those that did; when none is
-    /// met one lock. It goes on for as long as
-    /// other threads keep parking at or below `value`; what the callbacks park is not taken.
-    ///
-    /// # Panics
-    /// As [`check_and_complete`](Self::check_and_complete).
-    pub fn complete_up_to<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: u64) -> usize
-    where
-        K: Borrow<Q>,
-    {
-        self.core.complete_up_to(key, value)
-    }
-
     /// Ends whatever is parked under `key` as Cancelled with this reason, each through its own
     /// callback; returns how many this call ended. (One under check right now is left a note: it
     /// ends as Completed if that check comes true.) Plain watches and watermarks alike.
@@ -292,61 +233,6 @@ where
     /// ```
     pub fn cancel_all(&self, reason: impl Into<Cow<'static, str>>) -> usize {
         self.core.cancel_all(CancelReason::Requested(reason.into()))
-    }
-
-    /// The events of several keys, one after the other; returns how many this call completed. An
-    /// operation that waits for several of them is checked for each, until it completes.
-    pub fn check_and_complete_all<'a, Q>(&self, keys: impl IntoIterator<Item = &'a Q>) -> usize
-    where
-        Q: Hash + Eq + ?Sized + 'a,
-        K: Borrow<Q>,
-    {
-        keys.into_iter().map(|key| self.check_and_complete(key)).sum()
-    }
-
-    /// The event, for a caller who holds a lock that checks need: nothing is checked here, and of the key's
-    /// code only `Hash`, `Eq` and `Drop` run. An event that is deferred again before it has begun happens once.
-    /// After shutdown this does nothing. The executor raises it soon, or whoever calls
-    /// [`run_deferred`](Self::run_deferred) first; with a [`ManualTimer`](timer_core::ManualTimer), or a
-    /// timer that runs tasks inline, only that (unless the purgatory has an
-    /// [executor](crate::Builder::executor) of its own). When the executor drops its job the event stays, for
-    /// `run_deferred` or the next that is deferred. Kafka's action queue. O(1).
-    ///
-    /// ```
-    /// use std::{sync::{Arc, Mutex}, time::Duration};
-    /// use purgatory::{Purgatory, when};
-    /// use purgatory::timer_core::ManualTimer;
-    ///
-    /// let fetches = Purgatory::builder("fetch").timer(&ManualTimer::new()).build()?;
-    /// let log = Arc::new(Mutex::new(Vec::new()));
-    /// let seen = log.clone();
-    /// let fetch = when(move || !seen.lock().unwrap().is_empty(), drop);
-    /// fetches.try_complete_else_watch(fetch, &["log"], Duration::from_secs(30))?;
-    ///
-    /// let mut locked = log.lock().unwrap();
-    /// locked.push("record");
-    /// fetches.defer("log"); // the check needs the lock
-    /// drop(locked);
-    /// assert_eq!(fetches.run_deferred(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn defer(&self, key: K) {
-        self.core.defer(key, None);
-    }
-
-    /// As [`defer`](Self::defer), for [`complete_up_to`](Self::complete_up_to): of several that have not begun
-    /// the highest value counts.
-    pub fn defer_up_to(&self, key: K, value: u64) {
-        self.core.defer(key, Some(value));
-    }
-
-    /// Raises the deferred events here and now, those of other threads too; returns how many operations
-    /// that completed. To be called when the locks that checks need have been let go.
-    ///
-    /// It goes on until none is left, also of those that come meanwhile. A panic of a key's `Hash` or
-    /// `Eq` is the caller's, and leaves the later ones deferred.
-    pub fn run_deferred(&self) -> usize {
-        self.core.run_deferred()
     }
 
     /// Ends one operation as Cancelled with this reason, unless it is over. O(its keys), and for a

@@ -35,6 +35,7 @@
 //! |---|---|
 //! | [`update`](crate::Monitor::update) | every key that has waiters: always right, and dear when many wait |
 //! | [`update_key`](crate::Monitor::update_key) | the one named |
+//! | [`update_one`](crate::Monitor::update_one) | the one named, for the first wait that has what it wants: one more job of many consumers |
 //! | [`update_keys`](crate::Monitor::update_keys) | those that the closure returns: it has seen what it changed |
 //! | [`wait_taking`](crate::Monitor::wait_taking) | those named, once its condition has taken something |
 //! | a closure that panics | what it would have; `update_keys` and `update` every key that has waiters |

@@ -102,8 +102,8 @@
 //!
 //! # Leases
 //!
-//! One holder at a time, the others in the order they came. The condition *takes* the lease, so of those
-//! that an event checks the first gets it and the others wait on. A lease gives itself back when dropped,
+//! One holder at a time, the others in the order they came. The condition *takes* the lease, so the first that the
+//! event checks gets it, and the others need not be asked. A lease gives itself back when dropped,
 //! also when it was taken for somebody who has gone meanwhile.
 //!
 //! ```
@@ -126,7 +126,7 @@
 //! impl Drop for Lease {
 //!     fn drop(&mut self) {
 //!         self.of.free.lock().unwrap().insert(self.shard);
-//!         self.of.waits.check_and_complete(&self.shard);
+//!         self.of.waits.check_and_complete_one(&self.shard); // the first of them has it then
 //!     }
 //! }
 //!

@@ -56,6 +56,17 @@ pub(super) enum Pop {
     All,
 }
 
+/// What is raised.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// For all that wait.
+    All,
+    /// For the first that it completes.
+    One,
+    /// To this value.
+    Rise(u64),
+}
+
 /// When an event's version is raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Raise {
@@ -74,10 +85,10 @@ pub(super) struct Walk<'a, K: Eq + Clone, O> {
 }
 
 impl<K: Eq + Clone, O> Walk<'_, K, O> {
-    /// Checks out the next waiters; false at the end.
-    fn check_out_next(&mut self, batch: &mut Batch<O>) -> bool {
+    /// Checks out the next waiters, so many at most; false at the end.
+    fn check_out_next(&mut self, limit: usize, batch: &mut Batch<O>) -> bool {
         let WalkOn::Walk(number) = self.on else { return false };
-        self.on = self.rooms.lock(self.room).check_out_walk_on(number, TOGETHER, batch);
+        self.on = self.rooms.lock(self.room).check_out_walk_on(number, limit, batch);
         true
     }
 
@@ -120,17 +131,33 @@ where
         let call = Call::enter(&self.offload);
         let hash = self.versions.hash(key);
         if call.is_nested() {
-            self.queue_event(key, hash, None);
+            self.queue_event(key, hash, Event::All);
             return 0;
         }
         let _under_way = self.event_begins(hash);
         self.event(&call, key, hash, Raise::Now)
     }
 
-    /// An event, or a rise to `value`, inside a check or callback: what waits for the key now is walked when
+    /// As [`check_and_complete`](Self::check_and_complete), until this call has ended one as Completed; true
+    /// if it has.
+    pub(crate) fn check_and_complete_one<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let call = Call::enter(&self.offload);
+        let hash = self.versions.hash(key);
+        if call.is_nested() {
+            self.queue_event(key, hash, Event::One);
+            return false;
+        }
+        let _under_way = self.event_begins(hash);
+        self.event_for_one(&call, key, hash, Raise::Now)
+    }
+
+    /// An event, or a rise to a value, inside a check or callback: what waits for the key now is walked when
     /// the outermost call gets to it. What is parked later finds the version raised.
     #[cold]
-    fn queue_event<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, value: Option<u64>)
+    fn queue_event<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, event: Event)
     where
         K: Borrow<Q>,
     {
@@ -145,10 +172,13 @@ where
             let _under_way = under_way;
             core.report_if(contain(|| {
                 let call = Call::enter(&core.offload);
-                match value {
-                    None => core.event::<K>(&call, &key, hash, Raise::Before),
-                    Some(value) => core.rise::<K>(&call, &key, hash, value, Raise::Before),
-                };
+                match event {
+                    Event::All => _ = core.event::<K>(&call, &key, hash, Raise::Before),
+                    Event::One => _ = core.event_for_one::<K>(&call, &key, hash, Raise::Before),
+                    Event::Rise(value) => {
+                        _ = core.rise::<K>(&call, &key, hash, value, Raise::Before);
+                    }
+                }
             }));
             drop_key(Some(key));
         });
@@ -180,6 +210,38 @@ where
         completed + walk.map_or(0, |walk| self.attempt_rest(call, walk, batch))
     }
 
+    /// As [`event`](Self::event), one waiter after the other, until one has ended as Completed.
+    fn event_for_one<Q: Eq + ?Sized>(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        key: &Q,
+        hash: u64,
+        raise: Raise,
+    ) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let mut room = self.room_of(hash);
+        if raise == Raise::Now {
+            self.versions.raise(hash);
+        }
+        let record = if O::CHECKED { room.find(key, hash) } else { None };
+        let Some(record) = record else { return false };
+        let mut batch = Batch::new();
+        let on = room.check_out_walk(record, WatchList::Plain, 1, &mut batch);
+        let number = room.number();
+        drop(room);
+        let mut walk = self.walk(number, on);
+        loop {
+            if self.attempt(call, &mut batch) > 0 {
+                return true;
+            }
+            if failpoint!(EventForOneLooksAtOne) || !walk.check_out_next(1, &mut batch) {
+                return false;
+            }
+        }
+    }
+
     pub(super) fn walk(&self, room: usize, on: WalkOn) -> Walk<'_, K, O> {
         Walk { rooms: &self.rooms, room, on }
     }
@@ -197,7 +259,7 @@ where
         let call = Call::enter(&self.offload);
         let hash = self.versions.hash(key);
         if call.is_nested() {
-            self.queue_event(key, hash, Some(value));
+            self.queue_event(key, hash, Event::Rise(value));
             return 0;
         }
         let _under_way = self.event_begins(hash);
@@ -297,7 +359,7 @@ where
         mut batch: Batch<O>,
     ) -> usize {
         let mut completed = 0;
-        while walk.check_out_next(&mut batch) {
+        while walk.check_out_next(TOGETHER, &mut batch) {
             completed += self.attempt(call, &mut batch);
         }
         completed

@@ -8,6 +8,7 @@ mod support;
 mod counts;
 mod endings;
 mod extremes;
+mod for_one;
 mod local;
 mod lookups;
 mod metrics;

@@ -11,12 +11,12 @@ mod waits;
 use row::Row;
 use timers::{advance, bytes, expire, idle, schedule};
 use waits::{
-    acks_all, bytes as parked, empty, expire as operations, hot_key, local, park, poll_loop,
+    acks_all, bytes as parked, empty, expire as operations, hot_key, local, park, poll_loop, queue,
     replies, tail,
 };
 
 /// Every row, in the order of the table.
-pub(crate) const ROWS: [Row; 43] = [
+pub(crate) const ROWS: [Row; 45] = [
     Row { id: "primitives", about: "what the floors are made of", run: primitives::run },
     Row { id: "schedule-cancel-1t-0", about: "a timeout that is cancelled", run: schedule::pairs },
     Row { id: "schedule-cancel-1t-100k", about: "100k pending", run: schedule::pairs },
@@ -53,6 +53,8 @@ pub(crate) const ROWS: [Row; 43] = [
     Row { id: "replies-1t", about: "a request, until its reply", run: replies::run },
     Row { id: "replies-2t", about: "one thread asks, one answers", run: replies::run },
     Row { id: "replies-bytes", about: "heap of 1M unanswered requests", run: replies::bytes },
+    Row { id: "queue-1t", about: "a job that a consumer waits for", run: queue::run },
+    Row { id: "queue-2t", about: "one thread puts, one takes", run: queue::run },
     Row { id: "poll-loop", about: "long-poll fetches and their data", run: poll_loop::run },
     Row { id: "hot-key", about: "an event for 10 000, none ready", run: hot_key::run },
     Row { id: "event-tail", about: "one event while others are at work", run: tail::run },
@@ -101,6 +103,7 @@ mod tests {
                     "empty-purgatory" => 0,
                     "acks-all-1t" | "acks-all-2t" | "local-1key" => 1,
                     "replies-1t" | "replies-2t" | "replies-bytes" | "poll-loop" => 1,
+                    "queue-1t" | "queue-2t" => 1,
                     _ if measure.id.contains("-callback") => 1,
                     _ => 3,
                 };

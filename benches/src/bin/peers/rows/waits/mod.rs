@@ -11,6 +11,7 @@ pub(super) mod hot_key;
 pub(super) mod local;
 pub(super) mod park;
 pub(super) mod poll_loop;
+pub(super) mod queue;
 pub(super) mod replies;
 mod room;
 pub(super) mod tail;

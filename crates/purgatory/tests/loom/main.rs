@@ -7,27 +7,27 @@
 
 #![cfg(loom)]
 
+mod replies;
+
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
-    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use loom::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize as AtomicJobs, Ordering::Relaxed},
     },
     thread,
 };
 use purgatory::{
     BoxedOperation, Builder, CancelReason, DelayedOperation, Monitor, Outcome, Purgatory,
-    RefusedReason, Replies, Reply, Timeout, WaitError, Watches,
+    RefusedReason, Timeout, Watches,
     failpoints::{Failpoint, plant},
 };
 use timer_core::{Executor, Job, ManualTimer};
@@ -153,6 +153,64 @@ const WHILE_WATCHING: [Failpoint; 3] = [
     Failpoint::EventRaisesNoVersion,
     Failpoint::EventLeavesNoNote,
 ];
+
+/// An event for one, between the check of one that parks and its watch, or before, or after.
+#[test]
+fn park_against_an_event_for_one() {
+    fn model() {
+        let setup = Setup::new();
+        let (purgatory, flag) = (setup.purgatory.clone(), setup.flags[0].clone());
+        let event = thread::spawn(move || {
+            flag.store(true, Relaxed);
+            purgatory.check_and_complete_one(&1);
+        });
+        setup.park(&[0], ONE_KEY, MS);
+        event.join().unwrap();
+        setup.assert_ended_once(&[Outcome::Completed]);
+    }
+    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion], model);
+}
+
+/// Takes a job, if there is one.
+struct Consumer {
+    jobs: Arc<AtomicJobs>,
+    ended: std::sync::Arc<AtomicUsize>,
+}
+
+impl DelayedOperation for Consumer {
+    fn try_complete(&mut self) -> bool {
+        self.jobs.fetch_update(Relaxed, Relaxed, |jobs| jobs.checked_sub(1)).is_ok()
+    }
+
+    fn on_complete(self, _: Outcome) {
+        self.ended.fetch_add(1, SeqCst);
+    }
+}
+
+/// Two jobs, each raised for one, of two that wait: none waits on while a job lies there.
+#[test]
+fn two_events_for_one_against_each_other() {
+    check(&[Failpoint::EventForOneLooksAtOne], || {
+        let timer = ManualTimer::new();
+        let purgatory: Purgatory<u8, Consumer> =
+            Purgatory::builder("loom").timer(&timer).build().unwrap();
+        let jobs = Arc::new(AtomicJobs::new(0));
+        let ended = std::sync::Arc::new(AtomicUsize::new(0));
+        for _ in 0..2 {
+            let consumer = Consumer { jobs: jobs.clone(), ended: ended.clone() };
+            purgatory.try_complete_else_watch(consumer, &[1], MS).unwrap();
+        }
+        let (other, puts) = (purgatory.clone(), jobs.clone());
+        let put = thread::spawn(move || {
+            puts.fetch_add(1, Relaxed);
+            other.check_and_complete_one(&1);
+        });
+        jobs.fetch_add(1, Relaxed);
+        purgatory.check_and_complete_one(&1);
+        put.join().unwrap();
+        assert_eq!((ended.load(SeqCst), jobs.load(Relaxed), purgatory.len()), (2, 0, 0));
+    });
+}
 
 #[test]
 fn park_against_event_on_the_first_of_two_keys() {
@@ -533,103 +591,6 @@ fn future_drop_against_completion() {
         event.join().unwrap();
         assert_eq!(taken.load(SeqCst), unclaimed.load(SeqCst), "a value was lost");
         assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
-    });
-}
-
-/// Replies under a hand-turned clock.
-fn replies() -> (ManualTimer, Replies<u8, u8>) {
-    let timer = ManualTimer::new();
-    let replies = Replies::from(Purgatory::builder("loom").timer(&timer).build().unwrap());
-    (timer, replies)
-}
-
-/// How a reply ended, if it has.
-fn ending(reply: &mut Reply<u8>) -> Option<Result<u8, WaitError>> {
-    let mut context = Context::from_waker(Waker::noop());
-    match Pin::new(reply).poll(&mut context) {
-        Poll::Ready(ended) => Some(ended),
-        Poll::Pending => None,
-    }
-}
-
-/// A value is taken, or handed back and the time ran out.
-#[test]
-fn reply_against_its_time() {
-    check(&[Failpoint::EndedStaysListed], || {
-        let (timer, replies) = replies();
-        let mut reply = replies.expect(1, MS).unwrap();
-        let network = replies.clone();
-        let network = thread::spawn(move || network.deliver(&1, 7));
-        timer.advance(MS);
-        let expected = match network.join().unwrap() {
-            Ok(()) => Ok(7),
-            Err(_) => Err(WaitError::Expired),
-        };
-        assert_eq!((ending(&mut reply), replies.expected()), (Some(expected), 0));
-        assert!(replies.expect(1, MS).is_ok());
-    });
-}
-
-/// A value is handed back, or the hook of the future that is dropped has it.
-#[test]
-fn reply_against_its_client_that_goes() {
-    check(&[Failpoint::DroppedFutureLeavesOperation], || {
-        let (_timer, replies) = replies();
-        let hooked = std::sync::Arc::new(AtomicUsize::new(0));
-        let counts = hooked.clone();
-        let hook = move |_| _ = counts.fetch_add(1, SeqCst);
-        let reply = replies.expect_or(1, MS, hook).unwrap();
-        let network = replies.clone();
-        let network = thread::spawn(move || usize::from(network.deliver(&1, 7).is_ok()));
-        drop(reply);
-        assert_eq!(network.join().unwrap(), hooked.load(SeqCst), "a value was lost, or doubled");
-        assert_eq!((replies.expected(), replies.deliver(&1, 8)), (0, Err(8)));
-    });
-}
-
-/// Of two that expect a reply under one key one is told that the key is taken, and no value is lost.
-#[test]
-fn one_key_expected_twice() {
-    check(&[Failpoint::TakenKeyParked], || {
-        let (_timer, replies) = replies();
-        let other = replies.clone();
-        let other = thread::spawn(move || other.expect(1, MS).ok());
-        let reply = replies.expect(1, MS).ok();
-        let ends = [reply, other.join().unwrap()];
-        assert_eq!((replies.deliver(&1, 7), replies.deliver(&1, 8)), (Ok(()), Err(8)));
-        let told: Vec<_> = ends.into_iter().flatten().map(|mut reply| ending(&mut reply)).collect();
-        assert_eq!(told, [Some(Ok(7))]);
-    });
-}
-
-/// All fail at once, though one room is emptied after the other (that of 2 first): what is expected after one
-/// that did not fail does not fail either.
-#[test]
-fn all_fail_against_expecting_two() {
-    check(&[Failpoint::FailsWhatCameAfter], || {
-        let (_timer, replies) = replies();
-        let network = replies.clone();
-        let network = thread::spawn(move || network.fail_all("closed"));
-        let mut ends = [2, 1].map(|key| replies.expect(key, MS).unwrap());
-        let failed = network.join().unwrap();
-        let ends = ends.each_mut().map(|reply| ending(reply).is_some());
-        assert_eq!(ends.iter().filter(|&&ended| ended).count(), failed);
-        assert_ne!(ends, [false, true]);
-    });
-}
-
-/// A reply is refused, or ended by the shutdown.
-#[test]
-fn expecting_against_shutdown() {
-    check(&[Failpoint::ShutdownClosesNoRoom], || {
-        let (_timer, replies) = replies();
-        let network = replies.clone();
-        let network = thread::spawn(move || network.shutdown());
-        let mut reply = replies.expect(1, MS).unwrap();
-        network.join().unwrap();
-        let closed = WaitError::Refused(RefusedReason::Closed);
-        let ended = ending(&mut reply).unwrap().unwrap_err();
-        assert!(ended == closed || ended == WaitError::Cancelled(CancelReason::Shutdown));
     });
 }
 

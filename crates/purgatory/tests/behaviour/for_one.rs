@@ -1,0 +1,168 @@
+//! An event for one: `check_and_complete_one`, and a monitor's `update_one`.
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::support::{Probe, Waiting};
+use purgatory::{CancelReason, Monitor, Outcome, Purgatory, Timeout, when};
+use timer_core::ManualTimer;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn purgatory() -> (ManualTimer, Waiting) {
+    let timer = ManualTimer::new();
+    let purgatory = Purgatory::builder("one").timer(&timer).build().unwrap();
+    (timer, purgatory)
+}
+
+fn park(purgatory: &Waiting, keys: &[&'static str]) -> Probe {
+    let probe = Probe::new();
+    purgatory.try_complete_else_watch(probe.operation(), keys, Timeout::Never).unwrap();
+    probe
+}
+
+/// How often each was checked since it was parked, and whether it has ended.
+fn seen(probes: &[Probe]) -> Vec<(usize, bool)> {
+    probes.iter().map(|probe| (probe.checks() - 1, probe.ended())).collect()
+}
+
+#[test]
+fn the_first_that_completes_is_the_last_that_is_checked() {
+    let (_timer, purgatory) = purgatory();
+    assert!(!purgatory.check_and_complete_one(&"a"));
+    let probes = [["a", "b"], ["a", "c"], ["b", "a"]].map(|keys| park(&purgatory, &keys));
+    assert!(!purgatory.check_and_complete_one(&"a"));
+    assert_eq!(seen(&probes), [(1, false); 3]);
+    probes[1..].iter().for_each(Probe::make_ready);
+    assert!(purgatory.check_and_complete_one(&"a"));
+    assert_eq!(seen(&probes), [(2, false), (2, true), (1, false)]);
+    assert!(purgatory.check_and_complete_one(&"a"));
+    assert_eq!(seen(&probes), [(3, false), (2, true), (2, true)]);
+    assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (1, 2, 2));
+}
+
+#[test]
+fn of_very_many_that_are_ready_each_event_ends_one() {
+    let (_timer, purgatory) = purgatory();
+    let probes: Vec<_> = (0..3000).map(|_| park(&purgatory, &["a"])).collect();
+    probes.iter().for_each(Probe::make_ready);
+    for ended in 1..=probes.len() {
+        assert!(purgatory.check_and_complete_one(&"a"));
+        assert!(probes[ended - 1].ended());
+        assert_eq!(purgatory.len(), probes.len() - ended);
+    }
+    assert!(probes.iter().all(|probe| probe.checks() == 2));
+}
+
+/// It is cancelled, and the next has the change.
+#[test]
+fn one_whose_check_panics_does_not_use_the_event_up() {
+    let (_timer, purgatory) = purgatory();
+    let (breaks, mut parked) = (Probe::new(), false);
+    let operation = breaks.operation().on_check(move || {
+        assert!(!parked, "a check");
+        parked = true;
+    });
+    purgatory.try_complete_else_watch(operation, &["a"], Timeout::Never).unwrap();
+    let next = park(&purgatory, &["a"]);
+    next.make_ready();
+    assert!(purgatory.check_and_complete_one(&"a"));
+    assert_eq!(breaks.endings(), [Outcome::Cancelled(CancelReason::Panicked)]);
+    assert_eq!(next.endings(), [Outcome::Completed]);
+}
+
+/// Inside a callback it is the outermost call's to complete one; and so is a change in a first check.
+#[test]
+fn from_inside_it_waits_for_the_outermost_call() {
+    let (_timer, purgatory) = purgatory();
+    let waiting = [park(&purgatory, &["a"]), park(&purgatory, &["a"])];
+    waiting.iter().for_each(Probe::make_ready);
+    let (raises, told) = (purgatory.clone(), waiting.clone());
+    let outer = Probe::new();
+    outer.make_ready();
+    let raise = move |_| {
+        assert!(!raises.check_and_complete_one(&"a"));
+        assert!(!told[0].ended());
+    };
+    purgatory.try_complete_else_watch(outer.operation().then(raise), &["b"], SECOND).unwrap();
+    assert_eq!(seen(&waiting), [(1, true), (0, false)]);
+
+    let (raises, own) = (purgatory.clone(), Probe::new());
+    let changed = own.clone();
+    let in_check = own.operation().on_check(move || {
+        changed.make_ready(); // seen by this check already: raised for the one that waits
+        raises.check_and_complete_one(&"a");
+    });
+    purgatory.try_complete_else_watch(in_check, &["c"], SECOND).unwrap();
+    assert_eq!((own.endings(), purgatory.len()), (vec![Outcome::Completed], 0));
+}
+
+/// A job that comes between a consumer's check and its watch is not lost.
+#[test]
+fn jobs_and_consumers_meet_on_real_threads() {
+    const EACH: usize = 2000;
+    let purgatory = Purgatory::new("jobs").unwrap();
+    let (jobs, taken) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    let (jobs, taken) = (jobs.clone(), taken.clone());
+                    let take = move || {
+                        let one_less = |jobs: usize| jobs.checked_sub(1);
+                        jobs.fetch_update(SeqCst, SeqCst, one_less).is_ok()
+                    };
+                    let took = move |outcome| {
+                        assert_eq!(outcome, Outcome::Completed);
+                        taken.fetch_add(1, SeqCst);
+                    };
+                    let consumer = when(take, took);
+                    purgatory.try_complete_else_watch(consumer, &[1], SECOND * 600).unwrap();
+                }
+            });
+            scope.spawn(|| {
+                for _ in 0..EACH {
+                    jobs.fetch_add(1, SeqCst);
+                    purgatory.check_and_complete_one(&1);
+                }
+            });
+        }
+    });
+    let left = (jobs.load(SeqCst), taken.load(SeqCst), purgatory.len());
+    assert_eq!((left, purgatory.stats().panics), ((0, 2 * EACH, 0), 0));
+}
+
+#[test]
+fn a_monitors_change_for_one_looks_no_further() {
+    let queue = Monitor::new("queue", Vec::new()).unwrap();
+    let looks = Arc::new(AtomicUsize::new(0));
+    let take = || {
+        let looks = looks.clone();
+        queue.wait(&["jobs"], SECOND * 60, move |jobs: &mut Vec<u32>| {
+            looks.fetch_add(1, SeqCst);
+            jobs.pop()
+        })
+    };
+    let (first, second, third) = (take(), take(), take());
+    assert_eq!(queue.update_one(&"jobs", |jobs| jobs.push(1)), ());
+    assert_eq!((first.block(), looks.load(SeqCst), queue.waiting()), (Ok(1), 4, 2));
+
+    // A change that panics may have changed anything.
+    let panics = AssertUnwindSafe(|| {
+        queue.update_one(&"jobs", |jobs| {
+            jobs.extend([2, 3]);
+            panic!("a change");
+        });
+    });
+    assert!(catch_unwind(panics).is_err());
+    assert_eq!((second.block(), third.block()), (Ok(3), Ok(2)));
+}
