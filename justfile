@@ -61,6 +61,10 @@ loom:
 shuttle:
     TEST_EFFORT=250 RUSTFLAGS="--cfg shuttle" cargo test --release --target-dir target/shuttle -p purgatory --test shuttle
 
+# A billion operations raced to one outcome each; can be stopped, and goes on where it was.
+billion *OPERATIONS:
+    .ci/billion/run {{OPERATIONS}}
+
 # ThreadSanitizer over the tests with threads, on stable; what it finds is in target/tsan/tests.log.
 tsan:
     .ci/tsan/run

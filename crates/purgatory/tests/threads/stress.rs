@@ -1,6 +1,6 @@
 //! Millions of operations of every kind on a real timer, from four threads over few keys: events,
 //! rises, expiries, cancels and dropped futures race, and the outcomes are counted. `TEST_EFFORT`
-//! says how many: 100 000 without it. Nothing sleeps to be right.
+//! says how many: 100 000 without it; `STRESS_SEED` makes others. Nothing sleeps to be right.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -20,7 +20,7 @@ use purgatory::{
 };
 use timer_core::{ManualTimer, SystemTimer, Timer};
 
-use crate::effort::effort;
+use crate::effort::{effort, number};
 
 /// Without `TEST_EFFORT`.
 const OPERATIONS: u64 = 100_000;
@@ -156,6 +156,15 @@ impl Ring {
         self.purgatory.complete_up_to(&key, value);
     }
 
+    /// Raises a key, for all or for one.
+    fn raise(&self, key: u32, random: &mut Rng) {
+        if random.u32(0..4) == 0 {
+            self.purgatory.check_and_complete_one(&key);
+        } else {
+            self.purgatory.check_and_complete(&key);
+        }
+    }
+
     /// Does something to what was parked; gives back what is still to be waited for.
     fn act(&self, mine: Mine, random: &mut Rng) -> Option<Mine> {
         match (mine, random.u32(0..200)) {
@@ -173,7 +182,7 @@ impl Ring {
             (Mine::Flag(..) | Mine::Watermark(..), 40..60) => {} // let it expire
             (Mine::Flag(flag, key, _), _) => {
                 flag.store(true, SeqCst);
-                self.purgatory.check_and_complete(&key);
+                self.raise(key, random);
             }
             (Mine::Watermark(key, value, _), _) => self.rise(key, value),
             (Mine::Future(_, _, future), 1..80) => {
@@ -182,7 +191,7 @@ impl Ring {
             }
             (Mine::Future(flag, key, future), _) => {
                 flag.store(true, SeqCst);
-                self.purgatory.check_and_complete(&key);
+                self.raise(key, random);
                 return self.poll(future).map(|future| Mine::Future(flag, key, future));
             }
         }
@@ -224,6 +233,7 @@ impl Ring {
 #[test]
 fn every_operation_ends_exactly_once_whatever_races() {
     let total = usize::try_from(effort(OPERATIONS)).unwrap();
+    let seeds = number("STRESS_SEED").unwrap_or(0) * THREADS as u64;
     let timer = SystemTimer::builder().workers(2).build().unwrap();
     let ring = &Ring {
         purgatory: Purgatory::builder("stress").timer(&timer).build().unwrap(),
@@ -233,7 +243,7 @@ fn every_operation_ends_exactly_once_whatever_races() {
     ring.purgatory.times(); // counted from here on
     let left: Vec<_> = std::thread::scope(|scope| {
         let racers: Vec<_> = (0..THREADS as u64)
-            .map(|seed| scope.spawn(move || ring.race(total / THREADS, seed)))
+            .map(|seed| scope.spawn(move || ring.race(total / THREADS, seeds + seed)))
             .collect();
         racers.into_iter().flat_map(|racer| racer.join().unwrap()).collect()
     });
