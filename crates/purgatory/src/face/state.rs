@@ -11,6 +11,7 @@ use std::{
     thread,
 };
 
+use smallvec::SmallVec;
 use timer_core::driver::contain;
 
 use crate::{
@@ -128,7 +129,7 @@ where
     condition: C,
     /// To be raised when the condition has changed the state.
     changes: Box<[K]>,
-    counted: Vec<K>,
+    counted: SmallVec<[K; 1]>,
 }
 
 impl<K, S, C> Looks<K, S, C>
@@ -136,7 +137,7 @@ where
     K: WatchKey + Send,
 {
     pub(super) fn new(shared: &Arc<Shared<K, S>>, keys: &[K], changes: &[K], condition: C) -> Self {
-        let (changes, counted) = (changes.into(), Vec::with_capacity(keys.len()));
+        let (changes, counted) = (changes.into(), SmallVec::with_capacity(keys.len()));
         let mut looks = Looks { shared: Arc::downgrade(shared), condition, changes, counted };
         for key in keys {
             let key = key.clone();
