@@ -11,7 +11,7 @@ use std::{
 };
 
 use smallvec::SmallVec;
-use timer_core::{MAX_TASKS, TimerHandle};
+use timer_core::{MAX_TASKS, TimerHandle, driver::Apart};
 
 use super::core::{Call, Core, Work};
 use crate::{
@@ -43,22 +43,23 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(super) fn park(
         &self,
-        mut operation: O,
+        operation: O,
         watches: Watches<'_, K>,
         timeout: Timeout,
     ) -> Result<ParkResult, Refused<O>> {
         if watches.is_empty() {
             return self.refuse(operation, RefusedReason::NoKeys);
         }
+        let mut operation = Apart::new(operation); // a panic of a key's must not meet one of its own
         let call = self.enter();
         let now_ns = self.now_ns.get();
         let watch_set = watches.watch_set(|key| KeyVersion::hash(self.hasher.hash_one(key)));
         let events_before = self.nested_events.get();
-        let first = self.check(&mut operation);
+        let first = self.check(operation.get_mut());
         let event_passed = self.nested_events.get() != events_before;
         if let Some(outcome) = timeout.at_once(first, now_ns) {
             self.counts.borrow_mut().ended_at_once += 1;
-            self.run_callback(&call, operation, outcome.clone());
+            self.run_callback(&call, operation.take(), outcome.clone());
             return Ok(ParkResult::Ended(outcome));
         }
         let counted = counted(&watch_set);
@@ -74,7 +75,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         if let Some(reason) = refused {
             drop(room);
-            return self.refuse(operation, reason);
+            return self.refuse(operation.take(), reason);
         }
         let span = Span {
             now: self.now(),
@@ -84,7 +85,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let parked = if let ([watch], false) = (&*watch_set, event_passed) {
             let key = watch.in_room(&room);
-            let parked = room.park(span, operation, counted, key);
+            let parked = room.park(span, operation.take(), counted, key);
             room.counts.checks += u64::from(parked.is_ok());
             drop(room);
             parked.map(|arrived| (arrived.id, GivenBack::Parked))
@@ -111,16 +112,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Parks under any number of keys; hands the operation back when the room is full.
     fn park_held(
         &self,
-        operation: O,
+        operation: Apart<O>,
         watch_set: &[Watch<'_, K>],
         counted: usize,
         span: Span,
         event_passed: bool,
     ) -> Result<(TimerHandle, GivenBack<K, O>), O> {
         let Some(id) = self.watch_all(watch_set, counted, span, event_passed) else {
-            return Err(operation);
+            return Err(operation.take());
         };
-        let held = CheckedOut { id, payload: operation, verdict: Verdict::Unsatisfied };
+        let held = CheckedOut { id, payload: operation.take(), verdict: Verdict::Unsatisfied };
         Ok((id, self.room.borrow_mut().give_back(held)))
     }
 

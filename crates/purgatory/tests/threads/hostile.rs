@@ -16,8 +16,8 @@ use std::{
 };
 
 use purgatory::{
-    BoxedOperation, CancelReason, DelayedOperation, Outcome, ParkResult, Purgatory,
-    ThresholdPurgatory, WaitError, WatchKey, Watches, when,
+    BoxedOperation, CancelReason, DelayedOperation, LocalPurgatory, Outcome, ParkResult, Purgatory,
+    ThresholdPurgatory, Timeout, WaitError, WatchKey, Watches, when,
 };
 use timer_core::{Executor, Job, ManualTimer, SystemTimer, Timer};
 
@@ -507,5 +507,36 @@ fn an_executor_that_panics_as_it_is_asked_for_its_threads_loses_nothing() {
         purgatory.shutdown_timeout(MINUTE);
         assert_eq!(told.recv().unwrap(), Outcome::Cancelled(CancelReason::Shutdown));
         timer.shutdown();
+    }
+}
+
+/// Two panics at once would end the process: of a key's clone, and of the operation that is dropped for it.
+#[test]
+fn on_one_thread_a_key_whose_clone_panics_does_not_meet_an_operation_whose_drop_does() {
+    #[derive(Debug, PartialEq, Eq, Hash)]
+    struct Uncloned(u8);
+    impl Clone for Uncloned {
+        fn clone(&self) -> Self {
+            panic!("a clone")
+        }
+    }
+    struct Undropped;
+    impl DelayedOperation for Undropped {
+        fn try_complete(&mut self) -> bool {
+            false
+        }
+        fn on_complete(self, _: Outcome) {}
+    }
+    impl Drop for Undropped {
+        fn drop(&mut self) {
+            panic!("a drop");
+        }
+    }
+    let waits: LocalPurgatory<Uncloned, Undropped> = LocalPurgatory::new();
+    for keys in [vec![Uncloned(1)], vec![Uncloned(1), Uncloned(2)]] {
+        let park = || waits.try_complete_else_watch(Undropped, &keys, Timeout::Never).is_ok();
+        let panic = catch_unwind(AssertUnwindSafe(park)).unwrap_err();
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"a clone"));
+        assert_eq!((waits.len(), waits.watched(), waits.keys()), (0, 0, 0));
     }
 }
