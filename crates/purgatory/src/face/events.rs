@@ -51,13 +51,15 @@ where
 
     /// As [`check_and_complete`](Self::check_and_complete), for a change that can complete one operation only: one more
     /// job, one lease that is free again. Checks what waits, in the order it was parked, one after the other,
-    /// until this call has completed one; true if it has. (What another thread is checking right now is left to
-    /// that thread, and the next is checked.)
+    /// until a check comes true; true if one did. (What another thread is checking right now is left to that
+    /// thread, and the next is checked.)
     ///
-    /// So of many that wait for the same thing one is checked and not all. For a change that could complete two, raise
-    /// it twice, or the event for all: who is not checked waits on, until the next event or the end of its time.
-    /// Inside a check or callback this returns false, and the first is completed when the outermost call
-    /// returns.
+    /// So of many that wait for the same thing one is checked and not all. That is right for operations that wait
+    /// under this key alone, whose checks *take* what they wait for, and which nothing else completes; for others
+    /// raise the event for all: who is not checked waits on, until the next event or the end of its time. A
+    /// wait whose future may be dropped with what it took wants [`wait_or`](Self::wait_or), with a hook that
+    /// gives it back and raises. Inside a check or callback this returns false, and the first is completed when
+    /// the outermost call returns.
     ///
     /// ```
     /// use std::{sync::{Arc, Mutex}, time::Duration};
@@ -77,7 +79,7 @@ where
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     ///
-    /// O(those that were checked); without waiters one lock.
+    /// O(those it comes by); without waiters one lock.
     ///
     /// # Panics
     /// As [`check_and_complete`](Self::check_and_complete).

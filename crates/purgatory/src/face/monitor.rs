@@ -147,8 +147,11 @@ where
     }
 
     /// As [`update_key`](Self::update_key), for a change that can fulfil one wait only, one more job say:
-    /// [looks](Purgatory::check_and_complete_one) at the key's waits in their order until one has ended, and at
-    /// no other. O(those that it looks at).
+    /// [looks](Purgatory::check_and_complete_one) at the key's waits in their order until one has its value, and
+    /// at no other. O(those it comes by).
+    ///
+    /// For waits under this key alone whose conditions take what they wait for. Where a future may be dropped
+    /// with what it took, wait by [`wait_taking`](Self::wait_taking), which puts it back.
     ///
     /// ```
     /// use std::{collections::VecDeque, time::Duration};

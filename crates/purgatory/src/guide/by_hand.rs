@@ -39,7 +39,7 @@
 //! ```
 //!
 //! Nothing can be lost, and nothing is left behind. But data that has just come waits for up to half of the time-out,
-//! and a fetch that gets none looks at the storage nine times in half a second, times all idle consumers. What that comes
+//! and a fetch that gets none looks at the storage ten times in half a second, times all idle consumers. What that comes
 //! to, beside a purgatory, is the row `poll-loop` of `docs/BENCHMARKS.md`.
 //!
 //! # A map of channels and a timeout

@@ -33,6 +33,7 @@ use crate::{
     room::{Batch, CheckedOut, Counted, Ended, GivenBack, LookLater, Room, WalkOn, WatchList},
     sync::{LOOKS, TOGETHER},
     words::{
+        check::Verdict,
         operation::{DelayedOperation, Outcome},
         watches::WatchKey,
     },
@@ -138,8 +139,8 @@ where
         self.event(&call, key, hash, Raise::Now)
     }
 
-    /// As [`check_and_complete`](Self::check_and_complete), until this call has ended one as Completed; true
-    /// if it has.
+    /// As [`check_and_complete`](Self::check_and_complete), until a check of this call has come true; true if
+    /// one has.
     pub(crate) fn check_and_complete_one<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -210,7 +211,7 @@ where
         completed + walk.map_or(0, |walk| self.attempt_rest(call, walk, batch))
     }
 
-    /// As [`event`](Self::event), one waiter after the other, until one has ended as Completed.
+    /// As [`event`](Self::event), one waiter after the other, until the check of one came true.
     fn event_for_one<Q: Eq + ?Sized>(
         self: &Arc<Self>,
         call: &Call<'_>,
@@ -233,8 +234,16 @@ where
         drop(room);
         let mut walk = self.walk(number, on);
         loop {
-            if self.attempt(call, &mut batch) > 0 {
-                return true;
+            if !batch.foreign.is_empty() {
+                self.check_out_foreign(&mut batch);
+            }
+            if let Some(held) = batch.held.pop() {
+                let (verdict, ended) = self.settle_by_verdict(0, held);
+                ended.into_iter().for_each(|ended| self.finish(call, ended));
+                // One that somebody else completed meanwhile has not used the event up.
+                if verdict == Verdict::Satisfied {
+                    return true;
+                }
             }
             if failpoint!(EventForOneLooksAtOne) || !walk.check_out_next(1, &mut batch) {
                 return false;
@@ -430,21 +439,32 @@ where
     pub(crate) fn settle_after(
         self: &Arc<Self>,
         looks: usize,
-        mut held: CheckedOut<O>,
+        held: CheckedOut<O>,
     ) -> Option<Ended<K, O>> {
+        self.settle_by_verdict(looks, held).1
+    }
+
+    /// The same, with what the last check found: an operation can end as Completed without it, by a note.
+    #[inline(always)]
+    fn settle_by_verdict(
+        self: &Arc<Self>,
+        looks: usize,
+        mut held: CheckedOut<O>,
+    ) -> (Verdict, Option<Ended<K, O>>) {
         for look in looks.. {
             if look == LOOKS && !self.offload.is_here() {
-                return self.put_off(held);
+                return (Verdict::Unsatisfied, self.put_off(held));
             }
-            held.verdict = self.check(&mut held.payload);
+            let verdict = self.check(&mut held.payload);
+            held.verdict = verdict;
             let given_back = self.first_room_of(held.id).give_back(held);
             match given_back {
-                GivenBack::Parked => return None,
-                GivenBack::Ended(ended) => return Some(ended),
+                GivenBack::Parked => return (verdict, None),
+                GivenBack::Ended(ended) => return (verdict, Some(ended)),
                 GivenBack::CheckAgain(again) => held = again,
             }
         }
-        None
+        (Verdict::Unsatisfied, None)
     }
 
     /// Puts an operation back, for the executor to look at it once more. Until it does the operation is as

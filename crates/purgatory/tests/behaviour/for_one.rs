@@ -5,7 +5,7 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     thread,
@@ -13,9 +13,13 @@ use std::{
 };
 
 use crate::support::{Probe, Waiting};
-use purgatory::{CancelReason, Monitor, Outcome, Purgatory, Timeout, when};
+use purgatory::{
+    CancelReason, EndResult, Monitor, OperationId, Outcome, ParkResult, Purgatory, Timeout,
+    Watches, when,
+};
 use timer_core::ManualTimer;
 
+const COMPLETED: Outcome = Outcome::Completed;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn purgatory() -> (ManualTimer, Waiting) {
@@ -78,6 +82,38 @@ fn one_whose_check_panics_does_not_use_the_event_up() {
     assert!(purgatory.check_and_complete_one(&"a"));
     assert_eq!(breaks.endings(), [Outcome::Cancelled(CancelReason::Panicked)]);
     assert_eq!(next.endings(), [Outcome::Completed]);
+}
+
+/// One that is completed by somebody else while the event has it under check has not used the event up.
+#[test]
+fn what_another_completes_meanwhile_is_not_the_one() {
+    let timer = ManualTimer::new();
+    for by_watermark in [false, true] {
+        let purgatory: Waiting = Purgatory::builder("one").timer(&timer).build().unwrap();
+        let (first, id) = (Probe::new(), Arc::new(Mutex::new(None::<OperationId>)));
+        let (ends, of) = (purgatory.clone(), id.clone());
+        let operation = first.operation().on_check(move || {
+            let Some(id) = *of.lock().unwrap() else { return }; // its first check
+            thread::scope(|scope| {
+                scope.spawn(|| match by_watermark {
+                    false => assert_eq!(ends.complete(id), EndResult::Noted),
+                    true => assert_eq!(ends.complete_up_to(&"w", 1), 0),
+                });
+            });
+        });
+        let watermark = [("w", 1)];
+        let watches = match by_watermark {
+            false => Watches::keys(&["a"]),
+            true => Watches::up_to(&watermark).with_keys(&["a"]),
+        };
+        let parked = purgatory.try_complete_else_watch(operation, watches, Timeout::Never);
+        let Ok(ParkResult::Parked(parked)) = parked else { panic!("it waits") };
+        *id.lock().unwrap() = Some(parked);
+        let second = park(&purgatory, &["a"]);
+        second.make_ready();
+        assert!(purgatory.check_and_complete_one(&"a"));
+        assert_eq!((first.endings(), second.endings()), (vec![COMPLETED], vec![COMPLETED]));
+    }
 }
 
 /// Inside a callback it is the outermost call's to complete one; and so is a change in a first check.

@@ -1,13 +1,7 @@
 //! On a tokio runtime (feature `tokio`): jobs as its tasks ([`TokioExecutor`]), time as its clock shows it, and
 //! a reaper that is one of its tasks.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, thread, time::Duration};
 
 use tokio::{
     runtime::{Handle, TryCurrentError},
@@ -33,7 +27,8 @@ use crate::{
 ///
 /// Each job is a task of the runtime, so what it runs must be short and not block, as any task: a callback that
 /// takes its time spawns it. A runtime that is shut down takes no task; the job then runs where it is refused or
-/// dropped, still with the runtime entered, so a `tokio::spawn` in it does not panic, and spawns nothing.
+/// dropped, still with the runtime entered (but in a thread-local's destructor, where none can be), so a
+/// `tokio::spawn` in it does not panic, and spawns nothing.
 ///
 /// ```
 /// use std::time::Duration;
@@ -111,18 +106,30 @@ impl Executor for TokioExecutor {
 pub(crate) struct TokioClock {
     handle: Handle,
     origin: Instant,
-    /// Read of late, to a millisecond.
-    seen_ns: AtomicU64,
 }
-
-const MS_NS: u64 = 1_000_000;
 
 impl TokioClock {
     pub(crate) fn new(handle: Handle) -> Self {
         let inside = handle.enter();
         let origin = Instant::now();
         drop(inside);
-        TokioClock { handle, origin, seen_ns: AtomicU64::new(0) }
+        TokioClock { handle, origin }
+    }
+
+    /// A paused clock is seen from inside its runtime alone.
+    fn read_inside_ns(&self) -> u64 {
+        let _inside = self.handle.enter();
+        self.since_origin_ns(Instant::now())
+    }
+
+    /// In a thread-local's destructor no runtime can be entered any more: another thread reads it.
+    #[cold]
+    fn read_elsewhere_ns(&self) -> u64 {
+        let read = thread::scope(|scope| {
+            let reader = thread::Builder::new().spawn_scoped(scope, || self.read_inside_ns());
+            reader.ok().and_then(|reader| reader.join().ok())
+        });
+        read.unwrap_or_else(|| self.since_origin_ns(machine_now()))
     }
 
     fn since_origin_ns(&self, now: Instant) -> u64 {
@@ -137,19 +144,10 @@ fn machine_now() -> Instant {
 
 impl Clock for TokioClock {
     fn now_ns(&self) -> u64 {
-        let current = Handle::try_current();
-        let seen_ns = self.seen_ns.load(Relaxed);
-        // In a thread-local's destructor no runtime can be entered any more.
-        if current.is_err_and(|error| error.is_thread_local_destroyed()) {
-            return self.since_origin_ns(machine_now()).max(seen_ns);
+        match Handle::try_current() {
+            Err(error) if error.is_thread_local_destroyed() => self.read_elsewhere_ns(),
+            _ => self.read_inside_ns(),
         }
-        let inside = self.handle.enter(); // a paused clock is seen from inside its runtime alone
-        let now_ns = self.since_origin_ns(Instant::now());
-        drop(inside);
-        if now_ns >= seen_ns.saturating_add(MS_NS) {
-            self.seen_ns.store(now_ns, Relaxed);
-        }
-        now_ns
     }
 
     fn is_steady(&self) -> bool {
