@@ -3,6 +3,8 @@
 use super::operation::RefusedReason;
 
 /// What a purgatory holds and has done. Exact when nothing moves.
+///
+/// A field is called as its metric or that metric's label is, so it does not end in `_count`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
