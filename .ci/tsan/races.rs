@@ -1,4 +1,5 @@
-//! Planted races and the same done right, by way of what `std.c` and `std.supp` touch: `races NAME`.
+//! Planted races and the same done right, by way of what `std.c` and `std.supp` touch: `races
+//! NAME`.
 
 use std::{
     cell::UnsafeCell,
@@ -63,7 +64,8 @@ fn free(say: Ordering, hear: Ordering) {
     drop(thread.join());
 }
 
-/// A thread sends what it has written, and may write once more; this one writes when it has received it.
+/// A thread sends what it has written, and may write once more; this one writes when it has
+/// received it.
 fn send(once_more: bool) {
     let (sender, receiver) = mpsc::channel();
     let thread = thread::spawn(move || {

@@ -1,7 +1,7 @@
 //! What an operation and a timer cost: start and stop, park and complete, on one thread and on two.
 //!
-//! `cargo bench -p purgatory-benches --bench hot_path` (append `-- --quick` for a first look). Times
-//! are per operation and thread, harness included; each loop checks that what it parked was
+//! `cargo bench -p purgatory-benches --bench hot_path` (append `-- --quick` for a first look).
+//! Times are per operation and thread, harness included; each loop checks that what it parked was
 //! completed and what it scheduled was cancelled.
 #![allow(missing_docs, reason = "criterion's macros")]
 
@@ -82,8 +82,8 @@ fn random_replace(c: &mut Criterion) {
     assert_eq!(timer.len(), 1_000_000);
 }
 
-/// What a wheel itself costs for each timer, by the slots of a level: placed, handed down, fired; and
-/// placed and cancelled among as many others.
+/// What a wheel itself costs for each timer, by the slots of a level: placed, handed down, fired;
+/// and placed and cancelled among as many others.
 fn wheel_sizes(c: &mut Criterion) {
     for slots in [20, 64, 256] {
         let size = WheelSize::new(slots).expect("in bounds");
@@ -108,8 +108,8 @@ fn advance(c: &mut Criterion) {
     });
 }
 
-/// Fires `iterations` timers, up to a million at a time spread over `ticks`; what that takes, with or
-/// without their insertion.
+/// Fires `iterations` timers, up to a million at a time spread over `ticks`; what that takes, with
+/// or without their insertion.
 fn advance_all(size: WheelSize, iterations: u64, ticks: u64, with_insert: bool) -> Duration {
     let mut spent = Duration::ZERO;
     let mut left = iterations;
@@ -214,8 +214,8 @@ fn hot_key(c: &mut Criterion) {
     assert_eq!(purgatory.check_and_complete(&7), 10_000);
 }
 
-/// A rise on a key with 10 000 watermark waiters, that reaches none; and one request more, parked and
-/// reached.
+/// A rise on a key with 10 000 watermark waiters, that reaches none; and one request more, parked
+/// and reached.
 fn watermarks(c: &mut Criterion) {
     let purgatory = Purgatory::new("bench").expect("threads");
     let cell: &'static AtomicU64 = Box::leak(Box::default());

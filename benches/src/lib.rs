@@ -36,9 +36,9 @@ pub fn machine() -> String {
     format!("{model}, {cores} cores, load {load} at the start")
 }
 
-/// The programs in the pages, run with the tests. Here, because this package is no default member of the workspace
-/// and may depend on anything (one page wants the exporter's own listener), and because the crates are packaged
-/// without the pages.
+/// The programs in the pages, run with the tests. Here, because this package is no default member
+/// of the workspace and may depend on anything (one page wants the exporter's own listener), and
+/// because the crates are packaged without the pages.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../README.md")]

@@ -1,4 +1,5 @@
-//! acks=all: a leader, two followers, and producers whose every record waits in the purgatory for the high watermark.
+//! acks=all: a leader, two followers, and producers whose every record waits in the purgatory for
+//! the high watermark.
 //!
 //! `cargo run --release --example acks_all -- --help`
 

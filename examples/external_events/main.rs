@@ -1,5 +1,5 @@
-//! A long-poll gateway, alone or one of many on a NATS server: serves until Ctrl-C or SIGTERM, then answers
-//! whoever waits and prints what it did.
+//! A long-poll gateway, alone or one of many on a NATS server: serves until Ctrl-C or SIGTERM, then
+//! answers whoever waits and prints what it did.
 //!
 //! `cargo run --release -p external_events-example --example external_events -- --help`
 

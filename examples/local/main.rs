@@ -1,6 +1,6 @@
-//! A log server on one thread, with an event loop of its own: a fetch waits until the log has come to its
-//! offset or its time is up, and the loop sleeps until a datagram comes or the next deadline is due.
-//! Nothing of the server is `Send`. `cargo run --release --example local`
+//! A log server on one thread, with an event loop of its own: a fetch waits until the log has come
+//! to its offset or its time is up, and the loop sleeps until a datagram comes or the next deadline
+//! is due. Nothing of the server is `Send`. `cargo run --release --example local`
 
 use std::io::{self, ErrorKind::TimedOut, ErrorKind::WouldBlock, Write};
 use std::{cell::Cell, net::SocketAddr, net::UdpSocket, rc::Rc, thread, time::Duration};

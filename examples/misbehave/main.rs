@@ -1,5 +1,5 @@
-//! What the alerts of docs/prometheus look like: purgatories and a timer that are used in every wrong way at once, and
-//! what they publish of it.
+//! What the alerts of docs/prometheus look like: purgatories and a timer that are used in every
+//! wrong way at once, and what they publish of it.
 //!
 //! `cargo run --release --example misbehave`, then look at what it serves; Ctrl-C ends it.
 
@@ -30,7 +30,8 @@ const WAITING_MAX: u64 = 1000;
 /// A task on the reaper's own thread takes this long.
 const ON_THE_REAPER: Duration = Duration::from_millis(400);
 
-/// Misuses a timer and its purgatories in every way that an alert looks for, and serves their metrics.
+/// Misuses a timer and its purgatories in every way that an alert looks for, and serves their
+/// metrics.
 #[derive(Parser)]
 #[command(name = "misbehave", version)]
 struct Args {
@@ -82,7 +83,8 @@ fn park_to_check_again(waits: &Waits, mut second: impl FnMut() -> bool + Send + 
     waits.try_complete_else_watch(when(check, drop).into(), &["key"], TIMEOUT).is_ok()
 }
 
-/// One check that does not return, far beyond its operation's time-out: PurgatoryCheckStuck, PurgatoryStuck.
+/// One check that does not return, far beyond its operation's time-out: PurgatoryCheckStuck,
+/// PurgatoryStuck.
 fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
     let waits = Waits::new("stuck")?;
     let (until, event) = (stop.clone(), waits.clone());
@@ -109,7 +111,8 @@ fn forget_the_event(forgets: &Waits) {
     park_to_check_again(forgets, || true);
 }
 
-/// Callbacks that block, of operations that expire faster than one worker tells: PurgatoryExecutorBacklog.
+/// Callbacks that block, of operations that expire faster than one worker tells:
+/// PurgatoryExecutorBacklog.
 fn block_the_executor(blocks: &Waits, stop: &Arc<Stop>) {
     if blocks.stats().callbacks_waiting < WAITING_MAX {
         for _ in 0..50 {
@@ -120,8 +123,9 @@ fn block_the_executor(blocks: &Waits, stop: &Arc<Stop>) {
     }
 }
 
-/// A task that takes long and then panics, on the thread that turns the wheels: TimerBehind, TimerPanics; and
-/// PurgatoryExpiresLate for those who share the timer. (What has no time to wait is over at once.)
+/// A task that takes long and then panics, on the thread that turns the wheels: TimerBehind,
+/// TimerPanics; and PurgatoryExpiresLate for those who share the timer. (What has no time to wait
+/// is over at once.)
 fn hold_up_the_reaper(timer: &SystemTimer, late: &Waits, stop: &Arc<Stop>) {
     let stop = stop.clone();
     let task = move || {
@@ -134,8 +138,8 @@ fn hold_up_the_reaper(timer: &SystemTimer, late: &Waits, stop: &Arc<Stop>) {
     }
 }
 
-/// Serves `/metrics`, for which each publishes when it is scraped, and the live page at `/`: on one thread, as what is
-/// published while the recorder renders may be lost.
+/// Serves `/metrics`, for which each publishes when it is scraped, and the live page at `/`: on one
+/// thread, as what is published while the recorder renders may be lost.
 fn serve(address: SocketAddr, all: [&Waits; 6], inline: &SystemTimer) -> Result<Server> {
     let recorder =
         PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S)?.install_recorder()?;

@@ -1,8 +1,9 @@
 //! Recurring tasks by cron expressions: "every day at 9", "every Tuesday at 9", "the 12th at 9".
 //!
-//! A timer knows delays, a calendar knows when; so a recurring task asks the calendar for its next time, schedules
-//! itself for then, and when it has run asks again. By default a year passes on a hand-turned timer in no time at all,
-//! with its two changes of the clocks; `--live` runs on a real one until Ctrl-C.
+//! A timer knows delays, a calendar knows when; so a recurring task asks the calendar for its next
+//! time, schedules itself for then, and when it has run asks again. By default a year passes on a
+//! hand-turned timer in no time at all, with its two changes of the clocks; `--live` runs on a real
+//! one until Ctrl-C.
 //!
 //! `cargo run --release --example recurring -- --help`
 
@@ -27,7 +28,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 #[derive(Debug, Parser)]
 #[command(name = "recurring", version)]
 struct Args {
-    /// Cron expressions, five fields or six with seconds [default: every day, every Tuesday and each 12th, at 9]
+    /// Cron expressions, five fields or six with seconds [default: every day, every Tuesday and
+    /// each 12th, at 9]
     #[arg(value_name = "CRON")]
     patterns: Vec<Cron>,
 
@@ -40,7 +42,10 @@ struct Args {
     from: Date,
 
     /// How many months pass
-    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(i32).range(1..=1200))]
+    #[arg(
+        long, value_name = "N", default_value_t = 12,
+        value_parser = clap::value_parser!(i32).range(1..=1200)
+    )]
     months: i32,
 
     /// Real time instead, until Ctrl-C [default CRON: every second]
@@ -111,7 +116,8 @@ fn times(cron: &Cron, begin: &Zoned, end: &Zoned) -> Result<Vec<Zoned>> {
     Ok(ran)
 }
 
-/// What a pattern did: how often it ran, when first and last, and how the change of the clocks moved it.
+/// What a pattern did: how often it ran, when first and last, and how the change of the clocks
+/// moved it.
 fn report(to: &mut impl Write, cron: &Cron, ran: &[Zoned]) -> Result<()> {
     let shown = |at: &Zoned| at.strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string();
     writeln!(to, "{}  ({})", cron.pattern, cron.describe())?;
@@ -203,7 +209,8 @@ mod tests {
         assert!(ran.iter().all(|at| (at.hour(), at.minute()) == (9, 0)));
         let utc = |at: &Zoned| at.with_time_zone(TimeZone::UTC).hour();
         let day = |month, day| ran.iter().find(|at| at.date() == date(2026, month, day)).unwrap();
-        assert_eq!([utc(day(3, 28)), utc(day(3, 29))], [8, 7]); // the clocks go forward in the night
+        // The clocks go forward in the night.
+        assert_eq!([utc(day(3, 28)), utc(day(3, 29))], [8, 7]);
         assert_eq!([utc(day(10, 24)), utc(day(10, 25))], [7, 8]);
     }
 

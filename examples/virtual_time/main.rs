@@ -1,9 +1,11 @@
-//! How to test operations of your own: the real wheel and the real purgatory under a clock that you turn.
+//! How to test operations of your own: the real wheel and the real purgatory under a clock that you
+//! turn.
 //!
-//! The operation here is a quorum write: it is parked until two of three replicas have answered, or its time is up. A
-//! small cluster answers after random delays, or not at all; each seed is another story, and the same one each time it
-//! is told. What must come of a story is worked out beside it, from the delays alone; a seed for which something else
-//! happens is printed with the line that tells it again, message by message.
+//! The operation here is a quorum write: it is parked until two of three replicas have answered, or
+//! its time is up. A small cluster answers after random delays, or not at all; each seed is another
+//! story, and the same one each time it is told. What must come of a story is worked out beside it,
+//! from the delays alone; a seed for which something else happens is printed with the line that
+//! tells it again, message by message.
 //!
 //! `cargo run --release --example virtual_time -- --help`
 
@@ -67,7 +69,8 @@ impl DelayedOperation for QuorumWrite {
     }
 }
 
-/// What one replica does with one write: when its answers arrive, in milliseconds. None, one, or the same twice.
+/// What one replica does with one write: when its answers arrive, in milliseconds. None, one, or
+/// the same twice.
 type Arrivals = Vec<u64>;
 
 /// A story: for each write when it begins, how long it may wait, and what the replicas do.
@@ -253,7 +256,8 @@ mod tests {
         assert_eq!(faults(seed), Some(first));
     }
 
-    /// With tokio's paused clock: it turns the timer, so both show the same time, and time flies when all tasks wait.
+    /// With tokio's paused clock: it turns the timer, so both show the same time, and time flies
+    /// when all tasks wait.
     #[tokio::test(start_paused = true)]
     async fn under_tokios_paused_clock() {
         let timer = ManualTimer::new();

@@ -1,5 +1,5 @@
-//! The ways to wait for a log to grow. Each function waits, lets the log grow, checks what came of it, and tells it
-//! in a line; the first that is wrong ends the program.
+//! The ways to wait for a log to grow. Each function waits, lets the log grow, checks what came of
+//! it, and tells it in a line; the first that is wrong ends the program.
 //!
 //! `cargo run --release --example waiting`
 

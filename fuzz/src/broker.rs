@@ -1,5 +1,5 @@
-//! The example broker: frames of several connections, with time, followers and hang-ups between them. The
-//! body is the broker's own, which its tests throw malformed frames through, too.
+//! The example broker: frames of several connections, with time, followers and hang-ups between
+//! them. The body is the broker's own, which its tests throw malformed frames through, too.
 
 /// Runs one session; see [`broker_example::fuzz::run`].
 ///

@@ -1,8 +1,9 @@
-//! `TimingWheel` beside an ordered set: every task fires once, when it is due and not before, in order of
-//! tick; a budget is kept; what is cancelled, taken off or given another deadline is where it should be.
+//! `TimingWheel` beside an ordered set: every task fires once, when it is due and not before, in
+//! order of tick; a budget is kept; what is cancelled, taken off or given another deadline is where
+//! it should be.
 //!
-//! The reference knows nothing of buckets. It covers all of `u64`, the last ticks too, which a wheel with a
-//! phase takes for "never".
+//! The reference knows nothing of buckets. It covers all of `u64`, the last ticks too, which a
+//! wheel with a phase takes for "never".
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +18,8 @@ pub const RECORD: usize = 18;
 /// Tasks kept at a time.
 const KEPT_MAX: usize = 100;
 
-/// Every link is walked after each of so many operations; from then on after one in so many, for that costs
-/// more than all the rest.
+/// Every link is walked after each of so many operations; from then on after one in so many, for
+/// that costs more than all the rest.
 const WALKED: u64 = 16;
 
 /// What the bytes begin with.
@@ -307,7 +308,8 @@ impl Beside {
         assert_eq!(self.wheel.next_deadline(), scheduled.map(|kept| kept.deadline).min());
     }
 
-    /// What has a deadline fires when time comes to its end; the rest is taken out, as a shutdown does.
+    /// What has a deadline fires when time comes to its end; the rest is taken out, as a shutdown
+    /// does.
     fn end(mut self) {
         self.advance(u64::MAX, 0);
         assert!(self.due.is_empty());

@@ -1,4 +1,5 @@
-//! The bodies of the fuzz targets without a fuzzer: each file of the committed corpora, and bytes at random.
+//! The bodies of the fuzz targets without a fuzzer: each file of the committed corpora, and bytes
+//! at random.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -37,8 +38,8 @@ fn passes(run: impl FnOnce() + UnwindSafe) -> bool {
     catch_unwind(run).is_ok()
 }
 
-/// As many cases as `PROPTEST_CASES` says, by default 256; the bytes of one that fails are printed, as few
-/// as will do, with the command that adds them to a corpus.
+/// As many cases as `PROPTEST_CASES` says, by default 256; the bytes of one that fails are printed,
+/// as few as will do, with the command that adds them to a corpus.
 fn at_random(body: Body, bytes: impl Strategy<Value = Vec<u8>>) {
     let config = Config { failure_persistence: None, ..Config::default() };
     let result = TestRunner::new(config).run(&bytes, |bytes| {
@@ -56,8 +57,8 @@ fn records(bytes: usize, count: usize) -> impl Strategy<Value = Vec<u8>> {
     vec(vec(any::<u8>(), bytes), 0..count).prop_map(|records| records.concat())
 }
 
-/// Frames of the corpus in any order, a few of their bytes changed, and what happens between them. (Bytes
-/// at random are no requests.)
+/// Frames of the corpus in any order, a few of their bytes changed, and what happens between them.
+/// (Bytes at random are no requests.)
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let known: Vec<Vec<u8>> = corpus("broker").iter().flat_map(|(_, file)| cut(file)).collect();
     let changed = (select(known), vec((any::<Index>(), any::<u8>()), 0..3));

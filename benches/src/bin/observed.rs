@@ -1,9 +1,11 @@
-//! What watching a purgatory costs: parking and completing while nobody asks, once waits are timed, and while
-//! a Prometheus recorder is published to and rendered four times a second; and what publishing takes itself.
+//! What watching a purgatory costs: parking and completing while nobody asks, once waits are timed,
+//! and while a Prometheus recorder is published to and rendered four times a second; and what
+//! publishing takes itself.
 //!
-//! `cargo run --release -p purgatory-benches --bin observed` (append `-- --quick` for a first look). The ways take
-//! turns, and each figure is the median of its rounds. With `--features tracing` the purgatory's events are compiled in
-//! and a subscriber takes them. With `--only WAY` one way runs by itself, for a tool that counts instructions.
+//! `cargo run --release -p purgatory-benches --bin observed` (append `-- --quick` for a first
+//! look). The ways take turns, and each figure is the median of its rounds. With `--features
+//! tracing` the purgatory's events are compiled in and a subscriber takes them. With `--only WAY`
+//! one way runs by itself, for a tool that counts instructions.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},

@@ -1,12 +1,12 @@
-//! A live page of [purgatories](purgatory::Purgatory) and their [timers](timer_core::SystemTimer): the
-//! wheel's levels with their buckets, what is parked and for which keys, what ends a second and how, how
-//! long operations waited, the oldest of them. One self-contained file without outside assets, fed by
-//! server-sent events.
+//! A live page of [purgatories](purgatory::Purgatory) and their [timers](timer_core::SystemTimer):
+//! the wheel's levels with their buckets, what is parked and for which keys, what ends a second and
+//! how, how long operations waited, the oldest of them. One self-contained file without outside
+//! assets, fed by server-sent events.
 //!
 //! [`Live`] collects what to show. Then either
 //!
-//! - your own server serves two paths, with whatever library it has: [`Live::page`] as `text/html`, and
-//!   below it `events`, a `text/event-stream` with a [`Live::event`] a few times a second; or
+//! - your own server serves two paths, with whatever library it has: [`Live::page`] as `text/html`,
+//!   and below it `events`, a `text/event-stream` with a [`Live::event`] a few times a second; or
 //! - with the feature `axum`, `Live::router` is both, to be merged or nested into your routes, and
 //!   `Server` serves routes on a thread of its own in a program that has no server.
 //!
@@ -21,7 +21,8 @@
 //!
 //! let live = Live::new().purgatory(&fetches); // its own timer comes along
 //! let page = Live::page(); // GET /live
-//! let event = format!("data: {}\n\n", live.event()); // GET /live/events: one of these every 250 ms
+//! // GET /live/events: one of these every 250 ms.
+//! let event = format!("data: {}\n\n", live.event());
 //!
 //! assert!(page.starts_with("<!doctype html>"));
 //! assert!(event.contains(r#""busiest":[{"key":"\"orders-0\"","waiters":1}]"#));
@@ -30,12 +31,12 @@
 //!
 //! # Security
 //!
-//! The page only reads; nothing can be changed through it. But there is no authentication, and it shows
-//! the keys (by their `Debug`): serve it on loopback, or behind whatever guards your other debug pages.
-//! Keys are data: they get into the page as text, never as markup, and
-//! [`Live::CONTENT_SECURITY_POLICY`] lets the browser run no script but the page's own and ask no other
-//! host. No header allows other origins to read the events; a server that must not be reached under
-//! another name either (DNS rebinding) refuses a `Host` that it does not know.
+//! The page only reads; nothing can be changed through it. But there is no authentication, and it
+//! shows the keys (by their `Debug`): serve it on loopback, or behind whatever guards your other
+//! debug pages. Keys are data: they get into the page as text, never as markup, and
+//! [`Live::CONTENT_SECURITY_POLICY`] lets the browser run no script but the page's own and ask no
+//! other host. No header allows other origins to read the events; a server that must not be reached
+//! under another name either (DNS rebinding) refuses a `Host` that it does not know.
 //!
 //! # Features
 //!

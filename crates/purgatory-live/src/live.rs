@@ -20,8 +20,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// The response header `Content-Security-Policy` for the page: its own script and style, named by
-    /// their hashes, and events from where it came from; nothing else.
+    /// The response header `Content-Security-Policy` for the page: its own script and style, named
+    /// by their hashes, and events from where it came from; nothing else.
     pub const CONTENT_SECURITY_POLICY: &str = concat!(
         "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; ",
         "connect-src 'self'; img-src data:; ",
@@ -38,8 +38,8 @@ impl Live {
         Live { clock: SystemClock::new(), limit: 10, timers, purgatories }
     }
 
-    /// Shows a purgatory, and its [own timer](Purgatory::own_timer) if it has one. One on a shared timer
-    /// does not bring that along: see [`timer`](Self::timer).
+    /// Shows a purgatory, and its [own timer](Purgatory::own_timer) if it has one. One on a shared
+    /// timer does not bring that along: see [`timer`](Self::timer).
     pub fn purgatory<K, O>(mut self, purgatory: &Purgatory<K, O>) -> Live
     where
         K: WatchKey + Debug + Send,
@@ -70,14 +70,14 @@ impl Live {
         include_str!("page.html")
     }
 
-    /// What everything looks like now: the `data` of one server-sent event, JSON in one line. Its fields
-    /// are the page's business and may change with it.
+    /// What everything looks like now: the `data` of one server-sent event, JSON in one line. Its
+    /// fields are the page's business and may change with it.
     ///
-    /// O(parked + keys) for each purgatory, as [`Purgatory::snapshot`], and O(shards × buckets) for each
-    /// timer. They are locked a shard at a time and nothing stands still, so counts may disagree by what
-    /// moves meanwhile. For a hundred thousand parked that is some milliseconds: in an async program it
-    /// belongs on a thread that may block. The first one starts the timing of waits: an ending then
-    /// reads the clock.
+    /// O(parked + keys) for each purgatory, as [`Purgatory::snapshot`], and O(shards × buckets) for
+    /// each timer. They are locked a shard at a time and nothing stands still, so counts may
+    /// disagree by what moves meanwhile. For a hundred thousand parked that is some milliseconds:
+    /// in an async program it belongs on a thread that may block. The first one starts the timing
+    /// of waits: an ending then reads the clock.
     ///
     /// # Panics
     /// With a panic of a key's `Clone` or `Debug`. `Clone` runs under a lock, `Debug` under none.

@@ -26,17 +26,18 @@ const SHARE: u32 = 5;
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Live {
-    /// The page at `/` and its events at `/events`: merge it into your routes, or nest it below a path
-    /// (without a slash at the end).
+    /// The page at `/` and its events at `/events`: merge it into your routes, or nest it below a
+    /// path (without a slash at the end).
     ///
-    /// An event is made every [`PAUSE`](Self::PAUSE) for all listeners together, less often when that
-    /// would take more than a fifth of the time, and not at all while nobody listens. It is made on one
-    /// of tokio's blocking threads; the runtime must have its time driver enabled.
+    /// An event is made every [`PAUSE`](Self::PAUSE) for all listeners together, less often when
+    /// that would take more than a fifth of the time, and not at all while nobody listens. It is
+    /// made on one of tokio's blocking threads; the runtime must have its time driver enabled.
     ///
     /// # Cancellation
-    /// The stream of events ends when the client goes, or when the server drops the connection. It does
-    /// not end by itself: a graceful shutdown that waits for connections waits for it, too, and needs a
-    /// limit. (A panicking `Debug` or `Clone` of a key ends it as well; the page tries again.)
+    /// The stream of events ends when the client goes, or when the server drops the connection. It
+    /// does not end by itself: a graceful shutdown that waits for connections waits for it, too,
+    /// and needs a limit. (A panicking `Debug` or `Clone` of a key ends it as well; the page tries
+    /// again.)
     ///
     /// ```
     /// use axum::{Router, routing::get};
@@ -81,8 +82,8 @@ fn events(feed: Arc<Feed>) -> Sse<impl Stream<Item = Result<sse::Event, Infallib
 /// One event for all who listen.
 struct Feed {
     live: Live,
-    /// Held by the one who makes the next, or waits for its time; the others wait for the lock and find
-    /// it made. One who is dropped meanwhile lets the next one do it.
+    /// Held by the one who makes the next, or waits for its time; the others wait for the lock and
+    /// find it made. One who is dropped meanwhile lets the next one do it.
     latest: Mutex<Latest>,
 }
 

@@ -9,12 +9,12 @@ use std::{
 use axum::Router;
 use tokio::{net, runtime, sync::oneshot};
 
-/// Serves routes over HTTP on one thread of its own, until it is dropped: for a program without an async
-/// runtime. There is no authentication: give it a loopback address.
+/// Serves routes over HTTP on one thread of its own, until it is dropped: for a program without an
+/// async runtime. There is no authentication: give it a loopback address.
 ///
 /// # Cancellation
-/// Dropping it closes the port and every connection at once, streams of events too, and waits for its
-/// thread. A handler that blocks its thread is waited for.
+/// Dropping it closes the port and every connection at once, streams of events too, and waits for
+/// its thread. A handler that blocks its thread is waited for.
 ///
 /// ```
 /// use std::{io::{Read, Write}, net::TcpStream};

@@ -1,5 +1,5 @@
-//! Failpoints: faults that the loom and shuttle tests plant, to see that each is noticed. In a build
-//! without those switches `failpoint!` is `false`, and there is nothing else of them.
+//! Failpoints: faults that the loom and shuttle tests plant, to see that each is noticed. In a
+//! build without those switches `failpoint!` is `false`, and there is nothing else of them.
 
 /// True when the running model has set this failpoint.
 #[cfg(not(any(loom, shuttle)))]

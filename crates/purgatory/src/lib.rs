@@ -32,7 +32,8 @@
 //! let produces = Purgatory::new("produce")?;
 //! let high_watermark = Arc::new(AtomicU64::new(0));
 //! let (reply, replies) = mpsc::channel();
-//! let produce = DelayedProduce { high_watermark: high_watermark.clone(), required_offset: 1, reply };
+//! let seen = high_watermark.clone();
+//! let produce = DelayedProduce { high_watermark: seen, required_offset: 1, reply };
 //!
 //! let parked = produces.try_complete_else_watch(produce, &["orders-0"], Duration::from_secs(30))?;
 //! assert!(matches!(parked, ParkResult::Parked(_)));
@@ -74,9 +75,9 @@
 //! - **Never early.** Nothing expires before its time, in nanoseconds.
 //! - **Nobody waits.** No thread waits for another's check or callback, and neither runs under a
 //!   lock of the purgatory's. (The closures of a [`Monitor`] run under its own.)
-//! - **Nothing stays.** What has ended is out of every watch list and out of the wheel at once (of what
-//!   expired under more than 17 keys, out of the lists as its callback runs). No purge, no estimate;
-//!   counts are exact when nothing moves.
+//! - **Nothing stays.** What has ended is out of every watch list and out of the wheel at once (of
+//!   what expired under more than 17 keys, out of the lists as its callback runs). No purge, no
+//!   estimate; counts are exact when nothing moves.
 //! - **Panics stay inside.** A check or callback that panics is contained and counted.
 //!
 //! # The guide
@@ -91,11 +92,13 @@
 //!
 //! # Features
 //!
-//! - `metrics` (on by default): `Purgatory::publish` hands counts and times to the `metrics` facade.
+//! - `metrics` (on by default): `Purgatory::publish` hands counts and times to the `metrics`
+//!   facade.
 //! - `serde`: [`Snapshot`] and what is in it can be serialised.
 //! - `tokio`: `TokioExecutor`, so that callbacks run inside a tokio runtime.
 //! - `tracing`: events for operations that are not parked (debug), checks and callbacks that panic
-//!   (error), callbacks that keep the executor for 100 ms and missed events (warn), and shutdown (info).
+//!   (error), callbacks that keep the executor for 100 ms and missed events (warn), and shutdown
+//!   (info).
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 

@@ -1,5 +1,5 @@
-//! Locks, atomics and thread-locals: timer-core's facade, so that loom and shuttle check the shipped
-//! code; and what else differs in their models.
+//! Locks, atomics and thread-locals: timer-core's facade, so that loom and shuttle check the
+//! shipped code; and what else differs in their models.
 
 pub(crate) use timer_core::driver::sync::{
     AtomicU64, Mutex, MutexGuard, Ordering, thread_local, thread_slot,
@@ -8,13 +8,13 @@ pub(crate) use timer_core::driver::sync::{
 /// How many versions a purgatory has: a power of two. A model has two, so that keys meet.
 pub(crate) const VERSIONS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 4096 };
 
-/// After so many looks at one operation in a row, each asked for by another event, it is put off: two
-/// threads must not keep a third checking for ever. A model gets there with fewer.
+/// After so many looks at one operation in a row, each asked for by another event, it is put off:
+/// two threads must not keep a third checking for ever. A model gets there with fewer.
 pub(crate) const LOOKS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
-/// So many payloads an event takes out and checks together. More would save locks; but each of them can neither
-/// expire nor be cancelled before the checks of the others are over. A model takes two, so that a walk has
-/// steps.
+/// So many payloads an event takes out and checks together. More would save locks; but each of them
+/// can neither expire nor be cancelled before the checks of the others are over. A model takes two,
+/// so that a walk has steps.
 pub(crate) const TOGETHER: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 
 /// How many rooms a purgatory has unless its builder says: 64 for each processor, as a power of two

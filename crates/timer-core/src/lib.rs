@@ -40,8 +40,8 @@
 //! - **Idle is free.** The reaper sleeps until the next bucket that holds anything is due.
 //! - **Bounded.** However many fall due, a lock is held for a few hundred of them at a time.
 //! - **Panics stay inside.** A task that panics is contained and counted.
-//! - **No lock is held while your code runs**, but for [`TaskTimer::with`] and the keys and clock of a
-//!   [`KeyedTimer`], which say so.
+//! - **No lock is held while your code runs**, but for [`TaskTimer::with`] and the keys and clock
+//!   of a [`KeyedTimer`], which say so.
 //!
 //! # How deadlines find their bucket
 //!
@@ -73,10 +73,10 @@
 //!
 //! # In async code
 //!
-//! [`Sleep`], [`TimeoutFuture`] and [`Interval`] are futures on any timer, for any runtime or none: what they
-//! leave on the wheel is a waker. They register when they are first polled and not ready, are
-//! off the wheel as soon as they are dropped, and do not need to be pinned (a timeout, if what it
-//! limits does not).
+//! [`Sleep`], [`TimeoutFuture`] and [`Interval`] are futures on any timer, for any runtime or none:
+//! what they leave on the wheel is a waker. They register when they are first polled and not ready,
+//! are off the wheel as soon as they are dropped, and do not need to be pinned (a timeout, if what
+//! it limits does not).
 //!
 //! ```
 //! use std::time::Duration;
@@ -99,16 +99,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In a test they sleep on a [`ManualTimer`], and you turn its clock once those whose turn it is are
-//! [registered](Sleeps::len).
+//! In a test they sleep on a [`ManualTimer`], and you turn its clock once those whose turn it is
+//! are [registered](Sleeps::len).
 //!
 //! # Recipes
 //!
-//! *Timeout.* [`Timer::schedule`] when the request goes out, [`Timer::cancel`] when the answer comes;
-//! or a [`CancelOnDrop`] in the scope that waits.
+//! *Timeout.* [`Timer::schedule`] when the request goes out, [`Timer::cancel`] when the answer
+//! comes; or a [`CancelOnDrop`] in the scope that waits.
 //!
-//! *Heartbeat, session.* A [`KeyedTimer`] by member: each heartbeat schedules the member's task again,
-//! which replaces it; the handler is what happens when none came. With a handle at hand,
+//! *Heartbeat, session.* A [`KeyedTimer`] by member: each heartbeat schedules the member's task
+//! again, which replaces it; the handler is what happens when none came. With a handle at hand,
 //! [`Timer::reschedule`] does the same without a map.
 //!
 //! *Retry with backoff.* The task schedules itself, with twice the delay:
@@ -137,8 +137,8 @@
 //! *Periodic.* [`Timer::schedule_at_fixed_rate`] keeps a beat and lets missed starts fall out;
 //! [`Timer::schedule_with_fixed_delay`] leaves a pause between runs.
 //!
-//! *Your own event loop.* Drive a [`TimingWheel`]: sleep until `next_due`, call `advance`. Nothing in
-//! it reads a clock, takes a lock or starts a thread.
+//! *Your own event loop.* Drive a [`TimingWheel`]: sleep until `next_due`, call `advance`. Nothing
+//! in it reads a clock, takes a lock or starts a thread.
 //!
 //! *Tests.* A [`ManualTimer`] is the real wheel under a clock that you turn; what falls due runs in
 //! order, on your thread.
@@ -148,36 +148,38 @@
 //! - *tokio's timer* wakes tasks of its runtime; inside one, for a few thousand sleeps, take it. It
 //!   keeps one wheel under one lock, of 64 slots a level like this one, and rounds to milliseconds.
 //!   Take this crate when timers are started and stopped from many threads at high rates, when what
-//!   expires is a callback or a message, when time must be injected, or without a runtime. A sleep here
-//!   wakes by way of the reaper and a worker: two threads' wake-ups, where tokio's wakes on the spot.
-//! - *tokio-util's `DelayQueue`* is a wheel owned by one task and polled by it. `TimingWheel` is that
-//!   without the runtime.
-//! - *A heap or tree of deadlines* costs O(log n) to start and stop and keeps perfect order within a
-//!   tick. With few timers nothing is simpler.
+//!   expires is a callback or a message, when time must be injected, or without a runtime. A sleep
+//!   here wakes by way of the reaper and a worker: two threads' wake-ups, where tokio's wakes on
+//!   the spot.
+//! - *tokio-util's `DelayQueue`* is a wheel owned by one task and polled by it. `TimingWheel` is
+//!   that without the runtime.
+//! - *A heap or tree of deadlines* costs O(log n) to start and stop and keeps perfect order within
+//!   a tick. With few timers nothing is simpler.
 //!
 //! # Trade-offs
 //!
-//! - A timer fires at the first tick at or after its deadline: up to one tick late, by design. Halve
-//!   the tick to halve that; 100 µs is the least.
+//! - A timer fires at the first tick at or after its deadline: up to one tick late, by design.
+//!   Halve the tick to halve that; 100 µs is the least.
 //! - Tasks of one tick fire in no promised order, but on a [`ManualTimer`].
 //! - Memory comes in pages of 64 tasks: one task that stays holds its page.
-//! - What expires runs on one worker unless you ask for more: tasks must not block for long, or bring
-//!   an executor.
+//! - What expires runs on one worker unless you ask for more: tasks must not block for long, or
+//!   bring an executor.
 //!
 //! # Features
 //!
-//! - `metrics` (on by default): `SystemTimer::publish` hands [`SystemTimer::stats`] to the `metrics`
-//!   facade.
+//! - `metrics` (on by default): `SystemTimer::publish` hands [`SystemTimer::stats`] to the
+//!   `metrics` facade.
 //! - `serde`: [`TimerStats`] can be serialised.
 //! - `boot-clock`: `BootClock`, a clock that counts the time the machine is suspended.
 //! - `stream`: [`Interval`] is a `futures_core::Stream`.
 //! - `hyper`: `HyperTimer`, a timer as hyper's own.
-//! - `tokio`: `SystemTimerBuilder::tokio`, a timer without a thread, on a runtime and its clock; `TokioExecutor`.
+//! - `tokio`: `SystemTimerBuilder::tokio`, a timer without a thread, on a runtime and its clock;
+//!   `TokioExecutor`.
 //!
 //! # Questions
 //!
-//! *Does an idle timer cost anything?* Two sleeping threads. The reaper wakes when a bucket that holds
-//! something is due; a cancelled timer's bucket wakes it at most once.
+//! *Does an idle timer cost anything?* Two sleeping threads. The reaper wakes when a bucket that
+//! holds something is due; a cancelled timer's bucket wakes it at most once.
 //!
 //! *What if the machine is suspended?* [`SystemClock`] stands still meanwhile on Linux, so timeouts
 //! count running time. With the feature `boot-clock`, `BootClock` counts on.

@@ -14,33 +14,44 @@ use crate::plan::{Plan, Stall};
 const EXAMPLES: &str = "\
 Examples:
   acks_all                                            ten seconds, everyone healthy
-  acks_all --stall-for 3s                             a stalled follower holds the high watermark: produces expire
-  acks_all --stall-for 3s --isr-shrink-after 500ms    it leaves the in-sync set instead, and returns
+  acks_all --stall-for 3s                             a follower stalls: produces expire
+  acks_all --stall-for 3s --isr-shrink-after 500ms    it leaves the in-sync set, and returns
   acks_all --input README.md --rate 20000             another text, at a fixed rate
 
 Durations carry a unit: 250us, 5ms, 1s, 1m 30s.
 Ctrl-C ends the run with its table; a second Ctrl-C aborts it.
-The exit code is 0 when the books are right, 1 when something is wrong or cannot run, 2 for a bad command line.";
+The exit code is 0 when the books are right, 1 when something is wrong or cannot run,
+2 for a bad command line.";
 
-/// Producers with acks=all against a leader and two followers, all in one process: each produce waits in the purgatory
-/// until every in-sync replica has its record, or until its time runs out.
+/// Producers with acks=all against a leader and two followers, all in one process: each produce
+/// waits in the purgatory until every in-sync replica has its record, or until its time runs out.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "acks_all", version, after_help = EXAMPLES)]
 pub struct Args {
-    /// Text whose lines are the records, or `-` for standard input [default: a text from the repository]
+    /// Text whose lines are the records, or `-` for standard input [default: a text from the
+    /// repository]
     #[arg(long, value_name = "FILE")]
     pub input: Option<PathBuf>,
 
     /// How long to produce
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(
+        long, value_name = "SECONDS", default_value = "10",
+        value_parser = seconds, allow_negative_numbers = true
+    )]
     pub seconds: Duration,
 
     /// Producers, each a thread
-    #[arg(long, value_name = "N", default_value = "4", value_parser = RangedU64ValueParser::<u16>::new().range(1..=256))]
+    #[arg(
+        long, value_name = "N", default_value = "4",
+        value_parser = RangedU64ValueParser::<u16>::new().range(1..=256)
+    )]
     pub producers: u16,
 
     /// Partitions, each with a log on the leader and on both followers
-    #[arg(long, value_name = "N", default_value = "8", value_parser = RangedU64ValueParser::<u32>::new().range(1..=4096))]
+    #[arg(
+        long, value_name = "N", default_value = "8",
+        value_parser = RangedU64ValueParser::<u32>::new().range(1..=4096)
+    )]
     pub partitions: u32,
 
     /// How long a produce waits for its acknowledgement before it expires
@@ -48,39 +59,59 @@ pub struct Args {
     pub timeout: Duration,
 
     /// Records that each producer lets wait at once
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = RangedU64ValueParser::<u32>::new().range(1..=100_000))]
+    #[arg(
+        long, value_name = "N", default_value = "1000",
+        value_parser = RangedU64ValueParser::<u32>::new().range(1..=100_000)
+    )]
     pub in_flight: u32,
 
     /// Records a second, all producers together; 0 is as many as go
-    #[arg(long, value_name = "N", default_value = "0", value_parser = clap::value_parser!(u64).range(..=100_000_000))]
+    #[arg(
+        long, value_name = "N", default_value = "0",
+        value_parser = clap::value_parser!(u64).range(..=100_000_000)
+    )]
     pub rate: u64,
 
     /// Pause of a follower between two rounds of fetches: one for both, or two with a comma
-    #[arg(long, value_name = "DURATION", default_value = "1ms", value_delimiter = ',', value_parser = between("100us", "1m"))]
+    #[arg(
+        long, value_name = "DURATION", default_value = "1ms", value_delimiter = ',',
+        value_parser = between("100us", "1m")
+    )]
     pub follower_lag: Vec<Duration>,
 
     /// The follower that stalls
-    #[arg(long, value_name = "1|2", default_value = "2", requires = "stall_for", value_parser = RangedU64ValueParser::<usize>::new().range(1..=FOLLOWERS as u64))]
+    #[arg(
+        long, value_name = "1|2", default_value = "2", requires = "stall_for",
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=FOLLOWERS as u64)
+    )]
     pub stall_follower: usize,
 
     /// When it stops fetching, counted from the start [default: after a third of the run]
-    #[arg(long, value_name = "DURATION", value_parser = between("0s", "1day"), requires = "stall_for")]
+    #[arg(
+        long, value_name = "DURATION", value_parser = between("0s", "1day"), requires = "stall_for"
+    )]
     pub stall_from: Option<Duration>,
 
     /// For how long it does not fetch [default: no stall]
     #[arg(long, value_name = "DURATION", value_parser = between("1ms", "1day"))]
     pub stall_for: Option<Duration>,
 
-    /// Take a follower that was not caught up for so long out of the in-sync set; without this the set is fixed
+    /// Take a follower that was not caught up for so long out of the in-sync set; without this the
+    /// set is fixed
     #[arg(long, value_name = "DURATION", value_parser = between("10ms", "1h"))]
     pub isr_shrink_after: Option<Duration>,
 
-    /// Where Prometheus metrics and the live page are served; port 0 takes a free one, `off` serves none
-    #[arg(long, value_name = "IP:PORT|off", default_value = "127.0.0.1:0", value_parser = metrics_addr)]
+    /// Where Prometheus metrics and the live page are served; port 0 takes a free one, `off` serves
+    /// none
+    #[arg(
+        long, value_name = "IP:PORT|off", default_value = "127.0.0.1:0", value_parser = metrics_addr
+    )]
     pub metrics_addr: MetricsAddr,
 
     /// How long to go on serving them after the table
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = between("0s", "1day"))]
+    #[arg(
+        long, value_name = "DURATION", default_value = "0s", value_parser = between("0s", "1day")
+    )]
     pub linger: Duration,
 }
 

@@ -1,7 +1,7 @@
 //! Reads every log and enters in the books what it really holds.
 //!
-//! While the run goes on, each pass takes the stretch that all replicas have, compares it offset by offset, and cuts it
-//! off the logs. The last pass takes what is left, replica by replica.
+//! While the run goes on, each pass takes the stretch that all replicas have, compares it offset by
+//! offset, and cuts it off the logs. The last pass takes what is left, replica by replica.
 
 use crate::books::Books;
 use crate::faults::Fault;

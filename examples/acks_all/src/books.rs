@@ -1,7 +1,8 @@
 //! The example's own books: what was sent, how each operation ended, and what the logs hold.
 //!
-//! Nothing here comes from the counters of the library. Endings come from the operations' own callbacks, the contents
-//! of the logs from the [audit](crate::audit), and both meet in the [ledgers](crate::ledger), record by record.
+//! Nothing here comes from the counters of the library. Endings come from the operations' own
+//! callbacks, the contents of the logs from the [audit](crate::audit), and both meet in the
+//! [ledgers](crate::ledger), record by record.
 
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -12,8 +13,8 @@ use crate::ledger::{Ledger, Mark, Page};
 use crate::record::RecordId;
 use crate::tally::{Ended, Ending, Tally};
 
-/// Endings of one partition come mostly from one thread at a time, so tallies by partition are hardly fought over; a few
-/// of them are enough, and their histograms are not small.
+/// Endings of one partition come mostly from one thread at a time, so tallies by partition are
+/// hardly fought over; a few of them are enough, and their histograms are not small.
 const TALLIES_MAX: u32 = 16;
 
 /// The books of one run.
@@ -104,8 +105,9 @@ impl Books {
         totals
     }
 
-    /// Closes the books after the last ending and the last audit: every operation has ended, and every acknowledged
-    /// record is in the log of every replica that is in sync in its partition. Returns everything that is wrong.
+    /// Closes the books after the last ending and the last audit: every operation has ended, and
+    /// every acknowledged record is in the log of every replica that is in sync in its partition.
+    /// Returns everything that is wrong.
     pub fn close(&self, in_sync: impl Fn(u32) -> Members) -> Vec<Problem> {
         for (producer, ledger) in self.ledgers.iter().enumerate() {
             ledger.for_each_open(|sequence, entry| {

@@ -1,4 +1,5 @@
-//! What can be wrong with the books, counted by kind, with the first case of each kept as an example.
+//! What can be wrong with the books, counted by kind, with the first case of each kept as an
+//! example.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,8 @@
 //! A follower: fetches from the leader at its own pace and appends to its own logs.
 //!
-//! As in Kafka, a fetch says two things: give me what comes after this offset, and I have everything before it. So a
-//! record is acknowledged when the slowest follower in the set fetches the next time.
+//! As in Kafka, a fetch says two things: give me what comes after this offset, and I have
+//! everything before it. So a record is acknowledged when the slowest follower in the set fetches
+//! the next time.
 
 use std::time::Duration;
 
@@ -51,7 +52,8 @@ impl Follower<'_> {
         }
     }
 
-    /// Fetches every partition once. The event goes out after the high watermark has moved, with no lock held.
+    /// Fetches every partition once. The event goes out after the high watermark has moved, with no
+    /// lock held.
     fn round(&self, fetched: &mut Vec<Record>, event: impl Fn(PartitionKey)) {
         for (key, partition) in self.cluster.iter() {
             let Some(log) = partition.follower_log(self.replica) else {

@@ -1,9 +1,11 @@
-//! The leader's view of its replicas: log end offsets, the in-sync set, and the high watermark that follows from them.
+//! The leader's view of its replicas: log end offsets, the in-sync set, and the high watermark that
+//! follows from them.
 //!
-//! Pure: every call is told what time it is. The rules are Kafka's. A follower is caught up at the moment of a fetch
-//! that asks for the leader's log end, or at the moment of its *previous* fetch if it now has all that was in the log
-//! then; without the second half no follower would ever count as caught up while records keep coming. It leaves the set
-//! when that moment lies too far back, and returns when it has everything below the high watermark.
+//! Pure: every call is told what time it is. The rules are Kafka's. A follower is caught up at the
+//! moment of a fetch that asks for the leader's log end, or at the moment of its *previous* fetch
+//! if it now has all that was in the log then; without the second half no follower would ever count
+//! as caught up while records keep coming. It leaves the set when that moment lies too far back,
+//! and returns when it has everything below the high watermark.
 
 use std::time::Duration;
 

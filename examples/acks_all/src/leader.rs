@@ -1,4 +1,5 @@
-//! The leader's own thread: takes lagging followers out of the in-sync sets, and has the logs audited.
+//! The leader's own thread: takes lagging followers out of the in-sync sets, and has the logs
+//! audited.
 
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ impl Leader<'_> {
     /// Makes its rounds until `stop` is raised; returns the audit for its last pass.
     pub fn run(self, purgatory: &ProducePurgatory, stop: &Stop) -> Audit {
         let mut audit = Audit::new(self.cluster);
-        // Like Kafka: looking every half of the bound finds a laggard after one and a half of it at the latest.
+        // Like Kafka: looking every half of the bound finds a laggard after one and a half of it at
+        // the latest.
         let pause = self.isr_shrink_after.map_or(ROUND_MAX, |after| ROUND_MAX.min(after / 2));
         while !stop.pause(pause) {
             if self.isr_shrink_after.is_some() {

@@ -1,7 +1,9 @@
-//! One byte for every record that a producer has sent: how its operation ended, and which replicas hold it.
+//! One byte for every record that a producer has sent: how its operation ended, and which replicas
+//! hold it.
 //!
-//! The bytes lie in pages. An operation keeps the page it was issued from, so its ending is one atomic "or" and needs no
-//! lock. A page whose records are all settled (ended, and seen in every log) is given back, which bounds a long run.
+//! The bytes lie in pages. An operation keeps the page it was issued from, so its ending is one
+//! atomic "or" and needs no lock. A page whose records are all settled (ended, and seen in every
+//! log) is given back, which bounds a long run.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,15 +1,17 @@
-//! acks=all in one process: a leader and two followers, several producers, and a purgatory in which every produce waits
-//! until the high watermark has passed its record.
+//! acks=all in one process: a leader and two followers, several producers, and a purgatory in which
+//! every produce waits until the high watermark has passed its record.
 //!
 //! The way of a record:
-//! 1. a [producer] appends a line to the leader's log of a [partition], and parks a [produce] under that partition;
+//! 1. a [producer] appends a line to the leader's log of a [partition], and parks a [produce] under
+//!    that partition;
 //! 2. each [follower] fetches it, appends it to a log of its own, and says so with its next fetch;
-//! 3. the leader recomputes the [in-sync set's](in_sync) high watermark; if that has moved, the thread raises
-//!    `complete_up_to` for the partition, which ends the wait. Or the timing wheel expires it first.
+//! 3. the leader recomputes the [in-sync set's](in_sync) high watermark; if that has moved, the
+//!    thread raises `complete_up_to` for the partition, which ends the wait. Or the timing wheel
+//!    expires it first.
 //!
-//! The [books] are kept beside all that, from the operations' callbacks and the record ids alone. The [audit] reads the
-//! logs, and the [run] closes the books: each operation ended exactly once, and each acknowledged record is in every
-//! in-sync log.
+//! The [books] are kept beside all that, from the operations' callbacks and the record ids alone.
+//! The [audit] reads the logs, and the [run] closes the books: each operation ended exactly once,
+//! and each acknowledged record is in every in-sync log.
 
 pub mod args;
 pub mod audit;

@@ -1,7 +1,8 @@
-//! One replica's log of one partition: appended at its end, read from any offset it still has, cut at its start.
+//! One replica's log of one partition: appended at its end, read from any offset it still has, cut
+//! at its start.
 //!
-//! Records lie in segments, so that a prefix that every replica holds and the audit has seen can be given back: memory
-//! follows what is not replicated yet, not the length of the run.
+//! Records lie in segments, so that a prefix that every replica holds and the audit has seen can be
+//! given back: memory follows what is not replicated yet, not the length of the run.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +36,8 @@ impl Log {
     pub fn push(&mut self, record: Record) -> u64 {
         match self.segments.back_mut().filter(|last| last.len() < SEGMENT) {
             Some(last) => last.push(record),
-            // It grows with what is in it: a topic may have thousands of partitions with little in each.
+            // It grows with what is in it: a topic may have thousands of partitions with little in
+            // each.
             None => self.segments.push_back(vec![record]),
         }
         self.end += 1;

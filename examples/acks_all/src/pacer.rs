@@ -1,4 +1,5 @@
-//! Spaces a producer's records out to a rate. Pure: it is told what time it is and says how long to wait.
+//! Spaces a producer's records out to a rate. Pure: it is told what time it is and says how long to
+//! wait.
 
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Producer `number` of `producers`, which together make `rate` records a second; without a rate, no pacing. The
-    /// producers' turns are spread over the interval.
+    /// Producer `number` of `producers`, which together make `rate` records a second; without a
+    /// rate, no pacing. The producers' turns are spread over the interval.
     pub fn new(rate: Option<u64>, number: u16, producers: u16) -> Self {
         let interval =
             rate.map(|rate| Duration::from_secs_f64(f64::from(producers) / rate.max(1) as f64));

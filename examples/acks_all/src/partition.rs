@@ -1,7 +1,9 @@
-//! One partition: the leader's log with its view of the replicas, the followers' logs, and the high watermark.
+//! One partition: the leader's log with its view of the replicas, the followers' logs, and the high
+//! watermark.
 //!
-//! The leader's lock covers its log and its in-sync set. The high watermark is read without it: that is the condition
-//! of a waiting produce, and a check must not need a lock that the thread raising the event might hold.
+//! The leader's lock covers its log and its in-sync set. The high watermark is read without it:
+//! that is the condition of a waiting produce, and a check must not need a lock that the thread
+//! raising the event might hold.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,7 +24,8 @@ pub struct PartitionKey(pub u32);
 pub struct Appended {
     /// The high watermark that acknowledges the record.
     pub required_offset: u64,
-    /// Whether the append alone moved the high watermark: so it is when the leader is the whole in-sync set.
+    /// Whether the append alone moved the high watermark: so it is when the leader is the whole
+    /// in-sync set.
     pub high_watermark: HighWatermark,
 }
 
@@ -77,7 +80,8 @@ impl Partition {
         Appended { required_offset, high_watermark }
     }
 
-    /// Serves a follower's fetch from its log end on: takes note of that log end, and copies at most `max` records.
+    /// Serves a follower's fetch from its log end on: takes note of that log end, and copies at
+    /// most `max` records.
     pub fn fetch(
         &self,
         follower: Replica,
@@ -106,7 +110,8 @@ impl Partition {
         self.leader.lock().replicas.lag(follower)
     }
 
-    /// Whether every in-sync replica's own log reaches `offset`, asked of the logs and not of the leader's view.
+    /// Whether every in-sync replica's own log reaches `offset`, asked of the logs and not of the
+    /// leader's view.
     pub fn in_sync_logs_reach(&self, offset: u64) -> bool {
         let members = self.members();
         let mut in_sync = Replica::followers().filter(|follower| members.contains(*follower));
@@ -129,8 +134,8 @@ impl Partition {
         }
     }
 
-    /// Makes the leader's view readable without its lock. The set goes first: whoever sees a high watermark sees the
-    /// set that it was computed over, or a later one.
+    /// Makes the leader's view readable without its lock. The set goes first: whoever sees a high
+    /// watermark sees the set that it was computed over, or a later one.
     fn show(&self, replicas: &InSyncSet) {
         self.members.store(replicas.members().0, Ordering::Release);
         if self.high_watermark.load(Ordering::Relaxed) != replicas.high_watermark() {

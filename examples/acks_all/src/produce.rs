@@ -30,8 +30,8 @@ pub fn park(
     purgatory.try_complete_else_watch(produce, Watches::up_to(&until), timeout)
 }
 
-/// The event, after the high watermark of a partition has advanced and with no lock held: completes the produces that
-/// it has reached, and looks at no other.
+/// The event, after the high watermark of a partition has advanced and with no lock held: completes
+/// the produces that it has reached, and looks at no other.
 pub fn high_watermark_advanced(purgatory: &ProducePurgatory, cluster: &Cluster, key: PartitionKey) {
     purgatory.complete_up_to(&key, cluster.partition(key).high_watermark());
 }
@@ -51,7 +51,8 @@ pub struct Session {
     pub timeout: Duration,
 }
 
-/// The session together with the page of the books that its latest records are in: one reference count an operation.
+/// The session together with the page of the books that its latest records are in: one reference
+/// count an operation.
 #[derive(Debug)]
 pub struct Issue {
     /// The producer's session.
@@ -72,7 +73,8 @@ pub struct DelayedProduce {
 }
 
 impl DelayedProduce {
-    /// The record `id`, of `bytes` bytes, was appended and is acknowledged at `required_offset`. Its time starts now.
+    /// The record `id`, of `bytes` bytes, was appended and is acknowledged at `required_offset`.
+    /// Its time starts now.
     pub fn new(issue: &Arc<Issue>, id: RecordId, required_offset: u64, bytes: u32) -> Self {
         let session = &issue.session;
         let key = PartitionKey(id.partition(session.cluster.len()));

@@ -1,4 +1,5 @@
-//! Progress while the run goes on, on standard error: a bar on a terminal, a line a second anywhere else.
+//! Progress while the run goes on, on standard error: a bar on a terminal, a line a second anywhere
+//! else.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;

@@ -25,7 +25,8 @@ impl RecordId {
         self.0 & ((1 << SEQUENCE_BITS) - 1)
     }
 
-    /// The partition it belongs to: each producer deals its records round, starting at a partition of its own.
+    /// The partition it belongs to: each producer deals its records round, starting at a partition
+    /// of its own.
     pub fn partition(self, partitions: u32) -> u32 {
         let turn = self.sequence() + self.producer() as u64;
         (turn % u64::from(partitions)) as u32

@@ -1,4 +1,5 @@
-//! A whole run: starts the threads, watches over them, drains or cancels what still waits, and closes the books.
+//! A whole run: starts the threads, watches over them, drains or cancels what still waits, and
+//! closes the books.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -33,8 +34,8 @@ const DRAIN_LOOK: Duration = Duration::from_millis(5);
 /// How long after the last deadline everything must have ended.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 
-/// Runs `plan` over the lines of `text` until its time is up or `interrupted` is raised. `watch` is shown the state of
-/// the run four times a second, and once at the end.
+/// Runs `plan` over the lines of `text` until its time is up or `interrupted` is raised. `watch` is
+/// shown the state of the run four times a second, and once at the end.
 pub fn run(
     plan: &Plan,
     stage: Stage,
@@ -90,7 +91,8 @@ impl Run<'_> {
         let Stage { cluster, books, purgatory } = self.stage.clone();
 
         let (produced_for, audit) = thread::scope(|scope| {
-            // However this scope is left, its threads are told to end: it cannot hang on an error half-way.
+            // However this scope is left, its threads are told to end: it cannot hang on an error
+            // half-way.
             let _end_all = Defer(|| {
                 end_producing();
                 replicating.raise();
@@ -174,8 +176,9 @@ impl Run<'_> {
         }
     }
 
-    /// After the last record: waits until every operation has ended by itself, as each must soon after its timeout. On
-    /// an interrupt, or when that fails, a shutdown of the purgatory ends the rest as cancelled.
+    /// After the last record: waits until every operation has ended by itself, as each must soon
+    /// after its timeout. On an interrupt, or when that fails, a shutdown of the purgatory ends the
+    /// rest as cancelled.
     fn drain(&mut self) {
         let give_up = self.clock.now() + self.plan.timeout + DRAIN_MARGIN;
         self.await_endings(Some(self.interrupted), give_up);

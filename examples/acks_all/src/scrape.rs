@@ -1,4 +1,5 @@
-//! Serves Prometheus metrics, the purgatory's own and a few of this example, and beside them the live page.
+//! Serves Prometheus metrics, the purgatory's own and a few of this example, and beside them the
+//! live page.
 
 use std::net::SocketAddr;
 
@@ -22,8 +23,8 @@ const ENDED: &str = "acks_all_records_ended_total";
 const IN_SYNC: &str = "acks_all_in_sync_replicas";
 const LAG: &str = "acks_all_follower_lag_records";
 
-/// Installs a recorder and serves it at `/metrics` of the address, with the live page at `/`. Each scrape publishes
-/// first, so what it reads is as it is then.
+/// Installs a recorder and serves it at `/metrics` of the address, with the live page at `/`. Each
+/// scrape publishes first, so what it reads is as it is then.
 ///
 /// # Errors
 /// When the address cannot be had, or the program has a recorder already.
@@ -34,7 +35,8 @@ pub fn serve(address: SocketAddr, stage: &Stage) -> Result<Server> {
     describe();
     stage.purgatory.publish(); // from now on it times the waits
     let stage = stage.clone();
-    // The server's one thread runs this: two at once would publish while the other drains the histograms.
+    // The server's one thread runs this: two at once would publish while the other drains the
+    // histograms.
     let scrape = async move || {
         stage.purgatory.publish();
         publish(&State::take(&stage.cluster, &stage.books));

@@ -1,5 +1,5 @@
-//! How many of a producer's records may wait at once. Full, the producer sleeps until half of them have ended, so that
-//! it is woken for a batch of work and not for every acknowledgement.
+//! How many of a producer's records may wait at once. Full, the producer sleeps until half of them
+//! have ended, so that it is woken for a batch of work and not for every acknowledgement.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -35,7 +35,8 @@ impl Slots {
                 return false;
             }
             self.waiting.store(true, Ordering::SeqCst);
-            // Looked at again after the note: a release before it was seen here, one after it sees the note.
+            // Looked at again after the note: a release before it was seen here, one after it sees
+            // the note.
             if self.is_full() && !stop.is_raised() {
                 parker.park();
             }

@@ -48,7 +48,8 @@ pub struct State {
 }
 
 impl State {
-    /// Looks at everything; other threads go on meanwhile, so the figures need not fit together to the last record.
+    /// Looks at everything; other threads go on meanwhile, so the figures need not fit together to
+    /// the last record.
     pub fn take(cluster: &Cluster, books: &Books) -> Self {
         let counts = books.counts();
         let mut lag = [0; FOLLOWERS];

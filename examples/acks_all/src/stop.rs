@@ -1,4 +1,5 @@
-//! A flag that can be waited on: how the threads are told to end, and how they pause without missing that.
+//! A flag that can be waited on: how the threads are told to end, and how they pause without
+//! missing that.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -22,7 +23,8 @@ impl Stop {
     /// Raises the flag; true the first time.
     pub fn raise(&self) -> bool {
         let first = !self.raised.swap(true, Ordering::SeqCst);
-        // Taking the lock orders this after the look of a thread that is about to pause: it cannot miss the bell.
+        // Taking the lock orders this after the look of a thread that is about to pause: it cannot
+        // miss the bell.
         drop(self.lock.lock());
         self.bell.notify_all();
         first

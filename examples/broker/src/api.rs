@@ -27,9 +27,9 @@ pub(crate) struct Client {
     pub(crate) pipeline: Arc<Pipeline>,
 }
 
-/// Takes one request, after waiting for a place in the client's pipeline; it is answered there, when
-/// the answer is known. An error is the reason to close the connection. `frame` has at least its
-/// [`PREFIX_BYTES`](crate::frame::PREFIX_BYTES).
+/// Takes one request, after waiting for a place in the client's pipeline; it is answered there,
+/// when the answer is known. An error is the reason to close the connection. `frame` has at least
+/// its [`PREFIX_BYTES`](crate::frame::PREFIX_BYTES).
 pub(crate) fn handle(manager: &ReplicaManager, client: &Client, frame: Bytes) -> Result<()> {
     let mut prefix = &frame[..];
     let (key, version, correlation_id) = (prefix.get_i16(), prefix.get_i16(), prefix.get_i32());

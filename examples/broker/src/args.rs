@@ -8,10 +8,10 @@ use crate::{replica_state::FOLLOWER_IDS, topics::TopicConfig};
 
 /// A small broker that speaks the Kafka wire protocol, to try the purgatory with real clients.
 ///
-/// One leader and two followers run inside this process, or each in one of its own: `broker cluster`.
-/// An acks=all produce waits in the purgatory until the in-sync replicas have it, or until the
-/// client's own timeout: REQUEST_TIMED_OUT. A fetch waits until there is enough to read. Topics are
-/// made on first use and kept in memory.
+/// One leader and two followers run inside this process, or each in one of its own: `broker
+/// cluster`. An acks=all produce waits in the purgatory until the in-sync replicas have it, or
+/// until the client's own timeout: REQUEST_TIMED_OUT. A fetch waits until there is enough to read.
+/// Topics are made on first use and kept in memory.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "broker", version)]
 pub struct Args {
@@ -27,12 +27,13 @@ pub struct Args {
     #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u16).range(1..=32_000))]
     pub max_partitions: u16,
 
-    /// The followers fetch nothing: acks=all times out, and is refused once they have left the in-sync set
+    /// The followers fetch nothing: acks=all times out, and is refused once they have left the
+    /// in-sync set
     #[arg(long)]
     pub pause_followers: bool,
 
-    /// Time a follower takes between two fetches, so that an acks=all produce is seen to wait for it: its next
-    /// fetch says that it has the records
+    /// Time a follower takes between two fetches, so that an acks=all produce is seen to wait for
+    /// it: its next fetch says that it has the records
     #[arg(long, default_value = "10ms", value_parser = humantime::parse_duration)]
     pub follower_interval: Duration,
 
@@ -44,7 +45,8 @@ pub struct Args {
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..=2))]
     pub lag_checks: u32,
 
-    /// Run a cluster: this leader, and two followers as processes of their own, which fetch from it over the wire
+    /// Run a cluster: this leader, and two followers as processes of their own, which fetch from it
+    /// over the wire
     #[arg(value_name = "cluster", value_parser = ["cluster"])]
     pub run: Option<String>,
 
@@ -58,13 +60,14 @@ pub struct Args {
     pub cluster: Option<SocketAddr>,
 
     /// Largest request in bytes (Kafka's default is 100 MiB). A larger produce is answered with
-    /// MESSAGE_TOO_LARGE, anything else closes its connection. A follower's fetch names every partition, so
-    /// there is a least
+    /// MESSAGE_TOO_LARGE, anything else closes its connection. A follower's fetch names every
+    /// partition, so there is a least
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
     #[arg(value_parser = value_parser!(u32).range((10 << 20)..=(1 << 30)))]
     pub max_frame: u32,
 
-    /// Connections open at a time, beside those of followers in this process; one more is closed at once
+    /// Connections open at a time, beside those of followers in this process; one more is closed at
+    /// once
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub max_connections: usize,
 
@@ -72,7 +75,8 @@ pub struct Args {
     #[arg(long, default_value_t = 32, value_parser = value_parser!(u16).range(1..=1024))]
     pub max_pipeline: u16,
 
-    /// Bytes of all logs of a replica together; the largest gives up its oldest replicated records first
+    /// Bytes of all logs of a replica together; the largest gives up its oldest replicated records
+    /// first
     #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
     pub max_logs: usize,
 
@@ -80,7 +84,8 @@ pub struct Args {
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     pub metrics_addr: SocketAddr,
 
-    /// Consumer groups at a time; a new one waits until another has gone, which one with offsets does not
+    /// Consumer groups at a time; a new one waits until another has gone, which one with offsets
+    /// does not
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_groups: usize,
 

@@ -115,8 +115,9 @@ impl IncomingBatch {
 }
 
 impl RecordBatch {
-    /// Offset and timestamp of the first record from `start` on that is not earlier than `timestamp`. A
-    /// compressed batch is not looked into: it has its first record, which may be too early, never too late.
+    /// Offset and timestamp of the first record from `start` on that is not earlier than
+    /// `timestamp`. A compressed batch is not looked into: it has its first record, which may be
+    /// too early, never too late.
     pub(crate) fn first_at(&self, timestamp: i64, start: i64) -> (i64, i64) {
         let first = (self.base_offset.max(start), (&self.bytes[27..]).get_i64());
         let compressed = self.bytes[CRC_END + 1] & 7 != 0;

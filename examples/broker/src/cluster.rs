@@ -11,7 +11,8 @@ use anyhow::{Context, Result, ensure};
 use crate::replica_state::{FOLLOWER_IDS, LEADER_ID};
 use crate::{args::Args, replica_fetcher::Follower, signal::Signal};
 
-/// Runs a follower until told to stop. Its logs are in memory, so nobody waits for what it does then.
+/// Runs a follower until told to stop. Its logs are in memory, so nobody waits for what it does
+/// then.
 ///
 /// # Errors
 /// When there is no thread to be had.

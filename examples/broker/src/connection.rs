@@ -1,8 +1,8 @@
 //! One connection, two threads: one reads the requests and starts each as soon as it is read, one
 //! writes the responses in the order of the requests ([`Pipeline`]). So a parked request holds up
 //! neither the next one nor the notice that the client is gone, which cancels what it has parked at
-//! once (with the pipeline full: when a place comes free). What goes wrong here ends this connection
-//! and nothing else.
+//! once (with the pipeline full: when a place comes free). What goes wrong here ends this
+//! connection and nothing else.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpStream};
@@ -22,7 +22,8 @@ pub(crate) const IDLE_MAX: Duration = Duration::from_secs(600);
 pub(crate) const FRAME_MAX: Duration = Duration::from_secs(30);
 /// A client that does not read its responses is let go.
 const WRITE_MAX: Duration = Duration::from_secs(30);
-/// Requests are decoded and responses encoded on a connection's threads: no recursion, no big values.
+/// Requests are decoded and responses encoded on a connection's threads: no recursion, no big
+/// values.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
 
 /// Serves a connection until it ends, and logs why if that was the client's fault.

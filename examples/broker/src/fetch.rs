@@ -1,7 +1,8 @@
 //! Fetch: a long poll that waits until there is enough to read.
 //!
-//! A consumer reads up to the high watermark. A follower (`replica_id` ≥ 0) reads to the log end, and
-//! the offset it asks for tells the leader what it has. No fetch sessions: `session_id` is always 0.
+//! A consumer reads up to the high watermark. A follower (`replica_id` ≥ 0) reads to the log end,
+//! and the offset it asks for tells the leader what it has. No fetch sessions: `session_id` is
+//! always 0.
 
 use std::sync::Arc;
 
@@ -53,8 +54,8 @@ pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Repl
 
 impl DelayedOperation for DelayedFetch {
     /// Enough is there, or an error, or nothing is asked for: then there is nothing to wait for. A
-    /// follower waits then, too, but never while there are partitions that it does not know: this is
-    /// how it hears of a new topic (Kafka's controller tells it).
+    /// follower waits then, too, but never while there are partitions that it does not know: this
+    /// is how it hears of a new topic (Kafka's controller tells it).
     fn try_complete(&mut self) -> bool {
         let mut bytes = 0;
         let ends = match up_to(&self.request) {

@@ -1,9 +1,9 @@
 //! Framing: a big-endian length, then that many bytes. The length is what a stranger claims, so it
 //! is checked first, and memory follows the bytes that really arrive.
 //!
-//! A produce above the bound is read all the same, but its records are thrown away as they arrive: so
-//! it can be answered with MESSAGE_TOO_LARGE, where a closed connection would make the client send it
-//! again and again.
+//! A produce above the bound is read all the same, but its records are thrown away as they arrive:
+//! so it can be answered with MESSAGE_TOO_LARGE, where a closed connection would make the client
+//! send it again and again.
 
 use std::io::{self, Read, Take, copy, sink};
 
@@ -69,7 +69,8 @@ fn skim(mut rest: Take<impl Read>, kept: &mut Vec<u8>, bytes_max: u32) -> anyhow
     Ok(())
 }
 
-/// Keeps the next bytes. Returns the number that they are; for a negative one, which stands for null, 0.
+/// Keeps the next bytes. Returns the number that they are; for a negative one, which stands for
+/// null, 0.
 fn keep(rest: &mut impl Read, kept: &mut Vec<u8>, bytes: usize) -> anyhow::Result<usize> {
     let next = read_up_to(rest, bytes)?;
     ensure!(next.len() == bytes, "truncated");

@@ -1,7 +1,7 @@
 //! A small broker that speaks the Kafka wire protocol: a leader and two follower replicas, inside
-//! one process or as three (`cluster`), and the purgatories where requests wait for
-//! them: an `acks=all` produce, a fetch with a long poll, a deletion of records, and what a consumer
-//! group waits for (`group`).
+//! one process or as three (`cluster`), and the purgatories where requests wait for them: an
+//! `acks=all` produce, a fetch with a long poll, a deletion of records, and what a consumer group
+//! waits for (`group`).
 //!
 //! The path of a produce: `connection` reads a frame (`frame`) and takes a place for its answer
 //! (`pipeline`), `layout` checks its lengths against `schemas`, `api` decodes and dispatches it,

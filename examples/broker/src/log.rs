@@ -61,8 +61,8 @@ impl Log {
         position(end_offset).saturating_sub(position(offset))
     }
 
-    /// Offset and timestamp of the first record that is not earlier than `timestamp`, in the batches that
-    /// end at `end_offset` or before. O(log's batches).
+    /// Offset and timestamp of the first record that is not earlier than `timestamp`, in the
+    /// batches that end at `end_offset` or before. O(log's batches).
     pub(crate) fn first_at(&self, timestamp: i64, end_offset: i64) -> Option<(i64, i64)> {
         let batches = self.batches.range(self.index(self.log_start_offset)..);
         let mut batches = batches.take_while(|batch| batch.next_offset <= end_offset);
@@ -81,8 +81,8 @@ impl Log {
         }
     }
 
-    /// Drops what is below `offset` (a batch with it stays); a log that ends before it, left behind,
-    /// starts again there.
+    /// Drops what is below `offset` (a batch with it stays); a log that ends before it, left
+    /// behind, starts again there.
     pub(crate) fn start_at(&mut self, offset: i64) {
         self.trim(offset, 0);
         self.log_start_offset = self.log_start_offset.max(offset);

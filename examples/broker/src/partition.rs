@@ -1,9 +1,11 @@
-//! One partition at its leader: the log, and the two watermarks that the replicas' progress gives it.
+//! One partition at its leader: the log, and the two watermarks that the replicas' progress gives
+//! it.
 //!
-//! *High watermark*: the smallest log end offset over the in-sync replicas; it stands still while fewer
-//! than `min.insync.replicas` are (Kafka since 3.7; `--advance-below-min-isr` for the one before). *Low watermark*: the
-//! smallest log start offset over them. Neither ever goes back. Everything here is one lock and no
-//! waiting; whoever advances a watermark tells the purgatories afterwards, without this lock.
+//! *High watermark*: the smallest log end offset over the in-sync replicas; it stands still while
+//! fewer than `min.insync.replicas` are (Kafka since 3.7; `--advance-below-min-isr` for the one
+//! before). *Low watermark*: the smallest log start offset over them. Neither ever goes back.
+//! Everything here is one lock and no waiting; whoever advances a watermark tells the purgatories
+//! afterwards, without this lock.
 
 use std::sync::{Arc, atomic::AtomicUsize};
 
@@ -84,8 +86,9 @@ impl Partition {
         Partition { key, config, state: Mutex::new(state) }
     }
 
-    /// Appends all batches, or none: when they came again, too. NOT_ENOUGH_REPLICAS when all that are in
-    /// sync shall have it and these are fewer than the minimum, KAFKA_STORAGE_ERROR when the log is full of records that are not replicated yet.
+    /// Appends all batches, or none: when they came again, too. NOT_ENOUGH_REPLICAS when all that
+    /// are in sync shall have it and these are fewer than the minimum, KAFKA_STORAGE_ERROR when the
+    /// log is full of records that are not replicated yet.
     pub(crate) fn append(&self, batches: Vec<IncomingBatch>, acks_all: bool) -> OrError<Appended> {
         let mut state = self.state.lock();
         refuse!(
@@ -172,8 +175,8 @@ impl Partition {
         self.state.lock().offsets()
     }
 
-    /// Begins the next lag period, of which the longest lag has so many: takes out of the in-sync set
-    /// who was behind for all of it. Returns whether a watermark advanced.
+    /// Begins the next lag period, of which the longest lag has so many: takes out of the in-sync
+    /// set who was behind for all of it. Returns whether a watermark advanced.
     pub(crate) fn shrink_in_sync(&self, a_lag: u32) -> bool {
         let mut state = self.state.lock();
         let log_end = state.log.log_end_offset;

@@ -1,12 +1,12 @@
 //! The pipeline of one connection: its responses in the order of the requests, whichever is ready
 //! first.
 //!
-//! A request takes a place when it is read and fills it when its answer is known, at once or when its
-//! parked operation ends; the connection's writer takes from the front. Both ends are bounded: with
-//! all places taken, or too many bytes of requests and responses in them, no further request is read,
-//! so a client that does not read its responses is not read from either. The records of a fetch are
-//! read when it is their turn, so a connection has one response with records in memory and not one
-//! for each place.
+//! A request takes a place when it is read and fills it when its answer is known, at once or when
+//! its parked operation ends; the connection's writer takes from the front. Both ends are bounded:
+//! with all places taken, or too many bytes of requests and responses in them, no further request
+//! is read, so a client that does not read its responses is not read from either. The records of a
+//! fetch are read when it is their turn, so a connection has one response with records in memory
+//! and not one for each place.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -16,7 +16,8 @@ use kafka_protocol::messages::{FetchRequest, ResponseHeader};
 use kafka_protocol::protocol::{Encodable, HeaderVersion};
 use parking_lot::{Condvar, Mutex};
 
-/// Bytes in the places, frames of requests and of responses, above which no further request is read.
+/// Bytes in the places, frames of requests and of responses, above which no further request is
+/// read.
 const BYTES_MAX: usize = 4 << 20;
 
 pub(crate) struct Pipeline {
@@ -99,8 +100,8 @@ impl Pipeline {
         place.answer
     }
 
-    /// The first answer counts. A place leaves at the front with it, or was given up: then it is too
-    /// late.
+    /// The first answer counts. A place leaves at the front with it, or was given up: then it is
+    /// too late.
     fn fill(&self, number: usize, answer: Answer) {
         let bytes = if let Answer::Response(frame) = &answer { frame.len() } else { 0 };
         let mut state = self.state.lock();
@@ -113,8 +114,8 @@ impl Pipeline {
         }
     }
 
-    /// No more requests come, and nobody waits for the answers: [`Pipeline::next`] ends where one is
-    /// not known yet.
+    /// No more requests come, and nobody waits for the answers: [`Pipeline::next`] ends where one
+    /// is not known yet.
     pub(crate) fn finish(&self) {
         let mut state = self.state.lock();
         state.finished = true;

@@ -16,9 +16,10 @@ const ACKS_ALL: i16 = -1;
 
 /// An acks=all produce that waits until the in-sync replicas have what it appended.
 ///
-/// One operation for the whole request, checked when the high watermark of one of its partitions has
-/// reached what it appended there. Every waiting partition starts with REQUEST_TIMED_OUT in the
-/// response, so an expired operation has nothing to decide: what was not replicated in time keeps it.
+/// One operation for the whole request, checked when the high watermark of one of its partitions
+/// has reached what it appended there. Every waiting partition starts with REQUEST_TIMED_OUT in the
+/// response, so an expired operation has nothing to decide: what was not replicated in time keeps
+/// it.
 pub(crate) struct DelayedProduce {
     response: ProduceResponse,
     waits: Vec<Wait>,
@@ -27,8 +28,8 @@ pub(crate) struct DelayedProduce {
     reply: Reply,
 }
 
-/// Appends, and parks what must wait. A produce with acks=0 is not answered; when it failed that is an
-/// error, and the connection is closed, as in Kafka: there is no other way to tell the client.
+/// Appends, and parks what must wait. A produce with acks=0 is not answered; when it failed that is
+/// an error, and the connection is closed, as in Kafka: there is no other way to tell the client.
 pub(crate) fn produce(
     manager: &ReplicaManager,
     request: ProduceRequest,
@@ -104,7 +105,8 @@ impl DelayedOperation for DelayedProduce {
                 Ok(true) => 0,
                 Err(error) => error.code(),
             };
-            // The promise of acks=all, audited: what is acknowledged is in the in-sync followers' logs.
+            // The promise of acks=all, audited: what is acknowledged is in the in-sync followers'
+            // logs.
             if error_code == 0 && !all_have(&self.followers, partition, offset) {
                 self.counters.lock().acked_before_replicated += 1;
                 let key = &partition.key;

@@ -1,6 +1,7 @@
-//! Idempotent producers: what came again is recognised by producer id, epoch and sequence number, and
-//! answered with the offset it has already. Each partition remembers the last five batches of a
-//! producer, as many as a client has in flight, and so many producers; the longest silent goes first.
+//! Idempotent producers: what came again is recognised by producer id, epoch and sequence number,
+//! and answered with the offset it has already. Each partition remembers the last five batches of a
+//! producer, as many as a client has in flight, and so many producers; the longest silent goes
+//! first.
 //!
 //! Producers are numbered and there are no transactions: a transactional id is refused.
 
@@ -19,8 +20,8 @@ const PRODUCERS_MAX: usize = 1000;
 /// Kafka's `max.in.flight.requests.per.connection` at most, for such a producer.
 const BATCHES_MAX: usize = 5;
 
-/// Hands out producer ids, from a random one on: an old client must not be taken for a new one after
-/// the broker was started again.
+/// Hands out producer ids, from a random one on: an old client must not be taken for a new one
+/// after the broker was started again.
 pub(crate) struct ProducerIds(AtomicI64);
 
 impl Default for ProducerIds {
@@ -71,8 +72,8 @@ struct Known {
 
 impl Producers {
     /// The base offset of a batch that came again; `None`: it is to be appended.
-    /// OUT_OF_ORDER_SEQUENCE_NUMBER when one before it is missing, INVALID_PRODUCER_EPOCH when there is a
-    /// newer one. A producer not (or no longer) known may begin anywhere, as in Kafka.
+    /// OUT_OF_ORDER_SEQUENCE_NUMBER when one before it is missing, INVALID_PRODUCER_EPOCH when
+    /// there is a newer one. A producer not (or no longer) known may begin anywhere, as in Kafka.
     pub(crate) fn duplicate(&self, batches: &[IncomingBatch]) -> OrError<Option<i64>> {
         let [IncomingBatch { producer: Some(producer), records, .. }] = batches else {
             let plain = batches.iter().all(|batch| batch.producer.is_none());

@@ -1,12 +1,13 @@
-//! A follower replica: it asks the leader for its topics (`Metadata`) and fetches every partition of
-//! them, over one connection, as any client would. It is a thread beside the leader, or a process of
-//! its own (`--node`). What makes it a replica is the `replica_id` in its `Fetch`: the leader takes the
-//! offsets it asks for as what it has, and so learns of its progress from its *next* fetch.
+//! A follower replica: it asks the leader for its topics (`Metadata`) and fetches every partition
+//! of them, over one connection, as any client would. It is a thread beside the leader, or a
+//! process of its own (`--node`). What makes it a replica is the `replica_id` in its `Fetch`: the
+//! leader takes the offsets it asks for as what it has, and so learns of its progress from its
+//! *next* fetch.
 //!
 //! Its fetches are long polls, so an idle follower waits in the leader's purgatory, and a new topic
-//! ends that wait. Topics are looked for whenever a fetch brought nothing, and every few fetches in any
-//! case. Its logs are in memory: one that is started again, or finds the leader again, begins anew. It
-//! serves no clients.
+//! ends that wait. Topics are looked for whenever a fetch brought nothing, and every few fetches in
+//! any case. Its logs are in memory: one that is started again, or finds the leader again, begins
+//! anew. It serves no clients.
 
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -71,8 +72,8 @@ impl Follower {
         (log.log_start_offset, log.log_end_offset) != before
     }
 
-    /// Follows the leader until the signal stops, with a pause between two fetches; reconnects for as
-    /// long as it takes.
+    /// Follows the leader until the signal stops, with a pause between two fetches; reconnects for
+    /// as long as it takes.
     pub(crate) fn follow(&self, leader: SocketAddr, signal: &Signal, interval: Duration) {
         let mut reached = true;
         while !signal.stopped() {
@@ -99,8 +100,8 @@ impl Follower {
     }
 }
 
-/// Whether the in-sync ones of these followers really have `partition` up to `offset`: read from their
-/// own logs, not from what the leader believes; those of other processes are out of sight.
+/// Whether the in-sync ones of these followers really have `partition` up to `offset`: read from
+/// their own logs, not from what the leader believes; those of other processes are out of sight.
 pub(crate) fn all_have(followers: &[Follower], partition: &Partition, offset: i64) -> bool {
     let in_sync = partition.in_sync_followers();
     let mut in_sync = followers.iter().filter(|follower| in_sync.contains(&follower.id));

@@ -50,8 +50,9 @@ pub(crate) fn watermarks(
     waits.iter().map(|wait| (key(wait.partition.key.clone()), offset(wait))).collect()
 }
 
-/// Parks an operation until its watermarks are reached, for `timeout` at most, or until its client is
-/// gone. They are its earliest moments: it is checked then, and completes when its check says so.
+/// Parks an operation until its watermarks are reached, for `timeout` at most, or until its client
+/// is gone. They are its earliest moments: it is checked then, and completes when its check says
+/// so.
 pub(crate) fn park_up_to<O: DelayedOperation + Send>(
     purgatory: &Purgatory<WatchKey, O>,
     operation: O,

@@ -8,8 +8,8 @@ pub(crate) struct Api {
     pub(crate) advertised: (i16, i16),
     /// First version that can be decoded.
     pub(crate) served_from: i16,
-    /// The fields of a request, in their order: a digit is that many bytes, `s` a string, `b` bytes,
-    /// `[...]` an array of what is in it, `<7...>` present from version 7 on.
+    /// The fields of a request, in their order: a digit is that many bytes, `s` a string, `b`
+    /// bytes, `[...]` an array of what is in it, `<7...>` present from version 7 on.
     pub(crate) fields: &'static [u8],
 }
 
@@ -17,8 +17,8 @@ const fn api(key: ApiKey, advertised: (i16, i16), served_from: i16, fields: &'st
     Api { key, advertised, served_from, fields: fields.as_bytes() }
 }
 
-/// Those of a Kafka 2.1: every client of today still speaks them. The last versions stay below those
-/// with compact lengths and tagged fields, with topic ids, with static members.
+/// Those of a Kafka 2.1: every client of today still speaks them. The last versions stay below
+/// those with compact lengths and tagged fields, with topic ids, with static members.
 ///
 /// librdkafka infers what a broker can do from its versions, so Produce is advertised from 0
 /// although 0 to 2 are not served. Without Produce 0 it drops gzip, snappy and lz4; without

@@ -24,7 +24,8 @@ pub(crate) fn serve(
         PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S)?.install_recorder()?;
     manager.publish(); // from now on it times the waits
     let (manager, timer) = (Arc::clone(manager), timer.clone());
-    // The server's one thread runs this: two at once would publish while the other drains the histograms.
+    // The server's one thread runs this: two at once would publish while the other drains the
+    // histograms.
     let scrape = async move || {
         manager.publish();
         timer.publish();

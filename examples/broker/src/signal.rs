@@ -1,5 +1,5 @@
-//! What the broker's own threads wait on: "stop", and followers that are paused for "go on". No thread
-//! sleeps that cannot be woken.
+//! What the broker's own threads wait on: "stop", and followers that are paused for "go on". No
+//! thread sleeps that cannot be woken.
 
 use std::time::Duration;
 

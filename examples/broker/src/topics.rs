@@ -1,5 +1,5 @@
-//! The topics, made on first use or asked for: a bounded map, read on every produce and written once
-//! a topic.
+//! The topics, made on first use or asked for: a bounded map, read on every produce and written
+//! once a topic.
 
 use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering::Relaxed};
 use std::{fmt, ops::RangeInclusive};
@@ -57,13 +57,14 @@ pub struct TopicConfig {
     #[arg(long)]
     pub advance_below_min_isr: bool,
 
-    /// Largest record batch in bytes, as it is compressed; a larger one is answered with MESSAGE_TOO_LARGE.
-    /// A topic may have its own: max.message.bytes
+    /// Largest record batch in bytes, as it is compressed; a larger one is answered with
+    /// MESSAGE_TOO_LARGE. A topic may have its own: max.message.bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1_048_588)]
     #[arg(value_parser = value_parser!(u32).range(1..=(1 << 30)))]
     pub message_max_bytes: u32,
 
-    /// Bytes a replica of a partition keeps in memory, three of them in one process; the oldest replicated records go first
+    /// Bytes a replica of a partition keeps in memory, three of them in one process; the oldest
+    /// replicated records go first
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub max_log: usize,
 
@@ -94,8 +95,8 @@ pub(crate) struct Topics {
     /// Of a topic made on first use, or when the client leaves it to the broker.
     pub(crate) defaults: TopicConfig,
     topics: DashMap<Arc<str>, Topic>,
-    /// Partitions of all topics that have one replica at least, two, three. Held while a topic is made,
-    /// so that the bounds are exact.
+    /// Partitions of all topics that have one replica at least, two, three. Held while a topic is
+    /// made, so that the bounds are exact.
     partition_counts: Mutex<[usize; 1 + FOLLOWER_IDS.len()]>,
     partitions_max: usize,
     /// Of the leader's logs.
@@ -134,8 +135,8 @@ impl Topics {
         self.topics.iter().map(|topic| Arc::clone(&topic)).collect()
     }
 
-    /// Makes room for so many bytes in the logs: the largest ones give up their oldest replicated records.
-    /// KAFKA_STORAGE_ERROR when the largest has none.
+    /// Makes room for so many bytes in the logs: the largest ones give up their oldest replicated
+    /// records. KAFKA_STORAGE_ERROR when the largest has none.
     pub(crate) fn make_room(&self, bytes: usize) -> OrError<()> {
         while self.log_bytes.load(Relaxed) + bytes > self.log_bytes_max {
             let topics = self.all();

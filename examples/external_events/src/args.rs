@@ -15,12 +15,14 @@ Several gateways, one NATS server with JetStream (nats-server -js):
 
 Ctrl-C or SIGTERM answers whoever waits with 503 and ends; a second one aborts.";
 
-/// An HTTP long-poll gateway: GET /orders/{id} waits until the order changes, POST /orders/{id} changes it.
+/// An HTTP long-poll gateway: GET /orders/{id} waits until the order changes, POST /orders/{id}
+/// changes it.
 ///
-/// GET answers 200 with {id, epoch, version, state}, or 204 when nothing came within `?wait=` (a duration like
-/// 30s). With `?seen=VERSION&epoch=EPOCH` it waits for a later version than that, without it for the next
-/// change. Versions begin anew in another epoch; who comes with an old one is answered at once: 200, or 410
-/// with {id, epoch} when the order has not changed in this one. The body of a POST is the new state, any text.
+/// GET answers 200 with {id, epoch, version, state}, or 204 when nothing came within `?wait=` (a
+/// duration like 30s). With `?seen=VERSION&epoch=EPOCH` it waits for a later version than that,
+/// without it for the next change. Versions begin anew in another epoch; who comes with an old one
+/// is answered at once: 200, or 410 with {id, epoch} when the order has not changed in this one.
+/// The body of a POST is the new state, any text.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "external_events", version, after_help = EXAMPLES)]
 pub struct Args {
@@ -33,7 +35,9 @@ pub struct Args {
     pub nats: Option<String>,
 
     /// Longest `wait` a request may ask for
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = between("1ms", "1h"))]
+    #[arg(
+        long, value_name = "DURATION", default_value = "60s", value_parser = between("1ms", "1h")
+    )]
     pub max_wait: Duration,
 
     /// Requests that may wait at once; one more is answered with 503
@@ -41,19 +45,21 @@ pub struct Args {
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub max_parked: usize,
 
-    /// Connections open at a time; more of them wait. Beside those that wait for an order there should be some
-    /// for changes
+    /// Connections open at a time; more of them wait. Beside those that wait for an order there
+    /// should be some for changes
     #[arg(long, value_name = "N", default_value = "11000")]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_100_000))]
     pub max_connections: usize,
 
-    /// How long a client may take to send the head of a request, from its connection or from the answer before
-    /// on, and again for its body; then it is closed
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = between("1ms", "1h"))]
+    /// How long a client may take to send the head of a request, from its connection or from the
+    /// answer before on, and again for its body; then it is closed
+    #[arg(
+        long, value_name = "DURATION", default_value = "10s", value_parser = between("1ms", "1h")
+    )]
     pub max_head: Duration,
 
-    /// Orders kept, by every gateway and by the stream that the first one makes; of more, those that
-    /// have not changed for the longest are forgotten
+    /// Orders kept, by every gateway and by the stream that the first one makes; of more, those
+    /// that have not changed for the longest are forgotten
     #[arg(long, value_name = "N", default_value = "100000")]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000_000))]
     pub max_orders: usize,

@@ -1,5 +1,5 @@
-//! How a change gets to every gateway. Within one process there is nothing to it; between several, a NATS
-//! server numbers the changes and keeps the last one of each order.
+//! How a change gets to every gateway. Within one process there is nothing to it; between several,
+//! a NATS server numbers the changes and keeps the last one of each order.
 
 use std::sync::Arc;
 

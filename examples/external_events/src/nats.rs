@@ -1,8 +1,8 @@
-//! Changes over NATS. A JetStream stream keeps the last message of each subject `orders.<id>`, so it *is* the
-//! state of all orders, the sequence number of a message is the version, and the
-//! moment when the stream was made is the epoch. A gateway reads it from the
-//! beginning once, and then follows; after a lost connection it goes on at the message it stopped at. What
-//! was published meanwhile is late, but not lost, as it would be with plain NATS.
+//! Changes over NATS. A JetStream stream keeps the last message of each subject `orders.<id>`, so
+//! it *is* the state of all orders, the sequence number of a message is the version, and the moment
+//! when the stream was made is the epoch. A gateway reads it from the beginning once, and then
+//! follows; after a lost connection it goes on at the message it stopped at. What was published
+//! meanwhile is late, but not lost, as it would be with plain NATS.
 
 use std::{io, time::Duration};
 
@@ -77,8 +77,9 @@ impl Nats {
         Ok(nats)
     }
 
-    /// Publishes a change; its epoch and version, once the server has stored it. If the stream is made anew just
-    /// then, the epoch is the one before: that client is told of the new one when it asks.
+    /// Publishes a change; its epoch and version, once the server has stored it. If the stream is
+    /// made anew just then, the epoch is the one before: that client is told of the new one when it
+    /// asks.
     pub(crate) async fn publish(&self, id: &str, state: String) -> Result<Seen> {
         let epoch = self.orders.epoch();
         let state_of_connection = self.jetstream.client().connection_state();

@@ -1,12 +1,12 @@
-//! The orders, and who waits for one to change. There is one way in for a change, wherever it comes from:
-//! it is first stored, then the event of its order is raised, so whoever waits sees it.
+//! The orders, and who waits for one to change. There is one way in for a change, wherever it comes
+//! from: it is first stored, then the event of its order is raised, so whoever waits sees it.
 //!
-//! *Versions are those of an epoch*: a stream that was made anew numbers its changes from 1 again, so a
-//! version means nothing without the epoch that it is of. A client that names another epoch than this one is
-//! answered at once, whatever version it has seen.
+//! *Versions are those of an epoch*: a stream that was made anew numbers its changes from 1 again,
+//! so a version means nothing without the epoch that it is of. A client that names another epoch
+//! than this one is answered at once, whatever version it has seen.
 //!
-//! *Memory bounded*: so many orders are kept; of more, the one that has not changed for the longest is
-//! forgotten, as if it had never been.
+//! *Memory bounded*: so many orders are kept; of more, the one that has not changed for the longest
+//! is forgotten, as if it had never been.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -73,12 +73,13 @@ struct Kept {
     position: u64,
 }
 
-/// Not the id of any order: what those wait under, beside their order, who have seen something of an epoch.
+/// Not the id of any order: what those wait under, beside their order, who have seen something of
+/// an epoch.
 const EPOCH: &str = "";
 
 impl Orders {
-    /// None yet; requests for them wait in this purgatory. The epoch is a random one, for a gateway alone: it
-    /// forgets everything when it ends.
+    /// None yet; requests for them wait in this purgatory. The epoch is a random one, for a gateway
+    /// alone: it forgets everything when it ends.
     pub fn new(waits: Purgatory<OrderId, BoxedOperation>, orders_max: usize) -> Orders {
         let (orders, by_version) = (HashMap::new(), BTreeMap::new());
         let epoch = RandomState::new().hash_one(0) >> 11; // a whole number in JavaScript, too
@@ -93,7 +94,8 @@ impl Orders {
         self.waits.check_and_complete(&id); // ... then its event
     }
 
-    /// Changes an order here, where there is nobody else to number the changes; returns what it is now.
+    /// Changes an order here, where there is nobody else to number the changes; returns what it is
+    /// now.
     pub fn change_here(&self, id: OrderId, state: Arc<str>) -> Seen {
         let mut kept = self.kept.lock();
         let (epoch, version) = (kept.epoch, kept.position + 1);
@@ -132,7 +134,8 @@ impl Orders {
         self.kept.lock().orders.len()
     }
 
-    /// If this is another epoch, forgets all orders: the versions begin anew. Returns whether it was.
+    /// If this is another epoch, forgets all orders: the versions begin anew. Returns whether it
+    /// was.
     pub fn begin(&self, epoch: u64) -> bool {
         let mut kept = self.kept.lock();
         if kept.epoch == epoch {

@@ -1,5 +1,5 @@
-//! HTTP in front: a GET is a wait, a POST is an event. When a client goes away its handler's future is
-//! dropped, with it the wait, and so the operation leaves the purgatory at once.
+//! HTTP in front: a GET is a wait, a POST is an event. When a client goes away its handler's future
+//! is dropped, with it the wait, and so the operation leaves the purgatory at once.
 
 use std::{fmt, time::Duration};
 

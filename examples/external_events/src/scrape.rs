@@ -1,5 +1,5 @@
-//! Serves Prometheus metrics, the purgatory's own and two of this example, and beside them the live page. On
-//! a port of its own: what clients may reach does not show what others wait for.
+//! Serves Prometheus metrics, the purgatory's own and two of this example, and beside them the live
+//! page. On a port of its own: what clients may reach does not show what others wait for.
 
 use std::net::SocketAddr;
 
@@ -30,7 +30,8 @@ pub fn serve(address: SocketAddr, orders: &Orders) -> Result<Server> {
     describe_counter!(VERSION, Unit::Count, "The last change this gateway has seen, of any order");
     orders.waits().publish(); // from now on it times the waits
     let orders = orders.clone();
-    // The server's one thread runs this: two at once would publish while the other drains the histograms.
+    // The server's one thread runs this: two at once would publish while the other drains the
+    // histograms.
     let scrape = async move || {
         orders.waits().publish();
         gauge!(KEPT).set(orders.count() as f64);

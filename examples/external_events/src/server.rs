@@ -1,5 +1,5 @@
-//! The connections: so many at a time, and each has a time within which its client must have sent the head of
-//! its next request. One that sends half a head, or nothing, gives its place back.
+//! The connections: so many at a time, and each has a time within which its client must have sent
+//! the head of its next request. One that sends half a head, or nothing, gives its place back.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 

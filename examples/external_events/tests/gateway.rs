@@ -162,8 +162,8 @@ async fn a_client_that_hangs_up_waits_no_more() {
 
 const HEAD: Duration = Duration::from_secs(10);
 
-/// A connection whose client has sent this, under tokio's clock, which stands still while there is work; true
-/// if the gateway has closed it at `time`.
+/// A connection whose client has sent this, under tokio's clock, which stands still while there is
+/// work; true if the gateway has closed it at `time`.
 async fn closed_at(stage: &Stage, sent: &[u8], time: Duration) -> bool {
     let (mut client, server) = duplex(1 << 16);
     client.write_all(sent).await.unwrap();

@@ -63,8 +63,8 @@ pub(super) enum When {
     Never,
 }
 
-/// An operation to be parked. Its check comes true when it is made ready, at a look of its own, or when
-/// all its watermarks are reached.
+/// An operation to be parked. Its check comes true when it is made ready, at a look of its own, or
+/// when all its watermarks are reached.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub(super) struct Plan {
     /// A bit a key.

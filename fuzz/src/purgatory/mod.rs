@@ -1,6 +1,7 @@
-//! The purgatory under a hand-turned clock beside the reference of `crates/purgatory/tests/models/oracle`, which knows each
-//! check, callback, result and count: operations of every kind are parked, and ended by events, watermarks, cancels,
-//! time and shutdown, from outside and from inside checks and callbacks.
+//! The purgatory under a hand-turned clock beside the reference of
+//! `crates/purgatory/tests/models/oracle`, which knows each check, callback, result and count:
+//! operations of every kind are parked, and ended by events, watermarks, cancels, time and
+//! shutdown, from outside and from inside checks and callbacks.
 
 mod acts;
 #[allow(dead_code, reason = "a test's, which does more steps")]

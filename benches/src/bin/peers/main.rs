@@ -1,14 +1,14 @@
 //! Timers and waits side by side: ours against what a Rust program would take or write instead, in
 //! one run, round by round, with what the primitives alone cost beside it.
 //!
-//! `cargo run --release -p purgatory-benches --bin peers -- --quick` for a first look (under 40 s on
-//! two cores), without `--quick` for figures to quote, on a quiet machine.
+//! `cargo run --release -p purgatory-benches --bin peers -- --quick` for a first look (under 40 s
+//! on two cores), without `--quick` for figures to quote, on a quiet machine.
 //!
-//! Less is better everywhere. `RATIO <measure> <peer> <ours> <theirs> <ours/theirs>` and
-//! `FLOOR <measure> <ours> <floor> <ours/floor>` are medians over the rounds. Every loop counts what
-//! came of its timers and requests, and a wrong count ends the run. Allocations are counted by thread
-//! while the `bytes-per-…` rows ask for it; at other times the allocator looks at a thread-local or two
-//! for each, a few nanoseconds, which the floors pay too.
+//! Less is better everywhere. `RATIO <measure> <peer> <ours> <theirs> <ours/theirs>` and `FLOOR
+//! <measure> <ours> <floor> <ours/floor>` are medians over the rounds. Every loop counts what came
+//! of its timers and requests, and a wrong count ends the run. Allocations are counted by thread
+//! while the `bytes-per-…` rows ask for it; at other times the allocator looks at a thread-local or
+//! two for each, a few nanoseconds, which the floors pay too.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod activity;
@@ -58,8 +58,8 @@ struct Args {
     /// Only rows whose name contains this. May be given more than once; --list shows the names.
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
-    /// Only contenders whose name contains this, such as `ours`: to look at one with a profiler. May
-    /// be given more than once.
+    /// Only contenders whose name contains this, such as `ours`: to look at one with a profiler.
+    /// May be given more than once.
     #[arg(long, value_name = "PATTERN")]
     contender: Vec<String>,
     /// Lists the rows and ends.

@@ -1,5 +1,5 @@
-//! What waits: a request, until a number that its thread raises has reached another. It tells how it
-//! ended, and the outcomes are counted.
+//! What waits: a request, until a number that its thread raises has reached another. It tells how
+//! it ended, and the outcomes are counted.
 
 use std::sync::atomic::{
     AtomicU64,

@@ -46,7 +46,8 @@ pub(crate) struct Lateness {
 }
 
 impl Sink {
-    /// A sink that expects so many timers to fire. It is never freed: timers of all kinds point at it.
+    /// A sink that expects so many timers to fire. It is never freed: timers of all kinds point at
+    /// it.
     pub(crate) fn leaked(expected: u64, noted: Noted) -> &'static Sink {
         let empty = histogram();
         let lateness = Lateness { asked: empty.clone(), rounded: empty, early: 0 };

@@ -1,5 +1,5 @@
-//! A delay queue of one heap, one lock and one thread: what completes the requests at their latency,
-//! and what a purgatory over a heap expires them with.
+//! A delay queue of one heap, one lock and one thread: what completes the requests at their
+//! latency, and what a purgatory over a heap expires them with.
 
 use std::{
     cmp::Reverse,

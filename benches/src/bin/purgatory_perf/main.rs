@@ -1,15 +1,15 @@
 //! Kafka's load test for its purgatory, with its parameters and its workload, over this project's
 //! purgatory, over the same with a heap for a timer, and over the shape of Kafka's first purgatory.
 //!
-//! `cargo run --release -p purgatory-benches --bin purgatory_perf -- --profile low --rate 105000` runs one;
-//! without a rate it runs all three timers at rising rates, each in a process of its own (`--quick`:
-//! under 40 s on two cores).
+//! `cargo run --release -p purgatory-benches --bin purgatory_perf -- --profile low --rate 105000`
+//! runs one; without a rate it runs all three timers at rising rates, each in a process of its own
+//! (`--quick`: under 40 s on two cores).
 //!
 //! Each request waits under the same keys, drawn once. One whose latency is below the timeout is
-//! completed at its latency by a thread of its own, the others expire. The processor time is the whole
-//! process's; what the generator and the completing thread cost without a purgatory is measured first
-//! and taken off. Every run checks that each request ended once, and that the share of those that
-//! expired fits the distribution.
+//! completed at its latency by a thread of its own, the others expire. The processor time is the
+//! whole process's; what the generator and the completing thread cost without a purgatory is
+//! measured first and taken off. Every run checks that each request ended once, and that the share
+//! of those that expired fits the distribution.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod books;
@@ -64,7 +64,10 @@ struct Args {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     keys: u16,
     /// Keys there are, to draw these from.
-    #[arg(long, value_name = "KEYS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "KEYS", default_value_t = 100,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     key_space_size: u32,
     /// What times the requests out. Without --rate: only this one.
     #[arg(long, value_enum)]
@@ -72,7 +75,8 @@ struct Args {
     /// How requests are completed.
     #[arg(long, value_enum, default_value = "force")]
     complete: Completion,
-    /// With `--timer first`: how many are parked between two purges. Kafka's default was 10 000 at first.
+    /// With `--timer first`: how many are parked between two purges. Kafka's default was 10 000 at
+    /// first.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     purge: u32,
     /// Makes the samples.

@@ -19,8 +19,8 @@ use crate::{
     workload::Workload,
 };
 
-/// The generator sleeps only when it is this far ahead; arrivals closer than that come in one go, as
-/// in Kafka's test, which counts in milliseconds.
+/// The generator sleeps only when it is this far ahead; arrivals closer than that come in one go,
+/// as in Kafka's test, which counts in milliseconds.
 const AHEAD_NS: u64 = 1_000_000;
 
 /// When nothing at all has ended for this long, something is lost.

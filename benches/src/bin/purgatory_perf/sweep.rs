@@ -1,5 +1,5 @@
-//! All timers and both profiles at rising rates, each run in a process of its own, so that one's memory
-//! is not the next one's.
+//! All timers and both profiles at rising rates, each run in a process of its own, so that one's
+//! memory is not the next one's.
 
 use std::{fs, path::Path, process::Command};
 

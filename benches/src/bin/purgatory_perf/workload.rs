@@ -1,5 +1,5 @@
-//! The workload of Kafka's load test: exponential gaps between arrivals, log-normal latencies given by
-//! their median and upper quartile, truncated to milliseconds.
+//! The workload of Kafka's load test: exponential gaps between arrivals, log-normal latencies given
+//! by their median and upper quartile, truncated to milliseconds.
 
 use std::time::Duration;
 

@@ -1,14 +1,14 @@
-//! The timer algorithms, from a plain list to the hierarchical wheel, as the pending timers grow from
-//! ten to a million.
+//! The timer algorithms, from a plain list to the hierarchical wheel, as the pending timers grow
+//! from ten to a million.
 //!
-//! `cargo run --release -p purgatory-benches --bin schemes -- --quick` for a first look (under 40 s),
-//! without `--quick` for figures to quote, on a quiet machine.
+//! `cargo run --release -p purgatory-benches --bin schemes -- --quick` for a first look (under 40
+//! s), without `--quick` for figures to quote, on a quiet machine.
 //!
-//! Measured are a start, a stop, a tick in which nothing is due, and, a timer, all ticks until the last
-//! has fired: medians over rounds in which all schemes take turns. A scheme that takes too long is
-//! stopped there, and the table says so. Every trial checks that each timer ended exactly once and
-//! none early; if not, the run fails. Structures alone are measured, on one thread, without a clock,
-//! a lock or callbacks: `peers` has whole timers.
+//! Measured are a start, a stop, a tick in which nothing is due, and, a timer, all ticks until the
+//! last has fired: medians over rounds in which all schemes take turns. A scheme that takes too
+//! long is stopped there, and the table says so. Every trial checks that each timer ended exactly
+//! once and none early; if not, the run fails. Structures alone are measured, on one thread,
+//! without a clock, a lock or callbacks: `peers` has whole timers.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod algorithms;
@@ -35,9 +35,9 @@ use crate::{
 
 /// What a timer costs by each of the classic algorithms, among ten to a million pending ones.
 ///
-/// Prints a table for each number of pending timers while it runs (the median, and half the spread of
-/// the rounds), then one for each measure, beside the cost that is claimed. Less is better. Takes some
-/// minutes in full, under 40 s with --quick, and some 200 MB of memory.
+/// Prints a table for each number of pending timers while it runs (the median, and half the spread
+/// of the rounds), then one for each measure, beside the cost that is claimed. Less is better.
+/// Takes some minutes in full, under 40 s with --quick, and some 200 MB of memory.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {

@@ -1,8 +1,8 @@
 //! One trial: a scheme filled with so many pending timers, timed, and held to account.
 //!
-//! A tick is a second. Delays are random, an hour or more and less than a day. Batches of new timers
-//! are started, and as many random ones stopped. Then the first hour but its last second is turned
-//! tick by tick: nothing is due and next to nothing is handed down, so that what it costs is
+//! A tick is a second. Delays are random, an hour or more and less than a day. Batches of new
+//! timers are started, and as many random ones stopped. Then the first hour but its last second is
+//! turned tick by tick: nothing is due and next to nothing is handed down, so that what it costs is
 //! bookkeeping. Then the rest of the day, until all have fired. Every timer must have ended exactly
 //! once, and must have fired in the very step of the clock in which it was due.
 
@@ -197,8 +197,8 @@ impl<'a, S: Scheme> Trial<'a, S> {
         Ok((started.each(), stopped.each()))
     }
 
-    /// Turns to `until`, in ever longer steps, as far as `limit` allows. What fires in a step must be
-    /// due in it, and fire in order.
+    /// Turns to `until`, in ever longer steps, as far as `limit` allows. What fires in a step must
+    /// be due in it, and fire in order.
     fn turn(
         &mut self,
         until: u64,

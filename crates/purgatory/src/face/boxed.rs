@@ -1,5 +1,5 @@
-//! Operations without a type of their own: several kinds in one purgatory ([`BoxedOperation`]), and a
-//! pair of closures instead of a struct ([`when`]).
+//! Operations without a type of their own: several kinds in one purgatory ([`BoxedOperation`]), and
+//! a pair of closures instead of a struct ([`when`]).
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use timer_core::driver::Apart;
 
 use crate::words::operation::{DelayedOperation, Outcome};
 
-/// Any operation, boxed: for a purgatory in which several kinds wait, futures and blocking waits among
-/// them.
+/// Any operation, boxed: for a purgatory in which several kinds wait, futures and blocking waits
+/// among them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -71,8 +71,8 @@ impl fmt::Debug for BoxedOperation {
     }
 }
 
-/// Any operation, `Send` or not, boxed: for a [`LocalPurgatory`](crate::LocalPurgatory) in which several
-/// kinds wait, futures among them.
+/// Any operation, `Send` or not, boxed: for a [`LocalPurgatory`](crate::LocalPurgatory) in which
+/// several kinds wait, futures among them.
 ///
 /// ```
 /// use std::{cell::Cell, rc::Rc};
@@ -121,8 +121,8 @@ pub struct When<C, F> {
     then: F,
 }
 
-/// An operation without a struct: waits until `condition` is true, then calls `then` with how it ended.
-/// It is `Send`, as a [`Purgatory`](crate::Purgatory) wants it, if both closures are.
+/// An operation without a struct: waits until `condition` is true, then calls `then` with how it
+/// ended. It is `Send`, as a [`Purgatory`](crate::Purgatory) wants it, if both closures are.
 ///
 /// ```
 /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};

@@ -73,63 +73,68 @@ where
         self
     }
 
-    /// Runs what this purgatory's expired operations call back, and whatever else is not for the calling
-    /// thread, on this executor instead of the timer's: deferred events, looks at an operation that many
-    /// events asked for, and what is beyond the first 1024 callbacks queued behind one call.
+    /// Runs what this purgatory's expired operations call back, and whatever else is not for the
+    /// calling thread, on this executor instead of the timer's: deferred events, looks at an
+    /// operation that many events asked for, and what is beyond the first 1024 callbacks queued
+    /// behind one call.
     ///
-    /// [`Workers`](timer_core::Workers) is one. [`execute`](Executor::execute) is called with nothing
-    /// locked; a panic in it is contained, and a job that it drops runs on the dropping thread.
+    /// [`Workers`](timer_core::Workers) is one. [`execute`](Executor::execute) is called with
+    /// nothing locked; a panic in it is contained, and a job that it drops runs on the dropping
+    /// thread.
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.executor = Some(Arc::new(executor));
         self
     }
 
-    /// Runs every callback on the executor: the timer's, or the purgatory's own. By default only those
-    /// of expired operations run there, and the others on the thread that completed or cancelled. For
-    /// callbacks too slow for the threads that raise events; costs a hand-over each.
+    /// Runs every callback on the executor: the timer's, or the purgatory's own. By default only
+    /// those of expired operations run there, and the others on the thread that completed or
+    /// cancelled. For callbacks too slow for the threads that raise events; costs a hand-over each.
     pub fn callbacks_on_executor(mut self) -> Self {
         self.callbacks_on_executor = true;
         self
     }
 
-    /// How many operations there may be at most: parked, and over with their callback still to come. One
-    /// more that would have to wait is refused and handed back (its first check runs before). The place of
-    /// one that is over comes free just before its callback, so of several that one event ends the first
-    /// callbacks may still find none, and an executor that falls behind makes for refusals, not for
-    /// memory. No limit by default; with one, all threads share a counter.
+    /// How many operations there may be at most: parked, and over with their callback still to
+    /// come. One more that would have to wait is refused and handed back (its first check runs
+    /// before). The place of one that is over comes free just before its callback, so of several
+    /// that one event ends the first callbacks may still find none, and an executor that falls
+    /// behind makes for refusals, not for memory. No limit by default; with one, all threads share
+    /// a counter.
     pub fn max_parked(mut self, max: usize) -> Self {
         self.max_parked = Some(max);
         self
     }
 
-    /// Into how many rooms its keys are parted by their hash, each with a lock: a power of two up to
-    /// [`MAX_SHARDS`]. More rooms keep more threads out of each other's way; each takes half a kilobyte
-    /// when empty. By default 64 for each processor, at least 64 and at most 256.
+    /// Into how many rooms its keys are parted by their hash, each with a lock: a power of two up
+    /// to [`MAX_SHARDS`]. More rooms keep more threads out of each other's way; each takes half a
+    /// kilobyte when empty. By default 64 for each processor, at least 64 and at most 256.
     pub fn rooms(mut self, count: usize) -> Self {
         self.rooms = count;
         self
     }
 
-    /// Checks each operation once more when its time is up, and finds the events that nobody raised. When
-    /// that check comes true the operation ends as Completed, and unless an event was on its way that is a
-    /// *missed event*: a condition that came true without one, so that a request waited out its time. It is
-    /// counted ([`missed_events`](crate::Stats::missed_events), `purgatory_missed_events_total`), and told as a
-    /// `tracing` warning that names the keys (feature `tracing`), and to the hook of
-    /// [`on_missed_event`](Self::on_missed_event).
+    /// Checks each operation once more when its time is up, and finds the events that nobody
+    /// raised. When that check comes true the operation ends as Completed, and unless an event was
+    /// on its way that is a *missed event*: a condition that came true without one, so that a
+    /// request waited out its time. It is counted ([`missed_events`](crate::Stats::missed_events),
+    /// `purgatory_missed_events_total`), and told as a `tracing` warning that names the keys
+    /// (feature `tracing`), and to the hook of [`on_missed_event`](Self::on_missed_event).
     ///
-    /// The check runs on the executor, where the callback of what expired runs; until then the operation
-    /// counts as under check, and its end is decided: cancelling it, or a shutdown, changes nothing, and it
-    /// ends as Expired, or as Completed if that check says so. One that panics, or whose job the executor
-    /// drops, ends as Expired. An operation that a thread is checking when its time is up has its last check
-    /// there; one that never had time to wait has only its first.
+    /// The check runs on the executor, where the callback of what expired runs; until then the
+    /// operation counts as under check, and its end is decided: cancelling it, or a shutdown,
+    /// changes nothing, and it ends as Expired, or as Completed if that check says so. One that
+    /// panics, or whose job the executor drops, ends as Expired. An operation that a thread is
+    /// checking when its time is up has its last check there; one that never had time to wait has
+    /// only its first.
     ///
-    /// No miss, but a race between an event and the time-out, is a check that came true while an event on
-    /// one of the keys was under way, or noted, or raised the key's version, or while any event was
-    /// [deferred](Purgatory::defer). What cannot be told from a miss is an event that its thread is just
-    /// about to raise, so look at the rate: a trigger that was forgotten is missed again and again.
+    /// No miss, but a race between an event and the time-out, is a check that came true while an
+    /// event on one of the keys was under way, or noted, or raised the key's version, or while any
+    /// event was [deferred](Purgatory::defer). What cannot be told from a miss is an event that its
+    /// thread is just about to raise, so look at the rate: a trigger that was forgotten is missed
+    /// again and again.
     ///
-    /// Costs nothing where nothing expires, but for two additions an event; a check and a box for each
-    /// operation that does.
+    /// Costs nothing where nothing expires, but for two additions an event; a check and a box for
+    /// each operation that does.
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
@@ -163,14 +168,15 @@ where
         self
     }
 
-    /// Calls `hook` for each missed event, on the executor and with nothing locked, before the callback of its
-    /// operation. A panic in it is contained and counted. Turns [`check_at_expiry`](Self::check_at_expiry) on.
+    /// Calls `hook` for each missed event, on the executor and with nothing locked, before the
+    /// callback of its operation. A panic in it is contained and counted. Turns
+    /// [`check_at_expiry`](Self::check_at_expiry) on.
     ///
     /// ```
     /// use purgatory::{BoxedOperation, Purgatory};
     ///
     /// let fetches: Purgatory<String, BoxedOperation> = Purgatory::builder("fetch")
-    ///     .on_missed_event(|missed| eprintln!("no event for {:?}: {:?}", missed.keys, missed.waited))
+    ///     .on_missed_event(|missed| eprintln!("no event: {:?}", missed.keys))
     ///     .build()?;
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```

@@ -18,14 +18,14 @@ where
     /// another thread is checking right now is left to that thread, which checks it again.)
     ///
     /// Checks and callbacks run here, with nothing locked: do not hold a lock that a check needs
-    /// ([`defer`](Self::defer) is for those who must). Inside a check or callback this returns 0, and
-    /// what waits for the key now is checked when the outermost call returns.
+    /// ([`defer`](Self::defer) is for those who must). Inside a check or callback this returns 0,
+    /// and what waits for the key now is checked when the outermost call returns.
     ///
     /// Watermark watches of the key are not touched: those are
     /// [`complete_up_to`](Self::complete_up_to)'s.
     ///
-    /// `key` is any borrowed form of the keys, as in a `HashMap`: no `String` is made to raise an event. So it is
-    /// wherever a key is only looked up.
+    /// `key` is any borrowed form of the keys, as in a `HashMap`: no `String` is made to raise an
+    /// event. So it is wherever a key is only looked up.
     ///
     /// ```
     /// use purgatory::{Purgatory, Timeout, when};
@@ -40,8 +40,8 @@ where
     /// O(plain waiters of the key); without them one lock.
     ///
     /// # Panics
-    /// Only with a panic of the key's own `Hash`, `Eq` or `Clone`. Those of checks and callbacks are
-    /// contained, and the walk goes on.
+    /// Only with a panic of the key's own `Hash`, `Eq` or `Clone`. Those of checks and callbacks
+    /// are contained, and the walk goes on.
     pub fn check_and_complete<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
     where
         K: Borrow<Q>,
@@ -49,17 +49,18 @@ where
         self.core.check_and_complete(key)
     }
 
-    /// As [`check_and_complete`](Self::check_and_complete), for a change that can complete one operation only: one more
-    /// job, one lease that is free again. Checks what waits, in the order it was parked, one after the other,
-    /// until a check comes true; true if one did. (What another thread is checking right now is left to that
-    /// thread, and the next is checked.)
+    /// As [`check_and_complete`](Self::check_and_complete), for a change that can complete one
+    /// operation only: one more job, one lease that is free again. Checks what waits, in the order
+    /// it was parked, one after the other, until a check comes true; true if one did. (What another
+    /// thread is checking right now is left to that thread, and the next is checked.)
     ///
-    /// So of many that wait for the same thing one is checked and not all. That is right for operations that wait
-    /// under this key alone, whose checks *take* what they wait for, and which nothing else completes; for others
-    /// raise the event for all: who is not checked waits on, until the next event or the end of its time. A
-    /// wait whose future may be dropped with what it took wants [`wait_or`](Self::wait_or), with a hook that
-    /// gives it back and raises. Inside a check or callback this returns false, and the first is completed when
-    /// the outermost call returns.
+    /// So of many that wait for the same thing one is checked and not all. That is right for
+    /// operations that wait under this key alone, whose checks *take* what they wait for, and which
+    /// nothing else completes; for others raise the event for all: who is not checked waits on,
+    /// until the next event or the end of its time. A wait whose future may be dropped with what it
+    /// took wants [`wait_or`](Self::wait_or), with a hook that gives it back and raises. Inside a
+    /// check or callback this returns false, and the first is completed when the outermost call
+    /// returns.
     ///
     /// ```
     /// use std::{sync::{Arc, Mutex}, time::Duration};
@@ -90,19 +91,21 @@ where
         self.core.check_and_complete_one(key)
     }
 
-    /// The event of a watermark: the key's value, which only rises, is now at least `value`. Completes
-    /// the operations whose last watermark that meets, checks those that it meets otherwise (and those
-    /// met before that still wait for their check), and returns how many this call completed. What
-    /// waits for a higher value is not looked at, and a value lower than before meets nothing new.
+    /// The event of a watermark: the key's value, which only rises, is now at least `value`.
+    /// Completes the operations whose last watermark that meets, checks those that it meets
+    /// otherwise (and those met before that still wait for their check), and returns how many this
+    /// call completed. What waits for a higher value is not looked at, and a value lower than
+    /// before meets nothing new.
     ///
-    /// First come those that complete, then those to be checked that wait for other watermarks, too, then
-    /// the met ones in the check form; within each, those newly met go by (threshold, order of parking). As with every event, the value that the
-    /// operations' own checks read changes first, and inside a check or callback this returns 0, and
-    /// what waits for the key now is taken when the outermost call returns.
+    /// First come those that complete, then those to be checked that wait for other watermarks,
+    /// too, then the met ones in the check form; within each, those newly met go by (threshold,
+    /// order of parking). As with every event, the value that the operations' own checks read
+    /// changes first, and inside a check or callback this returns 0, and what waits for the key now
+    /// is taken when the outermost call returns.
     ///
-    /// O(met), times the log of how many came below others of the key for those that did; when none is
-    /// met one lock. It goes on for as long as
-    /// other threads keep parking at or below `value`; what the callbacks park is not taken.
+    /// O(met), times the log of how many came below others of the key for those that did; when none
+    /// is met one lock. It goes on for as long as other threads keep parking at or below `value`;
+    /// what the callbacks park is not taken.
     ///
     /// # Panics
     /// As [`check_and_complete`](Self::check_and_complete).
@@ -123,13 +126,14 @@ where
         keys.into_iter().map(|key| self.check_and_complete(key)).sum()
     }
 
-    /// The event, for a caller who holds a lock that checks need: nothing is checked here, and of the key's
-    /// code only `Hash`, `Eq` and `Drop` run. An event that is deferred again before it has begun happens once.
-    /// After shutdown this does nothing. The executor raises it soon, or whoever calls
-    /// [`run_deferred`](Self::run_deferred) first; with a [`ManualTimer`](timer_core::ManualTimer), or a
-    /// timer that runs tasks inline, only that (unless the purgatory has an
-    /// [executor](crate::Builder::executor) of its own). When the executor drops its job the event stays, for
-    /// `run_deferred` or the next that is deferred. Kafka's action queue. O(1).
+    /// The event, for a caller who holds a lock that checks need: nothing is checked here, and of
+    /// the key's code only `Hash`, `Eq` and `Drop` run. An event that is deferred again before it
+    /// has begun happens once. After shutdown this does nothing. The executor raises it soon, or
+    /// whoever calls [`run_deferred`](Self::run_deferred) first; with a
+    /// [`ManualTimer`](timer_core::ManualTimer), or a timer that runs tasks inline, only that
+    /// (unless the purgatory has an [executor](crate::Builder::executor) of its own). When the
+    /// executor drops its job the event stays, for `run_deferred` or the next that is deferred.
+    /// Kafka's action queue. O(1).
     ///
     /// ```
     /// use std::{sync::{Arc, Mutex}, time::Duration};
@@ -153,17 +157,17 @@ where
         self.core.defer(key, None);
     }
 
-    /// As [`defer`](Self::defer), for [`complete_up_to`](Self::complete_up_to): of several that have not begun
-    /// the highest value counts.
+    /// As [`defer`](Self::defer), for [`complete_up_to`](Self::complete_up_to): of several that
+    /// have not begun the highest value counts.
     pub fn defer_up_to(&self, key: K, value: u64) {
         self.core.defer(key, Some(value));
     }
 
-    /// Raises the deferred events here and now, those of other threads too; returns how many operations
-    /// that completed. To be called when the locks that checks need have been let go.
+    /// Raises the deferred events here and now, those of other threads too; returns how many
+    /// operations that completed. To be called when the locks that checks need have been let go.
     ///
-    /// It goes on until none is left, also of those that come meanwhile. A panic of a key's `Hash` or
-    /// `Eq` is the caller's, and leaves the later ones deferred.
+    /// It goes on until none is left, also of those that come meanwhile. A panic of a key's `Hash`
+    /// or `Eq` is the caller's, and leaves the later ones deferred.
     pub fn run_deferred(&self) -> usize {
         self.core.run_deferred()
     }

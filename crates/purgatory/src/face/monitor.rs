@@ -95,10 +95,10 @@ where
     K: WatchKey + Send,
     S: Send + 'static,
 {
-    /// A monitor of this state, with a timer of its own; `name` labels its metrics. Waits whose time is up
-    /// look once more, so that a key which [`update_key`](Self::update_key) or
-    /// [`update_keys`](Self::update_keys) forgets is counted as a
-    /// [missed event](crate::Builder::check_at_expiry); [`with`](Self::with) has it told by name.
+    /// A monitor of this state, with a timer of its own; `name` labels its metrics. Waits whose
+    /// time is up look once more, so that a key which [`update_key`](Self::update_key) or
+    /// [`update_keys`](Self::update_keys) forgets is counted as a [missed
+    /// event](crate::Builder::check_at_expiry); [`with`](Self::with) has it told by name.
     ///
     /// # Errors
     /// As [`Purgatory::new`].
@@ -146,12 +146,13 @@ where
         changed.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// As [`update_key`](Self::update_key), for a change that can fulfil one wait only, one more job say:
-    /// [looks](Purgatory::check_and_complete_one) at the key's waits in their order until one has its value, and
-    /// at no other. O(those it comes by).
+    /// As [`update_key`](Self::update_key), for a change that can fulfil one wait only, one more
+    /// job say: [looks](Purgatory::check_and_complete_one) at the key's waits in their order until
+    /// one has its value, and at no other. O(those it comes by).
     ///
-    /// For waits under this key alone whose conditions take what they wait for. Where a future may be dropped
-    /// with what it took, wait by [`wait_taking`](Self::wait_taking), which puts it back.
+    /// For waits under this key alone whose conditions take what they wait for. Where a future may
+    /// be dropped with what it took, wait by [`wait_taking`](Self::wait_taking), which puts it
+    /// back.
     ///
     /// ```
     /// use std::{collections::VecDeque, time::Duration};

@@ -26,36 +26,38 @@ use crate::{
     },
 };
 
-/// Where requests wait until they can be answered: operations `O`, parked under keys `K`. Without an `O` it
-/// takes any, boxed, futures and blocking waits among them.
+/// Where requests wait until they can be answered: operations `O`, parked under keys `K`. Without
+/// an `O` it takes any, boxed, futures and blocking waits among them.
 ///
 /// Park with [`try_complete_else_watch`](Self::try_complete_else_watch); whoever makes a condition
 /// true calls [`check_and_complete`](Self::check_and_complete) with its key; what nobody completes
 /// in time, the timer expires. Each operation ends exactly once.
 ///
 /// A handle: clones are the same purgatory. Dropping the last one ends whatever is parked as
-/// [`Dropped`](CancelReason::Dropped), without waiting for anybody; it may be dropped inside a callback.
+/// [`Dropped`](CancelReason::Dropped), without waiting for anybody; it may be dropped inside a
+/// callback.
 ///
 /// # The one rule
 /// Make the condition true *first*, then raise the event; and hold no lock of yours that a check
 /// needs while you do. Then no event is missed: when `check_and_complete` returns, every operation
-/// parked under the key before the call has ended, was seen unsatisfied, or is to be looked at again: by the
-/// thread that has it under check, or by the executor.
+/// parked under the key before the call has ended, was seen unsatisfied, or is to be looked at
+/// again: by the thread that has it under check, or by the executor.
 ///
 /// # Locks
 /// Checks and callbacks run with nothing of the purgatory locked, on the thread that parks, raises
-/// the event or cancels; expired callbacks on the executor ([all](crate::Builder::callbacks_on_executor), if
-/// you choose). No thread waits for another's check or callback. A key's `Eq` and `Clone` run under a
-/// lock and must not call back.
+/// the event or cancels; expired callbacks on the executor
+/// ([all](crate::Builder::callbacks_on_executor), if you choose). No thread waits for another's
+/// check or callback. A key's `Eq` and `Clone` run under a lock and must not call back.
 ///
 /// # Calls from inside a check or callback
 /// All are allowed. What they end is told when the outermost call on the thread returns; a nested
-/// event returns 0, and what waits for its key is checked then, too. (It is an event of now: what a callback
-/// changes that is still to be told needs one of its own.) So a chain of completions, however long, needs no stack.
+/// event returns 0, and what waits for its key is checked then, too. (It is an event of now: what a
+/// callback changes that is still to be told needs one of its own.) So a chain of completions,
+/// however long, needs no stack.
 ///
 /// # Cost
-/// Parking and completing under one key takes three locks, a clock read and no allocation. Threads meet
-/// only where their keys have the same room ([`Builder::rooms`](crate::Builder::rooms)).
+/// Parking and completing under one key takes three locks, a clock read and no allocation. Threads
+/// meet only where their keys have the same room ([`Builder::rooms`](crate::Builder::rooms)).
 pub struct Purgatory<K, O = BoxedOperation>
 where
     K: WatchKey + Send,
@@ -104,7 +106,8 @@ where
         Purgatory { handle: Arc::new(Handle { shares, core: core.clone() }), core }
     }
 
-    /// A change begins whose events are to follow: until this is dropped no missed event is counted.
+    /// A change begins whose events are to follow: until this is dropped no missed event is
+    /// counted.
     pub(crate) fn announce(&self) -> Option<UnderWay<&[AtomicU64]>> {
         self.core.last_checks.as_ref().map(|last_checks| last_checks.announce())
     }
@@ -114,8 +117,9 @@ where
         self.handle.shares[thread_slot() & (self.handle.shares.len() - 1)].clone()
     }
 
-    /// Checks the operation; if it must wait, parks it under each key of `watches` until an event on one
-    /// of them completes it, its time runs out, or it is cancelled. Repeated keys count once.
+    /// Checks the operation; if it must wait, parks it under each key of `watches` until an event
+    /// on one of them completes it, its time runs out, or it is cancelled. Repeated keys count
+    /// once.
     ///
     /// `watches` is a slice or array of keys, or a [`Watches`] with watermarks.
     ///
@@ -123,8 +127,8 @@ where
     /// each event that falls in between (from the ninth time on, on the executor). The callback may
     /// have run before this returns.
     ///
-    /// O(keys): nothing depends on how many others wait, but for a watermark below others of its key,
-    /// which costs the log of how many such there are.
+    /// O(keys): nothing depends on how many others wait, but for a watermark below others of its
+    /// key, which costs the log of how many such there are.
     ///
     /// # Errors
     /// [`Refused`] hands the operation back, its callback uncalled, when there are no keys, or when
@@ -146,8 +150,8 @@ where
     /// callback; returns how many this call ended. (One under check right now is left a note: it
     /// ends as Completed if that check comes true.) Plain watches and watermarks alike.
     ///
-    /// All are claimed before the first is told, so what their callbacks park stays parked. Not an event:
-    /// what others park meanwhile may stay, too. O(waiters of the key), times the log of the
+    /// All are claimed before the first is told, so what their callbacks park stays parked. Not an
+    /// event: what others park meanwhile may stay, too. O(waiters of the key), times the log of the
     /// watermark watches.
     ///
     /// ```
@@ -181,15 +185,15 @@ where
         self.core.end_for_key(key, Outcome::Cancelled(CancelReason::Requested(reason.into())))
     }
 
-    /// Ends whatever is parked under `key` as Completed, whatever its check would say, each through its own
-    /// callback; returns how many this call ended. For an event that *is* the condition: a file was closed, a
-    /// lock let go. (One under check right now is left a note, and ends as Completed.) Plain watches and
-    /// watermarks alike.
+    /// Ends whatever is parked under `key` as Completed, whatever its check would say, each through
+    /// its own callback; returns how many this call ended. For an event that *is* the condition: a
+    /// file was closed, a lock let go. (One under check right now is left a note, and ends as
+    /// Completed.) Plain watches and watermarks alike.
     ///
-    /// Claimed, and of the same cost, as by [`cancel_for_key`](Self::cancel_for_key): not an event, so one that
-    /// is being parked by another thread meanwhile may stay, unless its check sees the condition. A
-    /// [`wait`](Purgatory::wait) that is completed so asks its condition once more for the value, and without
-    /// one ends as Cancelled.
+    /// Claimed, and of the same cost, as by [`cancel_for_key`](Self::cancel_for_key): not an event,
+    /// so one that is being parked by another thread meanwhile may stay, unless its check sees the
+    /// condition. A [`wait`](Purgatory::wait) that is completed so asks its condition once more for
+    /// the value, and without one ends as Cancelled.
     ///
     /// ```
     /// use purgatory::{Purgatory, Timeout, when};
@@ -212,13 +216,14 @@ where
         self.core.end_for_key(key, Outcome::Completed)
     }
 
-    /// Ends whatever is parked as Cancelled with this reason, each through its own callback; returns how many
-    /// this call ended. The purgatory stays open, as it does not with [`shutdown`](Self::shutdown). (One under
-    /// check right now is left a note: it ends as Completed if that check comes true.)
+    /// Ends whatever is parked as Cancelled with this reason, each through its own callback;
+    /// returns how many this call ended. The purgatory stays open, as it does not with
+    /// [`shutdown`](Self::shutdown). (One under check right now is left a note: it ends as
+    /// Completed if that check comes true.)
     ///
-    /// All are claimed before the first is told, so what their callbacks park stays parked; what other threads
-    /// park meanwhile may stay, too. O(parked + rooms), and memory for all of them until they are told; rooms
-    /// are locked one after the other, for 64 operations each time.
+    /// All are claimed before the first is told, so what their callbacks park stays parked; what
+    /// other threads park meanwhile may stay, too. O(parked + rooms), and memory for all of them
+    /// until they are told; rooms are locked one after the other, for 64 operations each time.
     ///
     /// ```
     /// use std::time::Duration;
@@ -242,19 +247,20 @@ where
         self.core.end(handle, Outcome::Cancelled(CancelReason::Requested(reason.into())))
     }
 
-    /// Ends one operation as Completed, whatever its check would say, unless it is over. O(its keys), as
-    /// [`cancel`](Self::cancel). See [`EndResult`].
+    /// Ends one operation as Completed, whatever its check would say, unless it is over. O(its
+    /// keys), as [`cancel`](Self::cancel). See [`EndResult`].
     ///
-    /// A [`wait`](Purgatory::wait) that is completed so asks its condition once more for the value, and
-    /// without one ends as Cancelled.
+    /// A [`wait`](Purgatory::wait) that is completed so asks its condition once more for the value,
+    /// and without one ends as Cancelled.
     pub fn complete(&self, id: OperationId) -> EndResult {
         let Some(handle) = self.core.handle(id) else { return EndResult::Gone };
         self.core.end(handle, Outcome::Completed)
     }
 
-    /// Gives one operation another timeout, counted from now: longer, shorter, or none. False when it
-    /// is over, or its end is decided. Zero, or a moment that has passed: it expires at the next tick,
-    /// without another check (but a [last one](crate::Builder::check_at_expiry)). O(levels of the wheel).
+    /// Gives one operation another timeout, counted from now: longer, shorter, or none. False when
+    /// it is over, or its end is decided. Zero, or a moment that has passed: it expires at the next
+    /// tick, without another check (but a [last one](crate::Builder::check_at_expiry)). O(levels of
+    /// the wheel).
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -265,7 +271,8 @@ where
     /// let sessions = Purgatory::builder("sessions").timer(&timer).build()?;
     /// let (told, outcomes) = mpsc::channel();
     /// let session = when(|| false, move |outcome| told.send(outcome).unwrap());
-    /// let parked = sessions.try_complete_else_watch(session, &["alice"], Duration::from_secs(30))?;
+    /// let timeout = Duration::from_secs(30);
+    /// let parked = sessions.try_complete_else_watch(session, &["alice"], timeout)?;
     /// let ParkResult::Parked(id) = parked else { unreachable!("its check is never true") };
     ///
     /// timer.advance(Duration::from_secs(20));
@@ -292,14 +299,16 @@ where
         self.len() == 0
     }
 
-    /// Watches of what is parked now: an operation has one for each of its keys and one for each of its
-    /// watermarks. (One that was met counts until its operation ends.) Exact when nothing moves. O(rooms).
+    /// Watches of what is parked now: an operation has one for each of its keys and one for each of
+    /// its watermarks. (One that was met counts until its operation ends.) Exact when nothing
+    /// moves. O(rooms).
     pub fn watched(&self) -> usize {
         self.core.rooms.sum(|room| room.watched)
     }
 
-    /// Watches of a key now: as many as operations wait for it, but that one which waits for it both
-    /// plainly and for a watermark, or in the count form for two watermarks of it, counts twice. O(1).
+    /// Watches of a key now: as many as operations wait for it, but that one which waits for it
+    /// both plainly and for a watermark, or in the count form for two watermarks of it, counts
+    /// twice. O(1).
     pub fn waiters<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
     where
         K: Borrow<Q>,
@@ -317,13 +326,14 @@ where
         self.core.stats()
     }
 
-    /// What is parked right now: the `limit` keys with the most waiters, the `limit` operations parked
-    /// for longest, and up to as many under check. For a debug page, a health check, a test that hangs.
+    /// What is parked right now: the `limit` keys with the most waiters, the `limit` operations
+    /// parked for longest, and up to as many under check. For a debug page, a health check, a test
+    /// that hangs.
     ///
-    /// Nothing stands still for it: rooms are locked one after the other, for up to 256 operations or the
-    /// keys of one room. So counts may disagree by what moves meanwhile. How long a
-    /// check has been under way is known only from the first snapshot that found it; two of them a
-    /// second apart tell a stuck check from one that happens to run. Clones keys under a lock.
+    /// Nothing stands still for it: rooms are locked one after the other, for up to 256 operations
+    /// or the keys of one room. So counts may disagree by what moves meanwhile. How long a check
+    /// has been under way is known only from the first snapshot that found it; two of them a second
+    /// apart tell a stuck check from one that happens to run. Clones keys under a lock.
     ///
     /// O(parked + keys).
     ///
@@ -333,7 +343,8 @@ where
     ///
     /// let purgatory = Purgatory::new("orders")?;
     /// let waits = when(|| false, drop);
-    /// purgatory.try_complete_else_watch(waits, &["orders-0", "orders-1"], Duration::from_secs(30))?;
+    /// let timeout = Duration::from_secs(30);
+    /// purgatory.try_complete_else_watch(waits, &["orders-0", "orders-1"], timeout)?;
     ///
     /// let snapshot = purgatory.snapshot(10);
     /// assert_eq!((snapshot.stats.parked, snapshot.key_count), (1, 2));
@@ -357,12 +368,13 @@ where
         self.core.own_timer.as_ref()
     }
 
-    /// Hands counts and times to the installed `metrics` recorder, labelled with the purgatory's name,
-    /// and its [own timer](Self::own_timer)'s. `docs/METRICS.md` lists them.
+    /// Hands counts and times to the installed `metrics` recorder, labelled with the purgatory's
+    /// name, and its [own timer](Self::own_timer)'s. `docs/METRICS.md` lists them.
     ///
-    /// Call it once at the start, from when on waits are timed, and then before each scrape, from one
-    /// place. Nothing is published otherwise, and nothing on an operation's path touches a shared metric.
-    /// A wait is handed to a recorder's histogram once, and so to whichever is installed then.
+    /// Call it once at the start, from when on waits are timed, and then before each scrape, from
+    /// one place. Nothing is published otherwise, and nothing on an operation's path touches a
+    /// shared metric. A wait is handed to a recorder's histogram once, and so to whichever is
+    /// installed then.
     ///
     /// O(parked + rooms + endings since the last call): it looks for the oldest operation.
     #[cfg(feature = "metrics")]
@@ -376,7 +388,8 @@ where
     /// Ends whatever is parked as Cancelled ([`Shutdown`](crate::CancelReason::Shutdown)), here,
     /// and refuses what would have to wait from now on. One that is under check right now is ended
     /// by the thread that checks it. A timer of the purgatory's own is shut down too, and its
-    /// threads waited for (but not from a thread of any timer); a shared one goes on. Again: nothing.
+    /// threads waited for (but not from a thread of any timer); a shared one goes on. Again:
+    /// nothing.
     ///
     /// It takes as long as the callbacks do, and those that the timer's threads have to run:
     /// [`shutdown_timeout`](Self::shutdown_timeout) does not.

@@ -1,8 +1,8 @@
 //! Request and reply: [`Replies`].
 //!
-//! A reply that is expected is an operation without a check, [alone](crate::paths::alone) under its key: the
-//! room is the map. Whoever takes it out, by its key or because its time is up, decides how it ends, under
-//! the room's lock, and fills the answer of its future.
+//! A reply that is expected is an operation without a check, [alone](crate::paths::alone) under its
+//! key: the room is the map. Whoever takes it out, by its key or because its time is up, decides
+//! how it ends, under the room's lock, and fills the answer of its future.
 
 use std::{
     borrow::{Borrow, Cow},
@@ -57,11 +57,12 @@ use crate::{
 /// ```
 ///
 /// # Cost
-/// A lock to register it, one to deliver it, a clock read, one allocation; no copy of the key. O(1).
+/// A lock to register it, one to deliver it, a clock read, one allocation; no copy of the key.
+/// O(1).
 ///
 /// # Locks
-/// A key's `Eq` runs under the lock of its room and must not call back. Wakers and hooks run with nothing
-/// locked.
+/// A key's `Eq` runs under the lock of its room and must not call back. Wakers and hooks run with
+/// nothing locked.
 pub struct Replies<K, V>
 where
     K: WatchKey + Send,
@@ -182,8 +183,8 @@ where
         Ok(Reply { wait: self.purgatory.future_of(answer, id, unclaimed) })
     }
 
-    /// Delivers a reply to whoever expects it under the key. The value is theirs when this returns, and the
-    /// key is free; their task is woken. O(1).
+    /// Delivers a reply to whoever expects it under the key. The value is theirs when this returns,
+    /// and the key is free; their task is woken. O(1).
     ///
     /// # Errors
     /// The value, when nobody waits for it: it was not expected, or no longer, or one has come
@@ -248,8 +249,8 @@ where
     V: Send + 'static,
 {
     /// Over a purgatory that was configured otherwise: a shared timer, a bound. For its metrics and
-    /// snapshots keep a clone of it; its events do nothing, since nothing in it has a check. Two over one
-    /// purgatory are the same `Replies`.
+    /// snapshots keep a clone of it; its events do nothing, since nothing in it has a check. Two
+    /// over one purgatory are the same `Replies`.
     fn from(purgatory: Purgatory<K, Expected<V>>) -> Self {
         Replies { purgatory }
     }

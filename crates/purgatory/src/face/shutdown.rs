@@ -12,15 +12,16 @@ use crate::{
     },
 };
 
-/// What a [`shutdown_timeout`](Purgatory::shutdown_timeout) left. It ends by itself, when what holds it
-/// up does.
+/// What a [`shutdown_timeout`](Purgatory::shutdown_timeout) left. It ends by itself, when what
+/// holds it up does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownLeft {
     /// Operations still under check: each ends as that is over, on the thread that checks it.
     pub under_check: usize,
-    /// Callbacks that are not over, of what was ended by shutdowns with a limit. Those of what had expired
-    /// before are not among them: [`Stats::callbacks_waiting`](crate::Stats::callbacks_waiting) has what waits.
+    /// Callbacks that are not over, of what was ended by shutdowns with a limit. Those of what had
+    /// expired before are not among them:
+    /// [`Stats::callbacks_waiting`](crate::Stats::callbacks_waiting) has what waits.
     pub callbacks: usize,
     /// Threads of the purgatory's own timer that have not ended.
     pub threads: usize,
@@ -38,15 +39,16 @@ where
     K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
-    /// As [`shutdown`](Self::shutdown), but waits at most so long, and tells what was left: neither a
-    /// callback nor a check that does not return holds up its caller.
+    /// As [`shutdown`](Self::shutdown), but waits at most so long, and tells what was left: neither
+    /// a callback nor a check that does not return holds up its caller.
     ///
     /// So callbacks run on the executor, not here, unless that runs jobs in place (with a
-    /// [`ManualTimer`](timer_core::ManualTimer), an inline timer or one that was shut down): for them the
-    /// limit does not hold. What is left still ends, once and as it would have: this only stops waiting for
-    /// it. Inside a check, a callback or a timer's task it waits for nothing. O(what is parked + rooms);
-    /// while it waits for a check it looks each millisecond whether that is over. It blocks: where the callbacks run
-    /// on a tokio runtime of one thread, call it from `spawn_blocking`.
+    /// [`ManualTimer`](timer_core::ManualTimer), an inline timer or one that was shut down): for
+    /// them the limit does not hold. What is left still ends, once and as it would have: this only
+    /// stops waiting for it. Inside a check, a callback or a timer's task it waits for nothing.
+    /// O(what is parked + rooms); while it waits for a check it looks each millisecond whether that
+    /// is over. It blocks: where the callbacks run on a tokio runtime of one thread, call it from
+    /// `spawn_blocking`.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -72,7 +74,8 @@ where
         self.core.closing.wait(left());
         let _under_way = pause.begin();
         while !self.is_empty() && !left().is_zero() {
-            pause.wait(left().min(Duration::from_millis(1))); // for checks: nobody tells when one is over
+            // For checks: nobody tells when one is over.
+            pause.wait(left().min(Duration::from_millis(1)));
         }
         let own_timer = self.core.own_timer.as_ref();
         let threads = own_timer.map_or(0, |timer| timer.shutdown_timeout(left()).threads);

@@ -1,4 +1,5 @@
-//! A monitor's inside: the state under its lock, who waits under which key, and conditions on the state.
+//! A monitor's inside: the state under its lock, who waits under which key, and conditions on the
+//! state.
 
 use std::{
     collections::HashMap,

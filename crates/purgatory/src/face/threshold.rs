@@ -17,15 +17,15 @@ use crate::{
     },
 };
 
-/// Waits for one value that only rises to reach a threshold: a log's high watermark, an applied index,
-/// an epoch. What Kafka's raft calls the threshold purgatory.
+/// Waits for one value that only rises to reach a threshold: a log's high watermark, an applied
+/// index, an epoch. What Kafka's raft calls the threshold purgatory.
 ///
 /// It keeps the value, so there is no condition to write and no order of steps to get wrong. Those
-/// whose thresholds are reached complete in the order of (threshold, arrival). A handle: clones are the
-/// same, and dropping the last one ends what waits as Cancelled.
+/// whose thresholds are reached complete in the order of (threshold, arrival). A handle: clones are
+/// the same, and dropping the last one ends what waits as Cancelled.
 ///
-/// Callbacks run as those of any [`Purgatory`]. For its metrics and snapshots keep a clone of the purgatory
-/// that it was made [from](Self::from).
+/// Callbacks run as those of any [`Purgatory`]. For its metrics and snapshots keep a clone of the
+/// purgatory that it was made [from](Self::from).
 ///
 /// ```
 /// use std::time::Duration;
@@ -85,8 +85,8 @@ impl<F: FnOnce(Outcome) + Send + 'static> DelayedOperation for Calls<F> {
 }
 
 impl From<Purgatory<(), BoxedOperation>> for ThresholdPurgatory {
-    /// Over a purgatory that was configured otherwise: a shared timer, an executor, a bound. It is then
-    /// the threshold's alone: no second one over it, and no event or rise but through it.
+    /// Over a purgatory that was configured otherwise: a shared timer, an executor, a bound. It is
+    /// then the threshold's alone: no second one over it, and no event or rise but through it.
     fn from(purgatory: Purgatory<(), BoxedOperation>) -> Self {
         ThresholdPurgatory { purgatory, value: Arc::new(AtomicU64::new(0)) }
     }
@@ -106,9 +106,9 @@ impl ThresholdPurgatory {
         self.value.load(Ordering::Acquire)
     }
 
-    /// A future of the value once it is at least `threshold`: the value when it is told, which may be
-    /// higher by then. (After [`complete_all`](Self::complete_all) it may be lower.) Cancel safety: see
-    /// [`WaitFuture`]. O(log waiting).
+    /// A future of the value once it is at least `threshold`: the value when it is told, which may
+    /// be higher by then. (After [`complete_all`](Self::complete_all) it may be lower.) Cancel
+    /// safety: see [`WaitFuture`]. O(log waiting).
     ///
     /// # Errors
     /// The future yields a [`WaitError`](crate::WaitError).
@@ -122,7 +122,8 @@ impl ThresholdPurgatory {
         )
     }
 
-    /// Calls `then` once the value is at least `threshold`, or the wait ended otherwise. O(log waiting).
+    /// Calls `then` once the value is at least `threshold`, or the wait ended otherwise. O(log
+    /// waiting).
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -153,9 +154,9 @@ impl ThresholdPurgatory {
         Reached { value: self.value.clone(), threshold }
     }
 
-    /// Raises the value (a lower one changes nothing), and completes those whose thresholds it reaches;
-    /// returns how many this call completed. Inside a callback it raises the value, returns 0, and
-    /// completes when the outermost call returns. O(completed × log waiting).
+    /// Raises the value (a lower one changes nothing), and completes those whose thresholds it
+    /// reaches; returns how many this call completed. Inside a callback it raises the value,
+    /// returns 0, and completes when the outermost call returns. O(completed × log waiting).
     pub fn complete_up_to(&self, value: u64) -> usize {
         let before = self.value.fetch_max(value, Ordering::AcqRel);
         self.purgatory.complete_up_to(&(), value.max(before))

@@ -1,9 +1,9 @@
 //! Waiting: a future of the value that a condition yields, and the same for a thread.
 //!
-//! A condition is a closure that gives `Some(value)` once it holds. The value is handed over through a
-//! answer that operation and future share. *One swap decides*: the operation fills the answer or the
-//! future leaves it, whoever comes first; the other finds out, and a value that nobody takes goes to
-//! the hook, if there is one.
+//! A condition is a closure that gives `Some(value)` once it holds. The value is handed over
+//! through an answer that operation and future share. *One swap decides*: the operation fills the
+//! answer or the future leaves it, whoever comes first; the other finds out, and a value that
+//! nobody takes goes to the hook, if there is one.
 
 use std::{
     error::Error,
@@ -40,12 +40,13 @@ use crate::{
 pub enum WaitError {
     /// The time ran out.
     Expired,
-    /// The wait was given up: cancelled by its key, ended with the purgatory, or its condition panicked.
+    /// The wait was given up: cancelled by its key, ended with the purgatory, or its condition
+    /// panicked.
     Cancelled(CancelReason),
     /// It had to wait and could not be parked.
     Refused(RefusedReason),
-    /// A blocking wait inside a check, a callback or a timer's task: what it waits for may be waiting
-    /// for its thread.
+    /// A blocking wait inside a check, a callback or a timer's task: what it waits for may be
+    /// waiting for its thread.
     InsideCallback,
 }
 
@@ -202,9 +203,9 @@ impl<T> Drop for End<T> {
 ///
 /// # Cancel safety
 /// Dropping it cancels the wait: the operation leaves the purgatory at once, or, while it is under
-/// check, when that check is over. A value that had been yielded but not taken goes to the hook given to
-/// [`Purgatory::wait_or`], and is dropped without one. Polling it without awaiting its end, as a
-/// `select!` over `&mut` does, loses nothing.
+/// check, when that check is over. A value that had been yielded but not taken goes to the hook
+/// given to [`Purgatory::wait_or`], and is dropped without one. Polling it without awaiting its
+/// end, as a `select!` over `&mut` does, loses nothing.
 ///
 /// A future does not keep its purgatory open: when the last handle goes, the wait ends as
 /// [`Dropped`](CancelReason::Dropped).
@@ -243,8 +244,8 @@ where
 }
 
 impl<T> WaitFuture<T> {
-    /// Runs the user's code for a future that is dropped, maybe while its task unwinds: a panic of it is
-    /// contained and counted.
+    /// Runs the user's code for a future that is dropped, maybe while its task unwinds: a panic of
+    /// it is contained and counted.
     fn contain(&self, work: impl FnOnce()) {
         if let (Err(panicked), Some(behind)) = (contain(work), &self.behind) {
             behind.report(&panicked);
@@ -354,14 +355,14 @@ impl<K> Purgatory<K, BoxedOperation>
 where
     K: WatchKey + Send,
 {
-    /// Waits until `condition` yields a value: now, or at an event on one of the keys. The condition is
-    /// checked and parked by this call, not by the first poll; the time counts from here. On any
-    /// runtime, or none.
+    /// Waits until `condition` yields a value: now, or at an event on one of the keys. The
+    /// condition is checked and parked by this call, not by the first poll; the time counts from
+    /// here. On any runtime, or none.
     ///
-    /// The condition runs as a [check](DelayedOperation::try_complete) does, on the threads that raise
-    /// events and with nothing locked. It is asked no more once it yielded a value. The future wakes its
-    /// task where a callback would run, with nothing locked either. One allocation for the operation, one
-    /// for the answer it shares with the future; O(keys), as
+    /// The condition runs as a [check](DelayedOperation::try_complete) does, on the threads that
+    /// raise events and with nothing locked. It is asked no more once it yielded a value. The
+    /// future wakes its task where a callback would run, with nothing locked either. One allocation
+    /// for the operation, one for the answer it shares with the future; O(keys), as
     /// [`try_complete_else_watch`](Self::try_complete_else_watch).
     ///
     /// # Errors
@@ -386,9 +387,9 @@ where
     /// # }
     /// let purgatory: Purgatory<&str, BoxedOperation> = Purgatory::new("waits")?;
     /// let log_end = Arc::new(AtomicU64::new(0));
-    /// let (seen, second) = (log_end.clone(), Duration::from_secs(1));
-    ///
-    /// let bytes = purgatory.wait(&["log"], second, move || Some(seen.load(SeqCst)).filter(|&end| end > 0));
+    /// let seen = log_end.clone();
+    /// let enough = move || Some(seen.load(SeqCst)).filter(|&end| end > 0);
+    /// let bytes = purgatory.wait(&["log"], Duration::from_secs(1), enough);
     /// log_end.store(7, SeqCst);
     /// purgatory.check_and_complete(&"log");
     /// assert_eq!(block_on(bytes), Ok(7));
@@ -398,8 +399,7 @@ where
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     ///
-    /// A condition that is itself asynchronous cannot be a check: let a task evaluate it and store what
-    /// it found, raise the event, and wait for what was stored.
+    /// An asynchronous condition: let a task evaluate it, store what it found and raise the event.
     pub fn wait<'a, T: Send + 'static>(
         &self,
         watches: impl Into<Watches<'a, K>>,
@@ -412,12 +412,12 @@ where
         self.wait_with(watches.into(), timeout.into(), condition, None)
     }
 
-    /// As [`wait`](Self::wait), with a hook for a value that was yielded when nobody was there to take
-    /// it any more: the future had been, or was, dropped. So nothing that a condition takes out of
-    /// somewhere is lost without notice.
+    /// As [`wait`](Self::wait), with a hook for a value that was yielded when nobody was there to
+    /// take it any more: the future had been, or was, dropped. So nothing that a condition takes
+    /// out of somewhere is lost without notice.
     ///
-    /// The hook runs once at most, with nothing locked: on the thread that drops the future when the value
-    /// was there before, else where the callback of an operation would run.
+    /// The hook runs once at most, with nothing locked: on the thread that drops the future when
+    /// the value was there before, else where the callback of an operation would run.
     ///
     /// ```
     /// use std::{sync::{Arc, Mutex}, time::Duration};
@@ -477,8 +477,8 @@ where
         self.future_of(answer, id, unclaimed)
     }
 
-    /// Blocks this thread until `condition` yields a value, as [`wait`](Self::wait) does for a task.
-    /// Under a [`ManualTimer`](timer_core::ManualTimer) another thread has to advance it.
+    /// Blocks this thread until `condition` yields a value, as [`wait`](Self::wait) does for a
+    /// task. Under a [`ManualTimer`](timer_core::ManualTimer) another thread has to advance it.
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, thread, time::Duration};
@@ -501,8 +501,8 @@ where
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`], at once [`InsideCallback`](WaitError::InsideCallback) when called inside a check, a
-    /// callback or a timer's task.
+    /// [`WaitError`], at once [`InsideCallback`](WaitError::InsideCallback) when called inside a
+    /// check, a callback or a timer's task.
     pub fn wait_blocking<'a, T: Send + 'static>(
         &self,
         watches: impl Into<Watches<'a, K>>,
@@ -520,7 +520,8 @@ where
 }
 
 impl<T> WaitFuture<T> {
-    /// The operation's name, to complete, cancel or reschedule it by; `None` when it was over at once.
+    /// The operation's name, to complete, cancel or reschedule it by; `None` when it was over at
+    /// once.
     pub fn id(&self) -> Option<OperationId> {
         self.id
     }
@@ -528,8 +529,8 @@ impl<T> WaitFuture<T> {
     /// Blocks this thread until the wait is over. The future may have been polled before.
     ///
     /// # Errors
-    /// [`WaitError`]; [`InsideCallback`](WaitError::InsideCallback) when it would have to wait inside a
-    /// check, a callback or a timer's task, and then the wait is cancelled.
+    /// [`WaitError`]; [`InsideCallback`](WaitError::InsideCallback) when it would have to wait
+    /// inside a check, a callback or a timer's task, and then the wait is cancelled.
     pub fn block(mut self) -> Result<T, WaitError> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);

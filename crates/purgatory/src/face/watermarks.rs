@@ -48,8 +48,8 @@ use crate::{
 /// ```
 ///
 /// # Locks
-/// A key's `Hash`, `Eq` and `Clone` run under locks and must not call back. Callbacks and wakers run
-/// with nothing locked, where those of any [`Purgatory`] run.
+/// A key's `Hash`, `Eq` and `Clone` run under locks and must not call back. Callbacks and wakers
+/// run with nothing locked, where those of any [`Purgatory`] run.
 pub struct Watermarks<K>
 where
     K: WatchKey + Send + Sync,

@@ -1,5 +1,5 @@
-//! The same by hand: what a loop, a map of channels, a `Notify` or an actor leave to you, and when they are the
-//! better choice.
+//! The same by hand: what a loop, a map of channels, a `Notify` or an actor leave to you, and when
+//! they are the better choice.
 //!
 //! Each of the last three can be made right. What follows is what that takes.
 //!
@@ -38,14 +38,15 @@
 //! }
 //! ```
 //!
-//! Nothing can be lost, and nothing is left behind. But data that has just come waits for up to half of the time-out,
-//! and a fetch that gets none looks at the storage ten times in half a second, times all idle consumers. What that comes
-//! to, beside a purgatory, is the row `poll-loop` of `docs/BENCHMARKS.md`.
+//! Nothing can be lost, and nothing is left behind. But data that has just come waits for up to
+//! half of the time-out, and a fetch that gets none looks at the storage ten times in half a
+//! second, times all idle consumers. What that comes to, beside a purgatory, is the row `poll-loop`
+//! of `docs/BENCHMARKS.md`.
 //!
 //! # A map of channels and a timeout
 //!
-//! The usual first version: `DashMap<Key, Vec<oneshot::Sender<_>>>`, and the waiter puts a timeout around
-//! its receiver.
+//! The usual first version: `DashMap<Key, Vec<oneshot::Sender<_>>>`, and the waiter puts a timeout
+//! around its receiver.
 //!
 //! ```
 //! use std::{sync::atomic::{AtomicU64, Ordering::SeqCst}, time::Duration};
@@ -75,17 +76,19 @@
 //! }
 //! ```
 //!
-//! - *The lost wake-up* is cured by registering first and checking after, or once more; then a waiter that
-//!   needs not wait must take its sender out again.
-//! - *What is left behind* grows with every request that times out or hangs up under a key that has no
-//!   event. The cure is a guard that removes the sender when its waiter goes: a search through the key's
-//!   list, O(n) each, or slots that stay where they are. A request under three keys has three entries to
-//!   remove. Kafka swept instead, from time to time, and ran out of memory in between (KAFKA-19389).
-//! - *Who won* is not settled. `send` may succeed while the timeout fires, and then the value is gone and
-//!   its sender believes it delivered.
-//! - *Every waiter wakes*, whether its condition holds or not, checks on its own task and registers anew.
-//! - A guard of the map that is held over an `await`, or while a callback runs that uses the map, is a
-//!   deadlock.
+//! - *The lost wake-up* is cured by registering first and checking after, or once more; then a
+//!   waiter that needs not wait must take its sender out again.
+//! - *What is left behind* grows with every request that times out or hangs up under a key that has
+//!   no event. The cure is a guard that removes the sender when its waiter goes: a search through
+//!   the key's list, O(n) each, or slots that stay where they are. A request under three keys has
+//!   three entries to remove. Kafka swept instead, from time to time, and ran out of memory in
+//!   between (KAFKA-19389).
+//! - *Who won* is not settled. `send` may succeed while the timeout fires, and then the value is
+//!   gone and its sender believes it delivered.
+//! - *Every waiter wakes*, whether its condition holds or not, checks on its own task and registers
+//!   anew.
+//! - A guard of the map that is held over an `await`, or while a callback runs that uses the map,
+//!   is a deadlock.
 //!
 //! # A `Notify` for each key
 //!
@@ -106,25 +109,28 @@
 //!     append(7);
 //!     assert!(timeout(wait, appended.notified()).await.is_err()); // lost, as above
 //!
-//!     let news = appended.notified(); // right: first this, then the check, then the await, in a loop
+//!     // Right: first this, then the check, then the await, in a loop.
+//!     let news = appended.notified();
 //!     assert_eq!(log_end.load(SeqCst), 7); // not what it waits for
 //!     append(8);
 //!     assert!(timeout(wait, news).await.is_ok());
 //! }
 //! ```
 //!
-//! Written in that order it loses nothing, and a waiter that goes leaves nothing in the `Notify`. What is
-//! left to you: who makes the `Notify` of a key and who takes it out of the map again, when the last waiter
-//! goes and another is just coming; waiting for several keys at once; every event waking every waiter; and
-//! an answer by the thread that brought it about, instead of a hop to a task.
+//! Written in that order it loses nothing, and a waiter that goes leaves nothing in the `Notify`.
+//! What is left to you: who makes the `Notify` of a key and who takes it out of the map again, when
+//! the last waiter goes and another is just coming; waiting for several keys at once; every event
+//! waking every waiter; and an answer by the thread that brought it about, instead of a hop to a
+//! task.
 //!
 //! # An actor
 //!
-//! One task owns the waiters and a `DelayQueue`; requests, events and timeouts are its messages. There are
-//! no races, because there is one thread, and this is its price: every event and request passes through one
-//! queue, all checks run one after the other, and a slow one delays every timeout. A waiter that goes must
-//! send a message to be removed. The mailbox has to be bounded, and somebody has to wait when it is full.
-//! An operation under several keys still has to be taken out of each list.
+//! One task owns the waiters and a `DelayQueue`; requests, events and timeouts are its messages.
+//! There are no races, because there is one thread, and this is its price: every event and request
+//! passes through one queue, all checks run one after the other, and a slow one delays every
+//! timeout. A waiter that goes must send a message to be removed. The mailbox has to be bounded,
+//! and somebody has to wait when it is full. An operation under several keys still has to be taken
+//! out of each list.
 //!
 //! # Side by side
 //!
@@ -141,14 +147,15 @@
 //!
 //! # When by hand is fine
 //!
-//! - One answer for one request that always comes or whose connection breaks: a `oneshot` in the request.
+//! - One answer for one request that always comes or whose connection breaks: a `oneshot` in the
+//!   request.
 //! - One value that many follow, in tasks: `tokio::sync::watch`. One event, in tasks: a `Notify`.
 //! - Few waiters, none under more than one key, and timeouts that are rare: the map and a guard.
 //! - One thread that does everything anyway: the actor is there already, and
 //!   [`TimingWheel`](crate::timer_core::TimingWheel) can be its clock.
 //! - A mutex and a condition variable, where a handful of threads wait for one thing.
 //!
-//! A purgatory pays from where requests wait by the thousand, under several keys, most of them end by an
-//! event and some by the clock, and none may be answered twice or forgotten.
+//! A purgatory pays from where requests wait by the thousand, under several keys, most of them end
+//! by an event and some by the clock, and none may be answered twice or forgotten.
 //!
 //! Next: [questions](super::questions).

@@ -1,7 +1,8 @@
-//! On one thread: a purgatory without a lock, for a thread-per-core runtime or an event loop of your own.
+//! On one thread: a purgatory without a lock, for a thread-per-core runtime or an event loop of
+//! your own.
 //!
-//! [`LocalPurgatory`] keeps what a [`Purgatory`] keeps, with the same words and the same promises, for the
-//! thread that made it. Three things differ:
+//! [`LocalPurgatory`] keeps what a [`Purgatory`] keeps, with the same words and the same promises,
+//! for the thread that made it. Three things differ:
 //!
 //! | | [`Purgatory`] | [`LocalPurgatory`] |
 //! |---|---|---|
@@ -9,9 +10,9 @@
 //! | time | a timer's thread | you call [`advance`] |
 //! | callbacks of what expired | on the timer's executor | in [`advance`] |
 //!
-//! Take it when requests live and die on the thread that parks them: compio, glommio, monoio, a shard of a
-//! sharded server. Where another thread has to complete them, send that thread's message to this one and
-//! raise the event here, or take a [`Purgatory`].
+//! Take it when requests live and die on the thread that parks them: compio, glommio, monoio, a
+//! shard of a sharded server. Where another thread has to complete them, send that thread's message
+//! to this one and raise the event here, or take a [`Purgatory`].
 //!
 //! # The loop
 //!
@@ -19,8 +20,8 @@
 //!
 //! 1. Sleep until [`next_deadline`] at most. A moment that has passed means: do not sleep.
 //! 2. After the sleep call [`advance`] with the time. It expires what is due.
-//! 3. Handle what came. Timeouts count from the last [`advance`], so requests are never given less time
-//!    than they ask for only if it was called after the sleep, not before.
+//! 3. Handle what came. Timeouts count from the last [`advance`], so requests are never given less
+//!    time than they ask for only if it was called after the sleep, not before.
 //!
 //! ```
 //! use std::{cell::Cell, rc::Rc, time::Duration};
@@ -51,9 +52,9 @@
 //!
 //! # Under an executor
 //!
-//! A task of the runtime turns it: it sleeps on the runtime's own timer until the next deadline, or until an
-//! operation with an earlier one is parked. [`wait`] gives futures that are not `Send`, for
-//! `spawn_local` and its like:
+//! A task of the runtime turns it: it sleeps on the runtime's own timer until the next deadline, or
+//! until an operation with an earlier one is parked. [`wait`] gives futures that are not `Send`,
+//! for `spawn_local` and its like:
 //!
 //! ```
 //! use std::{cell::Cell, rc::Rc, time::Duration};
@@ -78,10 +79,10 @@
 //!
 //! # Calls from inside
 //!
-//! A check or callback may call anything; see [`LocalPurgatory`]. Events that it raises come after it, from
-//! the outermost call, so the one rule is simpler here: between an operation's check and its watch there is
-//! no event to be missed. A chain that does not end is cut into calls of 1024 pieces, so the loop gets its
-//! turn; [`next_deadline`] says now until the chain is done.
+//! A check or callback may call anything; see [`LocalPurgatory`]. Events that it raises come after
+//! it, from the outermost call, so the one rule is simpler here: between an operation's check and
+//! its watch there is no event to be missed. A chain that does not end is cut into calls of 1024
+//! pieces, so the loop gets its turn; [`next_deadline`] says now until the chain is done.
 //!
 //! [`advance`]: crate::LocalPurgatory::advance
 //! [`next_deadline`]: crate::LocalPurgatory::next_deadline

@@ -2,8 +2,8 @@
 //!
 //! # acks=all
 //!
-//! A produce is answered when the high watermark has passed its record: when every in-sync replica has it.
-//! The watermark is the condition, so a rise completes just those it reaches. The program
+//! A produce is answered when the high watermark has passed its record: when every in-sync replica
+//! has it. The watermark is the condition, so a rise completes just those it reaches. The program
 //! `examples/acks_all` does this with logs, followers and a ledger that checks the books.
 //!
 //! ```
@@ -42,10 +42,10 @@
 //!
 //! # A long-poll fetch
 //!
-//! A consumer that has read everything asks again, and wants no answer until 64 bytes have come, over all
-//! of its partitions. A sum is more than a number that rises, so this is the check form; and each
-//! partition is watched from the first byte that the consumer has not seen. A fetch that expires is
-//! answered with what there is.
+//! A consumer that has read everything asks again, and wants no answer until 64 bytes have come,
+//! over all of its partitions. A sum is more than a number that rises, so this is the check form;
+//! and each partition is watched from the first byte that the consumer has not seen. A fetch that
+//! expires is answered with what there is.
 //!
 //! ```
 //! use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, time::Duration};
@@ -75,9 +75,9 @@
 //!
 //! # A quorum write
 //!
-//! A write is committed when two of three replicas have it. Each says how far it has come; the second
-//! highest of those is what a majority has, and it only rises. Answers may come out of order, twice or
-//! late: a lower value changes nothing.
+//! A write is committed when two of three replicas have it. Each says how far it has come; the
+//! second highest of those is what a majority has, and it only rises. Answers may come out of
+//! order, twice or late: a lower value changes nothing.
 //!
 //! ```
 //! use std::{sync::atomic::{AtomicU64, Ordering::SeqCst}, time::Duration};
@@ -102,9 +102,9 @@
 //!
 //! # Leases
 //!
-//! One holder at a time, the others in the order they came. The condition *takes* the lease, so the first that the
-//! event checks gets it, and the others need not be asked. A lease gives itself back when dropped,
-//! also when it was taken for somebody who has gone meanwhile.
+//! One holder at a time, the others in the order they came. The condition *takes* the lease, so the
+//! first that the event checks gets it, and the others need not be asked. A lease gives itself back
+//! when dropped, also when it was taken for somebody who has gone meanwhile.
 //!
 //! ```
 //! use std::{collections::HashSet, sync::{Arc, Mutex}, time::Duration};
@@ -130,7 +130,8 @@
 //!     }
 //! }
 //!
-//! let leases = Leases { free: Arc::new(Mutex::new([7].into())), waits: Purgatory::new("leases")? };
+//! let free = Arc::new(Mutex::new([7].into()));
+//! let leases = Leases { free, waits: Purgatory::new("leases")? };
 //! let first = leases.acquire(7).block()?;
 //! let [second, third] = [leases.acquire(7), leases.acquire(7)];
 //! drop(first); // the second has it now ...
@@ -142,8 +143,8 @@
 //!
 //! # A cache that loads once
 //!
-//! Many ask for what is not cached: the first loads it, the others wait for that. A load that failed is
-//! part of the condition, so it wakes them too, and the next one to ask tries anew.
+//! Many ask for what is not cached: the first loads it, the others wait for that. A load that
+//! failed is part of the condition, so it wakes them too, and the next one to ask tries anew.
 //!
 //! ```
 //! use std::{collections::HashMap, sync::{Arc, Mutex, atomic::{AtomicU64, Ordering::SeqCst}}};
@@ -156,7 +157,10 @@
 //! impl Cache {
 //!     fn get(&self, key: u32, load: impl Fn() -> Option<u64>) -> Result<Option<u64>, WaitError> {
 //!         let mut first = false;
-//!         self.entries.lock().unwrap().entry(key).or_insert_with(|| { first = true; Entry::Loading });
+//!         self.entries.lock().unwrap().entry(key).or_insert_with(|| {
+//!             first = true;
+//!             Entry::Loading
+//!         });
 //!         if first {
 //!             match load() {
 //!                 Some(value) => self.entries.lock().unwrap().insert(key, Entry::Loaded(value)),
@@ -187,10 +191,10 @@
 //!
 //! # Sessions
 //!
-//! A member is gone when no heartbeat has come for 30 seconds. What waits here waits for its time to run
-//! out, and a heartbeat gives it more, in O(1). (Where that is all, a
-//! [`KeyedTimer`](crate::timer_core::KeyedTimer) does it with less. Here a session can also be ended by
-//! events, and counts among what the purgatory shows.)
+//! A member is gone when no heartbeat has come for 30 seconds. What waits here waits for its time
+//! to run out, and a heartbeat gives it more, in O(1). (Where that is all, a
+//! [`KeyedTimer`](crate::timer_core::KeyedTimer) does it with less. Here a session can also be
+//! ended by events, and counts among what the purgatory shows.)
 //!
 //! ```
 //! use std::{collections::HashMap, sync::mpsc, time::Duration};
@@ -208,7 +212,8 @@
 //!             report.send(member).unwrap();
 //!         }
 //!     });
-//!     if let ParkResult::Parked(id) = sessions.try_complete_else_watch(session, &[member], seconds(30))? {
+//!     let parked = sessions.try_complete_else_watch(session, &[member], seconds(30))?;
+//!     if let ParkResult::Parked(id) = parked {
 //!         ids.insert(member, id);
 //!     }
 //! }
@@ -242,10 +247,10 @@
 //!
 //! # Retry with backoff
 //!
-//! Each attempt is an operation that waits for the answer; one that expires parks the next, with twice the
-//! time. Nothing blocks meanwhile. The answer goes to a cell that all attempts read. So it completes the one
-//! that waits; if it comes between two, the cell is found full before another is parked; and after the last
-//! nobody looks.
+//! Each attempt is an operation that waits for the answer; one that expires parks the next, with
+//! twice the time. Nothing blocks meanwhile. The answer goes to a cell that all attempts read. So
+//! it completes the one that waits; if it comes between two, the cell is found full before another
+//! is parked; and after the last nobody looks.
 //!
 //! ```
 //! use std::{sync::{Arc, OnceLock, mpsc}, time::Duration};
@@ -260,7 +265,8 @@
 //!
 //! impl Attempt {
 //!     fn start(self) {
-//!         let (attempts, timeout) = (self.attempts.clone(), Duration::from_millis(100 << self.number));
+//!         let attempts = self.attempts.clone();
+//!         let timeout = Duration::from_millis(100 << self.number);
 //!         let _ = self.told.send(format!("attempt {}, {timeout:?}", self.number));
 //!         if let Err(refused) = attempts.try_complete_else_watch(self, &["answer"], timeout) {
 //!             let (attempt, reason) = refused.into_parts();
@@ -300,9 +306,9 @@
 //!
 //! # Released at a rate
 //!
-//! Clients over their quota are answered later, no more than so many a second. Who must wait draws a number,
-//! which is his watermark; a periodic task raises how many may go, and each rise takes just those that it lets
-//! go, in order. (Kafka throttles clients in this way.)
+//! Clients over their quota are answered later, no more than so many a second. Who must wait draws
+//! a number, which is his watermark; a periodic task raises how many may go, and each rise takes
+//! just those that it lets go, in order. (Kafka throttles clients in this way.)
 //!
 //! ```
 //! use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}, mpsc}, time::Duration};
@@ -313,10 +319,12 @@
 //! let (released, tickets) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
 //! let (client, answers) = mpsc::channel();
 //! for name in ["a", "b", "c", "d", "e"] {
-//!     let (ticket, released, client) = (tickets.fetch_add(1, SeqCst) + 1, released.clone(), client.clone());
+//!     let ticket = tickets.fetch_add(1, SeqCst) + 1;
+//!     let (released, client) = (released.clone(), client.clone());
 //!     let mine = move || released.load(SeqCst) >= ticket;
 //!     let answer = when(mine, move |_| client.send(name).unwrap());
-//!     throttled.try_complete_else_watch(answer, Watches::up_to(&[("quota", ticket)]), Timeout::Never)?;
+//!     let watches = Watches::up_to(&[("quota", ticket)]);
+//!     throttled.try_complete_else_watch(answer, watches, Timeout::Never)?;
 //! }
 //!
 //! let (purgatory, every) = (throttled.clone(), Duration::from_millis(100));
@@ -335,8 +343,8 @@
 //!
 //! # Draining before the end
 //!
-//! A server that is to stop takes no more requests, lets those that wait have a while longer, and answers the
-//! rest. That is a wait, too: for the number of those that wait to come down to none.
+//! A server that is to stop takes no more requests, lets those that wait have a while longer, and
+//! answers the rest. That is a wait, too: for the number of those that wait to come down to none.
 //!
 //! ```
 //! use std::{sync::mpsc, thread, time::Duration};
@@ -371,12 +379,14 @@
 //!
 //! # A trigger that was forgotten
 //!
-//! Somebody changes what requests wait for and raises no event, or that of another key. No test notices, and no
-//! request fails: each waits out its time and is answered then, so it shows as slowness at best. (Kafka has had
-//! this bug, in KAFKA-14334: followers raised no event when replication had moved their high watermark.) With
-//! [`check_at_expiry`](crate::Builder::check_at_expiry) each operation is checked once more when its time is up;
-//! what is true then completes, and is a *missed event*: counted, alerted on (`PurgatoryMissesEvents` in
-//! `docs/prometheus`) and told with its keys. In tests the hook may fail the test.
+//! Somebody changes what requests wait for and raises no event, or that of another key. No test
+//! notices, and no request fails: each waits out its time and is answered then, so it shows as
+//! slowness at best. (Kafka has had this bug, in KAFKA-14334: followers raised no event when
+//! replication had moved their high watermark.) With
+//! [`check_at_expiry`](crate::Builder::check_at_expiry) each operation is checked once more when
+//! its time is up; what is true then completes, and is a *missed event*: counted, alerted on
+//! (`PurgatoryMissesEvents` in `docs/prometheus`) and told with its keys. In tests the hook may
+//! fail the test.
 //!
 //! ```
 //! use std::{sync::{Arc, Mutex, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
@@ -400,7 +410,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Monitor`](crate::Monitor) made by `new` does this always, since [`update_key`](crate::Monitor::update_key)
-//! can forget a key, too; one with a purgatory of your own if you build that so, and then it names them.
+//! A [`Monitor`](crate::Monitor) made by `new` does this always, since
+//! [`update_key`](crate::Monitor::update_key) can forget a key, too; one with a purgatory of your
+//! own if you build that so, and then it names them.
 //!
 //! Next: [the same by hand](super::by_hand).

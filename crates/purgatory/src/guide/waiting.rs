@@ -12,14 +12,14 @@
 //! | for one number that only rises | a [`ThresholdPurgatory`] | none is needed | a future or a closure |
 //! | for a number of each key that only rises, or k of n | [`Watermarks`](super::watermarks) | none is needed | a future or a closure |
 //!
-//! All of them wait in the same lists and end in the same place. They can be mixed: a `BoxedOperation`
-//! is any of the first three, and a `wait` is one of them inside.
+//! All of them wait in the same lists and end in the same place. They can be mixed: a
+//! `BoxedOperation` is any of the first three, and a `wait` is one of them inside.
 //!
 //! # A callback
 //!
-//! A [`DelayedOperation`] is moved into the purgatory and handed to its own `on_complete`, so it can own
-//! what it needs to answer: a connection, a response half built. Under one key it costs no allocation. The
-//! example is on the [front page](crate).
+//! A [`DelayedOperation`] is moved into the purgatory and handed to its own `on_complete`, so it
+//! can own what it needs to answer: a connection, a response half built. Under one key it costs no
+//! allocation. The example is on the [front page](crate).
 //!
 //! # Closures, and several kinds
 //!
@@ -58,9 +58,9 @@
 //!
 //! # A future
 //!
-//! [`wait`](crate::Purgatory::wait) checks and parks in the call, not at the first poll, and its time
-//! counts from there. The future knows no runtime: whoever completes the operation wakes the task. The
-//! condition yields the value, so what was checked is what is returned.
+//! [`wait`](crate::Purgatory::wait) checks and parks in the call, not at the first poll, and its
+//! time counts from there. The future knows no runtime: whoever completes the operation wakes the
+//! task. The condition yields the value, so what was checked is what is returned.
 //!
 //! ```
 //! use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, time::Duration};
@@ -87,11 +87,11 @@
 //! }
 //! ```
 //!
-//! **Cancel safety.** Dropping the future cancels the wait: the operation leaves every list before the
-//! drop returns, or, when a thread is just checking it, as soon as that check is over. The one thing that
-//! could be lost is a value that the condition has already taken out of somewhere when the future is
-//! dropped. [`wait_or`](crate::Purgatory::wait_or) hands it to a hook. (A value that gives itself back when
-//! dropped, like the [lease](super::recipes#leases), needs none.)
+//! **Cancel safety.** Dropping the future cancels the wait: the operation leaves every list before
+//! the drop returns, or, when a thread is just checking it, as soon as that check is over. The one
+//! thing that could be lost is a value that the condition has already taken out of somewhere when
+//! the future is dropped. [`wait_or`](crate::Purgatory::wait_or) hands it to a hook. (A value that
+//! gives itself back when dropped, like the [lease](super::recipes#leases), needs none.)
 //!
 //! ```
 //! use std::{collections::VecDeque, sync::{Arc, Mutex}, time::Duration};
@@ -119,10 +119,10 @@
 //!
 //! # A thread
 //!
-//! [`wait_blocking`](crate::Purgatory::wait_blocking) is `wait` for a thread; a future made before can be
-//! waited for with [`block`](crate::WaitFuture::block). Where they would have to wait inside a check, a
-//! callback or a timer's task they are an [error](crate::WaitError::InsideCallback): what they wait for may be
-//! waiting for that thread.
+//! [`wait_blocking`](crate::Purgatory::wait_blocking) is `wait` for a thread; a future made before
+//! can be waited for with [`block`](crate::WaitFuture::block). Where they would have to wait inside
+//! a check, a callback or a timer's task they are an [error](crate::WaitError::InsideCallback):
+//! what they wait for may be waiting for that thread.
 //!
 //! ```
 //! use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, thread, time::Duration};
@@ -134,7 +134,8 @@
 //! let condition = move || seen.load(SeqCst).then_some("started");
 //!
 //! thread::scope(|scope| {
-//!     let waiter = scope.spawn(|| waits.wait_blocking(&["start"], Duration::from_secs(30), condition));
+//!     let timeout = Duration::from_secs(30);
+//!     let waiter = scope.spawn(|| waits.wait_blocking(&["start"], timeout, condition));
 //!     started.store(true, SeqCst);
 //!     waits.check_and_complete(&"start");
 //!     assert_eq!(waiter.join().unwrap(), Ok("started")); // whichever of the two came first
@@ -146,9 +147,9 @@
 //!
 //! # One number that only rises
 //!
-//! A [`ThresholdPurgatory`] keeps the number itself, so there is no condition to write and no order of
-//! steps to get wrong. Its [`complete_up_to`](crate::ThresholdPurgatory::complete_up_to) raises the number
-//! and completes what that reaches, lowest first.
+//! A [`ThresholdPurgatory`] keeps the number itself, so there is no condition to write and no order
+//! of steps to get wrong. Its [`complete_up_to`](crate::ThresholdPurgatory::complete_up_to) raises
+//! the number and completes what that reaches, lowest first.
 //!
 //! ```
 //! use std::{sync::mpsc, time::Duration};
@@ -158,7 +159,8 @@
 //! let (told, reads) = mpsc::channel();
 //! for index in [9, 4] {
 //!     let told = told.clone();
-//!     applied.park(index, Duration::from_secs(30), move |outcome| told.send((index, outcome)).unwrap())?;
+//!     let then = move |outcome| told.send((index, outcome)).unwrap();
+//!     applied.park(index, Duration::from_secs(30), then)?;
 //! }
 //! let read = applied.wait_for(6, Duration::from_secs(30));
 //! assert_eq!(applied.complete_up_to(7), 2);
@@ -169,10 +171,10 @@
 //!
 //! # Callbacks on the executor
 //!
-//! By default a callback runs on the thread that completed its operation, which costs no hand-over and
-//! suits a callback that puts an answer into a queue. If it is slow, the thread that raised the event pays
-//! for it. [`callbacks_on_executor`](crate::Builder::callbacks_on_executor) sends every callback of a
-//! purgatory elsewhere. How many threads that is, the timer's builder says, or an
+//! By default a callback runs on the thread that completed its operation, which costs no hand-over
+//! and suits a callback that puts an answer into a queue. If it is slow, the thread that raised the
+//! event pays for it. [`callbacks_on_executor`](crate::Builder::callbacks_on_executor) sends every
+//! callback of a purgatory elsewhere. How many threads that is, the timer's builder says, or an
 //! [`executor`](crate::Builder::executor) of the purgatory's own.
 //!
 //! ```
@@ -191,9 +193,10 @@
 //!
 //! # A condition that is asynchronous
 //!
-//! A check must not block, so it cannot await. Turn it round: a task awaits whatever it takes, stores what
-//! it found, and raises the event; the condition only looks at what is stored. That is no detour. An
-//! answer from another machine is news that arrives once, and its arrival is the event.
+//! A check must not block, so it cannot await. Turn it round: a task awaits whatever it takes,
+//! stores what it found, and raises the event; the condition only looks at what is stored. That is
+//! no detour. An answer from another machine is news that arrives once, and its arrival is the
+//! event.
 //!
 //! ```
 //! use std::{collections::HashMap, sync::{Arc, Mutex}, time::Duration};
@@ -223,9 +226,9 @@
 //! }
 //! ```
 //!
-//! If the answer can change, let the task ask again whenever it may have, and let the condition yield only
-//! the answer that is waited for. If nobody else needs it, the task can be spared: a future that awaits
-//! `ask` under a timeout needs no purgatory.
+//! If the answer can change, let the task ask again whenever it may have, and let the condition
+//! yield only the answer that is waited for. If nobody else needs it, the task can be spared: a
+//! future that awaits `ask` under a timeout needs no purgatory.
 //!
 //! Next: [what to wait for](super::watches).
 //!

@@ -1,8 +1,8 @@
 //! What a handle calls: to park an operation, to raise an event, to end one or those of a key.
 //!
-//! The paths of the shared purgatory without what other threads make necessary. No version is compared,
-//! since no event comes between a check and its watch; and an event takes out and checks one operation at a
-//! time, since that costs no lock.
+//! The paths of the shared purgatory without what other threads make necessary. No version is
+//! compared, since no event comes between a check and its watch; and an event takes out and checks
+//! one operation at a time, since that costs no lock.
 
 use std::{
     borrow::Borrow,
@@ -50,7 +50,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if watches.is_empty() {
             return self.refuse(operation, RefusedReason::NoKeys);
         }
-        let mut operation = Apart::new(operation); // a panic of a key's must not meet one of its own
+        // A panic of a key's must not meet one of its own.
+        let mut operation = Apart::new(operation);
         let call = self.enter();
         let now_ns = self.now_ns.get();
         let watch_set = watches.watch_set(|key| KeyVersion::hash(self.hasher.hash_one(key)));
@@ -140,8 +141,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Watches each key for an operation to come; `None` when the room is full. A panic of a key's `Eq` or
-    /// `Clone` is the caller's, and nothing is watched then.
+    /// Watches each key for an operation to come; `None` when the room is full. A panic of a key's
+    /// `Eq` or `Clone` is the caller's, and nothing is watched then.
     fn watch_all(
         &self,
         watch_set: &[Watch<'_, K>],
@@ -199,8 +200,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         hash
     }
 
-    /// Leaves an event to the outermost call, unless nobody waits for the key. What is being parked will be
-    /// checked again.
+    /// Leaves an event to the outermost call, unless nobody waits for the key. What is being parked
+    /// will be checked again.
     fn queue_event<Q: Eq + ?Sized>(&self, key: &Q, hash: u64, work: impl FnOnce(K) -> Work<K, O>)
     where
         K: Borrow<Q>,

@@ -1,14 +1,16 @@
-//! What the handles of a `LocalPurgatory` share: one room in a `RefCell`, and a trampoline. What they call
-//! to park and to end operations is in [`calls`](super::calls).
+//! What the handles of a `LocalPurgatory` share: one room in a `RefCell`, and a trampoline. What
+//! they call to park and to end operations is in [`calls`](super::calls).
 //!
-//! Only the *outermost* call runs callbacks, and works the queue off before it returns. A nested one queues
-//! them, and queues events whole; so an event never finds an operation under check. One that a first check
-//! raises falls before its watch: then it is checked again. What is left to do for an operation that is under check is a cancel or a
-//! completion from its own check: those are noted, as in a shared purgatory.
+//! Only the *outermost* call runs callbacks, and works the queue off before it returns. A nested
+//! one queues them, and queues events whole; so an event never finds an operation under check. One
+//! that a first check raises falls before its watch: then it is checked again. What is left to do
+//! for an operation that is under check is a cancel or a completion from its own check: those are
+//! noted, as in a shared purgatory.
 //!
 //! - **Nothing borrowed**: while a check, a callback or a drop of the user's runs the room is not
 //!   borrowed. A key's `Eq` and `Clone` run while it is.
-//! - **Bounded call**: after `BUDGET` queued pieces of work the rest stays queued for the next call.
+//! - **Bounded call**: after `BUDGET` queued pieces of work the rest stays queued for the next
+//!   call.
 
 use std::{
     borrow::Borrow,
@@ -150,7 +152,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.counts.borrow_mut().panics += 1;
     }
 
-    /// Ends what has ended: out of every watch list, then called back. Returns how many that completed.
+    /// Ends what has ended: out of every watch list, then called back. Returns how many that
+    /// completed.
     #[inline]
     pub(super) fn finish(&self, call: &Call<'_, K, O>, ended: Ended<K, O>) -> usize {
         let Ended { id, payload, outcome, tickets, left, .. } = ended;
@@ -163,7 +166,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         completed
     }
 
-    /// Takes an operation's further watches away, and drops the keys that nobody waits for any more.
+    /// Takes an operation's further watches away, and drops the keys that nobody waits for any
+    /// more.
     pub(super) fn release(&self, id: TimerHandle, tickets: &[Ticket]) {
         let mut room = self.room.borrow_mut();
         let unwatch = |&ticket: &Ticket| room.unwatch(ticket, id);
@@ -202,7 +206,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         work
     }
 
-    /// Runs queued work, as much as a call may; after shutdown, when nobody may come again, all of it.
+    /// Runs queued work, as much as a call may; after shutdown, when nobody may come again, all of
+    /// it.
     #[cold]
     fn work_off_queue(&self) {
         let mut left = BUDGET;

@@ -1,4 +1,5 @@
-//! A purgatory for one thread: [`LocalPurgatory`]. The same room as the shared one's, without a lock.
+//! A purgatory for one thread: [`LocalPurgatory`]. The same room as the shared one's, without a
+//! lock.
 
 use std::{
     borrow::{Borrow, Cow},
@@ -23,26 +24,28 @@ use crate::{
     },
 };
 
-/// A [`Purgatory`](crate::Purgatory) for one thread: operations `O`, which need not be `Send`, parked under
-/// keys `K`. For a runtime with a thread a core (compio, glommio, monoio) or an event loop of your own.
+/// A [`Purgatory`](crate::Purgatory) for one thread: operations `O`, which need not be `Send`,
+/// parked under keys `K`. For a runtime with a thread a core (compio, glommio, monoio) or an event
+/// loop of your own.
 ///
-/// It has no lock, clock or thread. Its owner turns it: [`advance`](Self::advance) tells it what time it is
-/// and ends what has expired, [`next_deadline`](Self::next_deadline) says until when to sleep. Otherwise it
-/// promises what a shared one does: one outcome, no missed event, never early, nothing stays, panics stay
-/// inside. Several of them on a thread know nothing of each other.
+/// It has no lock, clock or thread. Its owner turns it: [`advance`](Self::advance) tells it what
+/// time it is and ends what has expired, [`next_deadline`](Self::next_deadline) says until when to
+/// sleep. Otherwise it promises what a shared one does: one outcome, no missed event, never early,
+/// nothing stays, panics stay inside. Several of them on a thread know nothing of each other.
 ///
 /// A handle: clones are the same purgatory. Dropping the last one ends whatever is parked as
 /// [`Dropped`](CancelReason::Dropped), there and then; it may be dropped inside a callback.
 ///
 /// # Calls from inside a check or callback
-/// All are allowed: nothing is borrowed while a check, a callback, or a drop of an operation or a key runs.
-/// What they end is told when the outermost call on this purgatory returns; a nested event returns 0, and
-/// what waits for its key is checked then, too; a nested `advance` only moves the clock. So a chain of completions needs no stack. One
-/// call runs at most 1024 queued pieces of work, an event or a callback each. The rest waits, in order, for
-/// the next call; [`next_deadline`](Self::next_deadline) says now until it is done.
+/// All are allowed: nothing is borrowed while a check, a callback, or a drop of an operation or a
+/// key runs. What they end is told when the outermost call on this purgatory returns; a nested
+/// event returns 0, and what waits for its key is checked then, too; a nested `advance` only moves
+/// the clock. So a chain of completions needs no stack. One call runs at most 1024 queued pieces of
+/// work, an event or a callback each. The rest waits, in order, for the next call;
+/// [`next_deadline`](Self::next_deadline) says now until it is done.
 ///
-/// A key's `Hash` may call back, too. Its `Eq` and `Clone` must not: the purgatory is borrowed meanwhile, and
-/// the call panics.
+/// A key's `Hash` may call back, too. Its `Eq` and `Clone` must not: the purgatory is borrowed
+/// meanwhile, and the call panics.
 ///
 /// ```
 /// use std::{cell::Cell, rc::Rc, time::Duration};
@@ -100,18 +103,19 @@ where
         }
     }
 
-    /// Checks the operation; if it must wait, parks it under each key of `watches` until an event on one
-    /// of them completes it, its time runs out, or it is cancelled. Repeated keys count once.
+    /// Checks the operation; if it must wait, parks it under each key of `watches` until an event
+    /// on one of them completes it, its time runs out, or it is cancelled. Repeated keys count
+    /// once.
     ///
-    /// A `timeout` counts from the moment last told to [`advance`](Self::advance): tell it before a batch
-    /// of requests is handled, or give a [`Timeout::At`]. The check runs here once, and the callback too
-    /// when that was enough or there is no time.
+    /// A `timeout` counts from the moment last told to [`advance`](Self::advance): tell it before a
+    /// batch of requests is handled, or give a [`Timeout::At`]. The check runs here once, and the
+    /// callback too when that was enough or there is no time.
     ///
     /// O(keys), and for a watermark the log of how many others wait for the same key.
     ///
     /// # Errors
-    /// [`Refused`] hands the operation back, its callback uncalled, when there are no keys, or when it would
-    /// have to wait and the purgatory is shut down or full.
+    /// [`Refused`] hands the operation back, its callback uncalled, when there are no keys, or when
+    /// it would have to wait and the purgatory is shut down or full.
     ///
     /// # Panics
     /// Only with a panic of the keys' own `Hash`, `Eq` or `Clone`; then nothing was parked and the
@@ -128,13 +132,14 @@ where
         self.core.park(operation, watches.into(), timeout.into())
     }
 
-    /// The event: something that operations parked under `key` wait for may have come true. Checks them,
-    /// one after the other in the order they were parked, and returns how many this call completed. What
-    /// their callbacks park is not checked.
+    /// The event: something that operations parked under `key` wait for may have come true. Checks
+    /// them, one after the other in the order they were parked, and returns how many this call
+    /// completed. What their callbacks park is not checked.
     ///
-    /// Watermark watches of the key are [`complete_up_to`](Self::complete_up_to)'s. Inside a check or
-    /// callback this returns 0, and what waits for the key now is checked when the outermost call returns. `key`
-    /// is any borrowed form of the keys, as in a `HashMap`. O(plain waiters of the key).
+    /// Watermark watches of the key are [`complete_up_to`](Self::complete_up_to)'s. Inside a check
+    /// or callback this returns 0, and what waits for the key now is checked when the outermost
+    /// call returns. `key` is any borrowed form of the keys, as in a `HashMap`. O(plain waiters of
+    /// the key).
     ///
     /// # Panics
     /// Only with a panic of the key's own `Hash`, `Eq` or `Clone`.
@@ -145,10 +150,11 @@ where
         self.core.check_and_complete(key)
     }
 
-    /// The event of a watermark: the key's value, which only rises, is now at least `value`. Completes the
-    /// operations whose last watermark that meets, checks those that it meets otherwise (and those met
-    /// before that still wait for their check), and returns how many this call completed. In the order, and
-    /// with the nesting, of [`Purgatory::complete_up_to`](crate::Purgatory::complete_up_to).
+    /// The event of a watermark: the key's value, which only rises, is now at least `value`.
+    /// Completes the operations whose last watermark that meets, checks those that it meets
+    /// otherwise (and those met before that still wait for their check), and returns how many this
+    /// call completed. In the order, and with the nesting, of
+    /// [`Purgatory::complete_up_to`](crate::Purgatory::complete_up_to).
     ///
     /// O(met × log watermark watches of the key).
     ///
@@ -161,12 +167,13 @@ where
         self.core.complete_up_to(key, value)
     }
 
-    /// Ends whatever is parked under `key` as Cancelled with this reason, each through its own callback;
-    /// returns how many this call ended. (The one that is under check, when called from its check, is left
-    /// a note: it ends as Completed if that check comes true.) Plain watches and watermarks alike.
+    /// Ends whatever is parked under `key` as Cancelled with this reason, each through its own
+    /// callback; returns how many this call ended. (The one that is under check, when called from
+    /// its check, is left a note: it ends as Completed if that check comes true.) Plain watches and
+    /// watermarks alike.
     ///
-    /// All are claimed before the first is called back, so what their callbacks park stays parked. O(waiters of
-    /// the key), times the log of the watermark watches.
+    /// All are claimed before the first is called back, so what their callbacks park stays parked.
+    /// O(waiters of the key), times the log of the watermark watches.
     ///
     /// # Panics
     /// As [`check_and_complete`](Self::check_and_complete).
@@ -182,8 +189,9 @@ where
         self.core.end_for_key(key, &Outcome::Cancelled(reason))
     }
 
-    /// Ends whatever is parked under `key` as Completed, whatever its check would say, each through its own
-    /// callback; returns how many this call ended. Otherwise as [`cancel_for_key`](Self::cancel_for_key).
+    /// Ends whatever is parked under `key` as Completed, whatever its check would say, each through
+    /// its own callback; returns how many this call ended. Otherwise as
+    /// [`cancel_for_key`](Self::cancel_for_key).
     ///
     /// # Panics
     /// As [`check_and_complete`](Self::check_and_complete).
@@ -194,8 +202,9 @@ where
         self.core.end_for_key(key, &Outcome::Completed)
     }
 
-    /// Ends whatever is parked as Cancelled with this reason, each through its own callback; returns how many
-    /// this call ended. The purgatory stays open, and what the callbacks park stays parked. O(parked).
+    /// Ends whatever is parked as Cancelled with this reason, each through its own callback;
+    /// returns how many this call ended. The purgatory stays open, and what the callbacks park
+    /// stays parked. O(parked).
     pub fn cancel_all(&self, reason: impl Into<Cow<'static, str>>) -> usize {
         self.core.cancel_all(CancelReason::Requested(reason.into()))
     }
@@ -206,38 +215,39 @@ where
         self.core.end(id, Outcome::Cancelled(CancelReason::Requested(reason.into())))
     }
 
-    /// Ends one operation as Completed, whatever its check would say, unless it is over. O(its keys), as
-    /// [`cancel`](Self::cancel). See [`EndResult`].
+    /// Ends one operation as Completed, whatever its check would say, unless it is over. O(its
+    /// keys), as [`cancel`](Self::cancel). See [`EndResult`].
     pub fn complete(&self, id: OperationId) -> EndResult {
         self.core.end(id, Outcome::Completed)
     }
 
     /// Gives one operation another timeout, counted from the moment last told to
-    /// [`advance`](Self::advance). False when it is over, or its end is decided. Zero, or a moment that has
-    /// passed: it expires at the next tick, without another check. O(levels of the wheel).
+    /// [`advance`](Self::advance). False when it is over, or its end is decided. Zero, or a moment
+    /// that has passed: it expires at the next tick, without another check. O(levels of the wheel).
     pub fn reschedule(&self, id: OperationId, timeout: impl Into<Timeout>) -> bool {
         self.core.reschedule(id, timeout.into())
     }
 
-    /// Lets time pass until `now_ns`, in nanoseconds since any origin that the owner keeps to, such as
-    /// [`Clock::now_ns`](timer_core::Clock::now_ns); an earlier moment than before changes nothing. Ends
-    /// what has expired, in the order of the ticks, and runs queued work that was beyond the budget of
-    /// earlier calls.
+    /// Lets time pass until `now_ns`, in nanoseconds since any origin that the owner keeps to, such
+    /// as [`Clock::now_ns`](timer_core::Clock::now_ns); an earlier moment than before changes
+    /// nothing. Ends what has expired, in the order of the ticks, and runs queued work that was
+    /// beyond the budget of earlier calls.
     ///
-    /// Deadlines round up to a tick and the present rounds down, so nothing expires early. One call takes at
-    /// most 1024 steps of the wheel: an operation that expires, or one that moves to a finer level. What is
-    /// left is for the next call, as [`next_deadline`](Self::next_deadline) says.
+    /// Deadlines round up to a tick and the present rounds down, so nothing expires early. One call
+    /// takes at most 1024 steps of the wheel: an operation that expires, or one that moves to a
+    /// finer level. What is left is for the next call, as [`next_deadline`](Self::next_deadline)
+    /// says.
     ///
     /// Callbacks run here. Inside a check or callback it only moves the clock. O(steps + levels).
     pub fn advance(&self, now_ns: u64) {
         self.core.advance(now_ns);
     }
 
-    /// When [`advance`](Self::advance) has work next, in nanoseconds: sleep until then at most. `None` when
-    /// nothing that is parked has a deadline. A moment that has passed means now.
+    /// When [`advance`](Self::advance) has work next, in nanoseconds: sleep until then at most.
+    /// `None` when nothing that is parked has a deadline. A moment that has passed means now.
     ///
-    /// Never later than the first deadline, and earlier only when tasks have to move to a finer level of the
-    /// wheel first, a few times for a distant deadline. O(levels).
+    /// Never later than the first deadline, and earlier only when tasks have to move to a finer
+    /// level of the wheel first, a few times for a distant deadline. O(levels).
     pub fn next_deadline(&self) -> Option<u64> {
         self.core.next_deadline()
     }
@@ -257,14 +267,14 @@ where
         self.len() == 0
     }
 
-    /// Watches of what is parked now: an operation has one for each of its keys and one for each of its
-    /// watermarks. (One that was met counts until its operation ends.) O(1).
+    /// Watches of what is parked now: an operation has one for each of its keys and one for each of
+    /// its watermarks. (One that was met counts until its operation ends.) O(1).
     pub fn watched(&self) -> usize {
         self.core.with(|room| room.watched)
     }
 
-    /// Watches of a key now: as many as operations wait for it, but that one which waits for it both
-    /// plainly and for a watermark, or for two of its watermarks, has a watch for each. O(1).
+    /// Watches of a key now: as many as operations wait for it, but that one which waits for it
+    /// both plainly and for a watermark, or for two of its watermarks, has a watch for each. O(1).
     pub fn waiters<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
     where
         K: Borrow<Q>,
@@ -277,15 +287,15 @@ where
         self.core.with(|room| room.key_count())
     }
 
-    /// What the purgatory holds and has done. `callbacks_waiting` and `deferred` are the callbacks and the
-    /// events that are queued. O(queued).
+    /// What the purgatory holds and has done. `callbacks_waiting` and `deferred` are the callbacks
+    /// and the events that are queued. O(queued).
     pub fn stats(&self) -> Stats {
         self.core.stats()
     }
 
-    /// Ends whatever is parked as Cancelled ([`Shutdown`](CancelReason::Shutdown)) and refuses what would
-    /// have to wait from now on. What is queued is run without a budget from here on, by this call or the
-    /// outermost one. Again: nothing.
+    /// Ends whatever is parked as Cancelled ([`Shutdown`](CancelReason::Shutdown)) and refuses what
+    /// would have to wait from now on. What is queued is run without a budget from here on, by this
+    /// call or the outermost one. Again: nothing.
     pub fn shutdown(&self) {
         self.core.close(CancelReason::Shutdown);
     }
@@ -374,8 +384,8 @@ where
         self
     }
 
-    /// How many operations may be parked at most. One more that would have to wait is refused and handed
-    /// back (its first check runs before). No limit by default.
+    /// How many operations may be parked at most. One more that would have to wait is refused and
+    /// handed back (its first check runs before). No limit by default.
     pub fn max_parked(mut self, max: usize) -> Self {
         self.max_parked = max;
         self

@@ -1,5 +1,5 @@
-//! Futures on one thread: [`LocalPurgatory::wait`]. As in a shared purgatory the operation and the future
-//! share an answer: the operation fills it or the future leaves it, whichever comes first.
+//! Futures on one thread: [`LocalPurgatory::wait`]. As in a shared purgatory the operation and the
+//! future share an answer: the operation fills it or the future leaves it, whichever comes first.
 
 use std::{
     cell::RefCell,
@@ -33,8 +33,8 @@ struct Waiting<C, T> {
     end: End<T>,
 }
 
-/// The operation's side of the answer. Dropped unfilled, because the condition panicked or the operation was
-/// refused, it says so.
+/// The operation's side of the answer. Dropped unfilled, because the condition panicked or the
+/// operation was refused, it says so.
 struct End<T> {
     answer: Shared<T>,
     filled: bool,
@@ -92,11 +92,12 @@ impl<K: WatchKey> Behind for Core<K, LocalBoxed> {
 /// [`LocalPurgatory::wait`].
 ///
 /// # Cancel safety
-/// Dropping it cancels the wait: the operation leaves the purgatory at once or, while its condition runs,
-/// when that is over. A value that had been yielded but not taken is dropped. Polling it without awaiting
-/// its end loses nothing.
+/// Dropping it cancels the wait: the operation leaves the purgatory at once or, while its condition
+/// runs, when that is over. A value that had been yielded but not taken is dropped. Polling it
+/// without awaiting its end loses nothing.
 ///
-/// A future does not keep its purgatory open: when the last handle goes, the wait ends as Cancelled.
+/// A future does not keep its purgatory open: when the last handle goes, the wait ends as
+/// Cancelled.
 ///
 /// # Panics
 /// When polled again after it was ready.
@@ -110,7 +111,8 @@ pub struct LocalWait<T> {
 }
 
 impl<T> LocalWait<T> {
-    /// The operation's name, to complete, cancel or reschedule it by; `None` when it was over at once.
+    /// The operation's name, to complete, cancel or reschedule it by; `None` when it was over at
+    /// once.
     pub fn id(&self) -> Option<OperationId> {
         self.id
     }
@@ -161,13 +163,14 @@ impl<T> fmt::Debug for LocalWait<T> {
 }
 
 impl<K: WatchKey> LocalPurgatory<K, LocalBoxed> {
-    /// Waits until `condition` yields a value: now, or at an event on one of the keys. The condition is
-    /// checked and parked by this call, not by the first poll; the time counts from the moment last told
-    /// to [`advance`](Self::advance). For any executor that runs futures which are not `Send`.
+    /// Waits until `condition` yields a value: now, or at an event on one of the keys. The
+    /// condition is checked and parked by this call, not by the first poll; the time counts from
+    /// the moment last told to [`advance`](Self::advance). For any executor that runs futures which
+    /// are not `Send`.
     ///
-    /// The condition runs as a [check](DelayedOperation::try_complete) does, with nothing borrowed, and is
-    /// asked no more once it yielded a value. The task is woken where a callback would run. One allocation
-    /// for the operation, one for the answer it shares with the future; O(keys).
+    /// The condition runs as a [check](DelayedOperation::try_complete) does, with nothing borrowed,
+    /// and is asked no more once it yielded a value. The task is woken where a callback would run.
+    /// One allocation for the operation, one for the answer it shares with the future; O(keys).
     ///
     /// # Errors
     /// The future yields a [`WaitError`]: time ran out, cancelled, or refused.
@@ -181,7 +184,8 @@ impl<K: WatchKey> LocalPurgatory<K, LocalBoxed> {
     /// let log_end = Rc::new(Cell::new(0));
     /// let (seen, second) = (log_end.clone(), Duration::from_secs(1));
     ///
-    /// let bytes = purgatory.wait(&["log"], second, move || Some(seen.get()).filter(|&end| end > 0));
+    /// let enough = move || Some(seen.get()).filter(|&end| end > 0);
+    /// let bytes = purgatory.wait(&["log"], second, enough);
     /// log_end.set(7);
     /// purgatory.check_and_complete(&"log");
     /// assert_eq!(runtime.block_on(bytes), Ok(7));

@@ -133,7 +133,8 @@ where
     }
 
     fn publish_times(&self) {
-        // Each wait is handed over once. Who is doing so, further up this stack maybe, does it for us.
+        // Each wait is handed over once. Who is doing so, further up this stack maybe, does it for
+        // us.
         let Some(mut published) = self.published.try_lock() else { return };
         let published = &mut *published;
         let Times { completed, expired, cancelled, lateness } = self.times();

@@ -1,12 +1,14 @@
-//! Introspection: what waits, for what, since when, and what became of the rest, without stopping anything.
+//! Introspection: what waits, for what, since when, and what became of the rest, without stopping
+//! anything.
 //!
-//! Rooms are looked at one after the other, a bounded number of entries a lock hold (but all keys of a
-//! room in one), so a snapshot is exact when nothing moves and otherwise a smear over the time it took.
+//! Rooms are looked at one after the other, a bounded number of entries a lock hold (but all keys
+//! of a room in one), so a snapshot is exact when nothing moves and otherwise a smear over the time
+//! it took.
 //!
-//! That an operation is *under check* shows in its entry, but since when would cost a clock reading a
-//! check. So it is the snapshots that remember: one that finds a check under way marks the entry, a
-//! check that ends wipes the mark, and a later snapshot that finds the mark knows that it is looking
-//! at the same check still.
+//! That an operation is *under check* shows in its entry, but since when would cost a clock reading
+//! a check. So it is the snapshots that remember: one that finds a check under way marks the entry,
+//! a check that ends wipes the mark, and a later snapshot that finds the mark knows that it is
+//! looking at the same check still.
 
 use std::{borrow::Borrow, cmp, collections::BinaryHeap, hash::Hash, time::Duration};
 
@@ -26,8 +28,8 @@ use crate::{
 const BUDGET: usize = 256;
 
 /// What a purgatory holds, and what became of what it held. Made by
-/// [`Purgatory::snapshot`](crate::Purgatory::snapshot). With the feature `serde` it can be serialised;
-/// durations then are seconds.
+/// [`Purgatory::snapshot`](crate::Purgatory::snapshot). With the feature `serde` it can be
+/// serialised; durations then are seconds.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -68,16 +70,18 @@ pub struct KeyWaiters<K> {
 pub struct Parked<K> {
     /// Its name, to cancel or complete it by.
     pub id: OperationId,
-    /// The keys it still waits for, one for each watch. A watermark that was met and counted is none.
+    /// The keys it still waits for, one for each watch. A watermark that was met and counted is
+    /// none.
     pub keys: Vec<K>,
     /// How long it has been parked, to the microsecond.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds"))]
     pub age: Duration,
-    /// How long until it expires, to the timer's tick; zero when it is due, `None` when it never does.
+    /// How long until it expires, to the timer's tick; zero when it is due, `None` when it never
+    /// does.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds_or_none"))]
     pub expires_in: Option<Duration>,
-    /// When it is under check: for how long at least, which is since the first snapshot that found it
-    /// in this check.
+    /// When it is under check: for how long at least, which is since the first snapshot that found
+    /// it in this check.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds_or_none"))]
     pub under_check: Option<Duration>,
 }
@@ -227,7 +231,8 @@ where
         Some(from)
     }
 
-    /// For how many microseconds each check is known to be under way; keeps that for the next snapshot.
+    /// For how many microseconds each check is known to be under way; keeps that for the next
+    /// snapshot.
     fn remember(
         &self,
         under_check: &[(bool, TimerHandle)],

@@ -1,6 +1,6 @@
-//! Operations that wait for a key alone: what [`Replies`](crate::Replies) parks. No event checks them; who
-//! has what they wait for takes them out by their key. So a room is a map of them, with time-outs: one lock
-//! hold to put one in, one to take it out.
+//! Operations that wait for a key alone: what [`Replies`](crate::Replies) parks. No event checks
+//! them; who has what they wait for takes them out by their key. So a room is a map of them, with
+//! time-outs: one lock hold to put one in, one to take it out.
 
 use std::{borrow::Borrow, hash::Hash};
 
@@ -31,8 +31,8 @@ where
     K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
-    /// Parks an operation under a key that nobody waits for. Runs the key's `Hash`, and its `Eq` under the
-    /// lock of its room.
+    /// Parks an operation under a key that nobody waits for. Runs the key's `Hash`, and its `Eq`
+    /// under the lock of its room.
     pub(crate) fn park_alone(
         &self,
         operation: O,
@@ -83,8 +83,8 @@ where
         Err(NotParked::Refused(reason))
     }
 
-    /// Ends the operation that waits for a key as Completed, and hands it over uncalled. Its key is free when
-    /// this returns.
+    /// Ends the operation that waits for a key as Completed, and hands it over uncalled. Its key is
+    /// free when this returns.
     pub(crate) fn take_alone<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<O>
     where
         K: Borrow<Q>,
@@ -97,13 +97,14 @@ where
         ended.map(|ended| self.hand_over(ended))
     }
 
-    /// How many times all have been taken: to be read before an operation is parked, and kept in it.
+    /// How many times all have been taken: to be read before an operation is parked, and kept in
+    /// it.
     pub(crate) fn sweeps(&self) -> u64 {
         self.sweeps.load(Ordering::Acquire)
     }
 
-    /// Cancels all that were parked before this call, by the sweeps before each, and hands them over uncalled.
-    /// What is parked meanwhile stays, whatever its room. O(parked).
+    /// Cancels all that were parked before this call, by the sweeps before each, and hands them
+    /// over uncalled. What is parked meanwhile stays, whatever its room. O(parked).
     pub(crate) fn take_all(&self, outcome: &Outcome, sweeps_before: impl Fn(&O) -> u64) -> Vec<O> {
         let before = self.sweeps.fetch_add(1, Ordering::AcqRel);
         let is_old =

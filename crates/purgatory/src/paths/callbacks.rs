@@ -1,8 +1,8 @@
 //! Endings: `finish`, the one way out, whatever found the end; and closing.
 //!
-//! An operation *ends* under its first room's lock: the entry leaves the wheel and its first key's list, the
-//! outcome is decided. Then, with nothing locked, its other watches are released and its callback is run:
-//! here, or where the timer runs what expired.
+//! An operation *ends* under its first room's lock: the entry leaves the wheel and its first key's
+//! list, the outcome is decided. Then, with nothing locked, its other watches are released and its
+//! callback is run: here, or where the timer runs what expired.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -32,8 +32,8 @@ pub(crate) const BUDGET: usize = 64;
 /// So many operations a shutdown claims before it calls the first back.
 const CLAIMED: usize = 4096;
 
-/// What expired gives so many further watches back on the thread that turns the wheels; of an operation with
-/// more they go with its callback.
+/// What expired gives so many further watches back on the thread that turns the wheels; of an
+/// operation with more they go with its callback.
 const RELEASED_AT_ONCE: usize = 16;
 
 /// Whether an operation that is over has a place among `max_parked`.
@@ -56,8 +56,8 @@ where
         self.run_callback(call, payload, outcome, Permit::Held);
     }
 
-    /// The same for several: all of them are out of every watch list before the first is called back.
-    /// Returns how many completed.
+    /// The same for several: all of them are out of every watch list before the first is called
+    /// back. Returns how many completed.
     pub(crate) fn finish_all(
         self: &Arc<Self>,
         call: &Call<'_>,
@@ -116,9 +116,9 @@ where
         }
     }
 
-    /// As [`finish`](Self::finish), for a thread that must not be held up: a few steps each are done here,
-    /// and whatever may run the user's code, or takes long, is the executor's. With a latch each is under
-    /// way until its callback is over.
+    /// As [`finish`](Self::finish), for a thread that must not be held up: a few steps each are
+    /// done here, and whatever may run the user's code, or takes long, is the executor's. With a
+    /// latch each is under way until its callback is over.
     pub(crate) fn offload_endings(
         self: &Arc<Self>,
         mut ended: Vec<Ended<K, O>>,
@@ -193,7 +193,8 @@ where
         }
     }
 
-    /// Calls `on_complete`, inside a call, with nothing locked. Until then the operation kept its place.
+    /// Calls `on_complete`, inside a call, with nothing locked. Until then the operation kept its
+    /// place.
     #[inline]
     fn call_back(&self, payload: O, outcome: Outcome, permit: Permit) {
         if permit == Permit::Held && !failpoint!(EndingKeepsPermit) {
@@ -212,8 +213,8 @@ where
         self.close_rooms(reason, |ended| _ = self.finish_all(&call, ended.drain(..)));
     }
 
-    /// As [`close`](Self::close), but what runs the user's code is the executor's; until that has run, it is
-    /// counted by `closing`.
+    /// As [`close`](Self::close), but what runs the user's code is the executor's; until that has
+    /// run, it is counted by `closing`.
     pub(crate) fn close_offloading(self: &Arc<Self>, reason: CancelReason) {
         let deferred = self.deferred.lock().close();
         if std::mem::needs_drop::<K>() && deferred.len() > 0 {
@@ -250,8 +251,8 @@ where
         trace::closed(&self.name, &self.counts, cancelled);
     }
 
-    /// Cancels everything parked; returns how many this call ended. All are claimed before the first is
-    /// called back, so that what a callback parks stays.
+    /// Cancels everything parked; returns how many this call ended. All are claimed before the
+    /// first is called back, so that what a callback parks stays.
     pub(crate) fn cancel_all(self: &Arc<Self>, reason: CancelReason) -> usize {
         let call = Call::enter(&self.offload);
         let mut ended = Vec::new();
@@ -261,8 +262,8 @@ where
         cancelled
     }
 
-    /// Claims everything parked, but for the operations that `is_meant` refuses under the lock, calling `act`
-    /// with what was claimed after each lock hold.
+    /// Claims everything parked, but for the operations that `is_meant` refuses under the lock,
+    /// calling `act` with what was claimed after each lock hold.
     pub(super) fn claim_all(
         &self,
         close: bool,

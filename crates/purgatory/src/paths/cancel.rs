@@ -27,8 +27,8 @@ where
     K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
-    /// Ends everything parked under `key`; returns how many this call ended. All are claimed before the first
-    /// is called back, so that what a callback parks stays.
+    /// Ends everything parked under `key`; returns how many this call ended. All are claimed before
+    /// the first is called back, so that what a callback parks stays.
     pub(crate) fn end_for_key<Q: Hash + Eq + ?Sized>(
         self: &Arc<Self>,
         key: &Q,

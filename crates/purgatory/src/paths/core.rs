@@ -1,7 +1,7 @@
 //! What all handles of a purgatory share: the rooms, the versions, the timer.
 //!
-//! A key's *room* is told by its hash; an operation's *first room* is that of its first key. Its entry
-//! there is the task of the room's wheel, so that parking it and starting its timer are one
+//! A key's *room* is told by its hash; an operation's *first room* is that of its first key. Its
+//! entry there is the task of the room's wheel, so that parking it and starting its timer are one
 //! insertion, ending it and stopping its timer one removal.
 //!
 //! The paths are told in the files beside this one: [`park`](super::park), [`event`](super::event)
@@ -209,8 +209,8 @@ where
         }
     }
 
-    /// Calls `act` for each item under the lock of its first room, which is kept for as long as the next
-    /// item has the same.
+    /// Calls `act` for each item under the lock of its first room, which is kept for as long as the
+    /// next item has the same.
     pub(crate) fn each_in_first_room<T>(
         &self,
         items: impl IntoIterator<Item = T>,

@@ -22,8 +22,8 @@ where
     K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
-    /// Leaves an event, or a rise to `value`, to the executor, or to whoever calls `run_deferred` first;
-    /// unless it is left to them already.
+    /// Leaves an event, or a rise to `value`, to the executor, or to whoever calls `run_deferred`
+    /// first; unless it is left to them already.
     pub(crate) fn defer(self: &Arc<Self>, key: K, value: Option<u64>) {
         let hash = self.versions.hash(&key);
         let mut deferred = self.deferred.lock();
@@ -55,15 +55,16 @@ where
             }
             let mut left = DEFERRED_BUDGET;
             while let Err(panicked) = contain(|| _ = core.raise_deferred(&mut left)) {
-                core.report(&panicked); // of a key's Hash or Eq: its event is gone, the next one's turn
+                // Of a key's Hash or Eq: its event is gone, the next one's turn.
+                core.report(&panicked);
             }
             core.have_deferred_run(); // the rest, behind what else waits for the executor
         });
         execute_deferring(&self.offload, job);
     }
 
-    /// Raises what was deferred; returns how many operations that completed. When a key's `Hash` or `Eq`
-    /// panics, what is behind it goes to the executor.
+    /// Raises what was deferred; returns how many operations that completed. When a key's `Hash` or
+    /// `Eq` panics, what is behind it goes to the executor.
     pub(crate) fn run_deferred(self: &Arc<Self>) -> usize {
         let all = &mut { usize::MAX };
         catch_unwind(AssertUnwindSafe(|| self.raise_deferred(all))).unwrap_or_else(|panic| {

@@ -1,8 +1,8 @@
 //! Events left for later: a queue in which each key is once.
 //!
-//! What is deferred again before it has begun changes nothing, but for a rise to a higher value: the event
-//! to come is the later one, too. So the queue is no longer than there are keys, however often and for
-//! however long they are deferred; and after shutdown nothing comes in.
+//! What is deferred again before it has begun changes nothing, but for a rise to a higher value:
+//! the event to come is the later one, too. So the queue is no longer than there are keys, however
+//! often and for however long they are deferred; and after shutdown nothing comes in.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,8 @@ struct Item<K> {
 /// Events left for later, and rises to a value: a key at most once as each.
 pub(crate) struct Deferred<K> {
     queue: VecDeque<Item<K>>,
-    /// The numbers of those in the queue, by the hash of their keys. The first has the number `begun`.
+    /// The numbers of those in the queue, by the hash of their keys. The first has the number
+    /// `begun`.
     known: HashTable<u64>,
     begun: u64,
     /// A job that raises them is on its way to the executor.
@@ -37,8 +38,8 @@ impl<K> Default for Deferred<K> {
 }
 
 impl<K: Eq> Deferred<K> {
-    /// True when an event is not to be queued: it is queued already, now with the higher value, or nothing
-    /// is taken any more. Runs the key's `Eq`. O(1).
+    /// True when an event is not to be queued: it is queued already, now with the higher value, or
+    /// nothing is taken any more. Runs the key's `Eq`. O(1).
     pub(crate) fn has(&mut self, key: &K, hash: u64, value: Option<u64>) -> bool {
         if self.closed {
             return true;

@@ -5,9 +5,9 @@
 //! checks them with nothing locked, and gives them back. Then the callbacks of what ended run. The
 //! entries of most are in the key's own room: they are taken out in the lock hold that finds them.
 //!
-//! A rise of a key's watermark first takes the watches it meets off the key, and *the thread that takes
-//! a watch counts it down*, with no code of the user's in between. Then it walks those that were met
-//! and wait for their check, as an event does.
+//! A rise of a key's watermark first takes the watches it meets off the key, and *the thread that
+//! takes a watch counts it down*, with no code of the user's in between. Then it walks those that
+//! were met and wait for their check, as an event does.
 
 use std::{
     borrow::Borrow,
@@ -110,7 +110,8 @@ impl<K: Eq + Clone, O> Drop for Walk<'_, K, O> {
     }
 }
 
-/// Leaves of each operation the first mention: a rise that met several of its watermarks checks it once.
+/// Leaves of each operation the first mention: a rise that met several of its watermarks checks it
+/// once.
 pub(crate) fn check_once(ids: &mut Vec<TimerHandle>) {
     if ids.len() > 1 {
         let mut known = HashSet::with_hasher(foldhash::fast::RandomState::default());
@@ -123,8 +124,8 @@ where
     K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
-    /// Attempts everything parked under `key`; returns how many this call ended as Completed. Inside
-    /// a callback the walk waits for the outermost call.
+    /// Attempts everything parked under `key`; returns how many this call ended as Completed.
+    /// Inside a callback the walk waits for the outermost call.
     pub(crate) fn check_and_complete<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q) -> usize
     where
         K: Borrow<Q>,
@@ -139,8 +140,8 @@ where
         self.event(&call, key, hash, Raise::Now)
     }
 
-    /// As [`check_and_complete`](Self::check_and_complete), until a check of this call has come true; true if
-    /// one has.
+    /// As [`check_and_complete`](Self::check_and_complete), until a check of this call has come
+    /// true; true if one has.
     pub(crate) fn check_and_complete_one<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -155,8 +156,8 @@ where
         self.event_for_one(&call, key, hash, Raise::Now)
     }
 
-    /// An event, or a rise to a value, inside a check or callback: what waits for the key now is walked when
-    /// the outermost call gets to it. What is parked later finds the version raised.
+    /// An event, or a rise to a value, inside a check or callback: what waits for the key now is
+    /// walked when the outermost call gets to it. What is parked later finds the version raised.
     #[cold]
     fn queue_event<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, event: Event)
     where
@@ -255,8 +256,8 @@ where
         Walk { rooms: &self.rooms, room, on }
     }
 
-    /// Completes what `value` meets of the watermarks that wait for `key`; returns how many this call
-    /// ended as Completed. Inside a callback it waits for the outermost call.
+    /// Completes what `value` meets of the watermarks that wait for `key`; returns how many this
+    /// call ended as Completed. Inside a callback it waits for the outermost call.
     pub(crate) fn complete_up_to<Q: Hash + Eq + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
@@ -306,11 +307,12 @@ where
         completed + self.attempt_rest(call, walk, batch)
     }
 
-    /// Takes watermark watches off the key, some at a time, for `act` to apply in the first rooms of their
-    /// operations; returns the walk over those that are met and stay, the first of them checked out if
-    /// nothing was taken: otherwise callbacks come first, and nobody is held meanwhile.
-    /// Nothing of the user's runs in between, or what was parked by it would be taken, too. But for the
-    /// key's `Eq`: when it panics, what was taken until then has to be finished first.
+    /// Takes watermark watches off the key, some at a time, for `act` to apply in the first rooms
+    /// of their operations; returns the walk over those that are met and stay, the first of them
+    /// checked out if nothing was taken: otherwise callbacks come first, and nobody is held
+    /// meanwhile. Nothing of the user's runs in between, or what was parked by it would be taken,
+    /// too. But for the key's `Eq`: when it panics, what was taken until then has to be finished
+    /// first.
     pub(super) fn pop_up_to<Q: Eq + ?Sized>(
         &self,
         key: &Q,
@@ -403,8 +405,8 @@ where
         );
     }
 
-    /// Of many each room is locked once for a run of them, and the checks run with all their payloads
-    /// out.
+    /// Of many each room is locked once for a run of them, and the checks run with all their
+    /// payloads out.
     fn attempt_all(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
         self.check_all(&mut batch.held);
         let (mut again, mut ended) = (Vec::new(), Vec::new());
@@ -444,7 +446,8 @@ where
         self.settle_by_verdict(looks, held).1
     }
 
-    /// The same, with what the last check found: an operation can end as Completed without it, by a note.
+    /// The same, with what the last check found: an operation can end as Completed without it, by a
+    /// note.
     #[inline(always)]
     fn settle_by_verdict(
         self: &Arc<Self>,
@@ -467,8 +470,8 @@ where
         (Verdict::Unsatisfied, None)
     }
 
-    /// Puts an operation back, for the executor to look at it once more. Until it does the operation is as
-    /// free as any other: for an event, its time and whoever ends it.
+    /// Puts an operation back, for the executor to look at it once more. Until it does the
+    /// operation is as free as any other: for an event, its time and whoever ends it.
     #[cold]
     fn put_off(self: &Arc<Self>, held: CheckedOut<O>) -> Option<Ended<K, O>> {
         let id = held.id;

@@ -1,9 +1,10 @@
-//! Expiry: what the timer finds due ends. Or it is checked once more, if the purgatory was built so.
+//! Expiry: what the timer finds due ends. Or it is checked once more, if the purgatory was built
+//! so.
 //!
-//! *The last check* is the executor's, since neither the timer's thread nor anybody else is to wait for it.
-//! Until then the entry is held, with its end noted as Expired, so nothing but that check changes how the
-//! operation ends. Whether one that came true was a missed event is told by what happened meanwhile: see
-//! [`missed`](super::missed).
+//! *The last check* is the executor's, since neither the timer's thread nor anybody else is to wait
+//! for it. Until then the entry is held, with its end noted as Expired, so nothing but that check
+//! changes how the operation ends. Whether one that came true was a missed event is told by what
+//! happened meanwhile: see [`missed`](super::missed).
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -109,14 +110,16 @@ where
         hashes.iter().map(|&hash| last_checks.quiet(&self.versions, hash)).collect()
     }
 
-    /// True when no event has come since the versions were read, and none is known to be on its way.
+    /// True when no event has come since the versions were read, and none is known to be on its
+    /// way.
     fn still_quiet(&self, last_checks: &LastChecks<K, O>, read: &KeyVersions) -> bool {
         last_checks.nothing_announced()
             && self.deferred_len() == 0
             && !read.iter().any(|&version| self.versions.has_moved(version))
     }
 
-    /// What there is to tell of a condition that came true unnoticed, while its watches are still there.
+    /// What there is to tell of a condition that came true unnoticed, while its watches are still
+    /// there.
     #[cold]
     fn missed(
         &self,
@@ -189,7 +192,8 @@ where
         }
         let driver = self.offload.driver.clone();
         if let Some(core) = Arc::into_inner(self) {
-            // The last handle went meanwhile. An executor or a hook is the user's to drop: not here.
+            // The last handle went meanwhile. An executor or a hook is the user's to drop: not
+            // here.
             driver.execute(Job::new(move || drop(core)));
         }
     }

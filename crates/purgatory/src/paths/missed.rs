@@ -1,9 +1,9 @@
-//! What a purgatory keeps whose operations are checked once more when their time is up, to tell a missed
-//! event from a race that is healthy. One without has none of it.
+//! What a purgatory keeps whose operations are checked once more when their time is up, to tell a
+//! missed event from a race that is healthy. One without has none of it.
 //!
-//! An event is *under way* from before it raises its key's version until its last waiter was checked and
-//! called back. A last check that comes true meanwhile is no miss, and none that finds a version moved, a
-//! note left, or an event *announced*: deferred, or of a monitor's change.
+//! An event is *under way* from before it raises its key's version until its last waiter was
+//! checked and called back. A last check that comes true meanwhile is no miss, and none that finds
+//! a version moved, a note left, or an event *announced*: deferred, or of a monitor's change.
 
 use std::{
     ops::Deref,

@@ -1,12 +1,12 @@
 //! Parking: check, watch every key, check again if an event came by.
 //!
 //! 1. Read each key's version, then check. True: over, and nothing else was touched.
-//! 2. *One key*: under its room's lock compare the version. Unmoved: put the operation in, on the wheel
-//!    and on the key's list. Moved: unlock and check again. So nobody ever sees it held.
-//! 3. *Several keys*, and one whose version keeps moving: put an entry into the first key's room, held by
-//!    this thread; watch the other keys in their rooms, one after the other, comparing versions; then
-//!    give the payload back as any holder does. A version that moved counts as an event that found the
-//!    entry held, so the holder looks again.
+//! 2. *One key*: under its room's lock compare the version. Unmoved: put the operation in, on the
+//!    wheel and on the key's list. Moved: unlock and check again. So nobody ever sees it held.
+//! 3. *Several keys*, and one whose version keeps moving: put an entry into the first key's room,
+//!    held by this thread; watch the other keys in their rooms, one after the other, comparing
+//!    versions; then give the payload back as any holder does. A version that moved counts as an
+//!    event that found the entry held, so the holder looks again.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -34,8 +34,8 @@ use crate::{
     },
 };
 
-/// A place among `max_parked`, given back unless it is kept: when nothing is parked after all, a panic
-/// of a key's included.
+/// A place among `max_parked`, given back unless it is kept: when nothing is parked after all, a
+/// panic of a key's included.
 pub(super) struct PermitGuard<'a, K: WatchKey + Send, O: DelayedOperation + Send>(
     Option<&'a Core<K, O>>,
 );

@@ -1,5 +1,6 @@
 //! `tracing` events (feature `tracing`): nothing on the path of an operation that is parked and
-//! completed. A subscriber is user code: it is called with nothing locked, and its panics stay here.
+//! completed. A subscriber is user code: it is called with nothing locked, and its panics stay
+//! here.
 
 #[cfg(not(feature = "tracing"))]
 pub(crate) use off::*;

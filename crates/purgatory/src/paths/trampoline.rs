@@ -32,10 +32,11 @@ struct Thread {
     active: Cell<bool>,
     /// Inside a call that runs nothing of the user's on this thread.
     deferring: Cell<bool>,
-    /// The thread's locals are being destroyed: what this one has is given back whenever it is done with.
+    /// The thread's locals are being destroyed: what this one has is given back whenever it is done
+    /// with.
     ending: Cell<bool>,
-    /// Never dropped, so that it is there for the destructors of other locals, whichever comes first. A chain
-    /// of calls in one of those would nest without it.
+    /// Never dropped, so that it is there for the destructors of other locals, whichever comes
+    /// first. A chain of calls in one of those would nest without it.
     queue: ManuallyDrop<RefCell<VecDeque<Work>>>,
 }
 
@@ -65,8 +66,8 @@ thread_local! {
     static ENDS: Ends = Ends;
 }
 
-/// Where a purgatory's work goes that the calling thread is not to do: an executor of its own, or the
-/// timer's.
+/// Where a purgatory's work goes that the calling thread is not to do: an executor of its own, or
+/// the timer's.
 pub(crate) struct Offload {
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) executor: Option<Arc<dyn Executor>>,
@@ -99,8 +100,8 @@ impl Offload {
     }
 }
 
-/// Hands a job over for a caller who holds locks that the job may need. Nothing of it may run here: it
-/// asks [`is_deferring`], since a job that an executor drops runs where it is dropped.
+/// Hands a job over for a caller who holds locks that the job may need. Nothing of it may run here:
+/// it asks [`is_deferring`], since a job that an executor drops runs where it is dropped.
 pub(crate) fn execute_deferring(offload: &Offload, job: Job) {
     let before = THREAD.try_with(|thread| thread.deferring.replace(true)).unwrap_or(false);
     offload.execute(job);

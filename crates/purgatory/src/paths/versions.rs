@@ -1,11 +1,12 @@
-//! The versions: how many events there have been on the keys of each hash, and which room a key is in.
+//! The versions: how many events there have been on the keys of each hash, and which room a key is
+//! in.
 //!
 //! - **Versions**: an event raises its key's version under the lock of the key's room, after its
 //!   condition came true and before it walks. A thread that parks reads the version, checks, and
 //!   compares under the lock as it watches. Equal: no event fell in between. Raised: check again.
 //!   Versions are never made anew, moved or reset; keys that share one cost each other a needless
-//!   check now and then, so there are thousands, whatever the number of rooms. Those of one room are
-//!   neighbours, so that events in different rooms seldom write to one cache line.
+//!   check now and then, so there are thousands, whatever the number of rooms. Those of one room
+//!   are neighbours, so that events in different rooms seldom write to one cache line.
 
 use std::hash::{BuildHasher, Hash};
 

@@ -13,7 +13,8 @@ use crate::{
 /// From so many keys on, repeated ones are found by a hash set instead of by comparing each pair.
 const KEYS_COMPARED: usize = 16;
 
-/// A watch to be set: its key, the version it had before the check, and its watermark if it has one.
+/// A watch to be set: its key, the version it had before the check, and its watermark if it has
+/// one.
 pub(crate) struct Watch<'a, K> {
     pub(crate) key: &'a K,
     pub(crate) version: KeyVersion,
@@ -30,8 +31,8 @@ pub(crate) fn counted<K>(watch_set: &[Watch<'_, K>]) -> usize {
 }
 
 impl Watermark {
-    /// What tells two watches of a key apart. In the check form one does for all thresholds: once the
-    /// lowest is met, its watch is checked at every rise.
+    /// What tells two watches of a key apart. In the check form one does for all thresholds: once
+    /// the lowest is met, its watch is checked at every rise.
     fn distinct(watermark: Option<Watermark>) -> Option<Watermark> {
         watermark.map(|watermark| {
             if watermark.counted { watermark } else { Watermark { threshold: 0, ..watermark } }
@@ -49,7 +50,8 @@ impl<K> Watch<'_, K> {
 }
 
 impl<K: Eq + Clone> Watch<'_, K> {
-    /// Looks the key up in its room. Runs the key's `Eq` and `Clone`; a panic of theirs changes nothing.
+    /// Looks the key up in its room. Runs the key's `Eq` and `Clone`; a panic of theirs changes
+    /// nothing.
     #[inline]
     pub(crate) fn in_room<O>(&self, room: &Room<K, O>) -> Watched<K> {
         room.known(self.key, self.version.hash, self.watermark)

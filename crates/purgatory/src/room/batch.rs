@@ -19,7 +19,8 @@ pub(crate) struct CheckedOut<O> {
 pub(crate) struct Batch<O> {
     /// Those that are checked out.
     pub(crate) held: SmallVec<[CheckedOut<O>; 1]>,
-    /// Those whose first key is in another room, still to be checked out: each with how many of the held come before.
+    /// Those whose first key is in another room, still to be checked out: each with how many of the
+    /// held come before.
     pub(crate) foreign: SmallVec<[(usize, TimerHandle); 1]>,
 }
 

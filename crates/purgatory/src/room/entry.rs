@@ -1,5 +1,5 @@
-//! The state machine of one parked operation. Pure: its room's lock is around each call, and nothing of
-//! the user's runs in here.
+//! The state machine of one parked operation. Pure: its room's lock is around each call, and
+//! nothing of the user's runs in here.
 //!
 //! An entry holds the operation itself (its *payload*) or is *held*: a thread took the payload out
 //! to check it, and that is the claim. There is no other.
@@ -8,11 +8,12 @@
 //!   leaves a *note*: `recheck` (an event came by) or `end` (expiry or cancel; the first wins).
 //! - **Notes are read**: the holder acts on the notes in the same lock hold in which it gives the
 //!   payload back. A check that came true beats `end`; `end` beats `recheck`.
-//! - **Put off**: a holder that was asked to look again too often gives the payload back, and leaves the
-//!   next look to somebody who comes later. Until then the entry is like any other that waits. A look is due
-//!   once at most, however often the entry is put off.
-//! - **Counted down**: `remaining` watermark watches must be met, each taken off its key by one thread,
-//!   which counts it down here. The last one ends the operation as Completed, or leaves that as a note.
+//! - **Put off**: a holder that was asked to look again too often gives the payload back, and
+//!   leaves the next look to somebody who comes later. Until then the entry is like any other that
+//!   waits. A look is due once at most, however often the entry is put off.
+//! - **Counted down**: `remaining` watermark watches must be met, each taken off its key by one
+//!   thread, which counts it down here. The last one ends the operation as Completed, or leaves
+//!   that as a note.
 //! - **One outcome**: it is decided when the payload leaves for good, which happens once.
 
 use super::link::Link;
@@ -151,8 +152,8 @@ impl<O> Entry<O> {
         age_us(self.parked_us(), now_us)
     }
 
-    /// Gives the entry its further watch slots; `event_passed` if one of the keys saw an event since the
-    /// parker looked. Only for the parker, who holds it.
+    /// Gives the entry its further watch slots; `event_passed` if one of the keys saw an event
+    /// since the parker looked. Only for the parker, who holds it.
     #[inline]
     pub(crate) fn watched(&mut self, tickets: Tickets, event_passed: bool) {
         self.tickets = tickets;
@@ -174,8 +175,8 @@ impl<O> Entry<O> {
         payload
     }
 
-    /// For a time that is up: takes the payload out for its last check, the end noted; or leaves its
-    /// holder that note.
+    /// For a time that is up: takes the payload out for its last check, the end noted; or leaves
+    /// its holder that note.
     pub(crate) fn check_out_for_last(&mut self) -> Option<O> {
         let payload = self.payload.take();
         self.end.get_or_insert_with(|| Box::new(Outcome::Expired));
@@ -260,7 +261,8 @@ impl<O> Entry<O> {
         self.end.is_some()
     }
 
-    /// For a snapshot: whether it is under check, and if so whether the last snapshot saw that check.
+    /// For a snapshot: whether it is under check, and if so whether the last snapshot saw that
+    /// check.
     pub(crate) fn look(&mut self) -> UnderCheck {
         if self.payload.is_some() {
             return UnderCheck::No;

@@ -1,5 +1,6 @@
-//! A 4-ary min-heap of watermark watches, by threshold, and by the order of parking where thresholds
-//! are equal. Its test is that of [`watermarks`](super::watermarks), whose Placed it keeps.
+//! A 4-ary min-heap of watermark watches, by threshold, and by the order of parking where
+//! thresholds are equal. Its test is that of [`watermarks`](super::watermarks), whose Placed it
+//! keeps.
 
 /// A heap with room for more than this shrinks when three quarters of it are empty.
 const KEPT: usize = 64;

@@ -1,5 +1,5 @@
-//! The keys of one room that have waiters, a *record* each: found in one of a few places by the key's
-//! hash, where most are, or by a hash table.
+//! The keys of one room that have waiters, a *record* each: found in one of a few places by the
+//! key's hash, where most are, or by a hash table.
 //!
 //! - **Gone**: a record without waiters does not exist, so a key used once leaves nothing behind.
 
@@ -13,8 +13,8 @@ use super::{
     watermarks::WatermarkList,
 };
 
-/// A table for more keys than this shrinks when three quarters of it are empty. Fewer in tests, which get
-/// there.
+/// A table for more keys than this shrinks when three quarters of it are empty. Fewer in tests,
+/// which get there.
 pub(super) const KEPT_KEYS: usize = if cfg!(test) { 64 } else { 512 };
 
 /// A key that has waiters.

@@ -1,5 +1,6 @@
-//! Links: what ties a watch to its key's record, and where in the record it is. Only their form; the lists
-//! that they make up are in [`lists`](super::lists) and [`watermarks`](super::watermarks).
+//! Links: what ties a watch to its key's record, and where in the record it is. Only their form;
+//! the lists that they make up are in [`lists`](super::lists) and
+//! [`watermarks`](super::watermarks).
 
 /// The value that a watermark watch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,14 +1,14 @@
 //! The watches of one room: for each key that hashes to it, the operations parked under it.
 //!
-//! A *watch* has a *link*, by which it leaves without hashing or comparing a key. Of an operation's first
-//! key the link lies in its entry; for each further key the operation has a *slot* in the room of that
-//! key, with a link and the operation's name. A link is in one of these places of its key's record
-//! ([`keys`](super::keys)): on the list of the *plain* watches, in the order they were parked; among the
-//! watermark watches that are not met ([`watermarks`](super::watermarks)); on the list of the *met* ones that
-//! wait for their check to come true; or nowhere, once it was taken.
+//! A *watch* has a *link*, by which it leaves without hashing or comparing a key. Of an operation's
+//! first key the link lies in its entry; for each further key the operation has a *slot* in the
+//! room of that key, with a link and the operation's name. A link is in one of these places of its
+//! key's record ([`keys`](super::keys)): on the list of the *plain* watches, in the order they were
+//! parked; among the watermark watches that are not met ([`watermarks`](super::watermarks)); on the
+//! list of the *met* ones that wait for their check to come true; or nowhere, once it was taken.
 //!
-//! - **Linked**: each slot in use, and each entry's link that was not taken, is in exactly one place of
-//!   one record.
+//! - **Linked**: each slot in use, and each entry's link that was not taken, is in exactly one
+//!   place of one record.
 //! - **Place**: a walk's `next` and `last` name links of its list; a watch that leaves moves them
 //!   along before its link is gone.
 
@@ -89,7 +89,8 @@ pub(crate) enum Known<K> {
     New(K),
 }
 
-/// A waiter that a walk found: an operation whose first key is in this room, by its entry's index, or another.
+/// A waiter that a walk found: an operation whose first key is in this room, by its entry's index,
+/// or another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waiter {
     Here(u32),
@@ -177,8 +178,8 @@ impl<K: Eq + Clone> Lists<K> {
         }
     }
 
-    /// Watches an operation's first key: for its events, or for a level. O(1), but O(log watermark watches
-    /// of the key) for a level below another.
+    /// Watches an operation's first key: for its events, or for a level. O(1), but O(log watermark
+    /// watches of the key) for a level below another.
     #[inline]
     pub(crate) fn watch_first<O>(
         &mut self,
@@ -235,8 +236,8 @@ impl<K: Eq + Clone> Lists<K> {
         }
     }
 
-    /// Takes the watch of an operation's first key away, unless it was taken; returns the key when that
-    /// was its last. O(1); O(log watermark watches of the key) for an unmet level.
+    /// Takes the watch of an operation's first key away, unless it was taken; returns the key when
+    /// that was its last. O(1); O(log watermark watches of the key) for an unmet level.
     #[inline]
     pub(crate) fn unwatch_first<O>(&mut self, entries: &mut Entries<O>, index: u32) -> Option<K> {
         let link = std::mem::replace(entries.wheel.at_mut(index).link_mut(), Link::NOWHERE);
@@ -288,8 +289,8 @@ impl<K: Eq + Clone> Lists<K> {
         self.rest.slots.release(slot);
     }
 
-    /// Takes up to `limit` watermark watches with a threshold of at most `value` off the key,
-    /// in the order of (threshold, parking): those that count are gone and told to `taken`, the others
+    /// Takes up to `limit` watermark watches with a threshold of at most `value` off the key, in
+    /// the order of (threshold, parking): those that count are gone and told to `taken`, the others
     /// moved to the met list. With `all` each is gone and told.
     pub(crate) fn pop_up_to<O>(
         &mut self,
@@ -591,7 +592,8 @@ mod tests {
         }
     }
 
-    /// The lists of a room with its entries. Of the operations that watch, every third has its first key elsewhere.
+    /// The lists of a room with its entries. Of the operations that watch, every third has its
+    /// first key elsewhere.
     struct Watched {
         lists: Lists<String>,
         entries: Entries<u8>,
@@ -753,7 +755,8 @@ mod tests {
         assert_eq!(watched.lists.waiters(&"k".to_owned(), 7), 7);
         assert_eq!(met(&mut watched, 9, 1), [vec![], vec![]]);
         assert_eq!(met(&mut watched, 20, 1), [vec![ids[1], ids[3]], vec![ids[4]]]);
-        assert_eq!(met(&mut watched, 5, 1), [vec![], vec![ids[4]]]); // a lower value takes nothing new
+        // A lower value takes nothing new.
+        assert_eq!(met(&mut watched, 5, 1), [vec![], vec![ids[4]]]);
         assert_eq!(met(&mut watched, 30, 9), [vec![], vec![ids[4], ids[2]]]);
         assert_eq!(watched.unwatch(watches[4]), None); // met
         assert_eq!(watched.unwatch(watches[0]), None); // not met

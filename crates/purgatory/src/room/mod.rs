@@ -1,10 +1,10 @@
 //! A room: all there is of the keys that hash to it. The operations whose first key is here, on a
-//! timing wheel of their own; for each key the watches on it, of operations whose first key is here and in other
-//! rooms; counts.
+//! timing wheel of their own; for each key the watches on it, of operations whose first key is here
+//! and in other rooms; counts.
 //!
-//! Pure: no lock, no clock, no thread, and no code of the user's but a key's `Eq` and `Clone`, which
-//! only [`Lists::known`] runs, before anything is changed. Whatever is the user's and has to be dropped
-//! is returned.
+//! Pure: no lock, no clock, no thread, and no code of the user's but a key's `Eq` and `Clone`,
+//! which only [`Lists::known`] runs, before anything is changed. Whatever is the user's and has to
+//! be dropped is returned.
 
 mod batch;
 mod counts;
@@ -219,8 +219,8 @@ impl<K: Eq + Clone, O> Room<K, O> {
         }
     }
 
-    /// Puts in the entry of an operation whose payload its parker holds, and watches its first key. The
-    /// others, and [`watched`](Self::watched), are to follow. `None` when the room is full.
+    /// Puts in the entry of an operation whose payload its parker holds, and watches its first key.
+    /// The others, and [`watched`](Self::watched), are to follow. `None` when the room is full.
     pub(crate) fn arrive(
         &mut self,
         span: Span,
@@ -256,8 +256,8 @@ impl<K: Eq + Clone, O> Room<K, O> {
         Some(Ticket { room: self.entries.room, slot })
     }
 
-    /// Takes the watch of a further key away, unless it was taken; returns the key if nobody waits for it
-    /// any more.
+    /// Takes the watch of a further key away, unless it was taken; returns the key if nobody waits
+    /// for it any more.
     #[inline]
     pub(crate) fn unwatch(&mut self, ticket: Ticket, id: TimerHandle) -> Option<K> {
         self.lists.unwatch_further(&mut self.entries, ticket.slot, id)
@@ -272,8 +272,8 @@ impl<K: Eq + Clone, O> Room<K, O> {
         }
     }
 
-    /// Takes an operation out that was not parked after all, with its first watch, whose key comes back if
-    /// nobody else waits for it.
+    /// Takes an operation out that was not parked after all, with its first watch, whose key comes
+    /// back if nobody else waits for it.
     pub(crate) fn withdraw(&mut self, id: TimerHandle) -> Option<K> {
         let left = self.lists.unwatch_first(&mut self.entries, id.id().index());
         self.entries.wheel.cancel(id.id());
@@ -423,8 +423,8 @@ impl<K: Eq + Clone, O> Room<K, O> {
         Some(CheckedOut { id, payload, verdict: Verdict::Unsatisfied })
     }
 
-    /// Gives a payload back that was checked. Always in line: a payload that goes through memory on its
-    /// way costs an event on a key with many waiters a third more.
+    /// Gives a payload back that was checked. Always in line: a payload that goes through memory on
+    /// its way costs an event on a key with many waiters a third more.
     #[inline(always)]
     pub(crate) fn give_back(&mut self, held: CheckedOut<O>) -> GivenBack<K, O> {
         self.counts.checks += 1;
@@ -475,8 +475,8 @@ impl<K: Eq + Clone, O> Room<K, O> {
         }
     }
 
-    /// For the thread that took one of its met watermark watches: counts it down. `None` when that was
-    /// the last one and a holder was left a note, or the operation is gone.
+    /// For the thread that took one of its met watermark watches: counts it down. `None` when that
+    /// was the last one and a holder was left a note, or the operation is gone.
     #[inline]
     pub(crate) fn count_down(&mut self, id: TimerHandle) -> Option<Counted<K, O>> {
         match self.get_mut(id)?.count_down() {
@@ -488,7 +488,8 @@ impl<K: Eq + Clone, O> Room<K, O> {
         }
     }
 
-    /// Takes an entry whose payload is out for good off the wheel and off the list of its first key.
+    /// Takes an entry whose payload is out for good off the wheel and off the list of its first
+    /// key.
     #[inline(always)]
     pub(crate) fn remove_ended(
         &mut self,
@@ -523,8 +524,8 @@ impl<K: Eq + Clone, O> Room<K, O> {
         Some(Box::new(Since { stands_for, parked_us, deadline }))
     }
 
-    /// Gives an operation another deadline, unless its end is decided or noted; returns when the wheel
-    /// has work for it.
+    /// Gives an operation another deadline, unless its end is decided or noted; returns when the
+    /// wheel has work for it.
     pub(crate) fn reschedule(
         &mut self,
         now: u64,

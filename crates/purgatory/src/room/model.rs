@@ -1,11 +1,11 @@
 //! Two rooms against plain lists ([`reference`]): random steps as threads make them, one lock hold
-//! each, so whatever may come between two lock holds of an operation does. Each room is the first room of
-//! half the keys, so that operations with several keys are foreign waiters of the other.
+//! each, so whatever may come between two lock holds of an operation does. Each room is the first
+//! room of half the keys, so that operations with several keys are foreign waiters of the other.
 //!
-//! After every step all links are walked (`assert_valid`), and what was walked is compared: for each
-//! key the plain waiters, those met and those not met, in order; each entry with its notes, deadline
-//! and tickets; what the wheel has next; every count; and that no key's clone is kept or lost. Each
-//! step also compares what its calls returned, and what a walk found.
+//! After every step all links are walked (`assert_valid`), and what was walked is compared: for
+//! each key the plain waiters, those met and those not met, in order; each entry with its notes,
+//! deadline and tickets; what the wheel has next; every count; and that no key's clone is kept or
+//! lost. Each step also compares what its calls returned, and what a walk found.
 //!
 //! Keys come in pairs that share a hash, and their `Eq` and `Clone` panic now and then. How often
 //! each rare path was taken is printed, and with [`ALL_PATHS`] steps or more one never taken fails

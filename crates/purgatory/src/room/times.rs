@@ -1,10 +1,10 @@
 //! Timing: how long operations waited, by room: plain numbers under its lock.
 //!
-//! An ending that is timed reads the clock, with nothing locked, which alone costs a tenth of parking
-//! and completing (and the rest as much again). So nothing is timed before somebody asks, and of what
-//! completes between two looks at the times each room times its share of [`EXACT`] one by one, and after
-//! that one in [`STRIDE`], which stands for them all. What expires and what is cancelled is always
-//! timed by itself.
+//! An ending that is timed reads the clock, with nothing locked, which alone costs a tenth of
+//! parking and completing (and the rest as much again). So nothing is timed before somebody asks,
+//! and of what completes between two looks at the times each room times its share of [`EXACT`] one
+//! by one, and after that one in [`STRIDE`], which stands for them all. What expires and what is
+//! cancelled is always timed by itself.
 
 use timer_core::TimeHistogram;
 
@@ -16,13 +16,13 @@ const EXACT: u32 = 1000;
 /// After those, one in so many is timed. A prime: batches of completions are of rounder sizes.
 const STRIDE: u32 = 17;
 
-/// How long operations waited, by how they ended, and how late those were that expired. Counted from
-/// the first time that anybody asked for it.
+/// How long operations waited, by how they ended, and how late those were that expired. Counted
+/// from the first time that anybody asked for it.
 ///
-/// Each ending is counted, so counts are exact when nothing moves. Of what completes a busy purgatory times
-/// only some: between two looks at the times the first 1000 completions are timed one by one, each
-/// [room](crate::Builder::rooms) an equal part of them, and from then on each 17th stands for 17. What
-/// expires and what is cancelled is always timed.
+/// Each ending is counted, so counts are exact when nothing moves. Of what completes a busy
+/// purgatory times only some: between two looks at the times the first 1000 completions are timed
+/// one by one, each [room](crate::Builder::rooms) an equal part of them, and from then on each 17th
+/// stands for 17. What expires and what is cancelled is always timed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -74,8 +74,8 @@ impl Timed {
         (self.untimed == STRIDE).then(|| std::mem::take(&mut self.untimed))
     }
 
-    /// Records an ending that [stands for](Self::stands_for) so many, after `waited_us` since it was
-    /// parked and `late_ns` since its deadline.
+    /// Records an ending that [stands for](Self::stands_for) so many, after `waited_us` since it
+    /// was parked and `late_ns` since its deadline.
     pub(crate) fn ended(
         &mut self,
         outcome: &Outcome,

@@ -1,5 +1,6 @@
-//! The watermark watches of one key: those not met yet, by threshold and, where thresholds are equal,
-//! by the order of parking; and the ends of the list of those that were met and wait for their check.
+//! The watermark watches of one key: those not met yet, by threshold and, where thresholds are
+//! equal, by the order of parking; and the ends of the list of those that were met and wait for
+//! their check.
 //!
 //! Offsets rise, so nearly every watch comes with a threshold at or above all others. Such a one
 //! goes to the end of a sorted *run*, and a rise of the watermark takes the run's front, both
@@ -141,7 +142,8 @@ impl WatermarkList {
         }
     }
 
-    /// Walks all, for tests: each is where `place` has it. Returns them in the order they are met in.
+    /// Walks all, for tests: each is where `place` has it. Returns them in the order they are met
+    /// in.
     #[cfg(test)]
     pub(super) fn assert_valid(&self, place: impl Fn(u32) -> (Unmet, u32)) -> Vec<Item> {
         let WatermarkList { run, front, gaps, heap, .. } = self;

@@ -30,7 +30,8 @@ pub(crate) fn check<O: DelayedOperation>(
 }
 
 impl Timeout {
-    /// How an operation ends that need not be parked: its first check was enough, or there is no time.
+    /// How an operation ends that need not be parked: its first check was enough, or there is no
+    /// time.
     #[inline]
     pub(crate) fn at_once(self, first: Verdict, now_ns: u64) -> Option<Outcome> {
         match (first, self) {

@@ -45,27 +45,28 @@ pub trait DelayedOperation: 'static {
     /// The check: true when the condition holds now. It decides, so the operation ends as
     /// [`Completed`](Outcome::Completed) when it returns true.
     ///
-    /// It runs on whichever thread parks the operation or raises an event on one of its keys (on the
-    /// executor when many events come by during one check, and for a
-    /// [last check](crate::Builder::check_at_expiry)), and must not block: while it runs the
-    /// operation can neither expire nor be cancelled. It may be called any number of times, but not
-    /// again once it returned true. It may call the purgatory; what that ends is told after the
-    /// outermost call.
+    /// It runs on whichever thread parks the operation or raises an event on one of its keys (on
+    /// the executor when many events come by during one check, and for a [last
+    /// check](crate::Builder::check_at_expiry)), and must not block: while it runs the operation
+    /// can neither expire nor be cancelled. It may be called any number of times, but not again
+    /// once it returned true. It may call the purgatory; what that ends is told after the outermost
+    /// call.
     ///
     /// # Panics
-    /// A panic in it is contained, and ends the operation as [`Panicked`](CancelReason::Panicked), or as
-    /// what was noted while it ran: its time was up, or it was cancelled.
+    /// A panic in it is contained, and ends the operation as [`Panicked`](CancelReason::Panicked),
+    /// or as what was noted while it ran: its time was up, or it was cancelled.
     fn try_complete(&mut self) -> bool;
 
     /// Called exactly once, with how the operation ended, which is out of every list by then.
     ///
     /// Runs on the thread that completed or cancelled it; on the executor when it
-    /// [`Expired`](Outcome::Expired), or [always](crate::Builder::callbacks_on_executor). It may park,
-    /// raise events and cancel.
+    /// [`Expired`](Outcome::Expired), or [always](crate::Builder::callbacks_on_executor). It may
+    /// park, raise events and cancel.
     ///
-    /// So it is not always inside a runtime: a `tokio::spawn` in it works when a task of the runtime completed
-    /// it, and panics on the timer's workers when it expired, unless they are the runtime's (`TokioExecutor`, with
-    /// the feature `tokio`). Or keep a `tokio::runtime::Handle` in the operation and spawn on that.
+    /// So it is not always inside a runtime: a `tokio::spawn` in it works when a task of the
+    /// runtime completed it, and panics on the timer's workers when it expired, unless they are the
+    /// runtime's (`TokioExecutor`, with the feature `tokio`). Or keep a `tokio::runtime::Handle` in
+    /// the operation and spawn on that.
     ///
     /// # Panics
     /// A panic in it is contained and counted.
@@ -166,8 +167,8 @@ pub enum ParkResult {
 pub enum Timeout {
     /// So long; rounded up to a tick of the timer. Zero: one check, then it expires.
     After(Duration),
-    /// Until this moment of the timer's clock, in nanoseconds since its origin; rounded up to a tick.
-    /// One in the past: one check, then it expires.
+    /// Until this moment of the timer's clock, in nanoseconds since its origin; rounded up to a
+    /// tick. One in the past: one check, then it expires.
     At(u64),
     /// Until something completes or cancels it.
     Never,
@@ -214,8 +215,8 @@ pub enum EndResult {
     Gone,
 }
 
-/// An operation that had to wait but could not be parked. It comes back, its `on_complete` uncalled:
-/// answer it, or try again.
+/// An operation that had to wait but could not be parked. It comes back, its `on_complete`
+/// uncalled: answer it, or try again.
 ///
 /// As an error it is `Send`, `Sync` and `'static` for every `Send` operation, so `?` takes it into
 /// `Box<dyn Error + Send + Sync>` or `anyhow::Error` as it is, the operation inside; and
@@ -226,9 +227,9 @@ pub enum EndResult {
 /// use purgatory::{Purgatory, RefusedReason, when};
 ///
 /// let waits = Purgatory::builder("bounded").max_parked(1).build()?;
-/// let operation = || when(|| false, drop);
-/// waits.try_complete_else_watch(operation(), &["key"], Duration::from_secs(30))?;
-/// let refused = waits.try_complete_else_watch(operation(), &["key"], Duration::from_secs(30)).unwrap_err();
+/// let (operation, timeout) = (|| when(|| false, drop), Duration::from_secs(30));
+/// waits.try_complete_else_watch(operation(), &["key"], timeout)?;
+/// let refused = waits.try_complete_else_watch(operation(), &["key"], timeout).unwrap_err();
 /// assert_eq!(refused.reason, RefusedReason::Full { limit: 1 });
 /// drop(refused.into_operation()); // it is ours again
 /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
@@ -269,8 +270,8 @@ impl<O> From<Refused<O>> for RefusedReason {
     }
 }
 
-/// Why an operation could not be parked. An error by itself: `Send` and `Sync` whatever the operation is, as
-/// `?` into `anyhow::Error` wants it.
+/// Why an operation could not be parked. An error by itself: `Send` and `Sync` whatever the
+/// operation is, as `?` into `anyhow::Error` wants it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusedReason {

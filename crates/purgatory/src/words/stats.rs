@@ -11,8 +11,8 @@ use super::operation::RefusedReason;
 pub struct Stats {
     /// Operations parked now, those under check included.
     pub parked: u64,
-    /// Watches of what is parked now: an operation has one for each of its keys and one for each of its
-    /// watermarks, met or not.
+    /// Watches of what is parked now: an operation has one for each of its keys and one for each of
+    /// its watermarks, met or not.
     pub watched: u64,
     /// Operations ever parked: the sum of `parked` and the three ends below.
     pub parked_total: u64,
@@ -38,13 +38,14 @@ pub struct Stats {
     /// Operations whose condition had come true without an event: found by their
     /// [last check](crate::Builder::check_at_expiry), so 0 without one.
     pub missed_events: u64,
-    /// Events, raised by anybody: plain ones and rises of watermarks, those on keys without waiters too.
+    /// Events, raised by anybody: plain ones and rises of watermarks, those on keys without waiters
+    /// too.
     pub events: u64,
     /// Operations that were handed back instead of being parked.
     pub refused: Refusals,
     /// Callbacks handed to the executor that have not begun: of what expired, or all
-    /// ([`callbacks_on_executor`](crate::Builder::callbacks_on_executor)). Not those beyond the first 1024
-    /// that were queued behind one call.
+    /// ([`callbacks_on_executor`](crate::Builder::callbacks_on_executor)). Not those beyond the
+    /// first 1024 that were queued behind one call.
     pub callbacks_waiting: u64,
     /// Deferred events that have not been raised: each key's at most once, and its rise once.
     pub deferred: u64,

@@ -2,12 +2,12 @@
 
 use std::{fmt, hash::Hash};
 
-/// What operations wait for, and events name: a partition, a request id, a pair of those. Any type that
-/// can be the key of a map, owned and cloned.
+/// What operations wait for, and events name: a partition, a request id, a pair of those. Any type
+/// that can be the key of a map, owned and cloned.
 ///
-/// A key's `Hash` runs with nothing locked, its `Eq` and `Clone` under the lock of the room it hashes to:
-/// those must not call back into the purgatory. A [`Purgatory`](crate::Purgatory) takes keys that are `Send`, a
-/// [`LocalPurgatory`](crate::LocalPurgatory) any.
+/// A key's `Hash` runs with nothing locked, its `Eq` and `Clone` under the lock of the room it
+/// hashes to: those must not call back into the purgatory. A [`Purgatory`](crate::Purgatory) takes
+/// keys that are `Send`, a [`LocalPurgatory`](crate::LocalPurgatory) any.
 ///
 /// ```
 /// fn is_a_key<K: purgatory::WatchKey>() {}
@@ -23,14 +23,14 @@ impl<K: Hash + Eq + Clone + 'static> WatchKey for K {}
 ///
 /// A slice or array of keys is the plain form. A *watermark watch* is a pair of a key and a
 /// threshold, for conditions on a value that only rises: the high watermark ≥ my offset, the log
-/// end ≥ my bytes. [`complete_up_to`](crate::Purgatory::complete_up_to) with that key and a value takes
-/// what the value meets and touches nothing else, however many wait for higher ones; the other events
-/// of the key do not touch them either.
+/// end ≥ my bytes. [`complete_up_to`](crate::Purgatory::complete_up_to) with that key and a value
+/// takes what the value meets and touches nothing else, however many wait for higher ones; the
+/// other events of the key do not touch them either.
 ///
 /// There are two forms. When the watermarks *are* the condition, the operation completes with the
-/// last one met, without a check ([`up_to`](Self::up_to)). When they are only the earliest moment at
-/// which it may hold, the operation is checked then, and again at each later rise, until its check
-/// says so ([`checked`](Self::checked)).
+/// last one met, without a check ([`up_to`](Self::up_to)). When they are only the earliest moment
+/// at which it may hold, the operation is checked then, and again at each later rise, until its
+/// check says so ([`checked`](Self::checked)).
 ///
 /// In both forms the check must know the condition by itself: it is what notices, at the time of
 /// parking, that a watermark has been reached already. The purgatory keeps no values.
@@ -65,19 +65,19 @@ impl<'a, K> Watches<'a, K> {
         Watches { keys, watermarks: &[], counted: false }
     }
 
-    /// Watermarks: the operation completes when each key has reached its threshold. With several, it is
-    /// also checked whenever one of them is met.
+    /// Watermarks: the operation completes when each key has reached its threshold. With several,
+    /// it is also checked whenever one of them is met.
     ///
-    /// At most 16 383 in one operation. A key with two thresholds is two watches; repeated pairs count
-    /// once.
+    /// At most 16 383 in one operation. A key with two thresholds is two watches; repeated pairs
+    /// count once.
     pub fn up_to(watermarks: &'a [(K, u64)]) -> Self {
         Watches { keys: &[], watermarks, counted: true }
     }
 
     /// The operation is checked once a watermark is met and at each later
-    /// [`complete_up_to`](crate::Purgatory::complete_up_to) of that key, and completes only when its
-    /// check says so. Any number of them; of several thresholds of one key the lowest is watched, since
-    /// from then on every rise checks.
+    /// [`complete_up_to`](crate::Purgatory::complete_up_to) of that key, and completes only when
+    /// its check says so. Any number of them; of several thresholds of one key the lowest is
+    /// watched, since from then on every rise checks.
     pub fn checked(self) -> Self {
         Watches { counted: false, ..self }
     }

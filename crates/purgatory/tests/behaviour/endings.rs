@@ -69,7 +69,8 @@ fn cancel_all_ends_everything_and_leaves_the_purgatory_open() {
     let moved = requested("moved away");
     assert!(probes.iter().all(|probe| probe.endings() == [moved.clone()]));
     assert_eq!((watermark.endings(), parking.endings()), (vec![moved.clone()], vec![moved]));
-    assert_eq!((purgatory.len(), purgatory.keys(), again.ended()), (1, 1, false)); // parked by a callback
+    // Parked by a callback.
+    assert_eq!((purgatory.len(), purgatory.keys(), again.ended()), (1, 1, false));
     let stats = purgatory.stats();
     assert_eq!(
         (stats.cancelled, stats.cancelled_by_shutdown, stats.cancelled_by_drop),
@@ -79,7 +80,8 @@ fn cancel_all_ends_everything_and_leaves_the_purgatory_open() {
     assert_eq!(purgatory.cancel_all("again"), 0);
 }
 
-/// One that is under check is left a note; so cancel_all does not count it, and it ends all the same.
+/// One that is under check is left a note; so cancel_all does not count it, and it ends all the
+/// same.
 #[test]
 fn cancel_all_and_complete_for_key_leave_a_note_where_a_check_runs() {
     for complete in [false, true] {

@@ -1,5 +1,5 @@
-//! Very many, very long, very much alike: what nobody should do, and somebody will. `TEST_EFFORT` says
-//! how many are very many: 100 000 without it, a million in CI.
+//! Very many, very long, very much alike: what nobody should do, and somebody will. `TEST_EFFORT`
+//! says how many are very many: 100 000 without it, a million in CI.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{

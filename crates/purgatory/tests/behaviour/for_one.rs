@@ -84,7 +84,8 @@ fn one_whose_check_panics_does_not_use_the_event_up() {
     assert_eq!(next.endings(), [Outcome::Completed]);
 }
 
-/// One that is completed by somebody else while the event has it under check has not used the event up.
+/// One that is completed by somebody else while the event has it under check has not used the event
+/// up.
 #[test]
 fn what_another_completes_meanwhile_is_not_the_one() {
     let timer = ManualTimer::new();
@@ -116,7 +117,8 @@ fn what_another_completes_meanwhile_is_not_the_one() {
     }
 }
 
-/// Inside a callback it is the outermost call's to complete one; and so is a change in a first check.
+/// Inside a callback it is the outermost call's to complete one; and so is a change in a first
+/// check.
 #[test]
 fn from_inside_it_waits_for_the_outermost_call() {
     let (_timer, purgatory) = purgatory();

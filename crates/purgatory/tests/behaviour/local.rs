@@ -1,5 +1,5 @@
-//! The purgatory for one thread: its scenarios under a clock that the test turns, calls from inside checks
-//! and callbacks, panics, futures.
+//! The purgatory for one thread: its scenarios under a clock that the test turns, calls from inside
+//! checks and callbacks, panics, futures.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -308,7 +308,8 @@ fn what_may_not_be_parked_comes_back() {
 fn an_event_inside_a_check_is_not_missed_by_the_operation_that_is_being_parked() {
     let (waits, probe) = (Waits::new(), Probe::default());
     let (raises, ready, first) = (waits.clone(), probe.ready.clone(), Cell::new(true));
-    // The check sees the condition false; then it comes true and its event is raised, all in one check.
+    // The check sees the condition false; then it comes true and its event is raised, all in one
+    // check.
     let operation = probe.operation().on_check(move || {
         if first.replace(false) {
             let (ready, raises) = (ready.clone(), raises.clone());

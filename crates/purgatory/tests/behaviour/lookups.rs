@@ -1,5 +1,5 @@
-//! Keys are looked up by any borrowed form, as in a `HashMap`; and what an event does that is raised inside a
-//! check or callback.
+//! Keys are looked up by any borrowed form, as in a `HashMap`; and what an event does that is
+//! raised inside a check or callback.
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

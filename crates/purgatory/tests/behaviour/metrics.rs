@@ -85,7 +85,8 @@ fn a_real_recorder_is_handed_counts_and_histograms() {
             "purgatory_events_total{purgatory=\"orders\"} 1",
             "purgatory_panics_total{purgatory=\"orders\"} 1",
             "purgatory_missed_events_total{purgatory=\"orders\"} 0",
-            "purgatory_checks_total{purgatory=\"orders\"} 9", // 4, one refused, one at once, 3 for the event
+            // 4, one refused, one at once, 3 for the event.
+            "purgatory_checks_total{purgatory=\"orders\"} 9",
             "purgatory_wait_seconds_bucket{purgatory=\"orders\",outcome=\"completed\",le=\"0.01\"} 0",
             "purgatory_wait_seconds_bucket{purgatory=\"orders\",outcome=\"completed\",le=\"0.025\"} 1",
             "purgatory_wait_seconds_sum{purgatory=\"orders\",outcome=\"completed\"} 0.02",
@@ -217,7 +218,8 @@ fn a_recorder_that_panics_is_not_given_the_same_buckets_again() {
     assert_eq!(waits, [0.001, 0.02]); // the third was lost with the panic, and none came twice
 }
 
-/// What the table of a page says, or an exposition: type, help, and labels with their values, by name.
+/// What the table of a page says, or an exposition: type, help, and labels with their values, by
+/// name.
 type Told = BTreeMap<String, (String, String, Vec<String>)>;
 
 fn exposed(page: &str) -> Told {

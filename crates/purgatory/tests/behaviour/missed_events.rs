@@ -48,7 +48,8 @@ impl World {
         }
     }
 
-    /// An operation that, as its last check runs, makes its condition true and has another thread do this.
+    /// An operation that, as its last check runs, makes its condition true and has another thread
+    /// do this.
     fn at_last_check(
         &self,
         probe: &Probe,

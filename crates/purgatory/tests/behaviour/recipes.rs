@@ -42,8 +42,8 @@ mod retry_with_backoff {
 
     impl Attempt {
         fn start(self) {
-            let (attempts, timeout) =
-                (self.attempts.clone(), Duration::from_millis(100 << self.number));
+            let attempts = self.attempts.clone();
+            let timeout = Duration::from_millis(100 << self.number);
             let _ = self.told.send(format!("attempt {}, {timeout:?}", self.number));
             if let Err(refused) = attempts.try_complete_else_watch(self, &["answer"], timeout) {
                 let (attempt, reason) = refused.into_parts();

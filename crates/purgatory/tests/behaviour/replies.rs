@@ -160,8 +160,8 @@ fn what_expired_or_went_leaves_its_key_free_though_the_executor_is_late() {
     nothing_is_left(&waits, &replies);
 }
 
-/// What is expected has no check: an event on its key, or its rise, must not take it out of its place for a
-/// moment, or a reply would find nobody. What ends operations by their key ends it.
+/// What is expected has no check: an event on its key, or its rise, must not take it out of its
+/// place for a moment, or a reply would find nobody. What ends operations by their key ends it.
 #[test]
 fn events_pass_it_over_and_endings_by_key_do_not() {
     let (timer, waits, replies) = replies();

@@ -116,7 +116,8 @@ fn outside_of_a_runtime_there_is_no_current_one() {
     assert!(TokioExecutor::current().is_err());
 }
 
-/// A timer that is a task of the runtime: an hour passes at once, in order, and what expires may spawn.
+/// A timer that is a task of the runtime: an hour passes at once, in order, and what expires may
+/// spawn.
 #[tokio::test(start_paused = true)]
 async fn under_a_paused_clock_what_waits_expires_at_its_time() {
     let timer = SystemTimer::builder().tokio(Handle::current()).build().unwrap();
@@ -148,7 +149,8 @@ async fn a_future_under_a_paused_clock_expires() {
     assert!(began.elapsed() >= Duration::from_secs(30));
 }
 
-/// A blocked task would keep the reaper, which is another task of the thread, from ever ending the wait.
+/// A blocked task would keep the reaper, which is another task of the thread, from ever ending the
+/// wait.
 #[tokio::test(start_paused = true)]
 async fn a_blocking_wait_in_a_task_of_the_timer_is_refused() {
     let timer = SystemTimer::builder().tokio(Handle::current()).build().unwrap();

@@ -56,7 +56,8 @@ fn a_rise_before_the_wait_after_it_twice_too_low_and_too_late() {
     let (timer, waits, watermarks) = watermarks();
     assert_eq!((watermarks.value(&1), watermarks.raise(&1, 5)), (None, Ok(0)));
     assert_eq!(watermarks.wait_for(&1, 5, SECOND).block(), Ok(5));
-    assert_eq!(watermarks.wait_for(&2, 0, SECOND).block(), Ok(0)); // reached by what was never raised
+    // Reached by what was never raised.
+    assert_eq!(watermarks.wait_for(&2, 0, SECOND).block(), Ok(0));
     let mut seven = watermarks.wait_for(&1, 7, SECOND);
     let mut nine = watermarks.wait_for(&1, 9, SECOND);
     let mut other = watermarks.wait_for(&2, 7, SECOND);
@@ -142,7 +143,8 @@ fn one_more_key_than_the_bound_is_an_error_and_a_removed_one_makes_room() {
     assert!(matches!(error, TooManyKeys { limit: 2, .. }));
     assert_eq!(error.to_string(), "2 keys have a value already");
     assert_eq!((watermarks.value(&3), poll(&mut three)), (None, Poll::Pending));
-    assert_eq!((watermarks.raise(&1, 2), watermarks.remove(&9)), (Ok(0), 0)); // no place comes of it
+    // No place comes of it.
+    assert_eq!((watermarks.raise(&1, 2), watermarks.remove(&9)), (Ok(0), 0));
     assert!(watermarks.raise(&3, 1).is_err());
     watermarks.remove(&1);
     assert_eq!((watermarks.raise(&3, 1), poll(&mut three)), (Ok(1), Poll::Ready(Ok(1))));

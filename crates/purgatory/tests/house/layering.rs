@@ -90,7 +90,8 @@ fn only_the_clock_reads_the_time() {
     let reading = ["Instant", "SystemTime::", "elapsed"];
     let clocks = ["driver/clock", "driver/tokio", "timers/hyper"];
     absent("timer-core", &reading, |name| !clocks.contains(&name));
-    absent("timer-core", &["Instant::now", "elapsed"], |name| name == "timers/hyper"); // hyper's own word
+    // Hyper's own word.
+    absent("timer-core", &["Instant::now", "elapsed"], |name| name == "timers/hyper");
     absent("timer-core", &["clock_gettime"], |name| name != "driver/boot_clock");
     absent("purgatory", &reading, |_| true);
 }

@@ -1,5 +1,6 @@
-//! A tidy house: nothing too long, every module introduced and on the map, links and names in the pages that lead
-//! somewhere, figures with the command that makes them. What it wants is listed in CONTRIBUTING.md.
+//! A tidy house: nothing too long, every module introduced and on the map, links and names in the
+//! pages that lead somewhere, figures with the command that makes them. What it wants is listed in
+//! CONTRIBUTING.md.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -11,7 +12,10 @@ use std::{
 /// Lines of a file that ships, its tests taken off, and of a function in it; and the same of tests.
 const SHIPS: (usize, usize) = (550, 70);
 const TESTS: (usize, usize) = (850, 100);
-/// Lines of code of the broker, which is an example: neither blank ones nor comments, its tests taken off.
+/// Columns of a line, comments too. Tables are not broken, nor is what a string holds.
+const COLUMNS: usize = 100;
+/// Lines of code of the broker, which is an example: neither blank ones nor comments, its tests
+/// taken off.
 const BROKER: usize = 3000;
 
 fn root() -> PathBuf {
@@ -54,6 +58,23 @@ fn shipped(text: &str) -> &str {
 #[track_caller]
 fn none(wrong: Vec<String>) {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn no_line_is_too_long() {
+    let mut wrong = Vec::new();
+    for (path, text) in files(".rs") {
+        for (at, line) in text.lines().enumerate() {
+            let code = line.trim_start();
+            let comment = code.starts_with("//");
+            let whole = if comment { code[2..].contains(" | ") } else { code.contains('"') };
+            let columns = line.chars().count();
+            if columns > COLUMNS && !whole {
+                wrong.push(format!("{path}:{}: {columns} columns, at most {COLUMNS}", at + 1));
+            }
+        }
+    }
+    none(wrong);
 }
 
 #[test]

@@ -13,8 +13,8 @@ use crate::{
     script::{AnyPurgatory, Ours, OuterLock, Probe, ends},
 };
 
-/// Each operation's callback makes the next one ready and raises its event. Returns how many callbacks
-/// were under way at once.
+/// Each operation's callback makes the next one ready and raises its event. Returns how many
+/// callbacks were under way at once.
 fn chain(purgatory: &impl AnyPurgatory, probes: &[Probe]) -> usize {
     let (depth, deepest) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     for (key, (probe, next)) in (0..).zip(probes.iter().zip(&probes[1..])) {
@@ -37,9 +37,9 @@ fn chain(purgatory: &impl AnyPurgatory, probes: &[Probe]) -> usize {
 
 const LINKS: usize = 100;
 
-/// KAFKA-17509: a share fetch that completed completed the next from its callback, and so on, each under
-/// the locks of all before it. Here a callback runs with nothing locked, and what it raises waits until
-/// it has returned.
+/// KAFKA-17509: a share fetch that completed completed the next from its callback, and so on, each
+/// under the locks of all before it. Here a callback runs with nothing locked, and what it raises
+/// waits until it has returned.
 #[test]
 fn kafka_17509_a_callback_that_raises_the_next_event_runs_alone() {
     let probes: Vec<_> = (0..=LINKS).map(|_| Probe::new()).collect();
@@ -52,8 +52,8 @@ fn kafka_17509_a_callback_that_raises_the_next_event_runs_alone() {
     ours.assert_empty();
 }
 
-/// A thread changes a partition under the partition's lock, and raises the event while it has it; the
-/// callback needs that lock. Returns whether it could have it.
+/// A thread changes a partition under the partition's lock, and raises the event while it has it;
+/// the callback needs that lock. Returns whether it could have it.
 fn callback_that_needs_the_lock_of_its_caller(
     purgatory: &impl AnyPurgatory,
     probe: &Probe,
@@ -72,8 +72,8 @@ fn callback_that_needs_the_lock_of_its_caller(
     had.try_recv().unwrap()
 }
 
-/// KAFKA-17509 again, and why Kafka has its action queue: an action that the purgatory runs needs a lock
-/// which the thread already has. Here such a thread defers the event until it has let go.
+/// KAFKA-17509 again, and why Kafka has its action queue: an action that the purgatory runs needs a
+/// lock which the thread already has. Here such a thread defers the event until it has let go.
 #[test]
 fn kafka_17509_a_callback_can_have_the_lock_of_its_caller() {
     let naive = Naive::new(Busy::Waits);
@@ -96,8 +96,9 @@ fn give_up_a_key(purgatory: &impl AnyPurgatory) -> [Probe; 2] {
     probes
 }
 
-/// Kafka's `cancelForKey` stops the timers of what it returns and completes nothing, so that a request
-/// is answered by its caller or by nobody. Here each operation is told that it was given up.
+/// Kafka's `cancelForKey` stops the timers of what it returns and completes nothing, so that a
+/// request is answered by its caller or by nobody. Here each operation is told that it was given
+/// up.
 #[test]
 fn what_is_given_up_for_a_key_is_told_so() {
     let naive = Naive::new(Busy::Waits);

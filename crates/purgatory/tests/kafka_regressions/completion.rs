@@ -17,8 +17,8 @@ use crate::{
 
 const KEY: u32 = 1;
 
-/// A checker has seen the condition false and not yet gone; meanwhile the condition comes true, and its
-/// event is raised, for the last time.
+/// A checker has seen the condition false and not yet gone; meanwhile the condition comes true, and
+/// its event is raised, for the last time.
 fn event_while_a_checker_has_seen_it_false(purgatory: &impl AnyPurgatory, probe: &Probe) {
     let inside = Stop::new();
     let stop = inside.clone();
@@ -37,8 +37,8 @@ fn event_while_a_checker_has_seen_it_false(purgatory: &impl AnyPurgatory, probe:
     });
 }
 
-/// KAFKA-6653: so that nobody waited for a checker, who found one gave up; when the condition came true
-/// behind the checker's back, nobody looked again. Here who finds a checker leaves it a note.
+/// KAFKA-6653: so that nobody waited for a checker, who found one gave up; when the condition came
+/// true behind the checker's back, nobody looked again. Here who finds a checker leaves it a note.
 #[test]
 fn kafka_6653_a_condition_that_comes_true_behind_the_checkers_back_is_seen() {
     let probe = Probe::new();
@@ -55,8 +55,8 @@ fn kafka_6653_a_condition_that_comes_true_behind_the_checkers_back_is_seen() {
     ours.assert_empty();
 }
 
-/// A checker is inside the check, which will say `satisfied`, when somebody ends the operation. Returns
-/// how often the callback ran inside the check.
+/// A checker is inside the check, which will say `satisfied`, when somebody ends the operation.
+/// Returns how often the callback ran inside the check.
 fn end_while_a_checker_is_inside<P: AnyPurgatory>(
     purgatory: &P,
     probe: &Probe,
@@ -87,9 +87,10 @@ fn end_while_a_checker_is_inside<P: AnyPurgatory>(
     overlaps.load(SeqCst)
 }
 
-/// KAFKA-19312: a time-out ran `onComplete` while another thread was inside `tryComplete` of the same
-/// operation, both at its fields. Here a check borrows the operation and the callback consumes it: who
-/// ends it meanwhile leaves a note, and the checker acts on it, unless its check has come true.
+/// KAFKA-19312: a time-out ran `onComplete` while another thread was inside `tryComplete` of the
+/// same operation, both at its fields. Here a check borrows the operation and the callback consumes
+/// it: who ends it meanwhile leaves a note, and the checker acts on it, unless its check has come
+/// true.
 #[test]
 fn kafka_19312_no_callback_runs_inside_a_check() {
     for satisfied in [false, true] {

@@ -22,8 +22,9 @@ fn outer_lock() -> (Arc<OuterLock>, Receiver<Sign>) {
     (OuterLock::new(signs), seen)
 }
 
-/// A checker is inside the check; then it needs the lock that another thread holds while it raises the
-/// event. The checker always waits for that thread: returns whether that thread waits for the checker.
+/// A checker is inside the check; then it needs the lock that another thread holds while it raises
+/// the event. The checker always waits for that thread: returns whether that thread waits for the
+/// checker.
 fn event_raised_under_the_lock_that_a_check_needs(
     purgatory: &impl AnyPurgatory,
     probe: &Probe,
@@ -50,9 +51,10 @@ fn event_raised_under_the_lock_that_a_check_needs(
     purgatory.would_wait() > 0
 }
 
-/// KAFKA-3994: one thread checked a delayed heartbeat, holding its lock and waiting for the group's;
-/// another committed an offset, holding the group's lock and waiting for the heartbeat's. Here an
-/// operation under check has no lock to wait for: the second thread leaves a note and goes on.
+/// KAFKA-3994: one thread checked a delayed heartbeat, holding its lock and waiting for the
+/// group's; another committed an offset, holding the group's lock and waiting for the heartbeat's.
+/// Here an operation under check has no lock to wait for: the second thread leaves a note and goes
+/// on.
 #[test]
 fn kafka_3994_an_event_raised_under_a_lock_that_the_check_needs_waits_for_nobody() {
     let kafka = ends(|| {
@@ -69,8 +71,8 @@ fn kafka_3994_an_event_raised_under_a_lock_that_the_check_needs_waits_for_nobody
     ours.assert_empty();
 }
 
-/// The lock that checks run under is held by a thread that has nothing to do with the operation, while
-/// its condition comes true and its event is raised, for the last time.
+/// The lock that checks run under is held by a thread that has nothing to do with the operation,
+/// while its condition comes true and its event is raised, for the last time.
 fn event_while_an_outsider_holds_the_lock(purgatory: &impl AnyPurgatory, probe: &Probe) {
     let (group, signs) = outer_lock();
     purgatory.park_under(&group, probe.operation(), &[KEY]);
@@ -86,9 +88,9 @@ fn event_while_an_outsider_holds_the_lock(purgatory: &impl AnyPurgatory, probe: 
     });
 }
 
-/// KAFKA-8334: offset commits now and then timed out. They shared the group's lock, and who could not
-/// have it left a flag to its holder; but that was no checker, and looked at no flag. Here only who has
-/// the operation itself can be left a note, and a check takes the locks it needs by itself.
+/// KAFKA-8334: offset commits now and then timed out. They shared the group's lock, and who could
+/// not have it left a flag to its holder; but that was no checker, and looked at no flag. Here only
+/// who has the operation itself can be left a note, and a check takes the locks it needs by itself.
 #[test]
 fn kafka_8334_a_lock_shared_with_those_who_check_nothing_loses_no_completion() {
     let probe = Probe::new();
@@ -130,9 +132,10 @@ fn event_while_a_lock_holder_parks(purgatory: &impl AnyPurgatory, probe: &Probe)
     (seen.recv().unwrap(), waits)
 }
 
-/// KAFKA-8334, its second part: a parking thread held the transaction state's lock and waited for its
-/// operation's, to check it once more; an event held that one and waited for the state's. Here the
-/// parking thread has its operation from the first check to the last: an event passes by, and is noted.
+/// KAFKA-8334, its second part: a parking thread held the transaction state's lock and waited for
+/// its operation's, to check it once more; an event held that one and waited for the state's. Here
+/// the parking thread has its operation from the first check to the last: an event passes by, and
+/// is noted.
 #[test]
 fn kafka_8334_a_lock_holder_who_parks_waits_for_no_event() {
     let kafka = ends(|| {

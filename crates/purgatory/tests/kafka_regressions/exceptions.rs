@@ -34,7 +34,8 @@ fn last_chance_check_that_panics(purgatory: &impl AnyPurgatory, probe: &Probe) {
 }
 
 /// In Kafka an operation is put on the timer after its last-chance check, so one whose check throws
-/// there is watched and never expires. Here it is on the wheel before, and ends as Cancelled(Panicked).
+/// there is watched and never expires. Here it is on the wheel before, and ends as
+/// Cancelled(Panicked).
 #[test]
 fn a_last_chance_check_that_panics_leaves_nothing_watched() {
     let (naive, probe) = (Naive::new(Busy::Waits), Probe::new());
@@ -97,8 +98,9 @@ impl Executor for RefusesOnce {
     }
 }
 
-/// An exception in the loop of Kafka's reaper, such as an executor's that refuses a task, ends the thread
-/// and with it every later expiry. Here it is contained, and the refused job runs where it is dropped.
+/// An exception in the loop of Kafka's reaper, such as an executor's that refuses a task, ends the
+/// thread and with it every later expiry. Here it is contained, and the refused job runs where it
+/// is dropped.
 #[test]
 fn an_executor_that_panics_leaves_the_reaper_alive() {
     let (expired, told) = mpsc::channel();

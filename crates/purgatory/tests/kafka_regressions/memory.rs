@@ -1,5 +1,5 @@
-//! What stays in memory of operations that are over. Counted are this thread's allocations, of which
-//! nothing else here makes any.
+//! What stays in memory of operations that are over. Counted are this thread's allocations, of
+//! which nothing else here makes any.
 
 use allocation_counter::measure;
 
@@ -14,8 +14,8 @@ const RESPONSE: i64 = 16 << 10;
 /// Kafka purges its lists when so many more operations have completed than are pending.
 const PURGE_INTERVAL: u32 = 1000;
 
-/// Parks a fetch under `keys` and completes it by the event of the first, `count` times. Returns by how
-/// many bytes that made the memory in use grow.
+/// Parks a fetch under `keys` and completes it by the event of the first, `count` times. Returns by
+/// how many bytes that made the memory in use grow.
 fn fetches<const N: usize>(
     purgatory: &impl AnyPurgatory,
     count: u32,
@@ -34,15 +34,15 @@ fn fetches<const N: usize>(
     counted.bytes_current
 }
 
-/// What stays of slots when all has ended: a few pages of each home shard used, here one; and in each of
-/// the registry's 4096 stripes ever used a page (512 bytes), and a table where two keys met there. That
-/// much once, however many have ended.
+/// What stays of slots when all has ended: a few pages of each home shard used, here one; and in
+/// each of the registry's 4096 stripes ever used a page (512 bytes), and a table where two keys met
+/// there. That much once, however many have ended.
 const HOME_KEEPS: i64 = 32 << 10;
 const STRIPES_KEEP: i64 = 4096 * (2 << 10);
 
-/// KAFKA-19389: a share fetch is watched under its group and its partition; the event of one answered it,
-/// and the other's list kept it, with the answer, until a purge: brokers ran out of memory. Here what
-/// has ended is out of every list, and gone, before the event returns.
+/// KAFKA-19389: a share fetch is watched under its group and its partition; the event of one
+/// answered it, and the other's list kept it, with the answer, until a purge: brokers ran out of
+/// memory. Here what has ended is out of every list, and gone, before the event returns.
 #[test]
 fn kafka_19389_nothing_stays_of_completed_fetches_under_two_keys() {
     let partition_and_group = |_| [1, 2];
@@ -58,9 +58,9 @@ fn kafka_19389_nothing_stays_of_completed_fetches_under_two_keys() {
     assert_eq!(fetches(&ours, 10 * PURGE_INTERVAL, partition_and_group), 0);
 }
 
-/// KAFKA-19763: a fetch that reads from remote storage is watched under each of its partitions, and the
-/// lists of the others kept it with what was read: brokers ran out of memory again. Here the same as
-/// above, under a key that all share and keys that are never used again.
+/// KAFKA-19763: a fetch that reads from remote storage is watched under each of its partitions, and
+/// the lists of the others kept it with what was read: brokers ran out of memory again. Here the
+/// same as above, under a key that all share and keys that are never used again.
 #[test]
 fn kafka_19763_nothing_stays_of_completed_fetches_under_a_hot_key_with_keys_used_once() {
     const HOT: u32 = u32::MAX;

@@ -1,5 +1,5 @@
-//! Kafka's mechanism in small, as it was when it broke: a check runs under the operation's lock, and what
-//! has completed stays in the lists of its keys until somebody walks them.
+//! Kafka's mechanism in small, as it was when it broke: a check runs under the operation's lock,
+//! and what has completed stays in the lists of its keys until somebody walks them.
 
 use std::{
     collections::HashMap,
@@ -100,8 +100,8 @@ impl Naive {
         }
     }
 
-    /// Whoever is first ends it. Under the operation's lock when a check came true, without it when the
-    /// time ran out.
+    /// Whoever is first ends it. Under the operation's lock when a check came true, without it when
+    /// the time ran out.
     fn force_complete(&self, delayed: &Arc<Delayed>, outcome: Outcome) -> bool {
         let first = !delayed.completed.swap(true, SeqCst);
         if first {

@@ -1,5 +1,5 @@
-//! What the scripts are made of: an operation that does what it is told, a place where a thread is held,
-//! a lock that says when somebody waits for it, and the purgatories a script can run over.
+//! What the scripts are made of: an operation that does what it is told, a place where a thread is
+//! held, a lock that says when somebody waits for it, and the purgatories a script can run over.
 
 use std::{
     panic::resume_unwind,
@@ -122,8 +122,8 @@ pub enum Sign {
     Returned,
 }
 
-/// A lock of the broker's, outside the purgatory (a group's, a partition's), which says when somebody
-/// has to wait for it.
+/// A lock of the broker's, outside the purgatory (a group's, a partition's), which says when
+/// somebody has to wait for it.
 pub struct OuterLock {
     lock: Mutex<()>,
     signs: mpsc::Sender<Sign>,
@@ -155,8 +155,8 @@ impl OuterLock {
 pub trait AnyPurgatory: Clone + Send + Sync + 'static {
     fn park(&self, operation: Op, keys: &[u32]);
 
-    /// Parks, and lets `meanwhile` happen when the operation is watched, before it is checked for the
-    /// last time. There is a last check.
+    /// Parks, and lets `meanwhile` happen when the operation is watched, before it is checked for
+    /// the last time. There is a last check.
     fn park_meanwhile(
         &self,
         operation: Op,
@@ -185,8 +185,8 @@ pub trait AnyPurgatory: Clone + Send + Sync + 'static {
     /// Entries in the watch lists.
     fn watched(&self) -> usize;
 
-    /// How many threads would have waited for ever for an operation's lock, if a script did not have to
-    /// end. None here: whoever called has returned.
+    /// How many threads would have waited for ever for an operation's lock, if a script did not
+    /// have to end. None here: whoever called has returned.
     fn would_wait(&self) -> usize {
         0
     }
@@ -230,7 +230,8 @@ impl AnyPurgatory for Ours {
         let check = Box::new(move || {
             let satisfied = check();
             match looks.fetch_add(1, SeqCst) {
-                0 => event_elsewhere(&purgatory, key), // so that the operation is watched, and checked again
+                // So that the operation is watched, and checked again.
+                0 => event_elsewhere(&purgatory, key),
                 1 => meanwhile.lock().take().into_iter().for_each(|meanwhile| meanwhile()),
                 _ => {}
             }

@@ -100,7 +100,8 @@ impl Setup {
     }
 }
 
-/// Runs `model` in every interleaving; then with each of `faults` planted, which one of them must show.
+/// Runs `model` in every interleaving; then with each of `faults` planted, which one of them must
+/// show.
 fn check(faults: &[Failpoint], model: fn()) {
     let explore = |fault| {
         plant(fault);
@@ -567,8 +568,8 @@ fn panicking_check_against_event() {
     });
 }
 
-/// The value of a wait goes to the future, or to the hook when the future was dropped: never to both,
-/// never to neither.
+/// The value of a wait goes to the future, or to the hook when the future was dropped: never to
+/// both, never to neither.
 #[test]
 fn future_drop_against_completion() {
     check(&[Failpoint::DroppedFutureLeavesOperation], || {
@@ -645,8 +646,8 @@ impl Later {
     }
 }
 
-/// An operation that one thread checks while another raises two events, which is once too often: it is put
-/// off, to an executor that is blocked until all else is over.
+/// An operation that one thread checks while another raises two events, which is once too often: it
+/// is put off, to an executor that is blocked until all else is over.
 fn put_off_against(other: fn(&Setup), flag_set: bool, allowed: &[Outcome]) {
     let later = Later::default();
     let executor = later.clone();
@@ -690,8 +691,9 @@ fn an_operation_that_is_put_off_can_expire() {
     });
 }
 
-/// A rise ends one operation, whose callback makes another's condition true; that one the rise comes to
-/// next. The other's time is up before that, after that, or in between: never is an event missing.
+/// A rise ends one operation, whose callback makes another's condition true; that one the rise
+/// comes to next. The other's time is up before that, after that, or in between: never is an event
+/// missing.
 #[test]
 fn a_rise_on_its_way_against_a_last_check() {
     check(&[Failpoint::MissIgnoresNotes], || {
@@ -714,8 +716,8 @@ fn a_rise_on_its_way_against_a_last_check() {
     });
 }
 
-/// An event whose walk comes to an operation in its second step; the callback of the first step makes that
-/// one's condition true.
+/// An event whose walk comes to an operation in its second step; the callback of the first step
+/// makes that one's condition true.
 #[test]
 fn an_event_on_its_way_against_a_last_check() {
     check(&[Failpoint::MissIgnoresVersions, Failpoint::MissIgnoresEventsUnderWay], || {

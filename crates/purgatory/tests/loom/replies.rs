@@ -65,7 +65,8 @@ fn reply_against_its_client_that_goes() {
     });
 }
 
-/// Of two that expect a reply under one key one is told that the key is taken, and no value is lost.
+/// Of two that expect a reply under one key one is told that the key is taken, and no value is
+/// lost.
 #[test]
 fn one_key_expected_twice() {
     check(&[Failpoint::TakenKeyParked], || {
@@ -80,8 +81,8 @@ fn one_key_expected_twice() {
     });
 }
 
-/// All fail at once, though one room is emptied after the other (that of 2 first): what is expected after one
-/// that did not fail does not fail either.
+/// All fail at once, though one room is emptied after the other (that of 2 first): what is expected
+/// after one that did not fail does not fail either.
 #[test]
 fn all_fail_against_expecting_two() {
     check(&[Failpoint::FailsWhatCameAfter], || {

@@ -1,5 +1,5 @@
-//! The purgatory for one thread in random runs beside plain maps: every count and every ending agrees.
-//! `TEST_EFFORT` says how many runs of 3000 steps: 5 without it.
+//! The purgatory for one thread in random runs beside plain maps: every count and every ending
+//! agrees. `TEST_EFFORT` says how many runs of 3000 steps: 5 without it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{

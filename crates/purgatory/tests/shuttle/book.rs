@@ -1,8 +1,8 @@
 //! The books on a scenario: its operations, and whether each ending had its reason.
 //!
 //! Each key stands for a condition, which comes true once and stays so, and for a level, which only
-//! rises; an operation waits for those of all its keys. So the books can tell of any ending whether it
-//! was justified, and of anything still parked whether an event was missed.
+//! rises; an operation waits for those of all its keys. So the books can tell of any ending whether
+//! it was justified, and of anything still parked whether an event was missed.
 
 use std::{
     collections::HashSet,

@@ -69,8 +69,8 @@ impl Working {
         self.thread.join().unwrap();
     }
 
-    /// Waits for the threads, and for all that has a deadline to end without any help; then ends the
-    /// rest by the timer's shutdown.
+    /// Waits for the threads, and for all that has a deadline to end without any help; then ends
+    /// the rest by the timer's shutdown.
     pub fn finish(
         self,
         world: &World<SystemTimer>,

@@ -235,7 +235,8 @@ impl<T: Time> World<T> {
         }
     }
 
-    /// With no thread at work any more: what is open still lacks a condition, and no end of it was noted.
+    /// With no thread at work any more: what is open still lacks a condition, and no end of it was
+    /// noted.
     #[track_caller]
     pub fn assert_nothing_missed(&self) {
         for number in self.book.open() {

@@ -1,4 +1,5 @@
-//! Bounds on what others have to wait for: a shutdown with a limit, and the thread that turns all wheels.
+//! Bounds on what others have to wait for: a shutdown with a limit, and the thread that turns all
+//! wheels.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -97,7 +98,8 @@ fn a_shutdown_with_a_limit_tells_what_it_left() {
     assert_eq!((event.join().unwrap(), purgatory.stats().cancelled_by_shutdown), (0, 2));
 }
 
-/// What is on a shared timer is closed before its shutdown returns, though nothing it ends is told yet.
+/// What is on a shared timer is closed before its shutdown returns, though nothing it ends is told
+/// yet.
 #[test]
 fn a_shared_timers_shutdown_with_a_limit_closes_its_purgatories_at_once() {
     let kept = Kept::default();
@@ -215,7 +217,8 @@ fn the_reaper_drops_no_hook_of_a_purgatory_whose_last_handle_goes_meanwhile() {
     let purgatory: Waits<u32> = builder.build().unwrap();
     let parked = purgatory.try_complete_else_watch(when(|| false, drop).into(), &[1], MINUTE);
     let ParkResult::Parked(id) = parked.unwrap() else { panic!("ended") };
-    let mut has = lets_go.purgatory.lock().unwrap(); // the executor waits for this thread's handle to go
+    // The executor waits for this thread's handle to go.
+    let mut has = lets_go.purgatory.lock().unwrap();
     purgatory.reschedule(id, MS);
     *has = Some(purgatory);
     drop(has);

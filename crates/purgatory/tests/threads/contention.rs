@@ -16,8 +16,9 @@ use timer_core::{Executor, Job, ManualTimer, SystemTimer};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// KAFKA-6653: a completion is lost when the thread that makes the condition true finds the operation
-/// under check by a thread that saw it false. 100 operations, 20 attempts each from 20 threads.
+/// KAFKA-6653: a completion is lost when the thread that makes the condition true finds the
+/// operation under check by a thread that saw it false. 100 operations, 20 attempts each from 20
+/// threads.
 #[test]
 fn kafka_6653_no_completion_is_lost_under_contention() {
     let purgatory: Waiting = Purgatory::new("6653").unwrap();
@@ -45,9 +46,9 @@ fn kafka_6653_no_completion_is_lost_under_contention() {
     assert!(purgatory.is_empty());
 }
 
-/// KAFKA-3994 and KAFKA-8334: checks take locks of the user's, in opposite orders, while two threads
-/// raise the events of both. Kafka deadlocked, because a thread waited for an operation under check
-/// by another; here no thread does.
+/// KAFKA-3994 and KAFKA-8334: checks take locks of the user's, in opposite orders, while two
+/// threads raise the events of both. Kafka deadlocked, because a thread waited for an operation
+/// under check by another; here no thread does.
 #[test]
 fn kafka_3994_8334_checks_that_take_locks_do_not_deadlock_with_each_other() {
     let purgatory: Waiting = Purgatory::new("8334").unwrap();
@@ -78,8 +79,8 @@ fn kafka_3994_8334_checks_that_take_locks_do_not_deadlock_with_each_other() {
     }
 }
 
-/// While one thread is inside a long check, events, cancels and expiries of the same operation return
-/// at once, and the checker acts on what they left.
+/// While one thread is inside a long check, events, cancels and expiries of the same operation
+/// return at once, and the checker acts on what they left.
 #[test]
 fn nobody_waits_for_a_check() {
     let purgatory: Waiting = Purgatory::new("nobody").unwrap();
@@ -170,7 +171,8 @@ fn a_deferred_event_is_raised_by_the_executor() {
     assert_eq!(ended.recv(), Ok((Outcome::Completed, false)));
 }
 
-/// Two threads must not keep a third checking for ever: after eight looks the timer's executor goes on.
+/// Two threads must not keep a third checking for ever: after eight looks the timer's executor goes
+/// on.
 #[test]
 fn a_check_that_is_always_overtaken_by_an_event_moves_to_the_executor() {
     let purgatory: Waiting = Purgatory::new("overtaken").unwrap();
@@ -216,8 +218,8 @@ impl Blocked {
     }
 }
 
-/// After eight looks the ninth is the executor's. While that is blocked by somebody's callback the operation
-/// is as free as any other.
+/// After eight looks the ninth is the executor's. While that is blocked by somebody's callback the
+/// operation is as free as any other.
 #[test]
 fn what_waits_for_its_ninth_look_behind_a_blocked_callback_can_end() {
     type End = fn(&ManualTimer, &Waiting, &Probe, purgatory::OperationId);
@@ -272,7 +274,8 @@ fn what_waits_for_its_ninth_look_behind_a_blocked_callback_can_end() {
     }
 }
 
-/// A rise completes some by count, and has others checked: no callback of the first finds the others held.
+/// A rise completes some by count, and has others checked: no callback of the first finds the
+/// others held.
 #[test]
 fn callbacks_of_a_rise_run_while_nothing_is_held() {
     let waiting: Waiting = Purgatory::builder("rise").timer(&ManualTimer::new()).build().unwrap();
@@ -289,8 +292,8 @@ fn callbacks_of_a_rise_run_while_nothing_is_held() {
     assert_eq!((waiting.stats().panics, waiting.len()), (0, 0));
 }
 
-/// An event comes by while an operation is parked, and the second look finds it ready: its place, too, is
-/// free by the time its callback runs.
+/// An event comes by while an operation is parked, and the second look finds it ready: its place,
+/// too, is free by the time its callback runs.
 #[test]
 fn what_ends_while_it_is_parked_gives_its_place_back_first() {
     for keys in [&["a"][..], &["a", "b"]] {

@@ -1,5 +1,5 @@
-//! Users' code that misbehaves: callbacks that park again without end, executors that drop their jobs,
-//! hooks and wakers that panic, keys that panic where nobody is there to be told.
+//! Users' code that misbehaves: callbacks that park again without end, executors that drop their
+//! jobs, hooks and wakers that panic, keys that panic where nobody is there to be told.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -453,7 +453,8 @@ fn two_drops_that_panic_at_once_do_not_end_the_process() {
     assert!(purgatory.stats().panics >= 2 && purgatory.is_empty());
 }
 
-/// The key's panic is the caller's; that of the operation, which nobody has any more, is not to meet it.
+/// The key's panic is the caller's; that of the operation, which nobody has any more, is not to
+/// meet it.
 #[test]
 fn an_operation_whose_drop_panics_while_a_keys_clone_does_is_dropped_all_the_same() {
     let purgatory: Waits<Bomb> = waits();
@@ -510,7 +511,8 @@ fn an_executor_that_panics_as_it_is_asked_for_its_threads_loses_nothing() {
     }
 }
 
-/// Two panics at once would end the process: of a key's clone, and of the operation that is dropped for it.
+/// Two panics at once would end the process: of a key's clone, and of the operation that is dropped
+/// for it.
 #[test]
 fn on_one_thread_a_key_whose_clone_panics_does_not_meet_an_operation_whose_drop_does() {
     #[derive(Debug, PartialEq, Eq, Hash)]

@@ -228,8 +228,8 @@ impl Ring {
     }
 }
 
-/// Parks, completes, raises, cancels, drops and lets expire, then shuts down with operations parked:
-/// each ends exactly once, no value is lost, and nothing is left.
+/// Parks, completes, raises, cancels, drops and lets expire, then shuts down with operations
+/// parked: each ends exactly once, no value is lost, and nothing is left.
 #[test]
 fn every_operation_ends_exactly_once_whatever_races() {
     let total = usize::try_from(effort(OPERATIONS)).unwrap();
@@ -280,8 +280,9 @@ fn every_operation_ends_exactly_once_whatever_races() {
     assert_eq!(timed.map(timer_core::TimeHistogram::count), ended);
 }
 
-/// All memory is counted, thread by thread, so the clock is turned by hand: a reaper's and a worker's
-/// could not be. What is allocated on one thread and freed on another cancels out in the sum.
+/// All memory is counted, thread by thread, so the clock is turned by hand: a reaper's and a
+/// worker's could not be. What is allocated on one thread and freed on another cancels out in the
+/// sum.
 #[test]
 fn memory_is_back_where_it_started() {
     let (bytes, all) = (AtomicI64::new(0), AtomicU64::new(0));

@@ -1,4 +1,5 @@
-//! Work that callbacks cause, where the thread or the executor makes it hard: each of these failed once.
+//! Work that callbacks cause, where the thread or the executor makes it hard: each of these failed
+//! once.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -90,8 +91,8 @@ fn jobs_dropped_as_their_thread_ends_lose_nothing() {
     assert_eq!(ended.load(SeqCst), 2001);
 }
 
-/// A chain of operations that end at once, each parking the next from its callback, on a timer whose
-/// workers are gone: its executor runs jobs where they are handed in.
+/// A chain of operations that end at once, each parking the next from its callback, on a timer
+/// whose workers are gone: its executor runs jobs where they are handed in.
 #[test]
 fn a_chain_needs_no_stack_when_the_executor_runs_jobs_in_place() {
     fn link(purgatory: &Purgatory<u32, Op>, left: usize, ended: &Arc<AtomicUsize>) {

@@ -9,8 +9,8 @@ use crate::driver::clock::Clock;
 /// The machine's monotonic clock that goes on while the machine is suspended: nanoseconds since it
 /// booted (Linux, Android; feature `boot-clock`).
 ///
-/// What fell due during a suspend fires soon after it. A sleeping thread does not feel a suspend, so
-/// while something is pending the reaper looks at this clock once a second.
+/// What fell due during a suspend fires soon after it. A sleeping thread does not feel a suspend,
+/// so while something is pending the reaper looks at this clock once a second.
 ///
 /// ```
 /// use timer_core::{BootClock, SystemTimer};

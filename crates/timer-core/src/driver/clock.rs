@@ -13,16 +13,17 @@ use crate::driver::panics::contain;
 
 /// A source of time: nanoseconds since an origin of its own.
 ///
-/// A timer does not let its clock go back: what it reads is at least what was read before, and a clock
-/// that panics stands still for that reading. One that is more than a second behind what it showed
-/// before is not waited for: time goes on from there at its pace, so that a clock that was an hour ahead
-/// once does not stop the timer for an hour
-/// ([`TimerStats::clock_set_back`](crate::TimerStats::clock_set_back) counts it). (All of that costs a
-/// word that all threads write, and is spared for a clock that [is steady](Self::is_steady).) A clock
-/// that jumps ahead, because the machine was suspended, is caught up with in bounded steps.
+/// A timer does not let its clock go back: what it reads is at least what was read before, and a
+/// clock that panics stands still for that reading. One that is more than a second behind what it
+/// showed before is not waited for: time goes on from there at its pace, so that a clock that was
+/// an hour ahead once does not stop the timer for an hour
+/// ([`TimerStats::clock_set_back`](crate::TimerStats::clock_set_back) counts it). (All of that
+/// costs a word that all threads write, and is spared for a clock that [is
+/// steady](Self::is_steady).) A clock that jumps ahead, because the machine was suspended, is
+/// caught up with in bounded steps.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
-    /// Nanoseconds since the clock's origin; `u64::MAX` (584 years) is the end of time. May be called under
-    /// a lock of whoever keeps wheels, and must not call back.
+    /// Nanoseconds since the clock's origin; `u64::MAX` (584 years) is the end of time. May be
+    /// called under a lock of whoever keeps wheels, and must not call back.
     fn now_ns(&self) -> u64;
 
     /// The longest a thread may sleep before it must look at this clock again, while it waits for
@@ -62,8 +63,8 @@ impl SystemClock {
     }
 
     /// An `Instant` as a moment of this clock, in nanoseconds: what
-    /// [`schedule_at`](crate::Timer::schedule_at) of a timer on it takes, and `Timeout::At` of a purgatory
-    /// on that. One before the clock's origin is 0.
+    /// [`schedule_at`](crate::Timer::schedule_at) of a timer on it takes, and `Timeout::At` of a
+    /// purgatory on that. One before the clock's origin is 0.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -116,8 +117,8 @@ impl Instants {
         Instants { origin: Instant::now(), origin_ns: now_ns }
     }
 
-    /// A moment of the clock, from the origin on; the origin itself when it lies beyond what an `Instant`
-    /// can tell.
+    /// A moment of the clock, from the origin on; the origin itself when it lies beyond what an
+    /// `Instant` can tell.
     pub(crate) fn at_ns(&self, ns: u64) -> Instant {
         let since = Duration::from_nanos(ns.saturating_sub(self.origin_ns));
         self.origin.checked_add(since).unwrap_or(self.origin)
@@ -177,9 +178,9 @@ impl Clock for ManualClock {
 /// Another's clock, kept from going back and from panicking.
 ///
 /// It stands still while the clock is behind what it showed before, but not for longer than
-/// [`BEHIND_MAX_NS`]: further behind, what it showed before was wrong, and time goes on from there at
-/// the clock's pace, until the clock shows again what it showed before: then it was only behind for a while.
-/// How often it went back is counted.
+/// [`BEHIND_MAX_NS`]: further behind, what it showed before was wrong, and time goes on from there
+/// at the clock's pace, until the clock shows again what it showed before: then it was only behind
+/// for a while. How often it went back is counted.
 #[derive(Debug)]
 pub(crate) struct Steady<C> {
     clock: C,
@@ -212,8 +213,8 @@ impl<C: Clock> Steady<C> {
         let _ = self.ahead_ns.compare_exchange(ahead_ns, 0, Ordering::AcqRel, relaxed);
     }
 
-    /// The clock may have gone back a long way, or this thread was stopped since it read it: so it is read
-    /// again after what was shown.
+    /// The clock may have gone back a long way, or this thread was stopped since it read it: so it
+    /// is read again after what was shown.
     #[cold]
     fn go_on(&self) {
         let ahead_ns = self.ahead_ns.load(Ordering::Acquire);

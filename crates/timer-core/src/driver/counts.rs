@@ -16,8 +16,8 @@ use crate::{
 pub(crate) struct CancelledOnDropped {
     /// Added to by wheels that are dropped.
     pub(crate) count: Arc<AtomicU64>,
-    /// The most that was told of all wheels: one that is just being dropped is neither among the living nor
-    /// in the count.
+    /// The most that was told of all wheels: one that is just being dropped is neither among the
+    /// living nor in the count.
     told: AtomicU64,
 }
 
@@ -45,7 +45,8 @@ impl AdvanceCounts {
         self.cascaded += cascaded;
     }
 
-    /// Together with what the wheels of `owners` hold at `now_tick`, and those that are gone had cancelled.
+    /// Together with what the wheels of `owners` hold at `now_tick`, and those that are gone had
+    /// cancelled.
     pub(crate) fn stats(
         self,
         now_tick: u64,

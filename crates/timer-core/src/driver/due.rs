@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use crate::driver::executor::jobs;
 
-/// What fell due in a round, in the order in which it is to be told: as it came off the wheels, or, for a
-/// timer that promises it, in that of (tick, insertion).
+/// What fell due in a round, in the order in which it is to be told: as it came off the wheels, or,
+/// for a timer that promises it, in that of (tick, insertion).
 #[derive(Debug)]
 pub struct Due<T> {
     tasks: Vec<T>,
@@ -32,8 +32,8 @@ impl<T> Due<T> {
         self.tasks.is_empty()
     }
 
-    /// The tasks in jobs of [`JOB_TASKS`](crate::JOB_TASKS) at most, and few enough that each of `parallelism` threads gets
-    /// one. Sequences wrap: they count back from the `newest`.
+    /// The tasks in jobs of [`JOB_TASKS`](crate::JOB_TASKS) at most, and few enough that each of
+    /// `parallelism` threads gets one. Sequences wrap: they count back from the `newest`.
     pub fn into_jobs(self, newest: u32, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
         let Due { mut tasks, mut order } = self;
         if order.len() == tasks.len() {

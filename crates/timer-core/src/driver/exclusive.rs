@@ -2,7 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// A value that only its owner reaches, so that it is `Sync` when it is `Send`. Nothing is ever locked.
+/// A value that only its owner reaches, so that it is `Sync` when it is `Send`. Nothing is ever
+/// locked.
 #[derive(Debug, Default)]
 pub struct Exclusive<T>(Mutex<T>);
 

@@ -1,4 +1,5 @@
-//! Where expired tasks run: as a rule not on the reaper, so that a slow callback cannot delay the wheel.
+//! Where expired tasks run: as a rule not on the reaper, so that a slow callback cannot delay the
+//! wheel.
 //!
 //! A [`Job`] is a batch of them. *It runs, whatever happens to it*: an executor that drops a job
 //! runs it on the dropping thread, so what expired still ends.
@@ -83,14 +84,15 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// How many threads run jobs: what falls due together is parted among so many. One unless it tells.
+    /// How many threads run jobs: what falls due together is parted among so many. One unless it
+    /// tells.
     fn parallelism(&self) -> usize {
         1
     }
 }
 
-/// What fell due together, in jobs of [`JOB_TASKS`] at most, and small enough that each of `parallelism`
-/// threads gets one.
+/// What fell due together, in jobs of [`JOB_TASKS`] at most, and small enough that each of
+/// `parallelism` threads gets one.
 pub fn jobs<T>(due: Vec<T>, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
     let size = due.len().div_ceil(parallelism.max(1)).clamp(1, JOB_TASKS);
     let mut due = due.into_iter();
@@ -103,8 +105,8 @@ pub fn jobs<T>(due: Vec<T>, parallelism: usize) -> impl Iterator<Item = Vec<T>> 
 /// Tasks that one job runs at most.
 pub const JOB_TASKS: usize = 64;
 
-/// Runs each job at once, on the thread that hands it in: the reaper's, for what expired. A slow task
-/// then delays all others, so only for a timer that nobody else shares.
+/// Runs each job at once, on the thread that hands it in: the reaper's, for what expired. A slow
+/// task then delays all others, so only for a timer that nobody else shares.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Inline;
 
@@ -206,8 +208,8 @@ impl Workers {
         self.running.wait(limit)
     }
 
-    /// Waits until the workers have finished, after [`close`](Self::close). Not for a timer's thread
-    /// to call.
+    /// Waits until the workers have finished, after [`close`](Self::close). Not for a timer's
+    /// thread to call.
     pub fn join(&self) {
         let mut threads = self.threads.lock(); // kept: who calls meanwhile waits, too
         for thread in threads.drain(..) {
@@ -221,7 +223,8 @@ thread_local! {
     static OF_A_TIMER: Cell<bool> = Cell::new(false);
 }
 
-/// Runs what is a timer's to run: the whole of a thread that one started, or a part of a runtime's task.
+/// Runs what is a timer's to run: the whole of a thread that one started, or a part of a runtime's
+/// task.
 pub(crate) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
     struct Outside(bool);
     impl Drop for Outside {
@@ -234,8 +237,8 @@ pub(crate) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// True on a reaper or worker of any timer, and in a runtime's task while it does their work: there nobody
-/// waits for such a thread, which may be waiting for this one.
+/// True on a reaper or worker of any timer, and in a runtime's task while it does their work: there
+/// nobody waits for such a thread, which may be waiting for this one.
 pub fn on_timer_thread() -> bool {
     OF_A_TIMER.try_with(Cell::get).unwrap_or(true)
 }

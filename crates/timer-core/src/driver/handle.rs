@@ -46,8 +46,8 @@ impl TimerHandle {
         TaskId::from_parts(index & (MAX_TASKS - 1), above - 1)
     }
 
-    /// The handle as a number. From the top: shard (8 bits), index (26), and one above the generation
-    /// (30).
+    /// The handle as a number. From the top: shard (8 bits), index (26), and one above the
+    /// generation (30).
     pub fn to_bits(self) -> u64 {
         u64::from(self.high) << 32 | u64::from(self.low.get())
     }

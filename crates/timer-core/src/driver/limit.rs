@@ -1,4 +1,5 @@
-//! A bound on how many of something there are. Shared by all threads, so only counted where asked for.
+//! A bound on how many of something there are. Shared by all threads, so only counted where asked
+//! for.
 
 use crate::sync::{AtomicUsize, Ordering};
 

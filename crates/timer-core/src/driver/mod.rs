@@ -1,10 +1,10 @@
-//! For crates that keep wheels of their own on a timer's reaper, as `purgatory` does; and what they and
-//! timers share.
+//! For crates that keep wheels of their own on a timer's reaper, as `purgatory` does; and what they
+//! and timers share.
 //!
-//! **Semantic versioning does not cover this module.** Anything in it may change in any release; a crate
-//! that uses it depends on an exact version (`timer-core = "=0.1.0"`). For tasks on a timer take
-//! [`Timer::schedule`](crate::Timer::schedule) or [`TaskTimer`](crate::TaskTimer), for a wheel in an event
-//! loop [`TimingWheel`](crate::TimingWheel): those it covers.
+//! **Semantic versioning does not cover this module.** Anything in it may change in any release; a
+//! crate that uses it depends on an exact version (`timer-core = "=0.1.0"`). For tasks on a timer
+//! take [`Timer::schedule`](crate::Timer::schedule) or [`TaskTimer`](crate::TaskTimer), for a wheel
+//! in an event loop [`TimingWheel`](crate::TimingWheel): those it covers.
 //!
 //! A [`WheelOwner`] keeps its wheels in [`Shards`], each under its own lock, and is attached to the
 //! timer's [`Driver`], which calls it, with nothing locked, when a bucket of one of them is due.
@@ -87,8 +87,8 @@ pub use crate::wheel::occupancy::Occupancy;
 pub use crate::wheel::pages::{PageSlot, Pages};
 pub use crate::wheel::search::DeadlineSearch;
 
-/// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` and `cfg(shuttle)` the model
-/// checker's; and there the failpoints.
+/// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` and `cfg(shuttle)` the
+/// model checker's; and there the failpoints.
 pub mod sync {
     pub use crate::sync::*;
 }

@@ -22,8 +22,8 @@ pub fn drop_each<T>(all: impl IntoIterator<Item = T>) {
     }
 }
 
-/// What is the user's, and may panic as it is dropped: while a panic is under way that one is contained, for
-/// two at once would end the process.
+/// What is the user's, and may panic as it is dropped: while a panic is under way that one is
+/// contained, for two at once would end the process.
 #[derive(Debug)]
 pub struct Apart<T>(Option<T>);
 

@@ -1,5 +1,5 @@
-//! The reaper: the one thread that waits for time to pass, for all wheels of a timer. Or the one task, of a
-//! tokio runtime ([`tokio`](super::tokio)).
+//! The reaper: the one thread that waits for time to pass, for all wheels of a timer. Or the one
+//! task, of a tokio runtime ([`tokio`](super::tokio)).
 //!
 //! It sleeps until the next bucket of any shard is due (not until the next tick: an idle timer
 //! wakes nobody), turns the shards that are due or were rung for, a bounded amount of work each,
@@ -156,8 +156,8 @@ pub(crate) enum Pause {
     Over,
 }
 
-/// A turn that panicked may have left work that nobody rings for any more, so its shard is looked at
-/// again this much later. Not at once: it may panic for ever.
+/// A turn that panicked may have left work that nobody rings for any more, so its shard is looked
+/// at again this much later. Not at once: it may panic for ever.
 const AFTER_PANIC_NS: u64 = 100_000_000;
 
 /// An owner of wheels, and when each of its shards is next due.
@@ -275,8 +275,8 @@ struct Round {
 }
 
 impl Visited {
-    /// Advances the shards that are due or were rung for; one whose turn panics is turned again after
-    /// `again_ticks`. False when their owner is gone.
+    /// Advances the shards that are due or were rung for; one whose turn panics is turned again
+    /// after `again_ticks`. False when their owner is gone.
     fn advance_due(&mut self, now_tick: u64, again_ticks: u64, round: &mut Round) -> bool {
         let (mut rung, mut turned) = (0, None);
         for (shard, next_due) in self.next_due.iter_mut().enumerate() {

@@ -19,13 +19,13 @@ pub struct Settings {
     pub tick: TickLength,
     /// The size of each wheel.
     pub wheel_size: WheelSize,
-    /// Into how many shards a [`TaskTimer`](crate::TaskTimer) parts its tasks: a power of two, at most
-    /// [`MAX_SHARDS`](crate::MAX_SHARDS).
+    /// Into how many shards a [`TaskTimer`](crate::TaskTimer) parts its tasks: a power of two, at
+    /// most [`MAX_SHARDS`](crate::MAX_SHARDS).
     pub shard_count: usize,
     /// Tasks of one tick are to be handed over in the order they were inserted.
     pub in_order: bool,
-    /// What is overdue as it is put on a wheel is handed over soon, without anybody's doing. Not so for
-    /// wheels that are turned by hand.
+    /// What is overdue as it is put on a wheel is handed over soon, without anybody's doing. Not so
+    /// for wheels that are turned by hand.
     pub finds_overdue: bool,
     /// [`execute`](Driver::execute) runs jobs on the calling thread.
     pub inline: bool,
@@ -35,8 +35,8 @@ pub struct Settings {
 
 /// What turns wheels: a clock, a tick, and whoever wakes when the next bucket is due.
 ///
-/// One driver serves any number of owners of wheels ([`WheelOwner`]), each with its own kind of task.
-/// Only the timers of this crate are drivers.
+/// One driver serves any number of owners of wheels ([`WheelOwner`]), each with its own kind of
+/// task. Only the timers of this crate are drivers.
 pub trait Driver: Sealed + Send + Sync + fmt::Debug + 'static {
     /// The present, in nanoseconds since its clock's origin.
     fn now_ns(&self) -> u64;
@@ -73,8 +73,8 @@ pub trait WheelOwner: Send + Sync + 'static {
     /// nothing locked, by one thread at a time.
     fn advance(&self, shard: usize, now_tick: u64) -> Advanced;
 
-    /// Hands over what fell due, after the last [`advance`](Self::advance) of a round over the shards. Called
-    /// with nothing locked.
+    /// Hands over what fell due, after the last [`advance`](Self::advance) of a round over the
+    /// shards. Called with nothing locked.
     fn round_over(self: Arc<Self>);
 
     /// The tick at which a shard next has work.
@@ -89,8 +89,9 @@ pub trait WheelOwner: Send + Sync + 'static {
     /// The timer has been shut down: nothing will expire any more. Called with nothing locked.
     fn timer_closed(self: Arc<Self>);
 
-    /// As [`timer_closed`](Self::timer_closed), for a caller whom no code of the user's is to hold up: the
-    /// wheels are closed here, and what comes of it runs on the executor. By default the same.
+    /// As [`timer_closed`](Self::timer_closed), for a caller whom no code of the user's is to hold
+    /// up: the wheels are closed here, and what comes of it runs on the executor. By default the
+    /// same.
     fn timer_closed_offloading(self: Arc<Self>) {
         self.timer_closed();
     }

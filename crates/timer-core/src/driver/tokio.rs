@@ -1,5 +1,5 @@
-//! On a tokio runtime (feature `tokio`): jobs as its tasks ([`TokioExecutor`]), time as its clock shows it, and
-//! a reaper that is one of its tasks.
+//! On a tokio runtime (feature `tokio`): jobs as its tasks ([`TokioExecutor`]), time as its clock
+//! shows it, and a reaper that is one of its tasks.
 
 use std::{sync::Arc, thread, time::Duration};
 
@@ -22,13 +22,14 @@ use crate::{
 };
 
 /// An [`Executor`] on a tokio runtime, for
-/// [`SystemTimerBuilder::executor`](crate::SystemTimerBuilder::executor) or a purgatory's `Builder::executor`:
-/// what it runs may call `tokio::spawn`, start tokio's timers and use its sockets.
+/// [`SystemTimerBuilder::executor`](crate::SystemTimerBuilder::executor) or a purgatory's
+/// `Builder::executor`: what it runs may call `tokio::spawn`, start tokio's timers and use its
+/// sockets.
 ///
-/// Each job is a task of the runtime, so what it runs must be short and not block, as any task: a callback that
-/// takes its time spawns it. A runtime that is shut down takes no task; the job then runs where it is refused or
-/// dropped, still with the runtime entered (but in a thread-local's destructor, where none can be), so a
-/// `tokio::spawn` in it does not panic, and spawns nothing.
+/// Each job is a task of the runtime, so what it runs must be short and not block, as any task: a
+/// callback that takes its time spawns it. A runtime that is shut down takes no task; the job then
+/// runs where it is refused or dropped, still with the runtime entered (but in a thread-local's
+/// destructor, where none can be), so a `tokio::spawn` in it does not panic, and spawns nothing.
 ///
 /// ```
 /// use std::time::Duration;

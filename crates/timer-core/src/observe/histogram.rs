@@ -1,5 +1,5 @@
-//! `TimeHistogram`: how long things took, counted in fixed buckets. Plain numbers, for whoever keeps
-//! them under a lock of his own; added up and published when somebody asks.
+//! `TimeHistogram`: how long things took, counted in fixed buckets. Plain numbers, for whoever
+//! keeps them under a lock of his own; added up and published when somebody asks.
 
 /// How long things took: how many took how long, from 10 µs to 10 minutes in steps of 2 to 2.5, and
 /// the exact sum. Recording is O(log buckets) and allocates nothing.
@@ -16,8 +16,8 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimeHistogram {
     buckets: [u64; BUCKETS],
-    /// Of each bucket, in nanoseconds: a u64 would be full after ten minutes of a million waits of 30 s
-    /// a second.
+    /// Of each bucket, in nanoseconds: a u64 would be full after ten minutes of a million waits of
+    /// 30 s a second.
     sums_ns: [u128; BUCKETS],
 }
 
@@ -78,9 +78,9 @@ impl TimeHistogram {
         }
     }
 
-    /// For each bucket that has counted since `earlier`, an older state of the same histogram: how many,
-    /// and their mean in seconds, which lies in the bucket. So that one who records the mean that many
-    /// times ends with the same buckets, count and sum.
+    /// For each bucket that has counted since `earlier`, an older state of the same histogram: how
+    /// many, and their mean in seconds, which lies in the bucket. So that one who records the mean
+    /// that many times ends with the same buckets, count and sum.
     #[cfg(any(test, feature = "metrics"))]
     pub(crate) fn since(&self, earlier: &TimeHistogram) -> impl Iterator<Item = (u64, f64)> {
         (0..BUCKETS).filter_map(|at| {

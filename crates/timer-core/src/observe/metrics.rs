@@ -1,8 +1,9 @@
 //! Publishing through the `metrics` facade (feature `metrics`).
 //!
-//! A timer counts for itself, and [`SystemTimer::publish`](crate::SystemTimer::publish) hands the sums
-//! to whatever recorder is installed. The facade takes no histogram that was filled elsewhere, only
-//! values; so what a bucket has counted since the last time is recorded as that many times its mean.
+//! A timer counts for itself, and [`SystemTimer::publish`](crate::SystemTimer::publish) hands the
+//! sums to whatever recorder is installed. The facade takes no histogram that was filled elsewhere,
+//! only values; so what a bucket has counted since the last time is recorded as that many times its
+//! mean.
 
 use ::metrics::{Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram};
 use ::metrics::{gauge, histogram};
@@ -11,13 +12,14 @@ use parking_lot::Mutex;
 
 use crate::observe::{histogram::TimeHistogram, stats::TimerStats};
 
-/// A recorder takes values one by one and keeps each until it is rendered, so that who was not scraped for
-/// an hour would hand over for half a minute, and fill the memory. Of more than so many only a share is.
+/// A recorder takes values one by one and keeps each until it is rendered, so that who was not
+/// scraped for an hour would hand over for half a minute, and fill the memory. Of more than so many
+/// only a share is.
 const HANDED_OVER_MAX: u64 = 1_000_000;
 
-/// Hands what `total` has counted since it was `published` to the recorder's histogram: all of it, or of
-/// more than a million one in so many. What a recorder that panics did not take is lost: nothing is
-/// handed over twice.
+/// Hands what `total` has counted since it was `published` to the recorder's histogram: all of it,
+/// or of more than a million one in so many. What a recorder that panics did not take is lost:
+/// nothing is handed over twice.
 pub fn hand_over(total: TimeHistogram, published: &mut TimeHistogram, to: &Histogram) {
     let earlier = std::mem::replace(published, total.clone());
     let all: u64 = total.since(&earlier).map(|(count, _)| count).sum();
@@ -27,7 +29,8 @@ pub fn hand_over(total: TimeHistogram, published: &mut TimeHistogram, to: &Histo
     }
 }
 
-/// Hands `stats` to the recorder, labelled with the timer's name, and the `turns` since they were `published`.
+/// Hands `stats` to the recorder, labelled with the timer's name, and the `turns` since they were
+/// `published`.
 pub(crate) fn publish(
     name: &str,
     stats: TimerStats,
@@ -70,8 +73,8 @@ pub(crate) fn publish(
     const TURN: &str = "timer_turn_seconds";
     let help = "How long a round of the reaper took, over all shards that were due";
     describe_histogram!(TURN, Unit::Seconds, help);
-    // Each turn is handed over once. Who is doing so, further up this stack maybe, does it for us. Read under
-    // the lock: what was read before it may be older than what was published meanwhile.
+    // Each turn is handed over once. Who is doing so, further up this stack maybe, does it for us.
+    // Read under the lock: what was read before it may be older than what was published meanwhile.
     if let Some(mut published) = published.try_lock() {
         hand_over(turns(), &mut published, &histogram!(TURN, &label));
     }

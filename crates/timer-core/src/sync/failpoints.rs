@@ -1,5 +1,5 @@
-//! Failpoints: places in the code that ships where a model can have it go wrong, to show that the model
-//! would notice. Without a model checker's `cfg` there are none: the macro is `false`.
+//! Failpoints: places in the code that ships where a model can have it go wrong, to show that the
+//! model would notice. Without a model checker's `cfg` there are none: the macro is `false`.
 
 /// True when the running model has set this failpoint.
 #[cfg(not(any(loom, shuttle)))]

@@ -19,8 +19,9 @@ pub enum BuildError {
     Shards(usize),
     /// The timer to be shared has been shut down.
     Closed(TimerClosed),
-    /// The tokio runtime of the timer has no time (`enable_time`), so it cannot wait for it to pass. Found by a
-    /// panic of tokio's, which is contained; the program's panic hook is told of it.
+    /// The tokio runtime of the timer has no time (`enable_time`), so it cannot wait for it to
+    /// pass. Found by a panic of tokio's, which is contained; the program's panic hook is told of
+    /// it.
     #[cfg(feature = "tokio")]
     NoTime,
 }
@@ -66,8 +67,8 @@ impl From<TimerClosed> for BuildError {
 
 /// A task could not be scheduled; it comes back.
 ///
-/// It is `Send` and `Sync` for every task that is `Send`, so `?` takes it into `anyhow::Error` as it is, the
-/// task inside; and [`ScheduleErrorReason`] is the same without the task.
+/// It is `Send` and `Sync` for every task that is `Send`, so `?` takes it into `anyhow::Error` as
+/// it is, the task inside; and [`ScheduleErrorReason`] is the same without the task.
 ///
 /// ```
 /// use std::time::Duration;
@@ -117,8 +118,8 @@ impl<T> From<ScheduleError<T>> for ScheduleErrorReason {
     }
 }
 
-/// Why a task could not be scheduled. An error by itself, for those to whom the task is no error to carry
-/// around: it is `Send` and `Sync` whatever the task is.
+/// Why a task could not be scheduled. An error by itself, for those to whom the task is no error to
+/// carry around: it is `Send` and `Sync` whatever the task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScheduleErrorReason {

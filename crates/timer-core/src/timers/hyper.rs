@@ -15,16 +15,17 @@ use crate::{
     },
 };
 
-/// A timer for hyper's servers, clients and pools: give it to their `timer` method, and its clock is
-/// theirs. A handle: clones are the same.
+/// A timer for hyper's servers, clients and pools: give it to their `timer` method, and its clock
+/// is theirs. A handle: clones are the same.
 ///
-/// With a [`ManualTimer`](crate::ManualTimer) a connection's time-outs are in your hands: hyper asks this
-/// timer for the present, too. Moments of the timer's clock are told as [`Instant`]s, counted from when
-/// this value was made.
+/// With a [`ManualTimer`](crate::ManualTimer) a connection's time-outs are in your hands: hyper
+/// asks this timer for the present, too. Moments of the timer's clock are told as [`Instant`]s,
+/// counted from when this value was made.
 ///
-/// A sleep takes one allocation, since hyper wants it boxed, and is reset in place. hyper has no word for
-/// one that is [refused](crate::ScheduleErrorReason): it is not over, and tries again when it is polled
-/// again. So with a timer that was shut down or is full, a connection may go without its limit.
+/// A sleep takes one allocation, since hyper wants it boxed, and is reset in place. hyper has no
+/// word for one that is [refused](crate::ScheduleErrorReason): it is not over, and tries again when
+/// it is polled again. So with a timer that was shut down or is full, a connection may go without
+/// its limit.
 ///
 /// ```
 /// use std::time::Duration;

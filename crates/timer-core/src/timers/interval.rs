@@ -16,8 +16,8 @@ use crate::{
     wheel::tick::later_ns,
 };
 
-/// What becomes of an [`Interval`]'s ticks that nobody took in time. Ticks are missed when one is taken
-/// only after the next was due.
+/// What becomes of an [`Interval`]'s ticks that nobody took in time. Ticks are missed when one is
+/// taken only after the next was due.
 ///
 /// With a period of 10 ms, ticks due at 10, 20, 30, … and the first one taken at 35 ms:
 ///
@@ -29,7 +29,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissedTicks {
-    /// They come at once, one after the other, until the beat is caught up with: as many ticks as periods.
+    /// They come at once, one after the other, until the beat is caught up with: as many ticks as
+    /// periods.
     #[default]
     Burst,
     /// They fall out, and a new beat begins a period from now.
@@ -38,12 +39,12 @@ pub enum MissedTicks {
     Skip,
 }
 
-/// A beat: a tick each period, to be awaited. Made by [`Timer::interval`](crate::Timer::interval). `Send`,
-/// `Sync` and `Unpin`, for any runtime.
+/// A beat: a tick each period, to be awaited. Made by [`Timer::interval`](crate::Timer::interval).
+/// `Send`, `Sync` and `Unpin`, for any runtime.
 ///
-/// A tick is due a whole number of periods after the first, to the nanosecond, however late the others
-/// were taken (but see [`MissedTicks`]). Cost of a tick and where wakers run: as a [`Sleep`]'s. With the
-/// feature `stream` it is a `Stream`.
+/// A tick is due a whole number of periods after the first, to the nanosecond, however late the
+/// others were taken (but see [`MissedTicks`]). Cost of a tick and where wakers run: as a
+/// [`Sleep`]'s. With the feature `stream` it is a `Stream`.
 ///
 /// ```
 /// use std::{pin::pin, task::{Context, Poll, Waker}, time::Duration};
@@ -108,8 +109,8 @@ impl Interval {
         self.sleep.reset_to_ns(self.next_ns);
     }
 
-    /// Waits for the next tick; yields when it was due, on the timer's clock, in nanoseconds. Dropped
-    /// before it is ready, it takes no tick.
+    /// Waits for the next tick; yields when it was due, on the timer's clock, in nanoseconds.
+    /// Dropped before it is ready, it takes no tick.
     ///
     /// # Errors
     /// As a [`Sleep`]'s, when the tick is not due yet. Called again, it waits for the same tick.

@@ -1,9 +1,9 @@
 //! `KeyedTimer`: at most one pending task a key. What Kafka's coordinators use for sessions and
 //! rebalances: schedule replaces, cancel goes by the key.
 //!
-//! A map keeps each key's task, with a serial number and the handle of what lies on the wheel: the key and
-//! that number. What falls due runs the key's task if the number is still its own, so whoever
-//! replaces, delays or cancels a task before it runs wins, even after its time.
+//! A map keeps each key's task, with a serial number and the handle of what lies on the wheel: the
+//! key and that number. What falls due runs the key's task if the number is still its own, so
+//! whoever replaces, delays or cancels a task before it runs wins, even after its time.
 
 use std::{
     borrow::Borrow,
@@ -54,8 +54,8 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// *Debounce*: what comes for a key is written out once nothing came for 100 ms, but at the latest a second
-/// after the first.
+/// *Debounce*: what comes for a key is written out once nothing came for 100 ms, but at the latest
+/// a second after the first.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
@@ -79,7 +79,8 @@ use crate::{
 ///         Duration::from_nanos(batch.at_latest_ns.saturating_sub(now_ns))
 ///     });
 ///     match left {
-///         Some(left) => _ = batches.reschedule(file, QUIET.min(left)), // false: it was written just now
+///         // False: it was written just now.
+///         Some(left) => _ = batches.reschedule(file, QUIET.min(left)),
 ///         None => {
 ///             let at_latest_ns = now_ns + LONGEST.as_nanos() as u64;
 ///             let batch = Batch { lines: vec![line], at_latest_ns };
@@ -96,19 +97,19 @@ use crate::{
 /// assert_eq!(written.try_recv()?, ("log", (20..30).collect()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-/// (Threads that write the same file at once agree by a lock around `write`, or the second `schedule` would
-/// replace the first.)
+/// (Threads that write the same file at once agree by a lock around `write`, or the second
+/// `schedule` would replace the first.)
 ///
 /// Keys are looked up as in a `HashMap`: by anything that they can be borrowed as.
 ///
 /// # Memory
-/// The map gives a peak back: at each 1024th removal it shrinks, if it has room for eight times as many
-/// keys as there are and for more than 4096. That one is O(keys).
+/// The map gives a peak back: at each 1024th removal it shrinks, if it has room for eight times as
+/// many keys as there are and for more than 4096. That one is O(keys).
 ///
 /// # Locks
-/// The handler runs with nothing locked. A key's `Hash`, `Eq` and `Clone` (its `Drop`, when a task is
-/// refused), what is given to [`with`](Self::with), and a clock of your own, run under a lock of the map,
-/// and must not call back.
+/// The handler runs with nothing locked. A key's `Hash`, `Eq` and `Clone` (its `Drop`, when a task
+/// is refused), what is given to [`with`](Self::with), and a clock of your own, run under a lock of
+/// the map, and must not call back.
 #[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
 pub struct KeyedTimer<K: Hash + Eq, T> {
     pending: TaskTimer<Pending<K>>,
@@ -123,7 +124,8 @@ struct Tasks<K: Hash + Eq, T> {
 }
 
 impl<K: Hash + Eq, T> Drop for Tasks<K, T> {
-    /// Drops what is left one after the other: two that panic as they are dropped would end the process.
+    /// Drops what is left one after the other: two that panic as they are dropped would end the
+    /// process.
     fn drop(&mut self) {
         for (key, keyed) in std::mem::take(&mut self.map) {
             drop_each([key]);
@@ -204,9 +206,9 @@ where
     /// Schedules the key's task, in place of the one it had, which is handed back. O(1).
     ///
     /// # Errors
-    /// [`ScheduleError`] hands the task back after shutdown, or when the timer is full and the key has no
-    /// task yet; what the key had stays. A key that has one takes its place, so a heartbeat is accepted
-    /// at the bound, too.
+    /// [`ScheduleError`] hands the task back after shutdown, or when the timer is full and the key
+    /// has no task yet; what the key had stays. A key that has one takes its place, so a heartbeat
+    /// is accepted at the bound, too.
     pub fn schedule(
         &self,
         key: K,
@@ -256,7 +258,8 @@ where
     }
 
     /// Gives the key's task `delay` from now, earlier or later than before; it stays as it is, and
-    /// nothing is allocated unless it has just fallen due. False if the key has none, or after shutdown. O(1).
+    /// nothing is allocated unless it has just fallen due. False if the key has none, or after
+    /// shutdown. O(1).
     pub fn reschedule<Q: Hash + Eq + ?Sized>(&self, key: &Q, delay: Duration) -> bool
     where
         K: Borrow<Q>,
@@ -288,8 +291,8 @@ where
         }
     }
 
-    /// Another delay for a key's task. When what lies on the wheel for it has fallen due already, that
-    /// will do nothing, and this is what lies there instead.
+    /// Another delay for a key's task. When what lies on the wheel for it has fallen due already,
+    /// that will do nothing, and this is what lies there instead.
     fn restart(
         &self,
         handle: TimerHandle,

@@ -1,4 +1,5 @@
-//! `ManualTimer`: the same wheels and the same hand-over, turned by hand. For tests and simulations.
+//! `ManualTimer`: the same wheels and the same hand-over, turned by hand. For tests and
+//! simulations.
 
 use std::{
     sync::{Arc, Weak},

@@ -1,4 +1,5 @@
-//! The timers that users hold: one with a thread, one turned by hand, and what is scheduled on them.
+//! The timers that users hold: one with a thread, one turned by hand, and what is scheduled on
+//! them.
 
 pub(crate) mod errors;
 pub(crate) mod guard;

@@ -95,9 +95,10 @@ enum State {
 }
 
 impl Periodic {
-    /// Ends it: after this returned no run is begun. One that was begun before goes on, and its task may only
-    /// then be called: nobody waits for it here ([`cancel_and_wait`](Self::cancel_and_wait) does). From
-    /// inside the task: this run is the last. False if it was over already.
+    /// Ends it: after this returned no run is begun. One that was begun before goes on, and its
+    /// task may only then be called: nobody waits for it here
+    /// ([`cancel_and_wait`](Self::cancel_and_wait) does). From inside the task: this run is the
+    /// last. False if it was over already.
     pub fn cancel(&self) -> bool {
         let state = std::mem::replace(&mut *self.state.lock(), State::Over);
         match state {
@@ -110,10 +111,11 @@ impl Periodic {
         }
     }
 
-    /// As [`cancel`](Self::cancel), and waits until a run that was begun is over: after this returned true
-    /// the task is not called and does not run. On a thread of a timer, and inside the task, it waits for
-    /// nobody, and is false while a run goes on. (A lock that the task takes must not be held meanwhile; and
-    /// on an executor of your own two tasks must not wait for each other.)
+    /// As [`cancel`](Self::cancel), and waits until a run that was begun is over: after this
+    /// returned true the task is not called and does not run. On a thread of a timer, and inside
+    /// the task, it waits for nobody, and is false while a run goes on. (A lock that the task takes
+    /// must not be held meanwhile; and on an executor of your own two tasks must not wait for each
+    /// other.)
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};

@@ -1,9 +1,10 @@
 //! `Sleep`: a future that is ready at its time, on any runtime.
 //!
-//! What lies on the wheel is the waker of the task that polled last, in a [`TaskTimer`] whose handler
-//! wakes it. *The wheel decides*: a sleep is registered exactly while its handle is pending there.
-//! One that is not looks at the clock, and registers if it is early. So whatever took the waker off,
-//! its time or the timer's shutdown, the poll that follows finds out why, and none is needed before.
+//! What lies on the wheel is the waker of the task that polled last, in a [`TaskTimer`] whose
+//! handler wakes it. *The wheel decides*: a sleep is registered exactly while its handle is pending
+//! there. One that is not looks at the clock, and registers if it is early. So whatever took the
+//! waker off, its time or the timer's shutdown, the poll that follows finds out why, and none is
+//! needed before.
 
 use std::{
     fmt,
@@ -25,8 +26,8 @@ use crate::{
 /// Those who sleep on a timer: where [`Sleep`], [`TimeoutFuture`](crate::TimeoutFuture) and
 /// [`Interval`](crate::Interval) leave their wakers. A handle: clones are the same.
 ///
-/// Made with a timer, and reached by [`Timer::sleeps`](crate::Timer::sleeps). Its wheels are made when
-/// the first sleep is.
+/// Made with a timer, and reached by [`Timer::sleeps`](crate::Timer::sleeps). Its wheels are made
+/// when the first sleep is.
 #[derive(Clone)]
 pub struct Sleeps {
     shared: Arc<Shared>,
@@ -36,8 +37,8 @@ struct Shared {
     driver: Arc<dyn Driver>,
     /// [`Driver::finds_overdue`].
     overdue_is_found: bool,
-    /// The same wheels behind a count of references for each shard: threads that make and drop sleeps
-    /// do not write to the same memory.
+    /// The same wheels behind a count of references for each shard: threads that make and drop
+    /// sleeps do not write to the same memory.
     wakers: OnceLock<Box<[Wakers]>>,
 }
 
@@ -51,8 +52,8 @@ impl Sleeps {
         Sleeps { shared: Arc::new(Shared { driver, overdue_is_found, wakers: OnceLock::new() }) }
     }
 
-    /// How many are registered: sleeps that were polled, are not due and were not dropped. Exact when
-    /// nothing moves. O(shards).
+    /// How many are registered: sleeps that were polled, are not due and were not dropped. Exact
+    /// when nothing moves. O(shards).
     pub fn len(&self) -> usize {
         self.shared.wakers.get().map_or(0, |wakers| wakers[0].len())
     }
@@ -107,14 +108,15 @@ impl Shared {
     }
 }
 
-/// A future that is ready once its time has come: never before, and when the machine keeps up within
-/// one tick after. Made by [`Timer::sleep`](crate::Timer::sleep). `Send`, `Sync` and `Unpin`, for any
-/// runtime.
+/// A future that is ready once its time has come: never before, and when the machine keeps up
+/// within one tick after. Made by [`Timer::sleep`](crate::Timer::sleep). `Send`, `Sync` and
+/// `Unpin`, for any runtime.
 ///
-/// The time counts from the call that made it. Nothing is allocated and nothing registered until the
-/// first poll that finds it early; from then until it is ready, or dropped, it takes a place on the
-/// timer's wheel, which holds the waker of the latest poll. (A [`SystemTimer`](crate::SystemTimer) is not asked for
-/// the time again by the first poll; if that comes too late, the sleep registers and is woken soon.)
+/// The time counts from the call that made it. Nothing is allocated and nothing registered until
+/// the first poll that finds it early; from then until it is ready, or dropped, it takes a place on
+/// the timer's wheel, which holds the waker of the latest poll. (A
+/// [`SystemTimer`](crate::SystemTimer) is not asked for the time again by the first poll; if that
+/// comes too late, the sleep registers and is woken soon.)
 ///
 /// ```
 /// use std::{future::Future, pin::pin, task::{Context, Poll, Waker}, time::Duration};
@@ -133,24 +135,25 @@ impl Shared {
 ///
 /// # Errors
 /// Polled before its time, it yields a [`ScheduleErrorReason`] when it has no place on the wheel:
-/// `Closed` after the timer's shutdown, which wakes all who sleep, and `Full` when as many sleep as the
-/// timer was [built for](crate::SystemTimerBuilder::pending_max). (That bound is for its sleeps apart
-/// from its tasks.) Polled again it tries again; once its time has come, it is `Ok` on any timer.
+/// `Closed` after the timer's shutdown, which wakes all who sleep, and `Full` when as many sleep as
+/// the timer was [built for](crate::SystemTimerBuilder::pending_max). (That bound is for its sleeps
+/// apart from its tasks.) Polled again it tries again; once its time has come, it is `Ok` on any
+/// timer.
 ///
 /// # Cost
-/// Making it: a clock read. The first poll: a lock that no other thread wants, for a place on the wheel (and
-/// another clock read, with a `ManualTimer` or when it was made for a moment). A further poll: that lock.
-/// Dropping it: that lock, if it is registered. All O(1).
+/// Making it: a clock read. The first poll: a lock that no other thread wants, for a place on the
+/// wheel (and another clock read, with a `ManualTimer` or when it was made for a moment). A further
+/// poll: that lock. Dropping it: that lock, if it is registered. All O(1).
 ///
 /// # Cancel safety
-/// Dropping it takes its waker off the wheel at once. Polling again after it was ready yields the same
-/// again, until it is [reset](Self::reset).
+/// Dropping it takes its waker off the wheel at once. Polling again after it was ready yields the
+/// same again, until it is [reset](Self::reset).
 ///
 /// # Where wakers run
-/// A waker is called by the timer's executor (with a [`ManualTimer`](crate::ManualTimer) on the advancing
-/// thread), cloned by who polls, and dropped by who polls from elsewhere, drops the sleep, or wakes. Each
-/// of it with nothing locked. A panic of a clone reaches who polls and changes nothing; a panic of a
-/// wake or a drop is contained and counted ([`Sleeps::panicked`]).
+/// A waker is called by the timer's executor (with a [`ManualTimer`](crate::ManualTimer) on the
+/// advancing thread), cloned by who polls, and dropped by who polls from elsewhere, drops the
+/// sleep, or wakes. Each of it with nothing locked. A panic of a clone reaches who polls and
+/// changes nothing; a panic of a wake or a drop is contained and counted ([`Sleeps::panicked`]).
 ///
 /// # Which timer
 /// A sleep keeps its timer's threads running, with or without other handles, until it is dropped.
@@ -165,8 +168,8 @@ pub struct Sleep {
 /// Where a sleep's waker is, as far as is known.
 #[derive(Clone, Copy)]
 enum Registration {
-    /// Not on the wheel yet; made at this moment. A driver that finds what is overdue by itself need not
-    /// be asked for the time once more.
+    /// Not on the wheel yet; made at this moment. A driver that finds what is overdue by itself
+    /// need not be asked for the time once more.
     Fresh { now_ns: u64 },
     /// On the wheel.
     On(TimerHandle),
@@ -185,15 +188,15 @@ impl Sleep {
         self.tick().round_down(self.now_ns()) >= self.deadline()
     }
 
-    /// Gives it `delay` from now, earlier or later than before, over or not. If it is registered it stays
-    /// so, with its waker; else the next poll sees to that. O(1).
+    /// Gives it `delay` from now, earlier or later than before, over or not. If it is registered it
+    /// stays so, with its waker; else the next poll sees to that. O(1).
     pub fn reset(&mut self, delay: Duration) {
         let now_ns = self.now_ns();
         self.reset_to(now_ns, later_ns(now_ns, delay));
     }
 
-    /// As [`reset`](Self::reset), to a moment of the timer's clock; one in the past is due at once, and
-    /// `u64::MAX` never. Reads no clock.
+    /// As [`reset`](Self::reset), to a moment of the timer's clock; one in the past is due at once,
+    /// and `u64::MAX` never. Reads no clock.
     pub fn reset_to_ns(&mut self, deadline_ns: u64) {
         self.reset_to(0, deadline_ns);
     }

@@ -9,8 +9,8 @@ use futures_core::Stream;
 
 use crate::timers::interval::Interval;
 
-/// The ticks, as [`Interval::tick`] yields them: when each was due, in nanoseconds. It ends where `tick`
-/// yields an error, when the timer was shut down or is full.
+/// The ticks, as [`Interval::tick`] yields them: when each was due, in nanoseconds. It ends where
+/// `tick` yields an error, when the timer was shut down or is full.
 impl Stream for Interval {
     type Item = u64;
 

@@ -1,4 +1,5 @@
-//! `SystemTimer`: a clock, a reaper thread that turns the wheels, and workers that run what fell due.
+//! `SystemTimer`: a clock, a reaper thread that turns the wheels, and workers that run what fell
+//! due.
 
 use std::{
     fmt,
@@ -122,9 +123,10 @@ impl SystemTimer {
         self.shared.settings.tick
     }
 
-    /// Hands the [`stats`](Timer::stats) to the installed `metrics` recorder, labelled with the timer's
-    /// [name](SystemTimerBuilder::name). Call it before each scrape: nothing is published otherwise, and
-    /// nothing on a task's path touches a shared metric. What `docs/METRICS.md` lists; cost as `stats`.
+    /// Hands the [`stats`](Timer::stats) to the installed `metrics` recorder, labelled with the
+    /// timer's [name](SystemTimerBuilder::name). Call it before each scrape: nothing is published
+    /// otherwise, and nothing on a task's path touches a shared metric. What `docs/METRICS.md`
+    /// lists; cost as `stats`.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
         let turns = || self.shared.reaper.counts().rounds;
@@ -154,8 +156,8 @@ impl SystemTimer {
 pub struct TimerLeft {
     /// The timer's own tasks that never fired.
     pub unfired: Vec<Box<dyn TimerTask>>,
-    /// Threads of the timer that had not ended: each is in a task or callback, has some to run, or was not
-    /// given the time to end. On a thread of a timer that one is among them.
+    /// Threads of the timer that had not ended: each is in a task or callback, has some to run, or
+    /// was not given the time to end. On a thread of a timer that one is among them.
     pub threads: usize,
 }
 
@@ -170,14 +172,14 @@ impl fmt::Debug for TimerLeft {
 }
 
 impl SystemTimer {
-    /// As [`shutdown`](Timer::shutdown), but waits at most so long, and tells what was left: a task that
-    /// does not return holds up nobody. What is left goes on, and its thread ends after it.
+    /// As [`shutdown`](Timer::shutdown), but waits at most so long, and tells what was left: a task
+    /// that does not return holds up nobody. What is left goes on, and its thread ends after it.
     ///
-    /// Purgatories and whatever else is on the timer are closed here, in O(what is pending), and the
-    /// callbacks of what that ends run on the executor. So with one that runs jobs in place
+    /// Purgatories and whatever else is on the timer are closed here, in O(what is pending), and
+    /// the callbacks of what that ends run on the executor. So with one that runs jobs in place
     /// ([`inline`](SystemTimerBuilder::inline)) the limit does not hold for them. A timer with an
-    /// [executor](SystemTimerBuilder::executor) of yours has no threads but the reaper to wait for. On
-    /// a thread of a timer this waits for nobody, as `shutdown`.
+    /// [executor](SystemTimerBuilder::executor) of yours has no threads but the reaper to wait for.
+    /// On a thread of a timer this waits for nobody, as `shutdown`.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -352,8 +354,8 @@ impl SystemTimerBuilder {
         self
     }
 
-    /// Shards of each set of tasks' wheels: a power of two up to [`MAX_SHARDS`]. By default eight for
-    /// each processor, at least 8 and at most 256.
+    /// Shards of each set of tasks' wheels: a power of two up to [`MAX_SHARDS`]. By default eight
+    /// for each processor, at least 8 and at most 256.
     pub fn shards(mut self, count: usize) -> Self {
         self.shards = Some(count);
         self
@@ -406,30 +408,34 @@ impl SystemTimerBuilder {
         self
     }
 
-    /// The start of the threads' names, and the label of the timer's metrics; `timer` by default. Give each
-    /// timer that publishes its own.
+    /// The start of the threads' names, and the label of the timer's metrics; `timer` by default.
+    /// Give each timer that publishes its own.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// On a tokio runtime, without a thread: the reaper is a task of it, which waits by tokio's clock, and what
-    /// expired runs as tasks of it. So a test with a paused clock just works. What is scheduled on the timer may
-    /// come from anywhere. (A [clock](Self::clock) or [executor](Self::executor) that is set stays.)
+    /// On a tokio runtime, without a thread: the reaper is a task of it, which waits by tokio's
+    /// clock, and what expired runs as tasks of it. So a test with a paused clock just works. What
+    /// is scheduled on the timer may come from anywhere. (A [clock](Self::clock) or
+    /// [executor](Self::executor) that is set stays.)
     ///
-    /// tokio waits in steps of a millisecond, so expiry is up to one later than on a thread of the timer's own,
-    /// and as late as other tasks make it. On a runtime that is not driven, or whose only thread is blocked, nothing
-    /// expires: block, and wait in a shutdown with a limit, on `spawn_blocking`. When the runtime goes, the timer
-    /// is shut down, on the thread that drops it. [`shutdown`](Timer::shutdown) waits for no task.
+    /// tokio waits in steps of a millisecond, so expiry is up to one later than on a thread of the
+    /// timer's own, and as late as other tasks make it. On a runtime that is not driven, or whose
+    /// only thread is blocked, nothing expires: block, and wait in a shutdown with a limit, on
+    /// `spawn_blocking`. When the runtime goes, the timer is shut down, on the thread that drops
+    /// it. [`shutdown`](Timer::shutdown) waits for no task.
     ///
-    /// A paused clock goes on by itself when all tasks wait. A timer that was cancelled since the reaper looked
-    /// counts there as one to come, so who waits for a thread outside may find that its time has passed.
+    /// A paused clock goes on by itself when all tasks wait. A timer that was cancelled since the
+    /// reaper looked counts there as one to come, so who waits for a thread outside may find that
+    /// its time has passed.
     ///
     /// ```
     /// use std::time::Duration;
     /// use timer_core::{SystemTimer, Timer};
     ///
-    /// #[tokio::main(flavor = "current_thread", start_paused = true)] // in a test: #[tokio::test(start_paused = true)]
+    /// // In a test: #[tokio::test(start_paused = true)].
+    /// #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
     ///     let timer = SystemTimer::builder().tokio(tokio::runtime::Handle::current()).build()?;
     ///     let (send, fired) = tokio::sync::oneshot::channel();
@@ -449,8 +455,8 @@ impl SystemTimerBuilder {
     /// Starts the timer.
     ///
     /// # Errors
-    /// [`BuildError`] when a thread cannot be had, the shard count is out of bounds, or a tokio runtime has no
-    /// time.
+    /// [`BuildError`] when a thread cannot be had, the shard count is out of bounds, or a tokio
+    /// runtime has no time.
     pub fn build(mut self) -> Result<SystemTimer, BuildError> {
         let shards = self.shards.unwrap_or_else(default_shards);
         if !shards.is_power_of_two() || shards > MAX_SHARDS {

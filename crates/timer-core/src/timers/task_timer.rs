@@ -1,5 +1,5 @@
-//! `TaskTimer`: tasks of one type on a timer, run by one handler. What `schedule` and `cancel` of every
-//! timer schedule on, with boxed [`TimerTask`](crate::TimerTask)s for tasks.
+//! `TaskTimer`: tasks of one type on a timer, run by one handler. What `schedule` and `cancel` of
+//! every timer schedule on, with boxed [`TimerTask`](crate::TimerTask)s for tasks.
 
 use std::{
     fmt,
@@ -122,8 +122,8 @@ impl<T: Send + 'static> TaskTimer<T> {
         Ok(timer)
     }
 
-    /// As [`on`](Self::on), but the timer's shutdown runs what is pending, before its time; and on a
-    /// timer that was shut down, every task is refused.
+    /// As [`on`](Self::on), but the timer's shutdown runs what is pending, before its time; and on
+    /// a timer that was shut down, every task is refused.
     pub(crate) fn run_at_close(
         driver: Arc<dyn Driver>,
         handler: impl Fn(T) + Send + Sync + 'static,
@@ -208,8 +208,8 @@ impl<T: Send + 'static> TaskTimer<T> {
         Ok(shard.reschedule(handle, now, deadline))
     }
 
-    /// As [`schedule`](Self::schedule), for a task in the place of one that has fallen due and will do
-    /// nothing: that one's place is as good as free. O(1).
+    /// As [`schedule`](Self::schedule), for a task in the place of one that has fallen due and will
+    /// do nothing: that one's place is as good as free. O(1).
     pub(crate) fn schedule_again(
         &self,
         delay: Duration,
@@ -231,8 +231,8 @@ impl<T: Send + 'static> TaskTimer<T> {
         (tick.round_down(now_ns), tick.deadline(now_ns, delay))
     }
 
-    /// Reaches a pending task; `None` if it is pending no more. `reach` runs under the shard's lock:
-    /// it must be short and must not call the timer. O(1).
+    /// Reaches a pending task; `None` if it is pending no more. `reach` runs under the shard's
+    /// lock: it must be short and must not call the timer. O(1).
     pub fn with<R>(&self, handle: TimerHandle, reach: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.tasks.shards.lock(handle.shard()).wheel.get_mut(handle.id()).map(reach)
     }
@@ -260,8 +260,8 @@ impl<T: Send + 'static> TaskTimer<T> {
     }
 
     /// The earliest deadline of a pending task, on the timer's clock, rounded up to its tick.
-    /// O(shards × (levels + the tasks of one bucket a level) + tasks due in 4096 ticks or more), each shard
-    /// locked for 256 tasks at a time: what comes or goes meanwhile may be missed.
+    /// O(shards × (levels + the tasks of one bucket a level) + tasks due in 4096 ticks or more),
+    /// each shard locked for 256 tasks at a time: what comes or goes meanwhile may be missed.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         let shards = 0..self.tasks.shards.count();
         let earliest = |shard| {
@@ -431,8 +431,8 @@ impl<T: Send + 'static> Tasks<T> {
 }
 
 impl<T> Drop for Tasks<T> {
-    /// Drops what is pending, one after the other: two tasks that panic as they are dropped would end the
-    /// process.
+    /// Drops what is pending, one after the other: two tasks that panic as they are dropped would
+    /// end the process.
     fn drop(&mut self) {
         if !std::mem::needs_drop::<T>() {
             return;
@@ -570,8 +570,8 @@ mod tests {
         fn report_panic(&self, _: &Panicked) {}
     }
 
-    /// A turn takes at most 256 off the wheel, so that nobody waits long for its lock; a round hands over
-    /// jobs of at most 64, so that other jobs get a turn in between.
+    /// A turn takes at most 256 off the wheel, so that nobody waits long for its lock; a round
+    /// hands over jobs of at most 64, so that other jobs get a turn in between.
     #[test]
     fn one_turn_hands_over_a_bounded_number_of_tasks() {
         let ran = Arc::new(AtomicUsize::new(0));

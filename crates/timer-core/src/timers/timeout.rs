@@ -16,12 +16,12 @@ pin_project! {
     /// [`Timer::timeout`](crate::Timer::timeout).
     ///
     /// The other is polled first: what is ready when the time is up counts as in time, and what is
-    /// ready at once costs a clock read and nothing on the wheel. `Send`, `Sync` and `Unpin` as the other
-    /// is. Costs, cancel safety and where wakers run: as a [`Sleep`]'s.
+    /// ready at once costs a clock read and nothing on the wheel. `Send`, `Sync` and `Unpin` as the
+    /// other is. Costs, cancel safety and where wakers run: as a [`Sleep`]'s.
     ///
     /// # When the time is up
-    /// The other future is not dropped before this one is. To go on with it, lend it: `&mut future`, or
-    /// `future.as_mut()` of a pinned one, is a future, too.
+    /// The other future is not dropped before this one is. To go on with it, lend it: `&mut
+    /// future`, or `future.as_mut()` of a pinned one, is a future, too.
     ///
     /// ```
     /// use std::{future::Future, pin::pin, task::{Context, Poll, Waker}, time::Duration};
@@ -45,7 +45,8 @@ pin_project! {
     /// [`TimeoutError`]. Polled after that, it polls the other again, which may be ready by now.
     ///
     /// # Panics
-    /// Polled after it yielded the other's output, it does what the other does then, which may be a panic.
+    /// Polled after it yielded the other's output, it does what the other does then, which may be a
+    /// panic.
     #[must_use = "it does nothing unless polled"]
     pub struct TimeoutFuture<F> {
         #[pin]

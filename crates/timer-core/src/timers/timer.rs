@@ -37,10 +37,10 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// What turns the wheels, for those who keep their own.
     fn driver(&self) -> Arc<dyn Driver>;
 
-    /// Ends the timer: later tasks are refused, every owner of wheels is told, the tasks that
-    /// never fired are handed back, those who sleep are woken, and the timer's threads are waited for
-    /// (but not from a thread of any timer), after they have run what had expired. A timer on a tokio runtime
-    /// has none.
+    /// Ends the timer: later tasks are refused, every owner of wheels is told, the tasks that never
+    /// fired are handed back, those who sleep are woken, and the timer's threads are waited for
+    /// (but not from a thread of any timer), after they have run what had expired. A timer on a
+    /// tokio runtime has none.
     fn shutdown(&self) -> Vec<Box<dyn TimerTask>>;
 
     /// Runs `task` once `delay` has passed: never before, and when the machine keeps up within
@@ -115,26 +115,26 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         periodic::start(self.tasks(), first, Pace::Delay(delay), task)
     }
 
-    /// A future that is ready once `delay` has passed from this call. [`Duration::MAX`] and the like mean
-    /// "practically never". On any runtime; see [`Sleep`].
+    /// A future that is ready once `delay` has passed from this call. [`Duration::MAX`] and the
+    /// like mean "practically never". On any runtime; see [`Sleep`].
     fn sleep(&self, delay: Duration) -> Sleep {
         self.sleeps().sleep(delay)
     }
 
-    /// As [`sleep`](Self::sleep), until a moment of the timer's clock; one in the past is due at once, and
-    /// `u64::MAX` never. Reads no clock.
+    /// As [`sleep`](Self::sleep), until a moment of the timer's clock; one in the past is due at
+    /// once, and `u64::MAX` never. Reads no clock.
     fn sleep_until_ns(&self, deadline_ns: u64) -> Sleep {
         self.sleeps().sleep_until_ns(deadline_ns)
     }
 
-    /// A future that yields what `future` does, or an error when `limit` has passed from this call and it
-    /// was not ready. See [`TimeoutFuture`].
+    /// A future that yields what `future` does, or an error when `limit` has passed from this call
+    /// and it was not ready. See [`TimeoutFuture`].
     fn timeout<F: IntoFuture>(&self, limit: Duration, future: F) -> TimeoutFuture<F::IntoFuture> {
         TimeoutFuture::new(future.into_future(), self.sleep(limit))
     }
 
-    /// Ticks to be awaited, one each `period`, the first a period from this call (not at once, as tokio's).
-    /// See [`Interval`].
+    /// Ticks to be awaited, one each `period`, the first a period from this call (not at once, as
+    /// tokio's). See [`Interval`].
     ///
     /// # Errors
     /// [`PeriodicError::ZeroPeriod`].
@@ -178,11 +178,12 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.tasks().next_deadline_ns()
     }
 
-    /// What the timer holds and has done, over all wheels that it turns. O(wheels × shards × buckets), each
-    /// shard locked for a moment, one after the other.
+    /// What the timer holds and has done, over all wheels that it turns. O(wheels × shards ×
+    /// buckets), each shard locked for a moment, one after the other.
     fn stats(&self) -> TimerStats;
 
-    /// How many tasks scheduled here panicked, and wakers of those who sleep. Each panic was contained.
+    /// How many tasks scheduled here panicked, and wakers of those who sleep. Each panic was
+    /// contained.
     fn panicked(&self) -> u64 {
         self.tasks().panicked() + self.sleeps().panicked()
     }

@@ -33,7 +33,8 @@ pub struct TaskId {
 }
 
 impl TaskId {
-    /// The index for [`TimingWheel::first_from`](crate::TimingWheel::first_from); below [`MAX_TASKS`].
+    /// The index for [`TimingWheel::first_from`](crate::TimingWheel::first_from); below
+    /// [`MAX_TASKS`].
     pub fn index(self) -> u32 {
         self.index
     }

@@ -221,7 +221,8 @@ mod tests {
                 ["a", "b"].map(|task| nodes.insert(expiration + 7, 0, task).unwrap().index);
             indices.iter().for_each(|&index| queue.add(&mut nodes, index, bucket));
             assert_eq!(queue.peek(|_| 0), Some(bucket));
-            assert_eq!(bucket.expiration - (expiration - 5_000), 5_000); // 10 s, after 5 s: 5 s left
+            // 10 s, after 5 s: 5 s left.
+            assert_eq!(bucket.expiration - (expiration - 5_000), 5_000);
             indices.iter().for_each(|&index| queue.remove(&mut nodes, index));
             assert_eq!(queue.peek(|_| 0), None);
         }

@@ -1,5 +1,5 @@
-//! `Floors`: the generations that the slots of [`Pages`](crate::wheel::pages) must not forget when the
-//! memory of their page goes. Pure arithmetic.
+//! `Floors`: the generations that the slots of [`Pages`](crate::wheel::pages) must not forget when
+//! the memory of their page goes. Pure arithmetic.
 //!
 //! A slot's *names* are its generations from 0 to a limit: each is given out once, or never. For a
 //! page without memory one number is kept, its *floor*, the highest generation of its slots. All

@@ -53,9 +53,9 @@ impl WheelSize {
 }
 
 impl Default for WheelSize {
-    /// 64: one machine word of occupancy and a few kilobytes a level. Cheaper than 20 everywhere; 256
-    /// hands over faster, starts and stops alike, and takes four times the memory for its buckets
-    /// (`docs/BENCHMARKS.md`).
+    /// 64: one machine word of occupancy and a few kilobytes a level. Cheaper than 20 everywhere;
+    /// 256 hands over faster, starts and stops alike, and takes four times the memory for its
+    /// buckets (`docs/BENCHMARKS.md`).
     fn default() -> Self {
         WheelSize { slots: 64 }
     }
@@ -147,8 +147,8 @@ impl Geometry {
         }
     }
 
-    /// How many buckets of `level` from that of `now` to that of `time`, at most the last of a turn;
-    /// none when it is due.
+    /// How many buckets of `level` from that of `now` to that of `time`, at most the last of a
+    /// turn; none when it is due.
     pub(crate) fn ahead(&self, level: usize, time: u64, now: u64) -> usize {
         let units = self.unit(level, time).saturating_sub(self.unit(level, now));
         units.min(self.slots - 1) as usize
@@ -165,7 +165,8 @@ impl Geometry {
     }
 
     /// The bucket of a deadline, seen from `now`; `now <= deadline <= last_tick`. It begins at or
-    /// after `now`: above level 0 a deadline in the present unit belongs to the level below. O(levels).
+    /// after `now`: above level 0 a deadline in the present unit belongs to the level below.
+    /// O(levels).
     #[inline]
     pub(crate) fn bucket(&self, deadline: u64, now: u64) -> DueBucket {
         let mut level = 0;

@@ -1,10 +1,11 @@
-//! Late placement: a task that is due in a long while goes onto one plain list, and into a bucket only
-//! when its time has come near. Most never get there: they are cancelled. So starting and stopping a
-//! long timer writes to its node, the end of this list and a few counts, and to no bucket.
+//! Late placement: a task that is due in a long while goes onto one plain list, and into a bucket
+//! only when its time has come near. Most never get there: they are cancelled. So starting and
+//! stopping a long timer writes to its node, the end of this list and a few counts, and to no
+//! bucket.
 //!
-//! - **Late position**: `indices[node.position]` is the node, for each node whose list is `LATE`. Every
-//!   other item is *stale*: its task was cancelled or moved. There are about as many stale items as
-//!   live ones at most, since the list is packed when it is full of them.
+//! - **Late position**: `indices[node.position]` is the node, for each node whose list is `LATE`.
+//!   Every other item is *stale*: its task was cancelled or moved. There are about as many stale
+//!   items as live ones at most, since the list is packed when it is full of them.
 
 use crate::wheel::arena::{Arena, OnList};
 
@@ -46,7 +47,8 @@ impl Late {
         (self.live_count > 0).then_some(self.due)
     }
 
-    /// Adds a node that is on no list; returns when to look through the list for it. O(1) amortised.
+    /// Adds a node that is on no list; returns when to look through the list for it. O(1)
+    /// amortised.
     #[inline]
     pub(crate) fn add<T>(&mut self, nodes: &mut Arena<T>, index: u32) -> u64 {
         if self.indices.len() >= 2 * self.live_count + STALE_KEPT {
@@ -80,8 +82,8 @@ impl Late {
         self.live_count -= 1;
     }
 
-    /// Drops some stale items of a list that is nearly all stale: more than become stale meanwhile. A look
-    /// under way does that, too, and is not to be disturbed.
+    /// Drops some stale items of a list that is nearly all stale: more than become stale meanwhile.
+    /// A look under way does that, too, and is not to be disturbed.
     #[cold]
     fn sweep<T>(&mut self, nodes: &mut Arena<T>) {
         if self.live_count == 0 {
@@ -145,8 +147,8 @@ impl Late {
         self.shrink();
     }
 
-    /// Looks at up to `budget` items at `now`; returns how many that were, and takes off those that are
-    /// not late any more, for `near` to place.
+    /// Looks at up to `budget` items at `now`; returns how many that were, and takes off those that
+    /// are not late any more, for `near` to place.
     pub(crate) fn look<T>(
         &mut self,
         nodes: &mut Arena<T>,

@@ -1,4 +1,5 @@
-//! The wheel and what it is made of. Pure: no clock, no lock, no thread, and nothing of the other folders.
+//! The wheel and what it is made of. Pure: no clock, no lock, no thread, and nothing of the other
+//! folders.
 
 pub(crate) mod arena;
 pub(crate) mod delay_queue;

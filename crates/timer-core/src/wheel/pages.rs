@@ -6,8 +6,8 @@
 //! gives its memory back, but for one. What stays of a peak is a record of 40 bytes a page, until
 //! nothing is in use; and for slots with generations the page's floor (`floors`).
 //!
-//! - **Retire**: a slot that has reached [`PageSlot::GENERATIONS`] is never used again, and a page of
-//!   such slots has no memory. Its record stays for good, as do those of the pages before it.
+//! - **Retire**: a slot that has reached [`PageSlot::GENERATIONS`] is never used again, and a page
+//!   of such slots has no memory. Its record stays for good, as do those of the pages before it.
 //! - **Floor**: what a page's slots must not forget when its memory goes is kept, and handed to the
 //!   slots that take their place.
 //! - **Listed**: a page is on one list at most: `partial` (it has a free slot, or was freed since)
@@ -85,8 +85,8 @@ impl<N: PageSlot> Pages<N> {
         self.len == 0
     }
 
-    /// Takes a free slot into use; `None` when all [`PageSlot::MAX`] are, or are used up. O(1), but for
-    /// the making of a page.
+    /// Takes a free slot into use; `None` when all [`PageSlot::MAX`] are, or are used up. O(1), but
+    /// for the making of a page.
     #[inline]
     pub fn claim(&mut self) -> Option<u32> {
         let number = match self.pages.get(self.partial as usize) {

@@ -22,9 +22,9 @@ impl Default for DeadlineSearch {
 }
 
 impl<T> TimingWheel<T> {
-    /// Goes on with a search for [`next_deadline`](Self::next_deadline), so that no lock need be held over a
-    /// whole bucket; true when it is over. A task that stays what it is while the search lasts is found;
-    /// and time may pass meanwhile. O(levels + budget).
+    /// Goes on with a search for [`next_deadline`](Self::next_deadline), so that no lock need be
+    /// held over a whole bucket; true when it is over. A task that stays what it is while the
+    /// search lasts is found; and time may pass meanwhile. O(levels + budget).
     #[doc(hidden)]
     pub fn search_deadline(&self, search: &mut DeadlineSearch, mut budget: usize) -> bool {
         let mut found = |deadline: Option<u64>| {

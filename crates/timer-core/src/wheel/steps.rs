@@ -1,5 +1,5 @@
-//! Counting steps, so that tests can hold the complexity claims against something that is not time: a
-//! node or a level that is looked at is a step. Outside tests there is nothing here.
+//! Counting steps, so that tests can hold the complexity claims against something that is not time:
+//! a node or a level that is looked at is a step. Outside tests there is nothing here.
 
 /// A node or level is looked at.
 #[inline(always)]

@@ -90,9 +90,9 @@ impl TimerTaskList {
         self.entries[self.taken..].iter().map(|&index| nodes.at(index).deadline).min()
     }
 
-    /// The earliest deadline among up to `budget` entries below the position `from`, which goes down: to
-    /// nothing, when all were seen. An entry that stays is seen though others leave meanwhile, for they only
-    /// move down.
+    /// The earliest deadline among up to `budget` entries below the position `from`, which goes
+    /// down: to nothing, when all were seen. An entry that stays is seen though others leave
+    /// meanwhile, for they only move down.
     pub(crate) fn earliest_below<T>(
         &self,
         nodes: &Arena<T>,

@@ -87,8 +87,8 @@ pub struct Scheduled {
     pub due: u64,
 }
 
-/// The wheel holds [`MAX_TASKS`] tasks already, or has given out all its ids, which takes more than a
-/// century at ten million a second; the task comes back.
+/// The wheel holds [`MAX_TASKS`] tasks already, or has given out all its ids, which takes more than
+/// a century at ten million a second; the task comes back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full<T>(pub T);
 
@@ -183,8 +183,9 @@ impl<T> TimingWheel<T> {
         }
     }
 
-    /// With tasks that are due in 4096 ticks or more kept apart until their time comes near: starting and
-    /// stopping them then costs less, and those that survive are looked at every 2048 ticks.
+    /// With tasks that are due in 4096 ticks or more kept apart until their time comes near:
+    /// starting and stopping them then costs less, and those that survive are looked at every 2048
+    /// ticks.
     #[must_use]
     pub fn placing_late(self) -> Self {
         TimingWheel { late: Some(Late::new()), ..self }
@@ -259,8 +260,8 @@ impl<T> TimingWheel<T> {
         self.buckets.queue.level_count()
     }
 
-    /// Adds a task due at `deadline`. One in the past is due at the next [`advance`](Self::advance).
-    /// O(levels).
+    /// Adds a task due at `deadline`. One in the past is due at the next
+    /// [`advance`](Self::advance). O(levels).
     ///
     /// # Errors
     /// [`Full`] hands the task back when the wheel holds [`MAX_TASKS`].
@@ -355,7 +356,8 @@ impl<T> TimingWheel<T> {
         self.nodes.get(id).map(|node| node.deadline)
     }
 
-    /// Takes a task out: at once, off the bucket and out of memory. `None` if it is gone already. O(1).
+    /// Takes a task out: at once, off the bucket and out of memory. `None` if it is gone already.
+    /// O(1).
     #[inline]
     pub fn cancel(&mut self, id: TaskId) -> Option<T> {
         self.nodes.get(id)?;
@@ -384,7 +386,8 @@ impl<T> TimingWheel<T> {
         if now >= self.due_bound {
             self.due_bound = self.next_due().unwrap_or(u64::MAX);
         }
-        // With nothing scheduled there is no bound: not `u64::MAX` either, which is a tick like any other.
+        // With nothing scheduled there is no bound: not `u64::MAX` either, which is a tick like any
+        // other.
         if now < self.due_bound || self.scheduled_count == 0 {
             self.now = now;
         }
@@ -415,7 +418,8 @@ impl<T> TimingWheel<T> {
     /// but for at most `budget` tasks (offered or handed down) a call; call again while
     /// [`Advanced::next_due`] is not after `now`. A `now` in the past counts as the present.
     ///
-    /// The sink runs between two steps of the wheel and sees only the task. O(buckets due + budget).
+    /// The sink runs between two steps of the wheel and sees only the task. O(buckets due +
+    /// budget).
     pub fn advance(
         &mut self,
         now: u64,

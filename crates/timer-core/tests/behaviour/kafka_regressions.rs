@@ -1,5 +1,6 @@
-//! What went wrong in Kafka's timer. Each test does the same to Kafka's wheel in small (`KafkaTimer`), where it
-//! shows the harm, and to the wheel here, where it does not. They have no numbers in Kafka's tracker.
+//! What went wrong in Kafka's timer. Each test does the same to Kafka's wheel in small
+//! (`KafkaTimer`), where it shows the harm, and to the wheel here, where it does not. They have no
+//! numbers in Kafka's tracker.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -13,8 +14,8 @@ use timer_core::{
 
 const MS: u64 = 1_000_000;
 
-/// One level of Kafka's wheel, and through it the levels above. Milliseconds and slots are Java's `long`s:
-/// they round towards zero, and wrap.
+/// One level of Kafka's wheel, and through it the levels above. Milliseconds and slots are Java's
+/// `long`s: they round towards zero, and wrap.
 struct Level {
     tick: i64,
     now: i64,
@@ -144,8 +145,8 @@ fn ours_fires_at(tick_ms: u64, start_ns: u64, delay_ms: u64) -> u64 {
     fired.try_recv().unwrap()
 }
 
-/// Kafka rounds the clock and the bucket of a deadline down: a task fires up to a tick too early. Here
-/// deadlines round up: the tick makes a task late, never early.
+/// Kafka rounds the clock and the bucket of a deadline down: a task fires up to a tick too early.
+/// Here deadlines round up: the tick makes a task late, never early.
 #[test]
 fn a_rounded_deadline_is_never_early() {
     let start_ns = 3_980_000; // 3.98 ms
@@ -166,9 +167,9 @@ fn a_rounded_deadline_is_never_early() {
     }
 }
 
-/// The spans of Kafka's levels are powers of 20 in a `long`, and from 20^15 on they wrap: a delay of
-/// 20^14 ms or more lands in a bucket that is due at once and puts it back into itself, while the reaper
-/// holds the timer's lock. Here every `u64` has its level.
+/// The spans of Kafka's levels are powers of 20 in a `long`, and from 20^15 on they wrap: a delay
+/// of 20^14 ms or more lands in a bucket that is due at once and puts it back into itself, while
+/// the reaper holds the timer's lock. Here every `u64` has its level.
 #[test]
 fn a_delay_beyond_the_levels_of_kafkas_wheel_wedges_nothing() {
     for far in [20_u64.pow(14), 1 << 61] {
@@ -189,7 +190,8 @@ fn a_delay_beyond_the_levels_of_kafkas_wheel_wedges_nothing() {
     }
 }
 
-/// The longest delay overflows Kafka's sum of it and the clock, and fires at once. Here it saturates.
+/// The longest delay overflows Kafka's sum of it and the clock, and fires at once. Here it
+/// saturates.
 #[test]
 fn the_longest_delay_does_not_fire_at_once() {
     let mut kafka = KafkaTimer::new(1);
@@ -205,9 +207,10 @@ fn the_longest_delay_does_not_fire_at_once() {
     assert_eq!(Arc::strong_count(&task), 2, "still pending");
 }
 
-/// Kafka's wheel learns the time only from buckets that fall due. After an idle second it believes that
-/// it is still then: a delay of nothing goes into a coarse bucket, and is handed down through another
-/// (2 to 4 ms with its reaper's and its executor's wake-ups). Here a wheel is told the time by who comes.
+/// Kafka's wheel learns the time only from buckets that fall due. After an idle second it believes
+/// that it is still then: a delay of nothing goes into a coarse bucket, and is handed down through
+/// another (2 to 4 ms with its reaper's and its executor's wake-ups). Here a wheel is told the time
+/// by who comes.
 #[test]
 fn after_idling_a_delay_of_nothing_is_not_handed_down() {
     let mut kafka = KafkaTimer::new(1);

@@ -1,5 +1,5 @@
-//! Sleeps, time-outs and intervals, one thing at a time, under a hand-turned clock. On real threads and
-//! runtimes: `runtimes`.
+//! Sleeps, time-outs and intervals, one thing at a time, under a hand-turned clock. On real threads
+//! and runtimes: `runtimes`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
@@ -228,7 +228,8 @@ fn a_full_timer_refuses_a_sleep_until_there_is_room() {
     assert_eq!(poll(&mut second, &task), Poll::Ready(Err(CLOSED)));
 }
 
-/// A waker of whose calls one panics, and of which each sees whether anything of the timer is locked.
+/// A waker of whose calls one panics, and of which each sees whether anything of the timer is
+/// locked.
 struct Hostile {
     panics_in: &'static str,
     sleeps: Sleeps,

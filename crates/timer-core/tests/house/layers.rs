@@ -1,5 +1,5 @@
-//! The folders of this crate are layers: no file imports from a folder above its own, and no files import
-//! each other in a circle. `docs/ARCHITECTURE.md` has the order.
+//! The folders of this crate are layers: no file imports from a folder above its own, and no files
+//! import each other in a circle. `docs/ARCHITECTURE.md` has the order.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod imports;

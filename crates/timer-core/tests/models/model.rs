@@ -1,9 +1,9 @@
 //! The wheel against a reference: an ordered set of (deadline, task). proptest makes the steps, and
 //! shrinks a failure to the few that matter.
 //!
-//! Counts are compared after each step; the links are walked after each one with up to 200 tasks, and
-//! after every 1000th above; `next_due` is compared with every bucket worked out by hand. How often
-//! each rare path was taken is printed at the end, and a path never taken fails the test.
+//! Counts are compared after each step; the links are walked after each one with up to 200 tasks,
+//! and after every 1000th above; `next_due` is compared with every bucket worked out by hand. How
+//! often each rare path was taken is printed at the end, and a path never taken fails the test.
 //! `TEST_EFFORT` says how many steps to make: 5000 without it, a million in CI.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,7 +1,8 @@
-//! How long the long tests are: `TEST_EFFORT=N` makes them N times as long as they are without it. Each
-//! names its own base count.
+//! How long the long tests are: `TEST_EFFORT=N` makes them N times as long as they are without it.
+//! Each names its own base count.
 //!
-//! For the tests of any crate beside this one: `#[path = "../../../timer-core/tests/support/effort.rs"]`.
+//! For the tests of any crate beside this one: `#[path =
+//! "../../../timer-core/tests/support/effort.rs"]`.
 
 /// The number that an environment variable holds, if it is set.
 pub(crate) fn number(name: &str) -> Option<u64> {

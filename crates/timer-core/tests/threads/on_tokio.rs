@@ -72,8 +72,8 @@ async fn a_clock_that_is_advanced_by_hand_is_followed() {
     fired.recv().await.unwrap();
 }
 
-/// Tasks of the runtime run what expired, so they may spawn; and one that is scheduled meanwhile, earlier than
-/// what the reaper sleeps for, wakes it.
+/// Tasks of the runtime run what expired, so they may spawn; and one that is scheduled meanwhile,
+/// earlier than what the reaper sleeps for, wakes it.
 #[tokio::test(start_paused = true)]
 async fn what_expires_may_spawn_and_schedule_earlier_ones() {
     let timer = here();
@@ -251,7 +251,8 @@ impl Drop for Late {
     }
 }
 
-/// Where tokio's own thread-locals are gone already: it is this clock all the same, whatever the machine's says.
+/// Where tokio's own thread-locals are gone already: it is this clock all the same, whatever the
+/// machine's says.
 #[test]
 fn in_a_thread_locals_destructor_the_clock_is_read_all_the_same() {
     for advanced in [HOUR, Duration::ZERO] {

@@ -149,8 +149,8 @@ fn a_burst_is_handed_over_while_other_threads_go_on_scheduling() {
     assert_eq!(fired.load(SeqCst), 240_000);
 }
 
-/// Ten years pass at once: what lies in between is caught up with, a bounded amount of work at a time,
-/// and what comes in meanwhile is not kept waiting.
+/// Ten years pass at once: what lies in between is caught up with, a bounded amount of work at a
+/// time, and what comes in meanwhile is not kept waiting.
 #[test]
 fn a_leap_of_the_clock_is_caught_up_with_in_bounded_steps() {
     let year = 365 * 24 * 3600 * 1000;
@@ -530,7 +530,8 @@ impl WheelOwner for PanicsOnce {
     fn timer_closed(self: Arc<Self>) {}
 }
 
-/// Nobody rings for the second task: the wheel was turned, and says when it means to be visited next.
+/// Nobody rings for the second task: the wheel was turned, and says when it means to be visited
+/// next.
 #[test]
 fn an_owner_that_panicked_once_is_turned_again_for_what_was_left() {
     let timer = SystemTimer::builder().shards(1).build().unwrap();
@@ -566,7 +567,8 @@ fn a_timer_is_printed_without_its_tasks() {
     assert!(format!("{timer:?}").len() < 500, "{timer:?}");
 }
 
-/// Each run looks whether it was cancelled for good. No sleep: as many rounds as it takes to meet a run.
+/// Each run looks whether it was cancelled for good. No sleep: as many rounds as it takes to meet a
+/// run.
 #[test]
 fn after_cancel_and_wait_a_periodic_task_is_not_called() {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -610,8 +612,8 @@ fn a_periodic_task_that_waits_for_itself_does_not() {
     timer.shutdown();
 }
 
-/// Keeps its jobs until the test runs them: a worker that is blocked. As it takes one it lets go what it is
-/// given.
+/// Keeps its jobs until the test runs them: a worker that is blocked. As it takes one it lets go
+/// what it is given.
 #[derive(Clone, Debug, Default)]
 struct Keeps {
     jobs: Arc<Mutex<Vec<Job>>>,
@@ -634,7 +636,8 @@ impl Drop for TellsWhere {
     }
 }
 
-/// The last handle goes while the reaper has the wheels in its hands, so it has the last one itself.
+/// The last handle goes while the reaper has the wheels in its hands, so it has the last one
+/// itself.
 #[test]
 fn the_reaper_drops_no_task_of_a_timer_whose_last_handle_goes_meanwhile() {
     let keeps = Keeps::default();
@@ -643,7 +646,8 @@ fn the_reaper_drops_no_task_of_a_timer_whose_last_handle_goes_meanwhile() {
     let tasks = timer.with_handler(drop::<TellsWhere>).unwrap();
     tasks.schedule(HOUR, TellsWhere(tell.clone())).unwrap();
     let due = TellsWhere(tell);
-    let mut lets_go = keeps.lets_go.lock().unwrap(); // the executor waits for this thread's handle to go
+    // The executor waits for this thread's handle to go.
+    let mut lets_go = keeps.lets_go.lock().unwrap();
     tasks.schedule(Duration::ZERO, due).unwrap();
     *lets_go = Some(tasks);
     drop(lets_go);

@@ -108,7 +108,8 @@ impl GroupCoordinator {
         removed
     }
 
-    /// The assignment of a member whose sync is over. If the leader has not assigned in time, it goes.
+    /// The assignment of a member whose sync is over. If the leader has not assigned in time, it
+    /// goes.
     pub(super) fn end_sync(
         self: &Arc<Self>,
         group: &Arc<Group>,
@@ -131,8 +132,9 @@ impl GroupCoordinator {
         self.settle(group, state, false);
     }
 
-    /// After a change, with the group's lock, which ends here: starts a rebalance if the members have
-    /// changed and none is under way, lets go of a group that holds nothing, raises the events.
+    /// After a change, with the group's lock, which ends here: starts a rebalance if the members
+    /// have changed and none is under way, lets go of a group that holds nothing, raises the
+    /// events.
     pub(super) fn settle(
         self: &Arc<Self>,
         group: &Arc<Group>,

@@ -34,8 +34,8 @@ impl DelayedOperation for DelayedJoin {
     }
 }
 
-/// A member's sync: completes when the leader's has brought the assignment, or when there is another
-/// rebalance. At the rebalance timeout the leader is given up.
+/// A member's sync: completes when the leader's has brought the assignment, or when there is
+/// another rebalance. At the rebalance timeout the leader is given up.
 pub(crate) struct DelayedSync {
     pub(super) coordinator: Weak<GroupCoordinator>,
     pub(super) group: Arc<Group>,

@@ -18,8 +18,8 @@ use crate::{Broker, topics::TopicConfig};
 
 const CONNECTIONS: usize = 2000;
 
-/// As many connections as the limit on file descriptors allows: each has one at both ends, and other
-/// tests run beside this.
+/// As many connections as the limit on file descriptors allows: each has one at both ends, and
+/// other tests run beside this.
 fn connections() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

@@ -42,8 +42,8 @@ use crate::{
 
 pub(crate) const CORRELATION_ID: i32 = 77;
 
-/// A broker without threads: its clock is turned by hand, the followers fetch when the test says. It
-/// has a topic `t`.
+/// A broker without threads: its clock is turned by hand, the followers fetch when the test says.
+/// It has a topic `t`.
 pub(crate) struct Fixture {
     pub(crate) timer: ManualTimer,
     pub(crate) manager: ReplicaManager,

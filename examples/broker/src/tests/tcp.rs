@@ -159,8 +159,8 @@ fn a_long_poll_is_woken_by_a_produce() {
     broker.shutdown();
 }
 
-/// The clock is turned by hand. A connection is cut when it was silent for its time, and not before: then a
-/// request is still answered. A byte now and then is silence, too.
+/// The clock is turned by hand. A connection is cut when it was silent for its time, and not
+/// before: then a request is still answered. A byte now and then is silence, too.
 #[test]
 fn a_connection_is_closed_when_a_request_does_not_come_in_time() {
     const MILLISECOND: Duration = Duration::from_millis(1);

@@ -1,5 +1,5 @@
-//! Bytes from strangers, and a broker without threads to throw them at: what libFuzzer, the replay of its
-//! corpus and the tests here share.
+//! Bytes from strangers, and a broker without threads to throw them at: what libFuzzer, the replay
+//! of its corpus and the tests here share.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -57,8 +57,8 @@ impl Connection {
         Connection { client, accepted: Vec::new(), refused: false }
     }
 
-    /// Handles a request; false when the connection is over, because it was refused or more would have to
-    /// wait for a place.
+    /// Handles a request; false when the connection is over, because it was refused or more would
+    /// have to wait for a place.
     pub(crate) fn handle(&mut self, manager: &ReplicaManager, frame: Bytes) -> bool {
         match api::handle(manager, &self.client, frame.clone()) {
             Ok(()) => self.accepted.push(frame),
@@ -67,8 +67,8 @@ impl Connection {
         !self.refused && self.accepted.len() < manager.args.max_pipeline.into()
     }
 
-    /// The client is gone: each request has exactly one answer, and a refused one none. But a member is
-    /// not gone with its connection: a request that waits for its group is given up.
+    /// The client is gone: each request has exactly one answer, and a refused one none. But a
+    /// member is not gone with its connection: a request that waits for its group is given up.
     pub(crate) fn hang_up(self, manager: &ReplicaManager) {
         let pipeline = &self.client.pipeline;
         manager.cancel_for_connection(pipeline.connection, "client disconnected");
@@ -134,13 +134,13 @@ struct Session {
     next_number: u64,
 }
 
-/// Does what the frames say, to a broker with a topic `t`. A frame whose API key begins with 0x7f is no
-/// request: by its second byte time passes, by as many milliseconds as its correlation id says; the
-/// followers fetch; another connection goes on; this one hangs up.
+/// Does what the frames say, to a broker with a topic `t`. A frame whose API key begins with 0x7f
+/// is no request: by its second byte time passes, by as many milliseconds as its correlation id
+/// says; the followers fetch; another connection goes on; this one hangs up.
 ///
 /// # Panics
-/// When a request has no answer or two, or something stays behind when all have hung up and time has
-/// passed.
+/// When a request has no answer or two, or something stays behind when all have hung up and time
+/// has passed.
 pub fn run(mut data: &[u8]) {
     let mut session = Session::new();
     while let Ok(Some(frame)) = read_frame(&mut data, FRAME_MAX) {

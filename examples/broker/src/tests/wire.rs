@@ -165,7 +165,8 @@ fn a_giant_count_is_refused_before_anything_is_allocated() {
     let frames = [
         raw(3, 4, count), // topics
         raw(0, 3, &[&[0xff, 0xff], &acks_and_timeout[..], count].concat()),
-        raw(0, 3, &[&[0xff, 0xff], &acks_and_timeout[..], &one_topic, count].concat()), // partitions
+        // Partitions.
+        raw(0, 3, &[&[0xff, 0xff], &acks_and_timeout[..], &one_topic, count].concat()),
         raw(1, 4, &[&[0; 17][..], count].concat()),
     ];
     for frame in frames {

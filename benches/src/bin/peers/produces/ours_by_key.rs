@@ -1,5 +1,5 @@
-//! Ours: `Watermarks`, which keeps the high watermark of each partition, too: its `park` (callback) and its
-//! `wait_for` (future).
+//! Ours: `Watermarks`, which keeps the high watermark of each partition, too: its `park` (callback)
+//! and its `wait_for` (future).
 
 use std::{future::poll_fn, task::Poll, time::Duration};
 

@@ -1,5 +1,5 @@
-//! The ways for consumers to wait for the jobs of a queue, behind [`Queue`](queue::Queue): a `Monitor`, and what
-//! one writes by hand.
+//! The ways for consumers to wait for the jobs of a queue, behind [`Queue`](queue::Queue): a
+//! `Monitor`, and what one writes by hand.
 
 pub(crate) mod mutex_notify;
 pub(crate) mod ours;

@@ -1,5 +1,5 @@
-//! Written by hand: a queue in a mutex, tokio's `Notify`, which keeps one wake-up for the next that comes, and its
-//! `timeout`.
+//! Written by hand: a queue in a mutex, tokio's `Notify`, which keeps one wake-up for the next that
+//! comes, and its `timeout`.
 
 use std::collections::VecDeque;
 

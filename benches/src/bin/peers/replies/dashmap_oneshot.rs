@@ -1,5 +1,5 @@
-//! Written by hand: oneshot senders by number in a `DashMap`, and tokio's `timeout`. A request that is given
-//! up takes its sender off the map.
+//! Written by hand: oneshot senders by number in a `DashMap`, and tokio's `timeout`. A request that
+//! is given up takes its sender off the map.
 
 use dashmap::DashMap;
 use foldhash::fast::RandomState;

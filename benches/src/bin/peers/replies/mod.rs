@@ -1,4 +1,5 @@
-//! The ways to match replies with requests, behind [`Asks`](asks::Asks): ours, and what one writes by hand.
+//! The ways to match replies with requests, behind [`Asks`](asks::Asks): ours, and what one writes
+//! by hand.
 
 pub(crate) mod asks;
 pub(crate) mod dashmap_oneshot;

@@ -1,5 +1,6 @@
-//! futures-timer's `Delay`: registered with the process's one helper thread when it is made, cancelled by
-//! dropping it. It has no time-out; one is made of it as others do, the other future polled first.
+//! futures-timer's `Delay`: registered with the process's one helper thread when it is made,
+//! cancelled by dropping it. It has no time-out; one is made of it as others do, the other future
+//! polled first.
 
 use std::{pin::Pin, pin::pin, task::Waker, time::Duration};
 

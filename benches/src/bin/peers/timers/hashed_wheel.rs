@@ -1,6 +1,7 @@
-//! `hierarchical_hash_wheel_timer`'s `TimerWithThread`, to which requests go over a channel, so that a
-//! measured loop ends when the thread has done them all. A cancel gives no answer: that the loop
-//! settled and that nothing fired is the check. The state is our own type, which saves it a box.
+//! `hierarchical_hash_wheel_timer`'s `TimerWithThread`, to which requests go over a channel, so
+//! that a measured loop ends when the thread has done them all. A cancel gives no answer: that the
+//! loop settled and that nothing fired is the check. The state is our own type, which saves it a
+//! box.
 
 use std::{
     fmt,

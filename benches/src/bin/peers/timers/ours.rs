@@ -1,6 +1,6 @@
-//! Ours: `SystemTimer` with a task that holds nothing, so that the timer alone is measured (`ours`);
-//! with one that holds two words, boxed as a caller would have it (`ours-closure`); at a tick of
-//! 250 µs (`ours-250us`); and the bare `TimingWheel` (`ours-wheel`).
+//! Ours: `SystemTimer` with a task that holds nothing, so that the timer alone is measured
+//! (`ours`); with one that holds two words, boxed as a caller would have it (`ours-closure`); at a
+//! tick of 250 µs (`ours-250us`); and the bare `TimingWheel` (`ours-wheel`).
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Ours: a `Sleep` on a `SystemTimer`, polled by the measured thread; where it fires, its waker tells. For
-//! the rows of sleeps, where it is `ours`.
+//! Ours: a `Sleep` on a `SystemTimer`, polled by the measured thread; where it fires, its waker
+//! tells. For the rows of sleeps, where it is `ours`.
 
 use std::{
     pin::{Pin, pin},

@@ -1,6 +1,6 @@
-//! pingora-timeout's `fast_sleep`, for time-outs that rarely fire: registered when it is polled, in steps
-//! of 10 ms, those of a thread and step together; one that is dropped leaves its step behind. Its
-//! longer sleeps are tokio's by default; here all are its own.
+//! pingora-timeout's `fast_sleep`, for time-outs that rarely fire: registered when it is polled, in
+//! steps of 10 ms, those of a thread and step together; one that is dropped leaves its step behind.
+//! Its longer sleeps are tokio's by default; here all are its own.
 
 use std::{
     pin::{Pin, pin},

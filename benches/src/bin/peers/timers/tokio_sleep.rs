@@ -2,9 +2,9 @@
 //! it is first polled and is cancelled by dropping it. It is polled by the measured thread inside
 //! the runtime's context; where it fires, its waker tells (no task is run: kind to tokio).
 //!
-//! And the same with tokio's alternative timer, `tokio-alt`, in a build with `--cfg tokio_unstable`: measured
-//! on the runtime's own workers, where it is meant to be used. Those work off what was cancelled when
-//! they next park, which is not measured (kind to tokio again).
+//! And the same with tokio's alternative timer, `tokio-alt`, in a build with `--cfg
+//! tokio_unstable`: measured on the runtime's own workers, where it is meant to be used. Those work
+//! off what was cancelled when they next park, which is not measured (kind to tokio again).
 
 use std::{
     pin::{Pin, pin},

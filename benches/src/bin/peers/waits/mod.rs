@@ -1,5 +1,5 @@
-//! The ways to wait under keys that are compared, each used as its own documentation advises, behind
-//! [`Waits`].
+//! The ways to wait under keys that are compared, each used as its own documentation advises,
+//! behind [`Waits`].
 //!
 //! They come in two forms, and each is compared with its own: a *callback* is called by whoever
 //! raises the event, a *future* is awaited by who waits. Nobody leaves anything behind of a request

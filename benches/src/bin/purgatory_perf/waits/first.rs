@@ -1,6 +1,6 @@
-//! The shape of Kafka's first purgatory: one delay heap, one lock for all watch lists, and requests that
-//! were completed kept in both until a purge, which walks everything under those locks once enough
-//! were parked since the last.
+//! The shape of Kafka's first purgatory: one delay heap, one lock for all watch lists, and requests
+//! that were completed kept in both until a purge, which walks everything under those locks once
+//! enough were parked since the last.
 
 use std::sync::{
     Arc,

@@ -1,5 +1,5 @@
-//! The same purgatory, whose operations never time out by themselves; a delay heap cancels them. What
-//! was completed stays in the heap until its time.
+//! The same purgatory, whose operations never time out by themselves; a delay heap cancels them.
+//! What was completed stays in the heap until its time.
 
 use purgatory::{OperationId, Timeout};
 use timer_core::SystemClock;

@@ -20,7 +20,7 @@ pub(crate) enum TimerKind {
     Wheel,
     /// The same purgatory without its timer, and a delay heap beside it.
     Heap,
-    /// The shape of Kafka's first purgatory: one heap, one lock, and completed requests kept until a
-    /// purge.
+    /// The shape of Kafka's first purgatory: one heap, one lock, and completed requests kept until
+    /// a purge.
     First,
 }

@@ -8,9 +8,9 @@ use crate::trial::DAY;
 
 /// A delay `d` waits in slot `(i + d) mod N`; the index `i` comes by after exactly `d` ticks.
 ///
-/// Everything is O(1). The trap is the memory: a slot a tick, so that a longer delay is refused, by a
-/// type of its own. The bound is `d < N`: `d = N` is refused, too. Scheme 4 of Varghese and Lauck, which
-/// calls the bound MaxInterval.
+/// Everything is O(1). The trap is the memory: a slot a tick, so that a longer delay is refused, by
+/// a type of its own. The bound is `d < N`: `d = N` is refused, too. Scheme 4 of Varghese and
+/// Lauck, which calls the bound MaxInterval.
 #[derive(Debug)]
 pub(crate) struct BoundedWheel {
     index: u64,

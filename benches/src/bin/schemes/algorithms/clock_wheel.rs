@@ -43,8 +43,8 @@ impl Wheel {
     }
 }
 
-/// The wheel of the highest unit in which two times differ; days go to the week's wheel up to a week.
-/// `None` when they do not differ.
+/// The wheel of the highest unit in which two times differ; days go to the week's wheel up to a
+/// week. `None` when they do not differ.
 fn wheel(now: u64, deadline: u64) -> Option<&'static Wheel> {
     match MONTH.moves(now, deadline) {
         0 => [&HOURS, &MINUTES, &SECONDS].into_iter().find(|wheel| wheel.moves(now, deadline) > 0),
@@ -54,12 +54,12 @@ fn wheel(now: u64, deadline: u64) -> Option<&'static Wheel> {
 }
 
 /// A timer waits on the wheel of the highest unit in which its deadline differs from the present.
-/// When that wheel comes to its slot, the timer is handed down to a finer one: month and week to the
-/// hours at midnight, hours to minutes, minutes to seconds.
+/// When that wheel comes to its slot, the timer is handed down to a finer one: month and week to
+/// the hours at midnight, hours to minutes, minutes to seconds.
 ///
-/// O(wheels) to start, O(1) to stop, and 60 + 60 + 24 slots instead of 86 400; a tick hands down what
-/// has come up. The trap is in "differ": 22:10 tomorrow and 22:20 today show the same hour, so units
-/// count from the beginning of time, not from midnight. (`TimingWheel` takes the lowest wheel
+/// O(wheels) to start, O(1) to stop, and 60 + 60 + 24 slots instead of 86 400; a tick hands down
+/// what has come up. The trap is in "differ": 22:10 tomorrow and 22:20 today show the same hour, so
+/// units count from the beginning of time, not from midnight. (`TimingWheel` takes the lowest wheel
 /// whose turn reaches the deadline, which is often one lower, and hands down less.) Delays beyond
 /// 30 days are refused. Scheme 7 of Varghese and Lauck, as it is told with a clock.
 #[derive(Debug)]

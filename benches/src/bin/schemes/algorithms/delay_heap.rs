@@ -11,10 +11,10 @@ const SMALL: usize = 64;
 
 /// The earliest deadline is on top of a binary heap; a tick looks at it.
 ///
-/// O(log n) to start (at worst: a later deadline than most stays near the bottom) and to fire. Stop is
-/// *lazy*: it only takes the timer off the set of live ones. The trap is that the dead stay in
-/// memory until they come to the top, or until they are more than the live and a purge sweeps them out.
-/// `java.util.concurrent.DelayQueue`; Kafka's first purgatory; scheme 3 of Varghese and Lauck.
+/// O(log n) to start (at worst: a later deadline than most stays near the bottom) and to fire. Stop
+/// is *lazy*: it only takes the timer off the set of live ones. The trap is that the dead stay in
+/// memory until they come to the top, or until they are more than the live and a purge sweeps them
+/// out. `java.util.concurrent.DelayQueue`; Kafka's first purgatory; scheme 3 of Varghese and Lauck.
 #[derive(Debug, Default)]
 pub(crate) struct DelayHeap {
     now: u64,

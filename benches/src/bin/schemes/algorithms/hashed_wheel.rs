@@ -6,12 +6,12 @@ use super::{
 };
 use crate::trial::HOUR;
 
-/// A delay `d` waits in slot `(i + d) mod N` with the number of `rounds` that the index will pass it
-/// by; each pass takes one off, and the timer fires when none is left.
+/// A delay `d` waits in slot `(i + d) mod N` with the number of `rounds` that the index will pass
+/// it by; each pass takes one off, and the timer fires when none is left.
 ///
 /// Any delay is taken and a start is O(1); a tick visits the whole slot, O(n / N). The trap is the
-/// number of rounds: it is `(d − 1) / N`, and `(i + d) / N` fires a turn late. Scheme 6 of Varghese and
-/// Lauck; Netty's `HashedWheelTimer`.
+/// number of rounds: it is `(d − 1) / N`, and `(i + d) / N` fires a turn late. Scheme 6 of Varghese
+/// and Lauck; Netty's `HashedWheelTimer`.
 #[derive(Debug)]
 pub(crate) struct HashedWheel {
     index: u64,

@@ -6,12 +6,13 @@ use super::{
 };
 use crate::trial::HOUR;
 
-/// The present is cycle `S` and index `i` of `N` slots: now = S·N + i. A timer of this cycle waits in
-/// its slot, a later one in the overflow list; when a cycle begins, its timers move to their slots.
+/// The present is cycle `S` and index `i` of `N` slots: now = S·N + i. A timer of this cycle waits
+/// in its slot, a later one in the overflow list; when a cycle begins, its timers move to their
+/// slots.
 ///
-/// O(1) within the cycle; the trap is the rest, O(n) to start. A second trap is the number of cycles
-/// to wait: it is `(i + d) / N`, and `d / N` fires a whole turn early. The wheel of the logic simulator
-/// TEGAS-2, section 4.2 of Varghese and Lauck.
+/// O(1) within the cycle; the trap is the rest, O(n) to start. A second trap is the number of
+/// cycles to wait: it is `(i + d) / N`, and `d / N` fires a whole turn early. The wheel of the
+/// logic simulator TEGAS-2, section 4.2 of Varghese and Lauck.
 #[derive(Debug)]
 pub(crate) struct OverflowWheel {
     cycle: u64,

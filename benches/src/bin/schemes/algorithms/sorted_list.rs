@@ -7,8 +7,8 @@ use super::{
 
 /// Deadlines are absolute, so that nothing is counted down: a tick looks at the first timer only.
 ///
-/// The trap is the start, O(n): the timer's place is looked for from the front. (From the back, equal
-/// delays would find it at once, and random ones would not.) Scheme 2 of Varghese and Lauck.
+/// The trap is the start, O(n): the timer's place is looked for from the front. (From the back,
+/// equal delays would find it at once, and random ones would not.) Scheme 2 of Varghese and Lauck.
 #[derive(Debug)]
 pub(crate) struct SortedList {
     now: u64,

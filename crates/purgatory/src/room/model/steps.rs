@@ -248,8 +248,8 @@ impl Model {
         ended.into_iter().for_each(|ended| _ = self.departed(ended, &outcome));
     }
 
-    /// Watermark watches are taken off a key; counted down at once if all are with their first key here, as in
-    /// an event, otherwise in later steps.
+    /// Watermark watches are taken off a key; counted down at once if all are with their first key
+    /// here, as in an event, otherwise in later steps.
     fn rise(&mut self) {
         let (key, value, limit) =
             (self.any_key(), self.any_value() - self.watermark.min(self.behind), self.any_limit());
@@ -308,7 +308,8 @@ impl Model {
     }
 
     /// As an event: what a first step finds is checked out on the way, but only what waits for its
-    /// first key; a further watch is left to be checked out by its id, with their first key here or not.
+    /// first key; a further watch is left to be checked out by its id, with their first key here or
+    /// not.
     fn check_out_walk(&mut self) {
         let (key, limit) = (self.any_key(), self.any_limit());
         let Some(record) = self.rooms[key.room()].find(&self.key(key), key.hash()) else { return };

@@ -1,20 +1,21 @@
-//! The whole purgatory under a hand-turned clock against a reference of plain lists, written from the
-//! documentation. proptest makes the steps, and shrinks a failure to the few that matter.
+//! The whole purgatory under a hand-turned clock against a reference of plain lists, written from
+//! the documentation. proptest makes the steps, and shrinks a failure to the few that matter.
 //!
-//! Both do each step, the purgatory first. Then what was seen is compared: every check and callback in
-//! order, those of nested calls too, what each call returned, what was handed back or dropped; and every
-//! count. (The keys, for which 4096 locks are taken, are counted each 16th time.)
+//! Both do each step, the purgatory first. Then what was seen is compared: every check and callback
+//! in order, those of nested calls too, what each call returned, what was handed back or dropped;
+//! and every count. (The keys, for which 4096 locks are taken, are counted each 16th time.)
 //!
-//! Two orders are not promised. That of a shutdown is taken from what was seen. That of a cancel by key
-//! the reference has as it is: plain watches, then watermarks by threshold, then those met. Two things more are
-//! taken from what was seen: whether keys of other hashes have the same version, and how far a timer goes for work of
-//! a wheel's own.
+//! Two orders are not promised. That of a shutdown is taken from what was seen. That of a cancel by
+//! key the reference has as it is: plain watches, then watermarks by threshold, then those met. Two
+//! things more are taken from what was seen: whether keys of other hashes have the same version,
+//! and how far a timer goes for work of a wheel's own.
 //!
-//! The fuzz target `purgatory` makes steps of bytes, and has them done by the same [`oracle`](super::oracle).
+//! The fuzz target `purgatory` makes steps of bytes, and has them done by the same
+//! [`oracle`](super::oracle).
 //!
-//! How often each rare path was taken is printed at the end, and with half a million steps or more a path
-//! never taken fails the test. `TEST_EFFORT` says how many steps to make: 5000 without it, a million in
-//! CI; `MODEL_SEED` makes others.
+//! How often each rare path was taken is printed at the end, and with half a million steps or more
+//! a path never taken fails the test. `TEST_EFFORT` says how many steps to make: 5000 without it, a
+//! million in CI; `MODEL_SEED` makes others.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod strategies;

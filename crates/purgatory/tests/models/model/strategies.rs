@@ -127,8 +127,8 @@ fn flood() -> impl Strategy<Value = Vec<Act>> {
     key().prop_map(move |key| vec![Act::ParkMany(250, at_once(key)); 5])
 }
 
-/// More than a walk takes at a time under one key, some of which end others that it has yet to come by
-/// (or its last), and some park others behind them.
+/// More than a walk takes at a time under one key, some of which end others that it has yet to come
+/// by (or its last), and some park others behind them.
 fn crowd() -> impl Strategy<Value = Act> {
     let ends = prop_oneof![
         any::<u16>().prop_map(|at| Act::Cancel(Pick::Any(at))),
@@ -178,8 +178,8 @@ fn in_check() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What somebody does, parking operations whose checks and callbacks do `nested`; a step is done often
-/// enough to keep the number of what is parked.
+/// What somebody does, parking operations whose checks and callbacks do `nested`; a step is done
+/// often enough to keep the number of what is parked.
 fn act(nested: Option<BoxedStrategy<Act>>, is_step: bool) -> BoxedStrategy<Act> {
     let number = |step, inside| if is_step { step } else { inside };
     let mut acts = vec![

@@ -11,8 +11,8 @@ use super::{
     steps::Key,
 };
 
-/// How many waiters a walk takes at a time, and how many of them are checked together: docs/LOCKS.md.
-/// Watermark watches taken in one step.
+/// How many waiters a walk takes at a time, and how many of them are checked together:
+/// docs/LOCKS.md. Watermark watches taken in one step.
 const TAKEN: usize = 64;
 const TOGETHER: usize = 16;
 
@@ -136,8 +136,8 @@ impl Reference {
         completed + by_check
     }
 
-    /// Takes, or with the check form meets, up to a chunk of watermarks. With the last of them, those
-    /// that are met.
+    /// Takes, or with the check form meets, up to a chunk of watermarks. With the last of them,
+    /// those that are met.
     fn take_up_to(&mut self, key: Key, value: u64, all: bool) -> (Vec<usize>, Option<Vec<usize>>) {
         let reached = self.reached(key, value);
         self.count_if(reached.len() > TAKEN, "a rise for more than a chunk");
@@ -231,8 +231,8 @@ impl Reference {
         outcome
     }
 
-    /// Nothing is promised of the order in which a cancel takes them; these lists hold the reference to
-    /// the one there is.
+    /// Nothing is promised of the order in which a cancel takes them; these lists hold the
+    /// reference to the one there is.
     pub fn cancel_for_key(&mut self, key: Key) -> usize {
         let nested = self.enter();
         let mut ended = Vec::new();

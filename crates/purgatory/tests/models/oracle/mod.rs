@@ -1,5 +1,6 @@
-//! Both sides of a case beside each other: the purgatory does each step, then the reference, and what was seen is
-//! compared. Whoever makes the steps has this as a module: the test [`model`](super::model), and `fuzz`.
+//! Both sides of a case beside each other: the purgatory does each step, then the reference, and
+//! what was seen is compared. Whoever makes the steps has this as a module: the test
+//! [`model`](super::model), and `fuzz`.
 #![allow(
     clippy::unwrap_used,
     unreachable_pub,

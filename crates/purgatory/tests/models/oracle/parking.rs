@@ -133,8 +133,8 @@ impl Reference {
         Returned::Ended(outcome)
     }
 
-    /// An event of one of its keys came by in its first check. Whether keys of other hashes have the same version
-    /// is taken from what was seen.
+    /// An event of one of its keys came by in its first check. Whether keys of other hashes have
+    /// the same version is taken from what was seen.
     fn is_checked_again(
         &mut self,
         number: usize,

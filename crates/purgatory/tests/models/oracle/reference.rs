@@ -1,4 +1,5 @@
-//! The reference: what the documentation promises, in plain lists, on one thread. Every question is a scan.
+//! The reference: what the documentation promises, in plain lists, on one thread. Every question is
+//! a scan.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

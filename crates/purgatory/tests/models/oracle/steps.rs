@@ -204,8 +204,8 @@ pub struct Told {
 }
 
 impl Told {
-    /// Oldest first, to be compared. A snapshot of only some says no more than how old those are, as
-    /// nothing is promised of which of equal age they are.
+    /// Oldest first, to be compared. A snapshot of only some says no more than how old those are,
+    /// as nothing is promised of which of equal age they are.
     pub fn comparable(mut told: Vec<Told>, limit: usize) -> Vec<Told> {
         told.iter_mut().for_each(|told| told.keys.sort_unstable());
         told.sort_unstable();

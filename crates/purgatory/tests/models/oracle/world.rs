@@ -1,4 +1,5 @@
-//! The real purgatory, and operations in it that do what their plans say and write down what they see.
+//! The real purgatory, and operations in it that do what their plans say and write down what they
+//! see.
 
 use std::{
     collections::{BTreeMap, VecDeque},

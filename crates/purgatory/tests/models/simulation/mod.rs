@@ -1,10 +1,12 @@
-//! A cluster in virtual time: a leader with its purgatory, two followers and producers, over a network that delays,
-//! reorders and loses messages, with pauses, crashes, restarts, clock jumps and executor stalls, all from a seed.
+//! A cluster in virtual time: a leader with its purgatory, two followers and producers, over a
+//! network that delays, reorders and loses messages, with pauses, crashes, restarts, clock jumps
+//! and executor stalls, all from a seed.
 //!
-//! A seed makes a *story*: a list of steps (a produce, a fault), each at its moment. What the network does to the
-//! messages in between comes from the seed, too. After each event every invariant is checked (see `World::check`). A story
-//! that breaks one is made smaller, step by step, for as long as it still does, and printed with the line that tells
-//! it again. `TEST_EFFORT` says how many seeds: 50 without it, 10 000 in CI, a million by `just simulation`.
+//! A seed makes a *story*: a list of steps (a produce, a fault), each at its moment. What the
+//! network does to the messages in between comes from the seed, too. After each event every
+//! invariant is checked (see `World::check`). A story that breaks one is made smaller, step by
+//! step, for as long as it still does, and printed with the line that tells it again. `TEST_EFFORT`
+//! says how many seeds: 50 without it, 10 000 in CI, a million by `just simulation`.
 //! `SIMULATION_SEED=7` runs one.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
@@ -64,7 +66,8 @@ fn smaller(seed: u64, mut steps: Vec<Step>, fault: Fault) -> Vec<Step> {
     steps
 }
 
-/// Runs a seed; if something breaks, the smallest story that still does, told so that it can be told again.
+/// Runs a seed; if something breaks, the smallest story that still does, told so that it can be
+/// told again.
 fn tell(seed: u64, fault: Fault) -> Result<Ends, String> {
     let steps = story(seed);
     run(seed, &steps, fault).map_err(|_| {

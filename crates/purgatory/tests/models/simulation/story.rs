@@ -22,8 +22,8 @@ pub(crate) enum What {
     Pause { follower: usize, for_ms: u64 },
     /// A follower loses its log and begins anew.
     Crash { follower: usize },
-    /// The leader restarts: what waited there is told so. It has its log and its high watermarks, and what its
-    /// followers have it hears from them again.
+    /// The leader restarts: what waited there is told so. It has its log and its high watermarks,
+    /// and what its followers have it hears from them again.
     Restart,
     /// The leader's clock jumps, and nothing is turned meanwhile.
     Jump { by: u64 },

@@ -1,4 +1,5 @@
-//! The cluster: one leader, on the real purgatory under a hand-turned timer, and followers who fetch from it.
+//! The cluster: one leader, on the real purgatory under a hand-turned timer, and followers who
+//! fetch from it.
 
 use std::{
     collections::BTreeMap,
@@ -422,8 +423,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// One outcome each, the right one; acknowledged means replicated; nothing is parked past its time or after its
-    /// end; the purgatory keeps no more than that.
+    /// One outcome each, the right one; acknowledged means replicated; nothing is parked past its
+    /// time or after its end; the purgatory keeps no more than that.
     fn check(&self) {
         let ends = self.shared.ends.lock().unwrap();
         for (number, (produce, told)) in self.expected.iter().zip(&*ends).enumerate() {
@@ -431,7 +432,8 @@ impl<'a> World<'a> {
             if let Some(outcome) = told.first() {
                 assert_eq!(Some(outcome), produce.ended.as_ref(), "produce {number}");
             } else if let Some(Outcome::Completed | Outcome::Cancelled(_)) = &produce.ended {
-                panic!("produce {number} was not told that it {:?}", produce.ended); // not the executor's
+                // Not the executor's.
+                panic!("produce {number} was not told that it {:?}", produce.ended);
             }
             if told.first() == Some(&Outcome::Completed) {
                 self.check_replicated(number, produce);

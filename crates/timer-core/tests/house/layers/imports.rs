@@ -1,7 +1,9 @@
-//! Who imports whom in a crate whose folders are layers. Read from the code that ships: comments, texts
-//! and what is under `#[cfg(test)]` do not count, and `lib.rs` (of a program `main.rs`) may import what it likes.
+//! Who imports whom in a crate whose folders are layers. Read from the code that ships: comments,
+//! texts and what is under `#[cfg(test)]` do not count, and `lib.rs` (of a program `main.rs`) may
+//! import what it likes.
 //!
-//! For the tests of any crate beside this one: `#[path = "../../../timer-core/tests/house/layers/imports.rs"]`.
+//! For the tests of any crate beside this one: `#[path =
+//! "../../../timer-core/tests/house/layers/imports.rs"]`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,8 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Fails with everything that is wrong in the crate `of`, whose sources are in `src`, by the line of
-/// docs/ARCHITECTURE.md that orders its folders.
+/// Fails with everything that is wrong in the crate `of`, whose sources are in `src`, by the line
+/// of docs/ARCHITECTURE.md that orders its folders.
 #[track_caller]
 pub(crate) fn check(of: &str, src: &Path) {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ARCHITECTURE.md");
@@ -61,7 +63,8 @@ fn sources(src: &Path) -> Vec<(String, String)> {
     paths.iter().map(read).collect()
 }
 
-/// What is wrong with the imports of `files` (path without the ending, text), whose folders are `order`.
+/// What is wrong with the imports of `files` (path without the ending, text), whose folders are
+/// `order`.
 pub(crate) fn wrong(order: &[String], files: &[(String, String)]) -> Vec<String> {
     let mut read: Vec<_> = files.iter().map(|(name, text)| Code::of(name, text)).collect();
     let of_tests: Vec<_> = read.iter().flat_map(|file| file.test_modules.clone()).collect();
@@ -247,7 +250,8 @@ fn tokens(text: &str) -> Vec<Token> {
     found
 }
 
-/// Behind the text whose quote is at `at`: a raw one if `raw` is not zero, with one less `#` at its ends.
+/// Behind the text whose quote is at `at`: a raw one if `raw` is not zero, with one less `#` at its
+/// ends.
 fn end_of_text(chars: &[char], at: usize, raw: usize) -> usize {
     let mut at = at + 1;
     while at < chars.len() {
@@ -263,7 +267,8 @@ fn end_of_text(chars: &[char], at: usize, raw: usize) -> usize {
     at
 }
 
-/// Takes out each item under `#[cfg(test)]`; tells the modules among them that are files of their own.
+/// Takes out each item under `#[cfg(test)]`; tells the modules among them that are files of their
+/// own.
 fn without_tests(tokens: Vec<Token>) -> (Vec<Token>, Vec<String>) {
     const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
     let texts: Vec<&str> = tokens.iter().map(|token| &*token.text).collect();

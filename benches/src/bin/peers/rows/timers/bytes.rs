@@ -1,5 +1,6 @@
-//! `bytes-per-timer`: heap in use while a million timers are pending, and just above a power of two,
-//! divided by their number. What the caller keeps to cancel by is not counted, unless it is the timer.
+//! `bytes-per-timer`: heap in use while a million timers are pending, and just above a power of
+//! two, divided by their number. What the caller keeps to cancel by is not counted, unless it is
+//! the timer.
 //!
 //! Counted are the allocations of the thread that schedules: contenders that allocate elsewhere are
 //! measured by their core, or left out.

@@ -1,10 +1,10 @@
 //! `lateness-1m-per-s` and `burst-1m`: a million timers that fire, in real time.
 //!
-//! Eight threads schedule them, before the first is due (a round in which they were not done by then
-//! is thrown away and repeated with twice the lead). `ours-rounded` is the same run as `ours`, late
-//! after the deadline rounded up to its tick. `lateness-1m-per-s-cpu` is the processor time of all
-//! threads from the last one scheduled until the last one fired, a clock read, a lock and two records
-//! a timer for the sink included.
+//! Eight threads schedule them, before the first is due (a round in which they were not done by
+//! then is thrown away and repeated with twice the lead). `ours-rounded` is the same run as `ours`,
+//! late after the deadline rounded up to its tick. `lateness-1m-per-s-cpu` is the processor time of
+//! all threads from the last one scheduled until the last one fired, a clock read, a lock and two
+//! records a timer for the sink included.
 //!
 //! Not all do the same when they fire: ours runs and frees the caller's boxed closure on a worker
 //! thread, the futures wake and free a waker, the others hand over eight bytes on their own thread.

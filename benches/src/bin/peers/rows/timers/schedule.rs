@@ -1,6 +1,6 @@
 //! `schedule-cancel-…` and `random-replace-1m`: what a timeout costs that does not come to pass,
-//! with the clock read that a delay needs, on one thread and on two. `sleep-…`: the same with futures, each
-//! made, polled and dropped, and a time-out around one that is ready.
+//! with the clock read that a delay needs, on one thread and on two. `sleep-…`: the same with
+//! futures, each made, polled and dropped, and a time-out around one that is ready.
 //!
 //! All contenders stand ready with their pending timers; a round is a turn of each.
 

@@ -4,9 +4,9 @@
 //!
 //! On one thread (`1t`) a batch is parked, then raised. On two (`2t`) one thread parks and hands
 //! each batch over to the other, which raises it; no more than 512 batches are handed over and not
-//! yet taken, 4096 produces. Both give way while they have nothing to do. What is measured is the time
-//! from the first produce until the last is over, by the number of produces, so 1000 divided by it
-//! is millions a second. It takes two processors that are free.
+//! yet taken, 4096 produces. Both give way while they have nothing to do. What is measured is the
+//! time from the first produce until the last is over, by the number of produces, so 1000 divided
+//! by it is millions a second. It takes two processors that are free.
 //!
 //! Two threads that contend are in lockstep or are not, at a different speed, and stay so for a
 //! while: rounds are many and short, each with new threads and a new contender.

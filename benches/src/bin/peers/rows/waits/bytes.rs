@@ -1,6 +1,6 @@
 //! `bytes-per-parked-…`: heap in use while a million requests of 16 bytes are parked under random
-//! keys of a thousand, one each or three, divided by their number. A future counts in its box, as in
-//! a task of its own, but without the task.
+//! keys of a thousand, one each or three, divided by their number. A future counts in its box, as
+//! in a task of its own, but without the task.
 //!
 //! Everything runs on the thread whose allocations are counted, the actor too.
 

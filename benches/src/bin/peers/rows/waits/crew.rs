@@ -1,12 +1,12 @@
-//! A crew: threads that park requests and complete them when told to, all at once, while others stay
-//! parked that nobody completes. When the crew goes home the others are completed, and nothing may
-//! be left.
+//! A crew: threads that park requests and complete them when told to, all at once, while others
+//! stay parked that nobody completes. When the crew goes home the others are completed, and nothing
+//! may be left.
 //!
-//! Each thread has a runtime at hand for what tells the time. It parks a window of requests, makes them
-//! ready, raises the event of each one's first key, and goes on when all have said that they are
-//! over. One of several may park more windows before that, and does not sleep: it would be
-//! woken on the worker of another, who does not yield. A future that pends is boxed, as it would
-//! be in a task of its own.
+//! Each thread has a runtime at hand for what tells the time. It parks a window of requests, makes
+//! them ready, raises the event of each one's first key, and goes on when all have said that they
+//! are over. One of several may park more windows before that, and does not sleep: it would be
+//! woken on the worker of another, who does not yield. A future that pends is boxed, as it would be
+//! in a task of its own.
 //!
 //! With `half_foreign` a thread leaves the events of half its window to the other one, and raises
 //! those that are left to it.
@@ -38,8 +38,8 @@ use crate::{
 
 /// How many requests a thread parks before it completes them.
 const WINDOW: u64 = 64;
-/// How many of its requests may be left to others before it waits for them. With a window's worth two
-/// threads go in lockstep, and a third of what is measured is waiting.
+/// How many of its requests may be left to others before it waits for them. With a window's worth
+/// two threads go in lockstep, and a third of what is measured is waiting.
 const LEFT_MAX: u64 = 8 * WINDOW;
 /// The first of the keys under which the others wait.
 const OTHERS: u64 = 1 << 40;

@@ -1,8 +1,8 @@
-//! `local-1key`: what a request costs that has to wait and is completed by an event, under one of a thousand
-//! keys, in a `LocalPurgatory` (here `ours`) beside a `Purgatory` used from one thread: what the lock, the
-//! versions and the clock cost a program that needs none of them. The callback form, with neither a
-//! runtime nor a future around it. The local one is told the time once for each window of requests, as an
-//! event loop tells it.
+//! `local-1key`: what a request costs that has to wait and is completed by an event, under one of a
+//! thousand keys, in a `LocalPurgatory` (here `ours`) beside a `Purgatory` used from one thread:
+//! what the lock, the versions and the clock cost a program that needs none of them. The callback
+//! form, with neither a runtime nor a future around it. The local one is told the time once for
+//! each window of requests, as an event loop tells it.
 
 use std::time::Duration;
 

@@ -5,8 +5,8 @@
 //! On two threads, per thread, each thread has keys of its own (`other-…`), both have the same
 //! (`same-keys`), and of the same each completes half of the other's (`half-foreign`). `…-slowdown`
 //! is their time in times of one thread's that is alone, measured in the same round: 1 is as good
-//! as it gets, and 2 divided by it is how many times as much gets done. It takes two processors that
-//! are free: where the threads must share one, all have a slowdown of 2, and nobody meets.
+//! as it gets, and 2 divided by it is how many times as much gets done. It takes two processors
+//! that are free: where the threads must share one, all have a slowdown of 2, and nobody meets.
 //!
 //! `…-callback` compares what calls back, `…-future` what is awaited. The floor is a lock pair for
 //! each key and one for the deadline, to put a request there, as many to take it off again, and

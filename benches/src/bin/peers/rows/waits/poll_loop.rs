@@ -1,9 +1,9 @@
-//! `poll-loop`: long-poll fetches, 256 at once, each of a partition of its own, that wait at most half a second for
-//! their data, which comes at a random moment: how often the storage is looked at for each, and how long the
-//! answer takes after the data is there, in ms.
+//! `poll-loop`: long-poll fetches, 256 at once, each of a partition of its own, that wait at most
+//! half a second for their data, which comes at a random moment: how often the storage is looked at
+//! for each, and how long the answer takes after the data is there, in ms.
 //!
-//! `poll-loop` is what one writes without a purgatory: look, sleep for half of what is left of the time, and look
-//! again until less than a millisecond is left.
+//! `poll-loop` is what one writes without a purgatory: look, sleep for half of what is left of the
+//! time, and look again until less than a millisecond is left.
 
 use std::{
     sync::{

@@ -1,8 +1,9 @@
-//! `queue-…`: a job of a queue that a consumer waits for, with a time-out of 30 s, from the wait until it was taken,
-//! by the number of jobs.
+//! `queue-…`: a job of a queue that a consumer waits for, with a time-out of 30 s, from the wait
+//! until it was taken, by the number of jobs.
 //!
-//! On one thread (`1t`) 64 consumers wait, 64 jobs are put, and the consumers take them. On two (`2t`) one thread
-//! puts jobs, at most 512 ahead, and the other takes them one after the other, and waits when there is none.
+//! On one thread (`1t`) 64 consumers wait, 64 jobs are put, and the consumers take them. On two
+//! (`2t`) one thread puts jobs, at most 512 ahead, and the other takes them one after the other,
+//! and waits when there is none.
 
 use std::{
     pin::Pin,

@@ -1,11 +1,12 @@
-//! `replies-…`: a request that is answered, under a number never used before, with a time-out of 30 s; from
-//! the moment it is registered until its reply was taken, by the number of requests.
+//! `replies-…`: a request that is answered, under a number never used before, with a time-out of 30
+//! s; from the moment it is registered until its reply was taken, by the number of requests.
 //!
-//! On one thread (`1t`) 64 are asked, answered and awaited. On two (`2t`) one thread asks and awaits, the other
-//! answers, at most 512 behind. Both give way while they have nothing to do, so it takes two processors that
-//! are free. The floor is two lock pairs each to put a request there and to take it off again, a clock read,
-//! and an allocation. `replies-bytes`: the heap in use while a million are unanswered, by their number; a future
-//! counts in its box, as in a task of its own, but without the task.
+//! On one thread (`1t`) 64 are asked, answered and awaited. On two (`2t`) one thread asks and
+//! awaits, the other answers, at most 512 behind. Both give way while they have nothing to do, so
+//! it takes two processors that are free. The floor is two lock pairs each to put a request there
+//! and to take it off again, a clock read, and an allocation. `replies-bytes`: the heap in use
+//! while a million are unanswered, by their number; a future counts in its box, as in a task of its
+//! own, but without the task.
 
 use std::{
     collections::VecDeque,
