@@ -67,6 +67,8 @@ mod set {
         TakenKeyParked,
         /// What is expected while all fails, fails, too.
         FailsWhatCameAfter,
+        /// A rise of a watermark that is kept raises its event before the value.
+        EventBeforeItsRise,
         /// What is put off to the executor forgets an end that was noted.
         PutOffForgetsEnd,
         /// What is put off to the executor is not looked at there.

@@ -92,6 +92,7 @@
 //!
 //! # Features
 //!
+//! - `keyed` (on by default): [`Watermarks`], and timer-core's `KeyedTimer`.
 //! - `metrics` (on by default): `Purgatory::publish` hands counts and times to the `metrics`
 //!   facade.
 //! - `serde`: [`Snapshot`] and what is in it can be serialised.
@@ -116,6 +117,8 @@ mod room;
 pub mod sync;
 mod words;
 
+#[cfg(feature = "keyed")]
+pub use face::watermarks::{QuorumError, TooManyKeys, Watermarks};
 pub use face::{
     boxed::{BoxedOperation, LocalBoxed, When, when},
     builder::Builder,
@@ -125,7 +128,6 @@ pub use face::{
     shutdown::ShutdownLeft,
     threshold::ThresholdPurgatory,
     wait::{WaitError, WaitFuture},
-    watermarks::{QuorumError, TooManyKeys, Watermarks},
 };
 pub use local::{
     purgatory::{LocalBuilder, LocalPurgatory},

@@ -167,6 +167,7 @@
 //!
 //! # Features
 //!
+//! - `keyed` (on by default): [`KeyedTimer`].
 //! - `metrics` (on by default): `SystemTimer::publish` hands [`SystemTimer::stats`] to the
 //!   `metrics` facade.
 //! - `serde`: [`TimerStats`] can be serialised.
@@ -215,6 +216,7 @@ pub use timers::guard::CancelOnDrop;
 #[cfg(feature = "hyper")]
 pub use timers::hyper::HyperTimer;
 pub use timers::interval::{Interval, MissedTicks};
+#[cfg(feature = "keyed")]
 pub use timers::keyed::KeyedTimer;
 pub use timers::manual::ManualTimer;
 pub use timers::periodic::{Periodic, PeriodicError};

@@ -10,4 +10,5 @@ pub(crate) mod shutdown;
 mod state;
 pub(crate) mod threshold;
 pub(crate) mod wait;
+#[cfg(feature = "keyed")]
 pub(crate) mod watermarks;

@@ -5,7 +5,6 @@
 
 use std::{borrow::Borrow, collections::HashSet, error::Error, fmt, hash::Hash, sync::Arc};
 
-use dashmap::{DashMap, Entry};
 use timer_core::{BuildError, driver::Limit};
 
 use crate::{
@@ -14,7 +13,7 @@ use crate::{
         purgatory::Purgatory,
         wait::WaitFuture,
     },
-    sync::KeyHasher,
+    sync::Values,
     words::{
         operation::{Outcome, ParkResult, Refused, Timeout},
         watches::{WatchKey, Watches},
@@ -58,47 +57,10 @@ where
     values: Arc<Values<K>>,
 }
 
-struct Values<K> {
-    of: DashMap<K, u64, KeyHasher>,
-    keys: Option<Limit>,
-}
-
-impl<K: Hash + Eq + Clone> Values<K> {
-    /// The value, if it is at least the threshold.
-    fn reached(&self, key: &K, threshold: u64) -> Option<u64> {
-        let value = self.of.get(key).map_or(0, |value| *value);
-        (value >= threshold).then_some(value)
-    }
-
-    /// Raises a value; returns what it is then.
-    fn raise(&self, key: &K, value: u64) -> Result<u64, TooManyKeys> {
-        let raised = |before: &mut u64| {
-            *before = value.max(*before);
-            *before
-        };
-        if let Some(mut before) = self.of.get_mut(key) {
-            return Ok(raised(&mut before));
-        }
-        match self.of.entry(key.clone()) {
-            Entry::Occupied(mut before) => Ok(raised(before.get_mut())), // another thread was first
-            Entry::Vacant(free) => {
-                if let Some(keys) = self.keys.as_ref().filter(|keys| !keys.acquire()) {
-                    drop(free.into_key()); // with nothing locked
-                    return Err(TooManyKeys { limit: keys.max() });
-                }
-                Ok(*free.insert(value))
-            }
-        }
-    }
-
-    fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q)
-    where
-        K: Borrow<Q>,
-    {
-        if let (Some(_), Some(keys)) = (self.of.remove(key), &self.keys) {
-            keys.release(1);
-        }
-    }
+/// The value, if it is at least the threshold.
+fn reached<K: WatchKey>(values: &Values<K>, key: &K, threshold: u64) -> Option<u64> {
+    let value = values.get(key).unwrap_or(0);
+    (value >= threshold).then_some(value)
 }
 
 impl<K> From<Purgatory<K, BoxedOperation>> for Watermarks<K>
@@ -131,7 +93,7 @@ where
     }
 
     fn over(purgatory: Purgatory<K, BoxedOperation>, keys: Option<Limit>) -> Self {
-        Watermarks { purgatory, values: Arc::new(Values { of: DashMap::default(), keys }) }
+        Watermarks { purgatory, values: Arc::new(Values::new(keys)) }
     }
 
     /// The key's value; `None` when it was never raised, or was removed. O(1).
@@ -139,12 +101,12 @@ where
     where
         K: Borrow<Q>,
     {
-        self.values.of.get(key).map(|value| *value)
+        self.values.get(key)
     }
 
     /// Keys that have a value. Exact when nothing moves. O(the map's shards).
     pub fn keys(&self) -> usize {
-        self.values.of.len()
+        self.values.len()
     }
 
     /// Raises the key's value (a lower one changes nothing), and completes what it reaches, lowest
@@ -156,8 +118,10 @@ where
     /// [`TooManyKeys`] for one more key than [`with_keys_max`](Self::with_keys_max) allows; nothing
     /// was changed.
     pub fn raise(&self, key: &K, value: u64) -> Result<usize, TooManyKeys> {
-        let value = self.values.raise(key, value)?;
-        Ok(self.purgatory.complete_up_to(key, value))
+        let early =
+            failpoint!(EventBeforeItsRise).then(|| self.purgatory.complete_up_to(key, value));
+        let value = self.values.raise(key, value).map_err(|limit| TooManyKeys { limit })?;
+        Ok(early.unwrap_or_else(|| self.purgatory.complete_up_to(key, value)))
     }
 
     /// Removes the key's value, and ends what waits for it as Cancelled; returns how many waits
@@ -198,8 +162,8 @@ where
         let watermarks = [(key.clone(), threshold)];
         let (values, key) = (self.values.clone(), key.clone());
         let watches = Watches::up_to(&watermarks).checked();
-        let reached = move || values.reached(&key, threshold);
-        self.purgatory.wait_with(watches, timeout.into(), reached, None)
+        let is_reached = move || reached(&values, &key, threshold);
+        self.purgatory.wait_with(watches, timeout.into(), is_reached, None)
     }
 
     /// Calls `then` once the key's value is at least `threshold`, or the wait ended otherwise.
@@ -216,7 +180,7 @@ where
     ) -> Result<ParkResult, Refused<BoxedOperation>> {
         let watermarks = [(key.clone(), threshold)];
         let (values, key) = (self.values.clone(), key.clone());
-        let operation = when(move || values.reached(&key, threshold).is_some(), then);
+        let operation = when(move || reached(&values, &key, threshold).is_some(), then);
         let watches = Watches::up_to(&watermarks).checked();
         self.purgatory.try_complete_else_watch(operation.into(), watches, timeout)
     }
@@ -245,7 +209,8 @@ where
         let (values, of) = (self.values.clone(), watermarks.to_vec());
         let quorum = move || {
             let reached = of.iter().filter_map(|(key, threshold)| {
-                values.reached(key, *threshold).map(|value| (key.clone(), value))
+                let value = reached(&values, key, *threshold)?;
+                Some((key.clone(), value))
             });
             Some(reached.collect::<Vec<_>>()).filter(|reached| reached.len() >= k)
         };

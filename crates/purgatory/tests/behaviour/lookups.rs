@@ -18,8 +18,7 @@ use std::{
 
 use crate::support::{Op, Probe, Waiting};
 use purgatory::{
-    LocalPurgatory, Monitor, Outcome, ParkResult, Purgatory, Replies, Timeout, Watches, Watermarks,
-    when,
+    LocalPurgatory, Monitor, Outcome, ParkResult, Purgatory, Replies, Timeout, Watches, when,
 };
 use timer_core::ManualTimer;
 
@@ -85,9 +84,6 @@ fn strings_and_vectors_are_looked_up_by_what_they_borrow() {
     let reply = replies.expect("a".to_owned(), Timeout::Never).unwrap();
     assert_eq!((replies.deliver("b", 1), replies.deliver("a", 2)), (Err(1), Ok(())));
     assert_eq!(reply.wait_blocking(), Ok(2));
-    let watermarks: Watermarks<String> = Watermarks::new("watermarks").unwrap();
-    watermarks.raise(&"a".to_owned(), 3).unwrap();
-    assert_eq!((watermarks.value("a"), watermarks.remove("a"), watermarks.keys()), (Some(3), 0, 0));
 
     let local: LocalPurgatory<String> = LocalPurgatory::new();
     let park = |key: &str| {

@@ -21,4 +21,5 @@ mod scenarios;
 mod snapshot;
 mod waiting;
 mod watermarks;
+#[cfg(feature = "keyed")]
 mod watermarks_by_key;

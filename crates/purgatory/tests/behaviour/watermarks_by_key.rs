@@ -31,6 +31,13 @@ const MS: Duration = Duration::from_millis(1);
 
 type Waits = Purgatory<u32, BoxedOperation>;
 
+#[test]
+fn a_key_is_looked_up_by_what_it_is_borrowed_as() {
+    let watermarks: Watermarks<String> = Watermarks::new("watermarks").unwrap();
+    watermarks.raise(&"a".to_owned(), 3).unwrap();
+    assert_eq!((watermarks.value("a"), watermarks.remove("a"), watermarks.keys()), (Some(3), 0, 0));
+}
+
 /// Watermarks under a hand-turned clock, and their purgatory to look into.
 fn watermarks() -> (ManualTimer, Waits, Watermarks<u32>) {
     let timer = ManualTimer::new();

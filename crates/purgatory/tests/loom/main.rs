@@ -8,6 +8,7 @@
 #![cfg(loom)]
 
 mod replies;
+mod watermarks;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

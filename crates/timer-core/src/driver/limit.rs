@@ -29,7 +29,7 @@ impl Limit {
     }
 
     /// Takes one, though `max` may be taken.
-    pub(crate) fn exceed(&self) {
+    pub fn exceed(&self) {
         self.taken.fetch_add(1, Ordering::AcqRel);
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod guard;
 #[cfg(feature = "hyper")]
 pub(crate) mod hyper;
 pub(crate) mod interval;
+#[cfg(feature = "keyed")]
 pub(crate) mod keyed;
 pub(crate) mod manual;
 pub(crate) mod periodic;

@@ -194,36 +194,6 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.cancel(handle).is_some()
     }
 
-    /// As [`reschedule`](Self::reschedule), but refused after shutdown. O(1).
-    pub(crate) fn try_reschedule(
-        &self,
-        handle: TimerHandle,
-        delay: Duration,
-    ) -> Result<bool, ScheduleErrorReason> {
-        let (now, deadline) = self.now_and_deadline(delay);
-        let mut shard = self.tasks.shards.lock(handle.shard());
-        if shard.closed {
-            return Err(ScheduleErrorReason::Closed);
-        }
-        Ok(shard.reschedule(handle, now, deadline))
-    }
-
-    /// As [`schedule`](Self::schedule), for a task in the place of one that has fallen due and will
-    /// do nothing: that one's place is as good as free. O(1).
-    pub(crate) fn schedule_again(
-        &self,
-        delay: Duration,
-        task: T,
-    ) -> Result<TimerHandle, ScheduleError<T>> {
-        let (now, deadline) = self.now_and_deadline(delay);
-        let mut shard = self.tasks.shards.lock(thread_slot());
-        let handle = self.tasks.insert_into(&mut shard, now, deadline, task)?;
-        if let Some(limit) = &self.tasks.pending {
-            limit.exceed();
-        }
-        Ok(handle)
-    }
-
     /// The present and a deadline, in ticks.
     fn now_and_deadline(&self, delay: Duration) -> (u64, u64) {
         let now_ns = self.tasks.driver.now_ns();
@@ -313,6 +283,40 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// Counts and reports a panic that a task contained itself.
     pub(crate) fn report(&self, panicked: &Panicked) {
         self.tasks.run.report(panicked, &*self.tasks.driver);
+    }
+}
+
+/// What keyed tasks need besides.
+#[cfg(feature = "keyed")]
+impl<T: Send + 'static> TaskTimer<T> {
+    /// As [`reschedule`](Self::reschedule), but refused after shutdown. O(1).
+    pub(crate) fn try_reschedule(
+        &self,
+        handle: TimerHandle,
+        delay: Duration,
+    ) -> Result<bool, ScheduleErrorReason> {
+        let (now, deadline) = self.now_and_deadline(delay);
+        let mut shard = self.tasks.shards.lock(handle.shard());
+        if shard.closed {
+            return Err(ScheduleErrorReason::Closed);
+        }
+        Ok(shard.reschedule(handle, now, deadline))
+    }
+
+    /// As [`schedule`](Self::schedule), for a task in the place of one that has fallen due and will
+    /// do nothing: that one's place is as good as free. O(1).
+    pub(crate) fn schedule_again(
+        &self,
+        delay: Duration,
+        task: T,
+    ) -> Result<TimerHandle, ScheduleError<T>> {
+        let (now, deadline) = self.now_and_deadline(delay);
+        let mut shard = self.tasks.shards.lock(thread_slot());
+        let handle = self.tasks.insert_into(&mut shard, now, deadline, task)?;
+        if let Some(limit) = &self.tasks.pending {
+            limit.exceed();
+        }
+        Ok(handle)
     }
 }
 

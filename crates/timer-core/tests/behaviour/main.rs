@@ -1,6 +1,8 @@
 //! What one sees from outside, under a hand-turned clock.
 
 mod kafka_regressions;
+#[cfg(feature = "keyed")]
+mod keyed;
 mod sleep;
 mod stats;
 mod stream;

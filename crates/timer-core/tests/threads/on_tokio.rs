@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use timer_core::{BuildError, KeyedTimer, SystemTimer, Timer, driver::on_timer_thread};
+use timer_core::{BuildError, SystemTimer, Timer, driver::on_timer_thread};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::{mpsc::unbounded_channel, oneshot},
@@ -162,7 +162,6 @@ fn a_runtime_that_goes_shuts_the_timer_down() {
         let inside = runtime.enter();
         let timer = here();
         drop(inside);
-        let keyed = KeyedTimer::new(&timer, |(), ()| unreachable!()).unwrap();
         if driven {
             runtime.block_on(tokio::task::yield_now()); // the reaper knows its owners
         }
@@ -171,15 +170,27 @@ fn a_runtime_that_goes_shuts_the_timer_down() {
         let waker = std::task::Waker::from(Arc::new(Tells(woken)));
         let mut context = std::task::Context::from_waker(&waker);
         assert!(sleep.as_mut().poll(&mut context).is_pending());
-        keyed.schedule((), HOUR, ()).unwrap();
         drop(runtime);
         wakes.recv_timeout(Duration::from_secs(60)).unwrap();
         assert!(matches!(sleep.as_mut().poll(&mut context), std::task::Poll::Ready(Err(_))));
         assert!(timer.schedule(MS, || ()).is_err());
-        assert!(keyed.schedule((), MS, ()).is_err());
-        assert!(KeyedTimer::<(), ()>::new(&timer, |(), ()| ()).is_err());
         assert_eq!(timer.shutdown().len(), 0);
     }
+}
+
+/// Its keyed tasks are refused, too.
+#[cfg(feature = "keyed")]
+#[test]
+fn a_runtime_that_goes_shuts_keyed_timers_down() {
+    let runtime = paused();
+    let inside = runtime.enter();
+    let timer = here();
+    drop(inside);
+    let keyed = timer_core::KeyedTimer::new(&timer, |(), ()| unreachable!()).unwrap();
+    keyed.schedule((), HOUR, ()).unwrap();
+    drop(runtime);
+    assert!(keyed.schedule((), MS, ()).is_err());
+    assert!(timer_core::KeyedTimer::<(), ()>::new(&timer, |(), ()| ()).is_err());
 }
 
 struct Tells(mpsc::Sender<()>);

@@ -11,9 +11,8 @@ use std::{
 };
 
 use timer_core::{
-    Advanced, BuildError, Clock, Executor, Job, KeyedTimer, ManualClock, ManualTimer,
-    ScheduleErrorReason, SystemClock, SystemTimer, TaskTimer, TickLength, Timer, TimerClosed,
-    TimingWheel, WheelSize,
+    Advanced, BuildError, Clock, Executor, Job, ManualClock, ManualTimer, ScheduleErrorReason,
+    SystemClock, SystemTimer, TaskTimer, TickLength, Timer, TimerClosed, TimingWheel, WheelSize,
     driver::{Shards, WheelOwner, wheel_for},
 };
 
@@ -681,42 +680,4 @@ fn a_shutdown_with_a_limit_closes_all_there_is_and_tells_what_it_left() {
     release.send(()).unwrap();
     let left = timer.shutdown_timeout(HOUR);
     assert_eq!((left.unfired.len(), left.threads), (0, 0));
-}
-
-/// Hands jobs to the test.
-#[derive(Debug)]
-struct Sends(mpsc::Sender<Job>);
-
-impl Executor for Sends {
-    fn execute(&self, job: Job) {
-        let _ = self.0.send(job);
-    }
-}
-
-#[test]
-fn a_keyed_task_that_has_fallen_due_is_scheduled_again_and_counts_once() {
-    let (send, jobs) = mpsc::channel();
-    let timer = SystemTimer::builder().pending_max(1).executor(Sends(send)).build().unwrap();
-    let ran = Arc::new(AtomicUsize::new(0));
-    let count = ran.clone();
-    let handler = move |_: &str, task: usize| _ = count.fetch_add(task, SeqCst);
-    let keyed = KeyedTimer::new(&timer, handler).unwrap();
-
-    keyed.schedule("a", Duration::ZERO, 1).unwrap();
-    let due = jobs.recv().unwrap();
-    assert_eq!(keyed.schedule("a", HOUR, 2).unwrap(), Some(1));
-    assert!(keyed.schedule("b", HOUR, 3).is_err(), "the only place is taken again");
-    due.run();
-    assert_eq!((ran.load(SeqCst), keyed.cancel("a")), (0, Some(2)));
-
-    keyed.schedule("a", Duration::ZERO, 4).unwrap();
-    let due = jobs.recv().unwrap();
-    keyed.schedule("b", HOUR, 5).unwrap();
-    assert!(keyed.reschedule("a", HOUR), "a present key is accepted at the bound");
-    due.run();
-    assert!(keyed.schedule("c", HOUR, 6).is_err());
-    assert_eq!((keyed.cancel("a"), keyed.cancel("b"), ran.load(SeqCst)), (Some(4), Some(5), 0));
-    keyed.schedule("c", Duration::ZERO, 6).unwrap();
-    jobs.recv().unwrap().run();
-    assert_eq!((ran.load(SeqCst), keyed.is_empty()), (6, true));
 }

@@ -1,6 +1,16 @@
 //! Locks, atomics and thread-locals: timer-core's facade, so that loom and shuttle check the
 //! shipped code; and what else differs in their models.
 
+#[cfg(any(loom, shuttle))]
+mod model;
+#[cfg(all(feature = "keyed", not(any(loom, shuttle))))]
+mod values;
+
+#[cfg(any(loom, shuttle))]
+pub(crate) use model::Values;
+#[cfg(all(feature = "keyed", not(any(loom, shuttle))))]
+pub(crate) use values::Values;
+
 pub(crate) use timer_core::driver::sync::{
     AtomicU64, Mutex, MutexGuard, Ordering, thread_local, thread_slot,
 };
@@ -33,19 +43,3 @@ pub(crate) type KeyHasher = foldhash::fast::RandomState;
 /// In a model: alike in each run, with neighbouring numbers in different rooms.
 #[cfg(any(loom, shuttle))]
 pub(crate) type KeyHasher = std::hash::BuildHasherDefault<model::Number>;
-
-#[cfg(any(loom, shuttle))]
-mod model {
-    #[derive(Debug, Default)]
-    pub(crate) struct Number(u64);
-
-    impl std::hash::Hasher for Number {
-        fn write(&mut self, bytes: &[u8]) {
-            bytes.iter().for_each(|&byte| self.0 = self.0 << 8 | u64::from(byte));
-        }
-
-        fn finish(&self) -> u64 {
-            self.0 << 32 | self.0 & u64::from(u32::MAX)
-        }
-    }
-}

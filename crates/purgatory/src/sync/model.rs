@@ -1,0 +1,70 @@
+//! In a model: what hashes alike in each run, and a map that loom and shuttle see into.
+
+use std::{borrow::Borrow, hash::Hash};
+
+use timer_core::driver::{Limit, sync::Mutex};
+
+/// Neighbouring numbers go to different rooms.
+#[derive(Debug, Default)]
+pub(crate) struct Number(u64);
+
+impl std::hash::Hasher for Number {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.0 = self.0 << 8 | u64::from(byte));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 << 32 | self.0 & u64::from(u32::MAX)
+    }
+}
+
+/// As the one that ships, in one map behind a lock, where the one that ships has several.
+pub(crate) struct Values<K> {
+    of: Mutex<Vec<(K, u64)>>,
+    keys: Option<Limit>,
+}
+
+impl<K: Hash + Eq + Clone> Values<K> {
+    pub(crate) fn new(keys: Option<Limit>) -> Self {
+        Values { of: Mutex::new(Vec::new()), keys }
+    }
+
+    pub(crate) fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u64>
+    where
+        K: Borrow<Q>,
+    {
+        let of = self.of.lock();
+        of.iter().find(|(held, _)| held.borrow() == key).map(|(_, value)| *value)
+    }
+
+    pub(crate) fn raise(&self, key: &K, value: u64) -> Result<u64, usize> {
+        let mut of = self.of.lock();
+        if let Some((_, before)) = of.iter_mut().find(|(held, _)| held == key) {
+            *before = value.max(*before);
+            return Ok(*before);
+        }
+        match &self.keys {
+            Some(keys) if !keys.acquire() => Err(keys.max()),
+            _ => {
+                of.push((key.clone(), value));
+                Ok(value)
+            }
+        }
+    }
+
+    pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        let mut of = self.of.lock();
+        let before = of.len();
+        of.retain(|(held, _)| held.borrow() != key);
+        if let Some(keys) = self.keys.as_ref().filter(|_| of.len() < before) {
+            keys.release(1);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.of.lock().len()
+    }
+}

@@ -1,0 +1,97 @@
+//! Watermarks: values that rise and go, and those who wait for them.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+
+use loom::thread;
+use purgatory::{Purgatory, WaitError, WaitFuture, Watermarks, failpoints::Failpoint};
+use timer_core::ManualTimer;
+
+use super::{MS, check};
+
+/// Watermarks under a hand-turned clock.
+fn watermarks() -> (ManualTimer, Watermarks<u8>) {
+    let timer = ManualTimer::new();
+    let watermarks = Watermarks::from(Purgatory::builder("loom").timer(&timer).build().unwrap());
+    (timer, watermarks)
+}
+
+/// How a wait ended, if it has.
+fn ending<T>(wait: &mut WaitFuture<T>) -> Option<Result<T, WaitError>> {
+    let mut context = Context::from_waker(Waker::noop());
+    match Pin::new(wait).poll(&mut context) {
+        Poll::Ready(ended) => Some(ended),
+        Poll::Pending => None,
+    }
+}
+
+/// A value is seen by the check before the wait, or its rise sees the wait.
+#[test]
+fn rise_against_wait() {
+    check(&[Failpoint::EventBeforeItsRise], || {
+        let (_timer, watermarks) = watermarks();
+        let leader = watermarks.clone();
+        let leader = thread::spawn(move || leader.raise(&1, 3));
+        let mut wait = watermarks.wait_for(&1, 2, MS);
+        leader.join().unwrap().unwrap();
+        assert_eq!((ending(&mut wait), watermarks.waiting()), (Some(Ok(3)), 0));
+    });
+}
+
+/// Of two rises the higher stays, and each wait that they reach ends.
+#[test]
+fn two_rises_against_wait() {
+    check(&[Failpoint::EventBeforeItsRise], || {
+        let (_timer, watermarks) = watermarks();
+        let rises = [2, 3].map(|value| {
+            let leader = watermarks.clone();
+            thread::spawn(move || leader.raise(&1, value))
+        });
+        let mut wait = watermarks.wait_for(&1, 3, MS);
+        rises.into_iter().for_each(|rise| _ = rise.join().unwrap().unwrap());
+        let ended = (ending(&mut wait), watermarks.value(&1));
+        assert_eq!(ended, (Some(Ok(3)), Some(3)));
+    });
+}
+
+/// A value that stays has ended its wait; one that was removed has left nothing that completes.
+#[test]
+fn rise_and_removal_against_wait() {
+    check(&[Failpoint::ParkSkipsVersionCheck], || {
+        let (timer, watermarks) = watermarks();
+        let (leader, controller) = (watermarks.clone(), watermarks.clone());
+        let leader = thread::spawn(move || leader.raise(&1, 2));
+        let controller = thread::spawn(move || controller.remove(&1));
+        let mut wait = watermarks.wait_for(&1, 2, MS);
+        leader.join().unwrap().unwrap();
+        let cancelled = controller.join().unwrap();
+        match (ending(&mut wait), watermarks.value(&1)) {
+            (Some(Ok(2)), _) => assert_eq!(cancelled, 0),
+            // Not counted when it was under check: the thread that checked it ended it.
+            (Some(Err(WaitError::Cancelled(_))), _) => assert!(cancelled <= 1),
+            (None, None) => {
+                timer.advance(MS); // it came after the removal of what was raised
+                assert_eq!((ending(&mut wait), cancelled), (Some(Err(WaitError::Expired)), 0));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(watermarks.waiting(), 0);
+    });
+}
+
+/// Two of three: the second rise ends the wait, whichever it is.
+#[test]
+fn rises_against_waiting_for_two_of_three() {
+    check(&[Failpoint::EventBeforeItsRise], || {
+        let (_timer, watermarks) = watermarks();
+        let replica = watermarks.clone();
+        let replica = thread::spawn(move || replica.raise(&2, 1));
+        let quorum = [(1, 1), (2, 1), (3, 1)];
+        let mut wait = watermarks.wait_for_k(2, &quorum, MS).unwrap();
+        watermarks.raise(&1, 1).unwrap();
+        replica.join().unwrap().unwrap();
+        assert_eq!((ending(&mut wait), watermarks.waiting()), (Some(Ok(vec![(1, 1), (2, 1)])), 0));
+    });
+}
