@@ -73,6 +73,10 @@ impl Reference {
                 self.count_own_event(own, *key);
                 self.counted(|model| model.check_and_complete(*key))
             }
+            Act::EventForOne(key) => {
+                self.count_own_event(own, *key);
+                self.counted(|model| usize::from(model.check_and_complete_one(*key)))
+            }
             Act::Events(keys) => {
                 self.counted(|model| keys.iter().map(|&key| model.check_and_complete(key)).sum())
             }

@@ -277,6 +277,7 @@ impl Reference {
             match work {
                 Work::Tell(number, outcome) => self.tell_now(number, outcome),
                 Work::Event(key) => _ = self.event(true, key),
+                Work::EventForOne(key) => _ = self.event_for_one(true, key),
                 Work::Rise(key, value) => _ = self.rise(true, key, value),
             }
         }

@@ -81,6 +81,41 @@ impl Reference {
         completed
     }
 
+    pub fn check_and_complete_one(&mut self, key: Key) -> bool {
+        self.raise_version(key);
+        let nested = self.enter();
+        let mut completed = false;
+        if nested {
+            self.queue_if_awaited(key, Work::EventForOne(key));
+            self.count("an event for one from inside");
+        } else {
+            completed = self.event_for_one(false, key);
+        }
+        self.leave(nested);
+        completed
+    }
+
+    /// Checks one after the other of those that wait now, until a check comes true. (One that was
+    /// completed under check, by its id, has not used the event up.)
+    pub fn event_for_one(&mut self, nested: bool, key: Key) -> bool {
+        for number in self.plain(key) {
+            if self.all[number].state != State::Parked {
+                continue;
+            }
+            self.at(number).state = State::UnderCheck;
+            let verdict = self.check(number);
+            if let Some(outcome) = self.settle(number, verdict) {
+                self.finish(nested, number, outcome);
+            }
+            if verdict == Verdict::Holds {
+                self.count("an event for one that it completed");
+                return true;
+            }
+            self.count("an event for one that looked further");
+        }
+        false
+    }
+
     /// For a key that nobody waits for there is nothing to be done later.
     fn queue_if_awaited(&mut self, key: Key, work: Work) {
         let stands = |watch: &Watch| (!matches!(watch.watching, Watching::Taken)).then_some(());

@@ -70,6 +70,7 @@ pub struct Operation {
 pub enum Work {
     Tell(usize, Outcome),
     Event(Key),
+    EventForOne(Key),
     Rise(Key, u64),
 }
 

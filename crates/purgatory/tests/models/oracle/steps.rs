@@ -130,6 +130,8 @@ pub enum Act {
     SetFlag(Pick),
     SetAllFlags,
     Event(Key),
+    /// The event for one of those that wait.
+    EventForOne(Key),
     Events(Vec<Key>),
     /// The key's value rises by so much; and its event.
     Rise(Key, u64),

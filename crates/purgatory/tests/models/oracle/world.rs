@@ -237,11 +237,11 @@ impl World {
                 pick.of(own, &numbers).into_iter().for_each(|number| flags[number] = true);
                 None
             }
-            Act::SetAllFlags => {
-                self.state.lock().unwrap().flags.fill(true);
-                None
-            }
+            Act::SetAllFlags => self.set_all_flags(),
             Act::Event(key) => self.count(|purgatory| purgatory.check_and_complete(&Alike(*key))),
+            Act::EventForOne(key) => {
+                self.count(|waits| waits.check_and_complete_one(&Alike(*key)).into())
+            }
             Act::Events(keys) => {
                 let keys: Vec<_> = keys.iter().copied().map(Alike).collect();
                 self.count(|purgatory| purgatory.check_and_complete_all(&keys))
@@ -317,6 +317,11 @@ impl World {
             }
         };
         returned.into_iter().for_each(|returned| self.saw(Saw::Returned(returned)));
+    }
+
+    fn set_all_flags(&self) -> Option<Returned> {
+        self.state.lock().unwrap().flags.fill(true);
+        None
     }
 
     fn let_time_pass(&self, act: &Act) {
