@@ -49,6 +49,6 @@
 //! # Other timers
 //!
 //! The same timer runs delayed and periodic tasks, sleeps and timeouts of futures: see
-//! [`timer_core`](crate::timer_core).
+//! [`timer_core`](crate::timer_core#what-is-here).
 //!
 //! Next: [a purgatory for one thread](super::local).
