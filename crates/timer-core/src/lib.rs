@@ -105,8 +105,8 @@
 //!   shortest tick.
 //! - Tasks of one tick fire in no promised order, except on a [`ManualTimer`].
 //! - What expires runs on one worker unless you ask for more. A task must not block for long.
-//! - A task may schedule and cancel others and itself. If it panics, the panic is contained, counted
-//!   ([`Timer::panicked`]) and reported ([`SystemTimerBuilder::on_panic`]).
+//! - A task may schedule and cancel others and itself. If it panics, the panic is contained,
+//!   counted ([`Timer::panicked`]) and reported ([`SystemTimerBuilder::on_panic`]).
 //! - An idle timer is two sleeping threads.
 //! - On Linux [`SystemClock`] stands still while the machine is suspended. `BootClock` (feature
 //!   `boot-clock`) counts on.
@@ -119,8 +119,8 @@
 //!   timers at high rates, when callbacks expire, when tests turn the clock, or without a runtime.
 //! - *tokio-util's `DelayQueue`* is a wheel that one task owns and polls. [`TimingWheel`] is that
 //!   without the runtime.
-//! - *A heap or a tree of deadlines* starts and stops in O(log n) and keeps the order within a tick.
-//!   With few timers nothing is simpler.
+//! - *A heap or a tree of deadlines* starts and stops in O(log n) and keeps the order within a
+//!   tick. With few timers nothing is simpler.
 //!
 //! # Features
 //!

@@ -40,17 +40,18 @@
 //! # A map of channels and a timeout
 //!
 //! ```
-//! use std::{sync::atomic::{AtomicU64, Ordering::SeqCst}, time::Duration};
-//! use dashmap::DashMap;
+//! use std::sync::{Mutex, atomic::{AtomicU64, Ordering::SeqCst}};
+//! use std::{collections::HashMap, time::Duration};
 //! use tokio::{sync::oneshot, time::timeout};
 //!
 //! #[tokio::main(flavor = "current_thread")]
 //! async fn main() {
-//!     let waiters: DashMap<&str, Vec<oneshot::Sender<u64>>> = DashMap::new();
+//!     let waiters: Mutex<HashMap<&str, Vec<oneshot::Sender<u64>>>> = Mutex::default();
 //!     let log_end = AtomicU64::new(0);
 //!     let append = |end| {
 //!         log_end.store(end, SeqCst);
-//!         for waiter in waiters.remove("log").map(|(_, waiters)| waiters).into_iter().flatten() {
+//!         let woken = waiters.lock().unwrap().remove("log").unwrap_or_default();
+//!         for waiter in woken {
 //!             let _ = waiter.send(end);
 //!         }
 //!     };
@@ -59,16 +60,16 @@
 //!     assert_eq!(log_end.load(SeqCst), 0); // the check: nothing there
 //!     append(7); // on another thread: nobody is registered
 //!     let (send, answer) = oneshot::channel();
-//!     waiters.entry("log").or_default().push(send);
+//!     waiters.lock().unwrap().entry("log").or_default().push(send);
 //!     assert!(timeout(Duration::from_millis(5), answer).await.is_err()); // though it is there
 //!
 //!     // Left behind: the waiter has gone, its sender stays until the key's next event.
-//!     assert_eq!(waiters.get("log").unwrap().len(), 1);
+//!     assert_eq!(waiters.lock().unwrap()["log"].len(), 1);
 //! }
 //! ```
 //!
 //! To repair it: register first, then check. Remove the sender when its waiter goes, from each of
-//! its keys. Decide whether timeout or value won. Hold no guard of the map over an `await` or a
+//! its keys. Decide whether timeout or value won. Hold no lock of the map over an `await` or a
 //! callback.
 //!
 //! # A `Notify` for each key

@@ -6,6 +6,7 @@
 //! replicas have it:
 //!
 //! ```
+//! # #[cfg(feature = "keyed")] {
 //! use std::time::Duration;
 //! use purgatory::{Watermarks, WaitError};
 //!
@@ -21,6 +22,7 @@
 //! assert_eq!(seventh.block(), Ok(vec![("a", 8), ("c", 8)]));
 //! assert_eq!(eighth.block(), Ok(vec![("a", 8), ("c", 8)]));
 //! assert_eq!(ninth.block(), Err(WaitError::Expired)); // only two are up, and neither has it
+//! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
