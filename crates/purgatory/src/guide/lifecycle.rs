@@ -30,11 +30,10 @@
 //!
 //! - **(a)**, **(b)** The first check runs in the call that parks. Without time to wait it is the
 //!   only one.
-//! - **(c)**, **(i)** It ends as [`Panicked`](crate::CancelReason::Panicked); in (i), as was noted,
-//!   if an end was.
+//! - **(c)**, **(i)** It ends as [`Panicked`](crate::CancelReason::Panicked). A noted end wins over
+//!   (i).
 //! - **(d)** The purgatory is shut down or full, or there are too many watermarks. The operation
-//!   comes back in [`Refused`](crate::Refused), its callback uncalled. (Without a key it comes back
-//!   before its first check.)
+//!   comes back in [`Refused`](crate::Refused), its callback uncalled.
 //! - **(e)** An event between check and watch is noticed: each event is counted.
 //!
 //! **Held**

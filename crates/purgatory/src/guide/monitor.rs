@@ -45,7 +45,7 @@
 //! - **A slow closure** blocks all other threads that use the monitor.
 //! - **A call of the monitor inside its own closure** panics.
 //! - **Two monitors**, one used inside a closure of the other, are nested locks: always take them
-//!   in the same order. The inner one raises its events under the outer lock.
+//!   in the same order.
 //!
 //! Next: [requests and their replies](super::replies).
 //!

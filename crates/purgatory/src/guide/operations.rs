@@ -55,14 +55,13 @@
 //! |---|---|---|
 //! | a request with its own data | a [`DelayedOperation`](crate::DelayedOperation) | `bool` |
 //! | a small request | [`when`](crate::when) with two closures | `bool` |
-//! | several kinds in one purgatory | the same as [`BoxedOperation`](crate::BoxedOperation) | `bool` |
 //! | a task | [`wait`](crate::Purgatory::wait) | `Option<T>` |
 //! | a thread | [`wait_blocking`](crate::Purgatory::wait_blocking) | `Option<T>` |
 //!
-//! All of them can wait in one purgatory of `BoxedOperation`s. A `wait` is parked by the call, not
-//! by the first poll. Dropping its [future](crate::WaitFuture) cancels it. If its condition takes
-//! something, use [`wait_or`](crate::Purgatory::wait_or): its hook gets the value that a dropped
-//! future did not take.
+//! All of them can wait in one purgatory of [`BoxedOperation`](crate::BoxedOperation)s. A `wait` is
+//! parked by the call, not by the first poll. Dropping its [future](crate::WaitFuture) cancels it.
+//! If its condition takes something, use [`wait_or`](crate::Purgatory::wait_or): its hook gets the
+//! value that a dropped future did not take.
 //!
 //! # Checks and callbacks
 //!
@@ -106,7 +105,5 @@
 //!     Ok(())
 //! }
 //! ```
-//!
-//! If the answer can change, the task asks again and raises the event again.
 //!
 //! Next: [what an operation waits for](super::watches).

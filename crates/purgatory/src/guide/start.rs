@@ -44,7 +44,6 @@
 //! | *operation* | a request: a check, and a callback for its end |
 //! | *watch key* | what an operation waits for: an order, a partition |
 //! | *event* | conditions under this key may be true now |
-//! | *watermark* | a value that only rises |
 //! | *outcome* | Completed, Expired or Cancelled; each operation has exactly one |
 //! | *timer* | a timing wheel and the thread that turns it, the *reaper* |
 //! | *executor* | runs callbacks of expired operations; by default one worker thread of the timer |
