@@ -43,8 +43,6 @@ pub fn machine() -> String {
 mod pages {
     #[doc = include_str!("../../README.md")]
     struct Readme;
-    #[doc = include_str!("../../docs/GUIDE.md")]
-    struct Guide;
     #[doc = include_str!("../../docs/METRICS.md")]
     struct Metrics;
 }

@@ -1,10 +1,10 @@
-//! Delayed operations: park a request that cannot be answered yet, complete it from whichever
-//! thread makes it answerable, or let its time run out. What Apache Kafka calls *purgatory*.
+//! Delayed operations: park a request that cannot be answered yet, complete it from any thread that
+//! makes it answerable, or let its time run out. Apache Kafka calls this *purgatory*.
 //!
 //! A produce with acks=all waits until every in-sync replica has the record, a fetch waits for
-//! bytes, a write for a quorum. Such a request is *parked* under one or more *watch keys*. Whoever
-//! changes something that requests may wait for raises the *event* of its key, and the requests
-//! parked under it are checked again. What nobody completes in time *expires*.
+//! bytes, a write for a quorum. Such a request is *parked* under one or more *watch keys*. A thread
+//! that changes what requests wait for raises the *event* of its key, and the requests under that
+//! key are checked again. What is not completed in time *expires*.
 //!
 //! ```
 //! use std::{
@@ -44,28 +44,34 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! The [`guide`] begins with [a first program](guide::start).
+//!
 //! # What is here
 //!
-//! | You want | Take |
-//! |---|---|
-//! | one kind of request, a callback when it is over | [`Purgatory`] and [`DelayedOperation`] |
-//! | no struct, two closures | [`when`] |
-//! | several kinds in one purgatory | [`BoxedOperation`] |
-//! | a future, or a thread that waits, for a value | [`Purgatory::wait`], [`Purgatory::wait_blocking`] |
-//! | state, changes and waits in one, with no rule to keep | [`Monitor`] |
-//! | to match replies with requests | [`Replies`] |
-//! | to wait for a number that only rises | [`Watches::up_to`] and [`Purgatory::complete_up_to`]; [`ThresholdPurgatory`] keeps it, [`Watermarks`] one for each key |
-//! | to wait for k of n | [`Watermarks::wait_for_k`] |
-//! | to complete one of many that wait for the same thing | [`Purgatory::check_and_complete_one`], [`Monitor::update_one`] |
-//! | to raise an event while you hold a lock that checks need | [`Purgatory::defer`] |
-//! | to end one from outside, or give it more time | [`Purgatory::cancel`], [`Purgatory::complete`], [`Purgatory::reschedule`] |
-//! | to end all of a key, or all | [`Purgatory::complete_for_key`], [`Purgatory::cancel_for_key`], [`Purgatory::cancel_all`] |
-//! | a bound on how many may wait | [`Builder::max_parked`] |
-//! | to find events that somebody forgot to raise | [`Builder::check_at_expiry`] |
-//! | slow callbacks on other threads | [`Builder::callbacks_on_executor`] |
-//! | one timer for several purgatories, or a hand-turned one | [`Builder::timer`] |
-//! | no lock, on a thread whose loop you turn | [`LocalPurgatory`] |
-//! | to see what waits, for what and since when | [`Purgatory::snapshot`], [`Purgatory::stats`] |
+//! | I want | Use | Chapter |
+//! |---|---|---|
+//! | a state and the waits for it, in one | [`Monitor`] | [monitor](guide::monitor) |
+//! | to match replies with requests | [`Replies`] | [replies](guide::replies) |
+//! | to wait for values that only rise, or for k of n | [`Watermarks`]; [`ThresholdPurgatory`] for one value | [watermarks](guide::watermarks) |
+//! | a request of my own, with a callback | [`DelayedOperation`], or [`when`] with two closures | [operations](guide::operations) |
+//! | several kinds of request in one purgatory | [`BoxedOperation`] | [operations](guide::operations) |
+//! | to wait for a value, in a task or a thread | [`Purgatory::wait`], [`Purgatory::wait_blocking`] | [operations](guide::operations) |
+//! | to raise an event under a lock that checks need | [`Purgatory::defer`] | [operations](guide::operations) |
+//! | to wait for keys, watermarks or both | [`Watches`] | [watches](guide::watches) |
+//! | to complete one of many | [`Purgatory::check_and_complete_one`], [`Monitor::update_one`] | [watches](guide::watches) |
+//! | to end one from outside | [`Purgatory::cancel`], [`Purgatory::complete`] | [lifecycle](guide::lifecycle) |
+//! | to end all of a key, or all | [`Purgatory::cancel_for_key`], [`Purgatory::complete_for_key`], [`Purgatory::cancel_all`] | [lifecycle](guide::lifecycle) |
+//! | slow callbacks on other threads | [`Builder::callbacks_on_executor`] | [lifecycle](guide::lifecycle) |
+//! | to give one more time | [`Purgatory::reschedule`] | [time](guide::time) |
+//! | no locks, on one thread | [`LocalPurgatory`] | [local](guide::local) |
+//! | tests that do not sleep | [`ManualTimer`](timer_core::ManualTimer) | [testing](guide::testing) |
+//! | callbacks or a timer on a runtime | the feature `tokio` | [tokio](guide::tokio) |
+//! | one timer for several purgatories | [`Builder::timer`] | [scale](guide::scale) |
+//! | a bound on how many wait | [`Builder::max_parked`] | [scale](guide::scale) |
+//! | to see what waits, and since when | [`Purgatory::snapshot`], [`Purgatory::stats`] | [operating](guide::operating) |
+//! | to find forgotten events | [`Builder::check_at_expiry`] | [operating](guide::operating) |
+//! | a program to start from | | [recipes](guide::recipes) |
+//! | to know what I would write instead | | [by hand](guide::by_hand) |
 //!
 //! # What is promised
 //!
@@ -73,22 +79,12 @@
 //!   and shutdown too.
 //! - **No missed event.** See [the one rule](Purgatory#the-one-rule).
 //! - **Never early.** Nothing expires before its time, in nanoseconds.
-//! - **Nobody waits.** No thread waits for another's check or callback, and neither runs under a
-//!   lock of the purgatory's. (The closures of a [`Monitor`] run under its own.)
-//! - **Nothing stays.** What has ended is out of every watch list and out of the wheel at once (of
-//!   what expired under more than 17 keys, out of the lists as its callback runs). No purge, no
-//!   estimate; counts are exact when nothing moves.
+//! - **No thread waits** for another thread's check or callback, and neither runs under a lock of
+//!   the purgatory. (The closures of a [`Monitor`] run under the monitor's own.)
+//! - **Nothing stays.** An operation that has ended is out of every watch list and out of the wheel
+//!   at once. (If it expired under more than 17 keys, it leaves the lists as its callback runs.)
+//!   Counts are exact when nothing moves.
 //! - **Panics stay inside.** A check or callback that panics is contained and counted.
-//!
-//! # The guide
-//!
-//! The [`guide`] tells the rest, in ten chapters:
-//! [what happens to an operation](guide::lifecycle), [how to wait](guide::waiting),
-//! [what to wait for](guide::watches), [a state and its waits](guide::monitor),
-//! [request and reply](guide::replies), [values that only rise](guide::watermarks),
-//! [on one thread](guide::local), [recipes](guide::recipes), [the same by hand](guide::by_hand) and
-//! [questions](guide::questions). For tests of your own operations, share a
-//! [`ManualTimer`](timer_core::ManualTimer): the real wheel under a clock that you turn.
 //!
 //! # Features
 //!
@@ -96,7 +92,7 @@
 //! - `metrics` (on by default): `Purgatory::publish` hands counts and times to the `metrics`
 //!   facade.
 //! - `serde`: [`Snapshot`] and what is in it can be serialised.
-//! - `tokio`: `TokioExecutor`, so that callbacks run inside a tokio runtime.
+//! - `tokio`: `TokioExecutor`, for callbacks inside a tokio runtime, and a timer on its clock.
 //! - `tracing`: events for operations that are not parked (debug), checks and callbacks that panic
 //!   (error), callbacks that keep the executor for 100 ms and missed events (warn), and shutdown
 //!   (info).

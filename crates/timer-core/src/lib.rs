@@ -1,24 +1,8 @@
-//! A hierarchical timing wheel: starting and stopping a timer is O(1), time jumps from one due
-//! bucket to the next, and nothing ever fires early.
+//! A hierarchical timing wheel: starting and stopping a timer is O(1), an idle timer wakes no
+//! thread, and nothing ever fires early.
 //!
-//! Servers start a timer for almost every request and stop almost every one of them again: the
-//! answer came, the timeout did not. A timing wheel makes exactly that cheap. Tasks are kept in
-//! buckets by when they are due; a coarse bucket's tasks are handed down to finer ones when its
-//! time comes, and most are gone by then.
-//!
-//! # What is here
-//!
-//! | You want | Take |
-//! |---|---|
-//! | run something later, cancel or move it if need be | [`SystemTimer`] and [`Timer::schedule`] |
-//! | run something again and again | [`Timer::schedule_at_fixed_rate`], [`Timer::schedule_with_fixed_delay`] |
-//! | one kind of task, without a box each, within reach while pending | [`Timer::with_handler`] |
-//! | one task a key: sessions, heartbeats | [`KeyedTimer`] |
-//! | a timeout that ends with its scope | [`CancelOnDrop`] |
-//! | to wait in async code, on any runtime | [`Timer::sleep`], [`Timer::timeout`], [`Timer::interval`] |
-//! | the same in a test, with time in your hands | [`ManualTimer`] |
-//! | the data structure, in your own event loop | [`TimingWheel`] |
-//! | wheels of your own tasks, for many threads, on a shared reaper | the module [`driver`] |
+//! Servers start a timer for almost every request, and stop almost every one of them before it
+//! fires. A timing wheel makes that cheap.
 //!
 //! ```
 //! use std::time::Duration;
@@ -31,6 +15,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # What is here
+//!
+//! | I want | Use |
+//! |---|---|
+//! | to run something later, cancel it or move it | [`SystemTimer`] and [`Timer::schedule`] |
+//! | to run something again and again | [`Timer::schedule_at_fixed_rate`], [`Timer::schedule_with_fixed_delay`] |
+//! | to wait in async code | [`Timer::sleep`], [`Timer::timeout`], [`Timer::interval`] |
+//! | a timeout that ends with its scope | [`CancelOnDrop`] |
+//! | one task for each key: sessions, heartbeats, debouncing | [`KeyedTimer`] |
+//! | many tasks of one type, without a box each | [`Timer::with_handler`] |
+//! | tests that do not sleep | [`ManualTimer`] |
+//! | a timer without a thread, on a tokio runtime | `SystemTimerBuilder::tokio` (feature `tokio`) |
+//! | the data structure, in my own event loop | [`TimingWheel`] |
+//! | wheels of my own tasks, on a shared reaper | the module [`driver`] |
+//! | requests that wait for a condition | the crate `purgatory` |
+//!
 //! # What is promised
 //!
 //! - **Never early.** Deadlines count from the call and round up to a tick; when the machine keeps
@@ -40,8 +40,8 @@
 //! - **Idle is free.** The reaper sleeps until the next bucket that holds anything is due.
 //! - **Bounded.** However many fall due, a lock is held for a few hundred of them at a time.
 //! - **Panics stay inside.** A task that panics is contained and counted.
-//! - **No lock is held while your code runs**, but for [`TaskTimer::with`] and the keys and clock
-//!   of a [`KeyedTimer`], which say so.
+//! - **No lock is held while your code runs**, except in [`TaskTimer::with`] and for the keys and
+//!   clock of a [`KeyedTimer`].
 //!
 //! # How deadlines find their bucket
 //!
@@ -66,17 +66,15 @@
 //! level 0                     |440|441|...|450|      here from 440 to 450, and fires.
 //! ```
 //!
-//! Most timers are cancelled on the level they were first put on, and are never handed down. By
-//! default a level has 64 slots, one machine word of occupancy, and hours take four levels.
+//! Most timers are cancelled on their first level and never handed down. By default a level has 64
+//! slots, and hours take four levels.
 //!
 //! Source: G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*, SOSP 1987.
 //!
 //! # In async code
 //!
-//! [`Sleep`], [`TimeoutFuture`] and [`Interval`] are futures on any timer, for any runtime or none:
-//! what they leave on the wheel is a waker. They register when they are first polled and not ready,
-//! are off the wheel as soon as they are dropped, and do not need to be pinned (a timeout, if what
-//! it limits does not).
+//! [`Sleep`], [`TimeoutFuture`] and [`Interval`] are futures for any runtime. They leave the wheel
+//! as soon as they are dropped.
 //!
 //! ```
 //! use std::time::Duration;
@@ -99,71 +97,30 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In a test they sleep on a [`ManualTimer`], and you turn its clock once those whose turn it is
-//! are [registered](Sleeps::len).
+//! On a [`ManualTimer`], turn the clock once the sleeps are [registered](Sleeps::len).
 //!
-//! # Recipes
+//! # Good to know
 //!
-//! *Timeout.* [`Timer::schedule`] when the request goes out, [`Timer::cancel`] when the answer
-//! comes; or a [`CancelOnDrop`] in the scope that waits.
-//!
-//! *Heartbeat, session.* A [`KeyedTimer`] by member: each heartbeat schedules the member's task
-//! again, which replaces it; the handler is what happens when none came. With a handle at hand,
-//! [`Timer::reschedule`] does the same without a map.
-//!
-//! *Retry with backoff.* The task schedules itself, with twice the delay:
-//!
-//! ```
-//! use std::{sync::mpsc, time::Duration};
-//! use timer_core::{Clock, ManualTimer, Timer};
-//!
-//! fn attempt(timer: &ManualTimer, delay: Duration, tried: mpsc::Sender<u64>) {
-//!     let again = timer.clone();
-//!     let task = move || {
-//!         tried.send(again.clock().now_ns() / 1_000_000).unwrap();
-//!         attempt(&again, delay * 2, tried); // it failed
-//!     };
-//!     timer.schedule(delay, task).unwrap();
-//! }
-//!
-//! let timer = ManualTimer::new();
-//! let (send, tried) = mpsc::channel();
-//! attempt(&timer, Duration::from_millis(100), send);
-//! timer.advance(Duration::from_secs(1));
-//! assert_eq!(tried.try_iter().collect::<Vec<_>>(), [100, 300, 700]);
-//! # timer.shutdown();
-//! ```
-//!
-//! *Periodic.* [`Timer::schedule_at_fixed_rate`] keeps a beat and lets missed starts fall out;
-//! [`Timer::schedule_with_fixed_delay`] leaves a pause between runs.
-//!
-//! *Your own event loop.* Drive a [`TimingWheel`]: sleep until `next_due`, call `advance`. Nothing
-//! in it reads a clock, takes a lock or starts a thread.
-//!
-//! *Tests.* A [`ManualTimer`] is the real wheel under a clock that you turn; what falls due runs in
-//! order, on your thread.
+//! - A timer fires at the first tick at or after its deadline: up to one tick late. 100 µs is the
+//!   shortest tick.
+//! - Tasks of one tick fire in no promised order, except on a [`ManualTimer`].
+//! - What expires runs on one worker unless you ask for more. A task must not block for long.
+//! - A task may schedule and cancel others and itself. If it panics, the panic is contained,
+//!   counted ([`Timer::panicked`]) and reported ([`SystemTimerBuilder::on_panic`]).
+//! - An idle timer is two sleeping threads.
+//! - On Linux [`SystemClock`] stands still while the machine is suspended. `BootClock` (feature
+//!   `boot-clock`) counts on.
+//! - Memory comes in pages of 64 tasks; one task that stays holds its page.
 //!
 //! # Beside others
 //!
-//! - *tokio's timer* wakes tasks of its runtime; inside one, for a few thousand sleeps, take it. It
-//!   keeps one wheel under one lock, of 64 slots a level like this one, and rounds to milliseconds.
-//!   Take this crate when timers are started and stopped from many threads at high rates, when what
-//!   expires is a callback or a message, when time must be injected, or without a runtime. A sleep
-//!   here wakes by way of the reaper and a worker: two threads' wake-ups, where tokio's wakes on
-//!   the spot.
-//! - *tokio-util's `DelayQueue`* is a wheel owned by one task and polled by it. `TimingWheel` is
-//!   that without the runtime.
-//! - *A heap or tree of deadlines* costs O(log n) to start and stop and keeps perfect order within
-//!   a tick. With few timers nothing is simpler.
-//!
-//! # Trade-offs
-//!
-//! - A timer fires at the first tick at or after its deadline: up to one tick late, by design.
-//!   Halve the tick to halve that; 100 µs is the least.
-//! - Tasks of one tick fire in no promised order, but on a [`ManualTimer`].
-//! - Memory comes in pages of 64 tasks: one task that stays holds its page.
-//! - What expires runs on one worker unless you ask for more: tasks must not block for long, or
-//!   bring an executor.
+//! - *tokio's timer* wakes tasks of its runtime. Inside one, for a few thousand sleeps, use it: a
+//!   sleep here costs two more thread wake-ups. Use this crate when many threads start and stop
+//!   timers at high rates, when callbacks expire, when tests turn the clock, or without a runtime.
+//! - *tokio-util's `DelayQueue`* is a wheel that one task owns and polls. [`TimingWheel`] is that
+//!   without the runtime.
+//! - *A heap or a tree of deadlines* starts and stops in O(log n) and keeps the order within a
+//!   tick. With few timers nothing is simpler.
 //!
 //! # Features
 //!
@@ -176,21 +133,6 @@
 //! - `hyper`: `HyperTimer`, a timer as hyper's own.
 //! - `tokio`: `SystemTimerBuilder::tokio`, a timer without a thread, on a runtime and its clock;
 //!   `TokioExecutor`.
-//!
-//! # Questions
-//!
-//! *Does an idle timer cost anything?* Two sleeping threads. The reaper wakes when a bucket that
-//! holds something is due; a cancelled timer's bucket wakes it at most once.
-//!
-//! *What if the machine is suspended?* [`SystemClock`] stands still meanwhile on Linux, so timeouts
-//! count running time. With the feature `boot-clock`, `BootClock` counts on.
-//!
-//! *Can a task cancel or schedule others, or itself?* Yes: nothing is locked while it runs.
-//!
-//! *What happens when a task panics?* It is contained, counted ([`Timer::panicked`]) and reported
-//! ([`SystemTimerBuilder::on_panic`]); the others run.
-//!
-//! *How far ahead?* Any `u64` of ticks. Levels are made as deadlines need them.
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 

@@ -229,6 +229,20 @@ where
 
     /// Looks at the state. Raises nothing. O(1).
     ///
+    /// Readers exclude each other. For a long read keep the state in an `Arc`, and take a clone of
+    /// it: then nobody waits, and a change meanwhile works on a copy.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use purgatory::Monitor;
+    ///
+    /// let routes: Monitor<&str, _> = Monitor::new("routes", Arc::new(vec!["a"]))?;
+    /// let seen = routes.read(Arc::clone); // the lock is free again
+    /// routes.update(|routes| Arc::make_mut(routes).push("b"));
+    /// assert_eq!((seen.len(), routes.read(|routes| routes.len())), (1, 2));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
     /// # Panics
     /// With the closure's panic, and when called inside a closure of this monitor.
     pub fn read<R>(&self, look: impl FnOnce(&S) -> R) -> R {

@@ -1,11 +1,7 @@
-//! The same by hand: what a loop, a map of channels, a `Notify` or an actor leave to you, and when
-//! they are the better choice.
-//!
-//! Each of the last three can be made right. What follows is what that takes.
+//! The same by hand: what a loop, a map of channels, a `Notify` or an actor leaves to you, and when
+//! it is the better choice.
 //!
 //! # A loop that looks again
-//!
-//! No waiting at all: look, sleep for half of the time that is left, look again.
 //!
 //! ```
 //! use std::{sync::atomic::{AtomicU64, Ordering::SeqCst}, time::Duration};
@@ -38,28 +34,24 @@
 //! }
 //! ```
 //!
-//! Nothing can be lost, and nothing is left behind. But data that has just come waits for up to
-//! half of the time-out, and a fetch that gets none looks at the storage ten times in half a
-//! second, times all idle consumers. What that comes to, beside a purgatory, is the row `poll-loop`
-//! of `docs/BENCHMARKS.md`.
+//! Nothing is lost. But an answer comes up to half of the timeout late, and idle requests keep
+//! looking (`docs/BENCHMARKS.md`, row `poll-loop`).
 //!
 //! # A map of channels and a timeout
 //!
-//! The usual first version: `DashMap<Key, Vec<oneshot::Sender<_>>>`, and the waiter puts a timeout
-//! around its receiver.
-//!
 //! ```
-//! use std::{sync::atomic::{AtomicU64, Ordering::SeqCst}, time::Duration};
-//! use dashmap::DashMap;
+//! use std::sync::{Mutex, atomic::{AtomicU64, Ordering::SeqCst}};
+//! use std::{collections::HashMap, time::Duration};
 //! use tokio::{sync::oneshot, time::timeout};
 //!
 //! #[tokio::main(flavor = "current_thread")]
 //! async fn main() {
-//!     let waiters: DashMap<&str, Vec<oneshot::Sender<u64>>> = DashMap::new();
+//!     let waiters: Mutex<HashMap<&str, Vec<oneshot::Sender<u64>>>> = Mutex::default();
 //!     let log_end = AtomicU64::new(0);
 //!     let append = |end| {
 //!         log_end.store(end, SeqCst);
-//!         for waiter in waiters.remove("log").map(|(_, waiters)| waiters).into_iter().flatten() {
+//!         let woken = waiters.lock().unwrap().remove("log").unwrap_or_default();
+//!         for waiter in woken {
 //!             let _ = waiter.send(end);
 //!         }
 //!     };
@@ -68,27 +60,17 @@
 //!     assert_eq!(log_end.load(SeqCst), 0); // the check: nothing there
 //!     append(7); // on another thread: nobody is registered
 //!     let (send, answer) = oneshot::channel();
-//!     waiters.entry("log").or_default().push(send);
+//!     waiters.lock().unwrap().entry("log").or_default().push(send);
 //!     assert!(timeout(Duration::from_millis(5), answer).await.is_err()); // though it is there
 //!
 //!     // Left behind: the waiter has gone, its sender stays until the key's next event.
-//!     assert_eq!(waiters.get("log").unwrap().len(), 1);
+//!     assert_eq!(waiters.lock().unwrap()["log"].len(), 1);
 //! }
 //! ```
 //!
-//! - *The lost wake-up* is cured by registering first and checking after, or once more; then a
-//!   waiter that needs not wait must take its sender out again.
-//! - *What is left behind* grows with every request that times out or hangs up under a key that has
-//!   no event. The cure is a guard that removes the sender when its waiter goes: a search through
-//!   the key's list, O(n) each, or slots that stay where they are. A request under three keys has
-//!   three entries to remove. Kafka swept instead, from time to time, and ran out of memory in
-//!   between (KAFKA-19389).
-//! - *Who won* is not settled. `send` may succeed while the timeout fires, and then the value is
-//!   gone and its sender believes it delivered.
-//! - *Every waiter wakes*, whether its condition holds or not, checks on its own task and registers
-//!   anew.
-//! - A guard of the map that is held over an `await`, or while a callback runs that uses the map,
-//!   is a deadlock.
+//! To repair it: register first, then check. Remove the sender when its waiter goes, from each of
+//! its keys. Decide whether timeout or value won. Hold no lock of the map over an `await` or a
+//! callback.
 //!
 //! # A `Notify` for each key
 //!
@@ -117,45 +99,32 @@
 //! }
 //! ```
 //!
-//! Written in that order it loses nothing, and a waiter that goes leaves nothing in the `Notify`.
-//! What is left to you: who makes the `Notify` of a key and who takes it out of the map again, when
-//! the last waiter goes and another is just coming; waiting for several keys at once; every event
-//! waking every waiter; and an answer by the thread that brought it about, instead of a hop to a
-//! task.
+//! In that order nothing is lost. Left to you: making and removing a key's `Notify` while waiters
+//! come and go, and waiting for several keys.
 //!
 //! # An actor
 //!
-//! One task owns the waiters and a `DelayQueue`; requests, events and timeouts are its messages.
-//! There are no races, because there is one thread, and this is its price: every event and request
-//! passes through one queue, all checks run one after the other, and a slow one delays every
-//! timeout. A waiter that goes must send a message to be removed. The mailbox has to be bounded,
-//! and somebody has to wait when it is full. An operation under several keys still has to be taken
-//! out of each list.
+//! One task owns the waiters and a `DelayQueue`; requests, events and cancels are messages. There
+//! are no races. But a slow check delays all others and every timeout, and the mailbox needs a
+//! bound.
 //!
 //! # Side by side
 //!
+//! What each costs: `cargo run --release -p purgatory-benches --bin peers -- --only park-complete`.
+//!
 //! | | map of channels | `Notify` | actor | this crate |
 //! |---|---|---|---|---|
-//! | an event between check and registration | lost, unless checked twice | lost, unless in the right order | cannot happen | noticed |
-//! | a waiter that goes | stays in the map | leaves; its key stays | a message | out of every list at once |
-//! | timeout against completion | may disagree | the waiter decides | the actor decides | one outcome |
-//! | a value nobody took | lost | – | up to you | goes to the hook |
-//! | an event wakes | all of the key's waiters | all | those that are ready | those that are ready |
-//! | several keys, watermarks | by hand | by hand | by hand | yes |
-//! | shutdown | receivers see a closed channel | waiters wait on | the task's last act | each ends as Cancelled |
-//! | how many wait, and for what | by hand | not told | by hand | [`snapshot`](crate::Purgatory::snapshot) |
+//! | event between check and registration | lost | lost, in the wrong order | – | noticed |
+//! | a waiter that goes | stays | its key stays | sends a message | is off every list |
+//! | timeout and value at once | both may win | the waiter decides | the actor decides | one outcome |
+//! | an event wakes | all | all | the ready | the ready |
+//! | shutdown | a closed channel | waits on | up to you | each is cancelled |
 //!
-//! # When by hand is fine
+//! # When by hand is better
 //!
-//! - One answer for one request that always comes or whose connection breaks: a `oneshot` in the
-//!   request.
-//! - One value that many follow, in tasks: `tokio::sync::watch`. One event, in tasks: a `Notify`.
-//! - Few waiters, none under more than one key, and timeouts that are rare: the map and a guard.
-//! - One thread that does everything anyway: the actor is there already, and
-//!   [`TimingWheel`](crate::timer_core::TimingWheel) can be its clock.
-//! - A mutex and a condition variable, where a handful of threads wait for one thing.
-//!
-//! A purgatory pays from where requests wait by the thousand, under several keys, most of them end
-//! by an event and some by the clock, and none may be answered twice or forgotten.
+//! - One answer that always comes: a `oneshot`.
+//! - One value that many tasks follow: `tokio::sync::watch`. One event: a `Notify`.
+//! - A few threads that wait for one thing: a condition variable.
+//! - One thread that does everything: an actor.
 //!
 //! Next: [questions](super::questions).

@@ -1,8 +1,7 @@
-//! What happens to an operation, from the call that parks it to its callback.
+//! The states of an operation, from the call that parks it to its callback.
 //!
-//! An operation is in one of two states while it waits. It is *parked*: the purgatory holds it, and
-//! nobody looks at it. Or it is *held*: a thread has taken it out and is checking it. Taking it out
-//! is the only claim there is, so there is never a second checker, and no lock.
+//! A waiting operation is *parked*, or it is *held*: one thread has taken it out and checks it,
+//! with nothing locked. Only that thread can end it. Other threads leave a *note* in its place.
 //!
 //! ```text
 //!         try_complete_else_watch
@@ -27,66 +26,50 @@
 //!                       ──(n) complete, its last watermark ─────► Completed
 //! ```
 //!
-//! # Coming in
+//! **Coming in**
 //!
-//! - **(a)** The condition holds already. The operation ends in this call, and nothing was parked.
-//! - **(b)** The timeout is zero, or a moment that has passed. One check is all it gets.
-//! - **(c)** The check panicked: it ends as [`Panicked`](crate::CancelReason::Panicked). The caller
-//!   does not see the panic, but it is counted and told to the timer's hook.
-//! - **(d)** The purgatory is shut down or full, or the operation has more watermarks than can be
-//!   counted. It comes back in [`Refused`](crate::Refused) with its callback uncalled. (Without any
-//!   key it comes back before its first check.)
-//! - **(e)** The operation is put on the timing wheel, and a watch that names it on the list of
-//!   each of its keys. Meanwhile its place is held by the thread that parks it, so an event that
-//!   comes by leaves a note; one that came by between check and watch is noticed by a count that it
-//!   raised.
+//! - **(a)**, **(b)** The first check runs in the call that parks. Without time to wait it is the
+//!   only one.
+//! - **(c)**, **(i)** It ends as [`Panicked`](crate::CancelReason::Panicked). A noted end wins over
+//!   (i).
+//! - **(d)** The purgatory is shut down or full, or there are too many watermarks. The operation
+//!   comes back in [`Refused`](crate::Refused), its callback uncalled.
+//! - **(e)** An event between check and watch is noticed: each event is counted.
 //!
-//! # Held
+//! **Held**
 //!
-//! - **(f)** A check that came true decides. It beats whatever was noted meanwhile.
-//! - **(g)** An event came by while the check ran, so it may have missed what the event is about.
-//!   The same thread checks again. After eight times in a row it goes back to its place, and the
-//!   executor is to look at it; until then it can end as any other can.
-//! - **(h)** Its time ran out, or somebody cancelled or completed it, while the check ran. The
-//!   thread that holds it ends it that way, as soon as its check is over; of two ends the first
-//!   noted wins.
-//! - **(i)** It ends as [`Panicked`](crate::CancelReason::Panicked), unless an end was noted
-//!   before. The others on the key are checked all the same.
-//! - **(k)** It goes back to its place and waits on. Notes are read in the same lock hold, so none
-//!   is left in between.
+//! - **(f)** A check that comes true wins over every note.
+//! - **(g)** The same thread checks again. After eight times in a row it puts the operation back,
+//!   and the executor checks it next.
+//! - **(h)** The time ran out, or a thread cancelled or completed it. The first such note counts.
+//! - **(k)** Notes are read in the same lock hold, so none is lost.
 //!
-//! # Parked
+//! **Parked**
 //!
-//! - **(j)** An event on one of its keys takes it out to check it, up to 16 operations at a time.
-//!   So does a rise of a watermark that is not its last.
-//! - **(l)** The reaper takes it off the wheel. Its callback runs on the executor.
-//! - **(m)** The thread that cancels ends it. The reason is told to the callback.
-//! - **(n)** Nobody asks the check. [`complete`](crate::Purgatory::complete) names one operation,
-//!   and a watermark in the [count form](super::watches#watermarks-that-are-the-condition) was the
-//!   condition.
+//! - **(j)** An event on one of its keys, or a watermark that is met but does not complete it.
+//! - **(l)** With [`check_at_expiry`](crate::Builder::check_at_expiry) the executor first holds it
+//!   for a last check, with Expired noted.
+//! - **(m)**, **(n)** The thread that calls or raises ends it, without a check.
 //!
 //! # The end
 //!
-//! Every end goes the same way. The outcome is decided in the lock hold in which the operation
-//! leaves the wheel; then, with nothing locked, its watches leave the lists of all its keys, its
-//! place under [`max_parked`](crate::Builder::max_parked) is free again, and
-//! [`on_complete`](crate::DelayedOperation::on_complete) is called, once:
+//! The outcome is decided under the lock. Then the operation's watches leave the lists of its keys,
+//! its place under [`max_parked`](crate::Builder::max_parked) is free, and its callback runs once,
+//! with nothing locked:
 //!
-//! | Outcome | `on_complete` runs on |
+//! | Outcome | The callback runs on |
 //! |---|---|
-//! | Completed | the thread whose check came true, that raised the watermark or called `complete` |
-//! | Cancelled | the thread that cancelled, or that held it when the cancel was noted |
+//! | Completed | the thread whose check came true, that met the last watermark, or that called `complete` |
+//! | Cancelled | the thread that cancelled, or that held the operation then |
 //! | Expired | the executor |
 //! | any, with [`callbacks_on_executor`](crate::Builder::callbacks_on_executor) | the executor |
 //!
-//! The *executor* is the purgatory's own ([`Builder::executor`](crate::Builder::executor)) or else
-//! the timer's: one worker thread, unless the timer was built otherwise. A
-//! [`ManualTimer`](crate::timer_core::ManualTimer) has no thread of its own, and runs it on the one
-//! that advances the timer or ends the operation.
+//! The executor is the purgatory's [own](crate::Builder::executor), or else the timer's. Under a
+//! [`ManualTimer`](super::testing) it is the calling thread.
 //!
-//! A callback may do anything: park, raise events, cancel, drop the last handle. What it ends is
-//! told when the outermost call on its thread returns, and an event raised inside it happens then,
-//! too. So a chain of a million completions needs no stack.
+//! What a callback ends is called back when the outermost call on its thread returns. An event in a
+//! callback returns 0 and happens then, too. So a long chain of completions needs no stack. After
+//! 1024 steps the executor goes on.
 //!
 //! ```
 //! use std::{sync::mpsc, time::Duration};
@@ -122,4 +105,4 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Next: [how to wait](super::waiting).
+//! Next: [time](super::time).

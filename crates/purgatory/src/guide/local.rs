@@ -1,27 +1,14 @@
-//! On one thread: a purgatory without a lock, for a thread-per-core runtime or an event loop of
-//! your own.
+//! A purgatory for one thread: [`LocalPurgatory`], without locks, threads or a clock.
 //!
-//! [`LocalPurgatory`] keeps what a [`Purgatory`] keeps, with the same words and the same promises,
-//! for the thread that made it. Three things differ:
-//!
-//! | | [`Purgatory`] | [`LocalPurgatory`] |
-//! |---|---|---|
-//! | operations and conditions | `Send` | any, with an `Rc` in them too |
-//! | time | a timer's thread | you call [`advance`] |
-//! | callbacks of what expired | on the timer's executor | in [`advance`] |
-//!
-//! Take it when requests live and die on the thread that parks them: compio, glommio, monoio, a
-//! shard of a sharded server. Where another thread has to complete them, send that thread's message
-//! to this one and raise the event here, or take a [`Purgatory`].
+//! Use it when requests begin and end on one thread: a thread-per-core runtime, or an event loop of
+//! your own. Operations need not be `Send`. Another thread completes them by a message to this one.
 //!
 //! # The loop
 //!
-//! Three rules, and each call of the loop keeps them:
-//!
-//! 1. Sleep until [`next_deadline`] at most. A moment that has passed means: do not sleep.
-//! 2. After the sleep call [`advance`] with the time. It expires what is due.
-//! 3. Handle what came. Timeouts count from the last [`advance`], so requests are never given less
-//!    time than they ask for only if it was called after the sleep, not before.
+//! 1. Sleep, or poll for I/O, until [`next_deadline`] at most.
+//! 2. Call [`advance`] with the time. It ends what has expired; callbacks run in it.
+//! 3. Handle what came in. Timeouts count from the last [`advance`]: called before the sleep, it
+//!    makes them too short.
 //!
 //! ```
 //! use std::{cell::Cell, rc::Rc, time::Duration};
@@ -48,13 +35,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! With real I/O in it: `cargo run --release --example local`.
+//! With real I/O: `cargo run --release --example local`. One call runs at most 1024 queued
+//! callbacks and events; [`next_deadline`] says now until the rest is done.
 //!
 //! # Under an executor
 //!
-//! A task of the runtime turns it: it sleeps on the runtime's own timer until the next deadline, or
-//! until an operation with an earlier one is parked. [`wait`] gives futures that are not `Send`,
-//! for `spawn_local` and its like:
+//! A task does the same. It sleeps until the next deadline, or until an operation with an earlier
+//! one is parked. [`wait`] gives futures for `spawn_local`:
 //!
 //! ```
 //! use std::{cell::Cell, rc::Rc, time::Duration};
@@ -77,15 +64,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! # Calls from inside
-//!
-//! A check or callback may call anything; see [`LocalPurgatory`]. Events that it raises come after
-//! it, from the outermost call, so the one rule is simpler here: between an operation's check and
-//! its watch there is no event to be missed. A chain that does not end is cut into calls of 1024
-//! pieces, so the loop gets its turn; [`next_deadline`] says now until the chain is done.
+//! Next: [tests that do not sleep](super::testing).
 //!
 //! [`advance`]: crate::LocalPurgatory::advance
 //! [`next_deadline`]: crate::LocalPurgatory::next_deadline
 //! [`wait`]: crate::LocalPurgatory::wait
 //! [`LocalPurgatory`]: crate::LocalPurgatory
-//! [`Purgatory`]: crate::Purgatory

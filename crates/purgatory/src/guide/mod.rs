@@ -1,19 +1,23 @@
-//! The guide: how to use this crate well, in ten short chapters that build on each other.
+//! The guide, from the first wait to a million of them.
 //!
-//! 1. [`lifecycle`]: what happens to an operation from the call that parks it to its callback,
-//!    drawn.
-//! 2. [`waiting`]: callbacks, closures, futures, blocked threads, and conditions that are
-//!    asynchronous.
-//! 3. [`watches`]: the one rule, and whether to wait for keys, watermarks or both.
-//! 4. [`monitor`]: a state and its waits in one, where the rule keeps itself.
-//! 5. [`replies`]: request and reply.
-//! 6. [`watermarks`]: a value for each key that only rises, and k of n of them.
-//! 7. [`local`]: a purgatory without a lock, for a thread whose event loop you turn.
-//! 8. [`recipes`]: acks=all, a long-poll fetch, a quorum write, leases, a cache that loads once,
-//!    sessions.
-//! 9. [`by_hand`]: the same with a loop, a map of channels, a `Notify` or an actor, and when that
-//!    is the better choice.
-//! 10. [`questions`]: trade-offs, limits, and what one asks.
+//! | Chapter | About |
+//! |---|---|
+//! | [`start`] | a first program, terms |
+//! | [`monitor`] | a state and the waits for it |
+//! | [`replies`] | requests and their replies |
+//! | [`watermarks`] | values that only rise, k of n |
+//! | [`operations`] | operations of your own: the one rule, ways to wait |
+//! | [`watches`] | waiting for keys, watermarks or both |
+//! | [`lifecycle`] | an operation's states, where its callback runs |
+//! | [`time`] | deadlines, ticks, what is late and why |
+//! | [`local`] | one thread, no locks |
+//! | [`testing`] | tests that do not sleep |
+//! | [`tokio`] | tasks, callbacks, the paused clock |
+//! | [`scale`] | keys, sizing, settings, many nodes |
+//! | [`operating`] | metrics, alerts, missed events, shutdown |
+//! | [`recipes`] | what servers wait for, as programs |
+//! | [`by_hand`] | a loop, channels, `Notify` or an actor instead |
+//! | [`questions`] | questions, limits |
 //!
 //! Every example is compiled and run with the tests.
 
@@ -21,9 +25,15 @@ pub mod by_hand;
 pub mod lifecycle;
 pub mod local;
 pub mod monitor;
+pub mod operating;
+pub mod operations;
 pub mod questions;
 pub mod recipes;
 pub mod replies;
-pub mod waiting;
+pub mod scale;
+pub mod start;
+pub mod testing;
+pub mod time;
+pub mod tokio;
 pub mod watches;
 pub mod watermarks;

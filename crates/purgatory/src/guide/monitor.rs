@@ -1,11 +1,7 @@
-//! A state and its waits in one: the [`Monitor`], where the one rule keeps itself.
+//! A state and the waits for it: [`Monitor`].
 //!
-//! # When
-//!
-//! The [one rule](super::watches#the-one-rule) has two halves, and each is easy to break: an event
-//! raised before its condition is true, and an event raised under a lock that a check wants. Where
-//! the condition is about a state in this process, a monitor keeps both. It owns the state; a
-//! closure changes it, and the events follow when the lock is free.
+//! Use it when conditions are about a state in this process and one lock is enough. Closures change
+//! the state. The monitor raises the events after it has released its lock.
 //!
 //! ```
 //! use std::{collections::HashMap, time::Duration};
@@ -29,32 +25,29 @@
 //! # Ok::<(), purgatory::timer_core::BuildError>(())
 //! ```
 //!
-//! # How much an event checks
+//! # Which keys a change raises
 //!
-//! | The change | Raises |
+//! | Change | Raises |
 //! |---|---|
-//! | [`update`](crate::Monitor::update) | every key that has waiters: always right, and dear when many wait |
-//! | [`update_key`](crate::Monitor::update_key) | the one named |
-//! | [`update_one`](crate::Monitor::update_one) | the one named, for the first wait that has what it wants: one more job of many consumers |
-//! | [`update_keys`](crate::Monitor::update_keys) | those that the closure returns: it has seen what it changed |
-//! | [`wait_taking`](crate::Monitor::wait_taking) | those named, once its condition has taken something |
-//! | a closure that panics | what it would have; `update_keys` and `update` every key that has waiters |
+//! | [`update`](crate::Monitor::update) | every key that has waiters: right, but slow when many wait |
+//! | [`update_key`](crate::Monitor::update_key) | the key that you name |
+//! | [`update_keys`](crate::Monitor::update_keys) | the keys that the closure returns |
+//! | [`update_one`](crate::Monitor::update_one) | the key that you name, until one wait has its value: one more job |
 //!
-//! Start with `update`. Name keys where a measurement asks for it.
+//! Start with `update`. Name keys when a measurement asks for it: a forgotten key is a [missed
+//! event](super::operating#missed-events).
 //!
-//! # What can go wrong
+//! # Pitfalls
 //!
-//! - **A condition that takes.** A consumer whose condition pops a job makes room, and a producer
-//!   may wait for room. `wait` raises nothing by itself; `wait_taking` does, and puts back what a
+//! - **A condition that takes something**, such as a job from a queue, changes the state. Use
+//!   [`wait_taking`](crate::Monitor::wait_taking): it raises keys for it, and puts back what a
 //!   dropped future did not take.
-//! - **A call of the monitor inside its closure** panics with a message that names it. Return what
-//!   is to be done from the closure, and do it outside.
-//! - **A slow closure** holds up everybody: the monitor has one lock. Purgatory and conditions of
-//!   your own with finer locks scale further.
-//! - **A narrow form that names too little** misses waits, as an event that is not raised does.
-//! - **Two monitors**, one used inside the closure of the other, are two locks: always in the same
-//!   order. The events of the inner one are raised under the lock of the outer.
+//! - **A slow closure** blocks all other threads that use the monitor. For long reads keep the
+//!   state in an `Arc` ([`read`](crate::Monitor::read)).
+//! - **A call of the monitor inside its own closure** panics.
+//! - **Two monitors**, one used inside a closure of the other, are nested locks: always take them
+//!   in the same order.
 //!
-//! Next: [request and reply](super::replies).
+//! Next: [requests and their replies](super::replies).
 //!
 //! [`Monitor`]: crate::Monitor

@@ -1,10 +1,7 @@
-//! Request and reply: [`Replies`](crate::Replies), a map of those who wait that is right.
+//! Requests and their replies: [`Replies`](crate::Replies), a map from request to waiter.
 //!
-//! # When
-//!
-//! Requests go out over a connection, each with a number, and what comes back is matched by it. By
-//! hand that is [a map of channels and a timeout](super::by_hand#a-map-of-channels-and-a-timeout),
-//! and most of its mistakes cannot be made here: register first, then send.
+//! Use it when requests go out over a connection, each with a number, and replies come back in any
+//! order. Expect the reply first, then send the request.
 //!
 //! ```
 //! use std::{sync::atomic::{AtomicU64, Ordering::Relaxed}, time::Duration};
@@ -44,25 +41,17 @@
 //! }
 //! ```
 //!
-//! # In every order
+//! A reply that comes late, twice or unasked is handed back by
+//! [`deliver`](crate::Replies::deliver). When the connection goes,
+//! [`fail_all`](crate::Replies::fail_all) ends the replies expected so far.
 //!
-//! | What happens | What comes of it |
-//! |---|---|
-//! | the reply comes before anybody polls | it is there |
-//! | it comes twice, late or unasked | [`deliver`](crate::Replies::deliver) hands it back |
-//! | it never comes | [`Expired`](crate::WaitError::Expired) |
-//! | the client goes | its key is free; a value not taken yet goes to the hook of [`expect_or`](crate::Replies::expect_or) |
-//! | the connection goes | [`fail_all`](crate::Replies::fail_all): what was expected fails, what comes after does not |
-//! | the same key once more | [`AlreadyExpected`](crate::AlreadyExpected) hands it back |
+//! # Pitfalls
 //!
-//! # What can go wrong
-//!
-//! - **Sent first.** Between sending and [`expect`](crate::Replies::expect) a fast reply is
-//!   unasked.
+//! - **Sent before it is expected.** A fast reply then finds no waiter.
 //! - **Numbers used again.** A late reply to the old request is taken for one to the new. Count up,
-//!   or let the key name the connection, too.
-//! - **A value that must not be lost** (a connection, a lease) wants the hook: between delivery and
-//!   poll its client may go.
-//! - **Several replies to one request** are a stream: a channel, with one wait for its end.
+//!   or make the connection a part of the key.
+//! - **A value that must not be lost**, such as a lease. Its client may go between delivery and
+//!   poll: give [`expect_or`](crate::Replies::expect_or) a hook.
+//! - **Several replies to one request.** Use a channel, and one wait for its end.
 //!
 //! Next: [values that only rise](super::watermarks).

@@ -1,20 +1,12 @@
-//! A value for each key that only rises: [`Watermarks`](crate::Watermarks), and k of n of them.
+//! Values that only rise: [`Watermarks`](crate::Watermarks) keeps one for each key.
 //!
-//! # When
-//!
-//! With [watermark watches](super::watches#watermarks-that-are-the-condition) you keep the values,
-//! raise each before its event, and write a check that says the same as the watches. Where the
-//! values are only there to be waited for, let `Watermarks` keep them: how far each replica has
-//! come, the applied index of each shard. For one value in the whole program, a
-//! [`ThresholdPurgatory`](super::waiting#one-number-that-only-rises) is the same.
-//!
-//! # A quorum
-//!
-//! [`wait_for_k`](crate::Watermarks::wait_for_k) waits until any `k` of the keys have reached
-//! theirs: a write that two of three replicas have, whichever they are. What has come before
-//! counts.
+//! Use it when requests wait for the value itself: a high watermark, a replica's offset, an applied
+//! index. There is no check to write. For a single value there is
+//! [`ThresholdPurgatory`](crate::ThresholdPurgatory). Here each write waits until two of three
+//! replicas have it:
 //!
 //! ```
+//! # #[cfg(feature = "keyed")] {
 //! use std::time::Duration;
 //! use purgatory::{Watermarks, WaitError};
 //!
@@ -30,17 +22,18 @@
 //! assert_eq!(seventh.block(), Ok(vec![("a", 8), ("c", 8)]));
 //! assert_eq!(eighth.block(), Ok(vec![("a", 8), ("c", 8)]));
 //! assert_eq!(ninth.block(), Err(WaitError::Expired)); // only two are up, and neither has it
+//! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What can go wrong
+//! # Pitfalls
 //!
-//! - **Keys that come and go** stay until [`remove`](crate::Watermarks::remove), which also cancels
-//!   what waits for them: a topic that is deleted, a replica that leaves. Where keys come from
-//!   outside, bound them [`with_keys_max`](crate::Watermarks::with_keys_max).
-//! - **A wait for k that one removal ends.** It counted on that key. Ask again, of the others.
-//! - **A value that falls**, as a log that is truncated, is none that only rises. Remove it and
-//!   raise it anew; who waited is told.
-//! - **A condition that is more than the value** wants [watches](super::watches) and a check.
+//! - **Keys that come and go.** A value stays until [`remove`](crate::Watermarks::remove), which
+//!   also cancels its waits. If keys come from clients, [limit](crate::Watermarks::with_keys_max)
+//!   them.
+//! - **Removing a key cancels every wait for k that names it**, even if enough keys remain. Wait
+//!   again, without it.
+//! - **A value that falls**, as of a truncated log: remove it, then raise it again.
+//! - **A condition that is more than the value** needs a check: see [watches](super::watches).
 //!
-//! Next: [recipes](super::recipes).
+//! Next: [operations of your own](super::operations).

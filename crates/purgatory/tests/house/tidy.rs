@@ -14,6 +14,8 @@ const SHIPS: (usize, usize) = (550, 70);
 const TESTS: (usize, usize) = (850, 100);
 /// Columns of a line, comments too. Tables are not broken, nor is what a string holds.
 const COLUMNS: usize = 100;
+/// Words of the manual.
+const WORDS: usize = 17_000;
 /// Lines of code of the broker, which is an example: neither blank ones nor comments, its tests
 /// taken off.
 const BROKER: usize = 3000;
@@ -110,6 +112,24 @@ fn the_broker_can_be_read_in_an_afternoon() {
     let broker = files.filter(|(path, _)| path.starts_with("examples/broker/") && !is_test(path));
     let lines: usize = broker.map(|(_, text)| shipped(&text).lines().filter(code).count()).sum();
     assert!(lines > 0 && lines <= BROKER, "{lines} lines of code, at most {BROKER}");
+}
+
+/// The pages and the guide, without code.
+#[test]
+fn the_manual_can_be_read_in_an_evening() {
+    let mut pages = files(".md");
+    pages.retain(|(path, _)| path.starts_with("docs/") || path == "README.md");
+    let guide = files(".rs").into_iter().filter(|(path, _)| path.contains("purgatory/src/guide/"));
+    let guide = guide.map(|(path, text)| {
+        let lines = text.lines().filter_map(|line| line.strip_prefix("//!"));
+        (path, lines.collect::<Vec<_>>().join("\n"))
+    });
+    let words = |(_, text): (String, String)| {
+        let prose = text.split("```").step_by(2).flat_map(str::split_whitespace);
+        prose.filter(|word| word.contains(|letter: char| letter.is_ascii_alphabetic())).count()
+    };
+    let words: usize = pages.into_iter().chain(guide).map(words).sum();
+    assert!((10_000..=WORDS).contains(&words), "{words} words, at most {WORDS}");
 }
 
 #[test]
@@ -224,13 +244,16 @@ fn figures_stand_beside_the_command_that_makes_them() {
         ["cargo ", "--bin", "valgrind", ".sh", "just "].iter().any(|c| text.contains(c))
     };
     let mut wrong = Vec::new();
-    for (path, text) in files(".md") {
+    // A chapter of the guide, as a page.
+    let page = |text: String| text.replace("\n//! # ", "\n## ").replace("//! ", "");
+    let guide = files("scale.rs").into_iter().map(|(path, text)| (path, page(text)));
+    for (path, text) in files(".md").into_iter().chain(guide) {
         let measured = [
             "README.md",
             "docs/BENCHMARKS.md",
-            "docs/GUIDE.md",
             "docs/BROKER.md",
             "docs/RELIABILITY.md",
+            "crates/purgatory/src/guide/scale.rs",
         ];
         if !measured.contains(&path.as_str()) {
             continue;

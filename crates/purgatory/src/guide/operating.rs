@@ -1,0 +1,53 @@
+//! Operating: what to watch, and what to do when requests hang.
+//!
+//! A [`snapshot`](crate::Purgatory::snapshot) names the oldest operations with their keys, and
+//! those under check. For a health check:
+//!
+//! ```
+//! use std::time::Duration;
+//! use purgatory::{Purgatory, Timeout, timer_core::ManualTimer, when};
+//!
+//! let timer = ManualTimer::new();
+//! let polls = Purgatory::builder("polls").timer(&timer).build()?;
+//! let stuck = || {
+//!     let oldest = polls.snapshot(1).oldest.pop()?;
+//!     let too_old = oldest.age > Duration::from_secs(60);
+//!     too_old.then(|| format!("{:?} for {:?}", oldest.keys, oldest.age))
+//! };
+//! polls.try_complete_else_watch(when(|| false, drop), &["orders-0"], Timeout::Never)?;
+//! assert_eq!(stuck(), None);
+//! timer.advance(Duration::from_secs(61));
+//! assert_eq!(stuck().unwrap(), r#"["orders-0"] for 61s"#);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Metrics
+//!
+//! Call `publish` once at the start and then before each scrape. `docs/METRICS.md` has the few
+//! lines for Prometheus and what each metric means, `docs/prometheus` alerts to copy,
+//! `docs/grafana` a dashboard. Watch these first:
+//!
+//! | You see | Usual cause |
+//! |---|---|
+//! | `purgatory_parked` grows | events stopped, or `Timeout::Never` without a cancel |
+//! | many expire | short timeouts, or events raised too early |
+//! | an age above every timeout | a check that does not return |
+//! | lateness | [one of these](super::time#why-an-expiry-is-late) |
+//! | many checks for each end | coarse keys; use watermarks |
+//!
+//! The package `purgatory-live` serves a live page. It shows keys, so let only operators reach it.
+//!
+//! # Missed events
+//!
+//! A forgotten event fails no request: each waits out its time and is answered then.
+//! [`check_at_expiry`](crate::Builder::check_at_expiry) checks once more at expiry. If the check is
+//! true then, the missed event is counted and its keys are told. A [`Monitor`](crate::Monitor) made
+//! by `new` always does this.
+//!
+//! # Shutdown
+//!
+//! Take no more requests, let the parked ones drain ([recipes](super::recipes)), then call
+//! [`shutdown`](crate::Purgatory::shutdown). It cancels what is left, through its callbacks; if
+//! these may block, use [`shutdown_timeout`](crate::Purgatory::shutdown_timeout).
+//!
+//! Next: [recipes](super::recipes).

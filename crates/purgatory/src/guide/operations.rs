@@ -1,0 +1,109 @@
+//! Operations of your own: a check that says when a request can be answered, and a callback that
+//! answers it.
+//!
+//! Use them when no ready-made form fits, or when locks must be finer than a monitor's. Here one is
+//! a struct and one is two closures:
+//!
+//! ```
+//! use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}, mpsc}, time::Duration};
+//! use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, when};
+//!
+//! struct DelayedDelete { low_watermark: Arc<AtomicU64>, reply: mpsc::Sender<&'static str> }
+//!
+//! impl DelayedOperation for DelayedDelete {
+//!     fn try_complete(&mut self) -> bool {
+//!         self.low_watermark.load(SeqCst) >= 10
+//!     }
+//!     fn on_complete(self, _: Outcome) {
+//!         self.reply.send("delete").unwrap();
+//!     }
+//! }
+//!
+//! let requests: Purgatory<&str, BoxedOperation> = Purgatory::new("requests")?;
+//! let (low_watermark, timeout) = (Arc::new(AtomicU64::new(0)), Duration::from_secs(30));
+//! let (reply, replies) = mpsc::channel();
+//!
+//! let seen = low_watermark.clone();
+//! let audit = reply.clone();
+//! let closures = when(move || seen.load(SeqCst) >= 5, move |_| audit.send("closures").unwrap());
+//! requests.try_complete_else_watch(closures.into(), &["orders-0"], timeout)?;
+//!
+//! let delete = DelayedDelete { low_watermark: low_watermark.clone(), reply };
+//! requests.try_complete_else_watch(BoxedOperation::new(delete), &["orders-0"], timeout)?;
+//!
+//! low_watermark.store(10, SeqCst);
+//! assert_eq!(requests.check_and_complete(&"orders-0"), 2);
+//! assert_eq!(replies.iter().collect::<Vec<_>>(), ["closures", "delete"]); // as they were parked
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The one rule
+//!
+//! **Make the condition true first, then raise the event. Hold no lock that a check needs while you
+//! raise it.**
+//!
+//! *First the condition*: parking checks the operation, watches its keys, and checks again if an
+//! event came in between. So a later event finds the operation parked, or the check sees the
+//! condition. An event that is raised too early may find nothing, and the operation waits on.
+//!
+//! *No lock*: the event runs checks on your thread. A check that needs a lock of this thread waits
+//! forever. Where you cannot release it first, [`defer`](crate::Purgatory::defer) the event.
+//!
+//! # Ways to wait
+//!
+//! | What waits | Write | The condition gives |
+//! |---|---|---|
+//! | a request with its own data | a [`DelayedOperation`](crate::DelayedOperation) | `bool` |
+//! | a small request | [`when`](crate::when) with two closures | `bool` |
+//! | a task | [`wait`](crate::Purgatory::wait) | `Option<T>` |
+//! | a thread | [`wait_blocking`](crate::Purgatory::wait_blocking) | `Option<T>` |
+//!
+//! All of them can wait in one purgatory of [`BoxedOperation`](crate::BoxedOperation)s. A `wait` is
+//! parked by the call, not by the first poll. Dropping its [future](crate::WaitFuture) cancels it.
+//! If its condition takes something, use [`wait_or`](crate::Purgatory::wait_or): its hook gets the
+//! value that a dropped future did not take.
+//!
+//! # Checks and callbacks
+//!
+//! - **A check must not block.** While it runs, its operation can neither expire nor be cancelled,
+//!   nor can up to 15 others that the same event has taken out.
+//! - **The thread that raises the event runs the checks**, and by default the callbacks. Keep both
+//!   short, or move callbacks to [the executor](crate::Builder::callbacks_on_executor).
+//! - **Both may call anything**, but a blocking wait in them is an
+//!   [error](crate::WaitError::InsideCallback).
+//! - **A key's `Eq` and `Clone` run under a lock.** They must be fast and not call the purgatory.
+//!
+//! # An asynchronous condition
+//!
+//! A check cannot await. Let a task await, store what it found, and raise the event. The check only
+//! looks at what is stored.
+//!
+//! ```
+//! use std::{collections::HashMap, sync::{Arc, Mutex}, time::Duration};
+//! use purgatory::{BoxedOperation, Purgatory};
+//!
+//! /// Asks a node whether it is in sync, which takes as long as it takes.
+//! async fn ask(node: u32) -> bool {
+//!     tokio::task::yield_now().await;
+//!     node == 7
+//! }
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let waits: Purgatory<u32, BoxedOperation> = Purgatory::new("nodes")?;
+//!     let in_sync = Arc::new(Mutex::new(HashMap::new()));
+//!
+//!     let (answers, raises) = (in_sync.clone(), waits.clone());
+//!     tokio::spawn(async move {
+//!         let answer = ask(7).await; // the asynchronous condition
+//!         answers.lock().unwrap().insert(7, answer); // store it, and let the lock go ...
+//!         raises.check_and_complete(&7); // ... then raise the event
+//!     });
+//!
+//!     let known = move || in_sync.lock().unwrap().get(&7).copied();
+//!     assert_eq!(waits.wait(&[7], Duration::from_secs(30), known).await, Ok(true));
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Next: [what an operation waits for](super::watches).

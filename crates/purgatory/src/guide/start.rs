@@ -1,0 +1,53 @@
+//! Getting started: a first program, and the terms that the other chapters use.
+//!
+//! A request that cannot be answered yet is *parked* under *watch keys*. The thread that makes its
+//! condition true raises an *event* on a key, and the request is answered. If no thread does so in
+//! time, the request *expires*.
+//!
+//! ```toml
+//! [dependencies]
+//! purgatory = { path = "purgatory/crates/purgatory" } # where you cloned it
+//! tokio = { version = "1", features = ["macros", "rt"] }
+//! ```
+//!
+//! ```
+//! use std::{sync::{Arc, Mutex}, time::Duration};
+//! use purgatory::{BoxedOperation, Purgatory, WaitError};
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let orders: Purgatory<u64, BoxedOperation> = Purgatory::new("orders")?;
+//!     let paid = Arc::new(Mutex::new(Vec::new()));
+//!
+//!     let seen = paid.clone();
+//!     let is_paid = move || seen.lock().unwrap().contains(&7).then_some("paid");
+//!     let waiting = orders.wait(&[7], Duration::from_secs(30), is_paid); // parked from here on
+//!
+//!     paid.lock().unwrap().push(7); // on any thread: the condition first ...
+//!     orders.check_and_complete(&7); // ... then its event
+//!     assert_eq!(waiting.await, Ok("paid"));
+//!
+//!     let never = orders.wait(&[8], Duration::from_millis(20), || None::<()>);
+//!     assert_eq!(never.await, Err(WaitError::Expired));
+//!     Ok(())
+//! }
+//! ```
+//!
+//! First the condition, then the event: that is [the one rule](super::operations#the-one-rule).
+//! [`Monitor`](super::monitor), [`Replies`](super::replies) and [`Watermarks`](super::watermarks)
+//! keep it for you. Use one of them where it fits.
+//!
+//! # Terms
+//!
+//! | Term | Meaning |
+//! |---|---|
+//! | *operation* | a request: a check, and a callback for its end |
+//! | *watch key* | what an operation waits for: an order, a partition |
+//! | *event* | conditions under this key may be true now |
+//! | *outcome* | Completed, Expired or Cancelled; each operation has exactly one |
+//! | *timer* | a timing wheel and the thread that turns it, the *reaper* |
+//! | *executor* | runs callbacks of expired operations; by default one worker thread of the timer |
+//!
+//! The promises are on the [crate's page](crate#what-is-promised).
+//!
+//! Next: [a state and the waits for it](super::monitor).

@@ -1,0 +1,30 @@
+//! Tests that do not sleep: a clock that you turn.
+//!
+//! A [`ManualTimer`](crate::timer_core::ManualTimer) is the real wheel, and the purgatory on it is
+//! the real one, too. What falls due runs on your thread, in order.
+//!
+//! ```
+//! use std::{sync::mpsc, time::Duration};
+//! use purgatory::{Outcome, Purgatory, timer_core::ManualTimer, when};
+//!
+//! let timer = ManualTimer::new();
+//! let polls = Purgatory::builder("polls").timer(&timer).build()?;
+//! let (told, seen) = mpsc::channel();
+//! let poll = when(|| false, move |outcome| told.send(outcome).unwrap());
+//! polls.try_complete_else_watch(poll, &["orders"], Duration::from_secs(30))?;
+//! timer.advance(Duration::from_millis(29_999));
+//! assert!(seen.try_recv().is_err());
+//! timer.advance(Duration::from_millis(1));
+//! assert_eq!(seen.try_recv(), Ok(Outcome::Expired));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | To test | Do |
+//! |---|---|
+//! | code that calls `defer` | call [`run_deferred`](crate::Purgatory::run_deferred): no other thread does here |
+//! | a blocking wait | advance the timer from another thread |
+//! | that no event is forgotten | fail in [`on_missed_event`](crate::Builder::on_missed_event) |
+//! | with `start_paused` | put the timer [on the runtime](super::tokio#a-paused-clock) |
+//! | a cluster with random delays | see `cargo run --release --example virtual_time` |
+//!
+//! Next: [tokio](super::tokio).

@@ -1,0 +1,46 @@
+//! Under tokio: tasks, callbacks and the runtime's clock.
+//!
+//! Futures of this crate work in any task, on any runtime. The feature `tokio` adds callbacks that
+//! run inside the runtime, and a timer on its clock.
+//!
+//! # A paused clock
+//!
+//! `SystemTimerBuilder::tokio` makes the timer a task of the runtime, on its clock; one with its
+//! own thread goes by the machine's. In a test, write `#[tokio::test(start_paused = true)]`:
+//!
+//! ```
+//! use std::time::Duration;
+//! use purgatory::{BoxedOperation, Purgatory, WaitError, timer_core::SystemTimer};
+//! use tokio::{runtime::Handle, time::Instant};
+//!
+//! # #[cfg(feature = "tokio")]
+//! #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let timer = SystemTimer::builder().tokio(Handle::current()).build()?;
+//!     let polls: Purgatory<u64, BoxedOperation> =
+//!         Purgatory::builder("polls").timer(&timer).build()?;
+//!     let began = Instant::now();
+//!     let never = polls.wait(&[7], Duration::from_secs(3600), || None::<()>);
+//!     assert_eq!(never.await, Err(WaitError::Expired)); // at once
+//!     assert_eq!(began.elapsed().as_secs(), 3600);
+//!     Ok(())
+//! }
+//! # #[cfg(not(feature = "tokio"))]
+//! # fn main() {}
+//! ```
+//!
+//! # What to know
+//!
+//! | You want | Do |
+//! |---|---|
+//! | `tokio::spawn` in a callback | give timer or purgatory a `TokioExecutor`, or keep a `Handle` in the operation |
+//! | to await in a check | [an asynchronous condition](super::operations#an-asynchronous-condition) |
+//! | a wait in `select!` | take it by value: dropped, it is cancelled; polled by `&mut`, it waits on |
+//! | to block: `wait_blocking`, `shutdown` | `spawn_blocking` |
+//!
+//! - **A callback is not always inside the runtime.** On a timer's worker `tokio::spawn` panics.
+//! - **An event does not yield.** The task that raises it runs all its checks and callbacks.
+//! - **A timer on a runtime** expires nothing while the runtime is not driven, or its only thread
+//!   is blocked. When the runtime is dropped, the timer and its purgatories are shut down.
+//!
+//! Next: [scale](super::scale).
