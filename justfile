@@ -129,6 +129,10 @@ prometheus:
 release-check:
     cargo package -p timer-core -p purgatory -p purgatory-live && cargo test -p timer-core -p purgatory --no-default-features && cargo test -p timer-core -p purgatory -p purgatory-live --all-features
 
+# Mutants of one file or folder, and which of them no test notices; wants cargo-mutants.
+mutants FILES='crates/timer-core/src/wheel/*.rs' *ARGS:
+    cargo mutants --iterate -f '{{FILES}}' {{ARGS}}
+
 # Licences, sources, bans; wants cargo-deny.
 deny:
     cargo deny check bans licenses sources
