@@ -133,8 +133,8 @@
 //! let seen = started.clone();
 //! let condition = move || seen.load(SeqCst).then_some("started");
 //!
+//! let timeout = Duration::from_secs(30);
 //! thread::scope(|scope| {
-//!     let timeout = Duration::from_secs(30);
 //!     let waiter = scope.spawn(|| waits.wait_blocking(&["start"], timeout, condition));
 //!     started.store(true, SeqCst);
 //!     waits.check_and_complete(&"start");
