@@ -15,9 +15,10 @@
 //! // Its use:
 //! let produces = Purgatory::new("produce")?;
 //! let orders = Partition { name: "orders-0", high_watermark: Arc::default(), produces };
-//! let (client, answers) = mpsc::channel();
+//! let (client, answers) = std::sync::mpsc::channel();
 //! for required_offset in [1, 2, 3] {
-//!     orders.produce(required_offset, client.clone())?;
+//!     let client = client.clone();
+//!     orders.produce(required_offset, move |outcome| _ = client.send((required_offset, outcome)))?;
 //! }
 //! assert_eq!(orders.replicated(2), 2); // the slower follower has fetched two records
 //! let completed = |offset| (offset, Outcome::Completed);

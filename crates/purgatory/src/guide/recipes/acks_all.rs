@@ -4,7 +4,6 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
-        mpsc,
     },
     time::Duration,
 };
@@ -14,7 +13,7 @@ use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory, Refused, Watch
 pub struct DelayedProduce {
     required_offset: u64,
     high_watermark: Arc<AtomicU64>,
-    client: mpsc::Sender<(u64, Outcome)>,
+    answer: Box<dyn FnOnce(Outcome) + Send>,
 }
 
 impl DelayedOperation for DelayedProduce {
@@ -23,7 +22,7 @@ impl DelayedOperation for DelayedProduce {
     }
 
     fn on_complete(self, outcome: Outcome) {
-        let _ = self.client.send((self.required_offset, outcome)); // it may have gone
+        (self.answer)(outcome);
     }
 }
 
@@ -34,15 +33,15 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Answers the client when all have the record at this offset, or in 30 seconds. Refused, the
-    /// produce comes back, and the caller answers.
+    /// Answers when all have the record at this offset, or in 30 seconds. Refused, the produce
+    /// comes back, and the caller answers.
     pub fn produce(
         &self,
         required_offset: u64,
-        client: mpsc::Sender<(u64, Outcome)>,
+        answer: impl FnOnce(Outcome) + Send + 'static,
     ) -> Result<ParkResult, Refused<DelayedProduce>> {
-        let high_watermark = self.high_watermark.clone();
-        let produce = DelayedProduce { required_offset, high_watermark, client };
+        let (high_watermark, answer) = (self.high_watermark.clone(), Box::new(answer));
+        let produce = DelayedProduce { required_offset, high_watermark, answer };
         let until = [(self.name, required_offset)];
         let timeout = Duration::from_secs(30);
         self.produces.try_complete_else_watch(produce, Watches::up_to(&until), timeout)

@@ -33,6 +33,13 @@ fn late_partition() -> (ManualTimer, Partition, Later) {
     (timer, Partition { name: "orders-0", high_watermark: Arc::default(), produces }, later)
 }
 
+/// Parks a produce whose client is told its offset and how it ended.
+fn produce(orders: &Partition, offset: u64, client: &Client) -> Result<ParkResult, RefusedReason> {
+    let client = client.clone();
+    let answer = move |outcome| _ = client.send((offset, outcome)); // it may have gone
+    orders.produce(offset, answer).map_err(RefusedReason::from)
+}
+
 #[track_caller]
 fn answered(answers: &Answers, expected: &[(u64, Outcome)]) {
     assert_eq!(answers.try_iter().collect::<Vec<_>>(), expected);
@@ -42,8 +49,8 @@ fn answered(answers: &Answers, expected: &[(u64, Outcome)]) {
 fn what_was_replicated_before_is_answered_at_once() {
     let (_timer, orders, client, answers) = partition();
     assert_eq!(orders.replicated(2), 0);
-    assert_eq!(orders.produce(2, client.clone()).unwrap(), ParkResult::Ended(Completed));
-    assert!(matches!(orders.produce(3, client), Ok(ParkResult::Parked(_))));
+    assert_eq!(produce(&orders, 2, &client).unwrap(), ParkResult::Ended(Completed));
+    assert!(matches!(produce(&orders, 3, &client), Ok(ParkResult::Parked(_))));
     answered(&answers, &[(2, Completed)]);
 }
 
@@ -51,12 +58,12 @@ fn what_was_replicated_before_is_answered_at_once() {
 fn a_rise_completes_what_it_reaches_and_twice_or_lower_it_completes_nothing() {
     let (_timer, orders, client, answers) = partition();
     for offset in [3, 1, 2] {
-        orders.produce(offset, client.clone()).unwrap();
+        produce(&orders, offset, &client).unwrap();
     }
     assert_eq!([2, 2, 1].map(|offset| orders.replicated(offset)), [2, 0, 0]);
     answered(&answers, &[(1, Completed), (2, Completed)]);
     // The watermark has not fallen.
-    assert_eq!(orders.produce(2, client).unwrap(), ParkResult::Ended(Completed));
+    assert_eq!(produce(&orders, 2, &client).unwrap(), ParkResult::Ended(Completed));
     assert_eq!(orders.replicated(9), 1);
     answered(&answers, &[(2, Completed), (3, Completed)]);
     super::nothing_is_left(&orders.produces);
@@ -65,7 +72,7 @@ fn a_rise_completes_what_it_reaches_and_twice_or_lower_it_completes_nothing() {
 #[test]
 fn what_is_never_replicated_expires_and_a_late_rise_changes_nothing() {
     let (timer, orders, client, answers) = partition();
-    orders.produce(1, client).unwrap();
+    produce(&orders, 1, &client).unwrap();
     timer.advance(30 * SECOND - MS);
     answered(&answers, &[]);
     timer.advance(MS);
@@ -79,7 +86,7 @@ fn what_is_never_replicated_expires_and_a_late_rise_changes_nothing() {
 fn a_rise_between_an_expiry_and_its_callback_changes_nothing() {
     let (timer, orders, later) = late_partition();
     let (client, answers) = mpsc::channel();
-    orders.produce(1, client).unwrap();
+    produce(&orders, 1, &client).unwrap();
     timer.advance(30 * SECOND);
     assert_eq!(orders.replicated(1), 0);
     later.run();
@@ -91,10 +98,12 @@ fn a_rise_between_an_expiry_and_its_callback_changes_nothing() {
 fn a_client_that_has_gone_does_no_harm() {
     let (_timer, orders, client, answers) = partition();
     drop(answers);
-    orders.produce(1, client.clone()).unwrap();
+    produce(&orders, 1, &client).unwrap();
     assert_eq!(orders.replicated(1), 1);
     // Or its request is cancelled as its connection closes.
-    let ParkResult::Parked(id) = orders.produce(2, client).unwrap() else { panic!("it must wait") };
+    let ParkResult::Parked(id) = produce(&orders, 2, &client).unwrap() else {
+        panic!("it must wait")
+    };
     assert_eq!(orders.produces.cancel(id, "connection closed"), EndResult::Ended);
     assert_eq!(orders.replicated(2), 0);
     super::nothing_is_left(&orders.produces);
@@ -104,9 +113,9 @@ fn a_client_that_has_gone_does_no_harm() {
 fn the_same_offset_again_after_the_leader_has_changed() {
     let (_timer, orders, client, answers) = partition();
     let moved = Cancelled(CancelReason::Requested("not the leader".into()));
-    orders.produce(1, client.clone()).unwrap();
+    produce(&orders, 1, &client).unwrap();
     assert_eq!(orders.produces.cancel_for_key(&"orders-0", "not the leader"), 1);
-    orders.produce(1, client).unwrap();
+    produce(&orders, 1, &client).unwrap();
     assert_eq!(orders.replicated(1), 1);
     answered(&answers, &[(1, moved), (1, Completed)]);
 }
@@ -115,18 +124,37 @@ fn the_same_offset_again_after_the_leader_has_changed() {
 fn a_shutdown_answers_what_waits_and_hands_back_what_comes_later() {
     let (_timer, orders, client, answers) = partition();
     orders.replicated(1);
-    orders.produce(2, client.clone()).unwrap();
+    produce(&orders, 2, &client).unwrap();
     orders.produces.shutdown();
-    let refused = orders.produce(2, client.clone()).unwrap_err();
-    assert_eq!(refused.reason, RefusedReason::Closed);
-    assert_eq!(orders.produce(1, client).unwrap(), ParkResult::Ended(Completed));
+    assert_eq!(produce(&orders, 2, &client), Err(RefusedReason::Closed));
+    assert_eq!(produce(&orders, 1, &client).unwrap(), ParkResult::Ended(Completed));
     answered(&answers, &[(2, Cancelled(CancelReason::Shutdown)), (1, Completed)]);
     super::nothing_is_left(&orders.produces);
 }
 
-/// Rises race with parks and with the clock.
+/// What the answer of one parks is of a watermark that has risen.
+#[test]
+fn a_produce_inside_an_answer_finds_the_watermark_that_completed_it() {
+    let (_timer, orders, client, answers) = partition();
+    let orders = Arc::new(orders);
+    let (inside, told) = (orders.clone(), client.clone());
+    let answer = move |_| {
+        assert_eq!(produce(&inside, 2, &told), Ok(ParkResult::Ended(Completed)));
+    };
+    orders.produce(1, answer).unwrap();
+    assert_eq!(orders.replicated(2), 1);
+    answered(&answers, &[(2, Completed)]);
+    super::nothing_is_left(&orders.produces);
+}
+
+/// Rises race with parks, and with the clock or not. Without, all that is reached completes.
 #[test]
 fn of_many_each_is_answered_once() {
+    of_many(false);
+    of_many(true);
+}
+
+fn of_many(time_passes: bool) {
     const THREADS: u64 = 3;
     const EACH: u64 = 1000;
     let (timer, orders, client, answers) = partition();
@@ -135,7 +163,7 @@ fn of_many_each_is_answered_once() {
             let (orders, client) = (&orders, client.clone());
             scope.spawn(move || {
                 for at in 0..EACH {
-                    orders.produce(at * THREADS + thread + 1, client.clone()).unwrap();
+                    produce(orders, at * THREADS + thread + 1, &client).unwrap();
                 }
             });
         }
@@ -145,7 +173,9 @@ fn of_many_each_is_answered_once() {
                 thread::yield_now();
             }
         });
-        scope.spawn(|| (0..100).for_each(|_| timer.advance(SECOND)));
+        if time_passes {
+            scope.spawn(|| (0..100).for_each(|_| timer.advance(SECOND)));
+        }
     });
     timer.advance(30 * SECOND);
     let mut told: Vec<_> = answers.try_iter().collect();
@@ -153,6 +183,7 @@ fn of_many_each_is_answered_once() {
     assert!(told.iter().map(|(offset, _)| *offset).eq(1..=THREADS * EACH));
     let completed = told.iter().filter(|(_, outcome)| *outcome == Completed).count() as u64;
     let stats = orders.produces.stats();
+    assert!(time_passes || completed == THREADS * EACH / 2);
     let by_stats = (stats.ended_at_once + stats.completed, stats.expired);
     assert_eq!(by_stats, (completed, THREADS * EACH - completed));
     assert!(told[told.len() / 2..].iter().all(|(_, outcome)| *outcome == Expired));
