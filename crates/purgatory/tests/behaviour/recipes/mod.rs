@@ -41,7 +41,10 @@ use std::{
 
 use purgatory::{CancelReason, DelayedOperation, Purgatory, RefusedReason, WaitError, WatchKey};
 use timer_core::{Executor, Job, ManualTimer};
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::JoinHandle,
+};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -92,9 +95,27 @@ fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 }
 
 /// Runs a test on a runtime of one thread and on one of two.
-fn on_runtimes(test: impl Fn(&Runtime)) {
-    test(&Builder::new_current_thread().build().unwrap());
-    test(&Builder::new_multi_thread().worker_threads(2).build().unwrap());
+fn on_runtimes(test: impl Fn(&On)) {
+    test(&On(Builder::new_current_thread().enable_time().build().unwrap()));
+    test(&On(Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap()));
+}
+
+struct On(Runtime);
+
+impl On {
+    fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        self.0.spawn(task)
+    }
+
+    /// What waits for ever by mistake fails after a minute.
+    #[track_caller]
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let limited = async { tokio::time::timeout(60 * SECOND, future).await };
+        self.0.block_on(limited).expect("an end within a minute")
+    }
 }
 
 /// Does something on a thread that is in no runtime, and waits for it.

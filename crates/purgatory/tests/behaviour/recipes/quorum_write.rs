@@ -33,6 +33,7 @@ fn one_replica_is_no_majority_however_often_it_answers() {
     let mut write = replicas.committed(5);
     assert_eq!([5, 5, 6, 9].map(|index| replicas.acknowledge(1, index)), [0; 4]);
     assert!(poll(&mut write).is_pending());
+    assert_eq!(replicas.acknowledge(1, 2), 0); // late: it has 9 all the same
     assert_eq!([4, 5, 5, 1].map(|index| replicas.acknowledge(2, index)), [0, 1, 0, 0]);
     assert_eq!((poll(&mut write), replicas.committed.value()), (Ok(5).into(), 5));
 }

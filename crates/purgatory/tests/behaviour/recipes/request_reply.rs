@@ -8,10 +8,10 @@ use std::{
 
 use purgatory::{Expected, Purgatory, Replies};
 use timer_core::ManualTimer;
-use tokio::{runtime::Runtime, task::JoinHandle};
+use tokio::task::JoinHandle;
 
 use super::{
-    MS, SECOND, by_hand, guide::request_reply::Connection, off_runtime, on_runtimes, poll,
+    MS, On, SECOND, by_hand, guide::request_reply::Connection, off_runtime, on_runtimes, poll,
 };
 
 type Waits = Purgatory<u64, Expected<String>>;
@@ -29,7 +29,7 @@ async fn ask(connection: &Connection, send: impl FnOnce(u64) -> io::Result<()>) 
 }
 
 /// A task that asks; returns when it has sent.
-fn asking(runtime: &Runtime, connection: &Arc<Connection>) -> JoinHandle<Answer> {
+fn asking(runtime: &On, connection: &Arc<Connection>) -> JoinHandle<Answer> {
     let (sent, was_sent) = tokio::sync::oneshot::channel();
     let connection = connection.clone();
     let send = move |_| sent.send(()).map_err(|()| io::Error::other("nobody listens"));
