@@ -18,7 +18,8 @@
 //! let (client, answers) = std::sync::mpsc::channel();
 //! for required_offset in [1, 2, 3] {
 //!     let client = client.clone();
-//!     orders.produce(required_offset, move |outcome| _ = client.send((required_offset, outcome)))?;
+//!     let answer = move |outcome| _ = client.send((required_offset, outcome));
+//!     orders.produce(required_offset, answer)?;
 //! }
 //! assert_eq!(orders.replicated(2), 2); // the slower follower has fetched two records
 //! let completed = |offset| (offset, Outcome::Completed);

@@ -137,7 +137,7 @@ fn a_request_whose_answer_panics_or_that_is_refused_is_over_too() {
 /// Requests that begin and end while it is drained: once it is, none is open and none begins.
 #[test]
 fn of_many_requests_none_is_open_once_it_is_drained() {
-    for _ in 0..200 {
+    for _ in 0..100 {
         let (_timer, server) = server();
         let (served, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
