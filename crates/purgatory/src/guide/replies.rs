@@ -4,39 +4,32 @@
 //! order. Expect the reply first, then send the request.
 //!
 //! ```
-//! use std::{sync::atomic::{AtomicU64, Ordering::Relaxed}, time::Duration};
-//! use purgatory::{Purgatory, Replies, WaitError, timer_core::ManualTimer};
+#![doc = include_str!("recipes/request_reply.rs")]
 //!
-//! struct Connection { replies: Replies<u64, String>, numbers: AtomicU64 }
-//!
-//! impl Connection {
-//!     async fn ask(&self, send: impl FnOnce(u64)) -> Result<String, WaitError> {
-//!         let number = self.numbers.fetch_add(1, Relaxed);
-//!         let reply = self.replies.expect(number, Duration::from_secs(30)).expect("a new number");
-//!         send(number); // registered, so even a reply from in here is found
-//!         reply.await
-//!     }
-//! }
+//! // Its use:
+//! use purgatory::{Purgatory, timer_core::ManualTimer};
 //!
 //! #[tokio::main(flavor = "current_thread")]
-//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
 //!     let timer = ManualTimer::new(); // in a program: a SystemTimer
 //!     let replies = Replies::from(Purgatory::builder("replies").timer(&timer).build()?);
-//!     let connection = Connection { replies: replies.clone(), numbers: AtomicU64::new(0) };
-//!     let (first, second) = (connection.ask(|_| ()), connection.ask(|_| ()));
+//!     let connection = Connection { replies, numbers: AtomicU64::new(0) };
+//!     let replied = |number, text: &str| connection.replied(number, text.to_owned());
+//!     let ask = || connection.ask(|_| Ok(()));
 //!     let network = async {
-//!         replies.deliver(&1, "to the second".to_owned()).unwrap();
-//!         replies.deliver(&0, "to the first".to_owned()).unwrap();
-//!         assert!(replies.deliver(&0, "once more".to_owned()).is_err());
+//!         replied(1, "to the second").unwrap();
+//!         replied(0, "to the first").unwrap();
+//!         assert!(replied(0, "once more").is_err());
 //!     };
-//!     let (first, second, ()) = tokio::join!(first, second, network);
+//!     let (first, second, ()) = tokio::join!(ask(), ask(), network);
 //!     assert_eq!((first?, second?), ("to the first".to_owned(), "to the second".to_owned()));
 //!
-//!     let early = connection.ask(|number| replies.deliver(&number, "early".to_owned()).unwrap());
-//!     assert_eq!(early.await?, "early");
+//!     let early = |number| replied(number, "early").map_err(io::Error::other);
+//!     assert_eq!(connection.ask(early).await?, "early");
 //!     let pass = async { timer.advance(Duration::from_secs(30)) };
-//!     assert_eq!(tokio::join!(connection.ask(|_| ()), pass).0, Err(WaitError::Expired));
-//!     assert!(replies.deliver(&3, "late".to_owned()).is_err());
+//!     let expired = tokio::join!(ask(), pass).0.unwrap_err();
+//!     assert_eq!(expired.to_string(), "the time ran out");
+//!     assert!(replied(3, "late").is_err());
 //!     Ok(())
 //! }
 //! ```

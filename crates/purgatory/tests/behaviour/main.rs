@@ -14,6 +14,7 @@ mod lookups;
 mod metrics;
 mod missed_events;
 mod monitor;
+#[cfg(not(loom))]
 mod recipes;
 mod replies;
 mod runtime;

@@ -1,0 +1,55 @@
+//! Produces of one partition that are answered once every in-sync replica has their record.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory, Refused, Watches};
+
+pub struct DelayedProduce {
+    required_offset: u64,
+    high_watermark: Arc<AtomicU64>,
+    answer: Box<dyn FnOnce(Outcome) + Send>,
+}
+
+impl DelayedOperation for DelayedProduce {
+    fn try_complete(&mut self) -> bool {
+        self.high_watermark.load(SeqCst) >= self.required_offset
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        (self.answer)(outcome);
+    }
+}
+
+pub struct Partition {
+    pub name: &'static str,
+    pub high_watermark: Arc<AtomicU64>,
+    pub produces: Purgatory<&'static str, DelayedProduce>,
+}
+
+impl Partition {
+    /// Answers when all have the record at this offset, or in 30 seconds. Refused, the produce
+    /// comes back, and the caller answers.
+    pub fn produce(
+        &self,
+        required_offset: u64,
+        answer: impl FnOnce(Outcome) + Send + 'static,
+    ) -> Result<ParkResult, Refused<DelayedProduce>> {
+        let (high_watermark, answer) = (self.high_watermark.clone(), Box::new(answer));
+        let produce = DelayedProduce { required_offset, high_watermark, answer };
+        let until = [(self.name, required_offset)];
+        let timeout = Duration::from_secs(30);
+        self.produces.try_complete_else_watch(produce, Watches::up_to(&until), timeout)
+    }
+
+    /// All in-sync replicas have come this far.
+    pub fn replicated(&self, offset: u64) -> usize {
+        self.high_watermark.fetch_max(offset, SeqCst); // the condition first ...
+        self.produces.complete_up_to(&self.name, offset) // ... then its event
+    }
+}

@@ -1,0 +1,45 @@
+//! Requests that are counted until they are answered, so that a server knows when it may stop.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use purgatory::{BoxedOperation, Purgatory, WaitFuture};
+
+#[derive(Clone)]
+pub struct Server {
+    pub stopping: Arc<AtomicBool>,
+    pub open: Arc<AtomicUsize>,
+    pub drained: Purgatory<(), BoxedOperation>,
+}
+
+/// A request that is being served. Drop it when it has been answered.
+pub struct Open(Server);
+
+impl Server {
+    /// `None`: the server takes no more requests.
+    pub fn begin(&self) -> Option<Open> {
+        self.open.fetch_add(1, SeqCst); // counted first, so that it is not overlooked
+        let request = Open(self.clone());
+        (!self.stopping.load(SeqCst)).then_some(request)
+    }
+
+    /// A future that is ready when the last request has been answered.
+    pub fn drain(&self, max_wait: Duration) -> WaitFuture<()> {
+        self.stopping.store(true, SeqCst);
+        let open = self.open.clone();
+        self.drained.wait(&[()], max_wait, move || (open.load(SeqCst) == 0).then_some(()))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.0.open.fetch_sub(1, SeqCst) == 1 {
+            self.0.drained.check_and_complete(&());
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Requests over one connection, and the replies that come back over it.
+
+use std::{
+    error::Error,
+    io,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use purgatory::Replies;
+
+pub struct Connection {
+    pub replies: Replies<u64, String>,
+    pub numbers: AtomicU64,
+}
+
+impl Connection {
+    /// Sends a request under a new number, and waits for its reply.
+    pub async fn ask(
+        &self,
+        send: impl FnOnce(u64) -> io::Result<()>,
+    ) -> Result<String, Box<dyn Error + Send + Sync>> {
+        let number = self.numbers.fetch_add(1, Relaxed);
+        let reply = self.replies.expect(number, Duration::from_secs(30))?; // first expected ...
+        send(number)?; // ... then sent
+        Ok(reply.await?)
+    }
+
+    /// A reply has come. Late, unasked or a second one, it is handed back.
+    pub fn replied(&self, number: u64, reply: String) -> Result<(), String> {
+        self.replies.deliver(&number, reply)
+    }
+
+    /// The connection has gone: what was expected over it fails.
+    pub fn closed(&self) -> usize {
+        self.replies.fail_all("connection closed")
+    }
+}

@@ -1,0 +1,55 @@
+//! Sessions of members, each gone when no heartbeat has come for 30 seconds.
+
+use std::{
+    sync::{
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use purgatory::{BoxedOperation, EndResult, OperationId, Outcome, ParkResult, Purgatory, when};
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A later session of the same member has a higher number.
+#[derive(Debug)]
+pub struct Session {
+    pub number: u64,
+    id: OperationId,
+}
+
+pub struct Sessions {
+    pub of: Purgatory<&'static str, BoxedOperation>,
+    pub joined: AtomicU64,
+    pub gone: mpsc::Sender<(&'static str, u64)>, // member and session
+}
+
+impl Sessions {
+    /// Begins a session, and ends one that the member may have. `None`: refused, or ended already
+    /// by another `join` of the member.
+    pub fn join(&self, member: &'static str) -> Option<Session> {
+        self.of.cancel_for_key(&member, "joined anew");
+        let number = self.joined.fetch_add(1, Relaxed);
+        let gone = self.gone.clone();
+        let told = move |outcome| {
+            if outcome == Outcome::Expired {
+                let _ = gone.send((member, number));
+            }
+        };
+        let session = when(|| false, told).into();
+        match self.of.try_complete_else_watch(session, &[member], TIMEOUT) {
+            Ok(ParkResult::Parked(id)) => Some(Session { number, id }),
+            _ => None,
+        }
+    }
+
+    /// False: too late, or ended by another. The member must join anew.
+    pub fn heartbeat(&self, session: &Session) -> bool {
+        self.of.reschedule(session.id, TIMEOUT)
+    }
+
+    pub fn leave(&self, session: Session) -> bool {
+        self.of.cancel(session.id, "left") == EndResult::Ended
+    }
+}

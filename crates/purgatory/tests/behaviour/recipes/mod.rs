@@ -1,0 +1,135 @@
+//! The guide's recipes in every order that a network may give: answers and events that come early,
+//! twice or never, clients that go, connections made anew, a shutdown. What is compiled here are
+//! the files that the guide shows.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../../src/guide/recipes"]
+#[allow(unreachable_pub, clippy::unwrap_used, reason = "for the guide's readers")]
+mod guide {
+    pub mod acks_all;
+    pub mod drain;
+    pub mod forgotten;
+    pub mod leases;
+    pub mod load_once;
+    pub mod long_poll;
+    pub mod quorum_write;
+    pub mod request_reply;
+    pub mod retry;
+    pub mod sessions;
+    pub mod throttle;
+}
+
+mod acks_all;
+mod drain;
+mod forgotten;
+mod leases;
+mod load_once;
+mod long_poll;
+mod quorum_write;
+mod request_reply;
+mod retry;
+mod sessions;
+mod throttle;
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Waker},
+    thread,
+    time::Duration,
+};
+
+use purgatory::{CancelReason, DelayedOperation, Purgatory, RefusedReason, WaitError, WatchKey};
+use timer_core::{Executor, Job, ManualTimer};
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::JoinHandle,
+};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const SHUTDOWN: WaitError = WaitError::Cancelled(CancelReason::Shutdown);
+const CLOSED: WaitError = WaitError::Refused(RefusedReason::Closed);
+
+/// A purgatory under a hand-turned clock.
+fn by_hand<K, O>() -> (ManualTimer, Purgatory<K, O>)
+where
+    K: WatchKey + Send,
+    O: DelayedOperation + Send,
+{
+    let timer = ManualTimer::new();
+    let purgatory = Purgatory::builder("recipe").timer(&timer).build().unwrap();
+    (timer, purgatory)
+}
+
+/// The same, whose callbacks all wait for [`Later::run`].
+fn by_hand_and_late<K, O>() -> (ManualTimer, Purgatory<K, O>, Later)
+where
+    K: WatchKey + Send,
+    O: DelayedOperation + Send,
+{
+    let (timer, later) = (ManualTimer::new(), Later::default());
+    let builder = Purgatory::builder("recipe").timer(&timer).executor(later.clone());
+    (timer, builder.callbacks_on_executor().build().unwrap(), later)
+}
+
+/// Keeps its jobs until they are wanted: what happens between an ending and its callback.
+#[derive(Clone, Debug, Default)]
+struct Later(Arc<Mutex<Vec<Job>>>);
+
+impl Executor for Later {
+    fn execute(&self, job: Job) {
+        self.0.lock().unwrap().push(job);
+    }
+}
+
+impl Later {
+    fn run(&self) {
+        let jobs = std::mem::take(&mut *self.0.lock().unwrap());
+        jobs.into_iter().for_each(Job::run);
+    }
+}
+
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Runs a test on a runtime of one thread and on one of two.
+fn on_runtimes(test: impl Fn(&On)) {
+    test(&On(Builder::new_current_thread().enable_time().build().unwrap()));
+    test(&On(Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap()));
+}
+
+struct On(Runtime);
+
+impl On {
+    fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        self.0.spawn(task)
+    }
+
+    /// What waits for ever by mistake fails after a minute.
+    #[track_caller]
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let limited = async { tokio::time::timeout(60 * SECOND, future).await };
+        self.0.block_on(limited).expect("an end within a minute")
+    }
+}
+
+/// Does something on a thread that is in no runtime, and waits for it.
+fn off_runtime<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(act).join().unwrap())
+}
+
+/// Nothing waits, no key is watched, and no callback panicked.
+#[track_caller]
+fn nothing_is_left<K, O>(purgatory: &Purgatory<K, O>)
+where
+    K: WatchKey + Send,
+    O: DelayedOperation + Send,
+{
+    let left = (purgatory.len(), purgatory.watched(), purgatory.keys(), purgatory.stats().panics);
+    assert_eq!(left, (0, 0, 0, 0));
+}
