@@ -48,10 +48,12 @@ struct State {
     broken: bool,
 }
 
+pub(crate) type InTurn = dyn FnOnce(&mut Share) -> Result<BytesMut> + Send;
+
 /// What fills a place.
 pub(crate) enum Answer {
     /// To be made now: a whole frame.
-    Response(Box<dyn FnOnce(&mut Share) -> Result<BytesMut> + Send>),
+    Response(Box<InTurn>),
     /// The client expects no response.
     Nothing,
     /// There is no answer where one is due: a panic, or a client that is gone.

@@ -16,7 +16,7 @@ const TESTS: (usize, usize) = (850, 100);
 const COLUMNS: usize = 100;
 /// Lines of code of the broker, which is an example: neither blank ones nor comments, its tests
 /// taken off.
-const BROKER: usize = 3000;
+const BROKER: usize = 3100;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

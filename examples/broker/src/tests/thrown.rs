@@ -78,7 +78,10 @@ impl Connection {
         for frame in &self.accepted {
             let response = match pipeline.next().map(|(answer, _)| answer) {
                 Some(Answer::Response(response)) => {
-                    Some(response(&mut pipeline.responses.share()).unwrap())
+                    match response(&mut pipeline.responses.share()) {
+                        Ok(response) => Some(response),
+                        Err(error) => panic!("{error:#}: {frame:?}"),
+                    }
                 }
                 Some(Answer::Nothing) => None,
                 Some(Answer::Lost) if waits_for_its_group(frame) => None,
