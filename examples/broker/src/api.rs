@@ -16,8 +16,8 @@ use crate::{
     schemas::APIS, schemas::Api,
 };
 
-/// What an element of an array in a request takes, and the request itself, beside its frame: decoded
-/// and parked, with its part of the response.
+/// What an element of an array in a request takes, and the request itself, beside its frame:
+/// decoded and parked, with its part of the response.
 pub(crate) const ELEMENT_BYTES: usize = 512;
 
 /// A value, or the error that the client is told instead.

@@ -61,10 +61,11 @@ fn requests(connection: &Registered, manager: &ReplicaManager) -> anyhow::Result
     let ended = thread::scope(|scope| {
         let writer = thread::Builder::new().name("responses".to_owned()).stack_size(STACK_BYTES);
         writer.spawn_scoped(scope, || {
-            if let Err(reason) = write_responses(stream, &pipeline, |time| {
-                timer.reschedule(unread, time);
-            }) {
-                tracing::debug!("connection {}: not written: {reason:#}", connection.id);
+            let cut_after = |time| timer.reschedule(unread, time);
+            match write_responses(stream, &pipeline, cut_after) {
+                Err(error) if error.is::<io::Error>() => tracing::debug!("not written: {error:#}"),
+                Err(reason) => tracing::error!("not written: {reason:#}"),
+                Ok(()) => {}
             }
             pipeline.break_off();
             let _: io::Result<()> = stream.shutdown(Shutdown::Both); // ends the reading, too
@@ -95,7 +96,7 @@ fn requests(connection: &Registered, manager: &ReplicaManager) -> anyhow::Result
 fn write_responses(
     mut stream: &TcpStream,
     pipeline: &Pipeline,
-    cut_after: impl Fn(Duration),
+    cut_after: impl Fn(Duration) -> bool,
 ) -> anyhow::Result<()> {
     while let Some((answer, _request)) = pipeline.next() {
         let mut share = pipeline.responses.share();

@@ -57,8 +57,8 @@ pub(crate) struct Wait {
 }
 
 /// A response with partitions that wait for their replicas. Each of them starts with
-/// REQUEST_TIMED_OUT, so an expired operation has nothing to decide: what was not done in time keeps
-/// it.
+/// REQUEST_TIMED_OUT, so an expired operation has nothing to decide: what was not done in time
+/// keeps it.
 pub(crate) struct DelayedAnswer<R> {
     response: R,
     waits: Vec<Wait>,
@@ -84,8 +84,8 @@ impl<R: Statuses> DelayedOperation for DelayedAnswer<R> {
     fn on_complete(mut self, outcome: Outcome) {
         tracing::debug!("{} waited for replicas: {outcome:?}", type_name::<R>());
         if let Outcome::Cancelled(_) = outcome {
-            // Shutting down: Kafka's leader moves away and says so; clients retry. (Or the client is
-            // gone.)
+            // Shutting down: Kafka's leader moves away and says so; clients retry. (Or the client
+            // is gone.)
             for wait in &self.waits {
                 *self.response.error_code(wait) = ResponseError::NotLeaderOrFollower.code();
             }
