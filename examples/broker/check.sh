@@ -162,6 +162,23 @@ stop_broker
 summary "appended: $((lines * 2)) records"
 summary "rejected connections: 5"
 
+echo "== half frames, more of them than memory for requests"
+if command -v python3 >/dev/null; then
+    start_broker
+    mkfifo "$work/hold"
+    python3 "$here/half_frames.py" "$address" "$broker_pid" <"$work/hold" >"$work/half" &
+    halves=$!
+    pids[$halves]=1
+    exec {hold}>"$work/hold"
+    for ((waited = 0; waited < 240 && $(grep -c . "$work/half") == 0; waited++)); do sleep 0.5; done
+    grep . "$work/half" || fail "the half frames were not sent" # VmRSS is told, not judged
+    echo "small" | produce -t small -X acks=all || fail "kcat was not acknowledged beside half frames"
+    exec {hold}>&-
+    wait "$halves" || fail "half_frames.py"
+    unset "pids[$halves]"
+    stop_broker
+fi
+
 echo "== followers paused"
 start_broker --pause-followers --replica-lag-time-max-ms 86400000 -v # none leaves the in-sync set
 for message in 1 2 3; do

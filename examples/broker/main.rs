@@ -1,7 +1,6 @@
 //! `cargo run --release --example broker`: serves until Ctrl-C or SIGTERM, then prints what it did.
 
-use std::io::{self, Write};
-use std::{process::ExitCode, sync::mpsc};
+use std::{io, io::Write, process::ExitCode, sync::mpsc};
 
 use anyhow::Context;
 use broker_example::{Args, Broker, run_cluster, run_follower, stop_with_cluster};

@@ -9,13 +9,16 @@ use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{api_versions_response::ApiVersion, *};
 use kafka_protocol::protocol::{Decodable, decode_request_header_from_buffer};
 
-use crate::metadata::{create_topics, metadata};
-use crate::pipeline::{Pipeline, Reply};
-use crate::schemas::{APIS, Api};
 use crate::{
     delete_records::delete_records, fetch::fetch, group::find_coordinator, layout,
-    list_offsets::list_offsets, produce::produce, replica_manager::ReplicaManager,
+    list_offsets::list_offsets, memory::Share, metadata::create_topics, metadata::metadata,
+    pipeline::Pipeline, pipeline::Reply, produce::produce, replica_manager::ReplicaManager,
+    schemas::APIS, schemas::Api,
 };
+
+/// What an element of an array in a request takes, and the request itself, beside its frame:
+/// decoded and parked, with its part of the response.
+pub(crate) const ELEMENT_BYTES: usize = 512;
 
 /// A value, or the error that the client is told instead.
 pub(crate) type OrError<T> = std::result::Result<T, ResponseError>;
@@ -30,7 +33,12 @@ pub(crate) struct Client {
 /// Takes one request, after waiting for a place in the client's pipeline; it is answered there,
 /// when the answer is known. An error is the reason to close the connection. `frame` has at least
 /// its [`PREFIX_BYTES`](crate::frame::PREFIX_BYTES).
-pub(crate) fn handle(manager: &ReplicaManager, client: &Client, frame: Bytes) -> Result<()> {
+pub(crate) fn handle(
+    manager: &ReplicaManager,
+    client: &Client,
+    frame: Bytes,
+    mut share: Share,
+) -> Result<()> {
     let mut prefix = &frame[..];
     let (key, version, correlation_id) = (prefix.get_i16(), prefix.get_i16(), prefix.get_i32());
     let Some(api) = APIS.iter().find(|api| api.key as i16 == key) else {
@@ -40,15 +48,18 @@ pub(crate) fn handle(manager: &ReplicaManager, client: &Client, frame: Bytes) ->
     if !served && api.key != ApiKey::ApiVersions {
         bail!("{:?} version {version} is not served", api.key);
     }
-    let place =
-        client.pipeline.place(frame.len(), if served { version } else { 0 }, correlation_id);
+    let request = || format!("{:?} version {version}", api.key);
+    if served {
+        let elements = layout::check(&frame, api, version).context("malformed");
+        share.take((1 + elements.with_context(request)?) * ELEMENT_BYTES)?;
+    }
+    let place = client.pipeline.place(share, if served { version } else { 0 }, correlation_id);
     let Some(reply) = place else { return Ok(()) };
     if served {
-        let answered = answer(api, version, frame, manager, client, reply);
-        return answered.with_context(|| format!("{:?} version {version}", api.key));
+        return answer(api, version, frame, manager, client, reply).with_context(request);
     }
     // KIP-511: answered in version 0, where the client finds the version to ask with.
-    reply.send(&api_versions().with_error_code(ResponseError::UnsupportedVersion.code()));
+    reply.send(api_versions().with_error_code(ResponseError::UnsupportedVersion.code()));
     Ok(())
 }
 
@@ -60,30 +71,27 @@ fn answer(
     client: &Client,
     reply: Reply,
 ) -> Result<()> {
-    layout::check(&frame, api, version).context("malformed")?;
     decode_request_header_from_buffer(&mut frame).context("malformed")?;
     let (topics, groups) = (&manager.topics, &manager.groups);
     match api.key {
         ApiKey::Produce => produce(manager, body(frame, version)?, reply)?,
         ApiKey::Fetch => fetch(manager, body(frame, version)?, reply),
         ApiKey::DeleteRecords => delete_records(manager, body(frame, version)?, reply),
-        ApiKey::ListOffsets => reply.send(&list_offsets(topics, body(frame, version)?)),
-        ApiKey::CreateTopics => reply.send(&create_topics(manager, body(frame, version)?)),
-        ApiKey::Metadata => {
-            reply.send(&metadata(manager, &body(frame, version)?, version, client.address));
-        }
-        ApiKey::ApiVersions => reply.send(&api_versions()),
-        ApiKey::FindCoordinator => reply.send(&find_coordinator(&body(frame, version)?, client)),
+        ApiKey::ListOffsets => reply.send(list_offsets(topics, body(frame, version)?)),
+        ApiKey::CreateTopics => reply.send(create_topics(manager, body(frame, version)?)),
+        ApiKey::Metadata => metadata(manager, body(frame, version)?, client.address, reply),
+        ApiKey::ApiVersions => reply.send(api_versions()),
+        ApiKey::FindCoordinator => reply.send(find_coordinator(&body(frame, version)?, client)),
         ApiKey::JoinGroup => groups.join(&body(frame, version)?, reply),
         ApiKey::SyncGroup => groups.sync(&body(frame, version)?, reply),
-        ApiKey::Heartbeat => reply.send(&groups.heartbeat(&body(frame, version)?)),
-        ApiKey::LeaveGroup => reply.send(&groups.leave(&body(frame, version)?)),
-        ApiKey::OffsetCommit => reply.send(&groups.commit(topics, &body(frame, version)?)),
-        ApiKey::OffsetFetch => reply.send(&groups.fetch_offsets(body(frame, version)?)),
-        ApiKey::InitProducerId => reply.send(&manager.producer_ids.init(&body(frame, version)?)),
+        ApiKey::Heartbeat => reply.send(groups.heartbeat(&body(frame, version)?)),
+        ApiKey::LeaveGroup => reply.send(groups.leave(&body(frame, version)?)),
+        ApiKey::OffsetCommit => reply.send(groups.commit(topics, &body(frame, version)?)),
+        ApiKey::OffsetFetch => reply.send(groups.fetch_offsets(body(frame, version)?)),
+        ApiKey::InitProducerId => reply.send(manager.producer_ids.init(&body(frame, version)?)),
         ApiKey::ConsumerGroupHeartbeat => {
             let error = ResponseError::UnsupportedVersion.code();
-            reply.send(&ConsumerGroupHeartbeatResponse::default().with_error_code(error));
+            reply.send(ConsumerGroupHeartbeatResponse::default().with_error_code(error));
         }
         _ => bail!("not served"),
     }

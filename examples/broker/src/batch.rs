@@ -6,8 +6,7 @@ use std::iter;
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::ResponseError;
 
-use crate::api::OrError;
-use crate::producer_state::Producer;
+use crate::{api::OrError, producer_state::Producer};
 
 /// Names of the codecs, by the lowest three bits of a batch's attributes.
 pub(crate) const CODECS: [&str; 5] = ["none", "gzip", "snappy", "lz4", "zstd"];
@@ -61,35 +60,29 @@ pub(crate) fn parse(mut records: &[u8], bytes_max: usize) -> OrError<Vec<Incomin
 fn split(records: &[u8], bytes_max: usize) -> OrError<(&[u8], &[u8])> {
     let mut length = records.get(8..LENGTH_END).ok_or(ResponseError::CorruptMessage)?;
     let length = usize::try_from(length.get_i32()).map_err(|_| ResponseError::CorruptMessage)?;
-    refuse!(length.saturating_add(LENGTH_END) > bytes_max, ResponseError::MessageTooLarge);
+    refuse!(length.saturating_add(LENGTH_END) > bytes_max, MessageTooLarge);
     records.split_at_checked(length + LENGTH_END).ok_or(ResponseError::CorruptMessage)
 }
 
 fn check(batch: &[u8]) -> OrError<IncomingBatch> {
-    refuse!(batch.get(16).is_some_and(|magic| *magic != 2), ResponseError::InvalidRecord);
-    let Some((header, _)) = batch.split_at_checked(HEADER_BYTES) else {
-        return Err(ResponseError::CorruptMessage);
-    };
+    refuse!(batch.get(16).is_some_and(|magic| *magic != 2), InvalidRecord);
+    let header = batch.get(..HEADER_BYTES).ok_or(ResponseError::CorruptMessage)?;
     let (crc, attributes) = ((&header[17..]).get_u32(), (&header[CRC_END..]).get_i16());
     let (last_offset_delta, records) = ((&header[23..]).get_i32(), (&header[57..]).get_i32());
-    refuse!(crc32c::crc32c(&batch[CRC_END..]) != crc, ResponseError::CorruptMessage);
-    refuse!(
-        records < 1 || last_offset_delta != records - 1 || attributes & CONTROL_BATCH != 0,
-        ResponseError::InvalidRecord
-    );
-    refuse!(attributes & TRANSACTIONAL != 0, ResponseError::TransactionalIdAuthorizationFailed);
+    refuse!(crc32c::crc32c(&batch[CRC_END..]) != crc, CorruptMessage);
+    let counted = records >= 1 && last_offset_delta == records - 1;
+    refuse!(!counted || attributes & CONTROL_BATCH != 0, InvalidRecord);
+    refuse!(attributes & TRANSACTIONAL != 0, TransactionalIdAuthorizationFailed);
     let producer = Producer {
         id: (&header[43..]).get_i64(),
         epoch: (&header[51..]).get_i16(),
         sequence: (&header[53..]).get_i32(),
     };
     let producer = (producer.id >= 0).then_some(producer);
-    refuse!(
-        producer.is_some_and(|producer| producer.epoch < 0 || producer.sequence < 0),
-        ResponseError::InvalidRecord
-    );
+    let numbered = |producer: Producer| producer.epoch >= 0 && producer.sequence >= 0;
+    refuse!(!producer.is_none_or(numbered), InvalidRecord);
     let codec = usize::from(attributes.to_be_bytes()[1] & 7);
-    refuse!(codec >= CODECS.len(), ResponseError::UnsupportedCompressionType);
+    refuse!(codec >= CODECS.len(), UnsupportedCompressionType);
     Ok(IncomingBatch { records, codec, producer, bytes: batch.into() })
 }
 

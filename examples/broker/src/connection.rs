@@ -5,7 +5,7 @@
 //! connection and nothing else.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{collections::HashMap, sync::Arc, thread, time::Duration};
 
@@ -13,22 +13,22 @@ use anyhow::{Context, anyhow};
 use parking_lot::{Condvar, Mutex};
 
 use crate::api::{self, Client};
-use crate::pipeline::{self, Answer, Pipeline};
-use crate::{fetch, frame::read_frame, replica_manager::ReplicaManager};
+use crate::pipeline::{Answer, Pipeline};
+use crate::{args::Args, frame::read_frame, replica_manager::ReplicaManager};
 
 /// From one whole request to the first byte of the next (Kafka's `connections.max.idle.ms`).
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(600);
 /// From the first byte of a request to its last.
 pub(crate) const FRAME_MAX: Duration = Duration::from_secs(30);
-/// A client that does not read its responses is let go.
-const WRITE_MAX: Duration = Duration::from_secs(30);
+/// From a response's first byte to its last: a client that does not read is let go.
+pub(crate) const WRITE_MAX: Duration = Duration::from_secs(30);
 /// Requests are decoded and responses encoded on a connection's threads: no recursion, no big
 /// values.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
 
 /// Serves a connection until it ends, and logs why if that was the client's fault.
 pub(crate) fn serve(connection: &Registered, manager: &ReplicaManager) {
-    let Ok(peer) = connection.stream.peer_addr() else { return };
+    let peer = connection.peer;
     tracing::debug!("{peer}: connected");
     match requests(connection, manager) {
         Ok(()) => tracing::debug!("{peer}: closed"),
@@ -45,57 +45,69 @@ pub(crate) fn serve(connection: &Registered, manager: &ReplicaManager) {
 fn requests(connection: &Registered, manager: &ReplicaManager) -> anyhow::Result<()> {
     let stream = &*connection.stream;
     stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(WRITE_MAX))?;
-    let pipeline = Pipeline::new(connection.id, manager.args.max_pipeline);
+    let pipeline = Pipeline::new(connection.id, manager.args.max_pipeline, &manager.memory);
     let client = Client { address: stream.local_addr()?, pipeline: Arc::clone(&pipeline) };
-    thread::scope(|scope| {
+    let timer = &manager.timer;
+    let cut_after = |time| {
+        let (stream, pipeline) = (Arc::clone(&connection.stream), Arc::clone(&pipeline));
+        let cut = move || {
+            pipeline.break_off();
+            stream.shutdown(Shutdown::Both).unwrap_or(());
+        };
+        timer.schedule(time, Box::new(cut)).ok().context("shutting down")
+    };
+    // What has begun must go on: a byte now and then does not.
+    let (silent, unread) = (cut_after(IDLE_MAX)?, cut_after(Duration::MAX)?);
+    let ended = thread::scope(|scope| {
         let writer = thread::Builder::new().name("responses".to_owned()).stack_size(STACK_BYTES);
         writer.spawn_scoped(scope, || {
-            if let Err(reason) = write_responses(stream, manager, &pipeline) {
-                tracing::debug!("connection {}: not written: {reason:#}", connection.id);
+            let cut_after = |time| timer.reschedule(unread, time);
+            match write_responses(stream, &pipeline, cut_after) {
+                Err(error) if error.is::<io::Error>() => tracing::debug!("not written: {error:#}"),
+                Err(reason) => tracing::error!("not written: {reason:#}"),
+                Ok(()) => {}
             }
             pipeline.break_off();
             let _: io::Result<()> = stream.shutdown(Shutdown::Both); // ends the reading, too
         })?;
-        let (mut reader, silent) = (BufReader::new(stream), Arc::clone(&connection.stream));
-        // What has begun must go on: a byte now and then does not.
-        let cut = Box::new(move || silent.shutdown(Shutdown::Both).unwrap_or(()));
-        let timer = &manager.timer;
-        let cut = timer.schedule(IDLE_MAX, cut).ok().context("shutting down")?;
+        let mut reader = BufReader::new(stream);
         let mut read = || {
             while !reader.fill_buf()?.is_empty() {
-                timer.reschedule(cut, FRAME_MAX);
-                let Some(frame) = read_frame(&mut reader, manager.args.max_frame)? else { break };
-                timer.reschedule(cut, IDLE_MAX);
-                contained(|| api::handle(manager, &client, frame))?;
+                timer.reschedule(silent, FRAME_MAX);
+                let mut share = pipeline.requests.share();
+                let take = |bytes| share.take(bytes);
+                let frame = read_frame(&mut reader, manager.args.max_frame, take)?;
+                let Some(frame) = frame else { break };
+                timer.reschedule(silent, IDLE_MAX);
+                contained(|| api::handle(manager, &client, frame, share))?;
             }
             Ok(())
         };
         let ended = read();
-        timer.cancel(cut);
         manager.cancel_for_connection(connection.id, "client disconnected");
         pipeline.finish();
         ended
-    })
+    });
+    [silent, unread].into_iter().for_each(|cut| drop(timer.cancel(cut)));
+    ended
 }
 
 /// Ends after the last answer, and where one is missing.
 fn write_responses(
     mut stream: &TcpStream,
-    manager: &ReplicaManager,
     pipeline: &Pipeline,
+    cut_after: impl Fn(Duration) -> bool,
 ) -> anyhow::Result<()> {
-    while let Some(answer) = pipeline.next() {
+    while let Some((answer, _request)) = pipeline.next() {
+        let mut share = pipeline.responses.share();
         let frame = match answer {
-            Answer::Response(frame) => frame,
-            Answer::Fetch { request, version, correlation_id } => contained(|| {
-                let body = fetch::read(&manager.topics, request, version);
-                pipeline::response(&body, version, correlation_id)
-            })?,
+            Answer::Response(response) => contained(|| response(&mut share))?,
             Answer::Nothing => continue,
             Answer::Lost => break,
         };
+        cut_after(WRITE_MAX);
         stream.write_all(&frame)?;
+        cut_after(Duration::MAX);
     }
     Ok(())
 }
@@ -109,7 +121,8 @@ fn contained<T>(request: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T
     })
 }
 
-/// The open connections: at most so many, and a shutdown ends them all in a bounded time.
+/// The open connections: at most so many, of one address, too, and a shutdown ends them all in a
+/// bounded time.
 pub(crate) struct Connections {
     open: Mutex<Open>,
     /// One of them ended.
@@ -117,37 +130,47 @@ pub(crate) struct Connections {
 }
 
 struct Open {
-    streams: HashMap<u64, Arc<TcpStream>>,
+    streams: HashMap<u64, (SocketAddr, Arc<TcpStream>)>,
     next_id: u64,
     /// None any more once the broker shuts down.
     connections_max: usize,
+    per_ip_max: usize,
 }
 
 /// A place among the open connections, given back on drop.
 pub(crate) struct Registered {
     pub(crate) stream: Arc<TcpStream>,
+    peer: SocketAddr,
     /// Never used again.
     pub(crate) id: u64,
     connections: Arc<Connections>,
 }
 
 impl Connections {
-    pub(crate) fn new(connections_max: usize) -> Connections {
-        let open = Open { streams: HashMap::new(), next_id: 0, connections_max };
-        Connections { open: Mutex::new(open), ended: Condvar::new() }
+    /// Beside those of the followers in this process.
+    pub(crate) fn new(args: &Args) -> Arc<Connections> {
+        let [connections_max, per_ip_max] = [args.max_connections, args.max_connections_per_ip]
+            .map(|max| max.saturating_add(args.followers_here().len()));
+        let open = Open { streams: HashMap::new(), next_id: 0, connections_max, per_ip_max };
+        Arc::new(Connections { open: Mutex::new(open), ended: Condvar::new() })
     }
 
     /// `None`: no more may be open, and the stream is closed.
-    pub(crate) fn register(self: &Arc<Self>, stream: TcpStream) -> Option<Registered> {
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+    ) -> Option<Registered> {
         let stream = Arc::new(stream);
         let mut open = self.open.lock();
-        if open.streams.len() >= open.connections_max {
+        let of_ip = open.streams.values().filter(|(other, _)| other.ip() == peer.ip()).count();
+        if open.streams.len() >= open.connections_max || of_ip >= open.per_ip_max {
             return None;
         }
         let id = open.next_id;
         open.next_id += 1;
-        open.streams.insert(id, Arc::clone(&stream));
-        Some(Registered { stream, id, connections: Arc::clone(self) })
+        open.streams.insert(id, (peer, Arc::clone(&stream)));
+        Some(Registered { stream, peer, id, connections: Arc::clone(self) })
     }
 
     /// Lets every connection write the response it is at; cuts off what did not end in `bound`.
@@ -165,7 +188,7 @@ impl Connections {
 
 impl Open {
     fn cut(&self, how: Shutdown) {
-        for stream in self.streams.values() {
+        for (_, stream) in self.streams.values() {
             // One that is gone already is what we want.
             let _: io::Result<()> = stream.shutdown(how);
         }

@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
+use anyhow::Result;
 use bytes::BytesMut;
 use kafka_protocol::messages::{TopicName, fetch_request::*, fetch_response::*};
 use purgatory::{DelayedOperation, Outcome};
 
 use crate::replica_manager::{ReplicaManager, park_up_to};
 use crate::topics::{Topics, WatchKey};
-use crate::{api::millis, partition::UpTo, pipeline::Reply};
+use crate::{api::millis, memory::Share, partition::UpTo, pipeline::Reply};
 
 /// Bytes of records in one response (Kafka's `replica.fetch.max.bytes` and `fetch.max.bytes`).
 pub(crate) const FETCH_BYTES_MAX: usize = 1 << 20;
@@ -48,7 +49,7 @@ pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Repl
     if max_wait.is_zero() {
         return operation.on_complete(Outcome::Expired);
     }
-    let connection = operation.reply.pipeline.connection;
+    let connection = operation.reply.pipeline.requests.connection;
     park_up_to(&manager.fetches, operation, &watermarks, connection, max_wait);
 }
 
@@ -78,13 +79,19 @@ impl DelayedOperation for DelayedFetch {
 
     fn on_complete(self, outcome: Outcome) {
         tracing::debug!("fetch of {} partitions: {outcome:?}", asked(&self.request).count());
-        self.reply.send_fetch(self.request);
+        let (version, request, topics) = (self.reply.version, self.request, self.topics);
+        self.reply.send_in_turn(move |share| read(&topics, request, version, share));
     }
 }
 
 /// Reads what is there now, `max_bytes` of it; the first batch comes whatever its size, so that a
 /// consumer is never stuck before a large one (KIP-74).
-pub(crate) fn read(topics: &Topics, request: FetchRequest, version: i16) -> FetchResponse {
+fn read(
+    topics: &Topics,
+    request: FetchRequest,
+    version: i16,
+    share: &mut Share,
+) -> Result<FetchResponse> {
     let (mut bytes_left, mut nothing_yet) = (bytes_max(&request), true);
     let up_to = up_to(&request);
     let mut data = |topic: &TopicName, asked: &FetchPartition| {
@@ -92,7 +99,7 @@ pub(crate) fn read(topics: &Topics, request: FetchRequest, version: i16) -> Fetc
         data.high_watermark = -1;
         let partition = match topics.partition(topic, asked.partition) {
             Ok(partition) => partition,
-            Err(error) => return data.with_error_code(error.code()),
+            Err(error) => return Ok(data.with_error_code(error.code())),
         };
         let bytes = size(asked.partition_max_bytes).min(bytes_left);
         let read = partition.read(asked.fetch_offset, up_to, bytes, nothing_yet);
@@ -103,23 +110,26 @@ pub(crate) fn read(topics: &Topics, request: FetchRequest, version: i16) -> Fetc
         }
         let batches = match read {
             Ok(batches) => batches,
-            Err(error) => return data.with_error_code(error.code()),
+            Err(error) => return Ok(data.with_error_code(error.code())),
         };
-        let mut records = BytesMut::new();
+        let bytes = batches.iter().map(|batch| batch.bytes.len()).sum();
+        share.take(bytes)?;
+        let mut records = BytesMut::with_capacity(bytes);
         batches.iter().for_each(|batch| records.extend_from_slice(&batch.bytes));
         nothing_yet &= records.is_empty();
         bytes_left = bytes_left.saturating_sub(records.len());
-        data.with_records(Some(records.freeze()))
-            .with_high_watermark(offsets.high_watermark)
-            .with_last_stable_offset(offsets.high_watermark)
+        data.high_watermark = offsets.high_watermark;
+        data.last_stable_offset = offsets.high_watermark;
+        Ok(data.with_records(Some(records.freeze())))
     };
     let mut responses = Vec::new();
     for topic in request.topics {
-        let partitions = topic.partitions.iter().map(|asked| data(&topic.topic, asked)).collect();
+        let partitions = topic.partitions.iter().map(|asked| data(&topic.topic, asked));
+        let partitions = partitions.collect::<Result<_>>()?;
         let response = FetchableTopicResponse::default().with_partitions(partitions);
         responses.push(response.with_topic(topic.topic));
     }
-    FetchResponse::default().with_responses(responses)
+    Ok(FetchResponse::default().with_responses(responses))
 }
 
 fn asked(request: &FetchRequest) -> impl Iterator<Item = (&TopicName, &FetchPartition)> {

@@ -1,13 +1,13 @@
 //! Framing: a big-endian length, then that many bytes. The length is what a stranger claims, so it
-//! is checked first, and memory follows the bytes that really arrive.
+//! is checked first, and memory is taken for the bytes that really arrive: at most twice as much.
 //!
 //! A produce above the bound is read all the same, but its records are thrown away as they arrive:
 //! so it can be answered with MESSAGE_TOO_LARGE, where a closed connection would make the client
 //! send it again and again.
 
-use std::io::{self, Read, Take, copy, sink};
+use std::io::{Read, Take, copy, sink};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use kafka_protocol::messages::ApiKey;
 
@@ -15,13 +15,21 @@ use kafka_protocol::messages::ApiKey;
 pub(crate) const PREFIX_BYTES: usize = 8;
 /// A longer produce is not even skimmed; no client's `message.max.bytes` goes as far.
 const SKIMMED_MAX: u64 = 1 << 30;
+/// The buffer of a longer frame grows in steps, by this or to twice its size.
+const STEP_BYTES: usize = 16 << 10;
 /// Takes the place of the records: 12 bytes of a batch that announces 2 GiB.
 const TOO_LARGE: &[u8] = &[0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff];
 
-/// Reads the next request, without its length; `None`: the connection ended between two requests.
-/// An error is an [`io::Error`], or else the client's fault.
-pub(crate) fn read_frame(reader: &mut impl Read, bytes_max: u32) -> anyhow::Result<Option<Bytes>> {
-    let prefix = read_up_to(reader, 4)?;
+/// Reads the next request, without its length, into memory that `take` allows; `None`: the
+/// connection ended between two requests. An error is an [`std::io::Error`], one of `take`, or else
+/// the client's fault.
+pub(crate) fn read_frame(
+    reader: &mut impl Read,
+    bytes_max: u32,
+    take: impl FnMut(usize) -> Result<()>,
+) -> Result<Option<Bytes>> {
+    let mut prefix = Vec::new();
+    reader.by_ref().take(4).read_to_end(&mut prefix)?;
     let length = match <[u8; 4]>::try_from(prefix.as_slice()) {
         Ok(prefix) => i32::from_be_bytes(prefix),
         Err(_) if prefix.is_empty() => return Ok(None),
@@ -29,61 +37,79 @@ pub(crate) fn read_frame(reader: &mut impl Read, bytes_max: u32) -> anyhow::Resu
     };
     let expected = usize::try_from(length).unwrap_or(0);
     ensure!(expected >= PREFIX_BYTES, "malformed frame: a length of {length}");
+    let mut frame = Frame { bytes: Vec::new(), take };
     if length.unsigned_abs() > bytes_max {
         let oversized = || format!("oversized frame: {length} bytes, the limit is {bytes_max}");
         ensure!(expected as u64 <= SKIMMED_MAX, oversized());
-        let mut kept = read_up_to(reader, PREFIX_BYTES)?;
-        ensure!(kept.starts_with(&(ApiKey::Produce as i16).to_be_bytes()), oversized());
+        frame.read(reader, PREFIX_BYTES)?;
+        ensure!(frame.bytes.starts_with(&(ApiKey::Produce as i16).to_be_bytes()), oversized());
         let rest = reader.take((expected - PREFIX_BYTES) as u64);
-        skim(rest, &mut kept, bytes_max).with_context(oversized)?;
-        return Ok(Some(kept.into()));
+        frame.skim(rest, bytes_max).with_context(oversized)?;
+    } else {
+        let came = frame.read(reader, expected)?;
+        ensure!(came == expected, "truncated frame: closed after {came} of {expected} bytes");
     }
-    let body = read_up_to(reader, expected)?;
-    let received = body.len();
-    ensure!(received == expected, "truncated frame: closed after {received} of {expected} bytes");
-    Ok(Some(body.into()))
+    Ok(Some(frame.bytes.into()))
 }
 
-/// Keeps what a produce begins with and its partitions, without the records.
-fn skim(mut rest: Take<impl Read>, kept: &mut Vec<u8>, bytes_max: u32) -> anyhow::Result<()> {
-    let rest = &mut rest;
-    for _ in 0..2 {
-        let string = keep(rest, kept, 2)?; // client id, transactional id
-        keep(rest, kept, string)?;
-    }
-    keep(rest, kept, 6)?; // acks, timeout
-    for _ in 0..keep(rest, kept, 4)? {
-        let topic = keep(rest, kept, 2)?;
-        keep(rest, kept, topic)?;
-        for _ in 0..keep(rest, kept, 4)? {
-            keep(rest, kept, 4)?; // partition
-            let records = keep(rest, kept, 4)?;
-            kept.truncate(kept.len() - 4);
-            kept.extend_from_slice(TOO_LARGE);
-            let thrown_away = copy(&mut rest.take(records as u64), &mut sink())?;
-            ensure!(thrown_away == records as u64, "truncated");
-            ensure!(kept.len() <= bytes_max as usize, "too large without its records");
+struct Frame<T> {
+    bytes: Vec<u8>,
+    take: T,
+}
+
+impl<T: FnMut(usize) -> Result<()>> Frame<T> {
+    /// Reads so many more bytes, and returns how many came before the end. The buffer grows as they
+    /// arrive, so a claimed length reserves nothing.
+    fn read(&mut self, reader: &mut impl Read, bytes: usize) -> Result<usize> {
+        let (begin, end) = (self.bytes.len(), self.bytes.len() + bytes);
+        while self.bytes.len() < end {
+            let missing = end - self.bytes.len();
+            if self.bytes.capacity() == self.bytes.len() {
+                let step = missing.min(self.bytes.len() + STEP_BYTES);
+                (self.take)(step)?;
+                self.bytes.reserve_exact(step);
+            }
+            let room = missing.min(self.bytes.capacity() - self.bytes.len());
+            if reader.by_ref().take(room as u64).read_to_end(&mut self.bytes)? < room {
+                break;
+            }
         }
+        Ok(self.bytes.len() - begin)
     }
-    ensure!(rest.limit() == 0, "more than a produce");
-    Ok(())
-}
 
-/// Keeps the next bytes. Returns the number that they are; for a negative one, which stands for
-/// null, 0.
-fn keep(rest: &mut impl Read, kept: &mut Vec<u8>, bytes: usize) -> anyhow::Result<usize> {
-    let next = read_up_to(rest, bytes)?;
-    ensure!(next.len() == bytes, "truncated");
-    kept.extend_from_slice(&next);
-    let number = next.iter().fold(0, |number, digit| number << 8 | usize::from(*digit));
-    Ok(if next.first().is_some_and(|digit| *digit < 0x80) { number } else { 0 })
-}
+    /// Keeps what a produce begins with and its partitions, without the records.
+    fn skim(&mut self, mut rest: Take<impl Read>, bytes_max: u32) -> Result<()> {
+        let rest = &mut rest;
+        for _ in 0..2 {
+            let string = self.keep(rest, 2)?; // client id, transactional id
+            self.keep(rest, string)?;
+        }
+        self.keep(rest, 6)?; // acks, timeout
+        for _ in 0..self.keep(rest, 4)? {
+            let topic = self.keep(rest, 2)?;
+            self.keep(rest, topic)?;
+            for _ in 0..self.keep(rest, 4)? {
+                self.keep(rest, 4)?; // partition
+                let records = self.keep(rest, 4)?;
+                self.bytes.truncate(self.bytes.len() - 4);
+                self.read(&mut &*TOO_LARGE, TOO_LARGE.len())?;
+                let thrown_away = copy(&mut rest.take(records as u64), &mut sink())?;
+                ensure!(thrown_away == records as u64, "truncated");
+                ensure!(self.bytes.len() <= bytes_max as usize, "too large without its records");
+            }
+        }
+        ensure!(rest.limit() == 0, "more than a produce");
+        Ok(())
+    }
 
-/// `read_to_end` grows its buffer as bytes arrive, so a claimed length reserves nothing.
-fn read_up_to(reader: &mut impl Read, bytes: usize) -> io::Result<Vec<u8>> {
-    let mut buffer = Vec::new();
-    reader.by_ref().take(bytes as u64).read_to_end(&mut buffer)?;
-    Ok(buffer)
+    /// Keeps the next bytes. Returns the number that they are; for a negative one, which stands for
+    /// null, 0.
+    fn keep(&mut self, rest: &mut impl Read, bytes: usize) -> Result<usize> {
+        ensure!(self.read(rest, bytes)? == bytes, "truncated");
+        let next = &self.bytes[self.bytes.len() - bytes..];
+        let number = next.iter().fold(0, |number, digit| number << 8 | usize::from(*digit));
+        Ok(if next.first().is_some_and(|digit| *digit < 0x80) { number } else { 0 })
+    }
 }
 
 #[cfg(test)]
@@ -92,9 +118,14 @@ mod tests {
 
     const MAX: u32 = 1024;
 
-    fn read(length: i32, body: &[u8]) -> Result<Bytes, String> {
+    fn unbounded(_: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(length: i32, body: &[u8]) -> std::result::Result<Bytes, String> {
         let bytes = [&length.to_be_bytes(), body].concat();
-        let frame = read_frame(&mut bytes.as_slice(), MAX).map_err(|reason| reason.to_string())?;
+        let frame = read_frame(&mut bytes.as_slice(), MAX, unbounded)
+            .map_err(|reason| reason.to_string())?;
         Ok(frame.unwrap())
     }
 
@@ -113,20 +144,20 @@ mod tests {
     #[test]
     fn an_end_inside_a_frame_is_told_from_an_end_between_two() {
         assert!(read(16, &[0; 9]).unwrap_err().ends_with("closed after 9 of 16 bytes"));
-        assert!(read_frame(&mut [0, 0].as_slice(), MAX).is_err());
-        assert_eq!(read_frame(&mut [].as_slice(), MAX).unwrap(), None);
+        assert!(read_frame(&mut [0, 0].as_slice(), MAX, unbounded).is_err());
+        assert_eq!(read_frame(&mut [].as_slice(), MAX, unbounded).unwrap(), None);
     }
 
     #[test]
     fn a_claimed_length_reserves_no_memory() {
         struct Claims(&'static [u8]);
         impl Read for Claims {
-            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
                 assert!(buffer.len() < 64 << 10, "{} bytes reserved", buffer.len());
                 self.0.read(buffer)
             }
         }
-        assert!(read_frame(&mut Claims(&[0x40, 0, 0, 0]), u32::MAX).is_err());
+        assert!(read_frame(&mut Claims(&[0x40, 0, 0, 0]), u32::MAX, unbounded).is_err());
     }
 
     /// A produce to `t`, partitions 5 and 6, with so many bytes of records each.

@@ -13,12 +13,14 @@ use crate::{frame::PREFIX_BYTES, schemas::Api};
 /// Array elements of one request together: bounds what decoding it can allocate.
 pub(crate) const ELEMENTS_MAX: usize = 1 << 16;
 
-/// Checks every length in a frame, which starts with the request header.
-pub(crate) fn check(frame: &[u8], api: &Api, version: i16) -> anyhow::Result<()> {
+/// Checks every length in a frame, which starts with the request header; returns how many elements
+/// its arrays have.
+pub(crate) fn check(frame: &[u8], api: &Api, version: i16) -> anyhow::Result<usize> {
     let mut walk = Walk { rest: frame, version, elements_left: ELEMENTS_MAX };
     walk.skip(PREFIX_BYTES)?;
     walk.fields(b"s").context("client id")?;
-    walk.fields(api.fields)
+    walk.fields(api.fields)?;
+    Ok(ELEMENTS_MAX - walk.elements_left)
 }
 
 struct Walk<'a> {

@@ -12,9 +12,9 @@
 
 /// Returns an error that a client is told, if the condition holds.
 macro_rules! refuse {
-    ($when:expr, $error:expr) => {
+    ($when:expr, $error:ident) => {
         if $when {
-            return Err($error);
+            return Err(kafka_protocol::ResponseError::$error);
         }
     };
 }
@@ -35,6 +35,7 @@ mod group;
 mod layout;
 mod list_offsets;
 mod log;
+mod memory;
 mod metadata;
 mod partition;
 mod pipeline;

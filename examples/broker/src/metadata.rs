@@ -3,49 +3,62 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use kafka_protocol::messages::{
-    create_topics_request::*, create_topics_response::*, metadata_request::*, metadata_response::*,
-    *,
+use kafka_protocol::{
+    ResponseError, messages::create_topics_request::*, messages::create_topics_response::*,
+    messages::metadata_request::*, messages::metadata_response::*, messages::*, protocol::StrBytes,
 };
-use kafka_protocol::{ResponseError, protocol::StrBytes};
 
+use crate::api::{ELEMENT_BYTES, OrError};
 use crate::replica_state::{FOLLOWER_IDS, LEADER_ID};
 use crate::topics::{Topic, Topics};
-use crate::{api::OrError, partition::Partition, replica_manager::ReplicaManager};
+use crate::{partition::Partition, pipeline::Reply, replica_manager::ReplicaManager};
 
 const MESSAGE_MAX: u32 = i32::MAX as u32;
 /// What is said of any other configuration of a topic: it is not taken in silence.
 const CONFIGS: &str =
     "a topic's configuration may be min.insync.replicas (1 to 3) and max.message.bytes";
 
-/// `address` is where this client reached the broker, so it is also what the client is told.
+/// `address` is where this client reached the broker, so it is also what the client is told. Topics
+/// are made now, and described when it is the answer's turn.
 pub(crate) fn metadata(
     manager: &ReplicaManager,
-    request: &MetadataRequest,
-    version: i16,
+    request: MetadataRequest,
     address: SocketAddr,
-) -> MetadataResponse {
-    let topics = &manager.topics;
-    let found = |asked: &MetadataRequestTopic| {
-        let name = asked.name.as_ref().ok_or(ResponseError::UnknownTopicId)?;
-        if request.allow_auto_topic_creation {
-            return topics.get_or_create(name);
-        }
-        topics.get(name).ok_or(ResponseError::UnknownTopicOrPartition)
+    reply: Reply,
+) {
+    let (topics, version) = (Arc::clone(&manager.topics), reply.version);
+    let found = |asked: MetadataRequestTopic| {
+        let found = match asked.name.as_deref() {
+            None => Err(ResponseError::UnknownTopicId),
+            Some(name) if request.allow_auto_topic_creation => topics.get_or_create(name),
+            Some(name) => topics.get(name).ok_or(ResponseError::UnknownTopicOrPartition),
+        };
+        found.map_err(|error| (asked.name, error))
     };
-    let topic = |asked: &MetadataRequestTopic| match found(asked) {
-        Ok(topic) => described(&topic),
-        Err(error) => {
-            let topic = MetadataResponseTopic::default().with_error_code(error.code());
-            topic.with_name(asked.name.clone())
-        }
-    };
-    let topics = match &request.topics {
-        // Version 0 asks for all topics with an empty list, later ones with none.
-        Some(asked) if version > 0 || !asked.is_empty() => asked.iter().map(topic).collect(),
-        _ => topics.all().iter().map(described).collect(),
-    };
+    // Version 0 asks for all topics with an empty list, later ones with none.
+    let asked = request.topics.filter(|asked| version > 0 || !asked.is_empty());
+    let asked = asked.map(|asked| asked.into_iter().map(found).collect::<Vec<_>>());
     manager.complete_topics();
+    reply.send_in_turn(move |share| {
+        let found = asked.unwrap_or_else(|| topics.all().into_iter().map(Ok).collect());
+        let partitions = found.iter().flatten().map(|topic| topic.len()).sum::<usize>();
+        share.take((found.len() + partitions) * ELEMENT_BYTES)?;
+        let topics = found.iter().map(|found| match found {
+            Ok(topic) => described(topic),
+            Err((name, error)) => {
+                let topic = MetadataResponseTopic::default().with_error_code(error.code());
+                topic.with_name(name.clone())
+            }
+        });
+        Ok(response(topics.collect(), address, version))
+    });
+}
+
+fn response(
+    topics: Vec<MetadataResponseTopic>,
+    address: SocketAddr,
+    version: i16,
+) -> MetadataResponse {
     let broker = MetadataResponseBroker::default()
         .with_node_id(LEADER_ID.into())
         .with_host(StrBytes::from_string(address.ip().to_string()))
@@ -98,7 +111,7 @@ pub(crate) fn create_topics(
 }
 
 fn created(topics: &Topics, topic: &CreatableTopic, validate_only: bool) -> OrError<()> {
-    refuse!(!topic.assignments.is_empty(), ResponseError::InvalidReplicaAssignment);
+    refuse!(!topic.assignments.is_empty(), InvalidReplicaAssignment);
     let mut config = topics.defaults;
     if topic.num_partitions != -1 {
         config.partitions = topic.num_partitions;

@@ -12,13 +12,9 @@ use std::sync::{Arc, atomic::AtomicUsize};
 use kafka_protocol::ResponseError;
 use parking_lot::Mutex;
 
-use crate::batch::{IncomingBatch, RecordBatch};
 use crate::{
-    api::OrError,
-    log::Log,
-    producer_state::Producers,
-    replica_state::Replicas,
-    topics::{TopicConfig, TopicPartition},
+    api::OrError, batch::IncomingBatch, batch::RecordBatch, log::Log, producer_state::Producers,
+    replica_state::Replicas, topics::TopicConfig, topics::TopicPartition,
 };
 
 pub(crate) struct Partition {
@@ -91,10 +87,8 @@ impl Partition {
     /// log is full of records that are not replicated yet.
     pub(crate) fn append(&self, batches: Vec<IncomingBatch>, acks_all: bool) -> OrError<Appended> {
         let mut state = self.state.lock();
-        refuse!(
-            acks_all && state.replicas.in_sync() < self.config.in_sync_min(),
-            ResponseError::NotEnoughReplicas
-        );
+        let too_few = state.replicas.in_sync() < self.config.in_sync_min();
+        refuse!(acks_all && too_few, NotEnoughReplicas);
         let records: i64 = batches.iter().map(|batch| i64::from(batch.records)).sum();
         let known = state.producers.duplicate(&batches)?;
         let base_offset = known.unwrap_or(state.log.log_end_offset);
@@ -128,7 +122,7 @@ impl Partition {
     pub(crate) fn delete_records(&self, offset: i64) -> OrError<(i64, bool)> {
         let mut state = self.state.lock();
         let offset = if offset == -1 { state.high_watermark } else { offset };
-        refuse!(!(0..=state.high_watermark).contains(&offset), ResponseError::OffsetOutOfRange);
+        refuse!(!(0..=state.high_watermark).contains(&offset), OffsetOutOfRange);
         state.log.start_at(offset);
         Ok((offset, state.advance(self.config.advance_min())))
     }
@@ -191,10 +185,8 @@ impl Partition {
     pub(crate) fn replicated(&self, offset: i64) -> OrError<bool> {
         let state = self.state.lock();
         let replicated = state.high_watermark >= offset;
-        refuse!(
-            replicated && state.replicas.in_sync() < self.config.in_sync_min(),
-            ResponseError::NotEnoughReplicasAfterAppend
-        );
+        let too_few = state.replicas.in_sync() < self.config.in_sync_min();
+        refuse!(replicated && too_few, NotEnoughReplicasAfterAppend);
         Ok(replicated)
     }
 
@@ -206,7 +198,7 @@ impl Partition {
 impl State {
     fn append(&mut self, batches: Vec<IncomingBatch>, log_bytes_max: usize) -> OrError<()> {
         self.log.trim(self.high_watermark, log_bytes_max);
-        refuse!(self.log.size_bytes > log_bytes_max, ResponseError::KafkaStorageError);
+        refuse!(self.log.size_bytes > log_bytes_max, KafkaStorageError);
         self.replicas.note_caught_up(self.log.log_end_offset);
         for batch in batches {
             let offset = self.log.log_end_offset;

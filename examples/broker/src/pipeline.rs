@@ -3,26 +3,30 @@
 //!
 //! A request takes a place when it is read and fills it when its answer is known, at once or when
 //! its parked operation ends; the connection's writer takes from the front. Both ends are bounded:
-//! with all places taken, or too many bytes of requests and responses in them, no further request
-//! is read, so a client that does not read its responses is not read from either. The records of a
-//! fetch are read when it is their turn, so a connection has one response with records in memory
-//! and not one for each place.
+//! with all places taken, or too many bytes of requests in them, no further request
+//! is read, so a client that does not read its responses is not read from either. A response is
+//! made when it is its turn, so a connection has one of them in memory and not one for each place.
+//!
+//! Over all connections both are bounded by [`Memory`]: a request has its share from the moment it
+//! is read until its response is written, a response from when it is made.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, mem, sync::Arc};
 
-use anyhow::Context;
+use anyhow::{Context, Result};
 use bytes::{BufMut, BytesMut};
-use kafka_protocol::messages::{FetchRequest, ResponseHeader};
-use kafka_protocol::protocol::{Encodable, HeaderVersion};
+use kafka_protocol::{messages::ResponseHeader, protocol::Encodable, protocol::HeaderVersion};
 use parking_lot::{Condvar, Mutex};
 
-/// Bytes in the places, frames of requests and of responses, above which no further request is
-/// read.
-const BYTES_MAX: usize = 4 << 20;
+use crate::memory::{Account, Memory, Share};
+
+/// Bytes of the requests in the places above which no further request is read.
+pub(crate) const BYTES_MAX: usize = 4 << 20;
+/// Of a response: the length, the correlation id.
+const HEADER_BYTES: usize = 4 + 4;
 
 pub(crate) struct Pipeline {
-    /// The connection's number.
-    pub(crate) connection: u64,
+    pub(crate) requests: Arc<Account>,
+    pub(crate) responses: Arc<Account>,
     state: Mutex<State>,
     /// The front is filled, a place is free, or it is over.
     changed: Condvar,
@@ -31,8 +35,9 @@ pub(crate) struct Pipeline {
 
 #[derive(Default)]
 struct State {
-    /// In the order of the requests.
-    places: VecDeque<Place>,
+    /// In the order of the requests: the memory that the request has (what is parked may hold on to
+    /// its frame), and its answer once it is known.
+    places: VecDeque<(Share, Option<Answer>)>,
     /// The number of the place at the front.
     front: usize,
     /// In all places.
@@ -43,34 +48,33 @@ struct State {
     broken: bool,
 }
 
-struct Place {
-    /// Of the request (what is parked may hold on to its frame) and of the response.
-    bytes: usize,
-    /// `None`: not known yet.
-    answer: Option<Answer>,
-}
+pub(crate) type InTurn = dyn FnOnce(&mut Share) -> Result<BytesMut> + Send;
 
 /// What fills a place.
 pub(crate) enum Answer {
-    /// A whole frame.
-    Response(BytesMut),
-    /// Records to be read now.
-    Fetch { request: FetchRequest, version: i16, correlation_id: i32 },
+    /// To be made now: a whole frame.
+    Response(Box<InTurn>),
     /// The client expects no response.
     Nothing,
-    /// There is no answer where one is due: a panic, or a response that cannot be encoded.
+    /// There is no answer where one is due: a panic, or a client that is gone.
     Lost,
 }
 
 impl Pipeline {
-    pub(crate) fn new(connection: u64, places_max: u16) -> Arc<Pipeline> {
+    /// Of the connection with this number; with the memory that requests may take, and responses.
+    pub(crate) fn new(
+        connection: u64,
+        places_max: u16,
+        [requests, responses]: &[Arc<Memory>; 2],
+    ) -> Arc<Pipeline> {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Arc::new(Pipeline { connection, state, changed, places_max })
+        let (requests, responses) = (requests.account(connection), responses.account(connection));
+        Arc::new(Pipeline { requests, responses, state, changed, places_max })
     }
 
-    /// Takes the next place, for a request of so many bytes, after waiting for one; `None`: nothing
-    /// can be written any more.
-    pub(crate) fn place(self: &Arc<Self>, bytes: usize, version: i16, id: i32) -> Option<Reply> {
+    /// Takes the next place, for a request with this share of memory, after waiting for one;
+    /// `None`: nothing can be written any more.
+    pub(crate) fn place(self: &Arc<Self>, share: Share, version: i16, id: i32) -> Option<Reply> {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| {
             (state.places.len() >= self.places_max.into() || state.bytes > BYTES_MAX)
@@ -80,36 +84,34 @@ impl Pipeline {
             return None;
         }
         let place = state.front + state.places.len();
-        state.places.push_back(Place { bytes, answer: None });
-        state.bytes += bytes;
+        state.bytes += share.bytes;
+        state.places.push_back((share, None));
         let pipeline = Arc::clone(self);
         Some(Reply { pipeline, place, version, correlation_id: id })
     }
 
-    /// The answer at the front, after waiting for it; `None` after the last.
-    pub(crate) fn next(&self) -> Option<Answer> {
+    /// The answer at the front, after waiting for it, and what its request has of the memory;
+    /// `None` after the last.
+    pub(crate) fn next(&self) -> Option<(Answer, Share)> {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| match state.places.front() {
-            Some(place) => place.answer.is_none(),
-            None => !state.finished,
+            Some((_, answer)) => answer.is_none(),
+            None => !state.finished && !state.broken,
         });
-        let place = state.places.pop_front()?;
+        let (share, answer) = state.places.pop_front()?;
         state.front += 1;
-        state.bytes -= place.bytes;
+        state.bytes -= share.bytes;
         self.changed.notify_all();
-        place.answer
+        Some((answer?, share))
     }
 
     /// The first answer counts. A place leaves at the front with it, or was given up: then it is
     /// too late.
     fn fill(&self, number: usize, answer: Answer) {
-        let bytes = if let Answer::Response(frame) = &answer { frame.len() } else { 0 };
         let mut state = self.state.lock();
         let index = number.wrapping_sub(state.front);
-        if let Some(place) = state.places.get_mut(index).filter(|place| place.answer.is_none()) {
-            place.bytes += bytes;
-            place.answer = Some(answer);
-            state.bytes += bytes;
+        if let Some((_, place @ None)) = state.places.get_mut(index) {
+            *place = Some(answer);
             self.changed.notify_all();
         }
     }
@@ -119,17 +121,23 @@ impl Pipeline {
     pub(crate) fn finish(&self) {
         let mut state = self.state.lock();
         state.finished = true;
-        for place in &mut state.places {
-            place.answer.get_or_insert(Answer::Lost);
+        for (_, answer) in &mut state.places {
+            answer.get_or_insert(Answer::Lost);
         }
-        drop(state);
         self.changed.notify_all();
     }
 
-    /// Nothing can be written any more: [`Pipeline::place`] waits for nothing.
+    /// Nothing can be written any more: nothing is waited for, and what is there is given up.
     pub(crate) fn break_off(&self) {
-        self.state.lock().broken = true;
+        let mut state = self.state.lock();
+        state.broken = true;
+        state.front += state.places.len();
+        let given_up = mem::take(&mut state.places);
+        drop(state);
+        drop(given_up);
         self.changed.notify_all();
+        self.requests.cut();
+        self.responses.cut();
     }
 }
 
@@ -142,16 +150,21 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    pub(crate) fn send<T: Encodable + HeaderVersion>(self, body: &T) {
-        match response(body, self.version, self.correlation_id) {
-            Ok(frame) => self.fill(Answer::Response(frame)),
-            Err(error) => tracing::error!("a response cannot be encoded: {error:#}"),
-        }
+    pub(crate) fn send<T: Encodable + HeaderVersion + Send + 'static>(self, body: T) {
+        self.send_in_turn(|_| Ok(body));
     }
 
-    pub(crate) fn send_fetch(self, request: FetchRequest) {
-        let (version, correlation_id) = (self.version, self.correlation_id);
-        self.fill(Answer::Fetch { request, version, correlation_id });
+    /// For what may be large: its body, too, is made when it is its turn, in memory that is taken.
+    pub(crate) fn send_in_turn<T: Encodable + HeaderVersion>(
+        self,
+        body: impl FnOnce(&mut Share) -> Result<T> + Send + 'static,
+    ) {
+        let (version, id) = (self.version, self.correlation_id);
+        self.fill(Answer::Response(Box::new(move |share| {
+            let body = body(share)?;
+            share.take(body.compute_size(version)?)?;
+            response(&body, version, id)
+        })));
     }
 
     pub(crate) fn send_nothing(self) {
@@ -174,8 +187,8 @@ pub(crate) fn response<T: Encodable + HeaderVersion>(
     body: &T,
     version: i16,
     correlation_id: i32,
-) -> anyhow::Result<BytesMut> {
-    let mut frame = BytesMut::new();
+) -> Result<BytesMut> {
+    let mut frame = BytesMut::with_capacity(body.compute_size(version)? + HEADER_BYTES);
     frame.put_i32(0);
     let header = ResponseHeader::default().with_correlation_id(correlation_id);
     header.encode(&mut frame, T::header_version(version))?;
@@ -196,73 +209,82 @@ mod tests {
     impl Pipeline {
         /// Whether [`Pipeline::next`] would not wait.
         pub(crate) fn is_ready(&self) -> bool {
-            self.state.lock().places.front().is_some_and(|place| place.answer.is_some())
+            self.state.lock().places.front().is_some_and(|(_, answer)| answer.is_some())
         }
+    }
+
+    fn pipeline(places_max: u16) -> Arc<Pipeline> {
+        Pipeline::new(0, places_max, &[usize::MAX; 2].map(Memory::new))
+    }
+
+    fn place(pipeline: &Arc<Pipeline>, version: i16, id: i32) -> Option<Reply> {
+        pipeline.place(pipeline.requests.share(), version, id)
     }
 
     /// The correlation id of the next answer.
     fn next_id(pipeline: &Pipeline) -> Option<u8> {
-        match pipeline.next()? {
-            Answer::Response(frame) => Some(frame[7]),
+        match pipeline.next()?.0 {
+            Answer::Response(frame) => Some(frame(&mut pipeline.responses.share()).unwrap()[7]),
             _ => Some(0),
         }
     }
 
     #[test]
     fn answers_leave_in_the_order_of_the_places_and_a_lost_one_is_told() {
-        let pipeline = Pipeline::new(0, 4);
+        let pipeline = pipeline(4);
         let [first, second, lost, nothing] =
-            [1, 2, 3, 4].map(|id| pipeline.place(0, 0, id).unwrap());
+            [1, 2, 3, 4].map(|id| place(&pipeline, 0, id).unwrap());
         nothing.send_nothing();
         drop(lost);
-        second.send(&ApiVersionsResponse::default());
+        second.send(ApiVersionsResponse::default());
         assert!(!pipeline.is_ready());
-        first.send(&ApiVersionsResponse::default());
+        first.send(ApiVersionsResponse::default());
         assert_eq!((next_id(&pipeline), next_id(&pipeline)), (Some(1), Some(2)));
-        assert!(matches!(pipeline.next(), Some(Answer::Lost)));
-        assert!(matches!(pipeline.next(), Some(Answer::Nothing)));
+        assert!(matches!(pipeline.next(), Some((Answer::Lost, _))));
+        assert!(matches!(pipeline.next(), Some((Answer::Nothing, _))));
         // There is no such version to encode it in.
-        pipeline.place(0, 99, 5).unwrap().send(&ApiVersionsResponse::default());
-        assert!(matches!(pipeline.next(), Some(Answer::Lost)));
+        place(&pipeline, 99, 5).unwrap().send(ApiVersionsResponse::default());
+        let Some((Answer::Response(response), _)) = pipeline.next() else { panic!("no response") };
+        assert!(response(&mut pipeline.responses.share()).is_err());
         pipeline.finish();
         assert!(pipeline.next().is_none());
     }
 
     #[test]
     fn what_has_no_answer_when_the_client_is_gone_is_given_up() {
-        let pipeline = Pipeline::new(0, 4);
-        let [first, waits] = [1, 2].map(|id| pipeline.place(0, 0, id).unwrap());
-        first.send(&ApiVersionsResponse::default());
+        let pipeline = pipeline(4);
+        let [first, waits] = [1, 2].map(|id| place(&pipeline, 0, id).unwrap());
+        first.send(ApiVersionsResponse::default());
         pipeline.finish();
         assert_eq!(next_id(&pipeline), Some(1));
-        assert!(matches!(pipeline.next(), Some(Answer::Lost)));
-        waits.send(&ApiVersionsResponse::default());
+        assert!(matches!(pipeline.next(), Some((Answer::Lost, _))));
+        waits.send(ApiVersionsResponse::default());
         assert!(pipeline.next().is_none(), "too late");
     }
 
     #[test]
     fn no_place_is_given_while_all_are_taken_or_too_many_bytes_wait() {
-        let pipeline = Pipeline::new(0, 2);
-        let large = ApiVersionsResponse::default()
-            .with_api_keys(vec![Default::default(); BYTES_MAX / 6 + 1]);
-        for taken in [vec![1_u8, 2], vec![3]] {
-            let mut replies: Vec<_> =
-                taken.iter().map(|id| pipeline.place(0, 0, i32::from(*id)).unwrap()).collect();
-            if let Some(large_reply) = replies.pop_if(|_| taken.len() == 1) {
-                large_reply.send(&large);
-            }
+        let pipeline = pipeline(2);
+        for taken in [&[(1, 0), (2, 0)][..], &[(3, BYTES_MAX + 1)]] {
+            let place = |&(id, bytes): &(u8, usize)| {
+                let mut share = pipeline.requests.share();
+                share.take(bytes).unwrap();
+                pipeline.place(share, 0, id.into()).unwrap()
+            };
+            let replies: Vec<_> = taken.iter().map(place).collect();
             thread::scope(|scope| {
-                let next = scope.spawn(|| pipeline.place(0, 0, 9).unwrap());
-                replies.into_iter().for_each(|reply| reply.send(&ApiVersionsResponse::default()));
-                assert_eq!(next_id(&pipeline), Some(taken[0]));
+                let next = scope.spawn(|| super::tests::place(&pipeline, 0, 9).unwrap());
+                replies.into_iter().for_each(|reply| reply.send(ApiVersionsResponse::default()));
+                assert_eq!(next_id(&pipeline), Some(taken[0].0));
                 next.join().unwrap().send_nothing();
             });
             while pipeline.is_ready() {
                 pipeline.next();
             }
         }
-        let _taken = [pipeline.place(0, 0, 1), pipeline.place(0, 0, 2)];
+        let _taken = [place(&pipeline, 0, 1), place(&pipeline, 0, 2)];
         pipeline.break_off();
-        assert!(pipeline.place(0, 0, 3).is_none(), "nothing to wait for any more");
+        assert!(place(&pipeline, 0, 3).is_none(), "nothing to wait for any more");
+        assert!(pipeline.next().is_none(), "what is there is given up");
     }
 }

@@ -1,32 +1,20 @@
 //! Produce: append to the leaders, then answer at once (acks=1), never (acks=0), or when the
 //! in-sync replicas have it (acks=all).
 
-use std::sync::Arc;
-
 use anyhow::ensure;
-use kafka_protocol::ResponseError::{self, NotLeaderOrFollower, UnknownServerError};
-use kafka_protocol::messages::{produce_request::*, produce_response::*};
-use purgatory::{CancelReason, DelayedOperation, Outcome};
+use kafka_protocol::{ResponseError, messages::produce_request::*, messages::produce_response::*};
 
 use crate::replica_fetcher::{Follower, all_have};
-use crate::replica_manager::{ReplicaManager, Wait, park_up_to, watermarks};
-use crate::{api::millis, counters::Counters, pipeline::Reply, topics::WatchKey};
+use crate::replica_manager::{DelayedAnswer, ReplicaManager, Statuses, Wait};
+use crate::{api::millis, counters::Counters, pipeline::Reply, topics::WatchKey::HighWatermark};
 
 const ACKS_ALL: i16 = -1;
 
 /// An acks=all produce that waits until the in-sync replicas have what it appended.
 ///
 /// One operation for the whole request, checked when the high watermark of one of its partitions
-/// has reached what it appended there. Every waiting partition starts with REQUEST_TIMED_OUT in the
-/// response, so an expired operation has nothing to decide: what was not replicated in time keeps
-/// it.
-pub(crate) struct DelayedProduce {
-    response: ProduceResponse,
-    waits: Vec<Wait>,
-    followers: Arc<[Follower]>,
-    counters: Arc<Counters>,
-    reply: Reply,
-}
+/// has reached what it appended there.
+pub(crate) type DelayedProduce = DelayedAnswer<ProduceResponse>;
 
 /// Appends, and parks what must wait. A produce with acks=0 is not answered; when it failed that is
 /// an error, and the connection is closed, as in Kafka: there is no other way to tell the client.
@@ -44,19 +32,10 @@ pub(crate) fn produce(
         return Ok(());
     }
     if waits.is_empty() {
-        reply.send(&response);
+        reply.send(response);
         return Ok(());
     }
-    let operation = DelayedProduce {
-        response,
-        waits,
-        followers: Arc::clone(&manager.followers),
-        counters: Arc::clone(&manager.counters),
-        reply,
-    };
-    let watermarks = watermarks(&operation.waits, WatchKey::HighWatermark);
-    let connection = operation.reply.pipeline.connection;
-    park_up_to(&manager.produces, operation, &watermarks, connection, timeout);
+    manager.park_answer(&manager.produces, (response, waits, reply), HighWatermark, timeout);
     Ok(())
 }
 
@@ -96,42 +75,25 @@ fn append(
     (response, waits)
 }
 
-impl DelayedOperation for DelayedProduce {
-    fn try_complete(&mut self) -> bool {
-        self.waits.retain(|wait| {
-            let (partition, offset) = (&wait.partition, wait.required_offset);
-            let error_code = match partition.replicated(offset) {
-                Ok(false) => return true,
-                Ok(true) => 0,
-                Err(error) => error.code(),
-            };
-            // The promise of acks=all, audited: what is acknowledged is in the in-sync followers'
-            // logs.
-            if error_code == 0 && !all_have(&self.followers, partition, offset) {
-                self.counters.lock().acked_before_replicated += 1;
-                let key = &partition.key;
-                tracing::error!("{key} acknowledged up to {offset} before it was replicated");
-            }
-            status(&mut self.response, wait).error_code = error_code;
-            false
-        });
-        self.waits.is_empty()
-    }
-
-    fn on_complete(mut self, outcome: Outcome) {
-        tracing::debug!("produce to {} topics: {outcome:?}", self.response.responses.len());
-        if let Outcome::Cancelled(reason) = outcome {
-            // Shutting down: Kafka's leader moves away and says so; clients retry.
-            let shutdown = matches!(reason, CancelReason::Shutdown | CancelReason::Dropped);
-            let error = if shutdown { NotLeaderOrFollower } else { UnknownServerError };
-            for wait in &self.waits {
-                status(&mut self.response, wait).error_code = error.code();
-            }
+impl Statuses for ProduceResponse {
+    fn settle(&mut self, wait: &Wait, followers: &[Follower], counters: &Counters) -> bool {
+        let (partition, offset) = (&wait.partition, wait.required_offset);
+        let error_code = match partition.replicated(offset) {
+            Ok(false) => return false,
+            Ok(true) => 0,
+            Err(error) => error.code(),
+        };
+        // The promise of acks=all, audited: what is acknowledged is in the in-sync followers' logs.
+        if error_code == 0 && !all_have(followers, partition, offset) {
+            counters.lock().acked_before_replicated += 1;
+            let key = &partition.key;
+            tracing::error!("{key} acknowledged up to {offset} before it was replicated");
         }
-        self.reply.send(&self.response);
+        *self.error_code(wait) = error_code;
+        true
     }
-}
 
-fn status<'a>(response: &'a mut ProduceResponse, wait: &Wait) -> &'a mut PartitionProduceResponse {
-    &mut response.responses[wait.at.0].partition_responses[wait.at.1]
+    fn error_code(&mut self, wait: &Wait) -> &mut i16 {
+        &mut self.responses[wait.at.0].partition_responses[wait.at.1].error_code
+    }
 }

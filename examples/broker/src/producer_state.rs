@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse};
 
-use crate::api::OrError;
-use crate::batch::IncomingBatch;
+use crate::{api::OrError, batch::IncomingBatch};
 
 /// Producers that a partition remembers.
 const PRODUCERS_MAX: usize = 1000;
@@ -80,7 +79,7 @@ impl Producers {
             return if plain { Ok(None) } else { Err(ResponseError::InvalidRecord) };
         };
         let Some(entry) = self.by_id.get(&producer.id) else { return Ok(None) };
-        refuse!(producer.epoch < entry.epoch, ResponseError::InvalidProducerEpoch);
+        refuse!(producer.epoch < entry.epoch, InvalidProducerEpoch);
         let next = if producer.epoch > entry.epoch {
             0
         } else {

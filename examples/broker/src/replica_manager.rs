@@ -1,21 +1,34 @@
 //! The replicas, and the purgatories where requests wait for them. Who changes a partition comes
 //! through here, so that what is parked hears of every advance of a watermark.
 
-use std::{sync::Arc, time::Duration};
+use std::{any::type_name, sync::Arc, time::Duration};
 
-use kafka_protocol::ResponseError;
+use kafka_protocol::{ResponseError, protocol::Encodable, protocol::HeaderVersion};
 use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Stats, Watches};
 use purgatory_live::Live;
 use timer_core::{BuildError, TaskTimer, Timer, TimerTask};
 
-use crate::partition::{Appended, Partition};
-use crate::topics::{TopicPartition, Topics, WatchKey};
 use crate::{
     args::Args, batch, counters::Counters, delete_records::DelayedDeleteRecords,
-    fetch::DelayedFetch, group::GroupCoordinator, produce::DelayedProduce,
-    producer_state::ProducerIds, replica_fetcher::Follower, replica_state::FOLLOWER_IDS,
-    signal::Signal,
+    fetch::DelayedFetch, group::GroupCoordinator, memory::Memory, partition::Appended,
+    partition::Partition, pipeline::Reply, produce::DelayedProduce, producer_state::ProducerIds,
+    replica_fetcher::Follower, replica_state::FOLLOWER_IDS, signal::Signal, topics::TopicPartition,
+    topics::Topics, topics::WatchKey,
 };
+
+/// Calls a method of each purgatory; its result is beside the name.
+macro_rules! each_purgatory {
+    ($manager:ident.$method:ident()) => {
+        [
+            ("produces", $manager.produces.$method()),
+            ("fetches", $manager.fetches.$method()),
+            ("delete-records", $manager.delete_records.$method()),
+            ("rebalances", $manager.groups.rebalances.$method()),
+            ("syncs", $manager.groups.syncs.$method()),
+            ("sessions", $manager.groups.sessions.$method()),
+        ]
+    };
+}
 
 pub(crate) struct ReplicaManager {
     pub(crate) args: Args,
@@ -29,6 +42,8 @@ pub(crate) struct ReplicaManager {
     pub(crate) producer_ids: ProducerIds,
     pub(crate) counters: Arc<Counters>,
     pub(crate) signal: Signal,
+    /// What requests may take, and what responses.
+    pub(crate) memory: [Arc<Memory>; 2],
     /// For what is no operation: when a connection has been silent for too long.
     pub(crate) timer: TaskTimer<Box<dyn TimerTask>>,
 }
@@ -41,13 +56,42 @@ pub(crate) struct Wait {
     pub(crate) required_offset: i64,
 }
 
-/// What to wait for.
-pub(crate) fn watermarks(
-    waits: &[Wait],
-    key: fn(TopicPartition) -> WatchKey,
-) -> Vec<(WatchKey, u64)> {
-    let offset = |wait: &Wait| wait.required_offset.cast_unsigned(); // never negative
-    waits.iter().map(|wait| (key(wait.partition.key.clone()), offset(wait))).collect()
+/// A response with partitions that wait for their replicas. Each of them starts with
+/// REQUEST_TIMED_OUT, so an expired operation has nothing to decide: what was not done in time
+/// keeps it.
+pub(crate) struct DelayedAnswer<R> {
+    response: R,
+    waits: Vec<Wait>,
+    followers: Arc<[Follower]>,
+    counters: Arc<Counters>,
+    reply: Reply,
+}
+
+pub(crate) trait Statuses: Encodable + HeaderVersion + Send + 'static {
+    /// Sets the status of a partition, unless it is to wait: then false.
+    fn settle(&mut self, wait: &Wait, followers: &[Follower], counters: &Counters) -> bool;
+
+    fn error_code(&mut self, wait: &Wait) -> &mut i16;
+}
+
+impl<R: Statuses> DelayedOperation for DelayedAnswer<R> {
+    fn try_complete(&mut self) -> bool {
+        let Self { response, waits, followers, counters, .. } = self;
+        waits.retain(|wait| !response.settle(wait, followers, counters));
+        waits.is_empty()
+    }
+
+    fn on_complete(mut self, outcome: Outcome) {
+        tracing::debug!("{} waited for replicas: {outcome:?}", type_name::<R>());
+        if let Outcome::Cancelled(_) = outcome {
+            // Shutting down: Kafka's leader moves away and says so; clients retry. (Or the client
+            // is gone.)
+            for wait in &self.waits {
+                *self.response.error_code(wait) = ResponseError::NotLeaderOrFollower.code();
+            }
+        }
+        self.reply.send(self.response);
+    }
 }
 
 /// Parks an operation until its watermarks are reached, for `timeout` at most, or until its client
@@ -90,6 +134,8 @@ impl ReplicaManager {
             producer_ids: ProducerIds::default(),
             counters: Arc::default(),
             signal: Signal::default(),
+            memory: [args.queued_max_request_bytes, args.queued_max_response_bytes]
+                .map(Memory::new),
             timer: timer.tasks().clone(),
         })
     }
@@ -102,10 +148,10 @@ impl ReplicaManager {
         records: &[u8],
         acks: i16,
     ) -> Result<(Arc<Partition>, Appended), ResponseError> {
-        refuse!(!(-1..=1).contains(&acks), ResponseError::InvalidRequiredAcks);
+        refuse!(!(-1..=1).contains(&acks), InvalidRequiredAcks);
         let partition = self.topics.partition(topic, index)?;
         let batches = batch::parse(records, partition.config.message_max_bytes as usize)?;
-        refuse!(batches.is_empty(), ResponseError::InvalidRecord);
+        refuse!(batches.is_empty(), InvalidRecord);
         let sizes: Vec<_> = batches.iter().map(|batch| (batch.codec, batch.records)).collect();
         self.topics.make_room(records.len())?;
         let appended = partition.append(batches, acks == -1)?;
@@ -123,6 +169,23 @@ impl ReplicaManager {
         self.fetches.complete_up_to(&log_end, appended.required_offset.cast_unsigned());
         self.complete_parked(&partition, appended.advanced);
         Ok((partition, appended))
+    }
+
+    /// Parks a response until the watermarks of its partitions are reached.
+    pub(crate) fn park_answer<R: Statuses>(
+        &self,
+        purgatory: &Purgatory<WatchKey, DelayedAnswer<R>>,
+        (response, waits, reply): (R, Vec<Wait>, Reply),
+        key: fn(TopicPartition) -> WatchKey,
+        timeout: Duration,
+    ) {
+        let offset = |wait: &Wait| wait.required_offset.cast_unsigned(); // never negative
+        let watermark = |wait: &Wait| (key(wait.partition.key.clone()), offset(wait));
+        let watermarks = waits.iter().map(watermark).collect::<Vec<_>>();
+        let (followers, counters) = (Arc::clone(&self.followers), Arc::clone(&self.counters));
+        let connection = reply.pipeline.requests.connection;
+        let operation = DelayedAnswer { response, waits, followers, counters, reply };
+        park_up_to(purgatory, operation, &watermarks, connection, timeout);
     }
 
     /// Moves a partition's log start; returns the low watermark to wait for.
@@ -183,23 +246,11 @@ impl ReplicaManager {
 
     /// Hands what is counted to the metrics recorder.
     pub(crate) fn publish(&self) {
-        self.produces.publish();
-        self.fetches.publish();
-        self.delete_records.publish();
-        self.groups.rebalances.publish();
-        self.groups.syncs.publish();
-        self.groups.sessions.publish();
+        each_purgatory!(self.publish());
     }
 
     pub(crate) fn stats(&self) -> [(&'static str, Stats); 6] {
-        [
-            ("produces", self.produces.stats()),
-            ("fetches", self.fetches.stats()),
-            ("delete-records", self.delete_records.stats()),
-            ("rebalances", self.groups.rebalances.stats()),
-            ("syncs", self.groups.syncs.stats()),
-            ("sessions", self.groups.sessions.stats()),
-        ]
+        each_purgatory!(self.stats())
     }
 
     /// A live page of what waits here.
@@ -215,11 +266,6 @@ impl ReplicaManager {
 
     /// Answers whatever is parked, and whatever comes later at once.
     pub(crate) fn shutdown(&self) {
-        self.produces.shutdown();
-        self.fetches.shutdown();
-        self.delete_records.shutdown();
-        self.groups.rebalances.shutdown();
-        self.groups.syncs.shutdown();
-        self.groups.sessions.shutdown();
+        each_purgatory!(self.shutdown());
     }
 }

@@ -37,9 +37,7 @@ impl Broker {
         }
         let timer = SystemTimer::builder().name("broker").build()?;
         let manager = Arc::new(ReplicaManager::new(args, &timer)?);
-        let connections = Arc::new(Connections::new(
-            args.max_connections.saturating_add(manager.followers.len()),
-        ));
+        let connections = Connections::new(args);
         let mut broker = Broker { address, manager, connections, timer, threads: Vec::new() };
         broker.manager.signal.pause_followers(args.pause_followers);
         for index in 0..broker.manager.followers.len() {
@@ -108,9 +106,11 @@ fn accept(
     connections: &Arc<Connections>,
 ) -> io::Result<()> {
     let (stream, peer) = listener.accept()?;
-    let Some(connection) = connections.register(stream) else {
+    let Some(connection) = connections.register(stream, peer) else {
         if !manager.signal.stopped() {
-            tracing::warn!("{peer}: connection refused: too many are open already");
+            tracing::warn!(
+                "{peer}: connection refused: too many are open already, or too many of its address"
+            );
             manager.counters.lock().refused += 1;
         }
         return Ok(());

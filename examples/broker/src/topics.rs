@@ -142,7 +142,7 @@ impl Topics {
             let topics = self.all();
             let partitions = topics.iter().flat_map(|topic| topic.iter());
             let largest = partitions.max_by_key(|partition| partition.log_bytes());
-            refuse!(!largest.is_some_and(|log| log.trim()), ResponseError::KafkaStorageError);
+            refuse!(!largest.is_some_and(|log| log.trim()), KafkaStorageError);
         }
         Ok(())
     }
@@ -160,12 +160,12 @@ impl Topics {
     /// INVALID_PARTITIONS outside [`PARTITIONS`], POLICY_VIOLATION at the bounds. With
     /// `validate` the topic is looked at and not kept.
     pub(crate) fn create(&self, name: &str, config: TopicConfig, validate: bool) -> OrError<Topic> {
-        refuse!(!legal(name), ResponseError::InvalidTopicException);
+        refuse!(!legal(name), InvalidTopicException);
         let mut counts = self.partition_counts.lock();
-        refuse!(self.topics.contains_key(name), ResponseError::TopicAlreadyExists);
-        refuse!(!PARTITIONS.contains(&config.partitions), ResponseError::InvalidPartitions);
+        refuse!(self.topics.contains_key(name), TopicAlreadyExists);
+        refuse!(!PARTITIONS.contains(&config.partitions), InvalidPartitions);
         let new = config.partitions.unsigned_abs() as usize;
-        refuse!(counts[0] + new > self.partitions_max, ResponseError::PolicyViolation);
+        refuse!(counts[0] + new > self.partitions_max, PolicyViolation);
         let name: Arc<str> = name.into();
         let key = |partition| TopicPartition { topic: Arc::clone(&name), partition };
         let partition = |index| Arc::new(Partition::new(key(index), config, &self.log_bytes));

@@ -5,8 +5,7 @@ use std::sync::{Arc, atomic::AtomicU64};
 use std::{collections::HashMap, hash::RandomState, time::Duration};
 
 use bytes::Bytes;
-use kafka_protocol::ResponseError;
-use kafka_protocol::messages::*;
+use kafka_protocol::{ResponseError, messages::*};
 use parking_lot::{Mutex, MutexGuard};
 use purgatory::{Purgatory, Timeout};
 use timer_core::{BuildError, Timer};
@@ -47,7 +46,7 @@ impl GroupCoordinator {
     pub(crate) fn sync(self: &Arc<Self>, request: &SyncGroupRequest, reply: Reply) {
         let (group, timeout) = match self.prepare_sync(request) {
             Ok(prepared) => prepared,
-            Err(error) => return reply.send(&sync_response(Err(error))),
+            Err(error) => return reply.send(sync_response(Err(error))),
         };
         let operation = DelayedSync {
             coordinator: Arc::downgrade(self),
@@ -67,11 +66,9 @@ impl GroupCoordinator {
         let phase = state.phase;
         let member = state.member(&request.member_id, request.generation_id)?;
         let timeout = member.rebalance_timeout;
-        refuse!(phase == Phase::PreparingRebalance, ResponseError::RebalanceInProgress);
-        refuse!(
-            request.assignments.iter().any(|one| one.assignment.len() > METADATA_BYTES_MAX),
-            ResponseError::UnknownServerError
-        );
+        refuse!(phase == Phase::PreparingRebalance, RebalanceInProgress);
+        let sizes = request.assignments.iter().map(|one| one.assignment.len());
+        refuse!(sizes.max().unwrap_or(0) > METADATA_BYTES_MAX, UnknownServerError);
         member.session.reschedule(Timeout::Never)?;
         member.waits = Waits::ForSync;
         if phase == Phase::CompletingRebalance && *request.member_id == *state.leader {
@@ -164,7 +161,7 @@ impl GroupCoordinator {
 
     /// The group, made if need be; COORDINATOR_NOT_AVAILABLE when there are as many as may be.
     pub(super) fn group(&self, id: &str, make: bool) -> OrError<Arc<Group>> {
-        refuse!(id.is_empty(), ResponseError::InvalidGroupId);
+        refuse!(id.is_empty(), InvalidGroupId);
         let mut groups = self.groups.lock();
         match groups.get(id) {
             Some(group) => Ok(Arc::clone(group)),

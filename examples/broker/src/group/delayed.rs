@@ -55,7 +55,7 @@ impl DelayedOperation for DelayedSync {
     fn on_complete(self, _: Outcome) {
         if let Some(coordinator) = self.coordinator.upgrade() {
             let assignment = coordinator.end_sync(&self.group, &self.member_id, self.generation);
-            self.reply.send(&sync_response(assignment));
+            self.reply.send(sync_response(assignment));
         }
     }
 }

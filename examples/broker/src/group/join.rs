@@ -1,7 +1,6 @@
 //! JoinGroup: who may join, and with which id.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
-use std::{hash::BuildHasher, ops::RangeInclusive};
+use std::{hash::BuildHasher, ops::RangeInclusive, sync::Arc, sync::atomic::Ordering::Relaxed};
 
 use kafka_protocol::{ResponseError, messages::JoinGroupRequest};
 use purgatory::{ParkResult, Timeout};
@@ -9,8 +8,7 @@ use purgatory::{ParkResult, Timeout};
 use super::coordinator::{GroupCoordinator, METADATA_BYTES_MAX};
 use super::delayed::DelayedHeartbeat;
 use super::state::{Group, Member, Phase, Session, State, refused};
-use crate::api::OrError;
-use crate::pipeline::Reply;
+use crate::{api::OrError, pipeline::Reply};
 
 /// Kafka's `group.min.session.timeout.ms` and `group.max.session.timeout.ms`.
 const SESSION_TIMEOUT_MS: RangeInclusive<i32> = 6_000..=1_800_000;
@@ -20,15 +18,18 @@ impl GroupCoordinator {
     pub(crate) fn join(self: &Arc<Self>, request: &JoinGroupRequest, reply: Reply) {
         let group = match self.admit(request) {
             Ok(group) => group,
-            Err(error) => return reply.send(&refused(error, &request.member_id)),
+            Err(error) => return reply.send(refused(error, &request.member_id)),
         };
         let mut state = group.state.lock();
         let decided = self.decide(&group, &mut state, request);
         let waits = matches!(decided, Ok((_, true)));
         match decided {
             Ok((id, true)) => state.join(&id, request, reply),
-            Ok((id, false)) => reply.send(&state.join_response(&id)),
-            Err(error) => reply.send(&refused(error, &request.member_id)),
+            Ok((id, false)) => {
+                let group = Arc::clone(&group);
+                reply.send_in_turn(move |_| Ok(group.state.lock().join_response(&id)));
+            }
+            Err(error) => reply.send(refused(error, &request.member_id)),
         }
         self.settle(&group, state, waits);
     }
@@ -36,18 +37,11 @@ impl GroupCoordinator {
     /// What can be said of a join without a look at its group.
     fn admit(&self, request: &JoinGroupRequest) -> OrError<Arc<Group>> {
         let sizes = request.protocols.iter().map(|asked| asked.name.len() + asked.metadata.len());
-        refuse!(
-            !SESSION_TIMEOUT_MS.contains(&request.session_timeout_ms),
-            ResponseError::InvalidSessionTimeout
-        );
-        refuse!(
-            request.protocol_type.is_empty() || request.protocols.is_empty(),
-            ResponseError::InconsistentGroupProtocol
-        );
-        refuse!(
-            request.protocols.len() > PROTOCOLS_MAX || sizes.sum::<usize>() > METADATA_BYTES_MAX,
-            ResponseError::UnknownServerError
-        ); // as in Kafka
+        refuse!(!SESSION_TIMEOUT_MS.contains(&request.session_timeout_ms), InvalidSessionTimeout);
+        let (protocols, bytes) = (request.protocols.len(), sizes.sum::<usize>());
+        refuse!(request.protocol_type.is_empty() || protocols == 0, InconsistentGroupProtocol);
+        let too_much = protocols > PROTOCOLS_MAX || bytes > METADATA_BYTES_MAX;
+        refuse!(too_much, UnknownServerError); // as in Kafka
         self.group(&request.group_id, request.member_id.is_empty())
     }
 
@@ -59,13 +53,10 @@ impl GroupCoordinator {
         state: &mut State,
         request: &JoinGroupRequest,
     ) -> OrError<(Arc<str>, bool)> {
-        refuse!(state.phase == Phase::Dead, ResponseError::CoordinatorNotAvailable);
-        refuse!(!state.supports(request), ResponseError::InconsistentGroupProtocol);
+        refuse!(state.phase == Phase::Dead, CoordinatorNotAvailable);
+        refuse!(!state.supports(request), InconsistentGroupProtocol);
         if request.member_id.is_empty() {
-            refuse!(
-                state.members.len() >= self.args.max_group_members,
-                ResponseError::GroupMaxSizeReached
-            );
+            refuse!(state.members.len() >= self.args.max_group_members, GroupMaxSizeReached);
             let number = self.named.fetch_add(1, Relaxed);
             let id = format!("member-{number}-{:016x}", self.random.hash_one(number)).into();
             let session = self.start_session(group, &id)?;

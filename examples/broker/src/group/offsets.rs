@@ -2,18 +2,14 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use kafka_protocol::ResponseError;
-use kafka_protocol::messages::{
-    offset_commit_request::*, offset_commit_response::*, offset_fetch_request::*,
-    offset_fetch_response::*, *,
+use kafka_protocol::{
+    ResponseError, messages::offset_commit_request::*, messages::offset_commit_response::*,
+    messages::offset_fetch_request::*, messages::offset_fetch_response::*, messages::*,
+    protocol::StrBytes,
 };
 
-use super::coordinator::GroupCoordinator;
-use super::state::{Phase, State};
-use crate::{
-    api::{OrError, code},
-    topics::Topics,
-};
+use super::{coordinator::GroupCoordinator, state::Phase, state::State};
+use crate::{api::OrError, api::code, topics::Topics};
 
 /// Partitions that one group may have offsets of.
 const PARTITIONS_MAX: usize = 10_000;
@@ -25,7 +21,8 @@ pub(super) type Offsets = HashMap<(String, i32), Committed>;
 
 pub(super) struct Committed {
     offset: i64,
-    metadata: String,
+    /// Copied, and shared with responses.
+    metadata: StrBytes,
 }
 
 impl GroupCoordinator {
@@ -59,7 +56,7 @@ impl GroupCoordinator {
                 None => response.with_committed_offset(-1),
                 Some(committed) => response
                     .with_committed_offset(committed.offset)
-                    .with_metadata(Some(committed.metadata.clone().into())),
+                    .with_metadata(Some(committed.metadata.clone())),
             }
         };
         let topics = request.topics.into_iter().flatten().map(|asked| {
@@ -110,12 +107,10 @@ fn commit(
     let index = asked.partition_index;
     topics.partition(topic, index)?;
     let metadata = asked.committed_metadata.as_deref().unwrap_or_default().to_owned();
-    refuse!(metadata.len() > METADATA_BYTES_MAX, ResponseError::OffsetMetadataTooLarge);
+    refuse!(metadata.len() > METADATA_BYTES_MAX, OffsetMetadataTooLarge);
     let key = (topic.to_owned(), index);
-    refuse!(
-        !offsets.contains_key(&key) && offsets.len() >= PARTITIONS_MAX,
-        ResponseError::InvalidCommitOffsetSize
-    );
-    offsets.insert(key, Committed { offset: asked.committed_offset, metadata });
+    let full = !offsets.contains_key(&key) && offsets.len() >= PARTITIONS_MAX;
+    refuse!(full, InvalidCommitOffsetSize);
+    offsets.insert(key, Committed { offset: asked.committed_offset, metadata: metadata.into() });
     Ok(())
 }

@@ -11,10 +11,7 @@ use parking_lot::Mutex;
 use purgatory::{OperationId, Timeout};
 
 use super::{delayed::Sessions, offsets::Offsets};
-use crate::{
-    api::{OrError, millis},
-    pipeline::Reply,
-};
+use crate::{api::OrError, api::millis, pipeline::Reply};
 
 pub(super) struct Group {
     pub(super) id: Arc<str>,
@@ -175,7 +172,8 @@ impl State {
         self.protocol = preferred.map(|(name, _)| name.clone()).unwrap_or_default();
         self.phase = Phase::CompletingRebalance;
         for (id, reply) in joined {
-            reply.send(&self.join_response(&id));
+            let response = self.join_response(&id);
+            reply.send(response);
             // It has just been paused, so it is not over.
             let _ = self.members[&id].restart_session();
         }
@@ -224,7 +222,7 @@ impl State {
     pub(super) fn remove(&mut self, id: &str) -> bool {
         let Some(member) = self.members.remove(id) else { return false };
         if let Waits::ForJoin(reply) = member.waits {
-            reply.send(&refused(ResponseError::UnknownMemberId, id));
+            reply.send(refused(ResponseError::UnknownMemberId, id));
         }
         true
     }

@@ -18,10 +18,10 @@ use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion};
 use timer_core::SystemTimer;
 
 use crate::{
-    api::{self, Client},
+    api::Client,
     pipeline::{Answer, Pipeline},
     replica_manager::ReplicaManager,
-    tests::{Fixture, args, decoded, examples::each_version, request, topic_name},
+    tests::{Fixture, args, decoded, examples::each_version, handle, request, topic_name},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -109,7 +109,9 @@ fn answered<T: Decodable + HeaderVersion>(client: &Client, version: i16) -> Opti
 
 fn next_answer<T: Decodable + HeaderVersion>(client: &Client, version: i16) -> T {
     match client.pipeline.next() {
-        Some(Answer::Response(frame)) => decoded(version, frame),
+        Some((Answer::Response(response), _)) => {
+            decoded(version, response(&mut client.pipeline.responses.share()).unwrap())
+        }
         _ => panic!("no answer"),
     }
 }
@@ -256,7 +258,7 @@ fn a_third_member_makes_the_others_join_again() {
     assert_eq!(broker.commit(&follower, 1, 0, 5), 0, "before it joins again");
     let twice = broker.join(&leader);
     let joins = [&joins[0], &broker.join(&leader), &broker.join(&follower)];
-    assert!(matches!(twice.pipeline.next(), Some(Answer::Lost)));
+    assert!(matches!(twice.pipeline.next(), Some((Answer::Lost, _))));
     let responses = joins.map(|join| joined(join).expect("the last one has joined"));
     for response in &responses {
         assert_eq!((response.generation_id, &*response.leader), (2, &*leader));
@@ -538,8 +540,10 @@ fn a_shutdown_answers_whoever_waits() {
 
 /// Joins, has its assignment and leaves, in its own thread; the answers are waited for.
 fn live(manager: &ReplicaManager, group: &'static str) {
-    let client =
-        Client { address: (Ipv4Addr::LOCALHOST, 9092).into(), pipeline: Pipeline::new(0, 1) };
+    let client = Client {
+        address: (Ipv4Addr::LOCALHOST, 9092).into(),
+        pipeline: Pipeline::new(0, 1, &manager.memory),
+    };
     let mut member = String::new();
     loop {
         let join = join_request(&member, &["range"]).with_group_id(topic_name(group).0.into());
@@ -574,7 +578,7 @@ fn wait_for_answer<T: Decodable + HeaderVersion>(
     version: i16,
     body: &impl Encodable,
 ) -> T {
-    api::handle(manager, client, request(key, version, body)).unwrap();
+    handle(manager, client, request(key, version, body)).unwrap();
     next_answer(client, version)
 }
 

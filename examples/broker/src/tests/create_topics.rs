@@ -33,7 +33,7 @@ fn create(
         .with_configs(configs.iter().map(config).collect());
     let body = CreateTopicsRequest::default().with_topics(vec![topic]);
     let client = broker.ask(ApiKey::CreateTopics, 4, &body);
-    let response: CreateTopicsResponse = answered(broker, &client, 4).unwrap();
+    let response: CreateTopicsResponse = answered(&client, 4).unwrap();
     let result = &response.topics[0];
     (result.error_code, result.error_message.as_deref().unwrap_or_default().to_owned())
 }
@@ -43,7 +43,7 @@ fn append(broker: &Fixture, topic: &str) -> Option<i16> {
     let mut body = produce(-1, 1000, &[(0, record_batch(1))]);
     body.topic_data[0].name = topic_name(topic);
     let client = broker.ask(ApiKey::Produce, 8, &body);
-    let response: ProduceResponse = answered(broker, &client, 8)?;
+    let response: ProduceResponse = answered(&client, 8)?;
     Some(response.responses[0].partition_responses[0].error_code)
 }
 
@@ -77,7 +77,7 @@ fn metadata_names_the_replicas_there_are_and_followers_fetch_no_others() {
         let topic = MetadataRequestTopic::default().with_name(Some(topic_name(topic)));
         let body = MetadataRequest::default().with_topics(Some(vec![topic]));
         let client = broker.ask(ApiKey::Metadata, 6, &body);
-        let response: MetadataResponse = answered(&broker, &client, 6).unwrap();
+        let response: MetadataResponse = answered(&client, 6).unwrap();
         let partition = &response.topics[0].partitions[0];
         let nodes = |ids: &[kafka_protocol::messages::BrokerId]| {
             ids.iter().map(|id| id.0).collect::<Vec<_>>()

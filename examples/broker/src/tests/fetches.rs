@@ -43,14 +43,14 @@ fn consume(broker: &Fixture, bytes_min: usize, offsets: &[(i32, i64)]) -> Client
     broker.ask(ApiKey::Fetch, 10, &fetch(CONSUMER, bytes_min, offsets))
 }
 
-fn partitions(broker: &Fixture, client: &Client) -> Option<Vec<PartitionData>> {
-    let response: FetchResponse = answered(broker, client, 10)?;
+fn partitions(client: &Client) -> Option<Vec<PartitionData>> {
+    let response: FetchResponse = answered(client, 10)?;
     Some(response.responses.into_iter().flat_map(|topic| topic.partitions).collect())
 }
 
 /// Bytes of records and high watermark of each partition, once answered.
-fn read(broker: &Fixture, client: &Client) -> Option<Vec<(usize, i64)>> {
-    let partitions = partitions(broker, client)?.into_iter();
+fn read(client: &Client) -> Option<Vec<(usize, i64)>> {
+    let partitions = partitions(client)?.into_iter();
     let read = partitions.map(|data| {
         assert_eq!(data.error_code, 0);
         (data.records.unwrap_or_default().len(), data.high_watermark)
@@ -64,12 +64,12 @@ fn a_consumer_waits_for_the_high_watermark_and_not_for_the_log_end() {
     let consumer = consume(&broker, 1, &[(0, 0), (1, 0)]);
     assert_eq!(broker.append(), 0);
     broker.replicate(0, 0);
-    assert_eq!(read(&broker, &consumer), None, "one follower does not have it");
+    assert_eq!(read(&consumer), None, "one follower does not have it");
     broker.replicate(1, 0);
-    assert_eq!(read(&broker, &consumer), Some(vec![(BATCH_BYTES, 1), (0, 0)]));
+    assert_eq!(read(&consumer), Some(vec![(BATCH_BYTES, 1), (0, 0)]));
     assert_eq!(broker.manager.fetches.stats().completed, 1);
     let late = consume(&broker, 1, &[(0, 0)]);
-    assert_eq!(read(&broker, &late), Some(vec![(BATCH_BYTES, 1)]), "there already: at once");
+    assert_eq!(read(&late), Some(vec![(BATCH_BYTES, 1)]), "there already: at once");
 }
 
 #[test]
@@ -78,10 +78,10 @@ fn a_long_poll_waits_for_min_bytes_over_all_its_partitions() {
     let consumer = consume(&broker, 3 * BATCH_BYTES, &[(0, 0), (1, 0)]);
     broker.append_replicated();
     broker.append_replicated();
-    assert_eq!(read(&broker, &consumer), None);
+    assert_eq!(read(&consumer), None);
     broker.ask(ApiKey::Produce, 8, &produce(1, 0, &[(1, record_batch(1))]));
     (0..2).for_each(|follower| broker.replicate(follower, 1));
-    assert_eq!(read(&broker, &consumer), Some(vec![(2 * BATCH_BYTES, 2), (BATCH_BYTES, 1)]));
+    assert_eq!(read(&consumer), Some(vec![(2 * BATCH_BYTES, 2), (BATCH_BYTES, 1)]));
 }
 
 #[test]
@@ -90,14 +90,14 @@ fn a_long_poll_ends_at_its_time_with_what_there_is() {
     let (empty, some) = (consume(&broker, 1, &[(1, 0)]), consume(&broker, 1000, &[(0, 0)]));
     broker.append_replicated();
     broker.timer.advance(SECOND - MILLISECOND);
-    assert_eq!((read(&broker, &empty), read(&broker, &some)), (None, None));
+    assert_eq!((read(&empty), read(&some)), (None, None));
     broker.timer.advance(MILLISECOND);
-    assert_eq!(read(&broker, &empty), Some(vec![(0, 0)]));
-    assert_eq!(read(&broker, &some), Some(vec![(BATCH_BYTES, 1)]));
+    assert_eq!(read(&empty), Some(vec![(0, 0)]));
+    assert_eq!(read(&some), Some(vec![(BATCH_BYTES, 1)]));
     assert_eq!(broker.manager.fetches.stats().expired, 2);
     for max_wait_ms in [0, -1] {
         let request = fetch(CONSUMER, 1, &[(1, 0)]).with_max_wait_ms(max_wait_ms);
-        assert_eq!(read(&broker, &broker.ask(ApiKey::Fetch, 10, &request)), Some(vec![(0, 0)]));
+        assert_eq!(read(&broker.ask(ApiKey::Fetch, 10, &request)), Some(vec![(0, 0)]));
     }
 }
 
@@ -111,15 +111,15 @@ fn a_follower_waits_for_the_log_end_and_its_offset_is_what_it_has() {
     let followers = [ask(2, 0), ask(3, 0)];
     assert_eq!(broker.append(), 0);
     for follower in &followers {
-        assert_eq!(read(&broker, follower), Some(vec![(BATCH_BYTES, 0), (0, 0), (0, 0)]));
+        assert_eq!(read(follower), Some(vec![(BATCH_BYTES, 0), (0, 0), (0, 0)]));
     }
     let first = ask(2, 1);
-    assert_eq!((read(&broker, &first), read(&broker, &consumer)), (None, None));
+    assert_eq!((read(&first), read(&consumer)), (None, None));
     let second = ask(3, 1);
-    assert_eq!(read(&broker, &consumer), Some(vec![(BATCH_BYTES, 1)]));
+    assert_eq!(read(&consumer), Some(vec![(BATCH_BYTES, 1)]));
     broker.timer.advance(SECOND);
     assert_eq!(
-        (read(&broker, &first), read(&broker, &second)),
+        (read(&first), read(&second)),
         (Some(vec![(0, 1), (0, 0), (0, 0)]), Some(vec![(0, 1), (0, 0), (0, 0)]))
     );
 }
@@ -129,14 +129,14 @@ fn a_follower_is_not_kept_waiting_while_there_are_partitions_that_it_does_not_kn
     let broker = Fixture::new(&[]);
     let partitions = [(0, 0), (1, 0), (2, 0)];
     let waits = broker.ask(ApiKey::Fetch, 10, &fetch(2, 1, &partitions));
-    assert_eq!(read(&broker, &waits), None);
+    assert_eq!(read(&waits), None);
     let new = MetadataRequestTopic::default().with_name(Some(topic_name("new")));
     let body = MetadataRequest::default().with_topics(Some(vec![new]));
     broker.ask(ApiKey::Metadata, 4, &body);
-    assert!(read(&broker, &waits).is_some(), "a topic was made");
+    assert!(read(&waits).is_some(), "a topic was made");
     let late = broker.ask(ApiKey::Fetch, 10, &fetch(2, 1, &partitions));
-    assert!(read(&broker, &late).is_some(), "one was made before it asked");
-    assert_eq!(read(&broker, &consume(&broker, 1, &partitions)), None);
+    assert!(read(&late).is_some(), "one was made before it asked");
+    assert_eq!(read(&consume(&broker, 1, &partitions)), None);
 }
 
 #[test]
@@ -146,15 +146,13 @@ fn an_error_in_one_partition_is_answered_at_once() {
     let out_of_range = ResponseError::OffsetOutOfRange.code();
     for (bad, code) in [((9, 0), unknown), ((0, 1), out_of_range), ((0, -1), out_of_range)] {
         let consumer = consume(&broker, 1, &[(1, 0), bad]);
-        let codes = partitions(&broker, &consumer).unwrap().into_iter().map(|data| data.error_code);
+        let codes = partitions(&consumer).unwrap().into_iter().map(|data| data.error_code);
         assert_eq!(codes.collect::<Vec<_>>(), [0, code], "{bad:?}");
     }
     let extreme = consume(&broker, 1, &[(0, i64::MAX), (0, i64::MIN)]);
-    assert!(
-        partitions(&broker, &extreme).unwrap().iter().all(|data| data.error_code == out_of_range)
-    );
+    assert!(partitions(&extreme).unwrap().iter().all(|data| data.error_code == out_of_range));
     let nothing = broker.ask(ApiKey::Fetch, 10, &fetch(CONSUMER, 1, &[]).with_topics(vec![]));
-    assert_eq!(read(&broker, &nothing), Some(vec![]), "how a client closes a fetch session");
+    assert_eq!(read(&nothing), Some(vec![]), "how a client closes a fetch session");
 }
 
 #[test]
@@ -168,8 +166,7 @@ fn a_response_is_bounded_but_has_the_first_batch_whatever_its_size() {
             partition.partition_max_bytes = partition_max as i32;
         }
         let client = broker.ask(ApiKey::Fetch, 10, &request.with_max_wait_ms(0));
-        let batches =
-            read(&broker, &client).unwrap().into_iter().map(|(bytes, _)| bytes / BATCH_BYTES);
+        let batches = read(&client).unwrap().into_iter().map(|(bytes, _)| bytes / BATCH_BYTES);
         batches.collect::<Vec<_>>()
     };
     assert_eq!(ask(1, 1), [1, 0, 0]);
@@ -182,12 +179,14 @@ fn a_client_that_is_gone_has_its_own_requests_cancelled_and_no_others() {
     let broker = Fixture::new(&[]);
     let (gone, other) = (consume(&broker, 1, &[(0, 0)]), consume(&broker, 1, &[(0, 0)]));
     let produce = broker.ask(ApiKey::Produce, 8, &produce(-1, 1000, &[(0, record_batch(1))]));
-    broker.manager.cancel_for_connection(gone.pipeline.connection, "client disconnected");
-    broker.manager.cancel_for_connection(produce.pipeline.connection, "client disconnected");
-    assert!(read(&broker, &gone).is_some() && read(&broker, &other).is_none());
+    broker.manager.cancel_for_connection(gone.pipeline.requests.connection, "client disconnected");
+    broker
+        .manager
+        .cancel_for_connection(produce.pipeline.requests.connection, "client disconnected");
+    assert!(read(&gone).is_some() && read(&other).is_none());
     assert_eq!((broker.manager.fetches.len(), broker.manager.produces.len()), (1, 0));
     broker.manager.shutdown();
-    assert_eq!(read(&broker, &other), Some(vec![(0, 0)]), "a shutdown answers with what there is");
+    assert_eq!(read(&other), Some(vec![(0, 0)]), "a shutdown answers with what there is");
 }
 
 /// Error code, offset and timestamp of partition 0.
@@ -197,7 +196,7 @@ fn list(broker: &Fixture, timestamp: i64) -> (i16, i64, i64) {
     let topic = topic.with_partitions(vec![partition]);
     let body = ListOffsetsRequest::default().with_replica_id((-1).into());
     let client = broker.ask(ApiKey::ListOffsets, 3, &body.with_topics(vec![topic]));
-    let response: ListOffsetsResponse = answered(broker, &client, 3).unwrap();
+    let response: ListOffsetsResponse = answered(&client, 3).unwrap();
     let found = &response.topics[0].partitions[0];
     (found.error_code, found.offset, found.timestamp)
 }

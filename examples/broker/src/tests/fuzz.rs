@@ -70,8 +70,9 @@ impl Random {
 
 /// Hands the bytes of a connection's frames to the broker, and hangs up.
 fn throw(broker: &Fixture, mut wire: &[u8]) {
-    let mut connection = Connection::new(&broker.manager, broker.client().pipeline.connection);
-    while let Ok(Some(frame)) = read_frame(&mut wire, FRAME_MAX)
+    let mut connection =
+        Connection::new(&broker.manager, broker.client().pipeline.requests.connection);
+    while let Ok(Some(frame)) = read_frame(&mut wire, FRAME_MAX, |_| Ok(()))
         && connection.handle(&broker.manager, frame)
     {}
     connection.hang_up(&broker.manager);

@@ -2,7 +2,8 @@
 
 use std::{
     io::{ErrorKind, Read, Write},
-    net::TcpStream,
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -10,11 +11,11 @@ use kafka_protocol::messages::{ApiKey, MetadataRequest, metadata_request::Metada
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{
-    args, framed, request,
+    args, framed, produce, request,
     tcp::{Client, wait_until},
     topic_name,
 };
-use crate::{Broker, topics::TopicConfig};
+use crate::{Broker, connection::Connections, topics::TopicConfig};
 
 const CONNECTIONS: usize = 2000;
 
@@ -123,4 +124,74 @@ fn half_a_frame_and_silence_hold_up_neither_others_nor_the_shutdown() {
     let elapsed = start.elapsed();
     assert!(elapsed < Duration::from_secs(10), "the shutdown took {elapsed:?}");
     assert_eq!(client.produced(), 6);
+}
+
+/// A budget for requests that is smaller than what the clients send, and clients that have sent
+/// half a frame each, until no memory is left and one share is beyond the budget.
+fn half_frames(frame: &[u8]) -> (Broker, Vec<Client>) {
+    let budget = ["--queued-max-request-bytes", "4194304"];
+    let broker = Broker::start(&args(&budget)).unwrap();
+    let clients: Vec<_> = (0..150)
+        .map(|_| {
+            let mut client = Client(TcpStream::connect(broker.address()).unwrap());
+            client.send(&frame[..frame.len() / 2]); // the sockets buffer it
+            client
+        })
+        .collect();
+    let memory = &broker.manager.memory[0];
+    wait_until(|| memory.is_exceeded());
+    assert!((4_000_000..=4_194_304).contains(&memory.taken()), "{}", memory.taken());
+    (broker, clients)
+}
+
+/// A produce of 200 kB that is answered with CORRUPT_MESSAGE, and its share is more than it has of
+/// its own.
+fn large_frame() -> Vec<u8> {
+    let body = produce(1, 0, &[(0, vec![0; 200_000].into())]);
+    framed(&request(ApiKey::Produce, 7, &body))
+}
+
+#[test]
+fn half_frames_take_no_more_than_the_budget_and_each_request_has_its_turn() {
+    let frame = large_frame();
+    let (broker, mut clients) = half_frames(&frame);
+    let mut small = Client::connect(&broker);
+    small.send_produce(-1, 60_000);
+    assert_eq!(small.produced(), 0, "what is small is served meanwhile");
+    clients.iter_mut().for_each(|client| client.send(&frame[frame.len() / 2..]));
+    clients.iter_mut().for_each(|client| assert_eq!(client.produced(), 2));
+    wait_until(|| broker.manager.memory[0].taken() == 0);
+    assert_eq!(broker.shutdown().records, 1);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "measures a shutdown")]
+fn connections_that_wait_for_memory_do_not_hold_up_the_shutdown() {
+    let (broker, clients) = half_frames(&large_frame());
+    let memory = Arc::clone(&broker.manager.memory[0]);
+    let start = Instant::now();
+    broker.shutdown();
+    let elapsed = start.elapsed();
+    assert!(elapsed < Duration::from_secs(10), "the shutdown took {elapsed:?}");
+    assert!(clients.into_iter().all(Client::was_closed));
+    wait_until(|| memory.taken() == 0);
+}
+
+#[test]
+fn a_client_above_its_share_of_connections_is_refused_and_others_are_served() {
+    let options = ["--max-connections-per-ip", "2", "--max-connections", "4"];
+    let cluster = ["--node", "1", "--cluster", "1=127.0.0.1:0,2,3"]; // no followers beside
+    let connections = Connections::new(&args(&[&options[..], &cluster].concat()));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let connect = |ip: [u8; 4]| {
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        connections.register(stream, (ip, 1).into())
+    };
+    let (greedy, other) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let mut held: Vec<_> = [greedy, greedy, other].map(|ip| connect(ip).unwrap()).into();
+    assert!(connect(greedy).is_none());
+    held.push(connect(other).unwrap());
+    assert!(connect([10, 0, 0, 3]).is_none(), "too many in all");
+    held.remove(0);
+    assert!(connect(greedy).is_some());
 }

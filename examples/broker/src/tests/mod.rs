@@ -34,9 +34,8 @@ use timer_core::ManualTimer;
 use crate::{
     api::{self, Client},
     args::Args,
-    fetch,
     partition::Partition,
-    pipeline::{self, Answer, Pipeline},
+    pipeline::{Answer, Pipeline},
     replica_manager::ReplicaManager,
 };
 
@@ -62,22 +61,22 @@ impl Fixture {
         let number = self.connections.fetch_add(1, Relaxed);
         Client {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9092)),
-            pipeline: Pipeline::new(number, self.manager.args.max_pipeline),
+            pipeline: Pipeline::new(number, self.manager.args.max_pipeline, &self.manager.memory),
         }
     }
 
     /// One request over a connection of its own.
     pub(crate) fn ask(&self, key: ApiKey, version: i16, body: &impl Encodable) -> Client {
         let client = self.client();
-        api::handle(&self.manager, &client, request(key, version, body)).unwrap();
+        handle(&self.manager, &client, request(key, version, body)).unwrap();
         client
     }
 
     /// One request that is answered at once, if at all.
     pub(crate) fn answer(&self, frame: impl Into<Bytes>) -> anyhow::Result<Option<BytesMut>> {
         let client = self.client();
-        api::handle(&self.manager, &client, frame.into())?;
-        Ok(next_frame(self, &client))
+        handle(&self.manager, &client, frame.into())?;
+        Ok(next_frame(&client))
     }
 
     pub(crate) fn partition(&self, index: i32) -> Arc<Partition> {
@@ -97,7 +96,7 @@ impl Fixture {
     /// The error code of an acks=1 produce of one record to partition 0.
     pub(crate) fn append(&self) -> i16 {
         let client = self.ask(ApiKey::Produce, 8, &produce(1, 0, &[(0, record_batch(1))]));
-        let response: ProduceResponse = answered(self, &client, 8).unwrap();
+        let response: ProduceResponse = answered(&client, 8).unwrap();
         response.responses[0].partition_responses[0].error_code
     }
 
@@ -108,21 +107,26 @@ impl Fixture {
     }
 }
 
-/// The next response to a client, once it is there.
-pub(crate) fn answered<T: Decodable + HeaderVersion>(
-    broker: &Fixture,
+/// A request that was read.
+pub(crate) fn handle(
+    manager: &ReplicaManager,
     client: &Client,
-    version: i16,
-) -> Option<T> {
-    Some(decoded(version, next_frame(broker, client)?))
+    frame: Bytes,
+) -> anyhow::Result<()> {
+    let mut share = client.pipeline.requests.share();
+    share.take(frame.len())?;
+    api::handle(manager, client, frame, share)
 }
 
-fn next_frame(broker: &Fixture, client: &Client) -> Option<BytesMut> {
-    match client.pipeline.is_ready().then(|| client.pipeline.next())?? {
-        Answer::Response(frame) => Some(frame),
-        Answer::Fetch { request, version, correlation_id } => {
-            let body = fetch::read(&broker.manager.topics, request, version);
-            Some(pipeline::response(&body, version, correlation_id).unwrap())
+/// The next response to a client, once it is there.
+pub(crate) fn answered<T: Decodable + HeaderVersion>(client: &Client, version: i16) -> Option<T> {
+    Some(decoded(version, next_frame(client)?))
+}
+
+fn next_frame(client: &Client) -> Option<BytesMut> {
+    match client.pipeline.is_ready().then(|| client.pipeline.next())??.0 {
+        Answer::Response(response) => {
+            Some(response(&mut client.pipeline.responses.share()).unwrap())
         }
         Answer::Nothing => None,
         Answer::Lost => panic!("an answer is lost"),

@@ -8,11 +8,8 @@ use kafka_protocol::{
     messages::{ApiKey, ProduceResponse},
 };
 
-use super::{Fixture, answered, produce, record_batch, request, with_crc};
-use crate::{
-    api::{Client, handle},
-    partition::UpTo,
-};
+use super::{Fixture, answered, handle, produce, record_batch, request, with_crc};
+use crate::{api::Client, partition::UpTo};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -34,8 +31,8 @@ impl Fixture {
 }
 
 /// Error code and base offset of each partition, once answered.
-fn answer(broker: &Fixture, client: &Client) -> Option<Vec<(i16, i64)>> {
-    let topics = answered::<ProduceResponse>(broker, client, 8)?.responses;
+fn answer(client: &Client) -> Option<Vec<(i16, i64)>> {
+    let topics = answered::<ProduceResponse>(client, 8)?.responses;
     let statuses = topics.into_iter().flat_map(|topic| topic.partition_responses);
     Some(statuses.map(|status| (status.error_code, status.base_offset)).collect())
 }
@@ -45,15 +42,12 @@ fn completes_when_the_last_follower_has_it_and_the_leader_knows() {
     let broker = Fixture::new(&[]);
     let (first, second) = (broker.start_all(3), broker.start_all(2));
     broker.replicate(0, 0);
-    assert_eq!(answer(&broker, &first), None, "one follower is missing");
+    assert_eq!(answer(&first), None, "one follower is missing");
     let partition = broker.partition(0);
     assert!(broker.follow(1, &partition), "brings the records");
-    assert_eq!(answer(&broker, &first), None, "the leader learns of it from the next fetch");
+    assert_eq!(answer(&first), None, "the leader learns of it from the next fetch");
     assert!(!broker.follow(1, &partition));
-    assert_eq!(
-        (answer(&broker, &first), answer(&broker, &second)),
-        (Some(vec![(0, 0)]), Some(vec![(0, 3)]))
-    );
+    assert_eq!((answer(&first), answer(&second)), (Some(vec![(0, 0)]), Some(vec![(0, 3)])));
     assert_eq!((broker.manager.produces.stats().completed, broker.manager.produces.len()), (2, 0));
     assert_eq!(broker.acked_before_replicated(), 0);
 }
@@ -64,9 +58,9 @@ fn times_out_at_the_timeout_and_not_before() {
     let produce = broker.start_all(1);
     broker.replicate(0, 0);
     broker.timer.advance(SECOND - MILLISECOND);
-    assert_eq!(answer(&broker, &produce), None);
+    assert_eq!(answer(&produce), None);
     broker.timer.advance(MILLISECOND);
-    assert_eq!(answer(&broker, &produce), Some(vec![(TIMED_OUT, 0)]));
+    assert_eq!(answer(&produce), Some(vec![(TIMED_OUT, 0)]));
     broker.replicate(1, 0);
     let stats = broker.manager.produces.stats();
     assert_eq!((stats.expired, stats.completed), (1, 0), "it ended once");
@@ -82,15 +76,15 @@ fn each_partition_of_a_request_ends_in_its_own_way() {
     broker.replicate(0, 0);
     broker.replicate(1, 0);
     broker.replicate(0, 1);
-    assert_eq!(answer(&broker, &produce), None, "partition 1 is missing");
+    assert_eq!(answer(&produce), None, "partition 1 is missing");
     broker.timer.advance(SECOND);
     let corrupt = ResponseError::CorruptMessage.code();
     let unknown = ResponseError::UnknownTopicOrPartition.code();
     let expected = vec![(0, 0), (TIMED_OUT, 0), (corrupt, -1), (unknown, -1), (0, 1)];
-    assert_eq!(answer(&broker, &produce), Some(expected));
+    assert_eq!(answer(&produce), Some(expected));
     assert_eq!(broker.acked_before_replicated(), 0);
     let nothing_to_wait_for = broker.start(-1, &data[2..4]);
-    assert!(answer(&broker, &nothing_to_wait_for).is_some());
+    assert!(answer(&nothing_to_wait_for).is_some());
 }
 
 #[test]
@@ -99,7 +93,7 @@ fn a_follower_that_only_claims_to_have_it_is_found_out() {
     let produce = broker.start_all(1);
     broker.replicate(0, 0);
     broker.manager.note_fetch(&broker.partition(0), 3, 0, 1);
-    assert_eq!(answer(&broker, &produce), Some(vec![(0, 0)]));
+    assert_eq!(answer(&produce), Some(vec![(0, 0)]));
     assert_eq!(broker.acked_before_replicated(), 1);
 }
 
@@ -110,23 +104,19 @@ fn too_few_in_sync_replicas_are_told_before_and_after_the_append() {
     let produce = broker.start_all(1);
     broker.manager.shrink_in_sync();
     broker.manager.shrink_in_sync();
-    assert_eq!(answer(&broker, &produce), None, "not behind for two whole periods");
+    assert_eq!(answer(&produce), None, "not behind for two whole periods");
     broker.manager.shrink_in_sync();
     let after_append = ResponseError::NotEnoughReplicasAfterAppend.code();
-    assert_eq!(answer(&broker, &produce), Some(vec![(after_append, 0)]));
+    assert_eq!(answer(&produce), Some(vec![(after_append, 0)]));
     let before_append = ResponseError::NotEnoughReplicas.code();
-    assert_eq!(answer(&broker, &broker.start_all(1)), Some(vec![(before_append, -1)]));
+    assert_eq!(answer(&broker.start_all(1)), Some(vec![(before_append, -1)]));
     let idle = broker.partition(1);
     assert_eq!(idle.in_sync_followers(), [2, 3], "there is nothing to lag behind");
 
     broker.replicate(0, 0);
     let produce = broker.start_all(1);
     broker.replicate(0, 0);
-    assert_eq!(
-        answer(&broker, &produce),
-        Some(vec![(0, 1)]),
-        "one is back after catching up: enough"
-    );
+    assert_eq!(answer(&produce), Some(vec![(0, 1)]), "one is back after catching up: enough");
 }
 
 #[test]
@@ -136,9 +126,9 @@ fn below_the_minimum_the_high_watermark_stands_still() {
     (0..3).for_each(|_| broker.manager.shrink_in_sync());
     assert!(broker.partition(0).in_sync_followers().is_empty());
     broker.timer.advance(SECOND - MILLISECOND);
-    assert_eq!(answer(&broker, &produce), None);
+    assert_eq!(answer(&produce), None);
     broker.timer.advance(MILLISECOND);
-    assert_eq!(answer(&broker, &produce), Some(vec![(TIMED_OUT, 0)]));
+    assert_eq!(answer(&produce), Some(vec![(TIMED_OUT, 0)]));
     assert_eq!(broker.partition(0).offsets().high_watermark, 0);
     broker.replicate(0, 0);
     broker.replicate(0, 0);
@@ -180,7 +170,7 @@ fn acks_decide_who_is_waited_for() {
         let body = produce(acks, timeout_ms, &[(index, record_batch(2))]);
         handle(&broker.manager, &client, request(ApiKey::Produce, 8, &body))?;
         broker.timer.advance(MILLISECOND);
-        Ok::<_, anyhow::Error>(answer(&broker, &client).map(|statuses| statuses[0]))
+        Ok::<_, anyhow::Error>(answer(&client).map(|statuses| statuses[0]))
     };
     assert_eq!(produce(1, 0, 0).unwrap(), Some((0, 0)));
     assert_eq!(produce(0, 0, 0).unwrap(), None);
@@ -201,7 +191,7 @@ fn a_shutdown_answers_what_is_parked_and_what_comes_later() {
     broker.manager.shutdown();
     for (produce, offset) in [(parked, 0), (broker.start_all(1), 1)] {
         let retriable = ResponseError::NotLeaderOrFollower.code();
-        assert_eq!(answer(&broker, &produce), Some(vec![(retriable, offset)]));
+        assert_eq!(answer(&produce), Some(vec![(retriable, offset)]));
     }
 }
 
@@ -244,9 +234,9 @@ fn an_idempotent_batch_that_comes_again_waits_for_the_first_and_is_appended_once
     let batch = Bytes::from(with_crc(batch));
     let produces = [0, 1].map(|_| broker.start(-1, &[(0, batch.clone())]));
     broker.replicate(0, 0);
-    assert!(produces.iter().all(|produce| answer(&broker, produce).is_none()));
+    assert!(produces.iter().all(|produce| answer(produce).is_none()));
     broker.replicate(1, 0);
-    assert!(produces.iter().all(|produce| answer(&broker, produce) == Some(vec![(0, 0)])));
+    assert!(produces.iter().all(|produce| answer(produce) == Some(vec![(0, 0)])));
     assert_eq!(broker.partition(0).offsets().log_end, 3);
     let counters = broker.manager.counters.lock();
     assert_eq!((counters.records, counters.duplicates), (3, 1));
@@ -257,11 +247,11 @@ fn a_batch_that_is_too_large_is_told_and_the_others_of_its_request_are_taken() {
     let broker = Fixture::new(&["--message-max-bytes", "97"]);
     let produce = broker.start(1, &[(0, record_batch(1))]);
     let too_large = ResponseError::MessageTooLarge.code();
-    assert_eq!(answer(&broker, &produce), Some(vec![(too_large, -1)]), "98 bytes");
+    assert_eq!(answer(&produce), Some(vec![(too_large, -1)]), "98 bytes");
     let broker = Fixture::new(&["--message-max-bytes", "98"]);
     let two = Bytes::from([record_batch(1), record_batch(1)].concat());
     let produce = broker.start(1, &[(0, two), (1, vec![0x7f; 200].into())]);
-    assert_eq!(answer(&broker, &produce), Some(vec![(0, 0), (too_large, -1)]), "each batch counts");
+    assert_eq!(answer(&produce), Some(vec![(0, 0), (too_large, -1)]), "each batch counts");
 }
 
 #[test]
@@ -272,16 +262,16 @@ fn all_logs_together_are_bounded_and_the_largest_gives_up_its_oldest_records() {
     let full = Some(vec![(ResponseError::KafkaStorageError.code(), -1)]);
     for (number, index) in [0, 0, 0, 1].into_iter().enumerate() {
         let offset = if index == 0 { number as i64 } else { 0 };
-        assert_eq!(answer(&broker, &append(index)), Some(vec![(0, offset)]));
+        assert_eq!(answer(&append(index)), Some(vec![(0, offset)]));
     }
-    assert_eq!(answer(&broker, &append(2)), full, "nothing is replicated");
+    assert_eq!(answer(&append(2)), full, "nothing is replicated");
     (0..2).for_each(|follower| broker.replicate(follower, 0));
-    assert_eq!(answer(&broker, &append(2)), Some(vec![(0, 0)]));
+    assert_eq!(answer(&append(2)), Some(vec![(0, 0)]));
     let starts = [0, 1, 2].map(|index| broker.partition(index).offsets().log_start);
     assert_eq!(starts, [1, 0, 0], "the oldest of the largest");
     for _ in 0..20 {
         (0..2).for_each(|follower| (0..3).for_each(|index| broker.replicate(follower, index)));
-        assert_eq!(answer(&broker, &append(1)).unwrap()[0].0, 0);
+        assert_eq!(answer(&append(1)).unwrap()[0].0, 0);
         let bytes: usize = (0..3).map(|index| broker.partition(index).log_bytes()).sum();
         assert!(bytes <= 1001 + 128, "{bytes} bytes");
     }

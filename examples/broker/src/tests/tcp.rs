@@ -167,13 +167,13 @@ fn a_connection_is_closed_when_a_request_does_not_come_in_time() {
     let broker = Fixture::new(&[]);
     let request = framed(&[0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff]);
     let begun = &request[..7];
-    let connections = Arc::new(Connections::new(1));
+    let connections = Connections::new(&broker.manager.args);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     for (first, time) in [(&b""[..], IDLE_MAX), (&begun[..1], FRAME_MAX), (begun, FRAME_MAX)] {
         for early in [MILLISECOND, Duration::ZERO] {
             let mut client = Client(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
-            let accepted = listener.accept().unwrap().0;
-            let connection = connections.register(accepted).unwrap();
+            let (accepted, peer) = listener.accept().unwrap();
+            let connection = connections.register(accepted, peer).unwrap();
             thread::scope(|scope| {
                 scope.spawn(|| serve(&connection, &broker.manager));
                 client.send(&request);
@@ -192,6 +192,34 @@ fn a_connection_is_closed_when_a_request_does_not_come_in_time() {
             });
         }
     }
+}
+
+/// One that waits for memory is cut when the time of its frame is over, though nobody gives any
+/// back.
+#[test]
+fn a_connection_that_waits_for_memory_is_cut_at_its_time() {
+    let broker = Fixture::new(&["--queued-max-request-bytes", "100000"]);
+    let connections = Connections::new(&broker.manager.args);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let memory = &broker.manager.memory[0];
+    let [mut all, mut beyond] = [77, 78].map(|connection| memory.account(connection).share());
+    all.take(100_000).unwrap();
+    beyond.take(50_000).unwrap();
+    assert!(memory.is_exceeded());
+    let mut client = Client(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+    let (accepted, peer) = listener.accept().unwrap();
+    let connection = connections.register(accepted, peer).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| serve(&connection, &broker.manager));
+        client.send(&framed(&[0; 60_000])[..50_000]);
+        let due = broker.timer.clock().now_ns() + FRAME_MAX.as_nanos() as u64;
+        wait_until(|| broker.manager.timer.next_deadline_ns() == Some(due));
+        wait_until(|| memory.is_waited_for());
+        broker.timer.advance(FRAME_MAX);
+        assert!(client.was_closed());
+    });
+    drop((all, beyond));
+    assert_eq!(memory.taken(), 0);
 }
 
 /// Sent whole, as a client does: it looks for the answer afterwards.
@@ -310,7 +338,7 @@ fn a_follower_asks_for_another_topic_first_each_time() {
     let (mut stream, _) = listener.accept().unwrap();
     let mut first = Vec::new();
     while first.len() < 4 {
-        let mut frame = read_frame(&mut stream, 1 << 20).unwrap().unwrap();
+        let mut frame = read_frame(&mut stream, 1 << 20, |_| Ok(())).unwrap().unwrap();
         let header = decode_request_header_from_buffer(&mut frame).unwrap();
         let (version, id) = (header.request_api_version, header.correlation_id);
         let answer = if header.request_api_key == ApiKey::Metadata as i16 {

@@ -15,7 +15,7 @@ use timer_core::ManualTimer;
 use crate::{
     api::{self, Client},
     args::Args,
-    fetch::{self, FETCH_BYTES_MAX},
+    fetch::FETCH_BYTES_MAX,
     frame::read_frame,
     partition::{Partition, UpTo},
     pipeline::{Answer, Pipeline},
@@ -53,14 +53,16 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(manager: &ReplicaManager, number: u64) -> Connection {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 9092));
-        let client = Client { address, pipeline: Pipeline::new(number, manager.args.max_pipeline) };
+        let pipeline = Pipeline::new(number, manager.args.max_pipeline, &manager.memory);
+        let client = Client { address, pipeline };
         Connection { client, accepted: Vec::new(), refused: false }
     }
 
     /// Handles a request; false when the connection is over, because it was refused or more would
     /// have to wait for a place.
     pub(crate) fn handle(&mut self, manager: &ReplicaManager, frame: Bytes) -> bool {
-        match api::handle(manager, &self.client, frame.clone()) {
+        let share = self.client.pipeline.requests.share();
+        match api::handle(manager, &self.client, frame.clone(), share) {
             Ok(()) => self.accepted.push(frame),
             Err(_) => self.refused = true,
         }
@@ -71,26 +73,29 @@ impl Connection {
     /// member is not gone with its connection: a request that waits for its group is given up.
     pub(crate) fn hang_up(self, manager: &ReplicaManager) {
         let pipeline = &self.client.pipeline;
-        manager.cancel_for_connection(pipeline.connection, "client disconnected");
+        manager.cancel_for_connection(pipeline.requests.connection, "client disconnected");
         pipeline.finish();
         for frame in &self.accepted {
-            match pipeline.next() {
-                Some(Answer::Fetch { request, version, .. }) => {
-                    drop(fetch::read(&manager.topics, request, version));
-                }
+            let response = match pipeline.next().map(|(answer, _)| answer) {
                 Some(Answer::Response(response)) => {
-                    let length = u32::try_from(response.len() - 4).unwrap_or(0);
-                    assert_eq!(response[..4], length.to_be_bytes(), "the length in front");
-                    assert_eq!(response[4..8], frame[4..8], "another request's answer");
+                    match response(&mut pipeline.responses.share()) {
+                        Ok(response) => Some(response),
+                        Err(error) => panic!("{error:#}: {frame:?}"),
+                    }
                 }
-                Some(Answer::Nothing) => {}
-                Some(Answer::Lost) if waits_for_its_group(frame) => {}
+                Some(Answer::Nothing) => None,
+                Some(Answer::Lost) if waits_for_its_group(frame) => None,
                 Some(Answer::Lost) | None => panic!("no answer: {frame:?}"),
+            };
+            if let Some(response) = response {
+                let length = u32::try_from(response.len() - 4).unwrap_or(0);
+                assert_eq!(response[..4], length.to_be_bytes(), "the length in front");
+                assert_eq!(response[4..8], frame[4..8], "another request's answer");
             }
         }
         match pipeline.next() {
             None => {}
-            Some(Answer::Lost) if self.refused => assert!(pipeline.next().is_none()),
+            Some((Answer::Lost, _)) if self.refused => assert!(pipeline.next().is_none()),
             Some(_) => panic!("an answer too many: {:?}", self.accepted),
         }
     }
@@ -143,7 +148,7 @@ struct Session {
 /// has passed.
 pub fn run(mut data: &[u8]) {
     let mut session = Session::new();
-    while let Ok(Some(frame)) = read_frame(&mut data, FRAME_MAX) {
+    while let Ok(Some(frame)) = read_frame(&mut data, FRAME_MAX, |_| Ok(())) {
         if frame[0] == EVENTS {
             session.happen(&frame);
         } else if !session.open[session.current].handle(&session.manager, frame) {
