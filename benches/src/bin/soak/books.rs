@@ -222,7 +222,7 @@ impl Account {
         });
         let present = record.present();
         record.set_due(present, timeout_ns);
-        if books.plant == Some(Plant::Early) && number % 101 == 0 {
+        if books.plant == Some(Plant::Early) && number.is_multiple_of(101) {
             record.set_due(present, timeout_ns.map(|ns| ns + LATENESS_MAX_NS));
         }
         Opened { record, now_ns: present[1] }
@@ -331,7 +331,7 @@ impl Record {
         match plant {
             Some(Plant::Lost) if planted => return,
             Some(Plant::Double) if planted => self.end_once(ending, seen),
-            Some(Plant::Leak) if self.number % 61 == 7 => mem::forget(vec![0_u8; 1000]),
+            Some(Plant::Leak) if self.number % 16 == 7 => mem::forget(vec![0_u8; 1000]),
             _ => {}
         }
         self.end_once(ending, seen);
@@ -399,6 +399,16 @@ impl Record {
         }
         if seen == Seen::AtOnce && self.epoch == books.clock.epoch() {
             books.lateness.lock().saturating_record((now[1] - due[1]).max(1));
+        }
+    }
+}
+
+impl Drop for Record {
+    /// Names what is lost; [`Account::close`] counts it.
+    fn drop(&mut self) {
+        if *self.state.get_mut() == OPEN {
+            let what = format!("operation {} ({:?}) has no outcome", self.number, self.kind);
+            self.account.books.note(|wrong| &mut wrong.lost, 0, &what);
         }
     }
 }

@@ -2,7 +2,6 @@
 //! worlds that end. One thing at a time, and a thread that looks at it all now and then.
 
 use std::{
-    mem,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -98,7 +97,7 @@ impl Faults {
             Fault::NewWorld => {
                 drop(world);
                 let fresh = self.world(ring)?;
-                let old = mem::replace(&mut *ring.passing.write(), Some(fresh));
+                let old = ring.passing.write().replace(fresh);
                 self.close(old, random);
             }
             Fault::Look => world.look(),

@@ -93,7 +93,7 @@ mod tests {
             at_s: at.into(),
             seconds: 1.0,
             operations: 1000,
-            idle_bytes: (at % 3 == 0).then_some(5 << 20),
+            idle_bytes: at.is_multiple_of(3).then_some(5 << 20),
             ..Sample::default()
         };
         let svg = chart(&(1..20).map(sample).collect::<Vec<_>>()).unwrap();
