@@ -65,8 +65,8 @@ struct Args {
     /// Makes the operations and the faults; another one each time without it.
     #[arg(long)]
     seed: Option<u64>,
-    /// Seconds between two standstills. The first two are the warm-up. By default 30, or a sixth
-    /// of the run.
+    /// Seconds between two standstills; by default 30, or a sixth of the run. The warm-up is two of
+    /// them and a quarter of the run, or ten minutes.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     standstill: Option<u64>,
     /// Seconds between two lines of progress, on the standard error; 0 for none.

@@ -61,6 +61,8 @@ pub(crate) struct Judge {
     pub(crate) base: Option<Memory>,
     /// The latest.
     pub(crate) idle: Option<Memory>,
+    /// Standstills after the one that ended the warm-up.
+    pub(crate) judged: u64,
     /// The most that was open at once since the last standstill.
     open_max: u64,
     /// What was too much, in words.
@@ -75,7 +77,11 @@ impl Judge {
         if !warm {
             return;
         }
-        let base = self.base.get_or_insert(memory);
+        let Some(base) = self.base else {
+            self.base = Some(memory);
+            return;
+        };
+        self.judged += 1;
         let more = memory.live_bytes.saturating_sub(base.live_bytes);
         if more > IDLE_SLACK {
             self.grew.push(format!(
@@ -124,7 +130,7 @@ mod tests {
         judge.idle(1, of(9 << 20), false);
         judge.idle(2, of(1 << 20), true);
         judge.idle(3, of((1 << 20) + IDLE_SLACK), true);
-        assert!(judge.grew.is_empty());
+        assert!(judge.grew.is_empty() && judge.judged == 1);
         judge.idle(4, of((1 << 20) + IDLE_SLACK + 1), true);
         assert_eq!(judge.grew.len(), 1);
     }

@@ -106,12 +106,16 @@ impl Measured {
     fn verdict(&self) -> String {
         let [lost, doubled, early] =
             [self.wrong.lost, self.wrong.doubled, self.wrong.early].map(grouped);
-        let grew = if self.memory.grew.is_empty() { "flat" } else { "GREW" };
+        let memory = match (self.memory.grew.is_empty(), self.memory.judged) {
+            (false, _) => "memory GREW",
+            (true, 0) => "memory not judged: no standstill after the warm-up",
+            (true, _) => "memory flat",
+        };
         let right = if self.is_right() { "ok" } else { "FAILED" };
         let operations = grouped(self.operations);
         format!(
             "{right}: {operations} operations, lost {lost}, doubled {doubled}, early {early}, \
-             otherwise wrong {}, memory {grew}",
+             otherwise wrong {}, {memory}",
             self.wrong.other
         )
     }
@@ -137,7 +141,7 @@ impl Measured {
             "faults": faults, "held_jobs": self.held_jobs, "visitors": self.visitors,
             "standstills": self.standstills, "lateness_ms": self.lateness_ms,
             "open_max": self.open_max, "idle_warm": memory(self.memory.base),
-            "idle_end": memory(self.memory.idle), "grew": self.memory.grew,
+            "idle_end": memory(self.memory.idle), "judged": self.memory.judged, "grew": self.memory.grew,
             "lost": self.wrong.lost, "doubled": self.wrong.doubled, "early": self.wrong.early,
             "otherwise_wrong": self.wrong.other, "told": self.told, "right": self.is_right(),
             "samples": self.series.samples().iter().map(Sample::json).collect::<Vec<_>>(),
