@@ -429,7 +429,7 @@ impl Value {
         Value { record: None }
     }
 
-    /// It reached whoever waited.
+    /// It reached the thread that waited.
     pub(crate) fn take(mut self) {
         self.record.take().into_iter().for_each(|record| record.end(Ending::Completed));
     }

@@ -108,7 +108,7 @@ impl Ring {
         mine.extend(act(one, random));
     }
 
-    /// True when fewer than `rate` a second have been parked so far, by whomever.
+    /// True when fewer than `rate` a second have been parked so far, by all threads together.
     fn is_behind(&self, rate: u64) -> bool {
         let wanted = u128::from(self.clock.real_ns()) * u128::from(rate) / 1_000_000_000;
         let given_up = self.given_up.load(SeqCst);

@@ -58,7 +58,7 @@ impl Mine {
             What::Future(_, _, future) => ready(future),
             What::Reply(_, reply) => {
                 let Some(reply) = ready(reply) else { return false };
-                // Who delivered it may have meant another under the same key.
+                // The thread that delivered it may have meant another of this key.
                 return self.ended(reply.map(|value| value.back()).map(|()| true));
             }
             What::Shelf(_, future) => {

@@ -26,7 +26,7 @@ struct Shared {
 impl Stop {
     pub(crate) fn raise(&self) {
         self.shared.raised.store(true, SeqCst);
-        let _pauses = self.shared.pauses.lock(); // whoever pauses looks before it waits
+        let _pauses = self.shared.pauses.lock(); // a thread that pauses looks before it waits
         self.shared.over.notify_all();
     }
 

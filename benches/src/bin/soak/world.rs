@@ -67,7 +67,7 @@ pub(crate) struct World {
     /// The values of the level keys of `plain`, which only rise.
     pub(crate) levels: Box<[AtomicU64]>,
     pub(crate) hot: [Hot; HOT_KEYS as usize],
-    /// What was put on the shelf, and what was taken by those who waited for it.
+    /// What was put on the shelf, and what was taken by waits that ended.
     pub(crate) put: AtomicU64,
     pub(crate) taken: AtomicU64,
 }
@@ -174,8 +174,8 @@ impl World {
         Ok(())
     }
 
-    /// Closes it. What was parked has ended when this returns, or does as soon as whoever holds it
-    /// up lets go; the [`Closing`] tells.
+    /// Closes it. What was parked has ended when this returns, or does as soon as the check or job that holds it
+    /// up is over; the [`Closing`] tells.
     pub(crate) fn close(self: Arc<Self>, close: Close) -> Closing {
         let closing = Closing {
             name: format!("{} ({close:?})", self.name),
