@@ -174,8 +174,8 @@ impl World {
         Ok(())
     }
 
-    /// Closes it. What was parked has ended when this returns, or does as soon as the check or job that holds it
-    /// up is over; the [`Closing`] tells.
+    /// Closes it. What was parked has ended when this returns, or does as soon as the check or job
+    /// that holds it up is over; the [`Closing`] tells.
     pub(crate) fn close(self: Arc<Self>, close: Close) -> Closing {
         let closing = Closing {
             name: format!("{} ({close:?})", self.name),
