@@ -10,7 +10,7 @@ use std::path::Path;
 #[test]
 fn no_files_of_a_bench_import_each_other_in_a_circle() {
     let bins = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bin");
-    for bench in ["peers", "purgatory_perf", "schemes"] {
+    for bench in ["peers", "purgatory_perf", "schemes", "soak"] {
         imports::check_circles(bench, &bins.join(bench));
     }
 }

@@ -299,7 +299,8 @@ where
     ///
     /// `put_back` runs where the future is dropped, or where the condition was checked. A future
     /// that is dropped inside a closure of this monitor loses its value, and the panic of the call
-    /// is counted.
+    /// is counted. A key of `changes` that panics as it is raised is counted, too, and
+    /// loses nothing.
     ///
     /// # Panics
     /// When called inside a closure of this monitor.

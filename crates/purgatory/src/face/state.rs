@@ -160,7 +160,11 @@ where
         let _announced = (!self.changes.is_empty()).then(|| shared.purgatory.announce());
         let looked = shared.change("a condition checked", &mut self.condition);
         if !matches!(looked, Ok(None)) {
-            shared.raise(self.changes.iter().cloned());
+            for key in &self.changes {
+                // A key that panics must not lose what the condition took, nor the other events.
+                let raise = || _ = shared.purgatory.check_and_complete(key);
+                shared.purgatory.core.report_if(contain(raise));
+            }
         }
         looked.unwrap_or_else(|panic| resume_unwind(panic))
     }

@@ -16,8 +16,8 @@ use std::{
 };
 
 use purgatory::{
-    BoxedOperation, CancelReason, DelayedOperation, LocalPurgatory, Outcome, ParkResult, Purgatory,
-    ThresholdPurgatory, Timeout, WaitError, WatchKey, Watches, when,
+    BoxedOperation, CancelReason, DelayedOperation, LocalPurgatory, Monitor, Outcome, ParkResult,
+    Purgatory, ThresholdPurgatory, Timeout, WaitError, WatchKey, Watches, when,
 };
 use timer_core::{Executor, Job, ManualTimer, SystemTimer, Timer};
 
@@ -287,6 +287,31 @@ fn a_snapshot_that_a_keys_clone_panics_in_reaches_its_caller_and_harms_nobody() 
         let snapshot = purgatory.snapshot(1);
         assert_eq!((snapshot.busiest[0].key.number, snapshot.oldest[0].keys[0].number), (2, 1));
     }
+}
+
+/// The value is its future's by then, and the other key is raised all the same.
+#[test]
+fn a_key_that_panics_as_a_condition_raises_it_loses_nothing_that_was_taken() {
+    let timer = ManualTimer::new();
+    let waits: Waits<Bomb> = Purgatory::builder("stock").timer(&timer).build().unwrap();
+    let stock = Monitor::with(waits.clone(), (0, false));
+    let [jobs, bomb, calm] = [1, 2, 3].map(Bomb::new);
+    let changes = [bomb.clone(), calm.clone()];
+    let take = |(stock, room): &mut (u32, bool)| {
+        *stock = stock.checked_sub(1)?;
+        *room = true;
+        Some("a job")
+    };
+    let taken = stock.wait_taking(std::slice::from_ref(&jobs), MINUTE, &changes, take, |_, _| ());
+    let room = stock.wait(std::slice::from_ref(&calm), MINUTE, |(_, room)| room.then_some(()));
+    let never = stock.wait(std::slice::from_ref(&bomb), MINUTE, |_| None::<()>);
+    bomb.in_clone.store(true, SeqCst); // it is cloned where somebody waits for it
+    stock.update_key(&jobs, |(stock, _)| *stock = 1);
+    bomb.in_clone.store(false, SeqCst);
+    timer.advance(MINUTE); // what was missed ends, too
+    let waits_over = (taken.block(), room.block(), never.block());
+    assert_eq!(waits_over, (Ok("a job"), Ok(()), Err(WaitError::Expired)));
+    assert_eq!((waits.stats().panics, waits.len()), (1, 0));
 }
 
 #[test]

@@ -1,0 +1,153 @@
+//! What becomes of what was parked: it is completed, rescheduled, cancelled, given up or left to
+//! its time; and the events that are for no operation in particular.
+
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
+
+use fastrand::Rng;
+use purgatory::OperationId;
+
+use crate::{
+    books::{Record, Value},
+    key::{Key, with_fuse},
+    mine::{Mine, What},
+    world::{HOT, HOT_KEYS, LEVEL_KEYS, LEVELS, SHARED_KEYS, World},
+};
+
+/// So many wait for a hot key at least, once there have been so many.
+const HOT_WAITERS: u64 = 2000;
+/// There is no more on the shelf of each thing.
+const SHELF_MAX: u64 = 8;
+
+/// Does something to what was parked; gives back what is still to be waited for.
+pub(crate) fn act(mut mine: Mine, random: &mut Rng) -> Option<Mine> {
+    if mine.is_over() && mine.is_future() {
+        return None;
+    }
+    let Some(world) = mine.world.upgrade() else { return mine.leave() };
+    if random.u32(0..100) < 8 {
+        return if random.bool() { mine.leave() } else { let_expire(&world, mine, random) };
+    }
+    let fuse = if random.u32(0..400) == 0 { random.u32(1..16) } else { 0 };
+    with_fuse(fuse, || bring_about(&world, &mine, fuse > 0, random));
+    if mine.is_over() { None } else { Some(mine) }
+}
+
+/// Leaves it to its time, which may be made another before.
+fn let_expire(world: &World, mine: Mine, random: &mut Rng) -> Option<Mine> {
+    if let Some(id) = mine.id() {
+        let timeout = random.u64(0..1_000_000_000);
+        let given = || world.plain.reschedule(id, Duration::from_nanos(timeout));
+        mine.record.reschedule(timeout, given);
+    }
+    if mine.is_future() { Some(mine) } else { None }
+}
+
+/// Makes its condition true and raises the event, in one of the ways there are; or ends it from
+/// outside. Keys may panic in it, or not.
+fn bring_about(world: &World, mine: &Mine, panics: bool, random: &mut Rng) {
+    match (&mine.what, mine.id()) {
+        (_, Some(id)) if random.u32(0..100) < 6 => end(world, id, random),
+        (What::Flag(flag, key, _) | What::Future(flag, key, _), _) => {
+            flag.store(true, SeqCst);
+            raise(world, key, random);
+        }
+        (What::Level(key, value, _), _) => rise(world, *key, *value, random),
+        (What::Shelf(key, _) | What::Shelves(key), _) => put(world, *key, random),
+        (What::Reply(key, _), _) => deliver(world, key, (!panics).then_some(&mine.record)),
+        (What::Watermark(key, value, _) | What::Watermarks(key, value), _) => {
+            let _ = world.watermarks.raise(key, *value);
+        }
+        (What::Quorum(of, _), _) => {
+            let out = random.usize(0..3);
+            for (_, (key, value)) in of.iter().enumerate().filter(|(at, _)| *at != out) {
+                let _ = world.watermarks.raise(key, *value);
+            }
+        }
+    }
+}
+
+fn end(world: &World, id: OperationId, random: &mut Rng) {
+    if random.bool() {
+        world.plain.cancel(id, "by its handle");
+    } else {
+        world.plain.complete(id);
+    }
+}
+
+/// The event of a key, for all or for one, now or later.
+fn raise(world: &World, key: &Key, random: &mut Rng) {
+    match random.u32(0..16) {
+        0 => _ = world.plain.check_and_complete_one(key),
+        1 => world.plain.defer(key.clone()),
+        2 => {
+            world.plain.defer(key.clone());
+            world.plain.run_deferred();
+        }
+        _ => _ = world.plain.check_and_complete(key),
+    }
+}
+
+fn rise(world: &World, key: u64, value: u64, random: &mut Rng) {
+    world.levels[key as usize].fetch_max(value, SeqCst);
+    let key = Key(LEVELS + key);
+    match random.u32(0..16) {
+        0 => world.plain.defer_up_to(key, value),
+        1 => _ = world.plain.check_and_complete(&key), // for those with plain keys, too
+        _ => _ = world.plain.complete_up_to(&key, value),
+    }
+}
+
+/// Puts something on the shelf, unless it is full.
+fn put(world: &World, key: u64, random: &mut Rng) {
+    let put = |shelf: &mut Vec<u64>| {
+        let stock = &mut shelf[key as usize];
+        if *stock < SHELF_MAX {
+            *stock += 1;
+            world.put.fetch_add(1, SeqCst);
+        }
+    };
+    match random.u32(0..2000) {
+        0 => world.monitor.update(put),
+        1..200 => world.monitor.update_keys(|shelf| (put(shelf), [Key(key)])),
+        200..1000 => world.monitor.update_key(&Key(key), put),
+        _ => world.monitor.update_one(&Key(key), put),
+    }
+}
+
+/// Delivers the reply, and once more, which nobody waits for then. Without a record in a call that
+/// the key may panic in, which drops what it delivers.
+fn deliver(world: &World, key: &Key, record: Option<&Arc<Record>>) {
+    for _ in 0..2 {
+        let value = record.map_or_else(Value::of_none, Value::of);
+        if let Err(value) = world.replies.deliver(key, value) {
+            value.back();
+        }
+    }
+}
+
+/// Events that are for no operation in particular.
+pub(crate) fn happen(world: &World, random: &mut Rng) {
+    let fuse = if random.u32(0..40) == 0 { random.u32(1..16) } else { 0 };
+    with_fuse(fuse, || match random.u32(0..400) {
+        0..200 => turn(world, random.u64(0..HOT_KEYS)),
+        200..380 => _ = world.plain.check_and_complete(&Key(random.u64(0..SHARED_KEYS))),
+        380..390 => _ = world.plain.cancel_for_key(&Key(random.u64(0..SHARED_KEYS)), "by its key"),
+        390..396 => _ = world.plain.complete_for_key(&Key(random.u64(0..SHARED_KEYS))),
+        396..398 => {
+            let key = LEVELS + random.u64(0..LEVEL_KEYS);
+            world.plain.cancel_for_key(&Key(key), "by its key");
+        }
+        _ => _ = world.watermarks.remove(&Key(random.u64(0..LEVEL_KEYS))),
+    });
+}
+
+/// The turns of a hot key come, but for the last thousands.
+fn turn(world: &World, key: u64) {
+    let hot = &world.hot[key as usize];
+    let come = hot.next.load(SeqCst).saturating_sub(HOT_WAITERS);
+    hot.come.fetch_max(come, SeqCst);
+    world.plain.check_and_complete(&Key(HOT + key));
+}

@@ -1,0 +1,147 @@
+//! What goes wrong around the purgatories, by a seed: clocks that jump, executors that stall,
+//! worlds that end. One thing at a time, and a thread that looks at it all now and then.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use fastrand::Rng;
+use parking_lot::Mutex;
+
+use crate::{
+    driver::Ring,
+    world::{Close, Closing, World},
+};
+
+/// What there is, and how many of a hundred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Stall,
+    Forwards,
+    Backwards,
+    ClockPanics,
+    CancelAll,
+    NewWorld,
+    Look,
+}
+
+impl Fault {
+    pub(crate) const ALL: [(Fault, u32, &str); 7] = [
+        (Fault::Stall, 25, "executor stalled"),
+        (Fault::Forwards, 20, "clock forwards"),
+        (Fault::Backwards, 20, "clock backwards"),
+        (Fault::ClockPanics, 10, "clock panicked"),
+        (Fault::CancelAll, 5, "all cancelled"),
+        (Fault::NewWorld, 10, "world made anew"),
+        (Fault::Look, 10, "snapshots"),
+    ];
+
+    fn draw(random: &mut Rng) -> Fault {
+        let mut left = random.u32(0..100);
+        for (fault, share, _) in Fault::ALL {
+            match left.checked_sub(share) {
+                Some(less) => left = less,
+                None => return fault,
+            }
+        }
+        Fault::Look
+    }
+}
+
+/// Makes the faults, and keeps what is closing.
+#[derive(Default)]
+pub(crate) struct Faults {
+    counts: [AtomicU64; Fault::ALL.len()],
+    /// Jobs that stalls held.
+    pub(crate) held: AtomicU64,
+    worlds: AtomicU64,
+    closing: Mutex<Vec<Closing>>,
+}
+
+impl Faults {
+    pub(crate) fn counts(&self) -> [u64; Fault::ALL.len()] {
+        self.counts.each_ref().map(|count| count.load(SeqCst))
+    }
+
+    /// One fault after the other, until the end.
+    pub(crate) fn run(&self, ring: &Ring, seed: u64) -> anyhow::Result<()> {
+        let mut random = Rng::with_seed(seed);
+        while !ring.stop.is_raised() {
+            ring.stop.pause(Duration::from_millis(random.u64(20..500)));
+            let _inside = ring.gate.read();
+            let fault = Fault::draw(&mut random);
+            self.make(fault, ring, &mut random)?;
+            self.counts[fault as usize].fetch_add(1, SeqCst);
+            self.closing.lock().retain(|closing| !closing.is_over());
+        }
+        Ok(())
+    }
+
+    fn make(&self, fault: Fault, ring: &Ring, random: &mut Rng) -> anyhow::Result<()> {
+        let passing = ring.passing.read().clone();
+        let world = passing.filter(|_| random.bool()).unwrap_or_else(|| ring.lasting.clone());
+        match fault {
+            Fault::Stall => {
+                world.stall.begin();
+                ring.stop.pause(Duration::from_millis(random.u64(10..400)));
+                self.held.fetch_add(world.stall.end() as u64, SeqCst);
+            }
+            Fault::Forwards => ring.clock.forwards(jump(random)),
+            Fault::Backwards => ring.clock.backwards(jump(random)),
+            Fault::ClockPanics => ring.clock.panic_next(random.u32(1..100)),
+            Fault::CancelAll => _ = world.plain.cancel_all("all at once"),
+            Fault::NewWorld => {
+                drop(world);
+                let fresh = self.world(ring)?;
+                let old = ring.passing.write().replace(fresh);
+                self.close(old, random);
+            }
+            Fault::Look => world.look(),
+        }
+        Ok(())
+    }
+
+    /// A world that is built in another way than the one before.
+    pub(crate) fn world(&self, ring: &Ring) -> anyhow::Result<Arc<World>> {
+        World::new(2 + self.worlds.fetch_add(1, SeqCst), &ring.books)
+    }
+
+    /// Closes a world in one of the ways there are.
+    pub(crate) fn close(&self, world: Option<Arc<World>>, random: &mut Rng) {
+        if let Some(world) = world {
+            let close = Close::ALL[random.usize(0..Close::ALL.len())];
+            let closing = world.close(close);
+            self.closing.lock().push(closing);
+        }
+    }
+
+    /// Operations without an outcome in worlds that were closed.
+    pub(crate) fn pending(&self) -> u64 {
+        self.closing.lock().iter().map(|closing| closing.account.pending()).sum()
+    }
+
+    /// True when every world that was closed is over.
+    pub(crate) fn all_closed(&self) -> bool {
+        self.closing.lock().iter().all(Closing::is_over)
+    }
+
+    /// Nothing is under way any more: tells what is lost, and waits for the workers.
+    pub(crate) fn settle(&self) {
+        for closing in self.closing.lock().drain(..) {
+            closing.account.close(&closing.name);
+            closing.stall.join();
+        }
+    }
+}
+
+/// Mostly below a second, which the timer waits for when it goes back; else up to an hour.
+fn jump(random: &mut Rng) -> Duration {
+    match random.u32(0..4) {
+        0 => Duration::from_millis(random.u64(1000..3_600_000)),
+        _ => Duration::from_micros(random.u64(1..900_000)),
+    }
+}

@@ -1,0 +1,150 @@
+//! A soak: parks operations at a steady rate for as long as wished, with faults mixed in, and shows
+//! that none is lost, doubled or early and that memory stays as it is.
+//!
+//! `cargo run --release -p purgatory-benches --bin soak -- --seconds 60`
+//!
+//! Two worlds, each a timer with all that can be parked in on it, share a clock that jumps: one
+//! lasts, the other is closed and made anew now and then. Drivers park in every way there is, and
+//! do something to what was parked before: complete it, raise its event, cancel, reschedule, drop
+//! its future, leave it to its time. Other threads live for a moment. One makes faults: executors
+//! stall, the clock jumps, a world ends. Checks, callbacks and keys panic. Each operation has a
+//! number and one outcome in the books. At a standstill everything ends, and what is left of
+//! operations and of memory is looked at.
+//!
+//! What is drawn comes from a seed. Threads race, so the same seed makes the same kind of run, not
+//! the same run.
+#![expect(clippy::print_stdout, reason = "the table is what this program is for")]
+
+mod act;
+mod books;
+mod clock;
+mod driver;
+mod faults;
+mod key;
+mod memory;
+mod mine;
+mod operation;
+mod park;
+mod plot;
+mod report;
+mod run;
+mod series;
+mod stall;
+mod stop;
+mod world;
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use clap::Parser;
+use purgatory_benches::machine;
+
+use crate::{books::Plant, run::Plan, stop::Stop};
+
+/// Parks operations at a steady rate with faults mixed in, and shows that none is lost, doubled or
+/// early and that memory stays as it is. Ctrl-C ends it with its table. Fails (exit code 1) when
+/// something is not as it should be.
+#[derive(Clone, Debug, Parser)]
+#[command(version)]
+struct Args {
+    /// How long; without it until Ctrl-C.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: Option<u64>,
+    /// Operations a second. What was reached is printed.
+    #[arg(
+        long, value_name = "PER_SECOND", default_value_t = 200_000,
+        value_parser = clap::value_parser!(u64).range(1..=10_000_000)
+    )]
+    rate: u64,
+    /// Threads that park and complete.
+    #[arg(
+        long, default_value_t = 2,
+        value_parser = clap::value_parser!(u16).range(1..=64)
+    )]
+    threads: u16,
+    /// Makes the operations and the faults; another one each time without it.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Seconds between two standstills; by default 30, or a sixth of the run. The warm-up is two of
+    /// them and a quarter of the run, or ten minutes.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    standstill: Option<u64>,
+    /// Seconds between two lines of progress, on the standard error; 0 for none.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    progress: u64,
+    /// Writes a chart of memory, rate and lateness over time, as SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Writes what was measured to a file; `-` for the standard output, and no table.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Makes a mistake in the books, to see that it is noticed.
+    #[arg(long, hide = true)]
+    plant: Option<Plant>,
+}
+
+impl Args {
+    fn plan(&self) -> Plan {
+        let sixth = self.seconds.map_or(u64::MAX, |seconds| (seconds / 6).max(1));
+        Plan {
+            seconds: self.seconds,
+            rate: self.rate,
+            threads: self.threads.into(),
+            seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
+            standstill: self.standstill.unwrap_or(sixth.min(30)),
+            plant: self.plant,
+        }
+    }
+
+    fn to_stdout(&self) -> bool {
+        self.json.as_ref().is_some_and(|file| file.as_os_str() == "-")
+    }
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let args = Args::parse();
+    let plan = args.plan();
+    let stop = Stop::default();
+    let raise = stop.clone();
+    ctrlc::set_handler(move || raise.raise()).context("cannot listen for Ctrl-C")?;
+    eprintln!("{}", machine());
+    eprintln!("seed {}, {} threads, {} a second", plan.seed, plan.threads, plan.rate);
+    let mut lines = 0;
+    let measured = run::run(&plan, &stop, |sample, books| {
+        lines += 1;
+        if args.progress > 0 && lines % args.progress == 0 {
+            eprintln!("{}", report::progress(sample, books.operations()));
+        }
+    })?;
+    if !args.to_stdout() {
+        println!("{}", measured.table(&plan));
+    }
+    if let Some(file) = &args.plot {
+        plot::write(file, measured.series.samples())?;
+    }
+    if let Some(file) = &args.json {
+        let text = serde_json::to_string_pretty(&measured.json(&plan))?;
+        if args.to_stdout() {
+            println!("{text}");
+        } else {
+            fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        }
+    }
+    Ok(if measured.is_right() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Args::command().debug_assert();
+        let plan = |args: &[&str]| Args::parse_from(["soak"].iter().chain(args)).plan();
+        assert_eq!(plan(&[]).standstill, 30);
+        assert_eq!(plan(&["--seconds", "60"]).standstill, 10);
+        assert_eq!(plan(&["--seconds", "3"]).standstill, 1);
+    }
+}

@@ -1,0 +1,278 @@
+//! The run: starts the threads, takes a sample each second, brings everything to a standstill now
+//! and then, and ends it.
+
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
+
+use anyhow::anyhow;
+use fastrand::Rng;
+use hdrhistogram::Histogram;
+
+use crate::{
+    books::{Books, Endings, Plant, Wrong},
+    clock::JumpingClock,
+    driver::Ring,
+    faults::{Fault, Faults},
+    memory::{Judge, Memory},
+    series::{Sample, Series},
+    stop::Stop,
+};
+
+/// At a standstill, when nothing has ended for so long, what has not is lost.
+const PATIENCE_NS: u64 = 10 * SECOND_NS;
+const MILLISECOND: Duration = Duration::from_millis(1);
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Until it is stopped, if none.
+    pub(crate) seconds: Option<u64>,
+    /// Operations a second.
+    pub(crate) rate: u64,
+    pub(crate) threads: usize,
+    pub(crate) seed: u64,
+    /// Seconds between two standstills.
+    pub(crate) standstill: u64,
+    pub(crate) plant: Option<Plant>,
+}
+
+/// What it came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) seconds: f64,
+    pub(crate) operations: u64,
+    pub(crate) endings: Endings,
+    pub(crate) unclaimed: u64,
+    pub(crate) given_up: u64,
+    pub(crate) faults: [u64; Fault::ALL.len()],
+    pub(crate) held_jobs: u64,
+    pub(crate) visitors: u64,
+    pub(crate) standstills: u64,
+    /// Milliseconds: median, 99th percentile, maximum.
+    pub(crate) lateness_ms: [f64; 3],
+    pub(crate) open_max: u64,
+    pub(crate) memory: Judge,
+    pub(crate) series: Series,
+    pub(crate) wrong: Wrong,
+    pub(crate) told: Vec<String>,
+}
+
+impl Measured {
+    /// Everything is as it should be.
+    pub(crate) fn is_right(&self) -> bool {
+        self.wrong == Wrong::default() && self.memory.grew.is_empty()
+    }
+}
+
+/// Runs it; `progress` is told of each sample.
+pub(crate) fn run(
+    plan: &Plan,
+    stop: &Stop,
+    mut progress: impl FnMut(&Sample, &Books),
+) -> anyhow::Result<Measured> {
+    let mut random = Rng::with_seed(plan.seed);
+    let clock = JumpingClock::new();
+    let books = Books::new(clock, plan.plant)?;
+    let ring = Ring::new(&books, stop, plan.threads)?;
+    let faults = Faults::default();
+    let mut watch = Watch::new(plan, &books)?;
+    let (of_visitors, of_faults) = (random.u64(..), random.u64(..));
+    thread::scope(|scope| {
+        let (ring, faults) = (&ring, &faults);
+        let visits = scope.spawn(move || stopping(stop, || ring.visit(of_visitors)));
+        let breaks = scope.spawn(move || stopping(stop, || faults.run(ring, of_faults)));
+        let watched = stopping(stop, || {
+            for number in 0..plan.threads {
+                let seed = random.u64(..);
+                let drive = move || stopping(stop, || ring.drive(number, plan.rate, seed));
+                let driver = thread::Builder::new().name(format!("driver {number}"));
+                driver.spawn_scoped(scope, drive)?;
+            }
+            watch.watch(ring, faults, &mut random, &mut progress)
+        });
+        visits.join().map_err(|_| anyhow!("a visitor panicked"))??;
+        breaks.join().map_err(|_| anyhow!("the thread that makes faults panicked"))??;
+        watched
+    })?;
+    if watch.is_right() {
+        watch.standstill(&ring, &faults, &mut random)?;
+        progress(&watch.sample(&ring), &books);
+    }
+    Ok(watch.measured(&ring, &faults))
+}
+
+/// Runs one thread's part. However it ends, all end with it.
+fn stopping<R>(stop: &Stop, part: impl FnOnce() -> R) -> R {
+    struct Raise<'a>(&'a Stop);
+    impl Drop for Raise<'_> {
+        fn drop(&mut self) {
+            self.0.raise();
+        }
+    }
+    let _raise = Raise(stop);
+    part()
+}
+
+/// What the first thread sees.
+struct Watch<'a> {
+    plan: &'a Plan,
+    books: &'a Arc<Books>,
+    series: Series,
+    memory: Judge,
+    standstills: u64,
+    /// When the last sample was taken, and how many there had been.
+    before: (u64, u64),
+    idle_bytes: Option<u64>,
+    open_max: u64,
+    lateness: Histogram<u64>,
+    lateness_all: Histogram<u64>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(plan: &'a Plan, books: &'a Arc<Books>) -> anyhow::Result<Self> {
+        let mut lateness = Histogram::new(2)?;
+        books.take_lateness(&mut lateness);
+        Ok(Watch {
+            plan,
+            books,
+            series: Series::new(),
+            memory: Judge::default(),
+            standstills: 0,
+            before: (books.clock.real_ns(), 0),
+            idle_bytes: None,
+            open_max: 0,
+            lateness_all: lateness.clone(),
+            lateness,
+        })
+    }
+
+    fn watch(
+        &mut self,
+        ring: &Ring,
+        faults: &Faults,
+        random: &mut Rng,
+        progress: &mut impl FnMut(&Sample, &Books),
+    ) -> anyhow::Result<()> {
+        let (begun_ns, mut second) = (self.books.clock.real_ns(), 0);
+        while !ring.stop.is_raised() && self.plan.seconds.is_none_or(|seconds| second < seconds) {
+            second += 1;
+            let next_ns = begun_ns + second * SECOND_NS;
+            let wait_ns = next_ns.saturating_sub(self.books.clock.real_ns());
+            ring.stop.pause(Duration::from_nanos(wait_ns));
+            if second % self.plan.standstill == 0 {
+                self.standstill(ring, faults, random)?;
+            }
+            progress(&self.sample(ring), self.books);
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, ring: &Ring) -> Sample {
+        let (memory, open) = (Memory::now(), ring.open());
+        let (now_ns, operations) = (self.books.clock.real_ns(), self.books.operations());
+        let (before_ns, before) = self.before;
+        self.before = (now_ns, operations);
+        self.open_max = self.open_max.max(open);
+        let at_s = now_ns as f64 / 1e9;
+        self.memory.live(at_s as u64, memory, open);
+        self.books.take_lateness(&mut self.lateness);
+        let _ = self.lateness_all.add(&self.lateness); // as wide
+        let ms = |quantile| self.lateness.value_at_quantile(quantile) as f64 / 1e6;
+        let sample = Sample {
+            at_s,
+            seconds: (now_ns - before_ns) as f64 / 1e9,
+            operations: operations - before,
+            open,
+            live_bytes: memory.live_bytes,
+            rss_bytes: memory.rss_bytes,
+            lateness_p50_ms: ms(0.5),
+            lateness_max_ms: ms(1.0),
+            idle_bytes: self.idle_bytes.take(),
+        };
+        self.series.push(sample);
+        sample
+    }
+
+    /// Everything ends, while nothing else moves; then the books and the memory are looked at.
+    fn standstill(&mut self, ring: &Ring, faults: &Faults, random: &mut Rng) -> anyhow::Result<()> {
+        let _alone = ring.gate.write();
+        let lasting = &ring.lasting;
+        lasting.end_all();
+        let passing = ring.passing.write().take();
+        faults.close(passing, random);
+        self.wait(ring, faults);
+        lasting.account.close(&lasting.name);
+        if let Err(left) = lasting.check_empty() {
+            self.books.odd(&format!("{}: {left:#}", lasting.name));
+        }
+        faults.settle();
+        let memory = Memory::now();
+        self.standstills += 1;
+        let at_s = self.books.clock.real_ns() / SECOND_NS;
+        self.memory.idle(at_s, memory, self.is_warm());
+        self.idle_bytes = Some(memory.live_bytes);
+        *ring.passing.write() = Some(faults.world(ring)?);
+        if !self.is_right() {
+            ring.stop.raise();
+        }
+        Ok(())
+    }
+
+    /// Nothing wrong has been seen.
+    fn is_right(&self) -> bool {
+        self.books.wrong().0 == Wrong::default() && self.memory.grew.is_empty()
+    }
+
+    /// After a quarter of the run, or ten minutes, and two standstills.
+    fn is_warm(&self) -> bool {
+        let quarter = self.plan.seconds.map_or(u64::MAX, |seconds| seconds / 4);
+        let now_s = self.books.clock.real_ns() / SECOND_NS;
+        self.standstills > 2 && now_s >= quarter.min(600)
+    }
+
+    /// Waits until nothing is under way.
+    fn wait(&self, ring: &Ring, faults: &Faults) {
+        let (mut since_ns, mut before) = (self.books.clock.real_ns(), u64::MAX);
+        loop {
+            let collected = ring.collect();
+            let pending = ring.lasting.account.pending() + faults.pending();
+            if collected && pending == 0 && faults.all_closed() {
+                return;
+            }
+            let now_ns = self.books.clock.real_ns();
+            if pending < before {
+                (since_ns, before) = (now_ns, pending);
+            }
+            if now_ns - since_ns > PATIENCE_NS {
+                return;
+            }
+            thread::park_timeout(MILLISECOND);
+        }
+    }
+
+    fn measured(self, ring: &Ring, faults: &Faults) -> Measured {
+        let (wrong, told) = self.books.wrong();
+        let ms = |quantile| self.lateness_all.value_at_quantile(quantile) as f64 / 1e6;
+        Measured {
+            seconds: self.books.clock.real_ns() as f64 / 1e9,
+            operations: self.books.operations(),
+            endings: self.books.endings(),
+            unclaimed: self.books.unclaimed(),
+            given_up: ring.given_up.load(SeqCst),
+            faults: faults.counts(),
+            held_jobs: faults.held.load(SeqCst),
+            visitors: ring.visitors.load(SeqCst),
+            standstills: self.standstills,
+            lateness_ms: [0.5, 0.99, 1.0].map(ms),
+            open_max: self.open_max,
+            memory: self.memory,
+            series: self.series,
+            wrong,
+            told,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What was measured second by second. When there are too many samples two become one.
+
+use serde_json::{Value, json};
+
+/// No more are kept, so that the soak's own memory stays as it is.
+const SAMPLES_MAX: usize = 2048;
+
+/// Some seconds of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Sample {
+    /// When they were over, from the start of the run.
+    pub(crate) at_s: f64,
+    pub(crate) seconds: f64,
+    /// Operations parked in them.
+    pub(crate) operations: u64,
+    /// Operations that were open at their end, at most.
+    pub(crate) open: u64,
+    pub(crate) live_bytes: u64,
+    pub(crate) rss_bytes: u64,
+    /// Of what expired in them and over whose wait the clock did not jump.
+    pub(crate) lateness_p50_ms: f64,
+    pub(crate) lateness_max_ms: f64,
+    /// Idle memory, if there was a standstill in them.
+    pub(crate) idle_bytes: Option<u64>,
+}
+
+impl Sample {
+    pub(crate) fn rate(&self) -> f64 {
+        self.operations as f64 / self.seconds.max(1e-9)
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "at_s": self.at_s, "rate": self.rate(), "open": self.open,
+            "live_bytes": self.live_bytes, "rss_bytes": self.rss_bytes,
+            "idle_bytes": self.idle_bytes, "lateness_p50_ms": self.lateness_p50_ms,
+            "lateness_max_ms": self.lateness_max_ms,
+        })
+    }
+
+    fn and(self, next: Sample) -> Sample {
+        Sample {
+            at_s: next.at_s,
+            seconds: self.seconds + next.seconds,
+            operations: self.operations + next.operations,
+            open: self.open.max(next.open),
+            live_bytes: self.live_bytes.max(next.live_bytes),
+            rss_bytes: self.rss_bytes.max(next.rss_bytes),
+            lateness_p50_ms: self.lateness_p50_ms.max(next.lateness_p50_ms),
+            lateness_max_ms: self.lateness_max_ms.max(next.lateness_max_ms),
+            idle_bytes: next.idle_bytes.or(self.idle_bytes),
+        }
+    }
+}
+
+/// All samples, each of as many seconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    samples: Vec<Sample>,
+    /// Samples as they come that make one that is kept.
+    each: usize,
+    pending: Option<(Sample, usize)>,
+}
+
+impl Series {
+    pub(crate) fn new() -> Self {
+        Series { samples: Vec::with_capacity(SAMPLES_MAX), each: 1, pending: None }
+    }
+
+    pub(crate) fn push(&mut self, sample: Sample) {
+        let (sample, count) = match self.pending.take() {
+            Some((before, count)) => (before.and(sample), count + 1),
+            None => (sample, 1),
+        };
+        if count < self.each {
+            self.pending = Some((sample, count));
+            return;
+        }
+        self.samples.push(sample);
+        if self.samples.len() == SAMPLES_MAX {
+            for at in 0..SAMPLES_MAX / 2 {
+                self.samples[at] = self.samples[2 * at].and(self.samples[2 * at + 1]);
+            }
+            self.samples.truncate(SAMPLES_MAX / 2);
+            self.each *= 2;
+        }
+    }
+
+    pub(crate) fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_run_has_coarser_samples_and_loses_none() {
+        let mut series = Series::new();
+        for second in 1..=5 * SAMPLES_MAX as u64 {
+            let at_s = second as f64;
+            let live_bytes = second;
+            series.push(Sample {
+                at_s,
+                seconds: 1.0,
+                operations: 3,
+                live_bytes,
+                ..Sample::default()
+            });
+        }
+        let samples = series.samples();
+        assert!(samples.len() < SAMPLES_MAX && samples.len() >= SAMPLES_MAX / 2);
+        assert!(samples.iter().all(|sample| sample.rate() == 3.0));
+        assert!(samples.is_sorted_by_key(|sample| sample.live_bytes));
+        let seconds: f64 = samples.iter().map(|sample| sample.seconds).sum();
+        assert_eq!(seconds, samples.last().unwrap().at_s);
+    }
+}

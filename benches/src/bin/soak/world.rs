@@ -1,0 +1,217 @@
+//! A world: a timer on the injected clock, and all that can be parked in on it.
+
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use anyhow::ensure;
+use purgatory::{
+    BoxedOperation, DelayedOperation, Expected, Monitor, Purgatory, Replies, Watermarks,
+};
+use timer_core::{SystemTimer, TickLength, Timer};
+
+use crate::{
+    books::{Account, Books, Value},
+    key::Key,
+    stall::Stall,
+};
+
+/// Keys that many share; those of other sorts of keys lie above.
+pub(crate) const SHARED_KEYS: u64 = 1000;
+/// Keys of watermarks, and of the monitor's state.
+pub(crate) const LEVEL_KEYS: u64 = 100;
+/// Keys that thousands wait for.
+pub(crate) const HOT_KEYS: u64 = 1;
+
+/// The sorts of keys that are not shared.
+pub(crate) const LEVELS: u64 = 1 << 32;
+pub(crate) const HOT: u64 = 2 << 32;
+pub(crate) const CHAIN: Key = Key(3 << 32);
+/// And those that are never used twice: the number of their operation is added.
+pub(crate) const FRESH: u64 = 1 << 40;
+
+/// What the monitor keeps: how much there is to take of each thing.
+pub(crate) type Shelf = Vec<u64>;
+
+/// How a world ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Close {
+    Shutdown,
+    /// With a limit, which may not suffice.
+    Limited,
+    /// Its last handles go, wherever they are.
+    Dropped,
+}
+
+impl Close {
+    pub(crate) const ALL: [Close; 3] = [Close::Shutdown, Close::Limited, Close::Dropped];
+}
+
+/// A timer, and what is on it. Its fields go in this order.
+pub(crate) struct World {
+    pub(crate) name: String,
+    pub(crate) plain: Purgatory<Key, BoxedOperation>,
+    pub(crate) monitor: Monitor<Key, Shelf>,
+    pub(crate) replies: Replies<Key, Value>,
+    pub(crate) watermarks: Watermarks<Key>,
+    of_monitor: Purgatory<Key, BoxedOperation>,
+    of_replies: Purgatory<Key, Expected<Value>>,
+    of_watermarks: Purgatory<Key, BoxedOperation>,
+    timer: SystemTimer,
+    pub(crate) stall: Stall,
+    pub(crate) account: Arc<Account>,
+    /// The values of the level keys of `plain`, which only rise.
+    pub(crate) levels: Box<[AtomicU64]>,
+    pub(crate) hot: [Hot; HOT_KEYS as usize],
+    /// What was put on the shelf, and what was taken by waits that ended.
+    pub(crate) put: AtomicU64,
+    pub(crate) taken: AtomicU64,
+}
+
+/// A key that thousands wait for, one turn after the other.
+#[derive(Default)]
+pub(crate) struct Hot {
+    /// The next turn to be given out.
+    pub(crate) next: AtomicU64,
+    /// The turns below have come.
+    pub(crate) come: AtomicU64,
+}
+
+impl World {
+    /// A world; its number says how it is built: the timer's tick and workers, where callbacks run,
+    /// whether there are last checks and a limit.
+    pub(crate) fn new(number: u64, books: &Arc<Books>) -> anyhow::Result<Arc<Self>> {
+        let name = format!("world {number}");
+        let workers = 1 + usize::from(number % 3 == 2);
+        let stall = Stall::new(&name, workers)?;
+        let tick = Duration::from_millis(if number % 4 == 3 { 5 } else { 1 });
+        let timer = SystemTimer::builder()
+            .name(&*name)
+            .clock(books.clock.clone())
+            .tick(TickLength::new(tick)?)
+            .executor(stall.clone())
+            .build()?;
+        let mut plain = Purgatory::builder("plain").timer(&timer);
+        if number % 2 == 1 {
+            plain = plain.callbacks_on_executor().max_parked(40_000);
+        }
+        if number % 3 == 1 {
+            plain = plain.check_at_expiry();
+        }
+        let of_monitor = Purgatory::builder("monitor").timer(&timer).check_at_expiry().build()?;
+        let of_replies = Purgatory::builder("replies").timer(&timer).build()?;
+        let of_watermarks = Purgatory::builder("watermarks").timer(&timer).build()?;
+        let values = || AtomicU64::new(0);
+        Ok(Arc::new(World {
+            name,
+            plain: plain.build()?,
+            monitor: Monitor::with(of_monitor.clone(), vec![0; LEVEL_KEYS as usize]),
+            replies: of_replies.clone().into(),
+            watermarks: of_watermarks.clone().into(),
+            of_monitor,
+            of_replies,
+            of_watermarks,
+            stall,
+            account: Account::new(books, timer.clock()),
+            timer,
+            levels: std::iter::repeat_with(values).take(LEVEL_KEYS as usize).collect(),
+            hot: Default::default(),
+            put: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+        }))
+    }
+
+    /// Ends everything that is parked, and leaves the world open.
+    pub(crate) fn end_all(&self) {
+        self.stall.end();
+        self.plain.cancel_all("over");
+        self.of_monitor.cancel_all("over");
+        self.replies.fail_all("over");
+        self.of_watermarks.cancel_all("over");
+        for purgatory in [&self.plain, &self.of_monitor, &self.of_watermarks] {
+            purgatory.run_deferred();
+        }
+    }
+
+    /// Looks at everything as a scrape or a debug page does.
+    pub(crate) fn look(&self) {
+        fn at<O: DelayedOperation + Send>(purgatory: &Purgatory<Key, O>) {
+            let _counted = (purgatory.stats(), purgatory.times(), purgatory.snapshot(5));
+        }
+        at(&self.plain);
+        at(&self.of_monitor);
+        at(&self.of_replies);
+        at(&self.of_watermarks);
+        let _counted = self.timer.stats();
+    }
+
+    /// When nothing is under way any more and everything has ended: nothing may be left.
+    pub(crate) fn check_empty(&self) -> anyhow::Result<()> {
+        fn of<O: DelayedOperation + Send>(
+            what: &str,
+            purgatory: &Purgatory<Key, O>,
+        ) -> anyhow::Result<()> {
+            let left = [purgatory.len(), purgatory.watched(), purgatory.keys()];
+            ensure!(left == [0; 3], "{what}: {left:?} parked, watched and keys are left");
+            let stats = purgatory.stats();
+            let ended = stats.completed + stats.expired + stats.cancelled;
+            ensure!(stats.parked_total == ended, "{what}: counts do not add up: {stats:?}");
+            let waits = [stats.deferred, stats.callbacks_waiting];
+            ensure!(waits == [0; 2], "{what}: {waits:?} events and callbacks wait");
+            Ok(())
+        }
+        of("plain", &self.plain)?;
+        of("monitor", &self.of_monitor)?;
+        of("replies", &self.of_replies)?;
+        of("watermarks", &self.of_watermarks)?;
+        let left: u64 = self.monitor.read(|shelf| shelf.iter().sum());
+        let (put, taken) = (self.put.load(SeqCst), self.taken.load(SeqCst));
+        ensure!(put == taken + left, "{put} were put on the shelf, {taken} taken, {left} left");
+        Ok(())
+    }
+
+    /// Closes it. What was parked has ended when this returns, or does as soon as the check or job
+    /// that holds it up is over; the [`Closing`] tells.
+    pub(crate) fn close(self: Arc<Self>, close: Close) -> Closing {
+        let closing = Closing {
+            name: format!("{} ({close:?})", self.name),
+            world: Arc::downgrade(&self),
+            stall: self.stall.clone(),
+            account: self.account.clone(),
+        };
+        match close {
+            Close::Shutdown => {
+                self.plain.shutdown();
+                self.monitor.shutdown();
+                self.replies.shutdown();
+                self.watermarks.shutdown();
+                self.timer.shutdown();
+            }
+            Close::Limited => {
+                self.plain.shutdown_timeout(Duration::from_millis(1));
+                self.timer.shutdown_timeout(Duration::from_millis(1));
+            }
+            Close::Dropped => {}
+        }
+        closing
+    }
+}
+
+/// A world that was closed.
+pub(crate) struct Closing {
+    pub(crate) name: String,
+    world: Weak<World>,
+    pub(crate) stall: Stall,
+    pub(crate) account: Arc<Account>,
+}
+
+impl Closing {
+    /// Nobody has it in hands any more, and all has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.world.strong_count() == 0 && self.account.pending() == 0
+    }
+}
