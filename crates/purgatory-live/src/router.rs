@@ -36,7 +36,7 @@ impl Live {
     /// # Cancellation
     /// The stream of events ends when the client goes, or when the server drops the connection. It
     /// does not end by itself: a graceful shutdown that waits for connections waits for it, too,
-    /// and needs a limit. (A panicking `Debug` or `Clone` of a key ends it as well; the page tries
+    /// and needs a limit. (A panic in `Clone` of a key, or in writing one, ends it as well; the page tries
     /// again.)
     ///
     /// ```
