@@ -32,11 +32,12 @@
 //! # Security
 //!
 //! The page only reads; nothing can be changed through it. But there is no authentication, and it
-//! shows the keys (by their `Debug`, or as [`Live::purgatory_with`] is told): serve it on loopback, or behind whatever guards your other
-//! debug pages. Keys are data: they get into the page as text, never as markup, and
-//! [`Live::CONTENT_SECURITY_POLICY`] lets the browser run no script but the page's own and ask no
-//! other host. No header allows other origins to read the events; a server that must not be reached
-//! under another name either (DNS rebinding) refuses a `Host` that it does not know.
+//! shows the keys (by their `Debug`, or as [`Live::purgatory_with`] is told): serve it on loopback,
+//! or behind whatever guards your other debug pages. Keys are data: they get into the page as
+//! text, never as markup, and [`Live::CONTENT_SECURITY_POLICY`] lets the browser run no script
+//! but the page's own and ask no other host. No header allows other origins to read the events; a
+//! server that must not be reached under another name either (DNS rebinding) refuses a `Host`
+//! that it does not know.
 //!
 //! # Features
 //!

@@ -107,7 +107,7 @@ impl Live {
     /// of waits: an ending then reads the clock.
     ///
     /// # Panics
-    /// With a panic of a key's `Clone`, or of what writes keys. `Clone` runs under a lock, the other
+    /// With a panic of a key's `Clone`, which runs under a lock, or of what writes keys, which runs
     /// under none.
     pub fn event(&self) -> String {
         let event = Event {

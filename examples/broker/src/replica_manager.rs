@@ -256,14 +256,12 @@ impl ReplicaManager {
     /// A live page of what waits here.
     pub(crate) fn live(&self) -> Live {
         Live::new()
-            .purgatory_with(&self.produces, Display::fmt)
-            .purgatory_with(&self.fetches, Display::fmt)
-            .purgatory_with(&self.delete_records, Display::fmt)
+            .purgatory(&self.produces)
+            .purgatory(&self.fetches)
+            .purgatory(&self.delete_records)
             .purgatory_with(&self.groups.rebalances, Display::fmt)
             .purgatory_with(&self.groups.syncs, Display::fmt)
-            .purgatory_with(&self.groups.sessions, |(group, member), f| {
-                write!(f, "member {member} of group {group}")
-            })
+            .purgatory(&self.groups.sessions)
     }
 
     /// Answers whatever is parked, and whatever comes later at once.

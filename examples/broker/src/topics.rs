@@ -40,18 +40,6 @@ pub(crate) enum WatchKey {
     Connection(u64),
 }
 
-impl fmt::Display for WatchKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WatchKey::HighWatermark(partition) => write!(f, "high watermark of {partition}"),
-            WatchKey::LogEnd(partition) => write!(f, "log end of {partition}"),
-            WatchKey::LowWatermark(partition) => write!(f, "low watermark of {partition}"),
-            WatchKey::Partitions(replica) => write!(f, "partitions of replica {replica}"),
-            WatchKey::Connection(number) => write!(f, "connection {number}"),
-        }
-    }
-}
-
 /// What a topic is made with, and where it does not say, the options.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct TopicConfig {
