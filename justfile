@@ -36,6 +36,10 @@ broker-figures *ARGS:
 live-page *FOLDER:
     cargo build --release --example acks_all && crates/purgatory-live/check.sh target/release/examples/acks_all {{FOLDER}}
 
+# The moving picture in the README, filmed anew.
+live-film:
+    cargo build --release --example acks_all && crates/purgatory-live/film.sh target/release/examples/acks_all docs/charts/live-page.webp
+
 # The ways to wait, a line each.
 waiting:
     cargo run --release --example waiting

@@ -142,7 +142,7 @@ TEXT = "return document.querySelector(arguments[0]).innerText"
 BANNER = "const banner = document.getElementById('banner'); return banner.hidden ? null : banner.textContent"
 # How many pixels of each canvas differ from its first colour, and a sum over all of them.
 PIXELS = """
-return [...document.querySelectorAll('canvas')].map((canvas) => {
+return [...document.querySelectorAll('canvas')].filter((canvas) => canvas.checkVisibility()).map((canvas) => {
   if (canvas.width === 0 || canvas.height === 0) return [0, 0];
   const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
   let drawn = 0, sum = 0;
@@ -189,17 +189,76 @@ const room = document.documentElement.clientWidth;
 const wide = [...document.body.querySelectorAll('*')].filter((e) => e.getBoundingClientRect().right > room + 1);
 return { room, page: document.documentElement.scrollWidth, wide: wide.slice(0, 5).map((e) => e.outerHTML.slice(0, 120)) };
 """
+# Texts of which a part is not seen: beyond the page's edge, or in what an element around them cuts off.
+CUT = """
+const cut = [];
+let looked = 0;
+const room = document.documentElement.clientWidth;
+const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (texts.nextNode()) {
+  const element = texts.currentNode.parentElement;
+  if (!texts.currentNode.data.trim() || !element.checkVisibility() || element.closest('script, style, noscript')) continue;
+  looked++;
+  const range = document.createRange();
+  range.selectNodeContents(texts.currentNode);
+  let seen = { left: 0, right: room, top: -Infinity, bottom: Infinity };
+  for (let at = element; at; at = at.parentElement) {
+    const style = getComputedStyle(at);
+    if (style.overflowX === 'visible' || style.display === 'inline') continue;
+    const box = at.getBoundingClientRect();
+    seen = { left: Math.max(seen.left, box.left), right: Math.min(seen.right, box.right),
+      top: Math.max(seen.top, box.top), bottom: Math.min(seen.bottom, box.bottom) };
+  }
+  const outside = [...range.getClientRects()].some((part) => part.width > 0 && (part.left < seen.left - 1
+    || part.right > seen.right + 1 || part.top < seen.top - 1 || part.bottom > seen.bottom + 1));
+  if (outside) cut.push(texts.currentNode.data.trim().slice(0, 40));
+}
+// Texts side by side in one line that run into each other.
+for (const row of document.querySelectorAll('.level, .tile .big, .cardhead, .bars li, table tr, .facts')) {
+  if (!row.checkVisibility()) continue;
+  const boxes = [...row.children].filter((e) => e.textContent.trim()).map((e) => {
+    const range = document.createRange();
+    range.selectNodeContents(e);
+    return [e, range.getBoundingClientRect()];
+  });
+  boxes.forEach(([e, one], at) => boxes.slice(at + 1).forEach(([, other]) => {
+    if (one.right > other.left + 1 && other.right > one.left + 1 && one.bottom > other.top + 1 && other.bottom > one.top + 1) {
+      cut.push(`${e.textContent.trim().slice(0, 40)} runs into its neighbour`);
+    }
+  }));
+}
+return { looked, cut };
+"""
+# Labels of the wheel that are not on top of what moves, or through which it can be seen.
+COVERED = """
+const covered = [];
+const labels = [...document.querySelectorAll('.level > *')].filter((e) => e.checkVisibility());
+for (const label of labels) {
+  label.scrollIntoView({ block: 'center' });
+  const box = label.getBoundingClientRect();
+  const top = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+  const ground = getComputedStyle(label).backgroundColor.match(/[\\d.]+/g).map(Number);
+  if (top !== label || !(ground.length === 3 || ground[3] === 1)) covered.push(label.textContent);
+}
+scrollTo(0, 0);
+return { looked: labels.length, covered };
+"""
 
 
 def looks_right(browser, shots, name):
-    """In light and dark there is contrast; on a desktop and a phone nothing sticks out."""
+    """In light and dark there is contrast; on a desktop and on phones nothing sticks out, is cut or covered."""
     for scheme in ("light", "dark"):
         browser.scheme(scheme)
-        for device, width, height in (("desktop", 1280, 900), ("phone", 375, 812)):
-            browser.width(width, height, device == "phone")
-            until("the page has its width", lambda: browser.run("return innerWidth") == width)
+        for device, width, height in (("desktop", 1280, 900), ("phone", 375, 812), ("narrow", 320, 640)):
+            browser.width(width, height, device != "desktop")
+            # A phone shows a page that is too wide as if it was wider itself.
+            until(f"{name}, {device}: wider than {width}: {browser.run(WIDE)}", lambda: browser.run("return innerWidth") == width, 5)
             wide = until("all canvases are drawn anew", lambda: all(n > 0 for n, _ in browser.run(PIXELS)) and browser.run(WIDE))
             check(wide["page"] <= wide["room"] == width and not wide["wide"], f"{name}, {device}: wider than it may be: {wide}")
+            cut = browser.run(CUT)
+            check(cut["looked"] > 30 and not cut["cut"], f"{name}, {device}: not all of these can be read: {cut}")
+            covered = browser.run(COVERED)
+            check(covered["looked"] >= 4 and not covered["covered"], f"{name}, {device}: labels of the wheel: {covered}")
             browser.shot(shots / f"{name}-{scheme}-{device}.png")
         colours = browser.run(PALE)
         check(colours["looked"] > 40 and not colours["pale"], f"{name}, {scheme}: too little contrast: {colours}")
@@ -294,34 +353,78 @@ HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title
 
 
 def histogram(**counts):
-    buckets = [0] * 25
+    """Of each bucket a count, or a count and the mean of the times in it, which else is in its middle."""
+    buckets, sums_s = [0] * 25, [0.0] * 25
     for at, n in counts.items():
-        buckets[int(at[1:])] = n
-    return {"buckets": buckets, "count": sum(buckets), "sum_s": 0.0}
+        at = int(at[1:])
+        n, mean = n if isinstance(n, tuple) else (n, sum(([0] + BOUNDS_S + [1000])[at:at + 2]) / 2)
+        buckets[at], sums_s[at] = n, n * mean
+    return {"buckets": buckets, "sums_s": sums_s, "count": sum(buckets), "sum_s": sum(sums_s)}
 
 
-def made_up(at_s, ended, waits):
-    """An event of two timers and two purgatories; `ended` of each outcome, `waits` in the completed ones' histogram."""
+def made_up(at_s, ended, waits, expired=None, idle=False, times=1):
+    """An event of two timers and three purgatories; `ended` of each outcome, `waits` in the completed ones' histogram.
+
+    The last purgatory and the last timer are as nothing ever happened to them; `idle`: the others hold nothing now.
+    All counts are so many `times` as large.
+    """
+    parked = 0 if idle else 12 * times
     level = lambda ticks, **counts: {"bucket_ticks": ticks, "buckets": histogram(**counts)["buckets"] + [0] * 39}
     timer = lambda name, levels: {"name": name, "now_s": at_s, "tick_s": .001, "stats": {
-        "pending": 12, "fired": ended, "cancelled": 5, "cascaded": 6, "wake_ups": 7, "spurious_wake_ups": 0, "panics": 0,
+        "pending": parked, "fired": ended * times, "cancelled": 5 * times, "cascaded": 6, "wake_ups": 7, "spurious_wake_ups": 0, "panics": 0,
         "executor_queue": None, "turns": histogram(), "levels": levels}}
     operation = lambda id, keys, **more: {"id": id, "keys": keys, "keys_left_out": 3, "age": 1.5, "expires_in": None,
                                           "under_check": None, **more}
     purgatory = lambda name, keys: {
         "name": name,
-        "stats": {"parked": 12, "watched": 14, "parked_total": 12 + 3 * ended, "completed": ended, "expired": ended,
-                  "cancelled": ended, "cancelled_by_shutdown": 0, "cancelled_by_drop": 0, "cancelled_by_panic": 0, "ended_at_once": 2, "panics": 1,
+        "stats": {"parked": parked, "watched": 14 * times, "parked_total": parked + 3 * ended * times, "completed": ended * times,
+                  "expired": ended * times, "cancelled": ended * times, "cancelled_by_shutdown": 0, "cancelled_by_drop": 0, "cancelled_by_panic": 0, "ended_at_once": 2, "panics": 1,
                   "checks": 5, "events": 6, "missed_events": 0, "refused": {"no_keys": 0, "closed": 2, "full": 1, "too_many_watermarks": 0},
                   "callbacks_waiting": 0, "deferred": 0},
-        "key_count": len(keys), "busiest": [{"key": key, "waiters": 10 - n} for n, key in enumerate(keys)],
-        "oldest": [operation("1.2.3", keys), operation("4.5.6", keys[:1], expires_in=.25, under_check=12.0)],
-        "under_check": [operation("4.5.6", keys[:1], under_check=12.0)],
-        "times": {"completed": waits, "expired": histogram(), "cancelled": histogram(), "lateness": histogram(b24=ended)}}
-    return {"at_s": at_s, "bounds_s": BOUNDS_S,
+        "key_count": 0 if idle else len(keys),
+        "busiest": [] if idle else [{"key": key, "waiters": (10 - n) * times} for n, key in enumerate(keys)],
+        "oldest": [] if idle else [operation("1.2.3", keys), operation("4.5.6", keys[:1], expires_in=.25, under_check=12.0)],
+        "under_check": [] if idle else [operation("4.5.6", keys[:1], under_check=12.0)],
+        "times": {"completed": waits, "expired": expired or histogram(), "cancelled": histogram(), "lateness": histogram(b24=ended)}}
+    unused = purgatory("unused", [])
+    unused["stats"] = {name: 0 for name in unused["stats"]} | {"refused": {"closed": 0}}
+    unused |= {"key_count": 0, "busiest": [], "oldest": [], "under_check": [],
+               "times": {name: histogram() for name in unused["times"]}}
+    unused_timer = timer("unused", [level(1), level(64)])
+    unused_timer["stats"] |= {"pending": 0, "fired": 0, "cancelled": 0}
+    return {"at_s": at_s,
             "timers": [timer("one", [level(1, b3=2), level(64, b9=10), level(4096), level(262144, b1=3)]),
-                       timer(HOSTILE, [level(1)])],
-            "purgatories": [purgatory("orders", ['"a"', HOSTILE, "x" * 200]), purgatory(HOSTILE, [])]}
+                       timer(HOSTILE, [level(1)]), unused_timer],
+            "purgatories": [purgatory("orders", ['"a"', HOSTILE, "x" * 200]), purgatory(HOSTILE, []), unused]}
+
+
+def finds_its_way(browser):
+    """A sentence says what is seen; a link leads to each section."""
+    lead = browser.run("const lead = document.querySelector('.lead'); return lead.checkVisibility() ? lead.innerText : ''")
+    check(len(lead) > 80, "no word to a stranger")
+    links = browser.run("return [...document.querySelectorAll('#places a')].filter((e) => e.checkVisibility()).map((e) => [e.innerText, e.getAttribute('href')])")
+    titles = browser.run("return [...document.querySelectorAll('section h2')].map((e) => e.textContent)")
+    check(len(links) == 6 and all(text.startswith(title) for (text, _), title in zip(links, titles)), f"{links} to {titles}")
+    check(links[0][0].endswith("timer, 12 pending") and links[3][0].endswith("purgatory, 12 parked"), f"{links}")
+    browser.width(320, 640, True)
+    for at, title in enumerate(titles):
+        browser.run("document.querySelectorAll('#places a')[arguments[0]].click()", at)
+        seen = lambda: browser.run("const box = document.querySelectorAll('h2')[arguments[0]].getBoundingClientRect();"
+                                   "return box.top >= 0 && box.bottom <= innerHeight", at)
+        until(f"the link leads to {title}", seen)
+    browser.run("history.replaceState(null, '', location.pathname); scrollTo(0, 0)")
+    browser.width(1280, 900)
+
+
+def folded(browser):
+    """The titles of the sections that are folded, and how many lists are."""
+    return tuple(browser.run("""
+        const hidden = (selector) => [...document.querySelectorAll(selector)].filter((e) => !e.checkVisibility());
+        const sections = hidden('.unfolded').map((e) => e.closest('section'));
+        const said = sections.filter((e) => e.querySelector('.folded').checkVisibility());
+        const lists = hidden('.keys-card, .oldest-card').filter((e) => !sections.includes(e.closest('section')));
+        return [said.map((e) => e.querySelector('h2').firstChild.data), lists.length];
+    """))
 
 
 def with_made_up_events(browser, shots):
@@ -333,28 +436,46 @@ def with_made_up_events(browser, shots):
     fixture.set(made_up(100.0, 0, histogram()))
     until("the page is live", lambda: browser.run(TEXT, "#status") == "live")
     # Two seconds later a hundred of each have ended; of the waits 50 in 2.5 to 5 ms, 50 in 0.5 to 1 s.
-    fixture.set(made_up(102.0, 100, histogram(b8=50, b15=50)))
+    # What expired waited 1.001 s in the mean, in a bucket that ends at 2.5 s.
+    fixture.set(made_up(102.0, 100, histogram(b8=50, b15=50), histogram(b16=(100, 1.001))))
     rate = lambda: browser.run("return document.querySelectorAll('.tile')[2]?.innerText || ''")
     until("100 in 2 s are 50 a second", lambda: re.search(r"completed\s+50 /s\s+100$", rate()))
     waits = browser.run(TEXT, ".waits")
-    check(re.search(r"completed\s+5\.00 ms\s+900 ms\s+990 ms\s+100\n", waits), f"percentiles: {waits}")
+    check(re.search(r"completed\s+3\.75 ms\s+750 ms\s+750 ms\s+100\n", waits), f"percentiles: {waits}")
+    check(re.search(r"expired\s+1\.00 s\s+1\.00 s\s+1\.00 s\s+100\n", waits), f"a time-out of 1 s: {waits}")
     check(re.search(r"lateness\s+> 10 min\s+> 10 min\s+> 10 min\s+100$", waits), f"percentiles: {waits}")
     numbers = dict(browser.run(NUMBERS))
     check(numbers['purgatory_parked_total{purgatory="orders"}'] == 312, f"{numbers}")
     check(numbers['purgatory_refused_total{purgatory="orders"}'] == 3, f"{numbers}")
-    check(browser.run("return document.querySelectorAll('section').length") == 4, "a section each")
+    check(browser.run("return document.querySelectorAll('section').length") == 6, "a section each")
     levels = browser.run("return [...document.querySelectorAll('.timer')[0].querySelectorAll('.level')].map((e) => e.innerText)")
     check([text.split()[-1] for text in levels] == ["3", "10", "2"], f"levels, those in use, coarsest first: {levels}")
     check(browser.run("return document.querySelectorAll('.warn')[0].innerText").startswith("under check for 12.0 s"), "a stuck check")
     said("made-up events: rates, percentiles, levels and totals are right")
 
     check(HOSTILE in browser.run("return document.querySelectorAll('.bars code')[1].textContent"), "the key is not there as text")
-    check(HOSTILE in browser.run("return document.querySelectorAll('h2')[3].textContent"), "the name is not there as text")
+    check(HOSTILE in browser.run("return document.querySelectorAll('h2')[4].textContent"), "the name is not there as text")
     check(browser.run("return document.querySelectorAll('main img, main script').length") == 0, "a key became markup")
     check(browser.run("return document.title") == "purgatory live", "a key's script ran")
     looks_right(browser, shots, "made-up")
+    finds_its_way(browser)
     clean(browser, [fixture.host])
     said("made-up events: hostile keys are text; readable in light and dark, on a phone too")
+
+    # A billion of each, and nothing parked any more: what is empty folds after a while.
+    fixture.set(made_up(104.0, 200, histogram(b8=50, b15=50), times=12345678))
+    until("large numbers", lambda: "148,148,136" in browser.run(TEXT, ".tile"))
+    looks_right(browser, shots, "large")
+    check(folded(browser) == (["unused", "unused"], 0), f"folded: {folded(browser)}")
+    fixture.set(made_up(106.0, 204, histogram(b8=50, b15=50), idle=True, times=12345678))
+    until("an end", lambda: browser.run(TEXT, ".tile .big").strip() == "0")
+    check(folded(browser)[1] == 0, "a list that was empty for a moment is folded")
+    fixture.set(made_up(112.0, 204, histogram(b8=50, b15=50), idle=True, times=12345678))
+    until("what was empty for a while is folded", lambda: folded(browser) == (["unused", "unused"], 4))
+    until("nothing ended in a while", lambda: browser.run("return document.querySelector('.no-waits').checkVisibility()"))
+    fixture.set(made_up(114.0, 204, histogram(b8=50, b15=50), times=12345678))
+    until("and unfolded when something comes", lambda: folded(browser) == (["unused", "unused"], 0))
+    said("made-up events: large numbers fit 320 pixels; what is empty is folded")
 
     fixture.set(mode="silent")
     until("silence is noticed", lambda: "Connection lost" in (browser.run(BANNER) or ""))
@@ -433,6 +554,8 @@ def with_acks_all(browser, shots, path):
     until("its pictures move", lambda: all(a[1] != b[1] for a, b in zip(pixels, browser.run(PIXELS))))
     until("keys and operations are listed",
           lambda: browser.run("return document.querySelectorAll('.bars li, .oldest tbody tr').length") >= 10)
+    keys = browser.run("return [...document.querySelectorAll('.bars code')].map((e) => e.textContent)")
+    check(keys and all(re.fullmatch("partition [0-7]", key) for key in keys), f"keys by their Display: {keys}")
     expired = 'purgatory_ended_total{purgatory="produce",outcome="expired"}'
     until("some expire", lambda: dict(browser.run(NUMBERS))[expired] > 0)
     until("what waits is on the wheel", lambda: dict(browser.run(NUMBERS))['timer_pending{timer="produce"}'] > 100)

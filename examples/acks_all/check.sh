@@ -30,6 +30,7 @@ table() {
     echo "== acks_all $*"
     "$run" "$@" >"$work/table" 2>"$work/progress" || fail "exit status $?: acks_all $*"
     cat "$work/table"
+    [ "$(wc -l <"$work/table")" = 10 ] || fail "the table has not ten lines"
     [ "$(row produced)" -gt 0 ] && [ "$(row lost)" = 0 ] || fail "produced nothing, or lost some"
 }
 
@@ -39,6 +40,7 @@ table --seconds 2 --input "$here/src/partition.rs"
 table --seconds 2 --input - <"$here/text/waiting-room.txt"
 table --seconds 3 --timeout 500ms --stall-from 500ms --stall-for 1500ms
 [ "$(row expired)" -gt 0 ] || fail "a stalled follower made nothing expire"
+grep -q "follower 2 stalled, " "$work/progress" || fail "the stalled follower was not named"
 table --seconds 5 --timeout 3s --stall-from 500ms --stall-for 4s --isr-shrink-after 300ms
 [ "$(row expired)" = 0 ] || fail "a follower that left the in-sync set made produces expire"
 

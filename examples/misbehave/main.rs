@@ -3,6 +3,7 @@
 //!
 //! `cargo run --release --example misbehave`, then look at what it serves; Ctrl-C ends it.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
@@ -143,7 +144,9 @@ fn hold_up_the_reaper(timer: &SystemTimer, late: &Waits, stop: &Arc<Stop>) {
 fn serve(address: SocketAddr, all: [&Waits; 6], inline: &SystemTimer) -> Result<Server> {
     let recorder =
         PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S)?.install_recorder()?;
-    let live = all.iter().fold(Live::new().timer(inline), |live, waits| live.purgatory(waits));
+    let live = all
+        .iter()
+        .fold(Live::new().timer(inline), |live, waits| live.purgatory_with(waits, Display::fmt));
     let (all, inline) = (all.map(Waits::clone), inline.clone());
     let scrape = async move || {
         all.iter().for_each(|waits| waits.publish());

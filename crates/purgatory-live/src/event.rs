@@ -1,13 +1,13 @@
 //! What one event tells, as JSON. A purgatory is its [`Snapshot`] with keys as text, a timer its
 //! [`TimerStats`] with what is needed to draw them. Totals, not rates: the page subtracts.
 
-use std::{fmt::Debug, time::Duration};
+use std::time::Duration;
 
 use purgatory::{DelayedOperation, Parked, Purgatory, Snapshot, Stats, Times, WatchKey};
 use serde::Serialize;
 use timer_core::{SystemTimer, Timer, TimerStats};
 
-use crate::text::shown;
+use crate::text::{Show, shown};
 
 /// As many keys of one operation are shown.
 const KEYS_MAX: usize = 6;
@@ -17,8 +17,6 @@ const KEYS_MAX: usize = 6;
 pub(crate) struct Event {
     /// Seconds since the `Live` was made.
     pub(crate) at_s: f64,
-    /// The bounds of all histograms' buckets.
-    pub(crate) bounds_s: &'static [f64],
     pub(crate) timers: Vec<TimerLook>,
     pub(crate) purgatories: Vec<PurgatoryLook>,
 }
@@ -79,38 +77,48 @@ impl Source<TimerLook> for SystemTimer {
     }
 }
 
-impl<K, O> Source<PurgatoryLook> for Purgatory<K, O>
+/// A purgatory, and how its keys are written.
+pub(crate) struct WithKeys<K: WatchKey + Send, O: DelayedOperation + Send> {
+    pub(crate) purgatory: Purgatory<K, O>,
+    pub(crate) show: Box<Show<K>>,
+}
+
+impl<K, O> Source<PurgatoryLook> for WithKeys<K, O>
 where
-    K: WatchKey + Debug + Send,
+    K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
     fn look(&self, limit: usize) -> PurgatoryLook {
-        PurgatoryLook::of(self.snapshot(limit))
+        PurgatoryLook::of(self.purgatory.snapshot(limit), &*self.show)
     }
 }
 
 impl PurgatoryLook {
-    fn of<K: Debug>(snapshot: Snapshot<K>) -> PurgatoryLook {
+    fn of<K>(snapshot: Snapshot<K>, show: &Show<K>) -> PurgatoryLook {
         let Snapshot { name, stats, key_count, times, .. } = snapshot;
-        let busy = |(key, waiters): (&K, usize)| Busy { key: shown(key), waiters };
+        let busy = |(key, waiters): (&K, usize)| Busy { key: shown(key, show), waiters };
         let busiest = snapshot.busiest.iter().map(|busy| (&busy.key, busy.waiters));
         PurgatoryLook {
             name,
             stats,
             key_count,
             busiest: busiest.map(busy).collect(),
-            oldest: snapshot.oldest.iter().map(Operation::of).collect(),
-            under_check: snapshot.under_check.iter().map(Operation::of).collect(),
+            oldest: operations(&snapshot.oldest, show),
+            under_check: operations(&snapshot.under_check, show),
             times,
         }
     }
 }
 
+fn operations<K>(parked: &[Parked<K>], show: &Show<K>) -> Vec<Operation> {
+    parked.iter().map(|parked| Operation::of(parked, show)).collect()
+}
+
 impl Operation {
-    fn of<K: Debug>(parked: &Parked<K>) -> Operation {
+    fn of<K>(parked: &Parked<K>, show: &Show<K>) -> Operation {
         Operation {
             id: parked.id.to_string(),
-            keys: parked.keys.iter().take(KEYS_MAX).map(shown).collect(),
+            keys: parked.keys.iter().take(KEYS_MAX).map(|key| shown(key, show)).collect(),
             keys_left_out: parked.keys.len().saturating_sub(KEYS_MAX),
             age: parked.age.as_secs_f64(),
             expires_in: parked.expires_in.map(|left| left.as_secs_f64()),

@@ -11,7 +11,7 @@
 //!   `Server` serves routes on a thread of its own in a program that has no server.
 //!
 //! ```
-//! use std::time::Duration;
+//! use std::{fmt::Display, time::Duration};
 //! use purgatory::{Purgatory, when};
 //! use purgatory_live::Live;
 //!
@@ -19,24 +19,25 @@
 //! let fetch = when(|| false, drop);
 //! fetches.try_complete_else_watch(fetch, &["orders-0"], Duration::from_secs(30))?;
 //!
-//! let live = Live::new().purgatory(&fetches); // its own timer comes along
+//! let live = Live::new().purgatory_with(&fetches, Display::fmt); // its own timer comes along
 //! let page = Live::page(); // GET /live
 //! // GET /live/events: one of these every 250 ms.
 //! let event = format!("data: {}\n\n", live.event());
 //!
 //! assert!(page.starts_with("<!doctype html>"));
-//! assert!(event.contains(r#""busiest":[{"key":"\"orders-0\"","waiters":1}]"#));
+//! assert!(event.contains(r#""busiest":[{"key":"orders-0","waiters":1}]"#));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # Security
 //!
 //! The page only reads; nothing can be changed through it. But there is no authentication, and it
-//! shows the keys (by their `Debug`): serve it on loopback, or behind whatever guards your other
-//! debug pages. Keys are data: they get into the page as text, never as markup, and
-//! [`Live::CONTENT_SECURITY_POLICY`] lets the browser run no script but the page's own and ask no
-//! other host. No header allows other origins to read the events; a server that must not be reached
-//! under another name either (DNS rebinding) refuses a `Host` that it does not know.
+//! shows the keys (by their `Debug`, or as [`Live::purgatory_with`] is told): serve it on loopback,
+//! or behind whatever guards your other debug pages. Keys are data: they get into the page as
+//! text, never as markup, and [`Live::CONTENT_SECURITY_POLICY`] lets the browser run no script
+//! but the page's own and ask no other host. No header allows other origins to read the events; a
+//! server that must not be reached under another name either (DNS rebinding) refuses a `Host`
+//! that it does not know.
 //!
 //! # Features
 //!

@@ -3,9 +3,9 @@
 use std::{fmt, fmt::Debug, sync::Arc, time::Duration};
 
 use purgatory::{DelayedOperation, Purgatory, WatchKey};
-use timer_core::{Clock, SystemClock, SystemTimer, TimeHistogram};
+use timer_core::{Clock, SystemClock, SystemTimer};
 
-use crate::event::{Event, PurgatoryLook, Source, TimerLook};
+use crate::event::{Event, PurgatoryLook, Source, TimerLook, WithKeys};
 
 /// What the page shows: purgatories and timers. A handle: clones show the same.
 ///
@@ -25,8 +25,8 @@ impl Live {
     pub const CONTENT_SECURITY_POLICY: &str = concat!(
         "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; ",
         "connect-src 'self'; img-src data:; ",
-        "style-src 'sha256-atF8u2FYta5N/qHysqS7CA1ha6W7xl9G395/jDwIlOk='; ",
-        "script-src 'sha256-IsGI8VBcQ+IOAcUXjNRxv542Ufeapi4Gk+WGzLZDQyY='",
+        "style-src 'sha256-NAmC8aQoh8piqGD0ZH7rsJ76q3pv6wHFQvqLIZf8bHQ='; ",
+        "script-src 'sha256-hfhD2yjCMeKj9qU4U91GwbYYIuh5KSLAmyonjwm0zrE='",
     );
 
     /// How long to wait between two events: the page expects a few a second.
@@ -39,16 +39,43 @@ impl Live {
     }
 
     /// Shows a purgatory, and its [own timer](Purgatory::own_timer) if it has one. One on a shared
-    /// timer does not bring that along: see [`timer`](Self::timer).
-    pub fn purgatory<K, O>(mut self, purgatory: &Purgatory<K, O>) -> Live
+    /// timer does not bring that along: see [`timer`](Self::timer). Keys are written by their
+    /// `Debug`; [`purgatory_with`](Self::purgatory_with) writes them in another way.
+    pub fn purgatory<K, O>(self, purgatory: &Purgatory<K, O>) -> Live
     where
         K: WatchKey + Debug + Send,
         O: DelayedOperation + Send,
     {
+        self.purgatory_with(purgatory, K::fmt)
+    }
+
+    /// As [`purgatory`](Self::purgatory), with keys as `show` writes them: `Display::fmt`, or a
+    /// closure. It runs under no lock, and what it writes is cut after 120 characters.
+    ///
+    /// ```
+    /// use std::fmt::Display;
+    /// use purgatory::{BoxedOperation, Purgatory};
+    /// use purgatory_live::Live;
+    ///
+    /// let fetches: Purgatory<&str, BoxedOperation> = Purgatory::new("fetch")?;
+    /// let quorums: Purgatory<(u32, u64), BoxedOperation> = Purgatory::new("quorum")?;
+    /// let live = Live::new()
+    ///     .purgatory_with(&fetches, Display::fmt) // orders-0, where Debug has "orders-0"
+    ///     .purgatory_with(&quorums, |(group, term), f| write!(f, "group {group}, term {term}"));
+    /// # drop(live);
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn purgatory_with<K, O, S>(mut self, purgatory: &Purgatory<K, O>, show: S) -> Live
+    where
+        K: WatchKey + Send,
+        O: DelayedOperation + Send,
+        S: Fn(&K, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync + 'static,
+    {
         if let Some(timer) = purgatory.own_timer() {
             self = self.timer(timer);
         }
-        self.purgatories.push(Arc::new(purgatory.clone()));
+        let purgatory = purgatory.clone();
+        self.purgatories.push(Arc::new(WithKeys { purgatory, show: Box::new(show) }));
         self
     }
 
@@ -80,11 +107,11 @@ impl Live {
     /// of waits: an ending then reads the clock.
     ///
     /// # Panics
-    /// With a panic of a key's `Clone` or `Debug`. `Clone` runs under a lock, `Debug` under none.
+    /// With a panic of a key's `Clone`, which runs under a lock, or of what writes keys, which runs
+    /// under none.
     pub fn event(&self) -> String {
         let event = Event {
             at_s: Duration::from_nanos(self.clock.now_ns()).as_secs_f64(),
-            bounds_s: TimeHistogram::BOUNDS_S,
             timers: self.timers.iter().map(|timer| timer.look(self.limit)).collect(),
             purgatories: self.purgatories.iter().map(|source| source.look(self.limit)).collect(),
         };

@@ -36,8 +36,8 @@ impl Live {
     /// # Cancellation
     /// The stream of events ends when the client goes, or when the server drops the connection. It
     /// does not end by itself: a graceful shutdown that waits for connections waits for it, too,
-    /// and needs a limit. (A panicking `Debug` or `Clone` of a key ends it as well; the page tries
-    /// again.)
+    /// and needs a limit. (A panic in a key's `Clone`, or in writing a key, ends it as well; the
+    /// page tries again.)
     ///
     /// ```
     /// use axum::{Router, routing::get};

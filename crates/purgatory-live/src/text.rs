@@ -1,6 +1,6 @@
-//! Keys as text: their `Debug`, as far as there is room.
+//! Keys as text, as far as there is room.
 
-use std::fmt::{self, Debug, Write};
+use std::fmt::{self, Display, Formatter, Write};
 
 /// As many characters of a key are shown.
 const CHARS_MAX: usize = 120;
@@ -25,40 +25,59 @@ impl Write for Short {
     }
 }
 
-/// A key's `Debug`, cut when it is long.
-pub(crate) fn shown(key: &impl Debug) -> String {
+/// How keys are written: their `Debug`, their `Display`, or a function of the user's.
+pub(crate) type Show<K> = dyn Fn(&K, &mut Formatter<'_>) -> fmt::Result + Send + Sync;
+
+struct Shown<'a, K> {
+    key: &'a K,
+    show: &'a Show<K>,
+}
+
+impl<K> Display for Shown<'_, K> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        (self.show)(self.key, f)
+    }
+}
+
+/// A key as `show` writes it, cut when it is long.
+pub(crate) fn shown<K>(key: &K, show: &Show<K>) -> String {
     let mut short = Short { text: String::new(), left: CHARS_MAX };
     // An error is the cut, or the key's own: what was written so far is shown either way.
-    let _ = write!(short, "{key:?}");
+    let _ = write!(short, "{}", Shown { key, show });
     short.text
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Debug;
+
     use super::*;
 
+    fn debugged<K: Debug + 'static>(key: &K) -> String {
+        shown(key, &<K as Debug>::fmt)
+    }
+
     #[test]
-    fn a_key_is_its_debug() {
-        assert_eq!(shown(&("orders", 7)), r#"("orders", 7)"#);
+    fn a_key_is_written_as_it_was_asked_for() {
+        assert_eq!(debugged(&("orders", 7)), r#"("orders", 7)"#);
+        assert_eq!(shown(&"orders", &<&str as Display>::fmt), "orders");
+        assert_eq!(shown(&7, &|key: &i32, f| write!(f, "partition {key}")), "partition 7");
     }
 
     #[test]
     fn a_long_key_is_cut_where_the_room_ends() {
         let exactly = "x".repeat(CHARS_MAX - 2); // and the quotes
-        assert_eq!(shown(&exactly), format!("{exactly:?}"));
-        let longer = shown(&"ö".repeat(1000));
+        assert_eq!(debugged(&exactly), format!("{exactly:?}"));
+        let longer = debugged(&"ö".repeat(1000));
         assert_eq!((longer.chars().count(), longer.chars().last()), (CHARS_MAX + 1, Some('…')));
     }
 
     #[test]
     fn a_key_that_cannot_be_written_is_shown_as_far_as_it_got() {
-        struct Broken;
-        impl Debug for Broken {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("half")?;
-                Err(fmt::Error)
-            }
-        }
-        assert_eq!(shown(&Broken), "half");
+        let broken = |_: &(), f: &mut Formatter<'_>| {
+            f.write_str("half")?;
+            Err(fmt::Error)
+        };
+        assert_eq!(shown(&(), &broken), "half");
     }
 }

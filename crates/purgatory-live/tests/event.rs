@@ -1,6 +1,7 @@
 //! What an event tells.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::fmt::{self, Display};
 use std::time::Duration;
 
 use purgatory::{BoxedOperation, Purgatory, when};
@@ -55,11 +56,26 @@ fn a_purgatory_is_its_snapshot_with_keys_as_text() {
     assert_eq!(look["oldest"].as_array().unwrap().len(), 1);
     assert_eq!(look["under_check"], json!([]));
 
-    let bounds: Vec<f64> = serde_json::from_value(event["bounds_s"].clone()).unwrap();
-    assert_eq!(bounds, TimeHistogram::BOUNDS_S);
+    let bounds = TimeHistogram::BOUNDS_S;
     let bucket = bounds.iter().position(|&bound_s| bound_s == 0.05).unwrap(); // it waited 30 ms
-    assert_eq!(look["times"]["expired"]["buckets"][bucket], 1);
+    let expired = &look["times"]["expired"];
+    assert_eq!(
+        (&expired["buckets"][bucket], &expired["sums_s"][bucket]),
+        (&json!(1), &json!(0.03))
+    );
     assert_eq!(look["times"]["lateness"]["count"], 1);
+}
+
+#[test]
+fn keys_are_written_as_the_user_says() {
+    let timer = ManualTimer::new();
+    let purgatory = Purgatory::builder("orders").timer(&timer).build().unwrap();
+    park(&purgatory, &["a"], MS);
+    let key = |live: Live| event(&live)["purgatories"][0]["busiest"][0]["key"].clone();
+    assert_eq!(key(Live::new().purgatory(&purgatory)), "\"a\"");
+    assert_eq!(key(Live::new().purgatory_with(&purgatory, Display::fmt)), "a");
+    let show = |key: &&str, f: &mut fmt::Formatter<'_>| write!(f, "order {key}");
+    assert_eq!(key(Live::new().purgatory_with(&purgatory, show)), "order a");
 }
 
 #[test]

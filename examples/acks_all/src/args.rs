@@ -18,6 +18,8 @@ Examples:
   acks_all --stall-for 3s --isr-shrink-after 500ms    it leaves the in-sync set, and returns
   acks_all --input README.md --rate 20000             another text, at a fixed rate
 
+A follower that stalls stays in the in-sync set, so no produce completes until it is back, unless
+--isr-shrink-after takes it out of the set.
 Durations carry a unit: 250us, 5ms, 1s, 1m 30s.
 Ctrl-C ends the run with its table; a second Ctrl-C aborts it.
 The exit code is 0 when the books are right, 1 when something is wrong or cannot run,

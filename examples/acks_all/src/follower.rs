@@ -70,8 +70,7 @@ impl Follower<'_> {
     }
 
     fn stalled_for(&self, now: Duration) -> Option<Duration> {
-        let stall = self.stall.filter(|stall| stall.follower == self.replica)?;
-        (stall.from..stall.until).contains(&now).then(|| stall.until - now)
+        self.stall.filter(|stall| stall.follower == self.replica)?.left(now)
     }
 }
 

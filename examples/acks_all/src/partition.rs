@@ -5,6 +5,7 @@
 //! that is the condition of a waiting produce, and a check must not need a lock that the thread
 //! raising the event might hold.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -18,6 +19,12 @@ use crate::record::Record;
 /// The watch key of the purgatory: a produce waits under its partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PartitionKey(pub u32);
+
+impl fmt::Display for PartitionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "partition {}", self.0)
+    }
+}
 
 /// What became of an append.
 #[derive(Debug, Clone, Copy)]

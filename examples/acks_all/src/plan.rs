@@ -15,6 +15,13 @@ pub struct Stall {
     pub until: Duration,
 }
 
+impl Stall {
+    /// How much of the stall is left at `now`; none when it has not begun or is over.
+    pub fn left(&self, now: Duration) -> Option<Duration> {
+        (self.from..self.until).contains(&now).then(|| self.until - now)
+    }
+}
+
 /// A run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {

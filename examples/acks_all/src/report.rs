@@ -40,14 +40,14 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Tally { completed, expired, cancelled, bytes_completed, .. } = self.endings;
         let counts = [
-            ("produced", self.produced),
-            ("completed", completed),
-            ("expired", expired),
-            ("cancelled", cancelled),
-            ("lost", self.lost()),
+            ("produced", self.produced, "records sent"),
+            ("completed", completed, "acknowledged: every in-sync replica has the record"),
+            ("expired", expired, "not acknowledged within --timeout"),
+            ("cancelled", cancelled, "still waiting at Ctrl-C"),
+            ("lost", self.lost(), "never ended, or acknowledged and missing from an in-sync log"),
         ];
-        for (name, count) in counts {
-            writeln!(f, "{name:<16} {:>14}", HumanCount(count).to_string())?;
+        for (name, count, what) in counts {
+            writeln!(f, "{name:<16} {:>14}  {what}", HumanCount(count).to_string())?;
         }
         let records = HumanCount(self.per_second(completed) as u64).to_string();
         let mib = self.per_second(bytes_completed) / f64::from(1 << 20);
@@ -57,8 +57,9 @@ impl fmt::Display for Report {
             "throughput"
         )?;
         writeln!(f, "{:<16} {:>14} {:>12} {:>12}", "", "p50", "p99", "max")?;
-        write_times(f, "wait", self.endings.wait.quantiles())?;
-        write_times(f, "expiry lateness", self.endings.lateness.quantiles())?;
+        write_times(f, "wait", self.endings.wait.quantiles(), "from sent to acknowledged")?;
+        let lateness = self.endings.lateness.quantiles();
+        write_times(f, "expiry lateness", lateness, "from the deadline to expired")?;
         match self.problems.len() {
             0 => writeln!(
                 f,
@@ -74,12 +75,17 @@ impl fmt::Display for Report {
     }
 }
 
-fn write_times(f: &mut fmt::Formatter<'_>, name: &str, times: Option<Quantiles>) -> fmt::Result {
+fn write_times(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    times: Option<Quantiles>,
+    what: &str,
+) -> fmt::Result {
     let [p50, p99, max] = match times {
         Some(Quantiles { p50, p99, max }) => [p50, p99, max].map(|time| format!("{time:.2?}")),
         None => ["-", "-", "-"].map(str::to_owned),
     };
-    writeln!(f, "{name:<16} {p50:>14} {p99:>12} {max:>12}")
+    writeln!(f, "{name:<16} {p50:>14} {p99:>12} {max:>12}  {what}")
 }
 
 #[cfg(test)]
@@ -107,13 +113,14 @@ mod tests {
         let table = report(Vec::new()).to_string();
         let lines: Vec<Vec<&str>> =
             table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[0], ["produced", "3,001"]);
-        assert_eq!(lines[1], ["completed", "3,000"]);
-        assert_eq!(lines[4], ["lost", "0"]);
+        assert_eq!(lines.len(), 10);
+        assert_eq!(lines[0], ["produced", "3,001", "records", "sent"]);
+        assert_eq!(lines[1][..3], ["completed", "3,000", "acknowledged:"]);
+        assert_eq!(lines[4][..4], ["lost", "0", "never", "ended,"]);
         assert_eq!(lines[5][..3], ["throughput", "1,500", "records/s"]);
         assert!(table.contains("1500.0 MiB/s"), "{table}");
-        assert_eq!(lines[7], ["wait", "2.00ms", "2.00ms", "2.00ms"]);
-        assert_eq!(lines[8], ["expiry", "lateness", "-", "-", "-"]);
+        assert_eq!(lines[7][..5], ["wait", "2.00ms", "2.00ms", "2.00ms", "from"]);
+        assert_eq!(lines[8][..6], ["expiry", "lateness", "-", "-", "-", "from"]);
         assert_eq!(lines[9][..2], ["books", "right:"]);
     }
 

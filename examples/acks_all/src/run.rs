@@ -211,7 +211,9 @@ impl Run<'_> {
     fn show(&mut self, phase: Phase) {
         let state = State::take(&self.stage.cluster, &self.stage.books);
         let (elapsed, duration) = (self.clock.now(), self.plan.duration);
-        (self.watch)(&Snapshot { phase, elapsed, duration, state });
+        let stall = self.plan.stall.filter(|stall| stall.left(elapsed).is_some());
+        let stalled = stall.map(|stall| stall.follower);
+        (self.watch)(&Snapshot { phase, elapsed, duration, stalled, state });
     }
 }
 

@@ -1,6 +1,7 @@
 //! Serves Prometheus metrics, the purgatory's own and a few of this example, and beside them the
 //! live page.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
@@ -29,7 +30,7 @@ const LAG: &str = "acks_all_follower_lag_records";
 /// # Errors
 /// When the address cannot be had, or the program has a recorder already.
 pub fn serve(address: SocketAddr, stage: &Stage) -> Result<Server> {
-    let live = Live::new().purgatory(&stage.purgatory);
+    let live = Live::new().purgatory_with(&stage.purgatory, Display::fmt);
     let recorder =
         PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S)?.install_recorder()?;
     describe();

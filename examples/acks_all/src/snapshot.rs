@@ -26,6 +26,8 @@ pub struct Snapshot {
     pub elapsed: Duration,
     /// How long the producers are to produce.
     pub duration: Duration,
+    /// The follower that does not fetch now.
+    pub stalled: Option<Replica>,
     /// What has happened until now.
     pub state: State,
 }

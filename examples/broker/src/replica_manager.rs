@@ -1,7 +1,7 @@
 //! The replicas, and the purgatories where requests wait for them. Who changes a partition comes
 //! through here, so that what is parked hears of every advance of a watermark.
 
-use std::{any::type_name, sync::Arc, time::Duration};
+use std::{any::type_name, fmt::Display, sync::Arc, time::Duration};
 
 use kafka_protocol::{ResponseError, protocol::Encodable, protocol::HeaderVersion};
 use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Stats, Watches};
@@ -259,8 +259,8 @@ impl ReplicaManager {
             .purgatory(&self.produces)
             .purgatory(&self.fetches)
             .purgatory(&self.delete_records)
-            .purgatory(&self.groups.rebalances)
-            .purgatory(&self.groups.syncs)
+            .purgatory_with(&self.groups.rebalances, Display::fmt)
+            .purgatory_with(&self.groups.syncs, Display::fmt)
             .purgatory(&self.groups.sessions)
     }
 

@@ -1,7 +1,7 @@
 //! Serves Prometheus metrics, the purgatory's own and two of this example, and beside them the live
 //! page. On a port of its own: what clients may reach does not show what others wait for.
 
-use std::net::SocketAddr;
+use std::{fmt::Display, net::SocketAddr};
 
 use anyhow::{Context, Result};
 use axum::{http::header::CONTENT_TYPE, routing::get};
@@ -23,7 +23,7 @@ const VERSION: &str = "external_events_version_total";
 /// # Errors
 /// When the address cannot be had, or the program has a recorder already.
 pub fn serve(address: SocketAddr, orders: &Orders) -> Result<Server> {
-    let live = Live::new().purgatory(orders.waits());
+    let live = Live::new().purgatory_with(orders.waits(), Display::fmt);
     let recorder =
         PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S)?.install_recorder()?;
     describe_gauge!(KEPT, Unit::Count, "Orders this gateway keeps");

@@ -97,11 +97,13 @@ impl TimeHistogram {
 
 #[cfg(feature = "serde")]
 impl serde::Serialize for TimeHistogram {
-    /// Its buckets (see [`BOUNDS_S`](TimeHistogram::BOUNDS_S)), count, and sum in seconds.
+    /// Its buckets (see [`BOUNDS_S`](TimeHistogram::BOUNDS_S)), the sum of each in seconds, the
+    /// count and the sum of all.
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeStruct;
-        let mut histogram = to.serialize_struct("TimeHistogram", 3)?;
+        let mut histogram = to.serialize_struct("TimeHistogram", 4)?;
         histogram.serialize_field("buckets", &self.buckets)?;
+        histogram.serialize_field("sums_s", &self.sums_ns.map(|sum_ns| sum_ns as f64 / 1e9))?;
         histogram.serialize_field("count", &self.count())?;
         histogram.serialize_field("sum_s", &self.sum_s())?;
         histogram.end()
