@@ -60,13 +60,9 @@ pub(crate) enum Answer {
 
 impl Pipeline {
     /// Of the connection with this number; with the memory that requests may take, and responses.
-    pub(crate) fn new(
-        connection: u64,
-        places_max: u16,
-        [requests, responses]: &[Arc<Memory>; 2],
-    ) -> Arc<Pipeline> {
+    pub(crate) fn new(connection: u64, places_max: u16, memory: &[Arc<Memory>; 2]) -> Arc<Self> {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let (requests, responses) = (requests.account(connection), responses.account(connection));
+        let [requests, responses] = memory.each_ref().map(|memory| memory.account(connection));
         Arc::new(Pipeline { requests, responses, state, changed, places_max })
     }
 
