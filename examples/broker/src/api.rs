@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use bytes::{Buf, Bytes};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{api_versions_response::ApiVersion, *};
@@ -41,14 +41,11 @@ pub(crate) fn handle(
 ) -> Result<()> {
     let mut prefix = &frame[..];
     let (key, version, correlation_id) = (prefix.get_i16(), prefix.get_i16(), prefix.get_i32());
-    let Some(api) = APIS.iter().find(|api| api.key as i16 == key) else {
-        bail!("API key {key} is not served");
-    };
-    let served = (api.served_from..=api.advertised.1).contains(&version);
-    if !served && api.key != ApiKey::ApiVersions {
-        bail!("{:?} version {version} is not served", api.key);
-    }
+    let api = APIS.iter().find(|api| api.key as i16 == key);
+    let api = api.with_context(|| format!("API key {key} is not served"))?;
     let request = || format!("{:?} version {version}", api.key);
+    let served = (api.served_from..=api.advertised.1).contains(&version);
+    ensure!(served || api.key == ApiKey::ApiVersions, "{} is not served", request());
     if served {
         let elements = layout::check(&frame, api, version).context("malformed");
         share.take((1 + elements.with_context(request)?) * ELEMENT_BYTES)?;

@@ -61,8 +61,22 @@ fn requests(connection: &Registered, manager: &ReplicaManager) -> anyhow::Result
     let ended = thread::scope(|scope| {
         let writer = thread::Builder::new().name("responses".to_owned()).stack_size(STACK_BYTES);
         writer.spawn_scoped(scope, || {
-            let cut_after = |time| timer.reschedule(unread, time);
-            match write_responses(stream, &pipeline, cut_after) {
+            // Ends after the last answer, and where one is missing.
+            let write = || {
+                while let Some((answer, _request)) = pipeline.next() {
+                    let mut share = pipeline.responses.share();
+                    let frame = match answer {
+                        Answer::Response(response) => contained(|| response(&mut share))?,
+                        Answer::Nothing => continue,
+                        Answer::Lost => break,
+                    };
+                    timer.reschedule(unread, WRITE_MAX);
+                    (&*stream).write_all(&frame)?;
+                    timer.reschedule(unread, Duration::MAX);
+                }
+                anyhow::Ok(())
+            };
+            match write() {
                 Err(error) if error.is::<io::Error>() => tracing::debug!("not written: {error:#}"),
                 Err(reason) => tracing::error!("not written: {reason:#}"),
                 Ok(()) => {}
@@ -90,26 +104,6 @@ fn requests(connection: &Registered, manager: &ReplicaManager) -> anyhow::Result
     });
     [silent, unread].into_iter().for_each(|cut| drop(timer.cancel(cut)));
     ended
-}
-
-/// Ends after the last answer, and where one is missing.
-fn write_responses(
-    mut stream: &TcpStream,
-    pipeline: &Pipeline,
-    cut_after: impl Fn(Duration) -> bool,
-) -> anyhow::Result<()> {
-    while let Some((answer, _request)) = pipeline.next() {
-        let mut share = pipeline.responses.share();
-        let frame = match answer {
-            Answer::Response(response) => contained(|| response(&mut share))?,
-            Answer::Nothing => continue,
-            Answer::Lost => break,
-        };
-        cut_after(WRITE_MAX);
-        stream.write_all(&frame)?;
-        cut_after(Duration::MAX);
-    }
-    Ok(())
 }
 
 /// The decoder is not ours: a panic on what it was fed must be no more than the end of who fed it.

@@ -59,13 +59,9 @@ impl DelayedOperation for DelayedFetch {
     /// is how it hears of a new topic (Kafka's controller tells it).
     fn try_complete(&mut self) -> bool {
         let mut bytes = 0;
-        let ends = match up_to(&self.request) {
-            UpTo::HighWatermark => self.request.topics.is_empty(),
-            UpTo::LogEnd => {
-                let partitions = self.topics.partition_count(self.request.replica_id.0);
-                asked(&self.request).count() < partitions
-            }
-        };
+        let replica = self.request.replica_id.0;
+        let nothing_asked = replica < 0 && self.request.topics.is_empty();
+        let to_learn = asked(&self.request).count() < self.topics.partition_count(replica);
         for (topic, asked) in asked(&self.request) {
             let partition = self.topics.partition(topic, asked.partition);
             let readable = |offset| partition?.readable_bytes(offset, up_to(&self.request));
@@ -74,7 +70,7 @@ impl DelayedOperation for DelayedFetch {
         }
         // What does not fit into the response is not waited for.
         let enough = size(self.request.min_bytes).min(bytes_max(&self.request));
-        ends || bytes >= enough as u64
+        nothing_asked || to_learn || bytes >= enough as u64
     }
 
     fn on_complete(self, outcome: Outcome) {

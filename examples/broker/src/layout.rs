@@ -7,6 +7,7 @@
 //! every element are there.
 
 use anyhow::{Context, ensure};
+use bytes::Buf;
 
 use crate::{frame::PREFIX_BYTES, schemas::Api};
 
@@ -33,15 +34,9 @@ impl Walk<'_> {
     fn fields(&mut self, mut fields: &[u8]) -> anyhow::Result<()> {
         while let [field, behind @ ..] = fields {
             fields = behind;
-            match field {
-                b's' => {
-                    let length = self.take().map(i16::from_be_bytes)?;
-                    self.skip(length_of(length.into())?)?;
-                }
-                b'b' => {
-                    let length = self.take().map(i32::from_be_bytes)?;
-                    self.skip(length_of(length)?)?;
-                }
+            let bytes = match field {
+                b's' => length_of(self.rest.try_get_i16()?.into())?,
+                b'b' => length_of(self.rest.try_get_i32()?)?,
                 bracket @ (b'[' | b'<') => {
                     let (mut inside, behind) = closed(fields);
                     fields = behind;
@@ -52,35 +47,28 @@ impl Walk<'_> {
                         usize::from(self.version >= since.into())
                     };
                     (0..times).try_for_each(|_| self.fields(inside))?;
+                    continue;
                 }
-                digit => self.skip(usize::from(digit - b'0'))?,
-            }
+                digit => usize::from(digit - b'0'),
+            };
+            self.skip(bytes)?;
         }
         Ok(())
     }
 
     /// Of an array's elements.
     fn count(&mut self) -> anyhow::Result<usize> {
-        let count = length_of(self.take().map(i32::from_be_bytes)?)?;
+        let count = length_of(self.rest.try_get_i32()?)?;
         let left = self.elements_left;
         ensure!(count <= left, "{count} elements announced, {left} are allowed");
         self.elements_left -= count;
         Ok(count)
     }
 
-    fn take<const N: usize>(&mut self) -> anyhow::Result<[u8; N]> {
-        let (bytes, rest) = self.rest.split_first_chunk().with_context(|| self.missing(N))?;
-        self.rest = rest;
-        Ok(*bytes)
-    }
-
     fn skip(&mut self, bytes: usize) -> anyhow::Result<()> {
-        self.rest = self.rest.get(bytes..).with_context(|| self.missing(bytes))?;
+        let missing = || format!("{bytes} bytes announced, {} left", self.rest.len());
+        self.rest = self.rest.get(bytes..).with_context(missing)?;
         Ok(())
-    }
-
-    fn missing(&self, bytes: usize) -> String {
-        format!("{bytes} bytes announced, {} left", self.rest.len())
     }
 }
 

@@ -50,25 +50,16 @@ pub(crate) fn metadata(
                 topic.with_name(name.clone())
             }
         });
-        Ok(response(topics.collect(), address, version))
+        let broker = MetadataResponseBroker::default()
+            .with_node_id(LEADER_ID.into())
+            .with_host(address.ip().to_string().into())
+            .with_port(address.port().into());
+        Ok(MetadataResponse::default()
+            .with_brokers(vec![broker])
+            .with_topics(topics.collect())
+            .with_controller_id(if version >= 1 { LEADER_ID } else { -1 }.into())
+            .with_cluster_id((version >= 2).then(|| "purgatory-example".into())))
     });
-}
-
-fn response(
-    topics: Vec<MetadataResponseTopic>,
-    address: SocketAddr,
-    version: i16,
-) -> MetadataResponse {
-    let broker = MetadataResponseBroker::default()
-        .with_node_id(LEADER_ID.into())
-        .with_host(StrBytes::from_string(address.ip().to_string()))
-        .with_port(address.port().into());
-    let cluster = StrBytes::from_static_str("purgatory-example");
-    MetadataResponse::default()
-        .with_brokers(vec![broker])
-        .with_topics(topics)
-        .with_controller_id(if version >= 1 { LEADER_ID } else { -1 }.into())
-        .with_cluster_id((version >= 2).then_some(cluster))
 }
 
 fn described(topic: &Topic) -> MetadataResponseTopic {

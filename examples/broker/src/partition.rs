@@ -9,7 +9,6 @@
 
 use std::sync::{Arc, atomic::AtomicUsize};
 
-use kafka_protocol::ResponseError;
 use parking_lot::Mutex;
 
 use crate::{
@@ -59,15 +58,6 @@ pub(crate) struct Offsets {
     pub(crate) low_watermark: i64,
     pub(crate) log_start: i64,
     pub(crate) log_end: i64,
-}
-
-impl Offsets {
-    pub(crate) fn end(&self, up_to: UpTo) -> i64 {
-        match up_to {
-            UpTo::HighWatermark => self.high_watermark,
-            UpTo::LogEnd => self.log_end,
-        }
-    }
 }
 
 impl Partition {
@@ -136,14 +126,14 @@ impl Partition {
         at_least_one: bool,
     ) -> OrError<Vec<RecordBatch>> {
         let state = self.state.lock();
-        let end = state.checked(offset)?.end(up_to);
+        let end = state.readable_end(offset, up_to)?;
         Ok(state.log.read(offset, end, bytes_max, at_least_one))
     }
 
     /// How many bytes [`Partition::read`] would find.
     pub(crate) fn readable_bytes(&self, offset: i64, up_to: UpTo) -> OrError<u64> {
         let state = self.state.lock();
-        let end = state.checked(offset)?.end(up_to);
+        let end = state.readable_end(offset, up_to)?;
         Ok(state.log.bytes_between(offset, end))
     }
 
@@ -219,10 +209,11 @@ impl State {
         }
     }
 
-    fn checked(&self, offset: i64) -> OrError<Offsets> {
-        let offsets = self.offsets();
-        let inside = (offsets.log_start..=offsets.log_end).contains(&offset);
-        if inside { Ok(offsets) } else { Err(ResponseError::OffsetOutOfRange) }
+    /// Where a fetch from `offset` on ends.
+    fn readable_end(&self, offset: i64, up_to: UpTo) -> OrError<i64> {
+        let Offsets { log_start, log_end, high_watermark, .. } = self.offsets();
+        refuse!(!(log_start..=log_end).contains(&offset), OffsetOutOfRange);
+        Ok(if up_to == UpTo::LogEnd { log_end } else { high_watermark })
     }
 
     /// Whether a watermark advanced.

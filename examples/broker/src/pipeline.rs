@@ -44,8 +44,6 @@ struct State {
     bytes: usize,
     /// No more requests come.
     finished: bool,
-    /// Nothing can be written any more.
-    broken: bool,
 }
 
 pub(crate) type InTurn = dyn FnOnce(&mut Share) -> Result<BytesMut> + Send;
@@ -62,13 +60,9 @@ pub(crate) enum Answer {
 
 impl Pipeline {
     /// Of the connection with this number; with the memory that requests may take, and responses.
-    pub(crate) fn new(
-        connection: u64,
-        places_max: u16,
-        [requests, responses]: &[Arc<Memory>; 2],
-    ) -> Arc<Pipeline> {
+    pub(crate) fn new(connection: u64, places_max: u16, memory: &[Arc<Memory>; 2]) -> Arc<Self> {
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let (requests, responses) = (requests.account(connection), responses.account(connection));
+        let [requests, responses] = memory.each_ref().map(|memory| memory.account(connection));
         Arc::new(Pipeline { requests, responses, state, changed, places_max })
     }
 
@@ -77,10 +71,10 @@ impl Pipeline {
     pub(crate) fn place(self: &Arc<Self>, share: Share, version: i16, id: i32) -> Option<Reply> {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| {
-            (state.places.len() >= self.places_max.into() || state.bytes > BYTES_MAX)
-                && !state.broken
+            let full = state.places.len() >= self.places_max.into() || state.bytes > BYTES_MAX;
+            full && !state.finished
         });
-        if state.broken {
+        if state.finished {
             return None;
         }
         let place = state.front + state.places.len();
@@ -96,7 +90,7 @@ impl Pipeline {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| match state.places.front() {
             Some((_, answer)) => answer.is_none(),
-            None => !state.finished && !state.broken,
+            None => !state.finished,
         });
         let (share, answer) = state.places.pop_front()?;
         state.front += 1;
@@ -130,7 +124,7 @@ impl Pipeline {
     /// Nothing can be written any more: nothing is waited for, and what is there is given up.
     pub(crate) fn break_off(&self) {
         let mut state = self.state.lock();
-        state.broken = true;
+        state.finished = true;
         state.front += state.places.len();
         let given_up = mem::take(&mut state.places);
         drop(state);
@@ -160,19 +154,16 @@ impl Reply {
         body: impl FnOnce(&mut Share) -> Result<T> + Send + 'static,
     ) {
         let (version, id) = (self.version, self.correlation_id);
-        self.fill(Answer::Response(Box::new(move |share| {
+        let in_turn = move |share: &mut Share| {
             let body = body(share)?;
             share.take(body.compute_size(version)?)?;
             response(&body, version, id)
-        })));
+        };
+        self.pipeline.fill(self.place, Answer::Response(Box::new(in_turn)));
     }
 
     pub(crate) fn send_nothing(self) {
-        self.fill(Answer::Nothing);
-    }
-
-    fn fill(self, answer: Answer) {
-        self.pipeline.fill(self.place, answer);
+        self.pipeline.fill(self.place, Answer::Nothing);
     }
 }
 

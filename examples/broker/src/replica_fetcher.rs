@@ -168,11 +168,10 @@ impl Session {
         for topic in response.responses {
             for data in topic.partitions {
                 let key = key(&topic.topic, data.partition_index);
-                let error = ResponseError::try_from_code(data.error_code);
-                // An offset that is gone: the leader's log start says where to go on.
-                if let Some(error) = error.filter(|error| *error != ResponseError::OffsetOutOfRange)
-                {
-                    bail!("fetch of {key}: {error}");
+                match ResponseError::try_from_code(data.error_code) {
+                    // An offset that is gone: the leader's log start says where to go on.
+                    None | Some(ResponseError::OffsetOutOfRange) => {}
+                    Some(error) => bail!("fetch of {key}: {error}"),
                 }
                 let records = data.records.unwrap_or_default();
                 let batches = batch::parse(&records, usize::MAX)

@@ -43,13 +43,12 @@ impl GroupCoordinator {
     }
 
     /// The leader's sync brings the assignment. Any sync is parked then, and may end at once.
-    pub(crate) fn sync(self: &Arc<Self>, request: &SyncGroupRequest, reply: Reply) {
+    pub(crate) fn sync(&self, request: &SyncGroupRequest, reply: Reply) {
         let (group, timeout) = match self.prepare_sync(request) {
             Ok(prepared) => prepared,
             Err(error) => return reply.send(sync_response(Err(error))),
         };
         let operation = DelayedSync {
-            coordinator: Arc::downgrade(self),
             group: Arc::clone(&group),
             member_id: request.member_id.to_string(),
             generation: request.generation_id,
@@ -61,7 +60,7 @@ impl GroupCoordinator {
 
     /// The member waits now, for so long at most.
     fn prepare_sync(&self, request: &SyncGroupRequest) -> OrError<(Arc<Group>, Duration)> {
-        let group = self.group(&request.group_id, false)?;
+        let group = self.group(&request.group_id)?;
         let mut state = group.state.lock();
         let phase = state.phase;
         let member = state.member(&request.member_id, request.generation_id)?;
@@ -79,7 +78,7 @@ impl GroupCoordinator {
     }
 
     pub(crate) fn heartbeat(&self, request: &HeartbeatRequest) -> HeartbeatResponse {
-        let beat = self.group(&request.group_id, false).and_then(|group| {
+        let beat = self.group(&request.group_id).and_then(|group| {
             let mut state = group.state.lock();
             state.heartbeat(&request.member_id, request.generation_id)?;
             let rebalances = state.phase == Phase::PreparingRebalance;
@@ -88,16 +87,15 @@ impl GroupCoordinator {
         HeartbeatResponse::default().with_error_code(code(beat))
     }
 
-    pub(crate) fn leave(self: &Arc<Self>, request: &LeaveGroupRequest) -> LeaveGroupResponse {
-        let left = self
-            .group(&request.group_id, false)
-            .is_ok_and(|group| self.remove(&group, &request.member_id));
+    pub(crate) fn leave(&self, request: &LeaveGroupRequest) -> LeaveGroupResponse {
+        let group = self.group(&request.group_id);
+        let left = group.is_ok_and(|group| self.remove(&group, &request.member_id));
         let error_code = if left { 0 } else { ResponseError::UnknownMemberId.code() };
         LeaveGroupResponse::default().with_error_code(error_code)
     }
 
     /// A member has left, or has fallen silent. Returns whether it was one.
-    pub(super) fn remove(self: &Arc<Self>, group: &Arc<Group>, member_id: &str) -> bool {
+    pub(super) fn remove(&self, group: &Arc<Group>, member_id: &str) -> bool {
         let mut state = group.state.lock();
         let was_member = state.members.contains_key(member_id);
         let removed = state.remove(member_id);
@@ -107,12 +105,7 @@ impl GroupCoordinator {
 
     /// The assignment of a member whose sync is over. If the leader has not assigned in time, it
     /// goes.
-    pub(super) fn end_sync(
-        self: &Arc<Self>,
-        group: &Arc<Group>,
-        member_id: &str,
-        generation: i32,
-    ) -> OrError<Bytes> {
+    pub(super) fn end_sync(&self, group: &Arc<Group>, id: &str, generation: i32) -> OrError<Bytes> {
         let mut state = group.state.lock();
         if state.phase == Phase::CompletingRebalance && state.generation == generation {
             let leader = Arc::clone(&state.leader);
@@ -120,10 +113,10 @@ impl GroupCoordinator {
             self.settle(group, state, true);
             state = group.state.lock();
         }
-        state.end_sync(member_id, generation)
+        state.end_sync(id, generation)
     }
 
-    pub(super) fn complete_join(self: &Arc<Self>, group: &Arc<Group>) {
+    pub(super) fn complete_join(&self, group: &Arc<Group>) {
         let mut state = group.state.lock();
         state.complete_join();
         self.settle(group, state, false);
@@ -133,7 +126,7 @@ impl GroupCoordinator {
     /// have changed and none is under way, lets go of a group that holds nothing, raises the
     /// events.
     pub(super) fn settle(
-        self: &Arc<Self>,
+        &self,
         group: &Arc<Group>,
         mut state: MutexGuard<'_, State>,
         members_changed: bool,
@@ -149,8 +142,7 @@ impl GroupCoordinator {
         }
         drop(state);
         if starts {
-            let coordinator = Arc::downgrade(self);
-            let operation = DelayedJoin { coordinator, group: Arc::clone(group), initial };
+            let operation = DelayedJoin { group: Arc::clone(group), initial };
             let slowest = slowest.unwrap_or_default();
             let timeout = if initial { self.args.group_initial_rebalance_delay } else { slowest };
             park(&self.rebalances, operation, &[Arc::clone(&group.id)], timeout);
@@ -159,23 +151,22 @@ impl GroupCoordinator {
         self.syncs.check_and_complete(&group.id);
     }
 
+    /// UNKNOWN_MEMBER_ID when there is none.
+    pub(super) fn group(&self, id: &str) -> OrError<Arc<Group>> {
+        refuse!(id.is_empty(), InvalidGroupId);
+        self.groups.lock().get(id).cloned().ok_or(ResponseError::UnknownMemberId)
+    }
+
     /// The group, made if need be; COORDINATOR_NOT_AVAILABLE when there are as many as may be.
-    pub(super) fn group(&self, id: &str, make: bool) -> OrError<Arc<Group>> {
+    pub(super) fn get_or_create(self: &Arc<Self>, id: &str) -> OrError<Arc<Group>> {
         refuse!(id.is_empty(), InvalidGroupId);
         let mut groups = self.groups.lock();
-        match groups.get(id) {
-            Some(group) => Ok(Arc::clone(group)),
-            None if !make => Err(ResponseError::UnknownMemberId),
-            None if groups.len() >= self.args.max_groups => {
-                Err(ResponseError::CoordinatorNotAvailable)
-            }
-            None => {
-                let id: Arc<str> = id.into();
-                let group = Arc::new(Group { id: Arc::clone(&id), state: Mutex::default() });
-                groups.insert(id, Arc::clone(&group));
-                Ok(group)
-            }
-        }
+        let full = groups.len() >= self.args.max_groups;
+        refuse!(full && !groups.contains_key(id), CoordinatorNotAvailable);
+        let (id, coordinator): (Arc<str>, _) = (id.into(), Arc::downgrade(self));
+        let new = || Group { id: Arc::clone(&id), coordinator, state: Mutex::default() };
+        let group = groups.entry(Arc::clone(&id)).or_insert_with(|| Arc::new(new()));
+        Ok(Arc::clone(group))
     }
 }
 

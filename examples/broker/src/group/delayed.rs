@@ -1,12 +1,11 @@
 //! The three waits of a group. Their checks and ends lock the group, so nobody raises an event with
 //! that lock held.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use purgatory::{DelayedOperation, Outcome, Purgatory};
 
-use super::coordinator::{GroupCoordinator, sync_response};
-use super::state::{Group, Phase};
+use super::{coordinator::sync_response, state::Group, state::Phase};
 use crate::pipeline::Reply;
 
 /// The sessions of all members, under group and member.
@@ -15,7 +14,6 @@ pub(crate) type Sessions = Purgatory<(Arc<str>, Arc<str>), DelayedHeartbeat>;
 /// A rebalance: completes when every known member has joined, and at the rebalance timeout goes on
 /// without the others. (When the broker shuts down, too: each wait is answered.)
 pub(crate) struct DelayedJoin {
-    pub(super) coordinator: Weak<GroupCoordinator>,
     pub(super) group: Arc<Group>,
     /// The first of a group waits out its delay, since nobody knows who else will come.
     pub(super) initial: bool,
@@ -28,7 +26,7 @@ impl DelayedOperation for DelayedJoin {
 
     fn on_complete(self, outcome: Outcome) {
         tracing::debug!("rebalance of {}: {outcome}", self.group.id);
-        if let Some(coordinator) = self.coordinator.upgrade() {
+        if let Some(coordinator) = self.group.coordinator.upgrade() {
             coordinator.complete_join(&self.group);
         }
     }
@@ -37,7 +35,6 @@ impl DelayedOperation for DelayedJoin {
 /// A member's sync: completes when the leader's has brought the assignment, or when there is
 /// another rebalance. At the rebalance timeout the leader is given up.
 pub(crate) struct DelayedSync {
-    pub(super) coordinator: Weak<GroupCoordinator>,
     pub(super) group: Arc<Group>,
     pub(super) member_id: String,
     pub(super) generation: i32,
@@ -53,7 +50,7 @@ impl DelayedOperation for DelayedSync {
     }
 
     fn on_complete(self, _: Outcome) {
-        if let Some(coordinator) = self.coordinator.upgrade() {
+        if let Some(coordinator) = self.group.coordinator.upgrade() {
             let assignment = coordinator.end_sync(&self.group, &self.member_id, self.generation);
             self.reply.send(sync_response(assignment));
         }
@@ -63,7 +60,6 @@ impl DelayedOperation for DelayedSync {
 /// A member's session, parked for as long as it is one: each heartbeat reschedules it, and leaving
 /// completes it. When it expires the member has fallen silent.
 pub(crate) struct DelayedHeartbeat {
-    pub(super) coordinator: Weak<GroupCoordinator>,
     pub(super) group: Arc<Group>,
     pub(super) member_id: Arc<str>,
 }
@@ -76,7 +72,7 @@ impl DelayedOperation for DelayedHeartbeat {
 
     /// Locks the group only when it has expired: it is completed by who holds that lock.
     fn on_complete(self, outcome: Outcome) {
-        if let (Some(coordinator), Outcome::Expired) = (self.coordinator.upgrade(), outcome) {
+        if let (Some(coordinator), Outcome::Expired) = (self.group.coordinator.upgrade(), outcome) {
             tracing::info!("{} of {} has fallen silent", self.member_id, self.group.id);
             coordinator.remove(&self.group, &self.member_id);
         }

@@ -35,20 +35,21 @@ impl GroupCoordinator {
     }
 
     /// What can be said of a join without a look at its group.
-    fn admit(&self, request: &JoinGroupRequest) -> OrError<Arc<Group>> {
+    fn admit(self: &Arc<Self>, request: &JoinGroupRequest) -> OrError<Arc<Group>> {
         let sizes = request.protocols.iter().map(|asked| asked.name.len() + asked.metadata.len());
         refuse!(!SESSION_TIMEOUT_MS.contains(&request.session_timeout_ms), InvalidSessionTimeout);
         let (protocols, bytes) = (request.protocols.len(), sizes.sum::<usize>());
         refuse!(request.protocol_type.is_empty() || protocols == 0, InconsistentGroupProtocol);
         let too_much = protocols > PROTOCOLS_MAX || bytes > METADATA_BYTES_MAX;
         refuse!(too_much, UnknownServerError); // as in Kafka
-        self.group(&request.group_id, request.member_id.is_empty())
+        let (id, new) = (&request.group_id, request.member_id.is_empty());
+        if new { self.get_or_create(id) } else { self.group(id) }
     }
 
     /// The member's id, and whether it is to wait for the others; if not, it is answered with the
     /// generation there is.
     fn decide(
-        self: &Arc<Self>,
+        &self,
         group: &Arc<Group>,
         state: &mut State,
         request: &JoinGroupRequest,
@@ -78,10 +79,9 @@ impl GroupCoordinator {
     }
 
     /// It stands still until the member's first join is answered.
-    fn start_session(self: &Arc<Self>, group: &Arc<Group>, id: &Arc<str>) -> OrError<Session> {
-        let (coordinator, member_id) = (Arc::downgrade(self), Arc::clone(id));
-        let key = (Arc::clone(&group.id), Arc::clone(&member_id));
-        let session = DelayedHeartbeat { coordinator, group: Arc::clone(group), member_id };
+    fn start_session(&self, group: &Arc<Group>, id: &Arc<str>) -> OrError<Session> {
+        let key = (Arc::clone(&group.id), Arc::clone(id));
+        let session = DelayedHeartbeat { group: Arc::clone(group), member_id: Arc::clone(id) };
         match self.sessions.try_complete_else_watch(session, &[key], Timeout::Never) {
             Ok(ParkResult::Parked(id)) => Ok(Session { sessions: self.sessions.clone(), id }),
             _ => Err(ResponseError::NotCoordinator), // shutting down

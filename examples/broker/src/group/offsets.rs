@@ -32,7 +32,9 @@ impl GroupCoordinator {
         request: &OffsetCommitRequest,
     ) -> OffsetCommitResponse {
         // A client outside the group, which assigns itself its partitions, has no generation.
-        match self.group(&request.group_id, request.generation_id_or_member_epoch < 0) {
+        let outside = request.generation_id_or_member_epoch < 0;
+        let id = &request.group_id;
+        match if outside { self.get_or_create(id) } else { self.group(id) } {
             Err(error) => commit_each(request, |_, _| Err(error)),
             Ok(group) => {
                 let mut state = group.state.lock();
@@ -48,7 +50,7 @@ impl GroupCoordinator {
 
     /// A partition without a committed offset has -1, in a group that there is not, too.
     pub(crate) fn fetch_offsets(&self, request: OffsetFetchRequest) -> OffsetFetchResponse {
-        let group = self.group(&request.group_id, false).ok();
+        let group = self.group(&request.group_id).ok();
         let state = group.as_ref().map(|group| group.state.lock());
         let found = |topic: &TopicName, index| {
             let response = OffsetFetchResponsePartition::default().with_partition_index(index);

@@ -1,6 +1,6 @@
 //! The state of one group. Nothing here waits; what must is told to the caller.
 
-use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, mem, sync::Arc, sync::Weak, time::Duration};
 
 use bytes::Bytes;
 use kafka_protocol::ResponseError;
@@ -10,11 +10,12 @@ use kafka_protocol::messages::{
 use parking_lot::Mutex;
 use purgatory::{OperationId, Timeout};
 
-use super::{delayed::Sessions, offsets::Offsets};
+use super::{coordinator::GroupCoordinator, delayed::Sessions, offsets::Offsets};
 use crate::{api::OrError, api::millis, pipeline::Reply};
 
 pub(super) struct Group {
     pub(super) id: Arc<str>,
+    pub(super) coordinator: Weak<GroupCoordinator>,
     pub(super) state: Mutex<State>,
 }
 
