@@ -40,8 +40,8 @@
 //! - **Idle is free.** The reaper sleeps until the next bucket that holds anything is due.
 //! - **Bounded.** However many fall due, a lock is held for a few hundred of them at a time.
 //! - **Panics stay inside.** A task that panics is contained and counted.
-//! - **No lock is held while your code runs**, except in [`TaskTimer::with`] and for the keys and
-//!   clock of a [`KeyedTimer`].
+//! - **No lock is held while your code runs**, except in `with` of [`TaskTimer`] and
+//!   [`KeyedTimer`], for the keys of the latter, and for a clock of yours.
 //!
 //! # How deadlines find their bucket
 //!
@@ -109,7 +109,7 @@
 //!   counted ([`Timer::panicked`]) and reported ([`SystemTimerBuilder::on_panic`]).
 //! - An idle timer is two sleeping threads.
 //! - On Linux [`SystemClock`] stands still while the machine is suspended. `BootClock` (feature
-//!   `boot-clock`) counts on.
+//!   `boot-clock`) goes on.
 //! - Memory comes in pages of 64 tasks; one task that stays holds its page.
 //!
 //! # Beside others

@@ -32,9 +32,11 @@
 //!   only one.
 //! - **(c)**, **(i)** It ends as [`Panicked`](crate::CancelReason::Panicked). A noted end wins over
 //!   (i).
-//! - **(d)** The purgatory is shut down or full, or there are too many watermarks. The operation
-//!   comes back in [`Refused`](crate::Refused), its callback uncalled.
-//! - **(e)** An event between check and watch is noticed: each event is counted.
+//! - **(d)** The purgatory is shut down or full, or there are too many watermarks; without keys
+//!   even before the check. The operation comes back in [`Refused`](crate::Refused), its callback
+//!   uncalled.
+//! - **(e)** An event between check and watch is noticed: each event is counted. With one key it is
+//!   parked at once.
 //!
 //! **Held**
 //!
@@ -59,8 +61,8 @@
 //!
 //! | Outcome | The callback runs on |
 //! |---|---|
-//! | Completed | the thread whose check came true, that met the last watermark, or that called `complete` |
-//! | Cancelled | the thread that cancelled, or that held the operation then |
+//! | Completed | the thread whose check came true, that met the last watermark or called `complete`, or the holder |
+//! | Cancelled | the thread that cancelled, or the holder; the executor after `shutdown_timeout` |
 //! | Expired | the executor |
 //! | any, with [`callbacks_on_executor`](crate::Builder::callbacks_on_executor) | the executor |
 //!

@@ -7,8 +7,8 @@
 //!
 //! 1. Sleep, or poll for I/O, until [`next_deadline`] at most.
 //! 2. Call [`advance`] with the time. It ends what has expired; callbacks run in it.
-//! 3. Handle what came in. Timeouts count from the last [`advance`]: called before the sleep, it
-//!    makes them too short.
+//! 3. Handle what came in. Timeouts count from the last [`advance`]: call it after the sleep, or
+//!    they are too short.
 //!
 //! ```
 //! use std::{cell::Cell, rc::Rc, time::Duration};

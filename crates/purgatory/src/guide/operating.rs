@@ -41,8 +41,9 @@
 //!
 //! A forgotten event fails no request: each waits out its time and is answered then.
 //! [`check_at_expiry`](crate::Builder::check_at_expiry) checks once more at expiry. If the check is
-//! true then, the missed event is counted and its keys are told. A [`Monitor`](crate::Monitor) made
-//! by `new` always does this.
+//! true then, the operation completes and the missed event is counted. A `tracing` warning or
+//! [`on_missed_event`](crate::Builder::on_missed_event) names the keys. A
+//! [`Monitor`](crate::Monitor) made by `new` does this, but names no keys.
 //!
 //! # Shutdown
 //!

@@ -29,7 +29,7 @@
 //! | [`reschedule`](crate::Purgatory::reschedule) | a new timeout while parked: a heartbeat |
 //!
 //! On Linux the clock stands still while the machine is suspended; that of `timer-core`'s feature
-//! `boot-clock` counts on.
+//! `boot-clock` goes on.
 //!
 //! # Why an expiry is late
 //!
@@ -40,11 +40,11 @@
 //! | other callbacks on the executor | their time | short callbacks, more workers |
 //! | the operation is under check | until it returns | short checks |
 //! | many expire in one tick | until their turn | spread timeouts |
-//! | no CPU, or a stopped process | that time | more CPU |
 //! | a timer on [tokio](super::tokio) | 1 ms, and other tasks | a timer with its own thread |
 //!
 //! The metric of lateness begins at the rounded deadline and ends when the reaper takes the
-//! operation off the wheel. Within one tick the order is not promised, except by a `ManualTimer`.
+//! operation off the wheel or, if it is checked then, after that check. Within one tick the order
+//! is not promised, except by a `ManualTimer`.
 //!
 //! # Other timers
 //!

@@ -33,7 +33,7 @@
 //!
 //! | You want | Do |
 //! |---|---|
-//! | `tokio::spawn` in a callback | give timer or purgatory a `TokioExecutor`, or keep a `Handle` in the operation |
+//! | `tokio::spawn` in a callback | a `TokioExecutor` with `callbacks_on_executor`, or a `Handle` in the operation |
 //! | to await in a check | [an asynchronous condition](super::operations#an-asynchronous-condition) |
 //! | a wait in `select!` | take it by value: dropped, it is cancelled; polled by `&mut`, it waits on |
 //! | to block: `wait_blocking`, `shutdown` | `spawn_blocking` |

@@ -40,7 +40,7 @@ where
             ),
             (
                 "purgatory_longest_check_seconds",
-                "How long a check is known to be under way at most",
+                "Longest time that a check is known to be under way",
                 seconds(&survey.longest),
             ),
         ];
