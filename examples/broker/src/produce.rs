@@ -58,11 +58,9 @@ fn append(
                     }
                     if request.acks == ACKS_ALL {
                         status.error_code = ResponseError::RequestTimedOut.code();
-                        waits.push(Wait {
-                            at: (response.responses.len(), statuses.len()),
-                            partition,
-                            required_offset: appended.required_offset,
-                        });
+                        let at = (response.responses.len(), statuses.len());
+                        let required_offset = appended.required_offset;
+                        waits.push(Wait { at, partition, required_offset });
                     }
                 }
                 Err(error) => (status.error_code, status.base_offset) = (error.code(), -1),
