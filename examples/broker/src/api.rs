@@ -1,5 +1,5 @@
 //! One request: its version, its header, its body, and who answers it. A new API is a row in
-//! [`APIS`] and an arm in [`answer`].
+//! [`APIS`] and an arm in [`handle`].
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -12,8 +12,8 @@ use kafka_protocol::protocol::{Decodable, decode_request_header_from_buffer};
 use crate::{
     delete_records::delete_records, fetch::fetch, group::find_coordinator, layout,
     list_offsets::list_offsets, memory::Share, metadata::create_topics, metadata::metadata,
-    pipeline::Pipeline, pipeline::Reply, produce::produce, replica_manager::ReplicaManager,
-    schemas::APIS, schemas::Api,
+    pipeline::Pipeline, produce::produce, replica_manager::ReplicaManager, schemas::APIS,
+    schemas::Api,
 };
 
 /// What an element of an array in a request takes, and the request itself, beside its frame:
@@ -36,7 +36,7 @@ pub(crate) struct Client {
 pub(crate) fn handle(
     manager: &ReplicaManager,
     client: &Client,
-    frame: Bytes,
+    mut frame: Bytes,
     mut share: Share,
 ) -> Result<()> {
     let mut prefix = &frame[..];
@@ -52,47 +52,39 @@ pub(crate) fn handle(
     }
     let place = client.pipeline.place(share, if served { version } else { 0 }, correlation_id);
     let Some(reply) = place else { return Ok(()) };
-    if served {
-        return answer(api, version, frame, manager, client, reply).with_context(request);
+    if !served {
+        // KIP-511: answered in version 0, where the client finds the version to ask with.
+        reply.send(api_versions().with_error_code(ResponseError::UnsupportedVersion.code()));
+        return Ok(());
     }
-    // KIP-511: answered in version 0, where the client finds the version to ask with.
-    reply.send(api_versions().with_error_code(ResponseError::UnsupportedVersion.code()));
-    Ok(())
-}
-
-fn answer(
-    api: &Api,
-    version: i16,
-    mut frame: Bytes,
-    manager: &ReplicaManager,
-    client: &Client,
-    reply: Reply,
-) -> Result<()> {
-    decode_request_header_from_buffer(&mut frame).context("malformed")?;
     let (topics, groups) = (&manager.topics, &manager.groups);
-    match api.key {
-        ApiKey::Produce => produce(manager, body(frame, version)?, reply)?,
-        ApiKey::Fetch => fetch(manager, body(frame, version)?, reply),
-        ApiKey::DeleteRecords => delete_records(manager, body(frame, version)?, reply),
-        ApiKey::ListOffsets => reply.send(list_offsets(topics, body(frame, version)?)),
-        ApiKey::CreateTopics => reply.send(create_topics(manager, body(frame, version)?)),
-        ApiKey::Metadata => metadata(manager, body(frame, version)?, client.address, reply),
-        ApiKey::ApiVersions => reply.send(api_versions()),
-        ApiKey::FindCoordinator => reply.send(find_coordinator(&body(frame, version)?, client)),
-        ApiKey::JoinGroup => groups.join(&body(frame, version)?, reply),
-        ApiKey::SyncGroup => groups.sync(&body(frame, version)?, reply),
-        ApiKey::Heartbeat => reply.send(groups.heartbeat(&body(frame, version)?)),
-        ApiKey::LeaveGroup => reply.send(groups.leave(&body(frame, version)?)),
-        ApiKey::OffsetCommit => reply.send(groups.commit(topics, &body(frame, version)?)),
-        ApiKey::OffsetFetch => reply.send(groups.fetch_offsets(body(frame, version)?)),
-        ApiKey::InitProducerId => reply.send(manager.producer_ids.init(&body(frame, version)?)),
-        ApiKey::ConsumerGroupHeartbeat => {
-            let error = ResponseError::UnsupportedVersion.code();
-            reply.send(ConsumerGroupHeartbeatResponse::default().with_error_code(error));
+    let answer = || {
+        decode_request_header_from_buffer(&mut frame).context("malformed")?;
+        match api.key {
+            ApiKey::Produce => produce(manager, body(frame, version)?, reply)?,
+            ApiKey::Fetch => fetch(manager, body(frame, version)?, reply),
+            ApiKey::DeleteRecords => delete_records(manager, body(frame, version)?, reply),
+            ApiKey::ListOffsets => reply.send(list_offsets(topics, body(frame, version)?)),
+            ApiKey::CreateTopics => reply.send(create_topics(manager, body(frame, version)?)),
+            ApiKey::Metadata => metadata(manager, body(frame, version)?, client.address, reply),
+            ApiKey::ApiVersions => reply.send(api_versions()),
+            ApiKey::FindCoordinator => reply.send(find_coordinator(&body(frame, version)?, client)),
+            ApiKey::JoinGroup => groups.join(&body(frame, version)?, reply),
+            ApiKey::SyncGroup => groups.sync(&body(frame, version)?, reply),
+            ApiKey::Heartbeat => reply.send(groups.heartbeat(&body(frame, version)?)),
+            ApiKey::LeaveGroup => reply.send(groups.leave(&body(frame, version)?)),
+            ApiKey::OffsetCommit => reply.send(groups.commit(topics, &body(frame, version)?)),
+            ApiKey::OffsetFetch => reply.send(groups.fetch_offsets(body(frame, version)?)),
+            ApiKey::InitProducerId => reply.send(manager.producer_ids.init(&body(frame, version)?)),
+            ApiKey::ConsumerGroupHeartbeat => {
+                let error = ResponseError::UnsupportedVersion.code();
+                reply.send(ConsumerGroupHeartbeatResponse::default().with_error_code(error));
+            }
+            _ => bail!("not served"),
         }
-        _ => bail!("not served"),
-    }
-    Ok(())
+        Ok(())
+    };
+    answer().with_context(request)
 }
 
 fn body<T: Decodable>(mut frame: Bytes, version: i16) -> Result<T> {

@@ -75,19 +75,14 @@ impl DelayedOperation for DelayedFetch {
 
     fn on_complete(self, outcome: Outcome) {
         tracing::debug!("fetch of {} partitions: {outcome:?}", asked(&self.request).count());
-        let (version, request, topics) = (self.reply.version, self.request, self.topics);
-        self.reply.send_in_turn(move |share| read(&topics, request, version, share));
+        let (request, topics) = (self.request, self.topics);
+        self.reply.send_in_turn(move |share| read(&topics, request, share));
     }
 }
 
 /// Reads what is there now, `max_bytes` of it; the first batch comes whatever its size, so that a
 /// consumer is never stuck before a large one (KIP-74).
-fn read(
-    topics: &Topics,
-    request: FetchRequest,
-    version: i16,
-    share: &mut Share,
-) -> Result<FetchResponse> {
+fn read(topics: &Topics, request: FetchRequest, share: &mut Share) -> Result<FetchResponse> {
     let (mut bytes_left, mut nothing_yet) = (bytes_max(&request), true);
     let up_to = up_to(&request);
     let mut data = |topic: &TopicName, asked: &FetchPartition| {
@@ -100,10 +95,8 @@ fn read(
         let bytes = size(asked.partition_max_bytes).min(bytes_left);
         let read = partition.read(asked.fetch_offset, up_to, bytes, nothing_yet);
         let offsets = partition.offsets();
-        if version >= 5 {
-            // With an error, too: a follower whose offset is gone learns where to go on.
-            data.log_start_offset = offsets.log_start;
-        }
+        // With an error, too: a follower whose offset is gone learns where to go on.
+        data.log_start_offset = offsets.log_start;
         let batches = match read {
             Ok(batches) => batches,
             Err(error) => return Ok(data.with_error_code(error.code())),

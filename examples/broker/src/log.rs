@@ -34,25 +34,13 @@ impl Log {
         self.batches.push_back(batch);
     }
 
-    /// The batches from the one with `offset` on that end at `end_offset` or before, `bytes_max` of
-    /// them: whole ones, but with `at_least_one` the first even if it is larger.
-    pub(crate) fn read(
-        &self,
-        offset: i64,
-        end_offset: i64,
-        bytes_max: usize,
-        at_least_one: bool,
-    ) -> Vec<RecordBatch> {
-        let mut size_bytes = 0;
-        let fits = |batch: &&RecordBatch| {
-            size_bytes += batch.bytes.len();
-            let first = size_bytes == batch.bytes.len();
-            batch.next_offset <= end_offset && (size_bytes <= bytes_max || at_least_one && first)
-        };
-        self.batches.range(self.index(offset)..).take_while(fits).cloned().collect()
+    /// The batches from the one with `offset` on that end at `end_offset` or before.
+    pub(crate) fn read(&self, offset: i64, end_offset: i64) -> impl Iterator<Item = &RecordBatch> {
+        let batches = self.batches.range(self.index(offset)..);
+        batches.take_while(move |batch| batch.next_offset <= end_offset)
     }
 
-    /// How many bytes [`Log::read`] has there, without a limit. O(log batches).
+    /// How many bytes [`Log::read`] has there. O(log batches).
     pub(crate) fn bytes_between(&self, offset: i64, end_offset: i64) -> u64 {
         let position = |offset| {
             let batch = self.batches.get(self.index(offset));
@@ -64,8 +52,7 @@ impl Log {
     /// Offset and timestamp of the first record that is not earlier than `timestamp`, in the
     /// batches that end at `end_offset` or before. O(log's batches).
     pub(crate) fn first_at(&self, timestamp: i64, end_offset: i64) -> Option<(i64, i64)> {
-        let batches = self.batches.range(self.index(self.log_start_offset)..);
-        let mut batches = batches.take_while(|batch| batch.next_offset <= end_offset);
+        let mut batches = self.read(self.log_start_offset, end_offset);
         let batch = batches.find(|batch| batch.max_timestamp >= timestamp)?;
         Some(batch.first_at(timestamp, self.log_start_offset))
     }

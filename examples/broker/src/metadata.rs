@@ -57,8 +57,8 @@ pub(crate) fn metadata(
         Ok(MetadataResponse::default()
             .with_brokers(vec![broker])
             .with_topics(topics.collect())
-            .with_controller_id(if version >= 1 { LEADER_ID } else { -1 }.into())
-            .with_cluster_id((version >= 2).then(|| "purgatory-example".into())))
+            .with_controller_id(LEADER_ID.into())
+            .with_cluster_id(Some("purgatory-example".into())))
     });
 }
 

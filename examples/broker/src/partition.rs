@@ -98,10 +98,9 @@ impl Partition {
     /// watermark advanced.
     pub(crate) fn note_fetch(&self, id: i32, log_start: i64, log_end: i64) -> bool {
         let mut state = self.state.lock();
-        let State { log, high_watermark, replicas, .. } = &mut *state;
-        let in_sync = replicas.in_sync();
-        replicas.note_fetch(id, log_start, log_end, log.log_end_offset, *high_watermark);
-        if replicas.in_sync() > in_sync {
+        let (in_sync, leader) = (state.replicas.in_sync(), state.offsets());
+        state.replicas.note_fetch(id, log_start, log_end, leader);
+        if state.replicas.in_sync() > in_sync {
             tracing::info!("replica {id} is back in the in-sync set of {}", self.key);
         }
         state.advance(self.config.advance_min())
@@ -117,7 +116,9 @@ impl Partition {
         Ok((offset, state.advance(self.config.advance_min())))
     }
 
-    /// OFFSET_OUT_OF_RANGE outside the log; past `up_to` but inside it is merely nothing yet.
+    /// Batches from the one with `offset` on, `bytes_max` of them: whole ones, but with
+    /// `at_least_one` the first even if it is larger. OFFSET_OUT_OF_RANGE outside the log; past
+    /// `up_to` but inside it is merely nothing yet.
     pub(crate) fn read(
         &self,
         offset: i64,
@@ -127,7 +128,13 @@ impl Partition {
     ) -> OrError<Vec<RecordBatch>> {
         let state = self.state.lock();
         let end = state.readable_end(offset, up_to)?;
-        Ok(state.log.read(offset, end, bytes_max, at_least_one))
+        let mut size_bytes = 0;
+        let fits = |batch: &&RecordBatch| {
+            let first = size_bytes == 0;
+            size_bytes += batch.bytes.len();
+            size_bytes <= bytes_max || at_least_one && first
+        };
+        Ok(state.log.read(offset, end).take_while(fits).cloned().collect())
     }
 
     /// How many bytes [`Partition::read`] would find.

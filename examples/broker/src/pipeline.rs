@@ -173,7 +173,8 @@ impl Drop for Reply {
     }
 }
 
-/// A whole frame. Encoding is strict: a field that the version lacks must not be set.
+/// A whole frame. A field that the version lacks is left out; encoding fails where the protocol
+/// does not allow that.
 pub(crate) fn response<T: Encodable + HeaderVersion>(
     body: &T,
     version: i16,

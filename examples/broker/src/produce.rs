@@ -24,7 +24,7 @@ pub(crate) fn produce(
     reply: Reply,
 ) -> anyhow::Result<()> {
     let (acks, timeout) = (request.acks, millis(request.timeout_ms));
-    let (response, waits) = append(manager, request, reply.version);
+    let (response, waits) = append(manager, request);
     if acks == 0 {
         let mut statuses = response.responses.iter().flat_map(|topic| &topic.partition_responses);
         ensure!(statuses.all(|status| status.error_code == 0), "a produce with acks=0 failed");
@@ -39,11 +39,7 @@ pub(crate) fn produce(
     Ok(())
 }
 
-fn append(
-    manager: &ReplicaManager,
-    request: ProduceRequest,
-    version: i16,
-) -> (ProduceResponse, Vec<Wait>) {
+fn append(manager: &ReplicaManager, request: ProduceRequest) -> (ProduceResponse, Vec<Wait>) {
     let (mut response, mut waits) = (ProduceResponse::default(), Vec::new());
     for topic in request.topic_data {
         let mut statuses = Vec::new();
@@ -53,16 +49,12 @@ fn append(
             match manager.append(&topic.name, data.index, &records, request.acks) {
                 Ok((partition, appended)) => {
                     status.base_offset = appended.base_offset;
-                    if version >= 5 {
-                        status.log_start_offset = appended.log_start_offset;
-                    }
+                    status.log_start_offset = appended.log_start_offset;
                     if request.acks == ACKS_ALL {
                         status.error_code = ResponseError::RequestTimedOut.code();
-                        waits.push(Wait {
-                            at: (response.responses.len(), statuses.len()),
-                            partition,
-                            required_offset: appended.required_offset,
-                        });
+                        let at = (response.responses.len(), statuses.len());
+                        let required_offset = appended.required_offset;
+                        waits.push(Wait { at, partition, required_offset });
                     }
                 }
                 Err(error) => (status.error_code, status.base_offset) = (error.code(), -1),

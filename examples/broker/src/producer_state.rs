@@ -23,14 +23,12 @@ const BATCHES_MAX: usize = 5;
 /// after the broker was started again.
 pub(crate) struct ProducerIds(AtomicI64);
 
-impl Default for ProducerIds {
-    fn default() -> Self {
+impl ProducerIds {
+    pub(crate) fn new() -> ProducerIds {
         let random = RandomState::new().hash_one(0) >> 16;
         ProducerIds(AtomicI64::new(random.cast_signed()))
     }
-}
 
-impl ProducerIds {
     pub(crate) fn init(&self, request: &InitProducerIdRequest) -> InitProducerIdResponse {
         let response = InitProducerIdResponse::default();
         if let Some(id) = &request.transactional_id {
@@ -239,7 +237,7 @@ mod tests {
 
     #[test]
     fn producer_ids_differ_and_a_transactional_one_is_refused() {
-        let ids = ProducerIds::default();
+        let ids = ProducerIds::new();
         let [one, two] = [(); 2].map(|()| {
             let request = InitProducerIdRequest::default().with_transactional_id(None);
             ids.init(&request).producer_id.0

@@ -131,7 +131,7 @@ impl ReplicaManager {
             fetches: Purgatory::builder("fetch").timer(timer).build()?,
             delete_records: Purgatory::builder("delete-records").timer(timer).build()?,
             groups: GroupCoordinator::new(args, timer)?,
-            producer_ids: ProducerIds::default(),
+            producer_ids: ProducerIds::new(),
             counters: Arc::default(),
             signal: Signal::default(),
             memory: [args.queued_max_request_bytes, args.queued_max_response_bytes]

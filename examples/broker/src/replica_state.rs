@@ -3,6 +3,8 @@
 
 use std::mem;
 
+use crate::partition::Offsets;
+
 pub(crate) const LEADER_ID: i32 = 1;
 pub(crate) const FOLLOWER_IDS: [i32; 2] = [2, 3];
 
@@ -53,29 +55,22 @@ impl Replicas {
         self.followers().map(|(_, follower)| follower.log_start).fold(leaders, i64::min)
     }
 
-    /// `leaders_end` is the log end it is told now. Up to the high watermark is in sync.
-    pub(crate) fn note_fetch(
-        &mut self,
-        id: i32,
-        log_start: i64,
-        log_end: i64,
-        leaders_end: i64,
-        high_watermark: i64,
-    ) {
+    /// `leader` is what it is told now. Up to the high watermark is in sync.
+    pub(crate) fn note_fetch(&mut self, id: i32, log_start: i64, log_end: i64, leader: Offsets) {
         let lag_period = self.lag_period;
         let index = FOLLOWER_IDS.iter().position(|follower| *follower == id);
         if let Some(follower) = index.and_then(|index| self.followers.get_mut(index)) {
             follower.log_start = log_start;
-            follower.log_end = log_end.min(leaders_end);
-            follower.out_of_sync &= log_end < high_watermark;
+            follower.log_end = log_end.min(leader.log_end);
+            follower.out_of_sync &= log_end < leader.high_watermark;
             // Under load it is always a fetch behind: what counts is the log end it was told then.
             let (told_end, told_in) = follower.last_fetch;
             if log_end >= told_end {
                 follower.caught_up = follower.caught_up.max(told_in);
             }
-            follower.last_fetch = (leaders_end, lag_period);
+            follower.last_fetch = (leader.log_end, lag_period);
         }
-        self.note_caught_up(leaders_end);
+        self.note_caught_up(leader.log_end);
     }
 
     pub(crate) fn note_caught_up(&mut self, leaders_end: i64) {
