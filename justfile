@@ -141,6 +141,10 @@ release-check:
 mutants FILES='crates/timer-core/src/wheel/*.rs' *ARGS:
     cargo mutants --iterate -f '{{FILES}}' {{ARGS}}
 
+# Which lines of both crates no test runs; wants cargo-tarpaulin. Takes ten minutes.
+coverage:
+    cargo tarpaulin --engine ptrace -p timer-core -p purgatory --lib --tests --all-features --skip-clean --target-dir target/coverage --include-files 'crates/timer-core/src/*' --include-files 'crates/purgatory/src/*' --out Stdout -- --skip house
+
 # Licences, sources, bans; wants cargo-deny.
 deny:
     cargo deny check bans licenses sources
