@@ -7,7 +7,7 @@
 //! spans purgatories.
 //!
 //! - **Bounded call**: after `QUEUE_BUDGET` queued pieces of work the rest moves, still in order,
-//!   to the timer's executor; one call does not turn into everybody's worker.
+//!   to the executor of the outermost call's purgatory; one call does not do everybody's work.
 
 use std::{
     cell::{Cell, RefCell},
