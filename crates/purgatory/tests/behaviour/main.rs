@@ -7,6 +7,7 @@ mod support;
 
 mod counts;
 mod endings;
+mod errors;
 mod extremes;
 mod for_one;
 mod local;

@@ -1,5 +1,6 @@
 //! What one sees from outside, under a hand-turned clock.
 
+mod errors;
 mod kafka_regressions;
 #[cfg(feature = "keyed")]
 mod keyed;

@@ -1,0 +1,74 @@
+//! What errors, outcomes and reasons say: the value that was wrong, and the bound.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use purgatory::{
+    BoxedOperation, CancelReason, LocalPurgatory, Outcome, Purgatory, RefusedReason, Timeout,
+    WaitError, Watches,
+    timer_core::{TickLength, WheelSize},
+    when,
+};
+
+#[test]
+fn a_refusal_names_the_bound() {
+    let waits: Purgatory<u32, BoxedOperation> =
+        Purgatory::builder("waits").max_parked(1).build().unwrap();
+    let park = |watches: Watches<'_, u32>| {
+        let operation = when(|| false, drop).into();
+        waits.try_complete_else_watch(operation, watches, Timeout::Never)
+    };
+    let says = |watches| park(watches).unwrap_err().to_string();
+    assert_eq!(says(Watches::keys(&[])), "the operation was not parked: no watch key");
+    let levels: Vec<_> = (0..20_000).map(|key| (key, 1)).collect();
+    let many = says(Watches::up_to(&levels));
+    assert_eq!(
+        many,
+        "the operation was not parked: more than 16383 watermarks to count in one operation"
+    );
+    park(Watches::keys(&[1])).unwrap();
+    let full = says(Watches::keys(&[1]));
+    assert_eq!(full, "the operation was not parked: 1 operations are parked already");
+    waits.shutdown();
+    let closed = says(Watches::keys(&[1]));
+    assert_eq!(closed, "the operation was not parked: the purgatory was shut down");
+    let rooms = Purgatory::<u32>::builder("rooms").rooms(3).build().unwrap_err();
+    assert_eq!(rooms.to_string(), "3 shards: not a power of two in 1..=256");
+}
+
+#[test]
+fn an_outcome_says_why() {
+    let cancelled = |reason| Outcome::Cancelled(reason).to_string();
+    assert_eq!(Outcome::Completed.to_string(), "completed");
+    assert_eq!(cancelled(CancelReason::Dropped), "cancelled: its purgatory was dropped");
+    assert_eq!(cancelled(CancelReason::Panicked), "cancelled: its check panicked");
+    let inside = WaitError::InsideCallback.to_string();
+    assert_eq!(inside, "a blocking wait inside a check, a callback or a timer's task");
+    let refused = WaitError::Refused(RefusedReason::NoKeys).to_string();
+    assert_eq!(refused, "not parked: no watch key");
+}
+
+#[cfg(feature = "keyed")]
+#[test]
+fn a_quorum_that_cannot_be_says_why() {
+    let watermarks = purgatory::Watermarks::new("replicas").unwrap();
+    let says = |k, quorum: &[(u32, u64)]| {
+        watermarks.wait_for_k(k, quorum, Timeout::Never).err().unwrap().to_string()
+    };
+    assert_eq!(says(3, &[(1, 5), (2, 5)]), "3 of 2 keys cannot be waited for");
+    assert_eq!(says(1, &[(1, 5), (1, 6)]), "a key comes twice");
+}
+
+/// A tick of 4 ms: what is due after 1 ms expires after 4.
+#[test]
+fn a_local_builder_takes_tick_and_size() {
+    let tick = TickLength::new(Duration::from_millis(4)).unwrap();
+    let local: LocalPurgatory<u32> =
+        LocalPurgatory::builder().tick(tick).wheel_size(WheelSize::KAFKA).build();
+    let wait = local.wait(&[1], Duration::from_millis(1), || None::<()>);
+    local.advance(3_000_000);
+    assert_eq!(local.len(), 1);
+    local.advance(4_000_000);
+    assert_eq!(local.len(), 0);
+    drop(wait);
+}

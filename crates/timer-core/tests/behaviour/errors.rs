@@ -1,0 +1,64 @@
+//! What errors say: the value that was wrong, and the bound.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{error::Error, io, time::Duration};
+
+use timer_core::{
+    BuildError, Full, ManualTimer, PeriodicError, ScheduleErrorReason, SystemTimer, TickLength,
+    Timer, TimingWheel, WheelSize,
+};
+
+#[test]
+fn sizes_name_the_value_and_the_bounds() {
+    let says = |slots| WheelSize::new(slots).unwrap_err().to_string();
+    assert_eq!(says(1), "a wheel of 1 slots is outside 2..=32768");
+    assert_eq!(says(40_000), "a wheel of 40000 slots is outside 2..=32768");
+    let shards = SystemTimer::builder().shards(3).build().unwrap_err();
+    assert_eq!(shards.to_string(), "3 shards: not a power of two in 1..=256");
+    assert!(shards.source().is_none());
+    assert_eq!(Full("task").to_string(), "a wheel holds at most 67108864 tasks");
+}
+
+#[test]
+fn a_timer_that_was_not_built_says_why() {
+    let thread = BuildError::from(io::Error::other("no more threads"));
+    assert_eq!(thread.to_string(), "no thread for the timer");
+    assert_eq!(thread.source().unwrap().to_string(), "no more threads");
+    let name = SystemTimer::builder().name("a\0b").build().unwrap_err();
+    assert_eq!(name.to_string(), "\"a\\0b\" cannot name a thread");
+    let timer = ManualTimer::new();
+    timer.shutdown();
+    let closed = BuildError::from(timer.with_handler(|(): ()| ()).unwrap_err());
+    assert_eq!(closed.to_string(), "the timer cannot be shared");
+    assert_eq!(closed.source().unwrap().to_string(), "the timer has been shut down");
+}
+
+#[test]
+fn a_task_that_was_not_scheduled_leaves_its_reason() {
+    let timer = ManualTimer::new();
+    let zero = timer.schedule_at_fixed_rate(Duration::ZERO, Duration::ZERO, || ()).unwrap_err();
+    assert_eq!(zero.to_string(), "a period of 0 s; it must be above zero");
+    timer.shutdown();
+    let second = Duration::from_secs(1);
+    let closed = timer.schedule_at_fixed_rate(second, second, || ()).unwrap_err();
+    assert_eq!(closed, PeriodicError::NotScheduled(ScheduleErrorReason::Closed));
+    assert!(closed.to_string().starts_with("not scheduled: "), "{closed}");
+    let schedule = || -> Result<(), ScheduleErrorReason> {
+        timer.schedule(second, || ())?;
+        Ok(())
+    };
+    assert_eq!(schedule(), Err(ScheduleErrorReason::Closed));
+}
+
+/// They are also what the timer then has.
+#[test]
+fn a_builder_takes_tick_and_size() {
+    let tick = TickLength::new(Duration::from_millis(4)).unwrap();
+    let timer = SystemTimer::builder().tick(tick).wheel_size(WheelSize::KAFKA).build().unwrap();
+    assert_eq!(timer.tick(), tick);
+    timer.schedule(Duration::from_secs(3600), || unreachable!()).unwrap();
+    let buckets: Vec<_> = timer.stats().levels.iter().map(|level| level.buckets.len()).collect();
+    assert!(buckets.iter().all(|&buckets| buckets == 20), "{buckets:?}");
+    let wheel: TimingWheel<()> = TimingWheel::new(WheelSize::KAFKA, 0);
+    assert!(wheel.is_empty());
+}
