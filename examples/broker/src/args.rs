@@ -72,19 +72,19 @@ pub struct Args {
     pub max_connections: usize,
 
     /// Of these, connections of one IP address; one more is closed at once
-    #[arg(long, value_name = "N", default_value_t = i32::MAX as usize)]
-    pub max_connections_per_ip: usize,
+    #[arg(long, default_value_t = i32::MAX as u32, value_parser = value_parser!(u32).range(1..))]
+    pub max_connections_per_ip: u32,
 
     /// Bytes that requests in memory may take, over all connections, from when they are read until
     /// they are answered; with none left a connection waits and is not read from. (Each connection
     /// has 32 KiB of its own.) What is larger closes its connection
-    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
-    pub queued_max_request_bytes: usize,
+    #[arg(long, default_value_t = 256 << 20, value_parser = value_parser!(u64).range(1 << 16..))]
+    pub queued_max_request_bytes: u64,
 
     /// The same of responses that may be large for their requests: records, metadata, what a group
     /// knows
-    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
-    pub queued_max_response_bytes: usize,
+    #[arg(long, default_value_t = 64 << 20, value_parser = value_parser!(u64).range(4 << 20..))]
+    pub queued_max_response_bytes: u64,
 
     /// Requests of one connection that wait for their answers; no further one is read
     #[arg(long, default_value_t = 32, value_parser = value_parser!(u16).range(1..=1024))]

@@ -143,8 +143,9 @@ pub(crate) struct Registered {
 impl Connections {
     /// Beside those of the followers in this process.
     pub(crate) fn new(args: &Args) -> Arc<Connections> {
-        let [connections_max, per_ip_max] = [args.max_connections, args.max_connections_per_ip]
-            .map(|max| max.saturating_add(args.followers_here().len()));
+        let [connections_max, per_ip_max] =
+            [args.max_connections, args.max_connections_per_ip as usize]
+                .map(|max| max.saturating_add(args.followers_here().len()));
         let open = Open { streams: HashMap::new(), next_id: 0, connections_max, per_ip_max };
         Arc::new(Connections { open: Mutex::new(open), ended: Condvar::new() })
     }

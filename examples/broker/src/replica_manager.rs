@@ -135,7 +135,7 @@ impl ReplicaManager {
             counters: Arc::default(),
             signal: Signal::default(),
             memory: [args.queued_max_request_bytes, args.queued_max_response_bytes]
-                .map(Memory::new),
+                .map(|bytes_max| Memory::new(bytes_max as usize)),
             timer: timer.tasks().clone(),
         })
     }
