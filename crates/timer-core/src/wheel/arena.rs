@@ -97,7 +97,7 @@ impl OnList {
     /// On the list of those that are not in a bucket yet.
     pub(crate) const LATE: OnList = OnList(u32::MAX - 1);
 
-    pub(crate) fn bucket(level: usize, slot: usize) -> OnList {
+    pub(crate) const fn bucket(level: usize, slot: usize) -> OnList {
         OnList((level as u32) << 16 | slot as u32)
     }
 

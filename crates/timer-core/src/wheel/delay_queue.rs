@@ -13,7 +13,7 @@
 use crate::wheel::{
     arena::{Arena, OnList},
     steps::step,
-    task_list::TimerTaskList,
+    task_list::{Chunks, Front, TimerTaskList},
 };
 
 /// A bucket that is due at `expiration`.
@@ -35,11 +35,12 @@ pub(crate) struct DelayQueue {
     slots: usize,
     /// Made on demand, from the finest up.
     levels: Vec<Level>,
+    chunks: Chunks,
 }
 
 impl DelayQueue {
     pub(crate) fn new(slots: usize) -> Self {
-        DelayQueue { slots, levels: Vec::new() }
+        DelayQueue { slots, levels: Vec::new(), chunks: Chunks::new() }
     }
 
     /// Calls `told` with the level, expiration and length of each bucket that holds anything.
@@ -68,7 +69,7 @@ impl DelayQueue {
             level.occupied[bucket.slot / 64] |= 1 << (bucket.slot % 64);
         }
         debug_assert_eq!(list.expiration(), bucket.expiration, "one turn a level");
-        list.add(nodes, index, OnList::bucket(bucket.level, bucket.slot));
+        list.add(nodes, &mut self.chunks, index, OnList::bucket(bucket.level, bucket.slot));
     }
 
     /// Takes a node out of its bucket. O(1).
@@ -77,7 +78,7 @@ impl DelayQueue {
         let (level, slot) = nodes.at(index).on_list.level_and_slot();
         let level = &mut self.levels[level];
         let list = &mut level.buckets[slot];
-        list.remove(nodes, index);
+        list.remove(nodes, &mut self.chunks, index);
         if list.is_empty() {
             level.occupied[slot / 64] &= !(1 << (slot % 64));
         }
@@ -107,49 +108,58 @@ impl DelayQueue {
         let levels = self.levels.iter().enumerate();
         let first = |(number, level): (usize, &Level)| {
             let slot = level.first_occupied_from(slot_now(number))?;
-            level.buckets[slot].earliest_deadline(nodes)
+            level.buckets[slot].earliest_deadline(nodes, &self.chunks)
         };
         levels.filter_map(first).min()
     }
 
     /// The earliest bucket of a level.
-    pub(crate) fn earliest_of(
+    pub(crate) fn earliest_of(&self, level: usize, slot_now: usize) -> Option<DueBucket> {
+        let buckets = &self.levels[level];
+        let slot = buckets.first_occupied_from(slot_now)?;
+        Some(DueBucket { level, slot, expiration: buckets.buckets[slot].expiration() })
+    }
+
+    /// The earliest deadline among some of a bucket: see [`TimerTaskList::earliest_below`].
+    pub(crate) fn earliest_below<T>(
         &self,
-        level: usize,
-        slot_now: usize,
-    ) -> Option<(usize, &TimerTaskList)> {
-        let level = &self.levels[level];
-        let slot = level.first_occupied_from(slot_now)?;
-        Some((slot, &level.buckets[slot]))
+        nodes: &Arena<T>,
+        bucket: DueBucket,
+        from: &mut usize,
+        budget: &mut usize,
+    ) -> Option<u64> {
+        let list = &self.levels[bucket.level].buckets[bucket.slot];
+        list.earliest_below(nodes, &self.chunks, from, budget)
     }
 
-    /// Reads the first `count` nodes of a bucket, so that they are in the cache when taken out.
-    pub(crate) fn read_ahead<T>(&self, nodes: &Arena<T>, bucket: DueBucket, count: usize) {
-        self.levels[bucket.level].buckets[bucket.slot].read_ahead(nodes, count);
+    /// The first nodes of a bucket: see [`TimerTaskList::front`].
+    pub(crate) fn front<T>(&self, nodes: &Arena<T>, bucket: DueBucket) -> Front {
+        self.levels[bucket.level].buckets[bucket.slot].front(nodes, &self.chunks)
     }
 
-    /// Takes the first node out of a bucket. O(1).
-    pub(crate) fn pop_front<T>(&mut self, nodes: &mut Arena<T>, bucket: DueBucket) -> Option<u32> {
+    /// Takes the first node, which is `index`, out of a bucket. O(1).
+    #[inline]
+    pub(crate) fn pop_front<T>(&mut self, nodes: &mut Arena<T>, bucket: DueBucket, index: u32) {
         let level = &mut self.levels[bucket.level];
         let list = &mut level.buckets[bucket.slot];
-        let index = list.pop_front(nodes)?;
+        list.pop_front(nodes, &mut self.chunks, index);
         if list.is_empty() {
             level.occupied[bucket.slot / 64] &= !(1 << (bucket.slot % 64));
         }
-        Some(index)
     }
 
     /// Checks Occupied and every list; returns how many nodes are in buckets. O(n + buckets).
     pub(crate) fn assert_valid<T>(&self, nodes: &Arena<T>) -> usize {
-        let mut count = 0;
+        let (mut count, mut chunks) = (0, 0);
         for (number, level) in self.levels.iter().enumerate() {
             for (slot, list) in level.buckets.iter().enumerate() {
                 let bit = level.occupied[slot / 64] >> (slot % 64) & 1 == 1;
                 assert_eq!(bit, !list.is_empty(), "Occupied");
-                list.assert_valid(nodes, OnList::bucket(number, slot));
+                chunks += list.assert_valid(nodes, &self.chunks, OnList::bucket(number, slot));
                 count += list.len();
             }
         }
+        assert_eq!(self.chunks.len(), chunks, "Packed");
         count
     }
 }

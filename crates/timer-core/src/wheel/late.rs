@@ -47,6 +47,11 @@ impl Late {
         (self.live_count > 0).then_some(self.due)
     }
 
+    /// No live task is due before this tick: until then, looking through the list can wait.
+    pub(crate) fn deadline_bound(&self) -> u64 {
+        self.due.saturating_add(NEAR_TICKS)
+    }
+
     /// Adds a node that is on no list; returns when to look through the list for it. O(1)
     /// amortised.
     #[inline]

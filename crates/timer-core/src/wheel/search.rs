@@ -1,6 +1,6 @@
 //! The search for the earliest deadline in steps, for an owner who holds a lock meanwhile.
 
-use crate::wheel::timing_wheel::TimingWheel;
+use crate::wheel::{delay_queue::DueBucket, timing_wheel::TimingWheel};
 
 /// How far a search for the earliest deadline has come, and what it found.
 #[derive(Debug)]
@@ -9,8 +9,8 @@ pub struct DeadlineSearch {
     pub earliest: Option<u64>,
     /// The level above the one that is searched; `None` before the first.
     level: Option<usize>,
-    /// Slot and expiration of the bucket that is searched.
-    bucket: Option<(usize, u64)>,
+    /// The bucket that is searched.
+    bucket: Option<DueBucket>,
     /// What is below this position is to be seen.
     from: usize,
 }
@@ -42,11 +42,12 @@ impl<T> TimingWheel<T> {
         }
         while let Some(level) = search.level.and_then(|above| above.checked_sub(1)) {
             let slot_now = self.buckets.geometry.slot_now(level, self.now);
-            if let Some((slot, list)) = self.buckets.queue.earliest_of(level, slot_now) {
-                if search.bucket != Some((slot, list.expiration())) {
-                    (search.bucket, search.from) = (Some((slot, list.expiration())), usize::MAX);
+            if let Some(bucket) = self.buckets.queue.earliest_of(level, slot_now) {
+                if search.bucket != Some(bucket) {
+                    (search.bucket, search.from) = (Some(bucket), usize::MAX);
                 }
-                found(list.earliest_below(&self.nodes, &mut search.from, &mut budget));
+                let (queue, from) = (&self.buckets.queue, &mut search.from);
+                found(queue.earliest_below(&self.nodes, bucket, from, &mut budget));
                 if search.from > 0 {
                     return false;
                 }

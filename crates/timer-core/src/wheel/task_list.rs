@@ -1,35 +1,93 @@
 //! `TimerTaskList`: the tasks of one bucket, with O(1) add and remove.
 //!
-//! The list is a vector of node indices, and each node knows its position in it (Kafka's is a
-//! doubly linked ring). Removing swaps the last entry into the gap. Walking the vector is what
-//! makes handing over a bucket cheap: the next indices are in the cache line already read, where a
-//! linked list waits for one node to learn the next.
+//! The list is an array of node indices, and each node knows its position in it (Kafka's is a
+//! doubly linked ring). Removing moves the last entry into the gap. Walking the array is what makes
+//! handing over a bucket cheap: the next indices are in the cache line already read, where a linked
+//! list waits for one node to learn the next. The array lies in chunks of 32 entries, which all
+//! lists of a wheel share: no list grows by copying, and what one gives back the next one takes.
 //!
-//! - **Position**: `entries[node.position]` is the node, for each node on a list.
+//! - **Position**: the entry at `node.position` is the node, for each node on a list.
+//! - **Packed**: a list has exactly the chunks that its entries need.
 
-use crate::wheel::arena::{Arena, OnList};
+use crate::wheel::{
+    arena::{Arena, MAX_TASKS, OnList},
+    pages::{PageSlot, Pages},
+};
+
+/// Entries of a chunk.
+const CHUNK: usize = 32;
+
+/// A part of a list.
+#[derive(Debug)]
+pub(crate) struct Chunk([u32; CHUNK]);
+
+impl PageSlot for Chunk {
+    const PAGE_BITS: u32 = 5;
+    const MAX: u32 = MAX_TASKS; // one a task would do
+
+    fn vacant(_: u32) -> Self {
+        Chunk([0; CHUNK])
+    }
+}
+
+/// The chunks of all lists of a wheel.
+pub(crate) type Chunks = Pages<Chunk>;
 
 /// The tasks of one bucket, and when the bucket is due.
 #[derive(Debug, Default)]
 pub(crate) struct TimerTaskList {
-    entries: Vec<u32>,
-    /// How many entries at the front were taken by [`pop_front`](Self::pop_front).
+    /// The chunks by their index. Those before the first entry were given back.
+    chunks: Vec<u32>,
+    /// Positions before this one were taken by [`pop_front`](Self::pop_front).
     taken: usize,
+    /// One above the last position.
+    end: usize,
     /// The tick at which the bucket is due: set once in each cycle of its wheel, by the first
     /// task that comes in.
     expiration: u64,
 }
 
-/// Above this capacity an emptied list gives its memory back.
-const KEPT_CAPACITY: usize = 128;
+/// Entries that are taken off a list one after the other.
+#[derive(Debug)]
+pub(crate) struct Front {
+    indices: [u32; CHUNK],
+    next: usize,
+    end: usize,
+}
+
+impl Default for Front {
+    fn default() -> Self {
+        Front { indices: [0; CHUNK], next: 0, end: 0 }
+    }
+}
+
+impl Front {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next == self.end
+    }
+}
+
+impl Iterator for Front {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        let left = self.indices[..self.end].get(self.next)?;
+        self.next += 1;
+        Some(*left)
+    }
+}
+
+/// An emptied list keeps room for the numbers of so many chunks.
+const KEPT_CHUNKS: usize = 16;
 
 impl TimerTaskList {
     pub(crate) fn is_empty(&self) -> bool {
-        self.taken == self.entries.len()
+        self.taken == self.end
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.len() - self.taken
+        self.end - self.taken
     }
 
     pub(crate) fn expiration(&self) -> u64 {
@@ -43,51 +101,78 @@ impl TimerTaskList {
 
     /// O(1) amortised. The node must be on no list.
     #[inline]
-    pub(crate) fn add<T>(&mut self, nodes: &mut Arena<T>, index: u32, on_list: OnList) {
+    pub(crate) fn add<T>(
+        &mut self,
+        nodes: &mut Arena<T>,
+        chunks: &mut Chunks,
+        index: u32,
+        on_list: OnList,
+    ) {
         let node = nodes.at_mut(index);
         node.on_list = on_list;
-        node.position = self.entries.len() as u32;
-        self.entries.push(index);
+        node.position = self.end as u32;
+        if self.end.is_multiple_of(CHUNK) {
+            self.chunks.push(chunks.claim().expect("fewer chunks than tasks"));
+        }
+        *self.entry_mut(chunks, self.end) = index;
+        self.end += 1;
     }
 
     /// O(1). The node must be on this list.
     #[inline]
-    pub(crate) fn remove<T>(&mut self, nodes: &mut Arena<T>, index: u32) {
+    pub(crate) fn remove<T>(&mut self, nodes: &mut Arena<T>, chunks: &mut Chunks, index: u32) {
         let node = nodes.at_mut(index);
-        let position = node.position;
+        let position = node.position as usize;
         node.on_list = OnList::NONE;
-        debug_assert_eq!(self.entries[position as usize], index, "Position");
-        self.entries.swap_remove(position as usize);
-        if let Some(&moved) = self.entries.get(position as usize) {
-            nodes.at_mut(moved).position = position;
+        debug_assert_eq!(self.entry(chunks, position), index, "Position");
+        self.end -= 1;
+        if position != self.end {
+            let moved = self.entry(chunks, self.end);
+            *self.entry_mut(chunks, position) = moved;
+            nodes.at_mut(moved).position = position as u32;
+        }
+        if self.end.is_multiple_of(CHUNK) {
+            self.chunks.pop().into_iter().for_each(|last| chunks.release(last)); // Packed
+            if self.chunks.capacity() > KEPT_CHUNKS.max(4 * self.chunks.len()) {
+                self.chunks.shrink_to(2 * self.chunks.len()); // a peak is given back
+            }
         }
         if self.is_empty() {
-            self.clear();
-        } else if self.entries.capacity() > KEPT_CAPACITY.max(4 * self.entries.len()) {
-            self.shrink();
+            self.clear(chunks);
         }
     }
 
-    /// Gives a peak back while some are left.
-    #[cold]
-    fn shrink(&mut self) {
-        self.entries.shrink_to(2 * self.entries.len());
+    /// The first entries, as many as lie together. Their nodes, which do not depend on each other,
+    /// are read, so that their cache misses overlap.
+    pub(crate) fn front<T>(&self, nodes: &Arena<T>, chunks: &Chunks) -> Front {
+        if self.is_empty() {
+            return Front::default();
+        }
+        let Chunk(indices) = *chunks.at(self.chunks[self.taken / CHUNK]);
+        let next = self.taken % CHUNK;
+        let front = Front { indices, next, end: CHUNK.min(next + self.len()) };
+        let nodes = front.indices[front.next..front.end].iter().map(|&index| nodes.at(index));
+        std::hint::black_box(nodes.fold(0, |seen, node| seen | node.touch()));
+        front
     }
 
-    /// Takes the first entry off the list. O(1).
-    pub(crate) fn pop_front<T>(&mut self, nodes: &mut Arena<T>) -> Option<u32> {
-        let &index = self.entries.get(self.taken)?;
+    /// Takes the first entry, which is `index`, off the list. O(1).
+    #[inline]
+    pub(crate) fn pop_front<T>(&mut self, nodes: &mut Arena<T>, chunks: &mut Chunks, index: u32) {
+        debug_assert_eq!(self.entry(chunks, self.taken), index, "the first entry");
         nodes.at_mut(index).on_list = OnList::NONE;
         self.taken += 1;
-        if self.is_empty() {
-            self.clear();
+        if self.taken.is_multiple_of(CHUNK) {
+            chunks.release(self.chunks[self.taken / CHUNK - 1]); // Packed
         }
-        Some(index)
+        if self.is_empty() {
+            self.clear(chunks);
+        }
     }
 
     /// The earliest deadline on the list. O(n).
-    pub(crate) fn earliest_deadline<T>(&self, nodes: &Arena<T>) -> Option<u64> {
-        self.entries[self.taken..].iter().map(|&index| nodes.at(index).deadline).min()
+    pub(crate) fn earliest_deadline<T>(&self, nodes: &Arena<T>, chunks: &Chunks) -> Option<u64> {
+        self.earliest_within(nodes, chunks, self.taken, self.end)
     }
 
     /// The earliest deadline among up to `budget` entries below the position `from`, which goes
@@ -96,39 +181,60 @@ impl TimerTaskList {
     pub(crate) fn earliest_below<T>(
         &self,
         nodes: &Arena<T>,
+        chunks: &Chunks,
         from: &mut usize,
         budget: &mut usize,
     ) -> Option<u64> {
-        let end = self.entries.len().min(*from);
+        let end = self.end.min(*from);
         let begin = end.saturating_sub(*budget).max(self.taken);
-        let seen = self.entries.get(begin..end).unwrap_or_default();
-        *budget -= seen.len();
+        *budget -= end.saturating_sub(begin);
         *from = if begin == self.taken { 0 } else { begin };
-        seen.iter().map(|&index| nodes.at(index).deadline).min()
+        self.earliest_within(nodes, chunks, begin, end)
     }
 
-    /// Reads the first `count` nodes, which do not depend on each other.
-    pub(crate) fn read_ahead<T>(&self, nodes: &Arena<T>, count: usize) {
-        let ahead = self.entries[self.taken..].iter().take(count);
-        std::hint::black_box(ahead.fold(0, |seen, &index| seen | nodes.at(index).touch()));
+    fn earliest_within<T>(
+        &self,
+        nodes: &Arena<T>,
+        chunks: &Chunks,
+        begin: usize,
+        end: usize,
+    ) -> Option<u64> {
+        (begin..end).map(|position| nodes.at(self.entry(chunks, position)).deadline).min()
     }
 
-    fn clear(&mut self) {
-        self.taken = 0;
-        if self.entries.capacity() > KEPT_CAPACITY {
-            self.entries = Vec::new();
-        } else {
-            self.entries.clear();
+    #[inline]
+    fn entry(&self, chunks: &Chunks, position: usize) -> u32 {
+        chunks.at(self.chunks[position / CHUNK]).0[position % CHUNK]
+    }
+
+    #[inline]
+    fn entry_mut<'a>(&self, chunks: &'a mut Chunks, position: usize) -> &'a mut u32 {
+        &mut chunks.at_mut(self.chunks[position / CHUNK]).0[position % CHUNK]
+    }
+
+    /// Begins anew at position 0, empty.
+    fn clear(&mut self, chunks: &mut Chunks) {
+        self.chunks.drain(..).skip(self.taken / CHUNK).for_each(|chunk| chunks.release(chunk));
+        (self.taken, self.end) = (0, 0);
+        if self.chunks.capacity() > KEPT_CHUNKS {
+            self.chunks = Vec::new();
         }
     }
 
-    /// Checks Position for each entry. O(n).
-    pub(crate) fn assert_valid<T>(&self, nodes: &Arena<T>, on_list: OnList) {
-        for (position, &index) in self.entries.iter().enumerate().skip(self.taken) {
-            let node = nodes.at(index);
+    /// Checks Position for each entry, and Packed; returns how many chunks are in use. O(n).
+    pub(crate) fn assert_valid<T>(
+        &self,
+        nodes: &Arena<T>,
+        chunks: &Chunks,
+        on_list: OnList,
+    ) -> usize {
+        for position in self.taken..self.end {
+            let node = nodes.at(self.entry(chunks, position));
             assert_eq!((node.on_list, node.position as usize), (on_list, position), "Position");
             node.task();
         }
+        assert_eq!(self.chunks.len(), self.end.div_ceil(CHUNK), "Packed");
+        self.chunks.len() - self.taken / CHUNK
     }
 }
 
@@ -142,59 +248,81 @@ mod tests {
         (nodes, indices)
     }
 
+    const PLACE: OnList = OnList::bucket(0, 0);
+
+    /// A list of so many tasks, whose indices come with it.
+    fn list_of(count: u32) -> (TimerTaskList, Arena<u32>, Chunks, Vec<u32>) {
+        let ((mut nodes, indices), mut chunks) = (arena_of(count), Chunks::new());
+        let mut list = TimerTaskList::default();
+        indices.iter().for_each(|&index| list.add(&mut nodes, &mut chunks, index, PLACE));
+        (list, nodes, chunks, indices)
+    }
+
+    fn pop_front(
+        list: &mut TimerTaskList,
+        nodes: &mut Arena<u32>,
+        chunks: &mut Chunks,
+    ) -> Option<u32> {
+        let index = list.front(nodes, chunks).next()?;
+        list.pop_front(nodes, chunks, index);
+        Some(index)
+    }
+
     #[test]
     fn moving_tasks_between_lists_keeps_the_shared_count() {
-        let (mut nodes, indices) = arena_of(10);
+        let ((mut nodes, indices), mut chunks) = (arena_of(100), Chunks::new());
         let places = [OnList::bucket(0, 0), OnList::bucket(0, 1), OnList::bucket(0, 2)];
         let mut lists: [TimerTaskList; 3] = Default::default();
         for &index in &indices {
-            lists[0].add(&mut nodes, index, places[0]);
+            lists[0].add(&mut nodes, &mut chunks, index, places[0]);
         }
-        for (step, &index) in indices.iter().enumerate().take(6) {
+        for (step, &index) in indices.iter().enumerate().take(66) {
             let to = 1 + step % 2;
-            lists[0].remove(&mut nodes, index);
-            lists[to].add(&mut nodes, index, places[to]);
-            assert_eq!(lists.iter().map(TimerTaskList::len).sum::<usize>(), 10);
-            (0..3).for_each(|list| lists[list].assert_valid(&nodes, places[list]));
+            lists[0].remove(&mut nodes, &mut chunks, index);
+            lists[to].add(&mut nodes, &mut chunks, index, places[to]);
+            assert_eq!(lists.iter().map(TimerTaskList::len).sum::<usize>(), 100);
+            let used = (0..3).map(|n| lists[n].assert_valid(&nodes, &chunks, places[n]));
+            assert_eq!(used.sum::<usize>(), chunks.len());
         }
-        assert_eq!(lists.each_ref().map(TimerTaskList::len), [4, 3, 3]);
+        assert_eq!(lists.each_ref().map(TimerTaskList::len), [34, 33, 33]);
     }
 
     #[test]
     fn entries_leave_the_front_in_order_and_can_be_removed_meanwhile() {
-        let (mut nodes, indices) = arena_of(5);
-        let mut list = TimerTaskList::default();
-        for &index in &indices {
-            list.add(&mut nodes, index, OnList::bucket(0, 0));
+        for taken in [1, 31, 32, 33, 64, 99] {
+            let (mut list, mut nodes, mut chunks, indices) = list_of(100);
+            for &index in &indices[..taken] {
+                assert_eq!(pop_front(&mut list, &mut nodes, &mut chunks), Some(index));
+            }
+            list.remove(&mut nodes, &mut chunks, indices[taken]);
+            assert_eq!(list.assert_valid(&nodes, &chunks, PLACE), chunks.len());
+            let pop = || pop_front(&mut list, &mut nodes, &mut chunks);
+            let mut rest: Vec<_> = std::iter::from_fn(pop).collect();
+            rest.sort_unstable();
+            assert_eq!(rest, &indices[taken + 1..]);
+            assert!(list.is_empty() && chunks.is_empty());
         }
-        assert_eq!(list.pop_front(&mut nodes), Some(indices[0]));
-        list.remove(&mut nodes, indices[1]);
-        list.assert_valid(&nodes, OnList::bucket(0, 0));
-        let mut rest: Vec<_> = std::iter::from_fn(|| list.pop_front(&mut nodes)).collect();
-        rest.sort_unstable();
-        assert_eq!(rest, &indices[2..]);
-        assert!(list.is_empty() && list.entries.is_empty());
     }
 
     #[test]
     fn one_survivor_of_a_long_list_keeps_little_of_it() {
         for survivor in [0, 50_000, 99_999] {
-            let (mut nodes, indices) = arena_of(100_000);
-            let mut list = TimerTaskList::default();
-            indices.iter().for_each(|&index| list.add(&mut nodes, index, OnList::bucket(0, 0)));
+            let (mut list, mut nodes, mut chunks, indices) = list_of(100_000);
             let others = indices.iter().filter(|&&index| index != indices[survivor]);
-            others.for_each(|&index| list.remove(&mut nodes, index));
-            list.assert_valid(&nodes, OnList::bucket(0, 0));
-            assert!(list.len() == 1 && list.entries.capacity() <= KEPT_CAPACITY);
+            others.for_each(|&index| list.remove(&mut nodes, &mut chunks, index));
+            list.assert_valid(&nodes, &chunks, PLACE);
+            assert!(list.len() == 1 && list.chunks.capacity() <= KEPT_CHUNKS);
+            assert_eq!((chunks.len(), chunks.pages_with_memory()), (1, 2)); // one of them empty
         }
     }
 
     #[test]
     fn a_long_list_gives_its_memory_back() {
-        let (mut nodes, indices) = arena_of(5000);
-        let mut list = TimerTaskList::default();
-        indices.iter().for_each(|&index| list.add(&mut nodes, index, OnList::bucket(0, 0)));
-        indices.iter().for_each(|&index| list.remove(&mut nodes, index));
-        assert!(list.entries.capacity() <= KEPT_CAPACITY);
+        let (mut list, mut nodes, mut chunks, indices) = list_of(5000);
+        indices.iter().for_each(|&index| list.remove(&mut nodes, &mut chunks, index));
+        assert!(chunks.is_empty() && list.chunks.capacity() <= KEPT_CHUNKS);
+        let (mut list, mut nodes, mut chunks, _) = list_of(5000);
+        while pop_front(&mut list, &mut nodes, &mut chunks).is_some() {}
+        assert!(chunks.is_empty() && list.chunks.capacity() <= KEPT_CHUNKS);
     }
 }

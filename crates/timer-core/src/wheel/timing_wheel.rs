@@ -21,6 +21,7 @@ use crate::wheel::{
     geometry::{Geometry, WheelSize},
     late::{LATE_TICKS, Late},
     occupancy::{LevelStats, Occupancy},
+    task_list::Front,
 };
 
 /// A hierarchical timing wheel of tasks `T`, driven by the ticks it is told.
@@ -71,10 +72,6 @@ pub(super) struct Buckets {
     pub(super) queue: DelayQueue,
     pub(super) geometry: Geometry,
 }
-
-/// So many nodes of a due bucket are read together before they are handed over one by one: their
-/// cache misses then overlap.
-const READ_AHEAD: usize = 32;
 
 /// Where an insertion put a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -397,7 +394,7 @@ impl<T> TimingWheel<T> {
     /// `None` when nothing is scheduled. O(levels).
     pub fn next_due(&self) -> Option<u64> {
         let bucket = self.earliest().map(|bucket| bucket.expiration);
-        let late = self.late.as_ref().and_then(Late::due);
+        let late = self.late.as_ref().and_then(Late::due).map(|due| due.max(self.now));
         bucket.into_iter().chain(late).min()
     }
 
@@ -431,10 +428,14 @@ impl<T> TimingWheel<T> {
         let mut looked = 0;
         while advanced.fired + advanced.cascaded + looked < budget && target >= self.due_bound {
             let bucket = self.earliest().filter(|bucket| bucket.expiration <= target);
-            let late = self.late.as_ref().and_then(Late::due).filter(|&due| due <= target);
+            let late =
+                self.late.as_ref().filter(|late| late.due().is_some_and(|due| due <= target));
             match (late, bucket) {
-                (Some(due), bucket) if bucket.is_none_or(|bucket| due <= bucket.expiration) => {
-                    self.now = due; // Reached
+                // What is due comes first, as long as nothing on the late list may be.
+                (Some(late), bucket)
+                    if bucket.is_none_or(|bucket| late.deadline_bound() <= bucket.expiration) =>
+                {
+                    self.now = self.now.max(late.due().unwrap_or(0)); // Reached
                     let left = budget - advanced.fired - advanced.cascaded - looked;
                     looked += self.look_at_late(left, &mut advanced);
                 }
@@ -471,14 +472,16 @@ impl<T> TimingWheel<T> {
         advanced: &mut Advanced,
         sink: &mut impl FnMut(DueTask<'_, T>),
     ) {
-        let mut until_read = 0;
+        let mut front = Front::default();
         while advanced.fired + advanced.cascaded < budget {
-            if until_read == 0 {
-                self.buckets.queue.read_ahead(&self.nodes, bucket, READ_AHEAD);
-                until_read = READ_AHEAD;
-            }
-            until_read -= 1;
-            let Some(index) = self.buckets.queue.pop_front(&mut self.nodes, bucket) else { return };
+            let Some(index) = front.next() else {
+                front = self.buckets.queue.front(&self.nodes, bucket);
+                if front.is_empty() {
+                    return;
+                }
+                continue;
+            };
+            self.buckets.queue.pop_front(&mut self.nodes, bucket, index);
             self.scheduled_count -= 1;
             if self.nodes.at(index).deadline <= self.now {
                 advanced.fired += 1; // Never early

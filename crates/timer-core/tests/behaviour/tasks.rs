@@ -317,6 +317,28 @@ fn a_search_for_the_earliest_deadline_in_steps_finds_what_stays_while_others_lea
     }
 }
 
+/// A wheel that keeps late tasks apart looks them through 2048 ticks ahead. That can wait for what
+/// is due; what is due after them cannot come first.
+#[test]
+fn what_is_due_does_not_wait_while_late_tasks_are_looked_through() {
+    let mut wheel = TimingWheel::new(WheelSize::default(), 0).placing_late();
+    (0..10_000).for_each(|task| _ = wheel.insert(5_000, task).unwrap());
+    wheel.insert(3_000, 10_000).unwrap();
+    let mut fired = Vec::new();
+    let advanced = wheel.advance(3_000, 256, |task| fired.push(task.take()));
+    assert_eq!((fired.as_slice(), advanced.fired), ([10_000].as_slice(), 1));
+    assert_eq!(advanced.next_due, Some(3_000), "it looks on");
+    wheel.insert(4_999, 10_001).unwrap();
+    wheel.insert(5_001, 10_002).unwrap();
+    wheel.assert_valid();
+    fired.clear();
+    while wheel.next_due().is_some() {
+        let advanced = wheel.advance(6_000, 256, |task| fired.push(task.take()));
+        assert!(advanced.fired + advanced.cascaded <= 256);
+    }
+    assert_eq!((fired.len(), fired[0], fired[10_001]), (10_002, 10_001, 10_002));
+}
+
 #[test]
 fn a_periodic_task_under_a_manual_timer_that_waits_for_itself_does_not() {
     let timer = ManualTimer::new();

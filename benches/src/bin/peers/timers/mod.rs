@@ -25,7 +25,7 @@ pub(crate) use self::{
     binary_heap::LazyHeap,
     btree_map::DeadlineMap,
     hashed_core::HashedCore,
-    ours::{Ours, OursClosure, OursFine, OursWheel},
+    ours::{Ours, OursClosure, OursFine, OursHandler, OursWheel},
 };
 use crate::named::Named;
 
@@ -35,6 +35,7 @@ pub(crate) enum Contender {
     Ours,
     OursClosure,
     OursFine,
+    OursHandler,
     OursSleep,
     TokioSleep,
     TokioAlt,
@@ -67,8 +68,11 @@ impl Contender {
     ];
     /// With ours once more, its task a closure that holds something.
     pub(crate) const WITH_CLOSURE: [Contender; 8] = with(Contender::OursClosure);
-    /// With ours once more, at a tick of 250 µs.
-    pub(crate) const WITH_FINE: [Contender; 8] = with(Contender::OursFine);
+    /// With ours twice more: at a tick of 250 µs, and with one handler for all tasks.
+    pub(crate) const FIRING: [Contender; 9] = {
+        let [ours, fine, tokio, queue, wheel, async_io, map, heap] = with(Contender::OursFine);
+        [ours, Contender::OursHandler, fine, tokio, queue, wheel, async_io, map, heap]
+    };
 
     /// Those that are futures, ours by its own; tokio's alternative timer in a build that has it.
     pub(crate) const SLEEPS: &[Contender] = {
@@ -88,6 +92,7 @@ impl Contender {
             Contender::Ours => visitor.visit::<Ours>(),
             Contender::OursClosure => visitor.visit::<OursClosure>(),
             Contender::OursFine => visitor.visit::<OursFine>(),
+            Contender::OursHandler => visitor.visit::<OursHandler>(),
             Contender::OursSleep => visitor.visit::<ours_sleep::OursSleep>(),
             Contender::TokioSleep => visitor.visit::<tokio_sleep::TokioSleep<false>>(),
             Contender::TokioAlt => visitor.visit::<tokio_sleep::TokioSleep<true>>(),

@@ -1,11 +1,12 @@
 //! Ours: `SystemTimer` with a task that holds nothing, so that the timer alone is measured
 //! (`ours`); with one that holds two words, boxed as a caller would have it (`ours-closure`); at a
-//! tick of 250 µs (`ours-250us`); and the bare `TimingWheel` (`ours-wheel`).
+//! tick of 250 µs (`ours-250us`); with one handler for all tasks, of one word each and unboxed
+//! (`ours-handler`); and the bare `TimingWheel` (`ours-wheel`).
 
 use std::time::Duration;
 
 use timer_core::{
-    SystemTimer, TickLength, Timer as _, TimerHandle, TimerTask, TimingWheel, WheelSize,
+    SystemTimer, TaskTimer, TickLength, Timer as _, TimerHandle, TimerTask, TimingWheel, WheelSize,
 };
 
 use super::{core::Core, timer::Timer};
@@ -63,6 +64,40 @@ impl<const TICK_US: u64, const CLOSURE: bool> Timer for Configured<TICK_US, CLOS
 
     fn pending(&self) -> Option<usize> {
         Some(self.timer.len())
+    }
+}
+
+/// `ours-handler`.
+pub(crate) struct OursHandler(TaskTimer<u64>);
+
+impl Timer for OursHandler {
+    const NAME: &'static str = "ours-handler";
+    type Handle = TimerHandle;
+    type Local<'a> = &'a Self;
+
+    fn start(sink: &'static Sink) -> anyhow::Result<Self> {
+        let timer = SystemTimer::builder().clock(sink.clock()).build()?;
+        Ok(OursHandler(timer.with_handler(move |due_ns| sink.fired(due_ns))?))
+    }
+
+    fn local(&self) -> Self::Local<'_> {
+        self
+    }
+
+    fn schedule(local: &mut Self::Local<'_>, delay: Duration) -> TimerHandle {
+        Self::schedule_firing(local, delay, 0)
+    }
+
+    fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) -> TimerHandle {
+        local.0.schedule(delay, due_ns).expect("an open timer with room")
+    }
+
+    fn cancel(local: &mut Self::Local<'_>, handle: TimerHandle) -> bool {
+        local.0.cancel(handle).is_some()
+    }
+
+    fn pending(&self) -> Option<usize> {
+        Some(self.0.len())
     }
 }
 

@@ -100,7 +100,7 @@ pub(crate) fn lateness(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()
     let noted = Noted::Lateness(tick);
     let expire = Expire { timers: sizes.one_m, window: sizes.window, lead: sizes.lead, noted };
     for round in 0..sizes.real_time_rounds {
-        for contender in run.contenders(&Contender::WITH_FINE) {
+        for contender in run.contenders(&Contender::FIRING) {
             run.at(id, contender.name(), round);
             let expired = contender.visit(&expire)?;
             let lateness = expired.sink.lateness();
