@@ -6,8 +6,11 @@
 //! list waits for one node to learn the next. The array lies in chunks of 32 entries, which all
 //! lists of a wheel share: no list grows by copying, and what one gives back the next one takes.
 //!
-//! - **Position**: the entry at `node.position` is the node, for each node on a list.
+//! - **Position**: the entry at `node.position` is the node, for each node on a list. Positions
+//!   wrap: a list that never empties, for more comes in than goes out, passes any number.
 //! - **Packed**: a list has exactly the chunks that its entries need.
+
+use std::collections::VecDeque;
 
 use crate::wheel::{
     arena::{Arena, MAX_TASKS, OnList},
@@ -36,12 +39,12 @@ pub(crate) type Chunks = Pages<Chunk>;
 /// The tasks of one bucket, and when the bucket is due.
 #[derive(Debug, Default)]
 pub(crate) struct TimerTaskList {
-    /// The chunks by their index. Those before the first entry were given back.
-    chunks: Vec<u32>,
-    /// Positions before this one were taken by [`pop_front`](Self::pop_front).
-    taken: usize,
-    /// One above the last position.
-    end: usize,
+    /// The chunks by their index.
+    chunks: VecDeque<u32>,
+    /// The position of the first entry.
+    first: u32,
+    /// One above that of the last.
+    end: u32,
     /// The tick at which the bucket is due: set once in each cycle of its wheel, by the first
     /// task that comes in.
     expiration: u64,
@@ -83,11 +86,11 @@ const KEPT_CHUNKS: usize = 16;
 
 impl TimerTaskList {
     pub(crate) fn is_empty(&self) -> bool {
-        self.taken == self.end
+        self.first == self.end
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.end - self.taken
+        self.end.wrapping_sub(self.first) as usize
     }
 
     pub(crate) fn expiration(&self) -> u64 {
@@ -110,29 +113,29 @@ impl TimerTaskList {
     ) {
         let node = nodes.at_mut(index);
         node.on_list = on_list;
-        node.position = self.end as u32;
-        if self.end.is_multiple_of(CHUNK) {
-            self.chunks.push(chunks.claim().expect("fewer chunks than tasks"));
+        node.position = self.end;
+        if offset(self.end) == 0 {
+            self.chunks.push_back(chunks.claim().expect("fewer chunks than tasks"));
         }
         *self.entry_mut(chunks, self.end) = index;
-        self.end += 1;
+        self.end = self.end.wrapping_add(1);
     }
 
     /// O(1). The node must be on this list.
     #[inline]
     pub(crate) fn remove<T>(&mut self, nodes: &mut Arena<T>, chunks: &mut Chunks, index: u32) {
         let node = nodes.at_mut(index);
-        let position = node.position as usize;
+        let position = node.position;
         node.on_list = OnList::NONE;
         debug_assert_eq!(self.entry(chunks, position), index, "Position");
-        self.end -= 1;
+        self.end = self.end.wrapping_sub(1);
         if position != self.end {
             let moved = self.entry(chunks, self.end);
             *self.entry_mut(chunks, position) = moved;
-            nodes.at_mut(moved).position = position as u32;
+            nodes.at_mut(moved).position = position;
         }
-        if self.end.is_multiple_of(CHUNK) {
-            self.chunks.pop().into_iter().for_each(|last| chunks.release(last)); // Packed
+        if offset(self.end) == 0 {
+            self.chunks.pop_back().into_iter().for_each(|last| chunks.release(last)); // Packed
             if self.chunks.capacity() > KEPT_CHUNKS.max(4 * self.chunks.len()) {
                 self.chunks.shrink_to(2 * self.chunks.len()); // a peak is given back
             }
@@ -148,8 +151,8 @@ impl TimerTaskList {
         if self.is_empty() {
             return Front::default();
         }
-        let Chunk(indices) = *chunks.at(self.chunks[self.taken / CHUNK]);
-        let next = self.taken % CHUNK;
+        let Chunk(indices) = *chunks.at(self.chunks[0]);
+        let next = offset(self.first);
         let front = Front { indices, next, end: CHUNK.min(next + self.len()) };
         let nodes = front.indices[front.next..front.end].iter().map(|&index| nodes.at(index));
         std::hint::black_box(nodes.fold(0, |seen, node| seen | node.touch()));
@@ -159,11 +162,11 @@ impl TimerTaskList {
     /// Takes the first entry, which is `index`, off the list. O(1).
     #[inline]
     pub(crate) fn pop_front<T>(&mut self, nodes: &mut Arena<T>, chunks: &mut Chunks, index: u32) {
-        debug_assert_eq!(self.entry(chunks, self.taken), index, "the first entry");
+        debug_assert_eq!(self.entry(chunks, self.first), index, "the first entry");
         nodes.at_mut(index).on_list = OnList::NONE;
-        self.taken += 1;
-        if self.taken.is_multiple_of(CHUNK) {
-            chunks.release(self.chunks[self.taken / CHUNK - 1]); // Packed
+        self.first = self.first.wrapping_add(1);
+        if offset(self.first) == 0 {
+            self.chunks.pop_front().into_iter().for_each(|chunk| chunks.release(chunk)); // Packed
         }
         if self.is_empty() {
             self.clear(chunks);
@@ -172,12 +175,13 @@ impl TimerTaskList {
 
     /// The earliest deadline on the list. O(n).
     pub(crate) fn earliest_deadline<T>(&self, nodes: &Arena<T>, chunks: &Chunks) -> Option<u64> {
-        self.earliest_within(nodes, chunks, self.taken, self.end)
+        let (mut from, mut budget) = (usize::MAX, usize::MAX);
+        self.earliest_below(nodes, chunks, &mut from, &mut budget)
     }
 
-    /// The earliest deadline among up to `budget` entries below the position `from`, which goes
-    /// down: to nothing, when all were seen. An entry that stays is seen though others leave
-    /// meanwhile, for they only move down.
+    /// The earliest deadline among up to `budget` of the first `from` entries, which goes down: to
+    /// nothing, when all were seen. An entry that stays is seen though others leave meanwhile, for
+    /// they only move to the front.
     pub(crate) fn earliest_below<T>(
         &self,
         nodes: &Arena<T>,
@@ -185,39 +189,35 @@ impl TimerTaskList {
         from: &mut usize,
         budget: &mut usize,
     ) -> Option<u64> {
-        let end = self.end.min(*from);
-        let begin = end.saturating_sub(*budget).max(self.taken);
-        *budget -= end.saturating_sub(begin);
-        *from = if begin == self.taken { 0 } else { begin };
-        self.earliest_within(nodes, chunks, begin, end)
-    }
-
-    fn earliest_within<T>(
-        &self,
-        nodes: &Arena<T>,
-        chunks: &Chunks,
-        begin: usize,
-        end: usize,
-    ) -> Option<u64> {
-        (begin..end).map(|position| nodes.at(self.entry(chunks, position)).deadline).min()
+        let end = self.len().min(*from);
+        *from = end.saturating_sub(*budget);
+        *budget -= end - *from;
+        let positions = (*from..end).map(|number| self.first.wrapping_add(number as u32));
+        positions.map(|position| nodes.at(self.entry(chunks, position)).deadline).min()
     }
 
     #[inline]
-    fn entry(&self, chunks: &Chunks, position: usize) -> u32 {
-        chunks.at(self.chunks[position / CHUNK]).0[position % CHUNK]
+    fn entry(&self, chunks: &Chunks, position: u32) -> u32 {
+        chunks.at(self.chunk_of(position)).0[offset(position)]
     }
 
     #[inline]
-    fn entry_mut<'a>(&self, chunks: &'a mut Chunks, position: usize) -> &'a mut u32 {
-        &mut chunks.at_mut(self.chunks[position / CHUNK]).0[position % CHUNK]
+    fn entry_mut<'a>(&self, chunks: &'a mut Chunks, position: u32) -> &'a mut u32 {
+        &mut chunks.at_mut(self.chunk_of(position)).0[offset(position)]
+    }
+
+    #[inline]
+    fn chunk_of(&self, position: u32) -> u32 {
+        let begin = self.first - offset(self.first) as u32;
+        self.chunks[position.wrapping_sub(begin) as usize / CHUNK]
     }
 
     /// Begins anew at position 0, empty.
     fn clear(&mut self, chunks: &mut Chunks) {
-        self.chunks.drain(..).skip(self.taken / CHUNK).for_each(|chunk| chunks.release(chunk));
-        (self.taken, self.end) = (0, 0);
+        self.chunks.drain(..).for_each(|chunk| chunks.release(chunk)); // Packed
+        (self.first, self.end) = (0, 0);
         if self.chunks.capacity() > KEPT_CHUNKS {
-            self.chunks = Vec::new();
+            self.chunks = VecDeque::new();
         }
     }
 
@@ -228,14 +228,22 @@ impl TimerTaskList {
         chunks: &Chunks,
         on_list: OnList,
     ) -> usize {
-        for position in self.taken..self.end {
+        for number in 0..self.len() as u32 {
+            let position = self.first.wrapping_add(number);
             let node = nodes.at(self.entry(chunks, position));
-            assert_eq!((node.on_list, node.position as usize), (on_list, position), "Position");
+            assert_eq!((node.on_list, node.position), (on_list, position), "Position");
             node.task();
         }
-        assert_eq!(self.chunks.len(), self.end.div_ceil(CHUNK), "Packed");
-        self.chunks.len() - self.taken / CHUNK
+        let needed = (offset(self.first) + self.len()).div_ceil(CHUNK);
+        assert_eq!(self.chunks.len(), needed, "Packed");
+        needed
     }
+}
+
+/// Where in its chunk a position lies.
+#[inline]
+fn offset(position: u32) -> usize {
+    position as usize % CHUNK
 }
 
 #[cfg(test)]
@@ -302,6 +310,23 @@ mod tests {
             assert_eq!(rest, &indices[taken + 1..]);
             assert!(list.is_empty() && chunks.is_empty());
         }
+    }
+
+    /// More comes in than goes out: the array of chunks must not grow for it.
+    #[test]
+    fn a_list_that_never_empties_needs_no_more_than_its_entries_and_its_positions_wrap() {
+        let (mut list, mut nodes, mut chunks, _) = list_of(100);
+        let shifted = |position: u32| position.wrapping_sub(1600); // near the end of positions
+        (list.first, list.end) = (shifted(list.first), shifted(list.end));
+        (0..100).for_each(|index| nodes.at_mut(index).position = shifted(index));
+        for _ in 0..5000 {
+            let index = pop_front(&mut list, &mut nodes, &mut chunks).unwrap();
+            list.add(&mut nodes, &mut chunks, index, PLACE);
+            assert_eq!(list.assert_valid(&nodes, &chunks, PLACE), chunks.len());
+        }
+        assert!(list.first < 10_000 && list.len() == 100 && list.chunks.capacity() <= 8);
+        (0..100).for_each(|index| list.remove(&mut nodes, &mut chunks, index));
+        assert!(list.is_empty() && chunks.is_empty());
     }
 
     #[test]
