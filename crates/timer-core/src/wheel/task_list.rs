@@ -3,7 +3,7 @@
 //! The list is an array of node indices, and each node knows its position in it (Kafka's is a
 //! doubly linked ring). Removing moves the last entry into the gap. Walking the array is what makes
 //! handing over a bucket cheap: the next indices are in the cache line already read, where a linked
-//! list waits for one node to learn the next. The array lies in chunks of 32 entries, which all
+//! list waits for one node to learn the next. The array lies in chunks of 64 entries, which all
 //! lists of a wheel share: no list grows by copying, and what one gives back the next one takes.
 //!
 //! - **Position**: the entry at `node.position` is the node, for each node on a list. Positions
@@ -18,14 +18,14 @@ use crate::wheel::{
 };
 
 /// Entries of a chunk.
-const CHUNK: usize = 32;
+const CHUNK: usize = 64;
 
 /// A part of a list.
 #[derive(Debug)]
 pub(crate) struct Chunk([u32; CHUNK]);
 
 impl PageSlot for Chunk {
-    const PAGE_BITS: u32 = 5;
+    const PAGE_BITS: u32 = 4;
     const MAX: u32 = MAX_TASKS; // one a task would do
 
     fn vacant(_: u32) -> Self {
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn entries_leave_the_front_in_order_and_can_be_removed_meanwhile() {
-        for taken in [1, 31, 32, 33, 64, 99] {
+        for taken in [1, 31, 63, 64, 65, 99] {
             let (mut list, mut nodes, mut chunks, indices) = list_of(100);
             for &index in &indices[..taken] {
                 assert_eq!(pop_front(&mut list, &mut nodes, &mut chunks), Some(index));
