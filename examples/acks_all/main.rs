@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use acks_all_example::args::{Args, MetricsAddr};
-use acks_all_example::plan::Plan;
 use acks_all_example::progress::Progress;
 use acks_all_example::run::{Stage, run};
 use acks_all_example::scrape;
@@ -25,11 +24,10 @@ const ABORTED: i32 = 130;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let plan = match args.plan() {
-        Ok(plan) => plan,
-        Err(message) => Args::command().error(ErrorKind::ValueValidation, message).exit(),
-    };
-    match start(&args, &plan) {
+    if let Err(message) = args.check() {
+        Args::command().error(ErrorKind::ValueValidation, message).exit();
+    }
+    match start(&args) {
         Ok(right) => right,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -38,16 +36,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(args: &Args, plan: &Plan) -> Result<ExitCode> {
+fn start(args: &Args) -> Result<ExitCode> {
     let text = Text::load(args.input.as_deref())?;
     let interrupted = stop_on_signals()?;
-    let stage = Stage::new(plan)?;
+    let stage = Stage::new(args)?;
     let _server = match args.metrics_addr {
         MetricsAddr::Off => None,
         MetricsAddr::At(address) => Some(serve(address, &stage)?),
     };
-    let mut progress = Progress::new(plan.duration);
-    let report = run(plan, stage, text, &interrupted, &mut |snapshot| progress.show(snapshot))?;
+    let mut progress = Progress::new(args.seconds);
+    let report = run(args, stage, text, &interrupted, &mut |snapshot| progress.show(snapshot));
 
     io::stdout().write_all(report.to_string().as_bytes()).context("cannot write the table")?;
     for problem in &report.problems {

@@ -12,7 +12,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use purgatory_live::{Live, Server};
 use timer_core::TimeHistogram;
 
-use crate::in_sync::Replica;
+use crate::books::Counts;
 use crate::run::Stage;
 use crate::snapshot::State;
 
@@ -51,27 +51,21 @@ fn describe() {
     describe_counter!(PRODUCED, Unit::Count, "Records that the producers have sent");
     describe_counter!(ENDED, Unit::Count, "Records whose produce has ended, by outcome");
     describe_gauge!(IN_SYNC, Unit::Count, "Replicas in sync, in the partition that has the fewest");
-    describe_gauge!(
-        LAG,
-        Unit::Count,
-        "Records that a follower is behind the leader, over all partitions"
-    );
+    let lag = "Records that a follower is behind the leader, over all partitions";
+    describe_gauge!(LAG, Unit::Count, lag);
 }
 
 /// Publishes this example's own metrics.
 fn publish(state: &State) {
     counter!(PRODUCED).absolute(state.produced);
-    let outcomes = [
-        ("completed", state.completed),
-        ("expired", state.expired),
-        ("cancelled", state.cancelled),
-    ];
+    let Counts { completed, expired, cancelled, .. } = state.ended;
+    let outcomes = [("completed", completed), ("expired", expired), ("cancelled", cancelled)];
     for (outcome, count) in outcomes {
         counter!(ENDED, "outcome" => outcome).absolute(count);
     }
     gauge!(IN_SYNC).set(state.in_sync_min as f64);
-    for (follower, lag) in Replica::followers().zip(state.lag) {
-        gauge!(LAG, "follower" => follower.number().to_string()).set(lag as f64);
+    for (follower, lag) in state.lag.into_iter().enumerate() {
+        gauge!(LAG, "follower" => (follower + 1).to_string()).set(lag as f64);
     }
 }
 
@@ -79,21 +73,17 @@ fn publish(state: &State) {
 mod tests {
     use std::net::TcpListener;
 
+    use clap::Parser;
+
     use super::*;
+    use crate::args::Args;
     use crate::in_sync::REPLICAS;
-    use crate::plan::Plan;
 
     #[test]
     fn every_metric_is_described_and_has_its_value() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let state = State {
-            produced: 7,
-            completed: 0,
-            expired: 3,
-            cancelled: 0,
-            in_sync_min: REPLICAS,
-            lag: [0, 4],
-        };
+        let ended = Counts { expired: 3, ..Counts::default() };
+        let state = State { produced: 7, ended, in_sync_min: REPLICAS, lag: [0, 4] };
         metrics::with_local_recorder(&recorder, || {
             describe();
             publish(&state);
@@ -108,10 +98,8 @@ mod tests {
             assert!(page.contains(line), "{line} is not in\n{page}");
         }
         for name in [PRODUCED, ENDED, IN_SYNC, LAG] {
-            assert!(
-                page.contains(&format!("# HELP {name} ")),
-                "{name} is not described in\n{page}"
-            );
+            let help = format!("# HELP {name} ");
+            assert!(page.contains(&help), "{name} is not described in\n{page}");
         }
     }
 
@@ -119,7 +107,7 @@ mod tests {
     fn a_taken_port_is_named() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
-        let stage = Stage::new(&Plan::default()).unwrap();
+        let stage = Stage::new(&Args::parse_from(["acks_all"])).unwrap();
         let said = format!("{:#}", serve(address, &stage).unwrap_err());
         assert!(said.contains(&format!("cannot serve metrics at {address}: ")), "{said}");
     }
