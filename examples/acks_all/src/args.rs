@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
+use example_support::between;
 use humantime::format_duration;
 
 use crate::in_sync::FOLLOWERS;
@@ -187,21 +188,6 @@ fn seconds(value: &str) -> Result<Duration, String> {
         return Err("must be from 0.1 to 86400 seconds".to_owned());
     }
     Ok(Duration::from_secs_f64(seconds))
-}
-
-/// A duration with a unit, within bounds that are written the same way.
-fn between(
-    least: &'static str,
-    most: &'static str,
-) -> impl Fn(&str) -> Result<Duration, String> + Clone {
-    move |value| {
-        let duration = |text| humantime::parse_duration(text).map_err(|error| error.to_string());
-        let given = duration(value)?;
-        match (duration(least)?..=duration(most)?).contains(&given) {
-            true => Ok(given),
-            false => Err(format!("must be from {least} to {most}")),
-        }
-    }
 }
 
 fn metrics_addr(value: &str) -> Result<MetricsAddr, String> {

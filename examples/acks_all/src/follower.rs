@@ -10,8 +10,8 @@ use crate::args::Stall;
 use crate::log::Record;
 use crate::partition::Cluster;
 use crate::produce::ProducePurgatory;
-use crate::stop::Stop;
 use crate::time::Clock;
+use example_support::Stop;
 
 /// The most records that one fetch of one partition brings.
 const FETCH_MAX: usize = 16 * 1024;

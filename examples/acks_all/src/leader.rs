@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::audit::Audit;
 use crate::partition::Cluster;
 use crate::produce::ProducePurgatory;
-use crate::stop::Stop;
 use crate::time::Clock;
+use example_support::Stop;
 
 /// The longest time between two rounds: it bounds how much of the logs waits for the audit.
 const ROUND_MAX: Duration = Duration::from_millis(20);

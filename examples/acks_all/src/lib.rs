@@ -30,6 +30,5 @@ pub mod run;
 pub mod scrape;
 pub mod slots;
 pub mod snapshot;
-pub mod stop;
 pub mod text;
 pub mod time;

@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
     use crate::log::Record;
-    use crate::stop::Stop;
+    use example_support::Stop;
 
     fn one_produce(timeout: Duration) -> (Arc<Session>, DelayedProduce) {
         let parker = Parker::new();

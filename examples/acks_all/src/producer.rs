@@ -8,8 +8,8 @@ use crossbeam_utils::sync::Parker;
 use crate::log::Record;
 use crate::pacer::Pacer;
 use crate::produce::{DelayedProduce, ProducePurgatory, Session};
-use crate::stop::Stop;
 use crate::text::Text;
+use example_support::Stop;
 
 /// The shortest wait for the next turn: a thread does not wake up much faster than this anyway.
 const TURN_MIN: Duration = Duration::from_millis(1);
@@ -58,14 +58,14 @@ impl Producer {
     fn produce(&self, sequence: u64, purgatory: &ProducePurgatory) {
         let Producer { number: producer, producers, session, text, .. } = self;
         let turn = sequence * u64::from(*producers) + u64::from(*producer);
-        let line = (turn % text.len() as u64) as u32;
+        let (line, body) = text.line(turn);
         let key = session.cluster.key(*producer, sequence);
         let record = Record { producer: *producer, line, sequence };
         let appended = session.cluster.partition(key).append(record);
         if let Some(offset) = appended.advanced {
             purgatory.complete_up_to(&key, offset);
         }
-        let bytes = text.line(line).len() as u32;
+        let bytes = body.len() as u32;
         DelayedProduce::new(session, key, appended.required_offset, bytes).park(purgatory);
     }
 }

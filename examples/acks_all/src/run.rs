@@ -20,9 +20,9 @@ use crate::producer::Producer;
 use crate::report::Report;
 use crate::slots::Slots;
 use crate::snapshot::{Phase, Snapshot, State};
-use crate::stop::Stop;
 use crate::text::Text;
 use crate::time::Clock;
+use example_support::Stop;
 
 /// How often the watcher is told.
 const WATCH: Duration = Duration::from_millis(250);

@@ -6,9 +6,9 @@ use acks_all_example::args::Args;
 use acks_all_example::report::Report;
 use acks_all_example::run::{Stage, run};
 use acks_all_example::snapshot::{Phase, Snapshot};
-use acks_all_example::stop::Stop;
 use acks_all_example::text::Text;
 use clap::Parser;
+use example_support::Stop;
 
 /// Follower 2 never fetches.
 const STALLED: &str = "--stall-from 0s --stall-for 1h";
