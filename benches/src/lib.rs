@@ -1,8 +1,11 @@
 //! What the benches share.
 
-use std::fs;
+use std::{fs, path::Path};
 
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
 use rustix::time::{ClockId, clock_gettime};
+use serde_json::Value;
 
 /// The middle one of some values; between the two middle ones of an even number.
 ///
@@ -36,6 +39,44 @@ pub fn machine() -> String {
     format!("{model}, {cores} cores, load {load} at the start")
 }
 
+/// A bar of so many steps, on the standard error; hidden unless that is a terminal.
+pub fn progress(steps: usize) -> ProgressBar {
+    let template = "[{elapsed_precise}] {bar:20} {pos}/{len} {wide_msg}";
+    let style = ProgressStyle::with_template(template).expect("a right template");
+    ProgressBar::new(steps as u64).with_style(style)
+}
+
+/// Writes what was measured to a file, if there is one; `-` is the standard output.
+///
+/// # Errors
+/// When the file cannot be written.
+#[expect(clippy::print_stdout, reason = "asked for")]
+pub fn write_json(file: Option<&Path>, measured: &Value) -> anyhow::Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    let text = serde_json::to_string_pretty(measured)?;
+    if file.as_os_str() == "-" {
+        println!("{text}");
+        return Ok(());
+    }
+    write(file, &text)
+}
+
+/// Writes a file.
+///
+/// # Errors
+/// When that does not go; the file is named.
+pub fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Digits in groups of three.
+pub fn grouped(number: u64) -> String {
+    match number / 1000 {
+        0 => number.to_string(),
+        thousands => format!("{} {:03}", grouped(thousands), number % 1000),
+    }
+}
+
 /// The programs in the pages, run with the tests. Here, because this package is no default member
 /// of the workspace and may depend on anything (one page wants the exporter's own listener), and
 /// because the crates are packaged without the pages.
@@ -54,5 +95,11 @@ mod tests {
     #[test]
     fn the_median_of_an_even_number_lies_between_two() {
         assert_eq!([median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0, 2.0, 3.0])], [2.0, 2.5]);
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        let numbers = [10, 1_000, 86_400, 1_000_010].map(grouped);
+        assert_eq!(numbers, ["10", "1 000", "86 400", "1 000 010"]);
     }
 }

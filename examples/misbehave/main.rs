@@ -9,14 +9,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use axum::{http::header::CONTENT_TYPE, routing::get};
+use anyhow::Result;
 use clap::Parser;
-use metrics_exporter_prometheus::PrometheusBuilder;
-use parking_lot::{Condvar, Mutex};
+use example_support::Stop;
 use purgatory::{BoxedOperation, Outcome, Purgatory, Timeout, when};
-use purgatory_live::{Live, Server};
-use timer_core::{SystemTimer, TimeHistogram, Timer};
+use purgatory_live::Live;
+use timer_core::{SystemTimer, Timer};
 
 type Waits = Purgatory<&'static str, BoxedOperation>;
 
@@ -41,33 +39,6 @@ struct Args {
     metrics_addr: SocketAddr,
 }
 
-/// Raised by Ctrl-C; whatever blocks here blocks on it, so that the program can end.
-#[derive(Default)]
-struct Stop {
-    raised: Mutex<bool>,
-    bell: Condvar,
-}
-
-impl Stop {
-    fn raise(&self) {
-        *self.raised.lock() = true;
-        self.bell.notify_all();
-    }
-
-    /// Blocks for this long, or until Ctrl-C; true then.
-    fn block_for(&self, time: Duration) -> bool {
-        let mut raised = self.raised.lock();
-        if !*raised {
-            self.bell.wait_for(&mut raised, time);
-        }
-        *raised
-    }
-
-    fn block(&self) {
-        while !self.block_for(Duration::from_secs(3600)) {}
-    }
-}
-
 /// Parks an operation that nothing completes.
 fn park(
     waits: &Waits,
@@ -84,12 +55,18 @@ fn park_to_check_again(waits: &Waits, mut second: impl FnMut() -> bool + Send + 
     waits.try_complete_else_watch(when(check, drop).into(), &["key"], TIMEOUT).is_ok()
 }
 
+/// Until Ctrl-C, so that the program can end.
+fn block(stop: &Stop) -> bool {
+    while !stop.pause(Duration::from_secs(3600)) {}
+    true
+}
+
 /// One check that does not return, far beyond its operation's time-out: PurgatoryCheckStuck,
 /// PurgatoryStuck.
 fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
     let waits = Waits::new("stuck")?;
     let (until, event) = (stop.clone(), waits.clone());
-    park_to_check_again(&waits, move || (until.block(), true).1);
+    park_to_check_again(&waits, move || block(&until));
     thread::Builder::new()
         .name("stuck".to_owned())
         .spawn(move || event.check_and_complete(&"key"))?;
@@ -118,7 +95,7 @@ fn block_the_executor(blocks: &Waits, stop: &Arc<Stop>) {
     if blocks.stats().callbacks_waiting < WAITING_MAX {
         for _ in 0..50 {
             let stop = stop.clone();
-            park(blocks, ROUND, move |_| _ = stop.block_for(BLOCKS));
+            park(blocks, ROUND, move |_| _ = stop.pause(BLOCKS));
         }
         blocks.defer("key"); // waits behind them
     }
@@ -130,7 +107,7 @@ fn block_the_executor(blocks: &Waits, stop: &Arc<Stop>) {
 fn hold_up_the_reaper(timer: &SystemTimer, late: &Waits, stop: &Arc<Stop>) {
     let stop = stop.clone();
     let task = move || {
-        stop.block_for(ON_THE_REAPER);
+        stop.pause(ON_THE_REAPER);
         panic!("a task of this example panics, as it should");
     };
     let _ = timer.schedule(Duration::ZERO, task); // refused after shutdown only
@@ -139,29 +116,9 @@ fn hold_up_the_reaper(timer: &SystemTimer, late: &Waits, stop: &Arc<Stop>) {
     }
 }
 
-/// Serves `/metrics`, for which each publishes when it is scraped, and the live page at `/`: on one
-/// thread, as what is published while the recorder renders may be lost.
-fn serve(address: SocketAddr, all: [&Waits; 6], inline: &SystemTimer) -> Result<Server> {
-    let recorder =
-        PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S)?.install_recorder()?;
-    let live = all
-        .iter()
-        .fold(Live::new().timer(inline), |live, waits| live.purgatory_with(waits, Display::fmt));
-    let (all, inline) = (all.map(Waits::clone), inline.clone());
-    let scrape = async move || {
-        all.iter().for_each(|waits| waits.publish());
-        inline.publish();
-        ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], recorder.render())
-    };
-    Server::start(address, live.router().route("/metrics", get(scrape)))
-        .with_context(|| format!("cannot serve metrics at {address}"))
-}
-
 fn main() -> Result<()> {
     let args = Args::parse();
-    let stop = Arc::new(Stop::default());
-    let raise = stop.clone();
-    ctrlc::set_handler(move || raise.raise()).context("cannot listen for Ctrl-C")?;
+    let stop = Stop::on_signals()?;
 
     let inline = SystemTimer::builder().name("inline").inline().build()?;
     let late = Purgatory::builder("late").timer(&inline).build()?;
@@ -171,10 +128,16 @@ fn main() -> Result<()> {
     let stuck = get_stuck(&stop)?;
     let all = [&late, &full, &panics, &blocks, &forgets, &stuck];
 
-    let server = serve(args.metrics_addr, all, &inline)?;
+    let live = Live::new().timer(&inline);
+    let live = all.iter().fold(live, |live, waits| live.purgatory_with(waits, Display::fmt));
+    let (published, timer) = (all.map(Waits::clone), inline.clone());
+    let server = example_support::serve(args.metrics_addr, &live, move || {
+        published.iter().for_each(|waits| waits.publish());
+        timer.publish();
+    })?;
     eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", server.address());
     for round in 0.. {
-        if stop.block_for(ROUND) {
+        if stop.pause(ROUND) {
             break;
         }
         overfill(&full);

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
+use example_support::between;
 use humantime::format_duration;
 
-use crate::in_sync::{FOLLOWERS, Replica};
-use crate::plan::{Plan, Stall};
+use crate::in_sync::FOLLOWERS;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -126,59 +126,58 @@ pub enum MetricsAddr {
     At(SocketAddr),
 }
 
+/// A part of the run in which one follower does not fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stall {
+    /// The follower.
+    pub follower: usize,
+    /// From when, counted from the start of the run.
+    pub from: Duration,
+    /// Until when.
+    pub until: Duration,
+}
+
+impl Stall {
+    /// How much of the stall is left at `now`; none when it has not begun or is over.
+    pub fn left(&self, now: Duration) -> Option<Duration> {
+        (self.from..self.until).contains(&now).then(|| self.until - now)
+    }
+}
+
 impl Args {
-    /// The run that is asked for, or what does not fit together.
-    pub fn plan(&self) -> Result<Plan, String> {
-        Ok(Plan {
-            duration: self.seconds,
-            producers: self.producers,
-            partitions: self.partitions,
-            timeout: self.timeout,
-            in_flight: self.checked_in_flight()?,
-            rate: (self.rate > 0).then_some(self.rate),
-            follower_lag: self.checked_follower_lag()?,
-            stall: self.checked_stall()?,
-            isr_shrink_after: self.isr_shrink_after,
-        })
+    /// The stall that is asked for.
+    pub fn stall(&self) -> Option<Stall> {
+        let length = self.stall_for?;
+        let from = self.stall_from.unwrap_or(self.seconds / 3);
+        Some(Stall { follower: self.stall_follower - 1, from, until: from + length })
     }
 
-    fn checked_in_flight(&self) -> Result<usize, String> {
+    /// The pause of each follower.
+    pub fn follower_lags(&self) -> [Duration; FOLLOWERS] {
+        [self.follower_lag[0], self.follower_lag[self.follower_lag.len() - 1]]
+    }
+
+    /// What does not fit together.
+    pub fn check(&self) -> Result<(), String> {
         const WAITING_MAX: u64 = 2_000_000;
-        let waiting = u64::from(self.producers) * u64::from(self.in_flight);
+        let Args { in_flight, producers, .. } = self;
+        let waiting = u64::from(*producers) * u64::from(*in_flight);
         if waiting > WAITING_MAX {
             return Err(format!(
-                "--in-flight {} with --producers {} lets {waiting} records wait at once: at most {WAITING_MAX} may",
-                self.in_flight, self.producers
+                "--in-flight {in_flight} with --producers {producers} lets {waiting} records wait at once: at most {WAITING_MAX} may"
             ));
         }
-        Ok(self.in_flight as usize)
-    }
-
-    fn checked_follower_lag(&self) -> Result<[Duration; FOLLOWERS], String> {
-        match self.follower_lag[..] {
-            [both] => Ok([both; FOLLOWERS]),
-            [one, two] => Ok([one, two]),
-            _ => Err(format!(
-                "--follower-lag takes one or {FOLLOWERS} durations, not {}",
-                self.follower_lag.len()
-            )),
+        let lags = self.follower_lag.len();
+        if lags > FOLLOWERS {
+            return Err(format!("--follower-lag takes one or {FOLLOWERS} durations, not {lags}"));
         }
-    }
-
-    fn checked_stall(&self) -> Result<Option<Stall>, String> {
-        let Some(length) = self.stall_for else {
-            return Ok(None);
-        };
-        let from = self.stall_from.unwrap_or(self.seconds / 3);
-        if from >= self.seconds {
-            let (from, run) = (format_duration(from), format_duration(self.seconds));
-            return Err(format!("--stall-from {from} is not within the run of {run}"));
+        match self.stall() {
+            Some(Stall { from, .. }) if from >= self.seconds => {
+                let (from, run) = (format_duration(from), format_duration(self.seconds));
+                Err(format!("--stall-from {from} is not within the run of {run}"))
+            }
+            _ => Ok(()),
         }
-        Ok(Some(Stall {
-            follower: Replica::follower(self.stall_follower),
-            from,
-            until: from + length,
-        }))
     }
 }
 
@@ -189,21 +188,6 @@ fn seconds(value: &str) -> Result<Duration, String> {
         return Err("must be from 0.1 to 86400 seconds".to_owned());
     }
     Ok(Duration::from_secs_f64(seconds))
-}
-
-/// A duration with a unit, within bounds that are written the same way.
-fn between(
-    least: &'static str,
-    most: &'static str,
-) -> impl Fn(&str) -> Result<Duration, String> + Clone {
-    move |value| {
-        let duration = |text| humantime::parse_duration(text).map_err(|error| error.to_string());
-        let given = duration(value)?;
-        match (duration(least)?..=duration(most)?).contains(&given) {
-            true => Ok(given),
-            false => Err(format!("must be from {least} to {most}")),
-        }
-    }
 }
 
 fn metrics_addr(value: &str) -> Result<MetricsAddr, String> {
@@ -223,11 +207,8 @@ mod tests {
 
     fn parse(line: &str) -> Result<Args, String> {
         let words = std::iter::once("acks_all").chain(line.split_whitespace());
-        Args::try_parse_from(words).map_err(|error| error.to_string())
-    }
-
-    fn plan(line: &str) -> Result<Plan, String> {
-        parse(line)?.plan()
+        let args = Args::try_parse_from(words).map_err(|error| error.to_string())?;
+        args.check().map(|()| args)
     }
 
     #[test]
@@ -236,34 +217,25 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_the_default_plan() {
-        assert_eq!(plan(""), Ok(Plan::default()));
-        assert_eq!(parse("").map(|args| (args.input, args.linger)), Ok((None, Duration::ZERO)));
+    fn a_stall_covers_a_part_of_the_run() {
+        let ms = Duration::from_millis;
+        let stall = |line| parse(line).map(|args| args.stall());
+        assert_eq!(stall(""), Ok(None));
+        let third = Stall { follower: 1, from: ms(3000), until: ms(4000) };
+        assert_eq!(stall("--stall-for 1s --seconds 9"), Ok(Some(third)));
+        let asked = Stall { follower: 0, from: ms(100), until: ms(60_100) };
+        let line = "--seconds 0.5 --stall-follower 1 --stall-from 100ms --stall-for 1m";
+        assert_eq!(stall(line), Ok(Some(asked)));
+        let left = [99, 100, 60_000, 60_100].map(|at| asked.left(ms(at)));
+        assert_eq!(left, [None, Some(ms(60_000)), Some(ms(100)), None]);
     }
 
     #[test]
-    fn options_reach_the_plan() {
-        let line = "--seconds 0.5 --producers 2 --partitions 3 --timeout 250ms --in-flight 7 --rate 100 \
-                    --follower-lag 2ms,500us --stall-follower 1 --stall-from 100ms --stall-for 1m \
-                    --isr-shrink-after 30ms";
+    fn one_lag_is_for_both_followers() {
+        let lags = |line| parse(line).map(|args| args.follower_lags());
         let ms = Duration::from_millis;
-        let stall = Stall { follower: Replica::follower(1), from: ms(100), until: ms(60_100) };
-        let expected = Plan {
-            duration: ms(500),
-            producers: 2,
-            partitions: 3,
-            timeout: ms(250),
-            in_flight: 7,
-            rate: Some(100),
-            follower_lag: [ms(2), Duration::from_micros(500)],
-            stall: Some(stall),
-            isr_shrink_after: Some(ms(30)),
-        };
-        assert_eq!(plan(line), Ok(expected));
-        assert_eq!(
-            plan("--stall-for 1s --seconds 9").map(|p| p.stall.map(|s| s.from)),
-            Ok(Some(ms(3000)))
-        );
+        assert_eq!(lags("--follower-lag 2ms"), Ok([ms(2); 2]));
+        assert_eq!(lags("--follower-lag 2ms,500us"), Ok([ms(2), Duration::from_micros(500)]));
     }
 
     #[test]
@@ -296,7 +268,7 @@ mod tests {
             ("--in-flight 100000 --producers 256", "25600000", "2000000"),
             ("--metrics-addr here", "'here'", "IP:PORT"),
         ] {
-            let said = plan(line).unwrap_err();
+            let said = parse(line).unwrap_err();
             assert!(said.contains(value) && said.contains(bound), "{line}: {said}");
         }
     }

@@ -6,85 +6,39 @@
 //! if it now has all that was in the log then; without the second half no follower would ever count
 //! as caught up while records keep coming. It leaves the set when that moment lies too far back,
 //! and returns when it has everything below the high watermark.
+//!
+//! A call that moves the high watermark returns the new one: its event must follow.
 
 use std::time::Duration;
 
-/// How many followers a partition has; the leader comes on top.
+/// How many followers a partition has, numbered from 0; the leader comes on top.
 pub const FOLLOWERS: usize = 2;
 
 /// How many replicas a partition has.
 pub const REPLICAS: usize = FOLLOWERS + 1;
 
-/// A replica: number 0 is the leader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Replica(usize);
-
-impl Replica {
-    /// The replica that producers append to.
-    pub const LEADER: Replica = Replica(0);
-
-    /// The follower with this number, from 1 to [`FOLLOWERS`].
-    pub fn follower(number: usize) -> Self {
-        assert!((1..=FOLLOWERS).contains(&number), "there is no follower {number}");
-        Self(number)
-    }
-
-    /// All of them, the leader first.
-    pub fn all() -> impl Iterator<Item = Replica> {
-        (0..REPLICAS).map(Replica)
-    }
-
-    /// The followers.
-    pub fn followers() -> impl Iterator<Item = Replica> {
-        Self::all().skip(1)
-    }
-
-    /// Its number: 0 is the leader.
-    pub fn number(self) -> usize {
-        self.0
-    }
-
-    /// Its place among the followers; none for the leader.
-    pub fn follower_index(self) -> Option<usize> {
-        self.0.checked_sub(1)
-    }
-
-    /// What messages call it.
-    pub fn name(self) -> String {
-        match self.0 {
-            0 => "the leader".to_owned(),
-            number => format!("follower {number}"),
-        }
-    }
+/// What messages and the command line call a follower.
+pub fn name(follower: usize) -> String {
+    format!("follower {}", follower + 1)
 }
 
-/// A set of replicas.
+/// The followers in an in-sync set, a bit each. The leader is always in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Members(pub u8);
 
 impl Members {
-    /// Every replica.
-    pub const ALL: Members = Members((1 << REPLICAS) - 1);
+    /// Every follower.
+    pub const ALL: Members = Members((1 << FOLLOWERS) - 1);
 
-    /// Whether the replica is one of them.
-    pub fn contains(self, replica: Replica) -> bool {
-        self.0 & (1 << replica.number()) != 0
+    /// Whether the follower is one of them.
+    pub fn contains(self, follower: usize) -> bool {
+        self.0 & (1 << follower) != 0
     }
 
-    /// How many there are.
+    /// How many replicas that are, with the leader.
     pub fn count(self) -> usize {
-        self.0.count_ones() as usize
+        1 + self.0.count_ones() as usize
     }
-}
-
-/// What a change did to the high watermark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "an advance must be followed by its event"]
-pub enum HighWatermark {
-    /// It went up: whoever waits in this partition must be told.
-    Advanced,
-    /// It stayed where it was.
-    Same,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -125,29 +79,26 @@ impl InSyncSet {
 
     /// The in-sync set.
     pub fn members(&self) -> Members {
-        let leader = 1 << Replica::LEADER.number();
-        let members =
-            self.followers.iter().enumerate().map(|(index, f)| u8::from(f.in_sync) << (index + 1));
-        Members(members.fold(leader, |set, member| set | member))
+        let bits = self.followers.iter().enumerate().map(|(at, f)| u8::from(f.in_sync) << at);
+        Members(bits.sum())
     }
 
     /// How far the follower's log end, as last told, is behind the leader's.
-    pub fn lag(&self, follower: Replica) -> u64 {
-        follower.follower_index().map_or(0, |index| self.leader_end - self.followers[index].log_end)
+    pub fn lag(&self, follower: usize) -> u64 {
+        self.leader_end - self.followers[follower].log_end
     }
 
     /// The leader's log has grown.
-    pub fn appended(&mut self, leader_end: u64) -> HighWatermark {
+    #[must_use]
+    pub fn appended(&mut self, leader_end: u64) -> Option<u64> {
         self.leader_end = leader_end;
         self.recompute()
     }
 
     /// A follower fetches from `log_end` on: by that it says that it has everything below.
-    pub fn fetched(&mut self, follower: Replica, log_end: u64, now: Duration) -> HighWatermark {
-        let Some(index) = follower.follower_index() else {
-            return HighWatermark::Same;
-        };
-        let follower = &mut self.followers[index];
+    #[must_use]
+    pub fn fetched(&mut self, follower: usize, log_end: u64, now: Duration) -> Option<u64> {
+        let follower = &mut self.followers[follower];
         follower.log_end = log_end;
         if log_end >= self.leader_end {
             follower.caught_up_at = now;
@@ -161,10 +112,9 @@ impl InSyncSet {
     }
 
     /// Takes out the followers that have not been caught up for too long.
-    pub fn shrink(&mut self, now: Duration) -> HighWatermark {
-        let Some(shrink_after) = self.shrink_after else {
-            return HighWatermark::Same;
-        };
+    #[must_use]
+    pub fn shrink(&mut self, now: Duration) -> Option<u64> {
+        let shrink_after = self.shrink_after?;
         for follower in &mut self.followers {
             let behind = follower.log_end < self.leader_end;
             if behind && now.saturating_sub(follower.caught_up_at) > shrink_after {
@@ -175,20 +125,19 @@ impl InSyncSet {
     }
 
     /// The smallest log end in the set; it never goes back.
-    fn recompute(&mut self) -> HighWatermark {
+    fn recompute(&mut self) -> Option<u64> {
         let in_sync = self.followers.iter().filter(|follower| follower.in_sync);
         let lowest = in_sync.map(|follower| follower.log_end).fold(self.leader_end, u64::min);
         if lowest <= self.high_watermark {
-            return HighWatermark::Same;
+            return None;
         }
         self.high_watermark = lowest;
-        HighWatermark::Advanced
+        Some(lowest)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::HighWatermark::{Advanced, Same};
     use super::*;
 
     const SHRINK: Duration = Duration::from_millis(100);
@@ -197,62 +146,51 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    fn one() -> Replica {
-        Replica::follower(1)
-    }
-
-    fn two() -> Replica {
-        Replica::follower(2)
-    }
-
     #[test]
     fn the_slowest_replica_holds_the_high_watermark() {
         let mut set = InSyncSet::new(None, ms(0));
-        assert_eq!(set.appended(10), Same);
-        assert_eq!(set.fetched(one(), 10, ms(1)), Same);
-        assert_eq!(set.fetched(two(), 4, ms(1)), Advanced);
-        assert_eq!(set.high_watermark(), 4);
-        assert_eq!(set.fetched(two(), 10, ms(2)), Advanced);
-        assert_eq!(set.high_watermark(), 10);
-        assert_eq!(set.fetched(two(), 10, ms(3)), Same);
-        assert_eq!((set.lag(one()), set.lag(two())), (0, 0));
+        assert_eq!(set.appended(10), None);
+        assert_eq!(set.fetched(0, 10, ms(1)), None);
+        assert_eq!(set.fetched(1, 4, ms(1)), Some(4));
+        assert_eq!(set.fetched(1, 10, ms(2)), Some(10));
+        assert_eq!(set.fetched(1, 10, ms(3)), None);
+        assert_eq!((set.lag(0), set.lag(1)), (0, 0));
     }
 
     #[test]
     fn a_fixed_set_never_shrinks() {
         let mut set = InSyncSet::new(None, ms(0));
-        assert_eq!(set.appended(10), Same);
-        assert_eq!(set.fetched(one(), 10, ms(1)), Same);
-        assert_eq!(set.shrink(ms(3_600_000)), Same);
+        assert_eq!(set.appended(10), None);
+        assert_eq!(set.fetched(0, 10, ms(1)), None);
+        assert_eq!(set.shrink(ms(3_600_000)), None);
         assert_eq!((set.members(), set.high_watermark()), (Members::ALL, 0));
     }
 
     #[test]
     fn a_stalled_follower_leaves_and_comes_back_when_it_has_everything() {
         let mut set = InSyncSet::new(Some(SHRINK), ms(0));
-        assert_eq!(set.appended(10), Same);
-        assert_eq!(set.fetched(one(), 10, ms(50)), Same);
-        assert_eq!(set.shrink(ms(100)), Same, "exactly at the bound it is still in");
-        assert_eq!(set.shrink(ms(101)), Advanced);
-        assert_eq!((set.members(), set.high_watermark()), (Members(0b011), 10));
+        assert_eq!(set.appended(10), None);
+        assert_eq!(set.fetched(0, 10, ms(50)), None);
+        assert_eq!(set.shrink(ms(100)), None, "exactly at the bound it is still in");
+        assert_eq!(set.shrink(ms(101)), Some(10));
+        assert_eq!((set.members(), set.members().count()), (Members(0b01), 2));
 
-        assert_eq!(set.fetched(two(), 9, ms(110)), Same, "one record short: still out");
-        assert!(!set.members().contains(two()));
-        assert_eq!(set.fetched(two(), 10, ms(111)), Same);
+        assert_eq!(set.fetched(1, 9, ms(110)), None, "one record short: still out");
+        assert!(!set.members().contains(1));
+        assert_eq!(set.fetched(1, 10, ms(111)), None);
         assert_eq!(set.members(), Members::ALL);
-        assert_eq!(set.appended(11), Same, "it counts again");
-        assert_eq!(set.fetched(one(), 11, ms(112)), Same);
-        assert_eq!(set.fetched(two(), 11, ms(113)), Advanced);
+        assert_eq!(set.appended(11), None, "it counts again");
+        assert_eq!(set.fetched(0, 11, ms(112)), None);
+        assert_eq!(set.fetched(1, 11, ms(113)), Some(11));
     }
 
     #[test]
     fn a_leader_left_alone_advances_by_appending() {
         let mut set = InSyncSet::new(Some(SHRINK), ms(0));
-        assert_eq!(set.appended(1), Same);
-        assert_eq!(set.shrink(ms(200)), Advanced);
+        assert_eq!(set.appended(1), None);
+        assert_eq!(set.shrink(ms(200)), Some(1));
         assert_eq!(set.members().count(), 1);
-        assert_eq!(set.appended(2), Advanced);
-        assert_eq!(set.high_watermark(), 2);
+        assert_eq!(set.appended(2), Some(2));
     }
 
     #[test]
@@ -260,8 +198,8 @@ mod tests {
         let mut set = InSyncSet::new(Some(SHRINK), ms(0));
         for step in 1..=10 {
             let _ = set.appended(step * 10);
-            let _ = set.fetched(one(), (step - 1) * 10, ms(step * 60));
-            let _ = set.fetched(two(), (step - 1) * 10, ms(step * 60));
+            let _ = set.fetched(0, (step - 1) * 10, ms(step * 60));
+            let _ = set.fetched(1, (step - 1) * 10, ms(step * 60));
             let _ = set.shrink(ms(step * 60));
             assert_eq!(set.members(), Members::ALL, "at step {step}");
         }
@@ -270,7 +208,7 @@ mod tests {
     #[test]
     fn an_idle_follower_that_has_everything_stays_in() {
         let mut set = InSyncSet::new(Some(SHRINK), ms(0));
-        assert_eq!(set.shrink(ms(10_000)), Same);
+        assert_eq!(set.shrink(ms(10_000)), None);
         assert_eq!(set.members(), Members::ALL);
     }
 }

@@ -1,24 +1,29 @@
 //! One replica's log of one partition: appended at its end, read from any offset it still has, cut
-//! at its start.
-//!
-//! Records lie in segments, so that a prefix that every replica holds and the audit has seen can be
-//! given back: memory follows what is not replicated yet, not the length of the run.
+//! at its start when every replica holds a prefix and the audit has seen it. So memory follows what
+//! is not replicated yet, not the length of the run.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::record::Record;
-
-const SEGMENT: usize = 512;
+/// One entry of a log: whose record it is, its place in that producer's sequence, and the line it
+/// carries, by its number in the [`Text`](crate::text::Text).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// The producer, from 0.
+    pub producer: u16,
+    /// The line.
+    pub line: u32,
+    /// The place in the producer's sequence, from 0.
+    pub sequence: u64,
+}
 
 /// Records in order; the offset of a record is its number since the log began.
 #[derive(Debug, Default)]
 pub struct Log {
     start: u64,
-    end: u64,
-    segments: VecDeque<Vec<Record>>,
+    records: VecDeque<Record>,
 }
 
 impl Log {
@@ -29,19 +34,13 @@ impl Log {
 
     /// The log end offset: the one the next record gets.
     pub fn end(&self) -> u64 {
-        self.end
+        self.start + self.records.len() as u64
     }
 
     /// Appends one record; returns the new log end offset.
     pub fn push(&mut self, record: Record) -> u64 {
-        match self.segments.back_mut().filter(|last| last.len() < SEGMENT) {
-            Some(last) => last.push(record),
-            // It grows with what is in it: a topic may have thousands of partitions with little in
-            // each.
-            None => self.segments.push_back(vec![record]),
-        }
-        self.end += 1;
-        self.end
+        self.records.push_back(record);
+        self.end()
     }
 
     /// Copies the records from offset `from` on to the end of `into`, at most `max` of them.
@@ -49,30 +48,16 @@ impl Log {
     /// # Panics
     /// When `from` was cut off, or lies beyond the end.
     pub fn read(&self, from: u64, max: usize, into: &mut Vec<Record>) {
-        assert!(
-            (self.start..=self.end).contains(&from),
-            "offset {from} is not in {}..={}",
-            self.start,
-            self.end
-        );
         let skip = (from - self.start) as usize;
-        let mut left = max.min((self.end - from) as usize);
-        let (mut segment, mut place) = (skip / SEGMENT, skip % SEGMENT);
-        while left > 0 {
-            let records = &self.segments[segment][place..];
-            let taken = left.min(records.len());
-            into.extend_from_slice(&records[..taken]);
-            left -= taken;
-            (segment, place) = (segment + 1, 0);
-        }
+        let taken = max.min(self.records.len() - skip);
+        into.extend(self.records.range(skip..skip + taken));
     }
 
-    /// Gives back the whole segments that lie below `offset`.
+    /// Gives back what lies below `offset`.
     pub fn cut_below(&mut self, offset: u64) {
-        while self.start + SEGMENT as u64 <= offset.min(self.end) {
-            self.segments.pop_front();
-            self.start += SEGMENT as u64;
-        }
+        let cut = offset.min(self.end()).saturating_sub(self.start);
+        self.records.drain(..cut as usize);
+        self.start += cut;
     }
 }
 
@@ -92,9 +77,7 @@ impl FollowerLog {
     /// Appends what was fetched.
     pub fn append(&self, records: &[Record]) {
         let mut log = self.log.lock();
-        for record in records {
-            log.push(*record);
-        }
+        log.records.extend(records);
         self.end.store(log.end(), Ordering::Release);
     }
 
@@ -107,52 +90,21 @@ impl FollowerLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::RecordId;
-
-    fn record(n: u64) -> Record {
-        Record { id: RecordId::new(0, n), line: n as u32 }
-    }
 
     #[test]
-    fn reads_across_segments_what_was_appended() {
+    fn what_was_appended_is_read_from_any_offset_that_is_not_cut_off() {
+        let record = |sequence| Record { producer: 0, line: 0, sequence };
         let mut log = Log::default();
-        let length = 3 * SEGMENT as u64 + 5;
-        for n in 0..length {
+        for n in 0..10 {
             assert_eq!(log.push(record(n)), n + 1);
         }
-        for (from, max) in [(0, usize::MAX), (SEGMENT as u64 - 1, 3), (length - 1, 9), (length, 9)]
-        {
+        log.cut_below(4);
+        for (from, max) in [(4, usize::MAX), (5, 3), (9, 9), (10, 9)] {
             let mut read = Vec::new();
             log.read(from, max, &mut read);
-            let expected: Vec<Record> = (from..length).take(max).map(record).collect();
-            assert_eq!(read, expected);
+            assert_eq!(read, (from..10).take(max).map(record).collect::<Vec<_>>());
         }
-    }
-
-    #[test]
-    fn cutting_gives_back_whole_segments_below_the_offset() {
-        let mut log = Log::default();
-        for n in 0..2 * SEGMENT as u64 {
-            log.push(record(n));
-        }
-        log.cut_below(SEGMENT as u64 - 1);
-        assert_eq!(log.start(), 0);
-        log.cut_below(SEGMENT as u64 + 7);
-        assert_eq!((log.start(), log.segments.len()), (SEGMENT as u64, 1));
-        let mut read = Vec::new();
-        log.read(SEGMENT as u64 + 1, 1, &mut read);
-        assert_eq!(read, [record(SEGMENT as u64 + 1)]);
         log.cut_below(u64::MAX);
-        assert_eq!((log.start(), log.end(), log.segments.len()), (log.end, log.end, 0));
-        log.push(record(9));
-        assert_eq!(log.end(), 2 * SEGMENT as u64 + 1);
-    }
-
-    #[test]
-    fn a_follower_shows_its_end() {
-        let follower = FollowerLog::default();
-        follower.append(&[record(0), record(1)]);
-        assert_eq!(follower.end(), 2);
-        assert_eq!(follower.with(|log| log.end()), 2);
+        assert_eq!((log.start(), log.end(), log.push(record(9))), (10, 10, 11));
     }
 }

@@ -12,9 +12,8 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
-use crate::in_sync::{FOLLOWERS, HighWatermark, InSyncSet, Members, Replica};
-use crate::log::{FollowerLog, Log};
-use crate::record::Record;
+use crate::in_sync::{FOLLOWERS, InSyncSet, Members};
+use crate::log::{FollowerLog, Log, Record};
 
 /// The watch key of the purgatory: a produce waits under its partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,9 +30,9 @@ impl fmt::Display for PartitionKey {
 pub struct Appended {
     /// The high watermark that acknowledges the record.
     pub required_offset: u64,
-    /// Whether the append alone moved the high watermark: so it is when the leader is the whole
+    /// The high watermark, where the append alone moved it: so it is when the leader is the whole
     /// in-sync set.
-    pub high_watermark: HighWatermark,
+    pub advanced: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -73,72 +72,65 @@ impl Partition {
         Members(self.members.load(Ordering::Acquire))
     }
 
-    /// A follower's own log; none for the leader.
-    pub fn follower_log(&self, follower: Replica) -> Option<&FollowerLog> {
-        follower.follower_index().map(|index| &self.followers[index])
+    /// The followers' own logs.
+    pub fn followers(&self) -> &[FollowerLog; FOLLOWERS] {
+        &self.followers
     }
 
     /// Appends a record to the leader's log.
     pub fn append(&self, record: Record) -> Appended {
         let mut leader = self.leader.lock();
         let required_offset = leader.log.push(record);
-        let high_watermark = leader.replicas.appended(required_offset);
+        let advanced = leader.replicas.appended(required_offset);
         self.show(&leader.replicas);
-        Appended { required_offset, high_watermark }
+        Appended { required_offset, advanced }
     }
 
     /// Serves a follower's fetch from its log end on: takes note of that log end, and copies at
-    /// most `max` records.
+    /// most `max` records. Returns the high watermark where that has moved it.
+    #[must_use]
     pub fn fetch(
         &self,
-        follower: Replica,
+        follower: usize,
         log_end: u64,
         now: Duration,
         max: usize,
         into: &mut Vec<Record>,
-    ) -> HighWatermark {
+    ) -> Option<u64> {
         let mut leader = self.leader.lock();
-        let high_watermark = leader.replicas.fetched(follower, log_end, now);
+        let advanced = leader.replicas.fetched(follower, log_end, now);
         self.show(&leader.replicas);
         leader.log.read(log_end, max, into);
-        high_watermark
+        advanced
     }
 
-    /// Takes followers that have lagged too long out of the in-sync set.
-    pub fn shrink(&self, now: Duration) -> HighWatermark {
+    /// Takes followers that have lagged too long out of the in-sync set. Returns the high watermark
+    /// where that has moved it.
+    #[must_use]
+    pub fn shrink(&self, now: Duration) -> Option<u64> {
         let mut leader = self.leader.lock();
-        let high_watermark = leader.replicas.shrink(now);
+        let advanced = leader.replicas.shrink(now);
         self.show(&leader.replicas);
-        high_watermark
+        advanced
     }
 
-    /// How far a follower is behind, as the leader knows it.
-    pub fn lag(&self, follower: Replica) -> u64 {
-        self.leader.lock().replicas.lag(follower)
+    /// How far each follower is behind, as the leader knows it.
+    pub fn lag(&self) -> [u64; FOLLOWERS] {
+        let leader = self.leader.lock();
+        std::array::from_fn(|follower| leader.replicas.lag(follower))
     }
 
-    /// Whether every in-sync replica's own log reaches `offset`, asked of the logs and not of the
-    /// leader's view.
+    /// Whether the own log of every follower in sync reaches `offset`, asked of the logs and not of
+    /// the leader's view.
     pub fn in_sync_logs_reach(&self, offset: u64) -> bool {
         let members = self.members();
-        let mut in_sync = Replica::followers().filter(|follower| members.contains(*follower));
-        in_sync.all(|follower| self.follower_log(follower).is_some_and(|log| log.end() >= offset))
+        let mut logs = self.followers.iter().enumerate();
+        logs.all(|(follower, log)| !members.contains(follower) || log.end() >= offset)
     }
 
-    /// A replica's log end offset, asked of the log itself.
-    pub fn log_end(&self, replica: Replica) -> u64 {
-        match self.follower_log(replica) {
-            Some(log) => log.end(),
-            None => self.leader.lock().log.end(),
-        }
-    }
-
-    /// Looks at a replica's log under its lock.
-    pub fn with_log<R>(&self, replica: Replica, look: impl FnOnce(&mut Log) -> R) -> R {
-        match self.follower_log(replica) {
-            Some(log) => log.with(look),
-            None => look(&mut self.leader.lock().log),
-        }
+    /// Looks at the leader's log under its lock.
+    pub fn with_log<R>(&self, look: impl FnOnce(&mut Log) -> R) -> R {
+        look(&mut self.leader.lock().log)
     }
 
     /// Makes the leader's view readable without its lock. The set goes first: whoever sees a high
@@ -153,85 +145,79 @@ impl Partition {
 
 /// All partitions of the topic.
 #[derive(Debug)]
-pub struct Cluster {
-    partitions: Vec<Partition>,
-}
+pub struct Cluster(Vec<Partition>);
 
 impl Cluster {
     /// A topic of `partitions` empty partitions.
-    pub fn new(partitions: u32, shrink_after: Option<Duration>, now: Duration) -> Self {
-        Self { partitions: (0..partitions).map(|_| Partition::new(shrink_after, now)).collect() }
+    pub fn new(partitions: u32, shrink_after: Option<Duration>) -> Self {
+        Self((0..partitions).map(|_| Partition::new(shrink_after, Duration::ZERO)).collect())
     }
 
-    /// How many partitions there are.
-    pub fn len(&self) -> u32 {
-        self.partitions.len() as u32
-    }
-
-    /// Whether there is no partition.
-    pub fn is_empty(&self) -> bool {
-        self.partitions.is_empty()
+    /// The key of the partition for a producer's record: each producer deals its records round,
+    /// starting at a partition of its own.
+    pub fn key(&self, producer: u16, sequence: u64) -> PartitionKey {
+        PartitionKey(((sequence + u64::from(producer)) % self.0.len() as u64) as u32)
     }
 
     /// The partition of that key.
     pub fn partition(&self, key: PartitionKey) -> &Partition {
-        &self.partitions[key.0 as usize]
+        &self.0[key.0 as usize]
     }
 
     /// Every partition with its key.
     pub fn iter(&self) -> impl Iterator<Item = (PartitionKey, &Partition)> {
-        (0..).map(PartitionKey).zip(&self.partitions)
+        (0..).map(PartitionKey).zip(&self.0)
+    }
+
+    /// How many records the leader's logs have got.
+    pub fn produced(&self) -> u64 {
+        self.0.iter().map(|partition| partition.with_log(|log| log.end())).sum()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::RecordId;
 
-    fn record(n: u64) -> Record {
-        Record { id: RecordId::new(0, n), line: 0 }
-    }
+    const RECORD: Record = Record { producer: 0, line: 0, sequence: 0 };
 
     #[test]
     fn a_follower_is_believed_at_its_next_fetch() {
         let partition = Partition::new(None, Duration::ZERO);
-        let appended = partition.append(record(0));
-        assert_eq!((appended.required_offset, appended.high_watermark), (1, HighWatermark::Same));
-        for follower in Replica::followers() {
+        let appended = partition.append(RECORD);
+        assert_eq!((appended.required_offset, appended.advanced), (1, None));
+        for (follower, log) in partition.followers().iter().enumerate() {
             let mut fetched = Vec::new();
-            assert_eq!(
-                partition.fetch(follower, 0, Duration::ZERO, 9, &mut fetched),
-                HighWatermark::Same
-            );
-            assert_eq!(fetched, [record(0)]);
-            partition.follower_log(follower).unwrap().append(&fetched);
+            assert_eq!(partition.fetch(follower, 0, Duration::ZERO, 9, &mut fetched), None);
+            assert_eq!(fetched, [RECORD]);
+            log.append(&fetched);
         }
-        assert_eq!(
-            partition.high_watermark(),
-            0,
-            "fetched, but nobody has said that it was written"
-        );
+        assert_eq!(partition.high_watermark(), 0, "nobody has said that it was written");
         assert!(partition.in_sync_logs_reach(1));
 
         let next = |follower| partition.fetch(follower, 1, Duration::ZERO, 9, &mut Vec::new());
-        assert_eq!(next(Replica::follower(1)), HighWatermark::Same);
-        assert_eq!(next(Replica::follower(2)), HighWatermark::Advanced);
-        assert_eq!(partition.high_watermark(), 1);
+        assert_eq!((next(0), next(1), partition.high_watermark()), (None, Some(1), 1));
     }
 
     #[test]
     fn the_logs_themselves_are_asked_and_only_the_in_sync_ones() {
         let partition = Partition::new(Some(Duration::from_millis(1)), Duration::ZERO);
-        let _ = partition.append(record(0));
-        partition.follower_log(Replica::follower(1)).unwrap().append(&[record(0)]);
-        assert!(!partition.in_sync_logs_reach(1), "follower 2 has nothing");
+        let _ = partition.append(RECORD);
+        partition.followers()[0].append(&[RECORD]);
+        assert!(!partition.in_sync_logs_reach(1), "the second has nothing");
 
         let now = Duration::from_millis(5);
-        let _ = partition.fetch(Replica::follower(1), 1, now, 9, &mut Vec::new());
-        assert_eq!(partition.shrink(now), HighWatermark::Advanced);
-        assert!(!partition.members().contains(Replica::follower(2)));
+        let _ = partition.fetch(0, 1, now, 9, &mut Vec::new());
+        assert_eq!(partition.shrink(now), Some(1));
+        assert!(!partition.members().contains(1));
         assert!(partition.in_sync_logs_reach(1));
-        assert_eq!(partition.lag(Replica::follower(2)), 1);
+        assert_eq!(partition.lag(), [0, 1]);
+    }
+
+    #[test]
+    fn a_producer_goes_round_all_partitions() {
+        let cluster = Cluster::new(3, None);
+        let keys: Vec<u32> = (0..6).map(|sequence| cluster.key(1, sequence).0).collect();
+        assert_eq!(keys, [1, 2, 0, 1, 2, 0]);
     }
 }

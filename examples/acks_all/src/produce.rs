@@ -1,40 +1,20 @@
 //! The delayed operation: a produce that waits until the high watermark has passed its record.
+//!
+//! This is all that a broker writes to use the purgatory, with the two places that raise the event:
+//! the [follower](crate::follower)'s fetch and the [leader](crate::leader)'s round.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory, Refused, Watches};
+use purgatory::{DelayedOperation, Outcome, Purgatory, Watches};
 
-use crate::books::Books;
-use crate::faults::Fault;
-use crate::ledger::Page;
+use crate::books::{Books, Ended, Ending, Fault};
 use crate::partition::{Cluster, Partition, PartitionKey};
-use crate::record::RecordId;
 use crate::slots::Slots;
-use crate::tally::{Ended, Ending};
 use crate::time::Clock;
 
 /// Where the produces wait.
 pub type ProducePurgatory = Purgatory<PartitionKey, DelayedProduce>;
-
-/// Parks a produce until its partition's high watermark reaches its offset.
-///
-/// # Errors
-/// When the purgatory refuses it.
-pub fn park(
-    purgatory: &ProducePurgatory,
-    produce: DelayedProduce,
-) -> Result<ParkResult, Refused<DelayedProduce>> {
-    let until = [(produce.key, produce.required_offset)];
-    let timeout = produce.issue.session.timeout;
-    purgatory.try_complete_else_watch(produce, Watches::up_to(&until), timeout)
-}
-
-/// The event, after the high watermark of a partition has advanced and with no lock held: completes
-/// the produces that it has reached, and looks at no other.
-pub fn high_watermark_advanced(purgatory: &ProducePurgatory, cluster: &Cluster, key: PartitionKey) {
-    purgatory.complete_up_to(&key, cluster.partition(key).high_watermark());
-}
 
 /// What all operations of one producer share.
 #[derive(Debug)]
@@ -51,21 +31,10 @@ pub struct Session {
     pub timeout: Duration,
 }
 
-/// The session together with the page of the books that its latest records are in: one reference
-/// count an operation.
-#[derive(Debug)]
-pub struct Issue {
-    /// The producer's session.
-    pub session: Arc<Session>,
-    /// The page.
-    pub page: Arc<Page>,
-}
-
 /// A produce with acks=all, waiting for its record to be in every in-sync log.
 #[derive(Debug)]
 pub struct DelayedProduce {
-    issue: Arc<Issue>,
-    id: RecordId,
+    session: Arc<Session>,
     required_offset: u64,
     parked_at: Duration,
     key: PartitionKey,
@@ -73,45 +42,55 @@ pub struct DelayedProduce {
 }
 
 impl DelayedProduce {
-    /// The record `id`, of `bytes` bytes, was appended and is acknowledged at `required_offset`.
-    /// Its time starts now.
-    pub fn new(issue: &Arc<Issue>, id: RecordId, required_offset: u64, bytes: u32) -> Self {
-        let session = &issue.session;
-        let key = PartitionKey(id.partition(session.cluster.len()));
-        Self {
-            issue: Arc::clone(issue),
-            id,
-            required_offset,
-            parked_at: session.clock.now(),
-            key,
-            bytes,
-        }
+    /// A record of `bytes` bytes was appended and is acknowledged at `required_offset`. Its time
+    /// starts now.
+    pub fn new(
+        session: &Arc<Session>,
+        key: PartitionKey,
+        required_offset: u64,
+        bytes: u32,
+    ) -> Self {
+        let (session, parked_at) = (Arc::clone(session), session.clock.now());
+        Self { session, required_offset, parked_at, key, bytes }
     }
 
-    /// The purgatory handed it back: it ends here, and that is a fault.
-    pub fn refused(self, why: &str) {
-        self.issue
-            .session
-            .books
-            .faults
-            .note(Fault::Refused, || format!("record {}: {why}", self.id));
-        self.end(Ending::Cancelled);
+    /// Parks it until its partition's high watermark reaches its offset. One that is refused ends
+    /// here, and that is a fault.
+    pub fn park(self, purgatory: &ProducePurgatory) {
+        let until = [(self.key, self.required_offset)];
+        let timeout = self.session.timeout;
+        let parked = purgatory.try_complete_else_watch(self, Watches::up_to(&until), timeout);
+        if let Err(refused) = parked {
+            let reason = refused.reason;
+            let produce = refused.into_operation();
+            let books = &produce.session.books;
+            books.faults.note(Fault::Refused, 1, || format!("{}: {reason:?}", produce.place()));
+            produce.end(Ending::Cancelled);
+        }
     }
 
     fn partition(&self) -> &Partition {
-        self.issue.session.cluster.partition(self.key)
+        self.session.cluster.partition(self.key)
+    }
+
+    fn place(&self) -> String {
+        format!("offset {} of {}", self.required_offset - 1, self.key)
     }
 
     fn end(self, ending: Ending) {
-        let session = &self.issue.session;
-        let (parked_at, timeout, bytes) = (self.parked_at, session.timeout, self.bytes);
-        let ended = Ended { ending, parked_at, timeout, at: session.clock.now(), bytes };
-        if ending == Ending::Completed && !self.partition().in_sync_logs_reach(self.required_offset)
-        {
-            session.books.faults.note(Fault::AcknowledgedTooSoon, || format!("record {}", self.id));
+        let Session { books, slots, clock, timeout, .. } = &*self.session;
+        let acknowledged = ending == Ending::Completed;
+        if acknowledged && !self.partition().in_sync_logs_reach(self.required_offset) {
+            books.faults.note(Fault::AcknowledgedTooSoon, 1, || self.place());
         }
-        session.books.end(self.id, &self.issue.page, &ended);
-        session.slots.release();
+        let ended = Ended {
+            ending,
+            waited: clock.now().saturating_sub(self.parked_at),
+            timeout: *timeout,
+            bytes: self.bytes,
+        };
+        books.end(self.key, self.required_offset, &ended);
+        slots.release();
     }
 }
 
@@ -135,71 +114,70 @@ mod tests {
     use purgatory::CancelReason;
 
     use super::*;
-    use crate::in_sync::Replica;
-    use crate::record::Record;
-    use crate::stop::Stop;
+    use crate::log::Record;
+    use example_support::Stop;
 
-    fn one_produce() -> (Arc<Session>, DelayedProduce) {
-        let clock = Clock::start();
+    fn one_produce(timeout: Duration) -> (Arc<Session>, DelayedProduce) {
         let parker = Parker::new();
         let session = Arc::new(Session {
-            cluster: Arc::new(Cluster::new(1, None, clock.now())),
-            books: Arc::new(Books::new(1, 1)),
+            cluster: Arc::new(Cluster::new(1, None)),
+            books: Arc::new(Books::new(1)),
             slots: Slots::new(1, &parker),
-            clock,
-            timeout: Duration::ZERO,
+            clock: Clock::start(),
+            timeout,
         });
         assert!(session.slots.take(&parker, &Stop::new()));
-        let ledger = session.books.ledger(0);
-        let issue = Arc::new(Issue { session: Arc::clone(&session), page: ledger.new_page() });
-        let record = Record { id: RecordId::new(0, ledger.issue()), line: 0 };
+        let record = Record { producer: 0, line: 0, sequence: 0 };
         let appended = session.cluster.partition(PartitionKey(0)).append(record);
-        let produce = DelayedProduce::new(&issue, record.id, appended.required_offset, 5);
+        let produce = DelayedProduce::new(&session, PartitionKey(0), appended.required_offset, 5);
         (session, produce)
     }
 
-    fn replicate(session: &Session) {
-        let partition = session.cluster.partition(PartitionKey(0));
-        for follower in Replica::followers() {
-            let mut fetched = Vec::new();
-            let _ = partition.fetch(follower, 0, Duration::ZERO, 9, &mut fetched);
-            partition.follower_log(follower).unwrap().append(&fetched);
-            let _ = partition.fetch(follower, 1, Duration::ZERO, 9, &mut fetched);
-        }
+    fn faults(session: &Session) -> Vec<Fault> {
+        session.books.faults.problems().iter().map(|problem| problem.fault).collect()
     }
 
     #[test]
     fn it_is_satisfied_by_the_high_watermark_and_gives_its_slot_back() {
-        let (session, mut produce) = one_produce();
+        let (session, mut produce) = one_produce(Duration::ZERO);
         assert!(!produce.try_complete());
-        replicate(&session);
+        let partition = session.cluster.partition(PartitionKey(0));
+        for (follower, log) in partition.followers().iter().enumerate() {
+            let mut fetched = Vec::new();
+            let _ = partition.fetch(follower, 0, Duration::ZERO, 9, &mut fetched);
+            log.append(&fetched);
+            let _ = partition.fetch(follower, 1, Duration::ZERO, 9, &mut fetched);
+        }
         assert!(produce.try_complete());
         produce.on_complete(Outcome::Completed);
         let counts = session.books.counts();
         assert_eq!((counts.completed, counts.bytes_completed), (1, 5));
         assert!(session.slots.take(&Parker::new(), &Stop::new()));
-        assert_eq!(session.books.faults.problems(), []);
+        assert_eq!(faults(&session), []);
     }
 
     #[test]
-    fn an_acknowledgement_before_the_logs_have_it_is_a_fault() {
-        let (session, produce) = one_produce();
-        produce.on_complete(Outcome::Completed);
-        assert_eq!(session.books.faults.problems()[0].fault, Fault::AcknowledgedTooSoon);
+    fn endings_are_told_apart() {
+        let cancelled = Outcome::Cancelled(CancelReason::Shutdown);
+        for (outcome, ended, fault) in [
+            (Outcome::Completed, [1, 0, 0], &[Fault::AcknowledgedTooSoon][..]),
+            (Outcome::Expired, [0, 1, 0], &[]),
+            (cancelled, [0, 0, 1], &[]),
+        ] {
+            let (session, produce) = one_produce(Duration::ZERO);
+            produce.on_complete(outcome.clone());
+            let counts = session.books.counts();
+            assert_eq!([counts.completed, counts.expired, counts.cancelled], ended);
+            assert_eq!(faults(&session), fault, "{outcome:?} with the record in no other log");
+        }
     }
 
     #[test]
-    fn other_endings_are_told_apart() {
-        let (session, produce) = one_produce();
-        produce.on_complete(Outcome::Expired);
-        assert_eq!(session.books.counts().expired, 1);
-        let (session, produce) = one_produce();
-        produce.on_complete(Outcome::Cancelled(CancelReason::Shutdown));
-        assert_eq!(session.books.counts().cancelled, 1);
-        assert_eq!(session.books.faults.problems(), []);
-        let (session, produce) = one_produce();
-        produce.refused("closed");
-        assert_eq!(session.books.counts().cancelled, 1);
-        assert_eq!(session.books.faults.problems()[0].fault, Fault::Refused);
+    fn a_refused_one_ends_and_is_a_fault() {
+        let purgatory = ProducePurgatory::new("closed").unwrap();
+        purgatory.shutdown();
+        let (session, produce) = one_produce(Duration::from_secs(1));
+        produce.park(&purgatory);
+        assert_eq!((session.books.counts().cancelled, faults(&session)), (1, vec![Fault::Refused]));
     }
 }

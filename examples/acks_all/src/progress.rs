@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
-use crate::in_sync::REPLICAS;
+use crate::in_sync::{REPLICAS, name};
 use crate::snapshot::{Phase, Snapshot};
 
 const LINE_EVERY: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ impl Progress {
                 bar.finish_and_clear();
                 return;
             }
-            bar.set_position(snapshot.elapsed.min(snapshot.duration).as_millis() as u64);
+            bar.set_position(snapshot.elapsed.as_millis() as u64);
             bar.set_message(describe(snapshot, self.last));
         } else if snapshot.elapsed >= self.line_due && !done {
             self.line_due = Duration::from_secs(snapshot.elapsed.as_secs()) + LINE_EVERY;
@@ -47,7 +47,7 @@ impl Progress {
         } else {
             return;
         }
-        self.last = Some((snapshot.elapsed, snapshot.state.completed));
+        self.last = Some((snapshot.elapsed, snapshot.state.ended.completed));
     }
 }
 
@@ -55,10 +55,10 @@ impl Progress {
 /// time: a narrow terminal cuts the end.
 fn describe(now: &Snapshot, last: Option<(Duration, u64)>) -> String {
     let state = &now.state;
+    let ended = &state.ended;
     let (then, completed) = last.unwrap_or_default();
     let span = now.elapsed.saturating_sub(then).as_secs_f64();
-    let rate =
-        if span > 0.0 { state.completed.saturating_sub(completed) as f64 / span } else { 0.0 };
+    let rate = if span > 0.0 { (ended.completed - completed) as f64 / span } else { 0.0 };
     let [one, two] = state.lag.map(HumanCount);
     format!(
         "{:5.1} s: {}{} completed/s, {} waiting, {} expired, {} completed, followers behind by {one} and {two}",
@@ -66,8 +66,8 @@ fn describe(now: &Snapshot, last: Option<(Duration, u64)>) -> String {
         unusual(now),
         HumanCount(rate as u64),
         HumanCount(state.waiting()),
-        HumanCount(state.expired),
-        HumanCount(state.completed),
+        HumanCount(ended.expired),
+        HumanCount(ended.completed),
     )
 }
 
@@ -76,7 +76,7 @@ fn unusual(now: &Snapshot) -> String {
     let in_sync = now.state.in_sync_min;
     let mut said = String::new();
     if let Some(stalled) = now.stalled {
-        said += &format!("{} stalled, ", stalled.name());
+        said += &format!("{} stalled, ", name(stalled));
     }
     if in_sync < REPLICAS {
         said += &format!("{in_sync} of {REPLICAS} replicas in sync, ");
@@ -90,20 +90,17 @@ fn unusual(now: &Snapshot) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::in_sync::Replica;
+    use crate::books::Counts;
     use crate::snapshot::State;
 
     fn snapshot() -> Snapshot {
         Snapshot {
             phase: Phase::Producing,
             elapsed: Duration::from_millis(2500),
-            duration: Duration::from_secs(5),
             stalled: None,
             state: State {
                 produced: 12_345,
-                completed: 12_000,
-                expired: 40,
-                cancelled: 5,
+                ended: Counts { completed: 12_000, expired: 40, cancelled: 5, bytes_completed: 0 },
                 in_sync_min: 3,
                 lag: [0, 1300],
             },
@@ -120,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_line_names_the_follower_that_stalls() {
-        let stalled = Snapshot { stalled: Some(Replica::follower(2)), ..snapshot() };
+        let stalled = Snapshot { stalled: Some(1), ..snapshot() };
         assert_eq!(unusual(&stalled), "follower 2 stalled, ");
         let left = State { in_sync_min: 2, ..stalled.state };
         let left = Snapshot { state: left, ..stalled };

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use indicatif::HumanCount;
 
-use crate::faults::Problem;
-use crate::tally::{Quantiles, Tally};
+use crate::books::{Counts, Problem, Tally};
 
 /// What a run came to.
 #[derive(Debug, Clone)]
@@ -24,11 +24,8 @@ pub struct Report {
 impl Report {
     /// Operations that never ended, and acknowledged records that an in-sync log lacks.
     pub fn lost(&self) -> u64 {
-        self.problems
-            .iter()
-            .filter(|problem| problem.fault.is_loss())
-            .map(|problem| problem.count)
-            .sum()
+        let losses = self.problems.iter().filter(|problem| problem.fault.is_loss());
+        losses.map(|problem| problem.count).sum()
     }
 
     fn per_second(&self, amount: u64) -> f64 {
@@ -38,7 +35,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { completed, expired, cancelled, bytes_completed, .. } = self.endings;
+        let Counts { completed, expired, cancelled, bytes_completed } = self.endings.counts;
         let counts = [
             ("produced", self.produced, "records sent"),
             ("completed", completed, "acknowledged: every in-sync replica has the record"),
@@ -51,59 +48,48 @@ impl fmt::Display for Report {
         }
         let records = HumanCount(self.per_second(completed) as u64).to_string();
         let mib = self.per_second(bytes_completed) / f64::from(1 << 20);
-        writeln!(
-            f,
-            "{:<16} {records:>14} records/s acknowledged, {mib:.1} MiB/s of text",
-            "throughput"
-        )?;
+        let what = format!("records/s acknowledged, {mib:.1} MiB/s of text");
+        writeln!(f, "{:<16} {records:>14} {what}", "throughput")?;
         writeln!(f, "{:<16} {:>14} {:>12} {:>12}", "", "p50", "p99", "max")?;
-        write_times(f, "wait", self.endings.wait.quantiles(), "from sent to acknowledged")?;
-        let lateness = self.endings.lateness.quantiles();
+        write_times(f, "wait", &self.endings.wait, "from sent to acknowledged")?;
+        let lateness = &self.endings.lateness;
         write_times(f, "expiry lateness", lateness, "from the deadline to expired")?;
-        match self.problems.len() {
-            0 => writeln!(
-                f,
-                "{:<16} right: each operation ended once, each acknowledged record is in every in-sync log",
-                "books"
-            ),
-            kinds => writeln!(
-                f,
-                "{:<16} WRONG: kinds of fault: {kinds}, told on standard error",
-                "books"
-            ),
-        }
+        let books = match self.problems.len() {
+            0 => {
+                "right: each operation ended once, each acknowledged record is in every in-sync log"
+                    .to_owned()
+            }
+            kinds => format!("WRONG: kinds of fault: {kinds}, told on standard error"),
+        };
+        writeln!(f, "{:<16} {books}", "books")
     }
 }
 
 fn write_times(
     f: &mut fmt::Formatter<'_>,
     name: &str,
-    times: Option<Quantiles>,
+    times: &Histogram<u64>,
     what: &str,
 ) -> fmt::Result {
-    let [p50, p99, max] = match times {
-        Some(Quantiles { p50, p99, max }) => [p50, p99, max].map(|time| format!("{time:.2?}")),
-        None => ["-", "-", "-"].map(str::to_owned),
+    let shown = |nanos| match times.is_empty() {
+        true => "-".to_owned(),
+        false => format!("{:.2?}", Duration::from_nanos(nanos)),
     };
+    let [p50, p99] = [0.5, 0.99].map(|quantile| shown(times.value_at_quantile(quantile)));
+    let max = shown(times.max());
     writeln!(f, "{name:<16} {p50:>14} {p99:>12} {max:>12}  {what}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::faults::Fault;
-    use crate::tally::{Ended, Ending};
+    use crate::books::{Ended, Ending, Fault};
 
     fn report(problems: Vec<Problem>) -> Report {
         let mut endings = Tally::default();
         let ms = Duration::from_millis;
-        let completed = Ended {
-            ending: Ending::Completed,
-            parked_at: ms(0),
-            timeout: ms(9),
-            at: ms(2),
-            bytes: 1 << 20,
-        };
+        let (ending, bytes) = (Ending::Completed, 1 << 20);
+        let completed = Ended { ending, waited: ms(2), timeout: ms(9), bytes };
         (0..3000).for_each(|_| endings.add(&completed));
         Report { produced_for: ms(2000), produced: 3001, endings, problems }
     }
@@ -127,7 +113,7 @@ mod tests {
     #[test]
     fn losses_are_counted_and_other_faults_only_told() {
         let problem = |fault, count| Problem { fault, count, first: String::new() };
-        let problems = [(Fault::NeverEnded, 2), (Fault::MissingFromLog, 3), (Fault::EndedTwice, 4)];
+        let problems = [(Fault::NeverEnded, 2), (Fault::MissingFromLog, 3), (Fault::Refused, 4)];
         let report = report(problems.map(|(fault, count)| problem(fault, count)).to_vec());
         assert_eq!(report.lost(), 5);
         assert!(report.to_string().contains("WRONG: kinds of fault: 3"));

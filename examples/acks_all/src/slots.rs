@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crossbeam_utils::CachePadded;
 use crossbeam_utils::sync::{Parker, Unparker};
 
-use crate::stop::Stop;
+use example_support::Stop;
 
 /// The slots of one producer. The producer alone takes; whoever ends an operation releases.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::books::Books;
-use crate::in_sync::{FOLLOWERS, REPLICAS, Replica};
+use crate::books::{Books, Counts};
+use crate::in_sync::{FOLLOWERS, REPLICAS};
 use crate::partition::Cluster;
 
 /// What the run is doing.
@@ -24,10 +24,8 @@ pub struct Snapshot {
     pub phase: Phase,
     /// Since when.
     pub elapsed: Duration,
-    /// How long the producers are to produce.
-    pub duration: Duration,
     /// The follower that does not fetch now.
-    pub stalled: Option<Replica>,
+    pub stalled: Option<usize>,
     /// What has happened until now.
     pub state: State,
 }
@@ -37,12 +35,8 @@ pub struct Snapshot {
 pub struct State {
     /// Records sent.
     pub produced: u64,
-    /// Produces that completed.
-    pub completed: u64,
-    /// Produces that expired.
-    pub expired: u64,
-    /// Produces that were cancelled.
-    pub cancelled: u64,
+    /// How many produces have ended.
+    pub ended: Counts,
     /// The smallest in-sync set of any partition.
     pub in_sync_min: usize,
     /// How many records each follower is behind, over all partitions, as the leader knows it.
@@ -53,24 +47,18 @@ impl State {
     /// Looks at everything; other threads go on meanwhile, so the figures need not fit together to
     /// the last record.
     pub fn take(cluster: &Cluster, books: &Books) -> Self {
-        let counts = books.counts();
+        let ended = books.counts();
         let mut lag = [0; FOLLOWERS];
-        for (follower, lag) in Replica::followers().zip(&mut lag) {
-            *lag = cluster.iter().map(|(_, partition)| partition.lag(follower)).sum();
+        for (_, partition) in cluster.iter() {
+            lag.iter_mut().zip(partition.lag()).for_each(|(sum, lag)| *sum += lag);
         }
         let in_sync = cluster.iter().map(|(_, partition)| partition.members().count());
-        Self {
-            produced: books.produced(),
-            completed: counts.completed,
-            expired: counts.expired,
-            cancelled: counts.cancelled,
-            in_sync_min: in_sync.min().unwrap_or(REPLICAS),
-            lag,
-        }
+        let in_sync_min = in_sync.min().unwrap_or(REPLICAS);
+        Self { produced: cluster.produced(), ended, in_sync_min, lag }
     }
 
     /// Operations that have not ended.
     pub fn waiting(&self) -> u64 {
-        self.produced.saturating_sub(self.completed + self.expired + self.cancelled)
+        self.produced.saturating_sub(self.ended.ended())
     }
 }

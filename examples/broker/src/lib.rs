@@ -45,7 +45,6 @@ mod replica_fetcher;
 mod replica_manager;
 mod replica_state;
 mod schemas;
-mod scrape;
 mod server;
 mod signal;
 #[cfg(test)]

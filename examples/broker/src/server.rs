@@ -9,7 +9,7 @@ use purgatory_live::Server;
 use timer_core::{SystemTimer, Timer};
 
 use crate::connection::{self, Connections};
-use crate::{args::Args, counters::Summary, replica_manager::ReplicaManager, scrape};
+use crate::{args::Args, counters::Summary, replica_manager::ReplicaManager};
 
 /// How long a shutdown waits for the connections.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
@@ -79,7 +79,12 @@ impl Broker {
 
     /// Serves metrics and the live page, until what it returns is dropped.
     pub fn serve_metrics(&self) -> anyhow::Result<Server> {
-        scrape::serve(self.manager.args.metrics_addr, &self.manager, &self.timer)
+        let (manager, timer) = (Arc::clone(&self.manager), self.timer.clone());
+        let live = manager.live().timer(&timer);
+        example_support::serve(self.manager.args.metrics_addr, &live, move || {
+            manager.publish();
+            timer.publish();
+        })
     }
 
     /// Accepts no more, answers what is parked, closes the connections: in two seconds and some.

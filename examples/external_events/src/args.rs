@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use clap::{Parser, builder::RangedU64ValueParser};
+use example_support::between;
 
 const EXAMPLES: &str = "\
 Try it:
@@ -71,21 +72,6 @@ pub struct Args {
     /// Where Prometheus metrics and the live page are served; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     pub metrics_addr: SocketAddr,
-}
-
-/// A duration with a unit, within bounds that are written the same way.
-fn between(
-    least: &'static str,
-    most: &'static str,
-) -> impl Fn(&str) -> Result<Duration, String> + Clone {
-    move |value| {
-        let duration = |text| humantime::parse_duration(text).map_err(|error| error.to_string());
-        let given = duration(value)?;
-        match (duration(least)?..=duration(most)?).contains(&given) {
-            true => Ok(given),
-            false => Err(format!("must be from {least} to {most}")),
-        }
-    }
 }
 
 #[cfg(test)]

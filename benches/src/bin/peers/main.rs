@@ -14,7 +14,6 @@
 mod activity;
 mod floor;
 mod named;
-mod plot;
 mod produces;
 mod queues;
 mod replies;
@@ -26,12 +25,11 @@ mod sizes;
 mod timers;
 mod waits;
 
-use std::{fs, path::PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressStyle};
-use purgatory_benches::machine;
+use purgatory_benches::{machine, progress, write_json};
 use serde_json::json;
 
 use crate::{
@@ -68,9 +66,6 @@ struct Args {
     /// Writes everything measured, each round of it, to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Writes one bar chart for each row into a directory, as SVG.
-    #[arg(long, value_name = "DIR")]
-    plot: Option<PathBuf>,
 }
 
 impl Args {
@@ -106,10 +101,7 @@ fn main() -> anyhow::Result<()> {
         println!("quick: `1m` stands for {one_m} and `100k` for {hundred_k}");
     }
 
-    // Hidden unless stderr is a terminal.
-    let progress = ProgressBar::new(wanted.len() as u64).with_style(ProgressStyle::with_template(
-        "[{elapsed_precise}] {bar:20} {pos}/{len} {wide_msg}",
-    )?);
+    let progress = progress(wanted.len());
     let mut results = Results::default();
     for row in &wanted {
         let before = results.measures.len();
@@ -124,18 +116,11 @@ fn main() -> anyhow::Result<()> {
     let lines: Vec<_> = results.measures.iter().flat_map(results::Measure::lines).collect();
     println!();
     lines.iter().for_each(|line| println!("{line}"));
-    if let Some(file) = &args.json {
-        let measures: Vec<_> = results.measures.iter().map(results::Measure::json).collect();
-        let all = json!({
-            "machine": machine, "sizes": sizes.json(), "measures": measures, "lines": lines,
-        });
-        let text = serde_json::to_string_pretty(&all)?;
-        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    if let Some(dir) = &args.plot {
-        plot::write(dir, wanted.iter().map(|row| row.id), &results)?;
-    }
-    Ok(())
+    let measures: Vec<_> = results.measures.iter().map(results::Measure::json).collect();
+    let all = json!({
+        "machine": machine, "sizes": sizes.json(), "measures": measures, "lines": lines,
+    });
+    write_json(args.json.as_deref(), &all)
 }
 
 #[cfg(test)]

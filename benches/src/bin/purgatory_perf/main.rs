@@ -19,19 +19,16 @@ mod sweep;
 mod waits;
 mod workload;
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
+use purgatory_benches::write_json;
 
 use crate::{
     run::{Measured, Plan},
-    waits::{
-        TimerKind,
-        wait::{Completion, Key},
-    },
+    waits::{TimerKind, wait::Key},
     workload::Workload,
 };
 
@@ -72,9 +69,6 @@ struct Args {
     /// What times the requests out. Without --rate: only this one.
     #[arg(long, value_enum)]
     timer: Option<TimerKind>,
-    /// How requests are completed.
-    #[arg(long, value_enum, default_value = "force")]
-    complete: Completion,
     /// With `--timer first`: how many are parked between two purges. Kafka's default was 10 000 at
     /// first.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
@@ -135,7 +129,6 @@ impl Args {
             num,
             keys: run::draw_keys(self.keys.into(), self.key_space_size as Key, self.seed),
             timer: self.timer.unwrap_or(TimerKind::Wheel),
-            completion: self.complete,
             purge: self.purge as usize,
             seed: self.seed,
         })
@@ -159,18 +152,7 @@ fn main() -> anyhow::Result<()> {
     if !args.to_stdout() {
         print(&measured);
     }
-    write_json(&args, &measured.json())
-}
-
-/// Writes what was measured where the arguments say.
-fn write_json(args: &Args, measured: &serde_json::Value) -> anyhow::Result<()> {
-    let Some(file) = &args.json else { return Ok(()) };
-    let text = serde_json::to_string_pretty(&json!(measured))?;
-    if args.to_stdout() {
-        println!("{text}");
-        return Ok(());
-    }
-    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+    write_json(args.json.as_deref(), &measured.json())
 }
 
 fn print(measured: &Measured) {

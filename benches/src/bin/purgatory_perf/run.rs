@@ -14,7 +14,7 @@ use crate::{
     delays::Delays,
     waits::{
         First, Heap, Nothing, TimerKind, Wheel,
-        wait::{Completion, Key, Waits},
+        wait::{Key, Waits},
     },
     workload::Workload,
 };
@@ -34,7 +34,6 @@ pub(crate) struct Plan {
     /// The keys that every operation of the run watches.
     pub(crate) keys: Vec<Key>,
     pub(crate) timer: TimerKind,
-    pub(crate) completion: Completion,
     pub(crate) purge: usize,
     pub(crate) seed: u64,
 }
@@ -89,15 +88,13 @@ pub(crate) fn run(plan: &Plan, progress: &ProgressBar) -> anyhow::Result<Measure
     let alone = drive(plan, alone_num, progress, |_| Ok(Nothing))?;
     reset_peak();
     progress.set_message("with the purgatory");
-    let Plan { keys, completion, purge, .. } = plan;
+    let Plan { keys, purge, .. } = plan;
     let driven = match plan.timer {
-        TimerKind::Wheel => drive(plan, plan.num, progress, |_| Wheel::new(keys, *completion))?,
-        TimerKind::Heap => {
-            drive(plan, plan.num, progress, |books| Heap::new(keys, *completion, books.clock))?
+        TimerKind::Wheel => drive(plan, plan.num, progress, |_| Wheel::new(keys))?,
+        TimerKind::Heap => drive(plan, plan.num, progress, |books| Heap::new(keys, books.clock))?,
+        TimerKind::First => {
+            drive(plan, plan.num, progress, |books| First::new(keys, *purge, books.clock))?
         }
-        TimerKind::First => drive(plan, plan.num, progress, |books| {
-            First::new(keys, *completion, *purge, books.clock)
-        })?,
     };
     let peak_mib = peak_mib();
     let books = driven.books;
@@ -258,21 +255,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_timer_and_completion_ends_each_request_once() {
+    fn every_timer_ends_each_request_once() {
         for timer in [TimerKind::Wheel, TimerKind::Heap, TimerKind::First] {
-            for completion in [Completion::Force, Completion::Event] {
-                let timeout = Duration::from_millis(20);
-                let workload = Workload { rate: 20_000, p50_ms: 2, p75_ms: 8, timeout };
-                let keys = draw_keys(3, 100, 1);
-                let plan =
-                    Plan { workload, num: 2000, keys, timer, completion, purge: 300, seed: 1 };
-                let measured = run(&plan, &ProgressBar::hidden()).unwrap();
-                assert_eq!(measured.num, 2000);
-                let [p50, p99, max] = measured.waited;
-                assert!(0.5 < p50 && p50 < p99 && p99 <= max, "{measured:?}");
-                let back = from_json(&measured.json()).unwrap();
-                assert_eq!(format!("{back:?}"), format!("{measured:?}"));
-            }
+            let timeout = Duration::from_millis(20);
+            let workload = Workload { rate: 20_000, p50_ms: 2, p75_ms: 8, timeout };
+            let keys = draw_keys(3, 100, 1);
+            let plan = Plan { workload, num: 2000, keys, timer, purge: 300, seed: 1 };
+            let measured = run(&plan, &ProgressBar::hidden()).unwrap();
+            assert_eq!(measured.num, 2000);
+            let [p50, p99, max] = measured.waited;
+            assert!(0.5 < p50 && p50 < p99 && p99 <= max, "{measured:?}");
+            let back = from_json(&measured.json()).unwrap();
+            assert_eq!(format!("{back:?}"), format!("{measured:?}"));
         }
     }
 }

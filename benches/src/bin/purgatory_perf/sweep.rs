@@ -4,15 +4,14 @@
 use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context, ensure};
-use indicatif::{ProgressBar, ProgressStyle};
 use plotters::prelude::*;
+use purgatory_benches::{progress, write_json};
 use serde_json::{Value, json};
 
 use crate::{
     Args, Profile,
     run::{Measured, from_json},
-    waits::{TimerKind, wait::Completion},
-    write_json,
+    waits::TimerKind,
 };
 
 /// Requests a second; 0 for as many as there can be.
@@ -98,10 +97,7 @@ pub(crate) fn sweep(args: &Args) -> anyhow::Result<()> {
         .flat_map(|profile| rates.iter().map(move |rate| (*profile, *rate)))
         .flat_map(|(profile, rate)| timers.clone().map(move |(_, name)| (profile, rate, *name)))
         .collect();
-    // Hidden unless stderr is a terminal.
-    let style =
-        ProgressStyle::with_template("[{elapsed_precise}] {bar:20} {pos}/{len} {wide_msg}")?;
-    let progress = ProgressBar::new(runs.len() as u64).with_style(style);
+    let progress = progress(runs.len());
     let say = |line: String| {
         if !args.to_stdout() {
             progress.suspend(|| println!("{line}"));
@@ -128,7 +124,7 @@ pub(crate) fn sweep(args: &Args) -> anyhow::Result<()> {
             "measured": point.measured.json(),
         })
     });
-    write_json(args, &Value::Array(told.collect()))
+    write_json(args.json.as_deref(), &Value::Array(told.collect()))
 }
 
 /// Runs one point in a process of its own.
@@ -142,8 +138,6 @@ fn child(args: &Args, profile: Profile, rate: u64, timer: &str) -> anyhow::Resul
     command.args(["--timeout", &args.timeout.to_string(), "--keys", &args.keys.to_string()]);
     command.args(["--key-space-size", &args.key_space_size.to_string()]);
     command.args(["--purge", &args.purge.to_string(), "--seed", &args.seed.to_string()]);
-    command
-        .args(["--complete", if args.complete == Completion::Force { "force" } else { "event" }]);
     command.args(["--json", "-"]);
     if args.quick {
         command.args(["--num", &quick_num.to_string()]);

@@ -19,13 +19,11 @@ mod sizes;
 mod table;
 mod trial;
 
-use std::{fs, path::PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressStyle};
-use purgatory_benches::machine;
-use serde_json::json;
+use purgatory_benches::{machine, progress};
 
 use crate::{
     algorithms::{ALL, Contender},
@@ -35,9 +33,8 @@ use crate::{
 
 /// What a timer costs by each of the classic algorithms, among ten to a million pending ones.
 ///
-/// Prints a table for each number of pending timers while it runs (the median, and half the spread
-/// of the rounds), then one for each measure, beside the cost that is claimed. Less is better.
-/// Takes some minutes in full, under 40 s with --quick, and some 200 MB of memory.
+/// Prints a table for each measure: medians beside the cost that is claimed. Less is better. Takes
+/// some minutes in full, under 40 s with --quick, and some 200 MB of memory.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
@@ -50,9 +47,6 @@ struct Args {
     /// Lists the schemes and ends.
     #[arg(long)]
     list: bool,
-    /// Writes everything measured, each round of it, to a file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// Writes one log-log chart for each measure into a directory, as SVG.
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
@@ -73,32 +67,19 @@ fn main() -> anyhow::Result<()> {
     let wanted: Vec<_> = ALL.iter().filter(|scheme| args.wants(scheme.name)).collect();
     ensure!(!wanted.is_empty(), "no scheme contains {:?}; see --list", args.only);
     let sizes = if args.quick { Sizes::QUICK } else { Sizes::FULL };
-    let machine = machine();
-    println!("{} mode on {machine}", sizes.name);
+    println!("{} mode on {}", sizes.name, machine());
 
     let trials = sizes.pending.len() * sizes.rounds * wanted.len();
-    // Hidden unless stderr is a terminal.
-    let progress = ProgressBar::new(trials as u64).with_style(ProgressStyle::with_template(
-        "[{elapsed_precise}] {bar:20} {pos}/{len} {wide_msg}",
-    )?);
+    let progress = progress(trials);
     let at = |who: String| {
         progress.set_message(who);
         progress.inc(1);
     };
-    let results = measure(sizes, &wanted, at, |results, pending| {
-        progress.suspend(|| print!("{}", table::block(results, &wanted, pending)));
-    })?;
+    let results = measure(sizes, &wanted, at)?;
     progress.finish_and_clear();
 
     for measure in Measure::ALL {
         print!("{}", table::growth(&results, &wanted, measure, sizes.pending));
-    }
-    print!("{}", table::space(&results, &wanted));
-    if let Some(file) = &args.json {
-        let schemes: Vec<_> = wanted.iter().map(|scheme| results.json(scheme)).collect();
-        let all = json!({ "machine": machine, "sizes": sizes.json(), "schemes": schemes });
-        let text = serde_json::to_string_pretty(&all)?;
-        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
     if let Some(dir) = &args.plot {
         plot::write(dir, &ALL, &results)?;
@@ -107,13 +88,8 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// Measures the schemes among ever more pending timers, in rounds in which they take turns. `at` is
-/// told of each trial, `done` of each number of pending timers.
-fn measure(
-    sizes: Sizes,
-    wanted: &[&Contender],
-    at: impl Fn(String),
-    done: impl Fn(&Results, usize),
-) -> anyhow::Result<Results> {
+/// told of each trial.
+fn measure(sizes: Sizes, wanted: &[&Contender], at: impl Fn(String)) -> anyhow::Result<Results> {
     let mut results = Results::default();
     for &pending in sizes.pending {
         for round in 0..sizes.rounds {
@@ -127,7 +103,6 @@ fn measure(
                 results.add(scheme.name, pending, &costs);
             }
         }
-        done(&results, pending);
     }
     Ok(results)
 }
@@ -154,7 +129,7 @@ mod tests {
     #[test]
     fn every_scheme_is_measured_in_every_way() {
         let wanted: Vec<_> = ALL.iter().collect();
-        let results = measure(Sizes::TINY, &wanted, |_| {}, |_, _| {}).unwrap();
+        let results = measure(Sizes::TINY, &wanted, |_| {}).unwrap();
         for measure in Measure::ALL {
             let text = table::growth(&results, &wanted, measure, Sizes::TINY.pending);
             assert_eq!((text.lines().count(), text.contains("stopped")), (3 + ALL.len(), false));
@@ -164,7 +139,5 @@ mod tests {
                 assert!(series.iter().all(|&(_, ns)| ns > 0.0), "{}", scheme.name);
             }
         }
-        assert!(table::space(&results, &wanted).contains("60 + 60 + 24 = 144 slots"));
-        assert_eq!(results.slots("bounded-wheel"), Some(86_400));
     }
 }

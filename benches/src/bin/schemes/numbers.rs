@@ -1,4 +1,4 @@
-//! How numbers are written: times with their unit, and digits in groups.
+//! How times are written: with their unit.
 
 /// Nanoseconds in three digits or so.
 pub(crate) fn time(ns: f64) -> String {
@@ -15,14 +15,6 @@ pub(crate) fn time(ns: f64) -> String {
     }
 }
 
-/// Digits in groups of three.
-pub(crate) fn grouped(number: u64) -> String {
-    match number / 1000 {
-        0 => number.to_string(),
-        thousands => format!("{} {:03}", grouped(thousands), number % 1000),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,13 +24,5 @@ mod tests {
         let times = [0.5, 9.99, 12.34, 999.4, 999.6, 99_960.0, 1.5e9].map(time);
         let expected = ["0.50 ns", "9.99 ns", "12.3 ns", "999 ns", "1.00 µs", "100 µs", "1.50 s"];
         assert_eq!(times, expected);
-    }
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!(
-            [10, 1_000, 86_400, 1_000_010].map(grouped),
-            ["10", "1 000", "86 400", "1 000 010"]
-        );
     }
 }

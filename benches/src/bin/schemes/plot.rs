@@ -5,10 +5,11 @@ use std::{fs, path::Path};
 
 use anyhow::Context;
 use plotters::prelude::*;
+use purgatory_benches::{grouped, write as write_file};
 
 use crate::{
     algorithms::Contender,
-    numbers::{grouped, time},
+    numbers::time,
     results::{Measure, Results},
 };
 
@@ -18,14 +19,12 @@ const HEIGHT: u32 = 520;
 const LEGEND: u32 = 170;
 
 /// One a scheme, in the order of `algorithms::ALL`; ours last.
-const COLORS: [RGBColor; 8] = [
+const COLORS: [RGBColor; 6] = [
     RGBColor(148, 103, 189),
     RGBColor(214, 39, 40),
-    RGBColor(255, 152, 64),
     RGBColor(140, 86, 75),
     RGBColor(227, 119, 194),
     RGBColor(110, 110, 110),
-    RGBColor(44, 160, 44),
     RGBColor(31, 119, 180),
 ];
 
@@ -34,8 +33,7 @@ pub(crate) fn write(dir: &Path, schemes: &[Contender], results: &Results) -> any
     fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     for measure in Measure::ALL {
         let file = dir.join(format!("{}.svg", measure.name()));
-        let svg = chart(schemes, results, measure)?;
-        fs::write(&file, svg).with_context(|| format!("cannot write {}", file.display()))?;
+        write_file(&file, &chart(schemes, results, measure)?)?;
     }
     Ok(())
 }
@@ -101,7 +99,7 @@ mod tests {
     #[test]
     fn every_scheme_has_a_line_in_every_chart() {
         let wanted: Vec<_> = ALL.iter().collect();
-        let results = measure(Sizes::TINY, &wanted, |_| {}, |_, _| {}).unwrap();
+        let results = measure(Sizes::TINY, &wanted, |_| {}).unwrap();
         for measure in Measure::ALL {
             let svg = chart(&ALL, &results, measure).unwrap();
             for Contender { name, .. } in ALL {

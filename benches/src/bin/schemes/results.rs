@@ -1,10 +1,9 @@
 //! What was measured: for each scheme and number of pending timers one value a round and measure.
 
 use purgatory_benches::median;
-use serde_json::{Value, json};
 
 use crate::{
-    algorithms::{Contender, scheme::Claim},
+    algorithms::scheme::Claim,
     trial::{Cost, Costs},
 };
 
@@ -63,7 +62,6 @@ impl Measure {
 pub(crate) struct Results {
     points: Vec<Point>,
     stops: Vec<Stopped>,
-    slots: Vec<(&'static str, usize)>,
 }
 
 /// One scheme and measure among so many pending timers: nanoseconds, one value a round.
@@ -77,10 +75,10 @@ pub(crate) struct Point {
 
 /// Where a scheme was given up: `Start` for as a whole.
 #[derive(Debug)]
-pub(crate) struct Stopped {
-    pub(crate) scheme: &'static str,
-    pub(crate) measure: Measure,
-    pub(crate) pending: usize,
+struct Stopped {
+    scheme: &'static str,
+    measure: Measure,
+    pending: usize,
     why: String,
 }
 
@@ -91,24 +89,6 @@ impl Point {
 
     pub(crate) fn median(&self) -> f64 {
         median(&self.values)
-    }
-
-    /// Half of what lies between the least and the most, as a share of the median.
-    pub(crate) fn spread(&self) -> f64 {
-        let least = self.values.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        (most - least) / 2.0 / self.median()
-    }
-}
-
-impl Stopped {
-    /// As it stands below the table.
-    pub(crate) fn line(&self) -> String {
-        let Stopped { scheme, measure, why, .. } = self;
-        match measure {
-            Measure::Start => format!("{scheme} stopped: {why}"),
-            _ => format!("{scheme}, {} stopped: {why}", measure.name()),
-        }
     }
 }
 
@@ -124,10 +104,6 @@ impl Results {
                 }
                 Cost::Skipped => {}
             }
-        }
-        match self.slots.iter_mut().find(|(name, _)| *name == scheme) {
-            Some((_, slots)) => *slots = costs.slots.max(*slots),
-            None => self.slots.push((scheme, costs.slots)),
         }
     }
 
@@ -150,45 +126,18 @@ impl Results {
         points.map(|point| (point.pending as f64, point.median())).collect()
     }
 
-    /// What was given up among so many.
-    pub(crate) fn stops(&self, pending: usize) -> impl Iterator<Item = &Stopped> {
-        self.stops.iter().filter(move |stopped| stopped.pending == pending)
+    /// What was given up, in words; a scheme as a whole with the first measure.
+    pub(crate) fn stops(&self, measure: Measure) -> impl Iterator<Item = String> {
+        let stops = self.stops.iter().filter(move |stopped| stopped.measure == measure);
+        stops.map(|Stopped { scheme, pending, why, .. }| {
+            format!("{scheme} stopped with {pending} pending: {why}")
+        })
     }
 
     /// True when it was given up, so that more need not be tried.
     pub(crate) fn is_stopped(&self, scheme: &str, measure: Measure) -> bool {
         let of = |stopped: &Stopped| stopped.scheme == scheme;
         self.stops.iter().any(|s| of(s) && [Measure::Start, measure].contains(&s.measure))
-    }
-
-    /// The lists that a scheme kept.
-    pub(crate) fn slots(&self, scheme: &str) -> Option<usize> {
-        self.slots.iter().find(|(name, _)| *name == scheme).map(|&(_, slots)| slots)
-    }
-
-    pub(crate) fn json(&self, contender: &Contender) -> Value {
-        let points = self.points.iter().filter(|point| point.scheme == contender.name);
-        let points: Vec<_> = points
-            .map(|point| {
-                json!({
-                    "measure": point.measure.name(), "pending": point.pending, "unit": "ns",
-                    "median": point.median(), "rounds": point.values,
-                })
-            })
-            .collect();
-        let stops = self.stops.iter().filter(|stopped| stopped.scheme == contender.name);
-        let stops: Vec<_> = stops
-            .map(|stopped| {
-                let (measure, pending) = (stopped.measure.name(), stopped.pending);
-                json!({ "measure": measure, "pending": pending, "why": stopped.why })
-            })
-            .collect();
-        let claims = Measure::ALL.map(|measure| (measure.name(), measure.claim(contender.claim)));
-        json!({
-            "scheme": contender.name, "idea": contender.idea, "points": points, "stopped": stops,
-            "claims": claims.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
-            "slots": self.slots(contender.name),
-        })
     }
 }
 
@@ -198,7 +147,7 @@ mod tests {
 
     fn costs(start: f64, expire: Cost) -> Costs {
         let (stop, tick) = (Cost::Ns(2.0), Cost::Ns(3.0));
-        Costs { start: Cost::Ns(start), stop, tick, expire, slots: 8 }
+        Costs { start: Cost::Ns(start), stop, tick, expire }
     }
 
     #[test]
@@ -208,14 +157,14 @@ mod tests {
             results.add("wheel", 10, &costs(start, Cost::Ns(1.0)));
         }
         let point = results.get("wheel", Measure::Start, 10).unwrap();
-        assert_eq!((point.median(), point.spread()), (20.0, 0.5));
+        assert_eq!(point.median(), 20.0);
         assert!(!results.is_stopped("wheel", Measure::Expire));
         results.add("wheel", 100, &costs(40.0, Cost::Stopped("1 s".into())));
         assert_eq!(results.series("wheel", Measure::Start), [(10.0, 20.0), (100.0, 40.0)]);
         assert!(results.is_stopped("wheel", Measure::Expire));
         assert!(!results.is_stopped("wheel", Measure::Start));
-        let lines: Vec<_> = results.stops(100).map(Stopped::line).collect();
-        assert_eq!(lines, ["wheel, expire stopped: 1 s"]);
+        let lines: Vec<_> = results.stops(Measure::Expire).collect();
+        assert_eq!(lines, ["wheel stopped with 100 pending: 1 s"]);
     }
 
     #[test]
@@ -223,9 +172,9 @@ mod tests {
         let mut results = Results::default();
         let start = Cost::Stopped("too slow".into());
         let [stop, tick, expire] = [Cost::Skipped, Cost::Skipped, Cost::Skipped];
-        results.add("list", 10, &Costs { start, stop, tick, expire, slots: 1 });
+        results.add("list", 10, &Costs { start, stop, tick, expire });
         assert!(Measure::ALL.iter().all(|&measure| results.is_stopped("list", measure)));
-        let lines: Vec<_> = results.stops(10).map(Stopped::line).collect();
-        assert_eq!(lines, ["list stopped: too slow"]);
+        let lines: Vec<_> = results.stops(Measure::Start).collect();
+        assert_eq!(lines, ["list stopped with 10 pending: too slow"]);
     }
 }

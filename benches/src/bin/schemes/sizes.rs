@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 use crate::trial::Plan;
 
 /// The sizes of one run.
@@ -51,13 +49,5 @@ impl Sizes {
     pub(crate) fn plan(&self, pending: usize, round: usize, expire: bool) -> Plan {
         let Sizes { operations, sample, patience, .. } = *self;
         Plan { pending, seed: round as u64, operations, sample, patience, expire }
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        json!({
-            "mode": self.name, "pending": self.pending, "rounds": self.rounds,
-            "operations": self.operations, "sample_ms": self.sample.as_millis() as u64,
-            "patience_ms": self.patience.as_millis() as u64,
-        })
     }
 }

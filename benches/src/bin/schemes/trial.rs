@@ -10,12 +10,10 @@ use std::{hint::black_box, time::Duration};
 
 use anyhow::{Context, ensure};
 use fastrand::Rng;
+use purgatory_benches::grouped;
 use timer_core::{Clock, SystemClock};
 
-use crate::{
-    algorithms::scheme::{Scheme, Task},
-    numbers::grouped,
-};
+use crate::algorithms::scheme::{Scheme, Task};
 
 /// The ticks of a day; every deadline lies within.
 pub(crate) const DAY: u64 = 86_400;
@@ -49,8 +47,6 @@ pub(crate) struct Costs {
     pub(crate) stop: Cost,
     pub(crate) tick: Cost,
     pub(crate) expire: Cost,
-    /// Lists kept for timers to wait on.
-    pub(crate) slots: usize,
 }
 
 /// What one thing costs.
@@ -130,15 +126,13 @@ impl<'a, S: Scheme> Trial<'a, S> {
             );
             let [start, stop, tick, expire] =
                 [Cost::Stopped(why), Cost::Skipped, Cost::Skipped, Cost::Skipped];
-            let slots = self.scheme.slots();
-            return Ok(Costs { start, stop, tick, expire, slots });
+            return Ok(Costs { start, stop, tick, expire });
         }
         let (start, stop) = self.start_and_stop()?;
         let tick = self.quiet_ticks()?;
-        let slots = self.scheme.slots();
         let expire = if self.plan.expire { self.expire()? } else { Cost::Skipped };
         self.close()?;
-        Ok(Costs { start, stop, tick, expire, slots })
+        Ok(Costs { start, stop, tick, expire })
     }
 
     fn fill(&mut self) -> anyhow::Result<Spent> {
@@ -334,10 +328,6 @@ mod tests {
 
         fn pending(&self) -> usize {
             self.timers.len() + usize::from(FAULT == COUNTS_WRONG)
-        }
-
-        fn slots(&self) -> usize {
-            1
         }
     }
 

@@ -33,13 +33,13 @@ mod stall;
 mod stop;
 mod world;
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::Parser;
-use purgatory_benches::machine;
+use purgatory_benches::{machine, write};
 
-use crate::{books::Plant, run::Plan, stop::Stop};
+use crate::{books::Plant, stop::Stop};
 
 /// Parks operations at a steady rate with faults mixed in, and shows that none is lost, doubled or
 /// early and that memory stays as it is. Ctrl-C ends it with its table. Fails (exit code 1) when
@@ -75,60 +75,37 @@ struct Args {
     /// Writes a chart of memory, rate and lateness over time, as SVG.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Writes what was measured to a file; `-` for the standard output, and no table.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// Makes a mistake in the books, to see that it is noticed.
     #[arg(long, hide = true)]
     plant: Option<Plant>,
 }
 
 impl Args {
-    fn plan(&self) -> Plan {
+    /// Seconds between two standstills.
+    fn standstill(&self) -> u64 {
         let sixth = self.seconds.map_or(u64::MAX, |seconds| (seconds / 6).max(1));
-        Plan {
-            seconds: self.seconds,
-            rate: self.rate,
-            threads: self.threads.into(),
-            seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
-            standstill: self.standstill.unwrap_or(sixth.min(30)),
-            plant: self.plant,
-        }
-    }
-
-    fn to_stdout(&self) -> bool {
-        self.json.as_ref().is_some_and(|file| file.as_os_str() == "-")
+        self.standstill.unwrap_or(sixth.min(30))
     }
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
-    let plan = args.plan();
+    let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let stop = Stop::default();
     let raise = stop.clone();
     ctrlc::set_handler(move || raise.raise()).context("cannot listen for Ctrl-C")?;
     eprintln!("{}", machine());
-    eprintln!("seed {}, {} threads, {} a second", plan.seed, plan.threads, plan.rate);
+    eprintln!("seed {seed}, {} threads, {} a second", args.threads, args.rate);
     let mut lines = 0;
-    let measured = run::run(&plan, &stop, |sample, books| {
+    let measured = run::run(&args, seed, &stop, |sample, books| {
         lines += 1;
         if args.progress > 0 && lines % args.progress == 0 {
             eprintln!("{}", report::progress(sample, books.operations()));
         }
     })?;
-    if !args.to_stdout() {
-        println!("{}", measured.table(&plan));
-    }
+    println!("{}", measured.table(args.rate));
     if let Some(file) = &args.plot {
-        plot::write(file, measured.series.samples())?;
-    }
-    if let Some(file) = &args.json {
-        let text = serde_json::to_string_pretty(&measured.json(&plan))?;
-        if args.to_stdout() {
-            println!("{text}");
-        } else {
-            fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
-        }
+        write(file, &plot::chart(measured.series.samples())?)?;
     }
     Ok(if measured.is_right() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -142,9 +119,9 @@ mod tests {
     #[test]
     fn the_arguments_are_consistent() {
         Args::command().debug_assert();
-        let plan = |args: &[&str]| Args::parse_from(["soak"].iter().chain(args)).plan();
-        assert_eq!(plan(&[]).standstill, 30);
-        assert_eq!(plan(&["--seconds", "60"]).standstill, 10);
-        assert_eq!(plan(&["--seconds", "3"]).standstill, 1);
+        let standstill = |args: &[&str]| Args::parse_from(["soak"].iter().chain(args)).standstill();
+        assert_eq!(standstill(&[]), 30);
+        assert_eq!(standstill(&["--seconds", "60"]), 10);
+        assert_eq!(standstill(&["--seconds", "3"]), 1);
     }
 }

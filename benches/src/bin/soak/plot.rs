@@ -1,8 +1,5 @@
 //! Memory, rate and lateness over time, as one SVG: three charts, one below the other.
 
-use std::{fs, path::Path};
-
-use anyhow::Context;
 use plotters::{
     coord::Shift,
     prelude::{DrawingArea, *},
@@ -22,13 +19,8 @@ const RED: RGBColor = RGBColor(214, 39, 40);
 /// A line's name, color and values; a sample may have none.
 type Line = (&'static str, RGBColor, fn(&Sample) -> Option<f64>);
 
-/// Writes the chart.
-pub(crate) fn write(file: &Path, samples: &[Sample]) -> anyhow::Result<()> {
-    let svg = chart(samples)?;
-    fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))
-}
-
-fn chart(samples: &[Sample]) -> anyhow::Result<String> {
+/// The chart, as SVG.
+pub(crate) fn chart(samples: &[Sample]) -> anyhow::Result<String> {
     let memory: [Line; 3] = [
         ("resident", GREY, |sample| Some(mib(sample.rss_bytes))),
         ("live", BLUE, |sample| Some(mib(sample.live_bytes))),

@@ -1,22 +1,14 @@
-//! What a run came to, as a table and as JSON.
+//! What a run came to, as a table.
 
-use serde_json::{Value, json};
+use purgatory_benches::grouped;
 
 use crate::{
     books::{Ending, Kind},
     faults::Fault,
     memory::Memory,
-    run::{Measured, Plan},
+    run::Measured,
     series::Sample,
 };
-
-/// Digits in groups of three.
-fn grouped(number: u64) -> String {
-    match number / 1000 {
-        0 => number.to_string(),
-        thousands => format!("{} {:03}", grouped(thousands), number % 1000),
-    }
-}
 
 pub(crate) fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
@@ -42,15 +34,15 @@ impl Measured {
     }
 
     /// The whole table.
-    pub(crate) fn table(&self, plan: &Plan) -> String {
+    pub(crate) fn table(&self, rate_asked: u64) -> String {
         let mut lines = self.outcomes();
         lines.push(String::new());
         let mut line = |what: &str, value: String| lines.push(format!("{what:<34} {value}"));
-        line("seed", plan.seed.to_string());
+        line("seed", self.seed.to_string());
         line("time, s", format!("{:.1}", self.seconds));
         line(
             "operations a second",
-            format!("{} of {}", grouped(self.rate() as u64), grouped(plan.rate)),
+            format!("{} of {}", grouped(self.rate() as u64), grouped(rate_asked)),
         );
         if self.given_up > 0 {
             line("  not parked, for want of time", grouped(self.given_up));
@@ -118,33 +110,5 @@ impl Measured {
              otherwise wrong {}, {memory}",
             self.wrong.other
         )
-    }
-
-    pub(crate) fn json(&self, plan: &Plan) -> Value {
-        let endings = |counts: &[u64]| -> Value {
-            Ending::ALL.iter().zip(counts).map(|((_, name), n)| ((*name).to_owned(), *n)).collect()
-        };
-        let kinds: Value = Kind::ALL
-            .iter()
-            .zip(&self.endings)
-            .map(|((_, name), counts)| ((*name).to_owned(), endings(counts)))
-            .collect();
-        let faults = Fault::ALL.iter().zip(self.faults);
-        let faults: Value = faults.map(|((.., name), n)| ((*name).to_owned(), n)).collect();
-        let memory = |memory: Option<Memory>| {
-            memory.map(|it| json!({ "bytes": it.live_bytes, "allocations": it.allocations }))
-        };
-        json!({
-            "seed": plan.seed, "rate_asked": plan.rate, "threads": plan.threads,
-            "seconds": self.seconds, "rate": self.rate(), "operations": self.operations,
-            "given_up": self.given_up, "ended": kinds, "unclaimed": self.unclaimed,
-            "faults": faults, "held_jobs": self.held_jobs, "visitors": self.visitors,
-            "standstills": self.standstills, "lateness_ms": self.lateness_ms,
-            "open_max": self.open_max, "idle_warm": memory(self.memory.base),
-            "idle_end": memory(self.memory.idle), "judged": self.memory.judged, "grew": self.memory.grew,
-            "lost": self.wrong.lost, "doubled": self.wrong.doubled, "early": self.wrong.early,
-            "otherwise_wrong": self.wrong.other, "told": self.told, "right": self.is_right(),
-            "samples": self.series.samples().iter().map(Sample::json).collect::<Vec<_>>(),
-        })
     }
 }

@@ -12,7 +12,8 @@ use fastrand::Rng;
 use hdrhistogram::Histogram;
 
 use crate::{
-    books::{Books, Endings, Plant, Wrong},
+    Args,
+    books::{Books, Endings, Wrong},
     clock::JumpingClock,
     driver::Ring,
     faults::{Fault, Faults},
@@ -26,23 +27,10 @@ const PATIENCE_NS: u64 = 10 * SECOND_NS;
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What is to be run.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    /// Until it is stopped, if none.
-    pub(crate) seconds: Option<u64>,
-    /// Operations a second.
-    pub(crate) rate: u64,
-    pub(crate) threads: usize,
-    pub(crate) seed: u64,
-    /// Seconds between two standstills.
-    pub(crate) standstill: u64,
-    pub(crate) plant: Option<Plant>,
-}
-
 /// What it came to.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
+    pub(crate) seed: u64,
     pub(crate) seconds: f64,
     pub(crate) operations: u64,
     pub(crate) endings: Endings,
@@ -70,25 +58,26 @@ impl Measured {
 
 /// Runs it; `progress` is told of each sample.
 pub(crate) fn run(
-    plan: &Plan,
+    args: &Args,
+    seed: u64,
     stop: &Stop,
     mut progress: impl FnMut(&Sample, &Books),
 ) -> anyhow::Result<Measured> {
-    let mut random = Rng::with_seed(plan.seed);
+    let mut random = Rng::with_seed(seed);
     let clock = JumpingClock::new();
-    let books = Books::new(clock, plan.plant)?;
-    let ring = Ring::new(&books, stop, plan.threads)?;
+    let books = Books::new(clock, args.plant)?;
+    let ring = Ring::new(&books, stop, args.threads.into())?;
     let faults = Faults::default();
-    let mut watch = Watch::new(plan, &books)?;
+    let mut watch = Watch::new(args, seed, &books)?;
     let (of_visitors, of_faults) = (random.u64(..), random.u64(..));
     thread::scope(|scope| {
         let (ring, faults) = (&ring, &faults);
         let visits = scope.spawn(move || stopping(stop, || ring.visit(of_visitors)));
         let breaks = scope.spawn(move || stopping(stop, || faults.run(ring, of_faults)));
         let watched = stopping(stop, || {
-            for number in 0..plan.threads {
+            for number in 0..usize::from(args.threads) {
                 let seed = random.u64(..);
-                let drive = move || stopping(stop, || ring.drive(number, plan.rate, seed));
+                let drive = move || stopping(stop, || ring.drive(number, args.rate, seed));
                 let driver = thread::Builder::new().name(format!("driver {number}"));
                 driver.spawn_scoped(scope, drive)?;
             }
@@ -119,7 +108,8 @@ fn stopping<R>(stop: &Stop, part: impl FnOnce() -> R) -> R {
 
 /// What the first thread sees.
 struct Watch<'a> {
-    plan: &'a Plan,
+    args: &'a Args,
+    seed: u64,
     books: &'a Arc<Books>,
     series: Series,
     memory: Judge,
@@ -133,11 +123,12 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(plan: &'a Plan, books: &'a Arc<Books>) -> anyhow::Result<Self> {
+    fn new(args: &'a Args, seed: u64, books: &'a Arc<Books>) -> anyhow::Result<Self> {
         let mut lateness = Histogram::new(2)?;
         books.take_lateness(&mut lateness);
         Ok(Watch {
-            plan,
+            args,
+            seed,
             books,
             series: Series::new(),
             memory: Judge::default(),
@@ -158,12 +149,12 @@ impl<'a> Watch<'a> {
         progress: &mut impl FnMut(&Sample, &Books),
     ) -> anyhow::Result<()> {
         let (begun_ns, mut second) = (self.books.clock.real_ns(), 0);
-        while !ring.stop.is_raised() && self.plan.seconds.is_none_or(|seconds| second < seconds) {
+        while !ring.stop.is_raised() && self.args.seconds.is_none_or(|seconds| second < seconds) {
             second += 1;
             let next_ns = begun_ns + second * SECOND_NS;
             let wait_ns = next_ns.saturating_sub(self.books.clock.real_ns());
             ring.stop.pause(Duration::from_nanos(wait_ns));
-            if second % self.plan.standstill == 0 {
+            if second % self.args.standstill() == 0 {
                 self.standstill(ring, faults, random)?;
             }
             progress(&self.sample(ring), self.books);
@@ -229,7 +220,7 @@ impl<'a> Watch<'a> {
 
     /// After a quarter of the run, or ten minutes, and two standstills.
     fn is_warm(&self) -> bool {
-        let quarter = self.plan.seconds.map_or(u64::MAX, |seconds| seconds / 4);
+        let quarter = self.args.seconds.map_or(u64::MAX, |seconds| seconds / 4);
         let now_s = self.books.clock.real_ns() / SECOND_NS;
         self.standstills > 2 && now_s >= quarter.min(600)
     }
@@ -258,6 +249,7 @@ impl<'a> Watch<'a> {
         let (wrong, told) = self.books.wrong();
         let ms = |quantile| self.lateness_all.value_at_quantile(quantile) as f64 / 1e6;
         Measured {
+            seed: self.seed,
             seconds: self.books.clock.real_ns() as f64 / 1e9,
             operations: self.books.operations(),
             endings: self.books.endings(),

@@ -1,7 +1,5 @@
 //! What was measured second by second. When there are too many samples two become one.
 
-use serde_json::{Value, json};
-
 /// No more are kept, so that the soak's own memory stays as it is.
 const SAMPLES_MAX: usize = 2048;
 
@@ -27,15 +25,6 @@ pub(crate) struct Sample {
 impl Sample {
     pub(crate) fn rate(&self) -> f64 {
         self.operations as f64 / self.seconds.max(1e-9)
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        json!({
-            "at_s": self.at_s, "rate": self.rate(), "open": self.open,
-            "live_bytes": self.live_bytes, "rss_bytes": self.rss_bytes,
-            "idle_bytes": self.idle_bytes, "lateness_p50_ms": self.lateness_p50_ms,
-            "lateness_max_ms": self.lateness_max_ms,
-        })
     }
 
     fn and(self, next: Sample) -> Sample {

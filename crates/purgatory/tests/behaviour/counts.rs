@@ -1,14 +1,11 @@
 //! What is counted and timed, under the hand-turned clock.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
-use crate::support::{Op, Probe, Waiting};
+use crate::support::{Later, Op, Probe, Waiting};
 use purgatory::{Builder, ParkResult, Purgatory, Timeout, Times, Watches, when};
-use timer_core::{Executor, Job, ManualTimer, TimeHistogram, Timer};
+use timer_core::{ManualTimer, TimeHistogram, Timer};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -177,27 +174,16 @@ fn refusals_are_counted_by_reason() {
     assert_eq!(purgatory.stats().checks, 1 + 4); // all but the one without keys were checked
 }
 
-/// Keeps what it is given.
-#[derive(Clone, Debug, Default)]
-struct Kept(Arc<Mutex<Vec<Job>>>);
-
-impl Executor for Kept {
-    fn execute(&self, job: Job) {
-        self.0.lock().unwrap().push(job);
-    }
-}
-
 #[test]
 fn callbacks_wait_from_the_hand_over_until_they_begin() {
-    let (timer, kept) = (ManualTimer::new(), Kept::default());
+    let (timer, kept) = (ManualTimer::new(), Later::default());
     let purgatory = builder(&timer).executor(kept.clone()).build().unwrap();
     for _ in 0..3 {
         park(&purgatory, "k", MS);
     }
     timer.advance(MS);
     assert_eq!((purgatory.stats().callbacks_waiting, purgatory.stats().expired), (3, 3));
-    let jobs = std::mem::take(&mut *kept.0.lock().unwrap());
-    jobs.into_iter().for_each(Job::run);
+    kept.run();
     assert_eq!(purgatory.stats().callbacks_waiting, 0);
 }
 

@@ -14,9 +14,9 @@ use std::{
 use purgatory::{
     BoxedOperation, Outcome, ParkResult, Purgatory, RefusedReason, Timeout, WatchKey, Watches, when,
 };
-use timer_core::{Executor, Job, ManualTimer};
+use timer_core::ManualTimer;
 
-use crate::effort::effort;
+use crate::{effort::effort, support::Later};
 
 /// Without `TEST_EFFORT`.
 const MANY: u64 = 100_000;
@@ -192,22 +192,12 @@ fn a_callback_that_blocks_holds_up_nobody_else() {
     });
 }
 
-/// An executor that keeps its jobs.
-#[derive(Debug, Default)]
-struct Kept(Arc<Mutex<Vec<Job>>>);
-
-impl Executor for Kept {
-    fn execute(&self, job: Job) {
-        self.0.lock().unwrap().push(job);
-    }
-}
-
 /// Or an executor that falls behind would hold any number of them.
 #[test]
 fn what_has_expired_counts_against_the_limit_until_its_callback_begins() {
-    let (timer, jobs, ended) = (ManualTimer::new(), Arc::default(), Arc::default());
+    let (timer, later, ended) = (ManualTimer::new(), Later::default(), Arc::default());
     let builder = Purgatory::builder("two").timer(&timer).max_parked(2);
-    let waits = builder.executor(Kept(Arc::clone(&jobs))).build().unwrap();
+    let waits = builder.executor(later.clone()).build().unwrap();
     let second = Duration::from_secs(1);
     let park_one = || {
         let ended: Arc<AtomicU64> = Arc::clone(&ended);
@@ -218,8 +208,7 @@ fn what_has_expired_counts_against_the_limit_until_its_callback_begins() {
     timer.advance(second);
     assert!(waits.is_empty() && ended.load(Relaxed) == 0);
     assert_eq!(park_one().unwrap_err().reason, RefusedReason::Full { limit: 2 });
-    let job = jobs.lock().unwrap().pop().unwrap();
-    job.run();
+    assert_eq!(later.run(), 1);
     assert_eq!(ended.load(Relaxed), 2);
     (0..2).for_each(|_| assert!(matches!(park_one(), Ok(ParkResult::Parked(_)))));
 }

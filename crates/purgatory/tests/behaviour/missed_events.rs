@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Op, Probe, Waiting};
+use crate::support::{Later, Op, Probe, Waiting};
 use purgatory::{
     Builder, EndResult, MissedEvent, Monitor, OperationId, Outcome, ParkResult, Purgatory, Timeout,
     WaitError, Watches,
 };
-use timer_core::{Executor, Job, ManualTimer};
+use timer_core::ManualTimer;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -250,21 +250,10 @@ fn a_rise_that_is_about_to_check_is_no_miss() {
     world.assert_over(0);
 }
 
-/// Keeps what it is handed.
-#[derive(Clone, Debug, Default)]
-struct Keeps(Arc<Mutex<Vec<Job>>>);
-
-impl Executor for Keeps {
-    fn execute(&self, job: Job) {
-        self.0.lock().unwrap().push(job);
-    }
-}
-
 #[test]
 fn until_its_job_runs_it_is_under_check() {
-    let keeps = Keeps::default();
-    let kept = keeps.clone();
-    let world = World::with(|builder| builder.executor(kept).max_parked(1));
+    let later = Later::default();
+    let world = World::with(|builder| builder.executor(later.clone()).max_parked(1));
     let probe = Probe::new();
     let id = world.park(probe.operation(), &["a"]);
     world.timer.advance(10 * MS);
@@ -273,8 +262,7 @@ fn until_its_job_runs_it_is_under_check() {
     assert_eq!(world.purgatory.snapshot(1).under_check[0].id, id);
     assert!(world.purgatory.try_complete_else_watch(Probe::new().operation(), &["a"], MS).is_err());
     probe.make_ready();
-    let jobs = std::mem::take(&mut *keeps.0.lock().unwrap());
-    jobs.into_iter().for_each(Job::run);
+    later.run();
     assert_eq!(probe.endings(), [Outcome::Completed]);
     world.assert_over(1);
     world.park(Probe::new().operation(), &["a"]); // its place is free
@@ -283,9 +271,8 @@ fn until_its_job_runs_it_is_under_check() {
 #[test]
 fn one_whose_job_is_dropped_expires_unchecked() {
     for refused_at_once in [true, false] {
-        let keeps = Keeps::default();
-        let kept = keeps.clone();
-        let world = World::with(|builder| builder.executor(kept));
+        let later = Later::default();
+        let world = World::with(|builder| builder.executor(later.clone()));
         let probe = Probe::new();
         world.park(probe.operation(), &["a"]);
         probe.make_ready();
@@ -295,7 +282,7 @@ fn one_whose_job_is_dropped_expires_unchecked() {
             world.timer.advance(20 * MS);
             world.purgatory.check_and_complete(&"a"); // a note makes no difference
         }
-        keeps.0.lock().unwrap().clear();
+        drop(later.take());
         assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Expired], 1));
         world.assert_over(0);
         assert_eq!(world.purgatory.stats().checks, 1);

@@ -19,7 +19,9 @@ use purgatory::{
     AlreadyExpected, CancelReason, Expected, Purgatory, RefusedReason, Replies, Reply, Timeout,
     WaitError, when,
 };
-use timer_core::{Executor, Job, ManualTimer};
+use timer_core::ManualTimer;
+
+use crate::support::Later;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -115,23 +117,6 @@ fn without_a_reply_the_time_runs_out_and_a_late_one_comes_back() {
     assert_eq!(poll(&mut reply), Poll::Ready(Err(WaitError::Expired)));
     assert_eq!(replies.expect(2, Duration::ZERO).unwrap().wait_blocking(), Err(WaitError::Expired));
     nothing_is_left(&waits, &replies);
-}
-
-/// Keeps its jobs until they are wanted.
-#[derive(Clone, Debug, Default)]
-struct Later(Arc<Mutex<Vec<Job>>>);
-
-impl Executor for Later {
-    fn execute(&self, job: Job) {
-        self.0.lock().unwrap().push(job);
-    }
-}
-
-impl Later {
-    fn run(&self) {
-        let jobs = std::mem::take(&mut *self.0.lock().unwrap());
-        jobs.into_iter().for_each(Job::run);
-    }
 }
 
 /// What the timer took off is over, though the executor has not come to say so.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Probe, Waiting};
+use crate::support::{Later, Probe, Waiting};
 use purgatory::{CancelReason, EndResult, Outcome, ParkResult, Purgatory, RefusedReason, Timeout};
 use timer_core::{BuildError, Clock, ManualTimer, Timer};
 
@@ -699,16 +699,6 @@ fn a_panic_in_a_keys_eq_reaches_the_caller_and_harms_nobody_else() {
     assert_eq!((one.endings(), two.ended()), (vec![Outcome::Completed], false));
 }
 
-/// Runs jobs when told to.
-#[derive(Clone, Debug, Default)]
-struct Later(Arc<Mutex<Vec<timer_core::Job>>>);
-
-impl timer_core::Executor for Later {
-    fn execute(&self, job: timer_core::Job) {
-        self.0.lock().unwrap().push(job);
-    }
-}
-
 #[test]
 fn a_panic_in_a_deferred_keys_eq_leaves_the_events_behind_it_to_the_executor() {
     let (timer, later) = (ManualTimer::new(), Later::default());
@@ -721,26 +711,22 @@ fn a_panic_in_a_deferred_keys_eq_leaves_the_events_behind_it_to_the_executor() {
     purgatory.try_complete_else_watch(one.operation(), &[bad()], MINUTE).unwrap();
     purgatory.try_complete_else_watch(two.operation(), &[good()], MINUTE).unwrap();
     two.make_ready();
-    let run_jobs = || {
-        let jobs = std::mem::take(&mut *later.0.lock().unwrap());
-        jobs.into_iter().map(timer_core::Job::run).count()
-    };
     purgatory.defer(bad());
     purgatory.defer_up_to(bad(), 1);
     purgatory.defer(good());
     touchy.store(true, std::sync::atomic::Ordering::SeqCst);
-    assert_eq!(later.0.lock().unwrap().len(), 1);
+    assert_eq!(later.len(), 1);
     let called =
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| purgatory.run_deferred()));
     assert!(called.is_err() && !two.ended());
-    assert_eq!((run_jobs(), two.endings()), (1, vec![Outcome::Completed]));
+    assert_eq!((later.run(), two.endings()), (1, vec![Outcome::Completed]));
     assert_eq!(purgatory.stats().panics, 1); // the other was the caller's
 
     let three = Probe::new();
     purgatory.try_complete_else_watch(three.operation(), &[good()], MINUTE).unwrap();
     three.make_ready();
     purgatory.defer(good());
-    assert_eq!((run_jobs(), three.endings()), (1, vec![Outcome::Completed]));
+    assert_eq!((later.run(), three.endings()), (1, vec![Outcome::Completed]));
     touchy.store(false, std::sync::atomic::Ordering::SeqCst);
 }
 

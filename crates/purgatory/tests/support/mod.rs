@@ -1,4 +1,5 @@
-//! Operations for tests: they wait for a shared condition and write down how they ended.
+//! Operations for tests: they wait for a shared condition and write down how they ended. And an
+//! executor that is late.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test file uses its part")]
 
 use std::sync::{
@@ -7,6 +8,7 @@ use std::sync::{
 };
 
 use purgatory::{DelayedOperation, Outcome, Purgatory};
+use timer_core::{Executor, Job};
 
 /// What a test sees of an operation.
 #[derive(Clone, Default)]
@@ -85,3 +87,29 @@ impl DelayedOperation for Op {
 
 /// A purgatory of these.
 pub type Waiting = Purgatory<&'static str, Op>;
+
+/// Keeps its jobs until a test wants them: a worker that is late, or blocked.
+#[derive(Clone, Debug, Default)]
+pub struct Later(Arc<Mutex<Vec<Job>>>);
+
+impl Executor for Later {
+    fn execute(&self, job: Job) {
+        self.0.lock().unwrap().push(job);
+    }
+}
+
+impl Later {
+    /// Takes out the jobs that it has.
+    pub fn take(&self) -> Vec<Job> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+
+    /// Runs the jobs that it has, in order; says how many.
+    pub fn run(&self) -> usize {
+        self.take().into_iter().map(Job::run).count()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}

@@ -14,20 +14,12 @@ use std::{
 use purgatory::{BoxedOperation, Outcome, ParkResult, Purgatory, RefusedReason, when};
 use timer_core::{Executor, Job, ManualTimer, SystemTimer, Timer};
 
+use crate::support::Later;
+
 const MINUTE: Duration = Duration::from_secs(60);
 const MS: Duration = Duration::from_millis(1);
 
 type Waits<K> = Purgatory<K, BoxedOperation>;
-
-/// Keeps its jobs until the test runs them: a worker that is blocked.
-#[derive(Clone, Debug, Default)]
-struct Kept(Arc<Mutex<Vec<Job>>>);
-
-impl Executor for Kept {
-    fn execute(&self, job: Job) {
-        self.0.lock().unwrap().push(job);
-    }
-}
 
 /// A key that counts how many of its like a reaper dropped.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -45,7 +37,7 @@ impl Drop for Watched {
 /// The thread that turns all wheels does not go through the keys of what expired, and drops none.
 #[test]
 fn what_expires_under_many_keys_holds_up_no_timer() {
-    let kept = Kept::default();
+    let kept = Later::default();
     let timer = SystemTimer::builder().executor(kept.clone()).build().unwrap();
     let purgatory: Waits<Watched> = Purgatory::builder("many").timer(&timer).build().unwrap();
     let keys: Vec<_> = (0..1000).map(Watched).collect();
@@ -54,14 +46,14 @@ fn what_expires_under_many_keys_holds_up_no_timer() {
         let parked = purgatory.try_complete_else_watch(never, keys, MINUTE).unwrap();
         let ParkResult::Parked(id) = parked else { panic!("{parked:?}") };
         purgatory.reschedule(id, MS); // it is not held any more by the time it expires
-        while !purgatory.is_empty() || kept.0.lock().unwrap().is_empty() {
+        while !purgatory.is_empty() || kept.len() == 0 {
             std::thread::yield_now();
         }
         let left = if keys.len() > 16 { keys.len() - 1 } else { 0 };
         assert_eq!((purgatory.keys(), DROPPED_BY_A_REAPER.load(SeqCst)), (left, 0));
         assert_eq!(purgatory.check_and_complete(&keys[keys.len() - 1]), 0);
         assert_eq!(purgatory.stats().callbacks_waiting, 1);
-        std::mem::take(&mut *kept.0.lock().unwrap()).into_iter().for_each(Job::run);
+        kept.run();
         assert_eq!((purgatory.keys(), purgatory.stats().callbacks_waiting), (0, 0));
     }
     timer.shutdown();
@@ -102,7 +94,7 @@ fn a_shutdown_with_a_limit_tells_what_it_left() {
 /// yet.
 #[test]
 fn a_shared_timers_shutdown_with_a_limit_closes_its_purgatories_at_once() {
-    let kept = Kept::default();
+    let kept = Later::default();
     let timer = SystemTimer::builder().executor(kept.clone()).build().unwrap();
     let purgatory: Waits<u32> = Purgatory::builder("shared").timer(&timer).build().unwrap();
     let (send, told) = mpsc::channel();
@@ -115,7 +107,7 @@ fn a_shared_timers_shutdown_with_a_limit_closes_its_purgatories_at_once() {
     let refused = purgatory.try_complete_else_watch(waits(&send), &[1], MINUTE).unwrap_err();
     assert_eq!((refused.reason, told.try_iter().count()), (RefusedReason::Closed, 0));
     assert_eq!(purgatory.shutdown_timeout(Duration::ZERO).callbacks, 1, "it is left, again");
-    std::mem::take(&mut *kept.0.lock().unwrap()).into_iter().for_each(Job::run);
+    kept.run();
     assert_eq!(told.try_iter().count(), 1);
     assert!(purgatory.shutdown_timeout(Duration::ZERO).is_nothing());
 }

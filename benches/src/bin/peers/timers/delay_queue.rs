@@ -41,10 +41,6 @@ impl Timer for Queue {
         (self.runtime.enter(), &self.queue)
     }
 
-    fn schedule(local: &mut Self::Local<'_>, delay: Duration) -> Key {
-        Self::schedule_firing(local, delay, 0)
-    }
-
     fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) -> Key {
         local.1.lock().insert(due_ns, delay)
     }

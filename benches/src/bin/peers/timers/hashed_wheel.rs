@@ -85,10 +85,6 @@ impl Timer for HashedWheel {
         Local { timer, next: self.ids.fetch_add(1 << 40, Ordering::Relaxed), sink: self.sink }
     }
 
-    fn schedule(local: &mut Local, delay: Duration) -> u64 {
-        Self::schedule_firing(local, delay, 0)
-    }
-
     fn schedule_firing(local: &mut Local, delay: Duration, due_ns: u64) -> u64 {
         let then = Then::Fire(local.sink, due_ns);
         local.add(delay, then)

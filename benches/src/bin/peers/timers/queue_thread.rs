@@ -90,10 +90,6 @@ impl<Q: Queue> Timer for QueueThread<Q> {
         self
     }
 
-    fn schedule(local: &mut Self::Local<'_>, delay: Duration) -> (u64, u64) {
-        Self::schedule_firing(local, delay, 0)
-    }
-
     fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) -> (u64, u64) {
         let due = local.sink.clock().now_ns() + delay.as_nanos() as u64;
         let mut state = local.shared.0.lock();

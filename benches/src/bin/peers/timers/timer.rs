@@ -28,7 +28,9 @@ pub(crate) trait Timer: Sized + Send + Sync + 'static {
 
     fn local(&self) -> Self::Local<'_>;
 
-    fn schedule(local: &mut Self::Local<'_>, delay: Duration) -> Self::Handle;
+    fn schedule(local: &mut Self::Local<'_>, delay: Duration) -> Self::Handle {
+        Self::schedule_firing(local, delay, 0)
+    }
 
     fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) -> Self::Handle;
 

@@ -11,7 +11,7 @@ use foldhash::HashMap;
 use parking_lot::Mutex;
 use timer_core::SystemClock;
 
-use super::wait::{Completion, Key, Waits};
+use super::wait::{Key, Waits};
 use crate::{
     books::{Ending, Request},
     delays::Delays,
@@ -19,7 +19,6 @@ use crate::{
 
 pub(crate) struct First {
     keys: Vec<Key>,
-    completion: Completion,
     /// So many are parked between two purges.
     purge: usize,
     lists: Mutex<Lists>,
@@ -35,7 +34,6 @@ struct Lists {
 /// A request, which may be on several lists and in the heap.
 pub(crate) struct Waiting {
     request: Request,
-    ready: AtomicBool,
     over: AtomicBool,
 }
 
@@ -52,15 +50,10 @@ impl Waiting {
 }
 
 impl First {
-    pub(crate) fn new(
-        keys: &[Key],
-        completion: Completion,
-        purge: usize,
-        clock: SystemClock,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn new(keys: &[Key], purge: usize, clock: SystemClock) -> anyhow::Result<Self> {
         let delays = Delays::start(clock, |waiting: Arc<Waiting>| waiting.end(Ending::Expired))?;
         let (keys, lists) = (keys.to_vec(), Mutex::default());
-        Ok(First { keys, completion, purge, lists, delays })
+        Ok(First { keys, purge, lists, delays })
     }
 
     fn purge(&self, lists: &mut Lists) {
@@ -76,8 +69,7 @@ impl Waits for First {
     type Ticket = Arc<Waiting>;
 
     fn park(&self, request: Request) -> Arc<Waiting> {
-        let (ready, over) = (AtomicBool::new(false), AtomicBool::new(false));
-        let waiting = Arc::new(Waiting { request, ready, over });
+        let waiting = Arc::new(Waiting { request, over: AtomicBool::new(false) });
         let mut lists = self.lists.lock();
         for &key in &self.keys {
             lists.watchers.entry(key).or_default().push(waiting.clone());
@@ -91,20 +83,6 @@ impl Waits for First {
     }
 
     fn complete(&self, waiting: Arc<Waiting>) {
-        if self.completion == Completion::Force {
-            return waiting.end(Ending::Completed);
-        }
-        waiting.ready.store(true, SeqCst);
-        let mut lists = self.lists.lock();
-        for key in &self.keys {
-            let Some(list) = lists.watchers.get_mut(key) else { continue };
-            // An event walks its list and takes off what is over.
-            list.retain(|waiting| {
-                if waiting.ready.load(SeqCst) {
-                    waiting.end(Ending::Completed);
-                }
-                !waiting.is_over()
-            });
-        }
+        waiting.end(Ending::Completed);
     }
 }

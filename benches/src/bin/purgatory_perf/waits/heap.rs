@@ -5,8 +5,8 @@ use purgatory::{OperationId, Timeout};
 use timer_core::SystemClock;
 
 use super::{
-    wait::{Completion, Key, Waits},
-    wheel::{Ticket, Wheel},
+    wait::{Key, Waits},
+    wheel::Wheel,
 };
 use crate::{books::Request, delays::Delays};
 
@@ -16,12 +16,8 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    pub(crate) fn new(
-        keys: &[Key],
-        completion: Completion,
-        clock: SystemClock,
-    ) -> anyhow::Result<Self> {
-        let purgatory = Wheel::new(keys, completion)?;
+    pub(crate) fn new(keys: &[Key], clock: SystemClock) -> anyhow::Result<Self> {
+        let purgatory = Wheel::new(keys)?;
         let expires = purgatory.purgatory().clone();
         let delays = Delays::start(clock, move |id| {
             expires.cancel(id, "its time ran out");
@@ -31,17 +27,15 @@ impl Heap {
 }
 
 impl Waits for Heap {
-    type Ticket = Ticket;
+    type Ticket = Option<OperationId>;
 
-    fn park(&self, request: Request) -> Ticket {
-        let (ticket, id) = self.purgatory.park_for(request, Timeout::Never);
-        if let Some(id) = id {
-            self.delays.add(request.expires_ns(), id);
-        }
-        ticket
+    fn park(&self, request: Request) -> Option<OperationId> {
+        let id = self.purgatory.park_for(request, Timeout::Never)?;
+        self.delays.add(request.expires_ns(), id);
+        Some(id)
     }
 
-    fn complete(&self, ticket: Ticket) {
-        self.purgatory.complete(ticket);
+    fn complete(&self, id: Option<OperationId>) {
+        self.purgatory.complete(id);
     }
 }

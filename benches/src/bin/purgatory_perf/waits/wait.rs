@@ -1,20 +1,9 @@
-//! Where requests wait: [`Waits`]. Under what keys, and how they are completed.
-
-use clap::ValueEnum;
+//! Where requests wait: [`Waits`].
 
 use crate::books::Request;
 
 /// A watch key.
 pub(crate) type Key = u32;
-
-/// How a request is completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Completion {
-    /// By name, as Kafka's test does.
-    Force,
-    /// By the events of its keys.
-    Event,
-}
 
 /// Requests that wait until they are completed or their time runs out.
 pub(crate) trait Waits: Send + Sync + Sized + 'static {

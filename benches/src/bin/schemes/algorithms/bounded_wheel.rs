@@ -57,10 +57,6 @@ impl Scheme for BoundedWheel {
     fn pending(&self) -> usize {
         self.timers.timers()
     }
-
-    fn slots(&self) -> usize {
-        self.timers.rings()
-    }
 }
 
 #[cfg(test)]

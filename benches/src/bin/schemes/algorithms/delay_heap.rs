@@ -73,10 +73,6 @@ impl Scheme for DelayHeap {
     fn pending(&self) -> usize {
         self.live.len()
     }
-
-    fn slots(&self) -> usize {
-        1
-    }
 }
 
 #[cfg(test)]

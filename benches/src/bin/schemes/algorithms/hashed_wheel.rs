@@ -72,10 +72,6 @@ impl Scheme for HashedWheel {
     fn pending(&self) -> usize {
         self.rounds.timers()
     }
-
-    fn slots(&self) -> usize {
-        self.rounds.rings()
-    }
 }
 
 #[cfg(test)]

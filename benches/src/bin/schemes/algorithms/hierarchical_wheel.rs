@@ -13,7 +13,6 @@ use super::scheme::{Claim, Refused, Scheme, Task};
 /// and Lauck; Kafka's `TimingWheel`.
 #[derive(Debug)]
 pub(crate) struct HierarchicalWheel {
-    size: WheelSize,
     wheel: TimingWheel<Task>,
 }
 
@@ -25,7 +24,7 @@ impl Default for HierarchicalWheel {
 
 impl HierarchicalWheel {
     pub(crate) fn of(size: WheelSize) -> Self {
-        HierarchicalWheel { size, wheel: TimingWheel::new(size, 0) }
+        HierarchicalWheel { wheel: TimingWheel::new(size, 0) }
     }
 }
 
@@ -57,9 +56,5 @@ impl Scheme for HierarchicalWheel {
 
     fn pending(&self) -> usize {
         self.wheel.len()
-    }
-
-    fn slots(&self) -> usize {
-        self.wheel.level_count() * self.size.slots()
     }
 }

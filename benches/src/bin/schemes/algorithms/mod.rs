@@ -1,28 +1,23 @@
 //! The timer algorithms that are compared, each in its plain form, behind [`Scheme`].
 //!
-//! An algorithm is one file. It joins the run and the model by a line in [`ALL`] and in `model`.
+//! An algorithm is one file. It joins the run and the model by a line in [`ALL`] and in `tests`.
 
 mod bounded_wheel;
-mod clock_wheel;
 mod delay_heap;
 mod hashed_wheel;
 mod hierarchical_wheel;
-#[cfg(test)]
-mod model;
-mod overflow_wheel;
 mod rings;
 pub(crate) mod scheme;
 mod sorted_list;
+#[cfg(test)]
+mod tests;
 mod unsorted_list;
 
-pub(crate) use self::clock_wheel::{CALENDAR_SLOTS, CLOCK_SLOTS};
 use self::{
     bounded_wheel::BoundedWheel,
-    clock_wheel::ClockWheel,
     delay_heap::DelayHeap,
     hashed_wheel::HashedWheel,
     hierarchical_wheel::HierarchicalWheel,
-    overflow_wheel::OverflowWheel,
     scheme::{Claim, Scheme},
     sorted_list::SortedList,
     unsorted_list::UnsortedList,
@@ -43,13 +38,11 @@ const fn contender<S: Scheme>() -> Contender {
 }
 
 /// Every scheme, in the order of the table.
-pub(crate) const ALL: [Contender; 8] = [
+pub(crate) const ALL: [Contender; 6] = [
     contender::<UnsortedList>(),
     contender::<SortedList>(),
-    contender::<OverflowWheel>(),
     contender::<BoundedWheel>(),
     contender::<HashedWheel>(),
     contender::<DelayHeap>(),
-    contender::<ClockWheel>(),
     contender::<HierarchicalWheel>(),
 ];

@@ -1,6 +1,6 @@
 //! Rings: doubly linked lists of timers in one memory, each closed by a sentinel, as Kafka's
-//! `TimerTaskList` is. A timer joins the end of a ring, leaves it, or moves to another in O(1), and
-//! one handle names it wherever it stands. Most of the schemes are made of these.
+//! `TimerTaskList` is. A timer joins the end of a ring or leaves it in O(1). Most of the schemes
+//! are made of these.
 
 use super::scheme::Task;
 
@@ -37,11 +37,6 @@ impl Rings {
         let sentinel = |at| Node { time: 0, task: 0, previous: at, next: at, generation: 0 };
         let nodes = (0..rings as u32).map(sentinel).collect();
         Rings { nodes, rings, free: Vec::new() }
-    }
-
-    /// How many rings.
-    pub(crate) fn rings(&self) -> usize {
-        self.rings
     }
 
     /// How many timers, on all rings.
@@ -82,14 +77,6 @@ impl Rings {
         self.first(ring).map(|at| self.take(at))
     }
 
-    /// Moves the first timer of a ring to the end of another; its handle still names it. O(1).
-    pub(crate) fn move_first(&mut self, from: usize, to: usize) {
-        if let Some(at) = self.first(from) {
-            self.unlink(at);
-            self.link_before(to as u32, at);
-        }
-    }
-
     /// Visits every timer of a ring, and takes off those for which `keep` is false. O(n).
     pub(crate) fn retain(&mut self, ring: usize, mut keep: impl FnMut(&mut u64, Task) -> bool) {
         let mut at = self.nodes[ring].next;
@@ -114,27 +101,17 @@ impl Rings {
             self.nodes.push(Node { time, task, previous: at, next: at, generation: 0 });
             at
         });
-        self.link_before(next, at);
-        let node = &mut self.nodes[at as usize];
-        (node.time, node.task) = (time, task);
-        Handle { node: at, generation: node.generation }
-    }
-
-    fn link_before(&mut self, next: u32, at: u32) {
         let previous = std::mem::replace(&mut self.nodes[next as usize].previous, at);
         self.nodes[previous as usize].next = at;
         let node = &mut self.nodes[at as usize];
-        (node.previous, node.next) = (previous, next);
-    }
-
-    fn unlink(&mut self, at: u32) {
-        let Node { previous, next, .. } = self.nodes[at as usize];
-        self.nodes[previous as usize].next = next;
-        self.nodes[next as usize].previous = previous;
+        (node.previous, node.next, node.time, node.task) = (previous, next, time, task);
+        Handle { node: at, generation: node.generation }
     }
 
     fn take(&mut self, at: u32) -> Task {
-        self.unlink(at);
+        let Node { previous, next, .. } = self.nodes[at as usize];
+        self.nodes[previous as usize].next = next;
+        self.nodes[next as usize].previous = previous;
         self.free.push(at);
         let node = &mut self.nodes[at as usize];
         node.generation = node.generation.wrapping_add(1);
@@ -179,20 +156,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timers_join_move_and_leave_and_their_places_are_used_again() {
+    fn timers_join_and_leave_and_their_places_are_used_again() {
         let mut rings = Rings::new(2);
         let handles: Vec<_> = (0..5).map(|time| rings.push(0, time, time)).collect();
-        rings.move_first(0, 1);
-        assert_eq!((rings.times(0), rings.times(1)), (vec![1, 2, 3, 4], vec![0]));
-        assert_eq!((rings.ring_of(handles[0]), rings.ring_of(handles[4])), (Some(1), Some(0)));
+        assert_eq!((rings.times(0), rings.times(1)), (vec![0, 1, 2, 3, 4], vec![]));
         assert!(rings.remove(handles[2]) && !rings.remove(handles[2]));
         let again = rings.push(1, 7, 7);
-        assert_eq!(again.node, handles[2].node);
+        assert_eq!((again.node, rings.ring_of(again)), (handles[2].node, Some(1)));
         assert!(!rings.remove(handles[2]), "an old handle does not name the new timer");
         rings.retain(0, |time, _| *time != 3);
         rings.assert_valid();
-        assert_eq!((rings.times(0), rings.times(1), rings.timers()), (vec![1, 4], vec![0, 7], 4));
-        assert_eq!((rings.pop(1), rings.pop(1), rings.pop(1)), (Some(0), Some(7), None));
+        assert_eq!((rings.times(0), rings.times(1), rings.timers()), (vec![0, 1, 4], vec![7], 4));
+        assert_eq!((rings.pop(1), rings.pop(1)), (Some(7), None));
         rings.assert_valid();
     }
 

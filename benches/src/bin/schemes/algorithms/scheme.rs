@@ -36,9 +36,6 @@ pub(crate) trait Scheme: Default {
 
     /// How many timers are pending.
     fn pending(&self) -> usize;
-
-    /// The lists that it keeps for timers to wait on, however few there are.
-    fn slots(&self) -> usize;
 }
 
 /// The cost of each call, as it is claimed.

@@ -57,10 +57,6 @@ impl Scheme for SortedList {
     fn pending(&self) -> usize {
         self.deadlines.timers()
     }
-
-    fn slots(&self) -> usize {
-        self.deadlines.rings()
-    }
 }
 
 #[cfg(test)]

@@ -47,10 +47,6 @@ impl Scheme for UnsortedList {
     fn pending(&self) -> usize {
         self.left.timers()
     }
-
-    fn slots(&self) -> usize {
-        self.left.rings()
-    }
 }
 
 #[cfg(test)]

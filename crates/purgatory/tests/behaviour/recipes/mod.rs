@@ -33,18 +33,19 @@ mod throttle;
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
     thread,
     time::Duration,
 };
 
 use purgatory::{CancelReason, DelayedOperation, Purgatory, RefusedReason, WaitError, WatchKey};
-use timer_core::{Executor, Job, ManualTimer};
+use timer_core::ManualTimer;
 use tokio::{
     runtime::{Builder, Runtime},
     task::JoinHandle,
 };
+
+use crate::support::Later;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -71,23 +72,6 @@ where
     let (timer, later) = (ManualTimer::new(), Later::default());
     let builder = Purgatory::builder("recipe").timer(&timer).executor(later.clone());
     (timer, builder.callbacks_on_executor().build().unwrap(), later)
-}
-
-/// Keeps its jobs until they are wanted: what happens between an ending and its callback.
-#[derive(Clone, Debug, Default)]
-struct Later(Arc<Mutex<Vec<Job>>>);
-
-impl Executor for Later {
-    fn execute(&self, job: Job) {
-        self.0.lock().unwrap().push(job);
-    }
-}
-
-impl Later {
-    fn run(&self) {
-        let jobs = std::mem::take(&mut *self.0.lock().unwrap());
-        jobs.into_iter().for_each(Job::run);
-    }
 }
 
 fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {

@@ -2,9 +2,9 @@
 
 pub(super) mod advance;
 pub(super) mod bytes;
-#[cfg(test)]
-mod checks;
 mod crew;
 pub(super) mod expire;
 pub(super) mod idle;
 pub(super) mod schedule;
+#[cfg(test)]
+mod tests;

@@ -2,8 +2,6 @@
 
 pub(super) mod acks_all;
 pub(super) mod bytes;
-#[cfg(test)]
-mod checks;
 mod crew;
 pub(super) mod empty;
 pub(super) mod expire;
@@ -15,3 +13,5 @@ pub(super) mod queue;
 pub(super) mod replies;
 mod room;
 pub(super) mod tail;
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,15 @@
 //! A flag that can be waited on: how the threads are told to end, and how they pause without
 //! missing that.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use anyhow::{Context, Result};
 use parking_lot::{Condvar, Mutex};
+
+/// What a shell reports for a program that Ctrl-C ended.
+const ABORTED: i32 = 130;
 
 /// Raised once, seen by everyone, and it wakes whoever pauses on it.
 #[derive(Debug, Default)]
@@ -18,6 +23,22 @@ impl Stop {
     /// A flag that is not raised.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// One that the first Ctrl-C or SIGTERM raises; the second does not wait for anything.
+    ///
+    /// # Errors
+    /// When the program listens for these already.
+    pub fn on_signals() -> Result<Arc<Self>> {
+        let stop = Arc::new(Self::new());
+        let raise = Arc::clone(&stop);
+        let handler = move || {
+            if !raise.raise() {
+                std::process::exit(ABORTED);
+            }
+        };
+        ctrlc::set_handler(handler).context("cannot listen for Ctrl-C")?;
+        Ok(stop)
     }
 
     /// Raises the flag; true the first time.

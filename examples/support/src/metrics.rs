@@ -1,0 +1,50 @@
+//! Serves Prometheus metrics, and beside them the live page.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
+use axum::{http::header::CONTENT_TYPE, routing::get};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use purgatory_live::{Live, Server};
+use timer_core::TimeHistogram;
+
+/// The exposition format, as Prometheus wants it named.
+const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Installs a recorder and serves it at `/metrics` of the address, with the live page at `/`, until
+/// what it returns is dropped. Each scrape publishes first, so what it reads is as it is then.
+///
+/// # Errors
+/// When the address cannot be had, or the program has a recorder already.
+pub fn serve(
+    address: SocketAddr,
+    live: &Live,
+    publish: impl Fn() + Clone + Send + Sync + 'static,
+) -> Result<Server> {
+    let recorder =
+        PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S)?.install_recorder()?;
+    publish(); // from now on waits are timed
+    // The server's one thread runs this: two at once would publish while the other drains the
+    // histograms.
+    let scrape = async move || {
+        publish();
+        ([(CONTENT_TYPE, TEXT_FORMAT)], recorder.render())
+    };
+    Server::start(address, live.router().route("/metrics", get(scrape)))
+        .with_context(|| format!("cannot serve metrics at {address}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_taken_port_is_named() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let said = format!("{:#}", serve(address, &Live::new(), || ()).unwrap_err());
+        assert!(said.contains(&format!("cannot serve metrics at {address}: ")), "{said}");
+    }
+}
