@@ -50,7 +50,9 @@ async function consume({ topic, count, partition = "0", wait_ms = "500", min_byt
 
 async function member({ topic, group, protocol = "classic" }) {
   if (protocol !== "classic") return undefined;
-  const reader = kafka.consumer({ groupId: group, sessionTimeout: 6000, heartbeatInterval: 500 });
+  // It sends heartbeats between fetches.
+  const times = { sessionTimeout: 6000, heartbeatInterval: 500, maxWaitTimeInMs: 500 };
+  const reader = kafka.consumer({ groupId: group, ...times });
   reader.on(reader.events.GROUP_JOIN, ({ payload }) => {
     tell("assigned", (payload.memberAssignment[topic] ?? []).sort().join(","));
   });
