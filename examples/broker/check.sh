@@ -2,10 +2,10 @@
 # Real clients against the broker: check.sh target/release/examples/broker
 #
 # kcat produces every line of a file with acks=all and consumes it again, for each compression codec;
-# a long poll wakes on data and ends at its time; the Python clients do the same (clients.py). With
-# paused followers acks=all fails with the broker's timed-out error within its bounds and acks=1
-# succeeds; malformed frames close their own connection only; a client that is killed has its parked
-# produce cancelled; SIGTERM ends the broker in time. Every wait is bounded.
+# a long poll wakes on data and ends at its time. With paused followers acks=all fails with the broker's
+# timed-out error within its bounds and acks=1 succeeds; malformed frames close their own connection
+# only; a client that is killed has its parked produce cancelled; SIGTERM ends the broker in time. Every
+# wait is bounded. (clients/ puts other clients, too, through what any client does.)
 set -euo pipefail
 
 broker=${1:?usage: check.sh path/to/the/broker}
@@ -129,19 +129,6 @@ echo "small" | produce -t large -X acks=all || fail "kcat was not acknowledged a
 stop_broker
 summary "appended: 1 records"
 summary "rejected connections: 0"
-
-echo "== confluent-kafka and kafka-python"
-if install_python "confluent_kafka, kafka, lz4, snappy, zstandard" "confluent-kafka==2.16.1" "kafka-python==3.0.12" \
-    lz4 python-snappy zstandard; then
-    start_broker
-    python_client "$here/clients.py" "$address" 2>"$work/python.err" ||
-        fail "the Python clients"
-    stop_broker
-    summary "parked produces: [0-9]* completed, 0 expired, 0 cancelled"
-    for codec in $codecs; do summary "$codec [1-9]"; done
-else
-    skipped "THE PYTHON CLIENTS DID NOT RUN: they are missing and cannot be installed"
-fi
 
 echo "== malformed frames while kcat produces"
 start_broker

@@ -77,11 +77,6 @@ scenarios() {
         followers_do CONT
     } >"$work/$1.rows"
 }
-all_in_sync() {
-    local isrs
-    isrs=$(kcat -L -b "$address" -t "$topic" "${options[@]}" 2>/dev/null | sed -n 's/.*partition 0,.*isrs: //p')
-    [ "$(tr -dc , <<<"$isrs")" = ,, ]
-}
 below_minimum() { [ "$(produce 100 | cut -d' ' -f1)" = NOT_ENOUGH_REPLICAS ]; }
 
 # expect NAME ROW OUTCOME MIN_MS MAX_MS

@@ -48,6 +48,13 @@ wait_for() {
     done
 }
 
+# Of the partition 0 of $topic at $address, for kcat with the options.
+all_in_sync() {
+    local isrs
+    isrs=$(kcat -L -b "$address" -t "$topic" "${options[@]}" 2>/dev/null | sed -n 's/.*partition 0,.*isrs: //p')
+    [ "$(tr -dc , <<<"$isrs")" = ,, ]
+}
+
 # With what it starts; when it ends too late they end with it.
 python_client() { PYTHONPATH=$cache timeout -k 1 90 python3 "$@"; }
 

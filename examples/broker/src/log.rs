@@ -50,11 +50,11 @@ impl Log {
     }
 
     /// Offset and timestamp of the first record that is not earlier than `timestamp`, in the
-    /// batches that end at `end_offset` or before. O(log's batches).
+    /// batches that end at `end_offset` or before. O(log's batches), and records where a batch does
+    /// not say its latest time.
     pub(crate) fn first_at(&self, timestamp: i64, end_offset: i64) -> Option<(i64, i64)> {
         let mut batches = self.read(self.log_start_offset, end_offset);
-        let batch = batches.find(|batch| batch.max_timestamp >= timestamp)?;
-        Some(batch.first_at(timestamp, self.log_start_offset))
+        batches.find_map(|batch| batch.first_at(timestamp, self.log_start_offset))
     }
 
     /// Drops the oldest batches below `offset` while the log is larger than `bytes_max`.

@@ -258,6 +258,23 @@ fn an_offset_is_told_by_its_time() {
     assert_eq!(list(&broker, 0), (0, 1, 1010), "the first is gone");
 }
 
+/// As sarama 1.22 leaves it out.
+#[test]
+fn an_offset_is_told_by_its_time_without_the_latest_time_of_a_batch() {
+    let broker = Fixture::new(&[]);
+    for codec in [0, 1] {
+        let mut batch = timed_batch(&[1000, 1020], codec).to_vec();
+        batch[35..43].fill(0xff);
+        broker.ask(ApiKey::Produce, 8, &produce(1, 0, &[(0, with_crc(batch).into())]));
+    }
+    (0..2).for_each(|follower| broker.replicate(follower, 0));
+    assert_eq!(list(&broker, 1000), (0, 0, 1000));
+    assert_eq!(list(&broker, 1001), (0, 1, 1020));
+    assert_eq!(list(&broker, 1021), (0, -1, -1));
+    broker.partition(0).delete_records(2).unwrap();
+    assert_eq!(list(&broker, 1000), (0, 2, 1000), "the compressed one");
+}
+
 #[test]
 fn a_batch_whose_records_are_none_has_its_first_one() {
     let broker = Fixture::new(&[]);

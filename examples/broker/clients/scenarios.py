@@ -1,0 +1,212 @@
+"""What every client is put through. A scenario gives commands to drivers (protocol.py) and judges their
+answers: it returns where all is as promised (an error of the client as the client says it), and fails
+with the words for the table where it is not.
+"""
+
+import re
+import time
+
+RECORDS = 100
+TIMEOUT_MS = 1000
+LONG_MS = 12_000  # of a fetch; a driver waits longer
+
+# How clients say the protocol's errors, but for its names in any spelling.
+ALSO = {
+    # The last two where the client, which has the same limit, did not wait for the broker's answer.
+    "REQUEST_TIMED_OUT": ["exceeded the user-specified time limit", "disconnected from node", "expiring 1 record"],
+    "NOT_ENOUGH_REPLICAS": ["Not enough in-sync replicas", "fewer in-sync replicas than required"],
+    "MESSAGE_TOO_LARGE": ["Message size too large", "RecordTooLarge", "MSG_SIZE_TOO_LARGE", "too large, server"],
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": [],
+    "INVALID_CONFIG": ["InvalidConfiguration", "Configuration is invalid", "code 40"],
+    "UNSUPPORTED_VERSION": ["API version not supported"],
+}
+
+
+class Failed(Exception):
+    """Not as promised; says what came instead."""
+
+
+class CannotDo(Exception):
+    """The client has no such thing."""
+
+
+def letters(text):
+    return re.sub("[^a-z0-9]", "", text.lower())
+
+
+def refused(driver, error, verb, **arguments):
+    """The client tells this error of the protocol; returns how."""
+    told = driver.answer(verb, **arguments)
+    if told.startswith("cannot"):
+        raise CannotDo
+    if told.startswith("ok"):
+        raise Failed("no error")
+    if not any(letters(known) in letters(told) for known in [error, *ALSO[error]]):
+        raise Failed(told.removeprefix("error "))
+    return told.removeprefix("error ")
+
+
+def settle(driver, topic):
+    """The topic is there; a client without acks=1 makes it by asking for it."""
+    if driver.answer("produce", topic=topic, count=1, acks=1).startswith("cannot"):
+        driver.ask("offset", topic=topic, time_ms=1)
+
+
+def read_back(driver, topic, prefix, count, times=1, **arguments):
+    found = driver.ask("consume", topic=topic, count=count * times, **arguments)
+    if [value.rstrip("x") for value in found] != [f"{prefix}-{at}-" for at in range(count)] * times:
+        raise Failed(f"{len(found)} read, and not what was produced")
+
+
+def produced_and_read(cell, **arguments):
+    driver = cell.driver()
+    driver.ask("produce", topic=cell.topic, count=RECORDS, prefix="it", **arguments)
+    read_back(driver, cell.topic, "it", RECORDS)
+
+
+def few_acks(cell):
+    driver = cell.driver()
+    for acks in [1, 0]:  # in this order: what has no leader yet is lost with acks=0
+        driver.ask("produce", topic=cell.topic, count=RECORDS, prefix="it", acks=acks)
+    read_back(driver, cell.topic, "it", RECORDS, times=2)
+
+
+def codec(name):
+    return lambda cell: produced_and_read(cell, codec=name)
+
+
+def idempotent(cell):
+    produced_and_read(cell, idempotent=1)
+
+
+def large(cell):
+    driver = cell.driver()
+    driver.ask("produce", topic=cell.topic, count=1, prefix="before")
+    told = refused(driver, "MESSAGE_TOO_LARGE", "produce", topic=cell.topic, count=1, size=2_000_000)
+    driver.ask("produce", topic=cell.topic, count=1, partition=1, prefix="after")
+    read_back(driver, cell.topic, "before", 1)
+    return told
+
+
+def stalled(cell):
+    driver = cell.driver()
+    settle(driver, cell.topic)
+    start = time.monotonic()
+    told = refused(driver, "REQUEST_TIMED_OUT", "produce", topic=cell.topic, count=1, timeout_ms=TIMEOUT_MS)
+    if time.monotonic() - start < TIMEOUT_MS / 1000:
+        raise Failed("too early")
+    return told
+
+
+def short(cell):
+    driver = cell.driver()
+    settle(driver, cell.topic)
+    time.sleep(0.5)  # the followers leave 10 ms after the first record
+    return refused(driver, "NOT_ENOUGH_REPLICAS", "produce", topic=cell.topic, count=1)
+
+
+def woken(cell):
+    """Enough bytes come while a fetch waits for them; too few do not wake it."""
+    reader, writer = cell.driver(), cell.driver()
+    writer.ask("produce", topic=cell.topic, count=1, prefix="few")
+    reader.send("consume", topic=cell.topic, count=2, wait_ms=LONG_MS, min_bytes=10_000)
+    start = time.monotonic()
+    if not reader.silent(2):
+        raise Failed("woken by too few bytes")
+    writer.ask("produce", topic=cell.topic, count=1, prefix="many", size=20_000)
+    found = reader.receive()
+    if time.monotonic() - start > LONG_MS / 1000:
+        raise Failed("not woken")
+    if [value.rstrip("x") for value in found] != ["few-0-", "many-0-"]:
+        raise Failed("not what was produced")
+
+
+def expired(cell):
+    """Enough bytes never come: at its time the fetch gets what is there, and not before."""
+    driver = cell.driver()
+    driver.ask("produce", topic=cell.topic, count=1, prefix="few")
+    start = time.monotonic()
+    read_back(driver, cell.topic, "few", 1, wait_ms=2000, min_bytes=10_000)
+    if time.monotonic() - start < 2:
+        raise Failed("too early")
+
+
+def group(cell):
+    """Two members share three partitions; one is killed, and the other has them all."""
+    cell.driver().ask("produce", topic=cell.topic, count=1)
+    members = [cell.driver(), cell.driver()]
+    for one in members:
+        one.send("member", topic=cell.topic, group=cell.topic)
+    assigned = lambda: [one.last("assigned") for one in members]
+    both = lambda: all(assigned()) and sorted(",".join(assigned()).split(",")) == ["0", "1", "2"]
+    cell.wait_for("partitions shared", both)
+    members[0].kill()
+    start = time.monotonic()
+    cell.wait_for("partitions moved", lambda: members[1].last("assigned") == "0,1,2")
+    if time.monotonic() - start < 4:  # a session of 6 s, a heartbeat each half
+        raise Failed("moved too early")
+
+
+def times(cell):
+    driver = cell.driver()
+    driver.ask("produce", topic=cell.topic, count=2)
+    time.sleep(0.02)
+    between_ms = int(time.time() * 1000)
+    driver.ask("produce", topic=cell.topic, count=2)
+    for time_ms, expected in [(1, ["0"]), (between_ms, ["2"]), (between_ms + 86_400_000, ["none", "4"])]:
+        (found,) = driver.ask("offset", topic=cell.topic, time_ms=time_ms)
+        if found not in expected:
+            raise Failed(f"{found} for {expected[0]}")
+
+
+def delete(cell):
+    driver = cell.driver()
+    driver.ask("produce", topic=cell.topic, count=3, prefix="it")
+    driver.ask("delete", topic=cell.topic, before=2)
+    found = driver.ask("consume", topic=cell.topic, count=1)
+    if found[0].rstrip("x") != "it-2-":
+        raise Failed("not deleted")
+
+
+def create(cell):
+    """A topic is made as told, and one with an unknown configuration is not."""
+    driver = cell.driver()
+    driver.ask("create", topic=cell.topic, config="max.message.bytes:1000")
+    driver.ask("produce", topic=cell.topic, count=1)
+    refused(driver, "MESSAGE_TOO_LARGE", "produce", topic=cell.topic, count=1, size=2000)
+    return refused(driver, "INVALID_CONFIG", "create", topic=f"{cell.topic}-not", config="retention.ms:1000")
+
+
+def transaction(cell):
+    return refused(cell.driver(), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "transaction")
+
+
+def new_group(cell):
+    driver = cell.driver()
+    driver.ask("produce", topic=cell.topic, count=1)
+    return refused(driver, "UNSUPPORTED_VERSION", "member", topic=cell.topic, group=cell.topic, protocol="consumer")
+
+
+# Not asked of Kafka 0.9.0.1: what came later; and acks=0, of which what a client sends just before it
+# goes arrived in some runs only.
+NOT_OLD = ["acks 0, 1", "zstd", "idempotent", "times", "delete", "create", "transaction", "KIP-848"]
+# name: (how the followers are, what is promised, the scenario); in the order of the table's columns.
+SCENARIOS = {
+    "acks 0, 1": ("up", "all is read back", few_acks),
+    **{
+        name: ("up", f"acks=all, codec {name}: all is read back", codec(name))
+        for name in ["none", "gzip", "snappy", "lz4", "zstd"]
+    },
+    "idempotent": ("up", "an idempotent producer", idempotent),
+    "large": ("up", "a record of 2 MB: MESSAGE_TOO_LARGE", large),
+    "stalled": ("stalled", "acks=all for a second, both followers stopped: REQUEST_TIMED_OUT", stalled),
+    "short": ("short", "acks=all, both followers out of the in-sync set: NOT_ENOUGH_REPLICAS", short),
+    "woken": ("up", "a fetch waits for bytes, and gets them when they come", woken),
+    "expired": ("up", "a fetch waits for bytes, and gets what is there at its time", expired),
+    "group": ("up", "two members share partitions; one is killed, and they move", group),
+    "times": ("up", "offsets by their records' times", times),
+    "delete": ("up", "records are deleted", delete),
+    "create": ("up", "a topic made with a configuration; an unknown one: INVALID_CONFIG", create),
+    "transaction": ("up", "refused: TRANSACTIONAL_ID_AUTHORIZATION_FAILED", transaction),
+    "KIP-848": ("up", "the new group protocol is refused: UNSUPPORTED_VERSION", new_group),
+}

@@ -1,0 +1,105 @@
+"""aiokafka as a driver: see protocol.py. It tries again until its time-out, whatever the error."""
+
+import asyncio
+import sys
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
+
+from protocol import WAIT_S, Cannot, serve, tell, values
+
+CONFIG = {"bootstrap_servers": sys.argv[1]}
+
+
+async def produce(topic, count, partition=0, acks="all", codec="none", size=60, prefix="", timeout_ms=5000,
+                  idempotent=0):
+    producer = AIOKafkaProducer(
+        **CONFIG, acks=acks, compression_type=None if codec == "none" else codec, linger_ms=20,
+        enable_idempotence=bool(idempotent), request_timeout_ms=timeout_ms, max_request_size=100_000_000,
+    )
+    await producer.start()
+    try:
+        sent = [await producer.send(topic, v, partition=partition) for v in values(prefix, count, size)]
+        await asyncio.wait_for(asyncio.gather(*sent), WAIT_S)
+    finally:
+        await asyncio.wait_for(producer.stop(), WAIT_S)
+
+
+async def consume(topic, count, partition=0, wait_ms=500, min_bytes=1):
+    reader = AIOKafkaConsumer(
+        **CONFIG, fetch_max_wait_ms=wait_ms, fetch_min_bytes=min_bytes, request_timeout_ms=60000,
+    )
+    await reader.start()
+    at = TopicPartition(topic, partition)
+    reader.assign([at])
+    await reader.seek_to_beginning(at)
+    found = []
+    async with asyncio.timeout(WAIT_S):
+        while len(found) < count:
+            found.append((await reader.getone()).value.decode())
+    await reader.stop()
+    return found
+
+
+class Told(ConsumerRebalanceListener):
+    def on_partitions_revoked(self, revoked):
+        pass
+
+    def on_partitions_assigned(self, assigned):
+        tell("assigned", ",".join(sorted(str(at.partition) for at in assigned)))
+
+
+async def member(topic, group, protocol="classic"):
+    if protocol != "classic":
+        raise Cannot("the classic protocol only")
+    reader = AIOKafkaConsumer(
+        **CONFIG, group_id=group, session_timeout_ms=6000, heartbeat_interval_ms=500,
+        auto_offset_reset="earliest", enable_auto_commit=False,
+    )
+    reader.subscribe([topic], listener=Told())
+    await reader.start()
+    async for _ in reader:
+        pass
+
+
+async def offset(topic, time_ms, partition=0):
+    reader = AIOKafkaConsumer(**CONFIG)
+    await reader.start()
+    at = TopicPartition(topic, partition)
+    found = (await reader.offsets_for_times({at: time_ms}))[at]
+    await reader.stop()
+    return [found.offset if found else "none"]
+
+
+async def with_admin(ask):
+    admin = AIOKafkaAdminClient(**CONFIG)
+    await admin.start()
+    try:
+        return await ask(admin)
+    finally:
+        await admin.close()
+
+
+async def create(topic, config):
+    new = NewTopic(topic, 1, 1, topic_configs=dict([config.split(":")]))
+    created = await with_admin(lambda admin: admin.create_topics([new]))
+    for _, code, *message in created.topic_errors:  # told, not raised
+        if code:
+            raise RuntimeError(f"code {code}: {message}")
+
+
+async def delete(topic, before, partition=0):
+    at = {TopicPartition(topic, partition): RecordsToDelete(before_offset=before)}
+    await with_admin(lambda admin: admin.delete_records(at))
+
+
+async def transaction():
+    producer = AIOKafkaProducer(**CONFIG, transactional_id="x")
+    await asyncio.wait_for(producer.start(), WAIT_S)
+
+
+def here(verb):
+    return lambda **arguments: asyncio.run(verb(**arguments))
+
+
+serve({verb.__name__: here(verb) for verb in [produce, consume, member, offset, create, delete, transaction]})
