@@ -182,8 +182,14 @@ mod tests {
             let (mut nodes, indices) = arena_of(100_000);
             let mut list = TimerTaskList::default();
             indices.iter().for_each(|&index| list.add(&mut nodes, index, OnList::bucket(0, 0)));
-            let others = indices.iter().filter(|&&index| index != indices[survivor]);
-            others.for_each(|&index| list.remove(&mut nodes, index));
+            let (mut room, mut steps) = (list.entries.capacity(), 0);
+            for &index in indices.iter().filter(|&&index| index != indices[survivor]) {
+                list.remove(&mut nodes, index);
+                let left = list.entries.capacity();
+                assert!(left <= KEPT_CAPACITY.max(4 * list.len()), "room for {left}");
+                steps += usize::from(std::mem::replace(&mut room, left) != left);
+            }
+            assert!(steps < 20, "{steps} steps");
             list.assert_valid(&nodes, OnList::bucket(0, 0));
             assert!(list.len() == 1 && list.entries.capacity() <= KEPT_CAPACITY);
         }
@@ -195,6 +201,9 @@ mod tests {
         let mut list = TimerTaskList::default();
         indices.iter().for_each(|&index| list.add(&mut nodes, index, OnList::bucket(0, 0)));
         indices.iter().for_each(|&index| list.remove(&mut nodes, index));
+        assert!(list.entries.capacity() <= KEPT_CAPACITY);
+        indices.iter().for_each(|&index| list.add(&mut nodes, index, OnList::bucket(0, 0)));
+        while list.pop_front(&mut nodes).is_some() {}
         assert!(list.entries.capacity() <= KEPT_CAPACITY);
     }
 }
