@@ -327,8 +327,11 @@ mod tests {
     #[test]
     fn an_event_that_finds_it_held_makes_the_holder_look_again() {
         let mut entry = held();
+        assert!(!entry.event_noted());
         assert_eq!(entry.check_out(), None);
+        assert!(entry.event_noted());
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::CheckAgain(7));
+        assert!(!entry.event_noted());
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::Parked);
     }
 
@@ -410,6 +413,9 @@ mod tests {
         assert_eq!(entry.look(), UnderCheck::Yes { seen: true });
         entry.settle(7, Verdict::Unsatisfied);
         assert_eq!(entry.look(), UnderCheck::No);
+        entry.check_out();
+        assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
+        entry.put_off(7);
         entry.check_out();
         assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
     }

@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(arena.remove(old.index), 1);
         let new = add(&mut arena, 2);
         assert_eq!(new.index, old.index);
-        assert!(arena.get(old).is_none());
+        assert!(arena.get(old).is_none() && arena.get_mut(old).is_none());
         assert_eq!(*arena.get(new).unwrap().task(), 2);
     }
 

@@ -226,10 +226,15 @@ mod tests {
             let indices: Vec<_> =
                 (0..100_000).map(|n| nodes.insert(10_000, n, ()).unwrap().index).collect();
             indices.iter().for_each(|&index| _ = late.add(&mut nodes, index));
+            let (mut room, mut steps) = (late.indices.capacity(), 0);
             for &index in indices.iter().filter(|&&index| index != indices[survivor]) {
                 late.remove(&mut nodes, index);
                 nodes.remove(index);
+                let (items, left) = (late.indices.len(), late.indices.capacity());
+                assert!(left <= 8 * items + 16 * STALE_KEPT, "room for {left}");
+                steps += usize::from(std::mem::replace(&mut room, left) != left);
             }
+            assert!(steps < 20, "{steps} steps");
             assert_eq!((late.assert_valid(&nodes), late.live(&nodes).count()), (1, 1));
             let room = late.indices.capacity();
             assert!(room < 100 * STALE_KEPT, "room for {room}");

@@ -361,8 +361,30 @@ mod tests {
         // In an order unlike that of claiming.
         (0..4000).for_each(|step| release(&mut pages, indices[step * 1009 % 4000]));
         assert_eq!((pages.len(), pages.pages_with_memory(), pages.pages.capacity()), (0, 0, 0));
+        assert!(pages.is_empty());
         let again: Vec<_> = (0..4000).map(|_| pages.claim().unwrap()).collect();
         assert!(again.iter().all(|&index| pages.at(index).0 >= 1), "a floor was forgotten");
+        assert!(!pages.is_empty());
+    }
+
+    #[test]
+    fn of_slots_without_generations_there_stays_no_floor() {
+        #[derive(Debug)]
+        struct Nameless;
+
+        impl PageSlot for Nameless {
+            const PAGE_BITS: u32 = 4;
+            const MAX: u32 = 1 << 12;
+
+            fn vacant(_: u32) -> Self {
+                Nameless
+            }
+        }
+
+        let mut pages = Pages::<Nameless>::new();
+        let indices: Vec<_> = (0..400).map(|_| pages.claim().unwrap()).collect();
+        indices.iter().for_each(|&index| pages.release(index));
+        assert!(pages.pages_with_memory() == 1 && pages.floors.is_none());
     }
 
     #[test]

@@ -333,8 +333,14 @@ mod tests {
     fn one_survivor_of_a_long_list_keeps_little_of_it() {
         for survivor in [0, 50_000, 99_999] {
             let (mut list, mut nodes, mut chunks, indices) = list_of(100_000);
-            let others = indices.iter().filter(|&&index| index != indices[survivor]);
-            others.for_each(|&index| list.remove(&mut nodes, &mut chunks, index));
+            let (mut room, mut steps) = (list.chunks.capacity(), 0);
+            for &index in indices.iter().filter(|&&index| index != indices[survivor]) {
+                list.remove(&mut nodes, &mut chunks, index);
+                let left = list.chunks.capacity();
+                assert!(left <= KEPT_CHUNKS.max(4 * list.chunks.len()), "room for {left}");
+                steps += usize::from(std::mem::replace(&mut room, left) != left);
+            }
+            assert!(steps < 20, "{steps} steps");
             list.assert_valid(&nodes, &chunks, PLACE);
             assert!(list.len() == 1 && list.chunks.capacity() <= KEPT_CHUNKS);
             assert_eq!((chunks.len(), chunks.pages_with_memory()), (1, 2)); // one of them empty
