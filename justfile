@@ -121,6 +121,10 @@ schemes *ARGS:
 perf *ARGS:
     cargo run --release -p purgatory-benches --bin purgatory_perf -- {{ARGS}}
 
+# Four kinds of load, raised until something cannot keep up; `--plot FILE` for the chart.
+saturation *ARGS:
+    cargo run --release -p purgatory-benches --bin saturation -- {{ARGS}}
+
 # What metrics and tracing cost the hot path.
 observed *ARGS:
     cargo run --release -p purgatory-benches --bin observed -- {{ARGS}}

@@ -37,12 +37,16 @@ WRONG = HELD_UP | {  # misbehave
     "PurgatoryPanics",
     "PurgatoryMissesEvents",
     "PurgatoryExecutorBacklog",
+    "PurgatoryCallbacksLate",
+    "PurgatoryChecksBusy",
     "TimerBehind",
+    "TimerSaturated",
     "TimerPanics",
 }
 # Alerts on times that a busy machine makes long, too; the histogram each looks at, and its bound.
 MEASURED = {
     "PurgatoryExpiresLate": ("purgatory_expiry_lateness_seconds_bucket", "0.25"),
+    "PurgatoryCallbacksLate": ("purgatory_callback_delay_seconds_bucket", "0.25"),
     "TimerBehind": ("timer_turn_seconds_bucket", "0.1"),
 }
 
@@ -53,6 +57,7 @@ BOOKS = [
     "purgatory_ended_total{I} == purgatory_wait_seconds_count{I}",
     'purgatory_ended_total{I} == ignoring(le) purgatory_wait_seconds_bucket{I,le="+Inf"}',
     'purgatory_ended_total{I,outcome="expired"} == ignoring(outcome) purgatory_expiry_lateness_seconds_count{I}',
+    'purgatory_ended_total{I,outcome="expired"} == ignoring(outcome) purgatory_callback_delay_seconds_count{I}',
     'sum(purgatory_cancelled_total{I}) == sum(purgatory_ended_total{I,outcome="cancelled"})',
     "purgatory_callbacks_waiting{I} == 0",
     "purgatory_oldest_age_seconds{I} == 0",

@@ -28,6 +28,8 @@ const BLOCKS: Duration = Duration::from_secs(1);
 const WAITING_MAX: u64 = 1000;
 /// A task on the reaper's own thread takes this long.
 const ON_THE_REAPER: Duration = Duration::from_millis(400);
+/// Another takes so much of each round.
+const MOST_OF_A_ROUND: Duration = Duration::from_millis(95);
 
 /// Misuses a timer and its purgatories in every way that an alert looks for, and serves their
 /// metrics.
@@ -73,6 +75,29 @@ fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
     Ok(waits)
 }
 
+/// Checks that take all of the time of the thread that raises events: PurgatoryChecksBusy.
+fn check_slowly(stop: &Arc<Stop>) -> Result<Waits> {
+    let waits = Waits::new("slow checks")?;
+    let (until, stop, event) = (stop.clone(), stop.clone(), waits.clone());
+    let check = move || until.pause(ROUND) && false;
+    waits.try_complete_else_watch(when(check, drop).into(), &["key"], Timeout::Never)?;
+    let raise = move || {
+        while !stop.pause(Duration::from_millis(1)) {
+            event.check_and_complete(&"key");
+        }
+    };
+    thread::Builder::new().name("slow checks".to_owned()).spawn(raise)?;
+    Ok(waits)
+}
+
+/// Tasks that take nearly all of the time of a reaper: TimerSaturated.
+fn keep_a_reaper_busy(stop: &Arc<Stop>) -> Result<SystemTimer> {
+    let (timer, stop) = (SystemTimer::builder().name("busy").inline().build()?, stop.clone());
+    let task = move || _ = stop.pause(MOST_OF_A_ROUND);
+    timer.schedule_at_fixed_rate(Duration::ZERO, ROUND, task)?;
+    Ok(timer)
+}
+
 /// More than may be parked: PurgatoryRefuses.
 fn overfill(full: &Waits) {
     while park(full, TIMEOUT, drop) {}
@@ -90,7 +115,7 @@ fn forget_the_event(forgets: &Waits) {
 }
 
 /// Callbacks that block, of operations that expire faster than one worker tells:
-/// PurgatoryExecutorBacklog.
+/// PurgatoryExecutorBacklog, PurgatoryCallbacksLate.
 fn block_the_executor(blocks: &Waits, stop: &Arc<Stop>) {
     if blocks.stats().callbacks_waiting < WAITING_MAX {
         for _ in 0..50 {
@@ -126,14 +151,15 @@ fn main() -> Result<()> {
     let (panics, blocks) = (Waits::new("panics")?, Waits::new("blocks")?);
     let forgets = Purgatory::builder("forgets").check_at_expiry().build()?;
     let stuck = get_stuck(&stop)?;
-    let all = [&late, &full, &panics, &blocks, &forgets, &stuck];
+    let (slow, busy) = (check_slowly(&stop)?, keep_a_reaper_busy(&stop)?);
+    let all = [&late, &full, &panics, &blocks, &forgets, &stuck, &slow];
 
-    let live = Live::new().timer(&inline);
+    let live = [&inline, &busy].into_iter().fold(Live::new(), |live, timer| live.timer(timer));
     let live = all.iter().fold(live, |live, waits| live.purgatory_with(waits, Display::fmt));
-    let (published, timer) = (all.map(Waits::clone), inline.clone());
+    let published = (all.map(Waits::clone), [&inline, &busy].map(SystemTimer::clone));
     let server = example_support::serve(args.metrics_addr, &live, move || {
-        published.iter().for_each(|waits| waits.publish());
-        timer.publish();
+        published.0.iter().for_each(|waits| waits.publish());
+        published.1.iter().for_each(SystemTimer::publish);
     })?;
     eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", server.address());
     for round in 0.. {
@@ -150,6 +176,6 @@ fn main() -> Result<()> {
     }
     drop(server);
     all.iter().for_each(|waits| waits.shutdown());
-    inline.shutdown();
+    [&inline, &busy].into_iter().for_each(|timer| _ = timer.shutdown());
     Ok(())
 }

@@ -23,9 +23,8 @@
 //!
 //! # Metrics
 //!
-//! Call `publish` once at the start and then before each scrape. `docs/METRICS.md` has the few
-//! lines for Prometheus and what each metric means, `docs/prometheus` alerts to copy,
-//! `docs/grafana` a dashboard. Watch these first:
+//! `docs/METRICS.md` has the few lines for Prometheus, what each metric means, alerts and a
+//! dashboard, and what saturation looks like. Watch these first:
 //!
 //! | You see | Usual cause |
 //! |---|---|
@@ -33,7 +32,6 @@
 //! | many expire | short timeouts, or events raised too early |
 //! | an age above every timeout | a check that does not return |
 //! | lateness | [one of these](super::time#why-an-expiry-is-late) |
-//! | many checks for each end | coarse keys; use watermarks |
 //!
 //! The package `purgatory-live` serves a live page. It shows keys, so let only operators reach it.
 //!

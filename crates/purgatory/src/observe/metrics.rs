@@ -137,7 +137,7 @@ where
         // us.
         let Some(mut published) = self.published.try_lock() else { return };
         let published = &mut *published;
-        let Times { completed, expired, cancelled, lateness } = self.times();
+        let Times { completed, expired, cancelled, lateness, check, callback_delay } = self.times();
         const WAIT: &str = "purgatory_wait_seconds";
         describe_histogram!(WAIT, Unit::Seconds, "How long operations were parked, by outcome");
         let waits = [
@@ -149,11 +149,30 @@ where
             let labels = self.labels("outcome", outcome);
             hand_over(waits, published, &histogram!(WAIT, &labels));
         }
-        const LATENESS: &str = "purgatory_expiry_lateness_seconds";
-        let help = "How long after its deadline what expired was taken off the wheel";
-        describe_histogram!(LATENESS, Unit::Seconds, help);
-        let late = histogram!(LATENESS, &self.label());
-        hand_over(lateness, &mut published.lateness, &late);
+        let others = [
+            (
+                "purgatory_expiry_lateness_seconds",
+                "How long after its deadline what expired was taken off the wheel",
+                lateness,
+                &mut published.lateness,
+            ),
+            (
+                "purgatory_check_seconds",
+                "How long checks for events took",
+                check,
+                &mut published.check,
+            ),
+            (
+                "purgatory_callback_delay_seconds",
+                "How long callbacks waited for the executor",
+                callback_delay,
+                &mut published.callback_delay,
+            ),
+        ];
+        for (name, help, times, published) in others {
+            describe_histogram!(name, Unit::Seconds, help);
+            hand_over(times, published, &histogram!(name, &self.label()));
+        }
     }
 
     /// Counters of one name, told apart by a label.

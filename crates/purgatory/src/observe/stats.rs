@@ -43,6 +43,7 @@ where
         for room in 0..rooms {
             times.add(self.rooms.lock(room).timed.get_or_insert_default().look(rooms));
         }
+        times.callback_delay = self.callback_delay.lock().get_or_insert_default().clone();
         times
     }
 }

@@ -36,6 +36,13 @@ const CLAIMED: usize = 4096;
 /// operation with more they go with its callback.
 const RELEASED_AT_ONCE: usize = 16;
 
+/// Something was handed to the executor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handed {
+    /// When, if that is timed.
+    at_ns: Option<u64>,
+}
+
 /// Whether an operation that is over has a place among `max_parked`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Permit {
@@ -136,24 +143,39 @@ where
                 }
             }
         }
-        let core = self.clone();
-        self.counts.callbacks_waiting.fetch_add(ended.len() as u64, Relaxed);
+        let (core, handed) = (self.clone(), self.to_executor(ended.len()));
         self.offload.execute(Job::new(move || {
             drop_each(left);
             for ended in ended {
                 let (payload, outcome) = core.release_watches(ended);
                 let under_way = under_way.pop();
-                core.run_offloaded(payload, outcome, Permit::Held, under_way);
+                core.run_offloaded(handed, payload, outcome, Permit::Held, under_way);
             }
         }));
     }
 
+    /// Counts what is handed to the executor; tells when that was, if it is timed.
+    pub(crate) fn to_executor(&self, callbacks: usize) -> Handed {
+        self.counts.callbacks_waiting.fetch_add(callbacks as u64, Relaxed);
+        let timed = self.callback_delay.lock().is_some();
+        Handed { at_ns: timed.then(|| self.driver().now_ns()) }
+    }
+
+    /// One of them begins.
+    pub(crate) fn begin(&self, handed: Handed) {
+        self.counts.callbacks_waiting.fetch_sub(1, Relaxed);
+        if let Some(at_ns) = handed.at_ns {
+            let waited_ns = self.driver().now_ns().saturating_sub(at_ns);
+            let mut delay = self.callback_delay.lock();
+            delay.get_or_insert_default().record(waited_ns);
+        }
+    }
+
     fn offload_callbacks(self: &Arc<Self>, ended: Vec<(O, Outcome)>, permit: Permit) {
-        let core = self.clone();
-        self.counts.callbacks_waiting.fetch_add(ended.len() as u64, Relaxed);
+        let (core, handed) = (self.clone(), self.to_executor(ended.len()));
         self.offload.execute(Job::new(move || {
             for (payload, outcome) in ended {
-                core.run_offloaded(payload, outcome, permit, None);
+                core.run_offloaded(handed, payload, outcome, permit, None);
             }
         }));
     }
@@ -161,12 +183,13 @@ where
     /// Calls `on_complete` as a job's work.
     fn run_offloaded(
         self: &Arc<Self>,
+        handed: Handed,
         payload: O,
         outcome: Outcome,
         permit: Permit,
         under_way: Option<UnderWay>,
     ) {
-        self.counts.callbacks_waiting.fetch_sub(1, Relaxed);
+        self.begin(handed);
         let now_ns = || self.driver().now_ns();
         trace::slow(&self.name, now_ns, || {
             let call = Call::enter(&self.offload);

@@ -14,7 +14,7 @@ use std::{
 
 use crossbeam_utils::CachePadded;
 use timer_core::{
-    Panicked, SystemTimer, TimerClosed, TimerHandle,
+    Panicked, SystemTimer, TimeHistogram, TimerClosed, TimerHandle,
     driver::{Driver, Due, Latch, Limit, ShardGuard, Shards, WheelOwner, contain, wheel_for},
 };
 
@@ -81,6 +81,9 @@ pub(crate) struct Core<K, O> {
     pub(crate) deferred: Mutex<Deferred<K>>,
     /// How many times all that waits alone was taken: see [`alone`](super::alone).
     pub(super) sweeps: AtomicU64,
+    /// How long callbacks waited for the executor, once somebody has asked for it. Not the model's
+    /// lock: nothing depends on it.
+    pub(crate) callback_delay: parking_lot::Mutex<Option<TimeHistogram>>,
     /// What has been handed to a recorder's histograms.
     #[cfg(feature = "metrics")]
     pub(crate) published: parking_lot::Mutex<crate::room::times::Times>,
@@ -116,6 +119,7 @@ where
             checks_known: Mutex::new(Checks::new()),
             deferred: Mutex::new(Deferred::default()),
             sweeps: AtomicU64::new(0),
+            callback_delay: Default::default(),
             #[cfg(feature = "metrics")]
             published: Default::default(),
         });

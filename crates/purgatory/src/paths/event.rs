@@ -68,6 +68,15 @@ enum Event {
     Rise(u64),
 }
 
+/// Checks of a batch that are timed.
+struct Timing {
+    /// For so many batches.
+    stands_for: u32,
+    /// Where that is recorded.
+    room: usize,
+    began_ns: u64,
+}
+
 /// When an event's version is raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Raise {
@@ -239,7 +248,9 @@ where
                 self.check_out_foreign(&mut batch);
             }
             if let Some(held) = batch.held.pop() {
+                let timing = self.checks_begin(&mut batch, held.id);
                 let (verdict, ended) = self.settle_by_verdict(0, held);
+                self.checks_end(timing, 1);
                 ended.into_iter().for_each(|ended| self.finish(call, ended));
                 // One that somebody else completed meanwhile has not used the event up.
                 if verdict == Verdict::Satisfied {
@@ -382,7 +393,7 @@ where
         if !batch.foreign.is_empty() {
             self.check_out_foreign(batch);
         }
-        if batch.held.len() > 1 {
+        if batch.held.len() > 1 || batch.stands_for.is_some() {
             return self.attempt_all(call, batch);
         }
         let ended = batch.held.pop().and_then(|held| self.settle(held));
@@ -391,7 +402,7 @@ where
 
     /// Checks out those whose first key is in another room.
     fn check_out_foreign(&self, batch: &mut Batch<O>) {
-        let Batch { held, foreign } = batch;
+        let Batch { held, foreign, .. } = batch;
         let mut added = 0;
         self.each_in_first_room(
             foreign.drain(..),
@@ -405,10 +416,29 @@ where
         );
     }
 
+    /// Begins to time the checks of a batch, if that is to be timed; told by one of its operations.
+    #[inline]
+    fn checks_begin(&self, batch: &mut Batch<O>, one: TimerHandle) -> Option<Timing> {
+        let stands_for = batch.stands_for.take()?;
+        Some(Timing { stands_for, room: one.shard(), began_ns: self.driver().now_ns() })
+    }
+
+    #[inline]
+    fn checks_end(&self, timing: Option<Timing>, checks: usize) {
+        let Some(Timing { stands_for, room, began_ns }) = timing else { return };
+        let took_ns = self.driver().now_ns().saturating_sub(began_ns);
+        if let Some(timed) = &mut self.rooms.lock(room).timed {
+            timed.checked(stands_for, checks, took_ns);
+        }
+    }
+
     /// Of many each room is locked once for a run of them, and the checks run with all their
     /// payloads out.
     fn attempt_all(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
+        let Some(first) = batch.held.first().map(|held| held.id) else { return 0 };
+        let timing = self.checks_begin(batch, first);
         self.check_all(&mut batch.held);
+        self.checks_end(timing, batch.held.len());
         let (mut again, mut ended) = (Vec::new(), Vec::new());
         self.each_in_first_room(
             batch.held.drain(..),

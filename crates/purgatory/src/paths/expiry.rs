@@ -43,11 +43,10 @@ where
     O: DelayedOperation + Send,
 {
     fn offload_last_checks(self: &Arc<Self>, all: Vec<CheckedOut<O>>) {
-        let core = self.clone();
-        self.counts.callbacks_waiting.fetch_add(all.len() as u64, Relaxed);
+        let (core, handed) = (self.clone(), self.to_executor(all.len()));
         self.offload.execute(Job::told(move |ran| {
             for held in all {
-                core.counts.callbacks_waiting.fetch_sub(1, Relaxed);
+                core.begin(handed);
                 let now_ns = || core.driver().now_ns();
                 trace::slow(&core.name, now_ns, || core.last_check_in_call(held, ran));
             }

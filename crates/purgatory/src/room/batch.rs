@@ -3,7 +3,10 @@
 use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
-use super::lists::{Entries, Waiter};
+use super::{
+    lists::{Entries, Waiter},
+    times::Timed,
+};
 use crate::words::check::Verdict;
 
 /// A payload out of its entry, and what its check found.
@@ -22,15 +25,28 @@ pub(crate) struct Batch<O> {
     /// Those whose first key is in another room, still to be checked out: each with how many of the
     /// held come before.
     pub(crate) foreign: SmallVec<[(usize, TimerHandle); 1]>,
+    /// For how many batches this one stands, if its checks are to be timed.
+    pub(crate) stands_for: Option<u32>,
 }
 
 impl<O> Batch<O> {
     pub(crate) fn new() -> Self {
-        Batch { held: SmallVec::new(), foreign: SmallVec::new() }
+        Batch { held: SmallVec::new(), foreign: SmallVec::new(), stands_for: None }
+    }
+
+    /// What a walk of a room is to do with the waiters it finds. It is decided here whether their
+    /// checks are timed.
+    #[inline(always)]
+    pub(super) fn finding(
+        &mut self,
+        timed: &mut Option<Box<Timed>>,
+    ) -> impl FnMut(&mut Entries<O>, Waiter) {
+        self.stands_for = timed.as_mut().and_then(|timed| timed.batch_stands_for());
+        |entries, waiter| self.check_out(entries, waiter)
     }
 
     #[inline(always)]
-    pub(super) fn check_out(&mut self, entries: &mut Entries<O>, waiter: Waiter) {
+    fn check_out(&mut self, entries: &mut Entries<O>, waiter: Waiter) {
         match waiter {
             Waiter::Foreign(id) => self.foreign.push((self.held.len(), id)),
             Waiter::Here(index) => {

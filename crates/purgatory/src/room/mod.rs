@@ -336,7 +336,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         limit: usize,
         batch: &mut Batch<O>,
     ) -> WalkOn {
-        let found = |entries: &mut Entries<O>, waiter| batch.check_out(entries, waiter);
+        let found = batch.finding(&mut self.timed);
         self.lists.walk(&mut self.entries, record, place, limit, found)
     }
 
@@ -347,7 +347,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         limit: usize,
         batch: &mut Batch<O>,
     ) -> WalkOn {
-        let found = |entries: &mut Entries<O>, waiter| batch.check_out(entries, waiter);
+        let found = batch.finding(&mut self.timed);
         let on = self.lists.walk_on(&mut self.entries, number, limit, found);
         self.end_if_done(number, on)
     }

@@ -16,6 +16,9 @@ const EXACT: u32 = 1000;
 /// After those, one in so many is timed. A prime: batches of completions are of rounder sizes.
 const STRIDE: u32 = 17;
 
+/// And of batches of checks one in so many: no count has to agree with theirs.
+const BATCH_STRIDE: u32 = 67;
+
 /// How long operations waited, by how they ended, and how late those were that expired. Counted
 /// from the first time that anybody asked for it.
 ///
@@ -35,6 +38,10 @@ pub struct Times {
     pub cancelled: TimeHistogram,
     /// From its deadline, rounded up to a tick, until what expired was taken off the wheel.
     pub lateness: TimeHistogram,
+    /// Checks for events. Few are timed, and stand for the others: the counts are estimates.
+    pub check: TimeHistogram,
+    /// From being handed to the executor until a callback, or a last check, began.
+    pub callback_delay: TimeHistogram,
 }
 
 impl Times {
@@ -43,19 +50,44 @@ impl Times {
         self.expired.add(&other.expired);
         self.cancelled.add(&other.cancelled);
         self.lateness.add(&other.lateness);
+        self.check.add(&other.check);
+        self.callback_delay.add(&other.callback_delay);
     }
 }
 
 /// The part of the timing that one room does.
 #[derive(Debug, Default)]
 pub(crate) struct Timed {
-    /// Completions that are still timed one by one.
-    exact: u32,
-    /// Completions since the last one that was timed.
-    untimed: u32,
-    /// How long that one waited.
+    completions: Sampled,
+    /// How long the last one waited that was timed.
     last_ns: u64,
+    /// Batches of checks, each of an event.
+    batches: Sampled,
+    /// Of the last one that was timed: how many checks, and how long each took.
+    last_checks: (u64, u64),
     times: Times,
+}
+
+/// Of which the first are timed one by one, then one in so many.
+#[derive(Debug, Default)]
+struct Sampled {
+    /// So many are still timed one by one.
+    exact: u32,
+    /// Since the last one that was timed.
+    untimed: u32,
+}
+
+impl Sampled {
+    /// Counts one: for how many it stands, if it is to be timed.
+    #[inline]
+    fn stands_for(&mut self, stride: u32) -> Option<u32> {
+        if self.exact > 0 {
+            self.exact -= 1;
+            return Some(1);
+        }
+        self.untimed += 1;
+        (self.untimed == stride).then(|| std::mem::take(&mut self.untimed))
+    }
 }
 
 impl Timed {
@@ -63,15 +95,24 @@ impl Timed {
     /// time is recorded, so what it stands for is settled here.
     #[inline]
     pub(crate) fn stands_for(&mut self, outcome: &Outcome) -> Option<u32> {
-        if !matches!(outcome, Outcome::Completed) {
-            return Some(1);
+        match outcome {
+            Outcome::Completed => self.completions.stands_for(STRIDE),
+            _ => Some(1),
         }
-        if self.exact > 0 {
-            self.exact -= 1;
-            return Some(1);
-        }
-        self.untimed += 1;
-        (self.untimed == STRIDE).then(|| std::mem::take(&mut self.untimed))
+    }
+
+    /// Counts a batch of checks: for how many it stands, if it is to be timed.
+    #[inline]
+    pub(crate) fn batch_stands_for(&mut self) -> Option<u32> {
+        self.batches.stands_for(BATCH_STRIDE)
+    }
+
+    /// Records a batch of so many checks, which [stands for](Self::batch_stands_for) so many.
+    pub(crate) fn checked(&mut self, stands_for: u32, checks: usize, took_ns: u64) {
+        let checks = checks as u64;
+        let each_ns = took_ns.checked_div(checks).unwrap_or(0);
+        self.times.check.record_many(each_ns, checks * u64::from(stands_for));
+        self.last_checks = (checks, each_ns);
     }
 
     /// Records an ending that [stands for](Self::stands_for) so many, after `waited_us` since it
@@ -99,9 +140,13 @@ impl Timed {
 
     /// What was counted so far; starts to time one by one again, as one of so many rooms.
     pub(crate) fn look(&mut self, rooms: usize) -> &Times {
-        self.times.completed.record_many(self.last_ns, u64::from(self.untimed));
-        self.untimed = 0;
-        self.exact = EXACT.div_ceil(rooms as u32);
+        let untimed = std::mem::take(&mut self.completions.untimed);
+        self.times.completed.record_many(self.last_ns, u64::from(untimed));
+        let untimed = std::mem::take(&mut self.batches.untimed);
+        let (checks, each_ns) = self.last_checks;
+        self.times.check.record_many(each_ns, checks * u64::from(untimed));
+        self.completions.exact = EXACT.div_ceil(rooms as u32);
+        self.batches.exact = self.completions.exact;
         &self.times
     }
 }

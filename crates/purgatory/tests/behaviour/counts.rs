@@ -178,13 +178,59 @@ fn refusals_are_counted_by_reason() {
 fn callbacks_wait_from_the_hand_over_until_they_begin() {
     let (timer, kept) = (ManualTimer::new(), Later::default());
     let purgatory = builder(&timer).executor(kept.clone()).build().unwrap();
-    for _ in 0..3 {
-        park(&purgatory, "k", MS);
-    }
+    let expire = || {
+        for _ in 0..3 {
+            let slow = timer.clone();
+            let operation = Probe::new().operation().then(move |_| slow.pass(10 * MS));
+            purgatory.try_complete_else_watch(operation, &["k"], MS).unwrap();
+        }
+        timer.advance(MS);
+        assert_eq!(purgatory.stats().callbacks_waiting, 3);
+        timer.pass(20 * MS);
+        assert_eq!(kept.run(), 1);
+        assert_eq!(purgatory.stats().callbacks_waiting, 0);
+    };
+    expire();
+    assert_eq!(purgatory.times().callback_delay.count(), 0); // timed from here on
+    expire();
+    assert_eq!(purgatory.stats().expired, 6);
+    let delay = purgatory.times().callback_delay;
+    assert_eq!((filled(&delay), delay.sum_s()), (vec![(0.025, 1), (0.05, 2)], 0.09));
+}
+
+#[test]
+fn last_checks_wait_for_the_executor_too() {
+    let (timer, kept) = (ManualTimer::new(), Later::default());
+    let purgatory = builder(&timer).executor(kept.clone()).check_at_expiry().build().unwrap();
+    purgatory.times();
+    park(&purgatory, "k", MS);
     timer.advance(MS);
-    assert_eq!((purgatory.stats().callbacks_waiting, purgatory.stats().expired), (3, 3));
-    kept.run();
-    assert_eq!(purgatory.stats().callbacks_waiting, 0);
+    timer.pass(20 * MS);
+    assert_eq!(kept.run(), 1);
+    let delay = purgatory.times().callback_delay;
+    assert_eq!((delay.count(), delay.sum_s()), (1, 0.02));
+}
+
+#[test]
+fn of_many_events_the_checks_of_some_are_timed_and_stand_for_all() {
+    let timer = ManualTimer::new();
+    let purgatory = builder(&timer).rooms(1).build().unwrap();
+    for _ in 0..3 {
+        let slow = timer.clone();
+        let operation = Probe::new().operation().on_check(move || slow.pass(MS));
+        purgatory.try_complete_else_watch(operation, &["k"], Timeout::Never).unwrap();
+    }
+    purgatory.check_and_complete(&"k");
+    assert_eq!(purgatory.times().check.count(), 0); // timed from here on
+    (0..1080).for_each(|_| _ = purgatory.check_and_complete(&"k"));
+    assert_eq!(purgatory.stats().checks, 3 * 1082);
+    for _ in 0..2 {
+        let check = purgatory.times().check;
+        assert_eq!((filled(&check), check.sum_s()), (vec![(0.001, 3240)], 3.24));
+    }
+    assert!(!purgatory.check_and_complete_one(&"k")); // one after the other
+    let check = purgatory.times().check;
+    assert_eq!((check.count(), check.sum_s()), (3243, 3.243));
 }
 
 #[test]

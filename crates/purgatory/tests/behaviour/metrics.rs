@@ -93,6 +93,8 @@ fn a_real_recorder_is_handed_counts_and_histograms() {
             "purgatory_wait_seconds_count{purgatory=\"orders\",outcome=\"completed\"} 1",
             "purgatory_wait_seconds_bucket{purgatory=\"orders\",outcome=\"expired\",le=\"0.01\"} 1",
             "purgatory_expiry_lateness_seconds_count{purgatory=\"orders\"} 1",
+            "purgatory_check_seconds_count{purgatory=\"orders\"} 3",
+            "purgatory_callback_delay_seconds_count{purgatory=\"orders\"} 1",
         ],
     );
 }
