@@ -79,7 +79,7 @@ fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
 fn check_slowly(stop: &Arc<Stop>) -> Result<Waits> {
     let waits = Waits::new("slow checks")?;
     let (until, stop, event) = (stop.clone(), stop.clone(), waits.clone());
-    let check = move || until.pause(ROUND) && false;
+    let check = move || (until.pause(ROUND), false).1;
     waits.try_complete_else_watch(when(check, drop).into(), &["key"], Timeout::Never)?;
     let raise = move || {
         while !stop.pause(Duration::from_millis(1)) {

@@ -16,8 +16,6 @@ use timer_core::{BuildError, Clock, SystemClock, SystemTimer, TimeHistogram, Tim
 
 use crate::{Step, step};
 
-/// Between two looks at the metrics.
-const LOOKS: Duration = Duration::from_millis(10);
 /// Parked under the keys of the events, and how long a check takes.
 const WAITERS: usize = 100;
 const CHECK: Work = Work::Compute(Duration::from_micros(100));
@@ -32,7 +30,8 @@ pub(crate) enum Work {
 
 /// What arrives.
 pub(crate) enum Load {
-    /// Operations that expire. Each timer has a purgatory, workers, and an equal share of them.
+    /// Operations that expire. Each timer has a purgatory, workers (or none, and is inline), and an
+    /// equal share of them.
     Expiries { timers: usize, workers: usize, work: Work },
     /// Events, of one thread, each for the waiters of one of the keys in turn. No check comes true.
     Events { keys: usize },
@@ -88,7 +87,8 @@ impl Book {
 
     /// A timer and a purgatory; what they time, they time from here on.
     fn owner(&self, workers: usize) -> Result<Owner, BuildError> {
-        let timer = SystemTimer::builder().clock(self.clock.clone()).workers(workers).build()?;
+        let timer = SystemTimer::builder().clock(self.clock).workers(workers);
+        let timer = if workers == 0 { timer.inline().build()? } else { timer.build()? };
         let purgatory = Purgatory::builder("saturation").timer(&timer).build()?;
         purgatory.times();
         Ok((timer, purgatory))
@@ -124,19 +124,23 @@ impl Load {
         let due_ns = |number: usize| (window.as_nanos() as usize * number / count) as u64;
         let (late_ns, seen) = match *self {
             Load::Events { keys } => events(keys, count, window, due_ns)?,
-            Load::Expiries { timers, workers, work } => loop {
-                let book = Book::new(Work::Nothing, work, count);
-                let owners =
-                    (0..timers).map(|_| book.owner(workers)).collect::<Result<Vec<_>, _>>()?;
-                if let Some(base_ns) = park(&book, &owners, due_ns)? {
-                    let seen = look(&book, &owners, base_ns, window);
-                    owners.iter().for_each(|(timer, _)| _ = timer.shutdown());
-                    let told = book.told_ns.iter().map(|told| told.load(Relaxed)).enumerate();
-                    let late = told.map(|(at, told)| told.checked_sub(base_ns + due_ns(at)));
-                    let late = late.collect::<Option<Vec<_>>>();
-                    break (late.context("some were early, or did not expire")?, seen);
+            Load::Expiries { timers, workers, work } => {
+                let mut lead_ns = 50_000_000 + 500 * count as u64;
+                loop {
+                    let book = Book::new(Work::Nothing, work, count);
+                    let owners =
+                        (0..timers).map(|_| book.owner(workers)).collect::<Result<Vec<_>, _>>()?;
+                    if let Some(base_ns) = park(&book, &owners, lead_ns, due_ns)? {
+                        let seen = look(&book, &owners, base_ns, window);
+                        owners.iter().for_each(|(timer, _)| _ = timer.shutdown());
+                        let told = book.told_ns.iter().map(|told| told.load(Relaxed)).enumerate();
+                        let late = told.map(|(at, told)| told.checked_sub(base_ns + due_ns(at)));
+                        let late = late.collect::<Option<Vec<_>>>();
+                        break (late.context("some were early, or did not expire")?, seen);
+                    }
+                    lead_ns *= 2;
                 }
-            },
+            }
         };
         Ok(step(window, &late_ns, shown(&seen)))
     }
@@ -146,15 +150,16 @@ impl Load {
 fn park(
     book: &Arc<Book>,
     owners: &[Owner],
+    lead_ns: u64,
     due_ns: impl Fn(usize) -> u64,
 ) -> anyhow::Result<Option<u64>> {
     let count = book.told_ns.len();
-    let base_ns = book.clock.now_ns() + 50_000_000 + 700 * count as u64;
+    let base_ns = book.clock.now_ns() + lead_ns;
     for number in 0..count {
         let (request, key) = (Request { book: book.clone(), number }, number % (count / 10 + 1));
         let timeout = Timeout::At(base_ns + due_ns(number));
         let (_, purgatory) = &owners[number % owners.len()];
-        ensure!(purgatory.try_complete_else_watch(request, &[key], timeout).is_ok(), "refused");
+        purgatory.try_complete_else_watch(request, &[key], timeout)?;
     }
     Ok((book.clock.now_ns() < base_ns).then_some(base_ns))
 }
@@ -165,16 +170,16 @@ fn look(book: &Book, owners: &[Owner], base_ns: u64, window: Duration) -> Seen {
         || owners.iter().map(|(timer, _)| timer.stats().turns.sum_s()).collect::<Vec<_>>();
     let waiting = || owners.iter().map(|(_, waits)| waits.stats().callbacks_waiting).sum::<u64>();
     book.pause_until(base_ns);
-    let (before, began_ns, mut seen) = (turned_s(), book.clock.now_ns(), Seen::default());
+    let (before, mut seen) = (turned_s(), Seen::default());
     while book.clock.now_ns() < base_ns + window.as_nanos() as u64 {
-        thread::sleep(LOOKS);
+        thread::sleep(Duration::from_millis(10));
         seen.waiting = waiting().max(seen.waiting);
     }
-    let (after, over_s) = (turned_s(), (book.clock.now_ns() - began_ns) as f64 / 1e9);
+    let (after, over_s) = (turned_s(), (book.clock.now_ns() - base_ns) as f64 / 1e9);
     let turning = before.iter().zip(after).map(|(before, after)| (after - before) / over_s);
     seen.turning = turning.fold(0.0, f64::max);
     while waiting() > 0 || owners.iter().any(|(_, purgatory)| !purgatory.is_empty()) {
-        thread::sleep(LOOKS);
+        thread::sleep(Duration::from_millis(10));
     }
     owners.iter().for_each(|(_, purgatory)| seen.delay.add(&purgatory.times().callback_delay));
     seen
@@ -191,8 +196,7 @@ fn events(
     let (_timer, purgatory) = book.owner(1)?;
     for number in 0..WAITERS {
         let request = Request { book: book.clone(), number };
-        let parked = purgatory.try_complete_else_watch(request, &[number % keys], Timeout::Never);
-        ensure!(parked.is_ok(), "refused");
+        purgatory.try_complete_else_watch(request, &[number % keys], Timeout::Never)?;
     }
     let base_ns = book.clock.now_ns();
     let raise = |number| {

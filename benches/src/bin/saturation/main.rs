@@ -5,12 +5,12 @@
 //! `cargo run --release -p purgatory-benches --bin saturation` (append `-- --quick` for a first
 //! look, `-- --plot FILE` for the chart).
 //!
-//! Both ways take turns, and each figure is the median of its rounds. A step lasts a fraction of a
+//! The ways take turns, and each figure is the median of its rounds. A step lasts a fraction of a
 //! second; a backlog grows for as long as the load lasts. Expiries are parked before the first is
 //! due, so that the thread that parks takes nothing away. *Late* is from the deadline asked for
 //! until the callback begins, of an event from the moment it was to be raised until its last waiter
 //! was checked. *Achieved* is from the first deadline until the last callback begins.
-#![expect(clippy::print_stdout, reason = "the table is what this program is for")]
+#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a table; loads take time")]
 
 mod kinds;
 mod load;
@@ -39,9 +39,6 @@ struct Args {
 /// percentile, in ms; the value of the kind's metric.
 type Step = [f64; 5];
 
-const OFFERED: usize = 0;
-const LATE_P99: usize = 3;
-
 /// A step from how late each was, in nanoseconds, in the order they were due, evenly over `window`.
 fn step(window: Duration, late_ns: &[u64], shown: f64) -> Step {
     let (count, each_s) = (late_ns.len() as f64, window.as_secs_f64() / late_ns.len() as f64);
@@ -54,50 +51,44 @@ fn step(window: Duration, late_ns: &[u64], shown: f64) -> Step {
     [1.0 / each_s, achieved, late_ms(0.5), late_ms(0.99), shown]
 }
 
-/// A kind's steps as it is, and with the advice followed.
+/// A kind's steps, each way.
 struct Curves {
     kind: &'static Kind,
-    ways: [Vec<Step>; 2],
+    ways: Vec<Vec<Step>>,
 }
 
 impl Curves {
     fn measured(kind: &'static Kind, quick: bool) -> anyhow::Result<Self> {
         let (rounds, window) = if quick { (1, WINDOW / 5) } else { (3, WINDOW) };
         let rates = if quick { &kind.rates[3..] } else { &kind.rates[..] };
-        let mut ways = [(); 2].map(|()| vec![Vec::new(); rates.len()]);
+        let mut ways = vec![vec![Vec::new(); rates.len()]; kind.ways.len()];
         for _ in 0..rounds {
             for (at, &rate) in rates.iter().enumerate() {
-                for (steps, load) in ways.iter_mut().zip(&kind.loads) {
+                for (steps, (_, load)) in ways.iter_mut().zip(kind.ways) {
                     steps[at].push(load.step(rate, window, kind.shown)?);
                 }
             }
         }
         let of = |rounds: &[Step], at| median(&rounds.iter().map(|s| s[at]).collect::<Vec<_>>());
         let medians = |rounds: &Vec<Step>| std::array::from_fn(|at| of(rounds, at));
-        Ok(Curves { kind, ways: ways.map(|steps| steps.iter().map(medians).collect()) })
-    }
-
-    fn print(&self) {
-        let Kind { name, about, metric, .. } = self.kind;
-        for (steps, way) in self.ways.iter().zip(self.kind.ways) {
-            println!("\n{name}: {about}; {way}");
-            println!(
-                "   offered  achieved  late p50  late p99     metric   a second; ms; {metric}"
-            );
-            for [offered, achieved, p50, p99, shown] in steps {
-                println!("{offered:>10.0}{achieved:>10.0}{p50:>10.1}{p99:>10.1}{shown:>11.2}");
-            }
-        }
+        let of_way = |steps: &Vec<Vec<Step>>| steps.iter().map(medians).collect();
+        Ok(Curves { kind, ways: ways.iter().map(of_way).collect() })
     }
 }
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    println!("{}", machine());
+    println!("{}. Offered and achieved a second, late in ms.", machine());
     let mut all = Vec::new();
     for kind in &KINDS {
         let curves = Curves::measured(kind, args.quick)?;
-        curves.print();
+        for (steps, (way, _)) in curves.ways.iter().zip(kind.ways) {
+            println!("\n{}: {}; {way}", kind.name, kind.about);
+            println!("   offered  achieved  late p50  late p99     metric   ({})", kind.metric);
+            for [offered, achieved, p50, p99, shown] in steps {
+                println!("{offered:>10.0}{achieved:>10.0}{p50:>10.1}{p99:>10.1}{shown:>11.2}");
+            }
+        }
         all.push(curves);
     }
     args.plot.map_or(Ok(()), |file| plot::write(&file, &all))
