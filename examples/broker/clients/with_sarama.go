@@ -185,7 +185,8 @@ func create(c command) ([]string, error) {
 	}
 	defer admin.Close()
 	pair := strings.SplitN(c["config"], ":", 2)
-	detail := sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1, ConfigEntries: map[string]*string{pair[0]: &pair[1]}}
+	entries := map[string]*string{pair[0]: &pair[1]}
+	detail := sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1, ConfigEntries: entries}
 	return nil, admin.CreateTopic(c["topic"], &detail, false)
 }
 

@@ -1,4 +1,5 @@
 //! rdkafka as a driver: see `protocol.py`.
+#![allow(clippy::disallowed_methods, reason = "no timer of this project is in it")]
 
 use std::time::{Duration, Instant};
 
