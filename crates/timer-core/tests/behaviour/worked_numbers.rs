@@ -312,6 +312,11 @@ fn a_cancelled_bucket_does_not_hold_the_present_back() {
     wheel.cancel(id);
     wheel.catch_up(500);
     assert_eq!((wheel.now(), wheel.next_due()), (500, None));
+    let id = add(&mut wheel, 510);
+    add(&mut wheel, 600);
+    wheel.cancel(id);
+    wheel.catch_up(520);
+    assert_eq!((wheel.now(), wheel.next_due()), (520, Some(600)));
 }
 
 #[test]
