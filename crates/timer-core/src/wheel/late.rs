@@ -240,4 +240,63 @@ mod tests {
             assert!(room < 100 * STALE_KEPT, "room for {room}");
         }
     }
+
+    #[test]
+    fn of_what_comes_and_goes_about_half_is_stale_at_most() {
+        let (mut nodes, mut late) = (Arena::new(), Late::new());
+        let mut live = std::collections::VecDeque::new();
+        for n in 0..20_000 {
+            live.push_back(nodes.insert(10_000, n, ()).unwrap().index);
+            late.add(&mut nodes, live[live.len() - 1]);
+            if live.len() > 1000 {
+                let oldest = live.pop_front().unwrap();
+                late.remove(&mut nodes, oldest);
+                nodes.remove(oldest);
+            }
+            assert!(late.indices.len() <= 2 * live.len() + STALE_KEPT + 2);
+        }
+        let mut listed: Vec<_> = late.live(&nodes).collect();
+        listed.sort_unstable();
+        live.make_contiguous().sort_unstable();
+        assert_eq!((late.assert_valid(&nodes), listed), (1000, live.into()));
+    }
+
+    #[test]
+    fn a_look_under_way_finds_all_that_are_near_whoever_leaves_meanwhile() {
+        let (mut nodes, mut late) = (Arena::new(), Late::new());
+        let deadline = |n| if n < 2900 { 1_000_000 } else { 10_000 };
+        let indices: Vec<_> =
+            (0..3000).map(|n| nodes.insert(deadline(n), n, ()).unwrap().index).collect();
+        indices.iter().for_each(|&index| _ = late.add(&mut nodes, index));
+        let (now, mut near) = (late.due().unwrap(), Vec::new());
+        assert_eq!(late.look(&mut nodes, now, 1000, &mut near), 1000);
+        for &index in &indices[..2500] {
+            late.remove(&mut nodes, index);
+            nodes.remove(index);
+        }
+        while late.look(&mut nodes, now, 1000, &mut near) == 1000 {}
+        near.sort_unstable();
+        assert_eq!(near, &indices[2900..]);
+        assert_eq!((late.assert_valid(&nodes), late.due()), (400, Some(1_000_000 - NEAR_TICKS)));
+    }
+
+    #[test]
+    fn a_wheel_tells_its_late_tasks_and_looks_at_them_within_the_budget() {
+        use crate::wheel::{geometry::WheelSize, occupancy::Occupancy, timing_wheel::TimingWheel};
+        let mut wheel = TimingWheel::new(WheelSize::default(), 0).placing_late();
+        (0..100).for_each(|n| _ = wheel.insert(10_000 + 5000 * (n % 2), n).unwrap());
+        let mut occupancy = Occupancy::default();
+        wheel.add_occupancy(0, &mut occupancy);
+        let level = &occupancy.levels[2]; // 4096 ticks a bucket
+        assert_eq!((level.buckets[2], level.buckets[3], occupancy.pending), (50, 50, 100));
+        let due = wheel.next_due().unwrap();
+        let mut near = 0;
+        for _ in 0..9 {
+            let advanced = wheel.advance(due, 11, |_| unreachable!());
+            assert!(advanced.next_due == Some(due) && advanced.cascaded <= 11);
+            near += advanced.cascaded;
+        }
+        near += wheel.advance(due, 11, |_| unreachable!()).cascaded;
+        assert_eq!((near, wheel.late.map(|late| late.live_count)), (50, Some(50)));
+    }
 }

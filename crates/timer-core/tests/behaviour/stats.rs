@@ -72,6 +72,14 @@ fn levels_tell_how_far_ahead_tasks_are() {
 }
 
 #[test]
+fn the_levels_of_64_slots_are_told_by_their_ticks() {
+    let timer = ManualTimer::new();
+    timer.schedule(Duration::from_secs(3600), || ()).unwrap();
+    let ticks: Vec<_> = timer.stats().levels.iter().map(|level| level.bucket_ticks).collect();
+    assert_eq!(ticks, [1, 64, 64 * 64, 64 * 64 * 64]);
+}
+
+#[test]
 fn a_system_timer_counts_its_rounds() {
     let timer = SystemTimer::builder().name("rounds").build().unwrap();
     let (send, fired) = mpsc::channel();

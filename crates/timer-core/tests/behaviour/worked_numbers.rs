@@ -312,6 +312,11 @@ fn a_cancelled_bucket_does_not_hold_the_present_back() {
     wheel.cancel(id);
     wheel.catch_up(500);
     assert_eq!((wheel.now(), wheel.next_due()), (500, None));
+    let id = add(&mut wheel, 510);
+    add(&mut wheel, 600);
+    wheel.cancel(id);
+    wheel.catch_up(520);
+    assert_eq!((wheel.now(), wheel.next_due()), (520, Some(600)));
 }
 
 #[test]
@@ -343,4 +348,38 @@ fn a_due_task_left_alone_stays_by_its_id_until_removed_or_rescheduled() {
     assert_eq!((wheel.len(), wheel.scheduled_count(), wheel.next_due()), (1, 0, None));
     assert_eq!(wheel.reschedule(id, 7), Some(7));
     assert_eq!(run(&mut wheel, 7).0, [(7, 5)]);
+}
+
+#[test]
+fn a_task_is_told_apart_by_id_deadline_and_sequence() {
+    let (mut one, mut other) = (kafka(0), kafka(0));
+    assert!(one.is_empty());
+    let first = add(&mut one, 30);
+    other.follow(one.sequence());
+    let second = add(&mut other, 30);
+    one.follow(other.sequence());
+    let third = add(&mut one, 20);
+    assert!(!one.is_empty());
+    assert_eq!(
+        (one.get(first), one.get(third), other.get(second)),
+        (Some(&30), Some(&20), Some(&30))
+    );
+    *one.get_mut(first).unwrap() += 1;
+    let mut told = Vec::new();
+    for wheel in [&mut one, &mut other] {
+        wheel.advance(30, usize::MAX, |task| {
+            told.push((task.sequence(), task.id(), task.deadline(), task.take()));
+        });
+    }
+    told.sort_unstable_by_key(|&(sequence, ..)| sequence);
+    let place = one.sequence() - 3;
+    let expected = [(1, first, 30, 31), (2, second, 30, 30), (3, third, 20, 20)];
+    assert_eq!(told, expected.map(|(nth, id, deadline, task)| (place + nth, id, deadline, task)));
+    assert!(one.get(first).is_none() && one.get_mut(first).is_none());
+    let fourth = add(&mut one, 40);
+    assert!(one.unschedule(fourth) && !one.unschedule(first));
+    assert_eq!((one.scheduled_count(), one.deadline(fourth)), (0, Some(u64::MAX)));
+    assert_eq!((one.cancel(fourth), one.cancelled_count()), (Some(40), 0));
+    let fifth = add(&mut one, 50);
+    assert_eq!((one.cancel(fifth), one.cancelled_count()), (Some(50), 1));
 }
