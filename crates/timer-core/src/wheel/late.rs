@@ -249,11 +249,10 @@ mod tests {
                 nodes.remove(oldest);
             }
             assert!(late.indices.len() <= 2 * live.len() + STALE_KEPT + 2);
+            if n % 100 == 0 {
+                assert_eq!(late.assert_valid(&nodes), live.len());
+            }
         }
-        let mut listed: Vec<_> = late.live(&nodes).collect();
-        listed.sort_unstable();
-        live.make_contiguous().sort_unstable();
-        assert_eq!((late.assert_valid(&nodes), listed), (1000, live.into()));
     }
 
     #[test]
