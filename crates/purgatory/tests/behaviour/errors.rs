@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use purgatory::{
-    BoxedOperation, CancelReason, LocalPurgatory, Outcome, Purgatory, RefusedReason, Timeout,
-    WaitError, Watches,
+    BoxedOperation, CancelReason, EndResult, LocalPurgatory, Outcome, ParkResult, Purgatory,
+    RefusedReason, Timeout, WaitError, Watches,
     timer_core::{TickLength, WheelSize},
     when,
 };
@@ -46,6 +46,31 @@ fn an_outcome_says_why() {
     assert_eq!(inside, "a blocking wait inside a check, a callback or a timer's task");
     let refused = WaitError::Refused(RefusedReason::NoKeys).to_string();
     assert_eq!(refused, "not parked: no watch key");
+}
+
+/// Hexadecimal: the purgatory's number, a dash, the operation's.
+#[test]
+fn the_id_of_an_operation_is_of_one_purgatory_alone() {
+    let [one, other] = ["one", "other"].map(|name| Purgatory::new(name).unwrap());
+    let park = |purgatory: &Purgatory<u32, BoxedOperation>| {
+        let operation = when(|| false, drop).into();
+        match purgatory.try_complete_else_watch(operation, &[1], Timeout::Never).unwrap() {
+            ParkResult::Parked(id) => id,
+            ended => panic!("{ended:?}"),
+        }
+    };
+    let ids = [park(&one), park(&one), park(&other)];
+    let parts = ids.map(|id| {
+        let text = id.to_string();
+        let (purgatory, operation) = text.split_once('-').unwrap();
+        [purgatory, operation].map(|digits| u64::from_str_radix(digits, 16).unwrap())
+    });
+    assert_eq!(parts[0][0], parts[1][0]);
+    assert!(parts[0][0] != parts[2][0] && parts[0][1] != parts[1][1]);
+    #[cfg(feature = "serde")]
+    assert_eq!(serde_json::to_value(ids[0]).unwrap(), ids[0].to_string());
+    assert_eq!(other.cancel(ids[0], "not here"), EndResult::Gone);
+    assert_eq!((one.len(), other.len()), (2, 1));
 }
 
 #[cfg(feature = "keyed")]

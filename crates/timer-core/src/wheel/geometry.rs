@@ -147,11 +147,9 @@ impl Geometry {
         }
     }
 
-    /// How many buckets of `level` from that of `now` to that of `time`, at most the last of a
-    /// turn; none when it is due.
+    /// How many buckets of `level` from that of `now` to that of `time`; none when it is due.
     pub(crate) fn ahead(&self, level: usize, time: u64, now: u64) -> usize {
-        let units = self.unit(level, time).saturating_sub(self.unit(level, now));
-        units.min(self.slots - 1) as usize
+        self.unit(level, time).saturating_sub(self.unit(level, now)) as usize
     }
 
     /// Buckets in a turn of each level.

@@ -34,7 +34,7 @@ impl<T> TimingWheel<T> {
         if search.level.is_none() {
             if let Some(late) = &self.late {
                 found(late.earliest_below(&self.nodes, &mut search.from, &mut budget));
-                if search.from > 0 && budget == 0 {
+                if search.from > 0 {
                     return false;
                 }
             }
