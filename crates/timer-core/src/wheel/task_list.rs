@@ -359,18 +359,14 @@ mod tests {
 
     #[test]
     fn a_search_for_the_earliest_goes_down_within_its_budget() {
-        let (mut nodes, indices) = arena_of(100);
-        let mut list = TimerTaskList::default();
-        for &index in &indices {
-            nodes.at_mut(index).deadline = u64::from(index);
-            list.add(&mut nodes, index, OnList::bucket(0, 0));
-        }
+        let (list, mut nodes, chunks, indices) = list_of(100);
+        indices.iter().for_each(|&index| nodes.at_mut(index).deadline = u64::from(index));
         let (mut from, mut budget) = (usize::MAX, 30);
-        assert_eq!(list.earliest_below(&nodes, &mut from, &mut budget), Some(70));
+        assert_eq!(list.earliest_below(&nodes, &chunks, &mut from, &mut budget), Some(70));
         assert_eq!((from, budget), (70, 0));
-        assert_eq!(list.earliest_below(&nodes, &mut from, &mut 69), Some(1));
+        assert_eq!(list.earliest_below(&nodes, &chunks, &mut from, &mut 69), Some(1));
         budget = 5;
-        assert_eq!(list.earliest_below(&nodes, &mut from, &mut budget), Some(0));
+        assert_eq!(list.earliest_below(&nodes, &chunks, &mut from, &mut budget), Some(0));
         assert_eq!((from, budget), (0, 4));
     }
 }
