@@ -251,3 +251,17 @@ fn a_purgatory_tells_its_own_timer() {
     assert_eq!((timer.name(), timer.stats().pending), ("own", 1));
     assert!(waiting().1.own_timer().is_none());
 }
+
+/// The wheel of a purgatory that is gone: its timer still counts what was taken off it.
+#[test]
+fn a_timer_keeps_count_of_what_a_purgatory_that_is_gone_took_off_its_wheels() {
+    let (timer, purgatory) = waiting();
+    for key in ["one", "two", "three"] {
+        park(&purgatory, key, 40 * MS);
+    }
+    purgatory.cancel_for_key(&"one", "asked");
+    purgatory.cancel_for_key(&"two", "asked");
+    assert_eq!((timer.stats().cancelled, timer.stats().pending), (2, 1));
+    drop(purgatory);
+    assert_eq!((timer.stats().cancelled, timer.stats().pending), (3, 0));
+}
