@@ -43,7 +43,7 @@ where
         for room in 0..rooms {
             times.add(self.rooms.lock(room).timed.get_or_insert_default().look(rooms));
         }
-        times.callback_delay = self.callback_delay.lock().get_or_insert_default().clone();
+        times.callback_delay = self.callback_delay.get_or_init(Default::default).lock().clone();
         times
     }
 }

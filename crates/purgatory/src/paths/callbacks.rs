@@ -157,8 +157,8 @@ where
     /// Counts what is handed to the executor; tells when that was, if it is timed.
     pub(crate) fn to_executor(&self, callbacks: usize) -> Handed {
         self.counts.callbacks_waiting.fetch_add(callbacks as u64, Relaxed);
-        let timed = self.callback_delay.lock().is_some();
-        Handed { at_ns: timed.then(|| self.driver().now_ns()) }
+        let timed = self.callback_delay.get();
+        Handed { at_ns: timed.map(|_| self.driver().now_ns()) }
     }
 
     /// One of them begins.
@@ -166,8 +166,7 @@ where
         self.counts.callbacks_waiting.fetch_sub(1, Relaxed);
         if let Some(at_ns) = handed.at_ns {
             let waited_ns = self.driver().now_ns().saturating_sub(at_ns);
-            let mut delay = self.callback_delay.lock();
-            delay.get_or_insert_default().record(waited_ns);
+            self.callback_delay.get_or_init(Default::default).lock().record(waited_ns);
         }
     }
 

@@ -9,7 +9,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 
 use crossbeam_utils::CachePadded;
@@ -83,7 +83,7 @@ pub(crate) struct Core<K, O> {
     pub(super) sweeps: AtomicU64,
     /// How long callbacks waited for the executor, once somebody has asked for it. Not the model's
     /// lock: nothing depends on it.
-    pub(crate) callback_delay: parking_lot::Mutex<Option<TimeHistogram>>,
+    pub(crate) callback_delay: OnceLock<parking_lot::Mutex<TimeHistogram>>,
     /// What has been handed to a recorder's histograms.
     #[cfg(feature = "metrics")]
     pub(crate) published: parking_lot::Mutex<crate::room::times::Times>,

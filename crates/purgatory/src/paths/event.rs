@@ -72,8 +72,6 @@ enum Event {
 struct Timing {
     /// For so many batches.
     stands_for: u32,
-    /// Where that is recorded.
-    room: usize,
     began_ns: u64,
 }
 
@@ -213,7 +211,7 @@ where
             return 0;
         }
         let Some(record) = room.find(key, hash) else { return 0 };
-        let mut batch = Batch::new();
+        let mut batch = Batch::new(room.number());
         let on = room.check_out_walk(record, WatchList::Plain, TOGETHER, &mut batch);
         let walk = (on != WalkOn::Done).then(|| self.walk(room.number(), on));
         drop(room);
@@ -238,7 +236,7 @@ where
         }
         let record = if O::CHECKED { room.find(key, hash) } else { None };
         let Some(record) = record else { return false };
-        let mut batch = Batch::new();
+        let mut batch = Batch::new(room.number());
         let on = room.check_out_walk(record, WatchList::Plain, 1, &mut batch);
         let number = room.number();
         drop(room);
@@ -248,9 +246,9 @@ where
                 self.check_out_foreign(&mut batch);
             }
             if let Some(held) = batch.held.pop() {
-                let timing = self.checks_begin(&mut batch, held.id);
+                let timing = self.checks_begin(&mut batch);
                 let (verdict, ended) = self.settle_by_verdict(0, held);
-                self.checks_end(timing, 1);
+                self.checks_end(timing, batch.room, 1);
                 ended.into_iter().for_each(|ended| self.finish(call, ended));
                 // One that somebody else completed meanwhile has not used the event up.
                 if verdict == Verdict::Satisfied {
@@ -299,17 +297,26 @@ where
         K: Borrow<Q>,
     {
         let (mut ended, mut check) = (AllEnded::new(), Vec::new());
+        let (mut timing_room, mut stands_for) = (0, None);
         let met = self.pop_up_to(key, hash, Pop::Met(value, raise), |first_room, id| {
             match first_room.count_down(id) {
                 Some(Counted::Ended(over)) => ended.push(over),
-                Some(Counted::Check) => check.push(id),
+                Some(Counted::Check) => {
+                    if check.is_empty() {
+                        timing_room = id.shard();
+                        let timed = first_room.timed.as_mut();
+                        stands_for = timed.and_then(|timed| timed.batch_stands_for());
+                    }
+                    check.push(id);
+                }
                 None => {}
             }
         });
         let mut completed = self.finish_all(call, ended);
-        let mut batch = Batch::new();
+        let mut batch = Batch::new(timing_room);
         check_once(&mut check);
         for ids in check.chunks(TOGETHER) {
+            batch.stands_for = stands_for;
             batch.foreign.extend(ids.iter().map(|&id| (0, id)));
             completed += self.attempt(call, &mut batch);
         }
@@ -340,9 +347,10 @@ where
                 Pop::Met(value, raise) => (value, false, raise == Raise::Now),
                 Pop::All => (u64::MAX, true, false),
             };
-            let mut batch = Batch::new();
+            let mut batch = Batch::new(0);
             for step in 0.. {
                 let mut room = self.room_of(hash);
+                batch.room = room.number();
                 if step == 0 && raise {
                     self.versions.raise(hash);
                 }
@@ -416,16 +424,16 @@ where
         );
     }
 
-    /// Begins to time the checks of a batch, if that is to be timed; told by one of its operations.
+    /// Begins to time the checks of a batch, if that is to be timed.
     #[inline]
-    fn checks_begin(&self, batch: &mut Batch<O>, one: TimerHandle) -> Option<Timing> {
+    fn checks_begin(&self, batch: &mut Batch<O>) -> Option<Timing> {
         let stands_for = batch.stands_for.take()?;
-        Some(Timing { stands_for, room: one.shard(), began_ns: self.driver().now_ns() })
+        Some(Timing { stands_for, began_ns: self.driver().now_ns() })
     }
 
     #[inline]
-    fn checks_end(&self, timing: Option<Timing>, checks: usize) {
-        let Some(Timing { stands_for, room, began_ns }) = timing else { return };
+    fn checks_end(&self, timing: Option<Timing>, room: usize, checks: usize) {
+        let Some(Timing { stands_for, began_ns }) = timing else { return };
         let took_ns = self.driver().now_ns().saturating_sub(began_ns);
         if let Some(timed) = &mut self.rooms.lock(room).timed {
             timed.checked(stands_for, checks, took_ns);
@@ -435,10 +443,9 @@ where
     /// Of many each room is locked once for a run of them, and the checks run with all their
     /// payloads out.
     fn attempt_all(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
-        let Some(first) = batch.held.first().map(|held| held.id) else { return 0 };
-        let timing = self.checks_begin(batch, first);
+        let timing = self.checks_begin(batch);
         self.check_all(&mut batch.held);
-        self.checks_end(timing, batch.held.len());
+        self.checks_end(timing, batch.room, batch.held.len());
         let (mut again, mut ended) = (Vec::new(), Vec::new());
         self.each_in_first_room(
             batch.held.drain(..),

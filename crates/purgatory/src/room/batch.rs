@@ -25,23 +25,30 @@ pub(crate) struct Batch<O> {
     /// Those whose first key is in another room, still to be checked out: each with how many of the
     /// held come before.
     pub(crate) foreign: SmallVec<[(usize, TimerHandle); 1]>,
+    /// The room that found them.
+    pub(crate) room: usize,
     /// For how many batches this one stands, if its checks are to be timed.
     pub(crate) stands_for: Option<u32>,
 }
 
 impl<O> Batch<O> {
-    pub(crate) fn new() -> Self {
-        Batch { held: SmallVec::new(), foreign: SmallVec::new(), stands_for: None }
+    pub(crate) fn new(room: usize) -> Self {
+        Batch { held: SmallVec::new(), foreign: SmallVec::new(), room, stands_for: None }
     }
 
-    /// What a walk of a room is to do with the waiters it finds. It is decided here whether their
-    /// checks are timed.
+    /// Decides whether the checks of what was found are timed.
     #[inline(always)]
-    pub(super) fn finding(
-        &mut self,
-        timed: &mut Option<Box<Timed>>,
-    ) -> impl FnMut(&mut Entries<O>, Waiter) {
-        self.stands_for = timed.as_mut().and_then(|timed| timed.batch_stands_for());
+    pub(crate) fn found(&mut self, timed: &mut Option<Box<Timed>>) {
+        if let Some(timed) = timed
+            && !(self.held.is_empty() && self.foreign.is_empty())
+        {
+            self.stands_for = timed.batch_stands_for();
+        }
+    }
+
+    /// What a walk of a room is to do with the waiters it finds.
+    #[inline(always)]
+    pub(super) fn finding(&mut self) -> impl FnMut(&mut Entries<O>, Waiter) {
         |entries, waiter| self.check_out(entries, waiter)
     }
 

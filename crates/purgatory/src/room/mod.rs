@@ -336,8 +336,9 @@ impl<K: Eq + Clone, O> Room<K, O> {
         limit: usize,
         batch: &mut Batch<O>,
     ) -> WalkOn {
-        let found = batch.finding(&mut self.timed);
-        self.lists.walk(&mut self.entries, record, place, limit, found)
+        let on = self.lists.walk(&mut self.entries, record, place, limit, batch.finding());
+        batch.found(&mut self.timed);
+        on
     }
 
     /// As [`walk_on`](Self::walk_on), and checks out what is found.
@@ -347,8 +348,8 @@ impl<K: Eq + Clone, O> Room<K, O> {
         limit: usize,
         batch: &mut Batch<O>,
     ) -> WalkOn {
-        let found = batch.finding(&mut self.timed);
-        let on = self.lists.walk_on(&mut self.entries, number, limit, found);
+        let on = self.lists.walk_on(&mut self.entries, number, limit, batch.finding());
+        batch.found(&mut self.timed);
         self.end_if_done(number, on)
     }
 

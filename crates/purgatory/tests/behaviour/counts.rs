@@ -265,3 +265,49 @@ fn a_timer_keeps_count_of_what_a_purgatory_that_is_gone_took_off_its_wheels() {
     drop(purgatory);
     assert_eq!((timer.stats().cancelled, timer.stats().pending), (3, 0));
 }
+
+fn slow_on(timer: &ManualTimer) -> Op {
+    let slow = timer.clone();
+    Probe::new().operation().on_check(move || slow.pass(MS))
+}
+
+#[test]
+fn checks_for_a_further_key_are_timed_like_those_for_the_first() {
+    let timer = ManualTimer::new();
+    let purgatory = builder(&timer).rooms(128).build().unwrap();
+    for first in ["a", "b", "c", "d"] {
+        let keys = [first, "further"];
+        purgatory.try_complete_else_watch(slow_on(&timer), &keys, Timeout::Never).unwrap();
+    }
+    purgatory.times();
+    (0..66).for_each(|_| _ = purgatory.check_and_complete(&"further"));
+    assert_eq!(purgatory.times().check.count(), 4 * 66);
+}
+
+#[test]
+fn checks_that_a_rise_causes_are_timed() {
+    let timer = ManualTimer::new();
+    let purgatory = builder(&timer).rooms(1).build().unwrap();
+    purgatory.times();
+    for level in 1..=100 {
+        let levels = [("a", level), ("b", u64::MAX)];
+        let watches = Watches::up_to(&levels);
+        purgatory.try_complete_else_watch(slow_on(&timer), watches, Timeout::Never).unwrap();
+    }
+    (1..=100).for_each(|level| _ = purgatory.complete_up_to(&"a", level));
+    let check = purgatory.times().check;
+    assert_eq!((check.count(), purgatory.stats().checks), (100, 200));
+}
+
+#[test]
+fn an_event_that_checks_nobody_stands_for_no_check() {
+    let timer = ManualTimer::new();
+    let purgatory = builder(&timer).rooms(1).build().unwrap();
+    purgatory.try_complete_else_watch(slow_on(&timer), &["slow"], Timeout::Never).unwrap();
+    let (operation, level) = (Probe::new().operation(), [("log", 9)]);
+    purgatory.try_complete_else_watch(operation, Watches::up_to(&level), Timeout::Never).unwrap();
+    purgatory.times();
+    purgatory.check_and_complete(&"slow");
+    (0..1060).for_each(|_| _ = purgatory.check_and_complete(&"log"));
+    assert_eq!(purgatory.times().check.count(), 1);
+}

@@ -12,7 +12,7 @@ use crate::wheel::arena::{Arena, OnList};
 /// A task is late when it is due in so many ticks or more.
 pub(crate) const LATE_TICKS: u64 = 4096;
 
-/// The list is looked through when the first of it is due in so many ticks.
+/// The list is looked through when the first of it is due in so many ticks, or fewer.
 const NEAR_TICKS: u64 = LATE_TICKS / 2;
 
 /// So many stale items are nothing to pack for.

@@ -4,7 +4,7 @@
 //! doubly linked ring). Removing moves the last entry into the gap. Walking the array is what makes
 //! handing over a bucket cheap: the next indices are in the cache line already read, where a linked
 //! list waits for one node to learn the next. The array lies in chunks of 64 entries, which all
-//! lists of a wheel share: no list grows by copying, and what one gives back the next one takes.
+//! lists of a wheel share: what one gives back the next one takes, and none frees a large block.
 //!
 //! - **Position**: the entry at `node.position` is the node, for each node on a list. Positions
 //!   wrap: a list that never empties, for more comes in than goes out, passes any number.

@@ -313,7 +313,7 @@ impl Model {
     fn check_out_walk(&mut self) {
         let (key, limit) = (self.any_key(), self.any_limit());
         let Some(record) = self.rooms[key.room()].find(&self.key(key), key.hash()) else { return };
-        let (room, mut batch) = (&mut self.rooms[key.room()], Batch::new());
+        let (room, mut batch) = (&mut self.rooms[key.room()], Batch::new(key.room()));
         let on = room.check_out_walk(record, WatchList::Plain, limit, &mut batch);
         let mut rest = self.reference.homes[key.room()].keys[&key].plain.clone();
         let step: Vec<_> = rest.drain(..limit.min(rest.len())).collect();
