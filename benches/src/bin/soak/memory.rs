@@ -18,7 +18,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const KIB: u64 = 1024;
 /// What idle memory may grow by. The list of a wheel's bucket keeps some room when it empties, up
-/// to 512 bytes, and the buckets of the third level are used once in 262 s, those of the fourth
+/// to 64 bytes, and the buckets of the third level are used once in 262 s, those of the fourth
 /// once in five hours: a few of those hundred thousand lists get their room after the warm-up.
 pub(crate) const IDLE_SLACK: u64 = 1024 * KIB;
 /// An operation with its record, its closures, its watches under up to six keys, its future and

@@ -3,7 +3,7 @@
 //! The list is an array of node indices, and each node knows its position in it (Kafka's is a
 //! doubly linked ring). Removing moves the last entry into the gap. Walking the array is what makes
 //! handing over a bucket cheap: the next indices are in the cache line already read, where a linked
-//! list waits for one node to learn the next. The array lies in chunks of 64 entries, which all
+//! list waits for one node to learn the next. The array lies in chunks of 16 entries, which all
 //! lists of a wheel share: what one gives back the next one takes, and none frees a large block.
 //!
 //! - **Position**: the entry at `node.position` is the node, for each node on a list. Positions
@@ -18,14 +18,14 @@ use crate::wheel::{
 };
 
 /// Entries of a chunk.
-const CHUNK: usize = 64;
+const CHUNK: usize = 16;
 
 /// A part of a list.
 #[derive(Debug)]
 pub(crate) struct Chunk([u32; CHUNK]);
 
 impl PageSlot for Chunk {
-    const PAGE_BITS: u32 = 4;
+    const PAGE_BITS: u32 = 6;
     const MAX: u32 = MAX_TASKS; // one a task would do
 
     fn vacant(_: u32) -> Self {
@@ -50,17 +50,20 @@ pub(crate) struct TimerTaskList {
     expiration: u64,
 }
 
+/// Entries read at once when a list is emptied.
+const AHEAD: usize = 64;
+
 /// Entries that are taken off a list one after the other.
 #[derive(Debug)]
 pub(crate) struct Front {
-    indices: [u32; CHUNK],
+    indices: [u32; AHEAD],
     next: usize,
     end: usize,
 }
 
 impl Default for Front {
     fn default() -> Self {
-        Front { indices: [0; CHUNK], next: 0, end: 0 }
+        Front { indices: [0; AHEAD], next: 0, end: 0 }
     }
 }
 
@@ -145,16 +148,20 @@ impl TimerTaskList {
         }
     }
 
-    /// The first entries, as many as lie together. Their nodes, which do not depend on each other,
-    /// are read, so that their cache misses overlap.
+    /// The first entries. Their nodes, which do not depend on each other, are read, so that their
+    /// cache misses overlap.
     pub(crate) fn front<T>(&self, nodes: &Arena<T>, chunks: &Chunks) -> Front {
-        if self.is_empty() {
-            return Front::default();
+        let mut front = Front::default();
+        let mut skipped = offset(self.first);
+        for &chunk in self.chunks.iter().take(AHEAD / CHUNK) {
+            let left = self.len() - front.end;
+            for &index in chunks.at(chunk).0[skipped..].iter().take(left) {
+                front.indices[front.end] = index;
+                front.end += 1;
+            }
+            skipped = 0;
         }
-        let Chunk(indices) = *chunks.at(self.chunks[0]);
-        let next = offset(self.first);
-        let front = Front { indices, next, end: CHUNK.min(next + self.len()) };
-        let nodes = front.indices[front.next..front.end].iter().map(|&index| nodes.at(index));
+        let nodes = front.indices[..front.end].iter().map(|&index| nodes.at(index));
         std::hint::black_box(nodes.fold(0, |seen, node| seen | node.touch()));
         front
     }
@@ -324,7 +331,7 @@ mod tests {
             list.add(&mut nodes, &mut chunks, index, PLACE);
             assert_eq!(list.assert_valid(&nodes, &chunks, PLACE), chunks.len());
         }
-        assert!(list.first < 10_000 && list.len() == 100 && list.chunks.capacity() <= 8);
+        assert!(list.first < 10_000 && list.len() == 100 && list.chunks.capacity() <= 16);
         (0..100).for_each(|index| list.remove(&mut nodes, &mut chunks, index));
         assert!(list.is_empty() && chunks.is_empty());
     }
