@@ -24,8 +24,9 @@ pub(crate) const IDLE_SLACK: u64 = 1024 * KIB;
 /// An operation with its record, its closures, its watches under up to six keys, its future and
 /// what waits for it.
 pub(crate) const PER_OPERATION: u64 = KIB;
-/// The passing world.
-pub(crate) const LIVE_SLACK: u64 = 8 * KIB * KIB;
+/// The passing world: its purgatories' rooms, with their wheels and the histograms of what they
+/// time.
+pub(crate) const LIVE_SLACK: u64 = 16 * KIB * KIB;
 
 /// Memory at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
