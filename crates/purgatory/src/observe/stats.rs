@@ -41,7 +41,7 @@ where
         let mut times = Times::default();
         let rooms = self.rooms.count();
         for room in 0..rooms {
-            times.add(self.rooms.lock(room).timed.get_or_insert_default().look(rooms));
+            self.rooms.lock(room).timed.get_or_insert_default().look(rooms, &mut times);
         }
         times.callback_delay = self.callback_delay.get_or_init(Default::default).lock().clone();
         times

@@ -44,17 +44,6 @@ pub struct Times {
     pub callback_delay: TimeHistogram,
 }
 
-impl Times {
-    pub(crate) fn add(&mut self, other: &Times) {
-        self.completed.add(&other.completed);
-        self.expired.add(&other.expired);
-        self.cancelled.add(&other.cancelled);
-        self.lateness.add(&other.lateness);
-        self.check.add(&other.check);
-        self.callback_delay.add(&other.callback_delay);
-    }
-}
-
 /// The part of the timing that one room does.
 #[derive(Debug, Default)]
 pub(crate) struct Timed {
@@ -65,7 +54,11 @@ pub(crate) struct Timed {
     batches: Sampled,
     /// Of the last one that was timed: how many checks, and how long each took.
     last_checks: (u64, u64),
-    times: Times,
+    completed: TimeHistogram,
+    expired: TimeHistogram,
+    cancelled: TimeHistogram,
+    lateness: TimeHistogram,
+    check: TimeHistogram,
 }
 
 /// Of which the first are timed one by one, then one in so many.
@@ -111,7 +104,7 @@ impl Timed {
     pub(crate) fn checked(&mut self, stands_for: u32, checks: usize, took_ns: u64) {
         let checks = checks as u64;
         let each_ns = took_ns.checked_div(checks).unwrap_or(0);
-        self.times.check.record_many(each_ns, checks * u64::from(stands_for));
+        self.check.record_many(each_ns, checks * u64::from(stands_for));
         self.last_checks = (checks, each_ns);
     }
 
@@ -127,33 +120,43 @@ impl Timed {
         let waited_ns = waited_us * 1000;
         match outcome {
             Outcome::Completed => {
-                self.times.completed.record_many(waited_ns, u64::from(stands_for));
+                self.completed.record_many(waited_ns, u64::from(stands_for));
                 self.last_ns = waited_ns;
             }
-            Outcome::Cancelled(_) => self.times.cancelled.record(waited_ns),
+            Outcome::Cancelled(_) => self.cancelled.record(waited_ns),
             Outcome::Expired => {
-                self.times.expired.record(waited_ns);
-                self.times.lateness.record(late_ns);
+                self.expired.record(waited_ns);
+                self.lateness.record(late_ns);
             }
         }
     }
 
-    /// What was counted so far; starts to time one by one again, as one of so many rooms.
-    pub(crate) fn look(&mut self, rooms: usize) -> &Times {
+    /// Adds what was counted so far; starts to time one by one again, as one of so many rooms.
+    pub(crate) fn look(&mut self, rooms: usize, times: &mut Times) {
         let untimed = std::mem::take(&mut self.completions.untimed);
-        self.times.completed.record_many(self.last_ns, u64::from(untimed));
+        self.completed.record_many(self.last_ns, u64::from(untimed));
         let untimed = std::mem::take(&mut self.batches.untimed);
         let (checks, each_ns) = self.last_checks;
-        self.times.check.record_many(each_ns, checks * u64::from(untimed));
+        self.check.record_many(each_ns, checks * u64::from(untimed));
         self.completions.exact = EXACT.div_ceil(rooms as u32);
         self.batches.exact = self.completions.exact;
-        &self.times
+        times.completed.add(&self.completed);
+        times.expired.add(&self.expired);
+        times.cancelled.add(&self.cancelled);
+        times.lateness.add(&self.lateness);
+        times.check.add(&self.check);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn look(timed: &mut Timed, rooms: usize) -> Times {
+        let mut times = Times::default();
+        timed.look(rooms, &mut times);
+        times
+    }
 
     /// An operation ends in one lock hold, and its time is recorded in another.
     #[test]
@@ -163,7 +166,7 @@ mod tests {
         let (mut departed, mut unrecorded) = (0, Vec::new());
         for _ in 0..20_000 {
             match random.u32(..10_000) {
-                0..10 => _ = timed.look(1),
+                0..10 => _ = look(&mut timed, 1),
                 10..5000 => {
                     departed += 1;
                     unrecorded.extend(timed.stands_for(&Outcome::Completed));
@@ -176,7 +179,7 @@ mod tests {
             }
         }
         unrecorded.drain(..).for_each(|count| timed.ended(&Outcome::Completed, count, 5, 0));
-        assert_eq!(timed.look(1).completed.count(), departed);
+        assert_eq!(look(&mut timed, 1).completed.count(), departed);
     }
 
     /// A look must not cost a room's thousand in each of many rooms.
@@ -184,7 +187,7 @@ mod tests {
     fn the_rooms_share_what_is_timed_one_by_one() {
         for (rooms, exact) in [(1, 1000), (8, 125), (128, 8), (1024, 1)] {
             let mut timed = Timed::default();
-            timed.look(rooms);
+            look(&mut timed, rooms);
             let one_by_one = (0..exact).all(|_| timed.stands_for(&Outcome::Completed) == Some(1));
             assert!(one_by_one && timed.stands_for(&Outcome::Completed).is_none(), "{rooms} rooms");
         }

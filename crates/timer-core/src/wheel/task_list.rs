@@ -25,7 +25,7 @@ const CHUNK: usize = 16;
 pub(crate) struct Chunk([u32; CHUNK]);
 
 impl PageSlot for Chunk {
-    const PAGE_BITS: u32 = 6;
+    const PAGE_BITS: u32 = 4;
     const MAX: u32 = MAX_TASKS; // one a task would do
 
     fn vacant(_: u32) -> Self {
