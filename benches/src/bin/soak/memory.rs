@@ -17,16 +17,14 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const KIB: u64 = 1024;
-/// What idle memory may grow by. The list of a wheel's bucket keeps some room when it empties, up
-/// to 64 bytes, and the buckets of the third level are used once in 262 s, those of the fourth
-/// once in five hours: a few of those hundred thousand lists get their room after the warm-up.
+/// What idle memory may grow by. The levels of a wheel and its pages are made when they are first
+/// used, the fourth level not before 262 s: some are made after the warm-up.
 pub(crate) const IDLE_SLACK: u64 = 1024 * KIB;
 /// An operation with its record, its closures, its watches under up to six keys, its future and
 /// what waits for it.
 pub(crate) const PER_OPERATION: u64 = KIB;
-/// The passing world: its purgatories' rooms, with their wheels and the histograms of what they
-/// time.
-pub(crate) const LIVE_SLACK: u64 = 16 * KIB * KIB;
+/// The passing world.
+pub(crate) const LIVE_SLACK: u64 = 8 * KIB * KIB;
 
 /// Memory at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,35 +1,45 @@
 //! `TimerTaskList`: the tasks of one bucket, with O(1) add and remove.
 //!
-//! The list is an array of node indices, and each node knows its position in it (Kafka's is a
-//! doubly linked ring). Removing moves the last entry into the gap. Walking the array is what makes
-//! handing over a bucket cheap: the next indices are in the cache line already read, where a linked
-//! list waits for one node to learn the next. The array lies in chunks of 16 entries, which all
-//! lists of a wheel share: what one gives back the next one takes, and none frees a large block.
+//! The list is a chain of chunks, and a chunk is a cache line of node indices; each node knows its
+//! position (Kafka's list is a doubly linked ring). Removing moves the last entry into the gap.
+//! Walking the chunks is what makes handing over a bucket cheap: the next indices are in the cache
+//! line already read, where a linked list waits for one node to learn the next. All lists of a
+//! wheel share their chunks: what one gives back the next one takes, and none frees a large block.
 //!
-//! - **Position**: the entry at `node.position` is the node, for each node on a list. Positions
-//!   wrap: a list that never empties, for more comes in than goes out, passes any number.
-//! - **Packed**: a list has exactly the chunks that its entries need.
-
-use std::collections::VecDeque;
+//! - **Position**: the entry at `node.position` is the node, for each node on a list.
+//! - **Packed**: a list has no chunk without an entry, and gaps only before its first and after its
+//!   last.
+//! - **Owned**: a chunk in use names the list that it belongs to, any other none.
 
 use crate::wheel::{
     arena::{Arena, MAX_TASKS, OnList},
     pages::{PageSlot, Pages},
 };
 
-/// Entries of a chunk.
-const CHUNK: usize = 16;
+/// Entries of a chunk: with its links it fills 64 bytes.
+const CHUNK: usize = 13;
+
+/// Positions from one chunk to the next.
+const SPAN: u32 = 16;
+
+/// No chunk.
+const NONE: u32 = u32::MAX;
 
 /// A part of a list.
 #[derive(Debug)]
-pub(crate) struct Chunk([u32; CHUNK]);
+pub(crate) struct Chunk {
+    entries: [u32; CHUNK],
+    previous: u32,
+    next: u32,
+    owner: OnList,
+}
 
 impl PageSlot for Chunk {
     const PAGE_BITS: u32 = 4;
     const MAX: u32 = MAX_TASKS; // one a task would do
 
     fn vacant(_: u32) -> Self {
-        Chunk([0; CHUNK])
+        Chunk { entries: [0; CHUNK], previous: NONE, next: NONE, owner: OnList::NONE }
     }
 }
 
@@ -39,12 +49,14 @@ pub(crate) type Chunks = Pages<Chunk>;
 /// The tasks of one bucket, and when the bucket is due.
 #[derive(Debug, Default)]
 pub(crate) struct TimerTaskList {
-    /// The chunks by their index.
-    chunks: VecDeque<u32>,
-    /// The position of the first entry.
-    first: u32,
-    /// One above that of the last.
-    end: u32,
+    /// The first and the last chunk, unless the list is empty.
+    head: u32,
+    tail: u32,
+    len: u32,
+    /// Where in `head` the first entry lies.
+    first: u8,
+    /// Where in `tail` the next entry will lie.
+    end: u8,
     /// The tick at which the bucket is due: set once in each cycle of its wheel, by the first
     /// task that comes in.
     expiration: u64,
@@ -84,16 +96,13 @@ impl Iterator for Front {
     }
 }
 
-/// An emptied list keeps room for the numbers of so many chunks.
-const KEPT_CHUNKS: usize = 16;
-
 impl TimerTaskList {
     pub(crate) fn is_empty(&self) -> bool {
-        self.first == self.end
+        self.len == 0
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.end.wrapping_sub(self.first) as usize
+        self.len as usize
     }
 
     pub(crate) fn expiration(&self) -> u64 {
@@ -105,7 +114,7 @@ impl TimerTaskList {
         self.expiration = expiration;
     }
 
-    /// O(1) amortised. The node must be on no list.
+    /// O(1). The node must be on no list.
     #[inline]
     pub(crate) fn add<T>(
         &mut self,
@@ -114,14 +123,30 @@ impl TimerTaskList {
         index: u32,
         on_list: OnList,
     ) {
+        if self.is_empty() || usize::from(self.end) == CHUNK {
+            self.add_chunk(chunks, on_list);
+        }
         let node = nodes.at_mut(index);
         node.on_list = on_list;
-        node.position = self.end;
-        if offset(self.end) == 0 {
-            self.chunks.push_back(chunks.claim().expect("fewer chunks than tasks"));
-        }
-        *self.entry_mut(chunks, self.end) = index;
-        self.end = self.end.wrapping_add(1);
+        node.position = self.tail * SPAN + u32::from(self.end);
+        chunks.at_mut(self.tail).entries[usize::from(self.end)] = index;
+        self.end += 1;
+        self.len += 1;
+    }
+
+    /// The last chunk is full, or there is none: adds one for an entry.
+    fn add_chunk(&mut self, chunks: &mut Chunks, owner: OnList) {
+        let added = chunks.claim().expect("fewer chunks than tasks");
+        let previous = if self.is_empty() {
+            (self.head, self.first) = (added, 0);
+            NONE
+        } else {
+            chunks.at_mut(self.tail).next = added;
+            self.tail
+        };
+        let chunk = chunks.at_mut(added);
+        (chunk.previous, chunk.next, chunk.owner) = (previous, NONE, owner);
+        (self.tail, self.end) = (added, 0);
     }
 
     /// O(1). The node must be on this list.
@@ -130,36 +155,34 @@ impl TimerTaskList {
         let node = nodes.at_mut(index);
         let position = node.position;
         node.on_list = OnList::NONE;
-        debug_assert_eq!(self.entry(chunks, position), index, "Position");
-        self.end = self.end.wrapping_sub(1);
-        if position != self.end {
-            let moved = self.entry(chunks, self.end);
-            *self.entry_mut(chunks, position) = moved;
+        debug_assert_eq!(*entry(chunks, position), index, "Position");
+        self.end -= 1;
+        self.len -= 1;
+        let last = self.tail * SPAN + u32::from(self.end);
+        if position != last {
+            let moved = *entry(chunks, last);
+            *entry(chunks, position) = moved;
             nodes.at_mut(moved).position = position;
         }
-        if offset(self.end) == 0 {
-            self.chunks.pop_back().into_iter().for_each(|last| chunks.release(last)); // Packed
-            if self.chunks.capacity() > KEPT_CHUNKS.max(4 * self.chunks.len()) {
-                self.chunks.shrink_to(2 * self.chunks.len()); // a peak is given back
-            }
-        }
         if self.is_empty() {
-            self.clear(chunks);
+            release(chunks, self.tail); // Packed
+        } else if self.end == 0 {
+            let previous = release(chunks, self.tail).previous; // Packed
+            chunks.at_mut(previous).next = NONE;
+            (self.tail, self.end) = (previous, CHUNK as u8);
         }
     }
 
     /// The first entries. Their nodes, which do not depend on each other, are read, so that their
     /// cache misses overlap.
     pub(crate) fn front<T>(&self, nodes: &Arena<T>, chunks: &Chunks) -> Front {
-        let mut front = Front::default();
-        let mut skipped = offset(self.first);
-        for &chunk in self.chunks.iter().take(AHEAD / CHUNK) {
-            let left = self.len() - front.end;
-            for &index in chunks.at(chunk).0[skipped..].iter().take(left) {
-                front.indices[front.end] = index;
-                front.end += 1;
-            }
-            skipped = 0;
+        let mut front = Front { end: self.len().min(AHEAD), ..Front::default() };
+        let (mut chunk, mut first, mut filled) = (self.head, usize::from(self.first), 0);
+        while filled < front.end {
+            let from = chunks.at(chunk);
+            let count = (front.end - filled).min(CHUNK - first);
+            front.indices[filled..][..count].copy_from_slice(&from.entries[first..][..count]);
+            (chunk, first, filled) = (from.next, 0, filled + count);
         }
         let nodes = front.indices[..front.end].iter().map(|&index| nodes.at(index));
         std::hint::black_box(nodes.fold(0, |seen, node| seen | node.touch()));
@@ -169,14 +192,17 @@ impl TimerTaskList {
     /// Takes the first entry, which is `index`, off the list. O(1).
     #[inline]
     pub(crate) fn pop_front<T>(&mut self, nodes: &mut Arena<T>, chunks: &mut Chunks, index: u32) {
-        debug_assert_eq!(self.entry(chunks, self.first), index, "the first entry");
-        nodes.at_mut(index).on_list = OnList::NONE;
-        self.first = self.first.wrapping_add(1);
-        if offset(self.first) == 0 {
-            self.chunks.pop_front().into_iter().for_each(|chunk| chunks.release(chunk)); // Packed
-        }
+        let node = nodes.at_mut(index);
+        debug_assert_eq!(node.position, self.head * SPAN + u32::from(self.first), "the first");
+        node.on_list = OnList::NONE;
+        self.first += 1;
+        self.len -= 1;
         if self.is_empty() {
-            self.clear(chunks);
+            release(chunks, self.head); // Packed
+        } else if usize::from(self.first) == CHUNK {
+            let next = release(chunks, self.head).next; // Packed
+            chunks.at_mut(next).previous = NONE;
+            (self.head, self.first) = (next, 0);
         }
     }
 
@@ -186,9 +212,10 @@ impl TimerTaskList {
         self.earliest_below(nodes, chunks, &mut from, &mut budget)
     }
 
-    /// The earliest deadline among up to `budget` of the first `from` entries, which goes down: to
-    /// nothing, when all were seen. An entry that stays is seen though others leave meanwhile, for
-    /// they only move to the front.
+    /// The earliest deadline in some chunks, `budget` entries or a chunk's more: up to the one that
+    /// `from` is one above, which goes towards the head; to nothing, when all were seen. From the
+    /// last chunk on, when that one is not the list's any more: what was not seen lies before it.
+    /// An entry that stays is seen though others leave meanwhile, for they only move to the front.
     pub(crate) fn earliest_below<T>(
         &self,
         nodes: &Arena<T>,
@@ -196,61 +223,80 @@ impl TimerTaskList {
         from: &mut usize,
         budget: &mut usize,
     ) -> Option<u64> {
-        let end = self.len().min(*from);
-        *from = end.saturating_sub(*budget);
-        *budget -= end - *from;
-        let positions = (*from..end).map(|number| self.first.wrapping_add(number as u32));
-        positions.map(|position| nodes.at(self.entry(chunks, position)).deadline).min()
-    }
-
-    #[inline]
-    fn entry(&self, chunks: &Chunks, position: u32) -> u32 {
-        chunks.at(self.chunk_of(position)).0[offset(position)]
-    }
-
-    #[inline]
-    fn entry_mut<'a>(&self, chunks: &'a mut Chunks, position: u32) -> &'a mut u32 {
-        &mut chunks.at_mut(self.chunk_of(position)).0[offset(position)]
-    }
-
-    #[inline]
-    fn chunk_of(&self, position: u32) -> u32 {
-        let begin = self.first - offset(self.first) as u32;
-        self.chunks[position.wrapping_sub(begin) as usize / CHUNK]
-    }
-
-    /// Begins anew at position 0, empty.
-    fn clear(&mut self, chunks: &mut Chunks) {
-        self.chunks.drain(..).for_each(|chunk| chunks.release(chunk)); // Packed
-        (self.first, self.end) = (0, 0);
-        if self.chunks.capacity() > KEPT_CHUNKS {
-            self.chunks = VecDeque::new();
+        let mut earliest = None;
+        let mut chunk = if self.is_empty() { NONE } else { self.tail };
+        if let Some(other) = from.checked_sub(1).and_then(|other| u32::try_from(other).ok())
+            && chunk != NONE
+            && chunks.get(other).is_some_and(|other| other.owner == chunks.at(chunk).owner)
+        {
+            chunk = other;
         }
+        while chunk != NONE && *budget > 0 {
+            let entries = self.entries_of(chunks, chunk);
+            *budget = budget.saturating_sub(entries.len());
+            let here = entries.iter().map(|&index| nodes.at(index).deadline).min();
+            earliest = earliest.into_iter().chain(here).min();
+            chunk = chunks.at(chunk).previous;
+        }
+        *from = if chunk == NONE { 0 } else { chunk as usize + 1 };
+        earliest
     }
 
-    /// Checks Position for each entry, and Packed; returns how many chunks are in use. O(n).
+    /// The entries of one of the list's chunks.
+    fn entries_of<'a>(&self, chunks: &'a Chunks, chunk: u32) -> &'a [u32] {
+        let first = if chunk == self.head { usize::from(self.first) } else { 0 };
+        let end = if chunk == self.tail { usize::from(self.end) } else { CHUNK };
+        &chunks.at(chunk).entries[first..end]
+    }
+
+    /// Checks Position for each entry, Packed and Owned; returns how many chunks there are. O(n).
     pub(crate) fn assert_valid<T>(
         &self,
         nodes: &Arena<T>,
         chunks: &Chunks,
         on_list: OnList,
     ) -> usize {
-        for number in 0..self.len() as u32 {
-            let position = self.first.wrapping_add(number);
-            let node = nodes.at(self.entry(chunks, position));
-            assert_eq!((node.on_list, node.position), (on_list, position), "Position");
-            node.task();
+        let (mut count, mut len) = (0, 0);
+        let (mut previous, mut chunk) = (NONE, if self.is_empty() { NONE } else { self.head });
+        while chunk != NONE {
+            let at = chunks.at(chunk);
+            assert_eq!((at.previous, at.owner), (previous, on_list), "Owned");
+            let entries = self.entries_of(chunks, chunk);
+            assert!(!entries.is_empty(), "Packed");
+            let first = if chunk == self.head { u32::from(self.first) } else { 0 };
+            for (position, &index) in (chunk * SPAN + first..).zip(entries) {
+                let node = nodes.at(index);
+                assert_eq!((node.on_list, node.position), (on_list, position), "Position");
+                node.task();
+            }
+            (count, len) = (count + 1, len + entries.len());
+            (previous, chunk) = (chunk, at.next);
         }
-        let needed = (offset(self.first) + self.len()).div_ceil(CHUNK);
-        assert_eq!(self.chunks.len(), needed, "Packed");
-        needed
+        assert!(self.is_empty() || previous == self.tail, "the last chunk");
+        assert_eq!(len, self.len(), "Packed");
+        count
     }
 }
 
-/// Where in its chunk a position lies.
+/// The entry at a position.
 #[inline]
-fn offset(position: u32) -> usize {
-    position as usize % CHUNK
+fn entry(chunks: &mut Chunks, position: u32) -> &mut u32 {
+    &mut chunks.at_mut(position / SPAN).entries[(position % SPAN) as usize]
+}
+
+/// Where a chunk was.
+struct Links {
+    previous: u32,
+    next: u32,
+}
+
+/// Gives a chunk back (Owned).
+fn release(chunks: &mut Chunks, chunk: u32) -> Links {
+    let given = chunks.at_mut(chunk);
+    given.owner = OnList::NONE;
+    let links = Links { previous: given.previous, next: given.next };
+    chunks.release(chunk);
+    links
 }
 
 #[cfg(test)]
@@ -319,19 +365,16 @@ mod tests {
         }
     }
 
-    /// More comes in than goes out: the array of chunks must not grow for it.
+    /// More comes in than goes out: that must cost no more and more.
     #[test]
-    fn a_list_that_never_empties_needs_no_more_than_its_entries_and_its_positions_wrap() {
+    fn a_list_that_never_empties_needs_no_more_than_its_entries() {
         let (mut list, mut nodes, mut chunks, _) = list_of(100);
-        let shifted = |position: u32| position.wrapping_sub(1600); // near the end of positions
-        (list.first, list.end) = (shifted(list.first), shifted(list.end));
-        (0..100).for_each(|index| nodes.at_mut(index).position = shifted(index));
         for _ in 0..5000 {
             let index = pop_front(&mut list, &mut nodes, &mut chunks).unwrap();
             list.add(&mut nodes, &mut chunks, index, PLACE);
             assert_eq!(list.assert_valid(&nodes, &chunks, PLACE), chunks.len());
         }
-        assert!(list.first < 10_000 && list.len() == 100 && list.chunks.capacity() <= 16);
+        assert!(list.len() == 100 && chunks.pages_with_memory() <= 2);
         (0..100).for_each(|index| list.remove(&mut nodes, &mut chunks, index));
         assert!(list.is_empty() && chunks.is_empty());
     }
@@ -340,16 +383,9 @@ mod tests {
     fn one_survivor_of_a_long_list_keeps_little_of_it() {
         for survivor in [0, 50_000, 99_999] {
             let (mut list, mut nodes, mut chunks, indices) = list_of(100_000);
-            let (mut room, mut steps) = (list.chunks.capacity(), 0);
-            for &index in indices.iter().filter(|&&index| index != indices[survivor]) {
-                list.remove(&mut nodes, &mut chunks, index);
-                let left = list.chunks.capacity();
-                assert!(left <= KEPT_CHUNKS.max(4 * list.chunks.len()), "room for {left}");
-                steps += usize::from(std::mem::replace(&mut room, left) != left);
-            }
-            assert!(steps < 20, "{steps} steps");
-            list.assert_valid(&nodes, &chunks, PLACE);
-            assert!(list.len() == 1 && list.chunks.capacity() <= KEPT_CHUNKS);
+            let others = indices.iter().filter(|&&index| index != indices[survivor]);
+            others.for_each(|&index| list.remove(&mut nodes, &mut chunks, index));
+            assert_eq!((list.len(), list.assert_valid(&nodes, &chunks, PLACE)), (1, 1));
             assert_eq!((chunks.len(), chunks.pages_with_memory()), (1, 2)); // one of them empty
         }
     }
@@ -358,22 +394,38 @@ mod tests {
     fn a_long_list_gives_its_memory_back() {
         let (mut list, mut nodes, mut chunks, indices) = list_of(5000);
         indices.iter().for_each(|&index| list.remove(&mut nodes, &mut chunks, index));
-        assert!(chunks.is_empty() && list.chunks.capacity() <= KEPT_CHUNKS);
+        assert_eq!((chunks.len(), chunks.pages_with_memory()), (0, 1));
         let (mut list, mut nodes, mut chunks, _) = list_of(5000);
         while pop_front(&mut list, &mut nodes, &mut chunks).is_some() {}
-        assert!(chunks.is_empty() && list.chunks.capacity() <= KEPT_CHUNKS);
+        assert_eq!((chunks.len(), chunks.pages_with_memory()), (0, 1));
     }
 
     #[test]
-    fn a_search_for_the_earliest_goes_down_within_its_budget() {
-        let (list, mut nodes, chunks, indices) = list_of(100);
+    fn a_list_and_a_chunk_are_small() {
+        assert_eq!((size_of::<TimerTaskList>(), size_of::<Chunk>()), (24, 64));
+    }
+
+    #[test]
+    fn a_search_for_the_earliest_keeps_to_its_budget_and_to_its_list() {
+        let (mut list, mut nodes, mut chunks, indices) = list_of(100);
+        let mut other = TimerTaskList::default();
         indices.iter().for_each(|&index| nodes.at_mut(index).deadline = u64::from(index));
         let (mut from, mut budget) = (usize::MAX, 30);
-        assert_eq!(list.earliest_below(&nodes, &chunks, &mut from, &mut budget), Some(70));
-        assert_eq!((from, budget), (70, 0));
-        assert_eq!(list.earliest_below(&nodes, &chunks, &mut from, &mut 69), Some(1));
-        budget = 5;
-        assert_eq!(list.earliest_below(&nodes, &chunks, &mut from, &mut budget), Some(0));
-        assert_eq!((from, budget), (0, 4));
+        // 9 in the last chunk, and two of 13.
+        assert_eq!(list.earliest_below(&nodes, &chunks, &mut from, &mut budget), Some(65));
+        assert_eq!(list.earliest_below(&nodes, &chunks, &mut from, &mut 40), Some(13));
+        let (place, mut rest) = (from, from);
+        budget = 14;
+        assert_eq!(list.earliest_below(&nodes, &chunks, &mut rest, &mut budget), Some(0));
+        assert_eq!((rest, budget), (0, 1));
+        // The chunk where it stood is another list's now: what is left is seen from the last on.
+        for &index in &indices[..99] {
+            list.remove(&mut nodes, &mut chunks, index);
+            other.add(&mut nodes, &mut chunks, index, OnList::bucket(0, 1));
+        }
+        for mut from in [place, 3, usize::MAX] {
+            assert_eq!(list.earliest_below(&nodes, &chunks, &mut from, &mut 9), Some(99));
+            assert_eq!(from, 0);
+        }
     }
 }
