@@ -12,7 +12,7 @@ A run is one load over 1 or 100 connections, a confluent-kafka producer each:
 
 Records have 100 bytes and go to one partition. Latency is the time from produce() to the delivery
 callback. CPU is that of all processes of the broker. The share is of the samples that perf takes of its
-(leader's) process: those in a function of the purgatory or the timer. What such a function calls and is
+(leader's) process under the load called single: those in a function of the purgatory or the timer. What such a function calls and is
 not inlined, as a lock or a hash table, is not in it.
 """
 
@@ -165,7 +165,8 @@ def measure(name, address, kafka09, rounds, seconds, *pids):
                 command = [sys.executable, __file__, "load", *map(json.dumps, arguments)]
                 loads = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(processes)]
                 time.sleep(start - time.monotonic())
-                perf = None if kafka09 or not shutil.which("perf") else Perf(pids[0], seconds)
+                sampled = kind == "single" and not kafka09 and shutil.which("perf")  # it holds others up
+                perf = Perf(pids[0], seconds) if sampled else None
                 clients = [load.pid for load in loads]
                 watches = [lambda: cpu_s(pids), lambda: cpu_s(clients), machine_cpu_s]
                 before = [watch() for watch in watches]

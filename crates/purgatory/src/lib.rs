@@ -59,7 +59,7 @@
 //! | to raise an event under a lock that checks need | [`Purgatory::defer`] | [operations](guide::operations) |
 //! | to wait for keys, watermarks or both | [`Watches`] | [watches](guide::watches) |
 //! | to complete one of many | [`Purgatory::check_and_complete_one`], [`Monitor::update_one`] | [watches](guide::watches) |
-//! | to end one from outside | [`Purgatory::cancel`], [`Purgatory::complete`] | [lifecycle](guide::lifecycle) |
+//! | to end one, or several | [`Purgatory::cancel`], [`complete`](Purgatory::complete), [`complete_each`](Purgatory::complete_each) | [lifecycle](guide::lifecycle) |
 //! | to end all of a key, or all | [`Purgatory::cancel_for_key`], [`Purgatory::complete_for_key`], [`Purgatory::cancel_all`] | [lifecycle](guide::lifecycle) |
 //! | slow callbacks on other threads | [`Builder::callbacks_on_executor`] | [lifecycle](guide::lifecycle) |
 //! | to give one more time | [`Purgatory::reschedule`] | [time](guide::time) |

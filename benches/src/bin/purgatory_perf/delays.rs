@@ -1,5 +1,6 @@
 //! A delay queue of one heap, one lock and one thread: what completes the requests at their
-//! latency, and what a purgatory over a heap expires them with.
+//! latency, and what a purgatory over a heap expires them with. What is due is handed over
+//! together.
 
 use std::{
     cmp::Reverse,
@@ -7,6 +8,7 @@ use std::{
     sync::Arc,
     thread::{Builder, JoinHandle},
     time::Duration,
+    vec::Drain,
 };
 
 use parking_lot::{Condvar, Mutex};
@@ -15,7 +17,7 @@ use timer_core::{Clock, SystemClock};
 /// Items handed over under one lock hold.
 const BATCH: usize = 256;
 
-/// Hands each item to a function once its time has come.
+/// Hands items to a function once their time has come, those that are due together.
 pub(crate) struct Delays<T> {
     shared: Arc<Shared<T>>,
     thread: Option<JoinHandle<()>>,
@@ -64,7 +66,7 @@ impl<T: Send + 'static> Delays<T> {
     /// When the operating system gives no thread.
     pub(crate) fn start(
         clock: SystemClock,
-        mut act: impl FnMut(T) + Send + 'static,
+        mut act: impl FnMut(Drain<'_, T>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let queue = Queue { heap: BinaryHeap::new(), added: 0, closed: false };
         let shared = Arc::new(Shared { queue: Mutex::new(queue), earlier: Condvar::new(), clock });
@@ -72,7 +74,7 @@ impl<T: Send + 'static> Delays<T> {
         let thread = Builder::new().name("delays".into()).spawn(move || {
             let mut batch = Vec::with_capacity(BATCH);
             while runs.next(&mut batch) {
-                batch.drain(..).for_each(&mut act);
+                act(batch.drain(..));
             }
         })?;
         Ok(Delays { shared, thread: Some(thread) })
@@ -142,7 +144,10 @@ mod tests {
     fn items_come_in_the_order_of_their_times_and_all_of_them() {
         let clock = SystemClock::new();
         let (send, seen) = mpsc::channel();
-        let delays = Delays::start(clock, move |item| send.send(item).unwrap()).unwrap();
+        let delays = Delays::start(clock, move |items| {
+            items.for_each(|item| send.send(item).unwrap());
+        })
+        .unwrap();
         let now_ns = clock.now_ns();
         for (after_ns, item) in [(3_000_000, 3), (1_000_000, 1), (2_000_000, 2), (1_000_000, 10)] {
             delays.add(now_ns + after_ns, item);

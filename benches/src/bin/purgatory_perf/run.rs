@@ -161,7 +161,7 @@ fn drive<W: Waits>(
     let books = Books::leaked();
     let waits = Arc::new(make(books)?);
     let completes = waits.clone();
-    let delays = Delays::start(books.clock, move |ticket| completes.complete(ticket))?;
+    let delays = Delays::start(books.clock, move |tickets| completes.complete(tickets))?;
     let mut samples = plan.workload.samples(plan.seed)?;
     let timeout = plan.workload.timeout;
     let mut above_timeout = 0;

@@ -18,7 +18,7 @@ use crate::{
         trace,
         trampoline::{Call, enqueue},
     },
-    room::{Ended, Ticket, age_us},
+    room::{Ended, Ticket, Tickets, age_us},
     words::{
         operation::{CancelReason, DelayedOperation, Outcome},
         watches::WatchKey,
@@ -70,8 +70,7 @@ where
         call: &Call<'_>,
         ended: impl IntoIterator<Item = Ended<K, O>>,
     ) -> usize {
-        let over: SmallVec<[(O, Outcome); 1]> =
-            ended.into_iter().map(|ended| self.release_watches(ended)).collect();
+        let over = self.release_watches_of_all(ended);
         let completed = |(_, outcome): &&(O, Outcome)| matches!(outcome, Outcome::Completed);
         let completed = over.iter().filter(completed).count();
         for (payload, outcome) in over {
@@ -83,6 +82,30 @@ where
     /// Takes what has ended out of the watch lists it is still on.
     #[inline]
     pub(crate) fn release_watches(&self, ended: Ended<K, O>) -> (O, Outcome) {
+        let (id, tickets, over) = self.end_times(ended);
+        self.release(id, tickets.as_deref().unwrap_or_default());
+        over
+    }
+
+    /// The same for several, room by room.
+    fn release_watches_of_all(
+        &self,
+        ended: impl IntoIterator<Item = Ended<K, O>>,
+    ) -> SmallVec<[(O, Outcome); 1]> {
+        let mut watches = SmallVec::<[(Ticket, TimerHandle); 2]>::new();
+        let over = ended.into_iter().map(|ended| {
+            let (id, tickets, over) = self.end_times(ended);
+            watches.extend(tickets.into_iter().flatten().map(|ticket| (ticket, id)));
+            over
+        });
+        let over = over.collect();
+        drop_each(self.release_all(&mut watches));
+        over
+    }
+
+    /// Times the end, and drops the first key if it is left. What is still watched is returned.
+    #[inline]
+    fn end_times(&self, ended: Ended<K, O>) -> (TimerHandle, Tickets, (O, Outcome)) {
         let Ended { id, payload, outcome, tickets, left, timed } = ended;
         if let Some(since) = timed {
             let now_ns = self.driver().now_ns();
@@ -94,8 +117,7 @@ where
             }
         }
         drop_key(left);
-        self.release(id, tickets.as_deref().unwrap_or_default());
-        (payload, outcome)
+        (id, tickets, (payload, outcome))
     }
 
     /// Gives watch slots back; a key nobody waits for any more is dropped with nothing locked.
@@ -105,6 +127,19 @@ where
             let left = self.rooms.lock(ticket.room as usize).unwatch(ticket, id);
             drop_key(left);
         }
+    }
+
+    /// The same for several operations, each room locked once for up to [`BUDGET`] watches; returns
+    /// the keys that nobody waits for any more.
+    fn release_all(&self, watches: &mut [(Ticket, TimerHandle)]) -> Vec<K> {
+        watches.sort_unstable_by_key(|(ticket, _)| ticket.room);
+        let mut left = Vec::new();
+        for of_room in watches.chunk_by(|(one, _), (next, _)| one.room == next.room) {
+            for some in of_room.chunks(BUDGET) {
+                self.rooms.lock(some[0].0.room as usize).unwatch_all(some, &mut left);
+            }
+        }
+        left
     }
 
     /// Calls `on_complete`: here, or where the timer runs what expired.
@@ -135,14 +170,13 @@ where
             latch.into_iter().flat_map(|latch| ended.iter().map(|_| latch.begin())).collect();
         // Nobody else's timers wait for the thread that turns wheels by hand.
         let at_once = if self.sequence.is_some() { usize::MAX } else { RELEASED_AT_ONCE };
-        let mut left = Vec::new();
+        let mut watches = Vec::new();
         for Ended { id, tickets, .. } in &mut ended {
             if tickets.as_ref().is_some_and(|tickets| tickets.len() <= at_once) {
-                for ticket in tickets.take().unwrap_or_default() {
-                    left.extend(self.rooms.lock(ticket.room as usize).unwatch(ticket, *id));
-                }
+                watches.extend(tickets.take().into_iter().flatten().map(|ticket| (ticket, *id)));
             }
         }
+        let left = self.release_all(&mut watches);
         let (core, handed) = (self.clone(), self.to_executor(ended.len()));
         self.offload.execute(Job::new(move || {
             drop_each(left);

@@ -7,9 +7,11 @@ use std::{
     sync::Arc,
 };
 
+use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
 use super::{
+    callbacks::BUDGET,
     core::Core,
     event::{CHUNK, Pop},
     trampoline::Call,
@@ -17,7 +19,7 @@ use super::{
 use crate::{
     room::{Room, WalkOn, WatchList},
     words::{
-        operation::{DelayedOperation, EndResult, Outcome, Timeout},
+        operation::{DelayedOperation, EndResult, OperationId, Outcome, Timeout},
         watches::WatchKey,
     },
 };
@@ -90,6 +92,23 @@ where
         drop(first_room);
         self.finish(&call, ended);
         EndResult::Ended
+    }
+
+    /// Ends several as Completed, up to [`BUDGET`] at a time; returns how many this call ended.
+    pub(crate) fn complete_each(self: &Arc<Self>, ids: &[OperationId]) -> usize {
+        let call = Call::enter(&self.offload);
+        let mut completed = 0;
+        for ids in ids.chunks(BUDGET) {
+            let ids: SmallVec<[TimerHandle; BUDGET]> =
+                ids.iter().filter_map(|&id| self.handle(id)).collect();
+            let mut ended = Vec::new();
+            for of_room in ids.chunk_by(|one, next| one.shard() == next.shard()) {
+                let mut first_room = self.first_room_of(of_room[0]);
+                first_room.claim_all(of_room, &Outcome::Completed, &mut ended);
+            }
+            completed += self.finish_all(&call, ended);
+        }
+        completed
     }
 
     /// Gives one operation another timeout, unless its end is decided or noted.

@@ -20,7 +20,7 @@ use timer_core::{
 };
 
 use super::{
-    entry::Entry,
+    entry::{Entry, Ticket},
     keys::Keys,
     link::{Ends, Link, NONE, SLOT, WAITERS_MAX, WatchList, Watermark},
 };
@@ -257,10 +257,47 @@ impl<K: Eq + Clone> Lists<K> {
         slot: u32,
         id: TimerHandle,
     ) -> Option<K> {
-        let link = self.rest.slots.get(slot).filter(|further| further.id == Some(id))?.link;
+        let link = self.further(slot, id)?.link;
         self.unlink(entries, slot | SLOT, link);
         self.free(slot);
         self.keys.remove_waiter(link.record())
+    }
+
+    /// Reads what the first watches of these operations have beside them, before they leave: cache
+    /// lines that another thread wrote then come together, not one after the other.
+    pub(crate) fn read_ahead<O>(&self, entries: &Entries<O>, leaving: &[TimerHandle]) {
+        let leaving = leaving.iter().filter_map(|id| entries.wheel.get(id.id()));
+        self.read_beside(entries, leaving.map(Entry::link));
+    }
+
+    /// The same of further watches.
+    pub(crate) fn read_ahead_further<O>(
+        &self,
+        entries: &Entries<O>,
+        leaving: &[(Ticket, TimerHandle)],
+    ) {
+        let leaving = leaving.iter().filter_map(|(ticket, id)| self.further(ticket.slot, *id));
+        self.read_beside(entries, leaving.map(|further| &further.link));
+    }
+
+    fn read_beside<'a, O: 'a>(&self, entries: &Entries<O>, links: impl Iterator<Item = &'a Link>) {
+        let listed = |link: &&Link| link.of != NONE && !matches!(link.place(), WatchList::Unmet(_));
+        let beside = links.filter(listed).flat_map(|link| [link.prev, link.next]);
+        let read = |seen, at| if at == NONE { seen } else { seen | self.link_at(entries, at).of };
+        std::hint::black_box(beside.fold(0, read));
+    }
+
+    fn link_at<'a, O>(&'a self, entries: &'a Entries<O>, at: u32) -> &'a Link {
+        match at & SLOT {
+            0 => entries.wheel.at(at).link(),
+            _ => &self.rest.slots.at(at & !SLOT).link,
+        }
+    }
+
+    /// The watch in a slot, if it is `id`'s and was not taken.
+    #[inline]
+    fn further(&self, slot: u32, id: TimerHandle) -> Option<&Further> {
+        self.rest.slots.get(slot).filter(|further| further.id == Some(id))
     }
 
     /// Takes a link out of its place.
@@ -484,13 +521,13 @@ impl<K: Eq + Clone> Lists<K> {
     }
 
     pub(crate) fn further_hash(&self, slot: u32, id: TimerHandle) -> Option<u64> {
-        let further = self.rest.slots.get(slot).filter(|further| further.id == Some(id))?;
+        let further = self.further(slot, id)?;
         Some(self.keys.at(further.link.record()).hash())
     }
 
     /// The key of a further watch of an operation, unless that was taken.
     pub(crate) fn further_key(&self, slot: u32, id: TimerHandle) -> Option<K> {
-        let further = self.rest.slots.get(slot).filter(|further| further.id == Some(id))?;
+        let further = self.further(slot, id)?;
         Some(self.keys.at(further.link.record()).key().clone())
     }
 }
@@ -562,13 +599,6 @@ mod tests {
             let slots = std::iter::successors(self.rest.slots.first_from(0), next);
             assert!(firsts.chain(slots.map(|slot| slot | SLOT)).eq(linked), "Linked");
             found
-        }
-
-        fn link_at<'a, O>(&'a self, entries: &'a Entries<O>, at: u32) -> &'a Link {
-            match at & SLOT {
-                0 => entries.wheel.at(at).link(),
-                _ => &self.rest.slots.at(at & !SLOT).link,
-            }
         }
 
         /// The watches of a list, whose links and ends agree.

@@ -15,6 +15,7 @@ mod keys;
 mod link;
 mod lists;
 pub(crate) mod times;
+mod together;
 mod watermarks;
 
 use std::borrow::Borrow;
@@ -24,15 +25,14 @@ use timer_core::{
     driver::{Occupancy, ShardState},
 };
 
+use self::{counts::Counts, times::Timed};
+use crate::words::{check::Verdict, operation::Outcome, stats::Stats};
 pub(crate) use batch::{Batch, CheckedOut};
 pub(crate) use entry::{COUNTED_MAX, Entry, Ticket, Tickets, UnderCheck, age_us};
 use entry::{Claim, CountedDown, PutOff, Settled};
 pub(crate) use link::{WAITERS_MAX, WatchList, Watermark};
 use lists::{Entries, Lists, Waiter};
 pub(crate) use lists::{Known, Popped, WalkOn};
-
-use self::{counts::Counts, times::Timed};
-use crate::words::{check::Verdict, operation::Outcome, stats::Stats};
 
 #[derive(Debug)]
 #[repr(C)] // what an operation with one key writes lies together

@@ -10,8 +10,8 @@ use std::{
 
 use crate::support::{Probe, Waiting};
 use purgatory::{
-    BoxedOperation, CancelReason, LocalPurgatory, Outcome, Purgatory, RefusedReason, Timeout,
-    Watches, when,
+    BoxedOperation, CancelReason, EndResult, LocalPurgatory, OperationId, Outcome, ParkResult,
+    Purgatory, RefusedReason, Timeout, Watches, when,
 };
 use timer_core::{ManualTimer, Timer};
 
@@ -40,6 +40,72 @@ fn without_a_type_of_operation_it_takes_any() {
     let local: LocalPurgatory<u32> = LocalPurgatory::new();
     local.try_complete_else_watch(when(|| false, drop).into(), &[1], Timeout::Never).unwrap();
     assert_eq!(local.len(), 1);
+}
+
+/// Parks under these keys an operation that tells its number when it ends.
+fn park_numbered(
+    purgatory: &Waiting,
+    keys: &[&'static str],
+    number: usize,
+    told: &Arc<Mutex<Vec<(usize, Outcome)>>>,
+) -> OperationId {
+    let told = told.clone();
+    let operation =
+        Probe::new().operation().then(move |outcome| told.lock().unwrap().push((number, outcome)));
+    match purgatory.try_complete_else_watch(operation, keys, Timeout::Never).unwrap() {
+        ParkResult::Parked(id) => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn complete_each_ends_many_in_their_order_and_leaves_nothing_behind() {
+    let (_timer, purgatory) = purgatory();
+    let told = Arc::default();
+    let lists: [&[&str]; 4] = [&["a", "b", "c"], &["b"], &["c", "a"], &["d", "b", "a", "e"]];
+    let many: Vec<&str> = (0..100).map(|key| &*format!("k{key}").leak()).collect();
+    let mut ids: Vec<_> = (0..200)
+        .map(|number| park_numbered(&purgatory, lists[number % 4], number, &told))
+        .collect();
+    ids.push(park_numbered(&purgatory, &many, 200, &told));
+    let stays = park_numbered(&purgatory, &["a", "b"], 201, &told);
+    assert_eq!(purgatory.complete(ids[7]), EndResult::Ended);
+    ids.push(ids[3]); // twice
+
+    assert_eq!(purgatory.complete_each(&ids), 200);
+    let expected: Vec<_> = [7].into_iter().chain((0..=200).filter(|&number| number != 7)).collect();
+    let seen: Vec<usize> = told.lock().unwrap().iter().map(|(number, _)| *number).collect();
+    assert_eq!(seen, expected);
+    assert!(told.lock().unwrap().iter().all(|(_, outcome)| *outcome == Outcome::Completed));
+    assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (1, 2, 2));
+    assert_eq!((purgatory.waiters("a"), purgatory.waiters("b")), (1, 1));
+    assert_eq!((purgatory.complete_each(&ids), purgatory.complete_each(&[])), (0, 0));
+    assert_eq!(purgatory.complete_each(&[stays]), 1);
+    assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
+}
+
+#[test]
+fn complete_each_leaves_a_note_where_a_check_is_under_way_and_passes_by_others_ids() {
+    let (_timer, mine) = purgatory();
+    let (_other_timer, other) = self::purgatory();
+    let told = Arc::default();
+    let foreign = park_numbered(&other, &["a"], 0, &told);
+    let free = park_numbered(&mine, &["b"], 1, &told);
+    let (probe, ids) = (Probe::new(), Arc::new(Mutex::new(Vec::new())));
+    let (completes, named) = (mine.clone(), ids.clone());
+    let operation = probe.operation().on_check(move || {
+        let ids = named.lock().unwrap().clone();
+        if !ids.is_empty() {
+            assert_eq!(completes.complete_each(&ids), 1); // not the one under check
+        }
+    });
+    let parked = mine.try_complete_else_watch(operation, &["a"], Timeout::Never).unwrap();
+    let ParkResult::Parked(held) = parked else { panic!("{parked:?}") };
+    *ids.lock().unwrap() = vec![foreign, held, free];
+    mine.check_and_complete("a");
+    assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Completed], 2)); // by the note
+    assert_eq!(*told.lock().unwrap(), [(1, Outcome::Completed)]);
+    assert_eq!((mine.len(), mine.watched(), other.len()), (0, 0, 1));
 }
 
 #[test]

@@ -67,6 +67,7 @@ fn anything<T: Time>(world: &World<T>, thread: usize) {
         16..18 => world.tick(),
         18 => world.cancel_for_key(key),
         19 => one.for_each(|id| world.cancel(id)),
+        20 if thread > 1 => world.complete_each(&parked),
         20 => one.for_each(|id| world.complete(id)),
         21 if thread == 0 => {
             let timeout = MS * random.gen_range(0..3);

@@ -181,6 +181,14 @@ impl<T: Time> World<T> {
         self.attempted(number, self.purgatory.complete(id), Outcome::Completed);
     }
 
+    pub fn complete_each(&self, parked: &[(usize, OperationId)]) {
+        let ids: Vec<_> = parked.iter().map(|&(_, id)| id).collect();
+        for (number, _) in parked {
+            self.book.begin(format!("complete {number}"));
+        }
+        self.book.count(self.purgatory.complete_each(&ids));
+    }
+
     /// For calls that are not inside a callback: what they end has been told.
     fn attempted(&self, number: usize, attempt: EndResult, outcome: Outcome) {
         let mut pages = self.book.pages();

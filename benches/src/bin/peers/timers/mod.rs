@@ -13,6 +13,7 @@ mod first_poll;
 mod futures_timer;
 mod hashed_core;
 mod hashed_wheel;
+mod nexus_core;
 mod ours;
 mod ours_sleep;
 mod pingora;
@@ -25,6 +26,7 @@ pub(crate) use self::{
     binary_heap::LazyHeap,
     btree_map::DeadlineMap,
     hashed_core::HashedCore,
+    nexus_core::NexusCore,
     ours::{Ours, OursClosure, OursFine, OursHandler, OursWheel},
 };
 use crate::named::Named;

@@ -2,9 +2,12 @@
 //! that were completed kept in both until a purge, which walks everything under those locks once
 //! enough were parked since the last.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    vec::Drain,
 };
 
 use foldhash::HashMap;
@@ -51,7 +54,9 @@ impl Waiting {
 
 impl First {
     pub(crate) fn new(keys: &[Key], purge: usize, clock: SystemClock) -> anyhow::Result<Self> {
-        let delays = Delays::start(clock, |waiting: Arc<Waiting>| waiting.end(Ending::Expired))?;
+        let delays = Delays::start(clock, |waiting: Drain<'_, Arc<Waiting>>| {
+            waiting.for_each(|waiting| waiting.end(Ending::Expired));
+        })?;
         let (keys, lists) = (keys.to_vec(), Mutex::default());
         Ok(First { keys, purge, lists, delays })
     }
@@ -82,7 +87,7 @@ impl Waits for First {
         waiting
     }
 
-    fn complete(&self, waiting: Arc<Waiting>) {
-        waiting.end(Ending::Completed);
+    fn complete(&self, waiting: impl Iterator<Item = Arc<Waiting>>) {
+        waiting.for_each(|waiting| waiting.end(Ending::Completed));
     }
 }

@@ -19,8 +19,8 @@ impl Heap {
     pub(crate) fn new(keys: &[Key], clock: SystemClock) -> anyhow::Result<Self> {
         let purgatory = Wheel::new(keys)?;
         let expires = purgatory.purgatory().clone();
-        let delays = Delays::start(clock, move |id| {
-            expires.cancel(id, "its time ran out");
+        let delays = Delays::start(clock, move |ids| {
+            ids.for_each(|id| _ = expires.cancel(id, "its time ran out"));
         })?;
         Ok(Heap { purgatory, delays })
     }
@@ -35,7 +35,7 @@ impl Waits for Heap {
         Some(id)
     }
 
-    fn complete(&self, id: Option<OperationId>) {
-        self.purgatory.complete(id);
+    fn complete(&self, ids: impl Iterator<Item = Option<OperationId>>) {
+        self.purgatory.complete(ids);
     }
 }

@@ -14,7 +14,7 @@ impl Waits for Nothing {
         request
     }
 
-    fn complete(&self, request: Request) {
-        request.end(Ending::Completed);
+    fn complete(&self, requests: impl Iterator<Item = Request>) {
+        requests.for_each(|request| request.end(Ending::Completed));
     }
 }

@@ -16,6 +16,6 @@ pub(crate) trait Waits: Send + Sync + Sized + 'static {
     /// Parks a request under all keys.
     fn park(&self, request: Request) -> Self::Ticket;
 
-    /// Completes a request, unless its time ran out.
-    fn complete(&self, ticket: Self::Ticket);
+    /// Completes requests, but for those whose time ran out.
+    fn complete(&self, tickets: impl Iterator<Item = Self::Ticket>);
 }

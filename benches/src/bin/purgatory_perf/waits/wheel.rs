@@ -53,7 +53,8 @@ impl Waits for Wheel {
         self.park_for(request, request.timeout)
     }
 
-    fn complete(&self, id: Option<OperationId>) {
-        id.into_iter().for_each(|id| _ = self.purgatory.complete(id));
+    fn complete(&self, ids: impl Iterator<Item = Option<OperationId>>) {
+        let ids: Vec<OperationId> = ids.flatten().collect();
+        self.purgatory.complete_each(&ids);
     }
 }

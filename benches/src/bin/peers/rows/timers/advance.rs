@@ -11,7 +11,7 @@ use super::super::row::Run;
 use crate::{
     floor,
     results::{FLOOR, LeftOut, OURS},
-    timers::{DeadlineMap, HashedCore, LazyHeap, OursWheel, core::Core},
+    timers::{DeadlineMap, HashedCore, LazyHeap, NexusCore, OursWheel, core::Core},
 };
 
 const TICKS: u64 = 1000;
@@ -43,9 +43,10 @@ pub(super) fn turn<C: Core>(timers: usize, seed: u64) -> anyhow::Result<f64> {
 
 pub(crate) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     type Turn = fn(usize, u64) -> anyhow::Result<f64>;
-    let cores: [(&str, Turn); 4] = [
+    let cores: [(&str, Turn); 5] = [
         (OURS, turn::<OursWheel>),
         (HashedCore::NAME, turn::<HashedCore>),
+        (NexusCore::NAME, turn::<NexusCore>),
         (<DeadlineMap as Core>::NAME, turn::<DeadlineMap>),
         (<LazyHeap as Core>::NAME, turn::<LazyHeap>),
     ];

@@ -1,0 +1,26 @@
+//! Several operations that leave under one lock hold. What they touch was written by other threads,
+//! as a rule, and is read first: so cache lines come together, not one after the other.
+
+use timer_core::TimerHandle;
+
+use super::{Ended, Room, Ticket};
+use crate::words::operation::Outcome;
+
+impl<K: Eq + Clone, O> Room<K, O> {
+    /// Ends those from outside that are neither held nor gone; the held are left a note.
+    pub(crate) fn claim_all(
+        &mut self,
+        ids: &[TimerHandle],
+        outcome: &Outcome,
+        ended: &mut Vec<Ended<K, O>>,
+    ) {
+        self.lists.read_ahead(&self.entries, ids);
+        ended.extend(ids.iter().filter_map(|&id| self.claim(id, outcome.clone())));
+    }
+
+    /// Takes further watches away, and tells the keys that nobody waits for any more.
+    pub(crate) fn unwatch_all(&mut self, watches: &[(Ticket, TimerHandle)], left: &mut Vec<K>) {
+        self.lists.read_ahead_further(&self.entries, watches);
+        left.extend(watches.iter().filter_map(|&(ticket, id)| self.unwatch(ticket, id)));
+    }
+}
