@@ -64,7 +64,7 @@ fn refusals_panics_and_shutdown_are_told() {
     assert_eq!(
         lines,
         [
-            "DEBUG an operation was not parked purgatory=\"orders\" reason=1 operations are parked already",
+            "DEBUG an operation was not parked purgatory=\"orders\" reason=no more than 1 can be parked",
             "ERROR a check or callback panicked purgatory=\"orders\" panic=\"out of ink\"",
             "INFO shut down purgatory=\"orders\" cancelled=1",
         ]

@@ -233,7 +233,7 @@ async fn one_too_many_is_told_to_come_again() {
     let refused = stage.get("/orders/3").await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(refused.headers()[RETRY_AFTER], "1");
-    assert_eq!(text(refused).await, "not parked: 2 operations are parked already\n");
+    assert_eq!(text(refused).await, "not parked: no more than 2 can be parked\n");
 }
 
 #[tokio::test]

@@ -56,7 +56,8 @@ use crate::{
 /// A call of the same monitor inside a closure would wait for itself. It panics instead, and says
 /// so; in a condition that ends the wait as [`Panicked`](crate::CancelReason::Panicked), as any
 /// panic there does. After a closure's panic the lock is free, and the state is as the closure left
-/// it.
+/// it. What the state drops counts as inside, too: an item whose `Drop` calls the monitor panics,
+/// and two of them in one closure end the process. Move such items out of it.
 pub struct Monitor<K, S>
 where
     K: WatchKey + Send,
@@ -108,11 +109,28 @@ where
     }
 
     /// Over a purgatory that was configured otherwise: a shared timer, an executor, a bound. It is
-    /// then the monitor's alone. Keep a clone of it for its metrics and snapshots, not to raise
-    /// events: raised inside a closure, they would have conditions checked under the monitor's
-    /// lock, which panics them.
+    /// then the monitor's alone.
     pub fn with(purgatory: Purgatory<K, BoxedOperation>, state: S) -> Self {
         Monitor { shared: Shared::new(purgatory, state) }
+    }
+
+    /// Where the waits are parked: for metrics, snapshots, [`cancel_all`](Purgatory::cancel_all) or
+    /// [`shutdown_timeout`](Purgatory::shutdown_timeout), not to raise events. Raised inside a
+    /// closure, they would have conditions checked under the monitor's lock, which panics them.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Monitor;
+    ///
+    /// let jobs = Monitor::new("jobs", 0)?;
+    /// let any = |jobs: &mut u32| (*jobs > 0).then_some(());
+    /// let wait = jobs.wait(&["jobs"], Duration::from_secs(30), any);
+    /// assert_eq!(jobs.purgatory().snapshot(1).busiest[0].waiters, 1);
+    /// # drop(wait);
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn purgatory(&self) -> &Purgatory<K, BoxedOperation> {
+        &self.shared.purgatory
     }
 
     /// Changes the state, then raises every key that has waiters, in no order; returns what the

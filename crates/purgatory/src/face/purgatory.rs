@@ -408,14 +408,16 @@ where
         }
     }
 
-    /// Ends whatever is parked as Cancelled ([`Shutdown`](crate::CancelReason::Shutdown)), here,
-    /// and refuses what would have to wait from now on. One that is under check right now is ended
-    /// by the thread that checks it. A timer of the purgatory's own is shut down too, and its
-    /// threads waited for (but not from a thread of any timer); a shared one goes on. Again:
-    /// nothing.
+    /// Ends whatever is parked as Cancelled ([`Shutdown`](crate::CancelReason::Shutdown)) and
+    /// refuses what would have to wait from now on. One that is under check right now is ended by
+    /// the thread that checks it. Callbacks run here, or
+    /// [on the executor](crate::Builder::callbacks_on_executor). Again: nothing.
     ///
-    /// It takes as long as the callbacks do, and those that the timer's threads have to run:
-    /// [`shutdown_timeout`](Self::shutdown_timeout) does not.
+    /// A timer of the purgatory's own is shut down too, and its threads waited for, so all
+    /// callbacks are over (but not from a thread of any timer). A shared one goes on: what it still
+    /// has to run is over when *its* shutdown returns. So shut it down before `main` ends.
+    ///
+    /// It takes as long as the callbacks do; [`shutdown_timeout`](Self::shutdown_timeout) does not.
     ///
     /// ```
     /// use std::time::Duration;

@@ -231,6 +231,12 @@ where
         old.into_iter().map(fail).filter(|&failed| failed).count()
     }
 
+    /// Where they are expected: for metrics and snapshots, or for
+    /// [`shutdown_timeout`](Purgatory::shutdown_timeout).
+    pub fn purgatory(&self) -> &Purgatory<K, Expected<V>> {
+        &self.purgatory
+    }
+
     /// How many replies are expected. Exact when nothing moves. O(rooms).
     pub fn expected(&self) -> usize {
         self.purgatory.len()
@@ -248,9 +254,8 @@ where
     K: WatchKey + Send,
     V: Send + 'static,
 {
-    /// Over a purgatory that was configured otherwise: a shared timer, a bound. For its metrics and
-    /// snapshots keep a clone of it; its events do nothing, since nothing in it has a check. Two
-    /// over one purgatory are the same `Replies`.
+    /// Over a purgatory that was configured otherwise: a shared timer, a bound. Its events do
+    /// nothing, since nothing in it has a check. Two over one purgatory are the same `Replies`.
     fn from(purgatory: Purgatory<K, Expected<V>>) -> Self {
         Replies { purgatory }
     }

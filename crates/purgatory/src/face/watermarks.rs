@@ -67,8 +67,7 @@ impl<K> From<Purgatory<K, BoxedOperation>> for Watermarks<K>
 where
     K: WatchKey + Send + Sync,
 {
-    /// Over a purgatory that was configured otherwise: a shared timer, an executor, a bound. For
-    /// its metrics and snapshots keep a clone of it.
+    /// Over a purgatory that was configured otherwise: a shared timer, an executor, a bound.
     fn from(purgatory: Purgatory<K, BoxedOperation>) -> Self {
         Watermarks::over(purgatory, None)
     }
@@ -94,6 +93,12 @@ where
 
     fn over(purgatory: Purgatory<K, BoxedOperation>, keys: Option<Limit>) -> Self {
         Watermarks { purgatory, values: Arc::new(Values::new(keys)) }
+    }
+
+    /// Where the waits are parked: for metrics and snapshots, to cancel some, or for
+    /// [`shutdown_timeout`](Purgatory::shutdown_timeout).
+    pub fn purgatory(&self) -> &Purgatory<K, BoxedOperation> {
+        &self.purgatory
     }
 
     /// The key's value; `None` when it was never raised, or was removed. O(1).

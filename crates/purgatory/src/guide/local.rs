@@ -40,16 +40,26 @@
 //!
 //! # Under an executor
 //!
-//! A task does the same. It sleeps until the next deadline, or until an operation with an earlier
-//! one is parked. [`wait`] gives futures for `spawn_local`:
+//! A task turns it: each millisecond, or at [`next_deadline`] if parking wakes it. [`wait`] gives
+//! futures for `spawn_local`:
 //!
 //! ```
 //! use std::{cell::Cell, rc::Rc, time::Duration};
-//! use purgatory::{LocalBoxed, LocalPurgatory};
+//! use purgatory::{LocalBoxed, LocalPurgatory, WaitError};
+//! use purgatory::timer_core::{Clock, SystemClock};
 //!
-//! let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+//! let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 //! tokio::task::LocalSet::new().block_on(&runtime, async {
 //!     let waits: LocalPurgatory<&str, LocalBoxed> = LocalPurgatory::new();
+//!     let (turned, clock) = (waits.clone(), SystemClock::new());
+//!     turned.advance(clock.now_ns());
+//!     tokio::task::spawn_local(async move {
+//!         loop {
+//!             tokio::time::sleep(Duration::from_millis(1)).await;
+//!             turned.advance(clock.now_ns());
+//!         }
+//!     });
+//!     let late = waits.wait(&["other"], Duration::from_millis(5), || None::<()>);
 //!     let log_end = Rc::new(Cell::new(0));
 //!     let seen = log_end.clone();
 //!     let grown = waits.wait(&["log"], Duration::from_secs(1), move || {
@@ -60,6 +70,7 @@
 //!         waits.check_and_complete(&"log");
 //!     });
 //!     assert_eq!(grown.await, Ok(3));
+//!     assert_eq!(late.await, Err(WaitError::Expired));
 //! });
 //! # Ok::<(), std::io::Error>(())
 //! ```

@@ -47,6 +47,7 @@
 //!
 //! Take no more requests, let the parked ones drain ([recipes](super::recipes)), then call
 //! [`shutdown`](crate::Purgatory::shutdown). It cancels what is left, through its callbacks; if
-//! these may block, use [`shutdown_timeout`](crate::Purgatory::shutdown_timeout).
+//! these may block, use [`shutdown_timeout`](crate::Purgatory::shutdown_timeout). Shut a shared
+//! timer down last: that waits for the callbacks on its threads.
 //!
 //! Next: [recipes](super::recipes).

@@ -70,7 +70,8 @@
 //! - **The thread that raises the event runs the checks**, and by default the callbacks. Keep both
 //!   short, or move callbacks to [the executor](crate::Builder::callbacks_on_executor).
 //! - **Both may call anything**, but a blocking wait in them is an
-//!   [error](crate::WaitError::InsideCallback).
+//!   [error](crate::WaitError::InsideCallback). Another crate's `block_on` is not noticed, and may
+//!   stop the timer.
 //! - **A key's `Eq` and `Clone` run under a lock.** They must be fast and not call the purgatory.
 //!
 //! # An asynchronous condition

@@ -254,8 +254,8 @@
 //! had this bug, in KAFKA-14334: followers raised no event when replication had moved their high
 //! watermark.) With [`check_at_expiry`](crate::Builder::check_at_expiry) each operation is checked
 //! once more when its time is up; what is true then completes, and is a *missed event*: counted,
-//! alerted on (`PurgatoryMissesEvents` in `docs/prometheus`) and told with its keys. In tests the
-//! hook may fail the test.
+//! alerted on (`PurgatoryMissesEvents` in `docs/prometheus`) and told with its keys. A test asserts
+//! that there was none.
 //!
 //! ```
 #![doc = include_str!("recipes/forgotten.rs")]

@@ -30,8 +30,9 @@ use crate::{
 ///
 /// It has no lock, clock or thread. Its owner turns it: [`advance`](Self::advance) tells it what
 /// time it is and ends what has expired, [`next_deadline`](Self::next_deadline) says until when to
-/// sleep. Otherwise it promises what a shared one does: one outcome, no missed event, never early,
-/// nothing stays, panics stay inside. Several of them on a thread know nothing of each other.
+/// sleep. Otherwise it promises what a shared one does: one outcome, no missed event, never early
+/// by the time it was told, nothing stays, panics stay inside. Several of them on a thread know
+/// nothing of each other.
 ///
 /// A handle: clones are the same purgatory. Dropping the last one ends whatever is parked as
 /// [`Dropped`](CancelReason::Dropped), there and then; it may be dropped inside a callback.

@@ -297,7 +297,7 @@ impl fmt::Display for RefusedReason {
         match self {
             RefusedReason::NoKeys => f.write_str("no watch key"),
             RefusedReason::Closed => f.write_str("the purgatory was shut down"),
-            RefusedReason::Full { limit } => write!(f, "{limit} operations are parked already"),
+            RefusedReason::Full { limit } => write!(f, "no more than {limit} can be parked"),
             RefusedReason::TooManyWatermarks { limit } => {
                 write!(f, "more than {limit} watermarks to count in one operation")
             }

@@ -10,8 +10,8 @@ use std::{
 
 use crate::support::{Probe, Waiting};
 use purgatory::{
-    BoxedOperation, CancelReason, EndResult, LocalPurgatory, OperationId, Outcome, ParkResult,
-    Purgatory, RefusedReason, Timeout, Watches, when,
+    BoxedOperation, CancelReason, EndResult, LocalPurgatory, Monitor, OperationId, Outcome,
+    ParkResult, Purgatory, RefusedReason, Replies, Timeout, WaitError, Watches, when,
 };
 use timer_core::{ManualTimer, Timer};
 
@@ -106,6 +106,21 @@ fn complete_each_leaves_a_note_where_a_check_is_under_way_and_passes_by_others_i
     assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Completed], 2)); // by the note
     assert_eq!(*told.lock().unwrap(), [(1, Outcome::Completed)]);
     assert_eq!((mine.len(), mine.watched(), other.len()), (0, 0, 1));
+}
+
+/// What has a purgatory inside lets it be looked at, and ended with a limit.
+#[test]
+fn monitors_and_replies_show_where_they_wait() {
+    let monitor = Monitor::new("monitor", 0).unwrap();
+    let replies: Replies<u32, ()> = Replies::new("replies").unwrap();
+    let wait = monitor.wait(&["a"], Timeout::Never, |_: &mut i32| None::<()>);
+    let reply = replies.expect(1, Timeout::Never).unwrap();
+    assert_eq!(monitor.purgatory().snapshot(1).busiest[0].key, "a");
+    assert_eq!(replies.purgatory().snapshot(1).oldest[0].keys, [1]);
+    assert!(monitor.purgatory().shutdown_timeout(Duration::from_secs(60)).is_nothing());
+    assert_eq!(wait.block(), Err(WaitError::Cancelled(CancelReason::Shutdown)));
+    drop(reply);
+    assert!(replies.purgatory().is_empty());
 }
 
 #[test]
@@ -250,7 +265,7 @@ fn a_refusal_goes_into_anyhow_with_its_operation() {
     let told = Arc::new(Mutex::new(Vec::new()));
     park_or_fail(&purgatory, told.clone()).unwrap();
     let error = park_or_fail(&purgatory, told.clone()).unwrap_err();
-    assert_eq!(error.to_string(), "the operation was not parked: 1 operations are parked already");
+    assert_eq!(error.to_string(), "the operation was not parked: no more than 1 can be parked");
     let refused = error.downcast::<purgatory::Refused<BoxedOperation>>().unwrap();
     let (operation, reason) = refused.into_parts();
     assert_eq!(reason, RefusedReason::Full { limit: 1 });

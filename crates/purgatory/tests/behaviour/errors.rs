@@ -28,12 +28,12 @@ fn a_refusal_names_the_bound() {
     );
     park(Watches::keys(&[1])).unwrap();
     let full = says(Watches::keys(&[1]));
-    assert_eq!(full, "the operation was not parked: 1 operations are parked already");
+    assert_eq!(full, "the operation was not parked: no more than 1 can be parked");
     waits.shutdown();
     let closed = says(Watches::keys(&[1]));
     assert_eq!(closed, "the operation was not parked: the purgatory was shut down");
     let rooms = Purgatory::<u32>::builder("rooms").rooms(3).build().unwrap_err();
-    assert_eq!(rooms.to_string(), "3 shards: not a power of two in 1..=256");
+    assert_eq!(rooms.to_string(), "3 shards or rooms: not a power of two in 1..=256");
 }
 
 #[test]

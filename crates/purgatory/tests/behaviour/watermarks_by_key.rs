@@ -71,6 +71,7 @@ fn a_rise_before_the_wait_after_it_twice_too_low_and_too_late() {
     assert_eq!((watermarks.raise(&1, 6), watermarks.raise(&1, 8)), (Ok(0), Ok(1)));
     assert_eq!((watermarks.raise(&1, 8), watermarks.raise(&1, 3)), (Ok(0), Ok(0)));
     assert_eq!((watermarks.value(&1), watermarks.waiting()), (Some(8), 2)); // it does not fall
+    assert_eq!(watermarks.purgatory().stats().parked, 2);
     assert_eq!((poll(&mut seven), poll(&mut nine)), (Poll::Ready(Ok(8)), Poll::Pending));
     timer.advance(SECOND);
     assert_eq!((watermarks.raise(&1, 9), watermarks.raise(&2, 9)), (Ok(0), Ok(0)));

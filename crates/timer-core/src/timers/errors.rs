@@ -15,9 +15,10 @@ pub enum BuildError {
     Thread(io::Error),
     /// The name cannot name a thread: it holds a NUL character.
     Name(String),
-    /// The shard count is no power of two from 1 to [`MAX_SHARDS`](crate::MAX_SHARDS).
+    /// The count of a timer's shards, or of a purgatory's rooms, is no power of two from 1 to
+    /// [`MAX_SHARDS`](crate::MAX_SHARDS).
     Shards(usize),
-    /// The timer to be shared has been shut down.
+    /// The timer, or the runtime that it is on, has been shut down.
     Closed(TimerClosed),
     /// The tokio runtime of the timer has no time (`enable_time`), so it cannot wait for it to
     /// pass. Found by a panic of tokio's, which is contained; the program's panic hook is told of
@@ -32,9 +33,9 @@ impl fmt::Display for BuildError {
             BuildError::Thread(_) => f.write_str("no thread for the timer"),
             BuildError::Name(name) => write!(f, "{name:?} cannot name a thread"),
             BuildError::Shards(count) => {
-                write!(f, "{count} shards: not a power of two in 1..={MAX_SHARDS}")
+                write!(f, "{count} shards or rooms: not a power of two in 1..={MAX_SHARDS}")
             }
-            BuildError::Closed(_) => f.write_str("the timer cannot be shared"),
+            BuildError::Closed(_) => f.write_str("the timer cannot be used"),
             #[cfg(feature = "tokio")]
             BuildError::NoTime => f.write_str("the tokio runtime was built without `enable_time`"),
         }

@@ -331,6 +331,11 @@ where
         keys.iter().filter(|key| self.cancel(key.get()).is_some()).count()
     }
 
+    /// How many tasks panicked. Each panic was contained. (The timer's own count leaves them out.)
+    pub fn panicked(&self) -> u64 {
+        self.pending.panicked()
+    }
+
     /// True while the key has a task that has not run.
     pub fn contains<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where

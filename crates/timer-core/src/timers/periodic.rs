@@ -138,7 +138,8 @@ impl Periodic {
         self.running.wait(limit) == 0
     }
 
-    /// True until it is cancelled or the timer is shut down.
+    /// True until it is cancelled or the timer is shut down. (It keeps no timer: when the last
+    /// handle of that goes it does not run any more, and is not told.)
     pub fn is_active(&self) -> bool {
         !matches!(*self.state.lock(), State::Over)
     }

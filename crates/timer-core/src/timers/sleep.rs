@@ -137,8 +137,8 @@ impl Shared {
 /// Polled before its time, it yields a [`ScheduleErrorReason`] when it has no place on the wheel:
 /// `Closed` after the timer's shutdown, which wakes all who sleep, and `Full` when as many sleep as
 /// the timer was [built for](crate::SystemTimerBuilder::pending_max). (That bound is for its sleeps
-/// apart from its tasks.) Polled again it tries again; once its time has come, it is `Ok` on any
-/// timer.
+/// apart from its tasks.) Polled again it tries again; polled after its time has come, it is `Ok`
+/// on any timer.
 ///
 /// # Cost
 /// Making it: a clock read. The first poll: a lock that no other thread wants, for a place on the

@@ -26,7 +26,7 @@ use crate::{
 /// reaper.
 ///
 /// Nothing of the timer is locked while a task runs, so a task may schedule and cancel, itself
-/// included.
+/// included. The trait is not dyn compatible: what takes any timer is generic over it.
 pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// The timer's own tasks: what `schedule` schedules on.
     fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>>;

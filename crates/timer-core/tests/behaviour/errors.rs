@@ -14,7 +14,7 @@ fn sizes_name_the_value_and_the_bounds() {
     assert_eq!(says(1), "a wheel of 1 slots is outside 2..=32768");
     assert_eq!(says(40_000), "a wheel of 40000 slots is outside 2..=32768");
     let shards = SystemTimer::builder().shards(3).build().unwrap_err();
-    assert_eq!(shards.to_string(), "3 shards: not a power of two in 1..=256");
+    assert_eq!(shards.to_string(), "3 shards or rooms: not a power of two in 1..=256");
     assert!(shards.source().is_none());
     assert_eq!(Full("task").to_string(), "a wheel holds at most 67108864 tasks");
 }
@@ -29,7 +29,7 @@ fn a_timer_that_was_not_built_says_why() {
     let timer = ManualTimer::new();
     timer.shutdown();
     let closed = BuildError::from(timer.with_handler(|(): ()| ()).unwrap_err());
-    assert_eq!(closed.to_string(), "the timer cannot be shared");
+    assert_eq!(closed.to_string(), "the timer cannot be used");
     assert_eq!(closed.source().unwrap().to_string(), "the timer has been shut down");
 }
 

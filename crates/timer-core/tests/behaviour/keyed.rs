@@ -30,6 +30,21 @@ fn a_keyed_task_runs_once_and_its_key_is_free_again() {
 }
 
 #[test]
+fn a_handler_that_panics_is_counted_and_the_other_keys_run() {
+    let (timer, (send, ran)) = (ManualTimer::new(), mpsc::channel());
+    let handler = move |key, task| match key {
+        "bad" => panic!("in a handler"),
+        _ => send.send((key, task)).unwrap(),
+    };
+    let keyed = KeyedTimer::new(&timer, handler).unwrap();
+    keyed.schedule("bad", MS, 1).unwrap();
+    keyed.schedule("good", MS, 2).unwrap();
+    assert_eq!(keyed.panicked(), 0);
+    timer.advance(MS);
+    assert_eq!((keyed.panicked(), ran.try_iter().collect::<Vec<_>>()), (1, vec![("good", 2)]));
+}
+
+#[test]
 fn scheduling_a_key_again_replaces_its_task() {
     let (timer, keyed, ran) = keyed();
     keyed.schedule("a", 10 * MS, 1).unwrap();

@@ -277,7 +277,10 @@ fn a_shard_count_out_of_bounds_is_named() {
     for count in [0, 3, 512] {
         let error = SystemTimer::builder().shards(count).build().unwrap_err();
         assert!(matches!(error, BuildError::Shards(named) if named == count));
-        assert_eq!(error.to_string(), format!("{count} shards: not a power of two in 1..=256"));
+        assert_eq!(
+            error.to_string(),
+            format!("{count} shards or rooms: not a power of two in 1..=256")
+        );
     }
 }
 

@@ -31,8 +31,11 @@ impl Connection {
         self.replies.deliver(&number, reply)
     }
 
-    /// The connection has gone: what was expected over it fails.
+    /// The connection has gone: what was expected over it fails, and what is asked later. The next
+    /// connection is another of these.
     pub fn closed(&self) -> usize {
-        self.replies.fail_all("connection closed")
+        let failed = self.replies.fail_all("connection closed");
+        self.replies.shutdown();
+        failed
     }
 }
