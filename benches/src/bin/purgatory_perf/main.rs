@@ -24,7 +24,7 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::ensure;
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use purgatory_benches::write_json;
+use purgatory_benches::{check_writable, write_json};
 
 use crate::{
     run::{Measured, Plan},
@@ -143,6 +143,7 @@ fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let Some(rate) = args.rate else { return sweep::sweep(&args) };
     ensure!(args.plot.is_none(), "--plot shows several rates: leave --rate out");
+    check_writable(args.json.as_deref())?;
     let plan = args.plan(rate)?;
     // Hidden unless stderr is a terminal.
     let style = ProgressStyle::with_template("[{elapsed_precise}] {bar:20} {percent} % {msg}")?;
@@ -177,14 +178,7 @@ fn print(measured: &Measured) {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-
-    #[test]
-    fn the_arguments_are_consistent() {
-        Args::command().debug_assert();
-    }
 
     #[test]
     fn what_cannot_be_run_is_named() {
