@@ -5,14 +5,11 @@
 //! loop checks what came of its tasks and operations.
 #![allow(missing_docs, reason = "criterion's macros")]
 
-use std::{
-    hint::black_box,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
-};
+use std::{hint::black_box, sync::atomic::AtomicU64, time::Duration};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use purgatory::{DelayedOperation, Outcome, Purgatory, Watches};
+use purgatory::{Purgatory, Watches};
+use purgatory_benches::Op;
 use timer_core::{Clock, SystemClock, TimingWheel, WheelSize};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -58,22 +55,6 @@ fn advance_all(size: WheelSize, iterations: u64) -> Duration {
         left -= timers;
     }
     spent
-}
-
-/// 16 bytes: waits for a number in a cell to reach another.
-struct Op {
-    cell: &'static AtomicU64,
-    required: u64,
-}
-
-impl DelayedOperation for Op {
-    fn try_complete(&mut self) -> bool {
-        self.cell.load(Relaxed) >= self.required
-    }
-
-    fn on_complete(self, outcome: Outcome) {
-        assert_eq!(outcome, Outcome::Completed);
-    }
 }
 
 /// A rise on a key with 10 000 watermark waiters, that reaches none; and one request more, parked

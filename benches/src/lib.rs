@@ -1,9 +1,14 @@
 //! What the benches share.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
+use purgatory::{DelayedOperation, Outcome};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
@@ -19,6 +24,24 @@ pub fn median(values: &[f64]) -> f64 {
         sorted[middle]
     } else {
         f64::midpoint(sorted[middle - 1], sorted[middle])
+    }
+}
+
+/// An operation of 16 bytes: waits for a number in a cell to reach another.
+pub struct Op {
+    /// What rises.
+    pub cell: &'static AtomicU64,
+    /// What it waits for.
+    pub required: u64,
+}
+
+impl DelayedOperation for Op {
+    fn try_complete(&mut self) -> bool {
+        self.cell.load(Relaxed) >= self.required
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        assert_eq!(outcome, Outcome::Completed);
     }
 }
 

@@ -21,7 +21,10 @@ use crate::{
     api::Client,
     pipeline::{Answer, Pipeline},
     replica_manager::ReplicaManager,
-    tests::{Fixture, args, decoded, examples::each_version, handle, request, topic_name},
+    tests::{
+        Fixture, answered, args, examples::each_version, handle, request, tcp::wait_until,
+        topic_name,
+    },
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -100,20 +103,6 @@ fn fetch_request(partitions: Vec<i32>) -> OffsetFetchRequest {
     let topic = OffsetFetchRequestTopic::default().with_name(topic_name("t"));
     let request = OffsetFetchRequest::default().with_group_id(topic_name("g").0.into());
     request.with_topics(Some(vec![topic.with_partition_indexes(partitions)]))
-}
-
-/// The response to a client, once it is there.
-fn answered<T: Decodable + HeaderVersion>(client: &Client, version: i16) -> Option<T> {
-    client.pipeline.is_ready().then(|| next_answer(client, version))
-}
-
-fn next_answer<T: Decodable + HeaderVersion>(client: &Client, version: i16) -> T {
-    match client.pipeline.next() {
-        Some((Answer::Response(response), _)) => {
-            decoded(version, response(&mut client.pipeline.responses.share()).unwrap())
-        }
-        _ => panic!("no answer"),
-    }
 }
 
 fn joined(client: &Client) -> Option<JoinGroupResponse> {
@@ -579,7 +568,8 @@ fn wait_for_answer<T: Decodable + HeaderVersion>(
     body: &impl Encodable,
 ) -> T {
     handle(manager, client, request(key, version, body)).unwrap();
-    next_answer(client, version)
+    wait_until(|| client.pipeline.is_ready());
+    answered(client, version).expect("an answer")
 }
 
 #[test]

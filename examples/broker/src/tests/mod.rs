@@ -9,7 +9,7 @@ mod fetches;
 mod fuzz;
 mod load;
 mod produce;
-mod tcp;
+pub(crate) mod tcp;
 mod wire;
 
 use std::{
