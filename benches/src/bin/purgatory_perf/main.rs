@@ -103,13 +103,11 @@ impl Profile {
             Profile::High => (200, 400),
         }
     }
+}
 
-    fn name(self) -> &'static str {
-        match self {
-            Profile::Low => "low",
-            Profile::High => "high",
-        }
-    }
+/// How the command line calls it.
+fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 impl Args {
