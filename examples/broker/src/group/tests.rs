@@ -1,6 +1,6 @@
 //! Groups under a clock turned by hand.
 
-use std::{net::Ipv4Addr, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use bytes::Bytes;
 use kafka_protocol::messages::{
@@ -19,7 +19,7 @@ use timer_core::SystemTimer;
 
 use crate::{
     api::Client,
-    pipeline::{Answer, Pipeline},
+    pipeline::Answer,
     replica_manager::ReplicaManager,
     tests::{
         Fixture, answered, args, examples::each_version, handle, request, tcp::wait_until,
@@ -529,10 +529,7 @@ fn a_shutdown_answers_whoever_waits() {
 
 /// Joins, has its assignment and leaves, in its own thread; the answers are waited for.
 fn live(manager: &ReplicaManager, group: &'static str) {
-    let client = Client {
-        address: (Ipv4Addr::LOCALHOST, 9092).into(),
-        pipeline: Pipeline::new(0, 1, &manager.memory),
-    };
+    let client = crate::fuzz::client(manager, 0);
     let mut member = String::new();
     loop {
         let join = join_request(&member, &["range"]).with_group_id(topic_name(group).0.into());
