@@ -1,18 +1,15 @@
-//! What `peers` has no row for: the bare wheel by the slots of a level, what it costs to advance,
-//! and rises of a watermark with 10 000 waiters.
+//! What `peers` has no row for: the bare wheel by the slots of a level, and rises of a watermark
+//! with 10 000 waiters.
 //!
 //! `cargo bench -p purgatory-benches --bench hot_path` (append `-- --quick` for a first look). Each
 //! loop checks what came of its tasks and operations.
 #![allow(missing_docs, reason = "criterion's macros")]
 
-use std::{
-    hint::black_box,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
-};
+use std::{hint::black_box, sync::atomic::AtomicU64, time::Duration};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use purgatory::{DelayedOperation, Outcome, Purgatory, Watches};
+use purgatory::{Purgatory, Watches};
+use purgatory_benches::Op;
 use timer_core::{Clock, SystemClock, TimingWheel, WheelSize};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,57 +29,32 @@ fn wheel_sizes(c: &mut Criterion) {
             });
         });
         c.bench_function(&format!("insert+advance of 1M over 60 s, {slots} slots a level"), |b| {
-            b.iter_custom(|iterations| advance_all(size, iterations, 60_000, true));
+            b.iter_custom(|iterations| advance_all(size, iterations));
         });
     }
 }
 
-fn advance(c: &mut Criterion) {
-    c.bench_function("advance, per timer of 1M over 1 s", |b| {
-        b.iter_custom(|iterations| advance_all(WheelSize::default(), iterations, 1000, false));
-    });
-}
-
-/// Fires `iterations` timers, up to a million at a time spread over `ticks`; what that takes, with
-/// or without their insertion.
-fn advance_all(size: WheelSize, iterations: u64, ticks: u64, with_insert: bool) -> Duration {
-    let mut spent = Duration::ZERO;
+/// Inserts and fires `iterations` timers, up to a million at a time spread over a minute.
+fn advance_all(size: WheelSize, iterations: u64) -> Duration {
+    let (mut spent, ticks) = (Duration::ZERO, 60_000);
     let mut left = iterations;
     let clock = SystemClock::new();
     while left > 0 {
         let timers = left.min(1_000_000);
         let mut wheel = TimingWheel::new(size, 0);
         let mut random = fastrand::Rng::with_seed(7);
-        let start = clock.now_ns();
+        let begin = clock.now_ns();
         (0..timers).for_each(|task| _ = wheel.insert(random.u64(0..ticks), task));
-        let inserted = clock.now_ns();
         let (mut fired, mut sum) = (0, 0);
         for now in 0..ticks {
             let turn = wheel.advance(now, usize::MAX, |task| sum += task.take());
             fired += turn.fired as u64;
         }
-        let begin = if with_insert { start } else { inserted };
         spent += Duration::from_nanos(clock.now_ns() - begin);
         assert_eq!((fired, black_box(sum)), (timers, timers * (timers - 1) / 2));
         left -= timers;
     }
     spent
-}
-
-/// 16 bytes: waits for a number in a cell to reach another.
-struct Op {
-    cell: &'static AtomicU64,
-    required: u64,
-}
-
-impl DelayedOperation for Op {
-    fn try_complete(&mut self) -> bool {
-        self.cell.load(Relaxed) >= self.required
-    }
-
-    fn on_complete(self, outcome: Outcome) {
-        assert_eq!(outcome, Outcome::Completed);
-    }
 }
 
 /// A rise on a key with 10 000 watermark waiters, that reaches none; and one request more, parked
@@ -108,5 +80,5 @@ fn watermarks(c: &mut Criterion) {
     assert_eq!(purgatory.complete_up_to(&7, u64::MAX), 10_000);
 }
 
-criterion_group!(benches, wheel_sizes, advance, watermarks);
+criterion_group!(benches, wheel_sizes, watermarks);
 criterion_main!(benches);

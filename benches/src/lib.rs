@@ -1,9 +1,14 @@
 //! What the benches share.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
+use purgatory::{DelayedOperation, Outcome};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
@@ -19,6 +24,24 @@ pub fn median(values: &[f64]) -> f64 {
         sorted[middle]
     } else {
         f64::midpoint(sorted[middle - 1], sorted[middle])
+    }
+}
+
+/// An operation of 16 bytes: waits for a number in a cell to reach another.
+pub struct Op {
+    /// What rises.
+    pub cell: &'static AtomicU64,
+    /// What it waits for.
+    pub required: u64,
+}
+
+impl DelayedOperation for Op {
+    fn try_complete(&mut self) -> bool {
+        self.cell.load(Relaxed) >= self.required
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        assert_eq!(outcome, Outcome::Completed);
     }
 }
 
@@ -61,6 +84,24 @@ pub fn write_json(file: Option<&Path>, measured: &Value) -> anyhow::Result<()> {
     write(file, &text)
 }
 
+/// Refuses a file that cannot be written, before anything is measured for it. It may be empty then.
+///
+/// # Errors
+/// When there is one and it cannot be opened; it is named.
+pub fn check_writable(file: Option<&Path>) -> anyhow::Result<()> {
+    let Some(file) = file.filter(|file| file.as_os_str() != "-") else { return Ok(()) };
+    let opened = fs::File::options().create(true).append(true).open(file);
+    opened.map(drop).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Makes a folder for charts, unless it is there.
+///
+/// # Errors
+/// When that does not go; it is named.
+pub fn make_folder(folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
+}
+
 /// Writes a file.
 ///
 /// # Errors
@@ -95,6 +136,13 @@ mod tests {
     #[test]
     fn the_median_of_an_even_number_lies_between_two() {
         assert_eq!([median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0, 2.0, 3.0])], [2.0, 2.5]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_refused() {
+        let error = check_writable(Some(Path::new("/no/such/folder/x.svg"))).unwrap_err();
+        assert!(error.to_string().starts_with("cannot write /no/such/folder/x.svg"), "{error}");
+        assert!(check_writable(None).is_ok() && check_writable(Some(Path::new("-"))).is_ok());
     }
 
     #[test]

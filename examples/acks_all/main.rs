@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use acks_all_example::args::{Args, MetricsAddr};
+use acks_all_example::args::Args;
 use acks_all_example::progress::Progress;
 use acks_all_example::run::{Stage, run};
 use acks_all_example::scrape;
@@ -34,13 +34,8 @@ fn start(args: &Args) -> Result<ExitCode> {
     let text = Text::load(args.input.as_deref())?;
     let interrupted = Stop::on_signals()?;
     let stage = Stage::new(args)?;
-    let server = match args.metrics_addr {
-        MetricsAddr::Off => None,
-        MetricsAddr::At(address) => Some(scrape::serve(address, &stage)?),
-    };
-    if let Some(server) = &server {
-        eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", server.address());
-    }
+    let server = scrape::serve(args.metrics_addr, &stage)?;
+    eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", server.address());
     let mut progress = Progress::new(args.seconds);
     let report = run(args, stage, text, &interrupted, &mut |snapshot| progress.show(snapshot));
 

@@ -16,8 +16,8 @@ use std::{
 use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
-use purgatory::{DelayedOperation, Outcome, Purgatory, Timeout};
-use purgatory_benches::{machine, median};
+use purgatory::{Purgatory, Timeout};
+use purgatory_benches::{Op, machine, median};
 use rustix::time::{ClockId, clock_gettime};
 use timer_core::TimeHistogram;
 
@@ -57,21 +57,6 @@ const WAYS: [(Way, &str); 3] = [
     (Way::Timed, "waits are timed"),
     (Way::Scraped, "a Prometheus recorder is rendered 4 times a second"),
 ];
-
-struct Op {
-    done: &'static AtomicU64,
-    number: u64,
-}
-
-impl DelayedOperation for Op {
-    fn try_complete(&mut self) -> bool {
-        self.done.load(Relaxed) >= self.number
-    }
-
-    fn on_complete(self, outcome: Outcome) {
-        assert_eq!(outcome, Outcome::Completed);
-    }
-}
 
 /// A way, warmed up.
 struct Watched {
@@ -119,7 +104,7 @@ impl Watched {
             let mut completed = 0;
             for number in first..first + operations {
                 let key = [self.keys.u64(..KEYS)];
-                let operation = Op { done: self.done, number };
+                let operation = Op { cell: self.done, required: number };
                 self.purgatory.try_complete_else_watch(operation, &key, TIMEOUT)?;
                 self.done.store(number, Relaxed);
                 completed += self.purgatory.check_and_complete(&key[0]) as u64;
@@ -159,7 +144,7 @@ fn publishing(count: u64) -> Result<()> {
     let line = "purgatory_wait_seconds_count{purgatory=\"bench\",outcome=\"completed\"}";
     ensure!(page.contains(&format!("{line} {count}")), "not {count} waits in\n{page}");
     for number in 0..count {
-        let operation = Op { done: watched.done, number: u64::MAX };
+        let operation = Op { cell: watched.done, required: u64::MAX };
         purgatory.try_complete_else_watch(operation, &[number % KEYS], Timeout::Never)?;
     }
     say(&format!("publish with {count} parked"), took_ms(publish), "ms");

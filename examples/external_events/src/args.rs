@@ -76,14 +76,7 @@ pub struct Args {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-
-    #[test]
-    fn the_definition_holds_together() {
-        Args::command().debug_assert();
-    }
 
     #[test]
     fn a_bad_value_is_named_with_its_bound() {

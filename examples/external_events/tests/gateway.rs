@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{future, pin::Pin, time::Duration};
+use std::{future, net::SocketAddr, pin::Pin, time::Duration};
 
 use axum::{
     Router,
@@ -21,12 +21,13 @@ use purgatory::{Purgatory, timer_core::ManualTimer};
 use tokio::{
     io::{AsyncWriteExt, duplex},
     net::{TcpListener, TcpStream},
-    task::yield_now,
+    task::{JoinHandle, yield_now},
     time::{sleep, timeout},
 };
 use tower::ServiceExt;
 
 const MAX_PARKED: usize = 2;
+const HEAD: Duration = Duration::from_secs(10);
 
 struct Stage {
     timer: ManualTimer,
@@ -134,33 +135,43 @@ async fn a_dropped_handler_waits_no_more() {
     assert_eq!((stage.parked(), stage.orders.waits().keys(), stats.cancelled), (0, 0, 1));
 }
 
-/// Lets the other tasks run until there are so many.
-async fn until_parked(stage: &Stage, count: usize) {
-    let parked = async {
-        while stage.parked() != count {
+/// Lets the other tasks run until it is so.
+async fn until(is_so: impl Fn() -> bool) {
+    let waits = async {
+        while !is_so() {
             yield_now().await;
         }
     };
-    timeout(Duration::from_secs(10), parked).await.expect("parked in vain");
+    timeout(Duration::from_secs(10), waits).await.expect("waited in vain");
+}
+
+/// Serves one connection at a time.
+async fn served(stage: &Stage) -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let limits = Limits { connections: 1, head: HEAD };
+    (address, tokio::spawn(serve(listener, stage.app.clone(), limits, future::pending())))
+}
+
+/// A client that asks for an order.
+async fn asks(address: SocketAddr, order: &str) -> TcpStream {
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET /orders/{order} HTTP/1.1\r\nHost: here\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    client
 }
 
 #[tokio::test]
 async fn a_client_that_hangs_up_waits_no_more() {
     let stage = Stage::new();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let limits = Limits { connections: 1, head: Duration::from_secs(10) };
-    let serving = tokio::spawn(serve(listener, stage.app.clone(), limits, future::pending()));
-    let mut client = TcpStream::connect(address).await.unwrap();
-    client.write_all(b"GET /orders/7 HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
-    until_parked(&stage, 1).await;
+    let (address, serving) = served(&stage).await;
+    let client = asks(address, "7").await;
+    until(|| stage.parked() == 1).await;
     drop(client);
-    until_parked(&stage, 0).await;
+    until(|| stage.parked() == 0).await;
     assert_eq!(stage.orders.waits().stats().cancelled, 1);
     serving.abort();
 }
-
-const HEAD: Duration = Duration::from_secs(10);
 
 /// A connection whose client has sent this, under tokio's clock, which stands still while there is
 /// work; true if the gateway has closed it at `time`.
@@ -199,27 +210,16 @@ async fn a_body_that_does_not_come_is_told() {
 #[tokio::test]
 async fn so_many_connections_and_the_next_one_when_one_is_over() {
     let stage = Stage::new();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let limits = Limits { connections: 1, head: HEAD };
-    let serving = tokio::spawn(serve(listener, stage.app.clone(), limits, future::pending()));
-    let mut first = TcpStream::connect(address).await.unwrap();
-    first.write_all(b"GET /orders/7 HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
-    until_parked(&stage, 1).await;
-    let mut second = TcpStream::connect(address).await.unwrap();
-    second.write_all(b"GET /orders/8 HTTP/1.1\r\nHost: here\r\n\r\n").await.unwrap();
+    let (address, serving) = served(&stage).await;
+    let first = asks(address, "7").await;
+    until(|| stage.parked() == 1).await;
+    let _second = asks(address, "8").await;
     for _ in 0..1000 {
         yield_now().await;
     }
     assert_eq!(stage.parked(), 1, "the second is not accepted");
     drop(first);
-    let order = "8";
-    let waits = async {
-        while stage.orders.waits().waiters(order) != 1 {
-            yield_now().await;
-        }
-    };
-    timeout(HEAD, waits).await.expect("the second is served in vain");
+    until(|| stage.orders.waits().waiters("8") == 1).await;
     serving.abort();
 }
 

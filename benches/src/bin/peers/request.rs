@@ -8,6 +8,11 @@ use std::sync::atomic::{
 
 use crate::sink::Sink;
 
+/// What the wait for something is in any contender: a future that ends when it is over.
+pub(crate) trait Wait: Future<Output = ()> + Send {}
+
+impl<F: Future<Output = ()> + Send> Wait for F {}
+
 /// A request of 16 bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Request {

@@ -22,8 +22,6 @@ pub(crate) struct Measure {
     pub(crate) id: String,
     pub(crate) unit: &'static str,
     pub(crate) entries: Vec<Entry>,
-    /// Who does not take part, and why.
-    pub(crate) left_out: &'static [LeftOut],
 }
 
 /// One contender's values, one a round.
@@ -33,17 +31,12 @@ pub(crate) struct Entry {
     values: Vec<f64>,
 }
 
-/// A contender that does not take part, and why.
-#[derive(Debug)]
-pub(crate) struct LeftOut(pub(crate) &'static str, pub(crate) &'static str);
-
 impl Results {
     /// The measure `id`, made if need be.
     pub(crate) fn measure(&mut self, id: &str, unit: &'static str) -> &mut Measure {
         let at = self.measures.iter().position(|measure| measure.id == id);
         let at = at.unwrap_or_else(|| {
-            let (id, entries) = (id.to_owned(), Vec::new());
-            self.measures.push(Measure { id, unit, entries, left_out: &[] });
+            self.measures.push(Measure { id: id.to_owned(), unit, entries: Vec::new() });
             self.measures.len() - 1
         });
         &mut self.measures[at]
@@ -69,14 +62,12 @@ impl Measure {
         let mut text = format!("\n{}  [{}]\n", self.id, self.unit);
         for entry in &self.entries {
             let (name, median) = (entry.name, shown(entry.median()));
-            let (min, max) = (shown(entry.min()), shown(entry.max()));
-            let spread = format!("{min} .. {max}");
+            let least = entry.values.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = entry.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let spread = format!("{} .. {}", shown(least), shown(most));
             let ratio = ours.map_or("-".into(), |ours| ratio(ours, entry.median()));
             let line = format!("  {name:<17}{median:>10}   {spread:<24} ours/this {ratio}");
             writeln!(text, "{}", line.trim_end()).expect("a string");
-        }
-        for LeftOut(who, why) in self.left_out {
-            writeln!(text, "  left out: {who}: {why}").expect("a string");
         }
         text
     }
@@ -98,14 +89,7 @@ impl Measure {
 
     pub(crate) fn json(&self) -> Value {
         let contenders: Vec<_> = self.entries.iter().map(Entry::json).collect();
-        let left_out: Vec<_> = self
-            .left_out
-            .iter()
-            .map(|LeftOut(who, why)| json!({ "contender": who, "why": why }))
-            .collect();
-        json!({
-            "measure": self.id, "unit": self.unit, "contenders": contenders, "left_out": left_out,
-        })
+        json!({ "measure": self.id, "unit": self.unit, "contenders": contenders })
     }
 }
 
@@ -114,19 +98,8 @@ impl Entry {
         purgatory_benches::median(&self.values)
     }
 
-    fn min(&self) -> f64 {
-        self.values.iter().copied().fold(f64::INFINITY, f64::min)
-    }
-
-    fn max(&self) -> f64 {
-        self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
-    }
-
     fn json(&self) -> Value {
-        let (median, min, max) = (self.median(), self.min(), self.max());
-        json!({
-            "name": self.name, "median": median, "min": min, "max": max, "rounds": self.values,
-        })
+        json!({ "name": self.name, "median": self.median(), "rounds": self.values })
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 /// The sizes of one run. `1m` and `100k` in the measures' names are these two, whatever their size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
@@ -84,14 +82,4 @@ impl Sizes {
         primitives: 50,
         wake_ups: 2,
     };
-
-    pub(crate) fn json(&self) -> Value {
-        json!({
-            "mode": self.name, "rounds": self.rounds, "real_time_rounds": self.real_time_rounds,
-            "short_rounds": self.short_rounds, "operations": self.operations,
-            "100k": self.hundred_k, "1m": self.one_m,
-            "hot": self.hot, "hot_events": self.hot_events,
-            "window_ms": self.window.as_millis() as u64, "idle_ms": self.idle.as_millis() as u64,
-        })
-    }
 }

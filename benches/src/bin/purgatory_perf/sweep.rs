@@ -1,15 +1,16 @@
 //! All timers and both profiles at rising rates, each run in a process of its own, so that one's
 //! memory is not the next one's.
 
-use std::{fs, path::Path, process::Command};
+use std::{path::Path, process::Command, slice};
 
 use anyhow::{Context, ensure};
+use clap::ValueEnum;
 use plotters::prelude::*;
-use purgatory_benches::{progress, write_json};
+use purgatory_benches::{check_writable, make_folder, progress, write_json};
 use serde_json::{Value, json};
 
 use crate::{
-    Args, Profile,
+    Args, Profile, name,
     run::{Measured, from_json},
     waits::TimerKind,
 };
@@ -18,34 +19,27 @@ use crate::{
 const RATES: [u64; 7] = [10_000, 25_000, 50_000, 105_000, 250_000, 500_000, 0];
 const QUICK_RATES: [u64; 3] = [25_000, 105_000, 0];
 
-const TIMERS: [(TimerKind, &str); 3] =
-    [(TimerKind::Wheel, "wheel"), (TimerKind::Heap, "heap"), (TimerKind::First, "first")];
-
 /// One run of the sweep.
 struct Point {
     profile: Profile,
-    timer: &'static str,
+    timer: TimerKind,
     rate: u64,
     measured: Measured,
 }
 
 /// The table's columns: two lines of head, and the width. What is late is in milliseconds.
-const COLUMNS: [(&str, &str, usize); 16] = [
+const COLUMNS: [(&str, &str, usize); 12] = [
     ("", "profile", 7),
     ("", "rate", 8),
     ("", "timer", 7),
     ("rate", "reached", 9),
     ("us a request", "CPU", 13),
-    ("", "generator", 11),
-    ("", "cores", 7),
     ("expired %", "all", 11),
     ("", "due", 7),
     ("completed late", "p50", 16),
     ("", "p99", 9),
-    ("", "max", 9),
     ("expired late", "p50", 14),
     ("", "p99", 9),
-    ("", "max", 9),
     ("peak", "MiB", 8),
 ];
 
@@ -60,24 +54,20 @@ impl Point {
         let Point { profile, timer, rate, measured } = self;
         let two = |value: f64| format!("{value:.2}");
         let share = |count: u64| two(100.0 * count as f64 / measured.num as f64);
-        let [completed_p50, completed_p99, completed_max] = measured.completed_late.map(two);
-        let [expired_p50, expired_p99, expired_max] = measured.expired_late.map(two);
+        let [completed_p50, completed_p99, _] = measured.completed_late.map(two);
+        let [expired_p50, expired_p99, _] = measured.expired_late.map(two);
         [
-            profile.name().to_owned(),
+            name(profile),
             if *rate == 0 { "max".to_owned() } else { rate.to_string() },
-            (*timer).to_owned(),
+            name(timer),
             format!("{:.0}", measured.rate),
             two(measured.cpu_us),
-            two(measured.generator_us),
-            two(measured.cores),
             share(measured.expired),
             share(measured.expired_due),
             completed_p50,
             completed_p99,
-            completed_max,
             expired_p50,
             expired_p99,
-            expired_max,
             format!("{:.1}", measured.peak_mib.unwrap_or(0.0)),
         ]
     }
@@ -88,14 +78,15 @@ pub(crate) fn sweep(args: &Args) -> anyhow::Result<()> {
         args.num.is_none() && args.pct50.is_none() && args.pct75.is_none(),
         "--num, --pct50 and --pct75 go with --rate"
     );
+    check_writable(args.json.as_deref())?;
+    args.plot.as_deref().map_or(Ok(()), make_folder)?;
     let rates: &[u64] = if args.quick { &QUICK_RATES } else { &RATES };
-    let profiles = [Profile::Low, Profile::High];
-    let profiles =
-        profiles.iter().filter(|&&profile| args.profile.is_none_or(|one| one == profile));
-    let timers = TIMERS.iter().filter(|(timer, _)| args.timer.is_none_or(|one| one == *timer));
+    let profiles = args.profile.as_ref().map_or(Profile::value_variants(), slice::from_ref);
+    let timers = args.timer.as_ref().map_or(TimerKind::value_variants(), slice::from_ref);
     let runs: Vec<_> = profiles
+        .iter()
         .flat_map(|profile| rates.iter().map(move |rate| (*profile, *rate)))
-        .flat_map(|(profile, rate)| timers.clone().map(move |(_, name)| (profile, rate, *name)))
+        .flat_map(|(profile, rate)| timers.iter().map(move |timer| (profile, rate, *timer)))
         .collect();
     let progress = progress(runs.len());
     let say = |line: String| {
@@ -107,7 +98,7 @@ pub(crate) fn sweep(args: &Args) -> anyhow::Result<()> {
     say(line(COLUMNS.map(|(_, name, _)| name)));
     let mut points = Vec::new();
     for (profile, rate, timer) in runs {
-        progress.set_message(format!("{} {rate} {timer}", profile.name()));
+        progress.set_message(format!("{} {rate} {}", name(&profile), name(&timer)));
         let measured = child(args, profile, rate, timer)?;
         progress.inc(1);
         let point = Point { profile, timer, rate, measured };
@@ -120,7 +111,7 @@ pub(crate) fn sweep(args: &Args) -> anyhow::Result<()> {
     }
     let told = points.iter().map(|point| {
         json!({
-            "profile": point.profile.name(), "timer": point.timer, "rate_asked": point.rate,
+            "profile": name(&point.profile), "timer": name(&point.timer), "rate_asked": point.rate,
             "measured": point.measured.json(),
         })
     });
@@ -128,13 +119,14 @@ pub(crate) fn sweep(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Runs one point in a process of its own.
-fn child(args: &Args, profile: Profile, rate: u64, timer: &str) -> anyhow::Result<Measured> {
+fn child(args: &Args, profile: Profile, rate: u64, timer: TimerKind) -> anyhow::Result<Measured> {
+    let (profile, timer) = (name(&profile), name(&timer));
     let quick_num = match rate {
         0 => 200_000,
         rate => rate * 3 / 4,
     };
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["--rate", &rate.to_string(), "--profile", profile.name(), "--timer", timer]);
+    command.args(["--rate", &rate.to_string(), "--profile", &profile, "--timer", &timer]);
     command.args(["--timeout", &args.timeout.to_string(), "--keys", &args.keys.to_string()]);
     command.args(["--key-space-size", &args.key_space_size.to_string()]);
     command.args(["--purge", &args.purge.to_string(), "--seed", &args.seed.to_string()]);
@@ -144,20 +136,19 @@ fn child(args: &Args, profile: Profile, rate: u64, timer: &str) -> anyhow::Resul
     }
     let output = command.output().context("cannot start a run")?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{} at {rate} over {timer}: {said}", profile.name());
+    ensure!(output.status.success(), "{profile} at {rate} over {timer}: {said}");
     from_json(&serde_json::from_slice(&output.stdout)?)
 }
 
 /// Two charts for each profile: processor time and memory against the rate reached.
 fn plot(dir: &Path, points: &[Point]) -> anyhow::Result<()> {
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    for profile in [Profile::Low, Profile::High] {
-        let points: Vec<_> = points.iter().filter(|point| point.profile == profile).collect();
+    for profile in Profile::value_variants() {
+        let points: Vec<_> = points.iter().filter(|point| point.profile == *profile).collect();
         if points.is_empty() {
             continue;
         }
-        let file = |what: &str| dir.join(format!("purgatory_perf-{}-{what}.svg", profile.name()));
-        let title = |what: &str| format!("{what}, profile {}", profile.name());
+        let file = |what: &str| dir.join(format!("purgatory_perf-{}-{what}.svg", name(profile)));
+        let title = |what: &str| format!("{what}, profile {}", name(profile));
         let cpu = title("processor time a request, generator taken off [µs]");
         chart(&file("cpu"), &cpu, &points, |measured| measured.cpu_us)?;
         let memory = title("most memory [MiB]");
@@ -192,14 +183,14 @@ fn chart(
         .x_label_formatter(&|rate| format!("{:.0} 000", rate / 1000.0))
         .draw()?;
     let colors = [RGBColor(31, 119, 180), RGBColor(255, 152, 64), RGBColor(120, 120, 120)];
-    for ((_, timer), color) in TIMERS.iter().zip(colors) {
+    for (timer, color) in TimerKind::value_variants().iter().zip(colors) {
         let of = points.iter().filter(|point| point.timer == *timer);
         let line: Vec<_> = of.map(|point| at(point)).collect();
         let marks = line.iter().map(|&at| Circle::new(at, 4, color.filled()));
         chart.draw_series(marks)?;
         chart
             .draw_series(LineSeries::new(line, color.stroke_width(2)))?
-            .label(*timer)
+            .label(name(timer))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color));
     }
     chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;

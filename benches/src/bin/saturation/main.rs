@@ -19,7 +19,7 @@ mod plot;
 use std::{path::PathBuf, time::Duration};
 
 use clap::Parser;
-use purgatory_benches::{machine, median};
+use purgatory_benches::{check_writable, machine, median, write};
 
 use crate::kinds::{KINDS, Kind, WINDOW};
 
@@ -78,6 +78,7 @@ impl Curves {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    check_writable(args.plot.as_deref())?;
     println!("{}. Offered and achieved a second, late in ms.", machine());
     let mut all = Vec::new();
     for kind in &KINDS {
@@ -91,19 +92,12 @@ fn main() -> anyhow::Result<()> {
         }
         all.push(curves);
     }
-    args.plot.map_or(Ok(()), |file| plot::write(&file, &all))
+    args.plot.map_or(Ok(()), |file| write(&file, &plot::chart(&all)?))
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-
-    #[test]
-    fn the_arguments_are_consistent() {
-        Args::command().debug_assert();
-    }
 
     #[test]
     fn a_step_that_ends_late_has_achieved_less() {

@@ -1,8 +1,5 @@
 //! One SVG: for each kind of load how late it was at each rate, as it is and as advised.
 
-use std::{fs, path::Path};
-
-use anyhow::Context;
 use plotters::prelude::*;
 
 use crate::{Curves, Step};
@@ -11,12 +8,7 @@ const COLORS: [RGBColor; 3] =
     [RGBColor(214, 39, 40), RGBColor(31, 119, 180), RGBColor(44, 160, 44)];
 const LATE_MS: std::ops::Range<f64> = 0.5..5000.0;
 
-pub(crate) fn write(file: &Path, all: &[Curves]) -> anyhow::Result<()> {
-    let svg = chart(all)?;
-    fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))
-}
-
-fn chart(all: &[Curves]) -> anyhow::Result<String> {
+pub(crate) fn chart(all: &[Curves]) -> anyhow::Result<String> {
     let mut svg = String::new();
     let root = SVGBackend::with_string(&mut svg, (960, 660)).into_drawing_area();
     root.fill(&WHITE)?;

@@ -21,12 +21,11 @@ mod trial;
 
 use std::path::PathBuf;
 
-use anyhow::ensure;
 use clap::Parser;
-use purgatory_benches::{machine, progress};
+use purgatory_benches::{machine, make_folder, progress};
 
 use crate::{
-    algorithms::{ALL, Contender},
+    algorithms::ALL,
     results::{Measure, Results},
     sizes::Sizes,
 };
@@ -41,59 +40,42 @@ struct Args {
     /// Fewer rounds, shorter samples, less patience: a first look, not figures to quote.
     #[arg(long)]
     quick: bool,
-    /// Only schemes whose name contains this. May be given more than once; --list shows the names.
-    #[arg(long, value_name = "PATTERN")]
-    only: Vec<String>,
-    /// Lists the schemes and ends.
-    #[arg(long)]
-    list: bool,
     /// Writes one log-log chart for each measure into a directory, as SVG.
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
 }
 
-impl Args {
-    fn wants(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|pattern| name.contains(pattern))
-    }
-}
-
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    if args.list {
-        ALL.iter().for_each(|scheme| println!("{:<18}{}", scheme.name, scheme.idea));
-        return Ok(());
-    }
-    let wanted: Vec<_> = ALL.iter().filter(|scheme| args.wants(scheme.name)).collect();
-    ensure!(!wanted.is_empty(), "no scheme contains {:?}; see --list", args.only);
+    args.plot.as_deref().map_or(Ok(()), make_folder)?;
     let sizes = if args.quick { Sizes::QUICK } else { Sizes::FULL };
     println!("{} mode on {}", sizes.name, machine());
 
-    let trials = sizes.pending.len() * sizes.rounds * wanted.len();
+    let trials = sizes.pending.len() * sizes.rounds * ALL.len();
     let progress = progress(trials);
     let at = |who: String| {
         progress.set_message(who);
         progress.inc(1);
     };
-    let results = measure(sizes, &wanted, at)?;
+    let results = measure(sizes, at)?;
     progress.finish_and_clear();
 
     for measure in Measure::ALL {
-        print!("{}", table::growth(&results, &wanted, measure, sizes.pending));
+        print!("{}", table::growth(&results, measure, sizes.pending));
     }
     if let Some(dir) = &args.plot {
-        plot::write(dir, &ALL, &results)?;
+        plot::write(dir, &results)?;
     }
     Ok(())
 }
 
 /// Measures the schemes among ever more pending timers, in rounds in which they take turns. `at` is
 /// told of each trial.
-fn measure(sizes: Sizes, wanted: &[&Contender], at: impl Fn(String)) -> anyhow::Result<Results> {
+fn measure(sizes: Sizes, at: impl Fn(String)) -> anyhow::Result<Results> {
     let mut results = Results::default();
     for &pending in sizes.pending {
         for round in 0..sizes.rounds {
-            for scheme in wanted {
+            for scheme in &ALL {
                 at(format!("{} among {pending}, round {}", scheme.name, round + 1));
                 if results.is_stopped(scheme.name, Measure::Start) {
                     continue;
@@ -109,29 +91,13 @@ fn measure(sizes: Sizes, wanted: &[&Contender], at: impl Fn(String)) -> anyhow::
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
-    fn the_arguments_are_consistent() {
-        Args::command().debug_assert();
-    }
-
-    #[test]
-    fn a_pattern_picks_schemes() {
-        let args = Args::parse_from(["schemes", "--only", "list", "--only", "timing"]);
-        let picked: Vec<_> =
-            ALL.iter().map(|one| one.name).filter(|name| args.wants(name)).collect();
-        assert_eq!(picked, ["unsorted-list", "sorted-list", "timing-wheel"]);
-    }
-
-    #[test]
     fn every_scheme_is_measured_in_every_way() {
-        let wanted: Vec<_> = ALL.iter().collect();
-        let results = measure(Sizes::TINY, &wanted, |_| {}).unwrap();
+        let results = measure(Sizes::TINY, |_| {}).unwrap();
         for measure in Measure::ALL {
-            let text = table::growth(&results, &wanted, measure, Sizes::TINY.pending);
+            let text = table::growth(&results, measure, Sizes::TINY.pending);
             assert_eq!((text.lines().count(), text.contains("stopped")), (3 + ALL.len(), false));
             for scheme in ALL {
                 let series = results.series(scheme.name, measure);

@@ -1,14 +1,13 @@
 //! One SVG chart for each measure: cost by the number of pending timers, both in decades, a line a
 //! scheme. O(1) lies flat, O(n) climbs a decade a decade.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
-use anyhow::Context;
 use plotters::prelude::*;
 use purgatory_benches::{grouped, write as write_file};
 
 use crate::{
-    algorithms::Contender,
+    algorithms::{ALL, Contender},
     numbers::time,
     results::{Measure, Results},
 };
@@ -29,11 +28,10 @@ const COLORS: [RGBColor; 6] = [
 ];
 
 /// Writes `start.svg`, `stop.svg`, `tick.svg` and `expire.svg`.
-pub(crate) fn write(dir: &Path, schemes: &[Contender], results: &Results) -> anyhow::Result<()> {
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+pub(crate) fn write(dir: &Path, results: &Results) -> anyhow::Result<()> {
     for measure in Measure::ALL {
         let file = dir.join(format!("{}.svg", measure.name()));
-        write_file(&file, &chart(schemes, results, measure)?)?;
+        write_file(&file, &chart(results, measure)?)?;
     }
     Ok(())
 }
@@ -41,12 +39,12 @@ pub(crate) fn write(dir: &Path, schemes: &[Contender], results: &Results) -> any
 /// A scheme's name, color and medians.
 type Line = (&'static str, RGBColor, Vec<(f64, f64)>);
 
-fn chart(schemes: &[Contender], results: &Results, measure: Measure) -> anyhow::Result<String> {
+fn chart(results: &Results, measure: Measure) -> anyhow::Result<String> {
     let line = |(scheme, color): (&Contender, RGBColor)| {
         (scheme.name, color, results.series(scheme.name, measure))
     };
-    let lines: Vec<Line> = schemes.iter().zip(COLORS).map(line).collect();
-    let lines: Vec<Line> = lines.into_iter().filter(|(_, _, points)| !points.is_empty()).collect();
+    let mut lines: Vec<Line> = ALL.iter().zip(COLORS).map(line).collect();
+    lines.retain(|(_, _, points)| !points.is_empty());
     let points = || lines.iter().flat_map(|(_, _, points)| points);
     let (x, y) = (decades(points().map(|p| p.0)), decades(points().map(|p| p.1)));
 
@@ -94,14 +92,13 @@ fn decades(values: impl Iterator<Item = f64>) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{algorithms::ALL, measure, sizes::Sizes};
+    use crate::{measure, sizes::Sizes};
 
     #[test]
     fn every_scheme_has_a_line_in_every_chart() {
-        let wanted: Vec<_> = ALL.iter().collect();
-        let results = measure(Sizes::TINY, &wanted, |_| {}).unwrap();
+        let results = measure(Sizes::TINY, |_| {}).unwrap();
         for measure in Measure::ALL {
-            let svg = chart(&ALL, &results, measure).unwrap();
+            let svg = chart(&results, measure).unwrap();
             for Contender { name, .. } in ALL {
                 assert!(svg.contains(name), "{name} in {}", measure.name());
             }

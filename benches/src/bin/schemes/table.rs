@@ -3,7 +3,7 @@
 use purgatory_benches::grouped;
 
 use crate::{
-    algorithms::Contender,
+    algorithms::ALL,
     numbers::time,
     results::{Measure, Results},
 };
@@ -11,16 +11,11 @@ use crate::{
 const STOPPED: &str = "stopped";
 
 /// The medians of one measure, as the pending timers grow.
-pub(crate) fn growth(
-    results: &Results,
-    wanted: &[&Contender],
-    measure: Measure,
-    sizes: &[usize],
-) -> String {
+pub(crate) fn growth(results: &Results, measure: Measure, sizes: &[usize]) -> String {
     let mut text = format!("\n{}: {}\n", measure.name(), measure.about());
     text += &format!("{:<16}{:<11}", "", "claim");
     sizes.iter().for_each(|&pending| text += &format!("{:>11}", grouped(pending as u64)));
-    for contender in wanted {
+    for contender in ALL {
         text += &format!("\n{:<16}{:<11}", contender.name, measure.claim(contender.claim));
         for &pending in sizes {
             let point = results.get(contender.name, measure, pending);

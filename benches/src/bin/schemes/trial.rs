@@ -292,7 +292,6 @@ mod tests {
 
     impl<const FAULT: u8> Scheme for Faulty<FAULT> {
         const NAME: &'static str = "faulty";
-        const IDEA: &'static str = "to be found out";
         const CLAIM: Claim = Claim { start: "", stop: "", tick: "", expire: "" };
         type Handle = Task;
 

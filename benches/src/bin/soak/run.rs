@@ -1,11 +1,7 @@
 //! The run: starts the threads, takes a sample each second, brings everything to a standstill now
 //! and then, and ends it.
 
-use std::{
-    sync::{Arc, atomic::Ordering::SeqCst},
-    thread,
-    time::Duration,
-};
+use std::{sync::Arc, thread, time::Duration};
 
 use anyhow::anyhow;
 use fastrand::Rng;
@@ -13,10 +9,10 @@ use hdrhistogram::Histogram;
 
 use crate::{
     Args,
-    books::{Books, Endings, Wrong},
+    books::{Books, Wrong},
     clock::JumpingClock,
     driver::Ring,
-    faults::{Fault, Faults},
+    faults::Faults,
     memory::{Judge, Memory},
     series::{Sample, Series},
     stop::Stop,
@@ -28,47 +24,25 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// What it came to.
-#[derive(Clone, Debug)]
-pub(crate) struct Measured {
-    pub(crate) seed: u64,
-    pub(crate) seconds: f64,
-    pub(crate) operations: u64,
-    pub(crate) endings: Endings,
-    pub(crate) unclaimed: u64,
-    pub(crate) given_up: u64,
-    pub(crate) faults: [u64; Fault::ALL.len()],
-    pub(crate) held_jobs: u64,
-    pub(crate) visitors: u64,
-    pub(crate) standstills: u64,
-    /// Milliseconds: median, 99th percentile, maximum.
-    pub(crate) lateness_ms: [f64; 3],
-    pub(crate) open_max: u64,
-    pub(crate) memory: Judge,
-    pub(crate) series: Series,
-    pub(crate) wrong: Wrong,
-    pub(crate) told: Vec<String>,
-}
-
-impl Measured {
-    /// Everything is as it should be.
-    pub(crate) fn is_right(&self) -> bool {
-        self.wrong == Wrong::default() && self.memory.grew.is_empty()
-    }
+pub(crate) struct Measured<'a> {
+    pub(crate) watch: Watch<'a>,
+    pub(crate) ring: Ring,
+    pub(crate) faults: Faults,
 }
 
 /// Runs it; `progress` is told of each sample.
-pub(crate) fn run(
-    args: &Args,
+pub(crate) fn run<'a>(
+    args: &'a Args,
     seed: u64,
     stop: &Stop,
     mut progress: impl FnMut(&Sample, &Books),
-) -> anyhow::Result<Measured> {
+) -> anyhow::Result<Measured<'a>> {
     let mut random = Rng::with_seed(seed);
     let clock = JumpingClock::new();
     let books = Books::new(clock, args.plant)?;
     let ring = Ring::new(&books, stop, args.threads.into())?;
     let faults = Faults::default();
-    let mut watch = Watch::new(args, seed, &books)?;
+    let mut watch = Watch::new(args, seed, books.clone())?;
     let (of_visitors, of_faults) = (random.u64(..), random.u64(..));
     thread::scope(|scope| {
         let (ring, faults) = (&ring, &faults);
@@ -91,7 +65,7 @@ pub(crate) fn run(
         watch.standstill(&ring, &faults, &mut random)?;
         progress(&watch.sample(&ring), &books);
     }
-    Ok(watch.measured(&ring, &faults))
+    Ok(Measured { watch, ring, faults })
 }
 
 /// Runs one thread's part. However it ends, all end with it.
@@ -107,33 +81,33 @@ fn stopping<R>(stop: &Stop, part: impl FnOnce() -> R) -> R {
 }
 
 /// What the first thread sees.
-struct Watch<'a> {
+pub(crate) struct Watch<'a> {
     args: &'a Args,
-    seed: u64,
-    books: &'a Arc<Books>,
-    series: Series,
-    memory: Judge,
-    standstills: u64,
+    pub(crate) seed: u64,
+    pub(crate) books: Arc<Books>,
+    pub(crate) series: Series,
+    pub(crate) memory: Judge,
+    pub(crate) standstills: u64,
     /// When the last sample was taken, and how many there had been.
     before: (u64, u64),
     idle_bytes: Option<u64>,
-    open_max: u64,
+    pub(crate) open_max: u64,
     lateness: Histogram<u64>,
-    lateness_all: Histogram<u64>,
+    pub(crate) lateness_all: Histogram<u64>,
 }
 
 impl<'a> Watch<'a> {
-    fn new(args: &'a Args, seed: u64, books: &'a Arc<Books>) -> anyhow::Result<Self> {
+    fn new(args: &'a Args, seed: u64, books: Arc<Books>) -> anyhow::Result<Self> {
         let mut lateness = Histogram::new(2)?;
         books.take_lateness(&mut lateness);
         Ok(Watch {
             args,
             seed,
-            books,
             series: Series::new(),
             memory: Judge::default(),
             standstills: 0,
             before: (books.clock.real_ns(), 0),
+            books,
             idle_bytes: None,
             open_max: 0,
             lateness_all: lateness.clone(),
@@ -157,7 +131,7 @@ impl<'a> Watch<'a> {
             if second % self.args.standstill() == 0 {
                 self.standstill(ring, faults, random)?;
             }
-            progress(&self.sample(ring), self.books);
+            progress(&self.sample(ring), &self.books);
         }
         Ok(())
     }
@@ -214,7 +188,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Nothing wrong has been seen.
-    fn is_right(&self) -> bool {
+    pub(crate) fn is_right(&self) -> bool {
         self.books.wrong().0 == Wrong::default() && self.memory.grew.is_empty()
     }
 
@@ -242,29 +216,6 @@ impl<'a> Watch<'a> {
                 return;
             }
             thread::park_timeout(MILLISECOND);
-        }
-    }
-
-    fn measured(self, ring: &Ring, faults: &Faults) -> Measured {
-        let (wrong, told) = self.books.wrong();
-        let ms = |quantile| self.lateness_all.value_at_quantile(quantile) as f64 / 1e6;
-        Measured {
-            seed: self.seed,
-            seconds: self.books.clock.real_ns() as f64 / 1e9,
-            operations: self.books.operations(),
-            endings: self.books.endings(),
-            unclaimed: self.books.unclaimed(),
-            given_up: ring.given_up.load(SeqCst),
-            faults: faults.counts(),
-            held_jobs: faults.held.load(SeqCst),
-            visitors: ring.visitors.load(SeqCst),
-            standstills: self.standstills,
-            lateness_ms: [0.5, 0.99, 1.0].map(ms),
-            open_max: self.open_max,
-            memory: self.memory,
-            series: self.series,
-            wrong,
-            told,
         }
     }
 }

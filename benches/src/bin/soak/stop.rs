@@ -1,44 +1,25 @@
 //! The end of the run, as all threads hear of it.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::{Condvar, Mutex};
 
 /// Raised once. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stop {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    raised: AtomicBool,
-    pauses: Mutex<()>,
-    over: Condvar,
-}
+pub(crate) struct Stop(Arc<(Mutex<bool>, Condvar)>);
 
 impl Stop {
     pub(crate) fn raise(&self) {
-        self.shared.raised.store(true, SeqCst);
-        let _pauses = self.shared.pauses.lock(); // a thread that pauses looks before it waits
-        self.shared.over.notify_all();
+        *self.0.0.lock() = true;
+        self.0.1.notify_all();
     }
 
     pub(crate) fn is_raised(&self) -> bool {
-        self.shared.raised.load(SeqCst)
+        *self.0.0.lock()
     }
 
     /// Waits so long, or until it is raised.
     pub(crate) fn pause(&self, time: Duration) {
-        let mut pauses = self.shared.pauses.lock();
-        if !self.is_raised() {
-            self.shared.over.wait_for(&mut pauses, time);
-        }
+        self.0.1.wait_while_for(&mut self.0.0.lock(), |raised| !*raised, time);
     }
 }

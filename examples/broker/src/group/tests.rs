@@ -1,6 +1,6 @@
 //! Groups under a clock turned by hand.
 
-use std::{net::Ipv4Addr, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use bytes::Bytes;
 use kafka_protocol::messages::{
@@ -19,9 +19,12 @@ use timer_core::SystemTimer;
 
 use crate::{
     api::Client,
-    pipeline::{Answer, Pipeline},
+    pipeline::Answer,
     replica_manager::ReplicaManager,
-    tests::{Fixture, args, decoded, examples::each_version, handle, request, topic_name},
+    tests::{
+        Fixture, answered, args, examples::each_version, handle, request, tcp::wait_until,
+        topic_name,
+    },
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -100,20 +103,6 @@ fn fetch_request(partitions: Vec<i32>) -> OffsetFetchRequest {
     let topic = OffsetFetchRequestTopic::default().with_name(topic_name("t"));
     let request = OffsetFetchRequest::default().with_group_id(topic_name("g").0.into());
     request.with_topics(Some(vec![topic.with_partition_indexes(partitions)]))
-}
-
-/// The response to a client, once it is there.
-fn answered<T: Decodable + HeaderVersion>(client: &Client, version: i16) -> Option<T> {
-    client.pipeline.is_ready().then(|| next_answer(client, version))
-}
-
-fn next_answer<T: Decodable + HeaderVersion>(client: &Client, version: i16) -> T {
-    match client.pipeline.next() {
-        Some((Answer::Response(response), _)) => {
-            decoded(version, response(&mut client.pipeline.responses.share()).unwrap())
-        }
-        _ => panic!("no answer"),
-    }
 }
 
 fn joined(client: &Client) -> Option<JoinGroupResponse> {
@@ -540,10 +529,7 @@ fn a_shutdown_answers_whoever_waits() {
 
 /// Joins, has its assignment and leaves, in its own thread; the answers are waited for.
 fn live(manager: &ReplicaManager, group: &'static str) {
-    let client = Client {
-        address: (Ipv4Addr::LOCALHOST, 9092).into(),
-        pipeline: Pipeline::new(0, 1, &manager.memory),
-    };
+    let client = crate::fuzz::client(manager, 0);
     let mut member = String::new();
     loop {
         let join = join_request(&member, &["range"]).with_group_id(topic_name(group).0.into());
@@ -579,7 +565,8 @@ fn wait_for_answer<T: Decodable + HeaderVersion>(
     body: &impl Encodable,
 ) -> T {
     handle(manager, client, request(key, version, body)).unwrap();
-    next_answer(client, version)
+    wait_until(|| client.pipeline.is_ready());
+    answered(client, version).expect("an answer")
 }
 
 #[test]

@@ -3,9 +3,10 @@
 //! `TEST_EFFORT=200 cargo test --release -p broker-example --lib fuzz` throws a million and watches
 //! the memory, too. What once was trouble is kept in `corpus.txt`.
 
-use std::fs;
+use std::{fs, ops::Range};
 
 use bytes::Bytes;
+use fastrand::Rng;
 
 use super::{
     Fixture,
@@ -25,47 +26,31 @@ const FRAMES_TO_WATCH: usize = 1_000_000;
 /// What the process may grow by once it is warm.
 const GROWTH_KIB_MAX: u64 = 32 << 10;
 
-/// xorshift64*
-struct Random(u64);
+fn bytes_of(random: &mut Rng, count: Range<usize>) -> Vec<u8> {
+    (0..random.usize(count)).map(|_| random.u8(..)).collect()
+}
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() >> 33) as usize % bound
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next() as u8).collect()
-    }
-
-    /// A request with some of its bytes changed, cut out, doubled, or made a giant length.
-    fn mutated(&mut self, request: &[u8]) -> Vec<u8> {
-        let mut bytes = request.to_vec();
-        for _ in 0..=self.below(4) {
-            let at = self.below(bytes.len());
-            let end = at + self.below(bytes.len() - at) + 1;
-            match self.below(8) {
-                0 => bytes.truncate(end),
-                1 => drop(bytes.drain(at..end.min(at + 8))),
-                2 => bytes = [&bytes[..end], &bytes[at..]].concat(),
-                3 => bytes[at..end].iter_mut().take(5).for_each(|byte| *byte = 0xff),
-                4 => bytes[at..end].iter_mut().take(4).for_each(|byte| *byte = 0),
-                5 => bytes[at] ^= 1 << self.below(8),
-                6 => bytes[at] = bytes[at].wrapping_add(1),
-                _ => bytes[at] = self.next() as u8,
-            }
-            if bytes.is_empty() {
-                bytes.push(0);
-            }
+/// A request with some of its bytes changed, cut out, doubled, or made a giant length.
+fn mutated(random: &mut Rng, request: &[u8]) -> Vec<u8> {
+    let mut bytes = request.to_vec();
+    for _ in 0..=random.usize(..4) {
+        let at = random.usize(..bytes.len());
+        let end = at + random.usize(..bytes.len() - at) + 1;
+        match random.usize(..8) {
+            0 => bytes.truncate(end),
+            1 => drop(bytes.drain(at..end.min(at + 8))),
+            2 => bytes = [&bytes[..end], &bytes[at..]].concat(),
+            3 => bytes[at..end].iter_mut().take(5).for_each(|byte| *byte = 0xff),
+            4 => bytes[at..end].iter_mut().take(4).for_each(|byte| *byte = 0),
+            5 => bytes[at] ^= 1 << random.usize(..8),
+            6 => bytes[at] = bytes[at].wrapping_add(1),
+            _ => bytes[at] = random.u8(..),
         }
-        bytes
+        if bytes.is_empty() {
+            bytes.push(0);
+        }
     }
+    bytes
 }
 
 /// Hands the bytes of a connection's frames to the broker, and hangs up.
@@ -90,21 +75,18 @@ fn fuzzed_frames_crash_nothing_hang_nothing_and_leave_nothing_behind() {
     let bounds = ["--max-partitions", "100", "--max-log", "20000"];
     let broker = Fixture::new(&bounds);
     let examples: Vec<Bytes> = each_version().map(|(key, version)| example(key, version)).collect();
-    let mut random = Random(1);
+    let mut random = Rng::with_seed(1);
     let mut warm_kib = None;
     for number in 0..frames {
-        let request = &examples[random.below(examples.len())];
-        let bytes = match random.below(16) {
-            0 => {
-                let count = 8 + random.below(100);
-                random.bytes(count)
-            }
-            1 => [&request[..10], &random.bytes(60)].concat(), // behind a good header
-            _ => random.mutated(request),
+        let request = &examples[random.usize(..examples.len())];
+        let bytes = match random.usize(..16) {
+            0 => bytes_of(&mut random, 8..108),
+            1 => [&request[..10], &bytes_of(&mut random, 60..61)].concat(), // behind a good header
+            _ => mutated(&mut random, request),
         };
         let mut wire = framed(&bytes);
-        if random.below(64) == 0 {
-            wire[random.below(4)] = random.next() as u8;
+        if random.usize(..64) == 0 {
+            wire[random.usize(..4)] = random.u8(..);
         }
         throw(&broker, &wire);
         if number % 256 == 0 {

@@ -9,15 +9,12 @@ mod fetches;
 mod fuzz;
 mod load;
 mod produce;
-mod tcp;
+pub(crate) mod tcp;
 mod wire;
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -35,7 +32,7 @@ use crate::{
     api::{self, Client},
     args::Args,
     partition::Partition,
-    pipeline::{Answer, Pipeline},
+    pipeline::Answer,
     replica_manager::ReplicaManager,
 };
 
@@ -58,11 +55,7 @@ impl Fixture {
     }
 
     pub(crate) fn client(&self) -> Client {
-        let number = self.connections.fetch_add(1, Relaxed);
-        Client {
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9092)),
-            pipeline: Pipeline::new(number, self.manager.args.max_pipeline, &self.manager.memory),
-        }
+        crate::fuzz::client(&self.manager, self.connections.fetch_add(1, Relaxed))
     }
 
     /// One request over a connection of its own.

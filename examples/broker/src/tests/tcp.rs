@@ -44,11 +44,16 @@ impl Client {
         let stream = TcpStream::connect(broker.address()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         let mut client = Client(stream);
-        let topic = MetadataRequestTopic::default().with_name(Some(topic_name("t")));
-        let body = MetadataRequest::default().with_topics(Some(vec![topic]));
-        client.send(&framed(&request(ApiKey::Metadata, 4, &body)));
+        client.ask_for("t");
         client.receive();
         client
+    }
+
+    /// Sends a request for what is known of a topic, which makes it.
+    fn ask_for(&mut self, topic: &str) {
+        let topic = MetadataRequestTopic::default().with_name(Some(topic_name(topic)));
+        let body = MetadataRequest::default().with_topics(Some(vec![topic]));
+        self.send(&framed(&request(ApiKey::Metadata, 4, &body)));
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
@@ -99,9 +104,7 @@ fn answers_come_in_the_order_of_the_requests_though_a_parked_one_holds_up_no_oth
     let mut client = Client::connect(&broker);
     client.send_produce(-1, 60_000);
     client.send_produce(-1, 60_000);
-    let topic = MetadataRequestTopic::default().with_name(Some(topic_name("behind")));
-    let body = MetadataRequest::default().with_topics(Some(vec![topic]));
-    client.send(&framed(&request(ApiKey::Metadata, 4, &body)));
+    client.ask_for("behind");
     wait_until(|| broker.manager.topics.get("behind").is_some());
     assert_eq!(broker.manager.produces.len(), 2, "the request behind them ran");
     broker.manager.signal.pause_followers(false);

@@ -50,12 +50,15 @@ pub(crate) struct Connection {
     refused: bool,
 }
 
+/// A client without a socket.
+pub(crate) fn client(manager: &ReplicaManager, number: u64) -> Client {
+    let pipeline = Pipeline::new(number, manager.args.max_pipeline, &manager.memory);
+    Client { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9092)), pipeline }
+}
+
 impl Connection {
     pub(crate) fn new(manager: &ReplicaManager, number: u64) -> Connection {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 9092));
-        let pipeline = Pipeline::new(number, manager.args.max_pipeline, &manager.memory);
-        let client = Client { address, pipeline };
-        Connection { client, accepted: Vec::new(), refused: false }
+        Connection { client: client(manager, number), accepted: Vec::new(), refused: false }
     }
 
     /// Handles a request; false when the connection is over, because it was refused or more would

@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 use timer_core::{Clock, SystemClock};
 
 use super::produce::{PARTITIONS, Produce, Produces};
+use crate::request::Wait;
 
 const SWEEP_EVERY: Duration = Duration::from_millis(10);
 
@@ -77,12 +78,7 @@ impl<Q: Queue> Produces for Locked<Q> {
         Ok(Locked { partitions, clock, stop: Some(stop), sweeper: Some(sweeper) })
     }
 
-    fn park(
-        &self,
-        partition: usize,
-        timeout: Duration,
-        produce: Produce,
-    ) -> impl Future<Output = ()> + Send {
+    fn park(&self, partition: usize, timeout: Duration, produce: Produce) -> impl Wait {
         let deadline_ns = self.clock.now_ns() + timeout.as_nanos() as u64;
         let mut waiting = self.partitions[partition].lock();
         if produce.offset > waiting.high_watermark {

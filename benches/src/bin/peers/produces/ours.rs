@@ -6,7 +6,7 @@ use std::{future::poll_fn, task::Poll, time::Duration};
 use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, Watches};
 
 use super::produce::{Produce, Produces};
-use crate::results::OURS;
+use crate::{request::Wait, results::OURS};
 
 impl DelayedOperation for Produce {
     fn try_complete(&mut self) -> bool {
@@ -27,12 +27,7 @@ impl Produces for Callback {
         Ok(Callback(Purgatory::new("produce")?))
     }
 
-    fn park(
-        &self,
-        partition: usize,
-        timeout: Duration,
-        produce: Produce,
-    ) -> impl Future<Output = ()> + Send {
+    fn park(&self, partition: usize, timeout: Duration, produce: Produce) -> impl Wait {
         let until = [(partition as u64, produce.offset)];
         _ = self.0.try_complete_else_watch(produce, Watches::up_to(&until), timeout).expect("room");
         poll_fn(|_| Poll::Ready(()))
@@ -56,12 +51,7 @@ impl Produces for Awaited {
         Ok(Awaited(Purgatory::new("produce")?))
     }
 
-    fn park(
-        &self,
-        partition: usize,
-        timeout: Duration,
-        produce: Produce,
-    ) -> impl Future<Output = ()> + Send {
+    fn park(&self, partition: usize, timeout: Duration, produce: Produce) -> impl Wait {
         let until = [(partition as u64, produce.offset)];
         let condition = move || produce.is_ready().then_some(());
         let wait = self.0.wait(Watches::up_to(&until), timeout, condition);

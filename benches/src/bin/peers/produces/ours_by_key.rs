@@ -6,6 +6,7 @@ use std::{future::poll_fn, task::Poll, time::Duration};
 use purgatory::{Outcome, Watermarks};
 
 use super::produce::{Produce, Produces};
+use crate::request::Wait;
 
 const NAME: &str = "ours-watermarks";
 
@@ -18,12 +19,7 @@ impl Produces for Callback {
         Ok(Callback(Watermarks::new("produce")?))
     }
 
-    fn park(
-        &self,
-        partition: usize,
-        timeout: Duration,
-        produce: Produce,
-    ) -> impl Future<Output = ()> + Send {
+    fn park(&self, partition: usize, timeout: Duration, produce: Produce) -> impl Wait {
         let over = move |outcome| produce.over(outcome == Outcome::Completed);
         _ = self.0.park(&(partition as u64), produce.offset, timeout, over).expect("room");
         poll_fn(|_| Poll::Ready(()))
@@ -47,12 +43,7 @@ impl Produces for Awaited {
         Ok(Awaited(Watermarks::new("produce")?))
     }
 
-    fn park(
-        &self,
-        partition: usize,
-        timeout: Duration,
-        produce: Produce,
-    ) -> impl Future<Output = ()> + Send {
+    fn park(&self, partition: usize, timeout: Duration, produce: Produce) -> impl Wait {
         let wait = self.0.wait_for(&(partition as u64), produce.offset, timeout);
         async move { produce.over(wait.await.is_ok()) }
     }

@@ -11,6 +11,8 @@ use std::{
 
 use crossbeam_utils::CachePadded;
 
+use crate::request::Wait;
+
 /// How many partitions there are.
 pub(crate) const PARTITIONS: usize = 64;
 
@@ -24,12 +26,7 @@ pub(crate) trait Produces: Sized + Send + Sync + 'static {
 
     /// Parks a produce to a partition: it waits once the future was polled, and is told that it is
     /// over before the future ends. In the callback form the future is ready at once.
-    fn park(
-        &self,
-        partition: usize,
-        timeout: Duration,
-        produce: Produce,
-    ) -> impl Future<Output = ()> + Send;
+    fn park(&self, partition: usize, timeout: Duration, produce: Produce) -> impl Wait;
 
     /// The high watermark of a partition has risen.
     fn raise(&self, partition: usize, high_watermark: u64);

@@ -1,6 +1,7 @@
 //! A row, and what it works with: sizes, results, and who takes part.
 
 use anyhow::Context;
+use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 
 use crate::{named::Named, results::Results, sizes::Sizes};
@@ -36,6 +37,50 @@ impl Run<'_> {
 
     pub(super) fn contenders<C: Named>(&self, all: &[C]) -> Vec<C> {
         all.iter().copied().filter(|contender| self.takes(contender.name())).collect()
+    }
+
+    /// Has a contender measured once, if it takes part.
+    pub(super) fn one(
+        &mut self,
+        id: &str,
+        unit: &'static str,
+        round: usize,
+        name: &'static str,
+        measured: impl FnOnce() -> anyhow::Result<f64>,
+    ) -> anyhow::Result<()> {
+        if self.takes(name) {
+            self.at(id, name, round);
+            let value = measured()?;
+            self.results.measure(id, unit).add(name, value);
+        }
+        Ok(())
+    }
+
+    /// Has each of these measured once.
+    pub(super) fn each<C: Named>(
+        &mut self,
+        id: &str,
+        unit: &'static str,
+        round: usize,
+        contenders: &[C],
+        measured: impl Fn(C) -> anyhow::Result<f64>,
+    ) -> anyhow::Result<()> {
+        let mut all = contenders.iter();
+        all.try_for_each(|&one| self.one(id, unit, round, one.name(), || measured(one)))
+    }
+
+    /// Adds quantiles of what was measured of a contender, in milliseconds.
+    pub(super) fn quantiles_ms(
+        &mut self,
+        id: &str,
+        name: &'static str,
+        ns: &Histogram<u64>,
+        quantiles: &[(&str, f64)],
+    ) {
+        for (quantile, share) in quantiles {
+            let ms = ns.value_at_quantile(*share) as f64 / 1e6;
+            self.results.measure(&format!("{id}-{quantile}"), "ms late").add(name, ms);
+        }
     }
 
     /// Tells who is at work.

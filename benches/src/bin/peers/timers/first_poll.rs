@@ -1,7 +1,6 @@
 //! First polls: of a sleep, which registers it, and of a time-out around what is ready.
 
 use std::{
-    convert::Infallible,
     future::ready,
     hint::black_box,
     pin::Pin,
@@ -15,31 +14,11 @@ pub(super) fn register<F: Future + ?Sized>(sleep: Pin<&mut F>, waker: &Waker) {
 }
 
 /// What a time-out is around.
-pub(super) fn answer() -> impl Future<Output = Result<u64, Infallible>> {
-    ready(Ok(black_box(7)))
+pub(super) fn answer() -> impl Future<Output = u64> {
+    ready(black_box(7))
 }
 
-/// True if a time-out yields what it is around at its first poll.
-pub(super) fn at_once<T: Yields>(timeout: Pin<&mut impl Future<Output = T>>) -> bool {
-    match timeout.poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => output.value() == Some(7),
-        Poll::Pending => false,
-    }
-}
-
-/// What a time-out yields, or the future it is around.
-pub(super) trait Yields {
-    fn value(self) -> Option<u64>;
-}
-
-impl Yields for Result<u64, Infallible> {
-    fn value(self) -> Option<u64> {
-        self.ok()
-    }
-}
-
-impl<E> Yields for Result<Result<u64, Infallible>, E> {
-    fn value(self) -> Option<u64> {
-        self.ok()?.ok()
-    }
+/// True if a time-out yields at its first poll what it is around.
+pub(super) fn at_once<E>(timeout: Pin<&mut impl Future<Output = Result<u64, E>>>) -> bool {
+    matches!(timeout.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(7)))
 }

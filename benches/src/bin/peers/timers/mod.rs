@@ -17,11 +17,11 @@ mod nexus_core;
 mod ours;
 mod ours_sleep;
 mod pingora;
+mod polled;
 mod queue_thread;
 pub(crate) mod timer;
 mod tokio_sleep;
 
-use self::timer::Timer;
 pub(crate) use self::{
     binary_heap::LazyHeap,
     btree_map::DeadlineMap,
@@ -29,6 +29,7 @@ pub(crate) use self::{
     nexus_core::NexusCore,
     ours::{Ours, OursClosure, OursFine, OursHandler, OursWheel},
 };
+use self::{polled::Polled, timer::Timer};
 use crate::named::Named;
 
 /// Every [`Timer`], by name.
@@ -98,11 +99,11 @@ impl Contender {
             Contender::OursSleep => visitor.visit::<ours_sleep::OursSleep>(),
             Contender::TokioSleep => visitor.visit::<tokio_sleep::TokioSleep<false>>(),
             Contender::TokioAlt => visitor.visit::<tokio_sleep::TokioSleep<true>>(),
-            Contender::Pingora => visitor.visit::<pingora::Pingora>(),
-            Contender::FuturesTimer => visitor.visit::<futures_timer::FuturesTimer>(),
+            Contender::Pingora => visitor.visit::<Polled<pingora::Pingora>>(),
+            Contender::FuturesTimer => visitor.visit::<Polled<futures_timer::FuturesTimer>>(),
             Contender::DelayQueue => visitor.visit::<delay_queue::Queue>(),
             Contender::HashedWheel => visitor.visit::<hashed_wheel::HashedWheel>(),
-            Contender::AsyncIo => visitor.visit::<async_io::AsyncIo>(),
+            Contender::AsyncIo => visitor.visit::<Polled<async_io::AsyncIo>>(),
             Contender::BTreeMap => visitor.visit::<queue_thread::QueueThread<DeadlineMap>>(),
             Contender::BinaryHeap => visitor.visit::<queue_thread::QueueThread<LazyHeap>>(),
         }

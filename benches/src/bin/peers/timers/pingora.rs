@@ -14,56 +14,30 @@ use pingora_timeout::fast_timeout::{
 
 use super::{
     first_poll::{answer, at_once, register},
-    timer::Timer,
+    polled::Sleeps,
 };
-use crate::sink::{Sink, TellsSink};
 
-pub(crate) struct Pingora {
-    sink: &'static Sink,
-}
+pub(crate) struct Pingora;
 
-type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-fn registered(delay: Duration, waker: &Waker) -> Sleep {
-    let mut sleep: Sleep = Box::pin(fast_sleep(delay));
-    register(sleep.as_mut(), waker);
-    sleep
-}
-
-impl Timer for Pingora {
+impl Sleeps for Pingora {
     const NAME: &'static str = "pingora-timeout";
-    type Handle = Sleep;
-    type Local<'a> = &'static Sink;
+    type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-    fn start(sink: &'static Sink) -> anyhow::Result<Self> {
+    fn set_up() {
         set_fast_timeout_to_tokio_threshold(None);
-        Ok(Pingora { sink })
     }
 
-    fn local(&self) -> &'static Sink {
-        self.sink
-    }
-
-    fn schedule(_: &mut &'static Sink, delay: Duration) -> Sleep {
-        registered(delay, Waker::noop())
-    }
-
-    fn schedule_firing(sink: &mut &'static Sink, delay: Duration, due_ns: u64) -> Sleep {
-        registered(delay, &TellsSink::waker(sink, due_ns))
-    }
-
-    fn cancel(_: &mut &'static Sink, handle: Sleep) -> bool {
-        drop(handle);
-        true
+    fn sleep(delay: Duration) -> Self::Sleep {
+        Box::pin(fast_sleep(delay))
     }
 
     /// On the stack.
-    fn schedule_cancel(_: &mut &'static Sink, delay: Duration) -> bool {
+    fn schedule_cancel(delay: Duration) -> bool {
         register(pin!(fast_sleep(delay)), Waker::noop());
         true
     }
 
-    fn timeout_ready(_: &mut &'static Sink, limit: Duration) -> bool {
+    fn timeout_ready(limit: Duration) -> bool {
         at_once(pin!(fast_timeout(limit, answer())))
     }
 }

@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 use tokio_util::time::{DelayQueue, delay_queue::Key};
 
 use super::wait::Waits;
-use crate::request::Request;
+use crate::request::{Request, Wait};
 
 struct Waiter {
     request: Request,
@@ -95,15 +95,10 @@ impl Waits for Callbacks {
         Ok(Callbacks(shared))
     }
 
-    fn park<const K: usize>(
-        &self,
-        keys: [u64; K],
-        timeout: Duration,
-        request: Request,
-    ) -> impl Future<Output = ()> + Send {
+    fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait {
         let over = AtomicBool::new(false);
         let waiter = Arc::new(Waiter { request, keys: SmallVec::from_slice(&keys), over });
-        let deadline = self.0.deadlines.lock().insert(waiter.clone(), timeout);
+        let deadline = self.0.deadlines.lock().insert(waiter.clone(), limit);
         for key in keys {
             self.0.watch(key, &waiter, deadline);
         }

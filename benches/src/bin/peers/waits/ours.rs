@@ -8,7 +8,10 @@ use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory};
 use timer_core::{SystemClock, SystemTimer};
 
 use super::wait::Waits;
-use crate::{request::Request, results::OURS};
+use crate::{
+    request::{Request, Wait},
+    results::OURS,
+};
 
 impl DelayedOperation for Request {
     fn try_complete(&mut self) -> bool {
@@ -34,13 +37,8 @@ impl Waits for Callback {
         Ok(Callback(Purgatory::builder("callback").timer(&timer).build()?))
     }
 
-    fn park<const K: usize>(
-        &self,
-        keys: [u64; K],
-        timeout: Duration,
-        request: Request,
-    ) -> impl Future<Output = ()> + Send {
-        _ = self.0.try_complete_else_watch(request, &keys, timeout).expect("room");
+    fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait {
+        _ = self.0.try_complete_else_watch(request, &keys, limit).expect("room");
         poll_fn(|_| Poll::Ready(()))
     }
 
@@ -62,14 +60,9 @@ impl Waits for Awaited {
         Ok(Awaited(Purgatory::new("future")?))
     }
 
-    fn park<const K: usize>(
-        &self,
-        keys: [u64; K],
-        timeout: Duration,
-        request: Request,
-    ) -> impl Future<Output = ()> + Send {
+    fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait {
         let condition = move || request.is_ready().then_some(());
-        let wait = self.0.wait(&keys, timeout, condition);
+        let wait = self.0.wait(&keys, limit, condition);
         async move { request.over(wait.await.is_ok()) }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use timer_core::SystemClock;
 
-use crate::request::Request;
+use crate::request::{Request, Wait};
 
 /// Where requests wait under keys until an event finds them ready.
 pub(crate) trait Waits: Sized + Send + Sync + 'static {
@@ -24,12 +24,7 @@ pub(crate) trait Waits: Sized + Send + Sync + 'static {
     /// Parks a request that is not ready: it waits once the future was polled, and is told that it
     /// is over before the future ends. In the callback form the future says nothing: it is ready
     /// as soon as the request waits.
-    fn park<const K: usize>(
-        &self,
-        keys: [u64; K],
-        timeout: Duration,
-        request: Request,
-    ) -> impl Future<Output = ()> + Send;
+    fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait;
 
     /// What requests under this key wait for may have come true.
     fn event(&self, key: u64);

@@ -32,7 +32,6 @@ impl BoundedWheel {
 
 impl Scheme for BoundedWheel {
     const NAME: &'static str = "bounded-wheel";
-    const IDEA: &'static str = "86 400 slots, one a tick; longer delays are refused";
     const CLAIM: Claim = Claim { start: "O(1)", stop: "O(1)", tick: "O(1)", expire: "O(1)" };
     type Handle = Handle;
 

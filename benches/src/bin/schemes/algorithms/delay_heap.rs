@@ -26,20 +26,8 @@ pub(crate) struct DelayHeap {
 /// Timers are told apart by a number that is never used twice.
 type Number = u64;
 
-impl DelayHeap {
-    fn fire(&mut self, fired: &mut Vec<Task>) {
-        while let Some(&Reverse((deadline, number, task))) = self.heap.peek()
-            && deadline <= self.now
-        {
-            self.heap.pop();
-            fired.extend(self.live.remove(&number).then_some(task));
-        }
-    }
-}
-
 impl Scheme for DelayHeap {
     const NAME: &'static str = "delay-heap";
-    const IDEA: &'static str = "the earliest on top of a heap; a stop is lazy";
     const CLAIM: Claim =
         Claim { start: "O(log n)", stop: "O(1)", tick: "O(1)", expire: "O(log n)" };
     type Handle = Number;
@@ -61,13 +49,17 @@ impl Scheme for DelayHeap {
     }
 
     fn tick(&mut self, fired: &mut Vec<Task>) {
-        self.now += 1;
-        self.fire(fired);
+        self.advance(1, fired);
     }
 
     fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
         self.now += ticks;
-        self.fire(fired);
+        while let Some(&Reverse((deadline, number, task))) = self.heap.peek()
+            && deadline <= self.now
+        {
+            self.heap.pop();
+            fired.extend(self.live.remove(&number).then_some(task));
+        }
     }
 
     fn pending(&self) -> usize {

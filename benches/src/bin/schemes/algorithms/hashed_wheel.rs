@@ -42,7 +42,6 @@ impl HashedWheel {
 
 impl Scheme for HashedWheel {
     const NAME: &'static str = "hashed-wheel";
-    const IDEA: &'static str = "3600 slots, and rounds to wait beyond their turn";
     const CLAIM: Claim =
         Claim { start: "O(1)", stop: "O(1)", tick: "O(n/slots)", expire: "O(rounds)" };
     type Handle = Handle;

@@ -30,8 +30,6 @@ impl HierarchicalWheel {
 
 impl Scheme for HierarchicalWheel {
     const NAME: &'static str = "timing-wheel";
-    const IDEA: &'static str =
-        "timer-core's: levels of 64 slots, handed down, empty ticks passed over";
     const CLAIM: Claim =
         Claim { start: "O(levels)", stop: "O(1)", tick: "O(1)", expire: "O(levels)" };
     type Handle = TaskId;

@@ -27,14 +27,13 @@ use crate::trial::{Costs, Plan, trial};
 /// One scheme, whatever its type.
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
-    pub(crate) idea: &'static str,
     pub(crate) claim: Claim,
     /// Measures it once.
     pub(crate) trial: fn(&Plan) -> anyhow::Result<Costs>,
 }
 
 const fn contender<S: Scheme>() -> Contender {
-    Contender { name: S::NAME, idea: S::IDEA, claim: S::CLAIM, trial: trial::<S> }
+    Contender { name: S::NAME, claim: S::CLAIM, trial: trial::<S> }
 }
 
 /// Every scheme, in the order of the table.

@@ -11,8 +11,6 @@ pub(crate) type Task = u64;
 pub(crate) trait Scheme: Default {
     /// How it is called in the output.
     const NAME: &'static str;
-    /// The idea, in a line.
-    const IDEA: &'static str;
     /// What it costs among `n` pending timers, by the book.
     const CLAIM: Claim;
     /// Names a timer, and never another one later.

@@ -21,17 +21,8 @@ impl Default for SortedList {
     }
 }
 
-impl SortedList {
-    fn fire(&mut self, fired: &mut Vec<Task>) {
-        while self.deadlines.first_time(0).is_some_and(|deadline| deadline <= self.now) {
-            fired.extend(self.deadlines.pop(0));
-        }
-    }
-}
-
 impl Scheme for SortedList {
     const NAME: &'static str = "sorted-list";
-    const IDEA: &'static str = "by absolute deadline; a tick looks at the first";
     const CLAIM: Claim = Claim { start: "O(n)", stop: "O(1)", tick: "O(1)", expire: "O(1)" };
     type Handle = Handle;
 
@@ -45,13 +36,14 @@ impl Scheme for SortedList {
     }
 
     fn tick(&mut self, fired: &mut Vec<Task>) {
-        self.now += 1;
-        self.fire(fired);
+        self.advance(1, fired);
     }
 
     fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
         self.now += ticks;
-        self.fire(fired);
+        while self.deadlines.first_time(0).is_some_and(|deadline| deadline <= self.now) {
+            fired.extend(self.deadlines.pop(0));
+        }
     }
 
     fn pending(&self) -> usize {

@@ -22,7 +22,6 @@ impl Default for UnsortedList {
 
 impl Scheme for UnsortedList {
     const NAME: &'static str = "unsorted-list";
-    const IDEA: &'static str = "every tick counts every timer down";
     const CLAIM: Claim = Claim { start: "O(1)", stop: "O(1)", tick: "O(n)", expire: "O(delay)" };
     type Handle = Handle;
 

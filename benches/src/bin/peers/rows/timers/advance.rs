@@ -1,5 +1,7 @@
 //! `advance-1m`: what it costs to turn a core over a second of virtual time, tick by tick, in which
-//! a million timers fall due at random. Filling it is not measured.
+//! a million timers fall due at random. Filling it is not measured. (The wheels of tokio, and
+//! async-io's timers, turn only with their runtimes.) tokio's wheels turn only with
+//! its clock and runtime, and async-io's timers live in its reactor.
 
 use std::hint::black_box;
 
@@ -10,16 +12,11 @@ use timer_core::{Clock, SystemClock};
 use super::super::row::Run;
 use crate::{
     floor,
-    results::{FLOOR, LeftOut, OURS},
+    results::{FLOOR, OURS},
     timers::{DeadlineMap, HashedCore, LazyHeap, NexusCore, OursWheel, core::Core},
 };
 
 const TICKS: u64 = 1000;
-
-const LEFT_OUT: [LeftOut; 2] = [
-    LeftOut("tokio-sleep, delay-queue", "their wheels turn only with tokio's clock and runtime"),
-    LeftOut("async-io", "its timers live in the reactor"),
-];
 
 /// Nanoseconds a timer.
 pub(super) fn turn<C: Core>(timers: usize, seed: u64) -> anyhow::Result<f64> {
@@ -42,26 +39,15 @@ pub(super) fn turn<C: Core>(timers: usize, seed: u64) -> anyhow::Result<f64> {
 }
 
 pub(crate) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    type Turn = fn(usize, u64) -> anyhow::Result<f64>;
-    let cores: [(&str, Turn); 5] = [
-        (OURS, turn::<OursWheel>),
-        (HashedCore::NAME, turn::<HashedCore>),
-        (NexusCore::NAME, turn::<NexusCore>),
-        (<DeadlineMap as Core>::NAME, turn::<DeadlineMap>),
-        (<LazyHeap as Core>::NAME, turn::<LazyHeap>),
-    ];
-    let timers = run.sizes.one_m;
+    let (timers, unit) = (run.sizes.one_m, "ns a timer");
     for round in 0..run.sizes.rounds {
-        for (name, turn) in cores {
-            if !run.takes(name) {
-                continue;
-            }
-            run.at(id, name, round);
-            let ns = turn(timers, round as u64)?;
-            run.results.measure(id, "ns a timer").add(name, ns);
-        }
-        run.results.measure(id, "ns a timer").add(FLOOR, floor::random_node(timers, timers));
+        let seed = round as u64;
+        run.one(id, unit, round, OURS, || turn::<OursWheel>(timers, seed))?;
+        run.one(id, unit, round, "hashed-wheel", || turn::<HashedCore>(timers, seed))?;
+        run.one(id, unit, round, NexusCore::NAME, || turn::<NexusCore>(timers, seed))?;
+        run.one(id, unit, round, "btree-map", || turn::<DeadlineMap>(timers, seed))?;
+        run.one(id, unit, round, "binary-heap", || turn::<LazyHeap>(timers, seed))?;
+        run.results.measure(id, unit).add(FLOOR, floor::random_node(timers, timers));
     }
-    run.results.measure(id, "ns a timer").left_out = &LEFT_OUT;
     Ok(())
 }

@@ -10,13 +10,9 @@ use fastrand::Rng;
 
 use super::super::row::Run;
 use crate::{
-    named::Named,
-    results::LeftOut,
     sink::Sink,
     timers::{Contender, HashedCore, OursWheel, Visit, core::Core, timer::Timer},
 };
-
-const LEFT_OUT: [LeftOut; 1] = [LeftOut("async-io", "its reactor thread allocates, unseen")];
 
 /// Ours counts 16 bytes of pointer to the task (in `ours-closure` the 16 of the task as well), the
 /// wheel and all peers but tokio 8 bytes of payload.
@@ -53,23 +49,11 @@ fn core<C: Core>(timers: usize) -> f64 {
 pub(crate) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let above = (run.sizes.one_m.next_power_of_two() + 1, format!("{id}-above-power-of-two"));
     for (timers, id) in [(run.sizes.one_m, id.to_owned()), above] {
-        for contender in run.contenders(&Contender::WITH_CLOSURE) {
-            if matches!(contender, Contender::HashedWheel | Contender::AsyncIo) {
-                continue;
-            }
-            run.at(&id, contender.name(), 0);
-            let bytes = contender.visit(&Pending(timers))?;
-            run.results.measure(&id, "bytes").add(contender.name(), bytes);
-        }
-        type Bytes = fn(usize) -> f64;
-        let cores: [(&str, Bytes); 2] =
-            [(OursWheel::NAME, core::<OursWheel>), (HashedCore::NAME, core::<HashedCore>)];
-        for (name, core) in cores {
-            if run.takes(name) {
-                run.results.measure(&id, "bytes").add(name, core(timers));
-            }
-        }
-        run.results.measure(&id, "bytes").left_out = &LEFT_OUT;
+        let mut here = Contender::WITH_CLOSURE.to_vec();
+        here.retain(|one| !matches!(one, Contender::HashedWheel | Contender::AsyncIo));
+        run.each(&id, "bytes", 0, &here, |one| one.visit(&Pending(timers)))?;
+        run.one(&id, "bytes", 0, OursWheel::NAME, || Ok(core::<OursWheel>(timers)))?;
+        run.one(&id, "bytes", 0, HashedCore::NAME, || Ok(core::<HashedCore>(timers)))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! Eight threads schedule them, before the first is due (a round in which they were not done by
 //! then is thrown away and repeated with twice the lead). `ours-rounded` is the same run as `ours`,
 //! late after the deadline rounded up to its tick. `lateness-1m-per-s-cpu` is the processor time of
-//! all threads from the last one scheduled until the last one fired, a clock read, a lock and two
+//! the process from the last one scheduled until the last one fired, a clock read, a lock and two
 //! records a timer for the sink included.
 //!
 //! Not all do the same when they fire: ours runs and frees the caller's boxed closure on a worker
@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use fastrand::Rng;
+use purgatory_benches::process_cpu_ns;
 use timer_core::{Clock, TickLength};
 
 use super::super::row::Run;
 use crate::{
-    activity::Activity,
     floor,
     named::Named,
     results::FLOOR,
@@ -44,8 +44,8 @@ pub(super) struct Expired {
     sink: &'static Sink,
     /// When the first could be due.
     base_ns: u64,
-    /// Time on the processors while they fired, where the system tells.
-    cpu_ns: Option<u64>,
+    /// Time on the processors while they fired.
+    cpu_ns: u64,
 }
 
 impl Visit for Expire {
@@ -81,13 +81,12 @@ impl Visit for Expire {
                 lead *= 2;
                 continue;
             }
-            let before = Activity::so_far();
+            let before_ns = process_cpu_ns();
             let all = sink.wait(PATIENCE);
-            let after = Activity::so_far();
+            let cpu_ns = process_cpu_ns() - before_ns;
             let (fired, expected) = (sink.count(), share * THREADS);
             ensure!(all && fired == expected as u64, "{}: {fired} fired of {expected}", T::NAME);
             drop(handles);
-            let cpu_ns = before.zip(after).map(|(before, after)| after.since(&before).cpu_ns);
             return Ok(Expired { sink, base_ns, cpu_ns });
         }
         anyhow::bail!("{}: not scheduled within {LEAD_MAX:?}", T::NAME)
@@ -96,34 +95,23 @@ impl Visit for Expire {
 
 pub(crate) fn lateness(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let sizes = run.sizes;
-    let tick = TickLength::default();
-    let noted = Noted::Lateness(tick);
+    let noted = Noted::Lateness(TickLength::default());
     let expire = Expire { timers: sizes.one_m, window: sizes.window, lead: sizes.lead, noted };
     for round in 0..sizes.real_time_rounds {
         for contender in run.contenders(&Contender::FIRING) {
-            run.at(id, contender.name(), round);
-            let expired = contender.visit(&expire)?;
-            let lateness = expired.sink.lateness();
-            let ours = contender == Contender::Ours;
-            for (quantile, share) in QUANTILES {
-                let measure = run.results.measure(&format!("{id}-{quantile}"), "ms late");
-                measure.add(contender.name(), ms(lateness.asked.value_at_quantile(share)));
-                if ours {
-                    let rounded = lateness.rounded.value_at_quantile(share);
-                    measure.add("ours-rounded", ms(rounded));
-                }
+            let name = contender.name();
+            run.at(id, name, round);
+            let Expired { sink, cpu_ns, .. } = contender.visit(&expire)?;
+            let lateness = sink.lateness();
+            run.quantiles_ms(id, name, &lateness.asked, &QUANTILES);
+            if contender == Contender::Ours {
+                run.quantiles_ms(id, "ours-rounded", &lateness.rounded, &QUANTILES);
             }
             let early = run.results.measure(&format!("{id}-early"), "timers early");
-            early.add(contender.name(), lateness.early as f64);
-            if let Some(cpu_ns) = expired.cpu_ns {
-                run.results.measure(&format!("{id}-cpu"), "ms").add(contender.name(), ms(cpu_ns));
-            }
+            early.add(name, lateness.early as f64);
+            run.results.measure(&format!("{id}-cpu"), "ms").add(name, cpu_ns as f64 / 1e6);
         }
-        let wake_ups = floor::wake_up(sizes.wake_ups);
-        for (quantile, share) in QUANTILES {
-            let measure = run.results.measure(&format!("{id}-{quantile}"), "ms late");
-            measure.add(FLOOR, ms(wake_ups.value_at_quantile(share)));
-        }
+        run.quantiles_ms(id, FLOOR, &floor::wake_up(sizes.wake_ups), &QUANTILES);
     }
     Ok(())
 }
@@ -132,26 +120,20 @@ pub(crate) fn burst(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let sizes = run.sizes;
     let (timers, window, lead) = (sizes.one_m, Duration::ZERO, sizes.lead);
     let expire = Expire { timers, window, lead, noted: Noted::Ends };
+    let ends = |run: &mut Run<'_>, name, late_ns: [f64; 2]| {
+        for (end, ns) in ["first", "last"].into_iter().zip(late_ns) {
+            run.results.measure(&format!("{id}-{end}"), "ms late").add(name, ns / 1e6);
+        }
+    };
     for round in 0..sizes.real_time_rounds {
         for contender in run.contenders(&Contender::PLAIN) {
             run.at(id, contender.name(), round);
             let Expired { sink, base_ns, .. } = contender.visit(&expire)?;
             let (first, last) = sink.ends_ns();
-            let late = |at: u64| (at as f64 - base_ns as f64) / 1e6;
-            ends(id, run, contender.name(), late(first), late(last));
+            ends(run, contender.name(), [first, last].map(|at| at as f64 - base_ns as f64));
         }
-        let wake_up = ms(floor::wake_up(sizes.wake_ups).value_at_quantile(0.5));
-        let tasks = floor::run_tasks(timers) * timers as f64 / 1e6;
-        ends(id, run, FLOOR, wake_up, wake_up + tasks);
+        let wake_up = floor::wake_up(sizes.wake_ups).value_at_quantile(0.5) as f64;
+        ends(run, FLOOR, [wake_up, wake_up + floor::run_tasks(timers) * timers as f64]);
     }
     Ok(())
-}
-
-fn ends(id: &str, run: &mut Run<'_>, name: &'static str, first: f64, last: f64) {
-    run.results.measure(&format!("{id}-first"), "ms late").add(name, first);
-    run.results.measure(&format!("{id}-last"), "ms late").add(name, last);
-}
-
-fn ms(ns: u64) -> f64 {
-    ns as f64 / 1e6
 }

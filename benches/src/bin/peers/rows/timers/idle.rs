@@ -10,9 +10,7 @@ use anyhow::{Context, ensure};
 
 use super::super::row::Run;
 use crate::{
-    activity::{Activity, Done},
-    named::Named,
-    results::LeftOut,
+    activity::WakeUps,
     sink::Sink,
     timers::{Contender, Visit, timer::Timer},
 };
@@ -23,7 +21,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub(super) struct Watch(pub(super) Duration);
 
 impl Visit for Watch {
-    type Output = anyhow::Result<Done>;
+    type Output = anyhow::Result<u64>;
 
     fn visit<T: Timer>(&self) -> Self::Output {
         let sink = Sink::for_none();
@@ -33,9 +31,9 @@ impl Visit for Watch {
         T::settle(&mut local);
         // What is left of the scheduling is done in the first tenth.
         wait(self.0 / 10);
-        let before = Activity::so_far().context("/proc has gone")?;
+        let before = WakeUps::so_far()?;
         wait(self.0);
-        let after = Activity::so_far().context("/proc has gone")?;
+        let after = WakeUps::so_far()?;
         let cancelled = handles.into_iter().map(|one| usize::from(T::cancel(&mut local, one)));
         ensure!(cancelled.sum::<usize>() == TIMERS && sink.count() == 0, "{}: fired", T::NAME);
         Ok(after.since(&before))
@@ -53,31 +51,27 @@ fn control() -> anyhow::Result<()> {
     let awake = std::thread::spawn(move || {
         while stopped.recv_timeout(Duration::from_millis(1)) == Err(RecvTimeoutError::Timeout) {}
     });
-    let before = Activity::so_far().context("/proc has gone")?;
+    let before = WakeUps::so_far()?;
     wait(Duration::from_millis(20));
-    let after = Activity::so_far().context("/proc has gone")?;
+    let after = WakeUps::so_far()?;
     drop(stop);
     awake.join().ok().context("the control thread")?;
-    ensure!(after.since(&before).wake_ups > 0, "a thread that wakes up is not seen");
+    ensure!(after.since(&before) > 0, "a thread that wakes up is not seen");
     Ok(())
 }
 
 pub(crate) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let (wake_ups, cpu) = (format!("{id}-wake-ups"), format!("{id}-cpu"));
-    if Activity::so_far().is_none() {
-        run.results.measure(&wake_ups, "a second").left_out = &[LeftOut("all", "no /proc here")];
+    let measure = format!("{id}-wake-ups");
+    if let Err(error) = WakeUps::so_far() {
+        run.progress.suspend(|| println!("\n{measure}: left out: {error}"));
         return Ok(());
     }
     control()?;
-    let seconds = run.sizes.idle.as_secs_f64();
+    let idle = run.sizes.idle;
     for round in 0..run.sizes.real_time_rounds {
-        for contender in run.contenders(&Contender::PLAIN) {
-            run.at(id, contender.name(), round);
-            let seen = contender.visit(&Watch(run.sizes.idle))?;
-            let (wakes, spent) = (seen.wake_ups as f64, seen.cpu_ns as f64 / 1e3);
-            run.results.measure(&wake_ups, "a second").add(contender.name(), wakes / seconds);
-            run.results.measure(&cpu, "us a second").add(contender.name(), spent / seconds);
-        }
+        run.each(&measure, "a second", round, &Contender::PLAIN, |one| {
+            Ok(one.visit(&Watch(idle))? as f64 / idle.as_secs_f64())
+        })?;
     }
     Ok(())
 }

@@ -48,16 +48,14 @@ fn interleaved(
     floor: fn(Sizes) -> f64,
 ) -> anyhow::Result<()> {
     let sizes = run.sizes;
-    let mut crews: Vec<(&str, Crew)> = Vec::new();
+    let mut crews: Vec<(&'static str, Crew)> = Vec::new();
     for contender in run.contenders(contenders) {
         run.at(id, contender.name(), 0);
         crews.push((contender.name(), contender.visit(hire)?));
     }
     for round in 0..sizes.rounds {
         for (name, crew) in &crews {
-            run.at(id, name, round);
-            let ns = crew.work(sizes.operations)?;
-            run.results.measure(id, "ns").add(name, ns);
+            run.one(id, "ns", round, name, || crew.work(sizes.operations))?;
         }
         run.results.measure(id, "ns").add(FLOOR, floor(sizes));
     }

@@ -15,15 +15,11 @@
 //! the thread that parks. The floor is a lock pair and a clock read to park, and a lock pair a
 //! batch to raise, the latter on one thread only: on two the thread that parks has more to do.
 
-use std::{
-    collections::VecDeque,
-    pin::Pin,
-    sync::{
-        Arc, Barrier,
-        atomic::{
-            AtomicU64,
-            Ordering::{Acquire, Release},
-        },
+use std::sync::{
+    Arc,
+    atomic::{
+        AtomicU64,
+        Ordering::{Acquire, Release},
     },
 };
 
@@ -34,11 +30,10 @@ use timer_core::{Clock, SystemClock};
 
 use super::{
     super::row::Run,
-    room::{Room, TIMEOUT, poll_once},
+    room::{Pending, Room, TIMEOUT, begin, poll_once},
 };
 use crate::{
     floor,
-    named::Named,
     produces::{
         Contender, Visit,
         produce::{PARTITIONS, Partition, Produce, Produces},
@@ -127,9 +122,6 @@ impl HandOver {
     }
 }
 
-/// Produces that pend, if their form knows that.
-type Pending<'a> = VecDeque<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>;
-
 /// A contender at work.
 struct Work<P> {
     waits: Arc<P>,
@@ -146,10 +138,7 @@ impl<P: Produces> Work<P> {
     async fn park<'a>(&'a self, batch: Batch, pending: &mut Pending<'a>) {
         for offset in batch.first..=batch.last {
             let produce = Produce { partition: &self.partitions[batch.partition], offset };
-            let mut wait = Box::pin(self.waits.park(batch.partition, TIMEOUT, produce));
-            if poll_once(wait.as_mut()).await.is_pending() {
-                pending.push_back(wait);
-            }
+            begin(Box::pin(self.waits.park(batch.partition, TIMEOUT, produce)), pending).await;
         }
     }
 
@@ -235,24 +224,17 @@ impl AcksAll {
         let work = || Work { waits: room.waits.clone(), partitions, log_end, clock };
         let spans = if self.threads == 1 {
             let work = work();
-            vec![room.spawn(async move { work.alone(produces).await })]
+            let span = room.join(room.spawn(async move { work.alone(produces).await }))?;
+            (span, span)
         } else {
-            let (hand_over, both) = (Arc::new(HandOver::new()), Arc::new(Barrier::new(2)));
-            let (parks, hands_over, begins) = (work(), hand_over.clone(), both.clone());
-            let parks = room.thread(async move {
-                begins.wait();
-                parks.parker(produces, &hands_over, early).await
-            });
-            let raises = work();
-            let raises = room.thread(async move {
-                both.wait();
-                raises.raiser(produces, &hand_over)
-            });
-            vec![parks, raises]
+            let (parks, raises, hand_over) = (work(), work(), Arc::new(HandOver::new()));
+            let hands_over = hand_over.clone();
+            room.both(
+                async move { parks.parker(produces, &hands_over, early).await },
+                async move { raises.raiser(produces, &hand_over) },
+            )?
         };
-        let spans: anyhow::Result<Vec<Span>> =
-            spans.into_iter().map(|task| room.join(task)).collect();
-        let (begins, ends): (Vec<_>, Vec<_>) = spans?.into_iter().unzip();
+        let ((a_begins, a_ends), (b_begins, b_ends)) = spans;
         let completed: u64 = partitions.iter().map(Partition::completed).sum();
         let ended: u64 = partitions.iter().map(Partition::ended).sum();
         let (name, left) = (P::NAME, room.waits.left());
@@ -261,7 +243,7 @@ impl AcksAll {
             "{name}: {completed} completed and {} given up of {produces}; {left} are held",
             ended - completed,
         );
-        Ok(ends.iter().max().unwrap_or(&0) - begins.iter().min().unwrap_or(&0))
+        Ok(a_ends.max(b_ends) - a_begins.min(b_begins))
     }
 }
 
@@ -284,11 +266,7 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     for round in 0..sizes.short_rounds {
         for (form, contenders) in Contender::FORMS {
             let measure = format!("{id}-{form}");
-            for contender in run.contenders(contenders) {
-                run.at(id, contender.name(), round);
-                let ns = contender.visit(&acks_all)?;
-                run.results.measure(&measure, "ns").add(contender.name(), ns);
-            }
+            run.each(&measure, "ns", round, contenders, |one| one.visit(&acks_all))?;
             let raised_with = if threads == 1 { BATCH_MEAN } else { f64::INFINITY };
             let allocation =
                 if form == "future" { floor::allocation(sizes.primitives) } else { 0.0 };
@@ -306,6 +284,7 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
+    use crate::request::Wait;
 
     const LATER: Duration = Duration::from_millis(2);
 
@@ -321,7 +300,7 @@ mod tests {
             Ok(Broken)
         }
 
-        fn park(&self, _: usize, _: Duration, produce: Produce) -> impl Future<Output = ()> + Send {
+        fn park(&self, _: usize, _: Duration, produce: Produce) -> impl Wait {
             produce.partition.reach(produce.offset);
             (0..COMPLETED).for_each(|_| produce.over(true));
             (0..GIVEN_UP).for_each(|_| produce.over(false));
@@ -367,10 +346,7 @@ mod tests {
                 for (at, partition) in [(1, reached), (2, unreached)] {
                     for offset in 1..=2 {
                         let produce = Produce { partition, offset };
-                        let mut wait = Box::pin(waits.park(at, LATER, produce));
-                        if poll_once(wait.as_mut()).await.is_pending() {
-                            pending.push_back(wait);
-                        }
+                        begin(Box::pin(waits.park(at, LATER, produce)), &mut pending).await;
                     }
                 }
                 reached.reach(2);

@@ -12,7 +12,6 @@ use super::{
     room::{Pending, complete_all, nothing_left, park_all},
 };
 use crate::{
-    named::Named,
     request::{Progress, Request},
     waits::{Contender, Visit, wait::Waits},
 };
@@ -51,11 +50,8 @@ impl Visit for Parked {
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let keys = if id.ends_with("-3keys") { 3 } else { 1 };
     for (form, contenders) in Contender::FORMS {
-        for contender in run.contenders(contenders) {
-            run.at(id, contender.name(), 0);
-            let bytes = contender.visit(&Parked { requests: run.sizes.one_m, keys })?;
-            run.results.measure(&format!("{id}-{form}"), "bytes").add(contender.name(), bytes);
-        }
+        let parked = Parked { requests: run.sizes.one_m, keys };
+        run.each(&format!("{id}-{form}"), "bytes", 0, contenders, |one| one.visit(&parked))?;
     }
     Ok(())
 }

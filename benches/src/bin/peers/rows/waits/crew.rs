@@ -11,15 +11,11 @@
 //! With `half_foreign` a thread leaves the events of half its window to the other one, and raises
 //! those that are left to it.
 
-use std::{
-    collections::VecDeque,
-    pin::Pin,
-    sync::{
-        Arc, Barrier,
-        atomic::{
-            AtomicU64,
-            Ordering::{Acquire, Release},
-        },
+use std::sync::{
+    Arc, Barrier,
+    atomic::{
+        AtomicU64,
+        Ordering::{Acquire, Release},
     },
 };
 
@@ -29,7 +25,8 @@ use timer_core::{Clock, SystemClock};
 use tokio::{sync::oneshot, task::yield_now};
 
 use super::room::{
-    KEYS, Keys, Pending, Room, TIMEOUT, Task, all_completed, complete_all, park_all, poll_once,
+    KEYS, Keys, Pending, Room, TIMEOUT, Task, all_completed, begin, complete_all, park_all,
+    poll_once,
 };
 use crate::{
     request::{Progress, Request},
@@ -189,12 +186,10 @@ struct Member<W, const K: usize> {
     swap: Option<Swap>,
 }
 
-type Queue<'a> = VecDeque<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>;
-
 impl<W: Waits, const K: usize> Member<W, K> {
     async fn work(&mut self, operations: u64, mut keys: Keys) {
         let waits = self.waits.clone();
-        let (mut pending, mut events) = (Queue::new(), Vec::with_capacity(WINDOW as usize));
+        let (mut pending, mut events) = (Pending::new(), Vec::with_capacity(WINDOW as usize));
         let may_stay = if self.alone { 0 } else { LEFT_MAX };
         while self.parked < operations {
             let window = WINDOW.min(operations - self.parked);
@@ -206,10 +201,7 @@ impl<W: Waits, const K: usize> Member<W, K> {
                 };
                 self.parked += 1;
                 let request = Request { progress: self.progress, required: self.parked };
-                let mut wait = Box::pin(waits.park(keys, TIMEOUT, request));
-                if poll_once(wait.as_mut()).await.is_pending() {
-                    pending.push_back(wait);
-                }
+                begin(Box::pin(waits.park(keys, TIMEOUT, request)), &mut pending).await;
                 events.extend((at >= given).then_some(keys[0]));
             }
             waits.settle().await;
@@ -227,7 +219,7 @@ impl<W: Waits, const K: usize> Member<W, K> {
     }
 
     /// Waits until no more than so many requests are not over.
-    async fn until_over(&mut self, pending: &mut Queue<'_>, may_stay: u64) {
+    async fn until_over(&mut self, pending: &mut Pending<'_>, may_stay: u64) {
         while self.parked.saturating_sub(self.progress.ended()) > may_stay {
             match pending.pop_front() {
                 Some(wait) if self.alone => wait.await,

@@ -36,11 +36,6 @@ fn bytes<K: WatchKey + Send>(key: K) -> anyhow::Result<f64> {
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    if run.takes(OURS) {
-        run.at(id, OURS, 0);
-        run.results.measure(&format!("{id}-u64"), "bytes").add(OURS, bytes(1_u64)?);
-        let text = bytes(String::from("orders-0"))?;
-        run.results.measure(&format!("{id}-string"), "bytes").add(OURS, text);
-    }
-    Ok(())
+    run.one(&format!("{id}-u64"), "bytes", 0, OURS, || bytes(1_u64))?;
+    run.one(&format!("{id}-string"), "bytes", 0, OURS, || bytes(String::from("orders-0")))
 }

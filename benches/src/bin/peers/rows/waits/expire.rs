@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use fastrand::Rng;
+use purgatory_benches::process_cpu_ns;
 use timer_core::{Clock, TickLength};
 
 use super::{super::row::Run, room::Room};
@@ -70,13 +71,13 @@ impl Expire {
         };
         let parks: Vec<_> = (0..THREADS as u64).map(park).collect();
         parks.into_iter().try_for_each(|task| room.join(task))?;
-        let before_ns = purgatory_benches::process_cpu_ns();
+        let before_ns = process_cpu_ns();
         if clock.now_ns() > base_ns {
             return Ok(None);
         }
         ensure!(progress.ended() == 0, "{}: a parked request had gone", W::NAME);
         let all = sink.wait(PATIENCE);
-        let cpu_ns = purgatory_benches::process_cpu_ns() - before_ns;
+        let cpu_ns = process_cpu_ns() - before_ns;
         let (completed, ended) = (progress.completed(), progress.ended());
         ensure!(
             all && (completed, ended) == (0, requests),
@@ -111,30 +112,20 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     let (requests, keys) = (sizes.one_m, sizes.one_m / 10);
     let expire = Expire { requests, keys, window: sizes.window, lead: sizes.lead };
     let (form, contenders) = Contender::FORMS[0];
+    let measure = format!("{id}-{form}");
     for round in 0..sizes.real_time_rounds {
         for contender in run.contenders(contenders) {
             let name = contender.name();
             run.at(id, name, round);
             let Expired { lateness, cpu_ns } = contender.visit(&expire)?;
-            for (quantile, share) in QUANTILES {
-                let measure = run.results.measure(&format!("{id}-{form}-{quantile}"), "ms late");
-                measure.add(name, ms(lateness.asked.value_at_quantile(share)));
-                if name == OURS {
-                    measure.add("ours-rounded", ms(lateness.rounded.value_at_quantile(share)));
-                }
+            run.quantiles_ms(&measure, name, &lateness.asked, &QUANTILES);
+            if name == OURS {
+                run.quantiles_ms(&measure, "ours-rounded", &lateness.rounded, &QUANTILES);
             }
             let each = cpu_ns as f64 / requests as f64;
-            run.results.measure(&format!("{id}-{form}-cpu"), "ns").add(name, each);
+            run.results.measure(&format!("{measure}-cpu"), "ns").add(name, each);
         }
-        let wake_ups = floor::wake_up(sizes.wake_ups);
-        for (quantile, share) in QUANTILES {
-            let measure = run.results.measure(&format!("{id}-{form}-{quantile}"), "ms late");
-            measure.add(FLOOR, ms(wake_ups.value_at_quantile(share)));
-        }
+        run.quantiles_ms(&measure, FLOOR, &floor::wake_up(sizes.wake_ups), &QUANTILES);
     }
     Ok(())
-}
-
-fn ms(ns: u64) -> f64 {
-    ns as f64 / 1e6
 }

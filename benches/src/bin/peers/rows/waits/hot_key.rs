@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{
     floor,
-    named::Named,
     request::{Progress, Request},
     results::FLOOR,
     waits::{Contender, Visit, wait::Waits},
@@ -28,7 +27,7 @@ pub(super) struct HotKey {
 impl Visit for HotKey {
     type Output = anyhow::Result<f64>;
 
-    /// Nanoseconds an event.
+    /// Microseconds an event.
     fn visit<W: Waits>(&self) -> Self::Output {
         let room = Room::<W>::open(1)?;
         let request = Request { progress: Progress::leaked(), required: 1 };
@@ -57,13 +56,13 @@ impl Visit for HotKey {
             let spent = clock.now_ns() - begin;
             progress.reach(1);
             waits.event(KEY);
-            spent as f64 / events as f64
+            spent as f64 / 1e3 / events as f64
         });
-        let ns = room.join(raises)?;
+        let us = room.join(raises)?;
         tasks.into_iter().try_for_each(|task| room.join(task))?;
         all_completed::<W>(progress, self.requests as u64)?;
         room.close()?;
-        Ok(ns)
+        Ok(us)
     }
 }
 
@@ -73,13 +72,9 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     for round in 0..sizes.rounds {
         for (form, contenders) in Contender::FORMS {
             let measure = format!("{id}-{form}");
-            for contender in run.contenders(contenders) {
-                run.at(id, contender.name(), round);
-                let ns = contender.visit(&hot_key)?;
-                run.results.measure(&measure, "us an event").add(contender.name(), ns / 1e3);
-            }
-            let each = floor::random_node(sizes.hot, sizes.hot);
-            run.results.measure(&measure, "us an event").add(FLOOR, each * sizes.hot as f64 / 1e3);
+            run.each(&measure, "us an event", round, contenders, |one| one.visit(&hot_key))?;
+            let us = floor::random_node(sizes.hot, sizes.hot) * sizes.hot as f64 / 1e3;
+            run.results.measure(&measure, "us an event").add(FLOOR, us);
         }
     }
     Ok(())

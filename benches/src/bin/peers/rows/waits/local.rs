@@ -57,25 +57,21 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     let local: LocalPurgatory<u64, Request> = LocalPurgatory::new();
     let is_parked = |park: Option<ParkResult>| matches!(park, Some(ParkResult::Parked(_)));
     for round in 0..run.sizes.rounds {
-        if run.takes(OURS) {
-            run.at(id, OURS, round);
+        run.one(id, "ns", round, OURS, || {
             let park = |key, request| {
                 is_parked(local.try_complete_else_watch(request, &[key], TIMEOUT).ok())
             };
             let event = |key| local.check_and_complete(&key);
-            let ns = work(operations, || local.advance(clock.now_ns()), park, event)?;
-            run.results.measure(id, "ns").add(OURS, ns);
-            ensure!(local.is_empty() && local.keys() == 0, "something is left");
-        }
-        if run.takes("purgatory") {
-            run.at(id, "purgatory", round);
+            work(operations, || local.advance(clock.now_ns()), park, event)
+        })?;
+        run.one(id, "ns", round, "purgatory", || {
             let park = |key, request| {
                 is_parked(shared.try_complete_else_watch(request, &[key], TIMEOUT).ok())
             };
-            let ns = work(operations, || (), park, |key| shared.check_and_complete(&key))?;
-            run.results.measure(id, "ns").add("purgatory", ns);
-            ensure!(shared.is_empty() && shared.keys() == 0, "something is left");
-        }
+            work(operations, || (), park, |key| shared.check_and_complete(&key))
+        })?;
+        let left = [local.len(), local.keys(), shared.len(), shared.keys()];
+        ensure!(left == [0; 4], "something is left: {left:?}");
     }
     Ok(())
 }

@@ -70,12 +70,10 @@ async fn poll(partition: &Partition, clock: &SystemClock) -> bool {
     }
 }
 
-struct Measured {
-    looks: f64,
-    late: Histogram<u64>,
-}
-
-fn measure(purgatory: Option<Purgatory<usize, BoxedOperation>>) -> anyhow::Result<Measured> {
+/// Looks at the storage for each fetch, and how late the answers are.
+fn measure(
+    purgatory: Option<Purgatory<usize, BoxedOperation>>,
+) -> anyhow::Result<(f64, Histogram<u64>)> {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build()?;
     let clock = SystemClock::new();
     let partitions: Arc<[Partition]> = (0..FETCHES).map(|_| Partition::default()).collect();
@@ -111,7 +109,7 @@ fn measure(purgatory: Option<Purgatory<usize, BoxedOperation>>) -> anyhow::Resul
         late.record(answered_ns.unwrap_or_default().saturating_sub(appended_ns))?;
         looks += partition.looks.load(Relaxed);
     }
-    Ok(Measured { looks: looks as f64 / FETCHES as f64, late })
+    Ok((looks as f64 / FETCHES as f64, late))
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
@@ -121,19 +119,11 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
                 continue;
             }
             run.at(id, name, round);
-            let purgatory = match name {
-                OURS => {
-                    let timer = SystemTimer::new()?;
-                    Some(Purgatory::builder("fetch").timer(&timer).build()?)
-                }
-                _ => None,
-            };
-            let Measured { looks, late } = measure(purgatory)?;
+            let ours = (name == OURS)
+                .then(|| Purgatory::builder("fetch").timer(&SystemTimer::new()?).build());
+            let (looks, late) = measure(ours.transpose()?)?;
             run.results.measure(&format!("{id}-looks"), "looks").add(name, looks);
-            for (quantile, share) in QUANTILES {
-                let ms = late.value_at_quantile(share) as f64 / 1e6;
-                run.results.measure(&format!("{id}-late-{quantile}"), "ms").add(name, ms);
-            }
+            run.quantiles_ms(&format!("{id}-late"), name, &late, &QUANTILES);
         }
     }
     Ok(())

@@ -8,7 +8,7 @@
 use std::{
     pin::Pin,
     sync::{
-        Arc, Barrier,
+        Arc,
         atomic::{
             AtomicU64,
             Ordering::{Acquire, Release},
@@ -88,20 +88,10 @@ fn measure<Q: Queue>(threads: usize, jobs: u64) -> anyhow::Result<f64> {
         let (sum, ns) = if threads == 1 {
             room.join(room.spawn(async move { alone(&*queue, jobs).await }))?
         } else {
-            let (taken, both) = (Arc::new(AtomicU64::new(0)), Arc::new(Barrier::new(2)));
-            let (told, begins) = (taken.clone(), both.clone());
-            let takes = room.thread(async move {
-                begins.wait();
-                consumer(&*queue, jobs, &told).await
-            });
-            let queue = room.waits.clone();
-            let puts = room.thread(async move {
-                both.wait();
-                producer(&*queue, jobs, &taken);
-            });
-            let took = room.join(takes)?;
-            room.join(puts)?;
-            took
+            let (puts, taken) = (queue.clone(), Arc::new(AtomicU64::new(0)));
+            let told = taken.clone();
+            let takes = async move { consumer(&*queue, jobs, &told).await };
+            room.both(takes, async move { producer(&*puts, jobs, &taken) })?.0
         };
         let left = room.waits.left();
         ensure!(sum == sum_of(jobs) && left == 0, "{}: a job was lost, or {left} left", Q::NAME);
@@ -114,16 +104,8 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     let threads = if id.ends_with("-2t") { 2 } else { 1 };
     let jobs = run.sizes.operations as u64;
     for round in 0..run.sizes.short_rounds {
-        for (name, measure) in [
-            (Ours::NAME, measure::<Ours> as fn(usize, u64) -> anyhow::Result<f64>),
-            (Notified::NAME, measure::<Notified>),
-        ] {
-            if run.takes(name) {
-                run.at(id, name, round);
-                let ns = measure(threads, jobs)?;
-                run.results.measure(id, "ns").add(name, ns);
-            }
-        }
+        run.one(id, "ns", round, Ours::NAME, || measure::<Ours>(threads, jobs))?;
+        run.one(id, "ns", round, Notified::NAME, || measure::<Notified>(threads, jobs))?;
     }
     Ok(())
 }

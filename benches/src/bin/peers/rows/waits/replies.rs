@@ -12,7 +12,7 @@ use std::{
     collections::VecDeque,
     pin::Pin,
     sync::{
-        Arc, Barrier,
+        Arc,
         atomic::{
             AtomicU64,
             Ordering::{Acquire, Release},
@@ -133,20 +133,13 @@ fn measure<A: Asks>(threads: usize, requests: u64) -> anyhow::Result<f64> {
         let (right, ns) = if threads == 1 {
             room.join(room.spawn(async move { alone(&*waits, from, requests).await }))?
         } else {
-            let asked = Arc::new(AtomicU64::new(first));
-            let both = Arc::new(Barrier::new(2));
-            let (begins, told) = (both.clone(), asked.clone());
-            let asks = room.thread(async move {
-                begins.wait();
-                asker(&*waits, from, requests, &told).await
-            });
-            let waits = room.waits.clone();
-            let answers = room.thread(async move {
-                both.wait();
-                answerer(&*waits, from, requests, &asked)
-            });
-            let (right, ns) = room.join(asks)?;
-            (right & room.join(answers)?, ns)
+            let (answers, asked) = (waits.clone(), Arc::new(AtomicU64::new(first)));
+            let told = asked.clone();
+            let ((right, ns), all_right) = room
+                .both(async move { asker(&*waits, from, requests, &told).await }, async move {
+                    answerer(&*answers, from, requests, &asked)
+                })?;
+            (right & all_right, ns)
         };
         let left = room.waits.left();
         ensure!(right && left == 0, "{}: a reply was lost, or {left} requests are held", A::NAME);
@@ -160,16 +153,8 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     let threads = if id.ends_with("-2t") { 2 } else { 1 };
     let requests = run.sizes.operations as u64;
     for round in 0..run.sizes.short_rounds {
-        for (name, measure) in [
-            (Ours::NAME, measure::<Ours> as fn(usize, u64) -> anyhow::Result<f64>),
-            (Oneshots::NAME, measure::<Oneshots>),
-        ] {
-            if run.takes(name) {
-                run.at(id, name, round);
-                let ns = measure(threads, requests)?;
-                run.results.measure(id, "ns").add(name, ns);
-            }
-        }
+        run.one(id, "ns", round, Ours::NAME, || measure::<Ours>(threads, requests))?;
+        run.one(id, "ns", round, Oneshots::NAME, || measure::<Oneshots>(threads, requests))?;
         let primitives = run.sizes.primitives;
         let floor = floor::park_complete(1, primitives) + floor::allocation(primitives);
         run.results.measure(id, "ns").add(FLOOR, floor);
@@ -197,15 +182,7 @@ fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
 }
 
 pub(in crate::rows) fn bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    for (name, measure) in [
-        (Ours::NAME, bytes_each::<Ours> as fn(u64) -> anyhow::Result<f64>),
-        (Oneshots::NAME, bytes_each::<Oneshots>),
-    ] {
-        if run.takes(name) {
-            run.at(id, name, 0);
-            let bytes = measure(run.sizes.one_m as u64)?;
-            run.results.measure(id, "bytes").add(name, bytes);
-        }
-    }
-    Ok(())
+    let requests = run.sizes.one_m as u64;
+    run.one(id, "bytes", 0, Ours::NAME, || bytes_each::<Ours>(requests))?;
+    run.one(id, "bytes", 0, Oneshots::NAME, || bytes_each::<Oneshots>(requests))
 }

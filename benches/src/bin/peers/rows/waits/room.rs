@@ -1,10 +1,11 @@
 //! Where requests wait: a contender in a runtime, the keys they wait for, and what is done to many.
 
 use std::{
+    collections::VecDeque,
     future::poll_fn,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Barrier,
         mpsc::{self, RecvTimeoutError},
     },
     task::Poll,
@@ -95,6 +96,25 @@ impl<W: Send + Sync + 'static> Room<W> {
         Task(ended)
     }
 
+    /// Runs two tasks on threads of their own, begun together; what they came to.
+    pub(super) fn both<A: Send + 'static, B: Send + 'static>(
+        &self,
+        first: impl Future<Output = A> + Send + 'static,
+        second: impl Future<Output = B> + Send + 'static,
+    ) -> anyhow::Result<(A, B)> {
+        let together = Arc::new(Barrier::new(2));
+        let other = together.clone();
+        let first = self.thread(async move {
+            together.wait();
+            first.await
+        });
+        let second = self.thread(async move {
+            other.wait();
+            second.await
+        });
+        Ok((self.join(first)?, self.join(second)?))
+    }
+
     /// What the task came to. An error when it waits for a request that got lost.
     pub(super) fn join<T>(&self, task: Task<T>) -> anyhow::Result<T> {
         let ended = task.0.recv_timeout(PATIENCE);
@@ -144,8 +164,18 @@ impl Keys {
     }
 }
 
-/// Requests that pend, if their form knows that.
-pub(super) type Pending<'a> = Vec<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>;
+/// What pends, if its form knows that, in the order in which it was parked.
+pub(super) type Pending<'a> = VecDeque<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>;
+
+/// Has a wait registered with its task, by a first poll; it is kept if it pends.
+pub(super) async fn begin<'a>(
+    mut wait: Pin<Box<impl Future<Output = ()> + Send + 'a>>,
+    pending: &mut Pending<'a>,
+) {
+    if poll_once(wait.as_mut()).await.is_pending() {
+        pending.push_back(wait);
+    }
+}
 
 /// Parks so many requests that stay, under `K` random keys each from `first` on.
 pub(super) async fn park_all<'a, W: Waits, const K: usize>(
@@ -157,10 +187,7 @@ pub(super) async fn park_all<'a, W: Waits, const K: usize>(
 ) {
     let mut keys = Keys::Random(Rng::with_seed(1), first);
     for _ in 0..requests {
-        let mut wait = Box::pin(waits.park(keys.next::<K>(), HOUR, request));
-        if poll_once(wait.as_mut()).await.is_pending() {
-            pending.push(wait);
-        }
+        begin(Box::pin(waits.park(keys.next::<K>(), HOUR, request)), pending).await;
     }
     waits.settle().await;
 }

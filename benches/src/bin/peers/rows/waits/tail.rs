@@ -5,7 +5,7 @@
 use std::{
     pin::pin,
     sync::{
-        Arc, Barrier,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
@@ -51,14 +51,13 @@ impl Visit for Tail {
 
     fn visit<W: Waits>(&self) -> Self::Output {
         let room = Room::<W>::open(2)?;
-        let (together, stop) = (Arc::new(Barrier::new(2)), Arc::new(AtomicBool::new(false)));
+        let stop = Arc::new(AtomicBool::new(false));
         let work = |seed: u64, events: u64| {
-            let (waits, together, stop) = (room.waits.clone(), together.clone(), stop.clone());
-            room.thread(async move {
+            let (waits, stop) = (room.waits.clone(), stop.clone());
+            async move {
                 let mut keys = Keys::Random(Rng::with_seed(seed), 0);
                 let (clock, progress) = (SystemClock::new(), Progress::leaked());
                 let (mut took, mut required) = (histogram(), 0);
-                together.wait();
                 while required < events && !stop.load(Relaxed) {
                     required += 1;
                     let [key] = keys.next();
@@ -68,13 +67,12 @@ impl Visit for Tail {
                 }
                 stop.store(true, Relaxed);
                 all_completed::<W>(progress, required).map(|()| took)
-            })
+            }
         };
-        let (measured, load) = (work(1, self.events as u64), work(2, u64::MAX));
-        let took = room.join(measured)??;
-        room.join(load)??;
+        let (measured, load) = room.both(work(1, self.events as u64), work(2, u64::MAX))?;
+        load?;
         room.close()?;
-        Ok(took)
+        measured
     }
 }
 

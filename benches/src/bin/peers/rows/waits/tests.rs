@@ -2,7 +2,6 @@
 //! of every contender what the rows do not ask for: time-outs, and events that race with a park.
 
 use std::{
-    collections::VecDeque,
     future::poll_fn,
     sync::{
         Arc,
@@ -23,11 +22,11 @@ use super::{
     crew::{Hire, Share},
     expire::Expire,
     hot_key::HotKey,
-    room::{HOUR, Room, all_completed, poll_once},
+    room::{HOUR, Pending, Room, all_completed, begin, poll_once},
     tail::Tail,
 };
 use crate::{
-    request::{Progress, Request},
+    request::{Progress, Request, Wait},
     waits::{Contender, Visit, wait::Waits},
 };
 
@@ -44,12 +43,7 @@ impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Waits
         Ok(Broken)
     }
 
-    fn park<const K: usize>(
-        &self,
-        _: [u64; K],
-        _: Duration,
-        request: Request,
-    ) -> impl Future<Output = ()> + Send {
+    fn park<const K: usize>(&self, _: [u64; K], _: Duration, request: Request) -> impl Wait {
         (0..COMPLETED).for_each(|_| request.over(true));
         (0..GIVEN_UP).for_each(|_| request.over(false));
         poll_fn(|_| Poll::Ready(()))
@@ -131,14 +125,11 @@ impl Races {
     }
 
     async fn park<W: Waits>(waits: &W, progress: &'static Progress, begun: &AtomicU64) {
-        let mut pending = VecDeque::new();
+        let mut pending = Pending::new();
         for number in 1..=Self::REQUESTS {
             begun.store(number, Release);
             let request = Request { progress, required: number };
-            let mut wait = Box::pin(waits.park(Self::keys(number), HOUR, request));
-            if poll_once(wait.as_mut()).await.is_pending() {
-                pending.push_back(wait);
-            }
+            begin(Box::pin(waits.park(Self::keys(number), HOUR, request)), &mut pending).await;
             let may_wait = if number < Self::REQUESTS { number % 2 } else { 0 };
             while number.saturating_sub(progress.ended()) > may_wait {
                 if let Some(mut wait) = pending.pop_front()
