@@ -14,6 +14,7 @@ mod heap;
 mod keys;
 mod link;
 mod lists;
+mod peak;
 pub(crate) mod times;
 mod watermarks;
 

@@ -14,9 +14,10 @@ use std::collections::VecDeque;
 use super::{
     heap::{Heap, Item},
     link::{Ends, NONE, Unmet},
+    peak,
 };
 
-/// A run with room for more than this shrinks when three quarters of it are empty.
+/// A run with room for more than this gives a peak back.
 const KEPT: usize = 64;
 
 /// A run with more gaps than this, and more gaps than watches, is packed.
@@ -119,17 +120,17 @@ impl WatermarkList {
     /// Neither end of the run is a gap.
     #[inline]
     fn skip_gaps(&mut self) {
-        while self.gaps > 0 && self.run.front().is_some_and(|item| item.at == NONE) {
+        while self.run.front().is_some_and(|item| item.at == NONE) {
             self.run.pop_front();
             self.front = self.front.wrapping_add(1);
             self.gaps -= 1;
         }
-        while self.gaps > 0 && self.run.back().is_some_and(|item| item.at == NONE) {
+        while self.run.back().is_some_and(|item| item.at == NONE) {
             self.run.pop_back();
             self.gaps -= 1;
         }
-        if self.run.capacity() > KEPT && self.run.len() < self.run.capacity() / 4 {
-            self.run.shrink_to(self.run.len() * 2); // a peak is given back
+        if let Some(capacity) = peak::shrinks_to(self.run.capacity(), self.run.len(), KEPT) {
+            self.run.shrink_to(capacity);
         }
     }
 
@@ -198,12 +199,20 @@ mod tests {
         fn remove(&mut self, nth: usize) {
             let (.., slot) = self.live.swap_remove(nth);
             let (of, at) = self.places.remove(&slot).unwrap();
+            let gaps = self.watermarks.gaps + 1;
             let (places, mut moved) = (&mut self.places, 0);
             self.watermarks.remove(of, at, |slot, at| {
                 moved += 1;
                 places.insert(slot, (of, at));
             });
-            self.packed += usize::from(of == Unmet::Run && moved > 0);
+            if of == Unmet::Heap {
+                return;
+            }
+            self.packed += usize::from(moved > 0);
+            // More than are kept, and more than watches.
+            let WatermarkList { run, gaps: left, .. } = &self.watermarks;
+            let too_many = |gaps| gaps > GAPS_KEPT && gaps > run.len() - left;
+            assert!(!too_many(*left) && (moved == 0 || too_many(gaps)), "{gaps} of {}", run.len());
         }
 
         fn pop_all_up_to(&mut self, value: u64) {
