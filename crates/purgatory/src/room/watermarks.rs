@@ -199,20 +199,12 @@ mod tests {
         fn remove(&mut self, nth: usize) {
             let (.., slot) = self.live.swap_remove(nth);
             let (of, at) = self.places.remove(&slot).unwrap();
-            let gaps = self.watermarks.gaps + 1;
             let (places, mut moved) = (&mut self.places, 0);
             self.watermarks.remove(of, at, |slot, at| {
                 moved += 1;
                 places.insert(slot, (of, at));
             });
-            if of == Unmet::Heap {
-                return;
-            }
-            self.packed += usize::from(moved > 0);
-            // More than are kept, and more than watches.
-            let WatermarkList { run, gaps: left, .. } = &self.watermarks;
-            let too_many = |gaps| gaps > GAPS_KEPT && gaps > run.len() - left;
-            assert!(!too_many(*left) && (moved == 0 || too_many(gaps)), "{gaps} of {}", run.len());
+            self.packed += usize::from(of == Unmet::Run && moved > 0);
         }
 
         fn pop_all_up_to(&mut self, value: u64) {
@@ -280,6 +272,20 @@ mod tests {
             assert!(checked.watermarks.run.len() <= 2 * checked.live.len() + 2 * GAPS_KEPT + 2);
         }
         assert!((4..20).contains(&checked.packed), "packed {} times", checked.packed);
+    }
+
+    #[test]
+    fn a_run_is_packed_at_more_gaps_than_are_kept_and_than_watches() {
+        for (watches, gaps) in [(20, GAPS_KEPT + 1), (100, 51), (101, 51)] {
+            let mut checked = Checked::default();
+            (0..watches).for_each(|slot| checked.push(u64::from(slot), slot));
+            let mut left = 0;
+            while checked.packed == 0 {
+                left += 1;
+                checked.remove(checked.live.iter().position(|watch| watch.2 == left).unwrap());
+            }
+            assert_eq!(left as usize, gaps, "of {watches}");
+        }
     }
 
     #[test]
