@@ -110,3 +110,18 @@ pub(crate) fn number(hash: u64) -> usize {
     // The bits above those by which a hash table places, below those it tags with.
     (hash >> 32) as usize & (VERSIONS - 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_room_has_as_many_versions_and_they_are_neighbours() {
+        for rooms in [1, 8, VERSIONS] {
+            let versions = Versions::new(rooms);
+            let each = VERSIONS / rooms;
+            let hash_of = |number: usize| (number as u64) << 32;
+            assert!((0..VERSIONS).all(|at| versions.room(hash_of(at)) == at / each), "{rooms}");
+        }
+    }
+}

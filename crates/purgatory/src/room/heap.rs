@@ -2,7 +2,9 @@
 //! thresholds are equal. Its test is that of [`watermarks`](super::watermarks), whose Placed it
 //! keeps.
 
-/// A heap with room for more than this shrinks when three quarters of it are empty.
+use super::peak;
+
+/// A heap with room for more than this gives a peak back.
 const KEPT: usize = 64;
 
 /// Children of a node: shallow, and side by side in memory.
@@ -56,8 +58,8 @@ impl Heap {
                 self.sink(at, last, place);
             }
         }
-        if self.items.capacity() > KEPT && self.items.len() < self.items.capacity() / 4 {
-            self.items.shrink_to(self.items.len() * 2); // a peak is given back
+        if let Some(capacity) = peak::shrinks_to(self.items.capacity(), self.items.len(), KEPT) {
+            self.items.shrink_to(capacity);
         }
     }
 

@@ -10,11 +10,11 @@ use timer_core::driver::{PageSlot, Pages};
 
 use super::{
     link::{Ends, WAITERS_MAX},
+    peak,
     watermarks::WatermarkList,
 };
 
-/// A table for more keys than this shrinks when three quarters of it are empty. Fewer in tests,
-/// which get there.
+/// A table for more keys than this gives a peak back. Fewer in tests, which get there.
 pub(super) const KEPT_KEYS: usize = if cfg!(test) { 64 } else { 512 };
 
 /// A key that has waiters.
@@ -109,8 +109,8 @@ impl<K: Eq> Far<K> {
         if let Ok(entry) = table.find_entry(record.hash, |&other| other == at) {
             entry.remove();
         }
-        if table.capacity() > KEPT_KEYS && table.len() < table.capacity() / 4 {
-            table.shrink_to(table.len() * 2, |&at| hash_of(records, at)); // a peak is given back
+        if let Some(capacity) = peak::shrinks_to(table.capacity(), table.len(), KEPT_KEYS) {
+            table.shrink_to(capacity, |&at| hash_of(records, at));
         }
         Some(record)
     }

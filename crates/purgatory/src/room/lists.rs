@@ -304,7 +304,7 @@ impl<K: Eq + Clone> Lists<K> {
     #[inline]
     fn unlink<O>(&mut self, entries: &mut Entries<O>, at: u32, link: Link) {
         let (record, place) = (link.record(), link.place());
-        if self.rest.walks.is_some() && !matches!(place, WatchList::Unmet(_)) {
+        if self.rest.walks.is_some() {
             self.move_walks(at, link.prev, link.next);
         }
         let Lists { keys, rest } = self;
@@ -539,7 +539,7 @@ mod tests {
     use super::{
         super::{
             heap::Item,
-            keys::KEPT_KEYS,
+            keys::{KEPT_KEYS, NEAR},
             model::reference::{Linked, Waiting},
         },
         *,
@@ -599,6 +599,11 @@ mod tests {
             let slots = std::iter::successors(self.rest.slots.first_from(0), next);
             assert!(firsts.chain(slots.map(|slot| slot | SLOT)).eq(linked), "Linked");
             found
+        }
+
+        /// How many walks are under way.
+        pub(in crate::room) fn walks(&self) -> usize {
+            self.rest.walks.as_ref().map_or(0, |walks| walks.under_way.len())
         }
 
         /// The watches of a list, whose links and ends agree.
@@ -714,6 +719,20 @@ mod tests {
         assert!(table <= KEPT_KEYS && pages == 1);
     }
 
+    #[test]
+    fn the_first_key_in_each_place_near_needs_no_table() {
+        let mut keys = Keys::new();
+        let add = |keys: &mut Keys<u64>, key| {
+            let record = keys.add(key, key);
+            keys.at_mut(record).waiters = 1;
+        };
+        (0..NEAR as u64).for_each(|key| add(&mut keys, 7 * key));
+        assert_eq!((keys.assert_valid().len(), keys.kept()), (NEAR, (0, 0)));
+        add(&mut keys, 16);
+        assert_eq!(keys.assert_valid().len(), NEAR + 1);
+        assert_ne!(keys.kept(), (0, 0));
+    }
+
     /// Walks in steps of two while those at `leave` go after the first step.
     fn walk_while_leaving(leave: &[usize], join: bool) -> Vec<usize> {
         let mut watched = Watched::new();
@@ -734,7 +753,7 @@ mod tests {
                 watched.lists.end_walk(number);
             }
         }
-        assert!(watched.lists.rest.walks.is_none_or(|walks| walks.under_way.is_empty()));
+        assert_eq!(watched.lists.walks(), 0);
         let place = |id: &TimerHandle| watches.iter().position(|watch| watch.id == *id).unwrap();
         found.iter().map(place).collect()
     }
@@ -749,6 +768,32 @@ mod tests {
         assert_eq!(walk_while_leaving(&[6, 5, 4, 3, 2], true), [0, 1]);
         assert_eq!(walk_while_leaving(&[0, 1, 2, 3, 4, 5, 6], true), [0, 1]);
         assert_eq!(walk_while_leaving(&[0, 1, 2, 3, 4, 5, 6], false), [0, 1]);
+    }
+
+    #[test]
+    fn a_walk_that_is_given_up_is_forgotten_and_the_others_go_on() {
+        let mut watched = Watched::new();
+        let watches: Vec<_> = (0..7).map(|_| watched.watch("k", None)).collect();
+        let Watched { lists, entries, .. } = &mut watched;
+        let record = lists.find(&"k".to_owned(), 7).unwrap();
+        let [given_up, other] = [1, 2].map(|limit| {
+            match lists.walk(entries, record, WatchList::Plain, limit, |_, _| ()) {
+                WalkOn::Walk(number) => number,
+                WalkOn::Done => panic!("there are more"),
+            }
+        });
+        lists.end_walk(given_up);
+        assert_eq!(lists.walks(), 1);
+        let mut found = Vec::new();
+        for (walk, left) in [(given_up, WalkOn::Done), (other, WalkOn::Walk(other))] {
+            let on = lists.walk_on(entries, walk, 2, |entries, waiter| {
+                found.push(waiter.id(entries));
+            });
+            assert_eq!(on, left);
+        }
+        assert_eq!(found, [watches[2].id, watches[3].id]);
+        lists.end_walk(other);
+        assert_eq!(lists.walks(), 0);
     }
 
     /// Takes what is met, `limit` at a time; returns what counted, and the met list.

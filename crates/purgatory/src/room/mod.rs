@@ -14,6 +14,7 @@ mod heap;
 mod keys;
 mod link;
 mod lists;
+mod peak;
 pub(crate) mod times;
 mod together;
 mod watermarks;
@@ -489,8 +490,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         }
     }
 
-    /// Takes an entry whose payload is out for good off the wheel and off the list of its first
-    /// key.
+    /// Takes an entry whose payload is out for good off the wheel and its first key's list.
     #[inline(always)]
     pub(crate) fn remove_ended(
         &mut self,

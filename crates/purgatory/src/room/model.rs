@@ -247,6 +247,8 @@ impl Model {
             }
             assert_eq!(room.counts, first_room.counts);
             assert_eq!(room.watched, self.reference.watched(number));
+            let walks = self.reference.walks.iter().filter(|walk| walk.room == number).count();
+            assert_eq!(room.lists.walks(), walks, "a walk that is over is forgotten");
             key_count += count;
             self.many_keys |= count > KEPT_KEYS;
             let all = self.reference.all.iter().filter(|parked| parked.id.shard() == number);

@@ -182,6 +182,23 @@ mod tests {
         assert_eq!(look(&mut timed, 1).completed.count(), departed);
     }
 
+    #[test]
+    fn checks_of_batches_that_are_not_timed_count_as_the_timed_ones_do() {
+        let mut timed = Timed::default();
+        look(&mut timed, 1);
+        let batches = EXACT + 3 * BATCH_STRIDE + 5;
+        let mut recorded = 0;
+        for _ in 0..batches {
+            if let Some(stands_for) = timed.batch_stands_for() {
+                recorded += 1;
+                timed.checked(stands_for, 2, 40_000);
+            }
+        }
+        let check = look(&mut timed, 1).check;
+        assert_eq!((recorded, check.count()), (EXACT + 3, 2 * u64::from(batches)));
+        assert_eq!(check.sum_s(), (batches * 40) as f64 / 1e6); // 20 µs each
+    }
+
     /// A look must not cost a room's thousand in each of many rooms.
     #[test]
     fn the_rooms_share_what_is_timed_one_by_one() {

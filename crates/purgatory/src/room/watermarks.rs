@@ -14,9 +14,10 @@ use std::collections::VecDeque;
 use super::{
     heap::{Heap, Item},
     link::{Ends, NONE, Unmet},
+    peak,
 };
 
-/// A run with room for more than this shrinks when three quarters of it are empty.
+/// A run with room for more than this gives a peak back.
 const KEPT: usize = 64;
 
 /// A run with more gaps than this, and more gaps than watches, is packed.
@@ -119,17 +120,17 @@ impl WatermarkList {
     /// Neither end of the run is a gap.
     #[inline]
     fn skip_gaps(&mut self) {
-        while self.gaps > 0 && self.run.front().is_some_and(|item| item.at == NONE) {
+        while self.run.front().is_some_and(|item| item.at == NONE) {
             self.run.pop_front();
             self.front = self.front.wrapping_add(1);
             self.gaps -= 1;
         }
-        while self.gaps > 0 && self.run.back().is_some_and(|item| item.at == NONE) {
+        while self.run.back().is_some_and(|item| item.at == NONE) {
             self.run.pop_back();
             self.gaps -= 1;
         }
-        if self.run.capacity() > KEPT && self.run.len() < self.run.capacity() / 4 {
-            self.run.shrink_to(self.run.len() * 2); // a peak is given back
+        if let Some(capacity) = peak::shrinks_to(self.run.capacity(), self.run.len(), KEPT) {
+            self.run.shrink_to(capacity);
         }
     }
 
@@ -271,6 +272,20 @@ mod tests {
             assert!(checked.watermarks.run.len() <= 2 * checked.live.len() + 2 * GAPS_KEPT + 2);
         }
         assert!((4..20).contains(&checked.packed), "packed {} times", checked.packed);
+    }
+
+    #[test]
+    fn a_run_is_packed_at_more_gaps_than_are_kept_and_than_watches() {
+        for (watches, gaps) in [(20, GAPS_KEPT + 1), (100, 51), (101, 51)] {
+            let mut checked = Checked::default();
+            (0..watches).for_each(|slot| checked.push(u64::from(slot), slot));
+            let mut left = 0;
+            while checked.packed == 0 {
+                left += 1;
+                checked.remove(checked.live.iter().position(|watch| watch.2 == left).unwrap());
+            }
+            assert_eq!(left as usize, gaps, "of {watches}");
+        }
     }
 
     #[test]

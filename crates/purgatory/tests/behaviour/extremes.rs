@@ -8,6 +8,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    thread,
     time::Duration,
 };
 
@@ -16,7 +17,10 @@ use purgatory::{
 };
 use timer_core::ManualTimer;
 
-use crate::{effort::effort, support::Later};
+use crate::{
+    effort::effort,
+    support::{Later, Probe, Waiting},
+};
 
 /// Without `TEST_EFFORT`.
 const MANY: u64 = 100_000;
@@ -211,4 +215,44 @@ fn what_has_expired_counts_against_the_limit_until_its_callback_begins() {
     assert_eq!(later.run(), 1);
     assert_eq!(ended.load(Relaxed), 2);
     (0..2).for_each(|_| assert!(matches!(park_one(), Ok(ParkResult::Parked(_)))));
+}
+
+/// A job raises some, and the next one the rest.
+#[test]
+fn more_deferred_events_than_one_job_raises_are_all_raised() {
+    let (timer, later, ended) = (ManualTimer::new(), Later::default(), Arc::default());
+    let builder = Purgatory::builder("deferred").timer(&timer).executor(later.clone());
+    let waits: Purgatory<u64, BoxedOperation> = builder.build().unwrap();
+    let done = Arc::new(AtomicU64::new(0));
+    (0..5000).for_each(|key| park(&waits, &[key], (&done, 1), &ended, Timeout::Never));
+    done.store(1, Relaxed);
+    (0..5000).for_each(|key| waits.defer(key));
+    let jobs = std::iter::repeat_with(|| later.run()).take_while(|&ran| ran > 0);
+    let (jobs, stats) = (jobs.sum::<usize>(), waits.stats());
+    assert!(jobs > 1, "one job raised all");
+    assert_eq!((stats.events, stats.completed, ended.load(Relaxed)), (5000, 5000, 5000));
+    assert_eq!((stats.deferred, stats.panics), (0, 0));
+}
+
+/// A check that an event overtakes each time.
+#[test]
+fn what_is_to_look_again_and_again_is_left_to_the_executor_and_free_until_then() {
+    let (timer, later, probe) = (ManualTimer::new(), Later::default(), Probe::new());
+    let builder = Purgatory::builder("looks").timer(&timer).executor(later.clone());
+    let waits: Waiting = builder.build().unwrap();
+    let (inside, seen) = (waits.clone(), probe.clone());
+    let overtaken = move || {
+        if (2..50).contains(&seen.checks()) {
+            let event = || assert_eq!(inside.check_and_complete(&"a"), 0);
+            thread::scope(|scope| scope.spawn(event).join().unwrap());
+        }
+    };
+    let operation = probe.operation().on_check(overtaken);
+    waits.try_complete_else_watch(operation, &["a"], Timeout::Never).unwrap();
+    assert_eq!((waits.check_and_complete(&"a"), later.len()), (0, 1));
+    assert!(waits.len() == 1 && waits.snapshot(1).under_check.is_empty());
+    let looks = probe.checks();
+    probe.make_ready();
+    assert_eq!((later.run(), probe.checks() - looks), (1, 1));
+    assert_eq!((probe.endings(), waits.len()), (vec![Outcome::Completed], 0));
 }

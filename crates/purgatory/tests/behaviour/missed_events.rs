@@ -150,15 +150,16 @@ fn an_event_during_a_last_check_that_is_false_changes_nothing() {
 /// A plain event does not touch a watermark watch, so it leaves no note.
 #[test]
 fn a_version_that_moved_is_no_miss() {
-    let world = World::new();
-    let probe = Probe::new();
-    let event = |purgatory: &Waiting| _ = purgatory.check_and_complete(&"a");
-    let operation = world.at_last_check(&probe, true, event);
-    let watermarks = [("a", 5)];
-    world.purgatory.try_complete_else_watch(operation, Watches::up_to(&watermarks), MS).unwrap();
-    world.timer.advance(MS);
-    assert_eq!(probe.endings(), [Outcome::Completed]);
-    world.assert_over(0);
+    for watermarks in [&[("a", 5)][..], &[("b", 5), ("a", 5)], &[("b", 5), ("c", 5), ("a", 5)]] {
+        let world = World::new();
+        let probe = Probe::new();
+        let event = |purgatory: &Waiting| _ = purgatory.check_and_complete(&"a");
+        let operation = world.at_last_check(&probe, true, event);
+        world.purgatory.try_complete_else_watch(operation, Watches::up_to(watermarks), MS).unwrap();
+        world.timer.advance(MS);
+        assert_eq!(probe.endings(), [Outcome::Completed]);
+        world.assert_over(0);
+    }
 }
 
 #[test]

@@ -235,12 +235,14 @@ fn never_and_the_longest_durations_do_not_expire() {
 #[test]
 fn operations_on_a_key_are_attempted_in_the_order_they_were_parked() {
     let (_timer, purgatory) = setup();
+    let watches = [&["a"][..], &["b", "a"], &["c", "a"], &["d", "e", "a"], &["a", "f"]];
     let order = Arc::new(Mutex::new(Vec::new()));
     let probes: Vec<_> = (0..1000).map(|_| Probe::new()).collect();
     for (number, probe) in probes.iter().enumerate() {
         let order = order.clone();
         let operation = probe.operation().then(move |_| order.lock().unwrap().push(number));
-        purgatory.try_complete_else_watch(operation, &["a"], MINUTE).unwrap();
+        let keys = watches[number % watches.len()];
+        purgatory.try_complete_else_watch(operation, keys, MINUTE).unwrap();
         probe.make_ready();
     }
     assert_eq!(purgatory.check_and_complete(&"a"), 1000);
