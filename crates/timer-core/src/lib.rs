@@ -39,8 +39,8 @@
 //! - **At once.** A cancelled task is out of the wheel and out of memory before `cancel` returns.
 //! - **Idle is free.** The reaper sleeps until the next bucket that holds anything is due.
 //! - **Bounded.** However many fall due, a lock is held for a few hundred of them at a time.
-//! - **Panics stay inside.** A task that panics is contained and counted (`panicked`, of each
-//!   [`TaskTimer`], [`KeyedTimer`] and timer for its own).
+//! - **Panics stay inside.** A task that panics is contained and counted (`panicked` of
+//!   what it was scheduled on: [`TaskTimer`], [`KeyedTimer`] or the timer).
 //! - **No lock is held while your code runs**, except in `with` of [`TaskTimer`] and
 //!   [`KeyedTimer`], for the keys of the latter, and for a clock of yours.
 //!

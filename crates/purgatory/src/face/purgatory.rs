@@ -257,9 +257,12 @@ where
         self.core.end(handle, Outcome::Completed)
     }
 
-    /// As [`complete`](Self::complete), for several in this order; returns how many this call
-    /// ended. Cheaper than one after the other where they share keys: each room is locked once for
-    /// up to 64 of them.
+    /// As [`complete`](Self::complete), for several; returns how many this call ended. What is
+    /// over, named again or another purgatory's is passed by; one under check is left a note and
+    /// not counted. Up to 64 are ended, then called back in this order, then the next.
+    ///
+    /// Cheaper than one after the other: neighbours with the same first key share a lock hold, and
+    /// of 64 so do all further watches in one room.
     ///
     /// ```
     /// use purgatory::{ParkResult, Purgatory, Timeout, when};
@@ -413,9 +416,10 @@ where
     /// the thread that checks it. Callbacks run here, or
     /// [on the executor](crate::Builder::callbacks_on_executor). Again: nothing.
     ///
-    /// A timer of the purgatory's own is shut down too, and its threads waited for, so all
-    /// callbacks are over (but not from a thread of any timer). A shared one goes on: what it still
-    /// has to run is over when *its* shutdown returns. So shut it down before `main` ends.
+    /// A timer of the purgatory's own is shut down too, and its threads waited for (but not from a
+    /// thread of any timer), so the callbacks on them are over. A shared one goes on: shut it down
+    /// before `main` ends, which waits for its threads. Nobody waits for an executor of yours, nor
+    /// for what other threads check or call back right now.
     ///
     /// It takes as long as the callbacks do; [`shutdown_timeout`](Self::shutdown_timeout) does not.
     ///

@@ -232,7 +232,7 @@ where
     }
 
     /// Where they are expected: for metrics and snapshots, or for
-    /// [`shutdown_timeout`](Purgatory::shutdown_timeout).
+    /// [`shutdown_timeout`](Purgatory::shutdown_timeout). To complete one there gives it no value.
     pub fn purgatory(&self) -> &Purgatory<K, Expected<V>> {
         &self.purgatory
     }

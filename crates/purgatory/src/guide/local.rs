@@ -40,8 +40,8 @@
 //!
 //! # Under an executor
 //!
-//! A task turns it: each millisecond, or at [`next_deadline`] if parking wakes it. [`wait`] gives
-//! futures for `spawn_local`:
+//! A task turns it: each millisecond, or at [`next_deadline`] if your code wakes it when it parks.
+//! [`wait`] gives futures for `spawn_local`:
 //!
 //! ```
 //! use std::{cell::Cell, rc::Rc, time::Duration};

@@ -37,7 +37,7 @@
 //! A reply that comes late, twice or unasked is handed back by
 //! [`deliver`](crate::Replies::deliver). When the connection goes,
 //! [`fail_all`](crate::Replies::fail_all) ends the replies expected so far. One that is expected
-//! later would wait for its whole time: `shutdown` refuses it.
+//! later would wait for its whole time: [`shutdown`](crate::Replies::shutdown) refuses it.
 //!
 //! # Pitfalls
 //!

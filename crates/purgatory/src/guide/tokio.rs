@@ -38,7 +38,7 @@
 //! | a wait in `select!` | take it by value: dropped, it is cancelled; polled by `&mut`, it waits on |
 //! | to block: `wait_blocking`, `shutdown` | `spawn_blocking` |
 //!
-//! - **A paused clock stands still while a `spawn_blocking` task runs**: await there, do not block.
+//! - **A paused clock stands still while a `spawn_blocking` task runs**: in a test await the wait.
 //! - **A callback is not always inside the runtime.** On a timer's worker `tokio::spawn` panics.
 //! - **An event does not yield.** The task that raises it runs all its checks and callbacks.
 //! - **A timer on a runtime** expires nothing while the runtime is not driven, or its only thread

@@ -32,7 +32,7 @@
 //!   also cancels its waits. If keys come from clients, [limit](crate::Watermarks::with_keys_max)
 //!   them.
 //! - **Removing a key cancels every wait for k that names it**, even if enough keys remain. Wait
-//!   again, without it. Read the set and register under one lock, or the removal may come between.
+//!   again, without it. Start it under the lock under which you remove keys.
 //! - **A value that falls**, as of a truncated log: remove it, then raise it again. A late `raise`
 //!   brings the old value back, so make the replica's epoch a part of the key.
 //! - **A condition that is more than the value** needs a check: see [watches](super::watches).

@@ -29,7 +29,8 @@ use crate::{
 /// meanwhile.
 pub(crate) const BUDGET: usize = 64;
 
-/// So many operations a shutdown claims before it calls the first back.
+/// So many operations a shutdown claims before it calls the first back; so many watches are
+/// collected before the first are given back.
 const CLAIMED: usize = 4096;
 
 /// What expired gives so many further watches back on the thread that turns the wheels; of an
@@ -87,7 +88,7 @@ where
         over
     }
 
-    /// The same for several, room by room.
+    /// As [`release_watches`](Self::release_watches), for several: room by room.
     fn release_watches_of_all(
         &self,
         ended: impl IntoIterator<Item = Ended<K, O>>,
@@ -96,6 +97,10 @@ where
         let over = ended.into_iter().map(|ended| {
             let (id, tickets, over) = self.end_times(ended);
             watches.extend(tickets.into_iter().flatten().map(|ticket| (ticket, id)));
+            if watches.len() >= CLAIMED {
+                drop_each(self.release_all(&mut watches));
+                watches.clear();
+            }
             over
         });
         let over = over.collect();
@@ -129,8 +134,8 @@ where
         }
     }
 
-    /// The same for several operations, each room locked once for up to [`BUDGET`] watches; returns
-    /// the keys that nobody waits for any more.
+    /// As [`release`](Self::release), for watches of several operations: each room is locked once
+    /// for up to [`BUDGET`]. Returns the keys that nobody waits for any more.
     fn release_all(&self, watches: &mut [(Ticket, TimerHandle)]) -> Vec<K> {
         watches.sort_unstable_by_key(|(ticket, _)| ticket.room);
         let mut left = Vec::new();

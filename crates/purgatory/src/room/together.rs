@@ -7,7 +7,7 @@ use super::{Ended, Room, Ticket};
 use crate::words::operation::Outcome;
 
 impl<K: Eq + Clone, O> Room<K, O> {
-    /// Ends those from outside that are neither held nor gone; the held are left a note.
+    /// Ends, from outside, those that are neither held nor gone; the held are left a note.
     pub(crate) fn claim_all(
         &mut self,
         ids: &[TimerHandle],
@@ -18,7 +18,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         ended.extend(ids.iter().filter_map(|&id| self.claim(id, outcome.clone())));
     }
 
-    /// Takes further watches away, and tells the keys that nobody waits for any more.
+    /// Takes further watches away; adds to `left` the keys that nobody waits for any more.
     pub(crate) fn unwatch_all(&mut self, watches: &[(Ticket, TimerHandle)], left: &mut Vec<K>) {
         self.lists.read_ahead_further(&self.entries, watches);
         left.extend(watches.iter().filter_map(|&(ticket, id)| self.unwatch(ticket, id)));

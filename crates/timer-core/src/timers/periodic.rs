@@ -138,8 +138,8 @@ impl Periodic {
         self.running.wait(limit) == 0
     }
 
-    /// True until it is cancelled or the timer is shut down. (It keeps no timer: when the last
-    /// handle of that goes it does not run any more, and is not told.)
+    /// True until it is cancelled or the timer is shut down. (It does not keep its timer alive:
+    /// once that was dropped it never runs again, yet this stays true.)
     pub fn is_active(&self) -> bool {
         !matches!(*self.state.lock(), State::Over)
     }

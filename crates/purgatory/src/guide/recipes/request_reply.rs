@@ -32,7 +32,7 @@ impl Connection {
     }
 
     /// The connection has gone: what was expected over it fails, and what is asked later. The next
-    /// connection is another of these.
+    /// connection is another of these. (Over a shared timer that costs no thread.)
     pub fn closed(&self) -> usize {
         let failed = self.replies.fail_all("connection closed");
         self.replies.shutdown();

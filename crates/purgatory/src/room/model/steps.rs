@@ -33,10 +33,11 @@ impl Model {
                 let at = self.random.usize(..self.held.len());
                 self.give_back(at);
             }
-            68..71 if !self.reference.all.is_empty() => {
+            68..70 if !self.reference.all.is_empty() => {
                 let id = self.any_id();
                 self.claim(id);
             }
+            70 if !self.reference.all.is_empty() => self.claim_several(),
             71..77 => self.rise(),
             77..79 if !self.taken.is_empty() => self.count_down(),
             79..81 => self.check_out_walk(),
@@ -248,6 +249,26 @@ impl Model {
         ended.into_iter().for_each(|ended| _ = self.departed(ended, &outcome));
     }
 
+    /// Several of one room are ended together; some are named twice, or gone.
+    fn claim_several(&mut self) {
+        let first = self.any_id();
+        let mut ids: Vec<_> = (0..4).map(|_| self.any_id()).chain([first]).collect();
+        ids.extend(self.reference.gone.last());
+        ids.retain(|id| id.shard() == first.shard());
+        self.random.shuffle(&mut ids);
+        let (outcome, mut ended) = (Outcome::Completed, Vec::new());
+        self.rooms[first.shard()].claim_all(&ids, &outcome, &mut ended);
+        let mut ended = ended.into_iter();
+        for id in ids {
+            if self.reference.claim(id, &outcome) {
+                let one = ended.next().expect("as many as the reference ended");
+                assert_eq!(one.id, id);
+                self.departed(one, &outcome);
+            }
+        }
+        assert_eq!(ended.len(), 0);
+    }
+
     /// Watermark watches are taken off a key; counted down at once if all are with their first key
     /// here, as in an event, otherwise in later steps.
     fn rise(&mut self) {
@@ -421,16 +442,31 @@ impl Model {
         self.reference.count_if(!left.is_empty(), "expiry stopped by its budget");
     }
 
-    /// A further watch of what has ended is released.
+    /// A further watch of what has ended is released, or several of one room are.
     pub(super) fn release(&mut self, at: usize) {
         let (id, ticket) = self.reference.leaving.swap_remove(at);
-        let (waiter, of) = (Linked::further(id, ticket), ticket.room as usize);
+        let (mut watches, of) = (vec![(ticket, id)], ticket.room as usize);
+        while self.random.bool()
+            && let Some(at) =
+                self.reference.leaving.iter().position(|(_, ticket)| ticket.room as usize == of)
+        {
+            let (id, ticket) = self.reference.leaving.swap_remove(at);
+            watches.push((ticket, id));
+        }
         let room = &mut self.rooms[of];
-        let key = room.further_key(ticket, id).map(|key| key.number);
-        assert_eq!(key, self.reference.key_of(of, waiter));
-        let left = room.unwatch(ticket, id).map(|key| key.number);
-        assert_eq!(left, self.reference.unwatch(of, waiter));
-        self.reference.count_if(left.is_some(), "a key whose last waiter left");
+        for &(ticket, id) in &watches {
+            let key = room.further_key(ticket, id).map(|key| key.number);
+            assert_eq!(key, self.reference.key_of(of, Linked::further(id, ticket)));
+        }
+        let mut left = Vec::new();
+        match &watches[..] {
+            &[(ticket, id)] => left.extend(room.unwatch(ticket, id)),
+            watches => room.unwatch_all(watches, &mut left),
+        }
+        let gone = watches.iter().map(|&(ticket, id)| Linked::further(id, ticket));
+        let gone: Vec<_> = gone.filter_map(|waiter| self.reference.unwatch(of, waiter)).collect();
+        assert_eq!(left.iter().map(|key| key.number).collect::<Vec<_>>(), gone);
+        self.reference.count_if(!gone.is_empty(), "a key whose last waiter left");
     }
 
     /// As a snapshot does.
