@@ -18,7 +18,7 @@ use crate::{
         trace,
         trampoline::{Call, enqueue},
     },
-    room::{Ended, Ticket, Tickets, age_us},
+    room::{Ended, Since, Ticket, age_us},
     words::{
         operation::{CancelReason, DelayedOperation, Outcome},
         watches::WatchKey,
@@ -83,9 +83,11 @@ where
     /// Takes what has ended out of the watch lists it is still on.
     #[inline]
     pub(crate) fn release_watches(&self, ended: Ended<K, O>) -> (O, Outcome) {
-        let (id, tickets, over) = self.end_times(ended);
+        let Ended { id, payload, outcome, tickets, left, timed } = ended;
+        self.time_end(id, &outcome, timed);
+        drop_key(left);
         self.release(id, tickets.as_deref().unwrap_or_default());
-        over
+        (payload, outcome)
     }
 
     /// As [`release_watches`](Self::release_watches), for several: room by room.
@@ -95,34 +97,31 @@ where
     ) -> SmallVec<[(O, Outcome); 1]> {
         let mut watches = SmallVec::<[(Ticket, TimerHandle); 2]>::new();
         let over = ended.into_iter().map(|ended| {
-            let (id, tickets, over) = self.end_times(ended);
+            let Ended { id, payload, outcome, tickets, left, timed } = ended;
+            self.time_end(id, &outcome, timed);
+            drop_key(left);
             watches.extend(tickets.into_iter().flatten().map(|ticket| (ticket, id)));
             if watches.len() >= CLAIMED {
                 drop_each(self.release_all(&mut watches));
                 watches.clear();
             }
-            over
+            (payload, outcome)
         });
         let over = over.collect();
         drop_each(self.release_all(&mut watches));
         over
     }
 
-    /// Times the end, and drops the first key if it is left. What is still watched is returned.
+    /// Records how long it waited, if that is timed, and how late it expired.
     #[inline]
-    fn end_times(&self, ended: Ended<K, O>) -> (TimerHandle, Tickets, (O, Outcome)) {
-        let Ended { id, payload, outcome, tickets, left, timed } = ended;
-        if let Some(since) = timed {
-            let now_ns = self.driver().now_ns();
-            let waited_us = age_us(since.parked_us, now_ns / 1000);
-            let late_ns =
-                now_ns.saturating_sub(self.driver().settings().tick.start_ns(since.deadline));
-            if let Some(timed) = &mut self.first_room_of(id).timed {
-                timed.ended(&outcome, since.stands_for, waited_us, late_ns);
-            }
+    fn time_end(&self, id: TimerHandle, outcome: &Outcome, timed: Option<Box<Since>>) {
+        let Some(since) = timed else { return };
+        let now_ns = self.driver().now_ns();
+        let waited_us = age_us(since.parked_us, now_ns / 1000);
+        let late_ns = now_ns.saturating_sub(self.driver().settings().tick.start_ns(since.deadline));
+        if let Some(timed) = &mut self.first_room_of(id).timed {
+            timed.ended(outcome, since.stands_for, waited_us, late_ns);
         }
-        drop_key(left);
-        (id, tickets, (payload, outcome))
     }
 
     /// Gives watch slots back; a key nobody waits for any more is dropped with nothing locked.
