@@ -20,6 +20,7 @@
 //! | I want | Use |
 //! |---|---|
 //! | to run something later, cancel it or move it | [`SystemTimer`] and [`Timer::schedule`] |
+//! | the same, when it need not be exact | [`Timer::schedule_within`] a tolerance |
 //! | to run something again and again | [`Timer::schedule_at_fixed_rate`], [`Timer::schedule_with_fixed_delay`] |
 //! | to wait in async code | [`Timer::sleep`], [`Timer::timeout`], [`Timer::interval`] |
 //! | a timeout that ends with its scope | [`CancelOnDrop`] |

@@ -148,6 +148,9 @@ pub(crate) struct Rounds {
 pub(crate) enum Pause {
     /// There is more to do now.
     None,
+    /// There is more to hand down now, but first the workers run what was handed over: the system
+    /// may have put them on this very processor.
+    Yield,
     /// So long, or until woken.
     For(Duration),
     /// Until woken.
@@ -183,6 +186,7 @@ impl Rounds {
         loop {
             match self.round() {
                 Pause::None => {}
+                Pause::Yield => std::thread::yield_now(),
                 Pause::For(wait) => parker.park_timeout(wait),
                 Pause::UntilWoken => parker.park(),
                 Pause::Over => return,
@@ -201,8 +205,11 @@ impl Rounds {
         let again_ticks = self.shared.tick.round_up(AFTER_PANIC_NS);
         self.visited.retain_mut(|visited| visited.advance_due(now_tick, again_ticks, &mut round));
         self.count(&round, self.woken, now_ns);
-        let pause = self.pause();
-        self.woken = !matches!(pause, Pause::None);
+        let pause = match self.pause() {
+            Pause::None if round.fired > 0 && round.cascaded > 0 => Pause::Yield,
+            pause => pause,
+        };
+        self.woken = !matches!(pause, Pause::None | Pause::Yield);
         pause
     }
 

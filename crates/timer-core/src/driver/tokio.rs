@@ -184,7 +184,7 @@ impl Drop for Task {
 async fn run(mut reaper: Task, called: Arc<Notify>) {
     loop {
         match inside_timer(|| reaper.rounds.round()) {
-            Pause::None => task::yield_now().await,
+            Pause::None | Pause::Yield => task::yield_now().await,
             Pause::For(wait) => drop(timeout(wait, called.notified()).await),
             Pause::UntilWoken => called.notified().await,
             Pause::Over => return,

@@ -167,7 +167,24 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// [`ScheduleError`] hands the task back after shutdown, or when the timer is full.
     pub fn schedule(&self, delay: Duration, task: T) -> Result<TimerHandle, ScheduleError<T>> {
         let (now, deadline) = self.now_and_deadline(delay);
-        self.tasks.insert(now, deadline, task)
+        self.tasks.insert(now, deadline, deadline, task)
+    }
+
+    /// Has the handler run `task` once `delay` has passed, or up to `tolerance` later. As
+    /// [`Timer::schedule_within`](crate::Timer::schedule_within).
+    ///
+    /// # Errors
+    /// As [`schedule`](Self::schedule).
+    pub fn schedule_within(
+        &self,
+        delay: Duration,
+        tolerance: Duration,
+        task: T,
+    ) -> Result<TimerHandle, ScheduleError<T>> {
+        let now_ns = self.tasks.driver.now_ns();
+        let tick = self.tasks.driver.settings().tick;
+        let latest = tick.deadline(now_ns, delay.saturating_add(tolerance));
+        self.tasks.insert(tick.round_down(now_ns), tick.deadline(now_ns, delay), latest, task)
     }
 
     /// Has the handler run `task` at a moment of the timer's clock; one in the past is due at once.
@@ -176,7 +193,8 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// # Errors
     /// As [`schedule`](Self::schedule).
     pub fn schedule_at(&self, deadline_ns: u64, task: T) -> Result<TimerHandle, ScheduleError<T>> {
-        self.tasks.insert(0, self.tasks.driver.settings().tick.round_up(deadline_ns), task)
+        let deadline = self.tasks.driver.settings().tick.round_up(deadline_ns);
+        self.tasks.insert(0, deadline, deadline, task)
     }
 
     /// Takes a pending task back; `None` if it is pending no more. O(1).
@@ -264,7 +282,7 @@ impl<T: Send + 'static> TaskTimer<T> {
         deadline: u64,
         task: T,
     ) -> Result<TimerHandle, ScheduleError<T>> {
-        self.tasks.insert(now, deadline, task)
+        self.tasks.insert(now, deadline, deadline, task)
     }
 
     /// Gives a pending task another tick, seen from `now`. False if it is pending no more.
@@ -312,7 +330,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     ) -> Result<TimerHandle, ScheduleError<T>> {
         let (now, deadline) = self.now_and_deadline(delay);
         let mut shard = self.tasks.shards.lock(thread_slot());
-        let handle = self.tasks.insert_into(&mut shard, now, deadline, task)?;
+        let handle = self.tasks.insert_into(&mut shard, now, deadline, deadline, task)?;
         if let Some(limit) = &self.tasks.pending {
             limit.exceed();
         }
@@ -359,15 +377,17 @@ impl<T: Send + 'static> Tasks<T> {
     fn insert(
         &self,
         now_tick: u64,
-        deadline_tick: u64,
+        earliest_tick: u64,
+        latest_tick: u64,
         task: T,
     ) -> Result<TimerHandle, ScheduleError<T>> {
         if let Some(limit) = self.pending.as_ref().filter(|limit| !limit.acquire()) {
             let reason = ScheduleErrorReason::Full { limit: limit.max() };
             return Err(ScheduleError::new(task, reason));
         }
-        let inserted =
-            self.insert_into(&mut self.shards.lock(thread_slot()), now_tick, deadline_tick, task);
+        let mut shard = self.shards.lock(thread_slot());
+        let inserted = self.insert_into(&mut shard, now_tick, earliest_tick, latest_tick, task);
+        drop(shard);
         if inserted.is_err() {
             self.release(1);
         }
@@ -378,14 +398,16 @@ impl<T: Send + 'static> Tasks<T> {
         &self,
         shard: &mut ShardGuard<'_, Shard<T>>,
         now_tick: u64,
-        deadline_tick: u64,
+        earliest_tick: u64,
+        latest_tick: u64,
         task: T,
     ) -> Result<TimerHandle, ScheduleError<T>> {
         if shard.closed {
             return Err(ScheduleError::new(task, ScheduleErrorReason::Closed));
         }
         shard.wheel.catch_up(now_tick);
-        let scheduled = shard.wheel.insert(deadline_tick, task).map_err(|full| {
+        let scheduled = shard.wheel.insert_within(earliest_tick, latest_tick, task);
+        let scheduled = scheduled.map_err(|full| {
             let reason = ScheduleErrorReason::Full { limit: MAX_TASKS as usize };
             ScheduleError::new(full.0, reason)
         })?;

@@ -57,6 +57,35 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.tasks().schedule(delay, Box::new(task))
     }
 
+    /// As [`schedule`](Self::schedule), but `task` may run up to `tolerance` after `delay`: when a
+    /// coarse bucket of the wheel begins in between. Such a task is handed down fewer times, if at
+    /// all, and runs with others, so that the timer wakes up less often. For what need not be
+    /// exact, such as closing idle connections: of a minute, four seconds are a good tolerance.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use timer_core::{ManualTimer, Timer};
+    ///
+    /// let timer = ManualTimer::new();
+    /// let (delay, tolerance) = (Duration::from_secs(60), Duration::from_secs(4));
+    /// timer.schedule_within(delay, tolerance, || println!("closed")).unwrap();
+    /// timer.advance(delay - Duration::from_millis(1));
+    /// assert_eq!(timer.len(), 1);
+    /// timer.advance(tolerance + Duration::from_millis(1));
+    /// assert_eq!(timer.len(), 0);
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    fn schedule_within(
+        &self,
+        delay: Duration,
+        tolerance: Duration,
+        task: impl TimerTask,
+    ) -> Result<TimerHandle, ScheduleError> {
+        self.tasks().schedule_within(delay, tolerance, Box::new(task))
+    }
+
     /// As [`schedule`](Self::schedule), at a moment of the timer's clock instead of after a delay;
     /// one in the past is due at once. Reads no clock.
     ///

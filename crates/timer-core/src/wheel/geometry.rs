@@ -111,6 +111,14 @@ impl Geometry {
         u64::MAX - self.phase
     }
 
+    /// How many levels `u64` ticks can need.
+    fn levels_max(&self) -> usize {
+        match &self.scale {
+            Scale::Bits(bits) => u64::BITS.div_ceil(*bits) as usize,
+            Scale::Ticks(ticks) => ticks.len(),
+        }
+    }
+
     /// `time`, at most `last_tick`, in units of `level`.
     #[inline]
     fn unit(&self, level: usize, time: u64) -> u64 {
@@ -160,6 +168,20 @@ impl Geometry {
     /// The slot of `now` on `level`.
     pub(crate) fn slot_now(&self, level: usize, now: u64) -> usize {
         self.slot(self.unit(level, now))
+    }
+
+    /// The first tick from `earliest` to `latest` at which a bucket of the coarsest level begins.
+    /// O(levels).
+    pub(crate) fn coarsest_start(&self, earliest: u64, latest: u64) -> u64 {
+        let Some(shifted) = earliest.checked_add(self.phase) else { return earliest };
+        let start = |level| {
+            let ticks = self.bucket_ticks(level);
+            Some(shifted.div_ceil(ticks).checked_mul(ticks)? - self.phase)
+        };
+        let within = |&start: &u64| start <= latest;
+        // Where a bucket of one level begins, so does one of each level below.
+        let starts = (1..self.levels_max()).map_while(|level| start(level).filter(within));
+        starts.last().unwrap_or(earliest)
     }
 
     /// The bucket of a deadline, seen from `now`; `now <= deadline <= last_tick`. It begins at or

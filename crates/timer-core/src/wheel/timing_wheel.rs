@@ -269,6 +269,24 @@ impl<T> TimingWheel<T> {
         Ok(Scheduled { id, due: self.place(id.index) })
     }
 
+    /// Adds a task due at one of the ticks from `earliest` to `latest`: the first at which
+    /// a bucket of the coarsest level begins. So it is handed down less, if at all, and others fall
+    /// due with it. O(levels).
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    #[inline]
+    pub fn insert_within(
+        &mut self,
+        earliest: u64,
+        latest: u64,
+        task: T,
+    ) -> Result<Scheduled, Full<T>> {
+        let exact = latest <= earliest;
+        let within = || self.buckets.geometry.coarsest_start(earliest, latest);
+        self.insert(if exact { earliest } else { within() }, task)
+    }
+
     /// Adds a task that never falls due, until it is rescheduled. O(1).
     ///
     /// # Errors

@@ -66,6 +66,30 @@ fn a_deadline_is_a_moment_of_the_timers_clock() {
 }
 
 #[test]
+fn tasks_that_need_not_be_exact_run_together_and_never_outside_their_tolerance() {
+    let (timer, times) = setup();
+    timer.advance(SECOND);
+    for ms in 0..=36 {
+        let (times, clock) = (times.clone(), timer.clock());
+        let (delay, tolerance) = (500 * MS + ms * MS, 64 * MS);
+        timer.schedule_within(delay, tolerance, move || times.note(&clock)).unwrap();
+    }
+    let mut visits = 0;
+    while timer.advance_to_next() {
+        visits += 1;
+    }
+    assert_eq!(times.take(), [1536; 37]); // a bucket of 64 ms begins
+    assert_eq!(visits, 1, "handed down");
+    for (delay, tolerance) in [(100, 0), (100, 1), (3, 1)] {
+        let (times, clock) = (times.clone(), timer.clock());
+        timer.schedule_within(delay * MS, tolerance * MS, move || times.note(&clock)).unwrap();
+    }
+    timer.schedule_within(Duration::MAX, SECOND, || panic!("never")).unwrap();
+    timer.advance(SECOND);
+    assert_eq!(times.take(), [1539, 1636, 1636]);
+}
+
+#[test]
 fn a_task_is_pending_until_it_falls_due_or_is_cancelled() {
     let timer = ManualTimer::new();
     let (first, second) =

@@ -13,7 +13,7 @@ use proptest::{
     prelude::*,
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
-use timer_core::{TaskId, TimingWheel, WheelSize, driver::DeadlineSearch};
+use timer_core::{Scheduled, TaskId, TimingWheel, WheelSize, driver::DeadlineSearch};
 
 use crate::effort::effort;
 
@@ -45,6 +45,8 @@ enum When {
 #[derive(Clone, Debug)]
 enum Step {
     Insert(When),
+    /// With so many ticks of tolerance.
+    InsertWithin(When, u64),
     InsertMany(When, u16),
     InsertUnscheduled,
     Cancel(prop::sample::Index),
@@ -78,7 +80,8 @@ fn budget() -> impl Strategy<Value = usize> {
 fn step() -> impl Strategy<Value = Step> {
     let index = any::<prop::sample::Index>;
     prop_oneof![
-        40 => when().prop_map(Step::Insert),
+        36 => when().prop_map(Step::Insert),
+        4 => (when(), 0u64..500).prop_map(|(when, more)| Step::InsertWithin(when, more)),
         1 => (when(), 1u16..300).prop_map(|(when, count)| Step::InsertMany(when, count)),
         2 => Just(Step::InsertUnscheduled),
         18 => index().prop_map(Step::Cancel),
@@ -152,9 +155,36 @@ impl Model {
     }
 
     fn insert(&mut self, when: When) {
-        let (task, deadline) = (self.next_task, self.time(when));
+        let deadline = self.time(when);
+        let scheduled = self.wheel.insert(deadline, self.next_task).unwrap();
+        self.inserted(scheduled, deadline);
+    }
+
+    fn insert_within(&mut self, when: When, more: u64) {
+        let earliest = self.time(when);
+        let latest = earliest.saturating_add(more).min(END);
+        let scheduled = self.wheel.insert_within(earliest, latest, self.next_task).unwrap();
+        let chosen = self.wheel.deadline(scheduled.id).unwrap();
+        assert!((earliest..=latest).contains(&chosen), "{chosen} in {earliest}..={latest}");
+        let best = (earliest..=latest).map(|tick| self.level_begun(tick)).max().unwrap();
+        assert_eq!(self.level_begun(chosen), best, "{chosen} in {earliest}..={latest}");
+        self.count(if chosen > earliest { "tolerance used" } else { "tolerance not used" });
+        self.inserted(scheduled, chosen);
+    }
+
+    /// The coarsest level of which a bucket begins at a tick, in wide arithmetic.
+    fn level_begun(&self, tick: u64) -> u32 {
+        let shifted = u128::from(tick) + u128::from(self.setup.phase);
+        let begins = |level: &u32| {
+            let unit = (self.setup.slots as u128).checked_pow(*level);
+            unit.is_some_and(|unit| unit <= u128::from(u64::MAX) && shifted % unit == 0)
+        };
+        (0..64).take_while(begins).last().unwrap()
+    }
+
+    fn inserted(&mut self, scheduled: Scheduled, deadline: u64) {
+        let task = self.next_task;
         self.next_task += 1;
-        let scheduled = self.wheel.insert(deadline, task).unwrap();
         let at = deadline.max(self.wheel.now());
         assert!(scheduled.due <= at, "work after the deadline");
         self.due.insert((at, task));
@@ -263,6 +293,7 @@ impl Model {
     fn step(&mut self, step: Step) {
         match step {
             Step::Insert(when) => self.insert(when),
+            Step::InsertWithin(when, more) => self.insert_within(when, more),
             Step::InsertMany(when, count) => (0..count).for_each(|_| self.insert(when)),
             Step::InsertUnscheduled => {
                 let id = self.wheel.insert_unscheduled(self.next_task).unwrap();
@@ -408,6 +439,8 @@ fn the_wheel_agrees_with_an_ordered_set() {
         "reschedule from off the wheel",
         "reschedule later",
         "shutdown with entries",
+        "tolerance not used",
+        "tolerance used",
         "touch what is gone",
     ];
     expected.extend(others.map(String::from));

@@ -27,7 +27,7 @@ pub(crate) use self::{
     btree_map::DeadlineMap,
     hashed_core::HashedCore,
     nexus_core::NexusCore,
-    ours::{Ours, OursClosure, OursFine, OursHandler, OursWheel},
+    ours::{Ours, OursClosure, OursFine, OursHandler, OursWheel, OursWithin},
 };
 use self::{polled::Polled, timer::Timer};
 use crate::named::Named;

@@ -110,6 +110,22 @@ impl Default for OursWheel {
     }
 }
 
+/// [`OursWheel`] with a tolerance of 63 ticks a timer.
+#[derive(Default)]
+pub(crate) struct OursWithin(OursWheel);
+
+impl Core for OursWithin {
+    const NAME: &'static str = "ours-within";
+
+    fn insert(&mut self, deadline: u64, id: u64) {
+        self.0.0.insert_within(deadline, deadline + 63, id).expect("room");
+    }
+
+    fn advance(&mut self, now: u64, sink: impl FnMut(u64)) {
+        self.0.advance(now, sink);
+    }
+}
+
 impl Core for OursWheel {
     const NAME: &'static str = "ours-wheel";
 
