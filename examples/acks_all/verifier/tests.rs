@@ -1,0 +1,212 @@
+//! Whole runs, short ones: what must come out of them whatever the machine is doing. And faults that
+//! are planted: the books must find each.
+
+use std::time::Duration;
+
+use clap::Parser;
+use example_support::Stop;
+
+use super::Stage;
+use super::args::Args;
+use super::books::{Counts, Ended, Problem, REFUSED, Tally};
+use super::report::Report;
+use super::text::Text;
+use super::watch::State;
+use crate::Answer;
+use crate::partition::Record;
+
+const MS: Duration = Duration::from_millis(1);
+/// Follower 2 never fetches.
+const STALLED: &str = "--stall-from 0s --stall-for 1h";
+
+/// What a short run with a timeout that is never reached is about, but for what `line` says.
+pub(super) fn stage(line: &str) -> Stage {
+    let base = "acks_all --seconds 0.3 --partitions 2 --timeout 1h";
+    let args = Args::try_parse_from(base.split(' ').chain(line.split_whitespace())).unwrap();
+    args.check().unwrap();
+    Stage::new(args).unwrap()
+}
+
+/// Runs it; the books must be right, and every record must be accounted for.
+fn run_well(stage: &Stage, interrupted: &Stop, watch: &mut dyn FnMut(&State)) -> Report {
+    let report = stage.run(&Text::load(None).unwrap(), interrupted, watch);
+    assert_eq!(report.problems, []);
+    assert!(report.produced > 0 && report.endings.counts.ended() == report.produced);
+    report
+}
+
+#[test]
+fn whoever_is_slow_every_record_is_acknowledged() {
+    for line in [
+        "",
+        "--stall-from 50ms --stall-for 100ms --isr-shrink-after 20ms",
+        "--rate 200",
+        "--producers 1 --in-flight 1",
+    ] {
+        let stage = stage(line);
+        let report = run_well(&stage, &Stop::new(), &mut |_| {});
+        assert_eq!(report.endings.counts.completed, report.produced, "{line}");
+        assert_eq!(report.endings.wait.len(), report.produced);
+        assert!(report.produced_for >= stage.args.seconds);
+        let most = f64::from(stage.args.rate) * report.produced_for.as_secs_f64() + 5.0;
+        assert!(stage.args.rate == 0 || report.produced as f64 <= most, "{most}");
+    }
+}
+
+#[test]
+fn a_stalled_follower_in_a_fixed_set_makes_every_produce_expire() {
+    let mut stage = stage(STALLED);
+    stage.args.timeout = 20 * MS;
+    let report = run_well(&stage, &Stop::new(), &mut |_| {});
+    assert_eq!(report.endings.counts.expired, report.produced);
+    assert_eq!(report.endings.lateness.len(), report.produced);
+}
+
+#[test]
+fn a_stalled_follower_that_leaves_the_set_holds_up_nobody_for_good() {
+    let stage = stage(&format!("{STALLED} --isr-shrink-after 20ms"));
+    let report = run_well(&stage, &Stop::new(), &mut |_| {});
+    assert_eq!(report.endings.counts.completed, report.produced);
+    let last = State::take(&stage);
+    assert!(last.in_sync_min < 3);
+    assert_eq!(last.lag[1], report.produced, "follower 2 has nothing");
+}
+
+#[test]
+fn an_interrupt_cancels_what_waits() {
+    let (mut stage, interrupted) = (stage(STALLED), Stop::new());
+    stage.args.seconds = 3_600_000 * MS;
+    let report = run_well(&stage, &interrupted, &mut |state| {
+        if state.waiting() > 0 {
+            interrupted.raise();
+        }
+    });
+    assert_eq!(report.endings.counts.cancelled, report.produced);
+}
+
+#[test]
+fn a_refused_produce_is_answered_and_a_fault() {
+    let stage = stage("--rate 100");
+    stage.leader.shut_down();
+    let report = stage.run(&Text::load(None).unwrap(), &Stop::new(), &mut |_| {});
+    let [Problem { fault: REFUSED, count, first }] = &report.problems[..] else { panic!() };
+    assert_eq!((*count, first.ends_with(": Closed")), (report.produced, true), "{first}");
+}
+
+/// What the books say of one partition, of which each follower has a part and then something more,
+/// when the records that both have are answered but for what `answers` makes of them.
+fn wrong(
+    records: u64,
+    parts: [u64; 2],
+    more: Option<Record>,
+    answers: &[(Answer, u64, Duration)],
+) -> Vec<String> {
+    let stage = stage("");
+    let (books, partition) = (&stage.books, &stage.leader.partitions[0]);
+    let written: Vec<_> = (0..records).map(record).collect();
+    written.iter().for_each(|&record| _ = partition.append(record));
+    for (log, part) in partition.followers.iter().zip(parts) {
+        log.append(&written[..part as usize]);
+    }
+    books.audit(&stage.leader);
+    partition.followers[1].append(more.as_slice());
+    for &(answer, offset, waited) in answers {
+        books.enter(partition, &Ended { answer, offset, waited, timeout: 50 * MS, bytes: 7 });
+    }
+    books.close(&stage.leader).iter().map(Problem::to_string).collect()
+}
+
+fn record(number: u64) -> Record {
+    Record { number, line: 1 }
+}
+
+#[test]
+fn what_is_wrong_with_an_answer_is_found_counted_and_told() {
+    use Answer::{Acknowledged, TimedOut};
+    let (ack, late) = ((Acknowledged, 1, MS), (TimedOut, 1, 50 * MS));
+    let early = (TimedOut, 1, 50 * MS - Duration::from_nanos(1));
+    for (followers, answers, said) in [
+        (2, &[ack][..], &[][..]),
+        (0, &[late], &[]),
+        (
+            1,
+            &[ack],
+            &[
+                "acknowledged records missing from an in-sync log: 1 (the first: offset 0 of partition 0, in the log of follower 2)",
+                "records acknowledged before every in-sync log had them: 1 (the first: offset 0 of partition 0)",
+            ],
+        ),
+        (2, &[], &["operations that never ended: 1 (the first: 0 of 1 have ended)"]),
+        (2, &[ack, ack], &["operations that ended twice: 1 (the first: 2 of 1 have ended)"]),
+        (
+            2,
+            &[(TimedOut, 2, 50 * MS)],
+            &[
+                "answers for another offset than the record's: 1 (the first: by the sum of all offsets)",
+            ],
+        ),
+        (
+            2,
+            &[early],
+            &[
+                "operations that expired before their deadline: 1 (the first: offset 0 of partition 0, after 49.999999ms of 50ms)",
+            ],
+        ),
+    ] {
+        let parts = [u64::from(followers > 0), u64::from(followers > 1)];
+        assert_eq!(wrong(1, parts, None, answers), said);
+    }
+}
+
+#[test]
+fn a_replica_out_of_the_set_owes_nothing() {
+    let stage = stage("");
+    let partition = &stage.leader.partitions[0];
+    let _ = partition.append(record(0));
+    assert_eq!(partition.shrink(MS), Some(1));
+    let (answer, offset) = (Answer::Acknowledged, 1);
+    let ended = Ended { answer, offset, waited: MS, timeout: MS, bytes: 7 };
+    stage.books.enter(partition, &ended);
+    assert_eq!(stage.books.close(&stage.leader), []);
+}
+
+#[test]
+fn another_line_another_record_and_one_too_many_are_found() {
+    const RECORDS: u64 = 10_000;
+    let last = RECORDS - 1;
+    let all: Vec<_> = (1..=RECORDS).map(|offset| (Answer::Cancelled, offset, MS)).collect();
+    for parts in [[RECORDS; 2], [RECORDS, RECORDS - 3], [0, 1]] {
+        assert!(wrong(RECORDS, parts, None, &all).is_empty());
+    }
+    assert!(wrong(RECORDS, [RECORDS, last], Some(record(last)), &all).is_empty());
+    let line = Record { line: 2, ..record(last) };
+    for (part, more, at) in
+        [(last, line, last), (last, record(0), last), (RECORDS, record(0), RECORDS)]
+    {
+        let said = format!(
+            "offsets where a follower's log is not the leader's: 1 (the first: offset {at} of partition 0, in the log of follower 2)"
+        );
+        assert_eq!(wrong(RECORDS, [RECORDS, part], Some(more), &all), [said]);
+    }
+}
+
+#[test]
+fn tallies_are_taken_together() {
+    let (stage, second) = (stage(""), Duration::from_secs(1));
+    for (place, answer, offset, waited) in [
+        (0, Answer::Acknowledged, 1, 10 * MS),
+        (1, Answer::Acknowledged, 2, 3600 * second),
+        (1, Answer::TimedOut, 3, 51 * MS),
+        (0, Answer::Cancelled, 4, 20 * MS),
+    ] {
+        let ended = Ended { answer, offset, waited, timeout: 50 * MS, bytes: 7 };
+        stage.books.enter(&stage.leader.partitions[place], &ended);
+    }
+    let Tally { counts, wait, lateness } = stage.books.totals();
+    let all = Counts { completed: 2, expired: 1, cancelled: 1, bytes: 14, offsets: 10 };
+    assert_eq!((counts, stage.books.counts(), counts.ended()), (all, all, 4));
+    let to_a_thousandth = |one: u64, other: u64| one.abs_diff(other) <= other / 1000;
+    assert!(to_a_thousandth(wait.value_at_quantile(0.5), 10_000_000));
+    assert!(to_a_thousandth(wait.max(), 3_600_000_000_000));
+    assert!(to_a_thousandth(lateness.max(), 1_000_000));
+}
