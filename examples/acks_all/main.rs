@@ -30,17 +30,16 @@ use verifier::load::Request;
 /// A produce that waits until every in-sync replica has its record.
 #[derive(Debug)]
 struct DelayedProduce {
-    partition: Arc<Partition>,
-    /// The high watermark that acknowledges the record.
-    required_offset: u64,
     /// The producer's, to be answered.
     request: Request,
+    /// The high watermark of its partition that acknowledges its record.
+    required_offset: u64,
 }
 
 impl DelayedOperation for DelayedProduce {
     /// Reads one atomic: the purgatory may call it under a lock of its own, from any thread.
     fn try_complete(&mut self) -> bool {
-        self.partition.high_watermark() >= self.required_offset
+        self.request.partition().high_watermark() >= self.required_offset
     }
 
     /// It takes the operation by value: there is no second answer.
@@ -55,7 +54,7 @@ impl DelayedOperation for DelayedProduce {
 
 impl DelayedProduce {
     fn answer(self, answer: Answer) {
-        self.request.answer(answer, &self.partition, self.required_offset);
+        self.request.answer(answer, self.required_offset);
     }
 }
 
@@ -75,25 +74,25 @@ enum Answer {
 /// The leader of all partitions, and where the produces wait for its followers.
 #[derive(Debug)]
 struct Leader {
-    partitions: Vec<Arc<Partition>>,
+    partitions: Arc<[Partition]>,
     produces: Purgatory<PartitionKey, DelayedProduce>,
 }
 
 impl Leader {
     /// Empty partitions, and a purgatory with a timing wheel of its own.
     fn new(partitions: u32) -> Result<Self, BuildError> {
-        let partitions = (0..partitions).map(|number| Arc::new(Partition::new(number))).collect();
+        let partitions = (0..partitions).map(Partition::new).collect();
         Ok(Self { partitions, produces: Purgatory::new("produce")? })
     }
 
-    /// A producer's request: appends its record, and answers when every in-sync replica has it, or
-    /// after `timeout`.
-    fn produce(&self, to: &Arc<Partition>, record: Record, timeout: Duration, request: Request) {
-        let (required_offset, moved) = to.append(record);
-        self.raise(to, moved);
-        let partition = Arc::clone(to);
-        let produce = DelayedProduce { partition, required_offset, request };
-        let until = [(to.key, required_offset)];
+    /// A producer's request: appends the record to its partition, and answers when every in-sync
+    /// replica has it, or after `timeout`.
+    fn produce(&self, request: Request, record: Record, timeout: Duration) {
+        let partition = request.partition();
+        let (required_offset, moved) = partition.append(record);
+        self.raise(partition, moved);
+        let until = [(partition.key, required_offset)];
+        let produce = DelayedProduce { request, required_offset };
         // A record that is in sync already is answered here. Refused, the operation comes back.
         let parked =
             self.produces.try_complete_else_watch(produce, Watches::up_to(&until), timeout);
@@ -119,7 +118,7 @@ impl Leader {
     /// Takes the followers that have not fetched since `since` out of the in-sync sets: the produces
     /// need not wait for them.
     fn shrink_in_sync_sets(&self, since: Duration) {
-        for partition in &self.partitions {
+        for partition in self.partitions.iter() {
             self.raise(partition, partition.shrink(since));
         }
     }

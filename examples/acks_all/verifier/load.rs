@@ -27,6 +27,7 @@ const ROUND_MAX: Duration = Duration::from_millis(20);
 /// answered, so that it is woken for a batch of work and not for every answer.
 #[derive(Debug)]
 struct Client {
+    partitions: Arc<[Partition]>,
     books: Arc<Books>,
     clock: SystemClock,
     timeout: Duration,
@@ -39,6 +40,7 @@ impl Client {
     /// Of the thread that calls.
     fn new(stage: &Stage) -> Self {
         Self {
+            partitions: Arc::clone(&stage.leader.partitions),
             books: Arc::clone(&stage.books),
             clock: stage.clock,
             timeout: stage.args.timeout,
@@ -48,13 +50,15 @@ impl Client {
         }
     }
 
-    /// A request, as soon as one more may wait; none when `stop` is raised.
-    fn request(self: &Arc<Self>, bytes: usize, stop: &Stop) -> Option<Request> {
+    /// A request to the partition at `place`, as soon as one more may wait; none when `stop` is
+    /// raised.
+    fn request(self: &Arc<Self>, place: u64, bytes: usize, stop: &Stop) -> Option<Request> {
         while !stop.is_raised() {
             if self.in_flight.load(Ordering::Acquire) < self.in_flight_max {
                 self.in_flight.fetch_add(1, Ordering::Relaxed);
                 let (client, sent_at_ns) = (Arc::clone(self), self.clock.now_ns());
-                return Some(Request { client, sent_at_ns, bytes: bytes as u32 });
+                let (place, bytes) = (place as u32, bytes as u32);
+                return Some(Request { client, sent_at_ns, place, bytes });
             }
             thread::park();
         }
@@ -74,16 +78,22 @@ impl Client {
 pub(crate) struct Request {
     client: Arc<Client>,
     sent_at_ns: u64,
+    place: u32,
     bytes: u32,
 }
 
 impl Request {
+    /// The partition that it goes to.
+    pub(crate) fn partition(&self) -> &Partition {
+        &self.client.partitions[self.place as usize]
+    }
+
     /// Enters the answer in the books. It acknowledges what lies below `offset`.
-    pub(crate) fn answer(self, answer: Answer, partition: &Partition, offset: u64) {
+    pub(crate) fn answer(self, answer: Answer, offset: u64) {
         let Client { books, clock, timeout, .. } = &*self.client;
         let waited = Duration::from_nanos(clock.now_ns().saturating_sub(self.sent_at_ns));
         let ended = Ended { answer, offset, waited, timeout: *timeout, bytes: self.bytes };
-        books.enter(partition, &ended);
+        books.enter(self.partition(), &ended);
         self.client.release();
     }
 }
@@ -105,10 +115,9 @@ pub(super) fn produce(producer: u32, stage: &Stage, text: &Text, stop: &Stop) {
         }
         let number = sequence * u64::from(args.producers) + u64::from(producer);
         let (line, body) = text.line(number);
-        let Some(request) = client.request(body.len(), stop) else { return };
-        let place = (sequence + u64::from(producer)) % leader.partitions.len() as u64;
-        let record = Record { number, line };
-        leader.produce(&leader.partitions[place as usize], record, args.timeout, request);
+        let place = (sequence + u64::from(producer)) % u64::from(args.partitions);
+        let Some(request) = client.request(place, body.len(), stop) else { return };
+        leader.produce(request, Record { number, line }, args.timeout);
     }
 }
 
@@ -120,7 +129,7 @@ pub(super) fn follow(follower: usize, stage: &Stage, stop: &Stop) {
     loop {
         let stalled = args.stall_left(stage.now()).filter(|_| follower == FOLLOWER_STALLED);
         if stalled.is_none() {
-            for partition in &leader.partitions {
+            for partition in leader.partitions.iter() {
                 let log = &partition.followers[follower];
                 fetched.clear();
                 leader.fetch(partition, follower, log.end(), stage.now(), &mut fetched);
@@ -156,18 +165,17 @@ mod tests {
         for in_flight in [1, 2, 5] {
             let (stage, stop) = (stage(&format!("--in-flight {in_flight}")), &Stop::new());
             let client = &Arc::new(Client::new(&stage));
-            let partition = &stage.leader.partitions[0];
             let (send, requests) = std::sync::mpsc::channel::<Request>();
             thread::scope(|scope| {
                 scope.spawn(move || {
                     for request in requests.iter().take(1000) {
                         assert!(client.in_flight.load(Ordering::SeqCst) <= in_flight);
-                        request.answer(Answer::Cancelled, partition, 0);
+                        request.answer(Answer::Cancelled, 1);
                     }
                     stop.raise();
                     client.thread.unpark();
                 });
-                while let Some(request) = client.request(5, stop) {
+                while let Some(request) = client.request(0, 5, stop) {
                     let _ = send.send(request);
                 }
             });
