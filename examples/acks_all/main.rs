@@ -37,12 +37,12 @@ struct DelayedProduce {
 }
 
 impl DelayedOperation for DelayedProduce {
-    /// Reads one atomic: the purgatory may call it under a lock of its own, from any thread.
+    /// Called when it is parked and by events, on the thread that does so: it must not block.
     fn try_complete(&mut self) -> bool {
         self.request.partition().high_watermark() >= self.required_offset
     }
 
-    /// It takes the operation by value: there is no second answer.
+    /// Called once, whichever comes first; it takes the operation by value.
     fn on_complete(self, outcome: Outcome) {
         self.answer(match outcome {
             Outcome::Completed => Answer::Acknowledged,

@@ -44,7 +44,7 @@ pub(crate) struct Counts {
     pub(crate) cancelled: u64,
     /// Bytes of text in the completed ones.
     pub(crate) bytes: u64,
-    /// The sum of all offsets, that an answer which is another's changes.
+    /// The sum of all offsets: an answer for another record's would change it.
     pub(crate) offsets: u64,
 }
 

@@ -81,31 +81,39 @@ fn write_times(
 
 #[cfg(test)]
 mod tests {
-    use super::super::books::{Ended, MISSING, NEVER_ENDED, REFUSED};
     use super::*;
     use crate::Answer;
+    use crate::partition::Partition;
+    use crate::verifier::books::{Books, Ended, MISSING, NEVER_ENDED, REFUSED};
 
     #[test]
     fn the_table_has_every_figure() {
-        let (mut endings, ms) = (Tally::default(), Duration::from_millis);
-        let answer = Answer::Acknowledged;
-        let ended = Ended { answer, offset: 1, waited: ms(2), timeout: ms(9), bytes: 1 << 20 };
-        (0..3000).for_each(|_| endings.add(&ended));
-        let problems = Vec::new();
+        let (books, ms) = (Books::new(2), Duration::from_millis);
+        let partitions = [0, 1].map(Partition::new);
+        for number in 0..3000 {
+            let answer = if number < 2 { Answer::TimedOut } else { Answer::Acknowledged };
+            let waited = if number < 2 { ms(12) } else { ms(2) };
+            let ended = Ended { answer, offset: 0, waited, timeout: ms(9), bytes: 1 << 20 };
+            books.enter(&partitions[number % 2], &ended);
+        }
+        let (endings, problems) = (books.totals(), Vec::new());
         let mut report = Report { produced_for: ms(2000), produced: 3001, endings, problems };
         let right = "\
 produced                  3,001  records sent
-completed                 3,000  acknowledged: every in-sync replica has the record
-expired                       0  not acknowledged within --timeout
+completed                 2,998  acknowledged: every in-sync replica has the record
+expired                       2  not acknowledged within --timeout
 cancelled                     0  still waiting at Ctrl-C
 lost                          0  never ended, or acknowledged and missing from an in-sync log
-throughput                1,500 records/s acknowledged, 1500.0 MiB/s of text
+throughput                1,499 records/s acknowledged, 1499.0 MiB/s of text
                             p50          p99          max
 wait                     2.00ms       2.00ms       2.00ms  from sent to acknowledged
-expiry lateness               -            -            -  from the deadline to expired
+expiry lateness          3.00ms       3.00ms       3.00ms  from the deadline to expired
 books            right: each operation ended once, each acknowledged record is in every in-sync log
 ";
         assert_eq!(report.to_string(), right);
+        report.endings = Tally::default();
+        let nothing = "\nwait                          -            -            -  from";
+        assert!(report.to_string().contains(nothing));
 
         for (fault, count) in [(NEVER_ENDED, 2), (MISSING, 3), (REFUSED, 4)] {
             report.problems.push(Problem { fault, count, first: String::new() });

@@ -8,7 +8,7 @@ use example_support::Stop;
 
 use super::Stage;
 use super::args::Args;
-use super::books::{Counts, Ended, Problem, REFUSED, Tally};
+use super::books::{Ended, Problem, REFUSED};
 use super::report::Report;
 use super::text::Text;
 use super::watch::State;
@@ -188,25 +188,4 @@ fn another_line_another_record_and_one_too_many_are_found() {
         );
         assert_eq!(wrong(RECORDS, [RECORDS, part], Some(more), &all), [said]);
     }
-}
-
-#[test]
-fn tallies_are_taken_together() {
-    let (stage, second) = (stage(""), Duration::from_secs(1));
-    for (place, answer, offset, waited) in [
-        (0, Answer::Acknowledged, 1, 10 * MS),
-        (1, Answer::Acknowledged, 2, 3600 * second),
-        (1, Answer::TimedOut, 3, 51 * MS),
-        (0, Answer::Cancelled, 4, 20 * MS),
-    ] {
-        let ended = Ended { answer, offset, waited, timeout: 50 * MS, bytes: 7 };
-        stage.books.enter(&stage.leader.partitions[place], &ended);
-    }
-    let Tally { counts, wait, lateness } = stage.books.totals();
-    let all = Counts { completed: 2, expired: 1, cancelled: 1, bytes: 14, offsets: 10 };
-    assert_eq!((counts, stage.books.counts(), counts.ended()), (all, all, 4));
-    let to_a_thousandth = |one: u64, other: u64| one.abs_diff(other) <= other / 1000;
-    assert!(to_a_thousandth(wait.value_at_quantile(0.5), 10_000_000));
-    assert!(to_a_thousandth(wait.max(), 3_600_000_000_000));
-    assert!(to_a_thousandth(lateness.max(), 1_000_000));
 }
