@@ -18,7 +18,6 @@ mod partition;
 mod verifier;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use purgatory::{DelayedOperation, Outcome, Purgatory, RefusedReason, Watches};
@@ -74,7 +73,7 @@ enum Answer {
 /// The leader of all partitions, and where the produces wait for its followers.
 #[derive(Debug)]
 struct Leader {
-    partitions: Arc<[Partition]>,
+    partitions: Vec<Partition>,
     produces: Purgatory<PartitionKey, DelayedProduce>,
 }
 
@@ -118,7 +117,7 @@ impl Leader {
     /// Takes the followers that have not fetched since `since` out of the in-sync sets: the produces
     /// need not wait for them.
     fn shrink_in_sync_sets(&self, since: Duration) {
-        for partition in self.partitions.iter() {
+        for partition in &self.partitions {
             self.raise(partition, partition.shrink(since));
         }
     }

@@ -15,7 +15,7 @@ const BATCH: u64 = 4096;
 impl Books {
     /// Compares what all replicas have by now.
     pub(crate) fn audit(&self, leader: &Leader) {
-        for partition in leader.partitions.iter() {
+        for partition in &leader.partitions {
             let mut shared = partition.shared();
             while shared > 0 {
                 let batch = shared.min(BATCH);
@@ -40,7 +40,7 @@ impl Books {
         let offsets = ends().fold(0, |sum: u64, end| sum.wrapping_add(end * (end + 1) / 2));
         let differ = produced == ended && offsets != self.counts().offsets;
         self.note(ANOTHERS, differ.into(), || "by the sum of all offsets".to_owned());
-        for partition in leader.partitions.iter() {
+        for partition in &leader.partitions {
             for (follower, log) in partition.in_sync_logs() {
                 let missing = self.acknowledged(partition).saturating_sub(log.end());
                 self.note(MISSING, missing, || place(partition, log.end(), follower));

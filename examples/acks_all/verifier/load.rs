@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use example_support::Stop;
-use timer_core::{Clock, SystemClock};
 
-use super::books::{Books, Ended};
+use super::books::Ended;
 use super::text::Text;
 use super::{FOLLOWER_STALLED, Stage};
 use crate::Answer;
@@ -27,38 +26,31 @@ const ROUND_MAX: Duration = Duration::from_millis(20);
 /// answered, so that it is woken for a batch of work and not for every answer.
 #[derive(Debug)]
 struct Client {
-    partitions: Arc<[Partition]>,
-    books: Arc<Books>,
-    clock: SystemClock,
-    timeout: Duration,
+    stage: Arc<Stage>,
     in_flight: CachePadded<AtomicUsize>,
-    in_flight_max: usize,
     thread: Thread,
 }
 
 impl Client {
     /// Of the thread that calls.
-    fn new(stage: &Stage) -> Self {
-        Self {
-            partitions: Arc::clone(&stage.leader.partitions),
-            books: Arc::clone(&stage.books),
-            clock: stage.clock,
-            timeout: stage.args.timeout,
-            in_flight: CachePadded::default(),
-            in_flight_max: stage.args.in_flight as usize,
-            thread: thread::current(),
-        }
+    fn new(stage: &Arc<Stage>) -> Self {
+        let in_flight = CachePadded::default();
+        Self { stage: Arc::clone(stage), in_flight, thread: thread::current() }
+    }
+
+    fn in_flight_max(&self) -> usize {
+        self.stage.args.in_flight as usize
     }
 
     /// A request to the partition at `place`, as soon as one more may wait; none when `stop` is
     /// raised.
     fn request(self: &Arc<Self>, place: u64, bytes: usize, stop: &Stop) -> Option<Request> {
         while !stop.is_raised() {
-            if self.in_flight.load(Ordering::Acquire) < self.in_flight_max {
+            if self.in_flight.load(Ordering::Acquire) < self.in_flight_max() {
                 self.in_flight.fetch_add(1, Ordering::Relaxed);
-                let (client, sent_at_ns) = (Arc::clone(self), self.clock.now_ns());
+                let (client, sent_at) = (Arc::clone(self), self.stage.now());
                 let (place, bytes) = (place as u32, bytes as u32);
-                return Some(Request { client, sent_at_ns, place, bytes });
+                return Some(Request { client, sent_at, place, bytes });
             }
             thread::park();
         }
@@ -67,7 +59,7 @@ impl Client {
 
     /// Only the producer adds, so once it is full the half is passed.
     fn release(&self) {
-        if self.in_flight.fetch_sub(1, Ordering::AcqRel) - 1 == self.in_flight_max / 2 {
+        if self.in_flight.fetch_sub(1, Ordering::AcqRel) - 1 == self.in_flight_max() / 2 {
             self.thread.unpark();
         }
     }
@@ -77,7 +69,7 @@ impl Client {
 #[derive(Debug)]
 pub(crate) struct Request {
     client: Arc<Client>,
-    sent_at_ns: u64,
+    sent_at: Duration,
     place: u32,
     bytes: u32,
 }
@@ -85,22 +77,22 @@ pub(crate) struct Request {
 impl Request {
     /// The partition that it goes to.
     pub(crate) fn partition(&self) -> &Partition {
-        &self.client.partitions[self.place as usize]
+        &self.client.stage.leader.partitions[self.place as usize]
     }
 
     /// Enters the answer in the books. It acknowledges what lies below `offset`.
     pub(crate) fn answer(self, answer: Answer, offset: u64) {
-        let Client { books, clock, timeout, .. } = &*self.client;
-        let waited = Duration::from_nanos(clock.now_ns().saturating_sub(self.sent_at_ns));
-        let ended = Ended { answer, offset, waited, timeout: *timeout, bytes: self.bytes };
-        books.enter(self.partition(), &ended);
+        let stage = &self.client.stage;
+        let (waited, timeout) = (stage.now().saturating_sub(self.sent_at), stage.args.timeout);
+        let ended = Ended { answer, offset, waited, timeout, bytes: self.bytes };
+        stage.books.enter(self.partition(), &ended);
         self.client.release();
     }
 }
 
 /// A producer: sends its share of the lines, to all partitions in turn, until `stop` is raised.
-pub(super) fn produce(producer: u32, stage: &Stage, text: &Text, stop: &Stop) {
-    let Stage { args, leader, .. } = stage;
+pub(super) fn produce(producer: u32, stage: &Arc<Stage>, text: &Text, stop: &Stop) {
+    let Stage { args, leader, .. } = &**stage;
     let client = Arc::new(Client::new(stage));
     let every = Duration::from_secs(args.producers.into()).checked_div(args.rate);
     let mut turn = every.unwrap_or_default() * producer / args.producers;
@@ -129,7 +121,7 @@ pub(super) fn follow(follower: usize, stage: &Stage, stop: &Stop) {
     loop {
         let stalled = args.stall_left(stage.now()).filter(|_| follower == FOLLOWER_STALLED);
         if stalled.is_none() {
-            for partition in leader.partitions.iter() {
+            for partition in &leader.partitions {
                 let log = &partition.followers[follower];
                 fetched.clear();
                 leader.fetch(partition, follower, log.end(), stage.now(), &mut fetched);

@@ -60,7 +60,7 @@ pub(crate) fn main() -> ExitCode {
 fn start(args: Args) -> Result<ExitCode> {
     let text = Text::load(args.input.as_deref())?;
     let (linger, interrupted) = (args.linger, Stop::on_signals()?);
-    let stage = Arc::new(Stage::new(args)?);
+    let stage = Stage::new(args)?;
     let server = watch::serve(&stage)?;
     eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", server.address());
     let mut progress = Progress::new(stage.args.seconds);
@@ -80,16 +80,16 @@ fn start(args: Args) -> Result<ExitCode> {
 pub(crate) struct Stage {
     args: Args,
     leader: Leader,
-    books: Arc<Books>,
+    books: Books,
     clock: SystemClock,
 }
 
 impl Stage {
     /// Where nothing has happened yet, and the clock begins.
-    fn new(args: Args) -> Result<Self> {
+    fn new(args: Args) -> Result<Arc<Self>> {
         let leader = Leader::new(args.partitions).context("cannot start the purgatory")?;
-        let books = Arc::new(Books::new(args.partitions));
-        Ok(Self { args, leader, books, clock: SystemClock::new() })
+        let books = Books::new(args.partitions);
+        Ok(Arc::new(Self { args, leader, books, clock: SystemClock::new() }))
     }
 
     /// The time since the beginning.
@@ -99,7 +99,12 @@ impl Stage {
 
     /// Sends the lines of `text` until the time is up or `interrupted` is raised. `watch` is shown
     /// the state four times a second.
-    fn run(&self, text: &Text, interrupted: &Stop, watch: &mut dyn FnMut(&State)) -> Report {
+    fn run(
+        self: &Arc<Self>,
+        text: &Text,
+        interrupted: &Stop,
+        watch: &mut dyn FnMut(&State),
+    ) -> Report {
         let (producing, replicating) = (&Stop::new(), &Stop::new());
         let produced_for = thread::scope(|threads| {
             threads.spawn(|| load::lead(self, replicating));

@@ -1,6 +1,7 @@
 //! Whole runs, short ones: what must come out of them whatever the machine is doing. And faults that
 //! are planted: the books must find each.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
@@ -20,15 +21,17 @@ const MS: Duration = Duration::from_millis(1);
 const STALLED: &str = "--stall-from 0s --stall-for 1h";
 
 /// What a short run with a timeout that is never reached is about, but for what `line` says.
-pub(super) fn stage(line: &str) -> Stage {
-    let base = "acks_all --seconds 0.3 --partitions 2 --timeout 1h";
-    let args = Args::try_parse_from(base.split(' ').chain(line.split_whitespace())).unwrap();
+pub(super) fn stage(line: &str) -> Arc<Stage> {
+    let usual = ["--seconds=0.3", "--partitions=2", "--timeout=1h"];
+    let usual = usual.into_iter().filter(|word| !line.contains(word.split('=').next().unwrap()));
+    let words = ["acks_all"].into_iter().chain(usual).chain(line.split_whitespace());
+    let args = Args::try_parse_from(words).unwrap();
     args.check().unwrap();
     Stage::new(args).unwrap()
 }
 
 /// Runs it; the books must be right, and every record must be accounted for.
-fn run_well(stage: &Stage, interrupted: &Stop, watch: &mut dyn FnMut(&State)) -> Report {
+fn run_well(stage: &Arc<Stage>, interrupted: &Stop, watch: &mut dyn FnMut(&State)) -> Report {
     let report = stage.run(&Text::load(None).unwrap(), interrupted, watch);
     assert_eq!(report.problems, []);
     assert!(report.produced > 0 && report.endings.counts.ended() == report.produced);
@@ -55,8 +58,7 @@ fn whoever_is_slow_every_record_is_acknowledged() {
 
 #[test]
 fn a_stalled_follower_in_a_fixed_set_makes_every_produce_expire() {
-    let mut stage = stage(STALLED);
-    stage.args.timeout = 20 * MS;
+    let stage = stage(&format!("{STALLED} --timeout 20ms"));
     let report = run_well(&stage, &Stop::new(), &mut |_| {});
     assert_eq!(report.endings.counts.expired, report.produced);
     assert_eq!(report.endings.lateness.len(), report.produced);
@@ -74,8 +76,7 @@ fn a_stalled_follower_that_leaves_the_set_holds_up_nobody_for_good() {
 
 #[test]
 fn an_interrupt_cancels_what_waits() {
-    let (mut stage, interrupted) = (stage(STALLED), Stop::new());
-    stage.args.seconds = 3_600_000 * MS;
+    let (stage, interrupted) = (stage(&format!("{STALLED} --seconds 3600")), Stop::new());
     let report = run_well(&stage, &interrupted, &mut |state| {
         if state.waiting() > 0 {
             interrupted.raise();
