@@ -108,7 +108,7 @@ pub(crate) struct Partition {
     leader: CachePadded<Mutex<Leader>>,
     high_watermark: CachePadded<AtomicU64>,
     /// Which followers are in sync; written under the leader's lock.
-    in_sync: [AtomicBool; FOLLOWERS],
+    are_in_sync: [AtomicBool; FOLLOWERS],
 }
 
 impl Partition {
@@ -119,7 +119,7 @@ impl Partition {
             followers: Default::default(),
             leader: CachePadded::default(),
             high_watermark: CachePadded::default(),
-            in_sync: [const { AtomicBool::new(true) }; FOLLOWERS],
+            are_in_sync: [const { AtomicBool::new(true) }; FOLLOWERS],
         }
     }
 
@@ -130,7 +130,7 @@ impl Partition {
 
     /// Whether a follower is in the in-sync set.
     pub(crate) fn is_in_sync(&self, follower: usize) -> bool {
-        self.in_sync[follower].load(Ordering::Acquire)
+        self.are_in_sync[follower].load(Ordering::Acquire)
     }
 
     /// The end of the leader's log.
@@ -164,7 +164,7 @@ impl Partition {
         leader.log_ends[follower] = log_end;
         leader.fetched_at[follower] = now;
         if log_end >= self.high_watermark() {
-            self.in_sync[follower].store(true, Ordering::Release);
+            self.are_in_sync[follower].store(true, Ordering::Release);
         }
         let skip = (log_end - leader.log.start) as usize;
         let end = leader.log.records.len().min(skip + FETCH_MAX);
@@ -175,7 +175,7 @@ impl Partition {
     /// Takes the followers that have not fetched since `since` out of the in-sync set.
     pub(crate) fn shrink(&self, since: Duration) -> Option<u64> {
         let leader = self.leader.lock();
-        for (in_sync, fetched_at) in self.in_sync.iter().zip(leader.fetched_at) {
+        for (in_sync, fetched_at) in self.are_in_sync.iter().zip(leader.fetched_at) {
             if fetched_at < since {
                 in_sync.store(false, Ordering::Release);
             }
@@ -187,8 +187,7 @@ impl Partition {
     /// stored before: a thread that sees a high watermark sees the set that it comes from, or a
     /// later one.
     fn advance(&self, leader: &Leader) -> Option<u64> {
-        let in_sync = (0..FOLLOWERS).filter(|&follower| self.is_in_sync(follower));
-        let ends = in_sync.map(|follower| leader.log_ends[follower]);
+        let ends = self.in_sync().map(|follower| leader.log_ends[follower]);
         let lowest = ends.fold(leader.log.end(), u64::min);
         (lowest > self.high_watermark()).then(|| {
             self.high_watermark.store(lowest, Ordering::Release);
@@ -196,9 +195,9 @@ impl Partition {
         })
     }
 
-    /// The in-sync followers' own logs.
-    pub(crate) fn in_sync_logs(&self) -> impl Iterator<Item = (usize, &FollowerLog)> {
-        self.followers.iter().enumerate().filter(|&(follower, _)| self.is_in_sync(follower))
+    /// The followers in the in-sync set.
+    pub(crate) fn in_sync(&self) -> impl Iterator<Item = usize> {
+        (0..FOLLOWERS).filter(|&follower| self.is_in_sync(follower))
     }
 
     /// How many records of those that the leader's log still has are in every follower's log.

@@ -41,9 +41,9 @@ impl Books {
         let differ = produced == ended && offsets != self.counts().offsets;
         self.note(ANOTHERS, differ.into(), || "by the sum of all offsets".to_owned());
         for partition in &leader.partitions {
-            for (follower, log) in partition.in_sync_logs() {
-                let missing = self.acknowledged(partition).saturating_sub(log.end());
-                self.note(MISSING, missing, || place(partition, log.end(), follower));
+            for (follower, log) in partition.followers.iter().enumerate() {
+                let lacks = self.lacks(partition, follower);
+                self.note(MISSING, lacks, || place(partition, log.end(), follower));
             }
         }
         self.problems()

@@ -13,6 +13,7 @@ use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
+use super::name;
 use crate::Answer;
 use crate::partition::Partition;
 
@@ -129,8 +130,8 @@ impl Books {
         let place = || format!("offset {} of {}", offset - 1, partition.key);
         match answer {
             Answer::Acknowledged => {
-                self.acknowledged[partition.key.0 as usize].fetch_max(offset, Ordering::Relaxed);
-                if partition.in_sync_logs().any(|(_, log)| log.end() < offset) {
+                self.acknowledged[partition.key.0 as usize].fetch_max(offset, Ordering::AcqRel);
+                if partition.in_sync().any(|one| partition.followers[one].end() < offset) {
                     self.note(TOO_SOON, 1, place);
                 }
             }
@@ -143,9 +144,18 @@ impl Books {
         self.tallies[partition.key.0 as usize % self.tallies.len()].lock().add(ended);
     }
 
-    /// The offset below which a partition's records count as acknowledged.
-    pub(crate) fn acknowledged(&self, partition: &Partition) -> u64 {
-        self.acknowledged[partition.key.0 as usize].load(Ordering::Relaxed)
+    /// How many acknowledged records an in-sync follower's log lacks; none for one that is not.
+    pub(crate) fn lacks(&self, partition: &Partition, follower: usize) -> u64 {
+        // What is acknowledged is read first: a follower that is in the set after that has it.
+        let acknowledged = self.acknowledged[partition.key.0 as usize].load(Ordering::Acquire);
+        let owes = if partition.is_in_sync(follower) { acknowledged } else { 0 };
+        owes.saturating_sub(partition.followers[follower].end())
+    }
+
+    /// A follower has fetched: that may have put it back into the in-sync set.
+    pub(crate) fn fetched(&self, partition: &Partition, follower: usize) {
+        let lacks = self.lacks(partition, follower) > 0;
+        self.note(BEHIND, lacks.into(), || format!("{} in {}", name(follower), partition.key));
     }
 
     /// The counts so far.
@@ -190,6 +200,8 @@ pub(crate) const ANOTHERS: Fault = "answers for another offset than the record's
 pub(crate) const EARLY: Fault = "operations that expired before their deadline";
 pub(crate) const TOO_SOON: Fault = "records acknowledged before every in-sync log had them";
 pub(crate) const MISSING: Fault = "acknowledged records missing from an in-sync log";
+pub(crate) const BEHIND: Fault =
+    "fetches that left a follower in sync without what is acknowledged";
 pub(crate) const LOGS_DIFFER: Fault = "offsets where a follower's log is not the leader's";
 pub(crate) const REFUSED: Fault = "operations refused by the purgatory";
 pub(crate) const STILL_PARKED: Fault = "operations still parked long after the last deadline";

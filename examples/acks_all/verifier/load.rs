@@ -125,6 +125,7 @@ pub(super) fn follow(follower: usize, stage: &Stage, stop: &Stop) {
                 let log = &partition.followers[follower];
                 fetched.clear();
                 leader.fetch(partition, follower, log.end(), stage.now(), &mut fetched);
+                stage.books.fetched(partition, follower);
                 log.append(&fetched);
             }
         }

@@ -114,6 +114,7 @@ fn wrong(
     for &(answer, offset, waited) in answers {
         books.enter(partition, &Ended { answer, offset, waited, timeout: 50 * MS, bytes: 7 });
     }
+    (0..2).for_each(|follower| books.fetched(partition, follower));
     books.close(&stage.leader).iter().map(Problem::to_string).collect()
 }
 
@@ -134,6 +135,7 @@ fn what_is_wrong_with_an_answer_is_found_counted_and_told() {
             &[ack],
             &[
                 "acknowledged records missing from an in-sync log: 1 (the first: offset 0 of partition 0, in the log of follower 2)",
+                "fetches that left a follower in sync without what is acknowledged: 1 (the first: follower 2 in partition 0)",
                 "records acknowledged before every in-sync log had them: 1 (the first: offset 0 of partition 0)",
             ],
         ),

@@ -48,7 +48,7 @@ impl State {
         let (elapsed, partitions) = (stage.now(), &stage.leader.partitions);
         let ended = stage.books.counts();
         let lags = partitions.iter().map(|partition| partition.lag());
-        let in_sync = partitions.iter().map(|partition| 1 + partition.in_sync_logs().count());
+        let in_sync = partitions.iter().map(|partition| 1 + partition.in_sync().count());
         Self {
             elapsed,
             draining: elapsed >= stage.args.seconds,
