@@ -6,11 +6,12 @@
 //!    under the partition's key, until the high watermark has passed it;
 //! 2. each follower fetches it, writes it to a log of its own, and says so with its next
 //!    [fetch](Leader::fetch), which may move the high watermark: the event;
-//! 3. the event completes the produces that it reaches, or the timing wheel expires them first. Both
-//!    end in [`on_complete`](DelayedProduce::on_complete), which answers.
+//! 3. the event completes the produces that it reaches, or the timing wheel expires them first.
+//!    Both end in [`on_complete`](DelayedProduce::on_complete), which answers.
 //!
-//! [`partition`] is the leader's book-keeping. The [`verifier`] is the rest of the program: producers
-//! and followers that make the load, one that stalls, and books of every answer.
+//! [`partition`] is what the leader knows: logs, in-sync sets, high watermarks. The [`verifier`] is
+//! the rest of the program: producers and followers, one of which can stall, and the books that
+//! every answer is checked in.
 //!
 //! `cargo run --release --example acks_all -- --help`
 
@@ -101,7 +102,8 @@ impl Leader {
         }
     }
 
-    /// A follower's fetch: it says that it has everything below `log_end`, and gets what comes next.
+    /// A follower's fetch: it says that it has everything below `log_end`, and gets what comes
+    /// next.
     fn fetch(
         &self,
         from: &Partition,
@@ -114,8 +116,8 @@ impl Leader {
         self.raise(from, moved);
     }
 
-    /// Takes the followers that have not fetched since `since` out of the in-sync sets: the produces
-    /// need not wait for them.
+    /// Takes the followers that have not fetched since `since` out of the in-sync sets: the
+    /// produces need not wait for them any more.
     fn shrink_in_sync_sets(&self, since: Duration) {
         for partition in &self.partitions {
             self.raise(partition, partition.shrink(since));

@@ -6,9 +6,9 @@
 //! watermark or beyond.
 //!
 //! The leader's lock covers its log and what it knows of the followers. The high watermark is read
-//! without it: that is the condition of a waiting produce, and a check must not need a lock that the
-//! thread raising the event might hold. A call that moves it returns the new one: its event must
-//! follow.
+//! without it: that is the condition of a waiting produce, and a check must not need a lock that
+//! the thread raising the event might hold. A call that moves it returns the new one: its event
+//! must follow.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -15,8 +15,8 @@ Examples:
   acks_all --stall-for 3s --isr-shrink-after 500ms    it leaves the in-sync set, and returns
   acks_all --input README.md --rate 20000             another text, at a fixed rate
 
-The follower that stalls is the second. It stays in the in-sync set, so no produce completes until it
-is back, unless --isr-shrink-after takes it out of the set.
+Follower 2 is the one that stalls. It stays in the in-sync set, so no produce completes until it is
+back, unless --isr-shrink-after takes it out of the set.
 Durations carry a unit: 250us, 5ms, 1s, 1m 30s.
 Ctrl-C ends the run with its table; a second Ctrl-C aborts it.
 The exit code is 0 when the books are right, 1 when something is wrong or cannot run,
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "1ms", value_parser = between("100us", "1m"))]
     pub(crate) follower_lag: Duration,
 
-    /// When a follower stops fetching, counted from the start [default: after a third of the run]
+    /// When follower 2 stops fetching, counted from the start [default: after a third of the run]
     #[arg(long, value_parser = between("0s", "1day"), requires = "stall_for")]
     pub(crate) stall_from: Option<Duration>,
 
@@ -68,8 +68,8 @@ pub(crate) struct Args {
     #[arg(long, value_parser = between("1ms", "1day"))]
     pub(crate) stall_for: Option<Duration>,
 
-    /// Take a follower that has not fetched for so long out of the in-sync set; without this the set
-    /// is fixed
+    /// Take a follower that has not fetched for so long out of the in-sync set; without this the
+    /// set is fixed
     #[arg(long, value_parser = between("10ms", "1h"))]
     pub(crate) isr_shrink_after: Option<Duration>,
 

@@ -1,5 +1,5 @@
-//! The audit: a follower's log must be the beginning of the leader's, lines included; and at the end
-//! the answers must fit the logs.
+//! The audit: a follower's log must be the beginning of the leader's, lines included; and at the
+//! end the answers must fit the logs.
 //!
 //! While the run goes on, each pass takes off the logs the stretch that all replicas have, and
 //! compares it. The last pass takes what is left.
@@ -26,8 +26,8 @@ impl Books {
     }
 
     /// Closes the books after the last answer: every operation has ended once, all logs are alike,
-    /// and every acknowledged record is in the log of every replica that is in sync in its partition.
-    /// Returns everything that is wrong.
+    /// and every acknowledged record is in the log of every replica that is in sync in its
+    /// partition. Returns everything that is wrong.
     pub(crate) fn close(&self, leader: &Leader) -> Vec<Problem> {
         self.audit(leader);
         leader.partitions.iter().for_each(|partition| self.compare(partition, usize::MAX));

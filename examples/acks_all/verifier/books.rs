@@ -1,7 +1,8 @@
 //! The books: how the produces were answered, and what is wrong.
 //!
 //! Nothing here comes from the counters of the library. The answers are counted where the producers
-//! get them; what was sent, and who has it, is in the [logs](super::audit).
+//! get them. What was sent, and which replicas have it, the [audit](super::audit) reads in the
+//! logs.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -57,7 +57,7 @@ impl Client {
         None
     }
 
-    /// Only the producer adds, so once it is full the half is passed.
+    /// Only the producer adds: while it sleeps, full, the count falls and passes the half.
     fn release(&self) {
         if self.in_flight.fetch_sub(1, Ordering::AcqRel) - 1 == self.in_flight_max() / 2 {
             self.thread.unpark();
@@ -135,8 +135,8 @@ pub(super) fn follow(follower: usize, stage: &Stage, stop: &Stop) {
     }
 }
 
-/// The leader's own thread: shrinks the in-sync sets, and audits the logs. Like Kafka's: a look every
-/// half of the bound finds a follower that is gone after one and a half of it at the latest.
+/// The leader's own thread: shrinks the in-sync sets, and has the logs audited. Like Kafka's, it
+/// looks at least every half of the bound: a follower that is gone is found after one and a half.
 pub(super) fn lead(stage: &Stage, stop: &Stop) {
     let shrink_after = stage.args.isr_shrink_after;
     let pause = shrink_after.map_or(ROUND_MAX, |after| ROUND_MAX.min(after / 2));

@@ -75,7 +75,7 @@ fn start(args: Args) -> Result<ExitCode> {
     Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What a run is about, and others may look at meanwhile.
+/// What a run is about; metrics are read from it meanwhile.
 #[derive(Debug)]
 pub(crate) struct Stage {
     args: Args,
@@ -131,8 +131,9 @@ impl Stage {
         Report { produced_for, produced, endings: self.books.totals(), problems }
     }
 
-    /// After the last record: waits until every produce has ended by itself, as each must soon after
-    /// its timeout. On an interrupt, or when that fails, a shutdown ends the rest as cancelled.
+    /// After the last record: waits until every produce has ended by itself, as each must soon
+    /// after its timeout. On an interrupt, or when that fails, a shutdown ends the rest as
+    /// cancelled.
     fn drain(&self, interrupted: &Stop, watch: &mut dyn FnMut(&State)) {
         let waiting = || State::take(self).waiting();
         let mut await_endings = |interrupted: &Stop, patience| {
@@ -152,7 +153,7 @@ impl Stage {
         await_endings(&Stop::new(), DRAIN_MARGIN);
     }
 
-    /// Shows the run until `end`, until it is `over`, which is looked at so often, or until it is
+    /// Shows the run until `end`, until it is `over`, which is asked every `look`, or until it is
     /// interrupted.
     fn watch_until(
         &self,

@@ -1,5 +1,5 @@
-//! Whole runs, short ones: what must come out of them whatever the machine is doing. And faults that
-//! are planted: the books must find each.
+//! Whole runs, short ones: what must come out of them whatever the machine is doing. And planted
+//! faults: the books must find each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,8 +94,8 @@ fn a_refused_produce_is_answered_and_a_fault() {
     assert_eq!((*count, first.ends_with(": Closed")), (report.produced, true), "{first}");
 }
 
-/// What the books say of one partition, of which each follower has a part and then something more,
-/// when the records that both have are answered but for what `answers` makes of them.
+/// What the books say of a partition of which each follower has a part, and the second then gets
+/// `more`, after these answers: each an offset and how long it waited of 50 ms.
 fn wrong(
     records: u64,
     parts: [u64; 2],

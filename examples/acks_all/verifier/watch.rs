@@ -23,8 +23,8 @@ const ENDED: &str = "acks_all_records_ended_total";
 const IN_SYNC: &str = "acks_all_in_sync_replicas";
 const LAG: &str = "acks_all_follower_lag_records";
 
-/// One look at a run. Other threads go on meanwhile, so the figures need not fit together to the last
-/// record.
+/// One look at a run. Other threads go on meanwhile, so the figures need not fit together to the
+/// last record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct State {
     /// Since when the run goes on.
