@@ -9,7 +9,7 @@ use example_support::Stop;
 
 use super::Stage;
 use super::args::Args;
-use super::books::{Ended, Problem, REFUSED};
+use super::books::*;
 use super::report::Report;
 use super::text::Text;
 use super::watch::State;
@@ -101,7 +101,7 @@ fn wrong(
     parts: [u64; 2],
     more: Option<Record>,
     answers: &[(Answer, u64, Duration)],
-) -> Vec<String> {
+) -> Vec<Problem> {
     let stage = stage("");
     let (books, partition) = (&stage.books, &stage.leader.partitions[0]);
     let written: Vec<_> = (0..records).map(record).collect();
@@ -115,7 +115,7 @@ fn wrong(
         books.enter(partition, &Ended { answer, offset, waited, timeout: 50 * MS, bytes: 7 });
     }
     (0..2).for_each(|follower| books.fetched(partition, follower));
-    books.close(&stage.leader).iter().map(Problem::to_string).collect()
+    books.close(&stage.leader)
 }
 
 fn record(number: u64) -> Record {
@@ -127,38 +127,22 @@ fn what_is_wrong_with_an_answer_is_found_counted_and_told() {
     use Answer::{Acknowledged, TimedOut};
     let (ack, late) = ((Acknowledged, 1, MS), (TimedOut, 1, 50 * MS));
     let early = (TimedOut, 1, 50 * MS - Duration::from_nanos(1));
-    for (followers, answers, said) in [
-        (2, &[ack][..], &[][..]),
-        (0, &[late], &[]),
-        (
-            1,
-            &[ack],
-            &[
-                "acknowledged records missing from an in-sync log: 1 (the first: offset 0 of partition 0, in the log of follower 2)",
-                "fetches that left a follower in sync without what is acknowledged: 1 (the first: follower 2 in partition 0)",
-                "records acknowledged before every in-sync log had them: 1 (the first: offset 0 of partition 0)",
-            ],
-        ),
-        (2, &[], &["operations that never ended: 1 (the first: 0 of 1 have ended)"]),
-        (2, &[ack, ack], &["operations that ended twice: 1 (the first: 2 of 1 have ended)"]),
-        (
-            2,
-            &[(TimedOut, 2, 50 * MS)],
-            &[
-                "answers for another offset than the record's: 1 (the first: by the sum of all offsets)",
-            ],
-        ),
-        (
-            2,
-            &[early],
-            &[
-                "operations that expired before their deadline: 1 (the first: offset 0 of partition 0, after 49.999999ms of 50ms)",
-            ],
-        ),
+    for (parts, answers, faults) in [
+        ([1, 1], &[ack][..], &[][..]),
+        ([0, 0], &[late], &[]),
+        ([1, 0], &[ack], &[MISSING, BEHIND, TOO_SOON]),
+        ([1, 1], &[], &[NEVER_ENDED]),
+        ([1, 1], &[ack, ack], &[TWICE]),
+        ([1, 1], &[(TimedOut, 2, 50 * MS)], &[ANOTHERS]),
+        ([1, 1], &[early], &[EARLY]),
     ] {
-        let parts = [u64::from(followers > 0), u64::from(followers > 1)];
-        assert_eq!(wrong(1, parts, None, answers), said);
+        let found = wrong(1, parts, None, answers);
+        let found: Vec<_> = found.iter().map(|problem| (problem.fault, problem.count)).collect();
+        assert_eq!(found, faults.iter().map(|fault| (*fault, 1)).collect::<Vec<_>>());
     }
+    let said = "operations that expired before their deadline: 1 (the first: offset 0 of \
+                partition 0, after 49.999999ms of 50ms)";
+    assert_eq!(wrong(1, [1, 1], None, &[early])[0].to_string(), said);
 }
 
 #[test]
@@ -186,9 +170,8 @@ fn another_line_another_record_and_one_too_many_are_found() {
     for (part, more, at) in
         [(last, line, last), (last, record(0), last), (RECORDS, record(0), RECORDS)]
     {
-        let said = format!(
-            "offsets where a follower's log is not the leader's: 1 (the first: offset {at} of partition 0, in the log of follower 2)"
-        );
-        assert_eq!(wrong(RECORDS, [RECORDS, part], Some(more), &all), [said]);
+        let first = format!("offset {at} of partition 0, in the log of follower 2");
+        let differ = Problem { fault: LOGS_DIFFER, count: 1, first };
+        assert_eq!(wrong(RECORDS, [RECORDS, part], Some(more), &all), [differ]);
     }
 }
