@@ -36,7 +36,7 @@ table() {
 
 table --seconds 3 --timeout 1m
 [ "$(row completed)" = "$(row produced)" ] || fail "some did not complete"
-table --seconds 2 --input "$here/src/partition.rs"
+table --seconds 2 --input "$here/partition.rs"
 table --seconds 2 --input - <"$here/text/waiting-room.txt"
 table --seconds 3 --timeout 500ms --stall-from 500ms --stall-for 1500ms
 [ "$(row expired)" -gt 0 ] || fail "a stalled follower made nothing expire"

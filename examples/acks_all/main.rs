@@ -1,48 +1,143 @@
-//! acks=all: a leader, two followers, and producers whose every record waits in the purgatory for
-//! the high watermark.
+//! acks=all: a produce is answered once every in-sync replica has its record, or when its time is
+//! up. Here a leader and two followers are threads of one process.
+//!
+//! This file is all that a broker writes to use the purgatory. The way of a record:
+//! 1. [`Leader::produce`] appends it to the log of a [`Partition`], and parks a [`DelayedProduce`]
+//!    under the partition's key, until the high watermark has passed it;
+//! 2. each follower fetches it, writes it to a log of its own, and says so with its next
+//!    [fetch](Leader::fetch), which may move the high watermark: the event;
+//! 3. the event completes the produces that it reaches, or the timing wheel expires them first.
+//!    Both end in [`on_complete`](DelayedProduce::on_complete), which answers.
+//!
+//! [`partition`] is what the leader knows: logs, in-sync sets, high watermarks. The [`verifier`] is
+//! the rest of the program: producers and followers, one of which can stall, and the books that
+//! every answer is checked in.
 //!
 //! `cargo run --release --example acks_all -- --help`
 
-use std::io::{self, Write};
+mod partition;
+mod verifier;
+
 use std::process::ExitCode;
+use std::time::Duration;
 
-use acks_all_example::args::Args;
-use acks_all_example::progress::Progress;
-use acks_all_example::run::{Stage, run};
-use acks_all_example::scrape;
-use acks_all_example::text::Text;
-use anyhow::{Context, Result};
-use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
-use example_support::Stop;
+use purgatory::{DelayedOperation, Outcome, Purgatory, RefusedReason, Watches};
+use timer_core::BuildError;
 
-fn main() -> ExitCode {
-    let args = Args::parse();
-    if let Err(message) = args.check() {
-        Args::command().error(ErrorKind::ValueValidation, message).exit();
+use partition::{Partition, PartitionKey, Record};
+use verifier::load::Request;
+
+/// A produce that waits until every in-sync replica has its record.
+#[derive(Debug)]
+struct DelayedProduce {
+    /// The producer's, to be answered.
+    request: Request,
+    /// The high watermark of its partition that acknowledges its record.
+    required_offset: u64,
+}
+
+impl DelayedOperation for DelayedProduce {
+    /// Called when it is parked and by events, on the thread that does so: it must not block.
+    fn try_complete(&mut self) -> bool {
+        self.request.partition().high_watermark() >= self.required_offset
     }
-    match start(&args) {
-        Ok(right) => right,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
+
+    /// Called once, whichever comes first; it takes the operation by value.
+    fn on_complete(self, outcome: Outcome) {
+        self.answer(match outcome {
+            Outcome::Completed => Answer::Acknowledged,
+            Outcome::Expired => Answer::TimedOut,
+            _ => Answer::Cancelled,
+        });
     }
 }
 
-fn start(args: &Args) -> Result<ExitCode> {
-    let text = Text::load(args.input.as_deref())?;
-    let interrupted = Stop::on_signals()?;
-    let stage = Stage::new(args)?;
-    let server = scrape::serve(args.metrics_addr, &stage)?;
-    eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", server.address());
-    let mut progress = Progress::new(args.seconds);
-    let report = run(args, stage, text, &interrupted, &mut |snapshot| progress.show(snapshot));
-
-    io::stdout().write_all(report.to_string().as_bytes()).context("cannot write the table")?;
-    for problem in &report.problems {
-        eprintln!("wrong: {problem}");
+impl DelayedProduce {
+    fn answer(self, answer: Answer) {
+        self.request.answer(answer, self.required_offset);
     }
-    interrupted.pause(args.linger);
-    Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What a producer is told of its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    /// Every in-sync replica has it.
+    Acknowledged,
+    /// The leader has it; not every follower has written it in time.
+    TimedOut,
+    /// The leader was shut down meanwhile.
+    Cancelled,
+    /// The purgatory would not take it.
+    Refused(RefusedReason),
+}
+
+/// The leader of all partitions, and where the produces wait for its followers.
+#[derive(Debug)]
+struct Leader {
+    partitions: Vec<Partition>,
+    produces: Purgatory<PartitionKey, DelayedProduce>,
+}
+
+impl Leader {
+    /// Empty partitions, and a purgatory with a timing wheel of its own.
+    fn new(partitions: u32) -> Result<Self, BuildError> {
+        let partitions = (0..partitions).map(Partition::new).collect();
+        Ok(Self { partitions, produces: Purgatory::new("produce")? })
+    }
+
+    /// A producer's request: appends the record to its partition, and answers when every in-sync
+    /// replica has it, or after `timeout`.
+    fn produce(&self, request: Request, record: Record, timeout: Duration) {
+        let partition = request.partition();
+        let (required_offset, moved) = partition.append(record);
+        self.raise(partition, moved);
+        let until = [(partition.key, required_offset)];
+        let produce = DelayedProduce { request, required_offset };
+        // A record that is in sync already is answered here. Refused, the operation comes back.
+        let parked =
+            self.produces.try_complete_else_watch(produce, Watches::up_to(&until), timeout);
+        if let Err(refused) = parked {
+            let (produce, reason) = refused.into_parts();
+            produce.answer(Answer::Refused(reason));
+        }
+    }
+
+    /// A follower's fetch: it says that it has everything below `log_end`, and gets what comes
+    /// next.
+    fn fetch(
+        &self,
+        from: &Partition,
+        follower: usize,
+        log_end: u64,
+        now: Duration,
+        into: &mut Vec<Record>,
+    ) {
+        let moved = from.fetch(follower, log_end, now, into);
+        self.raise(from, moved);
+    }
+
+    /// Takes the followers that have not fetched since `since` out of the in-sync sets: the
+    /// produces need not wait for them any more.
+    fn shrink_in_sync_sets(&self, since: Duration) {
+        for partition in &self.partitions {
+            self.raise(partition, partition.shrink(since));
+        }
+    }
+
+    /// The event. It follows the change of the condition, with no lock held, and completes the
+    /// produces that the high watermark has reached; no other is looked at.
+    fn raise(&self, partition: &Partition, moved: Option<u64>) {
+        if let Some(high_watermark) = moved {
+            self.produces.complete_up_to(&partition.key, high_watermark);
+        }
+    }
+
+    /// Ends what still waits as cancelled, and refuses what comes.
+    fn shut_down(&self) {
+        self.produces.shutdown();
+    }
+}
+
+fn main() -> ExitCode {
+    verifier::main()
 }

@@ -14,13 +14,13 @@ const BYTES_MAX: u64 = 16 << 20;
 
 /// Lines of text, at least one; an empty line is a record too.
 #[derive(Debug)]
-pub struct Text {
-    lines: Vec<Box<str>>,
+pub(crate) struct Text {
+    lines: Vec<String>,
 }
 
 impl Text {
     /// Reads `input`: a path, or `-` for standard input; without one, the text in the repository.
-    pub fn load(input: Option<&Path>) -> Result<Self> {
+    pub(crate) fn load(input: Option<&Path>) -> Result<Self> {
         match input {
             None => Self::read(DEFAULT.as_bytes(), "the built-in text"),
             Some(path) if path == Path::new("-") => Self::read(io::stdin(), "standard input"),
@@ -33,17 +33,17 @@ impl Text {
     }
 
     /// Reads all of `source`; `name` is what errors call it.
-    pub fn read(source: impl Read, name: &str) -> Result<Self> {
+    pub(crate) fn read(source: impl Read, name: &str) -> Result<Self> {
         let (mut body, mut source) = (String::new(), source.take(BYTES_MAX + 1));
         source.read_to_string(&mut body).with_context(|| format!("cannot read {name}"))?;
         let mib = BYTES_MAX >> 20;
         ensure!(source.limit() > 0, "{name} is longer than the {mib} MiB that are read");
         ensure!(!body.is_empty(), "{name} is empty: there is no line to send");
-        Ok(Self { lines: body.lines().map(Box::from).collect() })
+        Ok(Self { lines: body.lines().map(String::from).collect() })
     }
 
     /// A line, without its newline; after the last comes the first again.
-    pub fn line(&self, number: u64) -> (u32, &str) {
+    pub(crate) fn line(&self, number: u64) -> (u32, &str) {
         let place = number % self.lines.len() as u64;
         (place as u32, &self.lines[place as usize])
     }

@@ -6,26 +6,25 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use indicatif::HumanCount;
 
-use crate::books::{Counts, Problem, Tally};
+use super::books::{Counts, Problem, Tally};
 
 /// What a run came to.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub(crate) struct Report {
     /// How long the producers produced.
-    pub produced_for: Duration,
+    pub(crate) produced_for: Duration,
     /// Records sent.
-    pub produced: u64,
+    pub(crate) produced: u64,
     /// How their operations ended.
-    pub endings: Tally,
+    pub(crate) endings: Tally,
     /// What is wrong; empty when the books are right.
-    pub problems: Vec<Problem>,
+    pub(crate) problems: Vec<Problem>,
 }
 
 impl Report {
     /// Operations that never ended, and acknowledged records that an in-sync log lacks.
-    pub fn lost(&self) -> u64 {
-        let losses = self.problems.iter().filter(|problem| problem.fault.is_loss());
-        losses.map(|problem| problem.count).sum()
+    pub(crate) fn lost(&self) -> u64 {
+        self.problems.iter().map(Problem::lost).sum()
     }
 
     fn per_second(&self, amount: u64) -> f64 {
@@ -35,7 +34,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { completed, expired, cancelled, bytes_completed } = self.endings.counts;
+        let Counts { completed, expired, cancelled, bytes, .. } = self.endings.counts;
         let counts = [
             ("produced", self.produced, "records sent"),
             ("completed", completed, "acknowledged: every in-sync replica has the record"),
@@ -47,7 +46,7 @@ impl fmt::Display for Report {
             writeln!(f, "{name:<16} {:>14}  {what}", HumanCount(count).to_string())?;
         }
         let records = HumanCount(self.per_second(completed) as u64).to_string();
-        let mib = self.per_second(bytes_completed) / f64::from(1 << 20);
+        let mib = self.per_second(bytes) / f64::from(1 << 20);
         let what = format!("records/s acknowledged, {mib:.1} MiB/s of text");
         writeln!(f, "{:<16} {records:>14} {what}", "throughput")?;
         writeln!(f, "{:<16} {:>14} {:>12} {:>12}", "", "p50", "p99", "max")?;
@@ -83,38 +82,42 @@ fn write_times(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::books::{Ended, Ending, Fault};
-
-    fn report(problems: Vec<Problem>) -> Report {
-        let mut endings = Tally::default();
-        let ms = Duration::from_millis;
-        let (ending, bytes) = (Ending::Completed, 1 << 20);
-        let completed = Ended { ending, waited: ms(2), timeout: ms(9), bytes };
-        (0..3000).for_each(|_| endings.add(&completed));
-        Report { produced_for: ms(2000), produced: 3001, endings, problems }
-    }
+    use crate::Answer;
+    use crate::partition::Partition;
+    use crate::verifier::books::{Books, Ended, MISSING, NEVER_ENDED, REFUSED};
 
     #[test]
     fn the_table_has_every_figure() {
-        let table = report(Vec::new()).to_string();
-        let lines: Vec<Vec<&str>> =
-            table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines.len(), 10);
-        assert_eq!(lines[0], ["produced", "3,001", "records", "sent"]);
-        assert_eq!(lines[1][..3], ["completed", "3,000", "acknowledged:"]);
-        assert_eq!(lines[4][..4], ["lost", "0", "never", "ended,"]);
-        assert_eq!(lines[5][..3], ["throughput", "1,500", "records/s"]);
-        assert!(table.contains("1500.0 MiB/s"), "{table}");
-        assert_eq!(lines[7][..5], ["wait", "2.00ms", "2.00ms", "2.00ms", "from"]);
-        assert_eq!(lines[8][..6], ["expiry", "lateness", "-", "-", "-", "from"]);
-        assert_eq!(lines[9][..2], ["books", "right:"]);
-    }
+        let (books, ms) = (Books::new(2), Duration::from_millis);
+        let partitions = [0, 1].map(Partition::new);
+        for number in 0..3000 {
+            let answer = if number < 2 { Answer::TimedOut } else { Answer::Acknowledged };
+            let waited = if number < 2 { ms(12) } else { ms(2) };
+            let ended = Ended { answer, offset: 0, waited, timeout: ms(9), bytes: 1 << 20 };
+            books.enter(&partitions[number % 2], &ended);
+        }
+        let (endings, problems) = (books.totals(), Vec::new());
+        let mut report = Report { produced_for: ms(2000), produced: 3001, endings, problems };
+        let right = "\
+produced                  3,001  records sent
+completed                 2,998  acknowledged: every in-sync replica has the record
+expired                       2  not acknowledged within --timeout
+cancelled                     0  still waiting at Ctrl-C
+lost                          0  never ended, or acknowledged and missing from an in-sync log
+throughput                1,499 records/s acknowledged, 1499.0 MiB/s of text
+                            p50          p99          max
+wait                     2.00ms       2.00ms       2.00ms  from sent to acknowledged
+expiry lateness          3.00ms       3.00ms       3.00ms  from the deadline to expired
+books            right: each operation ended once, each acknowledged record is in every in-sync log
+";
+        assert_eq!(report.to_string(), right);
+        report.endings = Tally::default();
+        let nothing = "\nwait                          -            -            -  from";
+        assert!(report.to_string().contains(nothing));
 
-    #[test]
-    fn losses_are_counted_and_other_faults_only_told() {
-        let problem = |fault, count| Problem { fault, count, first: String::new() };
-        let problems = [(Fault::NeverEnded, 2), (Fault::MissingFromLog, 3), (Fault::Refused, 4)];
-        let report = report(problems.map(|(fault, count)| problem(fault, count)).to_vec());
+        for (fault, count) in [(NEVER_ENDED, 2), (MISSING, 3), (REFUSED, 4)] {
+            report.problems.push(Problem { fault, count, first: String::new() });
+        }
         assert_eq!(report.lost(), 5);
         assert!(report.to_string().contains("WRONG: kinds of fault: 3"));
     }

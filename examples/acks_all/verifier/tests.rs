@@ -1,0 +1,177 @@
+//! Whole runs, short ones: what must come out of them whatever the machine is doing. And planted
+//! faults: the books must find each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use example_support::Stop;
+
+use super::Stage;
+use super::args::Args;
+use super::books::*;
+use super::report::Report;
+use super::text::Text;
+use super::watch::State;
+use crate::Answer;
+use crate::partition::Record;
+
+const MS: Duration = Duration::from_millis(1);
+/// Follower 2 never fetches.
+const STALLED: &str = "--stall-from 0s --stall-for 1h";
+
+/// What a short run with a timeout that is never reached is about, but for what `line` says.
+pub(super) fn stage(line: &str) -> Arc<Stage> {
+    let usual = ["--seconds=0.3", "--partitions=2", "--timeout=1h"];
+    let usual = usual.into_iter().filter(|word| !line.contains(word.split('=').next().unwrap()));
+    let words = ["acks_all"].into_iter().chain(usual).chain(line.split_whitespace());
+    let args = Args::try_parse_from(words).unwrap();
+    args.check().unwrap();
+    Stage::new(args).unwrap()
+}
+
+/// Runs it; the books must be right, and every record must be accounted for.
+fn run_well(stage: &Arc<Stage>, interrupted: &Stop, watch: &mut dyn FnMut(&State)) -> Report {
+    let report = stage.run(&Text::load(None).unwrap(), interrupted, watch);
+    assert_eq!(report.problems, []);
+    assert!(report.produced > 0 && report.endings.counts.ended() == report.produced);
+    report
+}
+
+#[test]
+fn whoever_is_slow_every_record_is_acknowledged() {
+    for line in [
+        "",
+        "--stall-from 50ms --stall-for 100ms --isr-shrink-after 20ms",
+        "--rate 200",
+        "--producers 1 --in-flight 1",
+    ] {
+        let stage = stage(line);
+        let report = run_well(&stage, &Stop::new(), &mut |_| {});
+        assert_eq!(report.endings.counts.completed, report.produced, "{line}");
+        assert_eq!(report.endings.wait.len(), report.produced);
+        assert!(report.produced_for >= stage.args.seconds);
+        let most = f64::from(stage.args.rate) * report.produced_for.as_secs_f64() + 5.0;
+        assert!(stage.args.rate == 0 || report.produced as f64 <= most, "{most}");
+    }
+}
+
+#[test]
+fn a_stalled_follower_in_a_fixed_set_makes_every_produce_expire() {
+    let stage = stage(&format!("{STALLED} --timeout 20ms"));
+    let report = run_well(&stage, &Stop::new(), &mut |_| {});
+    assert_eq!(report.endings.counts.expired, report.produced);
+    assert_eq!(report.endings.lateness.len(), report.produced);
+}
+
+#[test]
+fn a_stalled_follower_that_leaves_the_set_holds_up_nobody_for_good() {
+    let stage = stage(&format!("{STALLED} --isr-shrink-after 20ms"));
+    let report = run_well(&stage, &Stop::new(), &mut |_| {});
+    assert_eq!(report.endings.counts.completed, report.produced);
+    let last = State::take(&stage);
+    assert!(last.in_sync_min < 3);
+    assert_eq!(last.lag[1], report.produced, "follower 2 has nothing");
+}
+
+#[test]
+fn an_interrupt_cancels_what_waits() {
+    let (stage, interrupted) = (stage(&format!("{STALLED} --seconds 3600")), Stop::new());
+    let report = run_well(&stage, &interrupted, &mut |state| {
+        if state.waiting() > 0 {
+            interrupted.raise();
+        }
+    });
+    assert_eq!(report.endings.counts.cancelled, report.produced);
+}
+
+#[test]
+fn a_refused_produce_is_answered_and_a_fault() {
+    let stage = stage("--rate 100");
+    stage.leader.shut_down();
+    let report = stage.run(&Text::load(None).unwrap(), &Stop::new(), &mut |_| {});
+    let [Problem { fault: REFUSED, count, first }] = &report.problems[..] else { panic!() };
+    assert_eq!((*count, first.ends_with(": Closed")), (report.produced, true), "{first}");
+}
+
+/// What the books say of a partition of which each follower has a part, and the second then gets
+/// `more`, after these answers: each an offset and how long it waited of 50 ms.
+fn wrong(
+    records: u64,
+    parts: [u64; 2],
+    more: Option<Record>,
+    answers: &[(Answer, u64, Duration)],
+) -> Vec<Problem> {
+    let stage = stage("");
+    let (books, partition) = (&stage.books, &stage.leader.partitions[0]);
+    let written: Vec<_> = (0..records).map(record).collect();
+    written.iter().for_each(|&record| _ = partition.append(record));
+    for (log, part) in partition.followers.iter().zip(parts) {
+        log.append(&written[..part as usize]);
+    }
+    books.audit(&stage.leader);
+    partition.followers[1].append(more.as_slice());
+    for &(answer, offset, waited) in answers {
+        books.enter(partition, &Ended { answer, offset, waited, timeout: 50 * MS, bytes: 7 });
+    }
+    (0..2).for_each(|follower| books.fetched(partition, follower));
+    books.close(&stage.leader)
+}
+
+fn record(number: u64) -> Record {
+    Record { number, line: 1 }
+}
+
+#[test]
+fn what_is_wrong_with_an_answer_is_found_counted_and_told() {
+    use Answer::{Acknowledged, TimedOut};
+    let (ack, late) = ((Acknowledged, 1, MS), (TimedOut, 1, 50 * MS));
+    let early = (TimedOut, 1, 50 * MS - Duration::from_nanos(1));
+    for (parts, answers, faults) in [
+        ([1, 1], &[ack][..], &[][..]),
+        ([0, 0], &[late], &[]),
+        ([1, 0], &[ack], &[MISSING, BEHIND, TOO_SOON]),
+        ([1, 1], &[], &[NEVER_ENDED]),
+        ([1, 1], &[ack, ack], &[TWICE]),
+        ([1, 1], &[(TimedOut, 2, 50 * MS)], &[ANOTHERS]),
+        ([1, 1], &[early], &[EARLY]),
+    ] {
+        let found = wrong(1, parts, None, answers);
+        let found: Vec<_> = found.iter().map(|problem| (problem.fault, problem.count)).collect();
+        assert_eq!(found, faults.iter().map(|fault| (*fault, 1)).collect::<Vec<_>>());
+    }
+    let said = "operations that expired before their deadline: 1 (the first: offset 0 of \
+                partition 0, after 49.999999ms of 50ms)";
+    assert_eq!(wrong(1, [1, 1], None, &[early])[0].to_string(), said);
+}
+
+#[test]
+fn a_replica_out_of_the_set_owes_nothing() {
+    let stage = stage("");
+    let partition = &stage.leader.partitions[0];
+    let _ = partition.append(record(0));
+    assert_eq!(partition.shrink(MS), Some(1));
+    let (answer, offset) = (Answer::Acknowledged, 1);
+    let ended = Ended { answer, offset, waited: MS, timeout: MS, bytes: 7 };
+    stage.books.enter(partition, &ended);
+    assert_eq!(stage.books.close(&stage.leader), []);
+}
+
+#[test]
+fn another_line_another_record_and_one_too_many_are_found() {
+    const RECORDS: u64 = 10_000;
+    let last = RECORDS - 1;
+    let all: Vec<_> = (1..=RECORDS).map(|offset| (Answer::Cancelled, offset, MS)).collect();
+    for parts in [[RECORDS; 2], [RECORDS, RECORDS - 3], [0, 1]] {
+        assert!(wrong(RECORDS, parts, None, &all).is_empty());
+    }
+    assert!(wrong(RECORDS, [RECORDS, last], Some(record(last)), &all).is_empty());
+    let line = Record { line: 2, ..record(last) };
+    for (part, more, at) in
+        [(last, line, last), (last, record(0), last), (RECORDS, record(0), RECORDS)]
+    {
+        let first = format!("offset {at} of partition 0, in the log of follower 2");
+        let differ = Problem { fault: LOGS_DIFFER, count: 1, first };
+        assert_eq!(wrong(RECORDS, [RECORDS, part], Some(more), &all), [differ]);
+    }
+}
