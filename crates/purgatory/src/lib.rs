@@ -97,6 +97,7 @@
 //!   (error), callbacks that keep the executor for 100 ms and missed events (warn), and shutdown
 //!   (info).
 
+#![cfg_attr(docsrs, feature(doc_cfg))] // docs.rs shows which feature an item is behind
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 #[macro_use]
