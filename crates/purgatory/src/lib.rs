@@ -145,7 +145,7 @@ pub use words::{
     watches::{WatchKey, Watches},
 };
 
-/// The programs in the README, as they are.
-#[cfg(doctest)]
+/// The programs in the README, as they are: one takes `Watermarks`.
+#[cfg(all(doctest, feature = "keyed"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
