@@ -137,9 +137,13 @@ misbehave *ARGS:
 prometheus:
     cargo build --release --example acks_all --example broker --example misbehave && docs/prometheus/check.sh target/release/examples/acks_all target/release/examples/broker
 
-# The crates as they would be published, with all and with no features.
+# The crates as crates.io would get them, under their names there; tests with all and with no features.
 release-check:
-    cargo package -p timer-core -p purgatory -p purgatory-live && cargo test -p timer-core -p purgatory --no-default-features && cargo test -p timer-core -p purgatory -p purgatory-live --all-features
+    .ci/release test
+
+# The public API beside the one that is kept; installs cargo-semver-checks into target where it is missing.
+semver:
+    .ci/semver
 
 # Mutants of one file or folder, and which of them no test notices; wants cargo-mutants.
 mutants FILES='crates/timer-core/src/wheel/*.rs' *ARGS:

@@ -43,6 +43,7 @@
 //!
 //! - `axum` (off by default): `Live::router`, `Server`, and so axum and tokio.
 
+#![cfg_attr(docsrs, feature(doc_cfg))] // docs.rs shows which feature an item is behind
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 mod event;

@@ -97,6 +97,7 @@
 //!   (error), callbacks that keep the executor for 100 ms and missed events (warn), and shutdown
 //!   (info).
 
+#![cfg_attr(docsrs, feature(doc_cfg))] // docs.rs shows which feature an item is behind
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 #[macro_use]
@@ -144,7 +145,7 @@ pub use words::{
     watches::{WatchKey, Watches},
 };
 
-/// The programs in the README, as they are.
-#[cfg(doctest)]
+/// The programs in the README, as they are: one takes `Watermarks`.
+#[cfg(all(doctest, feature = "keyed"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

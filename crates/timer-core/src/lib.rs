@@ -136,8 +136,10 @@
 //! - `tokio`: `SystemTimerBuilder::tokio`, a timer without a thread, on a runtime and its clock;
 //!   `TokioExecutor`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))] // docs.rs shows which feature an item is behind
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
+#[cfg_attr(semver_checks, doc(hidden))] // not covered by semantic versioning: `.ci/semver`
 pub mod driver;
 mod observe;
 mod sync;

@@ -2,7 +2,7 @@
 //! and timers share.
 //!
 //! **Semantic versioning does not cover this module.** Anything in it may change in any release; a
-//! crate that uses it depends on an exact version (`timer-core = "=0.1.0"`). For tasks on a timer
+//! crate that uses it depends on an exact version (`=0.1.0`). For tasks on a timer
 //! take [`Timer::schedule`](crate::Timer::schedule) or [`TaskTimer`](crate::TaskTimer), for a wheel
 //! in an event loop [`TimingWheel`](crate::TimingWheel): those it covers.
 //!
