@@ -1,5 +1,8 @@
 //! What the benches share.
 
+pub mod chart;
+mod lazy_heap;
+
 use std::{
     fs,
     path::Path,
@@ -11,6 +14,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use purgatory::{DelayedOperation, Outcome};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
+
+pub use lazy_heap::LazyHeap;
 
 /// The middle one of some values; between the two middle ones of an even number.
 ///
@@ -118,6 +123,15 @@ pub fn grouped(number: u64) -> String {
     }
 }
 
+/// Three digits or so.
+pub fn number(value: f64) -> String {
+    match value {
+        99.95.. => grouped(value.round() as u64),
+        9.995.. => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
 /// The programs in the pages, run with the tests. Here, because this package is no default member
 /// of the workspace and may depend on anything (one page wants the exporter's own listener), and
 /// because the crates are packaged without the pages.
@@ -149,5 +163,7 @@ mod tests {
     fn numbers_are_grouped() {
         let numbers = [10, 1_000, 86_400, 1_000_010].map(grouped);
         assert_eq!(numbers, ["10", "1 000", "86 400", "1 000 010"]);
+        let numbers = [0.5, 9.99, 9.996, 12.34, 99.96, 123_456.7].map(number);
+        assert_eq!(numbers, ["0.50", "9.99", "10.0", "12.3", "100", "123 457"]);
     }
 }

@@ -25,29 +25,63 @@ const BATCH: usize = 1_000;
 /// The clock is looked at after so many starts while the scheme is filled.
 const FILL: usize = 256;
 
+/// How much is measured: in full, quickly, and as little as a test needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) name: &'static str,
+    /// How many timers are pending.
+    pub(crate) pending: &'static [usize],
+    pub(crate) rounds: usize,
+    /// Timers to start, and to stop, while measuring.
+    operations: usize,
+    /// At most so long for starts and stops, and for quiet ticks.
+    sample: Duration,
+    /// A scheme that is not filled by then, or has not fired all, is stopped.
+    patience: Duration,
+}
+
+impl Sizes {
+    pub(crate) const FULL: Sizes = Sizes {
+        name: "full",
+        pending: &[10, 100, 1_000, 10_000, 100_000, 1_000_000],
+        rounds: 5,
+        operations: 50_000,
+        sample: Duration::from_millis(500),
+        patience: Duration::from_secs(10),
+    };
+
+    pub(crate) const QUICK: Sizes = Sizes {
+        name: "quick",
+        rounds: 3,
+        operations: 5_000,
+        sample: Duration::from_millis(50),
+        patience: Duration::from_secs(1),
+        ..Sizes::FULL
+    };
+
+    #[cfg(test)]
+    pub(crate) const TINY: Sizes = Sizes {
+        name: "tiny",
+        pending: &[10, 40],
+        rounds: 2,
+        operations: 20,
+        sample: Duration::from_secs(60),
+        patience: Duration::from_secs(60),
+    };
+}
+
 /// What a trial does.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    pub(crate) sizes: Sizes,
     pub(crate) pending: usize,
     pub(crate) seed: u64,
-    /// Timers to start, and to stop, while measuring.
-    pub(crate) operations: usize,
-    /// At most so long for starts and stops, and for quiet ticks.
-    pub(crate) sample: Duration,
-    /// A scheme that is not filled by then, or has not fired all, is stopped.
-    pub(crate) patience: Duration,
     /// Whether to fire all that is pending.
     pub(crate) expire: bool,
 }
 
-/// What was measured.
-#[derive(Clone, Debug)]
-pub(crate) struct Costs {
-    pub(crate) start: Cost,
-    pub(crate) stop: Cost,
-    pub(crate) tick: Cost,
-    pub(crate) expire: Cost,
-}
+/// What was measured, by measure.
+pub(crate) type Costs = [Cost; 4];
 
 /// What one thing costs.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +150,7 @@ impl<'a, S: Scheme> Trial<'a, S> {
     }
 
     fn run(&mut self) -> anyhow::Result<Costs> {
-        let patience = self.plan.patience;
+        let patience = self.plan.sizes.patience;
         let filled = self.fill()?;
         if filled.count < self.plan.pending as u64 {
             let why = format!(
@@ -124,20 +158,18 @@ impl<'a, S: Scheme> Trial<'a, S> {
                 grouped(filled.count),
                 grouped(self.plan.pending as u64)
             );
-            let [start, stop, tick, expire] =
-                [Cost::Stopped(why), Cost::Skipped, Cost::Skipped, Cost::Skipped];
-            return Ok(Costs { start, stop, tick, expire });
+            return Ok([Cost::Stopped(why), Cost::Skipped, Cost::Skipped, Cost::Skipped]);
         }
         let (start, stop) = self.start_and_stop()?;
         let tick = self.quiet_ticks()?;
         let expire = if self.plan.expire { self.expire()? } else { Cost::Skipped };
         self.close()?;
-        Ok(Costs { start, stop, tick, expire })
+        Ok([start, stop, tick, expire])
     }
 
     fn fill(&mut self) -> anyhow::Result<Spent> {
         let (mut spent, pending) = (Spent::default(), self.plan.pending as u64);
-        while spent.count < pending && !spent.beyond(self.plan.patience) {
+        while spent.count < pending && !spent.beyond(self.plan.sizes.patience) {
             let count = FILL.min((pending - spent.count) as usize);
             let ns = self.start(count)?;
             spent.add(count as u64, ns);
@@ -173,7 +205,7 @@ impl<'a, S: Scheme> Trial<'a, S> {
     }
 
     fn start_and_stop(&mut self) -> anyhow::Result<(Cost, Cost)> {
-        let Plan { pending, operations, sample, .. } = *self.plan;
+        let Plan { pending, sizes: Sizes { operations, sample, .. }, .. } = *self.plan;
         let batch = pending.clamp(10, BATCH);
         let (mut started, mut stopped) = (Spent::default(), Spent::default());
         self.start(batch)?; // into memory that is new
@@ -228,14 +260,14 @@ impl<'a, S: Scheme> Trial<'a, S> {
     }
 
     fn quiet_ticks(&mut self) -> anyhow::Result<Cost> {
-        let turned = self.turn(HOUR - 1, self.plan.sample, |scheme, ticks, fired| {
+        let turned = self.turn(HOUR - 1, self.plan.sizes.sample, |scheme, ticks, fired| {
             (0..ticks).for_each(|_| scheme.tick(fired));
         })?;
         Ok(turned.each())
     }
 
     fn expire(&mut self) -> anyhow::Result<Cost> {
-        let Plan { pending, patience, .. } = *self.plan;
+        let Plan { pending, sizes: Sizes { patience, .. }, .. } = *self.plan;
         let turned = self.turn(DAY, patience, S::advance)?;
         let fired = self.timers_fired;
         if self.now < DAY {
@@ -270,10 +302,7 @@ impl<'a, S: Scheme> Trial<'a, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        algorithms::scheme::{Claim, Refused},
-        sizes::Sizes,
-    };
+    use crate::algorithms::scheme::{Claim, Refused};
 
     const NOTHING: u8 = 0;
     const FIRES_EARLY: u8 = 1;
@@ -292,7 +321,7 @@ mod tests {
 
     impl<const FAULT: u8> Scheme for Faulty<FAULT> {
         const NAME: &'static str = "faulty";
-        const CLAIM: Claim = Claim { start: "", stop: "", tick: "", expire: "" };
+        const CLAIM: Claim = [""; 4];
         type Handle = Task;
 
         fn start(&mut self, delay: u64, task: Task) -> Result<Task, Refused> {
@@ -330,8 +359,10 @@ mod tests {
         }
     }
 
+    const PLAN: Plan = Plan { sizes: Sizes::TINY, pending: 40, seed: 0, expire: true };
+
     fn outcome<const FAULT: u8>() -> anyhow::Result<Costs> {
-        trial::<Faulty<FAULT>>(&Sizes::TINY.plan(40, 0, true))
+        trial::<Faulty<FAULT>>(&PLAN)
     }
 
     #[test]
@@ -347,12 +378,12 @@ mod tests {
 
     #[test]
     fn without_patience_a_scheme_is_stopped() {
-        let mut plan = Sizes::TINY.plan(10_000, 0, true);
-        plan.patience = Duration::ZERO;
+        let sizes = Sizes { patience: Duration::ZERO, ..Sizes::TINY };
+        let mut plan = Plan { sizes, pending: 10_000, ..PLAN };
         let costs = trial::<Faulty<NOTHING>>(&plan).unwrap();
-        assert_eq!(costs.start, Cost::Stopped("0ns had started 256 of 10 000".into()));
+        assert_eq!(costs[0], Cost::Stopped("0ns had started 256 of 10 000".into()));
         plan.pending = 40;
         let costs = trial::<Faulty<NOTHING>>(&plan).unwrap();
-        assert_eq!(costs.expire, Cost::Stopped("0ns had fired 0 of 40".into()));
+        assert_eq!(costs[3], Cost::Stopped("0ns had fired 0 of 40".into()));
     }
 }

@@ -30,8 +30,7 @@ impl HierarchicalWheel {
 
 impl Scheme for HierarchicalWheel {
     const NAME: &'static str = "timing-wheel";
-    const CLAIM: Claim =
-        Claim { start: "O(levels)", stop: "O(1)", tick: "O(1)", expire: "O(levels)" };
+    const CLAIM: Claim = ["O(levels)", "O(1)", "O(1)", "O(levels)"];
     type Handle = TaskId;
 
     fn start(&mut self, delay: u64, task: Task) -> Result<TaskId, Refused> {

@@ -36,16 +36,9 @@ pub(crate) trait Scheme: Default {
     fn pending(&self) -> usize;
 }
 
-/// The cost of each call, as it is claimed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Claim {
-    pub(crate) start: &'static str,
-    pub(crate) stop: &'static str,
-    /// Without what falls due or is handed down.
-    pub(crate) tick: &'static str,
-    /// Of one timer, from its start on, without the empty ticks.
-    pub(crate) expire: &'static str,
-}
+/// The cost of each measure, as it is claimed: a start, a stop, a tick without what falls due or is
+/// handed down, and the expiry of one timer, from its start on, without the empty ticks.
+pub(crate) type Claim = [&'static str; 4];
 
 /// A delay that the scheme has no place for. The task comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
