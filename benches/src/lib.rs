@@ -56,6 +56,13 @@ pub fn process_cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// A line of what the system tells of this process's memory, in KiB: `VmRSS:`, `VmHWM:`.
+pub fn status_kib(line: &str) -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let rest = status.lines().find_map(|of| of.strip_prefix(line))?;
+    rest.trim().strip_suffix(" kB")?.parse().ok()
+}
+
 /// Processor, cores and load, as far as the system tells.
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);

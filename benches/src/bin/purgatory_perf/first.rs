@@ -14,10 +14,10 @@ use foldhash::HashMap;
 use parking_lot::Mutex;
 use timer_core::SystemClock;
 
-use super::wait::{Key, Waits};
 use crate::{
     books::{Ending, Request},
     delays::Delays,
+    waits::{Key, Waits},
 };
 
 pub(crate) struct First {
@@ -53,12 +53,11 @@ impl Waiting {
 }
 
 impl First {
-    pub(crate) fn new(keys: &[Key], purge: usize, clock: SystemClock) -> anyhow::Result<Self> {
+    pub(crate) fn new(keys: Vec<Key>, purge: usize, clock: SystemClock) -> anyhow::Result<Self> {
         let delays = Delays::start(clock, |waiting: Drain<'_, Arc<Waiting>>| {
             waiting.for_each(|waiting| waiting.end(Ending::Expired));
         })?;
-        let (keys, lists) = (keys.to_vec(), Mutex::default());
-        Ok(First { keys, purge, lists, delays })
+        Ok(First { keys, purge, lists: Mutex::default(), delays })
     }
 
     fn purge(&self, lists: &mut Lists) {
