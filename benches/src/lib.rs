@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
+use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use purgatory::{DelayedOperation, Outcome};
 use rustix::time::{ClockId, clock_gettime};
@@ -120,6 +121,11 @@ pub fn make_folder(folder: &Path) -> anyhow::Result<()> {
 /// When that does not go; the file is named.
 pub fn write(file: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// How the command line calls it.
+pub fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// Digits in groups of three.

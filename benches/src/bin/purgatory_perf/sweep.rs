@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use purgatory_benches::{
     chart::{IntoLogRange, Line, from_zero, panel, svg, values},
-    check_writable, make_folder, progress, write, write_json,
+    check_writable, make_folder, name, progress, write, write_json,
 };
 use serde::Serialize;
 
@@ -50,11 +50,6 @@ impl Point {
             measured.peak_mib.unwrap_or(0.0),
         )
     }
-}
-
-/// How the command line calls it.
-fn name(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 pub(crate) fn sweep(args: &Args) -> anyhow::Result<()> {

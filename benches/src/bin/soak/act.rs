@@ -23,7 +23,7 @@ const SHELF_MAX: u64 = 8;
 
 /// Does something to what was parked; gives back what is still to be waited for.
 pub(crate) fn act(mut mine: Mine, random: &mut Rng) -> Option<Mine> {
-    if mine.is_over() && mine.is_future() {
+    if mine.wait.is_some() && mine.is_over() {
         return None;
     }
     let Some(world) = mine.world.upgrade() else { return mine.leave() };
@@ -32,7 +32,7 @@ pub(crate) fn act(mut mine: Mine, random: &mut Rng) -> Option<Mine> {
     }
     let fuse = if random.u32(0..400) == 0 { random.u32(1..16) } else { 0 };
     with_fuse(fuse, || bring_about(&world, &mine, fuse > 0, random));
-    if mine.is_over() { None } else { Some(mine) }
+    (!mine.is_over()).then_some(mine)
 }
 
 /// Leaves it to its time, which may be made another before.
@@ -42,7 +42,7 @@ fn let_expire(world: &World, mine: Mine, random: &mut Rng) -> Option<Mine> {
         let given = || world.plain.reschedule(id, Duration::from_nanos(timeout));
         mine.record.reschedule(timeout, given);
     }
-    if mine.is_future() { Some(mine) } else { None }
+    mine.wait.is_some().then_some(mine)
 }
 
 /// Makes its condition true and raises the event, in one of the ways there are; or ends it from
@@ -50,18 +50,15 @@ fn let_expire(world: &World, mine: Mine, random: &mut Rng) -> Option<Mine> {
 fn bring_about(world: &World, mine: &Mine, panics: bool, random: &mut Rng) {
     match (&mine.what, mine.id()) {
         (_, Some(id)) if random.u32(0..100) < 6 => end(world, id, random),
-        (What::Flag(flag, key, _) | What::Future(flag, key, _), _) => {
+        (What::Flag(flag, key, _), _) => {
             flag.store(true, SeqCst);
             raise(world, key, random);
         }
         (What::Level(key, value, _), _) => rise(world, *key, *value, random),
-        (What::Shelf(key, _) | What::Shelves(key), _) => put(world, *key, random),
-        (What::Reply(key, _), _) => deliver(world, key, (!panics).then_some(&mine.record)),
-        (What::Watermark(key, value, _) | What::Watermarks(key, value), _) => {
-            let _ = world.watermarks.raise(key, *value);
-        }
-        (What::Quorum(of, _), _) => {
-            let out = random.usize(0..3);
+        (What::Shelf(key), _) => put(world, *key, random),
+        (What::Reply(key), _) => deliver(world, key, (!panics).then_some(&mine.record)),
+        (What::Watermarks(of), _) => {
+            let out = if of.len() > 2 { random.usize(0..of.len()) } else { of.len() };
             for (_, (key, value)) in of.iter().enumerate().filter(|(at, _)| *at != out) {
                 let _ = world.watermarks.raise(key, *value);
             }
@@ -121,8 +118,7 @@ fn put(world: &World, key: u64, random: &mut Rng) {
 /// the key may panic in, which drops what it delivers.
 fn deliver(world: &World, key: &Key, record: Option<&Arc<Record>>) {
     for _ in 0..2 {
-        let value = record.map_or_else(Value::of_none, Value::of);
-        if let Err(value) = world.replies.deliver(key, value) {
+        if let Err(value) = world.replies.deliver(key, Value(record.cloned())) {
             value.back();
         }
     }

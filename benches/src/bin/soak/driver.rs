@@ -17,7 +17,6 @@ use parking_lot::{Mutex, RwLock};
 use crate::{
     act::{act, happen},
     books::Books,
-    clock::JumpingClock,
     mine::Mine,
     park::{block, park},
     stop::Stop,
@@ -41,7 +40,6 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// What all threads share.
 pub(crate) struct Ring {
     pub(crate) books: Arc<Books>,
-    pub(crate) clock: JumpingClock,
     /// The world that stays.
     pub(crate) lasting: Arc<World>,
     /// The one that is made anew now and then.
@@ -55,7 +53,7 @@ pub(crate) struct Ring {
     pool: Mutex<Vec<Mine>>,
     pub(crate) visitors: AtomicU64,
     /// What drivers gave up because they were behind.
-    pub(crate) given_up: AtomicU64,
+    given_up: AtomicU64,
 }
 
 impl Ring {
@@ -63,7 +61,6 @@ impl Ring {
         let hands = || Mutex::new(Vec::with_capacity(2 * HANDS));
         Ok(Ring {
             books: books.clone(),
-            clock: books.clock.clone(),
             lasting: World::new(0, books)?,
             passing: RwLock::new(Some(World::new(1, books)?)),
             gate: RwLock::default(),
@@ -110,7 +107,7 @@ impl Ring {
 
     /// True when fewer than `rate` a second have been parked so far, by all threads together.
     fn is_behind(&self, rate: u64) -> bool {
-        let wanted = u128::from(self.clock.real_ns()) * u128::from(rate) / 1_000_000_000;
+        let wanted = u128::from(self.books.clock.real_ns()) * u128::from(rate) / 1_000_000_000;
         let given_up = self.given_up.load(SeqCst);
         let behind = (wanted as u64).saturating_sub(given_up + self.books.operations());
         if behind > rate * BEHIND_MAX {
@@ -168,25 +165,14 @@ impl Ring {
         for _ in 0..random.u32(0..3) {
             block(&world, &mut random);
         }
-        let mut left = mine.into_iter().filter_map(|one| act(one, &mut random));
-        let mut pool = self.pool.lock();
-        while pool.len() < POOL
-            && let Some(one) = left.next()
-        {
+        for one in mine.into_iter().filter_map(|one| act(one, &mut random)) {
+            let mut pool = self.pool.lock();
             pool.push(one);
-        }
-        drop(pool);
-        left.for_each(|one| self.pool_later(one));
-    }
-
-    /// Puts something into the pool for something else, which is given up.
-    fn pool_later(&self, one: Mine) {
-        let mut pool = self.pool.lock();
-        pool.push(one);
-        let oldest = pool.swap_remove(0);
-        drop(pool);
-        if let Some(still) = oldest.leave() {
-            self.pool.lock().push(still);
+            let oldest = (pool.len() > POOL).then(|| pool.swap_remove(0));
+            drop(pool);
+            if let Some(still) = oldest.and_then(Mine::leave) {
+                self.pool.lock().push(still);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use clap::ValueEnum;
 use fastrand::Rng;
 use parking_lot::Mutex;
 
@@ -17,8 +18,8 @@ use crate::{
     world::{Close, Closing, World},
 };
 
-/// What there is, and how many of a hundred.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Fault {
     Stall,
     Forwards,
@@ -30,43 +31,29 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [(Fault, u32, &str); 7] = [
-        (Fault::Stall, 25, "executor stalled"),
-        (Fault::Forwards, 20, "clock forwards"),
-        (Fault::Backwards, 20, "clock backwards"),
-        (Fault::ClockPanics, 10, "clock panicked"),
-        (Fault::CancelAll, 5, "all cancelled"),
-        (Fault::NewWorld, 10, "world made anew"),
-        (Fault::Look, 10, "snapshots"),
-    ];
-
     fn draw(random: &mut Rng) -> Fault {
-        let mut left = random.u32(0..100);
-        for (fault, share, _) in Fault::ALL {
-            match left.checked_sub(share) {
-                Some(less) => left = less,
-                None => return fault,
-            }
+        match random.u32(0..100) {
+            0..25 => Fault::Stall,
+            25..45 => Fault::Forwards,
+            45..65 => Fault::Backwards,
+            65..75 => Fault::ClockPanics,
+            75..80 => Fault::CancelAll,
+            80..90 => Fault::NewWorld,
+            _ => Fault::Look,
         }
-        Fault::Look
     }
 }
 
 /// Makes the faults, and keeps what is closing.
 #[derive(Default)]
 pub(crate) struct Faults {
-    counts: [AtomicU64; Fault::ALL.len()],
-    /// Jobs that stalls held.
-    pub(crate) held: AtomicU64,
+    /// How many of each there were.
+    pub(crate) counts: [AtomicU64; Fault::Look as usize + 1],
     worlds: AtomicU64,
     closing: Mutex<Vec<Closing>>,
 }
 
 impl Faults {
-    pub(crate) fn counts(&self) -> [u64; Fault::ALL.len()] {
-        self.counts.each_ref().map(|count| count.load(SeqCst))
-    }
-
     /// One fault after the other, until the end.
     pub(crate) fn run(&self, ring: &Ring, seed: u64) -> anyhow::Result<()> {
         let mut random = Rng::with_seed(seed);
@@ -88,11 +75,11 @@ impl Faults {
             Fault::Stall => {
                 world.stall.begin();
                 ring.stop.pause(Duration::from_millis(random.u64(10..400)));
-                self.held.fetch_add(world.stall.end() as u64, SeqCst);
+                world.stall.end();
             }
-            Fault::Forwards => ring.clock.forwards(jump(random)),
-            Fault::Backwards => ring.clock.backwards(jump(random)),
-            Fault::ClockPanics => ring.clock.panic_next(random.u32(1..100)),
+            Fault::Forwards => ring.books.clock.forwards(jump(random)),
+            Fault::Backwards => ring.books.clock.backwards(jump(random)),
+            Fault::ClockPanics => ring.books.clock.panic_next(random.u32(1..100)),
             Fault::CancelAll => _ = world.plain.cancel_all("all at once"),
             Fault::NewWorld => {
                 drop(world);

@@ -45,38 +45,33 @@ impl Sample {
 /// All samples, each of as many seconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
-    samples: Vec<Sample>,
-    /// Samples as they come that make one that is kept.
+    pub(crate) samples: Vec<Sample>,
+    /// Samples as they come that make one that is kept, and how many the last is made of.
     each: usize,
-    pending: Option<(Sample, usize)>,
+    last: usize,
 }
 
 impl Series {
     pub(crate) fn new() -> Self {
-        Series { samples: Vec::with_capacity(SAMPLES_MAX), each: 1, pending: None }
+        Series { samples: Vec::with_capacity(SAMPLES_MAX), each: 1, last: 0 }
     }
 
     pub(crate) fn push(&mut self, sample: Sample) {
-        let (sample, count) = match self.pending.take() {
-            Some((before, count)) => (before.and(sample), count + 1),
-            None => (sample, 1),
-        };
-        if count < self.each {
-            self.pending = Some((sample, count));
-            return;
-        }
-        self.samples.push(sample);
-        if self.samples.len() == SAMPLES_MAX {
-            for at in 0..SAMPLES_MAX / 2 {
-                self.samples[at] = self.samples[2 * at].and(self.samples[2 * at + 1]);
+        match self.samples.last_mut() {
+            Some(last) if self.last < self.each => *last = last.and(sample),
+            _ => {
+                if self.samples.len() == SAMPLES_MAX {
+                    for at in 0..SAMPLES_MAX / 2 {
+                        self.samples[at] = self.samples[2 * at].and(self.samples[2 * at + 1]);
+                    }
+                    self.samples.truncate(SAMPLES_MAX / 2);
+                    self.each *= 2;
+                }
+                self.samples.push(sample);
+                self.last = 0;
             }
-            self.samples.truncate(SAMPLES_MAX / 2);
-            self.each *= 2;
         }
-    }
-
-    pub(crate) fn samples(&self) -> &[Sample] {
-        &self.samples
+        self.last += 1;
     }
 }
 
@@ -88,18 +83,11 @@ mod tests {
     fn a_long_run_has_coarser_samples_and_loses_none() {
         let mut series = Series::new();
         for second in 1..=5 * SAMPLES_MAX as u64 {
-            let at_s = second as f64;
-            let live_bytes = second;
-            series.push(Sample {
-                at_s,
-                seconds: 1.0,
-                operations: 3,
-                live_bytes,
-                ..Sample::default()
-            });
+            let sample = Sample { seconds: 1.0, operations: 3, ..Sample::default() };
+            series.push(Sample { at_s: second as f64, live_bytes: second, ..sample });
         }
-        let samples = series.samples();
-        assert!(samples.len() < SAMPLES_MAX && samples.len() >= SAMPLES_MAX / 2);
+        let samples = series.samples;
+        assert!(samples.len() <= SAMPLES_MAX && samples.len() >= SAMPLES_MAX / 2);
         assert!(samples.iter().all(|sample| sample.rate() == 3.0));
         assert!(samples.is_sorted_by_key(|sample| sample.live_bytes));
         let seconds: f64 = samples.iter().map(|sample| sample.seconds).sum();
