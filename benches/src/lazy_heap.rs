@@ -4,6 +4,8 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use foldhash::HashSet;
 
+use crate::delays::Queue;
+
 /// Below it the heap is not worth a purge.
 const SMALL: usize = 64;
 
@@ -17,13 +19,6 @@ pub struct LazyHeap {
 }
 
 impl LazyHeap {
-    /// Adds one. O(log n), at worst.
-    #[inline]
-    pub fn insert(&mut self, due: u64, number: u64, payload: u64) {
-        self.heap.push(Reverse((due, number, payload)));
-        self.live.insert(number);
-    }
-
     /// Takes one out; false when it had gone. O(1), amortised.
     #[inline]
     pub fn remove(&mut self, number: u64) -> bool {
@@ -34,9 +29,28 @@ impl LazyHeap {
         was_live
     }
 
-    /// The earliest deadline.
+    /// How many there are, without the dead.
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// True when there is none.
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+}
+
+impl Queue for LazyHeap {
+    type Item = u64;
+
     #[inline]
-    pub fn next_due(&mut self) -> Option<u64> {
+    fn insert(&mut self, due: u64, number: u64, item: u64) {
+        self.heap.push(Reverse((due, number, item)));
+        self.live.insert(number);
+    }
+
+    #[inline]
+    fn next_due(&mut self) -> Option<u64> {
         while let Some(Reverse((due, number, _))) = self.heap.peek() {
             if self.live.contains(number) {
                 return Some(*due);
@@ -46,23 +60,12 @@ impl LazyHeap {
         None
     }
 
-    /// Takes out what is due first. O(log n).
     #[inline]
-    pub fn pop(&mut self) -> Option<u64> {
+    fn pop(&mut self) -> Option<u64> {
         self.next_due()?;
-        let Reverse((_, number, payload)) = self.heap.pop()?;
+        let Reverse((_, number, item)) = self.heap.pop()?;
         self.live.remove(&number);
-        Some(payload)
-    }
-
-    /// How many there are, without the dead.
-    pub fn len(&self) -> usize {
-        self.live.len()
-    }
-
-    /// True when there is none.
-    pub fn is_empty(&self) -> bool {
-        self.live.is_empty()
+        Some(item)
     }
 }
 

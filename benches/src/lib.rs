@@ -1,6 +1,7 @@
 //! What the benches share.
 
 pub mod chart;
+pub mod delays;
 mod lazy_heap;
 
 use std::{
@@ -170,6 +171,11 @@ mod tests {
         let error = check_writable(Some(Path::new("/no/such/folder/x.svg"))).unwrap_err();
         assert!(error.to_string().starts_with("cannot write /no/such/folder/x.svg"), "{error}");
         assert!(check_writable(None).is_ok() && check_writable(Some(Path::new("-"))).is_ok());
+    }
+
+    #[test]
+    fn memory_is_told() {
+        assert!(status_kib("VmRSS:").unwrap() > 0 && status_kib("VmNone:").is_none());
     }
 
     #[test]

@@ -12,11 +12,12 @@ use std::{
 
 use foldhash::HashMap;
 use parking_lot::Mutex;
+use purgatory_benches::delays::{AtEnd, Delays};
 use timer_core::SystemClock;
 
 use crate::{
     books::{Ending, Request},
-    delays::Delays,
+    heap::Heap,
     waits::{Key, Waits},
 };
 
@@ -25,7 +26,7 @@ pub(crate) struct First {
     /// So many are parked between two purges.
     purge: usize,
     lists: Mutex<Lists>,
-    delays: Delays<Arc<Waiting>>,
+    delays: Delays<Heap<Arc<Waiting>>>,
 }
 
 #[derive(Default)]
@@ -54,7 +55,7 @@ impl Waiting {
 
 impl First {
     pub(crate) fn new(keys: Vec<Key>, purge: usize, clock: SystemClock) -> anyhow::Result<Self> {
-        let delays = Delays::start(clock, |waiting: Drain<'_, Arc<Waiting>>| {
+        let delays = Delays::start(clock, AtEnd::Wait, |waiting: Drain<'_, Arc<Waiting>>| {
             waiting.for_each(|waiting| waiting.end(Ending::Expired));
         })?;
         Ok(First { keys, purge, lists: Mutex::default(), delays })
@@ -64,7 +65,7 @@ impl First {
         for list in lists.watchers.values_mut() {
             list.retain(|waiting| !waiting.is_over());
         }
-        self.delays.retain(|waiting| !waiting.is_over());
+        self.delays.with(|heap| heap.retain(|waiting| !waiting.is_over()));
         lists.since_purge = 0;
     }
 }

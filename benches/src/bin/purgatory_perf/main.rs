@@ -13,8 +13,8 @@
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod books;
-mod delays;
 mod first;
+mod heap;
 mod run;
 mod sweep;
 mod waits;

@@ -1,9 +1,12 @@
 //! One run: the generator by itself, then the same with a purgatory.
 
-use std::{fs, sync::Arc, thread, time::Duration};
+use std::{fs, sync::Arc, thread, time::Duration, vec::Drain};
 
 use anyhow::ensure;
-use purgatory_benches::{process_cpu_ns, status_kib};
+use purgatory_benches::{
+    delays::{AtEnd, Delays},
+    process_cpu_ns, status_kib,
+};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde::{Deserialize, Serialize};
 use timer_core::Clock;
@@ -11,8 +14,8 @@ use timer_core::Clock;
 use crate::{
     Args,
     books::{Books, Ending, Request},
-    delays::Delays,
     first::First,
+    heap::Heap,
     waits::{Key, Nothing, Ours, TimerKind, Waits},
     workload::Workload,
 };
@@ -129,7 +132,8 @@ fn drive<W: Waits>(
     let books = Books::leaked();
     let waits = Arc::new(make(books)?);
     let completes = waits.clone();
-    let delays = Delays::start(books.clock, move |tickets| completes.complete(tickets))?;
+    let complete = move |tickets: Drain<'_, _>| completes.complete(tickets);
+    let delays = Delays::<Heap<W::Ticket>>::start(books.clock, AtEnd::Wait, complete)?;
     let mut samples = workload.samples(seed)?;
     let timeout = workload.timeout;
     let mut above_timeout = 0;

@@ -2,12 +2,13 @@
 
 use clap::ValueEnum;
 use purgatory::{DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, Timeout};
+use purgatory_benches::delays::{AtEnd, Delays};
 use serde::Serialize;
 use timer_core::SystemClock;
 
 use crate::{
     books::{Ending, Request},
-    delays::Delays,
+    heap::Heap,
 };
 
 /// What times the requests out.
@@ -64,7 +65,7 @@ pub(crate) struct Ours {
     keys: Vec<Key>,
     /// With it operations never time out by themselves: it cancels them. What was completed stays
     /// in it until its time.
-    heap: Option<Delays<OperationId>>,
+    heap: Option<Delays<Heap<OperationId>>>,
 }
 
 impl DelayedOperation for Request {
@@ -88,7 +89,7 @@ impl Ours {
     pub(crate) fn heap(keys: Vec<Key>, clock: SystemClock) -> anyhow::Result<Self> {
         let ours = Ours::wheel(keys)?;
         let expires = ours.purgatory.clone();
-        let heap = Delays::start(clock, move |ids| {
+        let heap = Delays::start(clock, AtEnd::Wait, move |ids| {
             ids.for_each(|id| _ = expires.cancel(id, "its time ran out"));
         })?;
         Ok(Ours { heap: Some(heap), ..ours })
@@ -104,7 +105,7 @@ impl Waits for Ours {
         let ParkResult::Parked(id) = parked.expect("no bound is set, and it is open") else {
             return None;
         };
-        self.heap.iter().for_each(|heap| heap.add(request.expires_ns(), id));
+        self.heap.iter().for_each(|heap| _ = heap.add(request.expires_ns(), id));
         Some(id)
     }
 

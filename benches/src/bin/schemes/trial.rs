@@ -302,7 +302,10 @@ impl<'a, S: Scheme> Trial<'a, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithms::scheme::{Claim, Refused};
+    use crate::algorithms::{
+        scheme::{Claim, Refused},
+        sorted_list::SortedList,
+    };
 
     const NOTHING: u8 = 0;
     const FIRES_EARLY: u8 = 1;
@@ -312,26 +315,21 @@ mod tests {
     const STOPS_NOTHING: u8 = 5;
     const COUNTS_WRONG: u8 = 6;
 
-    /// A list of (deadline, task) with a fault.
+    /// A list with a fault.
     #[derive(Default)]
-    struct Faulty<const FAULT: u8> {
-        now: u64,
-        timers: Vec<(u64, Task)>,
-    }
+    struct Faulty<const FAULT: u8>(SortedList);
 
     impl<const FAULT: u8> Scheme for Faulty<FAULT> {
         const NAME: &'static str = "faulty";
         const CLAIM: Claim = [""; 4];
-        type Handle = Task;
+        type Handle = <SortedList as Scheme>::Handle;
 
-        fn start(&mut self, delay: u64, task: Task) -> Result<Task, Refused> {
-            self.timers.push((delay, task));
-            Ok(task)
+        fn start(&mut self, delay: u64, task: Task) -> Result<Self::Handle, Refused> {
+            self.0.start(if FAULT == FIRES_EARLY { delay / 2 } else { delay }, task)
         }
 
-        fn stop(&mut self, handle: Task) -> bool {
-            let at = self.timers.iter().position(|&(_, task)| task == handle);
-            FAULT != STOPS_NOTHING && at.map(|at| self.timers.remove(at)).is_some()
+        fn stop(&mut self, handle: Self::Handle) -> bool {
+            FAULT != STOPS_NOTHING && self.0.stop(handle)
         }
 
         fn tick(&mut self, fired: &mut Vec<Task>) {
@@ -339,23 +337,18 @@ mod tests {
         }
 
         fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
-            self.now += ticks;
-            let ahead = if FAULT == FIRES_EARLY { DAY / 2 } else { 0 };
-            let due = |timer: &mut (u64, Task)| timer.0 <= self.now + ahead;
-            let mut due: Vec<_> = self.timers.extract_if(.., due).collect();
-            due.sort_unstable();
-            let gone = usize::from(FAULT == LOSES_ONE && !due.is_empty());
-            due.truncate(due.len() - gone);
-            let twice = usize::from(FAULT == FIRES_TWICE).min(due.len());
-            due.extend_from_within(..twice);
-            if FAULT == FIRES_IN_NO_ORDER {
-                due.reverse();
+            let before = fired.len();
+            self.0.advance(ticks, fired);
+            match FAULT {
+                LOSES_ONE => _ = fired.pop(),
+                FIRES_TWICE => fired.extend_from_within(before..fired.len().min(before + 1)),
+                FIRES_IN_NO_ORDER => fired[before..].reverse(),
+                _ => {}
             }
-            fired.extend(due.into_iter().map(|(_, task)| task));
         }
 
         fn pending(&self) -> usize {
-            self.timers.len() + usize::from(FAULT == COUNTS_WRONG)
+            self.0.pending() + usize::from(FAULT == COUNTS_WRONG)
         }
     }
 

@@ -10,14 +10,12 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
 use fastrand::Rng;
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    act::{act, happen},
+    act::{Mine, act, happen},
     books::Books,
-    mine::Mine,
     park::{block, park},
     stop::Stop,
     world::World,
@@ -65,7 +63,7 @@ impl Ring {
             passing: RwLock::new(Some(World::new(1, books)?)),
             gate: RwLock::default(),
             stop: stop.clone(),
-            hands: std::iter::repeat_with(hands).take(drivers).collect(),
+            hands: (0..drivers).map(|_| hands()).collect(),
             pool: Mutex::new(Vec::with_capacity(2 * POOL)),
             visitors: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
@@ -79,7 +77,7 @@ impl Ring {
     }
 
     /// One of the two worlds.
-    fn world(&self, random: &mut Rng) -> Arc<World> {
+    pub(crate) fn world(&self, random: &mut Rng) -> Arc<World> {
         let passing = if random.bool() { self.passing.read().clone() } else { None };
         passing.unwrap_or_else(|| self.lasting.clone())
     }
@@ -135,24 +133,17 @@ impl Ring {
     }
 
     /// Starts threads that live for a moment, two at a time, until the end.
-    pub(crate) fn visit(&self, seed: u64) -> anyhow::Result<()> {
+    pub(crate) fn visit(&self, seed: u64) {
         let mut random = Rng::with_seed(seed);
         while !self.stop.is_raised() {
             self.stop.pause(Duration::from_millis(random.u64(1..100)));
-            let inside = self.gate.read();
+            let _inside = self.gate.read();
             let seeds = [random.u64(..), random.u64(..)];
             thread::scope(|scope| {
-                let visitors = seeds.map(|seed| {
-                    let visitor = thread::Builder::new().name("visitor".to_owned());
-                    visitor.spawn_scoped(scope, move || self.moment(seed))
-                });
-                visitors.into_iter().try_for_each(|visitor| visitor.map(drop))
-            })
-            .context("no thread")?;
-            drop(inside);
+                let _two = seeds.map(|seed| scope.spawn(move || self.moment(seed)));
+            });
             self.visitors.fetch_add(2, SeqCst);
         }
-        Ok(())
     }
 
     /// All that a thread does that lives for a moment. What is left in its hands goes to the pool.

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::{
     driver::Ring,
-    world::{Close, Closing, World},
+    world::{Closing, World},
 };
 
 /// What there is.
@@ -69,8 +69,7 @@ impl Faults {
     }
 
     fn make(&self, fault: Fault, ring: &Ring, random: &mut Rng) -> anyhow::Result<()> {
-        let passing = ring.passing.read().clone();
-        let world = passing.filter(|_| random.bool()).unwrap_or_else(|| ring.lasting.clone());
+        let world = ring.world(random);
         match fault {
             Fault::Stall => {
                 world.stall.begin();
@@ -97,23 +96,16 @@ impl Faults {
         World::new(2 + self.worlds.fetch_add(1, SeqCst), &ring.books)
     }
 
-    /// Closes a world in one of the ways there are.
     pub(crate) fn close(&self, world: Option<Arc<World>>, random: &mut Rng) {
-        if let Some(world) = world {
-            let close = Close::ALL[random.usize(0..Close::ALL.len())];
-            let closing = world.close(close);
-            self.closing.lock().push(closing);
-        }
+        let closing = world.map(|world| world.close(random));
+        self.closing.lock().extend(closing);
     }
 
-    /// Operations without an outcome in worlds that were closed.
+    /// Operations without an outcome in worlds that were closed; 0 when all are over.
     pub(crate) fn pending(&self) -> u64 {
-        self.closing.lock().iter().map(|closing| closing.account.pending()).sum()
-    }
-
-    /// True when every world that was closed is over.
-    pub(crate) fn all_closed(&self) -> bool {
-        self.closing.lock().iter().all(Closing::is_over)
+        let closing = self.closing.lock();
+        let left = closing.iter().filter(|closing| !closing.is_over());
+        left.map(|closing| closing.account.pending().max(1)).sum()
     }
 
     /// Nothing is under way any more: tells what is lost, and waits for the workers.

@@ -12,9 +12,9 @@ use fastrand::Rng;
 use purgatory::{BoxedOperation, OperationId, ParkResult, Timeout, Watches};
 
 use crate::{
+    act::{Mine, Wait, What, wait},
     books::{Ending, Kind, Opened, Record, Value},
     key::{Key, with_fuse},
-    mine::{Mine, Wait, What, wait},
     operation::{Extra, Operation, Until, park_chain},
     world::{FRESH, HOT, HOT_KEYS, LEVEL_KEYS, LEVELS, SHARED_KEYS, Shelf, World},
 };

@@ -15,8 +15,8 @@ use crate::{
     driver::Ring,
     faults::Faults,
     memory::{Judge, live_bytes},
-    plot, report,
-    series::{Sample, Series},
+    report,
+    series::{Sample, Series, chart},
     stop::Stop,
 };
 
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args, seed: u64, stop: &Stop) -> anyhow::Result<bool> {
             }
             watch.watch(&mut random)
         });
-        visits.join().map_err(|_| anyhow!("a visitor panicked"))??;
+        visits.join().map_err(|_| anyhow!("a visitor panicked"))?;
         breaks.join().map_err(|_| anyhow!("the thread that makes faults panicked"))??;
         watched
     })?;
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args, seed: u64, stop: &Stop) -> anyhow::Result<bool> {
         watch.sample();
     }
     println!("{}", watch.table());
-    let plot = |file| write(file, &plot::chart(&watch.series.samples)?);
+    let plot = |file| write(file, &chart(&watch.series.samples)?);
     args.plot.as_deref().map_or(Ok(()), plot)?;
     Ok(watch.is_right())
 }
@@ -196,8 +196,7 @@ impl<'a> Watch<'a> {
             if pending < before {
                 (since_ns, before) = (now_ns, pending);
             }
-            let all_over = collected && pending == 0 && faults.all_closed();
-            if all_over || now_ns - since_ns > PATIENCE_NS {
+            if collected && pending == 0 || now_ns - since_ns > PATIENCE_NS {
                 return;
             }
             thread::park_timeout(MILLISECOND);

@@ -1,6 +1,6 @@
 //! A priority queue of timers.
 
-use purgatory_benches::LazyHeap;
+use purgatory_benches::{LazyHeap, delays::Queue as _};
 
 use super::scheme::{Claim, Refused, Scheme, Task};
 

@@ -8,7 +8,7 @@ mod hashed_wheel;
 mod hierarchical_wheel;
 mod rings;
 pub(crate) mod scheme;
-mod sorted_list;
+pub(crate) mod sorted_list;
 #[cfg(test)]
 mod tests;
 
