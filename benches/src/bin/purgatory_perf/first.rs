@@ -24,7 +24,7 @@ use crate::{
 pub(crate) struct First {
     keys: Vec<Key>,
     /// So many are parked between two purges.
-    purge: usize,
+    purge: u32,
     lists: Mutex<Lists>,
     delays: Delays<Heap<Arc<Waiting>>>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct First {
 #[derive(Default)]
 struct Lists {
     watchers: HashMap<Key, Vec<Arc<Waiting>>>,
-    since_purge: usize,
+    since_purge: u32,
 }
 
 /// A request, which may be on several lists and in the heap.
@@ -54,7 +54,7 @@ impl Waiting {
 }
 
 impl First {
-    pub(crate) fn new(keys: Vec<Key>, purge: usize, clock: SystemClock) -> anyhow::Result<Self> {
+    pub(crate) fn new(keys: Vec<Key>, purge: u32, clock: SystemClock) -> anyhow::Result<Self> {
         let delays = Delays::start(clock, AtEnd::Wait, |waiting: Drain<'_, Arc<Waiting>>| {
             waiting.for_each(|waiting| waiting.end(Ending::Expired));
         })?;

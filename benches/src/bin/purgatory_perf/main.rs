@@ -23,7 +23,7 @@ mod workload;
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::ensure;
-use clap::{Parser, ValueEnum};
+use clap::{Parser, ValueEnum, value_parser};
 use purgatory_benches::write_json;
 use serde::Serialize;
 
@@ -42,7 +42,7 @@ struct Args {
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<u64>,
     /// How many requests. By default four seconds of them, and 1 000 000 when unthrottled.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = value_parser!(u64).range(1..))]
     num: Option<u64>,
     /// One of the published profiles.
     #[arg(long, value_enum)]
@@ -54,26 +54,20 @@ struct Args {
     #[arg(long, value_name = "MS", requires = "profile")]
     pct75: Option<u64>,
     /// How long a request may wait, in milliseconds.
-    #[arg(
-        long, value_name = "MS", default_value_t = 200,
-        value_parser = clap::value_parser!(u64).range(1..)
-    )]
+    #[arg(long, default_value_t = 200, value_parser = value_parser!(u64).range(1..))]
     timeout: u64,
     /// Keys that every request watches.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u16).range(1..))]
     keys: u16,
     /// Keys there are, to draw these from.
-    #[arg(
-        long, value_name = "KEYS", default_value_t = 100,
-        value_parser = clap::value_parser!(u32).range(1..)
-    )]
+    #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(1..))]
     key_space_size: Key,
     /// What times the requests out.
     #[arg(long, value_enum)]
     timer: Option<TimerKind>,
     /// With `--timer first`: how many are parked between two purges. Kafka's default was 10 000 at
     /// first.
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u32).range(1..))]
     purge: u32,
     /// Makes the samples.
     #[arg(long, default_value_t = 1)]

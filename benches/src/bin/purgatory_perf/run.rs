@@ -63,12 +63,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Measured> {
     let alone_num = (num / 2).max(1);
     let alone = drive(&workload, alone_num, args.seed, |_| Ok(Nothing))?;
     let _ = fs::write("/proc/self/clear_refs", "5"); // forgets the most memory so far
-    let purge = args.purge as usize;
     let driven = match args.timer.unwrap_or(TimerKind::Wheel) {
         TimerKind::Wheel => drive(&workload, num, args.seed, |_| Ours::wheel(keys)),
         TimerKind::Heap => drive(&workload, num, args.seed, |books| Ours::heap(keys, books.clock)),
         TimerKind::First => {
-            drive(&workload, num, args.seed, |books| First::new(keys, purge, books.clock))
+            drive(&workload, num, args.seed, |books| First::new(keys, args.purge, books.clock))
         }
     }?;
     let peak_mib = status_kib("VmHWM:").map(|kib| kib as f64 / 1024.0);

@@ -2,13 +2,13 @@
 
 use purgatory_benches::chart::{IntoLogRange, Line, panel, svg};
 
-use crate::{Curves, Step};
+use crate::{Curves, Step, kinds::KINDS};
 
 const LATE_MS: std::ops::Range<f64> = 0.5..5000.0;
 
 pub(crate) fn chart(all: &[Curves]) -> anyhow::Result<String> {
     svg((1200, 660), (2, 2), |at, area| {
-        let Curves { kind, ways } = &all[at];
+        let (kind, ways) = (&KINDS[at], &all[at]);
         let most = kind.rates[4] as f64;
         let (unit, about) = if most > 1e4 { (1e3, "1000 a second") } else { (1.0, "a second") };
         let point = |&[offered, _, _, late, _]: &Step| (offered / unit, late.max(LATE_MS.start));
@@ -25,14 +25,11 @@ pub(crate) fn chart(all: &[Curves]) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::{KINDS, Kind};
 
     #[test]
     fn each_kind_has_a_panel_with_all_its_lines() {
         let steps = vec![[10.0, 9.0, 1.0, 2.0, 3.0]];
-        let curves =
-            |kind: &'static Kind| Curves { kind, ways: vec![steps.clone(); kind.ways.len()] };
-        let svg = chart(&KINDS.iter().map(curves).collect::<Vec<_>>()).unwrap();
+        let svg = chart(&KINDS.map(|kind| vec![steps.clone(); kind.ways.len()])).unwrap();
         for kind in &KINDS {
             assert!(kind.ways.iter().all(|(way, _)| svg.contains(way)) && svg.contains(kind.about));
         }

@@ -12,7 +12,6 @@
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod algorithms;
-mod plot;
 mod results;
 mod trial;
 
@@ -61,7 +60,7 @@ fn main() -> anyhow::Result<()> {
         print!("{}", results.table(measure, sizes.pending));
         if let Some(dir) = &args.plot {
             let file = dir.join(format!("{}.svg", measure.name()));
-            write(&file, &plot::chart(&results, measure)?)?;
+            write(&file, &results.chart(measure)?)?;
         }
     }
     Ok(())
@@ -97,7 +96,9 @@ mod tests {
         for measure in Measure::ALL {
             let text = results.table(measure, Sizes::TINY.pending);
             assert_eq!((text.lines().count(), text.contains("stopped")), (3 + ALL.len(), false));
+            let svg = results.chart(measure).unwrap();
             for scheme in ALL {
+                assert!(svg.contains(scheme.name), "{} in {}", scheme.name, measure.name());
                 let series = results.series(scheme.name, measure);
                 assert_eq!(series.len(), Sizes::TINY.pending.len());
                 assert!(series.iter().all(|&(_, ns)| ns > 0.0), "{}", scheme.name);

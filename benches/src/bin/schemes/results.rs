@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use purgatory_benches::{grouped, median, number};
+use purgatory_benches::{
+    chart::{IntoLogRange, Line, decades, panel, svg, values},
+    grouped, median, number,
+};
 
 use crate::{
     algorithms::ALL,
@@ -88,6 +91,19 @@ impl Results {
         let stops = self.stops.iter().filter(|((_, of), _)| *of == measure);
         stops.for_each(|(_, why)| text += &format!("  {why}\n"));
         text
+    }
+
+    /// The same as one SVG chart, both axes in decades, a line a scheme: O(1) lies flat, O(n) climbs
+    /// a decade a decade.
+    pub(crate) fn chart(&self, measure: Measure) -> anyhow::Result<String> {
+        let line = |name: &'static str| (name.to_owned(), self.series(name, measure));
+        let lines: Vec<Line> = ALL.iter().map(|scheme| line(scheme.name)).collect();
+        let title = format!("{}, ns: {}", measure.name(), measure.about());
+        svg((860, 520), (1, 1), |_, area| {
+            let x = decades(values(&lines, |point| point.0)).log_scale();
+            let y = decades(values(&lines, |point| point.1)).log_scale();
+            panel(area, &title, ("pending timers", x), y, &lines)
+        })
     }
 }
 

@@ -18,10 +18,10 @@ use purgatory::{OperationId, WaitError};
 use crate::{
     books::{Ending, Record, Value},
     key::{Key, with_fuse},
-    world::{HOT, HOT_KEYS, LEVEL_KEYS, LEVELS, SHARED_KEYS, World},
+    world::{HOT, LEVEL_KEYS, LEVELS, SHARED_KEYS, World},
 };
 
-/// So many wait for a hot key at least, once there have been so many.
+/// So many wait for the hot key at least, once there have been so many.
 const HOT_WAITERS: u64 = 2000;
 /// There is no more on the shelf of each thing.
 const SHELF_MAX: u64 = 8;
@@ -122,7 +122,10 @@ fn let_expire(world: &World, mine: Mine, random: &mut Rng) -> Option<Mine> {
 /// outside. Keys may panic in it, or not.
 fn bring_about(world: &World, mine: &Mine, panics: bool, random: &mut Rng) {
     match (&mine.what, mine.id()) {
-        (_, Some(id)) if random.u32(0..100) < 6 => end(world, id, random),
+        (_, Some(id)) if random.u32(0..100) < 6 => match random.bool() {
+            true => _ = world.plain.cancel(id, "by its handle"),
+            false => _ = world.plain.complete(id),
+        },
         (What::Flag(flag, key, _), _) => {
             flag.store(true, SeqCst);
             raise(world, key, random);
@@ -136,14 +139,6 @@ fn bring_about(world: &World, mine: &Mine, panics: bool, random: &mut Rng) {
                 let _ = world.watermarks.raise(key, *value);
             }
         }
-    }
-}
-
-fn end(world: &World, id: OperationId, random: &mut Rng) {
-    if random.bool() {
-        world.plain.cancel(id, "by its handle");
-    } else {
-        world.plain.complete(id);
     }
 }
 
@@ -201,7 +196,7 @@ fn deliver(world: &World, key: &Key, record: Option<&Arc<Record>>) {
 pub(crate) fn happen(world: &World, random: &mut Rng) {
     let fuse = if random.u32(0..40) == 0 { random.u32(1..16) } else { 0 };
     with_fuse(fuse, || match random.u32(0..400) {
-        0..200 => turn(world, random.u64(0..HOT_KEYS)),
+        0..200 => turn(world),
         200..380 => _ = world.plain.check_and_complete(&Key(random.u64(0..SHARED_KEYS))),
         380..390 => _ = world.plain.cancel_for_key(&Key(random.u64(0..SHARED_KEYS)), "by its key"),
         390..396 => _ = world.plain.complete_for_key(&Key(random.u64(0..SHARED_KEYS))),
@@ -213,10 +208,9 @@ pub(crate) fn happen(world: &World, random: &mut Rng) {
     });
 }
 
-/// The turns of a hot key come, but for the last thousands.
-fn turn(world: &World, key: u64) {
-    let hot = &world.hot[key as usize];
-    let come = hot.next.load(SeqCst).saturating_sub(HOT_WAITERS);
-    hot.come.fetch_max(come, SeqCst);
-    world.plain.check_and_complete(&Key(HOT + key));
+/// The turns of the hot key come, but for the last thousands.
+fn turn(world: &World) {
+    let come = world.hot.next.load(SeqCst).saturating_sub(HOT_WAITERS);
+    world.hot.come.fetch_max(come, SeqCst);
+    world.plain.check_and_complete(&HOT);
 }

@@ -36,13 +36,6 @@ pub(crate) enum Kind {
     Watermark,
 }
 
-impl Kind {
-    /// Its outcome comes to a future that is polled now and then, mostly.
-    fn is_polled(self) -> bool {
-        matches!(self, Kind::Future | Kind::Monitor | Kind::Reply | Kind::Watermark)
-    }
-}
-
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Ending {
@@ -143,10 +136,11 @@ impl Books {
 
     /// How late expiries have been since this was called last, without those over whose wait the
     /// clock jumped, and those that are polled for.
-    pub(crate) fn take_lateness(&self, into: &mut Histogram<u64>) {
+    pub(crate) fn take_lateness(&self) -> Histogram<u64> {
         let mut lateness = self.lateness.lock();
-        into.clone_from(&lateness);
+        let taken = lateness.clone();
         lateness.reset();
+        taken
     }
 
     /// How much was lost, doubled, early and otherwise wrong, and the first of it in words.
@@ -353,7 +347,10 @@ impl Record {
                 return self.note(Wrong::Early, 1, &what);
             }
         }
-        if !self.kind.is_polled() && parked == epoch {
+        // Its outcome comes to a future that is polled now and then, mostly.
+        let polled =
+            matches!(self.kind, Kind::Future | Kind::Monitor | Kind::Reply | Kind::Watermark);
+        if !polled && parked == epoch {
             books.lateness.lock().saturating_record((now[1] - due[1]).max(1));
         }
     }

@@ -34,7 +34,7 @@ mod world;
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
-use clap::Parser;
+use clap::{Parser, value_parser};
 use purgatory_benches::{check_writable, machine};
 
 use crate::{books::Plant, stop::Stop};
@@ -46,19 +46,13 @@ use crate::{books::Plant, stop::Stop};
 #[command(version)]
 struct Args {
     /// How long; without it until Ctrl-C.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = value_parser!(u64).range(1..))]
     seconds: Option<u64>,
     /// Operations a second. What was reached is printed.
-    #[arg(
-        long, value_name = "PER_SECOND", default_value_t = 200_000,
-        value_parser = clap::value_parser!(u64).range(1..=10_000_000)
-    )]
+    #[arg(long, default_value_t = 200_000, value_parser = value_parser!(u64).range(1..=10_000_000))]
     rate: u64,
     /// Threads that park and complete.
-    #[arg(
-        long, default_value_t = 2,
-        value_parser = clap::value_parser!(u16).range(1..=64)
-    )]
+    #[arg(long, default_value_t = 2, value_parser = value_parser!(u16).range(1..=64))]
     threads: u16,
     /// Makes the operations and the faults; another one each time without it.
     #[arg(long)]

@@ -2,21 +2,21 @@
 
 use std::{
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
     time::Duration,
 };
 
 use fastrand::Rng;
-use purgatory::{BoxedOperation, OperationId, ParkResult, Timeout, Watches};
+use purgatory::{Timeout, Watches};
 
 use crate::{
     act::{Mine, Wait, What, wait},
     books::{Ending, Kind, Opened, Record, Value},
     key::{Key, with_fuse},
-    operation::{Extra, Operation, Until, park_chain},
-    world::{FRESH, HOT, HOT_KEYS, LEVEL_KEYS, LEVELS, SHARED_KEYS, Shelf, World},
+    operation::{Extra, Until, name, park_chain, park_operation},
+    world::{FRESH, HOT, LEVEL_KEYS, LEVELS, SHARED_KEYS, Shelf, World},
 };
 
 const MILLISECOND: u64 = 1_000_000;
@@ -93,14 +93,10 @@ impl Way<'_> {
         }
     }
 
-    fn world(&self) -> Weak<World> {
-        Arc::downgrade(self.world)
-    }
-
     /// Some of the keys of one sort, maybe one twice.
-    fn keys(&mut self, above: u64, of: u64) -> Vec<u64> {
+    fn keys(&mut self, of: u64) -> Vec<u64> {
         let count = if self.random.u32(0..4) == 0 { self.random.usize(2..7) } else { 1 };
-        (0..count).map(|_| above + self.random.u64(0..of)).collect()
+        (0..count).map(|_| self.random.u64(0..of)).collect()
     }
 
     fn extra(&mut self) -> Extra {
@@ -111,28 +107,17 @@ impl Way<'_> {
         }
     }
 
-    fn operation(
-        &self,
-        until: Until,
-        extra: Extra,
-        watches: Watches<'_, Key>,
-    ) -> Result<Option<OperationId>, ()> {
-        let operation = Operation { record: self.record.clone(), until, extra };
-        let operation = BoxedOperation::new(operation);
-        let parked = self.world.plain.try_complete_else_watch(operation, watches, self.timeout);
-        Ok(id(parked.map_err(drop)?))
-    }
-
     /// Under keys that others share, or that nobody else ever uses.
     fn flag(mut self, kind: Kind) -> Parked {
         let keys = match kind {
             Kind::Fresh => (0..self.random.u64(1..3)).map(|at| self.fresh(at)).collect(),
-            _ => self.keys(0, SHARED_KEYS),
+            _ => self.keys(SHARED_KEYS),
         };
         let keys: Vec<_> = keys.into_iter().map(Key).collect();
         let flag = Arc::new(AtomicBool::new(self.random.u32(0..30) == 0));
-        let (until, extra) = (Until::Flag(flag.clone()), self.extra());
-        let id = self.operation(until, extra, Watches::keys(&keys))?;
+        let what = (Until::Flag(flag.clone()), self.extra());
+        let watches = Watches::keys(&keys);
+        let id = park_operation(self.world, self.record, what, watches, self.timeout)?;
         Ok(id.map(|id| (What::Flag(flag, Key(keys[0].0), Some(id)), None)))
     }
 
@@ -141,15 +126,14 @@ impl Way<'_> {
     }
 
     fn hot(self) -> Parked {
-        let key = self.random.u64(0..HOT_KEYS);
-        let turn = self.world.hot[key as usize].next.fetch_add(1, SeqCst);
-        let until = Until::Turn(self.world(), key as usize, turn);
-        self.operation(until, Extra::Nothing, Watches::keys(&[Key(HOT + key)]))?;
+        let turn = self.world.hot.next.fetch_add(1, SeqCst);
+        let (what, watches) = ((Until::Turn(turn), Extra::Nothing), Watches::keys(&[HOT]));
+        park_operation(self.world, self.record, what, watches, self.timeout)?;
         Ok(None)
     }
 
     fn levels(mut self) -> Parked {
-        let keys = self.keys(0, LEVEL_KEYS);
+        let keys = self.keys(LEVEL_KEYS);
         let ahead = |&key: &u64| {
             (key, self.world.levels[key as usize].load(SeqCst) + self.random.u64(0..5))
         };
@@ -162,14 +146,13 @@ impl Way<'_> {
             _ => Watches::up_to(&watches),
         };
         let (key, at) = levels[0];
-        let until = Until::Levels(self.world(), levels);
-        let extra = self.extra();
-        let id = self.operation(until, extra, watches)?;
+        let what = (Until::Levels(levels), self.extra());
+        let id = park_operation(self.world, self.record, what, watches, self.timeout)?;
         Ok(id.map(|id| (What::Level(key, at, Some(id)), None)))
     }
 
     fn future(mut self) -> Option<(What, Option<Wait>)> {
-        let keys: Vec<_> = self.keys(0, SHARED_KEYS).into_iter().map(Key).collect();
+        let keys: Vec<_> = self.keys(SHARED_KEYS).into_iter().map(Key).collect();
         let flag = Arc::new(AtomicBool::new(self.random.u32(0..30) == 0));
         let (seen, record) = (flag.clone(), self.record.clone());
         let condition = move || seen.load(SeqCst).then(|| Value::of(&record));
@@ -209,7 +192,7 @@ impl Way<'_> {
             Err(error) => record.end(Ending::from(error)),
         };
         let parked = monitor.park(&keys, timeout, condition, then).map_err(drop)?;
-        Ok(id(parked).map(|_| (What::Shelf(key), None)))
+        Ok(name(parked).map(|_| (What::Shelf(key), None)))
     }
 
     /// Under a key of its own, or one that may be taken.
@@ -259,11 +242,6 @@ impl Way<'_> {
             }
         }
     }
-}
-
-/// Its name, unless it was over at once.
-fn id(parked: ParkResult) -> Option<OperationId> {
-    if let ParkResult::Parked(id) = parked { Some(id) } else { None }
 }
 
 /// Waits on this thread, for what another does or for nothing.

@@ -16,7 +16,7 @@ use crate::{
     faults::Faults,
     memory::{Judge, live_bytes},
     report,
-    series::{Sample, Series, chart},
+    series::{SAMPLES_MAX, Sample, chart, push},
     stop::Stop,
 };
 
@@ -31,7 +31,17 @@ pub(crate) fn run(args: &Args, seed: u64, stop: &Stop) -> anyhow::Result<bool> {
     let books = Books::new(JumpingClock::new(), args.plant)?;
     let (ring, faults) = (Ring::new(&books, stop, args.threads.into())?, Faults::default());
     let (of_visitors, of_faults) = (random.u64(..), random.u64(..));
-    let mut watch = Watch::new(args, seed, &ring, &faults)?;
+    let mut watch = Watch {
+        args,
+        ring: &ring,
+        faults: &faults,
+        memory: Judge::default(),
+        standstills: 0,
+        lateness_all: books.take_lateness(),
+        samples: Vec::with_capacity(SAMPLES_MAX),
+        before: (books.clock.real_ns(), 0),
+        idle_bytes: None,
+    };
     thread::scope(|scope| {
         let (ring, faults) = (&ring, &faults);
         let visits = scope.spawn(move || stopping(stop, || ring.visit(of_visitors)));
@@ -39,9 +49,7 @@ pub(crate) fn run(args: &Args, seed: u64, stop: &Stop) -> anyhow::Result<bool> {
         let watched = stopping(stop, || {
             for number in 0..usize::from(args.threads) {
                 let seed = random.u64(..);
-                let drive = move || stopping(stop, || ring.drive(number, args.rate, seed));
-                let driver = thread::Builder::new().name(format!("driver {number}"));
-                driver.spawn_scoped(scope, drive)?;
+                scope.spawn(move || stopping(stop, || ring.drive(number, args.rate, seed)));
             }
             watch.watch(&mut random)
         });
@@ -54,7 +62,7 @@ pub(crate) fn run(args: &Args, seed: u64, stop: &Stop) -> anyhow::Result<bool> {
         watch.sample();
     }
     println!("{}", watch.table());
-    let plot = |file| write(file, &chart(&watch.series.samples)?);
+    let plot = |file| write(file, &chart(&watch.samples)?);
     args.plot.as_deref().map_or(Ok(()), plot)?;
     Ok(watch.is_right())
 }
@@ -74,38 +82,18 @@ fn stopping<R>(stop: &Stop, part: impl FnOnce() -> R) -> R {
 /// What the first thread sees.
 pub(crate) struct Watch<'a> {
     pub(crate) args: &'a Args,
-    pub(crate) seed: u64,
     pub(crate) ring: &'a Ring,
     pub(crate) faults: &'a Faults,
     pub(crate) memory: Judge,
     pub(crate) standstills: u64,
     pub(crate) lateness_all: Histogram<u64>,
-    lateness: Histogram<u64>,
-    series: Series,
+    samples: Vec<Sample>,
     /// When the last sample was taken, and how many there had been.
     before: (u64, u64),
     idle_bytes: Option<u64>,
 }
 
-impl<'a> Watch<'a> {
-    fn new(args: &'a Args, seed: u64, ring: &'a Ring, faults: &'a Faults) -> anyhow::Result<Self> {
-        let mut lateness = Histogram::new(2)?;
-        ring.books.take_lateness(&mut lateness);
-        Ok(Watch {
-            args,
-            seed,
-            ring,
-            faults,
-            memory: Judge::default(),
-            standstills: 0,
-            lateness_all: lateness.clone(),
-            lateness,
-            series: Series::new(),
-            before: (ring.books.clock.real_ns(), 0),
-            idle_bytes: None,
-        })
-    }
-
+impl Watch<'_> {
     fn watch(&mut self, random: &mut Rng) -> anyhow::Result<()> {
         let (Ring { books, stop, .. }, Args { seconds, progress, .. }) = (self.ring, self.args);
         let (begun_ns, mut second) = (books.clock.real_ns(), 0);
@@ -131,9 +119,9 @@ impl<'a> Watch<'a> {
         self.before = (now_ns, operations);
         let at_s = now_ns as f64 / 1e9;
         self.memory.live(at_s as u64, live_bytes, open);
-        books.take_lateness(&mut self.lateness);
-        let _ = self.lateness_all.add(&self.lateness); // as wide
-        let ms = |quantile| self.lateness.value_at_quantile(quantile) as f64 / 1e6;
+        let lateness = books.take_lateness();
+        let _ = self.lateness_all.add(&lateness); // as wide
+        let ms = |quantile| lateness.value_at_quantile(quantile) as f64 / 1e6;
         let sample = Sample {
             at_s,
             seconds: (now_ns - before_ns) as f64 / 1e9,
@@ -145,7 +133,7 @@ impl<'a> Watch<'a> {
             lateness_max_ms: ms(1.0),
             idle_bytes: self.idle_bytes.take(),
         };
-        self.series.push(sample);
+        push(&mut self.samples, sample);
         sample
     }
 

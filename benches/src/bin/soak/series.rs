@@ -1,12 +1,11 @@
-//! What was measured second by second, and its chart. When there are too many samples two become
-//! one.
+//! What was measured second by second, and its chart.
 
 use purgatory_benches::chart::{Line, from_zero, panel, svg};
 
 use crate::report::mib;
 
 /// No more are kept, so that the soak's own memory stays as it is.
-const SAMPLES_MAX: usize = 2048;
+pub(crate) const SAMPLES_MAX: usize = 2048;
 
 /// Some seconds of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -47,37 +46,15 @@ impl Sample {
     }
 }
 
-/// All samples, each of as many seconds.
-#[derive(Clone, Debug)]
-pub(crate) struct Series {
-    pub(crate) samples: Vec<Sample>,
-    /// Samples as they come that make one that is kept, and how many the last is made of.
-    each: usize,
-    last: usize,
-}
-
-impl Series {
-    pub(crate) fn new() -> Self {
-        Series { samples: Vec::with_capacity(SAMPLES_MAX), each: 1, last: 0 }
-    }
-
-    pub(crate) fn push(&mut self, sample: Sample) {
-        match self.samples.last_mut() {
-            Some(last) if self.last < self.each => *last = last.and(sample),
-            _ => {
-                if self.samples.len() == SAMPLES_MAX {
-                    for at in 0..SAMPLES_MAX / 2 {
-                        self.samples[at] = self.samples[2 * at].and(self.samples[2 * at + 1]);
-                    }
-                    self.samples.truncate(SAMPLES_MAX / 2);
-                    self.each *= 2;
-                }
-                self.samples.push(sample);
-                self.last = 0;
-            }
+/// Adds a sample. When there are too many, two become one.
+pub(crate) fn push(samples: &mut Vec<Sample>, sample: Sample) {
+    if samples.len() == SAMPLES_MAX {
+        for at in 0..SAMPLES_MAX / 2 {
+            samples[at] = samples[2 * at].and(samples[2 * at + 1]);
         }
-        self.last += 1;
+        samples.truncate(SAMPLES_MAX / 2);
     }
+    samples.push(sample);
 }
 
 /// A line's name and values; a sample may have none.
@@ -129,12 +106,11 @@ mod tests {
 
     #[test]
     fn a_long_run_has_coarser_samples_and_loses_none() {
-        let mut series = Series::new();
+        let mut samples = Vec::new();
         for second in 1..=5 * SAMPLES_MAX as u64 {
             let sample = Sample { seconds: 1.0, operations: 3, ..Sample::default() };
-            series.push(Sample { at_s: second as f64, live_bytes: second, ..sample });
+            push(&mut samples, Sample { at_s: second as f64, live_bytes: second, ..sample });
         }
-        let samples = series.samples;
         assert!(samples.len() <= SAMPLES_MAX && samples.len() >= SAMPLES_MAX / 2);
         assert!(samples.iter().all(|sample| sample.rate() == 3.0));
         assert!(samples.is_sorted_by_key(|sample| sample.live_bytes));

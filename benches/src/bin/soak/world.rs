@@ -23,12 +23,11 @@ use crate::{
 pub(crate) const SHARED_KEYS: u64 = 1000;
 /// Keys of watermarks, and of the monitor's state.
 pub(crate) const LEVEL_KEYS: u64 = 100;
-/// Keys that thousands wait for.
-pub(crate) const HOT_KEYS: u64 = 1;
 
 /// The sorts of keys that are not shared.
 pub(crate) const LEVELS: u64 = 1 << 32;
-pub(crate) const HOT: u64 = 2 << 32;
+/// The key that thousands wait for.
+pub(crate) const HOT: Key = Key(2 << 32);
 pub(crate) const CHAIN: Key = Key(3 << 32);
 /// And those that are never used twice: the number of their operation is added.
 pub(crate) const FRESH: u64 = 1 << 40;
@@ -48,7 +47,7 @@ pub(crate) struct World {
     pub(crate) account: Arc<Account>,
     /// The values of the level keys of `plain`, which only rise.
     pub(crate) levels: Box<[AtomicU64]>,
-    pub(crate) hot: [Hot; HOT_KEYS as usize],
+    pub(crate) hot: Hot,
     /// What was put on the shelf, and what was taken by waits that ended.
     pub(crate) put: AtomicU64,
     pub(crate) taken: AtomicU64,

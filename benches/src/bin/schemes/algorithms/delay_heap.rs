@@ -32,10 +32,6 @@ impl Scheme for DelayHeap {
         self.timers.remove(handle)
     }
 
-    fn tick(&mut self, fired: &mut Vec<Task>) {
-        self.advance(1, fired);
-    }
-
     fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
         self.now += ticks;
         while self.timers.next_due().is_some_and(|deadline| deadline <= self.now) {

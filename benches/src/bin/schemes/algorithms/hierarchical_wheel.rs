@@ -42,10 +42,6 @@ impl Scheme for HierarchicalWheel {
         self.wheel.cancel(handle).is_some()
     }
 
-    fn tick(&mut self, fired: &mut Vec<Task>) {
-        self.advance(1, fired);
-    }
-
     fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
         let now = self.wheel.now() + ticks;
         self.wheel.advance(now, usize::MAX, |task| fired.push(task.take()));

@@ -23,8 +23,10 @@ pub(crate) trait Scheme: Default {
     /// Stops a timer. False when it has fired or was stopped before.
     fn stop(&mut self, handle: Self::Handle) -> bool;
 
-    /// Moves the present on by one tick; what is due joins `fired`.
-    fn tick(&mut self, fired: &mut Vec<Task>);
+    /// Moves the present on by one tick; what is due joins `fired`. A scheme has this or the next.
+    fn tick(&mut self, fired: &mut Vec<Task>) {
+        self.advance(1, fired);
+    }
 
     /// Moves the present on by so many ticks; what falls due joins `fired` in order of deadline. A
     /// scheme that knows its next deadline does not stop in between.

@@ -29,10 +29,6 @@ impl Scheme for SortedList {
         self.deadlines.remove(handle)
     }
 
-    fn tick(&mut self, fired: &mut Vec<Task>) {
-        self.advance(1, fired);
-    }
-
     fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
         self.now += ticks;
         while self.deadlines.first_time(0).is_some_and(|deadline| deadline <= self.now) {
