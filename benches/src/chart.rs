@@ -72,10 +72,10 @@ where
         .caption(title, ("sans-serif", 18))
         .margin(8)
         .x_label_area_size(40)
-        .y_label_area_size(70)
+        .y_label_area_size(85)
         .build_cartesian_2d(x, y)?;
     let mut mesh = chart.configure_mesh();
-    mesh.x_desc(x_about).label_style(("sans-serif", 14));
+    mesh.x_desc(x_about).x_labels(8).label_style(("sans-serif", 14));
     mesh.x_label_formatter(&|x| number(*x)).y_label_formatter(&|y| number(*y)).draw()?;
     for (at, ((name, points), color)) in lines.iter().zip(COLORS.into_iter().cycle()).enumerate() {
         let y = 45 + 24 * at as i32;

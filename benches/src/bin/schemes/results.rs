@@ -93,8 +93,8 @@ impl Results {
         text
     }
 
-    /// The same as one SVG chart, both axes in decades, a line a scheme: O(1) lies flat, O(n) climbs
-    /// a decade a decade.
+    /// The same as one SVG chart, both axes in decades, a line a scheme: O(1) lies flat, O(n)
+    /// climbs a decade a decade.
     pub(crate) fn chart(&self, measure: Measure) -> anyhow::Result<String> {
         let line = |name: &'static str| (name.to_owned(), self.series(name, measure));
         let lines: Vec<Line> = ALL.iter().map(|scheme| line(scheme.name)).collect();

@@ -1,6 +1,7 @@
 //! The timer algorithms that are compared, each in its plain form, behind [`Scheme`].
 //!
-//! An algorithm is one file, but for the list in no order, which is a hashed wheel. It joins the run and the model by a line in [`ALL`] and in `tests`.
+//! An algorithm is one file, but for the list in no order, which is a hashed wheel of one slot. It
+//! joins the run and the model by a line in [`ALL`] and in `tests`.
 
 mod bounded_wheel;
 mod delay_heap;
