@@ -53,6 +53,7 @@ impl Point {
 }
 
 pub(crate) fn sweep(args: &Args) -> anyhow::Result<()> {
+    args.workload()?; // refused before anything is started
     check_writable(args.json.as_deref())?;
     args.plot.as_deref().map_or(Ok(()), make_folder)?;
     let rates: &[u64] = if args.quick { &QUICK_RATES } else { &RATES };
