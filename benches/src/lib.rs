@@ -1,5 +1,9 @@
 //! What the benches share.
 
+pub mod chart;
+pub mod delays;
+mod lazy_heap;
+
 use std::{
     fs,
     path::Path,
@@ -7,10 +11,13 @@ use std::{
 };
 
 use anyhow::Context;
+use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use purgatory::{DelayedOperation, Outcome};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
+
+pub use lazy_heap::LazyHeap;
 
 /// The middle one of some values; between the two middle ones of an even number.
 ///
@@ -49,6 +56,13 @@ impl DelayedOperation for Op {
 pub fn process_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// A line of what the system tells of this process's memory, in KiB: `VmRSS:`, `VmHWM:`.
+pub fn status_kib(line: &str) -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let rest = status.lines().find_map(|of| of.strip_prefix(line))?;
+    rest.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 /// Processor, cores and load, as far as the system tells.
@@ -110,11 +124,25 @@ pub fn write(file: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
+/// How the command line calls it.
+pub fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
 /// Digits in groups of three.
 pub fn grouped(number: u64) -> String {
     match number / 1000 {
         0 => number.to_string(),
         thousands => format!("{} {:03}", grouped(thousands), number % 1000),
+    }
+}
+
+/// Three digits or so.
+pub fn number(value: f64) -> String {
+    match value {
+        99.95.. => grouped(value.round() as u64),
+        9.995.. => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
     }
 }
 
@@ -146,8 +174,15 @@ mod tests {
     }
 
     #[test]
+    fn memory_is_told() {
+        assert!(status_kib("VmRSS:").unwrap() > 0 && status_kib("VmNone:").is_none());
+    }
+
+    #[test]
     fn numbers_are_grouped() {
         let numbers = [10, 1_000, 86_400, 1_000_010].map(grouped);
         assert_eq!(numbers, ["10", "1 000", "86 400", "1 000 010"]);
+        let numbers = [0.5, 9.99, 9.996, 12.34, 99.96, 123_456.7].map(number);
+        assert_eq!(numbers, ["0.50", "9.99", "10.0", "12.3", "100", "123 457"]);
     }
 }

@@ -13,32 +13,23 @@ pub(crate) enum Ending {
     Expired,
 }
 
-/// Counts and times of the requests that ended, by ending: each has a lock of its own, so that the
-/// threads that complete and those that expire do not meet.
+/// Times of the requests that ended, by ending: each has a lock of its own, so that the threads
+/// that complete and those that expire do not meet.
 pub(crate) struct Books {
     pub(crate) clock: SystemClock,
-    completed: Mutex<Page>,
-    expired: Mutex<Page>,
+    pages: [Mutex<Page>; 2],
 }
 
-/// The requests of one ending.
+/// The requests of one ending, in nanoseconds.
 pub(crate) struct Page {
-    pub(crate) count: u64,
-    /// How long they waited, in nanoseconds.
+    /// How long they waited.
     pub(crate) waited: Histogram<u64>,
-    /// How long after they should have they ended, in nanoseconds.
+    /// How long after they should have they ended.
     pub(crate) late: Histogram<u64>,
 }
 
 /// The longest time that is told from longer ones.
 const HOUR_NS: u64 = 3_600_000_000_000;
-
-impl Page {
-    fn new() -> Self {
-        let histogram = || Histogram::new_with_max(HOUR_NS, 3).expect("these are legal");
-        Page { count: 0, waited: histogram(), late: histogram() }
-    }
-}
 
 /// A request: when it began, and how long it may take.
 #[derive(Clone, Copy)]
@@ -52,28 +43,18 @@ pub(crate) struct Request {
 impl Books {
     /// Books for the rest of the process: the requests refer to them.
     pub(crate) fn leaked() -> &'static Books {
-        Box::leak(Box::new(Books {
-            clock: SystemClock::new(),
-            completed: Mutex::new(Page::new()),
-            expired: Mutex::new(Page::new()),
-        }))
-    }
-
-    fn page(&self, ending: Ending) -> &Mutex<Page> {
-        match ending {
-            Ending::Completed => &self.completed,
-            Ending::Expired => &self.expired,
-        }
+        let histogram = || Histogram::new_with_max(HOUR_NS, 3).expect("these are legal");
+        let page = || Mutex::new(Page { waited: histogram(), late: histogram() });
+        Box::leak(Box::new(Books { clock: SystemClock::new(), pages: [page(), page()] }))
     }
 
     /// Looks at the requests of one ending.
     pub(crate) fn read<R>(&self, ending: Ending, look: impl FnOnce(&Page) -> R) -> R {
-        look(&self.page(ending).lock())
+        look(&self.pages[ending as usize].lock())
     }
 
     pub(crate) fn ended(&self) -> u64 {
-        self.read(Ending::Completed, |page| page.count)
-            + self.read(Ending::Expired, |page| page.count)
+        self.pages.iter().map(|page| page.lock().late.len()).sum()
     }
 }
 
@@ -85,14 +66,12 @@ impl Request {
     }
 
     pub(crate) fn end(&self, ending: Ending) {
-        let now_ns = self.books.clock.now_ns();
-        let waited = now_ns.saturating_sub(self.began_ns);
+        let waited = self.books.clock.now_ns().saturating_sub(self.began_ns);
         let due = match ending {
             Ending::Completed => self.latency,
             Ending::Expired => self.timeout,
         };
-        let mut page = self.books.page(ending).lock();
-        page.count += 1;
+        let mut page = self.books.pages[ending as usize].lock();
         page.waited.saturating_record(waited);
         page.late.saturating_record(waited.saturating_sub(due.as_nanos() as u64));
     }

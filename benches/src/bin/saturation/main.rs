@@ -52,28 +52,22 @@ fn step(window: Duration, late_ns: &[u64], shown: f64) -> Step {
 }
 
 /// A kind's steps, each way.
-struct Curves {
-    kind: &'static Kind,
-    ways: Vec<Vec<Step>>,
-}
+type Curves = Vec<Vec<Step>>;
 
-impl Curves {
-    fn measured(kind: &'static Kind, quick: bool) -> anyhow::Result<Self> {
-        let (rounds, window) = if quick { (1, WINDOW / 5) } else { (3, WINDOW) };
-        let rates = if quick { &kind.rates[3..] } else { &kind.rates[..] };
-        let mut ways = vec![vec![Vec::new(); rates.len()]; kind.ways.len()];
-        for _ in 0..rounds {
-            for (at, &rate) in rates.iter().enumerate() {
-                for (steps, (_, load)) in ways.iter_mut().zip(kind.ways) {
-                    steps[at].push(load.step(rate, window, kind.shown)?);
-                }
+fn curves(kind: &Kind, quick: bool) -> anyhow::Result<Curves> {
+    let (rounds, window) = if quick { (1, WINDOW / 5) } else { (3, WINDOW) };
+    let rates = if quick { &kind.rates[3..] } else { &kind.rates[..] };
+    let mut ways = vec![vec![Vec::new(); rates.len()]; kind.ways.len()];
+    for _ in 0..rounds {
+        for (at, &rate) in rates.iter().enumerate() {
+            for (steps, (_, load)) in ways.iter_mut().zip(kind.ways) {
+                steps[at].push(load.step(rate, window, kind.shown)?);
             }
         }
-        let of = |rounds: &[Step], at| median(&rounds.iter().map(|s| s[at]).collect::<Vec<_>>());
-        let medians = |rounds: &Vec<Step>| std::array::from_fn(|at| of(rounds, at));
-        let of_way = |steps: &Vec<Vec<Step>>| steps.iter().map(medians).collect();
-        Ok(Curves { kind, ways: ways.iter().map(of_way).collect() })
     }
+    let of = |rounds: &[Step], at| median(&rounds.iter().map(|s| s[at]).collect::<Vec<_>>());
+    let medians = |rounds: &Vec<Step>| std::array::from_fn(|at| of(rounds, at));
+    Ok(ways.iter().map(|steps| steps.iter().map(medians).collect()).collect())
 }
 
 fn main() -> anyhow::Result<()> {
@@ -82,15 +76,15 @@ fn main() -> anyhow::Result<()> {
     println!("{}. Offered and achieved a second, late in ms.", machine());
     let mut all = Vec::new();
     for kind in &KINDS {
-        let curves = Curves::measured(kind, args.quick)?;
-        for (steps, (way, _)) in curves.ways.iter().zip(kind.ways) {
+        let ways = curves(kind, args.quick)?;
+        for (steps, (way, _)) in ways.iter().zip(kind.ways) {
             println!("\n{}: {}; {way}", kind.name, kind.about);
             println!("   offered  achieved  late p50  late p99     metric   ({})", kind.metric);
             for [offered, achieved, p50, p99, shown] in steps {
                 println!("{offered:>10.0}{achieved:>10.0}{p50:>10.1}{p99:>10.1}{shown:>11.2}");
             }
         }
-        all.push(curves);
+        all.push(ways);
     }
     args.plot.map_or(Ok(()), |file| write(&file, &plot::chart(&all)?))
 }

@@ -12,22 +12,18 @@
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod algorithms;
-mod numbers;
-mod plot;
 mod results;
-mod sizes;
-mod table;
 mod trial;
 
 use std::path::PathBuf;
 
 use clap::Parser;
-use purgatory_benches::{machine, make_folder, progress};
+use purgatory_benches::{machine, make_folder, progress, write};
 
 use crate::{
     algorithms::ALL,
     results::{Measure, Results},
-    sizes::Sizes,
+    trial::{Plan, Sizes},
 };
 
 /// What a timer costs by each of the classic algorithms, among ten to a million pending ones.
@@ -61,10 +57,11 @@ fn main() -> anyhow::Result<()> {
     progress.finish_and_clear();
 
     for measure in Measure::ALL {
-        print!("{}", table::growth(&results, measure, sizes.pending));
-    }
-    if let Some(dir) = &args.plot {
-        plot::write(dir, &results)?;
+        print!("{}", results.table(measure, sizes.pending));
+        if let Some(dir) = &args.plot {
+            let file = dir.join(format!("{}.svg", measure.name()));
+            write(&file, &results.chart(measure)?)?;
+        }
     }
     Ok(())
 }
@@ -81,8 +78,8 @@ fn measure(sizes: Sizes, at: impl Fn(String)) -> anyhow::Result<Results> {
                     continue;
                 }
                 let expire = !results.is_stopped(scheme.name, Measure::Expire);
-                let costs = (scheme.trial)(&sizes.plan(pending, round, expire))?;
-                results.add(scheme.name, pending, &costs);
+                let costs = (scheme.trial)(&Plan { sizes, pending, seed: round as u64, expire })?;
+                results.add(scheme.name, pending, costs);
             }
         }
     }
@@ -97,9 +94,11 @@ mod tests {
     fn every_scheme_is_measured_in_every_way() {
         let results = measure(Sizes::TINY, |_| {}).unwrap();
         for measure in Measure::ALL {
-            let text = table::growth(&results, measure, Sizes::TINY.pending);
+            let text = results.table(measure, Sizes::TINY.pending);
             assert_eq!((text.lines().count(), text.contains("stopped")), (3 + ALL.len(), false));
+            let svg = results.chart(measure).unwrap();
             for scheme in ALL {
+                assert!(svg.contains(scheme.name), "{} in {}", scheme.name, measure.name());
                 let series = results.series(scheme.name, measure);
                 assert_eq!(series.len(), Sizes::TINY.pending.len());
                 assert!(series.iter().all(|&(_, ns)| ns > 0.0), "{}", scheme.name);

@@ -1,14 +1,19 @@
 //! What was measured: for each scheme and number of pending timers one value a round and measure.
 
-use purgatory_benches::median;
+use std::collections::BTreeMap;
+
+use purgatory_benches::{
+    chart::{IntoLogRange, Line, decades, panel, svg, values},
+    grouped, median, number,
+};
 
 use crate::{
-    algorithms::scheme::Claim,
+    algorithms::ALL,
     trial::{Cost, Costs},
 };
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Measure {
     Start,
     Stop,
@@ -21,12 +26,7 @@ impl Measure {
         [Measure::Start, Measure::Stop, Measure::Tick, Measure::Expire];
 
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Measure::Start => "start",
-            Measure::Stop => "stop",
-            Measure::Tick => "tick",
-            Measure::Expire => "expire",
-        }
+        ["start", "stop", "tick", "expire"][self as usize]
     }
 
     pub(crate) fn about(self) -> &'static str {
@@ -37,107 +37,73 @@ impl Measure {
             Measure::Expire => "all ticks until the last has fired, a timer",
         }
     }
-
-    pub(crate) fn claim(self, claim: Claim) -> &'static str {
-        match self {
-            Measure::Start => claim.start,
-            Measure::Stop => claim.stop,
-            Measure::Tick => claim.tick,
-            Measure::Expire => claim.expire,
-        }
-    }
-
-    fn of(self, costs: &Costs) -> &Cost {
-        match self {
-            Measure::Start => &costs.start,
-            Measure::Stop => &costs.stop,
-            Measure::Tick => &costs.tick,
-            Measure::Expire => &costs.expire,
-        }
-    }
 }
 
 /// Everything measured in one run.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
-    points: Vec<Point>,
-    stops: Vec<Stopped>,
-}
-
-/// One scheme and measure among so many pending timers: nanoseconds, one value a round.
-#[derive(Debug)]
-pub(crate) struct Point {
-    scheme: &'static str,
-    measure: Measure,
-    pending: usize,
-    values: Vec<f64>,
-}
-
-/// Where a scheme was given up: `Start` for as a whole.
-#[derive(Debug)]
-struct Stopped {
-    scheme: &'static str,
-    measure: Measure,
-    pending: usize,
-    why: String,
-}
-
-impl Point {
-    fn is(&self, scheme: &str, measure: Measure, pending: usize) -> bool {
-        (self.scheme, self.measure, self.pending) == (scheme, measure, pending)
-    }
-
-    pub(crate) fn median(&self) -> f64 {
-        median(&self.values)
-    }
+    /// By scheme, measure and number of pending timers: nanoseconds, one value a round.
+    values: BTreeMap<(&'static str, Measure, usize), Vec<f64>>,
+    /// Where a scheme was given up, and why; with `Start` as a whole.
+    stops: BTreeMap<(&'static str, Measure), String>,
 }
 
 impl Results {
     /// Adds one trial's costs.
-    pub(crate) fn add(&mut self, scheme: &'static str, pending: usize, costs: &Costs) {
-        for measure in Measure::ALL {
-            match measure.of(costs) {
-                Cost::Ns(ns) => self.point(scheme, measure, pending).values.push(*ns),
+    pub(crate) fn add(&mut self, scheme: &'static str, pending: usize, costs: Costs) {
+        for (measure, cost) in Measure::ALL.into_iter().zip(costs) {
+            match cost {
+                Cost::Ns(ns) => self.values.entry((scheme, measure, pending)).or_default().push(ns),
                 Cost::Stopped(why) => {
-                    let why = why.clone();
-                    self.stops.push(Stopped { scheme, measure, pending, why });
+                    let why = format!("{scheme} stopped with {pending} pending: {why}");
+                    self.stops.insert((scheme, measure), why);
                 }
                 Cost::Skipped => {}
             }
         }
     }
 
-    fn point(&mut self, scheme: &'static str, measure: Measure, pending: usize) -> &mut Point {
-        let at = self.points.iter().position(|point| point.is(scheme, measure, pending));
-        let at = at.unwrap_or_else(|| {
-            self.points.push(Point { scheme, measure, pending, values: Vec::new() });
-            self.points.len() - 1
-        });
-        &mut self.points[at]
-    }
-
-    pub(crate) fn get(&self, scheme: &str, measure: Measure, pending: usize) -> Option<&Point> {
-        self.points.iter().find(|point| point.is(scheme, measure, pending))
-    }
-
     /// Medians by the number of pending timers.
-    pub(crate) fn series(&self, scheme: &str, measure: Measure) -> Vec<(f64, f64)> {
-        let points = self.points.iter().filter(|p| p.scheme == scheme && p.measure == measure);
-        points.map(|point| (point.pending as f64, point.median())).collect()
-    }
-
-    /// What was given up, in words; a scheme as a whole with the first measure.
-    pub(crate) fn stops(&self, measure: Measure) -> impl Iterator<Item = String> {
-        let stops = self.stops.iter().filter(move |stopped| stopped.measure == measure);
-        stops.map(|Stopped { scheme, pending, why, .. }| {
-            format!("{scheme} stopped with {pending} pending: {why}")
-        })
+    pub(crate) fn series(&self, scheme: &'static str, measure: Measure) -> Vec<(f64, f64)> {
+        let points = self.values.range((scheme, measure, 0)..=(scheme, measure, usize::MAX));
+        points.map(|((.., pending), values)| (*pending as f64, median(values))).collect()
     }
 
     /// True when it was given up, so that more need not be tried.
-    pub(crate) fn is_stopped(&self, scheme: &str, measure: Measure) -> bool {
-        let of = |stopped: &Stopped| stopped.scheme == scheme;
-        self.stops.iter().any(|s| of(s) && [Measure::Start, measure].contains(&s.measure))
+    pub(crate) fn is_stopped(&self, scheme: &'static str, measure: Measure) -> bool {
+        [Measure::Start, measure].iter().any(|&of| self.stops.contains_key(&(scheme, of)))
+    }
+
+    /// The medians of one measure, in nanoseconds, as the pending timers grow.
+    pub(crate) fn table(&self, measure: Measure, sizes: &[usize]) -> String {
+        let mut text = format!("\n{}, ns: {}\n", measure.name(), measure.about());
+        text += &format!("{:<16}{:<11}", "", "claim");
+        sizes.iter().for_each(|&pending| text += &format!("{:>12}", grouped(pending as u64)));
+        for scheme in ALL {
+            text += &format!("\n{:<16}{:<11}", scheme.name, scheme.claim[measure as usize]);
+            for &pending in sizes {
+                let values = self.values.get(&(scheme.name, measure, pending));
+                let cell = values.map_or("stopped".into(), |values| number(median(values)));
+                text += &format!("{cell:>12}");
+            }
+        }
+        text.push('\n');
+        let stops = self.stops.iter().filter(|((_, of), _)| *of == measure);
+        stops.for_each(|(_, why)| text += &format!("  {why}\n"));
+        text
+    }
+
+    /// The same as one SVG chart, both axes in decades, a line a scheme: O(1) lies flat, O(n)
+    /// climbs a decade a decade.
+    pub(crate) fn chart(&self, measure: Measure) -> anyhow::Result<String> {
+        let line = |name: &'static str| (name.to_owned(), self.series(name, measure));
+        let lines: Vec<Line> = ALL.iter().map(|scheme| line(scheme.name)).collect();
+        let title = format!("{}, ns: {}", measure.name(), measure.about());
+        svg((860, 520), (1, 1), |_, area| {
+            let x = decades(values(&lines, |point| point.0)).log_scale();
+            let y = decades(values(&lines, |point| point.1)).log_scale();
+            panel(area, &title, ("pending timers", x), y, &lines)
+        })
     }
 }
 
@@ -145,36 +111,30 @@ impl Results {
 mod tests {
     use super::*;
 
-    fn costs(start: f64, expire: Cost) -> Costs {
-        let (stop, tick) = (Cost::Ns(2.0), Cost::Ns(3.0));
-        Costs { start: Cost::Ns(start), stop, tick, expire }
-    }
-
     #[test]
     fn rounds_become_medians_and_what_was_stopped_stays_stopped() {
         let mut results = Results::default();
+        let costs = |start, expire| [Cost::Ns(start), Cost::Ns(2.0), Cost::Ns(3.0), expire];
         for start in [30.0, 10.0, 20.0] {
-            results.add("wheel", 10, &costs(start, Cost::Ns(1.0)));
+            results.add("delay-heap", 10, costs(start, Cost::Ns(1.0)));
         }
-        let point = results.get("wheel", Measure::Start, 10).unwrap();
-        assert_eq!(point.median(), 20.0);
-        assert!(!results.is_stopped("wheel", Measure::Expire));
-        results.add("wheel", 100, &costs(40.0, Cost::Stopped("1 s".into())));
-        assert_eq!(results.series("wheel", Measure::Start), [(10.0, 20.0), (100.0, 40.0)]);
-        assert!(results.is_stopped("wheel", Measure::Expire));
-        assert!(!results.is_stopped("wheel", Measure::Start));
-        let lines: Vec<_> = results.stops(Measure::Expire).collect();
-        assert_eq!(lines, ["wheel stopped with 100 pending: 1 s"]);
+        assert!(!results.is_stopped("delay-heap", Measure::Expire));
+        results.add("delay-heap", 100, costs(40.0, Cost::Stopped("1 s".into())));
+        assert_eq!(results.series("delay-heap", Measure::Start), [(10.0, 20.0), (100.0, 40.0)]);
+        assert!(results.is_stopped("delay-heap", Measure::Expire));
+        assert!(!results.is_stopped("delay-heap", Measure::Start));
+        let table = results.table(Measure::Expire, &[10, 100]);
+        assert!(table.contains("O(log n)           1.00     stopped"), "{table}");
+        assert!(table.contains("delay-heap stopped with 100 pending: 1 s"), "{table}");
     }
 
     #[test]
     fn a_scheme_that_was_not_filled_is_stopped_as_a_whole() {
         let mut results = Results::default();
-        let start = Cost::Stopped("too slow".into());
-        let [stop, tick, expire] = [Cost::Skipped, Cost::Skipped, Cost::Skipped];
-        results.add("list", 10, &Costs { start, stop, tick, expire });
+        let (stopped, skipped) = (Cost::Stopped("too slow".into()), || Cost::Skipped);
+        results.add("list", 10, [stopped, skipped(), skipped(), skipped()]);
         assert!(Measure::ALL.iter().all(|&measure| results.is_stopped("list", measure)));
-        let lines: Vec<_> = results.stops(Measure::Start).collect();
-        assert_eq!(lines, ["list stopped with 10 pending: too slow"]);
+        let table = results.table(Measure::Start, &[10]);
+        assert!(table.contains("list stopped with 10 pending: too slow"), "{table}");
     }
 }

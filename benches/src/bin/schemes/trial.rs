@@ -25,29 +25,63 @@ const BATCH: usize = 1_000;
 /// The clock is looked at after so many starts while the scheme is filled.
 const FILL: usize = 256;
 
+/// How much is measured: in full, quickly, and as little as a test needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) name: &'static str,
+    /// How many timers are pending.
+    pub(crate) pending: &'static [usize],
+    pub(crate) rounds: usize,
+    /// Timers to start, and to stop, while measuring.
+    operations: usize,
+    /// At most so long for starts and stops, and for quiet ticks.
+    sample: Duration,
+    /// A scheme that is not filled by then, or has not fired all, is stopped.
+    patience: Duration,
+}
+
+impl Sizes {
+    pub(crate) const FULL: Sizes = Sizes {
+        name: "full",
+        pending: &[10, 100, 1_000, 10_000, 100_000, 1_000_000],
+        rounds: 5,
+        operations: 50_000,
+        sample: Duration::from_millis(500),
+        patience: Duration::from_secs(10),
+    };
+
+    pub(crate) const QUICK: Sizes = Sizes {
+        name: "quick",
+        rounds: 3,
+        operations: 5_000,
+        sample: Duration::from_millis(50),
+        patience: Duration::from_secs(1),
+        ..Sizes::FULL
+    };
+
+    #[cfg(test)]
+    pub(crate) const TINY: Sizes = Sizes {
+        name: "tiny",
+        pending: &[10, 40],
+        rounds: 2,
+        operations: 20,
+        sample: Duration::from_secs(60),
+        patience: Duration::from_secs(60),
+    };
+}
+
 /// What a trial does.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    pub(crate) sizes: Sizes,
     pub(crate) pending: usize,
     pub(crate) seed: u64,
-    /// Timers to start, and to stop, while measuring.
-    pub(crate) operations: usize,
-    /// At most so long for starts and stops, and for quiet ticks.
-    pub(crate) sample: Duration,
-    /// A scheme that is not filled by then, or has not fired all, is stopped.
-    pub(crate) patience: Duration,
     /// Whether to fire all that is pending.
     pub(crate) expire: bool,
 }
 
-/// What was measured.
-#[derive(Clone, Debug)]
-pub(crate) struct Costs {
-    pub(crate) start: Cost,
-    pub(crate) stop: Cost,
-    pub(crate) tick: Cost,
-    pub(crate) expire: Cost,
-}
+/// What was measured, by measure.
+pub(crate) type Costs = [Cost; 4];
 
 /// What one thing costs.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +107,6 @@ struct Trial<'a, S: Scheme> {
     timers: Vec<(u64, bool)>,
     pending: Vec<(S::Handle, Task)>,
     fired: Vec<Task>,
-    timers_fired: u64,
     random: Rng,
     clock: SystemClock,
 }
@@ -109,14 +142,13 @@ impl<'a, S: Scheme> Trial<'a, S> {
             timers: Vec::with_capacity(plan.pending),
             pending: Vec::with_capacity(plan.pending),
             fired: Vec::with_capacity(plan.pending),
-            timers_fired: 0,
             random: Rng::with_seed(plan.seed),
             clock: SystemClock::new(),
         }
     }
 
     fn run(&mut self) -> anyhow::Result<Costs> {
-        let patience = self.plan.patience;
+        let patience = self.plan.sizes.patience;
         let filled = self.fill()?;
         if filled.count < self.plan.pending as u64 {
             let why = format!(
@@ -124,20 +156,18 @@ impl<'a, S: Scheme> Trial<'a, S> {
                 grouped(filled.count),
                 grouped(self.plan.pending as u64)
             );
-            let [start, stop, tick, expire] =
-                [Cost::Stopped(why), Cost::Skipped, Cost::Skipped, Cost::Skipped];
-            return Ok(Costs { start, stop, tick, expire });
+            return Ok([Cost::Stopped(why), Cost::Skipped, Cost::Skipped, Cost::Skipped]);
         }
         let (start, stop) = self.start_and_stop()?;
         let tick = self.quiet_ticks()?;
         let expire = if self.plan.expire { self.expire()? } else { Cost::Skipped };
         self.close()?;
-        Ok(Costs { start, stop, tick, expire })
+        Ok([start, stop, tick, expire])
     }
 
     fn fill(&mut self) -> anyhow::Result<Spent> {
         let (mut spent, pending) = (Spent::default(), self.plan.pending as u64);
-        while spent.count < pending && !spent.beyond(self.plan.patience) {
+        while spent.count < pending && !spent.beyond(self.plan.sizes.patience) {
             let count = FILL.min((pending - spent.count) as usize);
             let ns = self.start(count)?;
             spent.add(count as u64, ns);
@@ -173,7 +203,7 @@ impl<'a, S: Scheme> Trial<'a, S> {
     }
 
     fn start_and_stop(&mut self) -> anyhow::Result<(Cost, Cost)> {
-        let Plan { pending, operations, sample, .. } = *self.plan;
+        let Plan { pending, sizes: Sizes { operations, sample, .. }, .. } = *self.plan;
         let batch = pending.clamp(10, BATCH);
         let (mut started, mut stopped) = (Spent::default(), Spent::default());
         self.start(batch)?; // into memory that is new
@@ -222,27 +252,26 @@ impl<'a, S: Scheme> Trial<'a, S> {
             last = deadline;
             self.end(self.fired[at])?;
         }
-        self.timers_fired += self.fired.len() as u64;
         self.fired.clear();
         Ok(())
     }
 
     fn quiet_ticks(&mut self) -> anyhow::Result<Cost> {
-        let turned = self.turn(HOUR - 1, self.plan.sample, |scheme, ticks, fired| {
+        let turned = self.turn(HOUR - 1, self.plan.sizes.sample, |scheme, ticks, fired| {
             (0..ticks).for_each(|_| scheme.tick(fired));
         })?;
         Ok(turned.each())
     }
 
     fn expire(&mut self) -> anyhow::Result<Cost> {
-        let Plan { pending, patience, .. } = *self.plan;
+        let Plan { pending, sizes: Sizes { patience, .. }, .. } = *self.plan;
         let turned = self.turn(DAY, patience, S::advance)?;
-        let fired = self.timers_fired;
         if self.now < DAY {
-            let (fired, pending) = (grouped(fired), grouped(pending as u64));
+            let fired = grouped((pending - self.scheme.pending()) as u64);
+            let pending = grouped(pending as u64);
             return Ok(Cost::Stopped(format!("{patience:?} had fired {fired} of {pending}")));
         }
-        Ok(Spent { count: fired, ..turned }.each())
+        Ok(Spent { count: pending as u64, ..turned }.each()) // all fired, as `close` finds
     }
 
     /// Notes that a timer has ended, as it may do once.
@@ -270,9 +299,9 @@ impl<'a, S: Scheme> Trial<'a, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        algorithms::scheme::{Claim, Refused},
-        sizes::Sizes,
+    use crate::algorithms::{
+        scheme::{Claim, Refused},
+        sorted_list::SortedList,
     };
 
     const NOTHING: u8 = 0;
@@ -283,55 +312,43 @@ mod tests {
     const STOPS_NOTHING: u8 = 5;
     const COUNTS_WRONG: u8 = 6;
 
-    /// A list of (deadline, task) with a fault.
+    /// A list with a fault.
     #[derive(Default)]
-    struct Faulty<const FAULT: u8> {
-        now: u64,
-        timers: Vec<(u64, Task)>,
-    }
+    struct Faulty<const FAULT: u8>(SortedList);
 
     impl<const FAULT: u8> Scheme for Faulty<FAULT> {
         const NAME: &'static str = "faulty";
-        const CLAIM: Claim = Claim { start: "", stop: "", tick: "", expire: "" };
-        type Handle = Task;
+        const CLAIM: Claim = [""; 4];
+        type Handle = <SortedList as Scheme>::Handle;
 
-        fn start(&mut self, delay: u64, task: Task) -> Result<Task, Refused> {
-            self.timers.push((delay, task));
-            Ok(task)
+        fn start(&mut self, delay: u64, task: Task) -> Result<Self::Handle, Refused> {
+            self.0.start(if FAULT == FIRES_EARLY { delay / 2 } else { delay }, task)
         }
 
-        fn stop(&mut self, handle: Task) -> bool {
-            let at = self.timers.iter().position(|&(_, task)| task == handle);
-            FAULT != STOPS_NOTHING && at.map(|at| self.timers.remove(at)).is_some()
-        }
-
-        fn tick(&mut self, fired: &mut Vec<Task>) {
-            self.advance(1, fired);
+        fn stop(&mut self, handle: Self::Handle) -> bool {
+            FAULT != STOPS_NOTHING && self.0.stop(handle)
         }
 
         fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
-            self.now += ticks;
-            let ahead = if FAULT == FIRES_EARLY { DAY / 2 } else { 0 };
-            let due = |timer: &mut (u64, Task)| timer.0 <= self.now + ahead;
-            let mut due: Vec<_> = self.timers.extract_if(.., due).collect();
-            due.sort_unstable();
-            let gone = usize::from(FAULT == LOSES_ONE && !due.is_empty());
-            due.truncate(due.len() - gone);
-            let twice = usize::from(FAULT == FIRES_TWICE).min(due.len());
-            due.extend_from_within(..twice);
-            if FAULT == FIRES_IN_NO_ORDER {
-                due.reverse();
+            let before = fired.len();
+            self.0.advance(ticks, fired);
+            match FAULT {
+                LOSES_ONE => _ = fired.pop(),
+                FIRES_TWICE => fired.extend_from_within(before..fired.len().min(before + 1)),
+                FIRES_IN_NO_ORDER => fired[before..].reverse(),
+                _ => {}
             }
-            fired.extend(due.into_iter().map(|(_, task)| task));
         }
 
         fn pending(&self) -> usize {
-            self.timers.len() + usize::from(FAULT == COUNTS_WRONG)
+            self.0.pending() + usize::from(FAULT == COUNTS_WRONG)
         }
     }
 
+    const PLAN: Plan = Plan { sizes: Sizes::TINY, pending: 40, seed: 0, expire: true };
+
     fn outcome<const FAULT: u8>() -> anyhow::Result<Costs> {
-        trial::<Faulty<FAULT>>(&Sizes::TINY.plan(40, 0, true))
+        trial::<Faulty<FAULT>>(&PLAN)
     }
 
     #[test]
@@ -347,12 +364,12 @@ mod tests {
 
     #[test]
     fn without_patience_a_scheme_is_stopped() {
-        let mut plan = Sizes::TINY.plan(10_000, 0, true);
-        plan.patience = Duration::ZERO;
+        let sizes = Sizes { patience: Duration::ZERO, ..Sizes::TINY };
+        let mut plan = Plan { sizes, pending: 10_000, ..PLAN };
         let costs = trial::<Faulty<NOTHING>>(&plan).unwrap();
-        assert_eq!(costs.start, Cost::Stopped("0ns had started 256 of 10 000".into()));
+        assert_eq!(costs[0], Cost::Stopped("0ns had started 256 of 10 000".into()));
         plan.pending = 40;
         let costs = trial::<Faulty<NOTHING>>(&plan).unwrap();
-        assert_eq!(costs.expire, Cost::Stopped("0ns had fired 0 of 40".into()));
+        assert_eq!(costs[3], Cost::Stopped("0ns had fired 0 of 40".into()));
     }
 }

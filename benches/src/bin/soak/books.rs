@@ -22,7 +22,7 @@ use timer_core::Clock;
 use crate::clock::JumpingClock;
 
 /// What is parked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     Shared,
     Fresh,
@@ -36,23 +36,8 @@ pub(crate) enum Kind {
     Watermark,
 }
 
-impl Kind {
-    pub(crate) const ALL: [(Kind, &str); 10] = [
-        (Kind::Shared, "shared keys"),
-        (Kind::Fresh, "fresh keys"),
-        (Kind::Hot, "hot keys"),
-        (Kind::Levels, "up_to"),
-        (Kind::Chain, "from callbacks"),
-        (Kind::Future, "futures"),
-        (Kind::Blocking, "blocking waits"),
-        (Kind::Monitor, "Monitor"),
-        (Kind::Reply, "Replies"),
-        (Kind::Watermark, "Watermarks"),
-    ];
-}
-
 /// How an operation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Ending {
     Completed,
     Expired,
@@ -67,19 +52,6 @@ pub(crate) enum Ending {
     Refused,
     /// A key panicked as it was parked, so it was not.
     Unparked,
-}
-
-impl Ending {
-    pub(crate) const ALL: [(Ending, &str); 8] = [
-        (Ending::Completed, "completed"),
-        (Ending::Expired, "expired"),
-        (Ending::Cancelled, "cancelled"),
-        (Ending::Closed, "shut down"),
-        (Ending::Panicked, "panicked"),
-        (Ending::Dropped, "dropped"),
-        (Ending::Refused, "refused"),
-        (Ending::Unparked, "key's panic"),
-    ];
 }
 
 impl From<Outcome> for Ending {
@@ -118,17 +90,20 @@ const LATENESS_MAX_NS: u64 = 3_600_000_000_000;
 /// Of what went wrong so much is told.
 const TOLD: usize = 10;
 
-/// Operations by how they ended.
-pub(crate) type Endings = [[u64; Ending::ALL.len()]; Kind::ALL.len()];
+const KINDS: usize = Kind::Watermark as usize + 1;
+const ENDINGS: usize = Ending::Unparked as usize + 1;
 
-/// What went wrong, by count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wrong {
-    pub(crate) lost: u64,
-    pub(crate) doubled: u64,
-    pub(crate) early: u64,
+/// Operations of each kind by how they ended.
+pub(crate) type Endings = [[u64; ENDINGS]; KINDS];
+
+/// What can go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    Lost,
+    Doubled,
+    Early,
     /// Whatever else does not add up.
-    pub(crate) other: u64,
+    Other,
 }
 
 /// What is counted over the whole run.
@@ -137,17 +112,17 @@ pub(crate) struct Books {
     pub(crate) clock: JumpingClock,
     plant: Option<Plant>,
     numbers: CachePadded<AtomicU64>,
-    ended: [[CachePadded<AtomicU64>; Ending::ALL.len()]; Kind::ALL.len()],
-    unclaimed: AtomicU64,
+    ended: [[CachePadded<AtomicU64>; ENDINGS]; KINDS],
     lateness: Mutex<Histogram<u64>>,
-    wrong: Mutex<(Wrong, Vec<String>)>,
+    /// How often each thing went wrong, and the first of it in words.
+    wrong: Mutex<([u64; 4], Vec<String>)>,
 }
 
 impl Books {
     pub(crate) fn new(clock: JumpingClock, plant: Option<Plant>) -> anyhow::Result<Arc<Self>> {
-        let (numbers, ended, unclaimed, wrong) = Default::default();
+        let (numbers, ended, wrong) = Default::default();
         let lateness = Mutex::new(Histogram::new_with_bounds(1, LATENESS_MAX_NS, 2)?);
-        Ok(Arc::new(Books { clock, plant, numbers, ended, unclaimed, lateness, wrong }))
+        Ok(Arc::new(Books { clock, plant, numbers, ended, lateness, wrong }))
     }
 
     /// Operations so far.
@@ -159,35 +134,26 @@ impl Books {
         self.ended.each_ref().map(|kind| kind.each_ref().map(|count| count.load(SeqCst)))
     }
 
-    /// Values that came when their future had gone, all taken by a hook.
-    pub(crate) fn unclaimed(&self) -> u64 {
-        self.unclaimed.load(SeqCst)
-    }
-
     /// How late expiries have been since this was called last, without those over whose wait the
-    /// clock jumped, and those of futures, which are polled now and then.
-    pub(crate) fn take_lateness(&self, into: &mut Histogram<u64>) {
+    /// clock jumped, and those that are polled for.
+    pub(crate) fn take_lateness(&self) -> Histogram<u64> {
         let mut lateness = self.lateness.lock();
-        into.clone_from(&lateness);
+        let taken = lateness.clone();
         lateness.reset();
+        taken
     }
 
-    /// What went wrong, and the first of it in words.
-    pub(crate) fn wrong(&self) -> (Wrong, Vec<String>) {
+    /// How much was lost, doubled, early and otherwise wrong, and the first of it in words.
+    pub(crate) fn wrong(&self) -> ([u64; 4], Vec<String>) {
         self.wrong.lock().clone()
     }
 
-    fn note(&self, count: impl FnOnce(&mut Wrong) -> &mut u64, of: u64, what: &str) {
-        let mut wrong = self.wrong.lock();
-        *count(&mut wrong.0) += of;
-        if wrong.1.len() < TOLD {
-            wrong.1.push(what.to_owned());
+    pub(crate) fn note(&self, wrong: Wrong, count: u64, what: &str) {
+        let (counts, told) = &mut *self.wrong.lock();
+        counts[wrong as usize] += count;
+        if told.len() < TOLD {
+            told.push(what.to_owned());
         }
-    }
-
-    /// Something does not add up.
-    pub(crate) fn odd(&self, what: &str) {
-        self.note(|wrong| &mut wrong.other, 1, what);
     }
 }
 
@@ -239,7 +205,7 @@ impl Account {
         let lost = self.pending();
         if lost > 0 {
             let what = format!("{world}: {lost} operations without an outcome");
-            self.books.note(|wrong| &mut wrong.lost, lost, &what);
+            self.books.note(Wrong::Lost, lost, &what);
         }
     }
 }
@@ -259,13 +225,6 @@ const ENDED: u8 = 1;
 const LEFT: u8 = 2;
 /// It came, and was taken by a hook.
 const UNCLAIMED: u8 = 3;
-
-/// When an outcome is seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
-    AtOnce,
-    Later,
-}
 
 /// One operation.
 #[derive(Debug)]
@@ -317,43 +276,42 @@ impl Record {
 
     /// Its outcome. A second one is wrong.
     pub(crate) fn end(&self, ending: impl Into<Ending>) {
-        self.end_seen(ending, Seen::AtOnce);
-    }
-
-    /// The same, as a future has it that is polled now and then.
-    pub(crate) fn end_polled(&self, ending: impl Into<Ending>) {
-        self.end_seen(ending, Seen::Later);
-    }
-
-    fn end_seen(&self, ending: impl Into<Ending>, seen: Seen) {
         let (ending, plant) = (ending.into(), self.account.books.plant);
         let planted = plant.is_some() && self.number % 1009 == 7;
         match plant {
             Some(Plant::Lost) if planted => return,
-            Some(Plant::Double) if planted => self.end_once(ending, seen),
+            Some(Plant::Double) if planted => self.end_once(ending),
             Some(Plant::Leak) if self.number % 16 == 7 => mem::forget(vec![0_u8; 1000]),
             _ => {}
         }
-        self.end_once(ending, seen);
+        self.end_once(ending);
     }
 
-    fn end_once(&self, ending: Ending, seen: Seen) {
+    fn end_once(&self, ending: Ending) {
         let becomes = if ending == Ending::Dropped { LEFT } else { ENDED };
-        if self.state.compare_exchange(OPEN, becomes, SeqCst, SeqCst).is_err() {
-            return self.doubled(ending);
+        if let Err(state) = self.state.compare_exchange(OPEN, becomes, SeqCst, SeqCst) {
+            return self.doubled(ending, state);
         }
         if ending == Ending::Expired {
-            self.judge(seen);
+            self.judge();
         }
         let Account { books, ended, .. } = &*self.account;
         books.ended[self.kind as usize][ending as usize].fetch_add(1, SeqCst);
         ended.fetch_add(1, SeqCst);
     }
 
-    /// Something about it does not add up.
-    pub(crate) fn odd(&self, what: &str) {
-        let Record { number, kind, .. } = self;
-        self.account.books.odd(&format!("operation {number} ({kind:?}): {what}"));
+    /// It completed; what its wait yielded must be right.
+    pub(crate) fn complete(&self, right: bool) {
+        if right {
+            self.end(Ending::Completed);
+        } else {
+            self.note(Wrong::Other, 1, "its wait yielded less than was asked for");
+        }
+    }
+
+    fn note(&self, wrong: Wrong, count: u64, what: &str) {
+        let what = format!("operation {} ({:?}): {what}", self.number, self.kind);
+        self.account.books.note(wrong, count, &what);
     }
 
     /// A key panicked as it was parked: it has this outcome unless it had one before.
@@ -365,39 +323,34 @@ impl Record {
 
     /// A hook took its value, as its future had gone.
     pub(crate) fn end_unclaimed(&self) {
-        match self.state.compare_exchange(LEFT, UNCLAIMED, SeqCst, SeqCst) {
-            Ok(_) => _ = self.account.books.unclaimed.fetch_add(1, SeqCst),
-            Err(_) => self.doubled(Ending::Completed),
+        if let Err(state) = self.state.compare_exchange(LEFT, UNCLAIMED, SeqCst, SeqCst) {
+            self.doubled(Ending::Completed, state);
         }
     }
 
     #[cold]
-    fn doubled(&self, ending: Ending) {
-        let Record { number, kind, .. } = self;
-        let state = self.state.load(SeqCst);
-        let what = format!("operation {number} ({kind:?}): {ending:?} as well (state {state})");
-        self.account.books.note(|wrong| &mut wrong.doubled, 1, &what);
+    fn doubled(&self, ending: Ending, state: u8) {
+        self.note(Wrong::Doubled, 1, &format!("{ending:?} as well (state {state})"));
     }
 
     /// Nothing expires before its time, by the timer's clock and by the total of the injected one.
-    fn judge(&self, seen: Seen) {
+    fn judge(&self) {
         let books = &self.account.books;
         let due = self.due.each_ref().map(|due| due.load(SeqCst));
         let now_ns = self.account.clock.now_ns();
         let now = [books.clock.total_ns(), now_ns];
+        let (parked, epoch) = (self.epoch, books.clock.epoch());
         for (what, at) in [("the total of the injected clock", 0), ("the timer's clock", 1)] {
             if now[at] < due[at] {
-                let Record { number, kind, .. } = self;
-                let (early_ns, epoch) = (due[at] - now[at], self.epoch);
-                let what = format!(
-                    "operation {number} ({kind:?}): {early_ns} ns early by {what}, parked in epoch \
-                     {epoch} of {}",
-                    books.clock.epoch()
-                );
-                return books.note(|wrong| &mut wrong.early, 1, &what);
+                let early_ns = due[at] - now[at];
+                let what = format!("{early_ns} ns early by {what}, epoch {parked} of {epoch}");
+                return self.note(Wrong::Early, 1, &what);
             }
         }
-        if seen == Seen::AtOnce && self.epoch == books.clock.epoch() {
+        // Its outcome comes to a future that is polled now and then, mostly.
+        let polled =
+            matches!(self.kind, Kind::Future | Kind::Monitor | Kind::Reply | Kind::Watermark);
+        if !polled && parked == epoch {
             books.lateness.lock().saturating_record((now[1] - due[1]).max(1));
         }
     }
@@ -407,51 +360,40 @@ impl Drop for Record {
     /// Names what is lost; [`Account::close`] counts it.
     fn drop(&mut self) {
         if *self.state.get_mut() == OPEN {
-            let what = format!("operation {} ({:?}) has no outcome", self.number, self.kind);
-            self.account.books.note(|wrong| &mut wrong.lost, 0, &what);
+            self.note(Wrong::Lost, 0, "has no outcome");
         }
     }
 }
 
 /// What a wait is for: it ends its operation as completed when it is taken, and must not be lost.
+/// Without a record it may be lost: it is handed over in a call that a key may panic in.
 #[derive(Debug)]
-pub(crate) struct Value {
-    record: Option<Arc<Record>>,
-}
+pub(crate) struct Value(pub(crate) Option<Arc<Record>>);
 
 impl Value {
     pub(crate) fn of(record: &Arc<Record>) -> Self {
-        Value { record: Some(record.clone()) }
-    }
-
-    /// One that may be lost: it is handed over in a call that a key may panic in.
-    pub(crate) fn of_none() -> Self {
-        Value { record: None }
+        Value(Some(record.clone()))
     }
 
     /// It reached the thread that waited.
     pub(crate) fn take(mut self) {
-        self.record.take().into_iter().for_each(|record| record.end(Ending::Completed));
+        self.0.take().into_iter().for_each(|record| record.end(Ending::Completed));
     }
 
     /// It came when the future had gone, and reached its hook.
     pub(crate) fn unclaimed(mut self) {
-        self.record.take().into_iter().for_each(|record| record.end_unclaimed());
+        self.0.take().into_iter().for_each(|record| record.end_unclaimed());
     }
 
     /// It was handed back, or its operation ended without it.
     pub(crate) fn back(mut self) {
-        self.record = None;
+        self.0 = None;
     }
 }
 
 impl Drop for Value {
     fn drop(&mut self) {
-        if let Some(record) = self.record.take() {
-            let Record { number, kind, .. } = &*record;
-            let what = format!("the value of operation {number} ({kind:?}) was dropped");
-            record.account.books.note(|wrong| &mut wrong.lost, 1, &what);
-        }
+        self.0.iter().for_each(|record| record.note(Wrong::Lost, 1, "its value was dropped"));
     }
 }
 
@@ -469,7 +411,8 @@ mod tests {
         Account::new(&books, Arc::new(clock))
     }
 
-    fn wrong(account: &Account) -> Wrong {
+    /// Lost, doubled, early, otherwise wrong.
+    fn wrong(account: &Account) -> [u64; 4] {
         account.close("a test");
         account.books.wrong().0
     }
@@ -483,8 +426,7 @@ mod tests {
         twice.end(Outcome::Expired);
         twice.end(WaitError::Expired);
         drop(open());
-        let expected = Wrong { lost: 1, doubled: 1, ..Wrong::default() };
-        assert_eq!((wrong(&account), account.books.operations()), (expected, 3));
+        assert_eq!((wrong(&account), account.books.operations()), ([1, 1, 0, 0], 3));
         assert_eq!(account.books.endings()[0][..2], [1, 1]);
     }
 
@@ -496,11 +438,11 @@ mod tests {
         let left = open();
         left.end(Ending::Dropped);
         Value::of(&left).unclaimed();
-        assert_eq!((wrong(&account), account.books.unclaimed()), (Wrong::default(), 1));
+        assert_eq!(wrong(&account), [0; 4]);
         Value::of(&open()).unclaimed(); // its future is there
         let dropped = open();
         drop(Value::of(&dropped));
-        assert_eq!(wrong(&account).doubled, 1);
+        assert_eq!(wrong(&account)[1], 1);
     }
 
     #[test]
@@ -509,7 +451,7 @@ mod tests {
         let open = || account.open(Kind::Fresh, Some(HOUR_NS)).record;
         let (early, later, sooner) = (open(), open(), open());
         early.end(Ending::Expired);
-        assert_eq!(account.books.wrong().0.early, 1);
+        assert_eq!(account.books.wrong().0[2], 1);
         account.books.clock.forwards(Duration::from_nanos(HOUR_NS));
         open().end(Ending::Completed);
         sooner.reschedule(0, || true);
@@ -521,13 +463,12 @@ mod tests {
         rescheduled.reschedule(HOUR_NS, || true);
         rescheduled.end(Ending::Expired);
         account.open(Kind::Fresh, None).record.end(Ending::Expired); // never
-        let expected = Wrong { early: 3, ..Wrong::default() };
-        assert_eq!(wrong(&account), expected);
+        assert_eq!(wrong(&account), [0, 0, 3, 0]);
         let back = open();
         account.books.clock.backwards(Duration::from_nanos(HOUR_NS));
         account.books.clock.forwards(Duration::from_nanos(HOUR_NS));
         back.end(Ending::Expired); // the total says it has passed, the clock does not
-        assert_eq!(wrong(&account).early, 4);
+        assert_eq!(wrong(&account)[2], 4);
     }
 
     #[test]
@@ -539,9 +480,9 @@ mod tests {
             }
             wrong(&account)
         };
-        assert_eq!(planted(Plant::Lost), Wrong { lost: 2, ..Wrong::default() });
-        assert_eq!(planted(Plant::Double), Wrong { doubled: 2, ..Wrong::default() });
-        assert_eq!(planted(Plant::Early), Wrong { early: 20, ..Wrong::default() });
-        assert_eq!(planted(Plant::Leak), Wrong::default());
+        assert_eq!(planted(Plant::Lost), [2, 0, 0, 0]);
+        assert_eq!(planted(Plant::Double), [0, 2, 0, 0]);
+        assert_eq!(planted(Plant::Early), [0, 0, 20, 0]);
+        assert_eq!(planted(Plant::Leak), [0; 4]);
     }
 }

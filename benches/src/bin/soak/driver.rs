@@ -10,15 +10,12 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
 use fastrand::Rng;
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    act::{act, happen},
+    act::{Mine, act, happen},
     books::Books,
-    clock::JumpingClock,
-    mine::Mine,
     park::{block, park},
     stop::Stop,
     world::World,
@@ -41,7 +38,6 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// What all threads share.
 pub(crate) struct Ring {
     pub(crate) books: Arc<Books>,
-    pub(crate) clock: JumpingClock,
     /// The world that stays.
     pub(crate) lasting: Arc<World>,
     /// The one that is made anew now and then.
@@ -55,7 +51,7 @@ pub(crate) struct Ring {
     pool: Mutex<Vec<Mine>>,
     pub(crate) visitors: AtomicU64,
     /// What drivers gave up because they were behind.
-    pub(crate) given_up: AtomicU64,
+    given_up: AtomicU64,
 }
 
 impl Ring {
@@ -63,12 +59,11 @@ impl Ring {
         let hands = || Mutex::new(Vec::with_capacity(2 * HANDS));
         Ok(Ring {
             books: books.clone(),
-            clock: books.clock.clone(),
             lasting: World::new(0, books)?,
             passing: RwLock::new(Some(World::new(1, books)?)),
             gate: RwLock::default(),
             stop: stop.clone(),
-            hands: std::iter::repeat_with(hands).take(drivers).collect(),
+            hands: (0..drivers).map(|_| hands()).collect(),
             pool: Mutex::new(Vec::with_capacity(2 * POOL)),
             visitors: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
@@ -82,7 +77,7 @@ impl Ring {
     }
 
     /// One of the two worlds.
-    fn world(&self, random: &mut Rng) -> Arc<World> {
+    pub(crate) fn world(&self, random: &mut Rng) -> Arc<World> {
         let passing = if random.bool() { self.passing.read().clone() } else { None };
         passing.unwrap_or_else(|| self.lasting.clone())
     }
@@ -110,7 +105,7 @@ impl Ring {
 
     /// True when fewer than `rate` a second have been parked so far, by all threads together.
     fn is_behind(&self, rate: u64) -> bool {
-        let wanted = u128::from(self.clock.real_ns()) * u128::from(rate) / 1_000_000_000;
+        let wanted = u128::from(self.books.clock.real_ns()) * u128::from(rate) / 1_000_000_000;
         let given_up = self.given_up.load(SeqCst);
         let behind = (wanted as u64).saturating_sub(given_up + self.books.operations());
         if behind > rate * BEHIND_MAX {
@@ -138,24 +133,17 @@ impl Ring {
     }
 
     /// Starts threads that live for a moment, two at a time, until the end.
-    pub(crate) fn visit(&self, seed: u64) -> anyhow::Result<()> {
+    pub(crate) fn visit(&self, seed: u64) {
         let mut random = Rng::with_seed(seed);
         while !self.stop.is_raised() {
             self.stop.pause(Duration::from_millis(random.u64(1..100)));
-            let inside = self.gate.read();
+            let _inside = self.gate.read();
             let seeds = [random.u64(..), random.u64(..)];
             thread::scope(|scope| {
-                let visitors = seeds.map(|seed| {
-                    let visitor = thread::Builder::new().name("visitor".to_owned());
-                    visitor.spawn_scoped(scope, move || self.moment(seed))
-                });
-                visitors.into_iter().try_for_each(|visitor| visitor.map(drop))
-            })
-            .context("no thread")?;
-            drop(inside);
+                let _two = seeds.map(|seed| scope.spawn(move || self.moment(seed)));
+            });
             self.visitors.fetch_add(2, SeqCst);
         }
-        Ok(())
     }
 
     /// All that a thread does that lives for a moment. What is left in its hands goes to the pool.
@@ -168,25 +156,14 @@ impl Ring {
         for _ in 0..random.u32(0..3) {
             block(&world, &mut random);
         }
-        let mut left = mine.into_iter().filter_map(|one| act(one, &mut random));
-        let mut pool = self.pool.lock();
-        while pool.len() < POOL
-            && let Some(one) = left.next()
-        {
+        for one in mine.into_iter().filter_map(|one| act(one, &mut random)) {
+            let mut pool = self.pool.lock();
             pool.push(one);
-        }
-        drop(pool);
-        left.for_each(|one| self.pool_later(one));
-    }
-
-    /// Puts something into the pool for something else, which is given up.
-    fn pool_later(&self, one: Mine) {
-        let mut pool = self.pool.lock();
-        pool.push(one);
-        let oldest = pool.swap_remove(0);
-        drop(pool);
-        if let Some(still) = oldest.leave() {
-            self.pool.lock().push(still);
+            let oldest = (pool.len() > POOL).then(|| pool.swap_remove(0));
+            drop(pool);
+            if let Some(still) = oldest.and_then(Mine::leave) {
+                self.pool.lock().push(still);
+            }
         }
     }
 

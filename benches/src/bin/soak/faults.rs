@@ -9,16 +9,17 @@ use std::{
     time::Duration,
 };
 
+use clap::ValueEnum;
 use fastrand::Rng;
 use parking_lot::Mutex;
 
 use crate::{
     driver::Ring,
-    world::{Close, Closing, World},
+    world::{Closing, World},
 };
 
-/// What there is, and how many of a hundred.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Fault {
     Stall,
     Forwards,
@@ -30,43 +31,29 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [(Fault, u32, &str); 7] = [
-        (Fault::Stall, 25, "executor stalled"),
-        (Fault::Forwards, 20, "clock forwards"),
-        (Fault::Backwards, 20, "clock backwards"),
-        (Fault::ClockPanics, 10, "clock panicked"),
-        (Fault::CancelAll, 5, "all cancelled"),
-        (Fault::NewWorld, 10, "world made anew"),
-        (Fault::Look, 10, "snapshots"),
-    ];
-
     fn draw(random: &mut Rng) -> Fault {
-        let mut left = random.u32(0..100);
-        for (fault, share, _) in Fault::ALL {
-            match left.checked_sub(share) {
-                Some(less) => left = less,
-                None => return fault,
-            }
+        match random.u32(0..100) {
+            0..25 => Fault::Stall,
+            25..45 => Fault::Forwards,
+            45..65 => Fault::Backwards,
+            65..75 => Fault::ClockPanics,
+            75..80 => Fault::CancelAll,
+            80..90 => Fault::NewWorld,
+            _ => Fault::Look,
         }
-        Fault::Look
     }
 }
 
 /// Makes the faults, and keeps what is closing.
 #[derive(Default)]
 pub(crate) struct Faults {
-    counts: [AtomicU64; Fault::ALL.len()],
-    /// Jobs that stalls held.
-    pub(crate) held: AtomicU64,
+    /// How many of each there were.
+    pub(crate) counts: [AtomicU64; Fault::Look as usize + 1],
     worlds: AtomicU64,
     closing: Mutex<Vec<Closing>>,
 }
 
 impl Faults {
-    pub(crate) fn counts(&self) -> [u64; Fault::ALL.len()] {
-        self.counts.each_ref().map(|count| count.load(SeqCst))
-    }
-
     /// One fault after the other, until the end.
     pub(crate) fn run(&self, ring: &Ring, seed: u64) -> anyhow::Result<()> {
         let mut random = Rng::with_seed(seed);
@@ -82,17 +69,16 @@ impl Faults {
     }
 
     fn make(&self, fault: Fault, ring: &Ring, random: &mut Rng) -> anyhow::Result<()> {
-        let passing = ring.passing.read().clone();
-        let world = passing.filter(|_| random.bool()).unwrap_or_else(|| ring.lasting.clone());
+        let world = ring.world(random);
         match fault {
             Fault::Stall => {
                 world.stall.begin();
                 ring.stop.pause(Duration::from_millis(random.u64(10..400)));
-                self.held.fetch_add(world.stall.end() as u64, SeqCst);
+                world.stall.end();
             }
-            Fault::Forwards => ring.clock.forwards(jump(random)),
-            Fault::Backwards => ring.clock.backwards(jump(random)),
-            Fault::ClockPanics => ring.clock.panic_next(random.u32(1..100)),
+            Fault::Forwards => ring.books.clock.forwards(jump(random)),
+            Fault::Backwards => ring.books.clock.backwards(jump(random)),
+            Fault::ClockPanics => ring.books.clock.panic_next(random.u32(1..100)),
             Fault::CancelAll => _ = world.plain.cancel_all("all at once"),
             Fault::NewWorld => {
                 drop(world);
@@ -110,23 +96,16 @@ impl Faults {
         World::new(2 + self.worlds.fetch_add(1, SeqCst), &ring.books)
     }
 
-    /// Closes a world in one of the ways there are.
     pub(crate) fn close(&self, world: Option<Arc<World>>, random: &mut Rng) {
-        if let Some(world) = world {
-            let close = Close::ALL[random.usize(0..Close::ALL.len())];
-            let closing = world.close(close);
-            self.closing.lock().push(closing);
-        }
+        let closing = world.map(|world| world.close(random));
+        self.closing.lock().extend(closing);
     }
 
-    /// Operations without an outcome in worlds that were closed.
+    /// Operations without an outcome in worlds that were closed; 0 when all are over.
     pub(crate) fn pending(&self) -> u64 {
-        self.closing.lock().iter().map(|closing| closing.account.pending()).sum()
-    }
-
-    /// True when every world that was closed is over.
-    pub(crate) fn all_closed(&self) -> bool {
-        self.closing.lock().iter().all(Closing::is_over)
+        let closing = self.closing.lock();
+        let left = closing.iter().filter(|closing| !closing.is_over());
+        left.map(|closing| closing.account.pending().max(1)).sum()
     }
 
     /// Nothing is under way any more: tells what is lost, and waits for the workers.

@@ -22,10 +22,8 @@ mod driver;
 mod faults;
 mod key;
 mod memory;
-mod mine;
 mod operation;
 mod park;
-mod plot;
 mod report;
 mod run;
 mod series;
@@ -36,8 +34,8 @@ mod world;
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
-use clap::Parser;
-use purgatory_benches::{check_writable, machine, write};
+use clap::{Parser, value_parser};
+use purgatory_benches::{check_writable, machine};
 
 use crate::{books::Plant, stop::Stop};
 
@@ -48,27 +46,17 @@ use crate::{books::Plant, stop::Stop};
 #[command(version)]
 struct Args {
     /// How long; without it until Ctrl-C.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = value_parser!(u64).range(1..))]
     seconds: Option<u64>,
     /// Operations a second. What was reached is printed.
-    #[arg(
-        long, value_name = "PER_SECOND", default_value_t = 200_000,
-        value_parser = clap::value_parser!(u64).range(1..=10_000_000)
-    )]
+    #[arg(long, default_value_t = 200_000, value_parser = value_parser!(u64).range(1..=10_000_000))]
     rate: u64,
     /// Threads that park and complete.
-    #[arg(
-        long, default_value_t = 2,
-        value_parser = clap::value_parser!(u16).range(1..=64)
-    )]
+    #[arg(long, default_value_t = 2, value_parser = value_parser!(u16).range(1..=64))]
     threads: u16,
     /// Makes the operations and the faults; another one each time without it.
     #[arg(long)]
     seed: Option<u64>,
-    /// Seconds between two standstills; by default 30, or a sixth of the run. The warm-up is two of
-    /// them and a quarter of the run, or ten minutes.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    standstill: Option<u64>,
     /// Seconds between two lines of progress, on the standard error; 0 for none.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     progress: u64,
@@ -81,10 +69,10 @@ struct Args {
 }
 
 impl Args {
-    /// Seconds between two standstills.
+    /// Seconds between two standstills: 30, or a sixth of the run. The warm-up is two of them and a
+    /// quarter of the run, or ten minutes.
     fn standstill(&self) -> u64 {
-        let sixth = self.seconds.map_or(u64::MAX, |seconds| (seconds / 6).max(1));
-        self.standstill.unwrap_or(sixth.min(30))
+        self.seconds.map_or(30, |seconds| (seconds / 6).clamp(1, 30))
     }
 }
 
@@ -97,18 +85,7 @@ fn main() -> anyhow::Result<ExitCode> {
     ctrlc::set_handler(move || raise.raise()).context("cannot listen for Ctrl-C")?;
     eprintln!("{}", machine());
     eprintln!("seed {seed}, {} threads, {} a second", args.threads, args.rate);
-    let mut lines = 0;
-    let measured = run::run(&args, seed, &stop, |sample, books| {
-        lines += 1;
-        if args.progress > 0 && lines % args.progress == 0 {
-            eprintln!("{}", report::progress(sample, books.operations()));
-        }
-    })?;
-    println!("{}", measured.table(args.rate));
-    if let Some(file) = &args.plot {
-        write(file, &plot::chart(measured.watch.series.samples())?)?;
-    }
-    Ok(if measured.watch.is_right() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if run::run(&args, seed, &stop)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! What memory is in use: counted by the allocator, and as the system sees it; and what is too
-//! much.
+//! What memory is in use, counted by the allocator, and what is too much.
 //!
 //! Two rules decide, both by the bytes that are allocated and not yet freed:
 //!
@@ -9,7 +8,7 @@
 //! - *Live*: at all times there is no more than that and [`PER_OPERATION`] for each operation that
 //!   was open at once, at most, since the last standstill, and [`LIVE_SLACK`].
 
-use std::{alloc::System, fs};
+use std::alloc::System;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
@@ -26,40 +25,19 @@ pub(crate) const PER_OPERATION: u64 = KIB;
 /// The passing world.
 pub(crate) const LIVE_SLACK: u64 = 8 * KIB * KIB;
 
-/// Memory at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Memory {
-    pub(crate) live_bytes: u64,
-    /// Allocations that were not freed.
-    pub(crate) allocations: u64,
-    pub(crate) rss_bytes: u64,
-}
-
-impl Memory {
-    pub(crate) fn now() -> Self {
-        let stats = ALLOCATOR.stats();
-        Memory {
-            live_bytes: stats.bytes_allocated.saturating_sub(stats.bytes_deallocated) as u64,
-            allocations: stats.allocations.saturating_sub(stats.deallocations) as u64,
-            rss_bytes: rss_bytes().unwrap_or(0),
-        }
-    }
-}
-
-/// What is resident, where the system tells.
-fn rss_bytes() -> Option<u64> {
-    let statm = fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
+/// What is allocated now.
+pub(crate) fn live_bytes() -> u64 {
+    let stats = ALLOCATOR.stats();
+    stats.bytes_allocated.saturating_sub(stats.bytes_deallocated) as u64
 }
 
 /// Judges by the two rules, once the warm-up is over.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Judge {
-    /// Idle memory as the warm-up was over.
-    pub(crate) base: Option<Memory>,
+    /// Idle bytes as the warm-up was over.
+    pub(crate) base: Option<u64>,
     /// The latest.
-    pub(crate) idle: Option<Memory>,
+    pub(crate) idle: Option<u64>,
     /// Standstills after the one that ended the warm-up.
     pub(crate) judged: u64,
     /// The most that was open at once since the last standstill.
@@ -70,37 +48,31 @@ pub(crate) struct Judge {
 
 impl Judge {
     /// At a standstill.
-    pub(crate) fn idle(&mut self, at_s: u64, memory: Memory, warm: bool) {
+    pub(crate) fn idle(&mut self, at_s: u64, bytes: u64, warm: bool) {
         self.open_max = 0;
-        self.idle = Some(memory);
-        if !warm {
-            return;
-        }
-        let Some(base) = self.base else {
-            self.base = Some(memory);
-            return;
-        };
-        self.judged += 1;
-        let more = memory.live_bytes.saturating_sub(base.live_bytes);
-        if more > IDLE_SLACK {
-            self.grew.push(format!(
-                "after {at_s} s, with nothing parked: {more} bytes and {} allocations more than \
-                 after the warm-up",
-                memory.allocations.saturating_sub(base.allocations)
-            ));
+        self.idle = Some(bytes);
+        if let Some(base) = self.base {
+            self.judged += 1;
+            let more = bytes.saturating_sub(base);
+            if more > IDLE_SLACK {
+                let what = "bytes more than after the warm-up";
+                self.grew.push(format!("after {at_s} s, with nothing parked: {more} {what}"));
+            }
+        } else if warm {
+            self.base = Some(bytes);
         }
     }
 
     /// At any time, with so many open.
-    pub(crate) fn live(&mut self, at_s: u64, memory: Memory, open: u64) {
+    pub(crate) fn live(&mut self, at_s: u64, bytes: u64, open: u64) {
         self.open_max = self.open_max.max(open);
         let Some(base) = self.base else { return };
-        let limit = base.live_bytes + self.open_max * PER_OPERATION + LIVE_SLACK;
-        if memory.live_bytes > limit {
+        let limit = base + self.open_max * PER_OPERATION + LIVE_SLACK;
+        if bytes > limit {
             self.grew.push(format!(
-                "after {at_s} s: {} bytes, and {} operations were open at most, which allow for \
-                 {limit}",
-                memory.live_bytes, self.open_max
+                "after {at_s} s: {bytes} bytes, and {} operations were open at most, which allow \
+                 for {limit}",
+                self.open_max
             ));
         }
     }
@@ -110,42 +82,36 @@ impl Judge {
 mod tests {
     use super::*;
 
-    fn of(live_bytes: u64) -> Memory {
-        Memory { live_bytes, ..Memory::default() }
-    }
-
     #[test]
     fn what_is_allocated_is_counted() {
-        let before = Memory::now();
+        let before = live_bytes();
         let kept = vec![0_u8; 10 << 20];
-        let with = Memory::now();
-        assert!(with.live_bytes >= before.live_bytes + kept.len() as u64 / 2);
-        assert!(with.rss_bytes > 0 && with.allocations > 0);
+        assert!(live_bytes() >= before + kept.len() as u64 / 2);
     }
 
     #[test]
     fn idle_memory_stays_what_it_was_when_warm() {
         let mut judge = Judge::default();
-        judge.idle(1, of(9 << 20), false);
-        judge.idle(2, of(1 << 20), true);
-        judge.idle(3, of((1 << 20) + IDLE_SLACK), true);
+        judge.idle(1, 9 << 20, false);
+        judge.idle(2, 1 << 20, true);
+        judge.idle(3, (1 << 20) + IDLE_SLACK, true);
         assert!(judge.grew.is_empty() && judge.judged == 1);
-        judge.idle(4, of((1 << 20) + IDLE_SLACK + 1), true);
+        judge.idle(4, (1 << 20) + IDLE_SLACK + 1, true);
         assert_eq!(judge.grew.len(), 1);
     }
 
     #[test]
     fn live_memory_follows_what_is_open() {
         let mut judge = Judge::default();
-        judge.live(1, of(1 << 40), 0); // not warm yet
-        judge.idle(2, of(1 << 20), true);
+        judge.live(1, 1 << 40, 0); // not warm yet
+        judge.idle(2, 1 << 20, true);
         let limit = (1 << 20) + LIVE_SLACK + 1000 * PER_OPERATION;
-        judge.live(3, of(limit), 1000);
-        judge.live(4, of(limit), 10); // a peak is given back as it goes
+        judge.live(3, limit, 1000);
+        judge.live(4, limit, 10); // a peak is given back as it goes
         assert!(judge.grew.is_empty());
-        judge.live(5, of(limit + 1), 10);
-        judge.idle(6, of(1 << 20), true);
-        judge.live(7, of(limit), 10);
+        judge.live(5, limit + 1, 10);
+        judge.idle(6, 1 << 20, true);
+        judge.live(7, limit, 10);
         assert_eq!(judge.grew.len(), 2);
     }
 }

@@ -8,59 +8,42 @@ use std::{
     },
 };
 
-use purgatory::{BoxedOperation, DelayedOperation, Outcome, Timeout};
+use purgatory::{
+    BoxedOperation, DelayedOperation, OperationId, Outcome, ParkResult, Timeout, Watches,
+};
 
 use crate::{
-    books::{Ending, Kind, Opened, Record},
-    key::without_fuse,
+    books::{Ending, Kind, Record},
+    key::{Key, without_fuse},
     world::{CHAIN, World},
 };
 
 /// What an operation waits for.
 pub(crate) enum Until {
     Flag(Arc<AtomicBool>),
-    /// Its turn at a hot key.
-    Turn(Weak<World>, usize, u64),
+    /// Its turn at the hot key.
+    Turn(u64),
     /// All of these levels: keys and values.
-    Levels(Weak<World>, Vec<(u64, u64)>),
+    Levels(Vec<(u64, u64)>),
     /// The second look.
     Looked(bool),
 }
 
-impl Until {
-    fn holds(&mut self) -> bool {
-        match self {
-            Until::Flag(flag) => flag.load(SeqCst),
-            Until::Turn(world, key, turn) => {
-                world.upgrade().is_some_and(|world| world.hot[*key].come.load(SeqCst) > *turn)
-            }
-            Until::Levels(world, levels) => {
-                let Some(world) = world.upgrade() else { return false };
-                let reached =
-                    |&(key, value): &(u64, u64)| world.levels[key as usize].load(SeqCst) >= value;
-                levels.iter().all(reached)
-            }
-            Until::Looked(looked) => std::mem::replace(looked, true),
-        }
-    }
-}
-
 /// What else it does.
-#[derive(Default)]
 pub(crate) enum Extra {
-    #[default]
     Nothing,
     /// Its check panics, the next time but so many.
     CheckPanics(u32),
     CallbackPanics,
     /// Its callback parks another, which does the same, so many times, and raises its event.
-    Chain(Weak<World>, u32),
+    Chain(u32),
 }
 
 pub(crate) struct Operation {
-    pub(crate) record: Arc<Record>,
-    pub(crate) until: Until,
-    pub(crate) extra: Extra,
+    record: Arc<Record>,
+    world: Weak<World>,
+    until: Until,
+    extra: Extra,
 }
 
 impl DelayedOperation for Operation {
@@ -71,18 +54,27 @@ impl DelayedOperation for Operation {
                 None => resume_unwind(Box::new("a check that panics")),
             }
         }
-        self.until.holds()
+        match &mut self.until {
+            Until::Flag(flag) => flag.load(SeqCst),
+            Until::Looked(looked) => std::mem::replace(looked, true),
+            Until::Turn(turn) => {
+                self.world.upgrade().is_some_and(|world| world.hot.come.load(SeqCst) > *turn)
+            }
+            Until::Levels(levels) => self.world.upgrade().is_some_and(|world| {
+                levels.iter().all(|&(key, value)| world.levels[key as usize].load(SeqCst) >= value)
+            }),
+        }
     }
 
     fn on_complete(self, outcome: Outcome) {
         self.record.end(outcome);
         match self.extra {
-            Extra::Chain(world, left) if left > 0 => {
+            Extra::Chain(left) if left > 0 => {
                 let next = |world: Arc<World>| {
                     park_chain(&world, left - 1);
                     world.plain.check_and_complete(&CHAIN); // after this callback
                 };
-                without_fuse(|| world.upgrade().into_iter().for_each(next));
+                without_fuse(|| self.world.upgrade().into_iter().for_each(next));
             }
             Extra::CallbackPanics => resume_unwind(Box::new("a callback that panics")),
             _ => {}
@@ -90,16 +82,29 @@ impl DelayedOperation for Operation {
     }
 }
 
+/// Parks an operation; gives its name unless it was over at once, and an error when it was refused.
+pub(crate) fn park_operation(
+    world: &Arc<World>,
+    record: &Arc<Record>,
+    (until, extra): (Until, Extra),
+    watches: Watches<'_, Key>,
+    timeout: Timeout,
+) -> Result<Option<OperationId>, ()> {
+    let (record, world_of) = (record.clone(), Arc::downgrade(world));
+    let operation = BoxedOperation::new(Operation { record, world: world_of, until, extra });
+    world.plain.try_complete_else_watch(operation, watches, timeout).map(name).map_err(drop)
+}
+
+/// Its name, unless it was over at once.
+pub(crate) fn name(parked: ParkResult) -> Option<OperationId> {
+    if let ParkResult::Parked(id) = parked { Some(id) } else { None }
+}
+
 /// Parks what completes at the next event of its key, and then goes on, so many times.
 pub(crate) fn park_chain(world: &Arc<World>, left: u32) {
-    let Opened { record, .. } = world.account.open(Kind::Chain, None);
-    let operation = Operation {
-        record: record.clone(),
-        until: Until::Looked(false),
-        extra: Extra::Chain(Arc::downgrade(world), left),
-    };
-    let operation = BoxedOperation::new(operation);
-    if world.plain.try_complete_else_watch(operation, &[CHAIN], Timeout::Never).is_err() {
+    let record = world.account.open(Kind::Chain, None).record;
+    let what = (Until::Looked(false), Extra::Chain(left));
+    if park_operation(world, &record, what, Watches::keys(&[CHAIN]), Timeout::Never).is_err() {
         record.end(Ending::Refused);
     }
 }

@@ -2,21 +2,21 @@
 
 use std::{
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
     time::Duration,
 };
 
 use fastrand::Rng;
-use purgatory::{BoxedOperation, OperationId, ParkResult, Timeout, Watches};
+use purgatory::{Timeout, Watches};
 
 use crate::{
+    act::{Mine, Wait, What, wait},
     books::{Ending, Kind, Opened, Record, Value},
     key::{Key, with_fuse},
-    mine::{Mine, What},
-    operation::{Extra, Operation, Until, park_chain},
-    world::{FRESH, HOT, HOT_KEYS, LEVEL_KEYS, LEVELS, SHARED_KEYS, Shelf, World},
+    operation::{Extra, Until, name, park_chain, park_operation},
+    world::{FRESH, HOT, LEVEL_KEYS, LEVELS, SHARED_KEYS, Shelf, World},
 };
 
 const MILLISECOND: u64 = 1_000_000;
@@ -49,12 +49,14 @@ pub(crate) fn park(world: &Arc<World>, random: &mut Rng) -> Option<Mine> {
     let fuse = if random.u32(0..400) == 0 { random.u32(1..16) } else { 0 };
     let way = Way { world, record: &record, timeout, random };
     match with_fuse(fuse, || way.park(kind)) {
-        Some(what) => Some(Mine { world: Arc::downgrade(world), what: what?, record }),
-        None => {
-            record.unparked();
-            None
+        Some(Ok(parked)) => {
+            let (what, wait) = parked?;
+            return Some(Mine { world: Arc::downgrade(world), what, wait, record });
         }
+        Some(Err(())) => record.end(Ending::Refused),
+        None => record.unparked(),
     }
+    None
 }
 
 /// None, hardly any, below a twentieth of a second, or seconds.
@@ -67,6 +69,9 @@ fn timeout_ns(random: &mut Rng) -> Option<u64> {
     }
 }
 
+/// What its parker may do something about; an error when it was refused.
+type Parked = Result<Option<(What, Option<Wait>)>, ()>;
+
 /// One operation on its way into a world.
 struct Way<'a> {
     world: &'a Arc<World>,
@@ -76,11 +81,11 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    fn park(self, kind: Kind) -> Option<What> {
+    fn park(self, kind: Kind) -> Parked {
         match kind {
             Kind::Hot => self.hot(),
             Kind::Levels => self.levels(),
-            Kind::Future => Some(self.future()),
+            Kind::Future => Ok(self.future()),
             Kind::Monitor => self.monitor(),
             Kind::Reply => self.reply(),
             Kind::Watermark => self.watermark(),
@@ -88,14 +93,10 @@ impl Way<'_> {
         }
     }
 
-    fn world(&self) -> Weak<World> {
-        Arc::downgrade(self.world)
-    }
-
     /// Some of the keys of one sort, maybe one twice.
-    fn keys(&mut self, above: u64, of: u64) -> Vec<u64> {
+    fn keys(&mut self, of: u64) -> Vec<u64> {
         let count = if self.random.u32(0..4) == 0 { self.random.usize(2..7) } else { 1 };
-        (0..count).map(|_| above + self.random.u64(0..of)).collect()
+        (0..count).map(|_| self.random.u64(0..of)).collect()
     }
 
     fn extra(&mut self) -> Extra {
@@ -106,52 +107,33 @@ impl Way<'_> {
         }
     }
 
-    fn operation(
-        &self,
-        until: Until,
-        extra: Extra,
-        watches: Watches<'_, Key>,
-    ) -> Option<OperationId> {
-        let operation = Operation { record: self.record.clone(), until, extra };
-        let operation = BoxedOperation::new(operation);
-        match self.world.plain.try_complete_else_watch(operation, watches, self.timeout) {
-            Ok(ParkResult::Parked(id)) => Some(id),
-            Ok(_) => None,
-            Err(refused) => {
-                drop(refused.into_operation());
-                self.record.end(Ending::Refused);
-                None
-            }
-        }
-    }
-
     /// Under keys that others share, or that nobody else ever uses.
-    fn flag(mut self, kind: Kind) -> Option<What> {
+    fn flag(mut self, kind: Kind) -> Parked {
         let keys = match kind {
             Kind::Fresh => (0..self.random.u64(1..3)).map(|at| self.fresh(at)).collect(),
-            _ => self.keys(0, SHARED_KEYS),
+            _ => self.keys(SHARED_KEYS),
         };
         let keys: Vec<_> = keys.into_iter().map(Key).collect();
         let flag = Arc::new(AtomicBool::new(self.random.u32(0..30) == 0));
-        let (until, extra) = (Until::Flag(flag.clone()), self.extra());
-        let id = self.operation(until, extra, Watches::keys(&keys))?;
-        Some(What::Flag(flag, Key(keys[0].0), id))
+        let what = (Until::Flag(flag.clone()), self.extra());
+        let watches = Watches::keys(&keys);
+        let id = park_operation(self.world, self.record, what, watches, self.timeout)?;
+        Ok(id.map(|id| (What::Flag(flag, Key(keys[0].0), Some(id)), None)))
     }
 
     fn fresh(&self, at: u64) -> u64 {
         FRESH + self.record.number * 2 + at
     }
 
-    fn hot(self) -> Option<What> {
-        let key = self.random.u64(0..HOT_KEYS);
-        let turn = self.world.hot[key as usize].next.fetch_add(1, SeqCst);
-        let until = Until::Turn(self.world(), key as usize, turn);
-        self.operation(until, Extra::Nothing, Watches::keys(&[Key(HOT + key)]));
-        None
+    fn hot(self) -> Parked {
+        let turn = self.world.hot.next.fetch_add(1, SeqCst);
+        let (what, watches) = ((Until::Turn(turn), Extra::Nothing), Watches::keys(&[HOT]));
+        park_operation(self.world, self.record, what, watches, self.timeout)?;
+        Ok(None)
     }
 
-    fn levels(mut self) -> Option<What> {
-        let keys = self.keys(0, LEVEL_KEYS);
+    fn levels(mut self) -> Parked {
+        let keys = self.keys(LEVEL_KEYS);
         let ahead = |&key: &u64| {
             (key, self.world.levels[key as usize].load(SeqCst) + self.random.u64(0..5))
         };
@@ -164,27 +146,33 @@ impl Way<'_> {
             _ => Watches::up_to(&watches),
         };
         let (key, at) = levels[0];
-        let until = Until::Levels(self.world(), levels);
-        let extra = self.extra();
-        Some(What::Level(key, at, self.operation(until, extra, watches)?))
+        let what = (Until::Levels(levels), self.extra());
+        let id = park_operation(self.world, self.record, what, watches, self.timeout)?;
+        Ok(id.map(|id| (What::Level(key, at, Some(id)), None)))
     }
 
-    fn future(mut self) -> What {
-        let keys: Vec<_> = self.keys(0, SHARED_KEYS).into_iter().map(Key).collect();
+    fn future(mut self) -> Option<(What, Option<Wait>)> {
+        let keys: Vec<_> = self.keys(SHARED_KEYS).into_iter().map(Key).collect();
         let flag = Arc::new(AtomicBool::new(self.random.u32(0..30) == 0));
         let (seen, record) = (flag.clone(), self.record.clone());
         let condition = move || seen.load(SeqCst).then(|| Value::of(&record));
         let future = self.world.plain.wait_or(&keys, self.timeout, condition, Value::unclaimed);
-        What::Future(flag, Key(keys[0].0), future)
+        let what = What::Flag(flag, Key(keys[0].0), future.id());
+        Some((what, wait(self.record, future, |value: Value, _| value.take())))
     }
 
-    fn monitor(self) -> Option<What> {
+    fn monitor(self) -> Parked {
         let (key, record) = (self.random.u64(0..LEVEL_KEYS), self.record.clone());
         let keys = [Key(key)];
         let condition = move |shelf: &mut Shelf| {
             let stock = &mut shelf[key as usize];
             *stock = stock.checked_sub(1)?;
             Some(Value::of(&record))
+        };
+        let world = Arc::downgrade(self.world);
+        let take = move |value: Value| {
+            world.upgrade().into_iter().for_each(|world| _ = world.taken.fetch_add(1, SeqCst));
+            value.take();
         };
         let (monitor, timeout) = (&self.world.monitor, self.timeout);
         if self.random.u32(0..4) > 0 {
@@ -193,28 +181,22 @@ impl Way<'_> {
                 value.unclaimed();
             };
             let future = monitor.wait_taking(&keys, timeout, &keys, condition, put_back);
-            return Some(What::Shelf(key, future));
+            return Ok(Some((
+                What::Shelf(key),
+                wait(self.record, future, move |value, _| take(value)),
+            )));
         }
-        let (record, world) = (self.record.clone(), self.world());
+        let record = self.record.clone();
         let then = move |result| match result {
-            Ok(value) => {
-                Value::take(value);
-                world.upgrade().into_iter().for_each(|world| _ = world.taken.fetch_add(1, SeqCst));
-            }
+            Ok(value) => take(value),
             Err(error) => record.end(Ending::from(error)),
         };
-        match monitor.park(&keys, timeout, condition, then) {
-            Ok(ParkResult::Parked(_)) => Some(What::Shelves(key)),
-            Ok(_) => None,
-            Err(_) => {
-                self.record.end(Ending::Refused);
-                None
-            }
-        }
+        let parked = monitor.park(&keys, timeout, condition, then).map_err(drop)?;
+        Ok(name(parked).map(|_| (What::Shelf(key), None)))
     }
 
     /// Under a key of its own, or one that may be taken.
-    fn reply(self) -> Option<What> {
+    fn reply(self) -> Parked {
         let shared = self.random.u32(0..8) == 0;
         let key = if shared { self.random.u64(0..SHARED_KEYS) } else { self.fresh(0) };
         let record = self.record.clone();
@@ -222,16 +204,15 @@ impl Way<'_> {
             value.back();
             record.end_unclaimed();
         };
-        match self.world.replies.expect_or(Key(key), self.timeout, hook) {
-            Ok(reply) => Some(What::Reply(Key(key), reply)),
-            Err(_) => {
-                self.record.end(Ending::Refused);
-                None
-            }
-        }
+        let reply = self.world.replies.expect_or(Key(key), self.timeout, hook).map_err(drop)?;
+        let wait = wait(self.record, reply, |value, record| {
+            value.back(); // the thread that delivered it may have meant another of this key
+            record.complete(true);
+        });
+        Ok(Some((What::Reply(Key(key)), wait)))
     }
 
-    fn watermark(self) -> Option<What> {
+    fn watermark(self) -> Parked {
         let Way { world, record, timeout, random } = self;
         let watermarks = &world.watermarks;
         let mut ahead = |above: u64| {
@@ -239,28 +220,27 @@ impl Way<'_> {
             let value = watermarks.value(&key).unwrap_or(0) + random.u64(0..5);
             (key, value)
         };
-        let ((key, value), others) = (ahead(0), [ahead(1 << 20), ahead(2 << 20)]);
-        let parked = match random.u32(0..4) {
+        let (one, others) = (ahead(0), [ahead(1 << 20), ahead(2 << 20)]);
+        let (key, value) = (Key(one.0.0), one.1);
+        match random.u32(0..4) {
             0 => {
                 let told = record.clone();
-                let parked = watermarks.park(&key, value, timeout, move |ended| told.end(ended));
-                parked.ok().map(|_| What::Watermarks(key, value))
+                let then = move |ended| told.end(ended);
+                watermarks.park(&key, value, timeout, then).map_err(drop)?;
+                Ok(Some((What::Watermarks(vec![one]), None)))
             }
             1 => {
-                let [second, third] = others;
-                let of = [(key, value), second, third];
-                let future = watermarks.wait_for_k(2, &of, timeout);
-                future.ok().map(|future| What::Quorum(of, future))
+                let of: Vec<_> = [one].into_iter().chain(others).collect();
+                let future = watermarks.wait_for_k(2, &of, timeout).map_err(drop)?;
+                let right = |reached: Vec<_>, record: &Record| record.complete(reached.len() >= 2);
+                Ok(Some((What::Watermarks(of), wait(record, future, right))))
             }
             _ => {
                 let future = watermarks.wait_for(&key, value, timeout);
-                Some(What::Watermark(key, value, future))
+                let right = move |reached, record: &Record| record.complete(reached >= value);
+                Ok(Some((What::Watermarks(vec![one]), wait(record, future, right))))
             }
-        };
-        if parked.is_none() {
-            record.end(Ending::Refused);
         }
-        parked
     }
 }
 

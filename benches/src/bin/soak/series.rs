@@ -1,7 +1,11 @@
-//! What was measured second by second. When there are too many samples two become one.
+//! What was measured second by second, and its chart.
+
+use purgatory_benches::chart::{Line, from_zero, panel, svg};
+
+use crate::report::mib;
 
 /// No more are kept, so that the soak's own memory stays as it is.
-const SAMPLES_MAX: usize = 2048;
+pub(crate) const SAMPLES_MAX: usize = 2048;
 
 /// Some seconds of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -42,42 +46,58 @@ impl Sample {
     }
 }
 
-/// All samples, each of as many seconds.
-#[derive(Clone, Debug)]
-pub(crate) struct Series {
-    samples: Vec<Sample>,
-    /// Samples as they come that make one that is kept.
-    each: usize,
-    pending: Option<(Sample, usize)>,
+/// Adds a sample. When there are too many, two become one.
+pub(crate) fn push(samples: &mut Vec<Sample>, sample: Sample) {
+    if samples.len() == SAMPLES_MAX {
+        for at in 0..SAMPLES_MAX / 2 {
+            samples[at] = samples[2 * at].and(samples[2 * at + 1]);
+        }
+        samples.truncate(SAMPLES_MAX / 2);
+    }
+    samples.push(sample);
 }
 
-impl Series {
-    pub(crate) fn new() -> Self {
-        Series { samples: Vec::with_capacity(SAMPLES_MAX), each: 1, pending: None }
-    }
+/// A line's name and values; a sample may have none.
+type Of = (&'static str, fn(&Sample) -> Option<f64>);
 
-    pub(crate) fn push(&mut self, sample: Sample) {
-        let (sample, count) = match self.pending.take() {
-            Some((before, count)) => (before.and(sample), count + 1),
-            None => (sample, 1),
+const PANELS: [(&str, &[Of]); 3] = [
+    (
+        "memory [MiB]",
+        &[
+            ("live", |sample| Some(mib(sample.live_bytes))),
+            ("live, idle", |sample| sample.idle_bytes.map(mib)),
+            ("resident", |sample| Some(mib(sample.rss_bytes))),
+        ],
+    ),
+    (
+        "operations parked a second, and open [1000]",
+        &[
+            ("parked", |sample| Some(sample.rate() / 1000.0)),
+            ("open", |sample| Some(sample.open as f64 / 1000.0)),
+        ],
+    ),
+    (
+        "expired late, by the timer's clock [ms]",
+        &[
+            ("median", |sample| Some(sample.lateness_p50_ms)),
+            ("most", |sample| Some(sample.lateness_max_ms)),
+        ],
+    ),
+];
+
+/// The chart, as SVG.
+pub(crate) fn chart(samples: &[Sample]) -> anyhow::Result<String> {
+    let end_s = samples.last().map_or(1.0, |sample| sample.at_s);
+    let (unit, per_unit) = if end_s > 300.0 { ("minutes", 60.0) } else { ("seconds", 1.0) };
+    svg((860, 780), (3, 1), |at, area| {
+        let (title, of) = PANELS[at];
+        let line = |(name, of): &Of| -> Line {
+            let point = |sample: &Sample| Some((sample.at_s / per_unit, of(sample)?));
+            ((*name).to_owned(), samples.iter().filter_map(point).collect())
         };
-        if count < self.each {
-            self.pending = Some((sample, count));
-            return;
-        }
-        self.samples.push(sample);
-        if self.samples.len() == SAMPLES_MAX {
-            for at in 0..SAMPLES_MAX / 2 {
-                self.samples[at] = self.samples[2 * at].and(self.samples[2 * at + 1]);
-            }
-            self.samples.truncate(SAMPLES_MAX / 2);
-            self.each *= 2;
-        }
-    }
-
-    pub(crate) fn samples(&self) -> &[Sample] {
-        &self.samples
-    }
+        let lines: Vec<_> = of.iter().map(line).collect();
+        panel(area, title, (unit, 0.0..end_s / per_unit), from_zero(&lines), &lines)
+    })
 }
 
 #[cfg(test)]
@@ -86,23 +106,31 @@ mod tests {
 
     #[test]
     fn a_long_run_has_coarser_samples_and_loses_none() {
-        let mut series = Series::new();
+        let mut samples = Vec::new();
         for second in 1..=5 * SAMPLES_MAX as u64 {
-            let at_s = second as f64;
-            let live_bytes = second;
-            series.push(Sample {
-                at_s,
-                seconds: 1.0,
-                operations: 3,
-                live_bytes,
-                ..Sample::default()
-            });
+            let sample = Sample { seconds: 1.0, operations: 3, ..Sample::default() };
+            push(&mut samples, Sample { at_s: second as f64, live_bytes: second, ..sample });
         }
-        let samples = series.samples();
-        assert!(samples.len() < SAMPLES_MAX && samples.len() >= SAMPLES_MAX / 2);
+        assert!(samples.len() <= SAMPLES_MAX && samples.len() >= SAMPLES_MAX / 2);
         assert!(samples.iter().all(|sample| sample.rate() == 3.0));
         assert!(samples.is_sorted_by_key(|sample| sample.live_bytes));
         let seconds: f64 = samples.iter().map(|sample| sample.seconds).sum();
         assert_eq!(seconds, samples.last().unwrap().at_s);
+    }
+
+    #[test]
+    fn all_three_charts_are_drawn() {
+        let sample = |at: u32| Sample {
+            at_s: at.into(),
+            seconds: 1.0,
+            operations: 1000,
+            idle_bytes: at.is_multiple_of(3).then_some(5 << 20),
+            ..Sample::default()
+        };
+        let svg = chart(&(1..20).map(sample).collect::<Vec<_>>()).unwrap();
+        for name in ["memory", "resident", "live, idle", "parked", "median", "seconds"] {
+            assert!(svg.contains(name), "{name}");
+        }
+        assert!(chart(&[]).is_ok());
     }
 }

@@ -33,10 +33,9 @@ impl Stall {
         self.shared.held.lock().get_or_insert_default();
     }
 
-    /// Lets the jobs go that were held; tells how many.
-    pub(crate) fn end(&self) -> usize {
+    /// Lets the jobs go that were held.
+    pub(crate) fn end(&self) {
         let held = mem::take(&mut *self.shared.held.lock()).unwrap_or_default();
-        let count = held.len();
         for (at, job) in held.into_iter().enumerate() {
             if at % DROPPED == DROPPED - 1 {
                 drop(job);
@@ -44,7 +43,6 @@ impl Stall {
                 self.shared.workers.execute(job);
             }
         }
-        count
     }
 
     /// Waits until the workers have ended; no more jobs are to come.

@@ -9,9 +9,8 @@ use std::{
 };
 
 use anyhow::ensure;
-use purgatory::{
-    BoxedOperation, DelayedOperation, Expected, Monitor, Purgatory, Replies, Watermarks,
-};
+use fastrand::Rng;
+use purgatory::{BoxedOperation, DelayedOperation, Monitor, Purgatory, Replies, Watermarks};
 use timer_core::{SystemTimer, TickLength, Timer};
 
 use crate::{
@@ -24,32 +23,17 @@ use crate::{
 pub(crate) const SHARED_KEYS: u64 = 1000;
 /// Keys of watermarks, and of the monitor's state.
 pub(crate) const LEVEL_KEYS: u64 = 100;
-/// Keys that thousands wait for.
-pub(crate) const HOT_KEYS: u64 = 1;
 
 /// The sorts of keys that are not shared.
 pub(crate) const LEVELS: u64 = 1 << 32;
-pub(crate) const HOT: u64 = 2 << 32;
+/// The key that thousands wait for.
+pub(crate) const HOT: Key = Key(2 << 32);
 pub(crate) const CHAIN: Key = Key(3 << 32);
 /// And those that are never used twice: the number of their operation is added.
 pub(crate) const FRESH: u64 = 1 << 40;
 
 /// What the monitor keeps: how much there is to take of each thing.
 pub(crate) type Shelf = Vec<u64>;
-
-/// How a world ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Close {
-    Shutdown,
-    /// With a limit, which may not suffice.
-    Limited,
-    /// Its last handles go, wherever they are.
-    Dropped,
-}
-
-impl Close {
-    pub(crate) const ALL: [Close; 3] = [Close::Shutdown, Close::Limited, Close::Dropped];
-}
 
 /// A timer, and what is on it. Its fields go in this order.
 pub(crate) struct World {
@@ -58,15 +42,12 @@ pub(crate) struct World {
     pub(crate) monitor: Monitor<Key, Shelf>,
     pub(crate) replies: Replies<Key, Value>,
     pub(crate) watermarks: Watermarks<Key>,
-    of_monitor: Purgatory<Key, BoxedOperation>,
-    of_replies: Purgatory<Key, Expected<Value>>,
-    of_watermarks: Purgatory<Key, BoxedOperation>,
     timer: SystemTimer,
     pub(crate) stall: Stall,
     pub(crate) account: Arc<Account>,
     /// The values of the level keys of `plain`, which only rise.
     pub(crate) levels: Box<[AtomicU64]>,
-    pub(crate) hot: [Hot; HOT_KEYS as usize],
+    pub(crate) hot: Hot,
     /// What was put on the shelf, and what was taken by waits that ended.
     pub(crate) put: AtomicU64,
     pub(crate) taken: AtomicU64,
@@ -102,23 +83,17 @@ impl World {
         if number % 3 == 1 {
             plain = plain.check_at_expiry();
         }
-        let of_monitor = Purgatory::builder("monitor").timer(&timer).check_at_expiry().build()?;
-        let of_replies = Purgatory::builder("replies").timer(&timer).build()?;
-        let of_watermarks = Purgatory::builder("watermarks").timer(&timer).build()?;
-        let values = || AtomicU64::new(0);
+        let monitor = Purgatory::builder("monitor").timer(&timer).check_at_expiry().build()?;
         Ok(Arc::new(World {
             name,
             plain: plain.build()?,
-            monitor: Monitor::with(of_monitor.clone(), vec![0; LEVEL_KEYS as usize]),
-            replies: of_replies.clone().into(),
-            watermarks: of_watermarks.clone().into(),
-            of_monitor,
-            of_replies,
-            of_watermarks,
+            monitor: Monitor::with(monitor, vec![0; LEVEL_KEYS as usize]),
+            replies: Purgatory::builder("replies").timer(&timer).build()?.into(),
+            watermarks: Purgatory::builder("watermarks").timer(&timer).build()?.into(),
             stall,
             account: Account::new(books, timer.clock()),
             timer,
-            levels: std::iter::repeat_with(values).take(LEVEL_KEYS as usize).collect(),
+            levels: (0..LEVEL_KEYS).map(|_| AtomicU64::new(0)).collect(),
             hot: Default::default(),
             put: AtomicU64::new(0),
             taken: AtomicU64::new(0),
@@ -128,11 +103,11 @@ impl World {
     /// Ends everything that is parked, and leaves the world open.
     pub(crate) fn end_all(&self) {
         self.stall.end();
-        self.plain.cancel_all("over");
-        self.of_monitor.cancel_all("over");
         self.replies.fail_all("over");
-        self.of_watermarks.cancel_all("over");
-        for purgatory in [&self.plain, &self.of_monitor, &self.of_watermarks] {
+        for purgatory in [&self.plain, self.monitor.purgatory(), self.watermarks.purgatory()] {
+            purgatory.cancel_all("over");
+        }
+        for purgatory in [&self.plain, self.monitor.purgatory(), self.watermarks.purgatory()] {
             purgatory.run_deferred();
         }
     }
@@ -143,9 +118,9 @@ impl World {
             let _counted = (purgatory.stats(), purgatory.times(), purgatory.snapshot(5));
         }
         at(&self.plain);
-        at(&self.of_monitor);
-        at(&self.of_replies);
-        at(&self.of_watermarks);
+        at(self.monitor.purgatory());
+        at(self.replies.purgatory());
+        at(self.watermarks.purgatory());
         let _counted = self.timer.stats();
     }
 
@@ -165,37 +140,39 @@ impl World {
             Ok(())
         }
         of("plain", &self.plain)?;
-        of("monitor", &self.of_monitor)?;
-        of("replies", &self.of_replies)?;
-        of("watermarks", &self.of_watermarks)?;
+        of("monitor", self.monitor.purgatory())?;
+        of("replies", self.replies.purgatory())?;
+        of("watermarks", self.watermarks.purgatory())?;
         let left: u64 = self.monitor.read(|shelf| shelf.iter().sum());
         let (put, taken) = (self.put.load(SeqCst), self.taken.load(SeqCst));
         ensure!(put == taken + left, "{put} were put on the shelf, {taken} taken, {left} left");
         Ok(())
     }
 
-    /// Closes it. What was parked has ended when this returns, or does as soon as the check or job
-    /// that holds it up is over; the [`Closing`] tells.
-    pub(crate) fn close(self: Arc<Self>, close: Close) -> Closing {
+    /// Closes it in one of the ways there are. What was parked has ended when this returns, or does
+    /// as soon as the check or job that holds it up is over; the [`Closing`] tells.
+    pub(crate) fn close(self: Arc<Self>, random: &mut Rng) -> Closing {
+        let way = random.u32(0..3);
         let closing = Closing {
-            name: format!("{} ({close:?})", self.name),
+            name: format!("{}, closed in way {way}", self.name),
             world: Arc::downgrade(&self),
             stall: self.stall.clone(),
             account: self.account.clone(),
         };
-        match close {
-            Close::Shutdown => {
+        match way {
+            0 => {
                 self.plain.shutdown();
                 self.monitor.shutdown();
                 self.replies.shutdown();
                 self.watermarks.shutdown();
                 self.timer.shutdown();
             }
-            Close::Limited => {
+            1 => {
+                // With a limit, which may not suffice.
                 self.plain.shutdown_timeout(Duration::from_millis(1));
                 self.timer.shutdown_timeout(Duration::from_millis(1));
             }
-            Close::Dropped => {}
+            _ => {} // its last handles go, wherever they are
         }
         closing
     }

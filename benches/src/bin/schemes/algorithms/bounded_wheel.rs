@@ -4,44 +4,29 @@ use super::{
     rings::{Handle, Rings},
     scheme::{Claim, Refused, Scheme, Task},
 };
-use crate::trial::DAY;
 
 /// A delay `d` waits in slot `(i + d) mod N`; the index `i` comes by after exactly `d` ticks.
 ///
 /// Everything is O(1). The trap is the memory: a slot a tick, so that a longer delay is refused, by
 /// a type of its own. The bound is `d < N`: `d = N` is refused, too. Scheme 4 of Varghese and
 /// Lauck, which calls the bound MaxInterval.
-#[derive(Debug)]
-pub(crate) struct BoundedWheel {
-    index: u64,
-    slots: u64,
-    timers: Rings,
+#[derive(Debug, Default)]
+pub(crate) struct BoundedWheel<const SLOTS: usize> {
+    index: usize,
+    timers: Rings<SLOTS>,
 }
 
-impl Default for BoundedWheel {
-    fn default() -> Self {
-        BoundedWheel::with_slots(DAY as usize)
-    }
-}
-
-impl BoundedWheel {
-    pub(crate) fn with_slots(slots: usize) -> Self {
-        BoundedWheel { index: 0, slots: slots as u64, timers: Rings::new(slots) }
-    }
-}
-
-impl Scheme for BoundedWheel {
+impl<const SLOTS: usize> Scheme for BoundedWheel<SLOTS> {
     const NAME: &'static str = "bounded-wheel";
-    const CLAIM: Claim = Claim { start: "O(1)", stop: "O(1)", tick: "O(1)", expire: "O(1)" };
+    const CLAIM: Claim = ["O(1)"; 4];
     type Handle = Handle;
 
     fn start(&mut self, delay: u64, task: Task) -> Result<Handle, Refused> {
         let delay = delay.max(1);
-        if delay >= self.slots {
-            return Err(Refused { delay, delay_max: self.slots - 1, task });
+        if delay >= SLOTS as u64 {
+            return Err(Refused { delay, delay_max: SLOTS as u64 - 1, task });
         }
-        let slot = (self.index + delay) % self.slots;
-        Ok(self.timers.push(slot as usize, 0, task))
+        Ok(self.timers.push((self.index + delay as usize) % SLOTS, 0, task))
     }
 
     fn stop(&mut self, handle: Handle) -> bool {
@@ -49,8 +34,8 @@ impl Scheme for BoundedWheel {
     }
 
     fn tick(&mut self, fired: &mut Vec<Task>) {
-        self.index = (self.index + 1) % self.slots;
-        fired.extend(std::iter::from_fn(|| self.timers.pop(self.index as usize)));
+        self.index = (self.index + 1) % SLOTS;
+        fired.extend(std::iter::from_fn(|| self.timers.pop(self.index)));
     }
 
     fn pending(&self) -> usize {
@@ -64,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_delay_of_as_many_ticks_as_slots_is_refused() {
-        let mut wheel = BoundedWheel::with_slots(8);
+        let mut wheel = BoundedWheel::<8>::default();
         wheel.advance(5, &mut Vec::new());
         assert!(wheel.start(7, 0).is_ok(), "at any index, though 5 + 7 is beyond the turn");
         let refused = wheel.start(8, 1).unwrap_err();
@@ -76,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_week_of_168_slots_has_wednesday_9_in_slot_57() {
-        let mut wheel = BoundedWheel::with_slots(7 * 24);
+        let mut wheel = BoundedWheel::<{ 7 * 24 }>::default();
         let monday_10 = 10;
         wheel.advance(monday_10, &mut Vec::new());
         let wednesday_9 = 2 * 24 + 9;
@@ -86,7 +71,7 @@ mod tests {
 
     #[test]
     fn a_month_of_720_slots_with_two_tasks_makes_718_empty_moves() {
-        let mut wheel = BoundedWheel::with_slots(720);
+        let mut wheel = BoundedWheel::<720>::default();
         for (task, delay) in [(0, 9), (1, 11 * 24 + 9)] {
             wheel.start(delay, task).unwrap();
         }

@@ -4,7 +4,6 @@ use super::{
     rings::{Handle, Rings},
     scheme::{Claim, Refused, Scheme, Task},
 };
-use crate::trial::HOUR;
 
 /// A delay `d` waits in slot `(i + d) mod N` with the number of `rounds` that the index will pass
 /// it by; each pass takes one off, and the timer fires when none is left.
@@ -12,43 +11,41 @@ use crate::trial::HOUR;
 /// Any delay is taken and a start is O(1); a tick visits the whole slot, O(n / N). The trap is the
 /// number of rounds: it is `(d − 1) / N`, and `(i + d) / N` fires a turn late. Scheme 6 of Varghese
 /// and Lauck; Netty's `HashedWheelTimer`.
-#[derive(Debug)]
-pub(crate) struct HashedWheel {
-    index: u64,
-    slots: u64,
-    rounds: Rings,
+#[derive(Debug, Default)]
+pub(crate) struct HashedWheel<const SLOTS: usize> {
+    index: usize,
+    rounds: Rings<SLOTS>,
 }
 
-impl Default for HashedWheel {
-    fn default() -> Self {
-        HashedWheel::with_slots(HOUR as usize)
-    }
-}
+/// A list in no order: each timer knows the ticks that it has left after the next one, and every
+/// tick counts every timer down. A hashed wheel of one slot is just that.
+///
+/// Start and stop are O(1). The trap is the tick: O(n), however far from due they all are. Scheme 1
+/// of Varghese and Lauck.
+pub(crate) type UnsortedList = HashedWheel<1>;
 
-impl HashedWheel {
-    pub(crate) fn with_slots(slots: usize) -> Self {
-        HashedWheel { index: 0, slots: slots as u64, rounds: Rings::new(slots) }
-    }
-
+impl<const SLOTS: usize> HashedWheel<SLOTS> {
     fn slot(&self, delay: u64) -> usize {
-        ((self.index + delay % self.slots) % self.slots) as usize
+        (self.index + (delay % SLOTS as u64) as usize) % SLOTS
     }
 
     /// The rounds that a delay of at least one tick stays where it is.
-    fn rounds(&self, delay: u64) -> u64 {
-        (delay - 1) / self.slots
+    fn rounds(delay: u64) -> u64 {
+        (delay - 1) / SLOTS as u64
     }
 }
 
-impl Scheme for HashedWheel {
-    const NAME: &'static str = "hashed-wheel";
-    const CLAIM: Claim =
-        Claim { start: "O(1)", stop: "O(1)", tick: "O(n/slots)", expire: "O(rounds)" };
+impl<const SLOTS: usize> Scheme for HashedWheel<SLOTS> {
+    const NAME: &'static str = if SLOTS == 1 { "unsorted-list" } else { "hashed-wheel" };
+    const CLAIM: Claim = match SLOTS {
+        1 => ["O(1)", "O(1)", "O(n)", "O(delay)"],
+        _ => ["O(1)", "O(1)", "O(n/slots)", "O(rounds)"],
+    };
     type Handle = Handle;
 
     fn start(&mut self, delay: u64, task: Task) -> Result<Handle, Refused> {
         let delay = delay.max(1);
-        Ok(self.rounds.push(self.slot(delay), self.rounds(delay), task))
+        Ok(self.rounds.push(self.slot(delay), Self::rounds(delay), task))
     }
 
     fn stop(&mut self, handle: Handle) -> bool {
@@ -56,8 +53,8 @@ impl Scheme for HashedWheel {
     }
 
     fn tick(&mut self, fired: &mut Vec<Task>) {
-        self.index = (self.index + 1) % self.slots;
-        self.rounds.retain(self.index as usize, |rounds, task| {
+        self.index = (self.index + 1) % SLOTS;
+        self.rounds.retain(self.index, |rounds, task| {
             let stays = *rounds > 0;
             if stays {
                 *rounds -= 1;
@@ -78,8 +75,8 @@ mod tests {
     use super::*;
 
     /// A wheel at an index.
-    fn wheel(slots: usize, index: u64) -> HashedWheel {
-        let mut wheel = HashedWheel::with_slots(slots);
+    fn wheel<const SLOTS: usize>(index: u64) -> HashedWheel<SLOTS> {
+        let mut wheel = HashedWheel::default();
         wheel.advance(index, &mut Vec::new());
         wheel
     }
@@ -87,7 +84,7 @@ mod tests {
     #[test]
     fn tuesday_thursday_and_the_12th_at_9_share_slot_9_of_24() {
         // Tuesday, 11 September, 10:00; a slot an hour.
-        let mut wheel = wheel(24, 10);
+        let mut wheel = wheel::<24>(10);
         let delays = [7 * 24 - 1, 2 * 24 - 1, 24 - 1];
         for (task, delay) in delays.into_iter().enumerate() {
             let handle = wheel.start(delay, task as Task).unwrap();
@@ -97,8 +94,20 @@ mod tests {
     }
 
     #[test]
+    fn on_a_list_three_one_two_and_then_one_wait_as_they_came() {
+        let mut list = UnsortedList::default();
+        for (task, delay) in [3, 1, 2, 1].into_iter().enumerate() {
+            list.start(delay, task as Task).unwrap();
+        }
+        assert_eq!(list.rounds.times(0), [2, 0, 1, 0]);
+        let mut fired = Vec::new();
+        list.tick(&mut fired);
+        assert_eq!((fired, list.rounds.times(0)), (vec![1, 3], vec![1, 0]));
+    }
+
+    #[test]
     fn of_ten_slots_slot_3_has_five_tasks_at_3_and_one_at_13() {
-        let mut wheel = wheel(10, 0);
+        let mut wheel = wheel::<10>(0);
         for (task, delay) in [3, 3, 3, 3, 3, 13].into_iter().enumerate() {
             wheel.start(delay, task as Task).unwrap();
         }
@@ -110,9 +119,9 @@ mod tests {
 
     #[test]
     fn at_index_5_of_10_a_delay_of_6_waits_no_round_and_not_the_one_of_i_plus_d_over_n() {
-        let mut wheel = wheel(10, 5);
+        let mut wheel = wheel::<10>(5);
         wheel.start(6, 0).unwrap();
-        assert_eq!(((5 + 6) / 10, wheel.rounds(6), wheel.slot(6)), (1, 0, 1));
+        assert_eq!(((5 + 6) / 10, HashedWheel::<10>::rounds(6), wheel.slot(6)), (1, 0, 1));
         let mut fired = Vec::new();
         wheel.advance(5, &mut fired);
         assert!(fired.is_empty());

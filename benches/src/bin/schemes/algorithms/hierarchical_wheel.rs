@@ -30,8 +30,7 @@ impl HierarchicalWheel {
 
 impl Scheme for HierarchicalWheel {
     const NAME: &'static str = "timing-wheel";
-    const CLAIM: Claim =
-        Claim { start: "O(levels)", stop: "O(1)", tick: "O(1)", expire: "O(levels)" };
+    const CLAIM: Claim = ["O(levels)", "O(1)", "O(1)", "O(levels)"];
     type Handle = TaskId;
 
     fn start(&mut self, delay: u64, task: Task) -> Result<TaskId, Refused> {
@@ -41,10 +40,6 @@ impl Scheme for HierarchicalWheel {
 
     fn stop(&mut self, handle: TaskId) -> bool {
         self.wheel.cancel(handle).is_some()
-    }
-
-    fn tick(&mut self, fired: &mut Vec<Task>) {
-        self.advance(1, fired);
     }
 
     fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {

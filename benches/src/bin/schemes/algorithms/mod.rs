@@ -1,6 +1,7 @@
 //! The timer algorithms that are compared, each in its plain form, behind [`Scheme`].
 //!
-//! An algorithm is one file. It joins the run and the model by a line in [`ALL`] and in `tests`.
+//! An algorithm is one file, but for the list in no order, which is a hashed wheel of one slot. It
+//! joins the run and the model by a line in [`ALL`] and in `tests`.
 
 mod bounded_wheel;
 mod delay_heap;
@@ -8,21 +9,19 @@ mod hashed_wheel;
 mod hierarchical_wheel;
 mod rings;
 pub(crate) mod scheme;
-mod sorted_list;
+pub(crate) mod sorted_list;
 #[cfg(test)]
 mod tests;
-mod unsorted_list;
 
 use self::{
     bounded_wheel::BoundedWheel,
     delay_heap::DelayHeap,
-    hashed_wheel::HashedWheel,
+    hashed_wheel::{HashedWheel, UnsortedList},
     hierarchical_wheel::HierarchicalWheel,
     scheme::{Claim, Scheme},
     sorted_list::SortedList,
-    unsorted_list::UnsortedList,
 };
-use crate::trial::{Costs, Plan, trial};
+use crate::trial::{Costs, DAY, HOUR, Plan, trial};
 
 /// One scheme, whatever its type.
 pub(crate) struct Contender {
@@ -40,8 +39,8 @@ const fn contender<S: Scheme>() -> Contender {
 pub(crate) const ALL: [Contender; 6] = [
     contender::<UnsortedList>(),
     contender::<SortedList>(),
-    contender::<BoundedWheel>(),
-    contender::<HashedWheel>(),
+    contender::<BoundedWheel<{ DAY as usize }>>(),
+    contender::<HashedWheel<{ HOUR as usize }>>(),
     contender::<DelayHeap>(),
     contender::<HierarchicalWheel>(),
 ];

@@ -24,24 +24,23 @@ struct Node {
 
 /// A fixed number of rings, and the timers on them.
 #[derive(Debug)]
-pub(crate) struct Rings {
+pub(crate) struct Rings<const RINGS: usize> {
     /// The first ones are the rings' sentinels, so that a ring's number is its sentinel's place.
     nodes: Vec<Node>,
-    rings: usize,
     free: Vec<u32>,
 }
 
-impl Rings {
-    /// So many empty rings.
-    pub(crate) fn new(rings: usize) -> Self {
+impl<const RINGS: usize> Default for Rings<RINGS> {
+    fn default() -> Self {
         let sentinel = |at| Node { time: 0, task: 0, previous: at, next: at, generation: 0 };
-        let nodes = (0..rings as u32).map(sentinel).collect();
-        Rings { nodes, rings, free: Vec::new() }
+        Rings { nodes: (0..RINGS as u32).map(sentinel).collect(), free: Vec::new() }
     }
+}
 
+impl<const RINGS: usize> Rings<RINGS> {
     /// How many timers, on all rings.
     pub(crate) fn timers(&self) -> usize {
-        self.nodes.len() - self.rings - self.free.len()
+        self.nodes.len() - RINGS - self.free.len()
     }
 
     /// Adds a timer to the end of a ring. O(1).
@@ -120,7 +119,7 @@ impl Rings {
 }
 
 #[cfg(test)]
-impl Rings {
+impl<const RINGS: usize> Rings<RINGS> {
     /// The times on a ring, in order.
     pub(crate) fn times(&self, ring: usize) -> Vec<u64> {
         let next = |&at: &u32| Some(self.nodes[at as usize].next).filter(|&at| at as usize != ring);
@@ -132,7 +131,7 @@ impl Rings {
     pub(crate) fn ring_of(&self, handle: Handle) -> Option<usize> {
         let mut at = handle.node as usize;
         let pending = self.nodes[at].generation == handle.generation;
-        while pending && at >= self.rings {
+        while pending && at >= RINGS {
             at = self.nodes[at].next as usize;
         }
         pending.then_some(at)
@@ -146,7 +145,7 @@ impl Rings {
                 assert_eq!(self.nodes[node.previous as usize].next as usize, at);
             }
         }
-        let on_rings: usize = (0..self.rings).map(|ring| self.times(ring).len()).sum();
+        let on_rings: usize = (0..RINGS).map(|ring| self.times(ring).len()).sum();
         assert_eq!(on_rings, self.timers());
     }
 }
@@ -157,7 +156,7 @@ mod tests {
 
     #[test]
     fn timers_join_and_leave_and_their_places_are_used_again() {
-        let mut rings = Rings::new(2);
+        let mut rings = Rings::<2>::default();
         let handles: Vec<_> = (0..5).map(|time| rings.push(0, time, time)).collect();
         assert_eq!((rings.times(0), rings.times(1)), (vec![0, 1, 2, 3, 4], vec![]));
         assert!(rings.remove(handles[2]) && !rings.remove(handles[2]));
@@ -173,7 +172,7 @@ mod tests {
 
     #[test]
     fn sorted_insertion_goes_behind_its_equals() {
-        let mut rings = Rings::new(1);
+        let mut rings = Rings::<1>::default();
         for (task, time) in [3, 1, 3, 2, 1].into_iter().enumerate() {
             rings.insert_sorted(0, time, task as u64);
             rings.assert_valid();

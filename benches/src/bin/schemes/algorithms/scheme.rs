@@ -23,8 +23,10 @@ pub(crate) trait Scheme: Default {
     /// Stops a timer. False when it has fired or was stopped before.
     fn stop(&mut self, handle: Self::Handle) -> bool;
 
-    /// Moves the present on by one tick; what is due joins `fired`.
-    fn tick(&mut self, fired: &mut Vec<Task>);
+    /// Moves the present on by one tick; what is due joins `fired`. A scheme has this or the next.
+    fn tick(&mut self, fired: &mut Vec<Task>) {
+        self.advance(1, fired);
+    }
 
     /// Moves the present on by so many ticks; what falls due joins `fired` in order of deadline. A
     /// scheme that knows its next deadline does not stop in between.
@@ -36,16 +38,9 @@ pub(crate) trait Scheme: Default {
     fn pending(&self) -> usize;
 }
 
-/// The cost of each call, as it is claimed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Claim {
-    pub(crate) start: &'static str,
-    pub(crate) stop: &'static str,
-    /// Without what falls due or is handed down.
-    pub(crate) tick: &'static str,
-    /// Of one timer, from its start on, without the empty ticks.
-    pub(crate) expire: &'static str,
-}
+/// The cost of each measure, as it is claimed: a start, a stop, a tick without what falls due or is
+/// handed down, and the expiry of one timer, from its start on, without the empty ticks.
+pub(crate) type Claim = [&'static str; 4];
 
 /// A delay that the scheme has no place for. The task comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,21 +9,15 @@ use super::{
 ///
 /// The trap is the start, O(n): the timer's place is looked for from the front. (From the back,
 /// equal delays would find it at once, and random ones would not.) Scheme 2 of Varghese and Lauck.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SortedList {
     now: u64,
-    deadlines: Rings,
-}
-
-impl Default for SortedList {
-    fn default() -> Self {
-        SortedList { now: 0, deadlines: Rings::new(1) }
-    }
+    deadlines: Rings<1>,
 }
 
 impl Scheme for SortedList {
     const NAME: &'static str = "sorted-list";
-    const CLAIM: Claim = Claim { start: "O(n)", stop: "O(1)", tick: "O(1)", expire: "O(1)" };
+    const CLAIM: Claim = ["O(n)", "O(1)", "O(1)", "O(1)"];
     type Handle = Handle;
 
     fn start(&mut self, delay: u64, task: Task) -> Result<Handle, Refused> {
@@ -33,10 +27,6 @@ impl Scheme for SortedList {
 
     fn stop(&mut self, handle: Handle) -> bool {
         self.deadlines.remove(handle)
-    }
-
-    fn tick(&mut self, fired: &mut Vec<Task>) {
-        self.advance(1, fired);
     }
 
     fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {

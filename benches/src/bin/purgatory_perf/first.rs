@@ -12,26 +12,27 @@ use std::{
 
 use foldhash::HashMap;
 use parking_lot::Mutex;
+use purgatory_benches::delays::{AtEnd, Delays};
 use timer_core::SystemClock;
 
-use super::wait::{Key, Waits};
 use crate::{
     books::{Ending, Request},
-    delays::Delays,
+    heap::Heap,
+    waits::{Key, Waits},
 };
 
 pub(crate) struct First {
     keys: Vec<Key>,
     /// So many are parked between two purges.
-    purge: usize,
+    purge: u32,
     lists: Mutex<Lists>,
-    delays: Delays<Arc<Waiting>>,
+    delays: Delays<Heap<Arc<Waiting>>>,
 }
 
 #[derive(Default)]
 struct Lists {
     watchers: HashMap<Key, Vec<Arc<Waiting>>>,
-    since_purge: usize,
+    since_purge: u32,
 }
 
 /// A request, which may be on several lists and in the heap.
@@ -53,19 +54,18 @@ impl Waiting {
 }
 
 impl First {
-    pub(crate) fn new(keys: &[Key], purge: usize, clock: SystemClock) -> anyhow::Result<Self> {
-        let delays = Delays::start(clock, |waiting: Drain<'_, Arc<Waiting>>| {
+    pub(crate) fn new(keys: Vec<Key>, purge: u32, clock: SystemClock) -> anyhow::Result<Self> {
+        let delays = Delays::start(clock, AtEnd::Wait, |waiting: Drain<'_, Arc<Waiting>>| {
             waiting.for_each(|waiting| waiting.end(Ending::Expired));
         })?;
-        let (keys, lists) = (keys.to_vec(), Mutex::default());
-        Ok(First { keys, purge, lists, delays })
+        Ok(First { keys, purge, lists: Mutex::default(), delays })
     }
 
     fn purge(&self, lists: &mut Lists) {
         for list in lists.watchers.values_mut() {
             list.retain(|waiting| !waiting.is_over());
         }
-        self.delays.retain(|waiting| !waiting.is_over());
+        self.delays.with(|heap| heap.retain(|waiting| !waiting.is_over()));
         lists.since_purge = 0;
     }
 }

@@ -1,0 +1,161 @@
+//! A delay queue of one queue, one lock and one thread. What is due is handed over together, with
+//! the lock not held.
+
+use std::{
+    sync::Arc,
+    thread::{Builder, JoinHandle},
+    time::Duration,
+    vec::Drain,
+};
+
+use parking_lot::{Condvar, Mutex};
+use timer_core::{Clock, SystemClock};
+
+/// Items handed over at one go, at most.
+const BATCH: usize = 256;
+
+/// Items in order of their times.
+pub trait Queue: Default + Send + 'static {
+    /// What is handed over.
+    type Item: Send + 'static;
+
+    /// Adds an item. A number makes times distinct: never the same twice.
+    fn insert(&mut self, due_ns: u64, number: u64, item: Self::Item);
+
+    /// The time of the first.
+    fn next_due(&mut self) -> Option<u64>;
+
+    /// Takes out the first.
+    fn pop(&mut self) -> Option<Self::Item>;
+}
+
+/// Hands items to a function once their time has come, those that are due together.
+pub struct Delays<Q: Queue> {
+    shared: Arc<Shared<Q>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What becomes of the items when the queue is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtEnd {
+    /// The drop waits until all have been handed over.
+    Wait,
+    /// They are dropped.
+    Drop,
+}
+
+struct Shared<Q> {
+    state: Mutex<State<Q>>,
+    earlier: Condvar,
+    clock: SystemClock,
+    at_end: AtEnd,
+}
+
+#[derive(Default)]
+struct State<Q> {
+    queue: Q,
+    added: u64,
+    closed: bool,
+}
+
+impl<Q: Queue> Delays<Q> {
+    /// # Errors
+    /// When the operating system gives no thread.
+    pub fn start(
+        clock: SystemClock,
+        at_end: AtEnd,
+        mut act: impl FnMut(Drain<'_, Q::Item>) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (state, earlier) = Default::default();
+        let shared = Arc::new(Shared { state, earlier, clock, at_end });
+        let runs = shared.clone();
+        let thread = Builder::new().name("delays".into()).spawn(move || {
+            let mut batch = Vec::with_capacity(BATCH);
+            while runs.next(&mut batch) {
+                act(batch.drain(..));
+            }
+        })?;
+        Ok(Delays { shared, thread: Some(thread) })
+    }
+
+    /// Adds an item; returns its number.
+    pub fn add(&self, due_ns: u64, item: Q::Item) -> u64 {
+        let mut state = self.shared.state.lock();
+        state.added += 1;
+        let number = state.added;
+        let first = state.queue.next_due().is_none_or(|first| due_ns < first);
+        state.queue.insert(due_ns, number, item);
+        drop(state);
+        if first {
+            self.shared.earlier.notify_one();
+        }
+        number
+    }
+
+    /// Does something with the queue, under its lock.
+    pub fn with<R>(&self, act: impl FnOnce(&mut Q) -> R) -> R {
+        act(&mut self.shared.state.lock().queue)
+    }
+}
+
+impl<Q: Queue> Shared<Q> {
+    /// Waits for what is due next; false at the end.
+    fn next(&self, batch: &mut Vec<Q::Item>) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            if state.closed && self.at_end == AtEnd::Drop {
+                return false;
+            }
+            let now_ns = self.clock.now_ns();
+            let mut next = state.queue.next_due();
+            while batch.len() < BATCH && next.is_some_and(|due_ns| due_ns <= now_ns) {
+                batch.extend(state.queue.pop());
+                next = state.queue.next_due();
+            }
+            match next {
+                _ if !batch.is_empty() => return true,
+                Some(due_ns) => {
+                    self.earlier.wait_for(&mut state, Duration::from_nanos(due_ns - now_ns));
+                }
+                None if state.closed => return false,
+                None => self.earlier.wait(&mut state),
+            }
+        }
+    }
+}
+
+impl<Q: Queue> Drop for Delays<Q> {
+    fn drop(&mut self) {
+        self.shared.state.lock().closed = true;
+        self.shared.earlier.notify_one();
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::LazyHeap;
+
+    fn delays(at_end: AtEnd, after_ns: [u64; 4]) -> Vec<u64> {
+        let clock = SystemClock::new();
+        let (send, seen) = mpsc::channel();
+        let tell = move |items: Drain<'_, u64>| items.for_each(|item| send.send(item).unwrap());
+        let delays = Delays::<LazyHeap>::start(clock, at_end, tell).unwrap();
+        let now_ns = clock.now_ns();
+        for (after_ns, item) in after_ns.into_iter().zip([3, 1, 2, 10]) {
+            delays.add(now_ns + after_ns, item);
+        }
+        drop(delays);
+        seen.iter().collect()
+    }
+
+    #[test]
+    fn items_come_in_the_order_of_their_times_and_all_of_them_if_asked_for() {
+        let after_ns = [3_000_000, 1_000_000, 2_000_000, 1_000_000];
+        assert_eq!(delays(AtEnd::Wait, after_ns), [1, 10, 2, 3]);
+        assert!(delays(AtEnd::Drop, [u64::MAX / 2; 4]).is_empty());
+    }
+}
