@@ -3,7 +3,7 @@
 //!
 //! As in Kafka, a fetch from an offset says that the follower has everything below it. A follower
 //! that has not fetched for too long leaves the in-sync set, and returns with a fetch from the high
-//! watermark or beyond.
+//! watermark or beyond. (In Kafka also one that fetches and does not catch up leaves.)
 //!
 //! The leader's lock covers its log and what it knows of the followers. The high watermark is read
 //! without it: that is the condition of a waiting produce, and a check must not need a lock that

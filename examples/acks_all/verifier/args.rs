@@ -45,7 +45,7 @@ pub(crate) struct Args {
     pub(crate) partitions: u32,
 
     /// How long a produce waits for its acknowledgement before it expires
-    #[arg(long, default_value = "1s", value_parser = between("1ms", "1h"))]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = between("1ms", "1h"))]
     pub(crate) timeout: Duration,
 
     /// Records that each producer lets wait at once
@@ -57,20 +57,20 @@ pub(crate) struct Args {
     pub(crate) rate: u32,
 
     /// Pause of a follower between two rounds of fetches
-    #[arg(long, default_value = "1ms", value_parser = between("100us", "1m"))]
+    #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = between("100us", "1m"))]
     pub(crate) follower_lag: Duration,
 
     /// When follower 2 stops fetching, counted from the start [default: after a third of the run]
-    #[arg(long, value_parser = between("0s", "1day"), requires = "stall_for")]
+    #[arg(long, value_name = "DURATION", value_parser = between("0s", "1day"), requires = "stall_for")]
     pub(crate) stall_from: Option<Duration>,
 
     /// For how long it does not fetch [default: no stall]
-    #[arg(long, value_parser = between("1ms", "1day"))]
+    #[arg(long, value_name = "DURATION", value_parser = between("1ms", "1day"))]
     pub(crate) stall_for: Option<Duration>,
 
     /// Take a follower that has not fetched for so long out of the in-sync set; without this the
     /// set is fixed
-    #[arg(long, value_parser = between("10ms", "1h"))]
+    #[arg(long, value_name = "DURATION", value_parser = between("10ms", "1h"))]
     pub(crate) isr_shrink_after: Option<Duration>,
 
     /// Where Prometheus metrics and the live page are served; port 0 takes a free one
@@ -78,7 +78,7 @@ pub(crate) struct Args {
     pub(crate) metrics_addr: SocketAddr,
 
     /// How long to go on serving them after the table
-    #[arg(long, default_value = "0s", value_parser = between("0s", "1day"))]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = between("0s", "1day"))]
     pub(crate) linger: Duration,
 }
 

@@ -54,7 +54,7 @@ struct Args {
     #[arg(long, value_name = "MS", requires = "profile")]
     pct75: Option<u64>,
     /// How long a request may wait, in milliseconds.
-    #[arg(long, default_value_t = 200, value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "MS", default_value_t = 200, value_parser = value_parser!(u64).range(1..))]
     timeout: u64,
     /// Keys that every request watches.
     #[arg(long, default_value_t = 3, value_parser = value_parser!(u16).range(1..))]
@@ -75,7 +75,8 @@ struct Args {
     /// Fewer rates and requests, under 40 s on two cores.
     #[arg(long)]
     quick: bool,
-    /// Writes what was measured to a file; `-` for the standard output, and no table.
+    /// Writes what was measured (more than the table shows) to a file; `-` for the
+    /// standard output, and no table.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Writes charts of processor time and memory against the rate, as SVG.

@@ -71,6 +71,7 @@ pub(crate) fn sweep(args: &Args) -> anyhow::Result<()> {
     for &profile in profiles {
         for &rate_asked in rates {
             for &timer in timers {
+                progress.set_message(format!("{} {rate_asked} {}", name(&profile), name(&timer)));
                 let measured = child(profile, rate_asked, timer)?;
                 let point = Point { profile, timer, rate_asked, measured };
                 say(&point.line());

@@ -49,7 +49,8 @@ struct Args {
     #[arg(long, value_parser = value_parser!(u64).range(1..))]
     seconds: Option<u64>,
     /// Operations a second. What was reached is printed.
-    #[arg(long, default_value_t = 200_000, value_parser = value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 200_000)]
+    #[arg(value_parser = value_parser!(u64).range(1..=10_000_000))]
     rate: u64,
     /// Threads that park and complete.
     #[arg(long, default_value_t = 2, value_parser = value_parser!(u16).range(1..=64))]

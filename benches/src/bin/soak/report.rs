@@ -38,6 +38,7 @@ impl Watch<'_> {
         let rate = grouped((books.operations() as f64 / seconds) as u64);
         let mut lines = outcomes(&books.endings());
         let mut line = |what: &str, value: String| lines.push(format!("{what:<34} {value}"));
+        line("seed", self.seed.to_string());
         line("time, s", format!("{seconds:.1}"));
         line("operations a second", format!("{rate} of {}", grouped(self.args.rate)));
         for (fault, count) in Fault::value_variants().iter().zip(&self.faults.counts) {

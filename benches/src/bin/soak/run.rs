@@ -33,6 +33,7 @@ pub(crate) fn run(args: &Args, seed: u64, stop: &Stop) -> anyhow::Result<bool> {
     let (of_visitors, of_faults) = (random.u64(..), random.u64(..));
     let mut watch = Watch {
         args,
+        seed,
         ring: &ring,
         faults: &faults,
         memory: Judge::default(),
@@ -82,6 +83,7 @@ fn stopping<R>(stop: &Stop, part: impl FnOnce() -> R) -> R {
 /// What the first thread sees.
 pub(crate) struct Watch<'a> {
     pub(crate) args: &'a Args,
+    pub(crate) seed: u64,
     pub(crate) ring: &'a Ring,
     pub(crate) faults: &'a Faults,
     pub(crate) memory: Judge,

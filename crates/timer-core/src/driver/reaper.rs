@@ -148,8 +148,8 @@ pub(crate) struct Rounds {
 pub(crate) enum Pause {
     /// There is more to do now.
     None,
-    /// There is more to hand down now, but first the workers run what was handed over: the system
-    /// may have put them on this very processor.
+    /// There is more to do now, but this round has handed tasks over and buckets down: a worker
+    /// may run first, as the system may have put it on this very processor.
     Yield,
     /// So long, or until woken.
     For(Duration),

@@ -57,17 +57,19 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.tasks().schedule(delay, Box::new(task))
     }
 
-    /// As [`schedule`](Self::schedule), but `task` may run up to `tolerance` after `delay`: when a
-    /// coarse bucket of the wheel begins in between. Such a task is handed down fewer times, if at
-    /// all, and runs with others, so that the timer wakes up less often. For what need not be
-    /// exact, such as closing idle connections: of a minute, four seconds are a good tolerance.
+    /// As [`schedule`](Self::schedule), but `task` may run up to `tolerance` after `delay`: at the
+    /// first tick in between at which the coarsest bucket begins that does, if one does. Such a
+    /// task is handed down fewer times, if at all, and runs with others, so that the timer wakes up
+    /// less often. For what need not be exact, such as closing idle connections: of a minute, five
+    /// seconds, with the default tick and wheel. The larger the tolerance, the later it may be:
+    /// [`Duration::MAX`] is "practically never".
     ///
     /// ```
     /// use std::time::Duration;
     /// use timer_core::{ManualTimer, Timer};
     ///
     /// let timer = ManualTimer::new();
-    /// let (delay, tolerance) = (Duration::from_secs(60), Duration::from_secs(4));
+    /// let (delay, tolerance) = (Duration::from_secs(60), Duration::from_secs(5));
     /// timer.schedule_within(delay, tolerance, || println!("closed")).unwrap();
     /// timer.advance(delay - Duration::from_millis(1));
     /// assert_eq!(timer.len(), 1);

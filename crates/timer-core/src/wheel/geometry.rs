@@ -231,6 +231,23 @@ mod tests {
     }
 
     #[test]
+    fn the_coarsest_bucket_that_begins_within_a_tolerance_is_found_up_to_the_end_of_time() {
+        for (phase, earliest, latest, expected) in [
+            (0, 1000, 1023, 1000),
+            (0, 1000, 1024, 1024),
+            (16, 1000, 1024, 1008),
+            (0, 1000, 9000, 4096),
+            (0, 1000, u64::MAX, 1 << 60),
+            (16, u64::MAX, u64::MAX, u64::MAX),
+            (16, u64::MAX - 20, u64::MAX, u64::MAX - 20),
+            (0, u64::MAX - 100, u64::MAX, u64::MAX - 63),
+        ] {
+            let geometry = Geometry::new(WheelSize::default(), phase);
+            assert_eq!(geometry.coarsest_start(earliest, latest), expected);
+        }
+    }
+
+    #[test]
     fn a_level_counts_time_in_multiples_of_its_tick() {
         let geometry = Geometry::new(WheelSize::KAFKA, 0);
         let unit = geometry.unit(1, 123);

@@ -271,7 +271,7 @@ impl<T> TimingWheel<T> {
 
     /// Adds a task due at one of the ticks from `earliest` to `latest`: the first at which
     /// a bucket of the coarsest level begins. So it is handed down less, if at all, and others fall
-    /// due with it. O(levels).
+    /// due with it. A `latest` before `earliest` counts as `earliest`. O(levels).
     ///
     /// # Errors
     /// As [`insert`](Self::insert).

@@ -85,6 +85,7 @@ fn tasks_that_need_not_be_exact_run_together_and_never_outside_their_tolerance()
         timer.schedule_within(delay * MS, tolerance * MS, move || times.note(&clock)).unwrap();
     }
     timer.schedule_within(Duration::MAX, SECOND, || panic!("never")).unwrap();
+    timer.schedule_within(SECOND, Duration::MAX, || panic!("never")).unwrap();
     timer.advance(SECOND);
     assert_eq!(times.take(), [1539, 1636, 1636]);
 }

@@ -110,15 +110,19 @@ impl Default for OursWheel {
     }
 }
 
-/// [`OursWheel`] with a tolerance of 63 ticks a timer.
+/// [`OursWheel`] with a tolerance for each timer.
 #[derive(Default)]
 pub(crate) struct OursWithin(OursWheel);
+
+impl OursWithin {
+    pub(crate) const TOLERANCE: u64 = 63;
+}
 
 impl Core for OursWithin {
     const NAME: &'static str = "ours-within";
 
     fn insert(&mut self, deadline: u64, id: u64) {
-        self.0.0.insert_within(deadline, deadline + 63, id).expect("room");
+        self.0.0.insert_within(deadline, deadline + Self::TOLERANCE, id).expect("room");
     }
 
     fn advance(&mut self, now: u64, sink: impl FnMut(u64)) {

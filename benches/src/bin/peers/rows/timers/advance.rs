@@ -16,8 +16,6 @@ use crate::{
 };
 
 const TICKS: u64 = 1000;
-/// Above the most that a timer is late.
-const SLACK: u64 = 64;
 
 /// Nanoseconds a timer.
 pub(super) fn turn<C: Core>(timers: usize, seed: u64) -> anyhow::Result<f64> {
@@ -27,7 +25,7 @@ pub(super) fn turn<C: Core>(timers: usize, seed: u64) -> anyhow::Result<f64> {
     let (mut fired, mut sum) = (0, 0);
     let clock = SystemClock::new();
     let begin = clock.now_ns();
-    for now in 0..TICKS + SLACK {
+    for now in 0..=TICKS + OursWithin::TOLERANCE {
         core.advance(now, |id| {
             fired += 1;
             sum += id;
