@@ -9,26 +9,7 @@ use crate::{
     books::{Ending, Endings, Kind},
     faults::Fault,
     run::Watch,
-    series::Sample,
 };
-
-pub(crate) fn mib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
-}
-
-/// One line while it runs.
-pub(crate) fn progress(sample: &Sample, operations: u64) -> String {
-    let Sample { at_s, open, live_bytes, rss_bytes, lateness_max_ms, .. } = *sample;
-    format!(
-        "{at_s:>7.0} s  {:>7} a second  {:>14} operations  {:>7} open  {:>6.1} MiB live  {:>6.1} \
-         MiB resident  late {lateness_max_ms:>6.1} ms at most",
-        grouped(sample.rate() as u64),
-        grouped(operations),
-        grouped(open),
-        mib(live_bytes),
-        mib(rss_bytes),
-    )
-}
 
 impl Watch<'_> {
     /// The whole table.

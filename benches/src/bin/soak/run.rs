@@ -15,7 +15,6 @@ use crate::{
     driver::Ring,
     faults::Faults,
     memory::{Judge, live_bytes},
-    report,
     series::{SAMPLES_MAX, Sample, chart, push},
     stop::Stop,
 };
@@ -108,7 +107,7 @@ impl Watch<'_> {
             }
             let sample = self.sample();
             if *progress > 0 && second % progress == 0 {
-                eprintln!("{}", report::progress(&sample, books.operations()));
+                eprintln!("{}", sample.line(books.operations()));
             }
         }
         Ok(())

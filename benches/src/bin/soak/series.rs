@@ -1,8 +1,9 @@
 //! What was measured second by second, and its chart.
 
-use purgatory_benches::chart::{Line, from_zero, panel, svg};
-
-use crate::report::mib;
+use purgatory_benches::{
+    chart::{Line, from_zero, panel, svg},
+    grouped,
+};
 
 /// No more are kept, so that the soak's own memory stays as it is.
 pub(crate) const SAMPLES_MAX: usize = 2048;
@@ -31,6 +32,20 @@ impl Sample {
         self.operations as f64 / self.seconds.max(1e-9)
     }
 
+    /// One line while it runs; so many operations so far.
+    pub(crate) fn line(&self, operations: u64) -> String {
+        let Sample { at_s, open, live_bytes, rss_bytes, lateness_max_ms, .. } = *self;
+        format!(
+            "{at_s:>7.0} s  {:>7} a second  {:>14} operations  {:>7} open  {:>6.1} MiB live  \
+             {:>6.1} MiB resident  late {lateness_max_ms:>6.1} ms at most",
+            grouped(self.rate() as u64),
+            grouped(operations),
+            grouped(open),
+            mib(live_bytes),
+            mib(rss_bytes),
+        )
+    }
+
     fn and(self, next: Sample) -> Sample {
         Sample {
             at_s: next.at_s,
@@ -44,6 +59,10 @@ impl Sample {
             idle_bytes: next.idle_bytes.or(self.idle_bytes),
         }
     }
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }
 
 /// Adds a sample. When there are too many, two become one.
