@@ -22,7 +22,8 @@ use crate::{
         watch_set::{Watch, counted},
     },
     room::{
-        COUNTED_MAX, CheckedOut, Counted, Ended, GivenBack, Span, WAITERS_MAX, WalkOn, WatchList,
+        COUNTED_MAX, CheckedOut, Counted, Ended, GivenBack, Span, Tickets, WAITERS_MAX, WalkOn,
+        WatchList,
     },
     words::{
         check::Verdict,
@@ -153,7 +154,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut room = self.room.borrow_mut();
         let key = watch_set[0].in_room(&room);
         let arrived = room.arrive(span, counted, key)?;
-        let (id, mut tickets) = (arrived.id, Vec::with_capacity(watch_set.len() - 1));
+        let (id, mut tickets) = (arrived.id, Tickets::default());
         let watched = catch_unwind(AssertUnwindSafe(|| {
             watch_set[1..].iter().all(|watch| {
                 let key = watch.in_room(&room);
@@ -163,7 +164,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             })
         }));
         if matches!(watched, Ok(true)) {
-            let tickets = (!tickets.is_empty()).then(|| tickets.into_boxed_slice());
             room.watched(id, tickets, event_passed);
             return Some(id);
         }

@@ -24,7 +24,7 @@ use timer_core::{TickLength, TimerHandle, TimingWheel, WheelSize, driver::contai
 
 use crate::{
     paths::callbacks::drop_key,
-    room::{Ended, Room, Ticket},
+    room::{Ended, Room, Ticket, Tickets},
     sync::KeyHasher,
     words::{
         check::{Verdict, check},
@@ -157,7 +157,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(super) fn finish(&self, call: &Call<'_, K, O>, ended: Ended<K, O>) -> usize {
         let Ended { id, payload, outcome, tickets, left, .. } = ended;
-        if let Some(tickets) = tickets {
+        if tickets.len() > 0 {
             self.release(id, &tickets);
         }
         drop_key(left);
@@ -168,9 +168,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Takes an operation's further watches away, and drops the keys that nobody waits for any
     /// more.
-    pub(super) fn release(&self, id: TimerHandle, tickets: &[Ticket]) {
+    pub(super) fn release(&self, id: TimerHandle, tickets: &Tickets) {
         let mut room = self.room.borrow_mut();
-        let unwatch = |&ticket: &Ticket| room.unwatch(ticket, id);
+        let unwatch = |ticket: Ticket| room.unwatch(ticket, id);
         let left: SmallVec<[K; 4]> = tickets.iter().filter_map(unwatch).collect();
         drop(room);
         left.into_iter().for_each(|key| drop_key(Some(key)));

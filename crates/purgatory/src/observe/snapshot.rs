@@ -256,7 +256,7 @@ where
         let entry = first_room.get_mut(id)?;
         let age_us = entry.age_us(now_ns / 1000);
         let under_check = entry.is_held().then_some(Duration::ZERO);
-        let tickets: Vec<Ticket> = entry.tickets().to_vec();
+        let tickets: Vec<Ticket> = entry.tickets().iter().collect();
         let first = first_room.first_key(id).map(Apart::new);
         drop(first_room);
         let further = tickets.iter().filter_map(|&ticket| self.key_of(ticket, id).map(Apart::new));

@@ -18,7 +18,7 @@ use crate::{
         trace,
         trampoline::{Call, enqueue},
     },
-    room::{Ended, Since, Ticket, age_us},
+    room::{Ended, Since, Ticket, Tickets, age_us},
     words::{
         operation::{CancelReason, DelayedOperation, Outcome},
         watches::WatchKey,
@@ -86,7 +86,7 @@ where
         let Ended { id, payload, outcome, tickets, left, timed } = ended;
         self.time_end(id, &outcome, timed);
         drop_key(left);
-        self.release(id, tickets.as_deref().unwrap_or_default());
+        self.release(id, &tickets);
         (payload, outcome)
     }
 
@@ -100,7 +100,7 @@ where
             let Ended { id, payload, outcome, tickets, left, timed } = ended;
             self.time_end(id, &outcome, timed);
             drop_key(left);
-            watches.extend(tickets.into_iter().flatten().map(|ticket| (ticket, id)));
+            watches.extend(tickets.iter().map(|ticket| (ticket, id)));
             if watches.len() >= CLAIMED {
                 drop_each(self.release_all(&mut watches));
                 watches.clear();
@@ -126,8 +126,8 @@ where
 
     /// Gives watch slots back; a key nobody waits for any more is dropped with nothing locked.
     #[inline]
-    pub(crate) fn release(&self, id: TimerHandle, tickets: &[Ticket]) {
-        for &ticket in tickets {
+    pub(crate) fn release(&self, id: TimerHandle, tickets: &Tickets) {
+        for ticket in tickets.iter() {
             let left = self.rooms.lock(ticket.room as usize).unwatch(ticket, id);
             drop_key(left);
         }
@@ -176,8 +176,8 @@ where
         let at_once = if self.sequence.is_some() { usize::MAX } else { RELEASED_AT_ONCE };
         let mut watches = Vec::new();
         for Ended { id, tickets, .. } in &mut ended {
-            if tickets.as_ref().is_some_and(|tickets| tickets.len() <= at_once) {
-                watches.extend(tickets.take().into_iter().flatten().map(|ticket| (ticket, *id)));
+            if tickets.len() <= at_once {
+                watches.extend(std::mem::take(tickets).iter().map(|ticket| (ticket, *id)));
             }
         }
         let left = self.release_all(&mut watches);

@@ -96,7 +96,7 @@ where
     /// The versions of an operation's keys, unless there is an event under way on one of them.
     fn quiet(&self, last_checks: &LastChecks<K, O>, id: TimerHandle) -> Option<KeyVersions> {
         let mut first_room = self.first_room_of(id);
-        let tickets: SmallVec<[Ticket; 4]> = first_room.get_mut(id)?.tickets().into();
+        let tickets: SmallVec<[Ticket; 4]> = first_room.get_mut(id)?.tickets().iter().collect();
         let first = first_room.first_hash(id);
         drop(first_room);
         let further = tickets
@@ -135,7 +135,7 @@ where
             let mut first_room = self.first_room_of(id);
             let Some(entry) = first_room.get_mut(id) else { return };
             age_us = entry.age_us(now_us);
-            let tickets: SmallVec<[Ticket; 4]> = entry.tickets().into();
+            let tickets: SmallVec<[Ticket; 4]> = entry.tickets().iter().collect();
             keys.extend(first_room.first_key(id));
             drop(first_room);
             keys.extend(tickets.iter().filter_map(|&ticket| self.key_of(ticket, id)));

@@ -23,7 +23,7 @@ use crate::{
         trampoline::Call,
         watch_set::{Watch, counted},
     },
-    room::{Arrived, COUNTED_MAX, CheckedOut, GivenBack, Span, WAITERS_MAX, Watermark},
+    room::{Arrived, COUNTED_MAX, CheckedOut, GivenBack, Span, Tickets, WAITERS_MAX, Watermark},
     sync::{LOOKS, Ordering},
     words::{
         check::Verdict,
@@ -258,7 +258,7 @@ where
         let mut event_passed = self.versions.moved(first.version);
         self.work_at(&mut room, span, due);
         drop(room);
-        let mut tickets = Vec::with_capacity(watch_set.len() - 1);
+        let mut tickets = Tickets::default();
         // A key's Eq or Clone may panic: then nothing was parked, and the panic is the caller's.
         let watched = catch_unwind(AssertUnwindSafe(|| {
             watch_set[1..].iter().all(|watch| {
@@ -283,7 +283,6 @@ where
                 Ok(_) => self.refuse(operation.take(), RefusedReason::Full { limit: WAITERS_MAX }),
             };
         }
-        let tickets = (!tickets.is_empty()).then(|| tickets.into_boxed_slice());
         first_room.watched(id, tickets, event_passed);
         permit.keep();
         let held = CheckedOut { id, payload: operation.take(), verdict: Verdict::Unsatisfied };

@@ -16,7 +16,7 @@
 //!   that as a note.
 //! - **One outcome**: it is decided when the payload leaves for good, which happens once.
 
-use super::link::Link;
+use super::{link::Link, tickets::Tickets};
 use crate::words::{check::Verdict, operation::Outcome};
 
 #[derive(Debug)]
@@ -44,17 +44,6 @@ const SEEN: u16 = 1 << 14;
 
 /// How many watermark watches an entry can count.
 pub(crate) const COUNTED_MAX: usize = SEEN as usize - 1;
-
-/// The watch slot of an operation in the room of a key that is not its first: gives it back without
-/// hashing or comparing keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ticket {
-    pub(crate) room: u32,
-    pub(crate) slot: u32,
-}
-
-/// The watch slots of an operation: none if it has one key.
-pub(crate) type Tickets = Option<Box<[Ticket]>>;
 
 /// What became of a payload given back.
 #[derive(Debug, PartialEq, Eq)]
@@ -111,7 +100,7 @@ impl<O> Entry<O> {
     pub(crate) fn held(now_us: u64, counted: usize) -> Self {
         Entry {
             payload: None,
-            tickets: None,
+            tickets: Tickets::default(),
             link: Link::NOWHERE,
             end: None,
             parked_low: now_us as u32,
@@ -281,8 +270,8 @@ impl<O> Entry<O> {
         self.payload.is_none()
     }
 
-    pub(crate) fn tickets(&self) -> &[Ticket] {
-        self.tickets.as_deref().unwrap_or_default()
+    pub(crate) fn tickets(&self) -> &Tickets {
+        &self.tickets
     }
 
     #[inline]
@@ -359,7 +348,7 @@ mod tests {
     #[test]
     fn an_event_that_passed_before_the_watch_makes_the_parker_look_again() {
         let mut entry = Entry::held(0, 0);
-        entry.watched(None, true);
+        entry.watched(Tickets::default(), true);
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::CheckAgain(7));
     }
 
@@ -399,7 +388,7 @@ mod tests {
     #[test]
     fn the_flags_do_not_touch_the_count() {
         let mut entry = Entry::held(0, COUNTED_MAX);
-        entry.watched(None, true);
+        entry.watched(Tickets::default(), true);
         assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
         (1..COUNTED_MAX).for_each(|_| assert_eq!(entry.count_down(), CountedDown::Check));
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::CheckAgain(7));
@@ -429,7 +418,6 @@ mod tests {
 
     #[test]
     fn an_entry_is_no_larger_than_its_parts() {
-        assert_eq!(size_of::<Tickets>(), 16);
         assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 16 + 12 + 8 + 8 + 4);
     }
 }

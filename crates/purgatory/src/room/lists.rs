@@ -20,9 +20,10 @@ use timer_core::{
 };
 
 use super::{
-    entry::{Entry, Ticket},
+    entry::Entry,
     keys::Keys,
     link::{Ends, Link, NONE, SLOT, WAITERS_MAX, WatchList, Watermark},
+    tickets::Ticket,
 };
 
 /// The watch of an operation under a key that is not its first.

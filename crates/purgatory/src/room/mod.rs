@@ -15,6 +15,7 @@ mod keys;
 mod link;
 mod lists;
 mod peak;
+mod tickets;
 pub(crate) mod times;
 mod together;
 mod watermarks;
@@ -29,11 +30,12 @@ use timer_core::{
 use self::{counts::Counts, times::Timed};
 use crate::words::{check::Verdict, operation::Outcome, stats::Stats};
 pub(crate) use batch::{Batch, CheckedOut};
-pub(crate) use entry::{COUNTED_MAX, Entry, Ticket, Tickets, UnderCheck, age_us};
+pub(crate) use entry::{COUNTED_MAX, Entry, UnderCheck, age_us};
 use entry::{Claim, CountedDown, PutOff, Settled};
 pub(crate) use link::{WAITERS_MAX, WatchList, Watermark};
 use lists::{Entries, Lists, Waiter};
 pub(crate) use lists::{Known, Popped, WalkOn};
+pub(crate) use tickets::{Ticket, Tickets};
 
 #[derive(Debug)]
 #[repr(C)] // what an operation with one key writes lies together
@@ -266,7 +268,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
 
     /// For a parker whose keys are all watched: its operation is parked, still held.
     pub(crate) fn watched(&mut self, id: TimerHandle, tickets: Tickets, event_passed: bool) {
-        self.watched += 1 + tickets.as_ref().map_or(0, |tickets| tickets.len());
+        self.watched += 1 + tickets.len();
         self.counts.parked += 1;
         if let Some(entry) = self.get_mut(id) {
             entry.watched(tickets, event_passed);
@@ -513,8 +515,9 @@ impl<K: Eq + Clone, O> Room<K, O> {
         } else {
             self.lists.unwatch_first(&mut self.entries, id.id().index())
         };
-        let tickets = self.entries.wheel.cancel(id.id()).and_then(Entry::into_tickets);
-        self.watched -= 1 + tickets.as_ref().map_or(0, |tickets| tickets.len());
+        let tickets =
+            self.entries.wheel.cancel(id.id()).map(Entry::into_tickets).unwrap_or_default();
+        self.watched -= 1 + tickets.len();
         (tickets, left)
     }
 

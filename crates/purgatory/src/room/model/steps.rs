@@ -4,8 +4,8 @@ use timer_core::TickLength;
 
 use super::{
     super::{
-        Arrived, Batch, Claim, CountedDown, Entry, GivenBack, Settled, Span, UnderCheck, Verdict,
-        WalkOn, WatchList,
+        Arrived, Batch, Claim, CountedDown, Entry, GivenBack, Settled, Span, Tickets, UnderCheck,
+        Verdict, WalkOn, WatchList,
     },
     reference::{Linked, Parked, Walk},
     *,
@@ -170,8 +170,9 @@ impl Model {
         let Arriving { id, payload, tickets, .. } = self.arriving.swap_remove(at);
         let passed = self.random.u8(..4) == 0;
         self.reference.count_if(passed, "an event passed while it arrived");
-        let boxed = (!tickets.is_empty()).then(|| tickets.clone().into_boxed_slice());
-        self.rooms[id.shard()].watched(id, boxed, passed);
+        let mut watches = Tickets::default();
+        watches.extend(tickets.iter().copied());
+        self.rooms[id.shard()].watched(id, watches, passed);
         self.reference.homes[id.shard()].counts.parked += 1;
         let parked = self.reference.get(id).unwrap();
         (parked.tickets, parked.arrives) = (tickets, false);
@@ -231,7 +232,7 @@ impl Model {
     fn departed(&mut self, ended: Ended, outcome: &Outcome) -> (u64, u32) {
         let (parked, left) = self.reference.remove_ended(ended.id, outcome);
         assert_eq!((ended.payload, &ended.outcome), (parked.payload, outcome));
-        assert_eq!(ended.tickets.as_deref().unwrap_or_default(), parked.tickets);
+        assert!(ended.tickets.iter().eq(parked.tickets.iter().copied()));
         assert_eq!(ended.left.map(|key| key.number), left);
         self.reference.count_if(left.is_some(), "a key whose last waiter left");
         self.reference.count_if(ended.timed.is_some(), "timed");
