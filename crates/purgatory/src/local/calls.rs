@@ -154,7 +154,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut room = self.room.borrow_mut();
         let key = watch_set[0].in_room(&room);
         let arrived = room.arrive(span, counted, key)?;
-        let (id, mut tickets) = (arrived.id, Tickets::default());
+        let (id, mut tickets) = (arrived.id, Tickets::with_capacity(watch_set.len() - 1));
         let watched = catch_unwind(AssertUnwindSafe(|| {
             watch_set[1..].iter().all(|watch| {
                 let key = watch.in_room(&room);

@@ -258,7 +258,7 @@ where
         let mut event_passed = self.versions.moved(first.version);
         self.work_at(&mut room, span, due);
         drop(room);
-        let mut tickets = Tickets::default();
+        let mut tickets = Tickets::with_capacity(watch_set.len() - 1);
         // A key's Eq or Clone may panic: then nothing was parked, and the panic is the caller's.
         let watched = catch_unwind(AssertUnwindSafe(|| {
             watch_set[1..].iter().all(|watch| {

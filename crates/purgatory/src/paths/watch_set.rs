@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, hash::Hash};
 
+use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
 use super::versions::KeyVersion;
@@ -72,7 +73,8 @@ impl<'a, K: Hash + Eq> Watches<'a, K> {
             (key, Some(Watermark { threshold: *threshold, counted: self.counted }))
         });
         if self.keys.len() + self.watermarks.len() > KEYS_COMPARED {
-            let mut known = HashMap::new();
+            let count = self.keys.len() + self.watermarks.len();
+            let mut known = HashMap::with_capacity_and_hasher(count, RandomState::default());
             for (key, watermark) in plain.chain(watermarks) {
                 let at =
                     *known.entry((key, Watermark::distinct(watermark))).or_insert(watch_set.len());

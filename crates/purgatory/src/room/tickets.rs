@@ -4,6 +4,9 @@
 
 use timer_core::MAX_SHARDS;
 
+/// So many fit into the entry.
+const FEW: usize = 3;
+
 /// The watch slot of an operation in the room of a key that is not its first: gives it back without
 /// hashing or comparing keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +25,8 @@ pub(crate) enum Tickets {
 
 #[derive(Debug)]
 pub(crate) struct Few {
-    slots: [u32; 3],
-    rooms: [u8; 3],
+    slots: [u32; FEW],
+    rooms: [u8; FEW],
     count: Count,
 }
 
@@ -40,7 +43,7 @@ const _: () = assert!(MAX_SHARDS <= 1 << u8::BITS, "a room's number fits in 8 bi
 
 impl Default for Tickets {
     fn default() -> Self {
-        Tickets::Few(Few { slots: [0; 3], rooms: [0; 3], count: Count::Zero })
+        Tickets::Few(Few { slots: [0; FEW], rooms: [0; FEW], count: Count::Zero })
     }
 }
 
@@ -52,6 +55,15 @@ impl Extend<Ticket> for Tickets {
 }
 
 impl Tickets {
+    /// None yet, with room for so many.
+    #[inline]
+    pub(crate) fn with_capacity(count: usize) -> Self {
+        match count {
+            0..=FEW => Tickets::default(),
+            _ => Tickets::Many(Box::new(Vec::with_capacity(count))),
+        }
+    }
+
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
