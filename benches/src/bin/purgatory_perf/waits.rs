@@ -1,5 +1,7 @@
 //! Where requests wait: [`Waits`], and what is compared but for [`First`](crate::first::First).
 
+use std::time::Duration;
+
 use clap::ValueEnum;
 use purgatory::{DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, Timeout};
 use purgatory_benches::delays::{AtEnd, Delays};
@@ -17,6 +19,8 @@ use crate::{
 pub(crate) enum TimerKind {
     /// This project's purgatory: the hierarchical timing wheel.
     Wheel,
+    /// The same, with time-outs that may be half as long again.
+    Tolerant,
     /// The same purgatory without its timer, and a delay heap beside it.
     Heap,
     /// The shape of Kafka's first purgatory: one heap, one lock, and completed requests kept until
@@ -66,6 +70,7 @@ pub(crate) struct Ours {
     /// With it operations never time out by themselves: it cancels them. What was completed stays
     /// in it until its time.
     heap: Option<Delays<Heap<OperationId>>>,
+    tolerance: Duration,
 }
 
 impl DelayedOperation for Request {
@@ -83,7 +88,11 @@ impl DelayedOperation for Request {
 
 impl Ours {
     pub(crate) fn wheel(keys: Vec<Key>) -> anyhow::Result<Self> {
-        Ok(Ours { purgatory: Purgatory::new("perf")?, keys, heap: None })
+        Ours::tolerant(keys, Duration::ZERO)
+    }
+
+    pub(crate) fn tolerant(keys: Vec<Key>, tolerance: Duration) -> anyhow::Result<Self> {
+        Ok(Ours { purgatory: Purgatory::new("perf")?, keys, heap: None, tolerance })
     }
 
     pub(crate) fn heap(keys: Vec<Key>, clock: SystemClock) -> anyhow::Result<Self> {
@@ -100,7 +109,12 @@ impl Waits for Ours {
     type Ticket = Option<OperationId>;
 
     fn park(&self, request: Request) -> Option<OperationId> {
-        let timeout = self.heap.as_ref().map_or(request.timeout.into(), |_| Timeout::Never);
+        let (delay, tolerance) = (request.timeout, self.tolerance);
+        let timeout = match &self.heap {
+            Some(_) => Timeout::Never,
+            None if tolerance.is_zero() => delay.into(),
+            None => Timeout::Within { delay, tolerance },
+        };
         let parked = self.purgatory.try_complete_else_watch(request, &self.keys, timeout);
         let ParkResult::Parked(id) = parked.expect("no bound is set, and it is open") else {
             return None;

@@ -28,7 +28,11 @@ use timer_core::{
 };
 
 use self::{counts::Counts, times::Timed};
-use crate::words::{check::Verdict, operation::Outcome, stats::Stats};
+use crate::words::{
+    check::Verdict,
+    operation::{Deadline, Outcome},
+    stats::Stats,
+};
 pub(crate) use batch::{Batch, CheckedOut};
 pub(crate) use entry::{COUNTED_MAX, Entry, UnderCheck, age_us};
 use entry::{Claim, CountedDown, PutOff, Settled};
@@ -55,7 +59,7 @@ pub(crate) struct Room<K, O> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) now: u64,
-    pub(crate) deadline: Option<u64>,
+    pub(crate) deadline: Option<Deadline>,
     /// By the timer's clock.
     pub(crate) parked_us: u64,
     /// The sequence of the operation parked before, when order matters over several rooms.
@@ -244,7 +248,9 @@ impl<K: Eq + Clone, O> Room<K, O> {
         wheel.catch_up(span.now);
         span.follows.into_iter().for_each(|sequence| wheel.follow(sequence));
         let inserted = match span.deadline {
-            Some(deadline) => wheel.insert(deadline, entry).map(|at| (at.id, at.due)),
+            Some(Deadline { earliest, latest }) => {
+                wheel.insert_within(earliest, latest, entry).map(|at| (at.id, at.due))
+            }
             None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
         };
         let (id, due) = inserted.map_err(|full| full.0)?;
@@ -534,7 +540,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         &mut self,
         now: u64,
         id: TimerHandle,
-        deadline: Option<u64>,
+        deadline: Option<Deadline>,
     ) -> Option<u64> {
         if self.get_mut(id)?.is_ending() {
             return None;
@@ -542,7 +548,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(now);
         match deadline {
-            Some(deadline) => wheel.reschedule(id.id(), deadline),
+            Some(to) => wheel.reschedule_within(id.id(), to.earliest, to.latest),
             None => wheel.unschedule(id.id()).then_some(u64::MAX),
         }
     }

@@ -72,6 +72,7 @@ const PATHS: &[&str] = &[
     "named by an id that is gone",
     "panicked, and an end noted",
     "rescheduled",
+    "expires later, with others",
     "rescheduled from never",
     "rescheduled to never",
     "rescheduled too late",

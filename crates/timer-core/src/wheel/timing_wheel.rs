@@ -282,9 +282,13 @@ impl<T> TimingWheel<T> {
         latest: u64,
         task: T,
     ) -> Result<Scheduled, Full<T>> {
-        let exact = latest <= earliest;
+        self.insert(self.tick_within(earliest, latest), task)
+    }
+
+    #[inline]
+    fn tick_within(&self, earliest: u64, latest: u64) -> u64 {
         let within = || self.buckets.geometry.coarsest_start(earliest, latest);
-        self.insert(if exact { earliest } else { within() }, task)
+        if latest <= earliest { earliest } else { within() }
     }
 
     /// Adds a task that never falls due, until it is rescheduled. O(1).
@@ -388,6 +392,12 @@ impl<T> TimingWheel<T> {
         self.unlink(id.index);
         self.nodes.at_mut(id.index).deadline = deadline;
         Some(self.place(id.index))
+    }
+
+    /// Gives a task another deadline, chosen as by [`insert_within`](Self::insert_within). As
+    /// [`reschedule`](Self::reschedule).
+    pub fn reschedule_within(&mut self, id: TaskId, earliest: u64, latest: u64) -> Option<u64> {
+        self.reschedule(id, self.tick_within(earliest, latest))
     }
 
     /// Lets the present move up to `now` without handing anything over: as far as the earliest

@@ -10,7 +10,7 @@ use super::{
     reference::{Linked, Parked, Walk},
     *,
 };
-use crate::words::operation::{CancelReason, Outcome};
+use crate::words::operation::{CancelReason, Deadline, Outcome};
 
 type Ended = super::super::Ended<Key, u64>;
 
@@ -64,7 +64,23 @@ impl Model {
         self.reference.all[self.random.usize(..self.reference.all.len())].id
     }
 
-    fn any_deadline(&mut self) -> Option<u64> {
+    /// One tick, or several of which the wheel may choose.
+    fn any_deadline(&mut self) -> Option<Deadline> {
+        let earliest = self.any_tick()?;
+        let tolerance = [0, 0, 1, 70, 5000, u64::MAX][self.random.usize(..6)];
+        Some(Deadline { earliest, latest: earliest.saturating_add(tolerance) })
+    }
+
+    /// The tick that the wheel chose.
+    fn chosen(&mut self, id: TimerHandle, deadline: Option<Deadline>) -> u64 {
+        let Some(Deadline { earliest, latest }) = deadline else { return u64::MAX };
+        let chosen = self.rooms[id.shard()].deadline(id).unwrap();
+        assert!((earliest..=latest).contains(&chosen), "{chosen} of {earliest} to {latest}");
+        self.reference.count_if(chosen > earliest, "expires later, with others");
+        chosen
+    }
+
+    fn any_tick(&mut self) -> Option<u64> {
         match self.random.u8(..16) {
             0 => None,
             1 => Some(u64::MAX),
@@ -110,8 +126,9 @@ impl Model {
             false => room.arrive(span, counted, watched).unwrap(),
         };
         let Arrived { id, due } = arrived;
-        assert_eq!(due == u64::MAX, deadline.is_none_or(|deadline| deadline == u64::MAX));
         assert!(due == u64::MAX || room.next_due().is_some_and(|next| next <= due));
+        let chosen = self.chosen(id, deadline);
+        assert_eq!(due == u64::MAX, chosen == u64::MAX);
         self.linked(key, watermark, Linked::first(id));
         let of = &mut self.reference.homes[first_room];
         of.sequence = self.sequence.unwrap_or(of.sequence).wrapping_add(1);
@@ -121,8 +138,8 @@ impl Model {
             id,
             payload,
             parked_us,
-            deadline: deadline.unwrap_or(u64::MAX),
-            scheduled: deadline.is_some_and(|deadline| deadline < u64::MAX),
+            deadline: chosen,
+            scheduled: chosen < u64::MAX,
             sequence: of.sequence,
             counted,
             tickets: Vec::new(),
@@ -392,7 +409,7 @@ impl Model {
         assert_eq!(due.is_none(), too_late);
         self.reference.count_if(too_late, "rescheduled too late");
         let Some(due) = due else { return };
-        let to = deadline.unwrap_or(u64::MAX);
+        let to = self.chosen(id, deadline);
         assert!(due <= to.max(self.now));
         assert!(due == u64::MAX || next_due.is_some_and(|next| next <= due));
         let parked = self.reference.get(id).unwrap();
