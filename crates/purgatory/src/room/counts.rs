@@ -1,6 +1,9 @@
 //! What one room counts: plain numbers under its lock.
 
-use crate::words::operation::{CancelReason, Outcome};
+use crate::words::{
+    operation::{CancelReason, Outcome},
+    stats::Stats,
+};
 
 /// The part of the counting that one room does.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -18,6 +21,17 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    pub(super) fn add_to(&self, stats: &mut Stats) {
+        stats.parked_total += self.parked;
+        stats.completed += self.completed;
+        stats.expired += self.expired;
+        stats.cancelled += self.cancelled;
+        stats.cancelled_by_shutdown += self.cancelled_by_shutdown;
+        stats.cancelled_by_drop += self.cancelled_by_drop;
+        stats.cancelled_by_panic += self.cancelled_by_panic;
+        stats.checks += self.checks;
+    }
+
     pub(crate) fn ended(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::Completed => self.completed += 1,

@@ -40,6 +40,7 @@ pub(crate) use link::{WAITERS_MAX, WatchList, Watermark};
 use lists::{Entries, Lists, Waiter};
 pub(crate) use lists::{Known, Popped, WalkOn};
 pub(crate) use tickets::{Ticket, Tickets};
+pub(crate) use times::Since;
 
 #[derive(Debug)]
 #[repr(C)] // what an operation with one key writes lies together
@@ -122,16 +123,6 @@ pub(crate) struct Ended<K, O> {
     pub(crate) timed: Option<Box<Since>>,
 }
 
-/// From when on an ending is timed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Since {
-    /// For how many endings.
-    pub(crate) stands_for: u32,
-    pub(crate) parked_us: u64,
-    /// In ticks.
-    pub(crate) deadline: u64,
-}
-
 impl<K, O> ShardState for Room<K, O> {
     fn add_occupancy(&self, now: u64, occupancy: &mut Occupancy) {
         self.entries.wheel.add_occupancy(now, occupancy);
@@ -163,14 +154,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         stats.parked += self.len() as u64;
         stats.watched += self.watched as u64;
-        stats.parked_total += self.counts.parked;
-        stats.completed += self.counts.completed;
-        stats.expired += self.counts.expired;
-        stats.cancelled += self.counts.cancelled;
-        stats.cancelled_by_shutdown += self.counts.cancelled_by_shutdown;
-        stats.cancelled_by_drop += self.counts.cancelled_by_drop;
-        stats.cancelled_by_panic += self.counts.cancelled_by_panic;
-        stats.checks += self.counts.checks;
+        self.counts.add_to(stats);
     }
 
     pub(crate) fn next_due(&self) -> Option<u64> {
@@ -248,8 +232,8 @@ impl<K: Eq + Clone, O> Room<K, O> {
         wheel.catch_up(span.now);
         span.follows.into_iter().for_each(|sequence| wheel.follow(sequence));
         let inserted = match span.deadline {
-            Some(Deadline { earliest, latest }) => {
-                wheel.insert_within(earliest, latest, entry).map(|at| (at.id, at.due))
+            Some(to) => {
+                wheel.insert_within(to.earliest, to.latest, entry).map(|at| (at.id, at.due))
             }
             None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
         };

@@ -19,6 +19,16 @@ const STRIDE: u32 = 17;
 /// And of batches of checks one in so many: no count has to agree with theirs.
 const BATCH_STRIDE: u32 = 67;
 
+/// From when on an ending is timed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Since {
+    /// For how many endings.
+    pub(crate) stands_for: u32,
+    pub(crate) parked_us: u64,
+    /// In ticks.
+    pub(crate) deadline: u64,
+}
+
 /// How long operations waited, by how they ended, and how late those were that expired. Counted
 /// from the first time that anybody asked for it.
 ///

@@ -129,25 +129,6 @@ fn an_event_completes_what_is_ready_in_the_order_it_was_parked() {
 }
 
 #[test]
-fn with_a_tolerance_they_expire_together() {
-    let waits = Waits::new();
-    let probes: Vec<_> = (0..40).map(|_| Probe::default()).collect();
-    let timeout =
-        Timeout::Within { delay: Duration::from_millis(10), tolerance: Duration::from_millis(100) };
-    for probe in &probes {
-        waits.try_complete_else_watch(probe.operation(), &["a"], timeout).unwrap();
-        waits.advance(waits.now_ns() + ms(1));
-    }
-    let left = || waits.len();
-    assert_eq!(left(), 40); // at 64 ms a coarse bucket begins
-    waits.advance(ms(63));
-    assert_eq!(left(), 40);
-    waits.advance(ms(64));
-    assert_eq!(left(), 0);
-    probes.iter().for_each(|probe| probe.assert(Outcome::Expired));
-}
-
-#[test]
 fn what_is_ready_at_once_or_has_no_time_is_never_parked() {
     let waits = Waits::new();
     waits.advance(ms(5));

@@ -21,6 +21,7 @@ mod replies;
 mod runtime;
 mod scenarios;
 mod snapshot;
+mod tolerance;
 mod waiting;
 mod watermarks;
 #[cfg(feature = "keyed")]

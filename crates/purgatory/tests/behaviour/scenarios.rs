@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
-    collections::BTreeSet,
     sync::{Arc, Mutex, mpsc},
     time::Duration,
 };
@@ -310,39 +309,6 @@ fn what_is_overdue_expires_in_order_of_deadline_wherever_the_wheel_stands() {
         timer.advance(Duration::ZERO);
         assert_eq!(*order.lock().unwrap(), ["late", "rescheduled"], "{catches_up}");
     }
-}
-
-/// Of 200 parked or rescheduled one a millisecond.
-#[test]
-fn with_a_tolerance_they_expire_together_none_early_and_none_later_than_that() {
-    let within = Timeout::Within { delay: 200 * MS, tolerance: 100 * MS };
-    for rescheduled in [false, true] {
-        let (timer, purgatory) = setup();
-        let ended_ms = Arc::new(Mutex::new(Vec::new()));
-        for parked_ms in 0..200 {
-            let (ended_ms, clock) = (ended_ms.clone(), timer.clone());
-            let ended = move |outcome| {
-                assert_eq!(outcome, Outcome::Expired);
-                ended_ms.lock().unwrap().push((parked_ms, clock.clock().now_ns() / 1_000_000));
-            };
-            let operation = Probe::new().operation().then(ended);
-            let timeout = if rescheduled { Timeout::Never } else { within };
-            let parked = purgatory.try_complete_else_watch(operation, &["a", "b"], timeout);
-            let ParkResult::Parked(id) = parked.unwrap() else { panic!("parked") };
-            assert!(!rescheduled || purgatory.reschedule(id, within));
-            timer.advance(MS);
-        }
-        (0..300).for_each(|_| timer.advance(MS));
-        let ended_ms = ended_ms.lock().unwrap();
-        let after = |&(parked, ended): &(u64, u64)| ended - parked;
-        assert!(ended_ms.iter().map(after).all(|after| (200..=300).contains(&after)));
-        let moments: BTreeSet<u64> = ended_ms.iter().map(|&(_, ended)| ended).collect();
-        assert!(ended_ms.len() == 200 && moments.len() <= 5, "{moments:?}");
-    }
-    let (_timer, purgatory) = setup();
-    let none = Timeout::Within { delay: Duration::ZERO, tolerance: 100 * MS };
-    let parked = purgatory.try_complete_else_watch(Probe::new().operation(), &["a"], none);
-    assert_eq!(parked.unwrap(), ParkResult::Ended(Outcome::Expired));
 }
 
 #[test]

@@ -172,7 +172,12 @@ impl Geometry {
 
     /// The first tick from `earliest` to `latest` at which a bucket of the coarsest level begins.
     /// O(levels).
+    #[inline]
     pub(crate) fn coarsest_start(&self, earliest: u64, latest: u64) -> u64 {
+        if latest <= earliest { earliest } else { self.start_within(earliest, latest) }
+    }
+
+    fn start_within(&self, earliest: u64, latest: u64) -> u64 {
         let Some(shifted) = earliest.checked_add(self.phase) else { return earliest };
         let start = |level| {
             let ticks = self.bucket_ticks(level);

@@ -1,5 +1,7 @@
 //! What a wheel holds, as it reports it: plain numbers.
 
+use crate::wheel::geometry::Geometry;
+
 /// How full a level is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -21,4 +23,14 @@ pub struct Occupancy {
     pub cancelled: u64,
     /// As [`TimerStats::levels`](crate::TimerStats::levels).
     pub levels: Vec<LevelStats>,
+}
+
+impl Occupancy {
+    /// Makes room for a level, and those below.
+    pub(crate) fn add_levels(&mut self, geometry: &Geometry, level: usize) {
+        for level in self.levels.len()..=level {
+            let (buckets, bucket_ticks) = (vec![0; geometry.slots()], geometry.bucket_ticks(level));
+            self.levels.push(LevelStats { bucket_ticks, buckets });
+        }
+    }
 }

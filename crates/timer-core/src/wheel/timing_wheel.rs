@@ -20,7 +20,7 @@ use crate::wheel::{
     delay_queue::{DelayQueue, DueBucket},
     geometry::{Geometry, WheelSize},
     late::{LATE_TICKS, Late},
-    occupancy::{LevelStats, Occupancy},
+    occupancy::Occupancy,
     task_list::Front,
 };
 
@@ -220,7 +220,7 @@ impl<T> TimingWheel<T> {
         occupancy.cancelled += self.cancelled_count;
         let now = now.max(self.now).min(self.buckets.geometry.last_tick());
         if self.level_count() > 0 {
-            self.add_levels(occupancy, self.level_count() - 1);
+            occupancy.add_levels(&self.buckets.geometry, self.level_count() - 1);
         }
         self.buckets.queue.each_bucket(|level, expiration, tasks| {
             let ahead = self.buckets.geometry.ahead(level, expiration, now);
@@ -228,18 +228,9 @@ impl<T> TimingWheel<T> {
         });
         for index in self.late.iter().flat_map(|late| late.live(&self.nodes)) {
             let bucket = self.buckets.geometry.bucket(self.nodes.at(index).deadline, self.now);
-            self.add_levels(occupancy, bucket.level);
+            occupancy.add_levels(&self.buckets.geometry, bucket.level);
             let ahead = self.buckets.geometry.ahead(bucket.level, bucket.expiration, now);
             occupancy.levels[bucket.level].buckets[ahead] += 1;
-        }
-    }
-
-    /// Makes room for a level, and those below.
-    fn add_levels(&self, occupancy: &mut Occupancy, level: usize) {
-        for level in occupancy.levels.len()..=level {
-            let buckets = vec![0; self.buckets.geometry.slots()];
-            let bucket_ticks = self.buckets.geometry.bucket_ticks(level);
-            occupancy.levels.push(LevelStats { bucket_ticks, buckets });
         }
     }
 
@@ -282,13 +273,7 @@ impl<T> TimingWheel<T> {
         latest: u64,
         task: T,
     ) -> Result<Scheduled, Full<T>> {
-        self.insert(self.tick_within(earliest, latest), task)
-    }
-
-    #[inline]
-    fn tick_within(&self, earliest: u64, latest: u64) -> u64 {
-        let within = || self.buckets.geometry.coarsest_start(earliest, latest);
-        if latest <= earliest { earliest } else { within() }
+        self.insert(self.buckets.geometry.coarsest_start(earliest, latest), task)
     }
 
     /// Adds a task that never falls due, until it is rescheduled. O(1).
@@ -397,7 +382,7 @@ impl<T> TimingWheel<T> {
     /// Gives a task another deadline, chosen as by [`insert_within`](Self::insert_within). As
     /// [`reschedule`](Self::reschedule).
     pub fn reschedule_within(&mut self, id: TaskId, earliest: u64, latest: u64) -> Option<u64> {
-        self.reschedule(id, self.tick_within(earliest, latest))
+        self.reschedule(id, self.buckets.geometry.coarsest_start(earliest, latest))
     }
 
     /// Lets the present move up to `now` without handing anything over: as far as the earliest
