@@ -28,8 +28,8 @@ struct Point {
 
 /// What is late is in milliseconds.
 const HEAD: [&str; 2] = [
-    "                           rate  us a request  expired %       completed late   expired late      peak",
-    "profile   rate  timer   reached           CPU    all    due     p50     p99     p50     p99       MiB",
+    "                             rate  us a request  expired %       completed late   expired late      peak",
+    "profile   rate    timer   reached           CPU    all    due     p50     p99     p50     p99       MiB",
 ];
 
 impl Point {
@@ -41,7 +41,7 @@ impl Point {
         let [completed_p50, completed_p99, _] = measured.completed_late_ms;
         let [expired_p50, expired_p99, _] = measured.expired_late_ms;
         format!(
-            "{:>7}{rate:>7}{:>7}{:>10.0}{:>14.2}{all:>7.2}{due:>7.2}{completed_p50:>8.2}\
+            "{:>7}{rate:>7}{:>9}{:>10.0}{:>14.2}{all:>7.2}{due:>7.2}{completed_p50:>8.2}\
              {completed_p99:>8.2}{expired_p50:>8.2}{expired_p99:>8.2}{:>10.1}",
             name(profile),
             name(timer),

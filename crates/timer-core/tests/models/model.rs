@@ -51,6 +51,7 @@ enum Step {
     InsertUnscheduled,
     Cancel(prop::sample::Index),
     Reschedule(prop::sample::Index, When),
+    RescheduleWithin(prop::sample::Index, When, u64),
     TouchGone(prop::sample::Index),
     CatchUp(u8),
     /// Turn to a time, `budget` tasks a call, until nothing more is due.
@@ -86,6 +87,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::InsertUnscheduled),
         18 => index().prop_map(Step::Cancel),
         14 => (index(), when()).prop_map(|(index, when)| Step::Reschedule(index, when)),
+        3 => (index(), when(), 0u64..500)
+            .prop_map(|(index, when, more)| Step::RescheduleWithin(index, when, more)),
         3 => index().prop_map(Step::TouchGone),
         2 => any::<u8>().prop_map(Step::CatchUp),
         9 => (when(), budget()).prop_map(|(when, budget)| Step::Advance(when, budget)),
@@ -164,13 +167,19 @@ impl Model {
         let earliest = self.time(when);
         let latest = earliest.saturating_add(more).min(END);
         let scheduled = self.wheel.insert_within(earliest, latest, self.next_task).unwrap();
-        let chosen = self.wheel.deadline(scheduled.id).unwrap();
+        let chosen = self.chosen(scheduled.id, earliest, latest);
+        self.inserted(scheduled, chosen);
+    }
+
+    /// The tick of a tolerance that the wheel has chosen: the best.
+    fn chosen(&mut self, id: TaskId, earliest: u64, latest: u64) -> u64 {
+        let chosen = self.wheel.deadline(id).unwrap();
         assert!((earliest..=latest).contains(&chosen), "{chosen} in {earliest}..={latest}");
         let best = (earliest..=latest).map(|tick| self.level_begun(tick)).max().unwrap();
         let first = (earliest..=latest).find(|&tick| self.level_begun(tick) == best);
         assert_eq!(Some(chosen), first, "in {earliest}..={latest}");
         self.count(if chosen > earliest { "tolerance used" } else { "tolerance not used" });
-        self.inserted(scheduled, chosen);
+        chosen
     }
 
     /// The coarsest level of which a bucket begins at a tick, in wide arithmetic.
@@ -221,6 +230,19 @@ impl Model {
         let Some((task, id, at)) = self.pick(index) else { return };
         let deadline = self.time(when);
         assert!(self.wheel.reschedule(id, deadline).is_some());
+        self.rescheduled(task, id, at, deadline);
+    }
+
+    fn reschedule_within(&mut self, index: prop::sample::Index, when: When, more: u64) {
+        let Some((task, id, at)) = self.pick(index) else { return };
+        let earliest = self.time(when);
+        let latest = earliest.saturating_add(more).min(END);
+        assert!(self.wheel.reschedule_within(id, earliest, latest).is_some());
+        let chosen = self.chosen(id, earliest, latest);
+        self.rescheduled(task, id, at, chosen);
+    }
+
+    fn rescheduled(&mut self, task: u64, id: TaskId, at: Option<u64>, deadline: u64) {
         self.due.remove(&(at.unwrap_or(0), task));
         let to = deadline.max(self.wheel.now());
         self.due.insert((to, task));
@@ -236,6 +258,7 @@ impl Model {
         let Some(&id) = self.gone.get(index.index(self.gone.len().max(1))) else { return };
         assert_eq!((self.wheel.get(id).copied(), self.wheel.cancel(id)), (None, None));
         assert_eq!((self.wheel.reschedule(id, 5), self.wheel.deadline(id)), (None, None));
+        assert_eq!(self.wheel.reschedule_within(id, 5, 9), None);
         self.count("touch what is gone");
     }
 
@@ -304,6 +327,7 @@ impl Model {
             }
             Step::Cancel(index) => self.cancel(index),
             Step::Reschedule(index, when) => self.reschedule(index, when),
+            Step::RescheduleWithin(index, when, more) => self.reschedule_within(index, when, more),
             Step::TouchGone(index) => self.touch_gone(index),
             Step::CatchUp(by) => {
                 let before = self.wheel.now();
