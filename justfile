@@ -117,7 +117,7 @@ peers *ARGS:
 schemes *ARGS:
     cargo run --release -p purgatory-benches --bin schemes -- {{ARGS}}
 
-# Kafka's load test over the wheel, a heap and the first purgatory's shape.
+# Kafka's load test over the wheel, exact and tolerant, a heap and the first purgatory's shape.
 perf *ARGS:
     cargo run --release -p purgatory-benches --bin purgatory_perf -- {{ARGS}}
 

@@ -30,7 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What a run came to.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Measured {
-    /// Requests a second, from the first to the last ending less the timeout.
+    /// Requests a second, from the first to the last ending less the timeout and its
+    /// tolerance.
     pub(crate) rate: f64,
     /// Processor time of the process for a request, the generator's share not in it.
     pub(crate) cpu_us: f64,
@@ -70,9 +71,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Measured> {
     };
     let driven = match timer {
         TimerKind::Wheel => drive(&workload, num, args.seed, |_| Ours::wheel(keys)),
-        TimerKind::Tolerant => {
-            drive(&workload, num, args.seed, |_| Ours::tolerant(keys, tolerance))
-        }
+        TimerKind::Tolerant => drive(&workload, num, args.seed, |_| Ours::new(keys, tolerance)),
         TimerKind::Heap => drive(&workload, num, args.seed, |books| Ours::heap(keys, books.clock)),
         TimerKind::First => {
             drive(&workload, num, args.seed, |books| First::new(keys, args.purge, books.clock))

@@ -19,7 +19,7 @@ use crate::{
 pub(crate) enum TimerKind {
     /// This project's purgatory: the hierarchical timing wheel.
     Wheel,
-    /// The same, with time-outs that may be half as long again.
+    /// The same, with time-outs that may take up to half as long again.
     Tolerant,
     /// The same purgatory without its timer, and a delay heap beside it.
     Heap,
@@ -88,10 +88,11 @@ impl DelayedOperation for Request {
 
 impl Ours {
     pub(crate) fn wheel(keys: Vec<Key>) -> anyhow::Result<Self> {
-        Ours::tolerant(keys, Duration::ZERO)
+        Ours::new(keys, Duration::ZERO)
     }
 
-    pub(crate) fn tolerant(keys: Vec<Key>, tolerance: Duration) -> anyhow::Result<Self> {
+    /// With `tolerance` on top of a request's time-out.
+    pub(crate) fn new(keys: Vec<Key>, tolerance: Duration) -> anyhow::Result<Self> {
         Ok(Ours { purgatory: Purgatory::new("perf")?, keys, heap: None, tolerance })
     }
 
@@ -112,7 +113,6 @@ impl Waits for Ours {
         let (delay, tolerance) = (request.timeout, self.tolerance);
         let timeout = match &self.heap {
             Some(_) => Timeout::Never,
-            None if tolerance.is_zero() => delay.into(),
             None => Timeout::Within { delay, tolerance },
         };
         let parked = self.purgatory.try_complete_else_watch(request, &self.keys, timeout);

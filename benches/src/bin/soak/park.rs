@@ -41,8 +41,11 @@ pub(crate) fn park(world: &Arc<World>, random: &mut Rng) -> Option<Mine> {
     let opened = world.account.open(kind, timeout_ns);
     let timeout = match timeout_ns {
         None => Timeout::Never,
-        Some(ns) if random.u32(0..8) == 0 => Timeout::At(opened.now_ns + ns),
-        Some(ns) => Timeout::After(Duration::from_nanos(ns)),
+        Some(ns) => match (random.u32(0..8), Duration::from_nanos(ns)) {
+            (0, _) => Timeout::At(opened.now_ns + ns),
+            (1, delay) => Timeout::Within { delay, tolerance: Duration::from_millis(100) },
+            (_, delay) => Timeout::After(delay),
+        },
     };
     let record = opened.record;
     // One in some hundreds has a key that panics on the way.

@@ -56,8 +56,9 @@ use crate::{
 /// however long, needs no stack.
 ///
 /// # Cost
-/// Parking and completing under one key takes three locks, a clock read and no allocation. Threads
-/// meet only where their keys have the same room ([`Builder::rooms`](crate::Builder::rooms)).
+/// Parking and completing under one key takes three locks and a clock read. Up to four keys need no
+/// allocation, but for what the rooms keep. Threads meet only where their keys have the same room
+/// ([`Builder::rooms`](crate::Builder::rooms)).
 pub struct Purgatory<K, O = BoxedOperation>
 where
     K: WatchKey + Send,

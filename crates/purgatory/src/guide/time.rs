@@ -25,7 +25,7 @@
 //! | a `Duration` | from now |
 //! | zero | one check, then it expires |
 //! | [`Timeout::At`](crate::Timeout::At) | a moment of the timer's clock |
-//! | [`Timeout::Within`](crate::Timeout::Within) | later by a tolerance, with others |
+//! | [`Timeout::Within`](crate::Timeout::Within) | from now, or a tolerance later |
 //! | [`Timeout::Never`](crate::Timeout::Never) | until an event or a cancel |
 //! | [`reschedule`](crate::Purgatory::reschedule) | a new timeout while parked: a heartbeat |
 //!

@@ -21,6 +21,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
+    /// Adds what it has counted.
     pub(super) fn add_to(&self, stats: &mut Stats) {
         stats.parked_total += self.parked;
         stats.completed += self.completed;

@@ -1,6 +1,6 @@
 //! The watches of an operation's further keys, by the slots that they have: up to three lie in the
-//! operation's entry, so that to park it under four keys allocates nothing and to end it reads no
-//! other memory; more have a block of their own.
+//! operation's entry, so that up to four keys need no allocation for them; more have a block of
+//! their own.
 
 use timer_core::MAX_SHARDS;
 

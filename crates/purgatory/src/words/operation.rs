@@ -170,8 +170,9 @@ pub enum Timeout {
     /// Until this moment of the timer's clock, in nanoseconds since its origin; rounded up to a
     /// tick. One in the past: one check, then it expires.
     At(u64),
-    /// At least `delay`, and up to `tolerance` longer, where that saves the timer work: it expires
-    /// together with others, at the first tick in between at which the coarsest bucket begins. For
+    /// At least `delay`, and up to `tolerance` longer: it expires at the first tick in between at
+    /// which the coarsest bucket begins, together with others of its
+    /// [room](crate::Builder::rooms); the buckets of other rooms may begin at other ticks. For
     /// requests whose exact end matters to nobody. As with
     /// [`Timer::schedule_within`](timer_core::Timer::schedule_within).
     ///
@@ -200,7 +201,7 @@ pub enum Timeout {
     Never,
 }
 
-/// The ticks at one of which an operation expires.
+/// An operation expires at one of the ticks from `earliest` to `latest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadline {
     pub(crate) earliest: u64,
@@ -213,12 +214,12 @@ impl Timeout {
         let exact = |tick| Deadline { earliest: tick, latest: tick };
         let after = |delay| tick.deadline(now_ns, delay);
         match self {
-            Timeout::After(delay) => Some(exact(after(delay))),
             Timeout::At(deadline_ns) => Some(exact(tick.round_up(deadline_ns))),
-            Timeout::Within { delay, tolerance } => {
+            Timeout::Within { delay, tolerance } if !delay.is_zero() => {
                 let latest = after(delay.saturating_add(tolerance));
                 Some(Deadline { earliest: after(delay), latest })
             }
+            Timeout::After(delay) | Timeout::Within { delay, .. } => Some(exact(after(delay))),
             Timeout::Never => None,
         }
     }

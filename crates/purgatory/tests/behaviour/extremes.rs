@@ -133,6 +133,7 @@ fn any_timeout_is_legal() {
         Timeout::At(u64::MAX),
         Timeout::At(u64::MAX - 1),
         Timeout::Within { delay: Duration::MAX, tolerance: Duration::MAX },
+        Timeout::Within { delay: Duration::from_millis(1), tolerance: Duration::MAX },
         Timeout::Never,
     ];
     for timeout in longest {
@@ -256,4 +257,24 @@ fn what_is_to_look_again_and_again_is_left_to_the_executor_and_free_until_then()
     probe.make_ready();
     assert_eq!((later.run(), probe.checks() - looks), (1, 1));
     assert_eq!((probe.endings(), waits.len()), (vec![Outcome::Completed], 0));
+}
+
+/// Up to four keys have their watches in the operation's entry, a fifth asks for a block.
+#[test]
+fn watches_of_up_to_four_keys_take_no_allocation() {
+    let (_timer, waits) = waits::<&str>();
+    let keys = ["a", "b", "c", "d", "e"];
+    let allocations = |keys: &[&'static str]| {
+        let once = || {
+            let operation = BoxedOperation::from(when(|| false, |_| ()));
+            let parked = waits.try_complete_else_watch(operation, keys, Timeout::Never).unwrap();
+            let ParkResult::Parked(id) = parked else { panic!("{parked:?}") };
+            waits.complete(id);
+        };
+        once(); // what the rooms keep
+        allocation_counter::measure(|| (0..100).for_each(|_| once())).count_total
+    };
+    let one = allocations(&keys[..1]); // the boxes
+    assert_eq!((allocations(&keys[..3]), allocations(&keys[..4])), (one, one));
+    assert!(allocations(&keys) > one);
 }

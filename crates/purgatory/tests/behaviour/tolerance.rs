@@ -1,11 +1,7 @@
 //! Timeouts with a tolerance: `Timeout::Within`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{cell::Cell, collections::BTreeSet, rc::Rc, time::Duration};
 
 use purgatory::{LocalBoxed, LocalPurgatory, Outcome, ParkResult, Purgatory, Timeout, when};
 use timer_core::{Clock, ManualTimer};
@@ -13,6 +9,7 @@ use timer_core::{Clock, ManualTimer};
 use crate::support::{Probe, Waiting};
 
 const MS: Duration = Duration::from_millis(1);
+const MS_NS: u64 = 1_000_000;
 
 fn setup() -> (ManualTimer, Waiting) {
     let timer = ManualTimer::new();
@@ -20,51 +17,104 @@ fn setup() -> (ManualTimer, Waiting) {
     (timer, purgatory)
 }
 
-/// Of 200 parked or rescheduled one a millisecond.
-#[test]
-fn with_a_tolerance_they_expire_together_none_early_and_none_later_than_that() {
-    let within = Timeout::Within { delay: 200 * MS, tolerance: 100 * MS };
-    for rescheduled in [false, true] {
-        let (timer, purgatory) = setup();
-        let ended_ms = Arc::new(Mutex::new(Vec::new()));
-        for parked_ms in 0..200 {
-            let (ended_ms, clock) = (ended_ms.clone(), timer.clone());
-            let ended = move |outcome| {
-                assert_eq!(outcome, Outcome::Expired);
-                ended_ms.lock().unwrap().push((parked_ms, clock.clock().now_ns() / 1_000_000));
-            };
-            let operation = Probe::new().operation().then(ended);
-            let timeout = if rescheduled { Timeout::Never } else { within };
-            let parked = purgatory.try_complete_else_watch(operation, &["a", "b"], timeout);
+/// 200 requests, one parked or rescheduled every 1.3 ms; time goes on by half milliseconds. Returns
+/// when each was parked, and when it expired.
+fn moments(timeout: Timeout, rescheduled: bool) -> Vec<(u64, u64)> {
+    let (timer, purgatory) = setup();
+    let mut moments = Vec::new();
+    let mut waiting: Vec<(u64, Probe)> = Vec::new();
+    let mut next_ns = 0;
+    while moments.len() < 200 {
+        let now_ns = timer.clock().now_ns();
+        if now_ns >= next_ns && moments.len() + waiting.len() < 200 {
+            next_ns += 1_300_000;
+            let probe = Probe::new();
+            let parked_with = if rescheduled { Timeout::Never } else { timeout };
+            let parked =
+                purgatory.try_complete_else_watch(probe.operation(), &["a", "b"], parked_with);
             let ParkResult::Parked(id) = parked.unwrap() else { panic!("parked") };
-            assert!(!rescheduled || purgatory.reschedule(id, within));
-            timer.advance(MS);
+            assert!(!rescheduled || purgatory.reschedule(id, timeout));
+            waiting.push((now_ns, probe));
         }
-        (0..300).for_each(|_| timer.advance(MS));
-        let ended_ms = ended_ms.lock().unwrap();
-        let after = |&(parked, ended): &(u64, u64)| ended - parked;
-        assert!(ended_ms.iter().map(after).all(|after| (200..=300).contains(&after)));
-        let moments: BTreeSet<u64> = ended_ms.iter().map(|&(_, ended)| ended).collect();
-        assert!(ended_ms.len() == 200 && moments.len() <= 5, "{moments:?}");
+        timer.advance(MS / 2);
+        let now_ns = timer.clock().now_ns();
+        waiting.retain(|(parked_ns, probe)| {
+            let expired = probe.ended();
+            if expired {
+                assert_eq!(probe.endings(), [Outcome::Expired]);
+                moments.push((*parked_ns, now_ns));
+            }
+            !expired
+        });
     }
-    let (_timer, purgatory) = setup();
-    let none = Timeout::Within { delay: Duration::ZERO, tolerance: 100 * MS };
-    let parked = purgatory.try_complete_else_watch(Probe::new().operation(), &["a"], none);
-    assert_eq!(parked.unwrap(), ParkResult::Ended(Outcome::Expired));
+    moments
+}
+
+#[test]
+fn they_expire_together_none_early_and_none_later_than_the_tolerance() {
+    let (delay, tolerance) = (Duration::from_micros(200_250), Duration::from_micros(99_900));
+    let least_ns = delay.as_nanos() as u64;
+    let most_ns = (delay + tolerance).as_nanos() as u64 + MS_NS; // rounded up to a tick
+    let within = Timeout::Within { delay, tolerance };
+    for rescheduled in [false, true] {
+        let moments = moments(within, rescheduled);
+        let waited = |&(parked_ns, expired_ns): &(u64, u64)| expired_ns - parked_ns;
+        assert!(moments.iter().map(waited).all(|ns| (least_ns..=most_ns).contains(&ns)));
+        let different: BTreeSet<u64> = moments.iter().map(|&(_, expired_ns)| expired_ns).collect();
+        assert!(different.len() <= 6, "{different:?}");
+    }
+}
+
+#[test]
+fn a_tolerance_of_nothing_is_none() {
+    let exact = moments((20 * MS).into(), false);
+    assert_eq!(
+        moments(Timeout::Within { delay: 20 * MS, tolerance: Duration::ZERO }, false),
+        exact
+    );
 }
 
 #[test]
 fn those_of_one_thread_expire_together_too() {
-    const MS_NS: u64 = 1_000_000;
     let waits = LocalPurgatory::<&str, LocalBoxed>::new();
-    let timeout = Timeout::Within { delay: 10 * MS, tolerance: 100 * MS };
-    for _ in 0..40 {
+    let within = Timeout::Within { delay: 10 * MS, tolerance: 100 * MS };
+    for number in 0..40 {
         let operation = when(|| false, |outcome| assert_eq!(outcome, Outcome::Expired));
-        waits.try_complete_else_watch(operation.into(), &["a"], timeout).unwrap();
+        let rescheduled = number % 2 == 0;
+        let timeout = if rescheduled { Timeout::Never } else { within };
+        let parked = waits.try_complete_else_watch(operation.into(), &["a"], timeout).unwrap();
+        let ParkResult::Parked(id) = parked else { panic!("{parked:?}") };
+        assert!(!rescheduled || waits.reschedule(id, within));
         waits.advance(waits.now_ns() + MS_NS);
     }
     waits.advance(63 * MS_NS);
     assert_eq!(waits.len(), 40);
     waits.advance(64 * MS_NS); // a coarse bucket begins
     assert_eq!(waits.len(), 0);
+}
+
+/// As with `Timeout::After`.
+#[test]
+fn no_delay_is_one_check_at_park_and_the_next_tick_when_rescheduled() {
+    let none = Timeout::Within { delay: Duration::ZERO, tolerance: 100 * MS };
+    let (timer, purgatory) = setup();
+    let parked = purgatory.try_complete_else_watch(Probe::new().operation(), &["a"], none);
+    assert_eq!(parked.unwrap(), ParkResult::Ended(Outcome::Expired));
+    let probe = Probe::new();
+    let parked = purgatory.try_complete_else_watch(probe.operation(), &["a"], Timeout::Never);
+    let ParkResult::Parked(id) = parked.unwrap() else { panic!("parked") };
+    timer.advance(5 * MS);
+    assert!(purgatory.reschedule(id, none));
+    timer.advance(MS);
+    assert_eq!(probe.endings(), [Outcome::Expired]);
+
+    let (waits, ended) = (LocalPurgatory::<&str, LocalBoxed>::new(), Rc::new(Cell::new(false)));
+    let ends = ended.clone();
+    let operation = when(|| false, move |_| ends.set(true));
+    let parked = waits.try_complete_else_watch(operation.into(), &["a"], Timeout::Never).unwrap();
+    let ParkResult::Parked(id) = parked else { panic!("{parked:?}") };
+    waits.advance(5 * MS_NS);
+    assert!(waits.reschedule(id, none));
+    waits.advance(6 * MS_NS);
+    assert!(ended.get());
 }

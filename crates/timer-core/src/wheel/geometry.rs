@@ -177,6 +177,7 @@ impl Geometry {
         if latest <= earliest { earliest } else { self.start_within(earliest, latest) }
     }
 
+    /// Apart, so that the exact case stays short where it is used.
     fn start_within(&self, earliest: u64, latest: u64) -> u64 {
         let Some(shifted) = earliest.checked_add(self.phase) else { return earliest };
         let start = |level| {

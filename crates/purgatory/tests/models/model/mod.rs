@@ -115,6 +115,7 @@ const PATHS: &[&str] = &[
     "shutdown in a check or callback",
     "the event of a value below the key's",
     "time moved on from inside",
+    "tolerance used",
     "time passed without a turn",
     "time passed in a check or callback",
     "true, and an end noted",

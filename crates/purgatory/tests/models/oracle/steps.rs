@@ -48,6 +48,8 @@ pub enum When {
     Zero,
     In(u64),
     At(i64),
+    /// And up to so many more.
+    Within(u64, u64),
     Longest,
     Never,
 }
@@ -288,10 +290,12 @@ impl Request {
 
 impl When {
     pub fn from(self, now_ns: u64, quarter_ns: u64) -> Timeout {
+        let duration = |quarters: u64| Duration::from_nanos(quarters.saturating_mul(quarter_ns));
         match self {
             When::Zero => Timeout::After(Duration::ZERO),
-            When::In(quarters) => {
-                Timeout::After(Duration::from_nanos(quarters.saturating_mul(quarter_ns)))
+            When::In(quarters) => Timeout::After(duration(quarters)),
+            When::Within(quarters, more) => {
+                Timeout::Within { delay: duration(quarters), tolerance: duration(more) }
             }
             When::At(quarters) => {
                 let by = quarters.unsigned_abs().saturating_mul(quarter_ns);
