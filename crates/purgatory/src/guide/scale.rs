@@ -32,14 +32,14 @@
 //!
 //! | | bytes, 1 key | 3 keys | ns, 1 key | 3 keys |
 //! |---|---|---|---|---|
-//! | callback | 94 | 156 | 179 | 397 |
-//! | future, without its task | 350 | 413 | 446 | 635 |
+//! | callback | 95 | 141 | 181 | 402 |
+//! | future, without its task | 350 | 396 | 360 | 595 |
 //!
 //! | Calculated from it | rate | mean wait | parked | memory | CPU |
 //! |---|---|---|---|---|---|
 //! | acks=all | 100 000/s | 5 ms | 500 | 47 kB | 1.8 % |
-//! | long poll, three keys | 20 000/s | 500 ms | 10 000 | 1.6 MB | 0.8 % |
-//! | one of 20 nodes for a million long polls, futures, three keys | 2 500/s | 20 s | 50 000 | 21 MB | 0.2 % |
+//! | long poll, three keys | 20 000/s | 500 ms | 10 000 | 1.4 MB | 0.8 % |
+//! | one of 20 nodes for a million long polls, futures, three keys | 2 500/s | 20 s | 50 000 | 20 MB | 0.1 % |
 //!
 //! Set [`max_parked`](crate::Builder::max_parked) on a server: if events stop, a purgatory holds
 //! rate × timeout. Leave room for the clients of a node that is away.

@@ -44,7 +44,7 @@
 //! | the same, and something more | `up_to(..).`[`checked()`] | [`complete_up_to`] | those reached, at each rise from then on |
 //! | values, or something else first | `up_to(..).`[`with_keys(..)`] | both | as above, each its own |
 //!
-//! With 10 000 waiting, none of them ready, a plain event takes 130 µs (row `hot-key` of
+//! With 10 000 waiting, none of them ready, a plain event takes 145 µs (row `hot-key` of
 //! `docs/BENCHMARKS.md`) and a rise 42 ns (`cargo bench -p purgatory-benches --bench hot_path --
 //! waiters`).
 //!
