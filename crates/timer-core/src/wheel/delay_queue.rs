@@ -6,23 +6,18 @@
 //! ever holds one turn of its ring, so the first set bit at or after the present is its earliest
 //! bucket, and the queue's head is the earliest of at most one bucket a level.
 //!
+//! - **One turn**: a bucket holds one unit of time, less than a turn ahead. Which one follows from
+//!   its slot and the present.
 //! - **Occupied**: a bucket's bit is set exactly when its list is not empty.
-//! - **Cascade first**: of two buckets due at the same tick the higher level comes first, so that
-//!   what it hands down is there when the tick itself is reached.
+//! - **Cascade first**: of two buckets that expire at the same tick that of the higher level comes
+//!   first: what it hands down is there when the tick itself is reached.
 
 use crate::wheel::{
     arena::{Arena, OnList},
+    geometry::{DueBucket, Geometry},
     steps::step,
     task_list::{Chunks, Front, TimerTaskList},
 };
-
-/// A bucket that is due at `expiration`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DueBucket {
-    pub(crate) level: usize,
-    pub(crate) slot: usize,
-    pub(crate) expiration: u64,
-}
 
 #[derive(Debug)]
 struct Level {
@@ -32,22 +27,34 @@ struct Level {
 
 #[derive(Debug)]
 pub(crate) struct DelayQueue {
-    slots: usize,
+    geometry: Geometry,
     /// Made on demand, from the finest up.
     levels: Vec<Level>,
     chunks: Chunks,
 }
 
 impl DelayQueue {
-    pub(crate) fn new(slots: usize) -> Self {
-        DelayQueue { slots, levels: Vec::new(), chunks: Chunks::new() }
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        DelayQueue { geometry, levels: Vec::new(), chunks: Chunks::new() }
     }
 
-    /// Calls `told` with the level, expiration and length of each bucket that holds anything.
-    pub(crate) fn each_bucket(&self, mut told: impl FnMut(usize, u64, usize)) {
+    #[inline]
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Gives level 0 two turns, unless there is one already.
+    pub(crate) fn take_two_turns(&mut self) {
+        if self.levels.is_empty() {
+            self.geometry.take_two_turns();
+        }
+    }
+
+    /// Calls `told` with each bucket that holds anything, and how much.
+    pub(crate) fn each(&self, now: u64, mut told: impl FnMut(DueBucket, usize)) {
         for (number, level) in self.levels.iter().enumerate() {
-            for list in level.buckets.iter().filter(|list| !list.is_empty()) {
-                told(number, list.expiration(), list.len());
+            for (slot, list) in level.buckets.iter().enumerate().filter(|(_, b)| !b.is_empty()) {
+                told(self.geometry.bucket_at(number, slot, now), list.len());
             }
         }
     }
@@ -56,20 +63,27 @@ impl DelayQueue {
         self.levels.len()
     }
 
-    /// Puts a node into a bucket; the first one in says when the bucket is due.
+    /// Puts a node into the bucket of a deadline, which `now` is not after; returns when that is
+    /// due. O(levels).
     #[inline]
-    pub(crate) fn add<T>(&mut self, nodes: &mut Arena<T>, index: u32, bucket: DueBucket) {
+    pub(crate) fn place<T>(
+        &mut self,
+        nodes: &mut Arena<T>,
+        index: u32,
+        deadline: u64,
+        now: u64,
+    ) -> u64 {
+        let bucket = self.geometry.bucket(deadline, now);
         while self.levels.len() <= bucket.level {
-            self.levels.push(Level::new(self.slots));
+            self.levels.push(Level::new(self.geometry.buckets(self.levels.len())));
         }
         let level = &mut self.levels[bucket.level];
         let list = &mut level.buckets[bucket.slot];
         if list.is_empty() {
-            list.set_expiration(bucket.expiration);
             level.occupied[bucket.slot / 64] |= 1 << (bucket.slot % 64);
         }
-        debug_assert_eq!(list.expiration(), bucket.expiration, "one turn a level");
         list.add(nodes, &mut self.chunks, index, OnList::bucket(bucket.level, bucket.slot));
+        self.geometry.due(bucket)
     }
 
     /// Takes a node out of its bucket. O(1).
@@ -84,40 +98,41 @@ impl DelayQueue {
         }
     }
 
-    /// The earliest bucket that holds anything; `slot_now(level)` is the slot of the present.
-    /// O(levels).
-    pub(crate) fn peek(&self, slot_now: impl Fn(usize) -> usize) -> Option<DueBucket> {
-        let mut earliest: Option<DueBucket> = None;
-        for (number, level) in self.levels.iter().enumerate().rev() {
+    /// The earliest bucket of each level that holds anything, the coarsest level first. O(levels).
+    #[inline]
+    fn earliest(&self, now: u64) -> impl Iterator<Item = DueBucket> {
+        (0..self.levels.len()).rev().filter_map(move |level| {
             step();
-            let Some(slot) = level.first_occupied_from(slot_now(number)) else { continue };
-            let expiration = level.buckets[slot].expiration();
-            if earliest.is_none_or(|bucket| expiration < bucket.expiration) {
-                earliest = Some(DueBucket { level: number, slot, expiration });
-            }
-        }
-        earliest
-    }
-
-    /// The earliest deadline in any bucket: it is in the earliest bucket of its level.
-    pub(crate) fn earliest_deadline<T>(
-        &self,
-        nodes: &Arena<T>,
-        slot_now: impl Fn(usize) -> usize,
-    ) -> Option<u64> {
-        let levels = self.levels.iter().enumerate();
-        let first = |(number, level): (usize, &Level)| {
-            let slot = level.first_occupied_from(slot_now(number))?;
-            level.buckets[slot].earliest_deadline(nodes, &self.chunks)
-        };
-        levels.filter_map(first).min()
+            self.earliest_of(level, now)
+        })
     }
 
     /// The earliest bucket of a level.
-    pub(crate) fn earliest_of(&self, level: usize, slot_now: usize) -> Option<DueBucket> {
-        let buckets = &self.levels[level];
-        let slot = buckets.first_occupied_from(slot_now)?;
-        Some(DueBucket { level, slot, expiration: buckets.buckets[slot].expiration() })
+    #[inline]
+    pub(crate) fn earliest_of(&self, level: usize, now: u64) -> Option<DueBucket> {
+        let slot_now = self.geometry.slot_now(level, now);
+        let slot = self.levels[level].first_occupied_from(slot_now)?;
+        Some(self.geometry.bucket_at(level, slot, now))
+    }
+
+    /// When the first bucket is due, exactly. O(levels).
+    pub(crate) fn next_due(&self, now: u64) -> Option<u64> {
+        self.earliest(now).map(|bucket| self.geometry.due(bucket)).min()
+    }
+
+    /// Of the buckets that are due at `tick` the one that expires first (Cascade first). O(levels).
+    pub(crate) fn first_due(&self, tick: u64, now: u64) -> Option<DueBucket> {
+        let due = self.earliest(now).filter(|&bucket| self.geometry.due(bucket) <= tick);
+        due.min_by_key(|bucket| bucket.expiration) // of equal ones the first
+    }
+
+    /// The earliest deadline in any bucket: it is in the earliest bucket of its level.
+    pub(crate) fn earliest_deadline<T>(&self, nodes: &Arena<T>, now: u64) -> Option<u64> {
+        let of_bucket = |bucket: DueBucket| {
+            let list = &self.levels[bucket.level].buckets[bucket.slot];
+            list.earliest_deadline(nodes, &self.chunks)
+        };
+        self.earliest(now).filter_map(of_bucket).min()
     }
 
     /// The earliest deadline among some of a bucket: see [`TimerTaskList::earliest_below`].
@@ -148,14 +163,19 @@ impl DelayQueue {
         }
     }
 
-    /// Checks Occupied and every list; returns how many nodes are in buckets. O(n + buckets).
-    pub(crate) fn assert_valid<T>(&self, nodes: &Arena<T>) -> usize {
+    /// Checks One turn, Occupied and every list; returns how many nodes are in buckets.
+    /// O(n + buckets).
+    pub(crate) fn assert_valid<T>(&self, nodes: &Arena<T>, now: u64) -> usize {
         let (mut count, mut chunks) = (0, 0);
         for (number, level) in self.levels.iter().enumerate() {
             for (slot, list) in level.buckets.iter().enumerate() {
                 let bit = level.occupied[slot / 64] >> (slot % 64) & 1 == 1;
                 assert_eq!(bit, !list.is_empty(), "Occupied");
-                chunks += list.assert_valid(nodes, &self.chunks, OnList::bucket(number, slot));
+                let on_list = OnList::bucket(number, slot);
+                chunks += list.assert_valid(nodes, &self.chunks, on_list, |deadline| {
+                    let bucket = self.geometry.bucket_at(number, slot, now);
+                    self.geometry.holds(bucket, deadline)
+                });
                 count += list.len();
             }
         }
@@ -195,6 +215,11 @@ impl Level {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wheel::geometry::WheelSize;
+
+    fn queue() -> DelayQueue {
+        DelayQueue::new(Geometry::new(WheelSize::KAFKA, 0))
+    }
 
     #[test]
     fn the_first_occupied_slot_is_found_going_round() {
@@ -222,32 +247,45 @@ mod tests {
     }
 
     #[test]
-    fn the_first_task_of_a_cycle_says_when_its_bucket_is_due() {
-        let mut nodes = Arena::new();
-        let mut queue = DelayQueue::new(20);
-        for expiration in [10_000, 10_400] {
-            let bucket = DueBucket { level: 2, slot: 5, expiration };
-            let indices =
-                ["a", "b"].map(|task| nodes.insert(expiration + 7, 0, task).unwrap().index);
-            indices.iter().for_each(|&index| queue.add(&mut nodes, index, bucket));
-            assert_eq!(queue.peek(|_| 0), Some(bucket));
-            // 10 s, after 5 s: 5 s left.
-            assert_eq!(bucket.expiration - (expiration - 5_000), 5_000);
-            indices.iter().for_each(|&index| queue.remove(&mut nodes, index));
-            assert_eq!(queue.peek(|_| 0), None);
+    fn a_slot_and_the_present_say_when_a_bucket_is_due() {
+        let (mut nodes, mut queue) = (Arena::new(), queue());
+        for (now, expiration) in [(5000, 10_000), (7990, 10_000), (10_000, 10_400)] {
+            let [a, b] = ["a", "b"].map(|task| nodes.insert(0, 0, task).unwrap().index);
+            assert_eq!(queue.place(&mut nodes, a, expiration + 399, now), expiration);
+            assert_eq!(queue.place(&mut nodes, b, expiration, now), expiration);
+            assert_eq!(queue.next_due(now), Some(expiration));
+            assert_eq!(queue.first_due(expiration, now).unwrap().level, 2);
+            assert_eq!(queue.first_due(expiration - 1, now), None);
+            [a, b].into_iter().for_each(|index| queue.remove(&mut nodes, index));
+            assert_eq!(queue.next_due(now), None);
         }
     }
 
     #[test]
     fn of_two_buckets_due_together_the_higher_level_comes_first() {
-        let mut nodes = Arena::new();
-        let mut queue = DelayQueue::new(20);
-        for (level, slot, expiration) in [(0, 0, 20), (1, 1, 20), (0, 3, 23)] {
-            let index = nodes.insert(expiration, 0, ()).unwrap().index;
-            queue.add(&mut nodes, index, DueBucket { level, slot, expiration });
+        let (mut nodes, mut queue) = (Arena::new(), queue());
+        for (now, deadline) in [(0, 39), (20, 20), (20, 23)] {
+            let index = nodes.insert(deadline, 0, ()).unwrap().index;
+            queue.place(&mut nodes, index, deadline, now);
         }
-        let head = queue.peek(|_| 0).unwrap();
+        let head = queue.first_due(23, 20).unwrap();
         assert_eq!((head.level, head.expiration), (1, 20));
-        assert_eq!(queue.assert_valid(&nodes), 3);
+        assert_eq!(queue.assert_valid(&nodes, 20), 3);
+    }
+
+    #[test]
+    fn with_two_turns_a_bucket_is_due_before_it_expires_but_after_what_expires_earlier() {
+        let (mut nodes, mut queue) = (Arena::new(), queue());
+        queue.take_two_turns();
+        let mut place = |queue: &mut DelayQueue, deadline, now| {
+            let index = nodes.insert(deadline, 0, ()).unwrap().index;
+            queue.place(&mut nodes, index, deadline, now)
+        };
+        assert_eq!((place(&mut queue, 39, 0), place(&mut queue, 59, 0)), (39, 35));
+        assert_eq!((queue.next_due(0), queue.first_due(34, 0)), (Some(35), None));
+        let first = |queue: &DelayQueue, tick| queue.first_due(tick, 35).unwrap().expiration;
+        assert_eq!((first(&queue, 35), first(&queue, 39)), (40, 39));
+        assert_eq!(place(&mut queue, 59, 35), 59); // what it holds has a slot of level 0 by then
+        assert_eq!((queue.levels[0].buckets.len(), queue.levels[1].buckets.len()), (40, 20));
     }
 }

@@ -5,12 +5,15 @@
 //! ahead, `unit(deadline) - unit(now) < size`, at slot `unit(deadline) mod size`. Both are taken
 //! from absolute times (never from the delay alone), so a slot holds one unit at a time.
 //!
+//! With *two turns*, level 0 has twice as many slots: there is one for each task of a bucket of
+//! level 1 before that expires. Such a bucket is due a quarter of a turn before it expires.
+//!
 //! A *phase* shifts where units begin, so that the shards of a timer do not all hand down their
 //! coarse buckets at the same tick.
 
 use std::{error::Error, fmt};
 
-use crate::wheel::{delay_queue::DueBucket, steps::step};
+use crate::wheel::steps::step;
 
 /// How many slots each level of a wheel has.
 ///
@@ -78,9 +81,19 @@ impl fmt::Display for SizeError {
 
 impl Error for SizeError {}
 
+/// A bucket, and the tick at which it expires: the first that a task in it can be due at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DueBucket {
+    pub(crate) level: usize,
+    pub(crate) slot: usize,
+    pub(crate) expiration: u64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Geometry {
     slots: u64,
+    /// Slots of level 0.
+    finest: u64,
     phase: u64,
     scale: Scale,
 }
@@ -103,7 +116,19 @@ impl Geometry {
             let ticks = std::iter::successors(Some(1u64), |ticks| ticks.checked_mul(slots));
             Scale::Ticks(ticks.collect())
         };
-        Geometry { slots, phase, scale }
+        Geometry { slots, finest: slots, phase, scale }
+    }
+
+    /// Gives level 0 two turns.
+    pub(crate) fn take_two_turns(&mut self) {
+        self.finest = 2 * self.slots;
+    }
+
+    /// When a bucket is due: as it expires, or before it.
+    #[inline]
+    pub(crate) fn due(&self, bucket: DueBucket) -> u64 {
+        let lead = if bucket.level == 1 { (self.finest - self.slots) / 4 } else { 0 };
+        bucket.expiration.saturating_sub(lead)
     }
 
     /// The last tick that has a place; only a shifted wheel has any beyond it.
@@ -138,13 +163,19 @@ impl Geometry {
         shifted.saturating_sub(self.phase)
     }
 
-    /// The slot of a unit: `unit mod size`.
+    /// The slot of a unit: `unit` modulo the slots of its level.
     #[inline]
-    fn slot(&self, unit: u64) -> usize {
+    fn slot(&self, level: usize, unit: u64) -> usize {
+        let slots = self.slots_of(level);
         match self.scale {
-            Scale::Bits(_) => (unit & (self.slots - 1)) as usize,
-            Scale::Ticks(_) => (unit % self.slots) as usize,
+            Scale::Bits(_) => (unit & (slots - 1)) as usize,
+            Scale::Ticks(_) => (unit % slots) as usize,
         }
+    }
+
+    #[inline]
+    fn slots_of(&self, level: usize) -> u64 {
+        if level == 0 { self.finest } else { self.slots }
     }
 
     /// The ticks of a bucket of `level`.
@@ -160,14 +191,14 @@ impl Geometry {
         self.unit(level, time).saturating_sub(self.unit(level, now)) as usize
     }
 
-    /// Buckets in a turn of each level.
-    pub(crate) fn slots(&self) -> usize {
-        self.slots as usize
+    /// The buckets of a level.
+    pub(crate) fn buckets(&self, level: usize) -> usize {
+        self.slots_of(level) as usize
     }
 
     /// The slot of `now` on `level`.
     pub(crate) fn slot_now(&self, level: usize, now: u64) -> usize {
-        self.slot(self.unit(level, now))
+        self.slot(level, self.unit(level, now))
     }
 
     /// The first tick from `earliest` to `latest` at which a bucket of the coarsest level begins.
@@ -190,6 +221,25 @@ impl Geometry {
         starts.last().unwrap_or(earliest)
     }
 
+    /// The bucket at a slot that is less than a turn ahead of `now`.
+    #[inline]
+    pub(crate) fn bucket_at(&self, level: usize, slot: usize, now: u64) -> DueBucket {
+        let unit = self.unit(level, now);
+        let slots = self.buckets(level);
+        let ahead = slot + slots - self.slot(level, unit);
+        let ahead = if ahead >= slots { ahead - slots } else { ahead };
+        DueBucket { level, slot, expiration: self.start(level, unit + ahead as u64) }
+    }
+
+    /// True when a deadline belongs into a bucket; one that has passed, into that of the present.
+    pub(crate) fn holds(&self, bucket: DueBucket, deadline: u64) -> bool {
+        let unit = |time| self.unit(bucket.level, time);
+        match bucket.level {
+            0 => deadline <= bucket.expiration,
+            _ => unit(deadline) == unit(bucket.expiration),
+        }
+    }
+
     /// The bucket of a deadline, seen from `now`; `now <= deadline <= last_tick`. It begins at or
     /// after `now`: above level 0 a deadline in the present unit belongs to the level below.
     /// O(levels).
@@ -199,9 +249,9 @@ impl Geometry {
         loop {
             step();
             let unit = self.unit(level, deadline);
-            if unit - self.unit(level, now) < self.slots {
+            if unit - self.unit(level, now) < self.slots_of(level) {
                 let expiration = self.start(level, unit);
-                return DueBucket { level, slot: self.slot(unit), expiration };
+                return DueBucket { level, slot: self.slot(level, unit), expiration };
             }
             level += 1;
         }

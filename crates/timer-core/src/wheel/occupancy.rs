@@ -1,6 +1,6 @@
 //! What a wheel holds, as it reports it: plain numbers.
 
-use crate::wheel::geometry::Geometry;
+use crate::wheel::geometry::{DueBucket, Geometry};
 
 /// How full a level is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,8 +29,16 @@ impl Occupancy {
     /// Makes room for a level, and those below.
     pub(crate) fn add_levels(&mut self, geometry: &Geometry, level: usize) {
         for level in self.levels.len()..=level {
-            let (buckets, bucket_ticks) = (vec![0; geometry.slots()], geometry.bucket_ticks(level));
+            let bucket_ticks = geometry.bucket_ticks(level);
+            let buckets = vec![0; geometry.buckets(level)];
             self.levels.push(LevelStats { bucket_ticks, buckets });
         }
+    }
+
+    /// Adds what a bucket holds at `now`.
+    pub(crate) fn add(&mut self, geometry: &Geometry, bucket: DueBucket, now: u64, tasks: usize) {
+        self.add_levels(geometry, bucket.level);
+        let ahead = geometry.ahead(bucket.level, bucket.expiration, now);
+        self.levels[bucket.level].buckets[ahead] += tasks as u64;
     }
 }

@@ -1,6 +1,6 @@
 //! The search for the earliest deadline in steps, for an owner who holds a lock meanwhile.
 
-use crate::wheel::{delay_queue::DueBucket, timing_wheel::TimingWheel};
+use crate::wheel::{geometry::DueBucket, timing_wheel::TimingWheel};
 
 /// How far a search for the earliest deadline has come, and what it found.
 #[derive(Debug)]
@@ -41,12 +41,11 @@ impl<T> TimingWheel<T> {
             (search.level, search.bucket) = (Some(self.level_count()), None);
         }
         while let Some(level) = search.level.and_then(|above| above.checked_sub(1)) {
-            let slot_now = self.buckets.geometry.slot_now(level, self.now);
-            if let Some(bucket) = self.buckets.queue.earliest_of(level, slot_now) {
+            if let Some(bucket) = self.buckets.earliest_of(level, self.now) {
                 if search.bucket != Some(bucket) {
                     (search.bucket, search.from) = (Some(bucket), usize::MAX);
                 }
-                let (queue, from) = (&self.buckets.queue, &mut search.from);
+                let (queue, from) = (&self.buckets, &mut search.from);
                 found(queue.earliest_below(&self.nodes, bucket, from, &mut budget));
                 if search.from > 0 {
                     return false;

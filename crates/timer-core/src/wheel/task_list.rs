@@ -46,7 +46,7 @@ impl PageSlot for Chunk {
 /// The chunks of all lists of a wheel.
 pub(crate) type Chunks = Pages<Chunk>;
 
-/// The tasks of one bucket, and when the bucket is due.
+/// The tasks of one bucket.
 #[derive(Debug, Default)]
 pub(crate) struct TimerTaskList {
     /// The first and the last chunk, unless the list is empty.
@@ -57,9 +57,6 @@ pub(crate) struct TimerTaskList {
     first: u8,
     /// Where in `tail` the next entry will lie.
     end: u8,
-    /// The tick at which the bucket is due: set once in each cycle of its wheel, by the first
-    /// task that comes in.
-    expiration: u64,
 }
 
 /// Entries read at once when a list is emptied.
@@ -103,15 +100,6 @@ impl TimerTaskList {
 
     pub(crate) fn len(&self) -> usize {
         self.len as usize
-    }
-
-    pub(crate) fn expiration(&self) -> u64 {
-        self.expiration
-    }
-
-    /// Sets when the bucket is due.
-    pub(crate) fn set_expiration(&mut self, expiration: u64) {
-        self.expiration = expiration;
     }
 
     /// O(1). The node must be on no list.
@@ -249,12 +237,14 @@ impl TimerTaskList {
         &chunks.at(chunk).entries[first..end]
     }
 
-    /// Checks Position for each entry, Packed and Owned; returns how many chunks there are. O(n).
+    /// Checks Position for each entry, that its deadline is `held` here, Packed and Owned; returns
+    /// how many chunks there are. O(n).
     pub(crate) fn assert_valid<T>(
         &self,
         nodes: &Arena<T>,
         chunks: &Chunks,
         on_list: OnList,
+        held: impl Fn(u64) -> bool,
     ) -> usize {
         let (mut count, mut len) = (0, 0);
         let (mut previous, mut chunk) = (NONE, if self.is_empty() { NONE } else { self.head });
@@ -267,6 +257,7 @@ impl TimerTaskList {
             for (position, &index) in (chunk * SPAN + first..).zip(entries) {
                 let node = nodes.at(index);
                 assert_eq!((node.on_list, node.position), (on_list, position), "Position");
+                assert!(held(node.deadline), "One turn: {}", node.deadline);
                 node.task();
             }
             (count, len) = (count + 1, len + entries.len());
@@ -342,7 +333,7 @@ mod tests {
             lists[0].remove(&mut nodes, &mut chunks, index);
             lists[to].add(&mut nodes, &mut chunks, index, places[to]);
             assert_eq!(lists.iter().map(TimerTaskList::len).sum::<usize>(), 100);
-            let used = (0..3).map(|n| lists[n].assert_valid(&nodes, &chunks, places[n]));
+            let used = (0..3).map(|n| lists[n].assert_valid(&nodes, &chunks, places[n], |_| true));
             assert_eq!(used.sum::<usize>(), chunks.len());
         }
         assert_eq!(lists.each_ref().map(TimerTaskList::len), [34, 33, 33]);
@@ -356,7 +347,7 @@ mod tests {
                 assert_eq!(pop_front(&mut list, &mut nodes, &mut chunks), Some(index));
             }
             list.remove(&mut nodes, &mut chunks, indices[taken]);
-            assert_eq!(list.assert_valid(&nodes, &chunks, PLACE), chunks.len());
+            assert_eq!(list.assert_valid(&nodes, &chunks, PLACE, |_| true), chunks.len());
             let pop = || pop_front(&mut list, &mut nodes, &mut chunks);
             let mut rest: Vec<_> = std::iter::from_fn(pop).collect();
             rest.sort_unstable();
@@ -372,7 +363,7 @@ mod tests {
         for _ in 0..5000 {
             let index = pop_front(&mut list, &mut nodes, &mut chunks).unwrap();
             list.add(&mut nodes, &mut chunks, index, PLACE);
-            assert_eq!(list.assert_valid(&nodes, &chunks, PLACE), chunks.len());
+            assert_eq!(list.assert_valid(&nodes, &chunks, PLACE, |_| true), chunks.len());
         }
         assert!(list.len() == 100 && chunks.pages_with_memory() <= 2);
         (0..100).for_each(|index| list.remove(&mut nodes, &mut chunks, index));
@@ -385,7 +376,7 @@ mod tests {
             let (mut list, mut nodes, mut chunks, indices) = list_of(100_000);
             let others = indices.iter().filter(|&&index| index != indices[survivor]);
             others.for_each(|&index| list.remove(&mut nodes, &mut chunks, index));
-            assert_eq!((list.len(), list.assert_valid(&nodes, &chunks, PLACE)), (1, 1));
+            assert_eq!((list.len(), list.assert_valid(&nodes, &chunks, PLACE, |_| true)), (1, 1));
             assert_eq!((chunks.len(), chunks.pages_with_memory()), (1, 2)); // one of them empty
         }
     }
@@ -402,7 +393,7 @@ mod tests {
 
     #[test]
     fn a_list_and_a_chunk_are_small() {
-        assert_eq!((size_of::<TimerTaskList>(), size_of::<Chunk>()), (24, 64));
+        assert_eq!((size_of::<TimerTaskList>(), size_of::<Chunk>()), (16, 64));
     }
 
     #[test]

@@ -17,8 +17,8 @@ use std::{error::Error, fmt};
 
 use crate::wheel::{
     arena::{Arena, MAX_TASKS, Node, OnList, TaskId},
-    delay_queue::{DelayQueue, DueBucket},
-    geometry::{Geometry, WheelSize},
+    delay_queue::DelayQueue,
+    geometry::{DueBucket, Geometry, WheelSize},
     late::{LATE_TICKS, Late},
     occupancy::Occupancy,
     task_list::Front,
@@ -55,7 +55,8 @@ use crate::wheel::{
 #[derive(Debug)]
 #[repr(C)] // what starting and stopping a late task writes lies together
 pub struct TimingWheel<T> {
-    pub(super) buckets: Box<Buckets>,
+    /// Where tasks go that are due soon.
+    pub(super) buckets: Box<DelayQueue>,
     pub(super) nodes: Arena<T>,
     pub(super) now: u64,
     /// At or below the earliest bucket's expiration; exact after `advance`.
@@ -65,13 +66,6 @@ pub struct TimingWheel<T> {
     sequence: u32,
     /// Tasks that are due in a long while, if they are kept apart.
     pub(super) late: Option<Late>,
-}
-
-/// Where tasks go that are due soon.
-#[derive(Debug)]
-pub(super) struct Buckets {
-    pub(super) queue: DelayQueue,
-    pub(super) geometry: Geometry,
 }
 
 /// Where an insertion put a task.
@@ -167,10 +161,7 @@ impl<T> TimingWheel<T> {
     /// last `phase` ticks of `u64` mean "never" to such a wheel.
     pub fn with_phase(size: WheelSize, start: u64, phase: u64) -> Self {
         TimingWheel {
-            buckets: Box::new(Buckets {
-                queue: DelayQueue::new(size.slots()),
-                geometry: Geometry::new(size, phase),
-            }),
+            buckets: Box::new(DelayQueue::new(Geometry::new(size, phase))),
             nodes: Arena::new(),
             now: start,
             due_bound: u64::MAX,
@@ -183,9 +174,11 @@ impl<T> TimingWheel<T> {
 
     /// With tasks that are due in 4096 ticks or more kept apart until their time comes near:
     /// starting and stopping them then costs less, and those that survive are looked at every 2048
-    /// ticks.
+    /// ticks. Level 0 then has two turns of slots, and buckets of level 1 are handed down early:
+    /// what is due meanwhile comes first.
     #[must_use]
-    pub fn placing_late(self) -> Self {
+    pub fn placing_late(mut self) -> Self {
+        self.buckets.take_two_turns();
         TimingWheel { late: Some(Late::new()), ..self }
     }
 
@@ -218,19 +211,15 @@ impl<T> TimingWheel<T> {
     pub fn add_occupancy(&self, now: u64, occupancy: &mut Occupancy) {
         occupancy.pending += u64::from(self.scheduled_count);
         occupancy.cancelled += self.cancelled_count;
-        let now = now.max(self.now).min(self.buckets.geometry.last_tick());
-        if self.level_count() > 0 {
-            occupancy.add_levels(&self.buckets.geometry, self.level_count() - 1);
+        let geometry = self.buckets.geometry();
+        let now = now.max(self.now).min(geometry.last_tick());
+        if let Some(coarsest) = self.level_count().checked_sub(1) {
+            occupancy.add_levels(geometry, coarsest);
         }
-        self.buckets.queue.each_bucket(|level, expiration, tasks| {
-            let ahead = self.buckets.geometry.ahead(level, expiration, now);
-            occupancy.levels[level].buckets[ahead] += tasks as u64;
-        });
+        self.buckets.each(self.now, |bucket, tasks| occupancy.add(geometry, bucket, now, tasks));
         for index in self.late.iter().flat_map(|late| late.live(&self.nodes)) {
-            let bucket = self.buckets.geometry.bucket(self.nodes.at(index).deadline, self.now);
-            occupancy.add_levels(&self.buckets.geometry, bucket.level);
-            let ahead = self.buckets.geometry.ahead(bucket.level, bucket.expiration, now);
-            occupancy.levels[bucket.level].buckets[ahead] += 1;
+            let bucket = geometry.bucket(self.nodes.at(index).deadline, self.now);
+            occupancy.add(geometry, bucket, now, 1);
         }
     }
 
@@ -246,7 +235,7 @@ impl<T> TimingWheel<T> {
 
     /// How many levels have been made.
     pub fn level_count(&self) -> usize {
-        self.buckets.queue.level_count()
+        self.buckets.level_count()
     }
 
     /// Adds a task due at `deadline`. One in the past is due at the next
@@ -273,7 +262,7 @@ impl<T> TimingWheel<T> {
         latest: u64,
         task: T,
     ) -> Result<Scheduled, Full<T>> {
-        self.insert(self.buckets.geometry.coarsest_start(earliest, latest), task)
+        self.insert(self.buckets.geometry().coarsest_start(earliest, latest), task)
     }
 
     /// Adds a task that never falls due, until it is rescheduled. O(1).
@@ -294,7 +283,7 @@ impl<T> TimingWheel<T> {
     #[inline]
     fn place(&mut self, index: u32) -> u64 {
         let deadline = self.nodes.at(index).deadline.max(self.now);
-        if deadline > self.buckets.geometry.last_tick() {
+        if deadline > self.buckets.geometry().last_tick() {
             return u64::MAX;
         }
         self.scheduled_count += 1;
@@ -303,10 +292,9 @@ impl<T> TimingWheel<T> {
             self.due_bound = self.due_bound.min(due);
             return due;
         }
-        let bucket = self.buckets.geometry.bucket(deadline, self.now);
-        self.buckets.queue.add(&mut self.nodes, index, bucket);
-        self.due_bound = self.due_bound.min(bucket.expiration);
-        bucket.expiration
+        let due = self.buckets.place(&mut self.nodes, index, deadline, self.now);
+        self.due_bound = self.due_bound.min(due);
+        due
     }
 
     /// Takes a node off the bucket it is in; false if it is in none.
@@ -315,7 +303,7 @@ impl<T> TimingWheel<T> {
         match (self.nodes.at(index).on_list, &mut self.late) {
             (OnList::NONE, _) => return false,
             (OnList::LATE, Some(late)) => late.remove(&mut self.nodes, index),
-            _ => self.buckets.queue.remove(&mut self.nodes, index),
+            _ => self.buckets.remove(&mut self.nodes, index),
         }
         self.scheduled_count -= 1;
         true
@@ -382,7 +370,7 @@ impl<T> TimingWheel<T> {
     /// Gives a task another deadline, chosen as by [`insert_within`](Self::insert_within). As
     /// [`reschedule`](Self::reschedule).
     pub fn reschedule_within(&mut self, id: TaskId, earliest: u64, latest: u64) -> Option<u64> {
-        self.reschedule(id, self.buckets.geometry.coarsest_start(earliest, latest))
+        self.reschedule(id, self.buckets.geometry().coarsest_start(earliest, latest))
     }
 
     /// Lets the present move up to `now` without handing anything over: as far as the earliest
@@ -407,22 +395,17 @@ impl<T> TimingWheel<T> {
     /// The tick of the earliest bucket, exactly: when to call [`advance`](Self::advance) next.
     /// `None` when nothing is scheduled. O(levels).
     pub fn next_due(&self) -> Option<u64> {
-        let bucket = self.earliest().map(|bucket| bucket.expiration);
-        let late = self.late.as_ref().and_then(Late::due).map(|due| due.max(self.now));
-        bucket.into_iter().chain(late).min()
+        let bucket = self.buckets.next_due(self.now);
+        let late = self.late.as_ref().and_then(Late::due);
+        bucket.into_iter().chain(late).min().map(|due| due.max(self.now))
     }
 
     /// The earliest deadline of a scheduled task, exactly. O(levels + the tasks of the earliest
     /// bucket of each level).
     pub fn next_deadline(&self) -> Option<u64> {
-        let slot_now = |level| self.buckets.geometry.slot_now(level, self.now);
-        let placed = self.buckets.queue.earliest_deadline(&self.nodes, slot_now);
+        let placed = self.buckets.earliest_deadline(&self.nodes, self.now);
         let late = self.late.iter().flat_map(|late| late.live(&self.nodes));
         placed.into_iter().chain(late.map(|index| self.nodes.at(index).deadline)).min()
-    }
-
-    fn earliest(&self) -> Option<DueBucket> {
-        self.buckets.queue.peek(|level| self.buckets.geometry.slot_now(level, self.now))
     }
 
     /// Advances the wheel to `now`: every task due by then is offered to `sink`, in order of tick,
@@ -441,7 +424,7 @@ impl<T> TimingWheel<T> {
         let mut advanced = Advanced { fired: 0, cascaded: 0, next_due: None };
         let mut looked = 0;
         while advanced.fired + advanced.cascaded + looked < budget && target >= self.due_bound {
-            let bucket = self.earliest().filter(|bucket| bucket.expiration <= target);
+            let bucket = self.buckets.first_due(target, self.now);
             let late =
                 self.late.as_ref().filter(|late| late.due().is_some_and(|due| due <= target));
             match (late, bucket) {
@@ -454,7 +437,7 @@ impl<T> TimingWheel<T> {
                     looked += self.look_at_late(left, &mut advanced);
                 }
                 (_, Some(bucket)) => {
-                    self.now = bucket.expiration; // Reached
+                    self.now = self.now.max(bucket.expiration.min(target)); // Reached
                     self.empty(bucket, budget, &mut advanced, &mut sink);
                 }
                 _ => break,
@@ -489,13 +472,13 @@ impl<T> TimingWheel<T> {
         let mut front = Front::default();
         while advanced.fired + advanced.cascaded < budget {
             let Some(index) = front.next() else {
-                front = self.buckets.queue.front(&self.nodes, bucket);
+                front = self.buckets.front(&self.nodes, bucket);
                 if front.is_empty() {
                     return;
                 }
                 continue;
             };
-            self.buckets.queue.pop_front(&mut self.nodes, bucket, index);
+            self.buckets.pop_front(&mut self.nodes, bucket, index);
             self.scheduled_count -= 1;
             if self.nodes.at(index).deadline <= self.now {
                 advanced.fired += 1; // Never early
@@ -531,7 +514,7 @@ impl<T> TimingWheel<T> {
     #[doc(hidden)]
     pub fn assert_valid(&self) {
         let late = self.late.as_ref().map_or(0, |late| late.assert_valid(&self.nodes));
-        assert_eq!(self.buckets.queue.assert_valid(&self.nodes) + late, self.scheduled_count());
+        assert_eq!(self.buckets.assert_valid(&self.nodes, self.now) + late, self.scheduled_count());
         assert!(self.next_due().is_none_or(|due| due >= self.now && due >= self.due_bound));
     }
 

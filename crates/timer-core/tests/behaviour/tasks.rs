@@ -79,7 +79,7 @@ fn tasks_that_need_not_be_exact_run_together_and_never_outside_their_tolerance()
         visits += 1;
     }
     assert_eq!(times.take(), [1536; 37]); // a bucket of 64 ms begins
-    assert_eq!(visits, 1, "handed down");
+    assert_eq!(visits, 2, "handed down together, once");
     for (delay, tolerance) in [(100, 0), (100, 1), (3, 1)] {
         let (times, clock) = (times.clone(), timer.clock());
         timer.schedule_within(delay * MS, tolerance * MS, move || times.note(&clock)).unwrap();
@@ -362,6 +362,32 @@ fn what_is_due_does_not_wait_while_late_tasks_are_looked_through() {
         assert!(advanced.fired + advanced.cascaded <= 256);
     }
     assert_eq!((fired.len(), fired[0], fired[10_001]), (10_002, 10_001, 10_002));
+}
+
+/// Neither does it while a coarse bucket is handed down, which begins a quarter of a turn early.
+#[test]
+fn what_is_due_does_not_wait_while_a_coarse_bucket_is_handed_down() {
+    let mut wheel = TimingWheel::new(WheelSize::default(), 0).placing_late();
+    (0..10_000).for_each(|task| _ = wheel.insert(256 + task % 64, task).unwrap());
+    wheel.catch_up(200);
+    wheel.insert(240, 10_000).unwrap();
+    assert_eq!(wheel.next_due(), Some(240));
+    let mut fired = Vec::new();
+    for (now, task) in (240..255).zip(10_000..) {
+        let advanced = wheel.advance(now, 256, |task| fired.push(task.take()));
+        assert_eq!((fired.as_slice(), advanced.cascaded), ([task].as_slice(), 255));
+        assert_eq!(advanced.next_due, Some(now), "it goes on handing down");
+        wheel.insert(now + 1, task + 1).unwrap();
+        wheel.assert_valid();
+        fired.clear();
+    }
+    let mut now = 255;
+    while let Some(due) = wheel.next_due() {
+        now = now.max(due);
+        let advanced = wheel.advance(now, 256, |task| fired.push(now - task.deadline()));
+        assert!(advanced.fired + advanced.cascaded <= 256);
+    }
+    assert_eq!((fired.len(), fired.iter().max()), (10_001, Some(&0)));
 }
 
 #[test]

@@ -378,7 +378,7 @@ impl Model {
         let (late, placed): (Vec<_>, Vec<_>) =
             scheduled.partition(|&(id, _)| self.wheel.bucket_of(id).is_none());
         assert!(late.is_empty() || self.setup.late, "in no bucket");
-        let first = placed.into_iter().map(|(id, at)| self.begins(id, at)).min();
+        let first = placed.into_iter().map(|(id, at)| self.bucket_due(id, at)).min();
         if let Some(near) = late.iter().map(|&(_, at)| at - 2048).min() {
             self.count("in no bucket yet");
             let first = first.map_or(near, |first| first.min(near));
@@ -396,14 +396,19 @@ impl Model {
         assert_eq!(search.earliest, self.wheel.next_deadline());
     }
 
-    /// When the bucket of a task begins, in wide arithmetic: `at` rounded down to the level's tick.
-    fn begins(&self, id: TaskId, at: u64) -> u64 {
+    /// When the bucket of a task is due, in wide arithmetic: as it begins, which is `at` rounded
+    /// down to the level's tick; or a quarter of a turn before that, when level 0 has two turns.
+    fn bucket_due(&self, id: TaskId, at: u64) -> u64 {
         let (level, slot) = self.wheel.bucket_of(id).unwrap();
-        let unit = (self.setup.slots as u128).pow(level as u32);
+        let slots = self.setup.slots as u128;
+        let (unit, early) = (slots.pow(level as u32), self.setup.late);
         let (at, phase) = (u128::from(at), u128::from(self.setup.phase));
         let number = (at + phase) / unit;
-        assert_eq!(slot as u128, number % self.setup.slots as u128, "the slot of {at}");
-        u64::try_from((number * unit).saturating_sub(phase)).unwrap()
+        let turns = if early && level == 0 { 2 } else { 1 };
+        assert_eq!(slot as u128, number % (turns * slots), "the slot of {at}");
+        let lead = if early && level == 1 { slots / 4 } else { 0 };
+        let due = (number * unit).saturating_sub(phase).saturating_sub(lead);
+        u64::try_from(due).unwrap().max(self.wheel.now())
     }
 
     /// Takes out all that is left, as a shutdown does.

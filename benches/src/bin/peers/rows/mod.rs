@@ -15,7 +15,7 @@ use waits::{
 };
 
 /// Every row, in the order of the table.
-pub(crate) const ROWS: [Row; 44] = [
+pub(crate) const ROWS: [Row; 45] = [
     // First: pingora's thread, once the sleeps have made it, wakes up a hundred times a second.
     Row { id: "idle", about: "1000 timers an hour away", run: idle::run },
     Row { id: "schedule-cancel-1t-0", about: "a timeout that is cancelled", run: schedule::pairs },
@@ -31,6 +31,7 @@ pub(crate) const ROWS: [Row; 44] = [
     Row { id: "random-replace-1m", about: "one of 1M pending by another", run: schedule::replace },
     Row { id: "advance-1m", about: "1M over a second of virtual time", run: advance::run },
     Row { id: "lateness-1m-per-s", about: "1M over a second of real time", run: expire::lateness },
+    Row { id: "lateness-1m-per-s-1t", about: "scheduled by one thread", run: expire::lateness },
     Row { id: "burst-1m", about: "1M due at one moment", run: expire::burst },
     Row { id: "bytes-per-timer", about: "heap of 1M pending timers", run: bytes::run },
     Row { id: "park-complete-1key", about: "a request that an event completes", run: park::alone },

@@ -1,10 +1,10 @@
 //! `lateness-1m-per-s` and `burst-1m`: a million timers that fire, in real time.
 //!
-//! Eight threads schedule them, before the first is due (a round in which they were not done by
-//! then is thrown away and repeated with twice the lead). `ours-rounded` is the same run as `ours`,
-//! late after the deadline rounded up to its tick. `lateness-1m-per-s-cpu` is the processor time of
-//! the process from the last one scheduled until the last one fired, a clock read, a lock and two
-//! records a timer for the sink included.
+//! Eight threads schedule them, in `lateness-1m-per-s-1t` one, before the first is due (a round in
+//! which they were not done by then is thrown away and repeated with twice the lead).
+//! `ours-rounded` is the same run as `ours`, late after the deadline rounded up to its tick.
+//! `lateness-1m-per-s-cpu` is the processor time of the process from the last one scheduled until
+//! the last one fired, a clock read, a lock and two records a timer for the sink included.
 //!
 //! Not all do the same when they fire: ours runs and frees the caller's boxed closure on a worker
 //! thread, the futures wake and free a waker, the others hand over eight bytes on their own thread.
@@ -33,6 +33,8 @@ const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999
 
 pub(super) struct Expire {
     pub(super) timers: usize,
+    /// That schedule them.
+    pub(super) threads: usize,
     /// Over which they fall due at random.
     pub(super) window: Duration,
     pub(super) lead: Duration,
@@ -54,8 +56,8 @@ impl Visit for Expire {
     fn visit<T: Timer>(&self) -> Self::Output {
         let mut lead = self.lead;
         while lead <= LEAD_MAX {
-            let share = self.timers / THREADS;
-            let sink = Sink::leaked((share * THREADS) as u64, self.noted);
+            let share = self.timers / self.threads;
+            let sink = Sink::leaked((share * self.threads) as u64, self.noted);
             let timer = T::start(sink)?;
             let base_ns = sink.clock().now_ns() + lead.as_nanos() as u64;
             let schedule = |thread| {
@@ -73,7 +75,7 @@ impl Visit for Expire {
             };
             let handles: Vec<_> = std::thread::scope(|scope| {
                 let threads =
-                    (0..THREADS as u64).map(|thread| scope.spawn(move || schedule(thread)));
+                    (0..self.threads as u64).map(|thread| scope.spawn(move || schedule(thread)));
                 let threads: Vec<_> = threads.collect();
                 threads.into_iter().map(|thread| thread.join().expect("it schedules")).collect()
             });
@@ -84,7 +86,7 @@ impl Visit for Expire {
             let before_ns = process_cpu_ns();
             let all = sink.wait(PATIENCE);
             let cpu_ns = process_cpu_ns() - before_ns;
-            let (fired, expected) = (sink.count(), share * THREADS);
+            let (fired, expected) = (sink.count(), share * self.threads);
             ensure!(all && fired == expected as u64, "{}: {fired} fired of {expected}", T::NAME);
             drop(handles);
             return Ok(Expired { sink, base_ns, cpu_ns });
@@ -96,9 +98,13 @@ impl Visit for Expire {
 pub(crate) fn lateness(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let sizes = run.sizes;
     let noted = Noted::Lateness(TickLength::default());
-    let expire = Expire { timers: sizes.one_m, window: sizes.window, lead: sizes.lead, noted };
+    let alone = id.ends_with("-1t");
+    let (timers, window, lead) = (sizes.one_m, sizes.window, sizes.lead);
+    let threads = if alone { 1 } else { THREADS };
+    let expire = Expire { timers, threads, window, lead, noted };
+    let contenders: &[_] = if alone { &Contender::PLAIN } else { &Contender::FIRING };
     for round in 0..sizes.real_time_rounds {
-        for contender in run.contenders(&Contender::FIRING) {
+        for contender in run.contenders(contenders) {
             let name = contender.name();
             run.at(id, name, round);
             let Expired { sink, cpu_ns, .. } = contender.visit(&expire)?;
@@ -118,8 +124,9 @@ pub(crate) fn lateness(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()
 
 pub(crate) fn burst(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let sizes = run.sizes;
-    let (timers, window, lead) = (sizes.one_m, Duration::ZERO, sizes.lead);
-    let expire = Expire { timers, window, lead, noted: Noted::Ends };
+    let (timers, threads) = (sizes.one_m, THREADS);
+    let (window, lead, noted) = (Duration::ZERO, sizes.lead, Noted::Ends);
+    let expire = Expire { timers, threads, window, lead, noted };
     let ends = |run: &mut Run<'_>, name, late_ns: [f64; 2]| {
         for (end, ns) in ["first", "last"].into_iter().zip(late_ns) {
             run.results.measure(&format!("{id}-{end}"), "ms late").add(name, ns / 1e6);

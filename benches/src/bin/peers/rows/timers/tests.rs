@@ -81,7 +81,7 @@ fn a_pending_timer_that_has_gone_is_noticed() {
 #[test]
 fn a_timer_that_fires_twice_is_noticed() {
     let (window, lead, noted) = (Duration::ZERO, Duration::from_secs(1), Noted::Ends);
-    assert!(Expire { timers: 8, window, lead, noted }.visit::<Broken>().is_err());
+    assert!(Expire { timers: 8, threads: 8, window, lead, noted }.visit::<Broken>().is_err());
 }
 
 #[test]
