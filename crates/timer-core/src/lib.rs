@@ -69,8 +69,8 @@
 //! ```
 //!
 //! Most timers are cancelled on their first level and never handed down. By default a level has 64
-//! slots, and hours take four levels. In a timer, level 0 has two turns, and a bucket of level 1 is
-//! handed down a quarter of a turn early, so that what is due need not wait for it.
+//! slots, and hours take four levels. In a timer, level 0 has two turns, and a crowded bucket of
+//! level 1 is handed down a quarter of a turn early, so that what is due need not wait for it.
 //!
 //! Source: G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*, SOSP 1987.
 //!

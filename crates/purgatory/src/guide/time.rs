@@ -41,7 +41,7 @@
 //! | other callbacks on the executor | their time | short callbacks, more workers |
 //! | the operation is under check | until it returns | short checks |
 //! | many expire in one tick | until their turn | spread timeouts |
-//! | glibc tidies up what a million callbacks freed | 60 ms | another allocator, such as jemalloc |
+//! | glibc tidies up what a million callbacks freed | 50 ms | another allocator, such as jemalloc |
 //! | a timer on [tokio](super::tokio) | 1 ms, and other tasks | a timer with its own thread |
 //!
 //! The metric of lateness begins at the rounded deadline and ends when the reaper takes the

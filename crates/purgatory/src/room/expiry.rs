@@ -33,6 +33,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
             let id = TimerHandle::new(*room as usize, task.id());
             due.push((id, payload, outcome, order)); // its neighbours cannot be reached from here
         });
+        self.lists.read_ahead(&self.entries, due.iter().map(|(id, ..)| *id));
         for (id, payload, outcome, order) in due {
             self.counts.ended(&outcome);
             let (tickets, left) = self.take_out(id);

@@ -266,8 +266,12 @@ impl<K: Eq + Clone> Lists<K> {
 
     /// Reads what the first watches of these operations have beside them, before they leave: cache
     /// lines that another thread wrote then come together, not one after the other.
-    pub(crate) fn read_ahead<O>(&self, entries: &Entries<O>, leaving: &[TimerHandle]) {
-        let leaving = leaving.iter().filter_map(|id| entries.wheel.get(id.id()));
+    pub(crate) fn read_ahead<O>(
+        &self,
+        entries: &Entries<O>,
+        leaving: impl Iterator<Item = TimerHandle>,
+    ) {
+        let leaving = leaving.filter_map(|id| entries.wheel.get(id.id()));
         self.read_beside(entries, leaving.map(Entry::link));
     }
 
@@ -283,9 +287,10 @@ impl<K: Eq + Clone> Lists<K> {
 
     fn read_beside<'a, O: 'a>(&self, entries: &Entries<O>, links: impl Iterator<Item = &'a Link>) {
         let listed = |link: &&Link| link.of != NONE && !matches!(link.place(), WatchList::Unmet(_));
-        let beside = links.filter(listed).flat_map(|link| [link.prev, link.next]);
-        let read = |seen, at| if at == NONE { seen } else { seen | self.link_at(entries, at).of };
-        std::hint::black_box(beside.fold(0, read));
+        let read = |at| if at == NONE { 0 } else { self.link_at(entries, at).of };
+        let beside =
+            |link: &Link| read(link.prev) | read(link.next) | self.keys.at(link.record()).waiters;
+        std::hint::black_box(links.filter(listed).fold(0, |seen, link| seen | beside(link)));
     }
 
     fn link_at<'a, O>(&'a self, entries: &'a Entries<O>, at: u32) -> &'a Link {

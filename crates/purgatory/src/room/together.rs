@@ -14,7 +14,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         outcome: &Outcome,
         ended: &mut Vec<Ended<K, O>>,
     ) {
-        self.lists.read_ahead(&self.entries, ids);
+        self.lists.read_ahead(&self.entries, ids.iter().copied());
         ended.extend(ids.iter().filter_map(|&id| self.claim(id, outcome.clone())));
     }
 

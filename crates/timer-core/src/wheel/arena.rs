@@ -97,6 +97,9 @@ impl OnList {
     /// On the list of those that are not in a bucket yet.
     pub(crate) const LATE: OnList = OnList(u32::MAX - 1);
 
+    /// So many slots of a level can be told apart.
+    pub(crate) const SLOTS: usize = 1 << 16;
+
     pub(crate) const fn bucket(level: usize, slot: usize) -> OnList {
         OnList((level as u32) << 16 | slot as u32)
     }

@@ -3,21 +3,26 @@
 //! This is what lets time jump: instead of visiting each tick, the wheel asks for the next bucket
 //! that holds anything (Kafka keeps a `java.util.concurrent.DelayQueue` *of buckets* for this). A
 //! level is a ring of [`TimerTaskList`]s and a bitmap of those that hold something; a level only
-//! ever holds one turn of its ring, so the first set bit at or after the present is its earliest
+//! ever holds one round of its ring, so the first set bit at or after the present is its earliest
 //! bucket, and the queue's head is the earliest of at most one bucket a level.
 //!
-//! - **One turn**: a bucket holds one unit of time, less than a turn ahead. Which one follows from
-//!   its slot and the present.
+//! - **One round**: a bucket holds one unit of time, less than a round of its ring ahead. Which one
+//!   follows from its slot and the present.
 //! - **Occupied**: a bucket's bit is set exactly when its list is not empty.
 //! - **Cascade first**: of two buckets that expire at the same tick that of the higher level comes
 //!   first: what it hands down is there when the tick itself is reached.
 
 use crate::wheel::{
     arena::{Arena, OnList},
-    geometry::{DueBucket, Geometry},
+    geometry::{DueBucket, Geometry, WheelSize},
     steps::step,
     task_list::{Chunks, Front, TimerTaskList},
 };
+
+/// Handing down more tasks than this takes a time worth having before the bucket expires.
+const CROWD: usize = 64;
+
+const _: () = assert!(2 * WheelSize::MAX <= OnList::SLOTS, "level 0 may have two turns");
 
 #[derive(Debug)]
 struct Level {
@@ -83,7 +88,14 @@ impl DelayQueue {
             level.occupied[bucket.slot / 64] |= 1 << (bucket.slot % 64);
         }
         list.add(nodes, &mut self.chunks, index, OnList::bucket(bucket.level, bucket.slot));
-        self.geometry.due(bucket)
+        self.due(bucket)
+    }
+
+    /// When a bucket is due: as it expires, or before it if it is crowded.
+    #[inline]
+    fn due(&self, bucket: DueBucket) -> u64 {
+        let crowded = self.levels[bucket.level].buckets[bucket.slot].len() > CROWD;
+        bucket.expiration - if crowded { self.geometry.lead(bucket.level) } else { 0 }
     }
 
     /// Takes a node out of its bucket. O(1).
@@ -117,12 +129,12 @@ impl DelayQueue {
 
     /// When the first bucket is due, exactly. O(levels).
     pub(crate) fn next_due(&self, now: u64) -> Option<u64> {
-        self.earliest(now).map(|bucket| self.geometry.due(bucket)).min()
+        self.earliest(now).map(|bucket| self.due(bucket)).min()
     }
 
     /// Of the buckets that are due at `tick` the one that expires first (Cascade first). O(levels).
     pub(crate) fn first_due(&self, tick: u64, now: u64) -> Option<DueBucket> {
-        let due = self.earliest(now).filter(|&bucket| self.geometry.due(bucket) <= tick);
+        let due = self.earliest(now).filter(|&bucket| self.due(bucket) <= tick);
         due.min_by_key(|bucket| bucket.expiration) // of equal ones the first
     }
 
@@ -163,7 +175,7 @@ impl DelayQueue {
         }
     }
 
-    /// Checks One turn, Occupied and every list; returns how many nodes are in buckets.
+    /// Checks One round, Occupied and every list; returns how many nodes are in buckets.
     /// O(n + buckets).
     pub(crate) fn assert_valid<T>(&self, nodes: &Arena<T>, now: u64) -> usize {
         let (mut count, mut chunks) = (0, 0);
@@ -174,7 +186,7 @@ impl DelayQueue {
                 let on_list = OnList::bucket(number, slot);
                 chunks += list.assert_valid(nodes, &self.chunks, on_list, |deadline| {
                     let bucket = self.geometry.bucket_at(number, slot, now);
-                    self.geometry.holds(bucket, deadline)
+                    self.geometry.holds(bucket, deadline, now)
                 });
                 count += list.len();
             }
@@ -215,7 +227,6 @@ impl Level {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wheel::geometry::WheelSize;
 
     fn queue() -> DelayQueue {
         DelayQueue::new(Geometry::new(WheelSize::KAFKA, 0))
@@ -274,14 +285,16 @@ mod tests {
     }
 
     #[test]
-    fn with_two_turns_a_bucket_is_due_before_it_expires_but_after_what_expires_earlier() {
+    fn with_two_turns_a_crowded_bucket_is_due_before_it_expires_but_after_what_expires_earlier() {
         let (mut nodes, mut queue) = (Arena::new(), queue());
         queue.take_two_turns();
         let mut place = |queue: &mut DelayQueue, deadline, now| {
             let index = nodes.insert(deadline, 0, ()).unwrap().index;
             queue.place(&mut nodes, index, deadline, now)
         };
-        assert_eq!((place(&mut queue, 39, 0), place(&mut queue, 59, 0)), (39, 35));
+        assert_eq!(place(&mut queue, 39, 0), 39);
+        (0..CROWD).for_each(|_| assert_eq!(place(&mut queue, 59, 0), 40));
+        assert_eq!((queue.next_due(0), place(&mut queue, 59, 0)), (Some(39), 35)); // a crowd
         assert_eq!((queue.next_due(0), queue.first_due(34, 0)), (Some(35), None));
         let first = |queue: &DelayQueue, tick| queue.first_due(tick, 35).unwrap().expiration;
         assert_eq!((first(&queue, 35), first(&queue, 39)), (40, 39));

@@ -5,8 +5,8 @@
 //! ahead, `unit(deadline) - unit(now) < size`, at slot `unit(deadline) mod size`. Both are taken
 //! from absolute times (never from the delay alone), so a slot holds one unit at a time.
 //!
-//! With *two turns*, level 0 has twice as many slots: there is one for each task of a bucket of
-//! level 1 before that expires. Such a bucket is due a quarter of a turn before it expires.
+//! With *two turns*, level 0 has twice as many slots, so each tick of a bucket of level 1 has its
+//! slot there before the bucket expires. A crowded one is due a quarter of a turn early.
 //!
 //! A *phase* shifts where units begin, so that the shards of a timer do not all hand down their
 //! coarse buckets at the same tick.
@@ -15,7 +15,7 @@ use std::{error::Error, fmt};
 
 use crate::wheel::steps::step;
 
-/// How many slots each level of a wheel has.
+/// How many slots each level of a wheel has; level 0 of a timer's has twice as many.
 ///
 /// ```
 /// use timer_core::WheelSize;
@@ -124,11 +124,10 @@ impl Geometry {
         self.finest = 2 * self.slots;
     }
 
-    /// When a bucket is due: as it expires, or before it.
+    /// How many ticks before it expires a crowded bucket of a level is due.
     #[inline]
-    pub(crate) fn due(&self, bucket: DueBucket) -> u64 {
-        let lead = if bucket.level == 1 { (self.finest - self.slots) / 4 } else { 0 };
-        bucket.expiration.saturating_sub(lead)
+    pub(crate) fn lead(&self, level: usize) -> u64 {
+        if level == 1 { (self.finest - self.slots) / 4 } else { 0 }
     }
 
     /// The last tick that has a place; only a shifted wheel has any beyond it.
@@ -232,12 +231,9 @@ impl Geometry {
     }
 
     /// True when a deadline belongs into a bucket; one that has passed, into that of the present.
-    pub(crate) fn holds(&self, bucket: DueBucket, deadline: u64) -> bool {
+    pub(crate) fn holds(&self, bucket: DueBucket, deadline: u64, now: u64) -> bool {
         let unit = |time| self.unit(bucket.level, time);
-        match bucket.level {
-            0 => deadline <= bucket.expiration,
-            _ => unit(deadline) == unit(bucket.expiration),
-        }
+        unit(deadline.max(now)) == unit(bucket.expiration)
     }
 
     /// The bucket of a deadline, seen from `now`; `now <= deadline <= last_tick`. It begins at or

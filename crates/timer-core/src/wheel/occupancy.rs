@@ -39,6 +39,8 @@ impl Occupancy {
     pub(crate) fn add(&mut self, geometry: &Geometry, bucket: DueBucket, now: u64, tasks: usize) {
         self.add_levels(geometry, bucket.level);
         let ahead = geometry.ahead(bucket.level, bucket.expiration, now);
-        self.levels[bucket.level].buckets[ahead] += tasks as u64;
+        let buckets = &mut self.levels[bucket.level].buckets;
+        buckets.resize(buckets.len().max(ahead + 1), 0); // another wheel's level 0 may have less
+        buckets[ahead] += tasks as u64;
     }
 }

@@ -257,7 +257,7 @@ impl TimerTaskList {
             for (position, &index) in (chunk * SPAN + first..).zip(entries) {
                 let node = nodes.at(index);
                 assert_eq!((node.on_list, node.position), (on_list, position), "Position");
-                assert!(held(node.deadline), "One turn: {}", node.deadline);
+                assert!(held(node.deadline), "One round: {}", node.deadline);
                 node.task();
             }
             (count, len) = (count + 1, len + entries.len());

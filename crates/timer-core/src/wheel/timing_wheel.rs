@@ -59,7 +59,7 @@ pub struct TimingWheel<T> {
     pub(super) buckets: Box<DelayQueue>,
     pub(super) nodes: Arena<T>,
     pub(super) now: u64,
-    /// At or below the earliest bucket's expiration; exact after `advance`.
+    /// At or below the tick at which the first bucket is due; exact after `advance`.
     due_bound: u64,
     cancelled_count: u64,
     scheduled_count: u32,
@@ -174,12 +174,13 @@ impl<T> TimingWheel<T> {
 
     /// With tasks that are due in 4096 ticks or more kept apart until their time comes near:
     /// starting and stopping them then costs less, and those that survive are looked at every 2048
-    /// ticks. Level 0 then has two turns of slots, and buckets of level 1 are handed down early:
-    /// what is due meanwhile comes first.
+    /// ticks. Level 0 then has two turns of slots, and a crowded bucket of level 1 is handed down
+    /// early: what is due meanwhile comes first. To be called before anything is inserted.
     #[must_use]
     pub fn placing_late(mut self) -> Self {
         self.buckets.take_two_turns();
-        TimingWheel { late: Some(Late::new()), ..self }
+        self.late.get_or_insert_with(Late::new);
+        self
     }
 
     /// The wheel's present: the latest tick it has been told of and has caught up with.

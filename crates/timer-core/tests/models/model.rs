@@ -378,7 +378,11 @@ impl Model {
         let (late, placed): (Vec<_>, Vec<_>) =
             scheduled.partition(|&(id, _)| self.wheel.bucket_of(id).is_none());
         assert!(late.is_empty() || self.setup.late, "in no bucket");
-        let first = placed.into_iter().map(|(id, at)| self.bucket_due(id, at)).min();
+        let mut buckets: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (id, at) in placed {
+            buckets.entry(self.wheel.bucket_of(id).unwrap()).or_default().push(at);
+        }
+        let first = buckets.iter().map(|(&bucket, tasks)| self.bucket_due(bucket, tasks)).min();
         if let Some(near) = late.iter().map(|&(_, at)| at - 2048).min() {
             self.count("in no bucket yet");
             let first = first.map_or(near, |first| first.min(near));
@@ -396,18 +400,19 @@ impl Model {
         assert_eq!(search.earliest, self.wheel.next_deadline());
     }
 
-    /// When the bucket of a task is due, in wide arithmetic: as it begins, which is `at` rounded
-    /// down to the level's tick; or a quarter of a turn before that, when level 0 has two turns.
-    fn bucket_due(&self, id: TaskId, at: u64) -> u64 {
-        let (level, slot) = self.wheel.bucket_of(id).unwrap();
+    /// When the bucket of some tasks is due, in wide arithmetic: as it begins, which is when each
+    /// is due rounded down to the level's tick; or a quarter of a turn before that, when there are
+    /// many and level 0 has two turns.
+    fn bucket_due(&self, (level, slot): (usize, usize), tasks: &[u64]) -> u64 {
         let slots = self.setup.slots as u128;
         let (unit, early) = (slots.pow(level as u32), self.setup.late);
-        let (at, phase) = (u128::from(at), u128::from(self.setup.phase));
-        let number = (at + phase) / unit;
+        let phase = u128::from(self.setup.phase);
+        let number = (u128::from(tasks[0]) + phase) / unit;
+        assert!(tasks.iter().all(|&at| (u128::from(at) + phase) / unit == number));
         let turns = if early && level == 0 { 2 } else { 1 };
-        assert_eq!(slot as u128, number % (turns * slots), "the slot of {at}");
-        let lead = if early && level == 1 { slots / 4 } else { 0 };
-        let due = (number * unit).saturating_sub(phase).saturating_sub(lead);
+        assert_eq!(slot as u128, number % (turns * slots), "the slot of {tasks:?}");
+        let lead = if early && level == 1 && tasks.len() > 64 { slots / 4 } else { 0 };
+        let due = (number * unit).saturating_sub(phase) - lead;
         u64::try_from(due).unwrap().max(self.wheel.now())
     }
 
