@@ -15,6 +15,9 @@ use crate::records;
 /// Bytes of an operation; the widest takes 17.
 pub const RECORD: usize = 18;
 
+/// Stale items of a list of late tasks, beside four for each live one.
+const LATE_STALE_MAX: usize = 1024;
+
 /// Tasks kept at a time.
 const KEPT_MAX: usize = 100;
 
@@ -28,6 +31,7 @@ struct Setup {
     slots: u8,
     start: When,
     phase: u8,
+    late: bool,
 }
 
 /// A time, seen from the present.
@@ -53,6 +57,9 @@ enum Operation {
     Cancel(Pick),
     Reschedule(Pick, When),
     Unschedule(Pick),
+    /// Due at one of so many ticks more.
+    InsertWithin(When, u8),
+    RescheduleWithin(Pick, When, u8),
     /// Everything that names a task, with the id of one that is gone.
     TouchGone(Pick),
     CatchUp(When),
@@ -115,8 +122,9 @@ impl Beside {
         let slots = WheelSize::MIN + usize::from(setup.slots);
         let size = WheelSize::new(slots).expect("above the least, far below the most");
         let phase = u64::from(setup.phase);
+        let wheel = TimingWheel::with_phase(size, time(setup.start, 0), phase);
         Beside {
-            wheel: TimingWheel::with_phase(size, time(setup.start, 0), phase),
+            wheel: if setup.late { wheel.placing_late() } else { wheel },
             kept: BTreeMap::new(),
             due: BTreeSet::new(),
             gone: Vec::new(),
@@ -136,6 +144,10 @@ impl Beside {
         match operation {
             Operation::Insert(when) => self.insert(when),
             Operation::InsertMany(when, count) => (0..count).for_each(|_| self.insert(when)),
+            Operation::InsertWithin(when, more) => self.insert_within(when, more),
+            Operation::RescheduleWithin(pick, when, more) => {
+                self.reschedule_within(pick, when, more);
+            }
             Operation::InsertUnscheduled => self.insert_unscheduled(),
             Operation::Cancel(pick) => self.cancel(pick),
             Operation::Reschedule(pick, when) => self.reschedule(pick, when),
@@ -174,6 +186,33 @@ impl Beside {
             scheduled.due <= self.kept[&task].due.unwrap_or(u64::MAX),
             "work after the deadline"
         );
+    }
+
+    fn insert_within(&mut self, when: When, more: u8) {
+        if self.kept.len() >= KEPT_MAX {
+            return;
+        }
+        let (task, earliest) = (self.next_task, self.time(when));
+        self.next_task += 1;
+        let latest = earliest.saturating_add(more.into());
+        let scheduled = self.wheel.insert_within(earliest, latest, task);
+        self.keep_chosen(task, scheduled.expect("a wheel takes millions").id, earliest, latest);
+    }
+
+    fn reschedule_within(&mut self, pick: Pick, when: When, more: u8) {
+        let Some((task, id)) = self.pick(pick) else { return };
+        let earliest = self.time(when);
+        let latest = earliest.saturating_add(more.into());
+        self.wheel.reschedule_within(id, earliest, latest).expect("it is kept");
+        self.forget(task);
+        self.keep_chosen(task, id, earliest, latest);
+    }
+
+    /// The reference learns of the deadline that the wheel has chosen.
+    fn keep_chosen(&mut self, task: u64, id: TaskId, earliest: u64, latest: u64) {
+        let chosen = self.wheel.deadline(id).expect("it is kept");
+        assert!((earliest..=latest).contains(&chosen), "{chosen} in {earliest}..={latest}");
+        self.keep(task, id, chosen);
     }
 
     fn insert_unscheduled(&mut self) {
@@ -248,8 +287,10 @@ impl Beside {
     }
 
     fn advance(&mut self, now: u64, budget: u8) {
-        // Each call fires a task or hands one down, which each level does once.
-        let calls_max = (self.kept.len() + 1) * (self.wheel.level_count() + 1);
+        // Each call fires a task or hands one down, which each level does once; or looks at one of
+        // the late and stale, all of which it does once for each late task at most.
+        let (kept, stale) = (self.kept.len(), LATE_STALE_MAX);
+        let calls_max = (kept + 1) * (self.wheel.level_count() + 1 + 4 * kept + stale);
         for _ in 0..calls_max {
             self.turn(now, budget_of(budget), false);
             if self.wheel.next_due().is_none_or(|due| due > now) {
