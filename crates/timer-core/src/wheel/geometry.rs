@@ -2,7 +2,7 @@
 //!
 //! Level `k` has buckets of `size^k` ticks. Time on it is counted in those: the *unit* of a time
 //! `t` is `t / size^k`. A deadline belongs to the lowest level on which it is less than one turn
-//! ahead, `unit(deadline) - unit(now) < size`, at slot `unit(deadline) mod size`. Both are taken
+//! ahead, `unit(deadline) - unit(now) < slots`, at slot `unit(deadline) mod slots`. Both are taken
 //! from absolute times (never from the delay alone), so a slot holds one unit at a time.
 //!
 //! With *two turns*, level 0 has twice as many slots, so each tick of a bucket of level 1 has its
@@ -56,7 +56,7 @@ impl WheelSize {
 }
 
 impl Default for WheelSize {
-    /// 64: one machine word of occupancy and a few kilobytes a level. Cheaper than 20 everywhere;
+    /// 64: one machine word of occupancy and a kilobyte a level. Cheaper than 20 everywhere;
     /// 256 hands over faster, starts and stops alike, and takes four times the memory for its
     /// buckets (`docs/BENCHMARKS.md`).
     fn default() -> Self {
