@@ -26,7 +26,7 @@ impl Live {
         "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; ",
         "connect-src 'self'; img-src data:; ",
         "style-src 'sha256-NAmC8aQoh8piqGD0ZH7rsJ76q3pv6wHFQvqLIZf8bHQ='; ",
-        "script-src 'sha256-hfhD2yjCMeKj9qU4U91GwbYYIuh5KSLAmyonjwm0zrE='",
+        "script-src 'sha256-lpXRILRkaIpbrJj0mHvEM2bc0msg4FiQQytBsIPy5Ts='",
     );
 
     /// How long to wait between two events: the page expects a few a second.
