@@ -40,10 +40,6 @@ fn fetches<const N: usize>(
 const HOME_KEEPS: i64 = 32 << 10;
 const STRIPES_KEEP: i64 = 4096 * (2 << 10);
 
-/// Which room an operation is at home in is chance. The wheel of each of up to 256 comes to keep
-/// room for 128 late tasks (of 4 bytes), some not in the first round.
-const WHEELS_KEEP: i64 = 256 * 128 * 4;
-
 /// KAFKA-19389: a share fetch is watched under its group and its partition; the event of one
 /// answered it, and the other's list kept it, with the answer, until a purge: brokers ran out of
 /// memory. Here what has ended is out of every list, and gone, before the event returns.
@@ -78,6 +74,8 @@ fn kafka_19763_nothing_stays_of_completed_fetches_under_a_hot_key_with_keys_used
     let many = 10 * PURGE_INTERVAL; // 160 MB of responses
     assert!(fetches(&ours, many, under_its_own) <= HOME_KEEPS + STRIPES_KEEP);
     ours.assert_empty();
-    let grown = fetches(&ours, 10 * many, under_its_own); // to a purgatory they are new keys again
-    assert!(grown <= WHEELS_KEEP, "{grown} bytes of 100 000 fetches");
+    // To a purgatory they are new keys again. Which room an operation is at home in is chance, so
+    // some rooms' lists of late tasks grow to their full size later; what leaks grows for ever.
+    let grown: Vec<_> = (0..20).map(|_| fetches(&ours, many, under_its_own)).collect();
+    assert!(grown.contains(&0), "{grown:?} bytes");
 }

@@ -48,7 +48,7 @@ impl DelayQueue {
         &self.geometry
     }
 
-    /// Gives level 0 two turns, unless there is one already.
+    /// Gives level 0 two turns, unless a level was made already.
     pub(crate) fn take_two_turns(&mut self) {
         if self.levels.is_empty() {
             self.geometry.take_two_turns();
