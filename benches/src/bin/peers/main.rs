@@ -108,6 +108,9 @@ fn main() -> anyhow::Result<()> {
         progress.suspend(|| tables.for_each(|table| print!("{table}")));
     }
     progress.finish_and_clear();
+    for part in &args.contender {
+        ensure!(results.has_contender(part), "no contender of these rows contains {part:?}");
+    }
 
     println!();
     let lines = results.measures.iter().flat_map(results::Measure::lines);

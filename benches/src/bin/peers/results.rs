@@ -41,6 +41,12 @@ impl Results {
         });
         &mut self.measures[at]
     }
+
+    /// True when one was measured whose name contains this.
+    pub(crate) fn has_contender(&self, part: &str) -> bool {
+        let mut entries = self.measures.iter().flat_map(|measure| &measure.entries);
+        entries.any(|entry| entry.name.contains(part))
+    }
 }
 
 impl Measure {
@@ -132,6 +138,7 @@ mod tests {
         [40.0, 60.0].iter().for_each(|value| results.measure("cost", "ns").add(FLOOR, *value));
         let lines = results.measures[0].lines();
         assert_eq!(lines, ["RATIO cost peer 80.0 160 0.500", "FLOOR cost 80.0 50.0 1.600"]);
+        assert!(results.has_contender("pee") && !results.has_contender("nobody"));
     }
 
     #[test]
