@@ -58,17 +58,18 @@ impl fmt::Debug for TaskId {
 
 /// A task and its timer links.
 #[derive(Debug)]
+#[repr(C)] // links at both ends: with these read, all of a small node is in the cache
 pub(crate) struct Node<T> {
     /// When the task is due, in ticks, as asked (it may lie in the past).
     pub(crate) deadline: u64,
     generation: u32,
     /// The list the node is on; see `OnList`.
     pub(crate) on_list: OnList,
+    task: Option<T>,
     /// Its position in that list.
     pub(crate) position: u32,
     /// Counts insertions (wrapping), so that tasks of one tick can be put in order.
     pub(crate) sequence: u32,
-    task: Option<T>,
 }
 
 impl<T> Node<T> {
@@ -78,7 +79,7 @@ impl<T> Node<T> {
 
     /// Reads both ends of the node.
     pub(crate) fn touch(&self) -> u64 {
-        self.deadline | u64::from(self.task.is_some())
+        self.deadline | u64::from(self.position) | u64::from(self.task.is_some())
     }
 
     pub(crate) fn task_mut(&mut self) -> &mut T {

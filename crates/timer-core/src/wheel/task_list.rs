@@ -1,10 +1,10 @@
 //! `TimerTaskList`: the tasks of one bucket, with O(1) add and remove.
 //!
-//! The list is a chain of chunks, and a chunk is a cache line of node indices; each node knows its
-//! position (Kafka's list is a doubly linked ring). Removing moves the last entry into the gap.
-//! Walking the chunks is what makes handing over a bucket cheap: the next indices are in the cache
-//! line already read, where a linked list waits for one node to learn the next. All lists of a
-//! wheel share their chunks: what one gives back the next one takes, and none frees a large block.
+//! The list is a chain of chunks, each two cache lines of node indices; a node knows its position
+//! (Kafka's list is a doubly linked ring). Removing moves the last entry into the gap. Walking the
+//! chunks is what makes handing over a bucket cheap: the next indices are there, where a linked
+//! list waits for one node to learn the next. All lists of a wheel share their chunks: what one
+//! gives back the next one takes, and none frees a large block.
 //!
 //! - **Position**: the entry at `node.position` is the node, for each node on a list.
 //! - **Packed**: a list has no chunk without an entry, and gaps only before its first and after its
@@ -16,11 +16,11 @@ use crate::wheel::{
     pages::{PageSlot, Pages},
 };
 
-/// Entries of a chunk: with its links it fills 64 bytes.
-const CHUNK: usize = 13;
+/// Entries of a chunk: with its links it fills 128 bytes.
+const CHUNK: usize = 29;
 
 /// Positions from one chunk to the next.
-const SPAN: u32 = 16;
+const SPAN: u32 = 32;
 
 /// No chunk.
 const NONE: u32 = u32::MAX;
@@ -35,7 +35,7 @@ pub(crate) struct Chunk {
 }
 
 impl PageSlot for Chunk {
-    const PAGE_BITS: u32 = 4;
+    const PAGE_BITS: u32 = 3;
     const MAX: u32 = MAX_TASKS; // one a task would do
 
     fn vacant(_: u32) -> Self {
@@ -161,8 +161,8 @@ impl TimerTaskList {
         }
     }
 
-    /// The first entries. Their nodes, which do not depend on each other, are read, so that their
-    /// cache misses overlap.
+    /// The first entries. Their nodes, which do not depend on each other, are read, and with them
+    /// the chunks of those that follow: so that their cache misses overlap.
     pub(crate) fn front<T>(&self, nodes: &Arena<T>, chunks: &Chunks) -> Front {
         let mut front = Front { end: self.len().min(AHEAD), ..Front::default() };
         let (mut chunk, mut first, mut filled) = (self.head, usize::from(self.first), 0);
@@ -172,8 +172,14 @@ impl TimerTaskList {
             front.indices[filled..][..count].copy_from_slice(&from.entries[first..][..count]);
             (chunk, first, filled) = (from.next, 0, filled + count);
         }
-        let nodes = front.indices[..front.end].iter().map(|&index| nodes.at(index));
-        std::hint::black_box(nodes.fold(0, |seen, node| seen | node.touch()));
+        let mut seen = 0;
+        for part in front.indices[..front.end].chunks(CHUNK) {
+            if chunk != NONE {
+                chunk = chunks.at(chunk).next;
+            }
+            seen = part.iter().fold(seen, |seen, &index| seen | nodes.at(index).touch());
+        }
+        std::hint::black_box((seen, chunk));
         front
     }
 
@@ -393,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_list_and_a_chunk_are_small() {
-        assert_eq!((size_of::<TimerTaskList>(), size_of::<Chunk>()), (16, 64));
+        assert_eq!((size_of::<TimerTaskList>(), size_of::<Chunk>()), (16, 128));
     }
 
     #[test]
@@ -402,11 +408,11 @@ mod tests {
         let mut other = TimerTaskList::default();
         indices.iter().for_each(|&index| nodes.at_mut(index).deadline = u64::from(index));
         let (mut from, mut budget) = (usize::MAX, 30);
-        // 9 in the last chunk, and two of 13.
-        assert_eq!(list.earliest_below(&nodes, &chunks, &mut from, &mut budget), Some(65));
-        assert_eq!(list.earliest_below(&nodes, &chunks, &mut from, &mut 40), Some(13));
+        // 13 in the last chunk, and one of 29.
+        assert_eq!(list.earliest_below(&nodes, &chunks, &mut from, &mut budget), Some(58));
+        assert_eq!(list.earliest_below(&nodes, &chunks, &mut from, &mut 29), Some(29));
         let (place, mut rest) = (from, from);
-        budget = 14;
+        budget = 30;
         assert_eq!(list.earliest_below(&nodes, &chunks, &mut rest, &mut budget), Some(0));
         assert_eq!((rest, budget), (0, 1));
         // The chunk where it stood is another list's now: what is left is seen from the last on.
