@@ -177,7 +177,7 @@ impl Model {
         let rooms = [0, 1].map(|number| {
             let phase = random.u64(1..9); // so that u64::MAX is never
             let wheel = TimingWheel::with_phase(size, now, phase);
-            let wheel = if random.bool() { wheel.placing_late() } else { wheel };
+            let wheel = if random.bool() { wheel.placing_late() } else { wheel }.keeping_order();
             let mut room = Room::new(number, wheel);
             room.timed = random.bool().then(Box::default);
             room

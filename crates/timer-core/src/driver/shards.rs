@@ -119,7 +119,8 @@ pub fn wheel_for<T>(driver: &dyn Driver, number: usize, count: usize) -> TimingW
     let now_tick = driver.settings().tick.round_down(driver.now_ns());
     let shifted = if driver.settings().in_order { 0 } else { number as u64 };
     let phase = phase(size.slots() as u64, shifted, count as u64);
-    TimingWheel::with_phase(size, now_tick, phase).placing_late()
+    let wheel = TimingWheel::with_phase(size, now_tick, phase).placing_late();
+    if driver.settings().in_order { wheel.keeping_order() } else { wheel }
 }
 
 fn phase(slots: u64, number: u64, count: u64) -> u64 {

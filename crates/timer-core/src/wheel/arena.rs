@@ -25,6 +25,9 @@ pub(crate) const GENERATIONS: u32 = (1 << GENERATION_BITS) - 1;
 /// What one above a generation fits into.
 pub(crate) const GENERATION_BITS: u32 = 30;
 
+/// With nothing live there is room for so many sequences.
+const KEPT_SEQUENCES: usize = 4096;
+
 /// Names a task on one [`TimingWheel`](crate::TimingWheel). Never reused for another task.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TaskId {
@@ -58,18 +61,13 @@ impl fmt::Debug for TaskId {
 
 /// A task and its timer links.
 #[derive(Debug)]
-#[repr(C)] // links at both ends: with these read, all of a small node is in the cache
 pub(crate) struct Node<T> {
     /// When the task is due, in ticks, as asked (it may lie in the past).
     pub(crate) deadline: u64,
     generation: u32,
-    /// The list the node is on; see `OnList`.
-    pub(crate) on_list: OnList,
+    /// Where the node is listed.
+    pub(crate) position: Position,
     task: Option<T>,
-    /// Its position in that list.
-    pub(crate) position: u32,
-    /// Counts insertions (wrapping), so that tasks of one tick can be put in order.
-    pub(crate) sequence: u32,
 }
 
 impl<T> Node<T> {
@@ -79,7 +77,7 @@ impl<T> Node<T> {
 
     /// Reads both ends of the node.
     pub(crate) fn touch(&self) -> u64 {
-        self.deadline | u64::from(self.position) | u64::from(self.task.is_some())
+        self.deadline | u64::from(self.task.is_some())
     }
 
     pub(crate) fn task_mut(&mut self) -> &mut T {
@@ -87,27 +85,30 @@ impl<T> Node<T> {
     }
 }
 
-/// Which list a node is on.
+/// Where a node is listed: at an entry of a bucket, which knows its list, or at an item of the list
+/// of those that are not in a bucket yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OnList(u32);
+pub(crate) struct Position(u32);
 
-impl OnList {
-    /// On no list: in the arena only.
-    pub(crate) const NONE: OnList = OnList(u32::MAX);
+impl Position {
+    /// Nowhere: in the arena only.
+    pub(crate) const NONE: Position = Position(u32::MAX);
 
-    /// On the list of those that are not in a bucket yet.
-    pub(crate) const LATE: OnList = OnList(u32::MAX - 1);
+    /// Entries have positions below this, late items this and above.
+    pub(crate) const LATE: u32 = 1 << 31;
 
-    /// So many slots of a level can be told apart.
-    pub(crate) const SLOTS: usize = 1 << 16;
-
-    pub(crate) const fn bucket(level: usize, slot: usize) -> OnList {
-        OnList((level as u32) << 16 | slot as u32)
+    pub(crate) fn entry(at: u32) -> Position {
+        debug_assert!(at < Position::LATE);
+        Position(at)
     }
 
-    /// Level and slot, for a node in a bucket.
-    pub(crate) fn level_and_slot(self) -> (usize, usize) {
-        ((self.0 >> 16) as usize, (self.0 & 0xffff) as usize)
+    pub(crate) fn late(at: usize) -> Position {
+        Position(Position::LATE | at as u32)
+    }
+
+    /// The entry's position, for a node in a bucket.
+    pub(crate) fn entry_at(self) -> Option<u32> {
+        (self.0 < Position::LATE).then_some(self.0)
     }
 }
 
@@ -117,14 +118,7 @@ impl<T> PageSlot for Node<T> {
     const GENERATIONS: u32 = GENERATIONS;
 
     fn vacant(generation: u32) -> Self {
-        Node {
-            deadline: 0,
-            generation,
-            on_list: OnList::NONE,
-            position: 0,
-            sequence: 0,
-            task: None,
-        }
+        Node { deadline: 0, generation, position: Position::NONE, task: None }
     }
 
     fn generation(&self) -> u32 {
@@ -135,11 +129,39 @@ impl<T> PageSlot for Node<T> {
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
     nodes: Pages<Node<T>>,
+    /// Where order matters.
+    order: Option<Box<Order>>,
+}
+
+/// Counts insertions, so that tasks of one tick can be put in order.
+#[derive(Debug, Default)]
+struct Order {
+    /// The count of each index, which wraps.
+    sequences: Vec<u32>,
+}
+
+impl Order {
+    fn keep(&mut self, index: u32, sequence: u32) {
+        let known = self.sequences.len().max(index as usize + 1);
+        self.sequences.resize(known, 0);
+        self.sequences[index as usize] = sequence;
+    }
+
+    /// Nothing is live: gives a peak back.
+    fn forget(&mut self) {
+        self.sequences.clear();
+        self.sequences.shrink_to(KEPT_SEQUENCES);
+    }
 }
 
 impl<T> Arena<T> {
     pub(crate) fn new() -> Self {
-        Arena { nodes: Pages::new() }
+        Arena { nodes: Pages::new(), order: None }
+    }
+
+    /// Remembers from now on the sequence of each.
+    pub(crate) fn keep_order(&mut self) {
+        self.order.get_or_insert_default();
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -152,10 +174,22 @@ impl<T> Arena<T> {
         let Some(index) = self.nodes.claim() else { return Err(task) };
         let node = self.nodes.at_mut(index);
         node.deadline = deadline;
-        node.sequence = sequence;
-        node.on_list = OnList::NONE;
+        node.position = Position::NONE;
         node.task = Some(task);
-        Ok(TaskId { index, generation: node.generation })
+        let id = TaskId { index, generation: node.generation };
+        if let Some(order) = &mut self.order {
+            order.keep(index, sequence);
+        }
+        Ok(id)
+    }
+
+    /// The sequence of a live index; 0 unless these are kept.
+    pub(crate) fn sequence(&self, index: u32) -> u32 {
+        self.order
+            .as_ref()
+            .and_then(|order| order.sequences.get(index as usize))
+            .copied()
+            .unwrap_or(0)
     }
 
     #[inline]
@@ -204,6 +238,9 @@ impl<T> Arena<T> {
         let task = node.task.take().expect("Live: only a live index is removed");
         node.generation += 1; // Retire: released for good at GENERATIONS
         self.nodes.release(index);
+        if let Some(order) = self.order.as_mut().filter(|_| self.nodes.is_empty()) {
+            order.forget();
+        }
         task
     }
 
@@ -272,7 +309,22 @@ mod tests {
     }
 
     #[test]
-    fn a_node_costs_24_bytes_beside_its_task() {
-        assert_eq!(size_of::<Node<Box<u64>>>(), 24 + 8);
+    fn an_order_is_kept_while_something_is_live() {
+        let mut arena = Arena::new();
+        let before = arena.insert(0, 7, 0).unwrap().index;
+        arena.keep_order();
+        let ids: Vec<_> = (0..9000).map(|n| arena.insert(0, n, n).unwrap().index).collect();
+        assert_eq!(arena.sequence(before), 0);
+        assert!(ids.iter().zip(0..).all(|(&index, n)| arena.sequence(index) == n));
+        ids.iter().chain([&before]).for_each(|&index| _ = arena.remove(index));
+        let sequences = &arena.order.as_ref().unwrap().sequences;
+        assert!(sequences.is_empty() && sequences.capacity() < 9000);
+        let again = arena.insert(0, 8, 0).unwrap().index;
+        assert_eq!(arena.sequence(again), 8);
+    }
+
+    #[test]
+    fn a_node_costs_16_bytes_beside_its_task() {
+        assert_eq!(size_of::<Node<Box<u64>>>(), 16 + 8);
     }
 }

@@ -13,16 +13,16 @@
 //!   first: what it hands down is there when the tick itself is reached.
 
 use crate::wheel::{
-    arena::{Arena, OnList},
+    arena::Arena,
     geometry::{DueBucket, Geometry, WheelSize},
     steps::step,
-    task_list::{Chunks, Front, TimerTaskList},
+    task_list::{Chunks, Front, ListId, TimerTaskList, list_of},
 };
 
 /// Handing down more tasks than this takes a time worth having before the bucket expires.
 const CROWD: usize = 64;
 
-const _: () = assert!(2 * WheelSize::MAX <= OnList::SLOTS, "level 0 may have two turns");
+const _: () = assert!(2 * WheelSize::MAX <= ListId::SLOTS, "level 0 may have two turns");
 
 #[derive(Debug)]
 struct Level {
@@ -87,7 +87,7 @@ impl DelayQueue {
         if list.is_empty() {
             level.occupied[bucket.slot / 64] |= 1 << (bucket.slot % 64);
         }
-        list.add(nodes, &mut self.chunks, index, OnList::bucket(bucket.level, bucket.slot));
+        list.add(nodes, &mut self.chunks, index, ListId::bucket(bucket.level, bucket.slot));
         self.due(bucket)
     }
 
@@ -98,10 +98,17 @@ impl DelayQueue {
         bucket.expiration - if crowded { self.geometry.lead(bucket.level) } else { 0 }
     }
 
+    /// Level and slot of a node's bucket, if it is in one. O(1).
+    #[inline]
+    pub(crate) fn level_and_slot<T>(&self, nodes: &Arena<T>, index: u32) -> Option<(usize, usize)> {
+        let entry = nodes.at(index).position.entry_at()?;
+        Some(list_of(&self.chunks, entry).level_and_slot())
+    }
+
     /// Takes a node out of its bucket. O(1).
     #[inline]
     pub(crate) fn remove<T>(&mut self, nodes: &mut Arena<T>, index: u32) {
-        let (level, slot) = nodes.at(index).on_list.level_and_slot();
+        let Some((level, slot)) = self.level_and_slot(nodes, index) else { return };
         let level = &mut self.levels[level];
         let list = &mut level.buckets[slot];
         list.remove(nodes, &mut self.chunks, index);
@@ -183,8 +190,8 @@ impl DelayQueue {
             for (slot, list) in level.buckets.iter().enumerate() {
                 let bit = level.occupied[slot / 64] >> (slot % 64) & 1 == 1;
                 assert_eq!(bit, !list.is_empty(), "Occupied");
-                let on_list = OnList::bucket(number, slot);
-                chunks += list.assert_valid(nodes, &self.chunks, on_list, |deadline| {
+                let list_id = ListId::bucket(number, slot);
+                chunks += list.assert_valid(nodes, &self.chunks, list_id, |deadline| {
                     let bucket = self.geometry.bucket_at(number, slot, now);
                     self.geometry.holds(bucket, deadline, now)
                 });

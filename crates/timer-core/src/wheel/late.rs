@@ -3,11 +3,11 @@
 //! stopping a long timer writes to its node, the end of this list and a few counts, and to no
 //! bucket.
 //!
-//! - **Late position**: `indices[node.position]` is the node, for each node whose list is `LATE`.
+//! - **Late position**: the item at its [`Position`] is the node, for each node that is late.
 //!   Every other item is *stale*: its task was cancelled or moved. There are about as many stale
 //!   items as live ones at most, since the list is packed when it is full of them.
 
-use crate::wheel::arena::{Arena, OnList};
+use crate::wheel::arena::{Arena, Position};
 
 /// A task is late when it is due in so many ticks or more.
 pub(crate) const LATE_TICKS: u64 = 4096;
@@ -28,11 +28,11 @@ pub(crate) struct Late {
     live_count: usize,
     /// When to look through the list; at or before the first of the live.
     due: u64,
-    /// How far the look that is under way has come, and when the next one is due.
-    looked: usize,
+    /// When the look after the one that is under way is due.
     next: u64,
-    /// Where the next sweep goes on.
-    swept: usize,
+    /// How far that look has come, and where the next sweep goes on.
+    looked: u32,
+    swept: u32,
 }
 
 impl Late {
@@ -63,8 +63,7 @@ impl Late {
             (self.due, self.looked, self.next) = (u64::MAX, 0, u64::MAX);
         }
         let node = nodes.at_mut(index);
-        node.on_list = OnList::LATE;
-        node.position = self.indices.len() as u32;
+        node.position = Position::late(self.indices.len());
         let due = node.deadline - NEAR_TICKS;
         self.indices.push(index);
         self.live_count += 1;
@@ -83,7 +82,7 @@ impl Late {
 
     #[inline]
     fn take_off<T>(&mut self, nodes: &mut Arena<T>, index: u32) {
-        nodes.at_mut(index).on_list = OnList::NONE;
+        nodes.at_mut(index).position = Position::NONE;
         self.live_count -= 1;
     }
 
@@ -98,16 +97,16 @@ impl Late {
             return;
         }
         for _ in 0..SWEPT {
-            if self.swept >= self.indices.len() {
+            if self.swept as usize >= self.indices.len() {
                 self.swept = 0;
             }
             if self.indices.is_empty() {
                 break;
             }
-            if self.is_live(nodes, self.swept) {
+            if self.is_live(nodes, self.swept as usize) {
                 self.swept += 1;
             } else {
-                self.drop_item(nodes, self.swept);
+                self.drop_item(nodes, self.swept as usize);
             }
         }
         self.shrink();
@@ -117,7 +116,7 @@ impl Late {
     fn drop_item<T>(&mut self, nodes: &mut Arena<T>, at: usize) {
         let last = self.indices.len() - 1;
         if at != last && self.is_live(nodes, last) {
-            nodes.at_mut(self.indices[last]).position = at as u32;
+            nodes.at_mut(self.indices[last]).position = Position::late(at);
         }
         self.indices.swap_remove(at);
     }
@@ -132,7 +131,7 @@ impl Late {
 
     fn is_live<T>(&self, nodes: &Arena<T>, at: usize) -> bool {
         let node = nodes.look(self.indices[at]);
-        node.is_some_and(|node| node.on_list == OnList::LATE && node.position as usize == at)
+        node.is_some_and(|node| node.position == Position::late(at))
     }
 
     #[cold]
@@ -141,7 +140,7 @@ impl Late {
         for at in 0..self.indices.len() {
             if self.is_live(nodes, at) {
                 let index = self.indices[at];
-                nodes.at_mut(index).position = kept as u32;
+                nodes.at_mut(index).position = Position::late(kept);
                 self.indices[kept] = index;
                 kept += 1;
             }
@@ -162,12 +161,13 @@ impl Late {
         near: &mut Vec<u32>,
     ) -> usize {
         for step in 0..budget {
-            if self.looked == self.indices.len() {
+            let at = self.looked as usize;
+            if at == self.indices.len() {
                 (self.due, self.next, self.looked) = (self.next, u64::MAX, 0);
                 self.shrink();
                 return step;
             }
-            let (at, index) = (self.looked, self.indices[self.looked]);
+            let index = self.indices[at];
             if self.is_live(nodes, at) {
                 let deadline = nodes.at(index).deadline;
                 if deadline - now >= LATE_TICKS {

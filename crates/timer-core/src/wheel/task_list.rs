@@ -12,7 +12,7 @@
 //! - **Owned**: a chunk in use names the list that it belongs to, any other none.
 
 use crate::wheel::{
-    arena::{Arena, MAX_TASKS, OnList},
+    arena::{Arena, MAX_TASKS, Position},
     pages::{PageSlot, Pages},
 };
 
@@ -25,13 +25,35 @@ const SPAN: u32 = 32;
 /// No chunk.
 const NONE: u32 = u32::MAX;
 
+const _: () = assert!(MAX_TASKS <= Position::LATE / SPAN);
+
+/// Names the list of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListId(u32);
+
+impl ListId {
+    /// No list.
+    const NONE: ListId = ListId(u32::MAX);
+
+    /// So many slots of a level can be told apart.
+    pub(crate) const SLOTS: usize = 1 << 16;
+
+    pub(crate) const fn bucket(level: usize, slot: usize) -> ListId {
+        ListId((level as u32) << 16 | slot as u32)
+    }
+
+    pub(crate) fn level_and_slot(self) -> (usize, usize) {
+        ((self.0 >> 16) as usize, (self.0 & 0xffff) as usize)
+    }
+}
+
 /// A part of a list.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     entries: [u32; CHUNK],
     previous: u32,
     next: u32,
-    owner: OnList,
+    owner: ListId,
 }
 
 impl PageSlot for Chunk {
@@ -39,7 +61,7 @@ impl PageSlot for Chunk {
     const MAX: u32 = MAX_TASKS; // one a task would do
 
     fn vacant(_: u32) -> Self {
-        Chunk { entries: [0; CHUNK], previous: NONE, next: NONE, owner: OnList::NONE }
+        Chunk { entries: [0; CHUNK], previous: NONE, next: NONE, owner: ListId::NONE }
     }
 }
 
@@ -109,21 +131,20 @@ impl TimerTaskList {
         nodes: &mut Arena<T>,
         chunks: &mut Chunks,
         index: u32,
-        on_list: OnList,
+        list: ListId,
     ) {
         if self.is_empty() || usize::from(self.end) == CHUNK {
-            self.add_chunk(chunks, on_list);
+            self.add_chunk(chunks, list);
         }
         let node = nodes.at_mut(index);
-        node.on_list = on_list;
-        node.position = self.tail * SPAN + u32::from(self.end);
+        node.position = Position::entry(self.tail * SPAN + u32::from(self.end));
         chunks.at_mut(self.tail).entries[usize::from(self.end)] = index;
         self.end += 1;
         self.len += 1;
     }
 
     /// The last chunk is full, or there is none: adds one for an entry.
-    fn add_chunk(&mut self, chunks: &mut Chunks, owner: OnList) {
+    fn add_chunk(&mut self, chunks: &mut Chunks, owner: ListId) {
         let added = chunks.claim().expect("fewer chunks than tasks");
         let previous = if self.is_empty() {
             (self.head, self.first) = (added, 0);
@@ -141,8 +162,8 @@ impl TimerTaskList {
     #[inline]
     pub(crate) fn remove<T>(&mut self, nodes: &mut Arena<T>, chunks: &mut Chunks, index: u32) {
         let node = nodes.at_mut(index);
-        let position = node.position;
-        node.on_list = OnList::NONE;
+        let position = node.position.entry_at().expect("Position: the node is on this list");
+        node.position = Position::NONE;
         debug_assert_eq!(*entry(chunks, position), index, "Position");
         self.end -= 1;
         self.len -= 1;
@@ -150,7 +171,7 @@ impl TimerTaskList {
         if position != last {
             let moved = *entry(chunks, last);
             *entry(chunks, position) = moved;
-            nodes.at_mut(moved).position = position;
+            nodes.at_mut(moved).position = Position::entry(position);
         }
         if self.is_empty() {
             release(chunks, self.tail); // Packed
@@ -187,8 +208,9 @@ impl TimerTaskList {
     #[inline]
     pub(crate) fn pop_front<T>(&mut self, nodes: &mut Arena<T>, chunks: &mut Chunks, index: u32) {
         let node = nodes.at_mut(index);
-        debug_assert_eq!(node.position, self.head * SPAN + u32::from(self.first), "the first");
-        node.on_list = OnList::NONE;
+        let first = Position::entry(self.head * SPAN + u32::from(self.first));
+        debug_assert_eq!(node.position, first, "the first");
+        node.position = Position::NONE;
         self.first += 1;
         self.len -= 1;
         if self.is_empty() {
@@ -249,20 +271,20 @@ impl TimerTaskList {
         &self,
         nodes: &Arena<T>,
         chunks: &Chunks,
-        on_list: OnList,
+        list: ListId,
         held: impl Fn(u64) -> bool,
     ) -> usize {
         let (mut count, mut len) = (0, 0);
         let (mut previous, mut chunk) = (NONE, if self.is_empty() { NONE } else { self.head });
         while chunk != NONE {
             let at = chunks.at(chunk);
-            assert_eq!((at.previous, at.owner), (previous, on_list), "Owned");
+            assert_eq!((at.previous, at.owner), (previous, list), "Owned");
             let entries = self.entries_of(chunks, chunk);
             assert!(!entries.is_empty(), "Packed");
             let first = if chunk == self.head { u32::from(self.first) } else { 0 };
             for (position, &index) in (chunk * SPAN + first..).zip(entries) {
                 let node = nodes.at(index);
-                assert_eq!((node.on_list, node.position), (on_list, position), "Position");
+                assert_eq!(node.position, Position::entry(position), "Position");
                 assert!(held(node.deadline), "One round: {}", node.deadline);
                 node.task();
             }
@@ -273,6 +295,12 @@ impl TimerTaskList {
         assert_eq!(len, self.len(), "Packed");
         count
     }
+}
+
+/// The list that an entry belongs to.
+#[inline]
+pub(crate) fn list_of(chunks: &Chunks, position: u32) -> ListId {
+    chunks.at(position / SPAN).owner
 }
 
 /// The entry at a position.
@@ -290,7 +318,7 @@ struct Links {
 /// Gives a chunk back (Owned).
 fn release(chunks: &mut Chunks, chunk: u32) -> Links {
     let given = chunks.at_mut(chunk);
-    given.owner = OnList::NONE;
+    given.owner = ListId::NONE;
     let links = Links { previous: given.previous, next: given.next };
     chunks.release(chunk);
     links
@@ -306,7 +334,7 @@ mod tests {
         (nodes, indices)
     }
 
-    const PLACE: OnList = OnList::bucket(0, 0);
+    const PLACE: ListId = ListId::bucket(0, 0);
 
     /// A list of so many tasks, whose indices come with it.
     fn list_of(count: u32) -> (TimerTaskList, Arena<u32>, Chunks, Vec<u32>) {
@@ -329,7 +357,7 @@ mod tests {
     #[test]
     fn moving_tasks_between_lists_keeps_the_shared_count() {
         let ((mut nodes, indices), mut chunks) = (arena_of(100), Chunks::new());
-        let places = [OnList::bucket(0, 0), OnList::bucket(0, 1), OnList::bucket(0, 2)];
+        let places = [ListId::bucket(0, 0), ListId::bucket(0, 1), ListId::bucket(0, 2)];
         let mut lists: [TimerTaskList; 3] = Default::default();
         for &index in &indices {
             lists[0].add(&mut nodes, &mut chunks, index, places[0]);
@@ -418,7 +446,7 @@ mod tests {
         // The chunk where it stood is another list's now: what is left is seen from the last on.
         for &index in &indices[..99] {
             list.remove(&mut nodes, &mut chunks, index);
-            other.add(&mut nodes, &mut chunks, index, OnList::bucket(0, 1));
+            other.add(&mut nodes, &mut chunks, index, ListId::bucket(0, 1));
         }
         for mut from in [place, 3, usize::MAX] {
             assert_eq!(list.earliest_below(&nodes, &chunks, &mut from, &mut 9), Some(99));

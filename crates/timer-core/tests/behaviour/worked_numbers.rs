@@ -352,7 +352,7 @@ fn a_due_task_left_alone_stays_by_its_id_until_removed_or_rescheduled() {
 
 #[test]
 fn a_task_is_told_apart_by_id_deadline_and_sequence() {
-    let (mut one, mut other) = (kafka(0), kafka(0));
+    let (mut one, mut other) = (kafka(0).keeping_order(), kafka(0).keeping_order());
     assert!(one.is_empty());
     let first = add(&mut one, 30);
     other.follow(one.sequence());
