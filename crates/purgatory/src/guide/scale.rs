@@ -32,12 +32,12 @@
 //!
 //! | | bytes, 1 key | 3 keys | ns, 1 key | 3 keys |
 //! |---|---|---|---|---|
-//! | callback | 95 | 141 | 181 | 402 |
-//! | future, without its task | 350 | 396 | 360 | 595 |
+//! | callback | 88 | 135 | 181 | 402 |
+//! | future, without its task | 344 | 391 | 360 | 595 |
 //!
 //! | Calculated from it | rate | mean wait | parked | memory | CPU |
 //! |---|---|---|---|---|---|
-//! | acks=all | 100 000/s | 5 ms | 500 | 47 kB | 1.8 % |
+//! | acks=all | 100 000/s | 5 ms | 500 | 44 kB | 1.8 % |
 //! | long poll, three keys | 20 000/s | 500 ms | 10 000 | 1.4 MB | 0.8 % |
 //! | one of 20 nodes for a million long polls, futures, three keys | 2 500/s | 20 s | 50 000 | 20 MB | 0.1 % |
 //!
