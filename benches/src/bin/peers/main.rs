@@ -108,16 +108,17 @@ fn main() -> anyhow::Result<()> {
         progress.suspend(|| tables.for_each(|table| print!("{table}")));
     }
     progress.finish_and_clear();
-    for part in &args.contender {
-        ensure!(results.has_contender(part), "no contender of these rows contains {part:?}");
-    }
 
     println!();
     let lines = results.measures.iter().flat_map(results::Measure::lines);
     lines.for_each(|line| println!("{line}"));
     let measures: Vec<_> = results.measures.iter().map(results::Measure::json).collect();
     let all = json!({ "machine": machine, "mode": sizes.name, "measures": measures });
-    write_json(args.json.as_deref(), &all)
+    write_json(args.json.as_deref(), &all)?;
+    for part in &args.contender {
+        ensure!(results.has_contender(part), "no contender of these rows contains {part:?}");
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use super::{CheckedOut, Ended, Room, entry::Claim, lists::Entries};
 use crate::words::{check::Verdict, operation::Outcome};
 
 impl<K: Eq + Clone, O> Room<K, O> {
-    /// Turns the wheel to a moment: what nobody holds ends, and is told with its deadline and its
-    /// place in the order of insertion; a holder is left a note. Within `budget` steps.
+    /// Turns the wheel to a moment: what nobody holds ends, and is told with its deadline and, if
+    /// the wheel keeps order, its sequence; a holder is left a note. Within `budget` steps.
     pub(crate) fn expire(
         &mut self,
         now: u64,

@@ -275,7 +275,8 @@ fn expiries_run_in_order_of_tick_then_of_parking() {
     for (number, (&delay, probe)) in delays.iter().zip(&probes).enumerate() {
         let order = order.clone();
         let operation = probe.operation().then(move |_| order.lock().unwrap().push(number));
-        purgatory.try_complete_else_watch(operation, &["a"], delay * MS).unwrap();
+        let key = ["a", "b", "c", "d"][number % 4];
+        purgatory.try_complete_else_watch(operation, &[key], delay * MS).unwrap();
         timer.advance(Duration::ZERO);
     }
     timer.advance(5000 * MS);

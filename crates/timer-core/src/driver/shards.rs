@@ -113,7 +113,7 @@ impl<S: ShardState> Drop for Shards<S> {
 
 /// A wheel for one of `count` shards of `driver`. Its coarse buckets are shifted by a fraction of a
 /// bucket of levels 1 to 3 each (at 1 ms and 64 slots: of 64 ms, 4 s and 4 min), so that the shards
-/// hand theirs down one after the other; but not where order matters.
+/// hand theirs down one after the other; but not where order matters, which it keeps then.
 pub fn wheel_for<T>(driver: &dyn Driver, number: usize, count: usize) -> TimingWheel<T> {
     let size = driver.settings().wheel_size;
     let now_tick = driver.settings().tick.round_down(driver.now_ns());

@@ -75,7 +75,7 @@ impl<T> Node<T> {
         self.task.as_ref().expect("Live: an index on a list names a live node")
     }
 
-    /// Reads both ends of the node.
+    /// Reads the deadline and whether there is a task: as a rule both ends of the node.
     pub(crate) fn touch(&self) -> u64 {
         self.deadline | u64::from(self.task.is_some())
     }
@@ -85,7 +85,7 @@ impl<T> Node<T> {
     }
 }
 
-/// Where a node is listed: at an entry of a bucket, which knows its list, or at an item of the list
+/// Where a node is listed: at an entry of a chunk, which knows its list, or at an item of the list
 /// of those that are not in a bucket yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position(u32);
@@ -102,7 +102,9 @@ impl Position {
         Position(at)
     }
 
+    /// An item's, of which there are about twice [`MAX_TASKS`] at most.
     pub(crate) fn late(at: usize) -> Position {
+        debug_assert!(at < Position::LATE as usize - 1);
         Position(Position::LATE | at as u32)
     }
 
@@ -129,14 +131,14 @@ impl<T> PageSlot for Node<T> {
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
     nodes: Pages<Node<T>>,
-    /// Where order matters.
+    /// If order is kept.
     order: Option<Box<Order>>,
 }
 
-/// Counts insertions, so that tasks of one tick can be put in order.
+/// What puts tasks of one tick in order.
 #[derive(Debug, Default)]
 struct Order {
-    /// The count of each index, which wraps.
+    /// What each index was given.
     sequences: Vec<u32>,
 }
 

@@ -108,7 +108,8 @@ impl DelayQueue {
     /// Takes a node out of its bucket. O(1).
     #[inline]
     pub(crate) fn remove<T>(&mut self, nodes: &mut Arena<T>, index: u32) {
-        let Some((level, slot)) = self.level_and_slot(nodes, index) else { return };
+        let place = self.level_and_slot(nodes, index);
+        let (level, slot) = place.expect("Position: the node is in a bucket");
         let level = &mut self.levels[level];
         let list = &mut level.buckets[slot];
         list.remove(nodes, &mut self.chunks, index);

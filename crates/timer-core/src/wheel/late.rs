@@ -30,8 +30,9 @@ pub(crate) struct Late {
     due: u64,
     /// When the look after the one that is under way is due.
     next: u64,
-    /// How far that look has come, and where the next sweep goes on.
+    /// How far that look has come.
     looked: u32,
+    /// Where the next sweep goes on.
     swept: u32,
 }
 

@@ -185,8 +185,8 @@ impl<T> TimingWheel<T> {
     }
 
     /// With the place of each task in the order of insertion kept: its
-    /// [sequence](DueTask::sequence). It takes 4 bytes a task. To be called before anything is
-    /// inserted.
+    /// [sequence](DueTask::sequence). It takes 4 to 8 bytes for each task of the peak, until none
+    /// is left. To be called before anything is inserted.
     #[must_use]
     pub fn keeping_order(mut self) -> Self {
         self.nodes.keep_order();
@@ -234,7 +234,8 @@ impl<T> TimingWheel<T> {
         }
     }
 
-    /// The [sequence](DueTask::sequence) of the task inserted last.
+    /// How many tasks were inserted, a count that wraps: the [sequence](DueTask::sequence) of the
+    /// last one, if [order is kept](Self::keeping_order).
     pub fn sequence(&self) -> u32 {
         self.sequence
     }

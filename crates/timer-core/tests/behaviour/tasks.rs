@@ -44,12 +44,15 @@ fn tasks_of_one_tick_run_in_the_order_they_were_scheduled_whoever_was_cancelled(
         let send = send.clone();
         timer.schedule(delay, move || send.send(number).unwrap()).unwrap()
     };
-    let handles: Vec<_> = (0..10).map(|number| schedule(number, 100 * MS)).collect();
-    timer.advance(60 * MS); // by now they lie on the finest level
-    schedule(10, 40 * MS);
-    assert!(timer.cancel(handles[3]) && timer.cancel(handles[0]));
-    timer.advance(40 * MS);
-    assert_eq!(ran.try_iter().collect::<Vec<_>>(), [1, 2, 4, 5, 6, 7, 8, 9, 10]);
+    for delay in [100 * MS, 10 * SECOND] {
+        let handles: Vec<_> = (0..10).map(|number| schedule(number, delay)).collect();
+        assert!(timer.cancel(handles[5]));
+        timer.advance(delay - 40 * MS); // by now they lie on the finest level
+        schedule(10, 40 * MS);
+        assert!(timer.cancel(handles[3]) && timer.cancel(handles[0]));
+        timer.advance(40 * MS);
+        assert_eq!(ran.try_iter().collect::<Vec<_>>(), [1, 2, 4, 6, 7, 8, 9, 10]);
+    }
 }
 
 #[test]

@@ -376,6 +376,10 @@ fn a_task_is_told_apart_by_id_deadline_and_sequence() {
     let expected = [(1, first, 30, 31), (2, second, 30, 30), (3, third, 20, 20)];
     assert_eq!(told, expected.map(|(nth, id, deadline, task)| (place + nth, id, deadline, task)));
     assert!(one.get(first).is_none() && one.get_mut(first).is_none());
+    let mut without = kafka(0);
+    add(&mut without, 30);
+    without.advance(30, usize::MAX, |task| assert_eq!(task.sequence(), 0));
+    assert_eq!((without.len(), without.sequence()), (1, 1));
     let fourth = add(&mut one, 40);
     assert!(one.unschedule(fourth) && !one.unschedule(first));
     assert_eq!((one.scheduled_count(), one.deadline(fourth)), (0, Some(u64::MAX)));
