@@ -32,6 +32,7 @@ struct Setup {
     start: u64,
     phase: u64,
     late: bool,
+    order: bool,
 }
 
 /// A time seen from the present.
@@ -102,12 +103,13 @@ fn setup() -> impl Strategy<Value = Setup> {
     let slots = prop::sample::select(vec![2, 3, 5, 20, 60, 64, 200]);
     let start = prop::sample::select(vec![0, 1, 7777, END - 5000, END]);
     let phase = prop::sample::select(vec![0, 0, 1, 17]);
-    let late = prop::bool::ANY;
-    (slots, start, phase, late).prop_map(|(slots, start, phase, late)| Setup {
+    let (late, order) = (prop::bool::ANY, prop::bool::ANY);
+    (slots, start, phase, late, order).prop_map(|(slots, start, phase, late, order)| Setup {
         slots,
         start,
         phase,
         late,
+        order,
     })
 }
 
@@ -132,6 +134,7 @@ impl Model {
         let size = WheelSize::new(setup.slots).unwrap();
         let wheel = TimingWheel::with_phase(size, setup.start, setup.phase);
         let wheel = if setup.late { wheel.placing_late() } else { wheel };
+        let wheel = if setup.order { wheel.keeping_order() } else { wheel };
         Model {
             setup,
             wheel,
@@ -266,8 +269,11 @@ impl Model {
     fn turn(&mut self, now: u64, budget: usize, leave: bool) -> usize {
         let levels = self.levels();
         let mut fired = Vec::new();
+        let in_order = self.setup.order;
         let turn = self.wheel.advance(now, budget, |mut task| {
-            fired.push((task.deadline(), *task.get_mut()));
+            let number = *task.get_mut();
+            assert_eq!(u64::from(task.sequence()), if in_order { number + 1 } else { 0 });
+            fired.push((task.deadline(), number));
             if !leave {
                 task.take();
             }
