@@ -1,10 +1,10 @@
 //! `TimerTaskList`: the tasks of one bucket, with O(1) add and remove.
 //!
-//! The list is a chain of chunks, 128 bytes of node indices; a node knows its position
-//! (Kafka's list is a doubly linked ring). Removing moves the last entry into the gap. Walking the
-//! chunks is what makes handing over a bucket cheap: the next indices are there, where a linked
-//! list waits for one node to learn the next. All lists of a wheel share their chunks: what one
-//! gives back the next one takes, and none frees a large block.
+//! The list is a chain of chunks, each 128 bytes of node indices and links; a node knows its
+//! position (Kafka's list is a doubly linked ring). Removing moves the last entry into the gap.
+//! Walking the chunks is what makes handing over a bucket cheap: the next indices are there, where
+//! a linked list waits for one node to learn the next. All lists of a wheel share their chunks:
+//! what one gives back the next one takes, and none frees a large block.
 //!
 //! - **Position**: the entry at `node.position` is the node, for each node in a bucket.
 //! - **Packed**: a list has no chunk without an entry, and gaps only before its first and after its
