@@ -173,11 +173,11 @@ pub use timers::task::{SharedTask, TimerTask};
 pub use timers::task_timer::TaskTimer;
 pub use timers::timeout::{TimeoutError, TimeoutFuture};
 pub use timers::timer::Timer;
-pub use wheel::arena::{MAX_TASKS, TaskId};
+pub use wheel::arena::{Full, MAX_TASKS, TaskId};
 pub use wheel::geometry::{SizeError, WheelSize};
 pub use wheel::occupancy::LevelStats;
 pub use wheel::tick::{TickError, TickLength};
-pub use wheel::timing_wheel::{Advanced, DueTask, Full, Scheduled, TimingWheel};
+pub use wheel::timing_wheel::{Advanced, DueTask, Scheduled, TimingWheel};
 
 /// The programs in the README, as they are.
 #[cfg(doctest)]

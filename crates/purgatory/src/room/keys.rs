@@ -106,6 +106,7 @@ impl<K: Eq> Far<K> {
         let Far { records, table } = self;
         let record = records.at_mut(at).0.take()?;
         records.release(at);
+        records.tidy();
         if let Ok(entry) = table.find_entry(record.hash, |&other| other == at) {
             entry.remove();
         }

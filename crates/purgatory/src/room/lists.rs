@@ -330,6 +330,7 @@ impl<K: Eq + Clone> Lists<K> {
     fn free(&mut self, slot: u32) {
         self.rest.slots.at_mut(slot).id = None;
         self.rest.slots.release(slot);
+        self.rest.slots.tidy();
     }
 
     /// Takes up to `limit` watermark watches with a threshold of at most `value` off the key, in

@@ -72,8 +72,8 @@ struct Tasks<T> {
     pending: Option<Limit>,
     /// At the timer's shutdown what is pending is run. Else it stays, to be taken back.
     run_at_close: bool,
-    /// What fell due in this round.
-    due: Mutex<Due<T>>,
+    /// What fell due in this round, and the shards with memory to give back afterwards.
+    round: Mutex<(Due<T>, Vec<usize>)>,
 }
 
 /// What is under a shard's lock.
@@ -146,7 +146,7 @@ impl<T: Send + 'static> TaskTimer<T> {
                 wheel: wheel_for(&*driver, number, driver.settings().shard_count),
                 closed: false,
             }),
-            due: Mutex::new(Due::default()),
+            round: Mutex::default(),
             pending: driver.settings().pending_max.map(Limit::new),
             run_at_close,
             driver,
@@ -463,7 +463,7 @@ impl<T> Drop for Tasks<T> {
         if !std::mem::needs_drop::<T>() {
             return;
         }
-        let due = std::mem::take(&mut *self.due.lock());
+        let (due, _) = std::mem::take(&mut *self.round.lock());
         drop_each(due.into_jobs(0, 1).flatten());
         for number in 0..self.shards.count() {
             let mut from = 0;
@@ -486,24 +486,26 @@ impl<T> Tasks<T> {
 }
 
 impl<T: Send + 'static> WheelOwner for Tasks<T> {
-    fn advance(&self, shard: usize, now_tick: u64) -> Advanced {
+    fn advance(&self, number: usize, now_tick: u64) -> Advanced {
         let in_order = self.driver.settings().in_order;
         let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
-        let mut due = self.due.lock();
-        let mut shard = self.shards.lock(shard);
+        let (due, untidy) = &mut *self.round.lock();
+        let mut shard = self.shards.lock(number);
         let advanced = shard.wheel.advance(now_tick, budget, |task| {
             let order = in_order.then(|| (task.deadline(), task.sequence()));
             due.push(task.take(), order);
         });
         shard.advanced(advanced.next_due);
+        untidy.extend(shard.wheel.is_untidy().then_some(number));
         advanced
     }
 
     fn round_over(self: Arc<Self>) {
-        let due = std::mem::take(&mut *self.due.lock());
+        let (due, untidy) = std::mem::take(&mut *self.round.lock());
         let newest = self.shards.lock(0).wheel.sequence(); // a timer with an order has one shard
         let jobs = due.into_jobs(newest, self.driver.parallelism());
         self.execute(jobs.inspect(|tasks| self.release(tasks.len())));
+        untidy.into_iter().for_each(|number| self.shards.lock(number).wheel.tidy());
         let driver = self.driver.clone();
         if let Some(tasks) = Arc::into_inner(self) {
             // The last handle went meanwhile. What is pending is the user's to drop: not here.
@@ -594,6 +596,22 @@ mod tests {
             1
         }
         fn report_panic(&self, _: &Panicked) {}
+    }
+
+    #[test]
+    fn what_a_peak_left_is_given_back_when_it_is_on_its_way() {
+        let timer = ManualTimer::new();
+        let tasks = TaskTimer::on(timer.driver(), |()| ()).unwrap();
+        let delays = (1..=10_000).map(Duration::from_millis);
+        delays.for_each(|delay| _ = tasks.schedule(delay, ()).unwrap());
+        let owner = tasks.tasks.clone();
+        while !tasks.is_empty() {
+            let next = owner.next_due(0).unwrap();
+            assert!(owner.advance(0, next).fired < 2);
+        }
+        assert!(owner.shards.lock(0).wheel.is_untidy() && tasks.is_empty());
+        owner.clone().round_over();
+        assert!(!owner.shards.lock(0).wheel.is_untidy());
     }
 
     /// A turn takes at most 256 off the wheel, so that nobody waits long for its lock; a round

@@ -9,7 +9,7 @@
 //!
 //! How many ids that makes, and how many years they last: `docs/DESIGN.md`, *Ids*.
 
-use std::fmt;
+use std::{error::Error, fmt};
 
 use crate::wheel::{
     pages::{PageSlot, Pages},
@@ -58,6 +58,25 @@ impl fmt::Debug for TaskId {
         write!(f, "TaskId({}v{})", self.index, self.generation)
     }
 }
+
+/// The wheel holds [`MAX_TASKS`] tasks already, or has given out all its ids, which takes more than
+/// a century at ten million a second; the task comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Full<T>(pub T);
+
+impl<T> fmt::Debug for Full<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Full(..)")
+    }
+}
+
+impl<T> fmt::Display for Full<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a wheel holds at most {MAX_TASKS} tasks")
+    }
+}
+
+impl<T> Error for Full<T> {}
 
 /// A task and its timer links.
 #[derive(Debug)]
@@ -170,6 +189,10 @@ impl<T> Arena<T> {
         self.nodes.len()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
     /// O(1). Hands the task back when the arena is full.
     #[inline]
     pub(crate) fn insert(&mut self, deadline: u64, sequence: u32, task: T) -> Result<TaskId, T> {
@@ -240,10 +263,23 @@ impl<T> Arena<T> {
         let task = node.task.take().expect("Live: only a live index is removed");
         node.generation += 1; // Retire: released for good at GENERATIONS
         self.nodes.release(index);
+        task
+    }
+
+    /// As [`Pages::is_untidy`]. O(1).
+    #[inline]
+    pub(crate) fn is_untidy(&self) -> bool {
+        self.nodes.is_untidy()
+            || self.nodes.is_empty()
+                && self.order.as_ref().is_some_and(|order| !order.sequences.is_empty())
+    }
+
+    /// Gives back what is left of a peak, when nothing is live.
+    pub(crate) fn tidy(&mut self) {
+        self.nodes.tidy();
         if let Some(order) = self.order.as_mut().filter(|_| self.nodes.is_empty()) {
             order.forget();
         }
-        task
     }
 
     /// The first live id at or after `index`, in order of index.
@@ -319,6 +355,7 @@ mod tests {
         assert_eq!(arena.sequence(before), 0);
         assert!(ids.iter().zip(0..).all(|(&index, n)| arena.sequence(index) == n));
         ids.iter().chain([&before]).for_each(|&index| _ = arena.remove(index));
+        arena.tidy();
         let sequences = &arena.order.as_ref().unwrap().sequences;
         assert!(sequences.is_empty() && sequences.capacity() < 9000);
         let again = arena.insert(0, 8, 0).unwrap().index;

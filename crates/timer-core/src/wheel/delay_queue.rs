@@ -105,6 +105,17 @@ impl DelayQueue {
         Some(list_of(&self.chunks, entry).level_and_slot())
     }
 
+    /// As [`Pages::is_untidy`](crate::wheel::pages::Pages::is_untidy), of the lists' chunks.
+    #[inline]
+    pub(crate) fn is_untidy(&self) -> bool {
+        self.chunks.is_untidy()
+    }
+
+    /// Gives back what is left of the chunks of a peak.
+    pub(crate) fn tidy(&mut self) {
+        self.chunks.tidy();
+    }
+
     /// Takes a node out of its bucket. O(1).
     #[inline]
     pub(crate) fn remove<T>(&mut self, nodes: &mut Arena<T>, index: u32) {

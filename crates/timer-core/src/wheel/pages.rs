@@ -4,7 +4,8 @@
 //! the watches of `purgatory`. Pages (not one doubling vector) grow without copying a slot, cost at
 //! most a page above what is live while nothing leaves, and let a peak go: every page that empties
 //! gives its memory back, but for one. What stays of a peak is a record of 40 bytes a page, until
-//! nothing is in use; and for slots with generations the page's floor (`floors`).
+//! nothing is in use and the owner tidies up; and for slots with generations the page's floor
+//! (`floors`).
 //!
 //! - **Retire**: a slot that has reached [`PageSlot::GENERATIONS`] is never used again, and a page
 //!   of such slots has no memory. Its record stays for good, as do those of the pages before it.
@@ -209,30 +210,31 @@ impl<N: PageSlot> Pages<N> {
             self.partial = number;
         }
         if page.live == 0 {
-            let stays = self.empty == 0 && page.free != 0;
-            if stays && (self.len != 0 || self.pages.len() <= KEPT_PAGES) {
+            if self.empty == 0 && page.free != 0 {
                 self.empty = 1;
             } else {
-                self.emptied(number);
+                self.give_back(number);
             }
         }
     }
 
-    /// Nothing in a page is live any more: gives its memory back, unless it is the only such page;
-    /// and the records, when nothing at all is live.
-    #[cold]
-    fn emptied(&mut self, number: u32) {
-        if self.empty == 0 && self.pages[number as usize].free != 0 {
-            self.empty = 1;
-        } else {
-            self.give_back(number);
-        }
-        if self.len == 0 && self.pages.len() > KEPT_PAGES {
+    /// True when [`tidy`](Self::tidy) may have something to do. O(1).
+    #[inline]
+    pub fn is_untidy(&self) -> bool {
+        self.len == 0 && self.pages.len() > KEPT_PAGES
+    }
+
+    /// Gives the pages' records back, if nothing is in use. Not part of [`release`](Self::release):
+    /// they are one large block, and an allocator may take a long time to free it.
+    #[inline]
+    pub fn tidy(&mut self) {
+        if self.is_untidy() {
             self.forget_pages();
         }
     }
 
     /// Gives the memory of a page back in which nothing is live.
+    #[cold]
     fn give_back(&mut self, number: u32) {
         let page = &mut self.pages[number as usize];
         if N::GENERATIONS < u32::MAX {
@@ -246,6 +248,7 @@ impl<N: PageSlot> Pages<N> {
 
     /// Nothing is in use: gives the pages' own records back too, but for those that Retire needs.
     /// Does nothing when these are nearly all, so that it takes O(1) a page that was made.
+    #[cold]
     fn forget_pages(&mut self) {
         if self.pages.len() <= KEPT_PAGES + 2 * self.retired_records() {
             return;
@@ -360,6 +363,10 @@ mod tests {
         assert_eq!(pages.pages_with_memory(), 250);
         // In an order unlike that of claiming.
         (0..4000).for_each(|step| release(&mut pages, indices[step * 1009 % 4000]));
+        assert_eq!((pages.len(), pages.pages_with_memory(), pages.pages.len()), (0, 1, 250));
+        assert!(pages.is_untidy());
+        pages.tidy();
+        assert!(!pages.is_untidy());
         assert_eq!((pages.len(), pages.pages_with_memory(), pages.pages.capacity()), (0, 0, 0));
         assert!(pages.is_empty());
         let again: Vec<_> = (0..4000).map(|_| pages.claim().unwrap()).collect();
@@ -443,6 +450,7 @@ mod tests {
                 pages.at_mut(37).0 = Uses::GENERATIONS - 1; // its page goes with it
             }
             all.iter().for_each(|&index| release(&mut pages, index));
+            pages.tidy();
             assert_eq!((pages.pages.len(), pages.pages_with_memory(), apart(&pages)), (3, 0, 0));
         }
     }
@@ -455,6 +463,7 @@ mod tests {
         // Page 2 empties first, and keeps its memory until nothing is in use.
         all[32..48].iter().for_each(|&index| release(&mut pages, index));
         all[..32].iter().chain(&all[48..]).for_each(|&index| release(&mut pages, index));
+        pages.tidy();
         assert_eq!((pages.pages.len(), pages.pages_with_memory()), (3, 0));
         assert!((0..2000).all(|_| pages.claim().unwrap() >> 4 != 2), "Retire");
     }
@@ -493,6 +502,7 @@ mod tests {
                 pages.at_mut(index).0 += 1;
                 pages.release(index);
             }
+            pages.tidy();
             assert_eq!((pages.pages.capacity(), pages.pages_with_memory()), (0, 0));
             let floors = pages.floors.as_ref().unwrap();
             assert_eq!((floors.pages_known(), floors.pages_apart()), ((1 << 20) / 64, 0));
@@ -545,6 +555,9 @@ mod tests {
             }
             let records = self.pages.pages.len();
             self.pages.release(index);
+            if self.given.len() % 4 != 0 {
+                self.pages.tidy(); // or later, or never
+            }
             self.forgot += usize::from(self.pages.pages.len() < records);
             self.most_apart = self.most_apart.max(apart(&self.pages));
         }

@@ -13,10 +13,8 @@
 //!   of time, and a bucket that is due stays in place, each of its tasks still to be cancelled or
 //!   rescheduled like any other, until the last one was handed over.
 
-use std::{error::Error, fmt};
-
 use crate::wheel::{
-    arena::{Arena, MAX_TASKS, Node, Position, TaskId},
+    arena::{Arena, Full, Node, Position, TaskId},
     delay_queue::DelayQueue,
     geometry::{DueBucket, Geometry, WheelSize},
     late::{LATE_TICKS, Late},
@@ -78,25 +76,6 @@ pub struct Scheduled {
     /// moment its coarse bucket is handed down. `u64::MAX` and off the wheel for "never".
     pub due: u64,
 }
-
-/// The wheel holds [`MAX_TASKS`] tasks already, or has given out all its ids, which takes more than
-/// a century at ten million a second; the task comes back.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Full<T>(pub T);
-
-impl<T> fmt::Debug for Full<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Full(..)")
-    }
-}
-
-impl<T> fmt::Display for Full<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a wheel holds at most {MAX_TASKS} tasks")
-    }
-}
-
-impl<T> Error for Full<T> {}
 
 /// What a call of [`TimingWheel::advance`] did, and when to call again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -204,8 +183,9 @@ impl<T> TimingWheel<T> {
     }
 
     /// True when the wheel keeps no task.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.nodes.is_empty()
     }
 
     /// Tasks that will fall due: those in a bucket. O(1).
@@ -368,7 +348,27 @@ impl<T> TimingWheel<T> {
     pub fn cancel(&mut self, id: TaskId) -> Option<T> {
         self.nodes.get(id)?;
         self.cancelled_count += u64::from(self.unlink(id.index));
-        Some(self.nodes.remove(id.index))
+        let task = self.nodes.remove(id.index);
+        self.tidy();
+        Some(task)
+    }
+
+    /// Gives back what a peak has left behind (about a byte for each task), if it keeps none.
+    /// [`cancel`](Self::cancel) does so itself, and so does the next [`advance`](Self::advance):
+    /// not the one that empties the wheel, so that what is due need not wait for the allocator.
+    /// O(1), or O(tasks of the peak).
+    #[inline]
+    pub fn tidy(&mut self) {
+        if self.is_untidy() {
+            self.nodes.tidy();
+            self.buckets.tidy();
+        }
+    }
+
+    /// True when [`tidy`](Self::tidy) may have something to do. O(1).
+    #[inline]
+    pub(crate) fn is_untidy(&self) -> bool {
+        self.is_empty() && (self.nodes.is_untidy() || self.buckets.is_untidy())
     }
 
     /// Gives a task another deadline, earlier or later; it keeps its id. Returns when the wheel
@@ -433,6 +433,7 @@ impl<T> TimingWheel<T> {
         budget: usize,
         mut sink: impl FnMut(DueTask<'_, T>),
     ) -> Advanced {
+        self.tidy();
         let target = now.max(self.now);
         let mut advanced = Advanced { fired: 0, cascaded: 0, next_due: None };
         let mut looked = 0;
