@@ -1,13 +1,8 @@
 //! What a topic is made with decides how its produces end.
 
-use kafka_protocol::messages::{
-    ApiKey, CreateTopicsRequest, CreateTopicsResponse, MetadataRequest, MetadataResponse,
-    ProduceResponse,
-    create_topics_request::{CreatableTopic, CreatableTopicConfig},
-    metadata_request::MetadataRequestTopic,
-};
+use kafka_protocol::messages::{BrokerId, CreateTopicsRequest};
 
-use super::{Fixture, answered, fetches::fetch, produce, record_batch, topic_name};
+use super::{Fixture, examples::*, record_batch};
 
 const OK: i16 = 0;
 const MESSAGE_TOO_LARGE: i16 = 10;
@@ -22,29 +17,17 @@ fn create(
     replicas: i16,
     configs: &[(&str, Option<&str>)],
 ) -> (i16, String) {
-    let config = |(name, value): &(&str, Option<&str>)| {
-        let value = value.map(|value| topic_name(value).0);
-        CreatableTopicConfig::default().with_name(topic_name(name).0).with_value(value)
-    };
-    let topic = CreatableTopic::default()
-        .with_name(topic_name(name))
-        .with_num_partitions(1)
-        .with_replication_factor(replicas)
-        .with_configs(configs.iter().map(config).collect());
-    let body = CreateTopicsRequest::default().with_topics(vec![topic]);
-    let client = broker.ask(ApiKey::CreateTopics, 4, &body);
-    let response: CreateTopicsResponse = answered(&client, 4).unwrap();
-    let result = &response.topics[0];
-    (result.error_code, result.error_message.as_deref().unwrap_or_default().to_owned())
+    let topics = vec![creatable(name, 1, replicas, configs)];
+    let response = broker.ask(&CreateTopicsRequest::default().with_topics(topics)).answer();
+    let result = response.unwrap().topics.remove(0);
+    (result.error_code, result.error_message.unwrap_or_default().to_string())
 }
 
 /// How an acks=all produce of 98 bytes ends; `None`: it waits.
 fn append(broker: &Fixture, topic: &str) -> Option<i16> {
     let mut body = produce(-1, 1000, &[(0, record_batch(1))]);
-    body.topic_data[0].name = topic_name(topic);
-    let client = broker.ask(ApiKey::Produce, 8, &body);
-    let response: ProduceResponse = answered(&client, 8)?;
-    Some(response.responses[0].partition_responses[0].error_code)
+    body.topic_data[0].name = text(topic).into();
+    Some(broker.ask(&body).answer()?.responses[0].partition_responses[0].error_code)
 }
 
 #[test]
@@ -74,21 +57,16 @@ fn metadata_names_the_replicas_there_are_and_followers_fetch_no_others() {
     create(&broker, "r1", 1, &[]);
     create(&broker, "r2", 2, &[]);
     for (topic, replicas) in [("r1", vec![1]), ("r2", vec![1, 2]), ("t", vec![1, 2, 3])] {
-        let topic = MetadataRequestTopic::default().with_name(Some(topic_name(topic)));
-        let body = MetadataRequest::default().with_topics(Some(vec![topic]));
-        let client = broker.ask(ApiKey::Metadata, 6, &body);
-        let response: MetadataResponse = answered(&client, 6).unwrap();
+        let response = broker.ask(&metadata(&[topic])).answer().unwrap();
         let partition = &response.topics[0].partitions[0];
-        let nodes = |ids: &[kafka_protocol::messages::BrokerId]| {
-            ids.iter().map(|id| id.0).collect::<Vec<_>>()
-        };
+        let nodes = |ids: &[BrokerId]| ids.iter().map(|id| id.0).collect::<Vec<_>>();
         assert_eq!(nodes(&partition.replica_nodes), replicas);
         assert_eq!(nodes(&partition.isr_nodes), replicas);
     }
     // Three of `t`, and replica 2 has one more: it is not kept waiting with three only.
     let three = [(0, 0), (1, 0), (2, 0)];
-    let [second, third] = [2, 3].map(|id| broker.ask(ApiKey::Fetch, 10, &fetch(id, 1, &three)));
-    assert!(second.pipeline.is_ready() && !third.pipeline.is_ready());
+    let [second, third] = [2, 3].map(|id| broker.ask(&fetch(id, 1, &three)).answer());
+    assert!(second.is_some() && third.is_none());
 }
 
 #[test]

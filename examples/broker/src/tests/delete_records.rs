@@ -2,32 +2,17 @@
 
 use std::time::Duration;
 
-use kafka_protocol::{
-    ResponseError,
-    messages::{
-        ApiKey, DeleteRecordsRequest, DeleteRecordsResponse,
-        delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic},
-    },
-};
+use kafka_protocol::{ResponseError, messages::DeleteRecordsResponse};
 
-use super::{Fixture, answered, topic_name};
-use crate::api::Client;
+use super::{Asked, Fixture, examples::delete_records};
 
-/// In topic `t`, with a timeout of one second: (partition, offset).
-fn delete(broker: &Fixture, offsets: &[(i32, i64)]) -> Client {
-    let partition = |(index, offset): &(i32, i64)| {
-        DeleteRecordsPartition::default().with_partition_index(*index).with_offset(*offset)
-    };
-    let topic = DeleteRecordsTopic::default().with_name(topic_name("t"));
-    let topic = topic.with_partitions(offsets.iter().map(partition).collect());
-    let body = DeleteRecordsRequest::default().with_timeout_ms(1000).with_topics(vec![topic]);
-    broker.ask(ApiKey::DeleteRecords, 1, &body)
+fn delete(broker: &Fixture, offsets: &[(i32, i64)]) -> Asked<DeleteRecordsResponse> {
+    broker.ask(&delete_records(offsets))
 }
 
 /// Error code and low watermark of each partition, once answered.
-fn results(client: &Client) -> Option<Vec<(i16, i64)>> {
-    let topics = answered::<DeleteRecordsResponse>(client, 1)?.topics;
-    let results = topics.into_iter().flat_map(|topic| topic.partitions);
+fn results(deletion: &Asked<DeleteRecordsResponse>) -> Option<Vec<(i16, i64)>> {
+    let results = deletion.answer()?.topics.into_iter().flat_map(|topic| topic.partitions);
     Some(results.map(|result| (result.error_code, result.low_watermark)).collect())
 }
 
@@ -42,7 +27,7 @@ fn it_waits_until_both_followers_have_deleted_and_the_leader_knows() {
     broker.replicate(1, 0);
     assert_eq!(results(&deletion), Some(vec![(0, 2)]));
     let all = delete(&broker, &[(0, -1)]);
-    (0..2).for_each(|follower| broker.replicate(follower, 0));
+    broker.replicate_to_all(0);
     assert_eq!(results(&all), Some(vec![(0, 3)]), "-1: up to the high watermark");
     assert_eq!(results(&delete(&broker, &[(0, 1)])), Some(vec![(0, 3)]), "gone already");
     assert_eq!(broker.append(), 0);
@@ -79,9 +64,8 @@ fn a_shutdown_answers_with_the_error_that_clients_try_again_on() {
     broker.append_replicated();
     let parked = delete(&broker, &[(0, 1)]);
     broker.manager.shutdown();
-    let expected = Some(vec![(ResponseError::NotLeaderOrFollower.code(), -1)]);
-    assert_eq!(
-        (results(&parked), results(&delete(&broker, &[(0, 1)]))),
-        (expected.clone(), expected)
-    );
+    for deletion in [parked, delete(&broker, &[(0, 1)])] {
+        let retriable = ResponseError::NotLeaderOrFollower.code();
+        assert_eq!(results(&deletion), Some(vec![(retriable, -1)]));
+    }
 }

@@ -1,20 +1,16 @@
 //! Many connections, and clients that do not play along, over real sockets.
 
-use std::{
-    io::{ErrorKind, Read, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use kafka_protocol::messages::{ApiKey, MetadataRequest, metadata_request::MetadataRequestTopic};
+use kafka_protocol::messages::{ApiKey, MetadataRequest};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::{
-    args, framed, produce, request,
-    tcp::{Client, wait_until},
-    topic_name,
-};
+use super::tcp::{Client, start, wait_until};
+use super::{args, examples::*, framed, request};
+use crate::counters::Summary;
 use crate::{Broker, connection::Connections, topics::TopicConfig};
 
 const CONNECTIONS: usize = 2000;
@@ -54,8 +50,8 @@ fn two_thousand_connections_have_a_produce_parked_each() {
 
 #[test]
 fn one_connection_too_many_is_closed_and_a_place_comes_free() {
-    let broker = Broker::start(&args(&["--max-connections", "2"])).unwrap();
-    let (first, mut second) = (Client::connect(&broker), Client::connect(&broker));
+    let (broker, first) = start(&["--max-connections", "2"]);
+    let mut second = Client::connect(&broker);
     second.send_produce(-1, 60_000);
     assert_eq!(second.produced(), 0, "both followers have their places");
     let third = Client(TcpStream::connect(broker.address()).unwrap());
@@ -65,7 +61,7 @@ fn one_connection_too_many_is_closed_and_a_place_comes_free() {
     drop(first);
     wait_until(|| {
         let mut next = TcpStream::connect(broker.address()).unwrap();
-        next.write_all(&framed(&[0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff])).unwrap();
+        next.write_all(&framed(&example(ApiKey::ApiVersions, 0))).unwrap();
         matches!(next.read(&mut [0]), Ok(1))
     });
     assert!(broker.shutdown().refused >= 1);
@@ -73,18 +69,14 @@ fn one_connection_too_many_is_closed_and_a_place_comes_free() {
 
 #[test]
 fn a_client_that_does_not_read_is_not_read_from() {
-    let broker = Broker::start(&args(&["--max-partitions", "32000", "--partitions", "1"])).unwrap();
+    let (broker, mut client) = start(&["--max-partitions", "32000", "--partitions", "1"]);
     let large = TopicConfig { partitions: 1000, ..broker.manager.topics.defaults };
     broker.manager.topics.create("large", large, false).unwrap();
-    let mut client = Client::connect(&broker);
     client.0.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     // Each answer has some 40 kB, all together 400 MB; each request 4 kB, more than sockets buffer.
     let ask = |number| {
-        let names = ["large".to_owned(), format!("seen-{number:05}"), "x".repeat(4000)];
-        let topic =
-            |name: &String| MetadataRequestTopic::default().with_name(Some(topic_name(name)));
-        let body = MetadataRequest::default().with_topics(Some(names.iter().map(topic).collect()));
-        framed(&request(ApiKey::Metadata, 4, &body))
+        let names = ["large", &format!("seen-{number:05}"), &"x".repeat(4000)];
+        framed(&request(6, &metadata(&names)))
     };
     let requests: Vec<u8> = (0..10_000).flat_map(ask).collect();
     let mut sent = 0;
@@ -103,12 +95,20 @@ fn a_client_that_does_not_read_is_not_read_from() {
     other.send_produce(-1, 60_000);
     assert_eq!(other.produced(), 0, "others are served");
     // What was sent whole is answered.
-    (0..sent / ask(0).len()).for_each(|_| drop(client.receive()));
+    (0..sent / ask(0).len()).for_each(|_| drop(client.receive::<MetadataRequest>()));
     broker.shutdown();
 }
 
-#[test]
 #[expect(clippy::disallowed_methods, reason = "measures a shutdown")]
+fn shut_down_in_time(broker: Broker) -> Summary {
+    let start = Instant::now();
+    let summary = broker.shutdown();
+    let elapsed = start.elapsed();
+    assert!(elapsed < Duration::from_secs(10), "the shutdown took {elapsed:?}");
+    summary
+}
+
+#[test]
 fn half_a_frame_and_silence_hold_up_neither_others_nor_the_shutdown() {
     let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
     let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(broker.address()).unwrap()).collect();
@@ -119,10 +119,7 @@ fn half_a_frame_and_silence_hold_up_neither_others_nor_the_shutdown() {
     let mut client = Client::connect(&broker);
     client.send_produce(-1, 600_000);
     wait_until(|| broker.manager.produces.len() == 1);
-    let start = Instant::now();
-    assert_eq!(broker.shutdown().parked[0].1.cancelled, 1);
-    let elapsed = start.elapsed();
-    assert!(elapsed < Duration::from_secs(10), "the shutdown took {elapsed:?}");
+    assert_eq!(shut_down_in_time(broker).parked[0].1.cancelled, 1);
     assert_eq!(client.produced(), 6);
 }
 
@@ -148,7 +145,7 @@ fn half_frames(frame: &[u8]) -> (Broker, Vec<Client>) {
 /// its own.
 fn large_frame() -> Vec<u8> {
     let body = produce(1, 0, &[(0, vec![0; 200_000].into())]);
-    framed(&request(ApiKey::Produce, 7, &body))
+    framed(&request(8, &body))
 }
 
 #[test]
@@ -165,14 +162,10 @@ fn half_frames_take_no_more_than_the_budget_and_each_request_has_its_turn() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "measures a shutdown")]
 fn connections_that_wait_for_memory_do_not_hold_up_the_shutdown() {
     let (broker, clients) = half_frames(&large_frame());
     let memory = Arc::clone(&broker.manager.memory[0]);
-    let start = Instant::now();
-    broker.shutdown();
-    let elapsed = start.elapsed();
-    assert!(elapsed < Duration::from_secs(10), "the shutdown took {elapsed:?}");
+    shut_down_in_time(broker);
     assert!(clients.into_iter().all(Client::was_closed));
     wait_until(|| memory.taken() == 0);
 }

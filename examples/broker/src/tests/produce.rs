@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use kafka_protocol::{
-    ResponseError,
-    messages::{ApiKey, ProduceResponse},
-};
+use kafka_protocol::{ResponseError, messages::ProduceResponse};
 
-use super::{Fixture, answered, handle, produce, record_batch, request, with_crc};
-use crate::{api::Client, partition::UpTo};
+use super::{Asked, Fixture, ask, examples::produce, record_batch, with_crc};
+use crate::partition::UpTo;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -17,11 +14,11 @@ const TIMED_OUT: i16 = ResponseError::RequestTimedOut.code();
 
 impl Fixture {
     /// Starts a produce with a timeout of one second.
-    fn start(&self, acks: i16, data: &[(i32, Bytes)]) -> Client {
-        self.ask(ApiKey::Produce, 8, &produce(acks, 1000, data))
+    fn start(&self, acks: i16, data: &[(i32, Bytes)]) -> Asked<ProduceResponse> {
+        self.ask(&produce(acks, 1000, data))
     }
 
-    fn start_all(&self, records: i32) -> Client {
+    fn start_all(&self, records: i32) -> Asked<ProduceResponse> {
         self.start(-1, &[(0, record_batch(records))])
     }
 
@@ -31,8 +28,8 @@ impl Fixture {
 }
 
 /// Error code and base offset of each partition, once answered.
-fn answer(client: &Client) -> Option<Vec<(i16, i64)>> {
-    let topics = answered::<ProduceResponse>(client, 8)?.responses;
+fn answer(produce: &Asked<ProduceResponse>) -> Option<Vec<(i16, i64)>> {
+    let topics = produce.answer()?.responses;
     let statuses = topics.into_iter().flat_map(|topic| topic.partition_responses);
     Some(statuses.map(|status| (status.error_code, status.base_offset)).collect())
 }
@@ -166,11 +163,10 @@ fn a_follower_that_is_always_one_fetch_behind_stays_in_sync() {
 fn acks_decide_who_is_waited_for() {
     let broker = Fixture::new(&[]);
     let produce = |acks, timeout_ms, index| {
-        let client = broker.client();
         let body = produce(acks, timeout_ms, &[(index, record_batch(2))]);
-        handle(&broker.manager, &client, request(ApiKey::Produce, 8, &body))?;
+        let produce = ask(&broker.manager, broker.client(), 8, &body)?;
         broker.timer.advance(MILLISECOND);
-        Ok::<_, anyhow::Error>(answer(&client).map(|statuses| statuses[0]))
+        anyhow::Ok(answer(&produce).map(|statuses| statuses[0]))
     };
     assert_eq!(produce(1, 0, 0).unwrap(), Some((0, 0)));
     assert_eq!(produce(0, 0, 0).unwrap(), None);
@@ -265,12 +261,12 @@ fn all_logs_together_are_bounded_and_the_largest_gives_up_its_oldest_records() {
         assert_eq!(answer(&append(index)), Some(vec![(0, offset)]));
     }
     assert_eq!(answer(&append(2)), full, "nothing is replicated");
-    (0..2).for_each(|follower| broker.replicate(follower, 0));
+    broker.replicate_to_all(0);
     assert_eq!(answer(&append(2)), Some(vec![(0, 0)]));
     let starts = [0, 1, 2].map(|index| broker.partition(index).offsets().log_start);
     assert_eq!(starts, [1, 0, 0], "the oldest of the largest");
     for _ in 0..20 {
-        (0..2).for_each(|follower| (0..3).for_each(|index| broker.replicate(follower, index)));
+        (0..3).for_each(|index| broker.replicate_to_all(index));
         assert_eq!(answer(&append(1)).unwrap()[0].0, 0);
         let bytes: usize = (0..3).map(|index| broker.partition(index).log_bytes()).sum();
         assert!(bytes <= 1001 + 128, "{bytes} bytes");

@@ -9,32 +9,14 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use kafka_protocol::{
-    messages::{
-        ApiKey, FetchRequest, FetchResponse, MetadataRequest, MetadataResponse, ProduceResponse,
-        fetch_response::{FetchableTopicResponse, PartitionData},
-        metadata_request::MetadataRequestTopic,
-        metadata_response::{MetadataResponsePartition, MetadataResponseTopic},
-    },
-    protocol::{Decodable, decode_request_header_from_buffer},
-};
-
-use super::{
-    CORRELATION_ID, Fixture, args, fetches::fetch, framed, produce, record_batch, request,
-    topic_name,
-};
-use crate::{
-    Args, Broker,
-    connection::{Connections, FRAME_MAX, IDLE_MAX, serve},
-    frame::read_frame,
-    pipeline,
-    replica_fetcher::Follower,
-    run_follower,
-    signal::Signal,
-    topics::WatchKey,
-};
-
+use kafka_protocol::messages::{fetch_response::*, metadata_response::*, *};
+use kafka_protocol::protocol::{Decodable, Request, decode_request_header_from_buffer};
 use timer_core::Clock;
+
+use super::{Fixture, args, decoded, examples::*, framed, latest, record_batch, request};
+use crate::connection::{Connections, FRAME_MAX, IDLE_MAX, serve};
+use crate::{Args, Broker, frame::read_frame, pipeline, run_follower};
+use crate::{replica_fetcher::Follower, signal::Signal, topics::WatchKey};
 
 pub(crate) struct Client(pub(crate) TcpStream);
 
@@ -44,41 +26,35 @@ impl Client {
         let stream = TcpStream::connect(broker.address()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         let mut client = Client(stream);
-        client.ask_for("t");
-        client.receive();
+        client.ask(&metadata(&["t"]));
+        client.receive::<MetadataRequest>();
         client
     }
 
-    /// Sends a request for what is known of a topic, which makes it.
-    fn ask_for(&mut self, topic: &str) {
-        let topic = MetadataRequestTopic::default().with_name(Some(topic_name(topic)));
-        let body = MetadataRequest::default().with_topics(Some(vec![topic]));
-        self.send(&framed(&request(ApiKey::Metadata, 4, &body)));
+    pub(crate) fn ask<Q: Request>(&mut self, body: &Q) {
+        self.send(&framed(&request(latest::<Q>(), body)));
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).unwrap();
     }
 
-    pub(crate) fn receive(&mut self) -> Bytes {
-        let mut length = [0; 4];
-        self.0.read_exact(&mut length).unwrap();
-        let mut response = vec![0; i32::from_be_bytes(length) as usize];
-        self.0.read_exact(&mut response).unwrap();
-        response.into()
+    /// The answer to such a request.
+    pub(crate) fn receive<Q: Request>(&mut self) -> Q::Response {
+        let mut frame = vec![0; 4];
+        self.0.read_exact(&mut frame).unwrap();
+        frame.resize(4 + (&frame[..]).get_i32() as usize, 0);
+        self.0.read_exact(&mut frame[4..]).unwrap();
+        decoded(latest::<Q>(), frame)
     }
 
     pub(crate) fn send_produce(&mut self, acks: i16, timeout_ms: i32) {
-        let body = produce(acks, timeout_ms, &[(0, record_batch(1))]);
-        self.send(&framed(&request(ApiKey::Produce, 7, &body)));
+        self.ask(&produce(acks, timeout_ms, &[(0, record_batch(1))]));
     }
 
     /// The error code of the produce sent before.
     pub(crate) fn produced(&mut self) -> i16 {
-        let mut response = self.receive();
-        assert_eq!(response.get_i32(), CORRELATION_ID);
-        let response = ProduceResponse::decode(&mut response, 7).unwrap();
-        response.responses[0].partition_responses[0].error_code
+        self.receive::<ProduceRequest>().responses[0].partition_responses[0].error_code
     }
 
     /// An end of file, or a reset where unread bytes were thrown away.
@@ -87,8 +63,19 @@ impl Client {
     }
 }
 
-fn wait_for_parked(broker: &Broker) {
+/// A broker with these options, and a client of it.
+pub(crate) fn start(options: &[&str]) -> (Broker, Client) {
+    let broker = Broker::start(&args(options)).unwrap();
+    let client = Client::connect(&broker);
+    (broker, client)
+}
+
+/// The same, when the client has a produce parked.
+pub(crate) fn start_with_parked(options: &[&str]) -> (Broker, Client) {
+    let (broker, mut client) = start(options);
+    client.send_produce(-1, 600_000);
     wait_until(|| !broker.manager.produces.is_empty());
+    (broker, client)
 }
 
 /// The deadline is the test runner's.
@@ -100,29 +87,23 @@ pub(crate) fn wait_until(condition: impl Fn() -> bool) {
 
 #[test]
 fn answers_come_in_the_order_of_the_requests_though_a_parked_one_holds_up_no_other() {
-    let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
-    let mut client = Client::connect(&broker);
+    let (broker, mut client) = start_with_parked(&["--pause-followers"]);
     client.send_produce(-1, 60_000);
-    client.send_produce(-1, 60_000);
-    client.ask_for("behind");
+    client.ask(&metadata(&["behind"]));
     wait_until(|| broker.manager.topics.get("behind").is_some());
     assert_eq!(broker.manager.produces.len(), 2, "the request behind them ran");
     broker.manager.signal.pause_followers(false);
     assert_eq!((client.produced(), client.produced()), (0, 0));
-    let mut response = client.receive();
-    assert_eq!(response.get_i32(), CORRELATION_ID);
-    let response = MetadataResponse::decode(&mut response, 4).unwrap();
-    assert_eq!(response.topics[0].name, Some(topic_name("behind")));
+    let response = client.receive::<MetadataRequest>();
+    assert_eq!(response.topics[0].name, Some(text("behind").into()));
     broker.shutdown();
 }
 
 #[test]
 fn a_client_that_disconnects_has_what_it_parked_cancelled_at_once() {
-    let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
-    let mut client = Client::connect(&broker);
-    client.send_produce(-1, 60_000);
-    client.send(&framed(&request(ApiKey::Fetch, 10, &fetch(-1, 1, &[(1, 0)]))));
-    wait_until(|| broker.manager.produces.len() + broker.manager.fetches.len() == 2);
+    let (broker, mut client) = start_with_parked(&["--pause-followers"]);
+    client.ask(&fetch(-1, 1, &[(1, 0)]).with_max_wait_ms(60_000));
+    wait_until(|| !broker.manager.fetches.is_empty());
     drop(client);
     wait_until(|| broker.manager.produces.len() + broker.manager.fetches.len() == 0);
     let summary = broker.shutdown();
@@ -130,36 +111,52 @@ fn a_client_that_disconnects_has_what_it_parked_cancelled_at_once() {
     assert_eq!(summary.rejected, 0);
 }
 
-/// A follower says by its next fetch that it has the records, and takes its time until then.
+/// What is parked is answered before its connection is closed. A follower says by its next fetch
+/// that it has the records, and takes its time until then.
 #[test]
-fn a_produce_waits_for_the_followers_next_fetch() {
+fn a_produce_waits_for_the_followers_next_fetch_and_a_shutdown_answers_it() {
     assert!(args(&[]).follower_interval >= Duration::from_millis(10), "or it would not be seen");
-    let broker = Broker::start(&args(&["--follower-interval", "1day"])).unwrap();
-    let mut client = Client::connect(&broker);
-    client.send_produce(-1, 60_000);
-    wait_for_parked(&broker);
-    assert_eq!(broker.shutdown().parked[0].1.cancelled, 1);
-    assert_eq!(client.produced(), 6);
+    for options in [&["--pause-followers"][..], &["--follower-interval", "1day"]] {
+        let (broker, mut client) = start_with_parked(options);
+        assert_eq!(broker.shutdown().parked[0].1.cancelled, 1, "{options:?}");
+        assert_eq!(client.produced(), 6, "{options:?}");
+        assert!(client.was_closed(), "{options:?}");
+    }
 }
 
 #[test]
 fn a_long_poll_is_woken_by_a_produce() {
-    let broker = Broker::start(&args(&[])).unwrap();
-    let (mut consumer, mut producer) = (Client::connect(&broker), Client::connect(&broker));
-    let body = fetch(-1, 1, &[(0, 0)]).with_max_wait_ms(60_000);
-    consumer.send(&framed(&request(ApiKey::Fetch, 10, &body)));
+    let (broker, mut consumer) = start(&[]);
+    let mut producer = Client::connect(&broker);
+    consumer.ask(&fetch(-1, 1, &[(0, 0)]).with_max_wait_ms(60_000));
     let partition = broker.manager.topics.partition("t", 0).unwrap();
-    wait_until(|| {
-        broker.manager.fetches.waiters(&WatchKey::HighWatermark(partition.key.clone())) == 1
-    });
+    let high_watermark = WatchKey::HighWatermark(partition.key.clone());
+    wait_until(|| broker.manager.fetches.waiters(&high_watermark) == 1);
     producer.send_produce(1, 0);
     assert_eq!(producer.produced(), 0);
-    let mut response = consumer.receive();
-    assert_eq!(response.get_i32(), CORRELATION_ID);
-    let response = FetchResponse::decode(&mut response, 10).unwrap();
+    let response = consumer.receive::<FetchRequest>();
     let data = &response.responses[0].partitions[0];
     assert_eq!((data.high_watermark, data.records.as_ref().unwrap().len()), (1, 98));
     broker.shutdown();
+}
+
+/// Serves one connection of a broker without threads, to which the client does this.
+fn served(broker: &Fixture, client: impl FnOnce(Client)) {
+    let connections = Connections::new(&broker.manager.args);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (accepted, peer) = listener.accept().unwrap();
+    let connection = connections.register(accepted, peer).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| serve(&connection, &broker.manager));
+        client(Client(stream));
+    });
+}
+
+/// Waits until the next thing that the timer does is due after `time`.
+fn wait_until_due(broker: &Fixture, now_ns: u64, time: Duration) {
+    let due = now_ns + time.as_nanos() as u64;
+    wait_until(|| broker.manager.timer.next_deadline_ns() == Some(due));
 }
 
 /// The clock is turned by hand. A connection is cut when it was silent for its time, and not
@@ -168,34 +165,24 @@ fn a_long_poll_is_woken_by_a_produce() {
 fn a_connection_is_closed_when_a_request_does_not_come_in_time() {
     const MILLISECOND: Duration = Duration::from_millis(1);
     let broker = Fixture::new(&[]);
-    let request = framed(&[0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff]);
+    let request = framed(&example(ApiKey::ApiVersions, latest::<ApiVersionsRequest>()));
     let begun = &request[..7];
-    let connections = Connections::new(&broker.manager.args);
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     for (first, time) in [(&b""[..], IDLE_MAX), (&begun[..1], FRAME_MAX), (begun, FRAME_MAX)] {
         for early in [MILLISECOND, Duration::ZERO] {
-            let mut client = Client(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
-            let (accepted, peer) = listener.accept().unwrap();
-            let connection = connections.register(accepted, peer).unwrap();
-            thread::scope(|scope| {
-                scope.spawn(|| serve(&connection, &broker.manager));
+            served(&broker, |mut client| {
                 client.send(&request);
-                client.receive();
-                let now = broker.timer.clock().now_ns();
-                let next_is = |time: Duration| {
-                    let due = now + time.as_nanos() as u64;
-                    wait_until(|| broker.manager.timer.next_deadline_ns() == Some(due));
-                };
-                next_is(IDLE_MAX); // the answer is written: its time is the same as a frame's
+                client.receive::<ApiVersionsRequest>();
+                let now_ns = broker.timer.clock().now_ns();
+                // The answer is written: its time is the same as a frame's.
+                wait_until_due(&broker, now_ns, IDLE_MAX);
                 client.send(first);
-                next_is(time);
+                wait_until_due(&broker, now_ns, time);
                 broker.timer.advance(time - early);
                 if early.is_zero() {
                     assert!(client.was_closed(), "{first:?} and silence");
                 } else {
                     client.send(&request[first.len()..]);
-                    client.receive();
-                    drop(client);
+                    client.receive::<ApiVersionsRequest>();
                 }
             });
         }
@@ -207,21 +194,14 @@ fn a_connection_is_closed_when_a_request_does_not_come_in_time() {
 #[test]
 fn a_connection_that_waits_for_memory_is_cut_at_its_time() {
     let broker = Fixture::new(&["--queued-max-request-bytes", "100000"]);
-    let connections = Connections::new(&broker.manager.args);
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let memory = &broker.manager.memory[0];
     let [mut all, mut beyond] = [77, 78].map(|connection| memory.account(connection).share());
     all.take(100_000).unwrap();
     beyond.take(50_000).unwrap();
     assert!(memory.is_exceeded());
-    let mut client = Client(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
-    let (accepted, peer) = listener.accept().unwrap();
-    let connection = connections.register(accepted, peer).unwrap();
-    thread::scope(|scope| {
-        scope.spawn(|| serve(&connection, &broker.manager));
+    served(&broker, |mut client| {
         client.send(&framed(&[0; 60_000])[..50_000]);
-        let due = broker.timer.clock().now_ns() + FRAME_MAX.as_nanos() as u64;
-        wait_until(|| broker.manager.timer.next_deadline_ns() == Some(due));
+        wait_until_due(&broker, broker.timer.clock().now_ns(), FRAME_MAX);
         wait_until(|| memory.is_waited_for());
         broker.timer.advance(FRAME_MAX);
         assert!(client.was_closed());
@@ -233,12 +213,11 @@ fn a_connection_that_waits_for_memory_is_cut_at_its_time() {
 /// Sent whole, as a client does: it looks for the answer afterwards.
 #[test]
 fn a_produce_above_the_frame_bound_is_answered_and_the_connection_goes_on() {
-    let broker = Broker::start(&args(&[])).unwrap();
-    let mut client = Client::connect(&broker);
+    let (broker, mut client) = start(&[]);
     let records = Bytes::from(vec![7; broker.manager.args.max_frame as usize]);
     let body = produce(-1, 60_000, &[(0, records)]);
     for _ in 0..2 {
-        client.send(&framed(&request(ApiKey::Produce, 7, &body)));
+        client.ask(&body);
         assert_eq!(client.produced(), 10, "MESSAGE_TOO_LARGE");
     }
     client.send_produce(1, 0);
@@ -249,8 +228,7 @@ fn a_produce_above_the_frame_bound_is_answered_and_the_connection_goes_on() {
 
 #[test]
 fn what_is_malformed_closes_its_own_connection_and_nothing_else() {
-    let broker = Broker::start(&args(&[])).unwrap();
-    let mut bystander = Client::connect(&broker);
+    let (broker, mut bystander) = start(&[]);
     let giant_array = [&[0, 3, 0, 4, 0, 0, 0, 1, 0xff, 0xff][..], &i32::MAX.to_be_bytes()].concat();
     let attacks = [
         i32::MAX.to_be_bytes().to_vec(),
@@ -275,8 +253,7 @@ fn what_is_malformed_closes_its_own_connection_and_nothing_else() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "measures what a client sees")]
 fn paused_followers_time_out_acks_all_and_resumed_ones_complete_it() {
-    let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
-    let mut client = Client::connect(&broker);
+    let (broker, mut client) = start(&["--pause-followers"]);
     let start = Instant::now();
     client.send_produce(-1, 200);
     assert_eq!(client.produced(), 7);
@@ -286,7 +263,7 @@ fn paused_followers_time_out_acks_all_and_resumed_ones_complete_it() {
     assert_eq!(client.produced(), 0);
 
     client.send_produce(-1, 60_000);
-    wait_for_parked(&broker);
+    wait_until(|| !broker.manager.produces.is_empty());
     broker.manager.signal.pause_followers(false);
     assert_eq!(client.produced(), 0);
     let summary = broker.shutdown();
@@ -298,9 +275,8 @@ fn paused_followers_time_out_acks_all_and_resumed_ones_complete_it() {
 fn followers_beside_the_leaders_process_can_be_paused_too() {
     for (extra, error_code) in [(&[][..], 0), (&["--pause-followers"], 7)] {
         let leader = ["--node", "1", "--cluster", "1=127.0.0.1:0,2,3"];
-        let broker = Broker::start(&args(&leader)).unwrap();
+        let (broker, mut client) = start(&leader);
         let (address, args) = (broker.address(), args(extra));
-        let mut client = Client::connect(&broker);
         thread::scope(|scope| {
             let stops = [2, 3].map(|node| {
                 let (stop, stopped) = mpsc::channel();
@@ -314,17 +290,6 @@ fn followers_beside_the_leaders_process_can_be_paused_too() {
         });
         broker.shutdown();
     }
-}
-
-#[test]
-fn a_shutdown_answers_the_parked_request_before_it_closes() {
-    let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
-    let mut client = Client::connect(&broker);
-    client.send_produce(-1, 60_000);
-    wait_for_parked(&broker);
-    assert_eq!(broker.shutdown().parked[0].1.cancelled, 1);
-    assert_eq!(client.produced(), 6);
-    assert!(client.was_closed());
 }
 
 #[test]
@@ -353,7 +318,7 @@ fn a_follower_asks_for_another_topic_first_each_time() {
             let partition = MetadataResponsePartition::default();
             let partition = partition.with_replica_nodes(vec![2.into()]);
             let topics = ["a", "b"].map(|name| {
-                let topic = MetadataResponseTopic::default().with_name(Some(topic_name(name)));
+                let topic = MetadataResponseTopic::default().with_name(Some(text(name).into()));
                 topic.with_partitions(vec![partition.clone()])
             });
             let body = MetadataResponse::default().with_topics(topics.to_vec());

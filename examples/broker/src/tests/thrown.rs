@@ -22,27 +22,18 @@ use crate::{
     replica_manager::ReplicaManager,
 };
 
-pub(crate) const FRAME_MAX: u32 = 64 << 10;
+const FRAME_MAX: u32 = 64 << 10;
 /// Connections at a time.
 const CONNECTIONS: usize = 4;
 /// No API has such a key: what happens beside the requests.
 const EVENTS: u8 = 0x7f;
 /// Longer than anything waits: a timeout is an `i32` of milliseconds.
 const LONG: Duration = Duration::from_secs(30 * 24 * 3600);
-const BOUNDS: [&str; 9] = [
-    "broker",
-    "--max-partitions",
-    "16",
-    "--max-log",
-    "20000",
-    "--max-groups",
-    "4",
-    "--max-group-members",
-    "4",
-];
+const BOUNDS: &str =
+    "broker --max-partitions 16 --max-log 20000 --max-groups 4 --max-group-members 4";
 
 /// One connection as its reader sees it, with nobody who writes the answers.
-pub(crate) struct Connection {
+struct Connection {
     client: Client,
     /// Requests that were accepted and wait for their answers, or have them.
     accepted: Vec<Bytes>,
@@ -57,13 +48,13 @@ pub(crate) fn client(manager: &ReplicaManager, number: u64) -> Client {
 }
 
 impl Connection {
-    pub(crate) fn new(manager: &ReplicaManager, number: u64) -> Connection {
+    fn new(manager: &ReplicaManager, number: u64) -> Connection {
         Connection { client: client(manager, number), accepted: Vec::new(), refused: false }
     }
 
     /// Handles a request; false when the connection is over, because it was refused or more would
     /// have to wait for a place.
-    pub(crate) fn handle(&mut self, manager: &ReplicaManager, frame: Bytes) -> bool {
+    fn handle(&mut self, manager: &ReplicaManager, frame: Bytes) -> bool {
         let share = self.client.pipeline.requests.share();
         match api::handle(manager, &self.client, frame.clone(), share) {
             Ok(()) => self.accepted.push(frame),
@@ -74,7 +65,7 @@ impl Connection {
 
     /// The client is gone: each request has exactly one answer, and a refused one none. But a
     /// member is not gone with its connection: a request that waits for its group is given up.
-    pub(crate) fn hang_up(self, manager: &ReplicaManager) {
+    fn hang_up(self, manager: &ReplicaManager) {
         let pipeline = &self.client.pipeline;
         manager.cancel_for_connection(pipeline.requests.connection, "client disconnected");
         pipeline.finish();
@@ -133,9 +124,9 @@ pub(crate) fn follow_all(manager: &ReplicaManager) {
 }
 
 /// A broker of its own and the connections to it.
-struct Session {
+pub(crate) struct Session {
     timer: ManualTimer,
-    manager: ReplicaManager,
+    pub(crate) manager: ReplicaManager,
     open: [Connection; CONNECTIONS],
     /// The one whose requests come.
     current: usize,
@@ -149,27 +140,31 @@ struct Session {
 /// # Panics
 /// When a request has no answer or two, or something stays behind when all have hung up and time
 /// has passed.
-pub fn run(mut data: &[u8]) {
+pub fn run(data: &[u8]) {
     let mut session = Session::new();
-    while let Ok(Some(frame)) = read_frame(&mut data, FRAME_MAX, |_| Ok(())) {
-        if frame[0] == EVENTS {
-            session.happen(&frame);
-        } else if !session.open[session.current].handle(&session.manager, frame) {
-            session.hang_up();
-        }
-    }
+    session.read(data);
     session.end();
 }
 
 impl Session {
-    fn new() -> Session {
+    pub(crate) fn new() -> Session {
         static ARGS: OnceLock<Args> = OnceLock::new();
-        let args = ARGS.get_or_init(|| Args::parse_from(BOUNDS));
+        let args = ARGS.get_or_init(|| Args::parse_from(BOUNDS.split(' ')));
         let timer = ManualTimer::new();
         let manager = ReplicaManager::new(args, &timer).expect("its timer is open");
         manager.topics.get_or_create("t").expect("the first topic");
         let open = std::array::from_fn(|number| Connection::new(&manager, number as u64));
         Session { timer, manager, open, current: 0, next_number: CONNECTIONS as u64 }
+    }
+
+    pub(crate) fn read(&mut self, mut data: &[u8]) {
+        while let Ok(Some(frame)) = read_frame(&mut data, FRAME_MAX, |_| Ok(())) {
+            if frame[0] == EVENTS {
+                self.happen(&frame);
+            } else if !self.open[self.current].handle(&self.manager, frame) {
+                self.hang_up();
+            }
+        }
     }
 
     fn happen(&mut self, event: &[u8]) {
@@ -186,13 +181,13 @@ impl Session {
     }
 
     /// The current connection ends, and another one takes its place.
-    fn hang_up(&mut self) {
+    pub(crate) fn hang_up(&mut self) {
         let next = Connection::new(&self.manager, self.next_number);
         self.next_number += 1;
         std::mem::replace(&mut self.open[self.current], next).hang_up(&self.manager);
     }
 
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         for connection in 0..CONNECTIONS {
             self.current = connection;
             self.hang_up();
