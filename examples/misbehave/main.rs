@@ -57,18 +57,13 @@ fn park_to_check_again(waits: &Waits, mut second: impl FnMut() -> bool + Send + 
     waits.try_complete_else_watch(when(check, drop).into(), &["key"], TIMEOUT).is_ok()
 }
 
-/// Until Ctrl-C, so that the program can end.
-fn block(stop: &Stop) -> bool {
-    while !stop.pause(Duration::from_secs(3600)) {}
-    true
-}
-
 /// One check that does not return, far beyond its operation's time-out: PurgatoryCheckStuck,
 /// PurgatoryStuck.
 fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
     let waits = Waits::new("stuck")?;
     let (until, event) = (stop.clone(), waits.clone());
-    park_to_check_again(&waits, move || block(&until));
+    // Until Ctrl-C, so that the program can end.
+    park_to_check_again(&waits, move || (until.wait(), true).1);
     thread::Builder::new()
         .name("stuck".to_owned())
         .spawn(move || event.check_and_complete(&"key"))?;

@@ -85,26 +85,6 @@ impl Default for Tally {
     }
 }
 
-impl Tally {
-    /// Adds an answer.
-    pub(crate) fn add(&mut self, ended: &Ended) {
-        let (mut counts, waited) =
-            (Counts { offsets: ended.offset, ..Counts::default() }, ended.waited);
-        match ended.answer {
-            Answer::Acknowledged => {
-                (counts.completed, counts.bytes) = (1, ended.bytes.into());
-                self.wait += waited.as_nanos() as u64;
-            }
-            Answer::TimedOut => {
-                counts.expired = 1;
-                self.lateness += waited.saturating_sub(ended.timeout).as_nanos() as u64;
-            }
-            Answer::Cancelled | Answer::Refused(_) => counts.cancelled = 1,
-        }
-        self.counts += counts;
-    }
-}
-
 /// The books of one run.
 #[derive(Debug)]
 pub(crate) struct Books {
@@ -127,22 +107,34 @@ impl Books {
     /// Enters an answer. An acknowledgement is checked at once, against the logs themselves and not
     /// what the leader knows of them.
     pub(crate) fn enter(&self, partition: &Partition, ended: &Ended) {
-        let Ended { answer, offset, waited, timeout, .. } = *ended;
+        let Ended { answer, offset, waited, timeout, bytes } = *ended;
         let place = || format!("offset {} of {}", offset - 1, partition.key);
+        if let Answer::Acknowledged = answer {
+            self.acknowledged[partition.key.0 as usize].fetch_max(offset, Ordering::AcqRel);
+            if partition.in_sync().any(|one| partition.followers[one].end() < offset) {
+                self.note(TOO_SOON, 1, place);
+            }
+        }
+        let tally = &mut *self.tallies[partition.key.0 as usize % self.tallies.len()].lock();
+        tally.counts.offsets = tally.counts.offsets.wrapping_add(offset);
         match answer {
             Answer::Acknowledged => {
-                self.acknowledged[partition.key.0 as usize].fetch_max(offset, Ordering::AcqRel);
-                if partition.in_sync().any(|one| partition.followers[one].end() < offset) {
-                    self.note(TOO_SOON, 1, place);
-                }
+                tally.counts.completed += 1;
+                tally.counts.bytes += u64::from(bytes);
+                tally.wait += waited.as_nanos() as u64;
             }
-            Answer::TimedOut if waited < timeout => {
-                self.note(EARLY, 1, || format!("{}, after {waited:?} of {timeout:?}", place()));
+            Answer::TimedOut => {
+                tally.counts.expired += 1;
+                tally.lateness += waited.saturating_sub(timeout).as_nanos() as u64;
+                let early = || format!("{}, after {waited:?} of {timeout:?}", place());
+                self.note(EARLY, (waited < timeout).into(), early);
             }
-            Answer::Refused(reason) => self.note(REFUSED, 1, || format!("{}: {reason:?}", place())),
-            _ => {}
+            Answer::Cancelled => tally.counts.cancelled += 1,
+            Answer::Refused(reason) => {
+                tally.counts.cancelled += 1;
+                self.note(REFUSED, 1, || format!("{}: {reason:?}", place()));
+            }
         }
-        self.tallies[partition.key.0 as usize % self.tallies.len()].lock().add(ended);
     }
 
     /// How many acknowledged records an in-sync follower's log lacks; none for one that is not.

@@ -46,7 +46,6 @@ mod replica_manager;
 mod replica_state;
 mod schemas;
 mod server;
-mod signal;
 #[cfg(test)]
 mod tests;
 mod topics;

@@ -9,11 +9,13 @@
 //! any case. Its logs are in memory: one that is started again, or finds the leader again, begins
 //! anew. It serves no clients.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{io::BufReader, io::Write, mem, net::SocketAddr, net::TcpStream, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::{BufMut, BytesMut};
 use dashmap::DashMap;
+use example_support::Stop;
 use kafka_protocol::{
     ResponseError, messages::fetch_request::*, messages::*, protocol::Decodable,
     protocol::HeaderVersion, protocol::Request, protocol::encode_request_header_into_buffer,
@@ -21,7 +23,7 @@ use kafka_protocol::{
 
 use crate::{
     batch, batch::IncomingBatch, batch::RecordBatch, fetch::FETCH_BYTES_MAX, frame::read_frame,
-    log::Log, partition::Partition, signal::Signal, topics::TopicPartition,
+    log::Log, partition::Partition, topics::TopicPartition,
 };
 
 /// How long a fetch waits at the leader: as long as a deletion may go unnoticed.
@@ -30,18 +32,22 @@ const FETCH_WAIT_MAX: Duration = Duration::from_millis(100);
 const FETCHES_PER_METADATA: usize = 16;
 /// Between two attempts to reach the leader.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
+/// How often one that is paused looks whether it still is.
+const PAUSED: Duration = Duration::from_millis(50);
 /// For connecting, and for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// A follower and its logs.
 pub(crate) struct Follower {
     pub(crate) id: i32,
+    /// It fetches nothing.
+    pub(crate) paused: AtomicBool,
     logs: DashMap<TopicPartition, Log>,
 }
 
 impl Follower {
-    pub(crate) fn new(id: i32) -> Follower {
-        Follower { id, logs: DashMap::new() }
+    pub(crate) fn new(id: i32, paused: bool) -> Follower {
+        Follower { id, paused: paused.into(), logs: DashMap::new() }
     }
 
     /// Its log start offset and its log end offset.
@@ -64,29 +70,31 @@ impl Follower {
         (log.log_start_offset, log.log_end_offset) != before
     }
 
-    /// Follows the leader until the signal stops, with a pause between two fetches; reconnects for
+    /// Follows the leader until told to stop, with a pause between two fetches; reconnects for
     /// as long as it takes.
-    pub(crate) fn follow(&self, leader: SocketAddr, signal: &Signal, interval: Duration) {
+    pub(crate) fn follow(&self, leader: SocketAddr, stop: &Stop, interval: Duration) {
         let mut reached = true;
-        while !signal.stopped() {
+        while !stop.is_raised() {
             let result = Session::connect(leader).and_then(|mut session| {
                 tracing::info!("replica {} follows {leader}", self.id);
                 self.logs.clear(); // whose log it had is not known any more
                 reached = true;
-                while !signal.stopped() {
-                    signal.wait_while_followers_paused();
-                    session.round(self)?;
-                    signal.pause(interval);
+                while !stop.is_raised() {
+                    let paused = self.paused.load(Relaxed);
+                    if !paused {
+                        session.round(self)?;
+                    }
+                    stop.pause(if paused { PAUSED } else { interval });
                 }
                 Ok(())
             });
             if let Err(reason) = result
-                && !signal.stopped()
+                && !stop.is_raised()
             {
                 if mem::take(&mut reached) {
                     tracing::warn!("the leader at {leader} is not followed: {reason:#}");
                 }
-                signal.pause(RECONNECT_AFTER);
+                stop.pause(RECONNECT_AFTER);
             }
         }
     }

@@ -39,28 +39,27 @@ impl Broker {
         let manager = Arc::new(ReplicaManager::new(args, &timer)?);
         let connections = Connections::new(args);
         let mut broker = Broker { address, manager, connections, timer, threads: Vec::new() };
-        broker.manager.signal.pause_followers(args.pause_followers);
         for index in 0..broker.manager.followers.len() {
             let (manager, leader) = (Arc::clone(&broker.manager), broker.address);
             broker.spawn(&format!("follower-{index}"), move || {
                 let interval = manager.args.follower_interval;
-                manager.followers[index].follow(leader, &manager.signal, interval);
+                manager.followers[index].follow(leader, &manager.stop, interval);
             })?;
         }
         let manager = Arc::clone(&broker.manager);
         broker.spawn("in-sync", move || {
             let lag_time_max = Duration::from_millis(manager.args.replica_lag_time_max_ms);
-            while !manager.signal.stopped() {
-                manager.signal.pause(lag_time_max / manager.args.lag_checks);
+            while !manager.stop.is_raised() {
+                manager.stop.pause(lag_time_max / manager.args.lag_checks);
                 manager.shrink_in_sync();
             }
         })?;
         let (manager, connections) = (Arc::clone(&broker.manager), Arc::clone(&broker.connections));
         broker.spawn("accept", move || {
-            while !manager.signal.stopped() {
+            while !manager.stop.is_raised() {
                 if let Err(error) = accept(&listener, &manager, &connections) {
                     tracing::warn!("cannot accept a connection: {error}");
-                    manager.signal.pause(ACCEPT_PAUSE);
+                    manager.stop.pause(ACCEPT_PAUSE);
                 }
             }
         })?;
@@ -89,7 +88,7 @@ impl Broker {
 
     /// Accepts no more, answers what is parked, closes the connections: in two seconds and some.
     pub fn shutdown(self) -> Summary {
-        self.manager.signal.stop();
+        self.manager.stop.raise();
         // Accepting cannot be told to stop, only given a connection.
         let woken = TcpStream::connect_timeout(&self.address, SHUTDOWN_MAX);
         self.manager.shutdown();
@@ -112,7 +111,7 @@ fn accept(
 ) -> io::Result<()> {
     let (stream, peer) = listener.accept()?;
     let Some(connection) = connections.register(stream, peer) else {
-        if !manager.signal.stopped() {
+        if !manager.stop.is_raised() {
             tracing::warn!(
                 "{peer}: connection refused: too many are open already, or too many of its address"
             );

@@ -15,10 +15,8 @@ use purgatory::{CancelReason, RefusedReason, WaitError};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-use crate::{
-    bus::Bus,
-    orders::{News, Order, OrderId, Orders, Seen},
-};
+use crate::nats::Nats;
+use crate::orders::{News, Order, OrderId, Orders, Seen};
 
 /// How long a request waits that does not say.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
@@ -31,8 +29,8 @@ const RETRY_AFTER_S: &str = "1";
 pub struct Gateway {
     /// The orders, to wait for.
     pub orders: Orders,
-    /// Where to publish changes.
-    pub bus: Bus,
+    /// Where to publish changes for all gateways; without it this one is alone.
+    pub nats: Option<Nats>,
     /// The longest a request may wait.
     pub wait_max: Duration,
     /// The longest a client may take to send a body.
@@ -108,19 +106,18 @@ async fn change(
 ) -> Result<Json<Order>, Response> {
     let body = timeout(gateway.body_max, String::from_request(request, &())).await;
     let too_slow = |_| Failure(StatusCode::REQUEST_TIMEOUT, "the body came too late".to_owned());
-    let state = body.map_err(too_slow).map_err(IntoResponse::into_response)?;
-    let state = state.map_err(IntoResponse::into_response)?;
-    publish(&gateway, &id, state).await.map_err(IntoResponse::into_response)
-}
-
-async fn publish(gateway: &Gateway, id: &str, state: String) -> Result<Json<Order>, Failure> {
-    let id = order_id(id)?;
+    let state = body.map_err(too_slow)?.map_err(IntoResponse::into_response)?;
+    let id = order_id(&id)?;
     if state.is_empty() {
-        return Err(bad("the body is empty: it is the order's new state"));
+        return Err(bad("the body is empty: it is the order's new state").into());
     }
-    let published = gateway.bus.publish(id.clone(), state.clone()).await;
-    let Seen { epoch, version } =
-        published.map_err(|error| unavailable(format!("may not be published: {error:#}")))?;
+    let Seen { epoch, version } = match &gateway.nats {
+        None => gateway.orders.change_here(id.clone(), state.as_str().into()),
+        Some(nats) => nats
+            .publish(&id, state.clone())
+            .await
+            .map_err(|error| unavailable(format!("may not be published: {error:#}")))?,
+    };
     Ok(Json(Order { id, epoch, version, state: state.into() }))
 }
 
@@ -160,5 +157,11 @@ impl IntoResponse for Failure {
         let later =
             (status == StatusCode::SERVICE_UNAVAILABLE).then_some((RETRY_AFTER, RETRY_AFTER_S));
         (status, later.map(|header| [header]), text + "\n").into_response()
+    }
+}
+
+impl From<Failure> for Response {
+    fn from(failure: Failure) -> Response {
+        failure.into_response()
     }
 }

@@ -20,26 +20,20 @@ use tokio::{
 /// After a failed accept (no file descriptors, say) the next try waits.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What connections may take.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// So many at a time; further ones wait until the system accepts them.
-    pub connections: usize,
-    /// From its start, or from the answer before, until the head of a request is there.
-    pub head: Duration,
-}
-
 /// Serves the routes until `stop`; returns when the requests that were under way then are answered.
+/// So many `connections` at a time, further ones wait until the system accepts them; `head` is the
+/// time from the start of one, or from the answer before, until the head of a request is there.
 ///
 /// # Cancellation
 /// Dropped, it accepts no more; the connections go on by themselves.
 pub async fn serve(
     listener: TcpListener,
     routes: Router,
-    limits: Limits,
+    connections: usize,
+    head: Duration,
     stop: impl Future<Output = ()>,
 ) {
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let places = Arc::new(Semaphore::new(connections));
     let (open, mut stop) = (GracefulShutdown::new(), pin!(stop));
     loop {
         let accepted = async {
@@ -52,7 +46,7 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                let served = open.watch(connection(stream, routes.clone(), limits.head));
+                let served = open.watch(connection(stream, routes.clone(), head));
                 tokio::spawn(async move {
                     let _ = served.await; // an error is the client's: it broke off, or was too slow
                     drop(place);

@@ -11,12 +11,11 @@ use axum::{
     response::Response,
 };
 use external_events_example::{
-    bus::Bus,
     orders::Orders,
     routes::{Gateway, routes},
-    server::{Limits, connection, serve},
+    server::{connection, serve},
 };
-use futures_util::poll;
+use futures_util::{FutureExt, poll};
 use purgatory::{Purgatory, timer_core::ManualTimer};
 use tokio::{
     io::{AsyncWriteExt, duplex},
@@ -42,9 +41,8 @@ impl Stage {
         let orders = Orders::new(waits.build().unwrap(), 100);
         orders.begin(5);
         let wait_max = Duration::from_secs(60);
-        let bus = Bus::InProcess(orders.clone());
         let body_max = Duration::from_secs(10);
-        let app = routes(Gateway { orders: orders.clone(), bus, wait_max, body_max });
+        let app = routes(Gateway { orders: orders.clone(), nats: None, wait_max, body_max });
         Stage { timer, orders, app }
     }
 
@@ -55,6 +53,13 @@ impl Stage {
 
     fn get(&self, path: &str) -> Pin<Box<dyn Future<Output = Response>>> {
         self.ask(Request::get(path).body(Body::empty()).unwrap())
+    }
+
+    /// A GET that waits.
+    fn wait(&self, path: &str) -> Pin<Box<dyn Future<Output = Response>>> {
+        let mut response = self.get(path);
+        assert!(response.as_mut().now_or_never().is_none(), "{path} was answered");
+        response
     }
 
     async fn post(&self, path: &str, state: &str) -> Response {
@@ -73,9 +78,8 @@ async fn text(response: Response) -> String {
 #[tokio::test]
 async fn a_post_completes_whoever_waits_for_its_order() {
     let stage = Stage::new();
-    let (mut seven, mut eight) =
-        (stage.get("/orders/7?wait=30s"), stage.get("/orders/8?wait=30s&seen=0"));
-    assert!(poll!(&mut seven).is_pending() && poll!(&mut eight).is_pending());
+    let seven = stage.wait("/orders/7?wait=30s");
+    let mut eight = stage.wait("/orders/8?wait=30s&seen=0");
     let posted = text(stage.post("/orders/7", "shipped").await).await;
     let expected = r#"{"id":"7","epoch":5,"version":1,"state":"shipped"}"#;
     assert_eq!(posted, expected);
@@ -92,8 +96,8 @@ async fn what_the_client_has_not_seen_is_answered_at_once() {
     let order = text(stage.get("/orders/7?seen=1&epoch=5").await).await;
     let order: serde_json::Value = serde_json::from_str(&order).unwrap();
     assert_eq!((&order["version"], &order["state"]), (&2.into(), &"shipped".into()));
-    assert!(poll!(&mut stage.get("/orders/7?seen=2&epoch=5")).is_pending());
-    assert!(poll!(&mut stage.get("/orders/7")).is_pending(), "without it: the next change");
+    drop(stage.wait("/orders/7?seen=2&epoch=5"));
+    drop(stage.wait("/orders/7")); // without it: the next change
 }
 
 #[tokio::test]
@@ -106,8 +110,7 @@ async fn a_client_from_another_epoch_is_answered_at_once() {
     let posted = text(stage.post("/orders/7", "shipped").await).await;
     assert_eq!(text(stage.get(old).await).await, posted);
 
-    let mut waits = stage.get("/orders/7?seen=1&epoch=5");
-    assert!(poll!(&mut waits).is_pending());
+    let waits = stage.wait("/orders/7?seen=1&epoch=5");
     stage.orders.begin(6);
     assert_eq!(waits.await.status(), StatusCode::GONE);
 }
@@ -115,8 +118,7 @@ async fn a_client_from_another_epoch_is_answered_at_once() {
 #[tokio::test]
 async fn no_content_exactly_when_the_time_is_up() {
     let stage = Stage::new();
-    let mut response = stage.get("/orders/7?wait=30s");
-    assert!(poll!(&mut response).is_pending());
+    let mut response = stage.wait("/orders/7?wait=30s");
     stage.timer.advance(Duration::from_secs(30) - Duration::from_nanos(1));
     assert!(poll!(&mut response).is_pending());
     stage.timer.advance(Duration::from_nanos(1));
@@ -127,8 +129,7 @@ async fn no_content_exactly_when_the_time_is_up() {
 #[tokio::test]
 async fn a_dropped_handler_waits_no_more() {
     let stage = Stage::new();
-    let mut response = stage.get("/orders/7");
-    assert!(poll!(&mut response).is_pending());
+    let response = stage.wait("/orders/7");
     assert_eq!(stage.parked(), 1);
     drop(response);
     let stats = stage.orders.waits().stats();
@@ -149,8 +150,7 @@ async fn until(is_so: impl Fn() -> bool) {
 async fn served(stage: &Stage) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let limits = Limits { connections: 1, head: HEAD };
-    (address, tokio::spawn(serve(listener, stage.app.clone(), limits, future::pending())))
+    (address, tokio::spawn(serve(listener, stage.app.clone(), 1, HEAD, future::pending())))
 }
 
 /// A client that asks for an order.
@@ -226,10 +226,7 @@ async fn so_many_connections_and_the_next_one_when_one_is_over() {
 #[tokio::test]
 async fn one_too_many_is_told_to_come_again() {
     let stage = Stage::new();
-    let mut parked = [stage.get("/orders/1"), stage.get("/orders/2")];
-    for response in &mut parked {
-        assert!(poll!(response).is_pending());
-    }
+    let _parked = [stage.wait("/orders/1"), stage.wait("/orders/2")];
     let refused = stage.get("/orders/3").await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(refused.headers()[RETRY_AFTER], "1");
@@ -239,8 +236,7 @@ async fn one_too_many_is_told_to_come_again() {
 #[tokio::test]
 async fn shutdown_answers_whoever_waits() {
     let stage = Stage::new();
-    let mut parked = stage.get("/orders/7");
-    assert!(poll!(&mut parked).is_pending());
+    let parked = stage.wait("/orders/7");
     stage.orders.waits().shutdown();
     for response in [parked, stage.get("/orders/7")] {
         let response = response.await;

@@ -64,6 +64,11 @@ impl Stop {
         }
         self.is_raised()
     }
+
+    /// Waits for the flag, however long.
+    pub fn wait(&self) {
+        while !self.pause(Duration::from_secs(3600)) {}
+    }
 }
 
 #[cfg(test)]
@@ -74,7 +79,7 @@ mod tests {
     fn raising_ends_a_pause_that_is_as_good_as_endless() {
         let stop = Stop::new();
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| while !stop.pause(Duration::from_secs(3600)) {});
+            let waiter = scope.spawn(|| stop.wait());
             assert!(stop.raise());
             assert!(!stop.raise());
             assert!(waiter.join().is_ok());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use kafka_protocol::messages::{ApiKey, MetadataRequest};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::tcp::{Client, start, wait_until};
+use super::tcp::{Client, resume_followers, start, wait_until};
 use super::{args, examples::*, framed, request};
 use crate::counters::Summary;
 use crate::{Broker, connection::Connections, topics::TopicConfig};
@@ -38,7 +38,7 @@ fn two_thousand_connections_have_a_produce_parked_each() {
     // Half of them go; the others are answered.
     clients.truncate(count / 2);
     wait_until(|| broker.manager.produces.len() == count / 2);
-    broker.manager.signal.pause_followers(false);
+    resume_followers(&broker);
     for client in &mut clients {
         assert_eq!(client.produced(), 0);
     }

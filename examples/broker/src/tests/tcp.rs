@@ -1,5 +1,6 @@
 //! The broker over real sockets, with the real timer.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::{
     io::{Read, Write},
     net::{Ipv4Addr, TcpListener, TcpStream},
@@ -9,6 +10,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
+use example_support::Stop;
 use kafka_protocol::messages::{fetch_response::*, metadata_response::*, *};
 use kafka_protocol::protocol::{Decodable, Request, decode_request_header_from_buffer};
 use timer_core::Clock;
@@ -16,7 +18,7 @@ use timer_core::Clock;
 use super::{Fixture, args, decoded, examples::*, framed, latest, record_batch, request};
 use crate::connection::{Connections, FRAME_MAX, IDLE_MAX, serve};
 use crate::{Args, Broker, frame::read_frame, pipeline, run_follower};
-use crate::{replica_fetcher::Follower, signal::Signal, topics::WatchKey};
+use crate::{replica_fetcher::Follower, topics::WatchKey};
 
 pub(crate) struct Client(pub(crate) TcpStream);
 
@@ -78,6 +80,10 @@ pub(crate) fn start_with_parked(options: &[&str]) -> (Broker, Client) {
     (broker, client)
 }
 
+pub(crate) fn resume_followers(broker: &Broker) {
+    broker.manager.followers.iter().for_each(|follower| follower.paused.store(false, Relaxed));
+}
+
 /// The deadline is the test runner's.
 pub(crate) fn wait_until(condition: impl Fn() -> bool) {
     while !condition() {
@@ -92,7 +98,7 @@ fn answers_come_in_the_order_of_the_requests_though_a_parked_one_holds_up_no_oth
     client.ask(&metadata(&["behind"]));
     wait_until(|| broker.manager.topics.get("behind").is_some());
     assert_eq!(broker.manager.produces.len(), 2, "the request behind them ran");
-    broker.manager.signal.pause_followers(false);
+    resume_followers(&broker);
     assert_eq!((client.produced(), client.produced()), (0, 0));
     let response = client.receive::<MetadataRequest>();
     assert_eq!(response.topics[0].name, Some(text("behind").into()));
@@ -264,7 +270,7 @@ fn paused_followers_time_out_acks_all_and_resumed_ones_complete_it() {
 
     client.send_produce(-1, 60_000);
     wait_until(|| !broker.manager.produces.is_empty());
-    broker.manager.signal.pause_followers(false);
+    resume_followers(&broker);
     assert_eq!(client.produced(), 0);
     let summary = broker.shutdown();
     assert_eq!((summary.parked[0].1.expired, summary.parked[0].1.completed), (1, 1));
@@ -305,9 +311,10 @@ fn an_address_in_use_is_named() {
 #[test]
 fn a_follower_asks_for_another_topic_first_each_time() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let (leader, signal) = (listener.local_addr().unwrap(), Arc::new(Signal::default()));
-    let follows = Arc::clone(&signal);
-    let follower = thread::spawn(move || Follower::new(2).follow(leader, &follows, Duration::ZERO));
+    let (leader, stop) = (listener.local_addr().unwrap(), Arc::new(Stop::new()));
+    let stopped = Arc::clone(&stop);
+    let follower =
+        thread::spawn(move || Follower::new(2, false).follow(leader, &stopped, Duration::ZERO));
     let (mut stream, _) = listener.accept().unwrap();
     let mut first = Vec::new();
     while first.len() < 4 {
@@ -337,7 +344,7 @@ fn a_follower_asks_for_another_topic_first_each_time() {
         };
         stream.write_all(&answer.unwrap()).unwrap();
     }
-    signal.stop();
+    stop.raise();
     drop((stream, listener));
     follower.join().unwrap();
     assert_eq!(first, ["a", "b", "a", "b"]);
