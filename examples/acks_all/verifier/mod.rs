@@ -2,7 +2,6 @@
 //! cancels what still waits, closes the [books], and prints the [report].
 
 pub(crate) mod args;
-pub(crate) mod audit;
 pub(crate) mod books;
 pub(crate) mod load;
 pub(crate) mod report;

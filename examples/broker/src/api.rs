@@ -10,10 +10,9 @@ use kafka_protocol::messages::{api_versions_response::ApiVersion, *};
 use kafka_protocol::protocol::{Decodable, decode_request_header_from_buffer};
 
 use crate::{
-    delete_records::delete_records, fetch::fetch, group::find_coordinator, layout,
-    list_offsets::list_offsets, memory::Share, metadata::create_topics, metadata::metadata,
-    pipeline::Pipeline, produce::produce, replica_manager::ReplicaManager, schemas::APIS,
-    schemas::Api,
+    fetch::fetch, fetch::list_offsets, group::find_coordinator, layout, memory::Share,
+    metadata::create_topics, metadata::metadata, pipeline::Pipeline, produce::delete_records,
+    produce::produce, replica_manager::ReplicaManager, schemas::APIS, schemas::Api,
 };
 
 /// What an element of an array in a request takes, and the request itself, beside its frame:

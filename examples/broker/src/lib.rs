@@ -24,8 +24,6 @@ mod args;
 mod batch;
 mod cluster;
 mod connection;
-mod counters;
-mod delete_records;
 mod fetch;
 mod frame;
 #[cfg(any(test, feature = "fuzz"))]
@@ -33,7 +31,6 @@ mod frame;
 pub mod fuzz;
 mod group;
 mod layout;
-mod list_offsets;
 mod log;
 mod memory;
 mod metadata;
@@ -52,5 +49,4 @@ mod topics;
 
 pub use args::Args;
 pub use cluster::{run_cluster, run_follower, stop_with_cluster};
-pub use counters::Summary;
-pub use server::Broker;
+pub use server::{Broker, Summary};

@@ -10,10 +10,10 @@ use purgatory_live::Live;
 use timer_core::{BuildError, TaskTimer, Timer, TimerTask};
 
 use crate::{
-    args::Args, batch, counters::Counters, delete_records::DelayedDeleteRecords,
-    fetch::DelayedFetch, group::GroupCoordinator, memory::Memory, partition::Appended,
-    partition::Partition, pipeline::Reply, produce::DelayedProduce, producer_state::ProducerIds,
-    replica_fetcher::Follower, replica_state::FOLLOWER_IDS, topics::TopicPartition, topics::Topics,
+    args::Args, batch, fetch::DelayedFetch, group::GroupCoordinator, memory::Memory,
+    partition::Appended, partition::Partition, pipeline::Reply, produce::DelayedDeleteRecords,
+    produce::DelayedProduce, producer_state::ProducerIds, replica_fetcher::Follower,
+    replica_state::FOLLOWER_IDS, server::Counters, topics::TopicPartition, topics::Topics,
     topics::WatchKey,
 };
 

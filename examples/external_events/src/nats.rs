@@ -7,20 +7,12 @@
 use std::{io, time::Duration};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use async_nats::{
-    ConnectOptions, Event,
-    connection::State,
-    jetstream::{
-        self,
-        consumer::{DeliverPolicy, pull::OrderedConfig},
-        stream::{self, Stream},
-    },
-};
+use async_nats::jetstream::consumer::{DeliverPolicy, pull::OrderedConfig};
+use async_nats::jetstream::{self, stream, stream::Stream};
+use async_nats::{ConnectOptions, Event, connection::State};
 use futures_util::StreamExt;
-use tokio::{
-    sync::{oneshot, watch},
-    time::{sleep, timeout},
-};
+use tokio::sync::{oneshot, watch};
+use tokio::time::{sleep, timeout};
 
 use crate::orders::{Order, Orders, Seen};
 

@@ -8,12 +8,9 @@
 //! *Memory bounded*: so many orders are kept; of more, the one that has not changed for the longest
 //! is forgotten, as if it had never been.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    hash::{BuildHasher, RandomState},
-    sync::Arc,
-    time::Duration,
-};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use purgatory::{BoxedOperation, Purgatory, WaitFuture};

@@ -3,13 +3,10 @@
 
 use std::{fmt, time::Duration};
 
-use axum::{
-    Json, Router,
-    extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State},
-    http::{StatusCode, header::RETRY_AFTER},
-    response::{IntoResponse, Response},
-    routing::get,
-};
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State};
+use axum::http::{StatusCode, header::RETRY_AFTER};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router, routing::get};
 use humantime::format_duration;
 use purgatory::{CancelReason, RefusedReason, WaitError};
 use serde::{Deserialize, Serialize};

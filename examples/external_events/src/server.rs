@@ -5,17 +5,10 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
 use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
-    service::TowerToHyperService,
-};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
-    sync::Semaphore,
-    time::sleep,
-};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::{server::graceful::GracefulShutdown, service::TowerToHyperService};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{net::TcpListener, sync::Semaphore, time::sleep};
 
 /// After a failed accept (no file descriptors, say) the next try waits.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

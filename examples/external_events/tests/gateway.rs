@@ -4,25 +4,17 @@
 
 use std::{future, net::SocketAddr, pin::Pin, time::Duration};
 
-use axum::{
-    Router,
-    body::{Body, to_bytes},
-    http::{Request, StatusCode, header::RETRY_AFTER},
-    response::Response,
-};
-use external_events_example::{
-    orders::Orders,
-    routes::{Gateway, routes},
-    server::{connection, serve},
-};
+use axum::http::{Request, StatusCode, header::RETRY_AFTER};
+use axum::{Router, body::Body, body::to_bytes, response::Response};
+use external_events_example::orders::Orders;
+use external_events_example::routes::{Gateway, routes};
+use external_events_example::server::{connection, serve};
 use futures_util::{FutureExt, poll};
 use purgatory::{Purgatory, timer_core::ManualTimer};
-use tokio::{
-    io::{AsyncWriteExt, duplex},
-    net::{TcpListener, TcpStream},
-    task::{JoinHandle, yield_now},
-    time::{sleep, timeout},
-};
+use tokio::io::{AsyncWriteExt, duplex};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
 const MAX_PARKED: usize = 2;

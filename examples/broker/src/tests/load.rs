@@ -10,8 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::tcp::{Client, resume_followers, start, wait_until};
 use super::{args, examples::*, framed, request};
-use crate::counters::Summary;
-use crate::{Broker, connection::Connections, topics::TopicConfig};
+use crate::{Broker, Summary, connection::Connections, topics::TopicConfig};
 
 const CONNECTIONS: usize = 2000;
 

@@ -1,13 +1,11 @@
 //! The broker over real sockets, with the real timer.
 
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering::Relaxed;
-use std::{
-    io::{Read, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
-    sync::{Arc, mpsc},
-    thread,
-    time::{Duration, Instant},
-};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use example_support::Stop;

@@ -1,26 +1,19 @@
 //! Bytes from strangers, and a broker without threads to throw them at: what libFuzzer, the replay
 //! of its corpus and the tests here share.
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    sync::OnceLock,
-    time::Duration,
-};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::{sync::OnceLock, time::Duration};
 
 use bytes::Bytes;
 use clap::Parser;
 use kafka_protocol::messages::ApiKey;
 use timer_core::ManualTimer;
 
-use crate::{
-    api::{self, Client},
-    args::Args,
-    fetch::FETCH_BYTES_MAX,
-    frame::read_frame,
-    partition::{Partition, UpTo},
-    pipeline::{Answer, Pipeline},
-    replica_manager::ReplicaManager,
-};
+use crate::api::{self, Client};
+use crate::partition::{Partition, UpTo};
+use crate::pipeline::{Answer, Pipeline};
+use crate::replica_manager::ReplicaManager;
+use crate::{args::Args, fetch::FETCH_BYTES_MAX, frame::read_frame};
 
 const FRAME_MAX: u32 = 64 << 10;
 /// Connections at a time.
