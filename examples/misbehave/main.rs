@@ -3,11 +3,7 @@
 //!
 //! `cargo run --release --example misbehave`, then look at what it serves; Ctrl-C ends it.
 
-use std::fmt::Display;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
+use std::{fmt::Display, net::SocketAddr, sync::Arc, thread, time::Duration};
 
 use anyhow::Result;
 use clap::Parser;

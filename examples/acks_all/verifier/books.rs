@@ -3,11 +3,8 @@
 //! Nothing here comes from the counters of the library. The answers are counted where the producers
 //! get them. What was sent, and which replicas have it, the [audit](Books::audit) reads in the logs.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::{collections::BTreeMap, fmt, ops::AddAssign, time::Duration};
 
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;

@@ -1,9 +1,8 @@
 //! The load: producers that send lines, followers that fetch, and the leader's rounds.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crossbeam_utils::CachePadded;
 use example_support::Stop;

@@ -1,7 +1,6 @@
 //! The end of a run: its figures, what is wrong with its books, and the table.
 
-use std::fmt;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use hdrhistogram::Histogram;
 use indicatif::HumanCount;

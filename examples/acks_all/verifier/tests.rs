@@ -1,8 +1,7 @@
 //! Whole runs, short ones: what must come out of them whatever the machine is doing. And planted
 //! faults: the books must find each.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use clap::Parser;
 use example_support::Stop;

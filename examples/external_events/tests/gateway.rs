@@ -89,18 +89,23 @@ async fn what_the_client_has_not_seen_is_answered_at_once() {
     let order: serde_json::Value = serde_json::from_str(&order).unwrap();
     assert_eq!((&order["version"], &order["state"]), (&2.into(), &"shipped".into()));
     drop(stage.wait("/orders/7?seen=2&epoch=5"));
-    drop(stage.wait("/orders/7")); // without it: the next change
+    let next = stage.wait("/orders/7"); // without it: the next change
+    stage.post("/orders/7", "delivered").await;
+    let order = text(next.await).await;
+    assert!(order.contains(r#""version":3,"state":"delivered""#), "{order}");
 }
 
 #[tokio::test]
 async fn a_client_from_another_epoch_is_answered_at_once() {
     let stage = Stage::new();
-    let old = "/orders/7?seen=99&epoch=4";
-    let gone = stage.get(old).await;
-    assert_eq!(gone.status(), StatusCode::GONE);
-    assert_eq!(text(gone).await, r#"{"id":"7","epoch":5}"#);
-    let posted = text(stage.post("/orders/7", "shipped").await).await;
-    assert_eq!(text(stage.get(old).await).await, posted);
+    let posted = text(stage.post("/orders/8", "shipped").await).await;
+    for epoch in [0, 4, 6, u64::MAX] {
+        let gone = stage.get(&format!("/orders/7?seen=99&epoch={epoch}")).await;
+        assert_eq!(gone.status(), StatusCode::GONE, "{epoch}");
+        assert_eq!(text(gone).await, r#"{"id":"7","epoch":5}"#);
+        let known = stage.get(&format!("/orders/8?seen=99&epoch={epoch}")).await;
+        assert_eq!(text(known).await, posted, "{epoch}");
+    }
 
     let waits = stage.wait("/orders/7?seen=1&epoch=5");
     stage.orders.begin(6);

@@ -1,9 +1,8 @@
 //! A flag that can be waited on: how the threads are told to end, and how they pause without
 //! missing that.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use parking_lot::{Condvar, Mutex};

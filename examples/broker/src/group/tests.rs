@@ -92,21 +92,32 @@ impl Fixture {
         self.manager.groups.groups.lock().len()
     }
 
-    fn parked(&self) -> (u64, u64) {
+    /// Members that wait or rebalances that do, and sessions.
+    fn parked(&self) -> (usize, usize) {
         let groups = &self.manager.groups;
-        ((groups.rebalances.len() + groups.syncs.len()) as u64, groups.sessions.len() as u64)
+        (groups.rebalances.len() + groups.syncs.len(), groups.sessions.len())
     }
 
     /// A stable group of two in generation 1, the leader first.
     fn two_members(&self) -> [String; 2] {
         let ids = [self.new_member_id(), self.new_member_id()];
         let joins = ids.each_ref().map(|id| self.join(id));
-        self.timer.advance(INITIAL_DELAY);
+        self.timer.advance(INITIAL_DELAY - MILLISECOND);
+        assert!(joins.iter().all(|join| join.answer().is_none()), "more members may come");
+        self.timer.advance(MILLISECOND);
         let responses = joins.map(|join| join.answer().unwrap());
+        for (response, id) in responses.iter().zip(&ids) {
+            assert_eq!((response.error_code, response.generation_id), (0, 1));
+            assert_eq!(*response.member_id, **id);
+            assert_eq!(response.protocol_name.as_deref(), Some("range"));
+            let leads = response.leader == response.member_id;
+            assert_eq!(response.members.len(), if leads { 2 } else { 0 }, "the leader knows them");
+        }
         let leader = responses[0].leader.to_string();
-        assert!(responses.iter().all(|response| response.generation_id == 1));
         let follower = ids.into_iter().find(|id| *id != leader).unwrap();
         let waits = self.sync(&follower, 1, &[]);
+        assert_eq!((synced(&waits), self.parked()), (None, (1, 2)), "for the leader's");
+        assert_eq!(self.commit(&follower, 1, 0, 1), Err(RebalanceInProgress));
         let leads = self.sync(&leader, 1, &[(&leader, "a"), (&follower, "b")]);
         assert_eq!((synced(&leads), synced(&waits)), (assigned("a"), assigned("b")));
         [leader, follower]
@@ -123,41 +134,27 @@ impl Fixture {
     }
 }
 
+/// A broker with them.
+fn stable() -> (Fixture, [String; 2]) {
+    let broker = Fixture::new(&[]);
+    let members = broker.two_members();
+    (broker, members)
+}
+
 #[test]
 fn two_members_join_the_leader_assigns_and_a_sync_before_it_waits() {
-    let broker = Fixture::new(&[]);
-    let ids = [broker.new_member_id(), broker.new_member_id()];
-    let joins = ids.each_ref().map(|id| broker.join(id));
-    broker.timer.advance(INITIAL_DELAY - MILLISECOND);
-    assert!(joins.iter().all(|join| join.answer().is_none()), "more members may come");
-    broker.timer.advance(MILLISECOND);
-    let responses = joins.map(|join| join.answer().unwrap());
-    for (response, id) in responses.iter().zip(&ids) {
-        assert_eq!((response.error_code, response.generation_id), (0, 1));
-        assert_eq!(
-            (&*response.member_id, response.protocol_name.as_deref()),
-            (&**id, Some("range"))
-        );
-        let leads = response.leader == response.member_id;
-        assert_eq!(response.members.len(), if leads { 2 } else { 0 }, "the leader knows them");
-    }
-    let leader = responses[0].leader.to_string();
-    let follower = ids.iter().find(|id| **id != leader).unwrap();
-
-    let waits = broker.sync(follower, 1, &[]);
-    assert_eq!((synced(&waits), broker.parked().0), (None, 1));
-    assert_eq!(broker.commit(follower, 1, 0, 1), Err(RebalanceInProgress));
-    let leads = broker.sync(&leader, 1, &[(follower, "b")]);
-    assert_eq!((synced(&leads), synced(&waits)), (assigned(""), assigned("b")));
-    assert_eq!(synced(&broker.sync(follower, 1, &[])), assigned("b"), "asked again");
-    assert_eq!(broker.heartbeat(follower, 1), Ok(()));
+    let (broker, [leader, follower]) = stable();
+    assert_eq!(synced(&broker.sync(&follower, 1, &[])), assigned("b"), "asked again");
+    assert_eq!(broker.heartbeat(&follower, 1), Ok(()));
     assert_eq!(broker.parked(), (0, 2));
+    broker.join(&leader);
+    broker.join(&follower);
+    assert_eq!(synced(&broker.sync(&leader, 2, &[(&follower, "b")])), assigned(""));
 }
 
 #[test]
 fn a_third_member_makes_the_others_join_again() {
-    let broker = Fixture::new(&[]);
-    let [leader, follower] = broker.two_members();
+    let (broker, [leader, follower]) = stable();
     assert_eq!(broker.join(&follower).answer().unwrap().generation_id, 1, "a follower may look");
     let third = broker.new_member_id();
     let joins = [broker.join(&third)];
@@ -179,22 +176,19 @@ fn a_third_member_makes_the_others_join_again() {
 
 #[test]
 fn a_leader_that_joins_again_starts_a_rebalance_and_a_changed_subscription_too() {
-    let broker = Fixture::new(&[]);
-    let [leader, follower] = broker.two_members();
+    let (broker, [leader, follower]) = stable();
     let again = broker.join(&leader);
     assert_eq!(broker.heartbeat(&follower, 1), Err(RebalanceInProgress));
     broker.join(&follower);
     assert_eq!(again.answer().unwrap().generation_id, 2);
     assert_eq!(synced(&broker.sync(&leader, 2, &[])), assigned(""));
-    let changed = join(&follower, &["sticky", "range"]);
-    broker.ask(&changed);
+    broker.ask(&join(&follower, &["sticky", "range"]));
     assert_eq!(broker.heartbeat(&leader, 2), Err(RebalanceInProgress));
 }
 
 #[test]
 fn who_does_not_join_again_in_time_is_no_member_any_more() {
-    let broker = Fixture::new(&[]);
-    let [leader, follower] = broker.two_members();
+    let (broker, [leader, follower]) = stable();
     let third = broker.new_member_id();
     let joins = [broker.join(&third), broker.join(&follower)];
     broker.pass_with_heartbeats(REBALANCE - SECOND, &[&leader], 1);
@@ -210,8 +204,7 @@ fn who_does_not_join_again_in_time_is_no_member_any_more() {
 
 #[test]
 fn a_silent_member_is_expired_and_its_partitions_move() {
-    let broker = Fixture::new(&[]);
-    let [leader, follower] = broker.two_members();
+    let (broker, [leader, follower]) = stable();
     broker.pass_with_heartbeats(SESSION - SECOND, &[&follower], 1);
     assert_eq!(broker.heartbeat(&follower, 1), Ok(()));
     broker.timer.advance(SECOND);
@@ -226,8 +219,7 @@ fn a_silent_member_is_expired_and_its_partitions_move() {
 
 #[test]
 fn heartbeats_and_commits_keep_a_session_and_waiting_stops_it() {
-    let broker = Fixture::new(&[]);
-    let [leader, follower] = broker.two_members();
+    let (broker, [leader, follower]) = stable();
     broker.pass_with_heartbeats(3 * SESSION, &[&leader, &follower], 1);
     broker.timer.advance(SESSION - MILLISECOND);
     assert_eq!((broker.commit(&leader, 1, 0, 1), broker.heartbeat(&follower, 1)), (Ok(()), Ok(())));
@@ -253,8 +245,7 @@ fn heartbeats_and_commits_keep_a_session_and_waiting_stops_it() {
 #[test]
 fn a_leader_that_never_assigns_is_given_up_and_one_that_falls_silent_too() {
     for heartbeats in [true, false] {
-        let broker = Fixture::new(&[]);
-        let [leader, follower] = broker.two_members();
+        let (broker, [leader, follower]) = stable();
         broker.join(&leader);
         broker.join(&follower);
         let waits = broker.sync(&follower, 2, &[]);
@@ -273,8 +264,7 @@ fn a_leader_that_never_assigns_is_given_up_and_one_that_falls_silent_too() {
 
 #[test]
 fn who_leaves_starts_a_rebalance_and_the_last_one_takes_the_group_along() {
-    let broker = Fixture::new(&[]);
-    let [leader, follower] = broker.two_members();
+    let (broker, [leader, follower]) = stable();
     assert_eq!(broker.leave("stranger"), Err(UnknownMemberId));
     assert_eq!((broker.leave(&leader), broker.leave(&leader)), (Ok(()), Err(UnknownMemberId)));
     assert_eq!(broker.heartbeat(&follower, 1), Err(RebalanceInProgress));
@@ -428,8 +418,7 @@ fn there_is_no_coordinator_of_transactions() {
 
 #[test]
 fn a_shutdown_answers_whoever_waits() {
-    let broker = Fixture::new(&[]);
-    let [leader, follower] = broker.two_members();
+    let (broker, [leader, follower]) = stable();
     broker.join(&leader);
     broker.join(&follower);
     let waits = broker.sync(&follower, 2, &[]);

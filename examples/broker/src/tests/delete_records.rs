@@ -57,15 +57,3 @@ fn who_is_not_in_sync_is_not_waited_for() {
     (0..3).for_each(|_| broker.manager.shrink_in_sync());
     assert_eq!(results(&deletion), Some(vec![(0, 1)]));
 }
-
-#[test]
-fn a_shutdown_answers_with_the_error_that_clients_try_again_on() {
-    let broker = Fixture::new(&[]);
-    broker.append_replicated();
-    let parked = delete(&broker, &[(0, 1)]);
-    broker.manager.shutdown();
-    for deletion in [parked, delete(&broker, &[(0, 1)])] {
-        let retriable = ResponseError::NotLeaderOrFollower.code();
-        assert_eq!(results(&deletion), Some(vec![(retriable, -1)]));
-    }
-}

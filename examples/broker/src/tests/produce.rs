@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use kafka_protocol::{ResponseError, messages::ProduceResponse};
 
-use super::{Asked, Fixture, ask, examples::produce, record_batch, with_crc};
+use super::{Asked, Fixture, ask, examples::*, record_batch, with_crc};
 use crate::partition::UpTo;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -20,6 +20,14 @@ impl Fixture {
 
     fn start_all(&self, records: i32) -> Asked<ProduceResponse> {
         self.start(-1, &[(0, record_batch(records))])
+    }
+
+    /// At its timeout and not before.
+    fn times_out(&self, produce: &Asked<ProduceResponse>) {
+        self.timer.advance(SECOND - MILLISECOND);
+        assert_eq!(answer(produce), None);
+        self.timer.advance(MILLISECOND);
+        assert_eq!(answer(produce), Some(vec![(TIMED_OUT, 0)]));
     }
 
     fn acked_before_replicated(&self) -> u64 {
@@ -54,10 +62,7 @@ fn times_out_at_the_timeout_and_not_before() {
     let broker = Fixture::new(&[]);
     let produce = broker.start_all(1);
     broker.replicate(0, 0);
-    broker.timer.advance(SECOND - MILLISECOND);
-    assert_eq!(answer(&produce), None);
-    broker.timer.advance(MILLISECOND);
-    assert_eq!(answer(&produce), Some(vec![(TIMED_OUT, 0)]));
+    broker.times_out(&produce);
     broker.replicate(1, 0);
     let stats = broker.manager.produces.stats();
     assert_eq!((stats.expired, stats.completed), (1, 0), "it ended once");
@@ -122,10 +127,7 @@ fn below_the_minimum_the_high_watermark_stands_still() {
     let produce = broker.start_all(1);
     (0..3).for_each(|_| broker.manager.shrink_in_sync());
     assert!(broker.partition(0).in_sync_followers().is_empty());
-    broker.timer.advance(SECOND - MILLISECOND);
-    assert_eq!(answer(&produce), None);
-    broker.timer.advance(MILLISECOND);
-    assert_eq!(answer(&produce), Some(vec![(TIMED_OUT, 0)]));
+    broker.times_out(&produce);
     assert_eq!(broker.partition(0).offsets().high_watermark, 0);
     broker.replicate(0, 0);
     broker.replicate(0, 0);
@@ -183,11 +185,15 @@ fn acks_decide_who_is_waited_for() {
 #[test]
 fn a_shutdown_answers_what_is_parked_and_what_comes_later() {
     let broker = Fixture::new(&[]);
-    let parked = broker.start_all(1);
+    broker.append_replicated();
+    let parked = (broker.start_all(1), broker.ask(&delete_records(&[(0, 1)])));
     broker.manager.shutdown();
-    for (produce, offset) in [(parked, 0), (broker.start_all(1), 1)] {
-        let retriable = ResponseError::NotLeaderOrFollower.code();
+    let later = (broker.start_all(1), broker.ask(&delete_records(&[(0, 1)])));
+    let retriable = ResponseError::NotLeaderOrFollower.code();
+    for ((produce, deletion), offset) in [(parked, 1), (later, 2)] {
         assert_eq!(answer(&produce), Some(vec![(retriable, offset)]));
+        let result = &deletion.answer().unwrap().topics[0].partitions[0];
+        assert_eq!((result.error_code, result.low_watermark), (retriable, -1));
     }
 }
 
