@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Parser;
 use example_support::Stop;
-use external_events_example::{args::Args, nats::Nats, orders::Orders, routes, server::serve};
+use external_events_example::{args::Args, nats::Nats, orders::Orders, routes};
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 use purgatory::Purgatory;
 use purgatory_live::{Live, Server};
@@ -48,7 +48,8 @@ async fn run(args: Args) -> Result<ExitCode> {
     let (end, ended) = oneshot::channel::<()>();
     let ended = async { drop(ended.await) };
     let routes = routes::routes(gateway);
-    let serving = tokio::spawn(serve(listener, routes, args.max_connections, args.max_head, ended));
+    let serving =
+        tokio::spawn(routes::serve(listener, routes, args.max_connections, args.max_head, ended));
     spawn_blocking(move || stop.wait()).await?;
     drop(end);
     orders.waits().shutdown(); // whoever waits is answered with 503

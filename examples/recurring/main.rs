@@ -173,13 +173,8 @@ fn run(args: &Args) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("recurring: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let ran = run(&Args::parse()).inspect_err(|error| eprintln!("recurring: {error:#}"));
+    if ran.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(test)]

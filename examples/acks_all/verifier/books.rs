@@ -21,21 +21,6 @@ const TALLIES_MAX: u32 = 16;
 /// Records taken out of a log in one hold of its lock.
 const BATCH: u64 = 4096;
 
-/// What is known when a produce is answered.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ended {
-    /// The answer.
-    pub(crate) answer: Answer,
-    /// What it acknowledges is below.
-    pub(crate) offset: u64,
-    /// How long it waited.
-    pub(crate) waited: Duration,
-    /// How long it was allowed to wait.
-    pub(crate) timeout: Duration,
-    /// The length of its line.
-    pub(crate) bytes: u32,
-}
-
 /// How many produces have ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -91,22 +76,33 @@ pub(crate) struct Books {
     /// By partition: every record below was acknowledged, or one after it was.
     acknowledged: Vec<CachePadded<AtomicU64>>,
     faults: Mutex<BTreeMap<Fault, Problem>>,
+    /// How long a produce may wait.
+    timeout: Duration,
 }
 
 impl Books {
     /// Empty books.
-    pub(crate) fn new(partitions: u32) -> Self {
+    pub(crate) fn new(partitions: u32, timeout: Duration) -> Self {
         Self {
             tallies: (0..partitions.min(TALLIES_MAX)).map(|_| CachePadded::default()).collect(),
             acknowledged: (0..partitions).map(|_| CachePadded::default()).collect(),
             faults: Mutex::default(),
+            timeout,
         }
     }
 
-    /// Enters an answer. An acknowledgement is checked at once, against the logs themselves and not
+    /// Enters an answer, of a produce that has `waited`, for a line of so many bytes; what it
+    /// acknowledges is below `offset`. That is checked at once, against the logs themselves and not
     /// what the leader knows of them.
-    pub(crate) fn enter(&self, partition: &Partition, ended: &Ended) {
-        let Ended { answer, offset, waited, timeout, bytes } = *ended;
+    pub(crate) fn enter(
+        &self,
+        partition: &Partition,
+        answer: Answer,
+        offset: u64,
+        waited: Duration,
+        bytes: u32,
+    ) {
+        let timeout = self.timeout;
         let place = || format!("offset {} of {}", offset - 1, partition.key);
         if let Answer::Acknowledged = answer {
             self.acknowledged[partition.key.0 as usize].fetch_max(offset, Ordering::AcqRel);

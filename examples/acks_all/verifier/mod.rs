@@ -84,7 +84,7 @@ impl Stage {
     /// Where nothing has happened yet, and the clock begins.
     fn new(args: Args) -> Result<Arc<Self>> {
         let leader = Leader::new(args.partitions).context("cannot start the purgatory")?;
-        let books = Books::new(args.partitions);
+        let books = Books::new(args.partitions, args.timeout);
         Ok(Arc::new(Self { args, leader, books, clock: SystemClock::new() }))
     }
 

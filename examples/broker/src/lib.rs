@@ -4,7 +4,7 @@
 //! waits for (`group`).
 //!
 //! The path of a produce: `connection` reads a frame (`frame`) and takes a place for its answer
-//! (`pipeline`), `layout` checks its lengths against `schemas`, `api` decodes and dispatches it,
+//! (`pipeline`), `schemas` checks its lengths, `api` decodes and dispatches it,
 //! `produce` appends the batches (`batch`, `partition`) and parks a `DelayedProduce` under the
 //! high watermarks it needs. The followers (`replica_fetcher`) fetch, the high watermark advances
 //! (`replica_manager`), and what waits for it is checked. The answer fills its place, and the
@@ -30,7 +30,6 @@ mod frame;
 #[path = "tests/thrown.rs"]
 pub mod fuzz;
 mod group;
-mod layout;
 mod log;
 mod memory;
 mod metadata;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{io::BufReader, io::Write, mem, net::SocketAddr, net::TcpStream, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use dashmap::DashMap;
 use example_support::Stop;
 use kafka_protocol::{
@@ -194,23 +194,36 @@ impl Session {
     /// In this version of the request.
     fn ask<Q: Request>(&mut self, request: &Q, version: i16) -> Result<Q::Response> {
         self.correlation_id = self.correlation_id.wrapping_add(1);
-        let header = RequestHeader::default()
-            .with_request_api_key(Q::KEY)
-            .with_request_api_version(version)
-            .with_correlation_id(self.correlation_id)
-            .with_client_id(Some("replica".into()));
-        let mut frame = BytesMut::from(&[0; 4][..]);
-        encode_request_header_into_buffer(&mut frame, &header)?;
-        request.encode(&mut frame, version)?;
-        let length = u32::try_from(frame.len() - 4)?;
-        (&mut frame[..4]).put_u32(length);
-        self.reader.get_mut().write_all(&frame)?;
+        self.reader.get_mut().write_all(&encoded(request, version, self.correlation_id)?)?;
         let answer = read_frame(&mut self.reader, u32::MAX, |_| Ok(()))?;
-        let mut answer = answer.context("closed by the leader")?;
-        let header = ResponseHeader::decode(&mut answer, Q::Response::header_version(version))?;
-        ensure!(header.correlation_id == self.correlation_id, "an answer to something else");
-        Q::Response::decode(&mut answer, version)
+        decoded(&mut answer.context("closed by the leader")?, version, self.correlation_id)
     }
+}
+
+/// A whole frame.
+pub(crate) fn encoded<Q: Request>(request: &Q, version: i16, id: i32) -> Result<BytesMut> {
+    let header = RequestHeader::default()
+        .with_request_api_key(Q::KEY)
+        .with_request_api_version(version)
+        .with_correlation_id(id)
+        .with_client_id(Some("replica".into()));
+    let mut frame = BytesMut::from(&[0; 4][..]);
+    encode_request_header_into_buffer(&mut frame, &header)?;
+    request.encode(&mut frame, version)?;
+    let length = u32::try_from(frame.len() - 4)?;
+    (&mut frame[..4]).put_u32(length);
+    Ok(frame)
+}
+
+/// A frame without its length; takes off what is decoded.
+pub(crate) fn decoded<T: Decodable + HeaderVersion>(
+    frame: &mut Bytes,
+    version: i16,
+    id: i32,
+) -> Result<T> {
+    let header = ResponseHeader::decode(frame, T::header_version(version))?;
+    ensure!(header.correlation_id == id, "an answer to something else");
+    T::decode(frame, version)
 }
 
 fn key(topic: &TopicName, partition: i32) -> TopicPartition {

@@ -7,8 +7,7 @@ use std::{future, net::SocketAddr, pin::Pin, time::Duration};
 use axum::http::{Request, StatusCode, header::RETRY_AFTER};
 use axum::{Router, body::Body, body::to_bytes, response::Response};
 use external_events_example::orders::Orders;
-use external_events_example::routes::{Gateway, routes};
-use external_events_example::server::{connection, serve};
+use external_events_example::routes::{Gateway, connection, routes, serve};
 use futures_util::{FutureExt, poll};
 use purgatory::{Purgatory, timer_core::ManualTimer};
 use tokio::io::{AsyncWriteExt, duplex};
@@ -123,16 +122,6 @@ async fn no_content_exactly_when_the_time_is_up() {
     assert_eq!(stage.get("/orders/7?wait=0s").await.status(), StatusCode::NO_CONTENT);
 }
 
-#[tokio::test]
-async fn a_dropped_handler_waits_no_more() {
-    let stage = Stage::new();
-    let response = stage.wait("/orders/7");
-    assert_eq!(stage.parked(), 1);
-    drop(response);
-    let stats = stage.orders.waits().stats();
-    assert_eq!((stage.parked(), stage.orders.waits().keys(), stats.cancelled), (0, 0, 1));
-}
-
 /// Lets the other tasks run until it is so.
 async fn until(is_so: impl Fn() -> bool) {
     let waits = async {
@@ -156,18 +145,6 @@ async fn asks(address: SocketAddr, order: &str) -> TcpStream {
     let request = format!("GET /orders/{order} HTTP/1.1\r\nHost: here\r\n\r\n");
     client.write_all(request.as_bytes()).await.unwrap();
     client
-}
-
-#[tokio::test]
-async fn a_client_that_hangs_up_waits_no_more() {
-    let stage = Stage::new();
-    let (address, serving) = served(&stage).await;
-    let client = asks(address, "7").await;
-    until(|| stage.parked() == 1).await;
-    drop(client);
-    until(|| stage.parked() == 0).await;
-    assert_eq!(stage.orders.waits().stats().cancelled, 1);
-    serving.abort();
 }
 
 /// A connection whose client has sent this, under tokio's clock, which stands still while there is
@@ -205,18 +182,22 @@ async fn a_body_that_does_not_come_is_told() {
 }
 
 #[tokio::test]
-async fn so_many_connections_and_the_next_one_when_one_is_over() {
+async fn so_many_connections_and_the_next_one_when_a_client_hangs_up_and_waits_no_more() {
     let stage = Stage::new();
     let (address, serving) = served(&stage).await;
     let first = asks(address, "7").await;
     until(|| stage.parked() == 1).await;
-    let _second = asks(address, "8").await;
+    let second = asks(address, "8").await;
     for _ in 0..1000 {
         yield_now().await;
     }
     assert_eq!(stage.parked(), 1, "the second is not accepted");
     drop(first);
     until(|| stage.orders.waits().waiters("8") == 1).await;
+    assert_eq!((stage.parked(), stage.orders.waits().stats().cancelled), (1, 1));
+    drop(second);
+    until(|| stage.parked() == 0).await;
+    assert_eq!((stage.orders.waits().keys(), stage.orders.waits().stats().cancelled), (0, 2));
     serving.abort();
 }
 

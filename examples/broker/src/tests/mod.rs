@@ -1,13 +1,11 @@
 //! What the tests share: a broker without threads, arguments, record batches, requests.
 
 mod create_topics;
-mod delete_records;
 #[path = "../../../../crates/timer-core/tests/support/effort.rs"]
 mod effort;
 pub(crate) mod examples;
 mod fetches;
 mod fuzz;
-mod load;
 mod produce;
 pub(crate) mod tcp;
 mod wire;
@@ -17,15 +15,12 @@ use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use clap::Parser;
-use kafka_protocol::messages::{RequestHeader, ResponseHeader};
-use kafka_protocol::protocol::{
-    Decodable, HeaderVersion, Request, encode_request_header_into_buffer,
-};
+use kafka_protocol::protocol::{Decodable, HeaderVersion, Request};
 use timer_core::ManualTimer;
 
 use crate::api::{self, Client};
-use crate::replica_manager::ReplicaManager;
 use crate::{args::Args, partition::Partition, pipeline::Answer, schemas::APIS};
+use crate::{replica_fetcher, replica_manager::ReplicaManager};
 use examples::produce;
 
 pub(crate) const CORRELATION_ID: i32 = 77;
@@ -150,9 +145,7 @@ fn next_frame(client: &Client) -> Option<BytesMut> {
 pub(crate) fn decoded<T: Decodable + HeaderVersion>(version: i16, frame: impl Into<Bytes>) -> T {
     let mut frame = frame.into();
     assert_eq!(frame.get_i32() as usize, frame.len(), "the length in front");
-    let header = ResponseHeader::decode(&mut frame, T::header_version(version)).unwrap();
-    assert_eq!(header.correlation_id, CORRELATION_ID);
-    let response = T::decode(&mut frame, version).unwrap();
+    let response = replica_fetcher::decoded(&mut frame, version, CORRELATION_ID).unwrap();
     assert!(frame.is_empty(), "{} bytes follow", frame.len());
     response
 }
@@ -183,14 +176,7 @@ pub(crate) fn with_crc(mut batch: Vec<u8>) -> Vec<u8> {
 
 /// A request without the length in front.
 pub(crate) fn request<Q: Request>(version: i16, body: &Q) -> Bytes {
-    let header = RequestHeader::default()
-        .with_request_api_key(Q::KEY)
-        .with_request_api_version(version)
-        .with_correlation_id(CORRELATION_ID);
-    let mut frame = BytesMut::new();
-    encode_request_header_into_buffer(&mut frame, &header).unwrap();
-    body.encode(&mut frame, version).unwrap();
-    frame.freeze()
+    replica_fetcher::encoded(body, version, CORRELATION_ID).unwrap().split_off(4).freeze()
 }
 
 /// With the length in front.

@@ -1,9 +1,11 @@
-//! Produce against the replicas, under a clock turned by hand; followers fetch when the test says.
+//! Produce and DeleteRecords against the replicas, under a clock turned by hand; followers fetch when
+//! the test says.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use kafka_protocol::{ResponseError, messages::ProduceResponse};
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::{DeleteRecordsResponse, ProduceResponse};
 
 use super::{Asked, Fixture, ask, examples::*, record_batch, with_crc};
 use crate::partition::UpTo;
@@ -186,14 +188,13 @@ fn acks_decide_who_is_waited_for() {
 fn a_shutdown_answers_what_is_parked_and_what_comes_later() {
     let broker = Fixture::new(&[]);
     broker.append_replicated();
-    let parked = (broker.start_all(1), broker.ask(&delete_records(&[(0, 1)])));
+    let parked = (broker.start_all(1), delete(&broker, &[(0, 1)]));
     broker.manager.shutdown();
-    let later = (broker.start_all(1), broker.ask(&delete_records(&[(0, 1)])));
+    let later = (broker.start_all(1), delete(&broker, &[(0, 1)]));
     let retriable = ResponseError::NotLeaderOrFollower.code();
     for ((produce, deletion), offset) in [(parked, 1), (later, 2)] {
         assert_eq!(answer(&produce), Some(vec![(retriable, offset)]));
-        let result = &deletion.answer().unwrap().topics[0].partitions[0];
-        assert_eq!((result.error_code, result.low_watermark), (retriable, -1));
+        assert_eq!(results(&deletion), Some(vec![(retriable, -1)]));
     }
 }
 
@@ -278,4 +279,56 @@ fn all_logs_together_are_bounded_and_the_largest_gives_up_its_oldest_records() {
         assert!(bytes <= 1001 + 128, "{bytes} bytes");
     }
     assert!(broker.partition(2).log_bytes() > 0, "a small log is left alone");
+}
+
+fn delete(broker: &Fixture, offsets: &[(i32, i64)]) -> Asked<DeleteRecordsResponse> {
+    broker.ask(&delete_records(offsets))
+}
+
+/// Error code and low watermark of each partition, once answered.
+fn results(deletion: &Asked<DeleteRecordsResponse>) -> Option<Vec<(i16, i64)>> {
+    let results = deletion.answer()?.topics.into_iter().flat_map(|topic| topic.partitions);
+    Some(results.map(|result| (result.error_code, result.low_watermark)).collect())
+}
+
+#[test]
+fn a_deletion_waits_until_both_followers_have_deleted_and_the_leader_knows() {
+    let broker = Fixture::new(&[]);
+    (0..3).for_each(|_| broker.append_replicated());
+    let deletion = delete(&broker, &[(0, 2)]);
+    assert_eq!(broker.partition(0).offsets().log_start, 2);
+    broker.replicate(0, 0);
+    assert_eq!(results(&deletion), None, "one follower is missing");
+    broker.replicate(1, 0);
+    assert_eq!(results(&deletion), Some(vec![(0, 2)]));
+    let all = delete(&broker, &[(0, -1)]);
+    broker.replicate_to_all(0);
+    assert_eq!(results(&all), Some(vec![(0, 3)]), "-1: up to the high watermark");
+    assert_eq!(results(&delete(&broker, &[(0, 1)])), Some(vec![(0, 3)]), "gone already");
+    assert_eq!(broker.append(), 0);
+    assert_eq!(broker.partition(0).offsets().log_end, 4);
+}
+
+#[test]
+fn a_deletion_times_out_for_the_partitions_whose_followers_do_not_follow() {
+    let broker = Fixture::new(&[]);
+    broker.append_replicated();
+    let deletion = delete(&broker, &[(0, 1), (1, 0), (9, 0), (0, 2), (0, -2)]);
+    assert_eq!(results(&deletion), None);
+    broker.timer.advance(SECOND);
+    let timed_out = ResponseError::RequestTimedOut.code();
+    let unknown = ResponseError::UnknownTopicOrPartition.code();
+    let out_of_range = ResponseError::OffsetOutOfRange.code();
+    let expected = [(timed_out, -1), (0, 0), (unknown, -1), (out_of_range, -1), (out_of_range, -1)];
+    assert_eq!(results(&deletion).unwrap(), expected);
+}
+
+#[test]
+fn a_deletion_does_not_wait_for_who_is_not_in_sync() {
+    let broker = Fixture::new(&[]);
+    broker.append_replicated();
+    let deletion = delete(&broker, &[(0, 1)]);
+    assert_eq!(broker.append(), 0);
+    (0..3).for_each(|_| broker.manager.shrink_in_sync());
+    assert_eq!(results(&deletion), Some(vec![(0, 1)]));
 }

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::{sync::OnceLock, time::Duration};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use clap::Parser;
 use kafka_protocol::messages::ApiKey;
 use timer_core::ManualTimer;
@@ -64,21 +64,15 @@ impl Connection {
         pipeline.finish();
         for frame in &self.accepted {
             let response = match pipeline.next().map(|(answer, _)| answer) {
-                Some(Answer::Response(response)) => {
-                    match response(&mut pipeline.responses.share()) {
-                        Ok(response) => Some(response),
-                        Err(error) => panic!("{error:#}: {frame:?}"),
-                    }
-                }
-                Some(Answer::Nothing) => None,
-                Some(Answer::Lost) if waits_for_its_group(frame) => None,
+                Some(Answer::Response(response)) => response(&mut pipeline.responses.share()),
+                Some(Answer::Nothing) => continue,
+                Some(Answer::Lost) if waits_for_its_group(frame) => continue,
                 Some(Answer::Lost) | None => panic!("no answer: {frame:?}"),
             };
-            if let Some(response) = response {
-                let length = u32::try_from(response.len() - 4).unwrap_or(0);
-                assert_eq!(response[..4], length.to_be_bytes(), "the length in front");
-                assert_eq!(response[4..8], frame[4..8], "another request's answer");
-            }
+            let response = response.unwrap_or_else(|error| panic!("{error:#}: {frame:?}"));
+            let length = u32::try_from(response.len() - 4).unwrap_or(0);
+            assert_eq!(response[..4], length.to_be_bytes(), "the length in front");
+            assert_eq!(response[4..8], frame[4..8], "another request's answer");
         }
         match pipeline.next() {
             None => {}
@@ -89,10 +83,8 @@ impl Connection {
 }
 
 /// A JoinGroup, a SyncGroup.
-fn waits_for_its_group(frame: &[u8]) -> bool {
-    [ApiKey::JoinGroup, ApiKey::SyncGroup]
-        .iter()
-        .any(|api| frame[..2] == (*api as i16).to_be_bytes())
+fn waits_for_its_group(mut frame: &[u8]) -> bool {
+    [ApiKey::JoinGroup as i16, ApiKey::SyncGroup as i16].contains(&frame.get_i16())
 }
 
 /// One fetch by a follower; returns whether that brought news.
