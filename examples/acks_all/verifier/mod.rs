@@ -7,7 +7,6 @@ pub(crate) mod load;
 pub(crate) mod report;
 #[cfg(test)]
 mod tests;
-pub(crate) mod text;
 pub(crate) mod watch;
 
 use std::io::{self, Write};
@@ -23,8 +22,8 @@ use crate::Leader;
 use crate::partition::FOLLOWERS;
 use args::Args;
 use books::{Books, PANICKED, STILL_PARKED};
+use load::Text;
 use report::Report;
-use text::Text;
 use watch::{Progress, State};
 
 /// The follower that can stall.

@@ -174,9 +174,8 @@ impl GroupCoordinator {
     /// A member has left, or has fallen silent. Returns whether it was one.
     fn remove(&self, group: &Arc<Group>, member_id: &str) -> bool {
         let mut state = group.state.lock();
-        let was_member = state.members.contains_key(member_id);
         let removed = state.remove(member_id);
-        self.settle(group, state, was_member);
+        self.settle(group, state, removed);
         removed
     }
 

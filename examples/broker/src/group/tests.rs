@@ -310,28 +310,32 @@ fn what_cannot_be_is_refused_by_its_name() {
         let request = request.clone().with_session_timeout_ms(session_timeout_ms);
         assert_eq!(broker.refused(&request), InvalidSessionTimeout);
     }
-    assert_eq!(broker.refused(&join("", &[])), InconsistentGroupProtocol);
-    let untyped = request.clone().with_protocol_type("".into());
-    assert_eq!(broker.refused(&untyped), InconsistentGroupProtocol);
     let large = "x".repeat(20_000);
-    assert_eq!(broker.refused(&join("", &[&*large; 4])), UnknownServerError);
-    assert_eq!(broker.refused(&join("", &[""; 17])), UnknownServerError);
-    let nameless = request.clone().with_group_id(text("").into());
-    assert_eq!(broker.refused(&nameless), InvalidGroupId);
-    assert_eq!(broker.refused(&join("stranger", &["range"])), UnknownMemberId);
+    for (case, request, error) in [
+        ("no protocol", join("", &[]), InconsistentGroupProtocol),
+        ("untyped", request.clone().with_protocol_type("".into()), InconsistentGroupProtocol),
+        ("large protocols", join("", &[&*large; 4]), UnknownServerError),
+        ("many protocols", join("", &[""; 17]), UnknownServerError),
+        ("no name", request.clone().with_group_id(text("").into()), InvalidGroupId),
+        ("stranger", join("stranger", &["range"]), UnknownMemberId),
+    ] {
+        assert_eq!(broker.refused(&request), error, "{case}");
+    }
     assert_eq!(broker.heartbeat("stranger", 0), Err(UnknownMemberId));
     assert_eq!(broker.commit("stranger", 0, 0, 0), Err(UnknownMemberId));
     assert_eq!(broker.groups(), 0, "nothing was made");
 
     let [leader, _] = broker.two_members();
-    assert_eq!(broker.refused(&request), GroupMaxSizeReached);
-    assert_eq!(broker.refused(&join("stranger", &["range"])), UnknownMemberId);
-    let other = request.clone().with_group_id(text("other").into());
-    assert_eq!(broker.refused(&other), CoordinatorNotAvailable);
-    let incompatible = join(&leader, &["sticky"]);
-    assert_eq!(broker.refused(&incompatible), InconsistentGroupProtocol);
-    let worker = join(&leader, &["range"]).with_protocol_type("connect".into());
-    assert_eq!(broker.refused(&worker), InconsistentGroupProtocol);
+    let of_others = join(&leader, &["range"]).with_protocol_type("connect".into());
+    for (case, request, error) in [
+        ("another group", request.clone().with_group_id(text("h").into()), CoordinatorNotAvailable),
+        ("one too many", request, GroupMaxSizeReached),
+        ("stranger", join("stranger", &["range"]), UnknownMemberId),
+        ("another protocol", join(&leader, &["sticky"]), InconsistentGroupProtocol),
+        ("another type", of_others, InconsistentGroupProtocol),
+    ] {
+        assert_eq!(broker.refused(&request), error, "{case}");
+    }
     assert_eq!(synced(&broker.sync(&leader, 9, &[])), Some(Err(IllegalGeneration)));
     assert_eq!(synced(&broker.sync("stranger", 1, &[])), Some(Err(UnknownMemberId)));
     assert_eq!(broker.heartbeat("stranger", 1), Err(UnknownMemberId));

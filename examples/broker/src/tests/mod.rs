@@ -1,6 +1,5 @@
 //! What the tests share: a broker without threads, arguments, record batches, requests.
 
-mod create_topics;
 #[path = "../../../../crates/timer-core/tests/support/effort.rs"]
 mod effort;
 pub(crate) mod examples;
