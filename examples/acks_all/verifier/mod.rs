@@ -1,10 +1,9 @@
 //! The rest of the program: a whole run. It starts the [load], [watches](watch) it, drains or
-//! cancels what still waits, closes the [books], and prints the [report].
+//! cancels what still waits, closes the [books], and prints the [table](watch::Report).
 
 pub(crate) mod args;
 pub(crate) mod books;
 pub(crate) mod load;
-pub(crate) mod report;
 #[cfg(test)]
 mod tests;
 pub(crate) mod watch;
@@ -23,8 +22,7 @@ use crate::partition::FOLLOWERS;
 use args::Args;
 use books::{Books, PANICKED, STILL_PARKED};
 use load::Text;
-use report::Report;
-use watch::{Progress, State};
+use watch::{Progress, Report, State};
 
 /// The follower that can stall.
 const FOLLOWER_STALLED: usize = 1;

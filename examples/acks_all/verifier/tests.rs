@@ -10,8 +10,7 @@ use super::Stage;
 use super::args::Args;
 use super::books::*;
 use super::load::Text;
-use super::report::Report;
-use super::watch::State;
+use super::watch::{Report, State};
 use crate::Answer;
 use crate::partition::Record;
 

@@ -9,7 +9,7 @@ use std::{env, net::SocketAddr, thread};
 use anyhow::{Context, Result, ensure};
 use example_support::Stop;
 
-use crate::replica_state::{FOLLOWER_IDS, LEADER_ID};
+use crate::partition::{FOLLOWER_IDS, LEADER_ID};
 use crate::{args::Args, replica_fetcher::Follower};
 
 /// Runs a follower until told to stop. Its logs are in memory, so nobody waits for what it does

@@ -39,7 +39,6 @@ mod produce;
 mod producer_state;
 mod replica_fetcher;
 mod replica_manager;
-mod replica_state;
 mod schemas;
 mod server;
 #[cfg(test)]

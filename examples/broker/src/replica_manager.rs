@@ -11,9 +11,9 @@ use timer_core::{BuildError, TaskTimer, Timer, TimerTask};
 
 use crate::{
     args::Args, batch, fetch::DelayedFetch, group::GroupCoordinator, memory::Memory,
-    partition::Appended, partition::Partition, pipeline::Reply, produce::DelayedDeleteRecords,
-    produce::DelayedProduce, producer_state::ProducerIds, replica_fetcher::Follower,
-    replica_state::FOLLOWER_IDS, server::Counters, topics::TopicPartition, topics::Topics,
+    partition::Appended, partition::FOLLOWER_IDS, partition::Partition, pipeline::Reply,
+    produce::DelayedDeleteRecords, produce::DelayedProduce, producer_state::ProducerIds,
+    replica_fetcher::Follower, server::Counters, topics::TopicPartition, topics::Topics,
     topics::WatchKey,
 };
 

@@ -14,7 +14,7 @@ use timer_core::{BuildError, Timer};
 
 use super::state::{Group, Member, Phase, Session, State, Waits, refused};
 use crate::api::{Client, OrError, code};
-use crate::{args::Args, pipeline::Reply, replica_manager::park, replica_state::LEADER_ID};
+use crate::{args::Args, partition::LEADER_ID, pipeline::Reply, replica_manager::park};
 
 /// Kafka's `group.min.session.timeout.ms` and `group.max.session.timeout.ms`.
 const SESSION_TIMEOUT_MS: RangeInclusive<i32> = 6_000..=1_800_000;
