@@ -1,7 +1,8 @@
 //! The books: how the produces were answered, and what is wrong.
 //!
 //! Nothing here comes from the counters of the library. The answers are counted where the producers
-//! get them. What was sent, and which replicas have it, the [audit](Books::audit) reads in the logs.
+//! get them. What was sent, and which replicas have it, the [audit](Books::audit) reads in the
+//! logs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{collections::BTreeMap, fmt, ops::AddAssign, time::Duration};
@@ -219,8 +220,8 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The audit: a follower's log must be the beginning of the leader's, lines included; and at the end
-/// the answers must fit the logs.
+/// The audit: a follower's log must be the beginning of the leader's, lines included; and at the
+/// end the answers must fit the logs.
 ///
 /// While the run goes on, each pass takes off the logs the stretch that all replicas have, and
 /// compares it. The last pass takes what is left.

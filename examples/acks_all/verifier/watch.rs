@@ -1,6 +1,6 @@
-//! What is told of a run: while it goes on, progress on standard error, a bar on a terminal and a line
-//! a second anywhere else, and the metrics of this example beside the purgatory's own; at its end, the
-//! table.
+//! What is told of a run: while it goes on, progress on standard error, a bar on a terminal and a
+//! line a second anywhere else, and the metrics of this example beside the purgatory's own; at its
+//! end, the table.
 
 use std::io::{self, Write};
 use std::{fmt, fmt::Display, sync::Arc, time::Duration};

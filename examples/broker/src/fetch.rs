@@ -144,8 +144,8 @@ fn size(bytes: i32) -> usize {
     usize::try_from(bytes).unwrap_or(0)
 }
 
-/// The earliest offset, the latest, and the first at a time or later; -1 when all are earlier, as in
-/// Kafka.
+/// The earliest offset, the latest, and the first at a time or later; -1 when all are earlier, as
+/// in Kafka.
 pub(crate) fn list_offsets(topics: &Topics, request: ListOffsetsRequest) -> ListOffsetsResponse {
     let found = |topic: &TopicName, asked: &ListOffsetsPartition| {
         let partition = topics.partition(topic, asked.partition_index)?;

@@ -1,5 +1,5 @@
-//! The broker as a whole: its threads, from the start to a bounded shutdown, and the summary of what
-//! it did.
+//! The broker as a whole: its threads, from the start to a bounded shutdown, and the summary of
+//! what it did.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};

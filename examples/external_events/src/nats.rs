@@ -69,9 +69,9 @@ impl Nats {
         Ok(nats)
     }
 
-    /// Publishes a change; its epoch and version, once the server has stored it. An error: it may be
-    /// published all the same. If the stream is made anew just then, the epoch is the one before: that client is told of the new one when it
-    /// asks.
+    /// Publishes a change; its epoch and version, once the server has stored it. An error: it may
+    /// be published all the same. If the stream is made anew just then, the epoch is the one
+    /// before: that client is told of the new one when it asks.
     pub(crate) async fn publish(&self, id: &str, state: String) -> Result<Seen> {
         let epoch = self.orders.epoch();
         let state_of_connection = self.jetstream.client().connection_state();

@@ -29,8 +29,8 @@ pub fn between(
 /// What a shell reports for a program that Ctrl-C ended.
 const ABORTED: i32 = 130;
 
-/// A flag that can be waited on: how the threads are told to end, and how they pause without missing
-/// that. Raised once, seen by everyone, and it wakes whoever pauses on it.
+/// A flag that can be waited on: how the threads are told to end, and how they pause without
+/// missing that. Raised once, seen by everyone, and it wakes whoever pauses on it.
 #[derive(Debug, Default)]
 pub struct Stop {
     raised: AtomicBool,

@@ -1,6 +1,6 @@
 //! The coordinator of all groups: who asks is looked up and checked here, and what changes a group
-//! raises the events of what waits for it: a rebalance, a sync, a session. Their checks and ends lock
-//! the group, so nobody raises an event with that lock held.
+//! raises the events of what waits for it: a rebalance, a sync, a session. Their checks and ends
+//! lock the group, so nobody raises an event with that lock held.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -58,12 +58,7 @@ impl Fixture {
         new.next().expect("a new member").to_string()
     }
 
-    fn sync(
-        &self,
-        member: &str,
-        generation: i32,
-        parts: &[(&str, &'static str)],
-    ) -> Asked<SyncGroupResponse> {
+    fn sync(&self, member: &str, generation: i32, parts: &[Part]) -> Asked<SyncGroupResponse> {
         self.ask(&sync(member, generation, parts))
     }
 

@@ -67,20 +67,18 @@ pub(crate) fn metadata(topics: &[&str]) -> MetadataRequest {
     MetadataRequest::default().with_topics(Some(topics.iter().map(topic).collect()))
 }
 
-pub(crate) fn creatable(
-    name: &str,
-    partitions: i32,
-    replicas: i16,
-    configs: &[(&str, Option<&str>)],
-) -> CreatableTopic {
-    let config = |(name, value): &(&str, Option<&str>)| {
+/// Name and value.
+pub(crate) type Config<'a> = (&'a str, Option<&'a str>);
+
+pub(crate) fn creatable(name: &str, parts: i32, replicas: i16, of: &[Config]) -> CreatableTopic {
+    let config = |(name, value): &Config| {
         CreatableTopicConfig::default().with_name(text(name)).with_value(value.map(text))
     };
     CreatableTopic::default()
         .with_name(text(name).into())
-        .with_num_partitions(partitions)
+        .with_num_partitions(parts)
         .with_replication_factor(replicas)
-        .with_configs(configs.iter().map(config).collect())
+        .with_configs(of.iter().map(config).collect())
 }
 
 /// In topic `t`, with a timeout of one second: (partition, offset).
@@ -92,6 +90,8 @@ pub(crate) fn delete_records(offsets: &[(i32, i64)]) -> DeleteRecordsRequest {
     let topic = topic.with_partitions(offsets.iter().map(partition).collect());
     DeleteRecordsRequest::default().with_timeout_ms(1000).with_topics(vec![topic])
 }
+
+pub(crate) type Part<'a> = (&'a str, &'static str);
 
 /// Of group `g`, as are those that follow.
 pub(crate) fn join(member: &str, protocols: &[&str]) -> JoinGroupRequest {
@@ -108,12 +108,9 @@ pub(crate) fn join(member: &str, protocols: &[&str]) -> JoinGroupRequest {
         .with_protocols(protocols.iter().map(protocol).collect())
 }
 
-pub(crate) fn sync(
-    member: &str,
-    generation: i32,
-    parts: &[(&str, &'static str)],
-) -> SyncGroupRequest {
-    let part = |(member, part): &(&str, &'static str)| {
+/// Assigns a part to each of these members.
+pub(crate) fn sync(member: &str, generation: i32, parts: &[Part]) -> SyncGroupRequest {
+    let part = |(member, part): &Part| {
         let assigned = SyncGroupRequestAssignment::default().with_member_id(text(member));
         assigned.with_assignment((*part).into())
     };
@@ -133,13 +130,11 @@ pub(crate) fn leave(member: &str) -> LeaveGroupRequest {
     LeaveGroupRequest::default().with_group_id(text("g").into()).with_member_id(text(member))
 }
 
-/// In topic `t`: (partition, offset, metadata).
-pub(crate) fn commit(
-    member: &str,
-    generation: i32,
-    offsets: &[(i32, i64, &str)],
-) -> OffsetCommitRequest {
-    let partition = |(index, offset, metadata): &(i32, i64, &str)| {
+/// In topic `t`: partition, offset, metadata.
+pub(crate) type Offset<'a> = (i32, i64, &'a str);
+
+pub(crate) fn commit(member: &str, generation: i32, offsets: &[Offset]) -> OffsetCommitRequest {
+    let partition = |(index, offset, metadata): &Offset| {
         OffsetCommitRequestPartition::default()
             .with_partition_index(*index)
             .with_committed_offset(*offset)

@@ -12,6 +12,7 @@ mod wire;
 use std::marker::PhantomData;
 use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed};
 
+use anyhow::Result;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use clap::Parser;
 use kafka_protocol::protocol::{Decodable, HeaderVersion, Request};
@@ -54,7 +55,7 @@ impl Fixture {
     }
 
     /// One request that is answered at once, if at all.
-    pub(crate) fn answer(&self, frame: impl Into<Bytes>) -> anyhow::Result<Option<BytesMut>> {
+    pub(crate) fn answer(&self, frame: impl Into<Bytes>) -> Result<Option<BytesMut>> {
         let client = self.client();
         handle(&self.manager, &client, frame.into())?;
         Ok(next_frame(&client))
@@ -110,7 +111,7 @@ pub(crate) fn ask<Q: Request>(
     client: Client,
     version: i16,
     body: &Q,
-) -> anyhow::Result<Asked<Q::Response>> {
+) -> Result<Asked<Q::Response>> {
     handle(manager, &client, request(version, body))?;
     Ok(Asked { client, version, response: PhantomData })
 }
@@ -121,11 +122,7 @@ pub(crate) fn latest<Q: Request>() -> i16 {
 }
 
 /// A request that was read.
-pub(crate) fn handle(
-    manager: &ReplicaManager,
-    client: &Client,
-    frame: Bytes,
-) -> anyhow::Result<()> {
+pub(crate) fn handle(manager: &ReplicaManager, client: &Client, frame: Bytes) -> Result<()> {
     let mut share = client.pipeline.requests.share();
     share.take(frame.len())?;
     api::handle(manager, client, frame, share)

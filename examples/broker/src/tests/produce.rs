@@ -1,5 +1,5 @@
-//! Produce and DeleteRecords against the replicas, under a clock turned by hand; followers fetch when
-//! the test says. What a topic is made with decides how its produces end.
+//! Produce and DeleteRecords against the replicas, under a clock turned by hand; followers fetch
+//! when the test says. What a topic is made with decides how its produces end.
 
 use std::time::Duration;
 
@@ -336,12 +336,7 @@ fn a_deletion_does_not_wait_for_who_is_not_in_sync() {
 }
 
 /// Makes a topic of one partition; the error code and its text.
-fn create(
-    broker: &Fixture,
-    name: &str,
-    replicas: i16,
-    configs: &[(&str, Option<&str>)],
-) -> (i16, String) {
+fn create(broker: &Fixture, name: &str, replicas: i16, configs: &[Config]) -> (i16, String) {
     let topics = vec![creatable(name, 1, replicas, configs)];
     let response = broker.ask(&CreateTopicsRequest::default().with_topics(topics)).answer();
     let result = response.unwrap().topics.remove(0);

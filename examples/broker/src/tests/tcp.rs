@@ -1,5 +1,5 @@
-//! The broker over real sockets, with the real timer: also many connections, and clients that do not
-//! play along.
+//! The broker over real sockets, with the real timer: also many connections, and clients that do
+//! not play along.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
