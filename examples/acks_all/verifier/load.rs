@@ -1,14 +1,13 @@
-//! The load: producers that send lines of a text, followers that fetch, and the leader's rounds.
+//! The load: producers that send lines, followers that fetch, and the leader's rounds.
 
-use std::io::{self, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
-use std::{fs::File, path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use anyhow::{Context, Result, ensure};
 use crossbeam_utils::CachePadded;
 use example_support::Stop;
 
+use super::text::Text;
 use super::{FOLLOWER_STALLED, Stage};
 use crate::Answer;
 use crate::partition::{Partition, Record};
@@ -146,49 +145,6 @@ pub(super) fn lead(stage: &Stage, stop: &Stop) {
     }
 }
 
-/// The text that is in the repository.
-const DEFAULT: &str = include_str!("../text/waiting-room.txt");
-
-/// The longest text that is read; the rest of an endless pipe is nobody's record.
-const BYTES_MAX: u64 = 16 << 20;
-
-/// Lines of text, at least one; an empty line is a record too.
-#[derive(Debug)]
-pub(crate) struct Text {
-    lines: Vec<String>,
-}
-
-impl Text {
-    /// Reads `input`: a path, or `-` for standard input; without one, the text in the repository.
-    pub(crate) fn load(input: Option<&Path>) -> Result<Self> {
-        match input {
-            None => Self::read(DEFAULT.as_bytes(), "the built-in text"),
-            Some(path) if path == Path::new("-") => Self::read(io::stdin(), "standard input"),
-            Some(path) => {
-                let name = path.display().to_string();
-                let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
-                Self::read(file, &name)
-            }
-        }
-    }
-
-    /// Reads all of `source`; `name` is what errors call it.
-    pub(crate) fn read(source: impl Read, name: &str) -> Result<Self> {
-        let (mut body, mut source) = (String::new(), source.take(BYTES_MAX + 1));
-        source.read_to_string(&mut body).with_context(|| format!("cannot read {name}"))?;
-        let mib = BYTES_MAX >> 20;
-        ensure!(source.limit() > 0, "{name} is longer than the {mib} MiB that are read");
-        ensure!(!body.is_empty(), "{name} is empty: there is no line to send");
-        Ok(Self { lines: body.lines().map(String::from).collect() })
-    }
-
-    /// A line, without its newline; after the last comes the first again.
-    pub(crate) fn line(&self, number: u64) -> (u32, &str) {
-        let place = number % self.lines.len() as u64;
-        (place as u32, &self.lines[place as usize])
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,26 +171,5 @@ mod tests {
             });
             assert_eq!(stage.books.counts().cancelled, 1000);
         }
-    }
-
-    #[test]
-    fn lines_keep_their_text_and_lose_their_newlines() {
-        let text = Text::read("one\r\n\nthrée".as_bytes(), "a test").unwrap();
-        let lines: Vec<_> = (0..4).map(|n| text.line(n)).collect();
-        assert_eq!(lines, [(0, "one"), (1, ""), (2, "thrée"), (0, "one")]);
-        assert!(Text::load(None).unwrap().lines.len() > 100);
-    }
-
-    #[test]
-    fn errors_name_the_input() {
-        let said = |result: Result<Text>| format!("{:#}", result.unwrap_err());
-        let read = |bytes: &[u8]| said(Text::read(bytes, "a test"));
-        assert_eq!(read(b""), "a test is empty: there is no line to send");
-        assert!(read(b"ab\xff").starts_with("cannot read a test: "));
-        for (path, error) in [("/no/such/file", "cannot open /no/such/file: "), ("/", " /: ")] {
-            assert!(said(Text::load(Some(Path::new(path)))).contains(error), "{path}");
-        }
-        let endless = said(Text::read(io::repeat(b'x'), "a pipe"));
-        assert_eq!(endless, "a pipe is longer than the 16 MiB that are read");
     }
 }

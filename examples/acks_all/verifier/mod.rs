@@ -1,11 +1,13 @@
 //! The rest of the program: a whole run. It starts the [load], [watches](watch) it, drains or
-//! cancels what still waits, closes the [books], and prints the [table](watch::Report).
+//! cancels what still waits, closes the [books], and prints the [report].
 
 pub(crate) mod args;
 pub(crate) mod books;
 pub(crate) mod load;
+pub(crate) mod report;
 #[cfg(test)]
 mod tests;
+pub(crate) mod text;
 pub(crate) mod watch;
 
 use std::io::{self, Write};
@@ -21,8 +23,9 @@ use crate::Leader;
 use crate::partition::FOLLOWERS;
 use args::Args;
 use books::{Books, PANICKED, STILL_PARKED};
-use load::Text;
-use watch::{Progress, Report, State};
+use report::Report;
+use text::Text;
+use watch::{Progress, State};
 
 /// The follower that can stall.
 const FOLLOWER_STALLED: usize = 1;

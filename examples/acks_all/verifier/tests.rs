@@ -9,8 +9,9 @@ use example_support::Stop;
 use super::Stage;
 use super::args::Args;
 use super::books::*;
-use super::load::Text;
-use super::watch::{Report, State};
+use super::report::Report;
+use super::text::Text;
+use super::watch::State;
 use crate::Answer;
 use crate::partition::Record;
 
