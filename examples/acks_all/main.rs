@@ -18,8 +18,7 @@
 mod partition;
 mod verifier;
 
-use std::process::ExitCode;
-use std::time::Duration;
+use std::{process::ExitCode, time::Duration};
 
 use purgatory::{DelayedOperation, Outcome, Purgatory, RefusedReason, Watches};
 use timer_core::BuildError;

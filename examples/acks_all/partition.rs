@@ -10,10 +10,8 @@
 //! the thread raising the event might hold. A call that moves it returns the new one: its event
 //! must follow.
 
-use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::{collections::VecDeque, fmt, time::Duration};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;

@@ -3,28 +3,21 @@
 //!
 //! `cargo run --release -p external_events-example --example external_events -- --help`
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use external_events_example::{
-    args::Args,
-    bus::Bus,
-    nats::Nats,
-    orders::Orders,
-    routes::{Gateway, routes},
-    scrape,
-    server::{Limits, serve},
-};
+use example_support::Stop;
+use external_events_example::{args::Args, nats::Nats, orders::Orders, routes};
+use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 use purgatory::Purgatory;
-use tokio::{net::TcpListener, sync::watch, time::timeout};
+use purgatory_live::{Live, Server};
+use tokio::{net::TcpListener, sync::oneshot, task::spawn_blocking, time::timeout};
 
-/// What a shell reports for a program that Ctrl-C ended.
-const ABORTED: i32 = 130;
+const KEPT: &str = "external_events_orders_kept";
+const VERSION: &str = "external_events_version_total";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -35,14 +28,14 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<ExitCode> {
-    let stopped = stop_on_signals()?;
+    let stop = Stop::on_signals()?;
     let waits = Purgatory::builder("orders").max_parked(args.max_parked).build()?;
     let orders = Orders::new(waits, args.max_orders);
-    let bus = match &args.nats {
-        Some(url) => Bus::Nats(Arc::new(Nats::start(url, &orders, args.max_orders).await?)),
-        None => Bus::InProcess(orders.clone()),
+    let nats = match &args.nats {
+        Some(url) => Some(Nats::start(url, &orders, args.max_orders).await?),
+        None => None,
     };
-    let metrics = scrape::serve(args.metrics_addr, &orders)?;
+    let metrics = serve_metrics(&args, &orders)?;
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", args.listen))?;
     eprintln!("metrics: http://{}/metrics", metrics.address());
@@ -50,12 +43,15 @@ async fn run(args: Args) -> Result<ExitCode> {
     // Scripts wait for this line.
     writeln!(io::stdout(), "external_events: listening on http://{}", listener.local_addr()?)?;
 
-    let gateway =
-        Gateway { orders: orders.clone(), bus, wait_max: args.max_wait, body_max: args.max_head };
-    let stop = signal(stopped.clone());
-    let limits = Limits { connections: args.max_connections, head: args.max_head };
-    let serving = tokio::spawn(serve(listener, routes(gateway), limits, stop));
-    signal(stopped).await;
+    let (wait_max, body_max) = (args.max_wait, args.max_head);
+    let gateway = routes::Gateway { orders: orders.clone(), nats, wait_max, body_max };
+    let (end, ended) = oneshot::channel::<()>();
+    let ended = async { drop(ended.await) };
+    let routes = routes::routes(gateway);
+    let serving =
+        tokio::spawn(routes::serve(listener, routes, args.max_connections, args.max_head, ended));
+    spawn_blocking(move || stop.wait()).await?;
+    drop(end);
     orders.waits().shutdown(); // whoever waits is answered with 503
     let all_answered = timeout(args.shutdown_within, serving).await.is_ok();
     if !all_answered {
@@ -74,19 +70,17 @@ async fn run(args: Args) -> Result<ExitCode> {
     Ok(if all_answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Ready once there was one.
-async fn signal(mut stopped: watch::Receiver<bool>) {
-    let _ = stopped.wait_for(|stopped| *stopped).await; // an error: nobody is left to send it
-}
-
-/// The first Ctrl-C or SIGTERM is told; the second does not wait for anything.
-fn stop_on_signals() -> Result<watch::Receiver<bool>> {
-    let (stop, stopped) = watch::channel(false);
-    let handler = move || {
-        if stop.send_replace(true) {
-            std::process::exit(ABORTED);
-        }
-    };
-    ctrlc::set_handler(handler).context("cannot listen for Ctrl-C")?;
-    Ok(stopped)
+/// Serves the purgatory's metrics and two of this example, and the live page. On a port of its own:
+/// what clients may reach does not show what others wait for.
+fn serve_metrics(args: &Args, orders: &Orders) -> Result<Server> {
+    let live = Live::new().purgatory_with(orders.waits(), Display::fmt);
+    let orders = orders.clone();
+    let server = example_support::serve(args.metrics_addr, &live, move || {
+        orders.waits().publish();
+        gauge!(KEPT).set(orders.count() as f64);
+        counter!(VERSION).absolute(orders.position());
+    })?;
+    describe_gauge!(KEPT, Unit::Count, "Orders this gateway keeps");
+    describe_counter!(VERSION, Unit::Count, "The last change this gateway has seen, of any order");
+    Ok(server)
 }

@@ -3,11 +3,7 @@
 //!
 //! `cargo run --release --example misbehave`, then look at what it serves; Ctrl-C ends it.
 
-use std::fmt::Display;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
+use std::{fmt::Display, net::SocketAddr, sync::Arc, thread, time::Duration};
 
 use anyhow::Result;
 use clap::Parser;
@@ -57,18 +53,13 @@ fn park_to_check_again(waits: &Waits, mut second: impl FnMut() -> bool + Send + 
     waits.try_complete_else_watch(when(check, drop).into(), &["key"], TIMEOUT).is_ok()
 }
 
-/// Until Ctrl-C, so that the program can end.
-fn block(stop: &Stop) -> bool {
-    while !stop.pause(Duration::from_secs(3600)) {}
-    true
-}
-
 /// One check that does not return, far beyond its operation's time-out: PurgatoryCheckStuck,
 /// PurgatoryStuck.
 fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
     let waits = Waits::new("stuck")?;
     let (until, event) = (stop.clone(), waits.clone());
-    park_to_check_again(&waits, move || block(&until));
+    // Until Ctrl-C, so that the program can end.
+    park_to_check_again(&waits, move || (until.wait(), true).1);
     thread::Builder::new()
         .name("stuck".to_owned())
         .spawn(move || event.check_and_complete(&"key"))?;

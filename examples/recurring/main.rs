@@ -7,12 +7,9 @@
 //!
 //! `cargo run --release --example recurring -- --help`
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-    sync::{Arc, mpsc},
-    time::Duration,
-};
+use std::io::{self, Write};
+use std::sync::{Arc, mpsc};
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -42,10 +39,8 @@ struct Args {
     from: Date,
 
     /// How many months pass
-    #[arg(
-        long, value_name = "N", default_value_t = 12,
-        value_parser = clap::value_parser!(i32).range(1..=1200)
-    )]
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    #[arg(value_parser = clap::value_parser!(i32).range(1..=1200))]
     months: i32,
 
     /// Real time instead, until Ctrl-C [default CRON: every second]
@@ -178,13 +173,8 @@ fn run(args: &Args) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("recurring: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let ran = run(&Args::parse()).inspect_err(|error| eprintln!("recurring: {error:#}"));
+    if ran.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(test)]

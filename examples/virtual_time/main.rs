@@ -9,17 +9,13 @@
 //!
 //! `cargo run --release --example virtual_time -- --help`
 
-use std::{
-    fmt,
-    io::{self, Write as _},
-    process::ExitCode,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::io::{self, Write};
+use std::{fmt, mem, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use clap::Parser;
 use fastrand::Rng;
+use parking_lot::Mutex;
 use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory};
 use timer_core::{Clock, ManualTimer, Timer};
 
@@ -56,7 +52,7 @@ type Answers = Arc<Mutex<Vec<usize>>>;
 
 impl DelayedOperation for QuorumWrite {
     fn try_complete(&mut self) -> bool {
-        let Ok(mut answers) = self.answers.lock() else { return false };
+        let mut answers = self.answers.lock();
         if !self.count_twice {
             answers.sort_unstable();
             answers.dedup();
@@ -85,12 +81,8 @@ impl Story {
             _ => vec![rng.u64(..100)],
         };
         let replicas: Vec<_> = (0..WRITES).map(|_| [(); REPLICAS].map(|()| arrivals())).collect();
-        Story(
-            replicas
-                .into_iter()
-                .map(|replicas| (rng.u64(..500), rng.u64(1..120), replicas))
-                .collect(),
-        )
+        let write = |replicas| (rng.u64(..500), rng.u64(1..120), replicas);
+        Story(replicas.into_iter().map(write).collect())
     }
 
     /// What must happen to each write, and when: worked out without a purgatory.
@@ -106,42 +98,23 @@ impl Story {
         self.0.iter().map(ended).collect()
     }
 
-    /// What does happen.
-    fn told(&self, count_twice: bool, log: &Log) -> Result<Vec<Ended>> {
+    /// What does happen; told message by message, when somebody wants to know.
+    fn told(&self, count_twice: bool, aloud: bool) -> Result<Vec<Ended>> {
         let timer = ManualTimer::new();
         let purgatory = Purgatory::builder("writes").timer(&timer).build()?;
-        let ends: Arc<Mutex<Vec<Option<Ended>>>> = Arc::new(Mutex::new(vec![None; self.0.len()]));
-        for (number, (begin, timeout, replicas)) in self.0.iter().enumerate() {
-            let (timeout, replicas) = (Duration::from_millis(*timeout), replicas.clone());
-            let write = Write {
-                number,
-                timer: timer.clone(),
-                purgatory: purgatory.clone(),
-                log: log.clone(),
-            };
-            let ends = ends.clone();
-            let start = move || write.start(timeout, replicas, count_twice, ends);
+        let ends = Mutex::new(vec![Ended(u64::MAX, Outcome::Expired); self.0.len()]);
+        let cluster = Arc::new(Cluster { timer, purgatory, count_twice, aloud, ends });
+        for (number, (begin, timeout, replicas)) in self.0.iter().cloned().enumerate() {
+            let (cluster, timeout) = (Arc::clone(&cluster), Duration::from_millis(timeout));
+            let timer = cluster.timer.clone();
+            let start = move || cluster.start(number, timeout, replicas);
             timer
-                .schedule(Duration::from_millis(*begin), start)
+                .schedule(Duration::from_millis(begin), start)
                 .map_err(|refused| refused.reason)?;
         }
-        while timer.advance_to_next() {}
-        timer.shutdown();
-        let ends =
-            std::mem::take(&mut *ends.lock().map_err(|_| anyhow::anyhow!("a write panicked"))?);
-        Ok(ends.into_iter().map(|end| end.unwrap_or(Ended(u64::MAX, Outcome::Expired))).collect())
-    }
-}
-
-/// Told message by message, when somebody wants to know.
-#[derive(Clone)]
-struct Log(bool);
-
-impl Log {
-    fn say(&self, at: u64, number: usize, what: impl fmt::Display) {
-        if self.0 {
-            let _ = writeln!(io::stdout(), "{at:>5} ms  write {number:>2}: {what}");
-        }
+        while cluster.timer.advance_to_next() {}
+        cluster.timer.shutdown();
+        Ok(mem::take(&mut *cluster.ends.lock()))
     }
 }
 
@@ -149,57 +122,56 @@ impl Log {
 #[derive(Clone, Debug, PartialEq)]
 struct Ended(u64, Outcome);
 
-/// One write of the story.
-struct Write {
-    number: usize,
+/// Where a story happens.
+struct Cluster {
     timer: ManualTimer,
     purgatory: Purgatory<usize, QuorumWrite>,
-    log: Log,
+    count_twice: bool,
+    aloud: bool,
+    ends: Mutex<Vec<Ended>>,
 }
 
-impl Write {
-    fn start(
-        self,
-        timeout: Duration,
-        replicas: [Arrivals; REPLICAS],
-        count_twice: bool,
-        ends: Arc<Mutex<Vec<Option<Ended>>>>,
-    ) {
-        let Write { number, timer, purgatory, log } = self;
-        let clock = timer.clock();
-        let now = move || clock.now_ns() / 1_000_000;
-        let (answers, at, told) = (Answers::default(), now.clone(), log.clone());
+impl Cluster {
+    /// In milliseconds.
+    fn now(&self) -> u64 {
+        self.timer.clock().now_ns() / 1_000_000
+    }
+
+    fn say(&self, number: usize, what: impl fmt::Display) {
+        if self.aloud {
+            let _ = writeln!(io::stdout(), "{:>5} ms  write {number:>2}: {what}", self.now());
+        }
+    }
+
+    fn start(self: Arc<Self>, number: usize, timeout: Duration, replicas: [Arrivals; REPLICAS]) {
+        let (answers, cluster) = (Answers::default(), Arc::clone(&self));
         let told = Box::new(move |outcome: Outcome| {
-            told.say(at(), number, &outcome);
-            if let Ok(mut ends) = ends.lock() {
-                ends[number] = Some(Ended(at(), outcome));
-            }
+            cluster.say(number, &outcome);
+            cluster.ends.lock()[number] = Ended(cluster.now(), outcome);
         });
-        let write = QuorumWrite { answers: answers.clone(), count_twice, told };
-        let parked = purgatory.try_complete_else_watch(write, &[number], timeout);
-        log.say(now(), number, format_args!("may wait {timeout:?}"));
+        let (answered, count_twice) = (answers.clone(), self.count_twice);
+        let write = QuorumWrite { answers: answered, count_twice, told };
+        let parked = self.purgatory.try_complete_else_watch(write, &[number], timeout);
+        self.say(number, format_args!("may wait {timeout:?}"));
         assert!(matches!(parked, Ok(ParkResult::Parked(_))), "nobody has answered yet");
         for (replica, arrivals) in replicas.into_iter().enumerate() {
             for after in arrivals {
-                let (purgatory, answers) = (purgatory.clone(), answers.clone());
-                let (log, now) = (log.clone(), now.clone());
+                let (cluster, answers) = (Arc::clone(&self), answers.clone());
                 let arrival = move || {
-                    log.say(now(), number, format_args!("replica {replica} answers"));
-                    if let Ok(mut answers) = answers.lock() {
-                        answers.push(replica);
-                    }
-                    purgatory.check_and_complete(&number);
+                    cluster.say(number, format_args!("replica {replica} answers"));
+                    answers.lock().push(replica);
+                    cluster.purgatory.check_and_complete(&number);
                 };
-                let _ = timer.schedule(Duration::from_millis(after), arrival);
+                let _ = self.timer.schedule(Duration::from_millis(after), arrival);
             }
         }
     }
 }
 
 /// What is wrong with a seed's story, if anything.
-fn fault(seed: u64, count_twice: bool, log: &Log) -> Result<Option<String>> {
+fn fault(seed: u64, count_twice: bool, aloud: bool) -> Result<Option<String>> {
     let story = Story::of(seed);
-    let (expected, told) = (story.expected(), story.told(count_twice, log)?);
+    let (expected, told) = (story.expected(), story.told(count_twice, aloud)?);
     let wrong =
         (0..).zip(expected.iter().zip(&told)).find(|(_, (expected, told))| expected != told);
     Ok(wrong.map(|(number, (Ended(due, outcome), Ended(at, instead)))| {
@@ -209,10 +181,9 @@ fn fault(seed: u64, count_twice: bool, log: &Log) -> Result<Option<String>> {
 
 fn run(args: &Args) -> Result<ExitCode> {
     let seeds = args.seed.map_or(0..args.seeds, |seed| seed..seed.saturating_add(1));
-    let log = Log(args.seed.is_some());
     let count = seeds.end - seeds.start;
     for seed in seeds {
-        if let Some(fault) = fault(seed, args.count_twice, &log)? {
+        if let Some(fault) = fault(seed, args.count_twice, args.seed.is_some())? {
             let again = if args.count_twice { " --count-twice" } else { "" };
             eprintln!(
                 "{fault}\ntell it again: cargo run --release --example virtual_time -- --seed {seed}{again}"
@@ -245,13 +216,13 @@ mod tests {
     #[test]
     fn a_hundred_stories_end_as_they_must() {
         for seed in 0..100 {
-            assert_eq!(fault(seed, false, &Log(false)).unwrap(), None);
+            assert_eq!(fault(seed, false, false).unwrap(), None);
         }
     }
 
     #[test]
     fn a_mistake_is_found_and_found_again_under_its_seed() {
-        let faults = |seed| fault(seed, true, &Log(false)).unwrap();
+        let faults = |seed| fault(seed, true, false).unwrap();
         let (seed, first) = (0..).find_map(|seed| Some((seed, faults(seed)?))).unwrap();
         assert_eq!(faults(seed), Some(first));
     }

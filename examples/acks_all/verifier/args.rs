@@ -1,8 +1,6 @@
 //! The command line, and what is wrong with it.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, value_parser};
 use example_support::between;

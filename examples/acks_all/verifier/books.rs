@@ -1,41 +1,26 @@
 //! The books: how the produces were answered, and what is wrong.
 //!
 //! Nothing here comes from the counters of the library. The answers are counted where the producers
-//! get them. What was sent, and which replicas have it, the [audit](super::audit) reads in the
+//! get them. What was sent, and which replicas have it, the [audit](Books::audit) reads in the
 //! logs.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::{collections::BTreeMap, fmt, ops::AddAssign, time::Duration};
 
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
 use super::name;
-use crate::Answer;
 use crate::partition::Partition;
+use crate::{Answer, Leader};
 
 /// Answers of one partition come mostly from one thread at a time, so tallies by partition are
 /// hardly fought over; a few of them are enough, and their histograms are not small.
 const TALLIES_MAX: u32 = 16;
 
-/// What is known when a produce is answered.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ended {
-    /// The answer.
-    pub(crate) answer: Answer,
-    /// What it acknowledges is below.
-    pub(crate) offset: u64,
-    /// How long it waited.
-    pub(crate) waited: Duration,
-    /// How long it was allowed to wait.
-    pub(crate) timeout: Duration,
-    /// The length of its line.
-    pub(crate) bytes: u32,
-}
+/// Records taken out of a log in one hold of its lock.
+const BATCH: u64 = 4096;
 
 /// How many produces have ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -85,26 +70,6 @@ impl Default for Tally {
     }
 }
 
-impl Tally {
-    /// Adds an answer.
-    pub(crate) fn add(&mut self, ended: &Ended) {
-        let (mut counts, waited) =
-            (Counts { offsets: ended.offset, ..Counts::default() }, ended.waited);
-        match ended.answer {
-            Answer::Acknowledged => {
-                (counts.completed, counts.bytes) = (1, ended.bytes.into());
-                self.wait += waited.as_nanos() as u64;
-            }
-            Answer::TimedOut => {
-                counts.expired = 1;
-                self.lateness += waited.saturating_sub(ended.timeout).as_nanos() as u64;
-            }
-            Answer::Cancelled | Answer::Refused(_) => counts.cancelled = 1,
-        }
-        self.counts += counts;
-    }
-}
-
 /// The books of one run.
 #[derive(Debug)]
 pub(crate) struct Books {
@@ -112,37 +77,60 @@ pub(crate) struct Books {
     /// By partition: every record below was acknowledged, or one after it was.
     acknowledged: Vec<CachePadded<AtomicU64>>,
     faults: Mutex<BTreeMap<Fault, Problem>>,
+    /// How long a produce may wait.
+    timeout: Duration,
 }
 
 impl Books {
     /// Empty books.
-    pub(crate) fn new(partitions: u32) -> Self {
+    pub(crate) fn new(partitions: u32, timeout: Duration) -> Self {
         Self {
             tallies: (0..partitions.min(TALLIES_MAX)).map(|_| CachePadded::default()).collect(),
             acknowledged: (0..partitions).map(|_| CachePadded::default()).collect(),
             faults: Mutex::default(),
+            timeout,
         }
     }
 
-    /// Enters an answer. An acknowledgement is checked at once, against the logs themselves and not
+    /// Enters an answer, of a produce that has `waited`, for a line of so many bytes; what it
+    /// acknowledges is below `offset`. That is checked at once, against the logs themselves and not
     /// what the leader knows of them.
-    pub(crate) fn enter(&self, partition: &Partition, ended: &Ended) {
-        let Ended { answer, offset, waited, timeout, .. } = *ended;
+    pub(crate) fn enter(
+        &self,
+        partition: &Partition,
+        answer: Answer,
+        offset: u64,
+        waited: Duration,
+        bytes: u32,
+    ) {
+        let timeout = self.timeout;
         let place = || format!("offset {} of {}", offset - 1, partition.key);
+        if let Answer::Acknowledged = answer {
+            self.acknowledged[partition.key.0 as usize].fetch_max(offset, Ordering::AcqRel);
+            if partition.in_sync().any(|one| partition.followers[one].end() < offset) {
+                self.note(TOO_SOON, 1, place);
+            }
+        }
+        let tally = &mut *self.tallies[partition.key.0 as usize % self.tallies.len()].lock();
+        tally.counts.offsets = tally.counts.offsets.wrapping_add(offset);
         match answer {
             Answer::Acknowledged => {
-                self.acknowledged[partition.key.0 as usize].fetch_max(offset, Ordering::AcqRel);
-                if partition.in_sync().any(|one| partition.followers[one].end() < offset) {
-                    self.note(TOO_SOON, 1, place);
-                }
+                tally.counts.completed += 1;
+                tally.counts.bytes += u64::from(bytes);
+                tally.wait += waited.as_nanos() as u64;
             }
-            Answer::TimedOut if waited < timeout => {
-                self.note(EARLY, 1, || format!("{}, after {waited:?} of {timeout:?}", place()));
+            Answer::TimedOut => {
+                tally.counts.expired += 1;
+                tally.lateness += waited.saturating_sub(timeout).as_nanos() as u64;
+                let early = || format!("{}, after {waited:?} of {timeout:?}", place());
+                self.note(EARLY, (waited < timeout).into(), early);
             }
-            Answer::Refused(reason) => self.note(REFUSED, 1, || format!("{}: {reason:?}", place())),
-            _ => {}
+            Answer::Cancelled => tally.counts.cancelled += 1,
+            Answer::Refused(reason) => {
+                tally.counts.cancelled += 1;
+                self.note(REFUSED, 1, || format!("{}: {reason:?}", place()));
+            }
         }
-        self.tallies[partition.key.0 as usize % self.tallies.len()].lock().add(ended);
     }
 
     /// How many acknowledged records an in-sync follower's log lacks; none for one that is not.
@@ -230,4 +218,66 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} (the first: {})", self.fault, self.count, self.first)
     }
+}
+
+/// The audit: a follower's log must be the beginning of the leader's, lines included; and at the
+/// end the answers must fit the logs.
+///
+/// While the run goes on, each pass takes off the logs the stretch that all replicas have, and
+/// compares it. The last pass takes what is left.
+impl Books {
+    /// Compares what all replicas have by now.
+    pub(crate) fn audit(&self, leader: &Leader) {
+        for partition in &leader.partitions {
+            let mut shared = partition.shared();
+            while shared > 0 {
+                let batch = shared.min(BATCH);
+                self.compare(partition, batch as usize);
+                shared -= batch;
+            }
+        }
+    }
+
+    /// Closes the books after the last answer: every operation has ended once, all logs are alike,
+    /// and every acknowledged record is in the log of every replica that is in sync in its
+    /// partition. Returns everything that is wrong.
+    pub(crate) fn close(&self, leader: &Leader) -> Vec<Problem> {
+        self.audit(leader);
+        leader.partitions.iter().for_each(|partition| self.compare(partition, usize::MAX));
+        let ends = || leader.partitions.iter().map(|partition| partition.log_end());
+        let (produced, ended) = (ends().sum::<u64>(), self.counts().ended());
+        let said = || format!("{ended} of {produced} have ended");
+        self.note(NEVER_ENDED, produced.saturating_sub(ended), said);
+        self.note(TWICE, ended.saturating_sub(produced), said);
+        // Each partition's offsets are 1, 2, 3 and so on.
+        let offsets = ends().fold(0, |sum: u64, end| sum.wrapping_add(end * (end + 1) / 2));
+        let differ = produced == ended && offsets != self.counts().offsets;
+        self.note(ANOTHERS, differ.into(), || "by the sum of all offsets".to_owned());
+        for partition in &leader.partitions {
+            for (follower, log) in partition.followers.iter().enumerate() {
+                let lacks = self.lacks(partition, follower);
+                self.note(MISSING, lacks, || place(partition, log.end(), follower));
+            }
+        }
+        self.problems()
+    }
+
+    /// Takes at most so many records off each log, and compares them.
+    fn compare(&self, partition: &Partition, max: usize) {
+        let (at, leaders) = partition.take(max);
+        for (follower, log) in partition.followers.iter().enumerate() {
+            let records = log.take(max);
+            let pairs = || leaders.iter().zip(&records);
+            let longer = records.len().saturating_sub(leaders.len());
+            let differing = longer + pairs().filter(|(one, other)| one != other).count();
+            self.note(LOGS_DIFFER, differing as u64, || {
+                let first = pairs().position(|(one, other)| one != other);
+                place(partition, at + first.unwrap_or(leaders.len()) as u64, follower)
+            });
+        }
+    }
+}
+
+fn place(partition: &Partition, offset: u64, follower: usize) -> String {
+    format!("offset {offset} of {}, in the log of {}", partition.key, name(follower))
 }

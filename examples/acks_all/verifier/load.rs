@@ -1,14 +1,12 @@
 //! The load: producers that send lines, followers that fetch, and the leader's rounds.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crossbeam_utils::CachePadded;
 use example_support::Stop;
 
-use super::books::Ended;
 use super::text::Text;
 use super::{FOLLOWER_STALLED, Stage};
 use crate::Answer;
@@ -83,9 +81,8 @@ impl Request {
     /// Enters the answer in the books. It acknowledges what lies below `offset`.
     pub(crate) fn answer(self, answer: Answer, offset: u64) {
         let stage = &self.client.stage;
-        let (waited, timeout) = (stage.now().saturating_sub(self.sent_at), stage.args.timeout);
-        let ended = Ended { answer, offset, waited, timeout, bytes: self.bytes };
-        stage.books.enter(self.partition(), &ended);
+        let waited = stage.now().saturating_sub(self.sent_at);
+        stage.books.enter(self.partition(), answer, offset, waited, self.bytes);
         self.client.release();
     }
 }

@@ -2,7 +2,6 @@
 //! cancels what still waits, closes the [books], and prints the [report].
 
 pub(crate) mod args;
-pub(crate) mod audit;
 pub(crate) mod books;
 pub(crate) mod load;
 pub(crate) mod report;
@@ -12,10 +11,7 @@ pub(crate) mod text;
 pub(crate) mod watch;
 
 use std::io::{self, Write};
-use std::process::ExitCode;
-use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
+use std::{process::ExitCode, sync::Arc, thread, time::Duration};
 
 use anyhow::{Context, Result};
 use clap::error::ErrorKind;
@@ -35,8 +31,8 @@ use watch::{Progress, State};
 const FOLLOWER_STALLED: usize = 1;
 /// How often the run is shown.
 const WATCH: Duration = Duration::from_millis(250);
-/// How often the drain is looked at.
-const DRAIN_LOOK: Duration = Duration::from_millis(5);
+/// How often it is looked at whether a run is over.
+const LOOK: Duration = Duration::from_millis(5);
 /// How long after the last deadline everything must have ended.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 
@@ -88,7 +84,7 @@ impl Stage {
     /// Where nothing has happened yet, and the clock begins.
     fn new(args: Args) -> Result<Arc<Self>> {
         let leader = Leader::new(args.partitions).context("cannot start the purgatory")?;
-        let books = Books::new(args.partitions);
+        let books = Books::new(args.partitions, args.timeout);
         Ok(Arc::new(Self { args, leader, books, clock: SystemClock::new() }))
     }
 
@@ -114,7 +110,7 @@ impl Stage {
             let produce =
                 |number| threads.spawn(move || load::produce(number, self, text, producing));
             let producers: Vec<_> = (0..self.args.producers).map(produce).collect();
-            self.watch_until(self.args.seconds, WATCH, || false, interrupted, watch);
+            self.watch_until(self.args.seconds, || false, interrupted, watch);
             producing.raise();
             for (number, producer) in producers.into_iter().enumerate() {
                 producer.thread().unpark();
@@ -137,13 +133,8 @@ impl Stage {
     fn drain(&self, interrupted: &Stop, watch: &mut dyn FnMut(&State)) {
         let waiting = || State::take(self).waiting();
         let mut await_endings = |interrupted: &Stop, patience| {
-            self.watch_until(
-                self.now() + patience,
-                DRAIN_LOOK,
-                || waiting() == 0,
-                interrupted,
-                watch,
-            );
+            let end = self.now() + patience;
+            self.watch_until(end, || waiting() == 0, interrupted, watch);
         };
         await_endings(interrupted, self.args.timeout + DRAIN_MARGIN);
         if !interrupted.is_raised() {
@@ -153,12 +144,10 @@ impl Stage {
         await_endings(&Stop::new(), DRAIN_MARGIN);
     }
 
-    /// Shows the run until `end`, until it is `over`, which is asked every `look`, or until it is
-    /// interrupted.
+    /// Shows the run until `end`, until it is `over`, or until it is interrupted.
     fn watch_until(
         &self,
         end: Duration,
-        look: Duration,
         over: impl Fn() -> bool,
         interrupted: &Stop,
         watch: &mut dyn FnMut(&State),
@@ -169,7 +158,7 @@ impl Stage {
                 watch(&State::take(self));
                 show_at += WATCH;
             }
-            if interrupted.pause(look.min(left)) {
+            if interrupted.pause(LOOK.min(left)) {
                 return;
             }
         }

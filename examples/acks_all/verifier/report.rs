@@ -1,7 +1,6 @@
 //! The end of a run: its figures, what is wrong with its books, and the table.
 
-use std::fmt;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use hdrhistogram::Histogram;
 use indicatif::HumanCount;
@@ -84,17 +83,16 @@ mod tests {
     use super::*;
     use crate::Answer;
     use crate::partition::Partition;
-    use crate::verifier::books::{Books, Ended, MISSING, NEVER_ENDED, REFUSED};
+    use crate::verifier::books::{Books, MISSING, NEVER_ENDED, REFUSED};
 
     #[test]
     fn the_table_has_every_figure() {
-        let (books, ms) = (Books::new(2), Duration::from_millis);
+        let (books, ms) = (Books::new(2, Duration::from_millis(9)), Duration::from_millis);
         let partitions = [0, 1].map(Partition::new);
         for number in 0..3000 {
             let answer = if number < 2 { Answer::TimedOut } else { Answer::Acknowledged };
             let waited = if number < 2 { ms(12) } else { ms(2) };
-            let ended = Ended { answer, offset: 0, waited, timeout: ms(9), bytes: 1 << 20 };
-            books.enter(&partitions[number % 2], &ended);
+            books.enter(&partitions[number % 2], answer, 0, waited, 1 << 20);
         }
         let (endings, problems) = (books.totals(), Vec::new());
         let mut report = Report { produced_for: ms(2000), produced: 3001, endings, problems };

@@ -1,8 +1,7 @@
 //! Whole runs, short ones: what must come out of them whatever the machine is doing. And planted
 //! faults: the books must find each.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use clap::Parser;
 use example_support::Stop;
@@ -102,7 +101,7 @@ fn wrong(
     more: Option<Record>,
     answers: &[(Answer, u64, Duration)],
 ) -> Vec<Problem> {
-    let stage = stage("");
+    let stage = stage("--timeout 50ms");
     let (books, partition) = (&stage.books, &stage.leader.partitions[0]);
     let written: Vec<_> = (0..records).map(record).collect();
     written.iter().for_each(|&record| _ = partition.append(record));
@@ -112,7 +111,7 @@ fn wrong(
     books.audit(&stage.leader);
     partition.followers[1].append(more.as_slice());
     for &(answer, offset, waited) in answers {
-        books.enter(partition, &Ended { answer, offset, waited, timeout: 50 * MS, bytes: 7 });
+        books.enter(partition, answer, offset, waited, 7);
     }
     (0..2).for_each(|follower| books.fetched(partition, follower));
     books.close(&stage.leader)
@@ -151,9 +150,7 @@ fn a_replica_out_of_the_set_owes_nothing() {
     let partition = &stage.leader.partitions[0];
     let _ = partition.append(record(0));
     assert_eq!(partition.shrink(MS), Some(1));
-    let (answer, offset) = (Answer::Acknowledged, 1);
-    let ended = Ended { answer, offset, waited: MS, timeout: MS, bytes: 7 };
-    stage.books.enter(partition, &ended);
+    stage.books.enter(partition, Answer::Acknowledged, 1, MS, 7);
     assert_eq!(stage.books.close(&stage.leader), []);
 }
 

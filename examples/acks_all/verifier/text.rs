@@ -1,8 +1,7 @@
 //! The text whose lines are the records: from the repository, a file, or standard input.
 
-use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::{fs::File, path::Path};
 
 use anyhow::{Context, Result, ensure};
 

@@ -1,10 +1,8 @@
 //! The run while it goes on: progress on standard error, a bar on a terminal and a line a second
 //! anywhere else; and the metrics of this example beside the purgatory's own.
 
-use std::fmt::Display;
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{fmt::Display, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};

@@ -10,10 +10,9 @@ use kafka_protocol::messages::{api_versions_response::ApiVersion, *};
 use kafka_protocol::protocol::{Decodable, decode_request_header_from_buffer};
 
 use crate::{
-    delete_records::delete_records, fetch::fetch, group::find_coordinator, layout,
-    list_offsets::list_offsets, memory::Share, metadata::create_topics, metadata::metadata,
-    pipeline::Pipeline, produce::produce, replica_manager::ReplicaManager, schemas::APIS,
-    schemas::Api,
+    fetch::fetch, fetch::list_offsets, group::find_coordinator, memory::Share,
+    metadata::create_topics, metadata::metadata, pipeline::Pipeline, produce::delete_records,
+    produce::produce, replica_manager::ReplicaManager, schemas, schemas::APIS, schemas::Api,
 };
 
 /// What an element of an array in a request takes, and the request itself, beside its frame:
@@ -47,7 +46,7 @@ pub(crate) fn handle(
     let served = (api.served_from..=api.advertised.1).contains(&version);
     ensure!(served || api.key == ApiKey::ApiVersions, "{} is not served", request());
     if served {
-        let elements = layout::check(&frame, api, version).context("malformed");
+        let elements = schemas::check(&frame, api, version).context("malformed");
         share.take((1 + elements.with_context(request)?) * ELEMENT_BYTES)?;
     }
     let place = client.pipeline.place(share, if served { version } else { 0 }, correlation_id);

@@ -4,7 +4,7 @@ use std::{fs, net::SocketAddr, path::Path, time::Duration};
 
 use clap::{Parser, value_parser};
 
-use crate::{replica_state::FOLLOWER_IDS, topics::TopicConfig};
+use crate::{partition::FOLLOWER_IDS, topics::TopicConfig};
 
 /// A small broker that speaks the Kafka wire protocol, to try the purgatory with real clients.
 ///

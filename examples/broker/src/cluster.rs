@@ -7,9 +7,10 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::{env, net::SocketAddr, thread};
 
 use anyhow::{Context, Result, ensure};
+use example_support::Stop;
 
-use crate::replica_state::{FOLLOWER_IDS, LEADER_ID};
-use crate::{args::Args, replica_fetcher::Follower, signal::Signal};
+use crate::partition::{FOLLOWER_IDS, LEADER_ID};
+use crate::{args::Args, replica_fetcher::Follower};
 
 /// Runs a follower until told to stop. Its logs are in memory, so nobody waits for what it does
 /// then.
@@ -17,9 +18,8 @@ use crate::{args::Args, replica_fetcher::Follower, signal::Signal};
 /// # Errors
 /// When there is no thread to be had.
 pub fn run_follower(node: i32, leader: SocketAddr, args: &Args, stop: &Receiver<()>) -> Result<()> {
-    let (signal, interval) = (Signal::default(), args.follower_interval);
-    signal.pause_followers(args.pause_followers);
-    let follow = move || Follower::new(node).follow(leader, &signal, interval);
+    let (follower, interval) = (Follower::new(node, args.pause_followers), args.follower_interval);
+    let follow = move || follower.follow(leader, &Stop::new(), interval);
     thread::Builder::new().name("fetcher".to_owned()).spawn(follow)?;
     stop.recv().context("the signal handler is gone")
 }

@@ -1,4 +1,4 @@
-//! Fetch: a long poll that waits until there is enough to read.
+//! Fetch: a long poll that waits until there is enough to read. ListOffsets: where to begin.
 //!
 //! A consumer reads up to the high watermark. A follower (`replica_id` ≥ 0) reads to the log end,
 //! and the offset it asks for tells the leader what it has. No fetch sessions: `session_id` is
@@ -8,7 +8,11 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use bytes::BytesMut;
-use kafka_protocol::messages::{TopicName, fetch_request::*, fetch_response::*};
+use kafka_protocol::ResponseError;
+use kafka_protocol::messages::{
+    TopicName, fetch_request::*, fetch_response::*, list_offsets_request::*,
+    list_offsets_response::*,
+};
 use purgatory::{DelayedOperation, Outcome};
 
 use crate::replica_manager::{ReplicaManager, park_up_to};
@@ -138,4 +142,32 @@ fn bytes_max(request: &FetchRequest) -> usize {
 
 fn size(bytes: i32) -> usize {
     usize::try_from(bytes).unwrap_or(0)
+}
+
+/// The earliest offset, the latest, and the first at a time or later; -1 when all are earlier, as
+/// in Kafka.
+pub(crate) fn list_offsets(topics: &Topics, request: ListOffsetsRequest) -> ListOffsetsResponse {
+    let found = |topic: &TopicName, asked: &ListOffsetsPartition| {
+        let partition = topics.partition(topic, asked.partition_index)?;
+        match asked.timestamp {
+            -2 => Ok((partition.offsets().log_start, -1)), // the earliest
+            -1 => Ok((partition.offsets().high_watermark, -1)), // the latest
+            timestamp @ 0.. => Ok(partition.first_at(timestamp).unwrap_or((-1, -1))),
+            _ => Err(ResponseError::InvalidRequest),
+        }
+    };
+    let partition = |topic: &TopicName, asked: &ListOffsetsPartition| {
+        let response = ListOffsetsPartitionResponse::default();
+        let response = response.with_partition_index(asked.partition_index);
+        match found(topic, asked) {
+            Ok((offset, timestamp)) => response.with_offset(offset).with_timestamp(timestamp),
+            Err(error) => response.with_error_code(error.code()),
+        }
+    };
+    let topics = request.topics.into_iter().map(|topic| {
+        let partitions = topic.partitions.iter().map(|asked| partition(&topic.name, asked));
+        let partitions = partitions.collect();
+        ListOffsetsTopicResponse::default().with_name(topic.name).with_partitions(partitions)
+    });
+    ListOffsetsResponse::default().with_topics(topics.collect())
 }

@@ -4,7 +4,7 @@
 //! waits for (`group`).
 //!
 //! The path of a produce: `connection` reads a frame (`frame`) and takes a place for its answer
-//! (`pipeline`), `layout` checks its lengths against `schemas`, `api` decodes and dispatches it,
+//! (`pipeline`), `schemas` checks its lengths, `api` decodes and dispatches it,
 //! `produce` appends the batches (`batch`, `partition`) and parks a `DelayedProduce` under the
 //! high watermarks it needs. The followers (`replica_fetcher`) fetch, the high watermark advances
 //! (`replica_manager`), and what waits for it is checked. The answer fills its place, and the
@@ -24,16 +24,12 @@ mod args;
 mod batch;
 mod cluster;
 mod connection;
-mod counters;
-mod delete_records;
 mod fetch;
 mod frame;
 #[cfg(any(test, feature = "fuzz"))]
 #[path = "tests/thrown.rs"]
 pub mod fuzz;
 mod group;
-mod layout;
-mod list_offsets;
 mod log;
 mod memory;
 mod metadata;
@@ -43,15 +39,12 @@ mod produce;
 mod producer_state;
 mod replica_fetcher;
 mod replica_manager;
-mod replica_state;
 mod schemas;
 mod server;
-mod signal;
 #[cfg(test)]
 mod tests;
 mod topics;
 
 pub use args::Args;
 pub use cluster::{run_cluster, run_follower, stop_with_cluster};
-pub use counters::Summary;
-pub use server::Broker;
+pub use server::{Broker, Summary};

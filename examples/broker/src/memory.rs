@@ -105,6 +105,7 @@ mod tests {
     use std::{pin::pin, thread};
 
     use super::*;
+    use crate::tests::tcp::wait_until;
 
     impl Memory {
         /// Whether a share is beyond the budget.
@@ -134,12 +135,6 @@ mod tests {
         let mut share = account(memory, 0).share();
         share.take(bytes).unwrap();
         share
-    }
-
-    fn wait_until(condition: impl Fn() -> bool) {
-        while !condition() {
-            thread::yield_now();
-        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use kafka_protocol::{
 };
 
 use crate::api::{ELEMENT_BYTES, OrError};
-use crate::replica_state::{FOLLOWER_IDS, LEADER_ID};
+use crate::partition::{FOLLOWER_IDS, LEADER_ID};
 use crate::topics::{Topic, Topics};
 use crate::{partition::Partition, pipeline::Reply, replica_manager::ReplicaManager};
 

@@ -9,11 +9,13 @@
 //! any case. Its logs are in memory: one that is started again, or finds the leader again, begins
 //! anew. It serves no clients.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{io::BufReader, io::Write, mem, net::SocketAddr, net::TcpStream, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use dashmap::DashMap;
+use example_support::Stop;
 use kafka_protocol::{
     ResponseError, messages::fetch_request::*, messages::*, protocol::Decodable,
     protocol::HeaderVersion, protocol::Request, protocol::encode_request_header_into_buffer,
@@ -21,7 +23,7 @@ use kafka_protocol::{
 
 use crate::{
     batch, batch::IncomingBatch, batch::RecordBatch, fetch::FETCH_BYTES_MAX, frame::read_frame,
-    log::Log, partition::Partition, signal::Signal, topics::TopicPartition,
+    log::Log, partition::Partition, topics::TopicPartition,
 };
 
 /// How long a fetch waits at the leader: as long as a deletion may go unnoticed.
@@ -30,18 +32,22 @@ const FETCH_WAIT_MAX: Duration = Duration::from_millis(100);
 const FETCHES_PER_METADATA: usize = 16;
 /// Between two attempts to reach the leader.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);
+/// How often one that is paused looks whether it still is.
+const PAUSED: Duration = Duration::from_millis(50);
 /// For connecting, and for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// A follower and its logs.
 pub(crate) struct Follower {
     pub(crate) id: i32,
+    /// It fetches nothing.
+    pub(crate) paused: AtomicBool,
     logs: DashMap<TopicPartition, Log>,
 }
 
 impl Follower {
-    pub(crate) fn new(id: i32) -> Follower {
-        Follower { id, logs: DashMap::new() }
+    pub(crate) fn new(id: i32, paused: bool) -> Follower {
+        Follower { id, paused: paused.into(), logs: DashMap::new() }
     }
 
     /// Its log start offset and its log end offset.
@@ -64,29 +70,31 @@ impl Follower {
         (log.log_start_offset, log.log_end_offset) != before
     }
 
-    /// Follows the leader until the signal stops, with a pause between two fetches; reconnects for
+    /// Follows the leader until told to stop, with a pause between two fetches; reconnects for
     /// as long as it takes.
-    pub(crate) fn follow(&self, leader: SocketAddr, signal: &Signal, interval: Duration) {
+    pub(crate) fn follow(&self, leader: SocketAddr, stop: &Stop, interval: Duration) {
         let mut reached = true;
-        while !signal.stopped() {
+        while !stop.is_raised() {
             let result = Session::connect(leader).and_then(|mut session| {
                 tracing::info!("replica {} follows {leader}", self.id);
                 self.logs.clear(); // whose log it had is not known any more
                 reached = true;
-                while !signal.stopped() {
-                    signal.wait_while_followers_paused();
-                    session.round(self)?;
-                    signal.pause(interval);
+                while !stop.is_raised() {
+                    let paused = self.paused.load(Relaxed);
+                    if !paused {
+                        session.round(self)?;
+                    }
+                    stop.pause(if paused { PAUSED } else { interval });
                 }
                 Ok(())
             });
             if let Err(reason) = result
-                && !signal.stopped()
+                && !stop.is_raised()
             {
                 if mem::take(&mut reached) {
                     tracing::warn!("the leader at {leader} is not followed: {reason:#}");
                 }
-                signal.pause(RECONNECT_AFTER);
+                stop.pause(RECONNECT_AFTER);
             }
         }
     }
@@ -186,23 +194,36 @@ impl Session {
     /// In this version of the request.
     fn ask<Q: Request>(&mut self, request: &Q, version: i16) -> Result<Q::Response> {
         self.correlation_id = self.correlation_id.wrapping_add(1);
-        let header = RequestHeader::default()
-            .with_request_api_key(Q::KEY)
-            .with_request_api_version(version)
-            .with_correlation_id(self.correlation_id)
-            .with_client_id(Some("replica".into()));
-        let mut frame = BytesMut::from(&[0; 4][..]);
-        encode_request_header_into_buffer(&mut frame, &header)?;
-        request.encode(&mut frame, version)?;
-        let length = u32::try_from(frame.len() - 4)?;
-        (&mut frame[..4]).put_u32(length);
-        self.reader.get_mut().write_all(&frame)?;
+        self.reader.get_mut().write_all(&encoded(request, version, self.correlation_id)?)?;
         let answer = read_frame(&mut self.reader, u32::MAX, |_| Ok(()))?;
-        let mut answer = answer.context("closed by the leader")?;
-        let header = ResponseHeader::decode(&mut answer, Q::Response::header_version(version))?;
-        ensure!(header.correlation_id == self.correlation_id, "an answer to something else");
-        Q::Response::decode(&mut answer, version)
+        decoded(&mut answer.context("closed by the leader")?, version, self.correlation_id)
     }
+}
+
+/// A whole frame.
+pub(crate) fn encoded<Q: Request>(request: &Q, version: i16, id: i32) -> Result<BytesMut> {
+    let header = RequestHeader::default()
+        .with_request_api_key(Q::KEY)
+        .with_request_api_version(version)
+        .with_correlation_id(id)
+        .with_client_id(Some("replica".into()));
+    let mut frame = BytesMut::from(&[0; 4][..]);
+    encode_request_header_into_buffer(&mut frame, &header)?;
+    request.encode(&mut frame, version)?;
+    let length = u32::try_from(frame.len() - 4)?;
+    (&mut frame[..4]).put_u32(length);
+    Ok(frame)
+}
+
+/// A frame without its length; takes off what is decoded.
+pub(crate) fn decoded<T: Decodable + HeaderVersion>(
+    frame: &mut Bytes,
+    version: i16,
+    id: i32,
+) -> Result<T> {
+    let header = ResponseHeader::decode(frame, T::header_version(version))?;
+    ensure!(header.correlation_id == id, "an answer to something else");
+    T::decode(frame, version)
 }
 
 fn key(topic: &TopicName, partition: i32) -> TopicPartition {

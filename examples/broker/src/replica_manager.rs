@@ -3,17 +3,18 @@
 
 use std::{any::type_name, fmt::Display, sync::Arc, time::Duration};
 
+use example_support::Stop;
 use kafka_protocol::{ResponseError, protocol::Encodable, protocol::HeaderVersion};
 use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Stats, Watches};
 use purgatory_live::Live;
 use timer_core::{BuildError, TaskTimer, Timer, TimerTask};
 
 use crate::{
-    args::Args, batch, counters::Counters, delete_records::DelayedDeleteRecords,
-    fetch::DelayedFetch, group::GroupCoordinator, memory::Memory, partition::Appended,
-    partition::Partition, pipeline::Reply, produce::DelayedProduce, producer_state::ProducerIds,
-    replica_fetcher::Follower, replica_state::FOLLOWER_IDS, signal::Signal, topics::TopicPartition,
-    topics::Topics, topics::WatchKey,
+    args::Args, batch, fetch::DelayedFetch, group::GroupCoordinator, memory::Memory,
+    partition::Appended, partition::FOLLOWER_IDS, partition::Partition, pipeline::Reply,
+    produce::DelayedDeleteRecords, produce::DelayedProduce, producer_state::ProducerIds,
+    replica_fetcher::Follower, server::Counters, topics::TopicPartition, topics::Topics,
+    topics::WatchKey,
 };
 
 /// Calls a method of each purgatory; its result is beside the name.
@@ -41,7 +42,7 @@ pub(crate) struct ReplicaManager {
     pub(crate) groups: Arc<GroupCoordinator>,
     pub(crate) producer_ids: ProducerIds,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) signal: Signal,
+    pub(crate) stop: Stop,
     /// What requests may take, and what responses.
     pub(crate) memory: [Arc<Memory>; 2],
     /// For what is no operation: when a connection has been silent for too long.
@@ -126,14 +127,16 @@ impl ReplicaManager {
         Ok(ReplicaManager {
             args: args.clone(),
             topics: Arc::new(Topics::new(args)),
-            followers: args.followers_here().iter().map(|id| Follower::new(*id)).collect(),
+            followers: (args.followers_here().iter())
+                .map(|id| Follower::new(*id, args.pause_followers))
+                .collect(),
             produces: Purgatory::builder("produce").timer(timer).build()?,
             fetches: Purgatory::builder("fetch").timer(timer).build()?,
             delete_records: Purgatory::builder("delete-records").timer(timer).build()?,
             groups: GroupCoordinator::new(args, timer)?,
             producer_ids: ProducerIds::new(),
             counters: Arc::default(),
-            signal: Signal::default(),
+            stop: Stop::new(),
             memory: [args.queued_max_request_bytes, args.queued_max_response_bytes]
                 .map(|bytes_max| Memory::new(bytes_max as usize)),
             timer: timer.tasks().clone(),

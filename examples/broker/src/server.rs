@@ -1,15 +1,18 @@
-//! The broker as a whole: its threads, from the start to a bounded shutdown.
+//! The broker as a whole: its threads, from the start to a bounded shutdown, and the summary of
+//! what it did.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
-use std::{io, sync::Arc, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use anyhow::Context;
+use parking_lot::Mutex;
+use purgatory::Stats;
 use purgatory_live::Server;
 use timer_core::{SystemTimer, Timer};
 
 use crate::connection::{self, Connections};
-use crate::{args::Args, counters::Summary, replica_manager::ReplicaManager};
+use crate::{args::Args, batch::CODECS, replica_manager::ReplicaManager};
 
 /// How long a shutdown waits for the connections.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
@@ -39,28 +42,27 @@ impl Broker {
         let manager = Arc::new(ReplicaManager::new(args, &timer)?);
         let connections = Connections::new(args);
         let mut broker = Broker { address, manager, connections, timer, threads: Vec::new() };
-        broker.manager.signal.pause_followers(args.pause_followers);
         for index in 0..broker.manager.followers.len() {
             let (manager, leader) = (Arc::clone(&broker.manager), broker.address);
             broker.spawn(&format!("follower-{index}"), move || {
                 let interval = manager.args.follower_interval;
-                manager.followers[index].follow(leader, &manager.signal, interval);
+                manager.followers[index].follow(leader, &manager.stop, interval);
             })?;
         }
         let manager = Arc::clone(&broker.manager);
         broker.spawn("in-sync", move || {
             let lag_time_max = Duration::from_millis(manager.args.replica_lag_time_max_ms);
-            while !manager.signal.stopped() {
-                manager.signal.pause(lag_time_max / manager.args.lag_checks);
+            while !manager.stop.is_raised() {
+                manager.stop.pause(lag_time_max / manager.args.lag_checks);
                 manager.shrink_in_sync();
             }
         })?;
         let (manager, connections) = (Arc::clone(&broker.manager), Arc::clone(&broker.connections));
         broker.spawn("accept", move || {
-            while !manager.signal.stopped() {
+            while !manager.stop.is_raised() {
                 if let Err(error) = accept(&listener, &manager, &connections) {
                     tracing::warn!("cannot accept a connection: {error}");
-                    manager.signal.pause(ACCEPT_PAUSE);
+                    manager.stop.pause(ACCEPT_PAUSE);
                 }
             }
         })?;
@@ -89,7 +91,7 @@ impl Broker {
 
     /// Accepts no more, answers what is parked, closes the connections: in two seconds and some.
     pub fn shutdown(self) -> Summary {
-        self.manager.signal.stop();
+        self.manager.stop.raise();
         // Accepting cannot be told to stop, only given a connection.
         let woken = TcpStream::connect_timeout(&self.address, SHUTDOWN_MAX);
         self.manager.shutdown();
@@ -112,7 +114,7 @@ fn accept(
 ) -> io::Result<()> {
     let (stream, peer) = listener.accept()?;
     let Some(connection) = connections.register(stream, peer) else {
-        if !manager.signal.stopped() {
+        if !manager.stop.is_raised() {
             tracing::warn!(
                 "{peer}: connection refused: too many are open already, or too many of its address"
             );
@@ -124,4 +126,46 @@ fn accept(
     let thread = thread::Builder::new().name("connection".to_owned());
     let thread = thread.stack_size(connection::STACK_BYTES);
     thread.spawn(move || connection::serve(&connection, &manager)).map(drop)
+}
+
+pub(crate) type Counters = Mutex<Summary>;
+
+/// What a broker did from its start to its shutdown.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Records appended to the leader's logs.
+    pub records: u64,
+    /// Record batches appended, by codec: none, gzip, snappy, lz4, zstd.
+    pub batches: [u64; CODECS.len()],
+    /// Record batches of idempotent producers that came again and were not appended again.
+    pub duplicates: u64,
+    /// Connections closed because of a malformed, oversized or unserved request.
+    pub rejected: u64,
+    /// Connections closed at once because too many were open.
+    pub refused: u64,
+    /// How what was parked ended, by the purgatory it was in.
+    pub parked: [(&'static str, Stats); 6],
+    /// Acknowledged partitions whose records an in-sync follower did not have: 0, or it is a bug.
+    pub acked_before_replicated: u64,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let batches =
+            CODECS.iter().zip(self.batches).map(|(name, count)| format!("{name} {count}"));
+        let batches = batches.collect::<Vec<_>>().join(", ");
+        writeln!(f, "appended: {} records; batches: {batches}", self.records)?;
+        for (name, stats) in &self.parked {
+            let Stats { completed, expired, cancelled, ended_at_once, .. } = stats;
+            writeln!(
+                f,
+                "parked {name}: {completed} completed, {expired} expired, {cancelled} cancelled; \
+                 {ended_at_once} ended at once"
+            )?;
+        }
+        writeln!(f, "duplicate batches: {}", self.duplicates)?;
+        writeln!(f, "rejected connections: {}; refused: {}", self.rejected, self.refused)?;
+        write!(f, "acked before replicated: {}", self.acked_before_replicated)
+    }
 }

@@ -9,7 +9,7 @@ use dashmap::DashMap;
 use kafka_protocol::ResponseError;
 use parking_lot::Mutex;
 
-use crate::replica_state::{FOLLOWER_IDS, LEADER_ID};
+use crate::partition::{FOLLOWER_IDS, LEADER_ID};
 use crate::{api::OrError, args::Args, partition::Partition};
 
 /// Shown as Kafka does: `topic-0`.

@@ -36,9 +36,8 @@ pub struct Args {
     pub nats: Option<String>,
 
     /// Longest `wait` a request may ask for
-    #[arg(
-        long, value_name = "DURATION", default_value = "60s", value_parser = between("1ms", "1h")
-    )]
+    #[arg(long, value_name = "DURATION", default_value = "60s")]
+    #[arg(value_parser = between("1ms", "1h"))]
     pub max_wait: Duration,
 
     /// Requests that may wait at once; one more is answered with 503
@@ -54,9 +53,8 @@ pub struct Args {
 
     /// How long a client may take to send the head of a request, from its connection or from the
     /// answer before on, and again for its body; then it is closed
-    #[arg(
-        long, value_name = "DURATION", default_value = "10s", value_parser = between("1ms", "1h")
-    )]
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    #[arg(value_parser = between("1ms", "1h"))]
     pub max_head: Duration,
 
     /// Orders kept, by every gateway and by the stream that the first one makes; of more, those

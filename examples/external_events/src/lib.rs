@@ -6,16 +6,10 @@
 //! |---|---|
 //! | [`args`] | the command line |
 //! | [`orders`] | the state, who waits for it, and the one rule: first the state changes, then the event is raised |
-//! | [`bus`] | how an event gets to all gateways: in this process, or over NATS |
 //! | [`nats`] | the events as a JetStream stream, followed without a gap |
-//! | [`routes`] | HTTP in front |
-//! | [`server`] | the connections, so many and so long |
-//! | [`scrape`] | `/metrics` and the live page |
+//! | [`routes`] | HTTP in front; the connections, so many and so long |
 
 pub mod args;
-pub mod bus;
 pub mod nats;
 pub mod orders;
 pub mod routes;
-pub mod scrape;
-pub mod server;

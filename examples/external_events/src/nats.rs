@@ -7,20 +7,12 @@
 use std::{io, time::Duration};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use async_nats::{
-    ConnectOptions, Event,
-    connection::State,
-    jetstream::{
-        self,
-        consumer::{DeliverPolicy, pull::OrderedConfig},
-        stream::{self, Stream},
-    },
-};
+use async_nats::jetstream::consumer::{DeliverPolicy, pull::OrderedConfig};
+use async_nats::jetstream::{self, stream, stream::Stream};
+use async_nats::{ConnectOptions, Event, connection::State};
 use futures_util::StreamExt;
-use tokio::{
-    sync::{oneshot, watch},
-    time::{sleep, timeout},
-};
+use tokio::sync::{oneshot, watch};
+use tokio::time::{sleep, timeout};
 
 use crate::orders::{Order, Orders, Seen};
 
@@ -77,9 +69,9 @@ impl Nats {
         Ok(nats)
     }
 
-    /// Publishes a change; its epoch and version, once the server has stored it. If the stream is
-    /// made anew just then, the epoch is the one before: that client is told of the new one when it
-    /// asks.
+    /// Publishes a change; its epoch and version, once the server has stored it. An error: it may
+    /// be published all the same. If the stream is made anew just then, the epoch is the one
+    /// before: that client is told of the new one when it asks.
     pub(crate) async fn publish(&self, id: &str, state: String) -> Result<Seen> {
         let epoch = self.orders.epoch();
         let state_of_connection = self.jetstream.client().connection_state();

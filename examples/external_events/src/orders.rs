@@ -8,12 +8,9 @@
 //! *Memory bounded*: so many orders are kept; of more, the one that has not changed for the longest
 //! is forgotten, as if it had never been.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    hash::{BuildHasher, RandomState},
-    sync::Arc,
-    time::Duration,
-};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use purgatory::{BoxedOperation, Purgatory, WaitFuture};
@@ -240,19 +237,6 @@ mod tests {
         assert_eq!(orders.position(), 5);
     }
 
-    #[test]
-    fn a_wait_is_for_what_comes_after() {
-        let orders = orders(9);
-        orders.change(order("a", EPOCH_1, 1));
-        let next = orders.wait(&"a".into(), None, SECOND);
-        let known = orders.wait(&"a".into(), seen(EPOCH_1, 0), SECOND);
-        assert_eq!((version(known.block()), orders.waits.len()), (Some(1), 1));
-        orders.change(order("b", EPOCH_1, 2));
-        assert_eq!(orders.waits.len(), 1);
-        orders.change(order("a", EPOCH_1, 3));
-        assert_eq!(version(next.block()), Some(3));
-    }
-
     /// With a lower version than before: it is another stream's.
     #[test]
     fn who_waits_when_the_versions_begin_anew_hears_of_it() {
@@ -270,16 +254,5 @@ mod tests {
         assert_eq!(orders.waits.len(), 1, "who was told nothing waits for the next change");
         orders.change(order("a", 2, 1));
         assert_eq!(version(next.block()), Some(1));
-    }
-
-    #[test]
-    fn who_comes_with_another_epoch_is_answered_at_once() {
-        let orders = orders(9);
-        orders.change(order("a", EPOCH_1, 1));
-        for epoch in [0, 2, u64::MAX] {
-            let wait = |id: &str| orders.wait(&id.into(), seen(epoch, 99), SECOND).block();
-            assert_eq!(version(wait("a")), Some(1));
-            assert_eq!(wait("b"), Ok(News::Anew { epoch: EPOCH_1 }));
-        }
     }
 }

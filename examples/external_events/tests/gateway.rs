@@ -4,26 +4,16 @@
 
 use std::{future, net::SocketAddr, pin::Pin, time::Duration};
 
-use axum::{
-    Router,
-    body::{Body, to_bytes},
-    http::{Request, StatusCode, header::RETRY_AFTER},
-    response::Response,
-};
-use external_events_example::{
-    bus::Bus,
-    orders::Orders,
-    routes::{Gateway, routes},
-    server::{Limits, connection, serve},
-};
-use futures_util::poll;
+use axum::http::{Request, StatusCode, header::RETRY_AFTER};
+use axum::{Router, body::Body, body::to_bytes, response::Response};
+use external_events_example::orders::Orders;
+use external_events_example::routes::{Gateway, connection, routes, serve};
+use futures_util::{FutureExt, poll};
 use purgatory::{Purgatory, timer_core::ManualTimer};
-use tokio::{
-    io::{AsyncWriteExt, duplex},
-    net::{TcpListener, TcpStream},
-    task::{JoinHandle, yield_now},
-    time::{sleep, timeout},
-};
+use tokio::io::{AsyncWriteExt, duplex};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 
 const MAX_PARKED: usize = 2;
@@ -42,9 +32,8 @@ impl Stage {
         let orders = Orders::new(waits.build().unwrap(), 100);
         orders.begin(5);
         let wait_max = Duration::from_secs(60);
-        let bus = Bus::InProcess(orders.clone());
         let body_max = Duration::from_secs(10);
-        let app = routes(Gateway { orders: orders.clone(), bus, wait_max, body_max });
+        let app = routes(Gateway { orders: orders.clone(), nats: None, wait_max, body_max });
         Stage { timer, orders, app }
     }
 
@@ -55,6 +44,13 @@ impl Stage {
 
     fn get(&self, path: &str) -> Pin<Box<dyn Future<Output = Response>>> {
         self.ask(Request::get(path).body(Body::empty()).unwrap())
+    }
+
+    /// A GET that waits.
+    fn wait(&self, path: &str) -> Pin<Box<dyn Future<Output = Response>>> {
+        let mut response = self.get(path);
+        assert!(response.as_mut().now_or_never().is_none(), "{path} was answered");
+        response
     }
 
     async fn post(&self, path: &str, state: &str) -> Response {
@@ -73,9 +69,8 @@ async fn text(response: Response) -> String {
 #[tokio::test]
 async fn a_post_completes_whoever_waits_for_its_order() {
     let stage = Stage::new();
-    let (mut seven, mut eight) =
-        (stage.get("/orders/7?wait=30s"), stage.get("/orders/8?wait=30s&seen=0"));
-    assert!(poll!(&mut seven).is_pending() && poll!(&mut eight).is_pending());
+    let seven = stage.wait("/orders/7?wait=30s");
+    let mut eight = stage.wait("/orders/8?wait=30s&seen=0");
     let posted = text(stage.post("/orders/7", "shipped").await).await;
     let expected = r#"{"id":"7","epoch":5,"version":1,"state":"shipped"}"#;
     assert_eq!(posted, expected);
@@ -92,22 +87,26 @@ async fn what_the_client_has_not_seen_is_answered_at_once() {
     let order = text(stage.get("/orders/7?seen=1&epoch=5").await).await;
     let order: serde_json::Value = serde_json::from_str(&order).unwrap();
     assert_eq!((&order["version"], &order["state"]), (&2.into(), &"shipped".into()));
-    assert!(poll!(&mut stage.get("/orders/7?seen=2&epoch=5")).is_pending());
-    assert!(poll!(&mut stage.get("/orders/7")).is_pending(), "without it: the next change");
+    drop(stage.wait("/orders/7?seen=2&epoch=5"));
+    let next = stage.wait("/orders/7"); // without it: the next change
+    stage.post("/orders/7", "delivered").await;
+    let order = text(next.await).await;
+    assert!(order.contains(r#""version":3,"state":"delivered""#), "{order}");
 }
 
 #[tokio::test]
 async fn a_client_from_another_epoch_is_answered_at_once() {
     let stage = Stage::new();
-    let old = "/orders/7?seen=99&epoch=4";
-    let gone = stage.get(old).await;
-    assert_eq!(gone.status(), StatusCode::GONE);
-    assert_eq!(text(gone).await, r#"{"id":"7","epoch":5}"#);
-    let posted = text(stage.post("/orders/7", "shipped").await).await;
-    assert_eq!(text(stage.get(old).await).await, posted);
+    let posted = text(stage.post("/orders/8", "shipped").await).await;
+    for epoch in [0, 4, 6, u64::MAX] {
+        let gone = stage.get(&format!("/orders/7?seen=99&epoch={epoch}")).await;
+        assert_eq!(gone.status(), StatusCode::GONE, "{epoch}");
+        assert_eq!(text(gone).await, r#"{"id":"7","epoch":5}"#);
+        let known = stage.get(&format!("/orders/8?seen=99&epoch={epoch}")).await;
+        assert_eq!(text(known).await, posted, "{epoch}");
+    }
 
-    let mut waits = stage.get("/orders/7?seen=1&epoch=5");
-    assert!(poll!(&mut waits).is_pending());
+    let waits = stage.wait("/orders/7?seen=1&epoch=5");
     stage.orders.begin(6);
     assert_eq!(waits.await.status(), StatusCode::GONE);
 }
@@ -115,24 +114,12 @@ async fn a_client_from_another_epoch_is_answered_at_once() {
 #[tokio::test]
 async fn no_content_exactly_when_the_time_is_up() {
     let stage = Stage::new();
-    let mut response = stage.get("/orders/7?wait=30s");
-    assert!(poll!(&mut response).is_pending());
+    let mut response = stage.wait("/orders/7?wait=30s");
     stage.timer.advance(Duration::from_secs(30) - Duration::from_nanos(1));
     assert!(poll!(&mut response).is_pending());
     stage.timer.advance(Duration::from_nanos(1));
     assert_eq!(response.await.status(), StatusCode::NO_CONTENT);
     assert_eq!(stage.get("/orders/7?wait=0s").await.status(), StatusCode::NO_CONTENT);
-}
-
-#[tokio::test]
-async fn a_dropped_handler_waits_no_more() {
-    let stage = Stage::new();
-    let mut response = stage.get("/orders/7");
-    assert!(poll!(&mut response).is_pending());
-    assert_eq!(stage.parked(), 1);
-    drop(response);
-    let stats = stage.orders.waits().stats();
-    assert_eq!((stage.parked(), stage.orders.waits().keys(), stats.cancelled), (0, 0, 1));
 }
 
 /// Lets the other tasks run until it is so.
@@ -149,8 +136,7 @@ async fn until(is_so: impl Fn() -> bool) {
 async fn served(stage: &Stage) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let limits = Limits { connections: 1, head: HEAD };
-    (address, tokio::spawn(serve(listener, stage.app.clone(), limits, future::pending())))
+    (address, tokio::spawn(serve(listener, stage.app.clone(), 1, HEAD, future::pending())))
 }
 
 /// A client that asks for an order.
@@ -159,18 +145,6 @@ async fn asks(address: SocketAddr, order: &str) -> TcpStream {
     let request = format!("GET /orders/{order} HTTP/1.1\r\nHost: here\r\n\r\n");
     client.write_all(request.as_bytes()).await.unwrap();
     client
-}
-
-#[tokio::test]
-async fn a_client_that_hangs_up_waits_no_more() {
-    let stage = Stage::new();
-    let (address, serving) = served(&stage).await;
-    let client = asks(address, "7").await;
-    until(|| stage.parked() == 1).await;
-    drop(client);
-    until(|| stage.parked() == 0).await;
-    assert_eq!(stage.orders.waits().stats().cancelled, 1);
-    serving.abort();
 }
 
 /// A connection whose client has sent this, under tokio's clock, which stands still while there is
@@ -208,28 +182,29 @@ async fn a_body_that_does_not_come_is_told() {
 }
 
 #[tokio::test]
-async fn so_many_connections_and_the_next_one_when_one_is_over() {
+async fn so_many_connections_and_the_next_one_when_a_client_hangs_up_and_waits_no_more() {
     let stage = Stage::new();
     let (address, serving) = served(&stage).await;
     let first = asks(address, "7").await;
     until(|| stage.parked() == 1).await;
-    let _second = asks(address, "8").await;
+    let second = asks(address, "8").await;
     for _ in 0..1000 {
         yield_now().await;
     }
     assert_eq!(stage.parked(), 1, "the second is not accepted");
     drop(first);
     until(|| stage.orders.waits().waiters("8") == 1).await;
+    assert_eq!((stage.parked(), stage.orders.waits().stats().cancelled), (1, 1));
+    drop(second);
+    until(|| stage.parked() == 0).await;
+    assert_eq!((stage.orders.waits().keys(), stage.orders.waits().stats().cancelled), (0, 2));
     serving.abort();
 }
 
 #[tokio::test]
 async fn one_too_many_is_told_to_come_again() {
     let stage = Stage::new();
-    let mut parked = [stage.get("/orders/1"), stage.get("/orders/2")];
-    for response in &mut parked {
-        assert!(poll!(response).is_pending());
-    }
+    let _parked = [stage.wait("/orders/1"), stage.wait("/orders/2")];
     let refused = stage.get("/orders/3").await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(refused.headers()[RETRY_AFTER], "1");
@@ -239,8 +214,7 @@ async fn one_too_many_is_told_to_come_again() {
 #[tokio::test]
 async fn shutdown_answers_whoever_waits() {
     let stage = Stage::new();
-    let mut parked = stage.get("/orders/7");
-    assert!(poll!(&mut parked).is_pending());
+    let parked = stage.wait("/orders/7");
     stage.orders.waits().shutdown();
     for response in [parked, stage.get("/orders/7")] {
         let response = response.await;

@@ -2,12 +2,14 @@
 //! durations are read from the command line.
 
 mod metrics;
-mod stop;
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context, Result};
+use parking_lot::{Condvar, Mutex};
 
 pub use metrics::serve;
-pub use stop::Stop;
 
 /// Parses a duration with a unit, within bounds that are written the same way.
 pub fn between(
@@ -21,5 +23,90 @@ pub fn between(
             true => Ok(given),
             false => Err(format!("must be from {least} to {most}")),
         }
+    }
+}
+
+/// What a shell reports for a program that Ctrl-C ended.
+const ABORTED: i32 = 130;
+
+/// A flag that can be waited on: how the threads are told to end, and how they pause without
+/// missing that. Raised once, seen by everyone, and it wakes whoever pauses on it.
+#[derive(Debug, Default)]
+pub struct Stop {
+    raised: AtomicBool,
+    lock: Mutex<()>,
+    bell: Condvar,
+}
+
+impl Stop {
+    /// A flag that is not raised.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One that the first Ctrl-C or SIGTERM raises; the second does not wait for anything.
+    ///
+    /// # Errors
+    /// When the program listens for these already.
+    pub fn on_signals() -> Result<Arc<Self>> {
+        let stop = Arc::new(Self::new());
+        let raise = Arc::clone(&stop);
+        let handler = move || {
+            if !raise.raise() {
+                std::process::exit(ABORTED);
+            }
+        };
+        ctrlc::set_handler(handler).context("cannot listen for Ctrl-C")?;
+        Ok(stop)
+    }
+
+    /// Raises the flag; true the first time.
+    pub fn raise(&self) -> bool {
+        let first = !self.raised.swap(true, Ordering::SeqCst);
+        // Taking the lock orders this after the look of a thread that is about to pause: it cannot
+        // miss the bell.
+        drop(self.lock.lock());
+        self.bell.notify_all();
+        first
+    }
+
+    /// Whether the flag is up.
+    pub fn is_raised(&self) -> bool {
+        self.raised.load(Ordering::SeqCst)
+    }
+
+    /// Waits for the flag, at most `pause`; true if it is up.
+    pub fn pause(&self, pause: Duration) -> bool {
+        let mut guard = self.lock.lock();
+        if !self.is_raised() {
+            self.bell.wait_for(&mut guard, pause);
+        }
+        self.is_raised()
+    }
+
+    /// Waits for the flag, however long.
+    pub fn wait(&self) {
+        while !self.pause(Duration::from_secs(3600)) {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn raising_ends_a_pause_that_is_as_good_as_endless() {
+        let stop = Stop::new();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| stop.wait());
+            assert!(stop.raise());
+            assert!(!stop.raise());
+            assert!(waiter.join().is_ok());
+        });
+    }
+
+    #[test]
+    fn a_short_pause_ends_without_the_flag() {
+        assert!(!Stop::new().pause(Duration::ZERO));
     }
 }

@@ -1,32 +1,36 @@
 //! The coordinator of all groups: who asks is looked up and checked here, and what changes a group
-//! raises the events of what waits for it.
+//! raises the events of what waits for it: a rebalance, a sync, a session. Their checks and ends
+//! lock the group, so nobody raises an event with that lock held.
 
-use std::sync::{Arc, atomic::AtomicU64};
-use std::{collections::HashMap, hash::RandomState, time::Duration};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use kafka_protocol::{ResponseError, messages::*};
 use parking_lot::{Mutex, MutexGuard};
-use purgatory::{Purgatory, Timeout};
+use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory, Timeout};
 use timer_core::{BuildError, Timer};
 
-use super::delayed::{DelayedJoin, DelayedSync, Sessions};
-use super::state::{Group, Phase, State, Waits};
+use super::state::{Group, Member, Phase, Session, State, Waits, refused};
 use crate::api::{Client, OrError, code};
-use crate::{args::Args, pipeline::Reply, replica_manager::park, replica_state::LEADER_ID};
+use crate::{args::Args, partition::LEADER_ID, pipeline::Reply, replica_manager::park};
 
+/// Kafka's `group.min.session.timeout.ms` and `group.max.session.timeout.ms`.
+const SESSION_TIMEOUT_MS: RangeInclusive<i32> = 6_000..=1_800_000;
+const PROTOCOLS_MAX: usize = 16;
 /// Of one member's protocols, or of one assignment.
-pub(super) const METADATA_BYTES_MAX: usize = 64 << 10;
+const METADATA_BYTES_MAX: usize = 64 << 10;
 
 pub(crate) struct GroupCoordinator {
-    pub(super) args: Args,
+    args: Args,
     pub(super) groups: Mutex<HashMap<Arc<str>, Arc<Group>>>,
     pub(crate) rebalances: Purgatory<Arc<str>, DelayedJoin>,
     pub(crate) syncs: Purgatory<Arc<str>, DelayedSync>,
     pub(crate) sessions: Sessions,
     /// Members so far, and what makes their names differ from those of the broker's last run.
-    pub(super) named: AtomicU64,
-    pub(super) random: RandomState,
+    named: AtomicU64,
+    random: RandomState,
 }
 
 impl GroupCoordinator {
@@ -40,6 +44,79 @@ impl GroupCoordinator {
             named: AtomicU64::new(0),
             random: RandomState::new(),
         }))
+    }
+
+    pub(crate) fn join(self: &Arc<Self>, request: &JoinGroupRequest, reply: Reply) {
+        let group = match self.admit(request) {
+            Ok(group) => group,
+            Err(error) => return reply.send(refused(error, &request.member_id)),
+        };
+        let mut state = group.state.lock();
+        let decided = self.decide(&group, &mut state, request);
+        let waits = matches!(decided, Ok((_, true)));
+        match decided {
+            Ok((id, true)) => state.join(&id, request, reply),
+            Ok((id, false)) => {
+                let group = Arc::clone(&group);
+                reply.send_in_turn(move |_| Ok(group.state.lock().join_response(&id)));
+            }
+            Err(error) => reply.send(refused(error, &request.member_id)),
+        }
+        self.settle(&group, state, waits);
+    }
+
+    /// What can be said of a join without a look at its group.
+    fn admit(self: &Arc<Self>, request: &JoinGroupRequest) -> OrError<Arc<Group>> {
+        let sizes = request.protocols.iter().map(|asked| asked.name.len() + asked.metadata.len());
+        refuse!(!SESSION_TIMEOUT_MS.contains(&request.session_timeout_ms), InvalidSessionTimeout);
+        let (protocols, bytes) = (request.protocols.len(), sizes.sum::<usize>());
+        refuse!(request.protocol_type.is_empty() || protocols == 0, InconsistentGroupProtocol);
+        let too_much = protocols > PROTOCOLS_MAX || bytes > METADATA_BYTES_MAX;
+        refuse!(too_much, UnknownServerError); // as in Kafka
+        let (id, new) = (&request.group_id, request.member_id.is_empty());
+        if new { self.get_or_create(id) } else { self.group(id) }
+    }
+
+    /// The member's id, and whether it is to wait for the others; if not, it is answered with the
+    /// generation there is.
+    fn decide(
+        &self,
+        group: &Arc<Group>,
+        state: &mut State,
+        request: &JoinGroupRequest,
+    ) -> OrError<(Arc<str>, bool)> {
+        refuse!(state.phase == Phase::Dead, CoordinatorNotAvailable);
+        refuse!(!state.supports(request), InconsistentGroupProtocol);
+        if request.member_id.is_empty() {
+            refuse!(state.members.len() >= self.args.max_group_members, GroupMaxSizeReached);
+            let number = self.named.fetch_add(1, Relaxed);
+            let id = format!("member-{number}-{:016x}", self.random.hash_one(number)).into();
+            let session = self.start_session(group, &id)?;
+            state.members.insert(Arc::clone(&id), Member::new(session));
+            return Ok((id, true));
+        }
+        let known = state.members.get_key_value(&*request.member_id);
+        let (id, member) = known.ok_or(ResponseError::UnknownMemberId)?;
+        let unchanged = member.same_protocols(&request.protocols);
+        let knows = match state.phase {
+            Phase::CompletingRebalance => unchanged, // its answer was lost
+            Phase::Stable => unchanged && *id != state.leader,
+            _ => false,
+        };
+        if !knows {
+            member.session.reschedule(Timeout::Never)?;
+        }
+        Ok((Arc::clone(id), !knows))
+    }
+
+    /// It stands still until the member's first join is answered.
+    fn start_session(&self, group: &Arc<Group>, id: &Arc<str>) -> OrError<Session> {
+        let key = (Arc::clone(&group.id), Arc::clone(id));
+        let session = DelayedHeartbeat { group: Arc::clone(group), member_id: Arc::clone(id) };
+        match self.sessions.try_complete_else_watch(session, &[key], Timeout::Never) {
+            Ok(ParkResult::Parked(id)) => Ok(Session { sessions: self.sessions.clone(), id }),
+            _ => Err(ResponseError::NotCoordinator), // shutting down
+        }
     }
 
     /// The leader's sync brings the assignment. Any sync is parked then, and may end at once.
@@ -95,17 +172,16 @@ impl GroupCoordinator {
     }
 
     /// A member has left, or has fallen silent. Returns whether it was one.
-    pub(super) fn remove(&self, group: &Arc<Group>, member_id: &str) -> bool {
+    fn remove(&self, group: &Arc<Group>, member_id: &str) -> bool {
         let mut state = group.state.lock();
-        let was_member = state.members.contains_key(member_id);
         let removed = state.remove(member_id);
-        self.settle(group, state, was_member);
+        self.settle(group, state, removed);
         removed
     }
 
     /// The assignment of a member whose sync is over. If the leader has not assigned in time, it
     /// goes.
-    pub(super) fn end_sync(&self, group: &Arc<Group>, id: &str, generation: i32) -> OrError<Bytes> {
+    fn end_sync(&self, group: &Arc<Group>, id: &str, generation: i32) -> OrError<Bytes> {
         let mut state = group.state.lock();
         if state.phase == Phase::CompletingRebalance && state.generation == generation {
             let leader = Arc::clone(&state.leader);
@@ -116,7 +192,7 @@ impl GroupCoordinator {
         state.end_sync(id, generation)
     }
 
-    pub(super) fn complete_join(&self, group: &Arc<Group>) {
+    fn complete_join(&self, group: &Arc<Group>) {
         let mut state = group.state.lock();
         state.complete_join();
         self.settle(group, state, false);
@@ -170,7 +246,7 @@ impl GroupCoordinator {
     }
 }
 
-pub(super) fn sync_response(assignment: OrError<Bytes>) -> SyncGroupResponse {
+fn sync_response(assignment: OrError<Bytes>) -> SyncGroupResponse {
     match assignment {
         Ok(assignment) => SyncGroupResponse::default().with_assignment(assignment),
         Err(error) => SyncGroupResponse::default().with_error_code(error.code()),
@@ -194,4 +270,75 @@ pub(crate) fn find_coordinator(
         .with_node_id(LEADER_ID.into())
         .with_host(client.address.ip().to_string().into())
         .with_port(client.address.port().into())
+}
+
+/// The sessions of all members, under group and member.
+pub(crate) type Sessions = Purgatory<(Arc<str>, Arc<str>), DelayedHeartbeat>;
+
+/// A rebalance: completes when every known member has joined, and at the rebalance timeout goes on
+/// without the others. (When the broker shuts down, too: each wait is answered.)
+pub(crate) struct DelayedJoin {
+    group: Arc<Group>,
+    /// The first of a group waits out its delay, since nobody knows who else will come.
+    initial: bool,
+}
+
+impl DelayedOperation for DelayedJoin {
+    fn try_complete(&mut self) -> bool {
+        !self.initial && self.group.state.lock().all_joined()
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        tracing::debug!("rebalance of {}: {outcome}", self.group.id);
+        if let Some(coordinator) = self.group.coordinator.upgrade() {
+            coordinator.complete_join(&self.group);
+        }
+    }
+}
+
+/// A member's sync: completes when the leader's has brought the assignment, or when there is
+/// another rebalance. At the rebalance timeout the leader is given up.
+pub(crate) struct DelayedSync {
+    group: Arc<Group>,
+    member_id: String,
+    generation: i32,
+    reply: Reply,
+}
+
+impl DelayedOperation for DelayedSync {
+    fn try_complete(&mut self) -> bool {
+        let state = self.group.state.lock();
+        state.phase != Phase::CompletingRebalance
+            || state.generation != self.generation
+            || !state.members.contains_key(&*self.member_id)
+    }
+
+    fn on_complete(self, _: Outcome) {
+        if let Some(coordinator) = self.group.coordinator.upgrade() {
+            let assignment = coordinator.end_sync(&self.group, &self.member_id, self.generation);
+            self.reply.send(sync_response(assignment));
+        }
+    }
+}
+
+/// A member's session, parked for as long as it is one: each heartbeat reschedules it, and leaving
+/// completes it. When it expires the member has fallen silent.
+pub(crate) struct DelayedHeartbeat {
+    group: Arc<Group>,
+    member_id: Arc<str>,
+}
+
+impl DelayedOperation for DelayedHeartbeat {
+    /// No event ends a session.
+    fn try_complete(&mut self) -> bool {
+        false
+    }
+
+    /// Locks the group only when it has expired: it is completed by who holds that lock.
+    fn on_complete(self, outcome: Outcome) {
+        if let (Some(coordinator), Outcome::Expired) = (self.group.coordinator.upgrade(), outcome) {
+            tracing::info!("{} of {} has fallen silent", self.member_id, self.group.id);
+            coordinator.remove(&self.group, &self.member_id);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! learns its own from its sync. A member that joins, leaves or falls silent starts this again: a
 //! rebalance.
 //!
-//! What waits is parked, each kind in a purgatory of its own on the broker's timer (`delayed`):
+//! What waits is parked, each kind in a purgatory of its own on the broker's timer (`coordinator`):
 //! a rebalance for its members, a sync for the leader's assignment, a session for its end.
 //!
 //! Left out: static members (JoinGroup stops below the versions that have them), KIP-848's
@@ -12,8 +12,6 @@
 //! members' votes.
 
 mod coordinator;
-mod delayed;
-mod join;
 mod offsets;
 mod state;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use kafka_protocol::messages::{
 use parking_lot::Mutex;
 use purgatory::{OperationId, Timeout};
 
-use super::{coordinator::GroupCoordinator, delayed::Sessions, offsets::Offsets};
+use super::{coordinator::GroupCoordinator, coordinator::Sessions, offsets::Offsets};
 use crate::{api::OrError, api::millis, pipeline::Reply};
 
 pub(super) struct Group {

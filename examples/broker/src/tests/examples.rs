@@ -1,157 +1,217 @@
-//! A request of each API at each version it serves, with parts that succeed and parts that fail.
+//! Requests as the tests make them; and one of each API at each version it serves, with parts that
+//! succeed and parts that fail.
 
 use bytes::Bytes;
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsRequest, ConsumerGroupHeartbeatRequest, CreateTopicsRequest,
-    DeleteRecordsRequest, FetchRequest, FindCoordinatorRequest, HeartbeatRequest,
-    InitProducerIdRequest, JoinGroupRequest, LeaveGroupRequest, ListOffsetsRequest,
-    MetadataRequest, OffsetCommitRequest, OffsetFetchRequest, SyncGroupRequest, TopicName,
-    create_topics_request::{CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig},
-    delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic},
-    fetch_request::{FetchPartition, FetchTopic, ForgottenTopic},
-    join_group_request::JoinGroupRequestProtocol,
-    list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
-    metadata_request::MetadataRequestTopic,
-    offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic},
-    offset_fetch_request::OffsetFetchRequestTopic,
-    sync_group_request::SyncGroupRequestAssignment,
+    create_topics_request::*, delete_records_request::*, fetch_request::*, join_group_request::*,
+    list_offsets_request::*, metadata_request::*, offset_commit_request::*,
+    offset_fetch_request::*, produce_request::*, sync_group_request::*, *,
 };
+use kafka_protocol::protocol::StrBytes;
 
-use super::{produce, record_batch, request, topic_name};
-use crate::schemas::{APIS, Api};
+use super::{record_batch, request};
+use crate::schemas::APIS;
 
 pub(crate) fn each_version() -> impl Iterator<Item = (ApiKey, i16)> {
-    let versions = |api: &'static Api| api.served_from..=api.advertised.1;
-    APIS.iter().flat_map(move |api| versions(api).map(|version| (api.key, version)))
+    APIS.iter().flat_map(|api| versions(api.key).map(|version| (api.key, version)))
 }
 
-/// For a broker that has topic `t`; with `acks=1` and short waits it is answered at once.
+pub(crate) fn versions(key: ApiKey) -> impl Iterator<Item = i16> {
+    let api = APIS.iter().find(|api| api.key == key).expect("it is served");
+    api.served_from..=api.advertised.1
+}
+
+pub(crate) fn text(text: &str) -> StrBytes {
+    StrBytes::from_string(text.to_owned())
+}
+
+/// A produce to topic `t`: (partition, records).
+pub(crate) fn produce(acks: i16, timeout_ms: i32, data: &[(i32, Bytes)]) -> ProduceRequest {
+    let partition = |(index, records): &(i32, Bytes)| {
+        PartitionProduceData::default().with_index(*index).with_records(Some(records.clone()))
+    };
+    let partitions = data.iter().map(partition).collect();
+    let topic = TopicProduceData::default().with_name(text("t").into());
+    let request = ProduceRequest::default().with_acks(acks).with_timeout_ms(timeout_ms);
+    request.with_topic_data(vec![topic.with_partition_data(partitions)])
+}
+
+/// Of topic `t`, for one second: (partition, offset).
+pub(crate) fn fetch(replica: i32, bytes_min: usize, offsets: &[(i32, i64)]) -> FetchRequest {
+    let partition = |(index, offset): &(i32, i64)| {
+        let partition = FetchPartition::default().with_partition(*index).with_fetch_offset(*offset);
+        partition.with_partition_max_bytes(1 << 20).with_log_start_offset(0)
+    };
+    let topic = FetchTopic::default().with_topic(text("t").into());
+    let topic = topic.with_partitions(offsets.iter().map(partition).collect());
+    FetchRequest::default()
+        .with_replica_id(replica.into())
+        .with_max_wait_ms(1000)
+        .with_min_bytes(bytes_min as i32)
+        .with_max_bytes(1 << 20)
+        .with_topics(vec![topic])
+}
+
+/// Of topic `t`: (partition, timestamp).
+pub(crate) fn list_offsets(asked: &[(i32, i64)]) -> ListOffsetsRequest {
+    let partition = |(index, timestamp): &(i32, i64)| {
+        ListOffsetsPartition::default().with_partition_index(*index).with_timestamp(*timestamp)
+    };
+    let topic = ListOffsetsTopic::default().with_name(text("t").into());
+    let topic = topic.with_partitions(asked.iter().map(partition).collect());
+    ListOffsetsRequest::default().with_replica_id((-1).into()).with_topics(vec![topic])
+}
+
+pub(crate) fn metadata(topics: &[&str]) -> MetadataRequest {
+    let topic = |name: &&str| MetadataRequestTopic::default().with_name(Some(text(name).into()));
+    MetadataRequest::default().with_topics(Some(topics.iter().map(topic).collect()))
+}
+
+/// Name and value.
+pub(crate) type Config<'a> = (&'a str, Option<&'a str>);
+
+pub(crate) fn creatable(name: &str, parts: i32, replicas: i16, of: &[Config]) -> CreatableTopic {
+    let config = |(name, value): &Config| {
+        CreatableTopicConfig::default().with_name(text(name)).with_value(value.map(text))
+    };
+    CreatableTopic::default()
+        .with_name(text(name).into())
+        .with_num_partitions(parts)
+        .with_replication_factor(replicas)
+        .with_configs(of.iter().map(config).collect())
+}
+
+/// In topic `t`, with a timeout of one second: (partition, offset).
+pub(crate) fn delete_records(offsets: &[(i32, i64)]) -> DeleteRecordsRequest {
+    let partition = |(index, offset): &(i32, i64)| {
+        DeleteRecordsPartition::default().with_partition_index(*index).with_offset(*offset)
+    };
+    let topic = DeleteRecordsTopic::default().with_name(text("t").into());
+    let topic = topic.with_partitions(offsets.iter().map(partition).collect());
+    DeleteRecordsRequest::default().with_timeout_ms(1000).with_topics(vec![topic])
+}
+
+pub(crate) type Part<'a> = (&'a str, &'static str);
+
+/// Of group `g`, as are those that follow.
+pub(crate) fn join(member: &str, protocols: &[&str]) -> JoinGroupRequest {
+    let protocol = |name: &&str| {
+        let protocol = JoinGroupRequestProtocol::default().with_name(text(name));
+        protocol.with_metadata(Bytes::from_static(b"topics"))
+    };
+    JoinGroupRequest::default()
+        .with_group_id(text("g").into())
+        .with_session_timeout_ms(10_000)
+        .with_rebalance_timeout_ms(60_000)
+        .with_member_id(text(member))
+        .with_protocol_type("consumer".into())
+        .with_protocols(protocols.iter().map(protocol).collect())
+}
+
+/// Assigns a part to each of these members.
+pub(crate) fn sync(member: &str, generation: i32, parts: &[Part]) -> SyncGroupRequest {
+    let part = |(member, part): &Part| {
+        let assigned = SyncGroupRequestAssignment::default().with_member_id(text(member));
+        assigned.with_assignment((*part).into())
+    };
+    SyncGroupRequest::default()
+        .with_group_id(text("g").into())
+        .with_generation_id(generation)
+        .with_member_id(text(member))
+        .with_assignments(parts.iter().map(part).collect())
+}
+
+pub(crate) fn heartbeat(member: &str, generation: i32) -> HeartbeatRequest {
+    let request = HeartbeatRequest::default().with_group_id(text("g").into());
+    request.with_generation_id(generation).with_member_id(text(member))
+}
+
+pub(crate) fn leave(member: &str) -> LeaveGroupRequest {
+    LeaveGroupRequest::default().with_group_id(text("g").into()).with_member_id(text(member))
+}
+
+/// In topic `t`: partition, offset, metadata.
+pub(crate) type Offset<'a> = (i32, i64, &'a str);
+
+pub(crate) fn commit(member: &str, generation: i32, offsets: &[Offset]) -> OffsetCommitRequest {
+    let partition = |(index, offset, metadata): &Offset| {
+        OffsetCommitRequestPartition::default()
+            .with_partition_index(*index)
+            .with_committed_offset(*offset)
+            .with_committed_metadata(Some(text(metadata)))
+    };
+    let topic = OffsetCommitRequestTopic::default().with_name(text("t").into());
+    OffsetCommitRequest::default()
+        .with_group_id(text("g").into())
+        .with_generation_id_or_member_epoch(generation)
+        .with_member_id(text(member))
+        .with_topics(vec![topic.with_partitions(offsets.iter().map(partition).collect())])
+}
+
+/// Of topic `t`.
+pub(crate) fn fetch_offsets(partitions: &[i32]) -> OffsetFetchRequest {
+    let topic = OffsetFetchRequestTopic::default().with_name(text("t").into());
+    let topics = vec![topic.with_partition_indexes(partitions.to_vec())];
+    OffsetFetchRequest::default().with_group_id(text("g").into()).with_topics(Some(topics))
+}
+
+/// For a broker that has topic `t`; with `acks=1` and errors it is answered at once.
 pub(crate) fn example(key: ApiKey, version: i16) -> Bytes {
-    let name = topic_name("t");
     match key {
         ApiKey::Produce => {
             let data = [(0, record_batch(3)), (1, Bytes::new()), (9, record_batch(1))];
-            request(key, version, &produce(1, 0, &data))
+            request(version, &produce(1, 0, &data))
         }
-        ApiKey::Fetch => request(key, version, &fetch(name, version)),
+        ApiKey::Fetch => {
+            let mut body = fetch(-1, 1, &[(0, 0), (0, 1 << 40), (9, 0)]);
+            if version >= 7 {
+                let forgotten = ForgottenTopic::default().with_topic(text("t").into());
+                body.forgotten_topics_data = vec![forgotten.with_partitions(vec![1, 2])];
+            }
+            request(version, &body)
+        }
         ApiKey::ListOffsets => {
-            let partition = |(index, timestamp)| {
-                let partition = ListOffsetsPartition::default().with_partition_index(index);
-                partition.with_timestamp(timestamp)
-            };
-            let partitions = [(0, -1), (0, -2), (0, 0), (0, -9), (9, -1)].map(partition);
-            let topic = ListOffsetsTopic::default().with_name(name);
-            let topics = vec![topic.with_partitions(partitions.to_vec())];
-            let body = ListOffsetsRequest::default().with_replica_id((-1).into());
-            request(key, version, &body.with_topics(topics))
+            request(version, &list_offsets(&[(0, -1), (0, -2), (0, 0), (0, -9), (9, -1)]))
         }
-        ApiKey::Metadata => {
-            let topics = ["t", "new", "not legal"].map(|name| Some(topic_name(name)));
-            let topics = topics.map(|name| MetadataRequestTopic::default().with_name(name));
-            request(key, version, &MetadataRequest::default().with_topics(Some(topics.to_vec())))
-        }
+        ApiKey::Metadata => request(version, &metadata(&["t", "new", "not legal"])),
         ApiKey::CreateTopics => {
+            let made = format!("made-{version}");
+            let with = |name, partitions, replicas| {
+                creatable(name, partitions, replicas, &[("min.insync.replicas", Some("1"))])
+            };
+            let assignment = CreatableReplicaAssignment::default().with_broker_ids(vec![1.into()]);
             let topics = vec![
-                creatable(&format!("made-{version}"), 2, 1),
-                creatable("t", 1, 1),
-                creatable("not legal", 1, 1),
-                creatable("none", 0, 1),
-                creatable("many", 1, 9),
-                creatable("by-hand", -1, -1).with_assignments(vec![
-                    CreatableReplicaAssignment::default().with_broker_ids(vec![1.into()]),
-                ]),
+                with(&made, 2, 1),
+                with("t", 1, 1),
+                with("not legal", 1, 1),
+                with("none", 0, 1),
+                with("many", 1, 9),
+                with("by-hand", -1, -1).with_assignments(vec![assignment]),
             ];
-            request(key, version, &CreateTopicsRequest::default().with_topics(topics))
+            request(version, &CreateTopicsRequest::default().with_topics(topics))
         }
         ApiKey::DeleteRecords => {
-            let partition = |(index, offset)| {
-                DeleteRecordsPartition::default().with_partition_index(index).with_offset(offset)
-            };
-            let partitions = [(0, -1), (0, 1 << 40), (9, 0)].map(partition).to_vec();
-            let topic = DeleteRecordsTopic::default().with_name(name).with_partitions(partitions);
-            request(key, version, &DeleteRecordsRequest::default().with_topics(vec![topic]))
+            request(version, &delete_records(&[(0, -1), (0, 1 << 40), (9, 0)]))
         }
         ApiKey::FindCoordinator => {
-            request(key, version, &FindCoordinatorRequest::default().with_key(name.0))
+            request(version, &FindCoordinatorRequest::default().with_key(text("t")))
         }
-        ApiKey::ApiVersions => {
-            let name = if version >= 3 { name.0 } else { Default::default() };
-            let body = ApiVersionsRequest::default().with_client_software_name(name.clone());
-            request(key, version, &body.with_client_software_version(name))
-        }
-        ApiKey::JoinGroup => {
-            let protocol = JoinGroupRequestProtocol::default().with_name(name.0.clone());
-            let protocols = vec![protocol.with_metadata(Bytes::from_static(b"topics"))];
-            let body = JoinGroupRequest::default()
-                .with_group_id(name.0.clone().into())
-                .with_session_timeout_ms(6000)
-                .with_member_id(name.0.clone())
-                .with_protocol_type(name.0);
-            request(key, version, &body.with_protocols(protocols))
-        }
-        ApiKey::SyncGroup => {
-            let assigned = SyncGroupRequestAssignment::default().with_member_id(name.0.clone());
-            let body = SyncGroupRequest::default().with_group_id(name.0.into());
-            request(key, version, &body.with_assignments(vec![assigned]))
-        }
-        ApiKey::Heartbeat => {
-            request(key, version, &HeartbeatRequest::default().with_group_id(name.0.into()))
-        }
-        ApiKey::LeaveGroup => {
-            request(key, version, &LeaveGroupRequest::default().with_group_id(name.0.into()))
-        }
+        ApiKey::ApiVersions => request(version, &ApiVersionsRequest::default()),
+        ApiKey::JoinGroup => request(version, &join("member", &["range"])),
+        ApiKey::SyncGroup => request(version, &sync("member", 0, &[("member", "part")])),
+        ApiKey::Heartbeat => request(version, &heartbeat("member", 0)),
+        ApiKey::LeaveGroup => request(version, &leave("member")),
         ApiKey::OffsetCommit => {
-            let partition = |(index, text): (_, &str)| {
-                let partition = OffsetCommitRequestPartition::default().with_partition_index(index);
-                partition.with_committed_metadata(Some(text.to_owned().into()))
-            };
             let long = "x".repeat(5000);
-            let partitions = [(0, ""), (1, &long), (9, "")].map(partition).to_vec();
-            let topic = OffsetCommitRequestTopic::default().with_name(name.clone());
-            let body = OffsetCommitRequest::default().with_group_id(name.0.into());
-            request(key, version, &body.with_topics(vec![topic.with_partitions(partitions)]))
+            request(version, &commit("", -1, &[(0, 0, ""), (1, 0, &long), (9, 0, "")]))
         }
-        ApiKey::OffsetFetch => {
-            let topic = OffsetFetchRequestTopic::default().with_name(name.clone());
-            let body = OffsetFetchRequest::default().with_group_id(name.0.into());
-            let topics = vec![topic.with_partition_indexes(vec![0, 9])];
-            request(key, version, &body.with_topics(Some(topics)))
-        }
+        ApiKey::OffsetFetch => request(version, &fetch_offsets(&[0, 9])),
         ApiKey::InitProducerId => {
-            request(key, version, &InitProducerIdRequest::default().with_transactional_id(None))
+            request(version, &InitProducerIdRequest::default().with_transactional_id(None))
         }
         ApiKey::ConsumerGroupHeartbeat => {
-            request(key, version, &ConsumerGroupHeartbeatRequest::default())
+            request(version, &ConsumerGroupHeartbeatRequest::default())
         }
         other => panic!("no example of {other:?}"),
     }
-}
-
-fn fetch(name: TopicName, version: i16) -> FetchRequest {
-    let partition = |(index, offset)| {
-        let partition = FetchPartition::default().with_partition(index).with_fetch_offset(offset);
-        partition.with_partition_max_bytes(1 << 20)
-    };
-    let partitions = [(0, 0), (0, 1 << 40), (9, 0)].map(partition);
-    let topic = FetchTopic::default().with_topic(name.clone());
-    let body = FetchRequest::default()
-        .with_replica_id((-1).into())
-        .with_max_wait_ms(500)
-        .with_min_bytes(1)
-        .with_max_bytes(1 << 20)
-        .with_topics(vec![topic.with_partitions(partitions.to_vec())]);
-    if version < 7 {
-        return body;
-    }
-    let forgotten = ForgottenTopic::default().with_topic(name).with_partitions(vec![1, 2]);
-    body.with_forgotten_topics_data(vec![forgotten])
-}
-
-fn creatable(name: &str, partitions: i32, replicas: i16) -> CreatableTopic {
-    let config = CreatableTopicConfig::default().with_name(topic_name("min.insync.replicas").0);
-    CreatableTopic::default()
-        .with_name(topic_name(name))
-        .with_num_partitions(partitions)
-        .with_replication_factor(replicas)
-        .with_configs(vec![config.with_value(Some(topic_name("1").0))])
 }

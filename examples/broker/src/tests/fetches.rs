@@ -4,53 +4,28 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use kafka_protocol::{
-    ResponseError,
-    messages::{
-        ApiKey, FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse,
-        MetadataRequest,
-        fetch_request::{FetchPartition, FetchTopic},
-        fetch_response::PartitionData,
-        list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic},
-        metadata_request::MetadataRequestTopic,
-    },
+    ResponseError, messages::FetchResponse, messages::fetch_response::PartitionData,
 };
 
-use super::{Fixture, answered, produce, record_batch, topic_name, with_crc};
-use crate::api::Client;
+use super::{Asked, Fixture, examples::*, record_batch, with_crc};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
 const BATCH_BYTES: usize = 98;
 const CONSUMER: i32 = -1;
 
-/// Of topic `t`, for one second: (partition, offset).
-pub(crate) fn fetch(replica: i32, bytes_min: usize, offsets: &[(i32, i64)]) -> FetchRequest {
-    let partition = |(index, offset): &(i32, i64)| {
-        let partition = FetchPartition::default().with_partition(*index).with_fetch_offset(*offset);
-        partition.with_partition_max_bytes(1 << 20).with_log_start_offset(0)
-    };
-    let topic = FetchTopic::default().with_topic(topic_name("t"));
-    let topic = topic.with_partitions(offsets.iter().map(partition).collect());
-    FetchRequest::default()
-        .with_replica_id(replica.into())
-        .with_max_wait_ms(1000)
-        .with_min_bytes(bytes_min as i32)
-        .with_max_bytes(1 << 20)
-        .with_topics(vec![topic])
+fn consume(broker: &Fixture, bytes_min: usize, offsets: &[(i32, i64)]) -> Asked<FetchResponse> {
+    broker.ask(&fetch(CONSUMER, bytes_min, offsets))
 }
 
-fn consume(broker: &Fixture, bytes_min: usize, offsets: &[(i32, i64)]) -> Client {
-    broker.ask(ApiKey::Fetch, 10, &fetch(CONSUMER, bytes_min, offsets))
-}
-
-fn partitions(client: &Client) -> Option<Vec<PartitionData>> {
-    let response: FetchResponse = answered(client, 10)?;
-    Some(response.responses.into_iter().flat_map(|topic| topic.partitions).collect())
+fn partitions(fetch: &Asked<FetchResponse>) -> Option<Vec<PartitionData>> {
+    let responses = fetch.answer()?.responses;
+    Some(responses.into_iter().flat_map(|topic| topic.partitions).collect())
 }
 
 /// Bytes of records and high watermark of each partition, once answered.
-fn read(client: &Client) -> Option<Vec<(usize, i64)>> {
-    let partitions = partitions(client)?.into_iter();
+fn read(fetch: &Asked<FetchResponse>) -> Option<Vec<(usize, i64)>> {
+    let partitions = partitions(fetch)?.into_iter();
     let read = partitions.map(|data| {
         assert_eq!(data.error_code, 0);
         (data.records.unwrap_or_default().len(), data.high_watermark)
@@ -79,8 +54,8 @@ fn a_long_poll_waits_for_min_bytes_over_all_its_partitions() {
     broker.append_replicated();
     broker.append_replicated();
     assert_eq!(read(&consumer), None);
-    broker.ask(ApiKey::Produce, 8, &produce(1, 0, &[(1, record_batch(1))]));
-    (0..2).for_each(|follower| broker.replicate(follower, 1));
+    broker.ask(&produce(1, 0, &[(1, record_batch(1))]));
+    broker.replicate_to_all(1);
     assert_eq!(read(&consumer), Some(vec![(2 * BATCH_BYTES, 2), (BATCH_BYTES, 1)]));
 }
 
@@ -97,7 +72,7 @@ fn a_long_poll_ends_at_its_time_with_what_there_is() {
     assert_eq!(broker.manager.fetches.stats().expired, 2);
     for max_wait_ms in [0, -1] {
         let request = fetch(CONSUMER, 1, &[(1, 0)]).with_max_wait_ms(max_wait_ms);
-        assert_eq!(read(&broker.ask(ApiKey::Fetch, 10, &request)), Some(vec![(0, 0)]));
+        assert_eq!(read(&broker.ask(&request)), Some(vec![(0, 0)]));
     }
 }
 
@@ -106,7 +81,7 @@ fn a_follower_waits_for_the_log_end_and_its_offset_is_what_it_has() {
     let broker = Fixture::new(&[]);
     // A follower asks for every partition there is.
     let all = |offset| [(0, offset), (1, 0), (2, 0)];
-    let ask = |replica, offset| broker.ask(ApiKey::Fetch, 10, &fetch(replica, 1, &all(offset)));
+    let ask = |replica, offset| broker.ask(&fetch(replica, 1, &all(offset)));
     let consumer = consume(&broker, 1, &[(0, 0)]);
     let followers = [ask(2, 0), ask(3, 0)];
     assert_eq!(broker.append(), 0);
@@ -118,23 +93,20 @@ fn a_follower_waits_for_the_log_end_and_its_offset_is_what_it_has() {
     let second = ask(3, 1);
     assert_eq!(read(&consumer), Some(vec![(BATCH_BYTES, 1)]));
     broker.timer.advance(SECOND);
-    assert_eq!(
-        (read(&first), read(&second)),
-        (Some(vec![(0, 1), (0, 0), (0, 0)]), Some(vec![(0, 1), (0, 0), (0, 0)]))
-    );
+    for follower in [first, second] {
+        assert_eq!(read(&follower), Some(vec![(0, 1), (0, 0), (0, 0)]));
+    }
 }
 
 #[test]
 fn a_follower_is_not_kept_waiting_while_there_are_partitions_that_it_does_not_know() {
     let broker = Fixture::new(&[]);
     let partitions = [(0, 0), (1, 0), (2, 0)];
-    let waits = broker.ask(ApiKey::Fetch, 10, &fetch(2, 1, &partitions));
+    let waits = broker.ask(&fetch(2, 1, &partitions));
     assert_eq!(read(&waits), None);
-    let new = MetadataRequestTopic::default().with_name(Some(topic_name("new")));
-    let body = MetadataRequest::default().with_topics(Some(vec![new]));
-    broker.ask(ApiKey::Metadata, 4, &body);
+    broker.ask(&metadata(&["new"]));
     assert!(read(&waits).is_some(), "a topic was made");
-    let late = broker.ask(ApiKey::Fetch, 10, &fetch(2, 1, &partitions));
+    let late = broker.ask(&fetch(2, 1, &partitions));
     assert!(read(&late).is_some(), "one was made before it asked");
     assert_eq!(read(&consume(&broker, 1, &partitions)), None);
 }
@@ -151,7 +123,7 @@ fn an_error_in_one_partition_is_answered_at_once() {
     }
     let extreme = consume(&broker, 1, &[(0, i64::MAX), (0, i64::MIN)]);
     assert!(partitions(&extreme).unwrap().iter().all(|data| data.error_code == out_of_range));
-    let nothing = broker.ask(ApiKey::Fetch, 10, &fetch(CONSUMER, 1, &[]).with_topics(vec![]));
+    let nothing = broker.ask(&fetch(CONSUMER, 1, &[]).with_topics(vec![]));
     assert_eq!(read(&nothing), Some(vec![]), "how a client closes a fetch session");
 }
 
@@ -165,7 +137,7 @@ fn a_response_is_bounded_but_has_the_first_batch_whatever_its_size() {
         for partition in &mut request.topics[0].partitions {
             partition.partition_max_bytes = partition_max as i32;
         }
-        let client = broker.ask(ApiKey::Fetch, 10, &request.with_max_wait_ms(0));
+        let client = broker.ask(&request.with_max_wait_ms(0));
         let batches = read(&client).unwrap().into_iter().map(|(bytes, _)| bytes / BATCH_BYTES);
         batches.collect::<Vec<_>>()
     };
@@ -178,11 +150,11 @@ fn a_response_is_bounded_but_has_the_first_batch_whatever_its_size() {
 fn a_client_that_is_gone_has_its_own_requests_cancelled_and_no_others() {
     let broker = Fixture::new(&[]);
     let (gone, other) = (consume(&broker, 1, &[(0, 0)]), consume(&broker, 1, &[(0, 0)]));
-    let produce = broker.ask(ApiKey::Produce, 8, &produce(-1, 1000, &[(0, record_batch(1))]));
-    broker.manager.cancel_for_connection(gone.pipeline.requests.connection, "client disconnected");
-    broker
-        .manager
-        .cancel_for_connection(produce.pipeline.requests.connection, "client disconnected");
+    let produce = broker.ask(&produce(-1, 1000, &[(0, record_batch(1))]));
+    for client in [&gone.client, &produce.client] {
+        let connection = client.pipeline.requests.connection;
+        broker.manager.cancel_for_connection(connection, "client disconnected");
+    }
     assert!(read(&gone).is_some() && read(&other).is_none());
     assert_eq!((broker.manager.fetches.len(), broker.manager.produces.len()), (1, 0));
     broker.manager.shutdown();
@@ -191,22 +163,22 @@ fn a_client_that_is_gone_has_its_own_requests_cancelled_and_no_others() {
 
 /// Error code, offset and timestamp of partition 0.
 fn list(broker: &Fixture, timestamp: i64) -> (i16, i64, i64) {
-    let partition = ListOffsetsPartition::default().with_timestamp(timestamp);
-    let topic = ListOffsetsTopic::default().with_name(topic_name("t"));
-    let topic = topic.with_partitions(vec![partition]);
-    let body = ListOffsetsRequest::default().with_replica_id((-1).into());
-    let client = broker.ask(ApiKey::ListOffsets, 3, &body.with_topics(vec![topic]));
-    let response: ListOffsetsResponse = answered(&client, 3).unwrap();
+    let response = broker.ask(&list_offsets(&[(0, timestamp)])).answer().unwrap();
     let found = &response.topics[0].partitions[0];
     (found.error_code, found.offset, found.timestamp)
+}
+
+/// A batch for partition 0.
+fn append(broker: &Fixture, batch: Bytes) {
+    broker.ask(&produce(1, 0, &[(0, batch)]));
 }
 
 #[test]
 fn the_earliest_and_the_latest_offset_are_told() {
     let broker = Fixture::new(&[]);
-    broker.ask(ApiKey::Produce, 8, &produce(1, 0, &[(0, record_batch(30))]));
+    append(&broker, record_batch(30));
     assert_eq!(list(&broker, -1), (0, 0, -1), "consumers know of nothing yet");
-    (0..2).for_each(|follower| broker.replicate(follower, 0));
+    broker.replicate_to_all(0);
     assert_eq!((list(&broker, -2), list(&broker, -1)), ((0, 0, -1), (0, 30, -1)));
     assert_eq!(list(&broker, -3).0, 42);
     broker.partition(0).delete_records(10).unwrap();
@@ -225,6 +197,10 @@ fn timed_batch(times: &[i64], codec: u8) -> Bytes {
         // Length, attributes, time, offset, no key, no value, no headers.
         batch.extend([12, 0, zigzag(later), zigzag(offset as i64), 1, 1, 0]);
     }
+    with_length(batch)
+}
+
+fn with_length(mut batch: Vec<u8>) -> Bytes {
     let length = (batch.len() - 12) as i32;
     batch[8..12].copy_from_slice(&length.to_be_bytes());
     with_crc(batch).into()
@@ -233,15 +209,11 @@ fn timed_batch(times: &[i64], codec: u8) -> Bytes {
 #[test]
 fn an_offset_is_told_by_its_time() {
     let broker = Fixture::new(&[]);
-    let append = |times: &[i64], codec| {
-        let body = produce(1, 0, &[(0, timed_batch(times, codec))]);
-        broker.ask(ApiKey::Produce, 8, &body);
-    };
-    append(&[1000, 1010, 1005, 1020], 0); // offsets 0 to 3
-    append(&[1030, 1040], 1); // 4 and 5, compressed
-    append(&[1035], 0); // 6
+    append(&broker, timed_batch(&[1000, 1010, 1005, 1020], 0)); // offsets 0 to 3
+    append(&broker, timed_batch(&[1030, 1040], 1)); // 4 and 5, compressed
+    append(&broker, timed_batch(&[1035], 0)); // 6
     assert_eq!(list(&broker, 1000), (0, -1, -1), "consumers know of nothing yet");
-    (0..2).for_each(|follower| broker.replicate(follower, 0));
+    broker.replicate_to_all(0);
     for (time, offset, at) in [
         (0, 0, 1000),
         (1000, 0, 1000),
@@ -265,9 +237,9 @@ fn an_offset_is_told_by_its_time_without_the_latest_time_of_a_batch() {
     for codec in [0, 1] {
         let mut batch = timed_batch(&[1000, 1020], codec).to_vec();
         batch[35..43].fill(0xff);
-        broker.ask(ApiKey::Produce, 8, &produce(1, 0, &[(0, with_crc(batch).into())]));
+        append(&broker, with_crc(batch).into());
     }
-    (0..2).for_each(|follower| broker.replicate(follower, 0));
+    broker.replicate_to_all(0);
     assert_eq!(list(&broker, 1000), (0, 0, 1000));
     assert_eq!(list(&broker, 1001), (0, 1, 1020));
     assert_eq!(list(&broker, 1021), (0, -1, -1));
@@ -281,11 +253,9 @@ fn a_batch_whose_records_are_none_has_its_first_one() {
     for broken in [&[][..], &[0x80; 20], &[12, 0, 0], &[0xff, 0xff, 0xff, 0xff, 0x0f]] {
         let mut batch = timed_batch(&[1000, 1020], 0)[..61].to_vec();
         batch.extend_from_slice(broken);
-        let length = (batch.len() - 12) as i32;
-        batch[8..12].copy_from_slice(&length.to_be_bytes());
-        broker.ask(ApiKey::Produce, 8, &produce(1, 0, &[(0, with_crc(batch).into())]));
+        append(&broker, with_length(batch));
     }
-    (0..2).for_each(|follower| broker.replicate(follower, 0));
+    broker.replicate_to_all(0);
     for start in [0, 2, 4, 6] {
         broker.partition(0).delete_records(start).unwrap();
         assert_eq!(list(&broker, 1010), (0, start, 1000));

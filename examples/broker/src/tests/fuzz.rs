@@ -7,17 +7,10 @@ use std::{fs, ops::Range};
 
 use bytes::Bytes;
 use fastrand::Rng;
+use kafka_protocol::messages::ApiKey;
 
-use super::{
-    Fixture,
-    effort::effort,
-    examples::{each_version, example},
-    framed,
-};
-use crate::{
-    frame::read_frame,
-    fuzz::{Connection, FRAME_MAX, follow_all},
-};
+use super::{effort::effort, examples::*, framed};
+use crate::fuzz::{Session, follow_all};
 
 /// Without `TEST_EFFORT`.
 const FRAMES: u64 = 5_000;
@@ -53,16 +46,6 @@ fn mutated(random: &mut Rng, request: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Hands the bytes of a connection's frames to the broker, and hangs up.
-fn throw(broker: &Fixture, mut wire: &[u8]) {
-    let mut connection =
-        Connection::new(&broker.manager, broker.client().pipeline.requests.connection);
-    while let Ok(Some(frame)) = read_frame(&mut wire, FRAME_MAX, |_| Ok(()))
-        && connection.handle(&broker.manager, frame)
-    {}
-    connection.hang_up(&broker.manager);
-}
-
 fn resident_kib() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
@@ -72,8 +55,7 @@ fn resident_kib() -> Option<u64> {
 #[test]
 fn fuzzed_frames_crash_nothing_hang_nothing_and_leave_nothing_behind() {
     let frames = usize::try_from(effort(FRAMES)).unwrap();
-    let bounds = ["--max-partitions", "100", "--max-log", "20000"];
-    let broker = Fixture::new(&bounds);
+    let mut session = Session::new();
     let examples: Vec<Bytes> = each_version().map(|(key, version)| example(key, version)).collect();
     let mut random = Rng::with_seed(1);
     let mut warm_kib = None;
@@ -88,22 +70,21 @@ fn fuzzed_frames_crash_nothing_hang_nothing_and_leave_nothing_behind() {
         if random.usize(..64) == 0 {
             wire[random.usize(..4)] = random.u8(..);
         }
-        throw(&broker, &wire);
+        session.read(&wire);
+        session.hang_up();
         if number % 256 == 0 {
-            follow_all(&broker.manager);
-            broker.manager.shrink_in_sync();
+            follow_all(&session.manager);
+            session.manager.shrink_in_sync();
         }
         if number == frames / 4 {
             warm_kib = resident_kib();
         }
     }
-    let manager = &broker.manager;
-    let parked = manager.produces.len() + manager.fetches.len() + manager.delete_records.len();
-    let watched = manager.produces.keys() + manager.fetches.keys() + manager.delete_records.keys();
-    assert_eq!((parked, watched), (0, 0));
-    assert!(manager.counters.lock().records > 0, "some were good enough");
-    let topics = manager.topics.all();
-    assert!(topics.iter().map(|topic| topic.len()).sum::<usize>() <= 100);
+    assert!(session.manager.counters.lock().records > 0, "some were good enough");
+    let partitions_max = usize::from(session.manager.args.max_partitions);
+    let topics = session.manager.topics.all();
+    assert!(topics.iter().map(|topic| topic.len()).sum::<usize>() <= partitions_max);
+    session.end();
     if frames >= FRAMES_TO_WATCH
         && let (Some(warm), Some(now)) = (warm_kib, resident_kib())
     {
@@ -114,13 +95,17 @@ fn fuzzed_frames_crash_nothing_hang_nothing_and_leave_nothing_behind() {
 
 #[test]
 fn the_corpus_is_answered_or_refused() {
-    let broker = Fixture::new(&[]);
-    let lines = include_str!("corpus.txt").lines().filter(|line| !line.starts_with('#'));
-    for line in lines {
+    let mut session = Session::new();
+    for line in include_str!("corpus.txt").lines().filter(|line| !line.starts_with('#')) {
         let digits: Vec<u32> = line.chars().filter_map(|digit| digit.to_digit(16)).collect();
         let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
-        throw(&broker, &bytes);
-        throw(&broker, &framed(&bytes));
+        for wire in [&bytes, &framed(&bytes)] {
+            session.read(wire);
+            session.hang_up();
+        }
     }
-    broker.append_replicated();
+    let records = session.manager.counters.lock().records;
+    session.read(&framed(&example(ApiKey::Produce, 8)));
+    assert_eq!(session.manager.counters.lock().records, records + 3, "still served");
+    session.end();
 }

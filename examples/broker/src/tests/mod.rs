@@ -1,40 +1,27 @@
 //! What the tests share: a broker without threads, arguments, record batches, requests.
 
-mod create_topics;
-mod delete_records;
 #[path = "../../../../crates/timer-core/tests/support/effort.rs"]
 mod effort;
 pub(crate) mod examples;
 mod fetches;
 mod fuzz;
-mod load;
 mod produce;
 pub(crate) mod tcp;
 mod wire;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::marker::PhantomData;
+use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed};
 
+use anyhow::Result;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use clap::Parser;
-use kafka_protocol::{
-    messages::{
-        ApiKey, ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader, TopicName,
-        produce_request::{PartitionProduceData, TopicProduceData},
-    },
-    protocol::{Decodable, Encodable, HeaderVersion, StrBytes, encode_request_header_into_buffer},
-};
+use kafka_protocol::protocol::{Decodable, HeaderVersion, Request};
 use timer_core::ManualTimer;
 
-use crate::{
-    api::{self, Client},
-    args::Args,
-    partition::Partition,
-    pipeline::Answer,
-    replica_manager::ReplicaManager,
-};
+use crate::api::{self, Client};
+use crate::{args::Args, partition::Partition, pipeline::Answer, schemas::APIS};
+use crate::{replica_fetcher, replica_manager::ReplicaManager};
+use examples::produce;
 
 pub(crate) const CORRELATION_ID: i32 = 77;
 
@@ -58,15 +45,17 @@ impl Fixture {
         crate::fuzz::client(&self.manager, self.connections.fetch_add(1, Relaxed))
     }
 
-    /// One request over a connection of its own.
-    pub(crate) fn ask(&self, key: ApiKey, version: i16, body: &impl Encodable) -> Client {
-        let client = self.client();
-        handle(&self.manager, &client, request(key, version, body)).unwrap();
-        client
+    /// One request over a connection of its own, at the last version.
+    pub(crate) fn ask<Q: Request>(&self, body: &Q) -> Asked<Q::Response> {
+        self.ask_at(latest::<Q>(), body)
+    }
+
+    pub(crate) fn ask_at<Q: Request>(&self, version: i16, body: &Q) -> Asked<Q::Response> {
+        ask(&self.manager, self.client(), version, body).unwrap()
     }
 
     /// One request that is answered at once, if at all.
-    pub(crate) fn answer(&self, frame: impl Into<Bytes>) -> anyhow::Result<Option<BytesMut>> {
+    pub(crate) fn answer(&self, frame: impl Into<Bytes>) -> Result<Option<BytesMut>> {
         let client = self.client();
         handle(&self.manager, &client, frame.into())?;
         Ok(next_frame(&client))
@@ -88,32 +77,55 @@ impl Fixture {
 
     /// The error code of an acks=1 produce of one record to partition 0.
     pub(crate) fn append(&self) -> i16 {
-        let client = self.ask(ApiKey::Produce, 8, &produce(1, 0, &[(0, record_batch(1))]));
-        let response: ProduceResponse = answered(&client, 8).unwrap();
+        let response = self.ask(&produce(1, 0, &[(0, record_batch(1))])).answer().unwrap();
         response.responses[0].partition_responses[0].error_code
     }
 
     /// An append that both followers have.
     pub(crate) fn append_replicated(&self) {
         assert_eq!(self.append(), 0);
-        (0..2).for_each(|follower| self.replicate(follower, 0));
+        self.replicate_to_all(0);
+    }
+
+    pub(crate) fn replicate_to_all(&self, partition: i32) {
+        (0..2).for_each(|follower| self.replicate(follower, partition));
     }
 }
 
-/// A request that was read.
-pub(crate) fn handle(
+/// A request that was sent, over this connection.
+pub(crate) struct Asked<T> {
+    pub(crate) client: Client,
+    version: i16,
+    response: PhantomData<T>,
+}
+
+impl<T: Decodable + HeaderVersion> Asked<T> {
+    /// The response, once it is there.
+    pub(crate) fn answer(&self) -> Option<T> {
+        Some(decoded(self.version, next_frame(&self.client)?))
+    }
+}
+
+pub(crate) fn ask<Q: Request>(
     manager: &ReplicaManager,
-    client: &Client,
-    frame: Bytes,
-) -> anyhow::Result<()> {
+    client: Client,
+    version: i16,
+    body: &Q,
+) -> Result<Asked<Q::Response>> {
+    handle(manager, &client, request(version, body))?;
+    Ok(Asked { client, version, response: PhantomData })
+}
+
+/// The last version of a request.
+pub(crate) fn latest<Q: Request>() -> i16 {
+    APIS.iter().find(|api| api.key as i16 == Q::KEY).expect("it is served").advertised.1
+}
+
+/// A request that was read.
+pub(crate) fn handle(manager: &ReplicaManager, client: &Client, frame: Bytes) -> Result<()> {
     let mut share = client.pipeline.requests.share();
     share.take(frame.len())?;
     api::handle(manager, client, frame, share)
-}
-
-/// The next response to a client, once it is there.
-pub(crate) fn answered<T: Decodable + HeaderVersion>(client: &Client, version: i16) -> Option<T> {
-    Some(decoded(version, next_frame(client)?))
 }
 
 fn next_frame(client: &Client) -> Option<BytesMut> {
@@ -126,12 +138,10 @@ fn next_frame(client: &Client) -> Option<BytesMut> {
     }
 }
 
-pub(crate) fn decoded<T: Decodable + HeaderVersion>(version: i16, frame: BytesMut) -> T {
-    let mut frame = frame.freeze();
+pub(crate) fn decoded<T: Decodable + HeaderVersion>(version: i16, frame: impl Into<Bytes>) -> T {
+    let mut frame = frame.into();
     assert_eq!(frame.get_i32() as usize, frame.len(), "the length in front");
-    let header = ResponseHeader::decode(&mut frame, T::header_version(version)).unwrap();
-    assert_eq!(header.correlation_id, CORRELATION_ID);
-    let response = T::decode(&mut frame, version).unwrap();
+    let response = replica_fetcher::decoded(&mut frame, version, CORRELATION_ID).unwrap();
     assert!(frame.is_empty(), "{} bytes follow", frame.len());
     response
 }
@@ -160,31 +170,9 @@ pub(crate) fn with_crc(mut batch: Vec<u8>) -> Vec<u8> {
     batch
 }
 
-pub(crate) fn topic_name(name: &str) -> TopicName {
-    TopicName(StrBytes::from_string(name.to_owned()))
-}
-
-/// A produce to topic `t`: (partition, records).
-pub(crate) fn produce(acks: i16, timeout_ms: i32, data: &[(i32, Bytes)]) -> ProduceRequest {
-    let partition = |(index, records): &(i32, Bytes)| {
-        PartitionProduceData::default().with_index(*index).with_records(Some(records.clone()))
-    };
-    let partitions = data.iter().map(partition).collect();
-    let topic = TopicProduceData::default().with_name(topic_name("t"));
-    let request = ProduceRequest::default().with_acks(acks).with_timeout_ms(timeout_ms);
-    request.with_topic_data(vec![topic.with_partition_data(partitions)])
-}
-
 /// A request without the length in front.
-pub(crate) fn request(key: ApiKey, version: i16, body: &impl Encodable) -> Bytes {
-    let header = RequestHeader::default()
-        .with_request_api_key(key as i16)
-        .with_request_api_version(version)
-        .with_correlation_id(CORRELATION_ID);
-    let mut frame = BytesMut::new();
-    encode_request_header_into_buffer(&mut frame, &header).unwrap();
-    body.encode(&mut frame, version).unwrap();
-    frame.freeze()
+pub(crate) fn request<Q: Request>(version: i16, body: &Q) -> Bytes {
+    replica_fetcher::encoded(body, version, CORRELATION_ID).unwrap().split_off(4).freeze()
 }
 
 /// With the length in front.

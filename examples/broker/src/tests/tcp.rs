@@ -1,40 +1,25 @@
-//! The broker over real sockets, with the real timer.
+//! The broker over real sockets, with the real timer: also many connections, and clients that do
+//! not play along.
 
-use std::{
-    io::{Read, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
-    sync::{Arc, mpsc},
-    thread,
-    time::{Duration, Instant},
-};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
-use kafka_protocol::{
-    messages::{
-        ApiKey, FetchRequest, FetchResponse, MetadataRequest, MetadataResponse, ProduceResponse,
-        fetch_response::{FetchableTopicResponse, PartitionData},
-        metadata_request::MetadataRequestTopic,
-        metadata_response::{MetadataResponsePartition, MetadataResponseTopic},
-    },
-    protocol::{Decodable, decode_request_header_from_buffer},
-};
-
-use super::{
-    CORRELATION_ID, Fixture, args, fetches::fetch, framed, produce, record_batch, request,
-    topic_name,
-};
-use crate::{
-    Args, Broker,
-    connection::{Connections, FRAME_MAX, IDLE_MAX, serve},
-    frame::read_frame,
-    pipeline,
-    replica_fetcher::Follower,
-    run_follower,
-    signal::Signal,
-    topics::WatchKey,
-};
-
+use example_support::Stop;
+use kafka_protocol::messages::*;
+use kafka_protocol::protocol::{Decodable, Request, decode_request_header_from_buffer};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use timer_core::Clock;
+
+use super::{Fixture, args, decoded, examples::*, framed, latest, record_batch, request};
+use crate::connection::{Connections, FRAME_MAX, IDLE_MAX, serve};
+use crate::topics::{TopicConfig, WatchKey};
+use crate::{Args, Broker, frame::read_frame, run_follower};
+use crate::{Summary, replica_fetcher::Follower};
 
 pub(crate) struct Client(pub(crate) TcpStream);
 
@@ -44,41 +29,35 @@ impl Client {
         let stream = TcpStream::connect(broker.address()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         let mut client = Client(stream);
-        client.ask_for("t");
-        client.receive();
+        client.ask(&metadata(&["t"]));
+        client.receive::<MetadataRequest>();
         client
     }
 
-    /// Sends a request for what is known of a topic, which makes it.
-    fn ask_for(&mut self, topic: &str) {
-        let topic = MetadataRequestTopic::default().with_name(Some(topic_name(topic)));
-        let body = MetadataRequest::default().with_topics(Some(vec![topic]));
-        self.send(&framed(&request(ApiKey::Metadata, 4, &body)));
+    pub(crate) fn ask<Q: Request>(&mut self, body: &Q) {
+        self.send(&framed(&request(latest::<Q>(), body)));
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).unwrap();
     }
 
-    pub(crate) fn receive(&mut self) -> Bytes {
-        let mut length = [0; 4];
-        self.0.read_exact(&mut length).unwrap();
-        let mut response = vec![0; i32::from_be_bytes(length) as usize];
-        self.0.read_exact(&mut response).unwrap();
-        response.into()
+    /// The answer to such a request.
+    pub(crate) fn receive<Q: Request>(&mut self) -> Q::Response {
+        let mut frame = vec![0; 4];
+        self.0.read_exact(&mut frame).unwrap();
+        frame.resize(4 + (&frame[..]).get_i32() as usize, 0);
+        self.0.read_exact(&mut frame[4..]).unwrap();
+        decoded(latest::<Q>(), frame)
     }
 
     pub(crate) fn send_produce(&mut self, acks: i16, timeout_ms: i32) {
-        let body = produce(acks, timeout_ms, &[(0, record_batch(1))]);
-        self.send(&framed(&request(ApiKey::Produce, 7, &body)));
+        self.ask(&produce(acks, timeout_ms, &[(0, record_batch(1))]));
     }
 
     /// The error code of the produce sent before.
     pub(crate) fn produced(&mut self) -> i16 {
-        let mut response = self.receive();
-        assert_eq!(response.get_i32(), CORRELATION_ID);
-        let response = ProduceResponse::decode(&mut response, 7).unwrap();
-        response.responses[0].partition_responses[0].error_code
+        self.receive::<ProduceRequest>().responses[0].partition_responses[0].error_code
     }
 
     /// An end of file, or a reset where unread bytes were thrown away.
@@ -87,8 +66,23 @@ impl Client {
     }
 }
 
-fn wait_for_parked(broker: &Broker) {
+/// A broker with these options, and a client of it.
+pub(crate) fn start(options: &[&str]) -> (Broker, Client) {
+    let broker = Broker::start(&args(options)).unwrap();
+    let client = Client::connect(&broker);
+    (broker, client)
+}
+
+/// The same, when the client has a produce parked.
+pub(crate) fn start_with_parked(options: &[&str]) -> (Broker, Client) {
+    let (broker, mut client) = start(options);
+    client.send_produce(-1, 600_000);
     wait_until(|| !broker.manager.produces.is_empty());
+    (broker, client)
+}
+
+pub(crate) fn resume_followers(broker: &Broker) {
+    broker.manager.followers.iter().for_each(|follower| follower.paused.store(false, Relaxed));
 }
 
 /// The deadline is the test runner's.
@@ -100,29 +94,23 @@ pub(crate) fn wait_until(condition: impl Fn() -> bool) {
 
 #[test]
 fn answers_come_in_the_order_of_the_requests_though_a_parked_one_holds_up_no_other() {
-    let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
-    let mut client = Client::connect(&broker);
+    let (broker, mut client) = start_with_parked(&["--pause-followers"]);
     client.send_produce(-1, 60_000);
-    client.send_produce(-1, 60_000);
-    client.ask_for("behind");
+    client.ask(&metadata(&["behind"]));
     wait_until(|| broker.manager.topics.get("behind").is_some());
     assert_eq!(broker.manager.produces.len(), 2, "the request behind them ran");
-    broker.manager.signal.pause_followers(false);
+    resume_followers(&broker);
     assert_eq!((client.produced(), client.produced()), (0, 0));
-    let mut response = client.receive();
-    assert_eq!(response.get_i32(), CORRELATION_ID);
-    let response = MetadataResponse::decode(&mut response, 4).unwrap();
-    assert_eq!(response.topics[0].name, Some(topic_name("behind")));
+    let response = client.receive::<MetadataRequest>();
+    assert_eq!(response.topics[0].name, Some(text("behind").into()));
     broker.shutdown();
 }
 
 #[test]
 fn a_client_that_disconnects_has_what_it_parked_cancelled_at_once() {
-    let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
-    let mut client = Client::connect(&broker);
-    client.send_produce(-1, 60_000);
-    client.send(&framed(&request(ApiKey::Fetch, 10, &fetch(-1, 1, &[(1, 0)]))));
-    wait_until(|| broker.manager.produces.len() + broker.manager.fetches.len() == 2);
+    let (broker, mut client) = start_with_parked(&["--pause-followers"]);
+    client.ask(&fetch(-1, 1, &[(1, 0)]).with_max_wait_ms(60_000));
+    wait_until(|| !broker.manager.fetches.is_empty());
     drop(client);
     wait_until(|| broker.manager.produces.len() + broker.manager.fetches.len() == 0);
     let summary = broker.shutdown();
@@ -130,36 +118,52 @@ fn a_client_that_disconnects_has_what_it_parked_cancelled_at_once() {
     assert_eq!(summary.rejected, 0);
 }
 
-/// A follower says by its next fetch that it has the records, and takes its time until then.
+/// What is parked is answered before its connection is closed. A follower says by its next fetch
+/// that it has the records, and takes its time until then.
 #[test]
-fn a_produce_waits_for_the_followers_next_fetch() {
+fn a_produce_waits_for_the_followers_next_fetch_and_a_shutdown_answers_it() {
     assert!(args(&[]).follower_interval >= Duration::from_millis(10), "or it would not be seen");
-    let broker = Broker::start(&args(&["--follower-interval", "1day"])).unwrap();
-    let mut client = Client::connect(&broker);
-    client.send_produce(-1, 60_000);
-    wait_for_parked(&broker);
-    assert_eq!(broker.shutdown().parked[0].1.cancelled, 1);
-    assert_eq!(client.produced(), 6);
+    for options in [&["--pause-followers"][..], &["--follower-interval", "1day"]] {
+        let (broker, mut client) = start_with_parked(options);
+        assert_eq!(broker.shutdown().parked[0].1.cancelled, 1, "{options:?}");
+        assert_eq!(client.produced(), 6, "{options:?}");
+        assert!(client.was_closed(), "{options:?}");
+    }
 }
 
 #[test]
 fn a_long_poll_is_woken_by_a_produce() {
-    let broker = Broker::start(&args(&[])).unwrap();
-    let (mut consumer, mut producer) = (Client::connect(&broker), Client::connect(&broker));
-    let body = fetch(-1, 1, &[(0, 0)]).with_max_wait_ms(60_000);
-    consumer.send(&framed(&request(ApiKey::Fetch, 10, &body)));
+    let (broker, mut consumer) = start(&[]);
+    let mut producer = Client::connect(&broker);
+    consumer.ask(&fetch(-1, 1, &[(0, 0)]).with_max_wait_ms(60_000));
     let partition = broker.manager.topics.partition("t", 0).unwrap();
-    wait_until(|| {
-        broker.manager.fetches.waiters(&WatchKey::HighWatermark(partition.key.clone())) == 1
-    });
+    let high_watermark = WatchKey::HighWatermark(partition.key.clone());
+    wait_until(|| broker.manager.fetches.waiters(&high_watermark) == 1);
     producer.send_produce(1, 0);
     assert_eq!(producer.produced(), 0);
-    let mut response = consumer.receive();
-    assert_eq!(response.get_i32(), CORRELATION_ID);
-    let response = FetchResponse::decode(&mut response, 10).unwrap();
+    let response = consumer.receive::<FetchRequest>();
     let data = &response.responses[0].partitions[0];
     assert_eq!((data.high_watermark, data.records.as_ref().unwrap().len()), (1, 98));
     broker.shutdown();
+}
+
+/// Serves one connection of a broker without threads, to which the client does this.
+fn served(broker: &Fixture, client: impl FnOnce(Client)) {
+    let connections = Connections::new(&broker.manager.args);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (accepted, peer) = listener.accept().unwrap();
+    let connection = connections.register(accepted, peer).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| serve(&connection, &broker.manager));
+        client(Client(stream));
+    });
+}
+
+/// Waits until the next thing that the timer does is due after `time`.
+fn wait_until_due(broker: &Fixture, now_ns: u64, time: Duration) {
+    let due = now_ns + time.as_nanos() as u64;
+    wait_until(|| broker.manager.timer.next_deadline_ns() == Some(due));
 }
 
 /// The clock is turned by hand. A connection is cut when it was silent for its time, and not
@@ -168,34 +172,24 @@ fn a_long_poll_is_woken_by_a_produce() {
 fn a_connection_is_closed_when_a_request_does_not_come_in_time() {
     const MILLISECOND: Duration = Duration::from_millis(1);
     let broker = Fixture::new(&[]);
-    let request = framed(&[0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff]);
+    let request = framed(&example(ApiKey::ApiVersions, latest::<ApiVersionsRequest>()));
     let begun = &request[..7];
-    let connections = Connections::new(&broker.manager.args);
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     for (first, time) in [(&b""[..], IDLE_MAX), (&begun[..1], FRAME_MAX), (begun, FRAME_MAX)] {
         for early in [MILLISECOND, Duration::ZERO] {
-            let mut client = Client(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
-            let (accepted, peer) = listener.accept().unwrap();
-            let connection = connections.register(accepted, peer).unwrap();
-            thread::scope(|scope| {
-                scope.spawn(|| serve(&connection, &broker.manager));
+            served(&broker, |mut client| {
                 client.send(&request);
-                client.receive();
-                let now = broker.timer.clock().now_ns();
-                let next_is = |time: Duration| {
-                    let due = now + time.as_nanos() as u64;
-                    wait_until(|| broker.manager.timer.next_deadline_ns() == Some(due));
-                };
-                next_is(IDLE_MAX); // the answer is written: its time is the same as a frame's
+                client.receive::<ApiVersionsRequest>();
+                let now_ns = broker.timer.clock().now_ns();
+                // The answer is written: its time is the same as a frame's.
+                wait_until_due(&broker, now_ns, IDLE_MAX);
                 client.send(first);
-                next_is(time);
+                wait_until_due(&broker, now_ns, time);
                 broker.timer.advance(time - early);
                 if early.is_zero() {
                     assert!(client.was_closed(), "{first:?} and silence");
                 } else {
                     client.send(&request[first.len()..]);
-                    client.receive();
-                    drop(client);
+                    client.receive::<ApiVersionsRequest>();
                 }
             });
         }
@@ -207,21 +201,14 @@ fn a_connection_is_closed_when_a_request_does_not_come_in_time() {
 #[test]
 fn a_connection_that_waits_for_memory_is_cut_at_its_time() {
     let broker = Fixture::new(&["--queued-max-request-bytes", "100000"]);
-    let connections = Connections::new(&broker.manager.args);
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let memory = &broker.manager.memory[0];
     let [mut all, mut beyond] = [77, 78].map(|connection| memory.account(connection).share());
     all.take(100_000).unwrap();
     beyond.take(50_000).unwrap();
     assert!(memory.is_exceeded());
-    let mut client = Client(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
-    let (accepted, peer) = listener.accept().unwrap();
-    let connection = connections.register(accepted, peer).unwrap();
-    thread::scope(|scope| {
-        scope.spawn(|| serve(&connection, &broker.manager));
+    served(&broker, |mut client| {
         client.send(&framed(&[0; 60_000])[..50_000]);
-        let due = broker.timer.clock().now_ns() + FRAME_MAX.as_nanos() as u64;
-        wait_until(|| broker.manager.timer.next_deadline_ns() == Some(due));
+        wait_until_due(&broker, broker.timer.clock().now_ns(), FRAME_MAX);
         wait_until(|| memory.is_waited_for());
         broker.timer.advance(FRAME_MAX);
         assert!(client.was_closed());
@@ -233,12 +220,11 @@ fn a_connection_that_waits_for_memory_is_cut_at_its_time() {
 /// Sent whole, as a client does: it looks for the answer afterwards.
 #[test]
 fn a_produce_above_the_frame_bound_is_answered_and_the_connection_goes_on() {
-    let broker = Broker::start(&args(&[])).unwrap();
-    let mut client = Client::connect(&broker);
+    let (broker, mut client) = start(&[]);
     let records = Bytes::from(vec![7; broker.manager.args.max_frame as usize]);
     let body = produce(-1, 60_000, &[(0, records)]);
     for _ in 0..2 {
-        client.send(&framed(&request(ApiKey::Produce, 7, &body)));
+        client.ask(&body);
         assert_eq!(client.produced(), 10, "MESSAGE_TOO_LARGE");
     }
     client.send_produce(1, 0);
@@ -249,8 +235,7 @@ fn a_produce_above_the_frame_bound_is_answered_and_the_connection_goes_on() {
 
 #[test]
 fn what_is_malformed_closes_its_own_connection_and_nothing_else() {
-    let broker = Broker::start(&args(&[])).unwrap();
-    let mut bystander = Client::connect(&broker);
+    let (broker, mut bystander) = start(&[]);
     let giant_array = [&[0, 3, 0, 4, 0, 0, 0, 1, 0xff, 0xff][..], &i32::MAX.to_be_bytes()].concat();
     let attacks = [
         i32::MAX.to_be_bytes().to_vec(),
@@ -275,8 +260,7 @@ fn what_is_malformed_closes_its_own_connection_and_nothing_else() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "measures what a client sees")]
 fn paused_followers_time_out_acks_all_and_resumed_ones_complete_it() {
-    let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
-    let mut client = Client::connect(&broker);
+    let (broker, mut client) = start(&["--pause-followers"]);
     let start = Instant::now();
     client.send_produce(-1, 200);
     assert_eq!(client.produced(), 7);
@@ -286,8 +270,8 @@ fn paused_followers_time_out_acks_all_and_resumed_ones_complete_it() {
     assert_eq!(client.produced(), 0);
 
     client.send_produce(-1, 60_000);
-    wait_for_parked(&broker);
-    broker.manager.signal.pause_followers(false);
+    wait_until(|| !broker.manager.produces.is_empty());
+    resume_followers(&broker);
     assert_eq!(client.produced(), 0);
     let summary = broker.shutdown();
     assert_eq!((summary.parked[0].1.expired, summary.parked[0].1.completed), (1, 1));
@@ -298,9 +282,8 @@ fn paused_followers_time_out_acks_all_and_resumed_ones_complete_it() {
 fn followers_beside_the_leaders_process_can_be_paused_too() {
     for (extra, error_code) in [(&[][..], 0), (&["--pause-followers"], 7)] {
         let leader = ["--node", "1", "--cluster", "1=127.0.0.1:0,2,3"];
-        let broker = Broker::start(&args(&leader)).unwrap();
+        let (broker, mut client) = start(&leader);
         let (address, args) = (broker.address(), args(extra));
-        let mut client = Client::connect(&broker);
         thread::scope(|scope| {
             let stops = [2, 3].map(|node| {
                 let (stop, stopped) = mpsc::channel();
@@ -317,17 +300,6 @@ fn followers_beside_the_leaders_process_can_be_paused_too() {
 }
 
 #[test]
-fn a_shutdown_answers_the_parked_request_before_it_closes() {
-    let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
-    let mut client = Client::connect(&broker);
-    client.send_produce(-1, 60_000);
-    wait_for_parked(&broker);
-    assert_eq!(broker.shutdown().parked[0].1.cancelled, 1);
-    assert_eq!(client.produced(), 6);
-    assert!(client.was_closed());
-}
-
-#[test]
 fn an_address_in_use_is_named() {
     let broker = Broker::start(&args(&[])).unwrap();
     let second = Args { listen: broker.address(), ..args(&[]) };
@@ -336,44 +308,205 @@ fn an_address_in_use_is_named() {
     broker.shutdown();
 }
 
-/// Or one with a backlog would starve those behind it. The leader is the test.
+/// Or one with a backlog would starve those behind it. The test answers for the leader.
 #[test]
 fn a_follower_asks_for_another_topic_first_each_time() {
+    let broker = Fixture::new(&["--partitions", "1"]);
+    broker.manager.topics.get_or_create("other").unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let (leader, signal) = (listener.local_addr().unwrap(), Arc::new(Signal::default()));
-    let follows = Arc::clone(&signal);
-    let follower = thread::spawn(move || Follower::new(2).follow(leader, &follows, Duration::ZERO));
-    let (mut stream, _) = listener.accept().unwrap();
+    let (leader, stop) = (listener.local_addr().unwrap(), Stop::new());
     let mut first = Vec::new();
-    while first.len() < 4 {
-        let mut frame = read_frame(&mut stream, 1 << 20, |_| Ok(())).unwrap().unwrap();
-        let header = decode_request_header_from_buffer(&mut frame).unwrap();
-        let (version, id) = (header.request_api_version, header.correlation_id);
-        let answer = if header.request_api_key == ApiKey::Metadata as i16 {
-            let partition = MetadataResponsePartition::default();
-            let partition = partition.with_replica_nodes(vec![2.into()]);
-            let topics = ["a", "b"].map(|name| {
-                let topic = MetadataResponseTopic::default().with_name(Some(topic_name(name)));
-                topic.with_partitions(vec![partition.clone()])
-            });
-            let body = MetadataResponse::default().with_topics(topics.to_vec());
-            pipeline::response(&body, version, id)
-        } else {
-            let request = FetchRequest::decode(&mut frame, version).unwrap();
-            let asked = &request.topics[0];
-            first.push(asked.topic.to_string());
-            let mut batch = record_batch(1).to_vec();
-            batch[..8].copy_from_slice(&asked.partitions[0].fetch_offset.to_be_bytes());
-            let data = PartitionData::default().with_records(Some(batch.into()));
-            let topic = FetchableTopicResponse::default().with_topic(asked.topic.clone());
-            let body = FetchResponse::default();
-            let body = body.with_responses(vec![topic.with_partitions(vec![data])]);
-            pipeline::response(&body, version, id)
-        };
-        stream.write_all(&answer.unwrap()).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| Follower::new(2, false).follow(leader, &stop, Duration::ZERO));
+        let (mut stream, _) = listener.accept().unwrap();
+        while first.len() < 4 {
+            let frame = read_frame(&mut stream, 1 << 20, |_| Ok(())).unwrap().unwrap();
+            let mut body = frame.clone();
+            let header = decode_request_header_from_buffer(&mut body).unwrap();
+            if header.request_api_key == ApiKey::Fetch as i16 {
+                let request = FetchRequest::decode(&mut body, header.request_api_version).unwrap();
+                first.push(request.topics[0].topic.to_string());
+                broker.append(); // each fetch brings something
+            }
+            stream.write_all(&broker.answer(frame).unwrap().unwrap()).unwrap();
+        }
+        stop.raise();
+    });
+    assert!(first[0] != first[1] && first[..2] == first[2..], "{first:?}");
+}
+
+const CONNECTIONS: usize = 2000;
+
+/// As many connections as the limit on file descriptors allows: each has one at both ends, and
+/// other tests run beside this.
+fn connections() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let allowed = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| files as usize);
+    let connections = CONNECTIONS.min(allowed.saturating_sub(500) / 2);
+    if connections < CONNECTIONS {
+        println!("ONLY {connections} CONNECTIONS: the limit on open files is {allowed}");
     }
-    signal.stop();
-    drop((stream, listener));
-    follower.join().unwrap();
-    assert_eq!(first, ["a", "b", "a", "b"]);
+    connections
+}
+
+#[test]
+fn two_thousand_connections_have_a_produce_parked_each() {
+    let count = connections();
+    let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
+    let mut clients: Vec<_> = (0..count).map(|_| Client::connect(&broker)).collect();
+    clients.iter_mut().for_each(|client| client.send_produce(-1, 600_000));
+    wait_until(|| broker.manager.produces.len() == count);
+    // Half of them go; the others are answered.
+    clients.truncate(count / 2);
+    wait_until(|| broker.manager.produces.len() == count / 2);
+    resume_followers(&broker);
+    for client in &mut clients {
+        assert_eq!(client.produced(), 0);
+    }
+    let summary = broker.shutdown();
+    assert_eq!(summary.parked[0].1.completed, (count / 2) as u64);
+    assert_eq!(summary.parked[0].1.cancelled, (count - count / 2) as u64);
+    assert_eq!((summary.rejected, summary.acked_before_replicated), (0, 0));
+}
+
+#[test]
+fn one_connection_too_many_is_closed_and_a_place_comes_free() {
+    let (broker, first) = start(&["--max-connections", "2"]);
+    let mut second = Client::connect(&broker);
+    second.send_produce(-1, 60_000);
+    assert_eq!(second.produced(), 0, "both followers have their places");
+    let third = Client(TcpStream::connect(broker.address()).unwrap());
+    assert!(third.was_closed());
+    second.send_produce(1, 0);
+    assert_eq!(second.produced(), 0);
+    drop(first);
+    wait_until(|| {
+        let mut next = TcpStream::connect(broker.address()).unwrap();
+        next.write_all(&framed(&example(ApiKey::ApiVersions, 0))).unwrap();
+        matches!(next.read(&mut [0]), Ok(1))
+    });
+    assert!(broker.shutdown().refused >= 1);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_read_from() {
+    let (broker, mut client) = start(&["--max-partitions", "32000", "--partitions", "1"]);
+    let large = TopicConfig { partitions: 1000, ..broker.manager.topics.defaults };
+    broker.manager.topics.create("large", large, false).unwrap();
+    client.0.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    // Each answer has some 40 kB, all together 400 MB; each request 4 kB, more than sockets buffer.
+    let ask = |number| {
+        let names = ["large", &format!("seen-{number:05}"), &"x".repeat(4000)];
+        framed(&request(6, &metadata(&names)))
+    };
+    let requests: Vec<u8> = (0..10_000).flat_map(ask).collect();
+    let mut sent = 0;
+    let stopped = loop {
+        match client.0.write(&requests[sent..]) {
+            Ok(bytes) => sent += bytes,
+            Err(error) => break error.kind(),
+        }
+        assert!(sent < requests.len(), "everything was read");
+    };
+    assert!([ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&stopped), "{stopped}");
+    let handled = broker.manager.topics.all().len();
+    assert!(handled < 2000, "{handled} requests were handled, nobody reads the answers");
+
+    let mut other = Client::connect(&broker);
+    other.send_produce(-1, 60_000);
+    assert_eq!(other.produced(), 0, "others are served");
+    // What was sent whole is answered.
+    (0..sent / ask(0).len()).for_each(|_| drop(client.receive::<MetadataRequest>()));
+    broker.shutdown();
+}
+
+#[expect(clippy::disallowed_methods, reason = "measures a shutdown")]
+fn shut_down_in_time(broker: Broker) -> Summary {
+    let start = Instant::now();
+    let summary = broker.shutdown();
+    let elapsed = start.elapsed();
+    assert!(elapsed < Duration::from_secs(10), "the shutdown took {elapsed:?}");
+    summary
+}
+
+#[test]
+fn half_a_frame_and_silence_hold_up_neither_others_nor_the_shutdown() {
+    let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
+    let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(broker.address()).unwrap()).collect();
+    for (stream, bytes) in silent.iter().zip([&[][..], &[0, 0], &[0, 0, 1, 0, 0, 3]].iter().cycle())
+    {
+        (&*stream).write_all(bytes).unwrap();
+    }
+    let mut client = Client::connect(&broker);
+    client.send_produce(-1, 600_000);
+    wait_until(|| broker.manager.produces.len() == 1);
+    assert_eq!(shut_down_in_time(broker).parked[0].1.cancelled, 1);
+    assert_eq!(client.produced(), 6);
+}
+
+/// A budget for requests that is smaller than what the clients send, and clients that have sent
+/// half a frame each, until no memory is left and one share is beyond the budget.
+fn half_frames(frame: &[u8]) -> (Broker, Vec<Client>) {
+    let budget = ["--queued-max-request-bytes", "4194304"];
+    let broker = Broker::start(&args(&budget)).unwrap();
+    let clients: Vec<_> = (0..150)
+        .map(|_| {
+            let mut client = Client(TcpStream::connect(broker.address()).unwrap());
+            client.send(&frame[..frame.len() / 2]); // the sockets buffer it
+            client
+        })
+        .collect();
+    let memory = &broker.manager.memory[0];
+    wait_until(|| memory.is_exceeded());
+    assert!((4_000_000..=4_194_304).contains(&memory.taken()), "{}", memory.taken());
+    (broker, clients)
+}
+
+/// A produce of 200 kB that is answered with CORRUPT_MESSAGE, and its share is more than it has of
+/// its own.
+fn large_frame() -> Vec<u8> {
+    let body = produce(1, 0, &[(0, vec![0; 200_000].into())]);
+    framed(&request(8, &body))
+}
+
+#[test]
+fn half_frames_take_no_more_than_the_budget_and_each_request_has_its_turn() {
+    let frame = large_frame();
+    let (broker, mut clients) = half_frames(&frame);
+    let mut small = Client::connect(&broker);
+    small.send_produce(-1, 60_000);
+    assert_eq!(small.produced(), 0, "what is small is served meanwhile");
+    clients.iter_mut().for_each(|client| client.send(&frame[frame.len() / 2..]));
+    clients.iter_mut().for_each(|client| assert_eq!(client.produced(), 2));
+    wait_until(|| broker.manager.memory[0].taken() == 0);
+    assert_eq!(broker.shutdown().records, 1);
+}
+
+#[test]
+fn connections_that_wait_for_memory_do_not_hold_up_the_shutdown() {
+    let (broker, clients) = half_frames(&large_frame());
+    let memory = Arc::clone(&broker.manager.memory[0]);
+    shut_down_in_time(broker);
+    assert!(clients.into_iter().all(Client::was_closed));
+    wait_until(|| memory.taken() == 0);
+}
+
+#[test]
+fn a_client_above_its_share_of_connections_is_refused_and_others_are_served() {
+    let options = ["--max-connections-per-ip", "2", "--max-connections", "4"];
+    let cluster = ["--node", "1", "--cluster", "1=127.0.0.1:0,2,3"]; // no followers beside
+    let connections = Connections::new(&args(&[&options[..], &cluster].concat()));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let connect = |ip: [u8; 4]| {
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        connections.register(stream, (ip, 1).into())
+    };
+    let (greedy, other) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let mut held: Vec<_> = [greedy, greedy, other].map(|ip| connect(ip).unwrap()).into();
+    assert!(connect(greedy).is_none());
+    held.push(connect(other).unwrap());
+    assert!(connect([10, 0, 0, 3]).is_none(), "too many in all");
+    held.remove(0);
+    assert!(connect(greedy).is_some());
 }

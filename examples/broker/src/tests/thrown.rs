@@ -1,48 +1,32 @@
 //! Bytes from strangers, and a broker without threads to throw them at: what libFuzzer, the replay
 //! of its corpus and the tests here share.
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    sync::OnceLock,
-    time::Duration,
-};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::{sync::OnceLock, time::Duration};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use clap::Parser;
 use kafka_protocol::messages::ApiKey;
 use timer_core::ManualTimer;
 
-use crate::{
-    api::{self, Client},
-    args::Args,
-    fetch::FETCH_BYTES_MAX,
-    frame::read_frame,
-    partition::{Partition, UpTo},
-    pipeline::{Answer, Pipeline},
-    replica_manager::ReplicaManager,
-};
+use crate::api::{self, Client};
+use crate::partition::{Partition, UpTo};
+use crate::pipeline::{Answer, Pipeline};
+use crate::replica_manager::ReplicaManager;
+use crate::{args::Args, fetch::FETCH_BYTES_MAX, frame::read_frame};
 
-pub(crate) const FRAME_MAX: u32 = 64 << 10;
+const FRAME_MAX: u32 = 64 << 10;
 /// Connections at a time.
 const CONNECTIONS: usize = 4;
 /// No API has such a key: what happens beside the requests.
 const EVENTS: u8 = 0x7f;
 /// Longer than anything waits: a timeout is an `i32` of milliseconds.
 const LONG: Duration = Duration::from_secs(30 * 24 * 3600);
-const BOUNDS: [&str; 9] = [
-    "broker",
-    "--max-partitions",
-    "16",
-    "--max-log",
-    "20000",
-    "--max-groups",
-    "4",
-    "--max-group-members",
-    "4",
-];
+const BOUNDS: &str =
+    "broker --max-partitions 16 --max-log 20000 --max-groups 4 --max-group-members 4";
 
 /// One connection as its reader sees it, with nobody who writes the answers.
-pub(crate) struct Connection {
+struct Connection {
     client: Client,
     /// Requests that were accepted and wait for their answers, or have them.
     accepted: Vec<Bytes>,
@@ -57,13 +41,13 @@ pub(crate) fn client(manager: &ReplicaManager, number: u64) -> Client {
 }
 
 impl Connection {
-    pub(crate) fn new(manager: &ReplicaManager, number: u64) -> Connection {
+    fn new(manager: &ReplicaManager, number: u64) -> Connection {
         Connection { client: client(manager, number), accepted: Vec::new(), refused: false }
     }
 
     /// Handles a request; false when the connection is over, because it was refused or more would
     /// have to wait for a place.
-    pub(crate) fn handle(&mut self, manager: &ReplicaManager, frame: Bytes) -> bool {
+    fn handle(&mut self, manager: &ReplicaManager, frame: Bytes) -> bool {
         let share = self.client.pipeline.requests.share();
         match api::handle(manager, &self.client, frame.clone(), share) {
             Ok(()) => self.accepted.push(frame),
@@ -74,27 +58,21 @@ impl Connection {
 
     /// The client is gone: each request has exactly one answer, and a refused one none. But a
     /// member is not gone with its connection: a request that waits for its group is given up.
-    pub(crate) fn hang_up(self, manager: &ReplicaManager) {
+    fn hang_up(self, manager: &ReplicaManager) {
         let pipeline = &self.client.pipeline;
         manager.cancel_for_connection(pipeline.requests.connection, "client disconnected");
         pipeline.finish();
         for frame in &self.accepted {
             let response = match pipeline.next().map(|(answer, _)| answer) {
-                Some(Answer::Response(response)) => {
-                    match response(&mut pipeline.responses.share()) {
-                        Ok(response) => Some(response),
-                        Err(error) => panic!("{error:#}: {frame:?}"),
-                    }
-                }
-                Some(Answer::Nothing) => None,
-                Some(Answer::Lost) if waits_for_its_group(frame) => None,
+                Some(Answer::Response(response)) => response(&mut pipeline.responses.share()),
+                Some(Answer::Nothing) => continue,
+                Some(Answer::Lost) if waits_for_its_group(frame) => continue,
                 Some(Answer::Lost) | None => panic!("no answer: {frame:?}"),
             };
-            if let Some(response) = response {
-                let length = u32::try_from(response.len() - 4).unwrap_or(0);
-                assert_eq!(response[..4], length.to_be_bytes(), "the length in front");
-                assert_eq!(response[4..8], frame[4..8], "another request's answer");
-            }
+            let response = response.unwrap_or_else(|error| panic!("{error:#}: {frame:?}"));
+            let length = u32::try_from(response.len() - 4).unwrap_or(0);
+            assert_eq!(response[..4], length.to_be_bytes(), "the length in front");
+            assert_eq!(response[4..8], frame[4..8], "another request's answer");
         }
         match pipeline.next() {
             None => {}
@@ -105,10 +83,8 @@ impl Connection {
 }
 
 /// A JoinGroup, a SyncGroup.
-fn waits_for_its_group(frame: &[u8]) -> bool {
-    [ApiKey::JoinGroup, ApiKey::SyncGroup]
-        .iter()
-        .any(|api| frame[..2] == (*api as i16).to_be_bytes())
+fn waits_for_its_group(mut frame: &[u8]) -> bool {
+    [ApiKey::JoinGroup as i16, ApiKey::SyncGroup as i16].contains(&frame.get_i16())
 }
 
 /// One fetch by a follower; returns whether that brought news.
@@ -133,9 +109,9 @@ pub(crate) fn follow_all(manager: &ReplicaManager) {
 }
 
 /// A broker of its own and the connections to it.
-struct Session {
+pub(crate) struct Session {
     timer: ManualTimer,
-    manager: ReplicaManager,
+    pub(crate) manager: ReplicaManager,
     open: [Connection; CONNECTIONS],
     /// The one whose requests come.
     current: usize,
@@ -149,27 +125,31 @@ struct Session {
 /// # Panics
 /// When a request has no answer or two, or something stays behind when all have hung up and time
 /// has passed.
-pub fn run(mut data: &[u8]) {
+pub fn run(data: &[u8]) {
     let mut session = Session::new();
-    while let Ok(Some(frame)) = read_frame(&mut data, FRAME_MAX, |_| Ok(())) {
-        if frame[0] == EVENTS {
-            session.happen(&frame);
-        } else if !session.open[session.current].handle(&session.manager, frame) {
-            session.hang_up();
-        }
-    }
+    session.read(data);
     session.end();
 }
 
 impl Session {
-    fn new() -> Session {
+    pub(crate) fn new() -> Session {
         static ARGS: OnceLock<Args> = OnceLock::new();
-        let args = ARGS.get_or_init(|| Args::parse_from(BOUNDS));
+        let args = ARGS.get_or_init(|| Args::parse_from(BOUNDS.split(' ')));
         let timer = ManualTimer::new();
         let manager = ReplicaManager::new(args, &timer).expect("its timer is open");
         manager.topics.get_or_create("t").expect("the first topic");
         let open = std::array::from_fn(|number| Connection::new(&manager, number as u64));
         Session { timer, manager, open, current: 0, next_number: CONNECTIONS as u64 }
+    }
+
+    pub(crate) fn read(&mut self, mut data: &[u8]) {
+        while let Ok(Some(frame)) = read_frame(&mut data, FRAME_MAX, |_| Ok(())) {
+            if frame[0] == EVENTS {
+                self.happen(&frame);
+            } else if !self.open[self.current].handle(&self.manager, frame) {
+                self.hang_up();
+            }
+        }
     }
 
     fn happen(&mut self, event: &[u8]) {
@@ -186,13 +166,13 @@ impl Session {
     }
 
     /// The current connection ends, and another one takes its place.
-    fn hang_up(&mut self) {
+    pub(crate) fn hang_up(&mut self) {
         let next = Connection::new(&self.manager, self.next_number);
         self.next_number += 1;
         std::mem::replace(&mut self.open[self.current], next).hang_up(&self.manager);
     }
 
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         for connection in 0..CONNECTIONS {
             self.current = connection;
             self.hang_up();

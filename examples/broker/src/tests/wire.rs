@@ -1,109 +1,81 @@
 //! What goes over the wire: each API at each version it serves, and whatever is not a request.
 
 use bytes::{BufMut, BytesMut};
-use kafka_protocol::messages::{
-    ApiKey, ApiVersionsResponse, ConsumerGroupHeartbeatResponse, CreateTopicsResponse,
-    DeleteRecordsResponse, FetchResponse, FindCoordinatorResponse, HeartbeatResponse,
-    InitProducerIdResponse, JoinGroupResponse, LeaveGroupResponse, ListOffsetsResponse,
-    MetadataRequest, MetadataResponse, OffsetCommitResponse, OffsetFetchResponse, ProduceResponse,
-    SyncGroupResponse,
-};
+use kafka_protocol::messages::*;
+use kafka_protocol::protocol::Decodable;
 
 use super::{
     CORRELATION_ID, Fixture, decoded,
-    examples::{each_version, example},
-    request,
+    examples::{each_version, example, versions},
 };
 use crate::{partition::UpTo, schemas::APIS};
 
-/// The error codes of its answer, which is decoded again.
-fn error_codes(key: ApiKey, version: i16, frame: BytesMut) -> Vec<i16> {
-    match key {
-        ApiKey::Produce => {
-            let topics = decoded::<ProduceResponse>(version, frame).responses;
-            topics[0].partition_responses.iter().map(|status| status.error_code).collect()
-        }
-        ApiKey::Fetch => {
-            let topics = decoded::<FetchResponse>(version, frame).responses;
-            topics[0].partitions.iter().map(|data| data.error_code).collect()
-        }
-        ApiKey::ListOffsets => {
-            let topics = decoded::<ListOffsetsResponse>(version, frame).topics;
-            topics[0].partitions.iter().map(|found| found.error_code).collect()
-        }
-        ApiKey::Metadata => {
-            let response: MetadataResponse = decoded(version, frame);
-            let broker = &response.brokers[0];
-            assert_eq!((broker.host.as_str(), broker.port), ("127.0.0.1", 9092));
-            let partitions = &response.topics[1].partitions;
-            assert!(partitions.iter().all(|partition| partition.isr_nodes.len() == 3));
-            response.topics.iter().map(|topic| topic.error_code).collect()
-        }
-        ApiKey::CreateTopics => {
-            let topics = decoded::<CreateTopicsResponse>(version, frame).topics;
-            topics.iter().map(|topic| topic.error_code).collect()
-        }
-        ApiKey::DeleteRecords => {
-            let topics = decoded::<DeleteRecordsResponse>(version, frame).topics;
-            topics[0].partitions.iter().map(|result| result.error_code).collect()
-        }
-        ApiKey::FindCoordinator => {
-            let response: FindCoordinatorResponse = decoded(version, frame);
-            assert_eq!((response.host.as_str(), response.port), ("127.0.0.1", 9092));
-            vec![response.error_code]
-        }
-        ApiKey::JoinGroup => vec![decoded::<JoinGroupResponse>(version, frame).error_code],
-        ApiKey::SyncGroup => vec![decoded::<SyncGroupResponse>(version, frame).error_code],
-        ApiKey::Heartbeat => vec![decoded::<HeartbeatResponse>(version, frame).error_code],
-        ApiKey::LeaveGroup => vec![decoded::<LeaveGroupResponse>(version, frame).error_code],
-        ApiKey::OffsetCommit => {
-            let topics = decoded::<OffsetCommitResponse>(version, frame).topics;
-            topics[0].partitions.iter().map(|committed| committed.error_code).collect()
-        }
-        ApiKey::OffsetFetch => {
-            let topics = decoded::<OffsetFetchResponse>(version, frame).topics;
-            assert!(topics[0].partitions.iter().all(|found| found.committed_offset == -1));
-            topics[0].partitions.iter().map(|found| found.error_code).collect()
-        }
-        ApiKey::InitProducerId => {
-            let response: InitProducerIdResponse = decoded(version, frame);
-            assert!(response.producer_id.0 >= 0 && response.producer_epoch == 0);
-            vec![response.error_code]
-        }
-        ApiKey::ApiVersions => {
-            let response: ApiVersionsResponse = decoded(version, frame);
-            let versions = |api: &crate::schemas::Api| (api.key as i16, api.advertised);
-            let told = response.api_keys.iter();
-            let told = told.map(|api| (api.api_key, (api.min_version, api.max_version)));
-            assert_eq!(told.collect::<Vec<_>>(), APIS.iter().map(versions).collect::<Vec<_>>());
-            vec![response.error_code]
-        }
-        ApiKey::ConsumerGroupHeartbeat => {
-            vec![decoded::<ConsumerGroupHeartbeatResponse>(version, frame).error_code]
-        }
-        other => panic!("{other:?}"),
-    }
+/// An answer, decoded again: what each of its fields is.
+fn shown(key: ApiKey, version: i16, frame: BytesMut) -> String {
+    let mut frame = frame.freeze().split_off(4);
+    ResponseHeader::decode(&mut frame, key.response_header_version(version)).unwrap();
+    let response = ResponseKind::decode(key, &mut frame, version).unwrap();
+    assert!(frame.is_empty(), "{} bytes follow", frame.len());
+    format!("{response:?}")
+}
+
+/// The values of a field of an answer, wherever it has that field.
+fn values(shown: &str, field: &str) -> Vec<i16> {
+    let field = format!(" {field}: ");
+    let found = shown.split(&field).skip(1);
+    found.map(|rest| rest.split([',', ' ']).next().unwrap().parse().unwrap()).collect()
 }
 
 #[test]
 fn every_api_answers_at_every_version_errors_too() {
     for (key, version) in each_version() {
         let broker = Fixture::new(&[]);
-        let frame = broker.answer(example(key, version)).unwrap().unwrap();
-        let expected: &[i16] = match key {
+        let answer = shown(key, version, broker.answer(example(key, version)).unwrap().unwrap());
+        let error_codes: &[i16] = match key {
             ApiKey::Produce => &[0, 87, 3],
-            ApiKey::Fetch => &[0, 1, 3],
+            ApiKey::Fetch => &[0, 0, 1, 3], // its own first
             ApiKey::ListOffsets => &[0, 0, 0, 42, 3],
-            ApiKey::Metadata => &[0, 0, 17],
+            ApiKey::Metadata => &[0, 0, 0, 0, 0, 0, 0, 0, 17, 0], // two have three partitions
             ApiKey::CreateTopics => &[0, 36, 17, 37, 38, 39],
             ApiKey::DeleteRecords => &[0, 1, 3],
             ApiKey::JoinGroup | ApiKey::SyncGroup | ApiKey::Heartbeat | ApiKey::LeaveGroup => &[25],
             ApiKey::OffsetCommit => &[0, 12, 3],
-            ApiKey::OffsetFetch => &[0, 0],
+            ApiKey::OffsetFetch => &[0, 0, 0], // its own last
             ApiKey::ConsumerGroupHeartbeat => &[35], // there are classic groups only
             _ => &[0],
         };
-        assert_eq!(error_codes(key, version, frame), expected, "{key:?} {version}");
+        assert_eq!(values(&answer, "error_code"), error_codes, "{key:?} {version}");
+        let (also, times) = match key {
+            ApiKey::Metadata => ("isr_nodes: [1, 2, 3]", 6),
+            ApiKey::OffsetFetch => ("committed_offset: -1,", 2),
+            ApiKey::InitProducerId => ("producer_epoch: 0", 1),
+            _ => continue,
+        };
+        assert_eq!(answer.matches(also).count(), times, "{key:?} {version}: {answer}");
+    }
+}
+
+#[test]
+fn a_client_is_told_the_address_that_it_came_to() {
+    let broker = Fixture::new(&[]);
+    for key in [ApiKey::Metadata, ApiKey::FindCoordinator] {
+        for version in versions(key) {
+            let frame = broker.answer(example(key, version)).unwrap().unwrap();
+            let answer = shown(key, version, frame);
+            assert!(answer.contains("host: \"127.0.0.1\", port: 9092"), "{key:?}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn api_versions_tells_what_is_served() {
+    let broker = Fixture::new(&[]);
+    for version in versions(ApiKey::ApiVersions) {
+        let frame = broker.answer(example(ApiKey::ApiVersions, version)).unwrap().unwrap();
+        let told = decoded::<ApiVersionsResponse>(version, frame).api_keys.into_iter();
+        let told = told.map(|api| (api.api_key, (api.min_version, api.max_version)));
+        let served = APIS.iter().map(|api| (api.key as i16, api.advertised));
+        assert!(told.eq(served), "version {version}");
     }
 }
 
@@ -111,8 +83,8 @@ fn every_api_answers_at_every_version_errors_too() {
 fn a_fetch_has_the_records_at_every_version() {
     let broker = Fixture::new(&[]);
     broker.append_replicated();
-    for (key, version) in each_version().filter(|(key, _)| *key == ApiKey::Fetch) {
-        let frame = broker.answer(example(key, version)).unwrap().unwrap();
+    for version in versions(ApiKey::Fetch) {
+        let frame = broker.answer(example(ApiKey::Fetch, version)).unwrap().unwrap();
         let data = &decoded::<FetchResponse>(version, frame).responses[0].partitions[0];
         let stored = &broker.partition(0).read(0, UpTo::LogEnd, 98, false).unwrap()[0];
         assert_eq!((data.high_watermark, data.last_stable_offset), (1, 1));
@@ -125,8 +97,7 @@ fn an_empty_list_asks_for_all_topics_in_version_0_only() {
     let broker = Fixture::new(&[]);
     for (version, topics, count) in [(0, Some(vec![]), 1), (1, Some(vec![]), 0), (6, None, 1)] {
         let body = MetadataRequest::default().with_topics(topics);
-        let frame = broker.answer(request(ApiKey::Metadata, version, &body)).unwrap().unwrap();
-        let response: MetadataResponse = decoded(version, frame);
+        let response = broker.ask_at(version, &body).answer().unwrap();
         assert_eq!(response.topics.len(), count, "version {version}");
     }
 }
