@@ -34,6 +34,11 @@ pub(crate) fn allocation(count: usize) -> f64 {
     each(count, |number| drop(black_box(Box::new([number, number]))))
 }
 
+/// What a form takes by itself: a future is allocated.
+pub(crate) fn of_form(form: &str, count: usize) -> f64 {
+    if form == "future" { allocation(count) } else { 0.0 }
+}
+
 /// Schedule and cancel: two locks and the clock.
 pub(crate) fn schedule_cancel(count: usize) -> f64 {
     2.0 * lock_pair(count) + clock_read(count)

@@ -11,12 +11,9 @@
 //! two for each, a few nanoseconds, which the floors pay too.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
-mod activity;
+mod contender;
 mod floor;
-mod named;
 mod produces;
-mod queues;
-mod replies;
 mod request;
 mod results;
 mod rows;

@@ -11,21 +11,18 @@ pub(crate) struct Sizes {
     pub(crate) real_time_rounds: usize,
     /// Of the rows whose threads contend in a fast mode or a slow one, and each round in one.
     pub(crate) short_rounds: usize,
-    /// Operations a round and thread.
+    /// Operations a round and thread, and calls of a primitive for a floor.
     pub(crate) operations: usize,
     pub(crate) hundred_k: usize,
     pub(crate) one_m: usize,
-    /// Over which `one_m` timers fall due in `lateness-1m-per-s`.
+    /// Over which `one_m` timers fall due in `lateness-1m-per-s`; and how long a row waits for the
+    /// first timer while it schedules the rest, doubled if too short.
     pub(crate) window: Duration,
-    /// How long a row waits for the first timer while it schedules the rest; doubled if too short.
-    pub(crate) lead: Duration,
     /// Requests that wait for one key, and events on it.
     pub(crate) hot: usize,
-    pub(crate) hot_events: usize,
+    pub(crate) hot_events: u64,
     /// How long an idle process is watched.
     pub(crate) idle: Duration,
-    /// Calls of a primitive for a floor.
-    pub(crate) primitives: usize,
     /// Wake-ups for a floor.
     pub(crate) wake_ups: usize,
 }
@@ -40,11 +37,9 @@ impl Sizes {
         hundred_k: 100_000,
         one_m: 1_000_000,
         window: Duration::from_secs(1),
-        lead: Duration::from_secs(1),
         hot: 10_000,
         hot_events: 100,
         idle: Duration::from_secs(1),
-        primitives: 200_000,
         wake_ups: 400,
     };
 
@@ -57,11 +52,9 @@ impl Sizes {
         hundred_k: 20_000,
         one_m: 100_000,
         window: Duration::from_millis(250),
-        lead: Duration::from_millis(250),
         hot: 10_000,
         hot_events: 20,
         idle: Duration::from_millis(500),
-        primitives: 30_000,
         wake_ups: 100,
     };
 
@@ -75,11 +68,9 @@ impl Sizes {
         hundred_k: 20,
         one_m: 300,
         window: Duration::from_millis(20),
-        lead: Duration::from_millis(20),
         hot: 20,
         hot_events: 2,
         idle: Duration::from_millis(5),
-        primitives: 50,
         wake_ups: 2,
     };
 }

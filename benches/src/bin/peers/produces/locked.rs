@@ -1,7 +1,9 @@
 //! The callback written by hand: for each partition a mutex over what waits and the high watermark,
-//! and one thread that looks for time-outs every 10 ms. Nobody is told under a lock.
+//! and one thread that looks for time-outs every 10 ms. Nobody is told under a lock. What waits is
+//! in a `BTreeMap` or in a `VecDeque`.
 
 use std::{
+    collections::{BTreeMap, VecDeque},
     future::poll_fn,
     sync::{
         Arc,
@@ -23,10 +25,10 @@ use crate::request::Wait;
 const SWEEP_EVERY: Duration = Duration::from_millis(10);
 
 /// What is over, to be told once the lock is free.
-pub(super) type Batch = SmallVec<[Produce; 8]>;
+type Batch = SmallVec<[Produce; 8]>;
 
 /// The produces that wait for one partition.
-pub(super) trait Queue: Default + Send + 'static {
+pub(crate) trait Queue: Default + Send + 'static {
     const NAME: &'static str;
 
     fn insert(&mut self, produce: Produce, deadline_ns: u64);
@@ -108,5 +110,79 @@ impl<Q> Drop for Locked<Q> {
     fn drop(&mut self) {
         self.stop.take();
         self.sweeper.take().map(JoinHandle::join);
+    }
+}
+
+/// By offset: offsets may come in any order, and time-outs differ. For a time-out the whole map is
+/// looked through, but only once the earliest may be due.
+#[derive(Default)]
+pub(crate) struct ByOffset {
+    /// A number tells those apart that wait for the same offset.
+    waiting: BTreeMap<(u64, u64), (Produce, u64)>,
+    number: u64,
+    /// No deadline is earlier.
+    earliest_ns: Option<u64>,
+}
+
+impl Queue for ByOffset {
+    const NAME: &'static str = "btree-map";
+
+    fn insert(&mut self, produce: Produce, deadline_ns: u64) {
+        self.number += 1;
+        self.waiting.insert((produce.offset, self.number), (produce, deadline_ns));
+        self.earliest_ns = Some(self.earliest_ns.map_or(deadline_ns, |ns| ns.min(deadline_ns)));
+    }
+
+    fn take_up_to(&mut self, high_watermark: u64, taken: &mut Batch) {
+        while let Some(first) = self.waiting.first_entry()
+            && first.key().0 <= high_watermark
+        {
+            taken.push(first.remove().0);
+        }
+    }
+
+    fn take_due(&mut self, now_ns: u64, taken: &mut Batch) {
+        if self.earliest_ns.is_some_and(|earliest_ns| earliest_ns <= now_ns) {
+            let due = self.waiting.extract_if(.., |_, (_, deadline_ns)| *deadline_ns <= now_ns);
+            taken.extend(due.map(|(_, (produce, _))| produce));
+            self.earliest_ns = self.waiting.values().map(|(_, deadline_ns)| *deadline_ns).min();
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+/// In the order of arrival: right as long as offsets rise and time-outs are equal, so that only the
+/// front can be reached or due.
+#[derive(Default)]
+pub(crate) struct InOrder(VecDeque<(Produce, u64)>);
+
+impl InOrder {
+    fn take_while(&mut self, taken: &mut Batch, over: impl Fn(&(Produce, u64)) -> bool) {
+        while let Some((produce, _)) = self.0.pop_front_if(|front| over(front)) {
+            taken.push(produce);
+        }
+    }
+}
+
+impl Queue for InOrder {
+    const NAME: &'static str = "deque";
+
+    fn insert(&mut self, produce: Produce, deadline_ns: u64) {
+        self.0.push_back((produce, deadline_ns));
+    }
+
+    fn take_up_to(&mut self, high_watermark: u64, taken: &mut Batch) {
+        self.take_while(taken, |(produce, _)| produce.offset <= high_watermark);
+    }
+
+    fn take_due(&mut self, now_ns: u64, taken: &mut Batch) {
+        self.take_while(taken, |(_, deadline_ns)| *deadline_ns <= now_ns);
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
     }
 }

@@ -1,12 +1,14 @@
 //! The timer one writes by hand: a queue in order of deadline under a mutex, and a thread that
-//! waits for the first one. Its lock is never held while a timer fires.
+//! waits for the first one. Its lock is never held while a timer fires. The queues are `std`'s
+//! `BTreeMap` and `BinaryHeap`, the latter with lazy deletion.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
+pub(crate) use purgatory_benches::LazyHeap;
 use purgatory_benches::delays::{self, AtEnd, Delays};
 use timer_core::Clock;
 
-use super::{core::Core, timer::Timer};
+use super::{cores::Core, timer::Timer};
 use crate::sink::Sink;
 
 /// Deadlines in order, each with eight bytes of its owner's, that can be taken out.
@@ -28,6 +30,50 @@ impl<Q: Queue> Core for Q {
         while self.next_due().is_some_and(|due| due <= now) {
             self.pop().into_iter().for_each(&mut sink);
         }
+    }
+}
+
+impl Queue for LazyHeap {
+    const NAME: &'static str = "binary-heap";
+
+    fn remove(&mut self, _: u64, number: u64) -> bool {
+        self.remove(number)
+    }
+
+    fn len(&self) -> usize {
+        self.len()
+    }
+}
+
+/// Keyed by (deadline, number): ordered, and a cancel removes at once.
+#[derive(Default)]
+pub(crate) struct DeadlineMap(BTreeMap<(u64, u64), u64>);
+
+impl delays::Queue for DeadlineMap {
+    type Item = u64;
+
+    fn insert(&mut self, due: u64, number: u64, payload: u64) {
+        self.0.insert((due, number), payload);
+    }
+
+    fn next_due(&mut self) -> Option<u64> {
+        self.0.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    fn pop(&mut self) -> Option<u64> {
+        self.0.pop_first().map(|(_, payload)| payload)
+    }
+}
+
+impl Queue for DeadlineMap {
+    const NAME: &'static str = "btree-map";
+
+    fn remove(&mut self, due: u64, number: u64) -> bool {
+        self.0.remove(&(due, number)).is_some()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
     }
 }
 

@@ -111,8 +111,8 @@ impl Waits for Callbacks {
         list.iter().for_each(|(waiter, deadline)| self.0.attempt(waiter, deadline));
     }
 
-    fn left(&self) -> Option<usize> {
-        Some(self.0.lists.len() + self.0.deadlines.lock().len())
+    fn left(&self) -> usize {
+        self.0.lists.len() + self.0.deadlines.lock().len()
     }
 }
 

@@ -83,7 +83,7 @@ impl Waits for Oneshots {
         senders.into_iter().for_each(|sender| _ = sender.send(()));
     }
 
-    fn left(&self) -> Option<usize> {
-        Some(self.0.len())
+    fn left(&self) -> usize {
+        self.0.len()
     }
 }

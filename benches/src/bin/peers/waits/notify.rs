@@ -79,7 +79,7 @@ impl Waits for Notifies {
         }
     }
 
-    fn left(&self) -> Option<usize> {
-        Some(self.0.len())
+    fn left(&self) -> usize {
+        self.0.len()
     }
 }

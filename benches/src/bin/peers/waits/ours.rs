@@ -23,18 +23,18 @@ impl DelayedOperation for Request {
     }
 }
 
-pub(crate) struct Callback(Purgatory<u64, Request>);
+pub(crate) struct OursCallback(Purgatory<u64, Request>);
 
-impl Waits for Callback {
+impl Waits for OursCallback {
     const NAME: &'static str = OURS;
 
     fn start() -> anyhow::Result<Self> {
-        Ok(Callback(Purgatory::new("callback")?))
+        Ok(OursCallback(Purgatory::new("callback")?))
     }
 
     fn start_on(clock: SystemClock) -> anyhow::Result<Self> {
         let timer = SystemTimer::builder().clock(clock).build()?;
-        Ok(Callback(Purgatory::builder("callback").timer(&timer).build()?))
+        Ok(OursCallback(Purgatory::builder("callback").timer(&timer).build()?))
     }
 
     fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait {
@@ -46,18 +46,18 @@ impl Waits for Callback {
         self.0.check_and_complete(&key);
     }
 
-    fn left(&self) -> Option<usize> {
-        Some(self.0.len() + self.0.keys())
+    fn left(&self) -> usize {
+        self.0.len() + self.0.keys()
     }
 }
 
-pub(crate) struct Awaited(Purgatory<u64, BoxedOperation>);
+pub(crate) struct OursAwaited(Purgatory<u64, BoxedOperation>);
 
-impl Waits for Awaited {
+impl Waits for OursAwaited {
     const NAME: &'static str = OURS;
 
     fn start() -> anyhow::Result<Self> {
-        Ok(Awaited(Purgatory::new("future")?))
+        Ok(OursAwaited(Purgatory::new("future")?))
     }
 
     fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait {
@@ -70,7 +70,7 @@ impl Waits for Awaited {
         self.0.check_and_complete(&key);
     }
 
-    fn left(&self) -> Option<usize> {
-        Some(self.0.len() + self.0.keys())
+    fn left(&self) -> usize {
+        self.0.len() + self.0.keys()
     }
 }

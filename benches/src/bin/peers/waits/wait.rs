@@ -35,7 +35,7 @@ pub(crate) trait Waits: Sized + Send + Sync + 'static {
     }
 
     /// How many requests and keys are still held, where the peer can tell.
-    fn left(&self) -> Option<usize> {
-        None
+    fn left(&self) -> usize {
+        0
     }
 }

@@ -12,10 +12,7 @@ use anyhow::{Context, ensure};
 use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 
-use crate::{
-    sink::Sink,
-    timers::{Visit, timer::Timer},
-};
+use crate::{sink::Sink, timers::Timer};
 
 /// The delay of a timeout that is cancelled at once.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -29,6 +26,7 @@ pub(crate) enum Work {
 }
 
 /// A crew to be made, for any timer.
+#[derive(Clone, Copy)]
 pub(crate) struct Hire {
     pub(crate) threads: usize,
     /// Pending timers, of all threads together.
@@ -54,37 +52,33 @@ fn far(random: &mut Rng) -> Duration {
     Duration::from_micros(random.u64(3_600_000_000..7_200_000_000))
 }
 
-impl Visit for Hire {
-    type Output = anyhow::Result<Crew>;
-
-    fn visit<T: Timer>(&self) -> Self::Output {
-        let sink = Sink::for_none();
-        let timer = Arc::new(T::start(sink)?);
-        let together = Arc::new(Barrier::new(self.threads));
-        let member = |number: usize| {
-            let (timer, together) = (timer.clone(), together.clone());
-            let (orders, ordered) = mpsc::channel();
-            let (tell, spent) = mpsc::channel();
-            let share = self.pending / self.threads;
-            let work = self.work;
-            let thread = std::thread::spawn(move || {
-                let random = Rng::with_seed(number as u64);
-                T::inside(timer.clone(), move || {
-                    member::<T>(&timer, share, random, work, &together, &ordered, &tell)
-                })
-            });
-            Member { orders, spent, thread }
-        };
-        let threads: Vec<_> = (0..self.threads).map(member).collect();
-        for member in &threads {
-            member.spent.recv().context("a thread ended while it filled the timer")?;
-        }
-        if let Some(pending) = timer.pending() {
-            ensure!(pending == self.pending / self.threads * self.threads, "{pending} pending");
-        }
-        let left = move || (timer.pending().unwrap_or(0), sink.count());
-        Ok(Crew { threads, left: Box::new(left) })
+/// Makes a crew.
+pub(super) fn crew<T: Timer>(hire: Hire) -> anyhow::Result<Crew> {
+    let sink = Sink::for_none();
+    let timer = Arc::new(T::start(sink)?);
+    let together = Arc::new(Barrier::new(hire.threads));
+    let share = hire.pending / hire.threads;
+    let member = |number: usize| {
+        let (timer, together) = (timer.clone(), together.clone());
+        let (orders, ordered) = mpsc::channel();
+        let (tell, spent) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let random = Rng::with_seed(number as u64);
+            T::inside(timer.clone(), move || {
+                member::<T>(&timer, share, random, hire.work, &together, &ordered, &tell)
+            })
+        });
+        Member { orders, spent, thread }
+    };
+    let threads: Vec<_> = (0..hire.threads).map(member).collect();
+    for member in &threads {
+        member.spent.recv().context("a thread ended while it filled the timer")?;
     }
+    if let Some(pending) = timer.pending() {
+        ensure!(pending == share * hire.threads, "{pending} pending");
+    }
+    let left = move || (timer.pending().unwrap_or(0), sink.count());
+    Ok(Crew { threads, left: Box::new(left) })
 }
 
 fn member<T: Timer>(

@@ -6,22 +6,23 @@
 
 use super::{
     super::row::Run,
-    crew::{Crew, Hire, Work},
+    crew::{Crew, Hire, Work, crew},
 };
-use crate::{floor, named::Named, results::FLOOR, sizes::Sizes, timers::Contender};
+use crate::{
+    contender::Contender,
+    floor,
+    timers::{Timer, TokioSleep, timers},
+};
 
 pub(crate) fn pairs(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let sizes = run.sizes;
     let pending = match id.rsplit('-').next() {
-        Some("100k") => sizes.hundred_k,
-        Some("1m") => sizes.one_m,
+        Some("100k") => run.sizes.hundred_k,
+        Some("1m") => run.sizes.one_m,
         _ => 0,
     };
     let threads = if id.contains("-2t-") { 2 } else { 1 };
     let hire = Hire { threads, pending, work: Work::ScheduleCancel };
-    interleaved(id, run, &Contender::WITH_CLOSURE, &hire, |sizes| {
-        floor::schedule_cancel(sizes.primitives)
-    })
+    interleaved(id, run, &timers!(crew, with_closure), hire)
 }
 
 pub(crate) fn sleeps(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
@@ -29,35 +30,34 @@ pub(crate) fn sleeps(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> 
     let pending = if id.ends_with("-1m") { run.sizes.one_m } else { 0 };
     let ready = id.contains("-timeout-");
     let work = if ready { Work::TimeoutReady } else { Work::ScheduleCancel };
-    let hire = Hire { threads, pending, work };
-    interleaved(id, run, Contender::SLEEPS, &hire, |sizes| floor::schedule_cancel(sizes.primitives))
+    let mut contenders = timers!(crew, sleeps);
+    contenders.retain(|one| cfg!(tokio_unstable) || one.name != TokioSleep::<true>::NAME);
+    interleaved(id, run, &contenders, Hire { threads, pending, work })
 }
 
 pub(crate) fn replace(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let hire = Hire { threads: 1, pending: run.sizes.one_m, work: Work::Replace };
-    interleaved(id, run, &Contender::WITH_CLOSURE, &hire, |sizes| {
-        floor::schedule_cancel(sizes.primitives) + floor::random_node(sizes.one_m, sizes.primitives)
-    })
+    interleaved(id, run, &timers!(crew, with_closure), hire)
 }
 
 fn interleaved(
     id: &'static str,
     run: &mut Run<'_>,
-    contenders: &[Contender],
-    hire: &Hire,
-    floor: fn(Sizes) -> f64,
+    contenders: &[Contender<Hire, Crew>],
+    hire: Hire,
 ) -> anyhow::Result<()> {
-    let sizes = run.sizes;
-    let mut crews: Vec<(&'static str, Crew)> = Vec::new();
-    for contender in run.contenders(contenders) {
-        run.at(id, contender.name(), 0);
-        crews.push((contender.name(), contender.visit(hire)?));
-    }
+    let (sizes, operations) = (run.sizes, run.sizes.operations);
+    let mut crews = Vec::new();
+    run.turns(id, 0, contenders, hire, |_, name, crew| crews.push((name, crew)))?;
     for round in 0..sizes.rounds {
         for (name, crew) in &crews {
-            run.one(id, "ns", round, name, || crew.work(sizes.operations))?;
+            run.one(id, "ns", round, name, || crew.work(operations))?;
         }
-        run.results.measure(id, "ns").add(FLOOR, floor(sizes));
+        let random = match hire.work {
+            Work::Replace => floor::random_node(sizes.one_m, operations),
+            Work::ScheduleCancel | Work::TimeoutReady => 0.0,
+        };
+        run.floor(id, "ns", floor::schedule_cancel(operations) + random);
     }
     crews.into_iter().try_for_each(|(_, crew)| crew.go_home())
 }

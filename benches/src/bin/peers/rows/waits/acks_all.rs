@@ -35,10 +35,9 @@ use super::{
 use crate::{
     floor,
     produces::{
-        Contender, Visit,
         produce::{PARTITIONS, Partition, Produce, Produces},
+        produces,
     },
-    results::FLOOR,
 };
 
 /// Produces in a batch, at most and in the mean.
@@ -247,31 +246,25 @@ impl AcksAll {
     }
 }
 
-impl Visit for AcksAll {
-    type Output = anyhow::Result<f64>;
-
-    /// Nanoseconds a produce.
-    fn visit<P: Produces>(&self) -> Self::Output {
-        let room = Room::<P>::with(P::NAME, 1, P::start)?;
-        let warm_up = AcksAll { produces: self.produces.div_ceil(8), ..*self };
-        warm_up.work(&room, 0)?;
-        Ok(self.work(&room, warm_up.produces)? as f64 / self.produces as f64)
-    }
+/// Nanoseconds a produce, after a warm-up.
+pub(super) fn acks_all<P: Produces>(row: AcksAll) -> anyhow::Result<f64> {
+    let room = Room::<P>::with(P::NAME, 1, P::start)?;
+    let warm_up = AcksAll { produces: row.produces.div_ceil(8), ..row };
+    warm_up.work(&room, 0)?;
+    Ok(row.work(&room, warm_up.produces)? as f64 / row.produces as f64)
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let sizes = run.sizes;
-    let threads = if id.ends_with("-2t") { 2 } else { 1 };
-    let acks_all = AcksAll { threads, produces: sizes.operations as u64, early: false };
-    for round in 0..sizes.short_rounds {
-        for (form, contenders) in Contender::FORMS {
+    let operations = run.sizes.operations;
+    let (threads, raised_with) =
+        if id.ends_with("-2t") { (2, f64::INFINITY) } else { (1, BATCH_MEAN) };
+    let row = AcksAll { threads, produces: operations as u64, early: false };
+    for round in 0..run.sizes.short_rounds {
+        for (form, contenders) in produces!(acks_all) {
             let measure = format!("{id}-{form}");
-            run.each(&measure, "ns", round, contenders, |one| one.visit(&acks_all))?;
-            let raised_with = if threads == 1 { BATCH_MEAN } else { f64::INFINITY };
-            let allocation =
-                if form == "future" { floor::allocation(sizes.primitives) } else { 0.0 };
-            let floor = floor::acks_all(raised_with, sizes.primitives) + allocation;
-            run.results.measure(&measure, "ns").add(FLOOR, floor);
+            run.each(&measure, "ns", round, &contenders, row)?;
+            let floor = floor::acks_all(raised_with, operations);
+            run.floor(&measure, "ns", floor + floor::of_form(form, operations));
         }
     }
     Ok(())
@@ -284,7 +277,7 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
-    use crate::request::Wait;
+    use crate::{contender::Contender, request::Wait};
 
     const LATER: Duration = Duration::from_millis(2);
 
@@ -314,101 +307,81 @@ mod tests {
         }
     }
 
-    fn every_contender(visitor: &impl Visit<Output = ()>) {
-        let contenders = Contender::FORMS.iter().flat_map(|(_, contenders)| *contenders);
-        contenders.for_each(|contender| contender.visit(visitor));
+    fn every_contender(forms: [(&str, Vec<Contender<(), ()>>); 2]) {
+        let mut contenders = forms.into_iter().flat_map(|(_, contenders)| contenders);
+        contenders.try_for_each(|one| (one.measure)(())).unwrap();
     }
 
     #[test]
     fn a_produce_that_is_lost_given_up_ended_twice_or_left_behind_is_noticed() {
         for threads in [1, 2] {
             let row = AcksAll { threads, produces: 20, early: false };
-            row.visit::<Broken<1, 0, 0>>().unwrap();
-            assert!(row.visit::<Broken<0, 0, 0>>().is_err());
-            assert!(row.visit::<Broken<0, 1, 0>>().is_err());
-            assert!(row.visit::<Broken<2, 0, 0>>().is_err());
-            assert!(row.visit::<Broken<1, 0, 1>>().is_err());
+            acks_all::<Broken<1, 0, 0>>(row).unwrap();
+            assert!(acks_all::<Broken<0, 0, 0>>(row).is_err());
+            assert!(acks_all::<Broken<0, 1, 0>>(row).is_err());
+            assert!(acks_all::<Broken<2, 0, 0>>(row).is_err());
+            assert!(acks_all::<Broken<1, 0, 1>>(row).is_err());
         }
     }
 
     /// Of four produces one partition's high watermark reaches two, whose time-outs are as short.
-    struct TimesOut;
-
-    impl Visit for TimesOut {
-        type Output = ();
-
-        fn visit<P: Produces>(&self) {
-            let room = Room::<P>::with(P::NAME, 1, P::start).unwrap();
-            let (waits, partitions) = (room.waits.clone(), Partition::leaked());
-            let parks = room.spawn(async move {
-                let [reached, unreached] = [&partitions[1], &partitions[2]];
-                let mut pending = Pending::new();
-                for (at, partition) in [(1, reached), (2, unreached)] {
-                    for offset in 1..=2 {
-                        let produce = Produce { partition, offset };
-                        begin(Box::pin(waits.park(at, LATER, produce)), &mut pending).await;
-                    }
+    fn times_out<P: Produces>((): ()) -> anyhow::Result<()> {
+        let room = Room::<P>::with(P::NAME, 1, P::start)?;
+        let (waits, partitions) = (room.waits.clone(), Partition::leaked());
+        let [reached, unreached] = [&partitions[1], &partitions[2]];
+        let parks = room.spawn(async move {
+            let mut pending = Pending::new();
+            for (at, partition) in [(1, reached), (2, unreached)] {
+                for offset in 1..=2 {
+                    let produce = Produce { partition, offset };
+                    begin(Box::pin(waits.park(at, LATER, produce)), &mut pending).await;
                 }
-                reached.reach(2);
-                waits.raise(1, 2);
-                for wait in pending {
-                    wait.await;
-                }
-                while unreached.ended() < 2 {
-                    yield_now().await;
-                }
-            });
-            room.join(parks).unwrap();
-            let [reached, unreached] = [&partitions[1], &partitions[2]];
-            assert_eq!((reached.ended(), unreached.completed(), unreached.ended()), (2, 0, 2));
-            assert_eq!(room.waits.left(), 0, "{}", P::NAME);
-        }
+            }
+            reached.reach(2);
+            waits.raise(1, 2);
+            for wait in pending {
+                wait.await;
+            }
+            while unreached.ended() < 2 {
+                yield_now().await;
+            }
+        });
+        room.join(parks)?;
+        assert_eq!((reached.ended(), unreached.completed(), unreached.ended()), (2, 0, 2));
+        assert_eq!(room.waits.left(), 0, "{}", P::NAME);
+        Ok(())
     }
 
     #[test]
     fn what_is_not_reached_times_out_and_leaves_nothing() {
-        every_contender(&TimesOut);
+        every_contender(produces!(times_out));
     }
 
     /// A high watermark that was raised before.
-    struct ReachedBefore;
-
-    impl Visit for ReachedBefore {
-        type Output = ();
-
-        fn visit<P: Produces>(&self) {
-            let room = Room::<P>::with(P::NAME, 1, P::start).unwrap();
-            let (waits, partitions) = (room.waits.clone(), Partition::leaked());
-            let parks = room.spawn(async move {
-                let partition = &partitions[1];
-                partition.reach(2);
-                waits.raise(1, 2);
-                waits.park(1, TIMEOUT, Produce { partition, offset: 2 }).await;
-            });
-            room.join(parks).unwrap();
-            assert_eq!((partitions[1].completed(), room.waits.left()), (1, 0), "{}", P::NAME);
-        }
+    fn reached_before<P: Produces>((): ()) -> anyhow::Result<()> {
+        let room = Room::<P>::with(P::NAME, 1, P::start)?;
+        let (waits, partition) = (room.waits.clone(), &Partition::leaked()[1]);
+        room.join(room.spawn(async move {
+            partition.reach(2);
+            waits.raise(1, 2);
+            waits.park(1, TIMEOUT, Produce { partition, offset: 2 }).await;
+        }))?;
+        assert_eq!((partition.completed(), room.waits.left()), (1, 0), "{}", P::NAME);
+        Ok(())
     }
 
     #[test]
     fn what_was_reached_before_it_was_parked_is_over() {
-        every_contender(&ReachedBefore);
+        every_contender(produces!(reached_before));
     }
 
     /// A high watermark that is raised while what it reaches is being parked.
-    struct Races;
-
-    impl Visit for Races {
-        type Output = ();
-
-        fn visit<P: Produces>(&self) {
-            let row = AcksAll { threads: 2, produces: 2000, early: true };
-            row.visit::<P>().unwrap();
-        }
+    fn races<P: Produces>((): ()) -> anyhow::Result<()> {
+        acks_all::<P>(AcksAll { threads: 2, produces: 2000, early: true }).map(|_| ())
     }
 
     #[test]
     fn a_raise_that_races_with_a_park_loses_nothing_and_leaves_nothing() {
-        every_contender(&Races);
+        every_contender(produces!(races));
     }
 }

@@ -30,7 +30,7 @@ use super::room::{
 };
 use crate::{
     request::{Progress, Request},
-    waits::{Visit, wait::Waits},
+    waits::Waits,
 };
 
 /// How many requests a thread parks before it completes them.
@@ -73,17 +73,14 @@ pub(super) trait Crew {
     fn go_home(self: Box<Self>) -> anyhow::Result<()>;
 }
 
-impl Visit for Hire {
-    type Output = anyhow::Result<Box<dyn Crew>>;
-
-    fn visit<W: Waits>(&self) -> Self::Output {
-        Ok(match self.keys {
-            1 => Box::new(Team::<W, 1>::hire(*self)?),
-            3 => Box::new(Team::<W, 3>::hire(*self)?),
-            20 => Box::new(Team::<W, 20>::hire(*self)?),
-            other => bail!("a crew for {other} keys"),
-        })
-    }
+/// Makes a crew.
+pub(super) fn crew<W: Waits>(hire: Hire) -> anyhow::Result<Box<dyn Crew>> {
+    Ok(match hire.keys {
+        1 => Box::new(Team::<W, 1>::hire(hire)?),
+        3 => Box::new(Team::<W, 3>::hire(hire)?),
+        20 => Box::new(Team::<W, 20>::hire(hire)?),
+        other => bail!("a crew for {other} keys"),
+    })
 }
 
 struct Team<W, const K: usize> {

@@ -14,9 +14,9 @@
 
 use super::{
     super::row::Run,
-    crew::{Crew, Hire, Share},
+    crew::{Crew, Hire, Share, crew},
 };
-use crate::{floor, named::Named, results::FLOOR, waits::Contender};
+use crate::{floor, waits::waits};
 
 /// How many keys a request of the row waits for.
 fn keys(id: &str) -> usize {
@@ -50,16 +50,17 @@ fn interleaved(id: &'static str, run: &mut Run<'_>, hires: &[(&str, Hire)]) -> a
     let sizes = run.sizes;
     // Twenty keys take as long as many requests.
     let operations = if keys(id) > 3 { sizes.operations / 5 } else { sizes.operations };
-    for (form, contenders) in Contender::FORMS {
+    for (form, contenders) in waits!(crew) {
         let mut crews: Vec<(&str, Vec<Box<dyn Crew>>)> = Vec::new();
-        for contender in run.contenders(contenders) {
-            run.at(id, contender.name(), 0);
-            let hired = hires.iter().map(|(_, hire)| contender.visit(hire));
-            crews.push((contender.name(), hired.collect::<Result<_, _>>()?));
+        for one in contenders {
+            if run.begins(id, 0, one.name) {
+                let hired = hires.iter().map(|(_, hire)| (one.measure)(*hire));
+                crews.push((one.name, hired.collect::<Result<_, _>>()?));
+            }
         }
         for round in 0..sizes.rounds {
             for (name, crews) in &mut crews {
-                run.at(id, name, round);
+                run.begins(id, round, name);
                 let mut first = None;
                 for (crew, (suffix, _)) in crews.iter_mut().zip(hires) {
                     let ns = crew.work(operations)?;
@@ -68,13 +69,12 @@ fn interleaved(id: &'static str, run: &mut Run<'_>, hires: &[(&str, Hire)]) -> a
                         Some(first) => (first / ns, "times one thread's"),
                     };
                     first.get_or_insert(ns);
-                    run.results.measure(&format!("{id}-{form}{suffix}"), unit).add(name, value);
+                    run.add(&format!("{id}-{form}{suffix}"), unit, name, value);
                 }
             }
-            let allocation =
-                if form == "future" { floor::allocation(sizes.primitives) } else { 0.0 };
-            let floor = floor::park_complete(hires[0].1.keys, sizes.primitives) + allocation;
-            run.results.measure(&format!("{id}-{form}"), "ns").add(FLOOR, floor);
+            let floor = floor::park_complete(keys(id), sizes.operations);
+            let of_form = floor::of_form(form, sizes.operations);
+            run.floor(&format!("{id}-{form}"), "ns", floor + of_form);
         }
         crews.into_iter().flat_map(|(_, crews)| crews).try_for_each(Crew::go_home)?;
     }

@@ -24,9 +24,8 @@ use timer_core::{Clock, SystemClock, SystemTimer};
 use tokio::{runtime::Builder, time::sleep};
 
 use super::super::row::Run;
-use crate::{results::OURS, sink::histogram};
+use crate::{contender::Contender, results::OURS, sink::histogram};
 
-const POLL_LOOP: &str = "poll-loop";
 const FETCHES: usize = 256;
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// Data comes at the latest so long after its fetch.
@@ -112,19 +111,20 @@ fn measure(
     Ok((looks as f64 / FETCHES as f64, late))
 }
 
+fn ours((): ()) -> anyhow::Result<(f64, Histogram<u64>)> {
+    measure(Some(Purgatory::builder("fetch").timer(&SystemTimer::new()?).build()?))
+}
+
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let contenders = [
+        Contender { name: OURS, measure: ours },
+        Contender { name: "poll-loop", measure: |()| measure(None) },
+    ];
     for round in 0..run.sizes.real_time_rounds {
-        for name in [OURS, POLL_LOOP] {
-            if !run.takes(name) {
-                continue;
-            }
-            run.at(id, name, round);
-            let ours = (name == OURS)
-                .then(|| Purgatory::builder("fetch").timer(&SystemTimer::new()?).build());
-            let (looks, late) = measure(ours.transpose()?)?;
-            run.results.measure(&format!("{id}-looks"), "looks").add(name, looks);
+        run.turns(id, round, &contenders, (), |run, name, (looks, late)| {
+            run.add(&format!("{id}-looks"), "looks", name, looks);
             run.quantiles_ms(&format!("{id}-late"), name, &late, &QUANTILES);
-        }
+        })?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! and waits when there is none.
 
 use std::{
+    collections::VecDeque,
     pin::Pin,
     sync::{
         Arc,
@@ -15,22 +16,110 @@ use std::{
         },
     },
     task::Poll,
+    time::Duration,
 };
 
 use anyhow::ensure;
 use crossbeam_utils::Backoff;
+use parking_lot::Mutex;
+use purgatory::Monitor;
 use timer_core::{Clock, SystemClock};
+use tokio::{sync::Notify, time::timeout};
 
 use super::{
     super::row::Run,
     room::{Room, poll_once},
 };
-use crate::queues::{mutex_notify::Notified, ours::Ours, queue::Queue};
+use crate::{contender::contenders, results::OURS};
 
 /// Consumers on one thread.
 const WINDOW: u64 = 64;
 /// Jobs that may lie in the queue, on two.
 const AHEAD_MAX: u64 = 512;
+
+/// The one key of ours.
+const JOBS: u8 = 0;
+
+/// The time-out of each wait: none comes to it.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A queue whose consumers wait for its jobs.
+trait Queue: Sized + Send + Sync + 'static {
+    /// How it is called in the output.
+    const NAME: &'static str;
+
+    /// Inside a runtime with tokio's time.
+    fn start() -> anyhow::Result<Self>;
+
+    /// A job that is there or comes; `None` if none came in time.
+    fn take(&self) -> impl Future<Output = Option<u64>> + Send;
+
+    fn put(&self, job: u64);
+
+    /// How many jobs, and waits for one, are left.
+    fn left(&self) -> usize;
+}
+
+/// Ours: `Monitor`, with one key.
+struct Ours(Monitor<u8, VecDeque<u64>>);
+
+impl Queue for Ours {
+    const NAME: &'static str = OURS;
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Ours(Monitor::new("queue", VecDeque::new())?))
+    }
+
+    fn take(&self) -> impl Future<Output = Option<u64>> + Send {
+        let job = self.0.wait(&[JOBS], TIMEOUT, |jobs| jobs.pop_front());
+        async { job.await.ok() }
+    }
+
+    fn put(&self, job: u64) {
+        self.0.update_one(&JOBS, |jobs| jobs.push_back(job));
+    }
+
+    fn left(&self) -> usize {
+        self.0.read(|jobs| jobs.len()) + self.0.waiting()
+    }
+}
+
+/// Written by hand: a queue in a mutex, tokio's `Notify`, which keeps one wake-up for the next that
+/// comes, and its `timeout`.
+#[derive(Default)]
+struct Notified {
+    jobs: Mutex<VecDeque<u64>>,
+    put: Notify,
+}
+
+impl Queue for Notified {
+    const NAME: &'static str = "mutex-notify";
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Notified::default())
+    }
+
+    async fn take(&self) -> Option<u64> {
+        let job = async {
+            loop {
+                if let Some(job) = self.jobs.lock().pop_front() {
+                    return job;
+                }
+                self.put.notified().await;
+            }
+        };
+        timeout(TIMEOUT, job).await.ok()
+    }
+
+    fn put(&self, job: u64) {
+        self.jobs.lock().push_back(job);
+        self.put.notify_one();
+    }
+
+    fn left(&self) -> usize {
+        self.jobs.lock().len()
+    }
+}
 
 type Take<'a> = Pin<Box<dyn Future<Output = Option<u64>> + Send + 'a>>;
 
@@ -80,7 +169,7 @@ fn producer<Q: Queue>(queue: &Q, jobs: u64, taken: &AtomicU64) {
 }
 
 /// Nanoseconds a job, after a warm-up.
-fn measure<Q: Queue>(threads: usize, jobs: u64) -> anyhow::Result<f64> {
+fn measure<Q: Queue>((threads, jobs): (usize, u64)) -> anyhow::Result<f64> {
     let room = Room::<Q>::with(Q::NAME, 1, Q::start)?;
     let mut took_ns = 0;
     for jobs in [jobs.div_ceil(8), jobs] {
@@ -104,8 +193,8 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     let threads = if id.ends_with("-2t") { 2 } else { 1 };
     let jobs = run.sizes.operations as u64;
     for round in 0..run.sizes.short_rounds {
-        run.one(id, "ns", round, Ours::NAME, || measure::<Ours>(threads, jobs))?;
-        run.one(id, "ns", round, Notified::NAME, || measure::<Notified>(threads, jobs))?;
+        let contenders = contenders!(measure, Queue: Ours, Notified);
+        run.each(id, "ns", round, &contenders, (threads, jobs))?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@
 
 use std::{
     collections::VecDeque,
+    future::poll_fn,
     pin::Pin,
     sync::{
         Arc,
@@ -19,27 +20,118 @@ use std::{
         },
     },
     task::Poll,
+    time::Duration,
 };
 
 use anyhow::ensure;
 use crossbeam_utils::Backoff;
+use dashmap::DashMap;
+use foldhash::fast::RandomState;
+use purgatory::Replies;
 use timer_core::{Clock, SystemClock};
-use tokio::{runtime::Builder, task::coop::unconstrained};
+use tokio::{runtime::Builder, sync::oneshot, task::coop::unconstrained, time::timeout};
 
 use super::{
     super::row::Run,
     room::{Room, poll_once},
 };
-use crate::{
-    floor,
-    replies::{asks::Asks, dashmap_oneshot::Oneshots, ours::Ours},
-    results::FLOOR,
-};
+use crate::{contender::contenders, floor, results::OURS};
 
 /// Requests that are asked before the first is answered, on one thread.
 const WINDOW: u64 = 64;
 /// Requests that may be unanswered, on two.
 const UNANSWERED_MAX: usize = 512;
+
+/// The time-out of each request: none comes to it.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where requests wait for replies, by number.
+trait Asks: Sized + Send + Sync + 'static {
+    /// How it is called in the output.
+    const NAME: &'static str;
+
+    /// Inside a runtime with tokio's time.
+    fn start() -> anyhow::Result<Self>;
+
+    /// A reply to this request, which can be delivered from now on; `None` if none came in time.
+    fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send;
+
+    /// The reply has come. False when nobody waits for it.
+    fn deliver(&self, number: u64, reply: u64) -> bool;
+
+    /// How many requests are still held.
+    fn left(&self) -> usize;
+}
+
+/// Ours: `Replies`.
+struct Ours(Replies<u64, u64>);
+
+impl Asks for Ours {
+    const NAME: &'static str = OURS;
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Ours(Replies::new("replies")?))
+    }
+
+    fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send {
+        let mut reply = self.0.expect(number, TIMEOUT).ok();
+        poll_fn(move |context| match &mut reply {
+            Some(reply) => Pin::new(reply).poll(context).map(Result::ok),
+            None => Poll::Ready(None), // a number that is expected already
+        })
+    }
+
+    fn deliver(&self, number: u64, reply: u64) -> bool {
+        self.0.deliver(&number, reply).is_ok()
+    }
+
+    fn left(&self) -> usize {
+        self.0.expected()
+    }
+}
+
+/// Written by hand: oneshot senders by number in a `DashMap`, and tokio's `timeout`. A request that
+/// is given up takes its sender off the map.
+#[derive(Default)]
+struct Oneshots(DashMap<u64, oneshot::Sender<u64>, RandomState>);
+
+/// A place on the map.
+struct Registered<'a> {
+    oneshots: &'a Oneshots,
+    number: u64,
+    told: oneshot::Receiver<u64>,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        if !self.told.is_terminated() {
+            self.oneshots.0.remove(&self.number);
+        }
+    }
+}
+
+impl Asks for Oneshots {
+    const NAME: &'static str = "dashmap-oneshot";
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Oneshots::default())
+    }
+
+    fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send {
+        let (tell, told) = oneshot::channel();
+        self.0.insert(number, tell);
+        let mut registered = Registered { oneshots: self, number, told };
+        async move { timeout(TIMEOUT, &mut registered.told).await.ok()?.ok() }
+    }
+
+    fn deliver(&self, number: u64, reply: u64) -> bool {
+        self.0.remove(&number).is_some_and(|(_, tell)| tell.send(reply).is_ok())
+    }
+
+    fn left(&self) -> usize {
+        self.0.len()
+    }
+}
 
 type Pending<'a> = VecDeque<(u64, Pin<Box<dyn Future<Output = Option<u64>> + Send + 'a>>)>;
 
@@ -124,7 +216,7 @@ fn answerer<A: Asks>(asks: &A, first: u64, requests: u64, asked: &AtomicU64) -> 
 }
 
 /// Nanoseconds a request, after a warm-up.
-fn measure<A: Asks>(threads: usize, requests: u64) -> anyhow::Result<f64> {
+fn measure<A: Asks>((threads, requests): (usize, u64)) -> anyhow::Result<f64> {
     let room = Room::<A>::with(A::NAME, 1, A::start)?;
     let mut took_ns = 0;
     let mut first = 0;
@@ -135,29 +227,31 @@ fn measure<A: Asks>(threads: usize, requests: u64) -> anyhow::Result<f64> {
         } else {
             let (answers, asked) = (waits.clone(), Arc::new(AtomicU64::new(first)));
             let told = asked.clone();
-            let ((right, ns), all_right) = room
-                .both(async move { asker(&*waits, from, requests, &told).await }, async move {
-                    answerer(&*answers, from, requests, &asked)
-                })?;
+            let asks = async move { asker(&*waits, from, requests, &told).await };
+            let answers = async move { answerer(&*answers, from, requests, &asked) };
+            let ((right, ns), all_right) = room.both(asks, answers)?;
             (right & all_right, ns)
         };
-        let left = room.waits.left();
-        ensure!(right && left == 0, "{}: a reply was lost, or {left} requests are held", A::NAME);
+        nothing_lost(&*room.waits, right)?;
         took_ns = ns;
         first += requests;
     }
     Ok(took_ns as f64 / requests as f64)
 }
 
+fn nothing_lost<A: Asks>(asks: &A, right: bool) -> anyhow::Result<()> {
+    let left = asks.left();
+    ensure!(right && left == 0, "{}: a reply was lost, or {left} requests are held", A::NAME);
+    Ok(())
+}
+
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let threads = if id.ends_with("-2t") { 2 } else { 1 };
-    let requests = run.sizes.operations as u64;
+    let requests = run.sizes.operations;
     for round in 0..run.sizes.short_rounds {
-        run.one(id, "ns", round, Ours::NAME, || measure::<Ours>(threads, requests))?;
-        run.one(id, "ns", round, Oneshots::NAME, || measure::<Oneshots>(threads, requests))?;
-        let primitives = run.sizes.primitives;
-        let floor = floor::park_complete(1, primitives) + floor::allocation(primitives);
-        run.results.measure(id, "ns").add(FLOOR, floor);
+        let contenders = contenders!(measure, Asks: Ours, Oneshots);
+        run.each(id, "ns", round, &contenders, (threads, requests as u64))?;
+        run.floor(id, "ns", floor::park_complete(1, requests) + floor::allocation(requests));
     }
     Ok(())
 }
@@ -176,13 +270,11 @@ fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
     });
     right &= (0..requests).fold(true, |all, number| all & asks.deliver(number, reply_to(number)));
     runtime.block_on(unconstrained(async { right &= until(&mut pending, 0).await }));
-    let left = asks.left();
-    ensure!(right && left == 0, "{}: a reply was lost, or {left} requests are held", A::NAME);
+    nothing_lost(&asks, right)?;
     Ok(counted.bytes_current as f64 / requests as f64)
 }
 
 pub(in crate::rows) fn bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let requests = run.sizes.one_m as u64;
-    run.one(id, "bytes", 0, Ours::NAME, || bytes_each::<Ours>(requests))?;
-    run.one(id, "bytes", 0, Oneshots::NAME, || bytes_each::<Oneshots>(requests))
+    let contenders = contenders!(bytes_each, Asks: Ours, Oneshots);
+    run.each(id, "bytes", 0, &contenders, run.sizes.one_m as u64)
 }

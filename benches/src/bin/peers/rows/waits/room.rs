@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::{
     request::{Progress, Request},
-    waits::wait::Waits,
+    waits::Waits,
 };
 
 /// Requests wait under random ones of so many keys.
@@ -127,7 +127,7 @@ impl<W: Send + Sync + 'static> Room<W> {
 }
 
 pub(super) fn nothing_left<W: Waits>(waits: &W) -> anyhow::Result<()> {
-    let left = waits.left().unwrap_or(0);
+    let left = waits.left();
     ensure!(left == 0, "{}: {left} requests or keys are still held", W::NAME);
     Ok(())
 }

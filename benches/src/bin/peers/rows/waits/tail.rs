@@ -20,17 +20,12 @@ use super::{
     room::{Keys, Room, TIMEOUT, all_completed, poll_once},
 };
 use crate::{
-    named::Named,
     request::{Progress, Request},
     sink::histogram,
-    waits::{Contender, Visit, wait::Waits},
+    waits::{Waits, waits},
 };
 
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
-
-pub(super) struct Tail {
-    pub(super) events: usize,
-}
 
 /// Parks a request and completes it; nanoseconds of the latter.
 async fn once<W: Waits>(waits: &W, request: Request, key: u64, clock: SystemClock) -> u64 {
@@ -46,48 +41,43 @@ async fn once<W: Waits>(waits: &W, request: Request, key: u64, clock: SystemCloc
     clock.now_ns() - begin
 }
 
-impl Visit for Tail {
-    type Output = anyhow::Result<Histogram<u64>>;
-
-    fn visit<W: Waits>(&self) -> Self::Output {
-        let room = Room::<W>::open(2)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let work = |seed: u64, events: u64| {
-            let (waits, stop) = (room.waits.clone(), stop.clone());
-            async move {
-                let mut keys = Keys::Random(Rng::with_seed(seed), 0);
-                let (clock, progress) = (SystemClock::new(), Progress::leaked());
-                let (mut took, mut required) = (histogram(), 0);
-                while required < events && !stop.load(Relaxed) {
-                    required += 1;
-                    let [key] = keys.next();
-                    let request = Request { progress, required };
-                    took.saturating_record(once(&*waits, request, key, clock).await);
-                    yield_now().await; // the other may have been woken on this worker
-                }
-                stop.store(true, Relaxed);
-                all_completed::<W>(progress, required).map(|()| took)
+/// Nanoseconds an event took, of so many.
+pub(super) fn tail<W: Waits>(events: u64) -> anyhow::Result<Histogram<u64>> {
+    let room = Room::<W>::open(2)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let work = |seed: u64, events: u64| {
+        let (waits, stop) = (room.waits.clone(), stop.clone());
+        async move {
+            let mut keys = Keys::Random(Rng::with_seed(seed), 0);
+            let (clock, progress) = (SystemClock::new(), Progress::leaked());
+            let (mut took, mut required) = (histogram(), 0);
+            while required < events && !stop.load(Relaxed) {
+                required += 1;
+                let [key] = keys.next();
+                let request = Request { progress, required };
+                took.saturating_record(once(&*waits, request, key, clock).await);
+                yield_now().await; // the other may have been woken on this worker
             }
-        };
-        let (measured, load) = room.both(work(1, self.events as u64), work(2, u64::MAX))?;
-        load?;
-        room.close()?;
-        measured
-    }
+            stop.store(true, Relaxed);
+            all_completed::<W>(progress, required).map(|()| took)
+        }
+    };
+    let (measured, load) = room.both(work(1, events), work(2, u64::MAX))?;
+    load?;
+    room.close()?;
+    measured
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let sizes = run.sizes;
-    for round in 0..sizes.rounds {
-        for (form, contenders) in Contender::FORMS {
-            for contender in run.contenders(contenders) {
-                run.at(id, contender.name(), round);
-                let took = contender.visit(&Tail { events: sizes.operations })?;
+    let events = run.sizes.operations as u64;
+    for round in 0..run.sizes.rounds {
+        for (form, contenders) in waits!(tail) {
+            run.turns(id, round, &contenders, events, |run, name, took| {
                 for (quantile, share) in QUANTILES {
-                    let measure = run.results.measure(&format!("{id}-{form}-{quantile}"), "ns");
-                    measure.add(contender.name(), took.value_at_quantile(share) as f64);
+                    let ns = took.value_at_quantile(share) as f64;
+                    run.add(&format!("{id}-{form}-{quantile}"), "ns", name, ns);
                 }
-            }
+            })?;
         }
     }
     Ok(())
