@@ -30,6 +30,7 @@ pub(crate) enum Noted {
     Lateness(TickLength),
 }
 
+#[derive(Debug)]
 pub(crate) struct Sink {
     clock: SystemClock,
     expected: u64,

@@ -10,7 +10,7 @@ use std::{
         mpsc::{self, RecvTimeoutError},
     },
     task::Poll,
-    thread::{Builder, JoinHandle},
+    thread::Builder,
     time::Duration,
 };
 
@@ -51,8 +51,7 @@ pub(crate) struct Locked<Q> {
     partitions: Arc<Partitions<Q>>,
     clock: SystemClock,
     /// Ends the thread by being dropped.
-    stop: Option<mpsc::Sender<()>>,
-    sweeper: Option<JoinHandle<()>>,
+    _stop: mpsc::Sender<()>,
 }
 
 fn sweep<Q: Queue>(partitions: &Partitions<Q>, now_ns: u64) {
@@ -72,12 +71,12 @@ impl<Q: Queue> Produces for Locked<Q> {
             (0..PARTITIONS).map(|_| CachePadded::default()).collect();
         let (stop, stopped) = mpsc::channel();
         let swept = partitions.clone();
-        let sweeper = Builder::new().spawn(move || {
+        Builder::new().spawn(move || {
             while stopped.recv_timeout(SWEEP_EVERY) == Err(RecvTimeoutError::Timeout) {
                 sweep(&swept, clock.now_ns());
             }
         })?;
-        Ok(Locked { partitions, clock, stop: Some(stop), sweeper: Some(sweeper) })
+        Ok(Locked { partitions, clock, _stop: stop })
     }
 
     fn park(&self, partition: usize, timeout: Duration, produce: Produce) -> impl Wait {
@@ -103,13 +102,6 @@ impl<Q: Queue> Produces for Locked<Q> {
 
     fn left(&self) -> usize {
         self.partitions.iter().map(|partition| partition.lock().queue.len()).sum()
-    }
-}
-
-impl<Q> Drop for Locked<Q> {
-    fn drop(&mut self) {
-        self.stop.take();
-        self.sweeper.take().map(JoinHandle::join);
     }
 }
 

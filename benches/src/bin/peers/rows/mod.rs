@@ -3,6 +3,7 @@
 //!
 //! A further row is a file in `timers` or `waits` and a line in [`ROWS`].
 
+mod crew;
 pub(crate) mod row;
 mod timers;
 mod waits;
@@ -10,8 +11,7 @@ mod waits;
 use row::Row;
 use timers::{advance, bytes, expire, idle, schedule};
 use waits::{
-    acks_all, bytes as parked, empty, expire as operations, hot_key, local, park, poll_loop, queue,
-    replies, tail,
+    acks_all, bytes as heap, events, exchange, expire as operations, local, park, poll_loop,
 };
 
 /// Every row, in the order of the table.
@@ -50,18 +50,26 @@ pub(crate) const ROWS: [Row; 45] = [
     Row { id: "park-complete-2t-half-foreign-3keys", about: "three keys each", run: park::pairs },
     Row { id: "acks-all-1t", about: "a produce until its offset is reached", run: acks_all::run },
     Row { id: "acks-all-2t", about: "one thread parks, one raises", run: acks_all::run },
-    Row { id: "replies-1t", about: "a request, until its reply", run: replies::run },
-    Row { id: "replies-2t", about: "one thread asks, one answers", run: replies::run },
-    Row { id: "replies-bytes", about: "heap of 1M unanswered requests", run: replies::bytes },
-    Row { id: "queue-1t", about: "a job that a consumer waits for", run: queue::run },
-    Row { id: "queue-2t", about: "one thread puts, one takes", run: queue::run },
+    Row { id: "replies-1t", about: "a request, until its reply", run: exchange::replies },
+    Row { id: "replies-2t", about: "one thread asks, one answers", run: exchange::replies },
+    Row {
+        id: "replies-bytes",
+        about: "heap of 1M unanswered requests",
+        run: exchange::replies_bytes,
+    },
+    Row { id: "queue-1t", about: "a job that a consumer waits for", run: exchange::queue },
+    Row { id: "queue-2t", about: "one thread puts, one takes", run: exchange::queue },
     Row { id: "poll-loop", about: "long-poll fetches and their data", run: poll_loop::run },
-    Row { id: "hot-key", about: "an event for 10 000, none ready", run: hot_key::run },
-    Row { id: "event-tail", about: "one event while others are at work", run: tail::run },
+    Row { id: "hot-key", about: "an event for 10 000, none ready", run: events::hot_keys },
+    Row { id: "event-tail", about: "one event while others are at work", run: events::tails },
     Row { id: "expire-operations", about: "1M time out over a second", run: operations::run },
-    Row { id: "bytes-per-parked-1key", about: "heap of 1M parked requests", run: parked::run },
-    Row { id: "bytes-per-parked-3keys", about: "under three keys each", run: parked::run },
-    Row { id: "empty-purgatory", about: "heap of one with nothing parked", run: empty::run },
+    Row {
+        id: "bytes-per-parked-1key",
+        about: "heap of 1M parked requests",
+        run: heap::parked_each,
+    },
+    Row { id: "bytes-per-parked-3keys", about: "under three keys each", run: heap::parked_each },
+    Row { id: "empty-purgatory", about: "heap of one with nothing parked", run: heap::empty },
 ];
 
 #[cfg(test)]

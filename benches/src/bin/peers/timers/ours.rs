@@ -82,10 +82,6 @@ impl Timer for OursHandler {
         self
     }
 
-    fn schedule(local: &mut Self::Local<'_>, delay: Duration) -> TimerHandle {
-        Self::schedule_firing(local, delay, 0)
-    }
-
     fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) -> TimerHandle {
         local.0.schedule(delay, due_ns).expect("an open timer with room")
     }

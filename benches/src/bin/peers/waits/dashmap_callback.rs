@@ -115,23 +115,3 @@ impl Waits for Callbacks {
         self.0.lists.len() + self.0.deadlines.lock().len()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::request::Progress;
-
-    #[tokio::test]
-    async fn a_request_that_ends_while_it_is_parked_goes_on_no_further_list() {
-        let shared = Shared::default();
-        let request = Request { progress: Progress::leaked(), required: 1 };
-        let (keys, over) = (SmallVec::from_slice(&[1, 2]), AtomicBool::new(false));
-        let waiter = Arc::new(Waiter { request, keys, over });
-        let deadline = shared.deadlines.lock().insert(waiter.clone(), Duration::from_secs(1));
-        shared.watch(1, &waiter, deadline);
-        request.progress.reach(1);
-        shared.attempt(&waiter, &deadline); // by an event of the first key
-        shared.watch(2, &waiter, deadline);
-        assert_eq!((request.progress.completed(), shared.lists.len()), (1, 0));
-    }
-}

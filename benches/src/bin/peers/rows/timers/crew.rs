@@ -12,6 +12,7 @@ use anyhow::{Context, ensure};
 use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 
+use super::super::crew::Crew;
 use crate::{sink::Sink, timers::Timer};
 
 /// The delay of a timeout that is cancelled at once.
@@ -19,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a crew does to its timer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Work {
+pub(super) enum Work {
     ScheduleCancel,
     Replace,
     TimeoutReady,
@@ -27,18 +28,17 @@ pub(crate) enum Work {
 
 /// A crew to be made, for any timer.
 #[derive(Clone, Copy)]
-pub(crate) struct Hire {
-    pub(crate) threads: usize,
+pub(super) struct Hire {
+    pub(super) threads: usize,
     /// Pending timers, of all threads together.
-    pub(crate) pending: usize,
-    pub(crate) work: Work,
+    pub(super) pending: usize,
+    pub(super) work: Work,
 }
 
-/// A crew at the ready. Works when given a number of operations, and returns nanoseconds each.
-pub(crate) struct Crew {
+struct Team<T> {
+    timer: Arc<T>,
+    sink: &'static Sink,
     threads: Vec<Member>,
-    /// How many are pending, and how many fired.
-    left: Box<dyn Fn() -> (usize, u64)>,
 }
 
 struct Member {
@@ -53,7 +53,7 @@ fn far(random: &mut Rng) -> Duration {
 }
 
 /// Makes a crew.
-pub(super) fn crew<T: Timer>(hire: Hire) -> anyhow::Result<Crew> {
+pub(super) fn crew<T: Timer>(hire: Hire) -> anyhow::Result<Box<dyn Crew>> {
     let sink = Sink::for_none();
     let timer = Arc::new(T::start(sink)?);
     let together = Arc::new(Barrier::new(hire.threads));
@@ -77,8 +77,7 @@ pub(super) fn crew<T: Timer>(hire: Hire) -> anyhow::Result<Crew> {
     if let Some(pending) = timer.pending() {
         ensure!(pending == share * hire.threads, "{pending} pending");
     }
-    let left = move || (timer.pending().unwrap_or(0), sink.count());
-    Ok(Crew { threads, left: Box::new(left) })
+    Ok(Box::new(Team { timer, sink, threads }))
 }
 
 fn member<T: Timer>(
@@ -122,9 +121,8 @@ fn member<T: Timer>(
     Ok(())
 }
 
-impl Crew {
-    /// Has every thread do so many operations; the slowest counts.
-    pub(crate) fn work(&self, operations: usize) -> anyhow::Result<f64> {
+impl<T: Timer> Crew for Team<T> {
+    fn work(&mut self, operations: usize) -> anyhow::Result<f64> {
         for member in &self.threads {
             member.orders.send(operations).ok().context("a thread of the crew is gone")?;
         }
@@ -133,13 +131,12 @@ impl Crew {
         Ok(spent.context("a thread of the crew failed")?.into_iter().fold(0.0, f64::max))
     }
 
-    /// Ends the threads. An error when a timer had gone or one had fired.
-    pub(crate) fn go_home(self) -> anyhow::Result<()> {
+    fn go_home(self: Box<Self>) -> anyhow::Result<()> {
         for Member { orders, thread, .. } in self.threads {
             drop(orders);
             thread.join().ok().context("a thread of the crew panicked")??;
         }
-        let (pending, fired) = (self.left)();
+        let (pending, fired) = (self.timer.pending().unwrap_or(0), self.sink.count());
         ensure!(pending == 0, "{pending} are pending after all were cancelled");
         ensure!(fired == 0, "{fired} fired that were an hour away");
         Ok(())

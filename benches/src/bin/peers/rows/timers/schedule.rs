@@ -2,11 +2,14 @@
 //! with the clock read that a delay needs, on one thread and on two. `sleep-…`: the same with
 //! futures, each made, polled and dropped, and a time-out around one that is ready.
 //!
-//! All contenders stand ready with their pending timers; a round is a turn of each.
+//! All contenders stand ready with their pending timers.
 
 use super::{
-    super::row::Run,
-    crew::{Crew, Hire, Work, crew},
+    super::{
+        crew::{Crew, interleaved},
+        row::Run,
+    },
+    crew::{Hire, Work, crew},
 };
 use crate::{
     contender::Contender,
@@ -22,7 +25,7 @@ pub(crate) fn pairs(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     };
     let threads = if id.contains("-2t-") { 2 } else { 1 };
     let hire = Hire { threads, pending, work: Work::ScheduleCancel };
-    interleaved(id, run, &timers!(crew, with_closure), hire)
+    measure(id, run, &timers!(crew, with_closure), hire)
 }
 
 pub(crate) fn sleeps(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
@@ -32,32 +35,26 @@ pub(crate) fn sleeps(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> 
     let work = if ready { Work::TimeoutReady } else { Work::ScheduleCancel };
     let mut contenders = timers!(crew, sleeps);
     contenders.retain(|one| cfg!(tokio_unstable) || one.name != TokioSleep::<true>::NAME);
-    interleaved(id, run, &contenders, Hire { threads, pending, work })
+    measure(id, run, &contenders, Hire { threads, pending, work })
 }
 
 pub(crate) fn replace(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let hire = Hire { threads: 1, pending: run.sizes.one_m, work: Work::Replace };
-    interleaved(id, run, &timers!(crew, with_closure), hire)
+    measure(id, run, &timers!(crew, with_closure), hire)
 }
 
-fn interleaved(
+fn measure(
     id: &'static str,
     run: &mut Run<'_>,
-    contenders: &[Contender<Hire, Crew>],
+    contenders: &[Contender<Hire, Box<dyn Crew>>],
     hire: Hire,
 ) -> anyhow::Result<()> {
-    let (sizes, operations) = (run.sizes, run.sizes.operations);
-    let mut crews = Vec::new();
-    run.turns(id, 0, contenders, hire, |_, name, crew| crews.push((name, crew)))?;
-    for round in 0..sizes.rounds {
-        for (name, crew) in &crews {
-            run.one(id, "ns", round, name, || crew.work(operations))?;
-        }
+    let (nodes, operations) = (run.sizes.one_m, run.sizes.operations);
+    interleaved(id, run, contenders, &[("", hire)], operations, || {
         let random = match hire.work {
-            Work::Replace => floor::random_node(sizes.one_m, operations),
+            Work::Replace => floor::random_node(nodes, operations),
             Work::ScheduleCancel | Work::TimeoutReady => 0.0,
         };
-        run.floor(id, "ns", floor::schedule_cancel(operations) + random);
-    }
-    crews.into_iter().try_for_each(|(_, crew)| crew.go_home())
+        floor::schedule_cancel(operations) + random
+    })
 }

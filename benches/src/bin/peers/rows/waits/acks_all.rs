@@ -30,7 +30,7 @@ use timer_core::{Clock, SystemClock};
 
 use super::{
     super::row::Run,
-    room::{Pending, Room, TIMEOUT, begin, poll_once},
+    room::{Pending, Room, TIMEOUT, begin, poll_once, warmed_up},
 };
 use crate::{
     floor,
@@ -217,8 +217,8 @@ async fn until_over(pending: &mut Pending<'_>, may_pend: usize) {
 
 impl AcksAll {
     /// Nanoseconds from the first produce until the last is over.
-    fn work<P: Produces>(self, room: &Room<P>, log_end: u64) -> anyhow::Result<u64> {
-        let (produces, early) = (self.produces, self.early);
+    fn work<P: Produces>(self, room: &Room<P>, log_end: u64, produces: u64) -> anyhow::Result<u64> {
+        let early = self.early;
         let (partitions, clock) = (Partition::leaked(), SystemClock::new());
         let work = || Work { waits: room.waits.clone(), partitions, log_end, clock };
         let spans = if self.threads == 1 {
@@ -249,9 +249,7 @@ impl AcksAll {
 /// Nanoseconds a produce, after a warm-up.
 pub(super) fn acks_all<P: Produces>(row: AcksAll) -> anyhow::Result<f64> {
     let room = Room::<P>::with(P::NAME, 1, P::start)?;
-    let warm_up = AcksAll { produces: row.produces.div_ceil(8), ..row };
-    warm_up.work(&room, 0)?;
-    Ok(row.work(&room, warm_up.produces)? as f64 / row.produces as f64)
+    warmed_up(row.produces, |log_end, produces| row.work(&room, log_end, produces))
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
@@ -268,120 +266,4 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{future::poll_fn, task::Poll, time::Duration};
-
-    use tokio::task::yield_now;
-
-    use super::*;
-    use crate::{contender::Contender, request::Wait};
-
-    const LATER: Duration = Duration::from_millis(2);
-
-    /// Tells produces that they are over as soon as they are parked: once for each of these.
-    struct Broken<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize>;
-
-    impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Produces
-        for Broken<COMPLETED, GIVEN_UP, LEFT>
-    {
-        const NAME: &'static str = "broken";
-
-        fn start() -> anyhow::Result<Self> {
-            Ok(Broken)
-        }
-
-        fn park(&self, _: usize, _: Duration, produce: Produce) -> impl Wait {
-            produce.partition.reach(produce.offset);
-            (0..COMPLETED).for_each(|_| produce.over(true));
-            (0..GIVEN_UP).for_each(|_| produce.over(false));
-            poll_fn(|_| Poll::Ready(()))
-        }
-
-        fn raise(&self, _: usize, _: u64) {}
-
-        fn left(&self) -> usize {
-            LEFT
-        }
-    }
-
-    fn every_contender(forms: [(&str, Vec<Contender<(), ()>>); 2]) {
-        let mut contenders = forms.into_iter().flat_map(|(_, contenders)| contenders);
-        contenders.try_for_each(|one| (one.measure)(())).unwrap();
-    }
-
-    #[test]
-    fn a_produce_that_is_lost_given_up_ended_twice_or_left_behind_is_noticed() {
-        for threads in [1, 2] {
-            let row = AcksAll { threads, produces: 20, early: false };
-            acks_all::<Broken<1, 0, 0>>(row).unwrap();
-            assert!(acks_all::<Broken<0, 0, 0>>(row).is_err());
-            assert!(acks_all::<Broken<0, 1, 0>>(row).is_err());
-            assert!(acks_all::<Broken<2, 0, 0>>(row).is_err());
-            assert!(acks_all::<Broken<1, 0, 1>>(row).is_err());
-        }
-    }
-
-    /// Of four produces one partition's high watermark reaches two, whose time-outs are as short.
-    fn times_out<P: Produces>((): ()) -> anyhow::Result<()> {
-        let room = Room::<P>::with(P::NAME, 1, P::start)?;
-        let (waits, partitions) = (room.waits.clone(), Partition::leaked());
-        let [reached, unreached] = [&partitions[1], &partitions[2]];
-        let parks = room.spawn(async move {
-            let mut pending = Pending::new();
-            for (at, partition) in [(1, reached), (2, unreached)] {
-                for offset in 1..=2 {
-                    let produce = Produce { partition, offset };
-                    begin(Box::pin(waits.park(at, LATER, produce)), &mut pending).await;
-                }
-            }
-            reached.reach(2);
-            waits.raise(1, 2);
-            for wait in pending {
-                wait.await;
-            }
-            while unreached.ended() < 2 {
-                yield_now().await;
-            }
-        });
-        room.join(parks)?;
-        assert_eq!((reached.ended(), unreached.completed(), unreached.ended()), (2, 0, 2));
-        assert_eq!(room.waits.left(), 0, "{}", P::NAME);
-        Ok(())
-    }
-
-    #[test]
-    fn what_is_not_reached_times_out_and_leaves_nothing() {
-        every_contender(produces!(times_out));
-    }
-
-    /// A high watermark that was raised before.
-    fn reached_before<P: Produces>((): ()) -> anyhow::Result<()> {
-        let room = Room::<P>::with(P::NAME, 1, P::start)?;
-        let (waits, partition) = (room.waits.clone(), &Partition::leaked()[1]);
-        room.join(room.spawn(async move {
-            partition.reach(2);
-            waits.raise(1, 2);
-            waits.park(1, TIMEOUT, Produce { partition, offset: 2 }).await;
-        }))?;
-        assert_eq!((partition.completed(), room.waits.left()), (1, 0), "{}", P::NAME);
-        Ok(())
-    }
-
-    #[test]
-    fn what_was_reached_before_it_was_parked_is_over() {
-        every_contender(produces!(reached_before));
-    }
-
-    /// A high watermark that is raised while what it reaches is being parked.
-    fn races<P: Produces>((): ()) -> anyhow::Result<()> {
-        acks_all::<P>(AcksAll { threads: 2, produces: 2000, early: true }).map(|_| ())
-    }
-
-    #[test]
-    fn a_raise_that_races_with_a_park_loses_nothing_and_leaves_nothing() {
-        every_contender(produces!(races));
-    }
 }

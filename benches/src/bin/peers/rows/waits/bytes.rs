@@ -3,16 +3,25 @@
 //! in a task of its own, but without the task.
 //!
 //! Everything runs on the thread whose allocations are counted, the actor too.
+//!
+//! `empty-purgatory`: heap of a purgatory in which nothing is parked, one of several that share a
+//! timer, by the type of its keys. There is one of ours only: what it is compared with are the
+//! requests that it is to hold.
 
-use anyhow::ensure;
+use std::slice;
+
+use anyhow::{Context, ensure};
+use purgatory::{Purgatory, WatchKey};
+use timer_core::SystemTimer;
 use tokio::{runtime::Builder, task::coop::unconstrained};
 
 use super::{
     super::row::Run,
-    room::{Pending, complete_all, nothing_left, park_all},
+    room::{Pending, TIMEOUT, complete_all, nothing_left, park_all},
 };
 use crate::{
     request::{Progress, Request},
+    results::OURS,
     waits::{Waits, waits},
 };
 
@@ -37,10 +46,36 @@ pub(super) fn parked<W: Waits>((requests, keys): (usize, usize)) -> anyhow::Resu
     if keys == 1 { under::<W, 1>(requests) } else { under::<W, 3>(requests) }
 }
 
-pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+pub(in crate::rows) fn parked_each(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let keys = if id.ends_with("-3keys") { 3 } else { 1 };
     for (form, contenders) in waits!(parked) {
         run.each(&format!("{id}-{form}"), "bytes", 0, &contenders, (run.sizes.one_m, keys))?;
     }
     Ok(())
+}
+
+/// So many share the timer, and what grows in it only now and then.
+const PURGATORIES: usize = 16;
+
+/// Bytes of each, which must be fit for use.
+fn empty_each<K: WatchKey + Send>(key: K) -> anyhow::Result<f64> {
+    let timer = SystemTimer::new()?;
+    let mut purgatories: Vec<Purgatory<K, Request>> = Vec::with_capacity(PURGATORIES);
+    let counted = allocation_counter::measure(|| {
+        let build = |_| Purgatory::builder("empty").timer(&timer).build();
+        purgatories.extend((0..PURGATORIES).map(build).filter_map(Result::ok));
+    });
+    ensure!(purgatories.len() == PURGATORIES, "{} of {PURGATORIES} built", purgatories.len());
+    let last = purgatories.last().context("there are some")?;
+    let request = Request { progress: Progress::leaked(), required: 1 };
+    last.try_complete_else_watch(request, slice::from_ref(&key), TIMEOUT)
+        .map_err(|refused| refused.reason)?;
+    request.progress.reach(1);
+    ensure!(last.check_and_complete(&key) == 1 && last.is_empty(), "it does not complete");
+    Ok(counted.bytes_current as f64 / PURGATORIES as f64)
+}
+
+pub(in crate::rows) fn empty(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    run.one(&format!("{id}-u64"), "bytes", 0, OURS, || empty_each(1_u64))?;
+    run.one(&format!("{id}-string"), "bytes", 0, OURS, || empty_each(String::from("orders-0")))
 }

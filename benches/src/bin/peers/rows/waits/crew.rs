@@ -24,9 +24,12 @@ use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 use tokio::{sync::oneshot, task::yield_now};
 
-use super::room::{
-    KEYS, Keys, Pending, Room, TIMEOUT, Task, all_completed, begin, complete_all, park_all,
-    poll_once,
+use super::{
+    super::crew::Crew,
+    room::{
+        KEYS, Keys, Pending, Room, TIMEOUT, Task, all_completed, begin, complete_all, park_all,
+        poll_once,
+    },
 };
 use crate::{
     request::{Progress, Request},
@@ -62,15 +65,6 @@ pub(super) struct Hire {
     pub(super) half_foreign: bool,
     /// Requests that stay parked, under one key each.
     pub(super) others: usize,
-}
-
-/// A crew at the ready.
-pub(super) trait Crew {
-    /// Has every thread park and complete so many requests; nanoseconds each of the slowest.
-    fn work(&mut self, operations: usize) -> anyhow::Result<f64>;
-
-    /// An error when one of the others was lost, or anything is left.
-    fn go_home(self: Box<Self>) -> anyhow::Result<()>;
 }
 
 /// Makes a crew.

@@ -4,23 +4,22 @@
 //! form, with neither a runtime nor a future around it. The local one is told the time once for
 //! each window of requests, as an event loop tells it.
 
-use std::time::Duration;
-
 use anyhow::ensure;
 use fastrand::Rng;
 use purgatory::{LocalPurgatory, ParkResult, Purgatory};
 use timer_core::{Clock, SystemClock};
 
-use super::super::row::Run;
+use super::{
+    super::row::Run,
+    room::{KEYS, TIMEOUT},
+};
 use crate::{
     request::{Progress, Request},
     results::OURS,
 };
 
-const KEYS: u64 = 1000;
 /// How many requests are parked before they are completed.
 const WINDOW: u64 = 64;
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Parks and completes so many requests, `turn` before each window; nanoseconds each.
 fn work(

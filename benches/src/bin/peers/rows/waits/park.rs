@@ -13,8 +13,8 @@
 //! a clock read; of a future the allocation of what both sides share as well.
 
 use super::{
-    super::row::Run,
-    crew::{Crew, Hire, Share, crew},
+    super::{crew::interleaved, row::Run},
+    crew::{Hire, Share, crew},
 };
 use crate::{floor, waits::waits};
 
@@ -34,7 +34,7 @@ pub(in crate::rows) fn alone(id: &'static str, run: &mut Run<'_>) -> anyhow::Res
     let share = if id.contains("-fresh-") { Share::Fresh } else { Share::Same };
     let others = if id.contains("-1m-") { run.sizes.one_m } else { 0 };
     let hire = Hire { threads: 1, keys, share, half_foreign: false, others };
-    interleaved(id, run, &[("", hire)])
+    measure(id, run, &[("", hire)])
 }
 
 /// The rows on two threads.
@@ -42,41 +42,17 @@ pub(in crate::rows) fn pairs(id: &'static str, run: &mut Run<'_>) -> anyhow::Res
     let half_foreign = id.contains("-half-foreign");
     let share = if id.contains("-2t-other-") { Share::Apart } else { Share::Same };
     let alone = Hire { threads: 1, keys: keys(id), share, half_foreign: false, others: 0 };
-    interleaved(id, run, &[("", Hire { threads: 2, half_foreign, ..alone }), ("-slowdown", alone)])
+    measure(id, run, &[("", Hire { threads: 2, half_foreign, ..alone }), ("-slowdown", alone)])
 }
 
-/// One crew for each measure of a contender; a second one's time is what the first's is divided by.
-fn interleaved(id: &'static str, run: &mut Run<'_>, hires: &[(&str, Hire)]) -> anyhow::Result<()> {
-    let sizes = run.sizes;
+fn measure(id: &'static str, run: &mut Run<'_>, hires: &[(&str, Hire)]) -> anyhow::Result<()> {
+    let (keys, count) = (keys(id), run.sizes.operations);
     // Twenty keys take as long as many requests.
-    let operations = if keys(id) > 3 { sizes.operations / 5 } else { sizes.operations };
+    let operations = if keys > 3 { count / 5 } else { count };
     for (form, contenders) in waits!(crew) {
-        let mut crews: Vec<(&str, Vec<Box<dyn Crew>>)> = Vec::new();
-        for one in contenders {
-            if run.begins(id, 0, one.name) {
-                let hired = hires.iter().map(|(_, hire)| (one.measure)(*hire));
-                crews.push((one.name, hired.collect::<Result<_, _>>()?));
-            }
-        }
-        for round in 0..sizes.rounds {
-            for (name, crews) in &mut crews {
-                run.begins(id, round, name);
-                let mut first = None;
-                for (crew, (suffix, _)) in crews.iter_mut().zip(hires) {
-                    let ns = crew.work(operations)?;
-                    let (value, unit) = match first {
-                        None => (ns, "ns"),
-                        Some(first) => (first / ns, "times one thread's"),
-                    };
-                    first.get_or_insert(ns);
-                    run.add(&format!("{id}-{form}{suffix}"), unit, name, value);
-                }
-            }
-            let floor = floor::park_complete(keys(id), sizes.operations);
-            let of_form = floor::of_form(form, sizes.operations);
-            run.floor(&format!("{id}-{form}"), "ns", floor + of_form);
-        }
-        crews.into_iter().flat_map(|(_, crews)| crews).try_for_each(Crew::go_home)?;
+        interleaved(&format!("{id}-{form}"), run, &contenders, hires, operations, || {
+            floor::park_complete(keys, count) + floor::of_form(form, count)
+        })?;
     }
     Ok(())
 }

@@ -126,6 +126,17 @@ impl<W: Send + Sync + 'static> Room<W> {
     }
 }
 
+/// Nanoseconds each of so many, after an eighth as many to warm up: `work` does some from a number
+/// on, and tells how long it took.
+pub(super) fn warmed_up(
+    count: u64,
+    work: impl Fn(u64, u64) -> anyhow::Result<u64>,
+) -> anyhow::Result<f64> {
+    let before = count.div_ceil(8);
+    work(0, before)?;
+    Ok(work(before, count)? as f64 / count as f64)
+}
+
 pub(super) fn nothing_left<W: Waits>(waits: &W) -> anyhow::Result<()> {
     let left = waits.left();
     ensure!(left == 0, "{}: {left} requests or keys are still held", W::NAME);

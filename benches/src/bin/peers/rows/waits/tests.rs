@@ -18,18 +18,25 @@ use fastrand::Rng;
 use tokio::task::yield_now;
 
 use super::{
+    acks_all::{AcksAll, acks_all},
     bytes::parked,
     crew::{Hire, Share, crew},
+    events::{hot_key, tail},
     expire::{Expire, expire},
-    hot_key::hot_key,
-    room::{HOUR, Pending, Room, all_completed, begin, poll_once},
-    tail::tail,
+    room::{HOUR, Pending, Room, TIMEOUT, all_completed, begin, poll_once},
 };
 use crate::{
     contender::Contender,
+    produces::{
+        produce::{Partition, Produce, Produces},
+        produces,
+    },
     request::{Progress, Request, Wait},
     waits::{Waits, waits},
 };
+
+/// A time-out that runs out.
+const SOON: Duration = Duration::from_millis(2);
 
 /// Tells requests that they are over as soon as they are parked: once for each of these.
 struct Broken<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize>;
@@ -51,6 +58,29 @@ impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Waits
     }
 
     fn event(&self, _: u64) {}
+
+    fn left(&self) -> usize {
+        LEFT
+    }
+}
+
+impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Produces
+    for Broken<COMPLETED, GIVEN_UP, LEFT>
+{
+    const NAME: &'static str = "broken";
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Broken)
+    }
+
+    fn park(&self, _: usize, _: Duration, produce: Produce) -> impl Wait {
+        produce.partition.reach(produce.offset);
+        (0..COMPLETED).for_each(|_| produce.over(true));
+        (0..GIVEN_UP).for_each(|_| produce.over(false));
+        poll_fn(|_| Poll::Ready(()))
+    }
+
+    fn raise(&self, _: usize, _: u64) {}
 
     fn left(&self) -> usize {
         LEFT
@@ -98,7 +128,7 @@ fn times_out<W: Waits>((): ()) -> anyhow::Result<()> {
     let (waits, progress) = (room.waits.clone(), Progress::leaked());
     room.join(room.spawn(async move {
         let request = Request { progress, required: 1 };
-        waits.park([1, 2, 3], Duration::from_millis(2), request).await;
+        waits.park([1, 2, 3], SOON, request).await;
         while progress.ended() == 0 {
             yield_now().await;
         }
@@ -166,4 +196,77 @@ fn races<W: Waits>((): ()) -> anyhow::Result<()> {
 #[test]
 fn an_event_that_races_with_a_park_loses_nothing_and_leaves_nothing() {
     every_contender(waits!(races));
+}
+
+#[test]
+fn a_produce_that_is_lost_given_up_ended_twice_or_left_behind_is_noticed() {
+    for threads in [1, 2] {
+        let row = AcksAll { threads, produces: 20, early: false };
+        acks_all::<Broken<1, 0, 0>>(row).unwrap();
+        assert!(acks_all::<Broken<0, 0, 0>>(row).is_err());
+        assert!(acks_all::<Broken<0, 1, 0>>(row).is_err());
+        assert!(acks_all::<Broken<2, 0, 0>>(row).is_err());
+        assert!(acks_all::<Broken<1, 0, 1>>(row).is_err());
+    }
+}
+
+/// Of four produces one partition's high watermark reaches two, whose time-outs are as short.
+fn produces_time_out<P: Produces>((): ()) -> anyhow::Result<()> {
+    let room = Room::<P>::with(P::NAME, 1, P::start)?;
+    let (waits, partitions) = (room.waits.clone(), Partition::leaked());
+    let [reached, unreached] = [&partitions[1], &partitions[2]];
+    let parks = room.spawn(async move {
+        let mut pending = Pending::new();
+        for (at, partition) in [(1, reached), (2, unreached)] {
+            for offset in 1..=2 {
+                let produce = Produce { partition, offset };
+                begin(Box::pin(waits.park(at, SOON, produce)), &mut pending).await;
+            }
+        }
+        reached.reach(2);
+        waits.raise(1, 2);
+        for wait in pending {
+            wait.await;
+        }
+        while unreached.ended() < 2 {
+            yield_now().await;
+        }
+    });
+    room.join(parks)?;
+    assert_eq!((reached.ended(), unreached.completed(), unreached.ended()), (2, 0, 2));
+    assert_eq!(room.waits.left(), 0, "{}", P::NAME);
+    Ok(())
+}
+
+#[test]
+fn a_produce_that_is_not_reached_times_out_and_leaves_nothing() {
+    every_contender(produces!(produces_time_out));
+}
+
+/// A high watermark that was raised before.
+fn reached_before<P: Produces>((): ()) -> anyhow::Result<()> {
+    let room = Room::<P>::with(P::NAME, 1, P::start)?;
+    let (waits, partition) = (room.waits.clone(), &Partition::leaked()[1]);
+    room.join(room.spawn(async move {
+        partition.reach(2);
+        waits.raise(1, 2);
+        waits.park(1, TIMEOUT, Produce { partition, offset: 2 }).await;
+    }))?;
+    assert_eq!((partition.completed(), room.waits.left()), (1, 0), "{}", P::NAME);
+    Ok(())
+}
+
+#[test]
+fn a_produce_that_was_reached_before_it_was_parked_is_over() {
+    every_contender(produces!(reached_before));
+}
+
+/// A high watermark that is raised while what it reaches is being parked.
+fn produces_race<P: Produces>((): ()) -> anyhow::Result<()> {
+    acks_all::<P>(AcksAll { threads: 2, produces: 2000, early: true }).map(|_| ())
+}
+
+#[test]
+fn a_raise_that_races_with_a_park_loses_nothing_and_leaves_nothing() {
+    every_contender(produces!(produces_race));
 }

@@ -1,3 +1,9 @@
+//! What one event takes.
+//!
+//! `hot-key`: an event on a key for which 10 000 requests wait, none of them ready: until each was
+//! looked at, and waits again. A future that is told by the event looks in a task of its own. The
+//! floor is to write to each request's memory.
+//!
 //! `event-tail`: how long an event takes that completes a request, from the call until the request
 //! has said that it is over, while another thread parks and completes under the same thousand
 //! keys. Two clock reads are in it.
@@ -17,15 +23,67 @@ use tokio::task::yield_now;
 
 use super::{
     super::row::Run,
-    room::{Keys, Room, TIMEOUT, all_completed, poll_once},
+    room::{HOUR, Keys, Room, TIMEOUT, all_completed, poll_once},
 };
 use crate::{
+    floor,
     request::{Progress, Request},
     sink::histogram,
     waits::{Waits, waits},
 };
 
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
+/// For which all wait, in `hot-key`.
+const KEY: u64 = 7;
+
+/// Microseconds an event.
+pub(super) fn hot_key<W: Waits>((requests, events): (usize, u64)) -> anyhow::Result<f64> {
+    let room = Room::<W>::open(1)?;
+    let request = Request { progress: Progress::leaked(), required: 1 };
+    let progress = request.progress;
+    let park = |_| {
+        let waits = room.waits.clone();
+        room.spawn(async move { waits.park([KEY], HOUR, request).await })
+    };
+    let tasks: Vec<_> = (0..requests).map(park).collect();
+    let (waits, looks) = (room.waits.clone(), requests as u64 * W::LOOKS);
+    let raises = room.spawn(async move {
+        let looked = async |looks| {
+            while progress.looks() < looks {
+                yield_now().await;
+            }
+        };
+        looked(looks).await;
+        waits.settle().await;
+        let (clock, before) = (SystemClock::new(), progress.looks());
+        let begin = clock.now_ns();
+        for event in 1..=events {
+            waits.event(KEY);
+            looked(before + event * looks).await;
+        }
+        let spent = clock.now_ns() - begin;
+        progress.reach(1);
+        waits.event(KEY);
+        spent as f64 / 1e3 / events as f64
+    });
+    let us = room.join(raises)?;
+    tasks.into_iter().try_for_each(|task| room.join(task))?;
+    all_completed::<W>(progress, requests as u64)?;
+    room.close()?;
+    Ok(us)
+}
+
+pub(in crate::rows) fn hot_keys(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let (hot, events) = (run.sizes.hot, run.sizes.hot_events);
+    for round in 0..run.sizes.rounds {
+        for (form, contenders) in waits!(hot_key) {
+            let measure = format!("{id}-{form}");
+            run.each(&measure, "us an event", round, &contenders, (hot, events))?;
+            run.floor(&measure, "us an event", floor::random_node(hot, hot) * hot as f64 / 1e3);
+        }
+    }
+    Ok(())
+}
 
 /// Parks a request and completes it; nanoseconds of the latter.
 async fn once<W: Waits>(waits: &W, request: Request, key: u64, clock: SystemClock) -> u64 {
@@ -68,7 +126,7 @@ pub(super) fn tail<W: Waits>(events: u64) -> anyhow::Result<Histogram<u64>> {
     measured
 }
 
-pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+pub(in crate::rows) fn tails(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let events = run.sizes.operations as u64;
     for round in 0..run.sizes.rounds {
         for (form, contenders) in waits!(tail) {
