@@ -8,13 +8,13 @@
 mod dashmap_oneshot;
 mod locked;
 mod ours;
-pub(crate) mod produce;
+mod produce;
 
 pub(crate) use self::{
     dashmap_oneshot::Oneshots,
     locked::{ByOffset, InOrder, Locked},
     ours::{OursAwaited, OursCallback, WatermarksAwaited, WatermarksCallback},
-    produce::Produces,
+    produce::{PARTITIONS, Partition, Produce, Produces},
 };
 
 /// What a row measures with every one of them, by form.

@@ -2,10 +2,7 @@
 //! And where it waits: [`Produces`].
 
 use std::{
-    sync::atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -58,7 +55,7 @@ struct Outcomes {
 
 impl Produce {
     pub(crate) fn is_ready(&self) -> bool {
-        self.partition.high_watermark.load(Acquire) >= self.offset
+        self.partition.high_watermark.load(Ordering::Acquire) >= self.offset
     }
 
     /// It is over: completed, or given up. One that was completed too early counts as given up.
@@ -66,7 +63,7 @@ impl Produce {
         let outcomes = &self.partition.outcomes;
         let completed = completed && self.is_ready();
         let count = if completed { &outcomes.completed } else { &outcomes.given_up };
-        count.fetch_add(1, Relaxed);
+        count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -78,15 +75,15 @@ impl Partition {
 
     /// An event must follow.
     pub(crate) fn reach(&self, high_watermark: u64) {
-        self.high_watermark.store(high_watermark, Release);
+        self.high_watermark.store(high_watermark, Ordering::Release);
     }
 
     pub(crate) fn completed(&self) -> u64 {
-        self.outcomes.completed.load(Relaxed)
+        self.outcomes.completed.load(Ordering::Relaxed)
     }
 
     /// How many are over, in whatever way.
     pub(crate) fn ended(&self) -> u64 {
-        self.completed() + self.outcomes.given_up.load(Relaxed)
+        self.completed() + self.outcomes.given_up.load(Ordering::Relaxed)
     }
 }

@@ -3,16 +3,17 @@
 //!
 //! A peer joins the run by its type in [`timers`].
 
-pub(crate) mod cores;
+mod cores;
 mod delay_queue;
 mod hashed_wheel;
 mod ours;
 mod queue_thread;
 mod sleeps;
-pub(crate) mod timer;
+mod timer;
 mod tokio_sleep;
 
 pub(crate) use self::{
+    cores::{Core, HashedCore, NexusCore, OursWheel},
     delay_queue::Queue as DelayQueue,
     hashed_wheel::HashedWheel,
     ours::{Ours, OursClosure, OursFine, OursHandler},

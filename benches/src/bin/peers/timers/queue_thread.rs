@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 pub(crate) use purgatory_benches::LazyHeap;
-use purgatory_benches::delays::{self, AtEnd, Delays};
+use purgatory_benches::delays::{self, Delays};
 use timer_core::Clock;
 
 use super::{cores::Core, timer::Timer};
@@ -89,7 +89,7 @@ impl<Q: Queue> Timer for QueueThread<Q> {
 
     fn start(sink: &'static Sink) -> anyhow::Result<Self> {
         let fire = |due: std::vec::Drain<'_, u64>| due.for_each(|due_ns| sink.fired(due_ns));
-        Ok(QueueThread { delays: Delays::start(sink.clock(), AtEnd::Drop, fire)?, sink })
+        Ok(QueueThread { delays: Delays::start(sink.clock(), fire)?, sink })
     }
 
     fn local(&self) -> Self::Local<'_> {
@@ -107,5 +107,12 @@ impl<Q: Queue> Timer for QueueThread<Q> {
 
     fn pending(&self) -> Option<usize> {
         Some(self.delays.with(|queue| queue.len()))
+    }
+}
+
+/// What still pends need not fire.
+impl<Q: Queue> Drop for QueueThread<Q> {
+    fn drop(&mut self) {
+        self.delays.with(|queue| *queue = Q::default());
     }
 }

@@ -6,10 +6,7 @@ use std::{
     future::poll_fn,
     sync::{
         Arc,
-        atomic::{
-            AtomicBool,
-            Ordering::{AcqRel, Acquire},
-        },
+        atomic::{AtomicBool, Ordering},
     },
     task::Poll,
     time::Duration,
@@ -43,7 +40,7 @@ impl Shared {
     /// completed it meanwhile, and has taken it off all lists it will ever take it off.
     fn watch(&self, key: u64, waiter: &Arc<Waiter>, deadline: Key) {
         let list = self.lists.entry(key); // locks it, so that either is seen
-        if !waiter.over.load(Acquire) {
+        if !waiter.over.load(Ordering::Acquire) {
             list.or_default().push((waiter.clone(), deadline));
         }
     }
@@ -52,7 +49,7 @@ impl Shared {
     fn attempt(&self, waiter: &Arc<Waiter>, deadline: &Key) {
         if waiter.request.is_ready() {
             let mut deadlines = self.deadlines.lock();
-            if !waiter.over.swap(true, AcqRel) {
+            if !waiter.over.swap(true, Ordering::AcqRel) {
                 deadlines.remove(deadline);
                 drop(deadlines);
                 self.leave(waiter, true);
@@ -76,7 +73,7 @@ impl Shared {
             let next = poll_fn(|context| match self.deadlines.lock().poll_expired(context) {
                 Poll::Ready(Some(expired)) => {
                     let waiter = expired.into_inner();
-                    Poll::Ready((!waiter.over.swap(true, AcqRel)).then_some(waiter))
+                    Poll::Ready((!waiter.over.swap(true, Ordering::AcqRel)).then_some(waiter))
                 }
                 Poll::Ready(None) | Poll::Pending => Poll::Pending,
             });

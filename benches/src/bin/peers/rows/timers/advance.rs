@@ -13,10 +13,7 @@ use crate::{
     contender::contenders,
     floor,
     results::OURS,
-    timers::{
-        DeadlineMap, LazyHeap,
-        cores::{Core, HashedCore, NexusCore, OursWheel},
-    },
+    timers::{Core, DeadlineMap, HashedCore, LazyHeap, NexusCore, OursWheel},
 };
 
 const TICKS: u64 = 1000;

@@ -12,11 +12,7 @@ use super::super::row::Run;
 use crate::{
     contender::contenders,
     sink::Sink,
-    timers::{
-        AsyncIo, HashedWheel, Polled, Timer,
-        cores::{Core, HashedCore, OursWheel},
-        timers,
-    },
+    timers::{AsyncIo, Core, HashedCore, HashedWheel, OursWheel, Polled, Timer, timers},
 };
 
 /// Ours counts 16 bytes of pointer to the task (in `ours-closure` the 16 of the task as well), the

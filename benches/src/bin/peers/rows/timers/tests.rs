@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     sink::{Noted, Sink},
-    timers::{Timer, cores::Core},
+    timers::{Core, Timer},
 };
 
 /// Cancels nothing, and fires twice, at once.

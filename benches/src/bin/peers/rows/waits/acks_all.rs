@@ -17,10 +17,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Release},
-    },
+    atomic::{AtomicU64, Ordering},
 };
 
 use anyhow::ensure;
@@ -34,10 +31,7 @@ use super::{
 };
 use crate::{
     floor,
-    produces::{
-        produce::{PARTITIONS, Partition, Produce, Produces},
-        produces,
-    },
+    produces::{PARTITIONS, Partition, Produce, Produces, produces},
 };
 
 /// Produces in a batch, at most and in the mean.
@@ -99,20 +93,20 @@ impl HandOver {
     /// Puts in the batch of this number, once there is room.
     fn put(&self, number: usize, batch: Batch) {
         let (slot, backoff) = (&self.0[number % HANDED_OVER_MAX], Backoff::new());
-        while slot.load(Acquire) != 0 {
+        while slot.load(Ordering::Acquire) != 0 {
             backoff.snooze();
         }
-        slot.store(batch.last * PARTITIONS as u64 + batch.partition as u64, Release);
+        slot.store(batch.last * PARTITIONS as u64 + batch.partition as u64, Ordering::Release);
     }
 
     /// Takes out the batch of this number, once it is there: partition and offset.
     fn take(&self, number: usize) -> (usize, u64) {
         let (slot, backoff) = (&self.0[number % HANDED_OVER_MAX], Backoff::new());
         loop {
-            match slot.load(Acquire) {
+            match slot.load(Ordering::Acquire) {
                 0 => backoff.snooze(),
                 word => {
-                    slot.store(0, Release);
+                    slot.store(0, Ordering::Release);
                     let partitions = PARTITIONS as u64;
                     return ((word % partitions) as usize, word / partitions);
                 }

@@ -13,10 +13,7 @@
 
 use std::sync::{
     Arc, Barrier,
-    atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Release},
-    },
+    atomic::{AtomicU64, Ordering},
 };
 
 use anyhow::{Context, bail};
@@ -198,13 +195,15 @@ impl<W: Waits, const K: usize> Member<W, K> {
             waits.settle().await;
             self.progress.reach(self.parked);
             if let Some(swap) = &self.swap {
-                swap.given.fetch_add(given, Release);
+                swap.given.fetch_add(given, Ordering::Release);
             }
             events.drain(..).for_each(|key| waits.event(key));
             self.until_over(&mut pending, may_stay).await;
         }
         self.until_over(&mut pending, 0).await;
-        while self.swap.as_ref().is_some_and(|swap| swap.raised < swap.given.load(Acquire)) {
+        while let Some(swap) = &self.swap
+            && swap.raised < swap.given.load(Ordering::Acquire)
+        {
             self.raise_or_yield().await;
         }
     }
@@ -228,7 +227,7 @@ impl<W: Waits, const K: usize> Member<W, K> {
     /// Raises the events that the other thread has left to this one.
     async fn raise_or_yield(&mut self) {
         if let Some(swap) = &mut self.swap {
-            let received = swap.received.load(Acquire);
+            let received = swap.received.load(Ordering::Acquire);
             if swap.raised < received {
                 for _ in swap.raised..received {
                     self.waits.event(swap.received_keys.next::<K>()[0]);

@@ -17,13 +17,11 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
+    ops::Range,
     pin::Pin,
     sync::{
         Arc,
-        atomic::{
-            AtomicU64,
-            Ordering::{Acquire, Release},
-        },
+        atomic::{AtomicU64, Ordering},
     },
     task::Poll,
 };
@@ -152,82 +150,82 @@ fn reply_to(number: u64) -> u64 {
 }
 
 /// Asks, and has the future registered with its task.
-async fn ask<'a, A: Asks>(asks: &'a A, number: u64, pending: &mut Pending<'a>) -> bool {
+async fn ask<'a, A: Asks>(asks: &'a A, number: u64, pending: &mut Pending<'a>) {
     let mut reply: Reply<'a> = Box::pin(asks.ask(number));
     match poll_once(reply.as_mut()).await {
-        Poll::Ready(reply) => reply == Some(reply_to(number)),
-        Poll::Pending => {
-            pending.push_back((number, reply));
-            true
-        }
+        Poll::Ready(reply) => assert_eq!(reply, Some(reply_to(number))),
+        Poll::Pending => pending.push_back((number, reply)),
     }
 }
 
-/// Nanoseconds for so many requests from `first` on; false if one was not answered right.
-async fn ask_alone<A: Asks>(asks: &A, first: u64, requests: u64) -> (bool, u64) {
-    let (clock, mut pending, mut right) = (SystemClock::new(), Pending::new(), true);
+fn answer<A: Asks>(asks: &A, mut numbers: Range<u64>) {
+    let all = numbers.all(|number| asks.deliver(number, reply_to(number)));
+    assert!(all, "nobody waited for a reply");
+}
+
+/// Nanoseconds for so many requests from `first` on.
+async fn ask_alone<A: Asks>(asks: &A, first: u64, requests: u64) -> u64 {
+    let (clock, mut pending) = (SystemClock::new(), Pending::new());
     let end = first + requests;
     for window in (first..end).step_by(WINDOW as usize) {
         let numbers = window..end.min(window + WINDOW);
         for number in numbers.clone() {
-            right &= ask(asks, number, &mut pending).await;
+            ask(asks, number, &mut pending).await;
         }
-        right &= numbers.fold(true, |all, number| all & asks.deliver(number, reply_to(number)));
+        answer(asks, numbers);
         for (number, reply) in pending.drain(..) {
-            right &= reply.await == Some(reply_to(number));
+            assert_eq!(reply.await, Some(reply_to(number)));
         }
     }
-    (right, clock.now_ns())
+    clock.now_ns()
 }
 
 /// The thread that asks, on two.
-async fn asker<A: Asks>(asks: &A, first: u64, requests: u64, asked: &AtomicU64) -> (bool, u64) {
-    let (clock, mut pending, mut right) = (SystemClock::new(), Pending::new(), true);
+async fn asker<A: Asks>(asks: &A, first: u64, requests: u64, asked: &AtomicU64) -> u64 {
+    let (clock, mut pending) = (SystemClock::new(), Pending::new());
     for number in first..first + requests {
-        right &= ask(asks, number, &mut pending).await;
-        asked.store(number + 1, Release);
-        right &= until(&mut pending, AHEAD_MAX as usize).await;
+        ask(asks, number, &mut pending).await;
+        asked.store(number + 1, Ordering::Release);
+        until(&mut pending, AHEAD_MAX as usize).await;
     }
-    right &= until(&mut pending, 0).await;
-    (right, clock.now_ns())
+    until(&mut pending, 0).await;
+    clock.now_ns()
 }
 
 /// Takes replies until so many requests pend at most.
-async fn until(pending: &mut Pending<'_>, may_pend: usize) -> bool {
-    let (backoff, mut right) = (Backoff::new(), true);
+async fn until(pending: &mut Pending<'_>, may_pend: usize) {
+    let backoff = Backoff::new();
     while pending.len() > may_pend {
         let (number, reply) = &mut pending[0];
         match poll_once(reply.as_mut()).await {
             Poll::Pending => backoff.snooze(),
             Poll::Ready(reply) => {
-                right &= reply == Some(reply_to(*number));
+                assert_eq!(reply, Some(reply_to(*number)));
                 pending.pop_front();
                 backoff.reset();
             }
         }
     }
-    right
 }
 
 /// The thread that answers, on two.
-fn answerer<A: Asks>(asks: &A, first: u64, requests: u64, asked: &AtomicU64) -> bool {
-    let (mut next, mut right, backoff) = (first, true, Backoff::new());
+fn answerer<A: Asks>(asks: &A, first: u64, requests: u64, asked: &AtomicU64) {
+    let (mut next, backoff) = (first, Backoff::new());
     while next < first + requests {
-        let end = asked.load(Acquire);
+        let end = asked.load(Ordering::Acquire);
         if next >= end {
             backoff.snooze();
             continue;
         }
         backoff.reset();
-        right &= (next..end).fold(true, |all, number| all & asks.deliver(number, reply_to(number)));
+        answer(asks, next..end);
         next = end;
     }
-    right
 }
 
-fn nothing_lost<A: Asks>(asks: &A, right: bool) -> anyhow::Result<()> {
+fn nothing_left<A: Asks>(asks: &A) -> anyhow::Result<()> {
     let left = asks.left();
-    ensure!(right && left == 0, "{}: a reply was lost, or {left} requests are held", A::NAME);
+    ensure!(left == 0, "{}: {left} requests are held", A::NAME);
     Ok(())
 }
 
@@ -236,17 +234,16 @@ fn replies_each<A: Asks>((threads, requests): (usize, u64)) -> anyhow::Result<f6
     let room = Room::<A>::with(A::NAME, 1, A::start)?;
     warmed_up(requests, |first, requests| {
         let waits = room.waits.clone();
-        let (right, ns) = if threads == 1 {
+        let ns = if threads == 1 {
             room.join(room.spawn(async move { ask_alone(&*waits, first, requests).await }))?
         } else {
             let (answers, asked) = (waits.clone(), Arc::new(AtomicU64::new(first)));
             let told = asked.clone();
             let asks = async move { asker(&*waits, first, requests, &told).await };
             let answers = async move { answerer(&*answers, first, requests, &asked) };
-            let ((right, ns), all_right) = room.both(asks, answers)?;
-            (right & all_right, ns)
+            room.both(asks, answers)?.0
         };
-        nothing_lost(&*room.waits, right)?;
+        nothing_left(&*room.waits)?;
         Ok(ns)
     })
 }
@@ -266,17 +263,17 @@ pub(in crate::rows) fn replies(id: &'static str, run: &mut Run<'_>) -> anyhow::R
 fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
     let runtime = Builder::new_current_thread().enable_time().build()?;
     let asks = runtime.block_on(async { A::start() })?;
-    let (mut pending, mut right) = (Pending::with_capacity(requests as usize), true);
+    let mut pending = Pending::with_capacity(requests as usize);
     let counted = allocation_counter::measure(|| {
         runtime.block_on(unconstrained(async {
             for number in 0..requests {
-                right &= ask(&asks, number, &mut pending).await;
+                ask(&asks, number, &mut pending).await;
             }
         }));
     });
-    right &= (0..requests).fold(true, |all, number| all & asks.deliver(number, reply_to(number)));
-    runtime.block_on(unconstrained(async { right &= until(&mut pending, 0).await }));
-    nothing_lost(&asks, right)?;
+    answer(&asks, 0..requests);
+    runtime.block_on(unconstrained(until(&mut pending, 0)));
+    nothing_left(&asks)?;
     Ok(counted.bytes_current as f64 / requests as f64)
 }
 
@@ -392,7 +389,7 @@ async fn consumer<Q: Queue>(queue: &Q, jobs: u64, taken: &AtomicU64) -> (u64, u6
     let (clock, mut sum) = (SystemClock::new(), 0);
     for job in 0..jobs {
         sum += queue.take().await.unwrap_or_default();
-        taken.store(job + 1, Release);
+        taken.store(job + 1, Ordering::Release);
     }
     (sum, clock.now_ns())
 }
@@ -400,7 +397,7 @@ async fn consumer<Q: Queue>(queue: &Q, jobs: u64, taken: &AtomicU64) -> (u64, u6
 fn producer<Q: Queue>(queue: &Q, jobs: u64, taken: &AtomicU64) {
     let backoff = Backoff::new();
     for job in 0..jobs {
-        while job - taken.load(Acquire) > AHEAD_MAX {
+        while job - taken.load(Ordering::Acquire) > AHEAD_MAX {
             backoff.snooze();
         }
         backoff.reset();

@@ -8,10 +8,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{
-            AtomicBool, AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
-        },
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -44,13 +41,13 @@ struct Partition {
 
 impl Partition {
     fn look(&self) -> bool {
-        self.looks.fetch_add(1, Relaxed);
-        self.has_data.load(Acquire)
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.has_data.load(Ordering::Acquire)
     }
 
     fn append(&self, now_ns: u64) {
-        self.appended_ns.store(now_ns, Relaxed);
-        self.has_data.store(true, Release);
+        self.appended_ns.store(now_ns, Ordering::Relaxed);
+        self.has_data.store(true, Ordering::Release);
     }
 }
 
@@ -104,9 +101,9 @@ fn measure(
     for (fetch, partition) in fetches.into_iter().zip(&*partitions) {
         let answered_ns = runtime.block_on(fetch)??;
         ensure!(answered_ns.is_some(), "a fetch was given up though its data was there");
-        let appended_ns = partition.appended_ns.load(Relaxed);
+        let appended_ns = partition.appended_ns.load(Ordering::Relaxed);
         late.record(answered_ns.unwrap_or_default().saturating_sub(appended_ns))?;
-        looks += partition.looks.load(Relaxed);
+        looks += partition.looks.load(Ordering::Relaxed);
     }
     Ok((looks as f64 / FETCHES as f64, late))
 }

@@ -5,10 +5,7 @@ use std::{
     future::poll_fn,
     sync::{
         Arc,
-        atomic::{
-            AtomicU64,
-            Ordering::{Acquire, Release},
-        },
+        atomic::{AtomicU64, Ordering},
     },
     task::Poll,
     time::Duration,
@@ -27,10 +24,7 @@ use super::{
 };
 use crate::{
     contender::Contender,
-    produces::{
-        produce::{Partition, Produce, Produces},
-        produces,
-    },
+    produces::{Partition, Produce, Produces, produces},
     request::{Progress, Request, Wait},
     waits::{Waits, waits},
 };
@@ -151,7 +145,7 @@ fn keys(number: u64) -> [u64; 20] {
 async fn park<W: Waits>(waits: &W, progress: &'static Progress, begun: &AtomicU64) {
     let mut pending = Pending::new();
     for number in 1..=REQUESTS {
-        begun.store(number, Release);
+        begun.store(number, Ordering::Release);
         let request = Request { progress, required: number };
         begin(Box::pin(waits.park(keys(number), HOUR, request)), &mut pending).await;
         let may_wait = if number < REQUESTS { number % 2 } else { 0 };
@@ -169,7 +163,7 @@ async fn park<W: Waits>(waits: &W, progress: &'static Progress, begun: &AtomicU6
 async fn raise<W: Waits>(waits: &W, progress: &'static Progress, begun: &AtomicU64) {
     let mut random = Rng::with_seed(1);
     for number in 1..=REQUESTS {
-        while begun.load(Acquire) < number {
+        while begun.load(Ordering::Acquire) < number {
             yield_now().await;
         }
         (0..random.u32(0..200)).for_each(|_| std::hint::spin_loop());
