@@ -128,17 +128,4 @@ mod tests {
         let picked: Vec<_> = ROWS.iter().map(|row| row.id).filter(|id| args.wants(id)).collect();
         assert_eq!(picked, ["schedule-cancel-2t-100k", "burst-1m"]);
     }
-
-    #[test]
-    fn rounds_are_those_asked_for() {
-        let rounds = |args: &[&str]| {
-            let sizes = Args::parse_from(["peers"].iter().chain(args)).sizes();
-            [sizes.rounds, sizes.real_time_rounds, sizes.short_rounds]
-        };
-        assert_eq!(rounds(&["--rounds", "11"]), [11; 3]);
-        assert_eq!(rounds(&["--quick", "--rounds", "2"]), [2; 3]);
-        let Sizes { rounds: of_most, real_time_rounds, short_rounds, .. } = Sizes::FULL;
-        assert_eq!(rounds(&[]), [of_most, real_time_rounds, short_rounds]);
-        assert!(Args::try_parse_from(["peers", "--rounds", "0"]).is_err());
-    }
 }

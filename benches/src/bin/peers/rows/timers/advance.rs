@@ -8,11 +8,11 @@ use anyhow::ensure;
 use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 
-use super::super::row::Run;
 use crate::{
     contender::contenders,
     floor,
     results::OURS,
+    rows::row::Run,
     timers::{Core, DeadlineMap, HashedCore, LazyHeap, NexusCore, OursWheel},
 };
 

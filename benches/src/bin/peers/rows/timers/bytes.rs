@@ -8,9 +8,9 @@
 use anyhow::ensure;
 use fastrand::Rng;
 
-use super::super::row::Run;
 use crate::{
     contender::contenders,
+    rows::row::Run,
     sink::Sink,
     timers::{AsyncIo, Core, HashedCore, HashedWheel, OursWheel, Polled, Timer, timers},
 };

@@ -15,10 +15,10 @@ use anyhow::Context;
 use fastrand::Rng;
 use timer_core::{Clock, TickLength};
 
-use super::super::row::Run;
 use crate::{
     floor,
     results::FLOOR,
+    rows::row::Run,
     sink::{Noted, Sink, with_lead},
     timers::{Timer, timers},
 };

@@ -11,8 +11,8 @@ use std::{
 
 use anyhow::{Context, ensure};
 
-use super::super::row::Run;
 use crate::{
+    rows::row::Run,
     sink::Sink,
     timers::{Timer, timers},
 };

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{
     advance, bytes,
-    crew::{Hire, Work, crew},
     expire::{Expire, expire},
     idle,
+    schedule::{Hire, Work, crew},
 };
 use crate::{
     sink::{Noted, Sink},

@@ -25,13 +25,11 @@ use crossbeam_utils::Backoff;
 use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 
-use super::{
-    super::row::Run,
-    room::{Pending, Room, TIMEOUT, begin, poll_once, warmed_up},
-};
+use super::room::{Pending, Room, TIMEOUT, begin, poll_once, warmed_up};
 use crate::{
     floor,
     produces::{PARTITIONS, Partition, Produce, Produces, produces},
+    rows::row::Run,
 };
 
 /// Produces in a batch, at most and in the mean.
@@ -242,7 +240,7 @@ impl AcksAll {
 
 /// Nanoseconds a produce, after a warm-up.
 pub(super) fn acks_all<P: Produces>(row: AcksAll) -> anyhow::Result<f64> {
-    let room = Room::<P>::with(P::NAME, 1, P::start)?;
+    let room = Room::<P>::open(P::NAME, 1, P::start)?;
     warmed_up(row.produces, |log_end, produces| row.work(&room, log_end, produces))
 }
 

@@ -15,13 +15,11 @@ use purgatory::{Purgatory, WatchKey};
 use timer_core::SystemTimer;
 use tokio::{runtime::Builder, task::coop::unconstrained};
 
-use super::{
-    super::row::Run,
-    room::{Pending, TIMEOUT, complete_all, nothing_left, park_all},
-};
+use super::room::{Pending, TIMEOUT, complete_all, nothing_left, park_all};
 use crate::{
     request::{Progress, Request},
     results::OURS,
+    rows::row::Run,
     waits::{Waits, waits},
 };
 

@@ -85,7 +85,7 @@ struct Team<W, const K: usize> {
 
 impl<W: Waits, const K: usize> Team<W, K> {
     fn hire(hire: Hire) -> anyhow::Result<Self> {
-        let room = Room::<W>::open(hire.threads)?;
+        let room = Room::<W>::open(W::NAME, hire.threads, W::start)?;
         let (waits, count) = (room.waits.clone(), hire.others);
         let (tell, parked) = std::sync::mpsc::channel();
         let (leave, left) = oneshot::channel();

@@ -21,13 +21,11 @@ use hdrhistogram::Histogram;
 use timer_core::{Clock, SystemClock};
 use tokio::task::yield_now;
 
-use super::{
-    super::row::Run,
-    room::{HOUR, Keys, Room, TIMEOUT, all_completed, poll_once},
-};
+use super::room::{HOUR, Keys, Room, TIMEOUT, all_completed, poll_once};
 use crate::{
     floor,
     request::{Progress, Request},
+    rows::row::Run,
     sink::histogram,
     waits::{Waits, waits},
 };
@@ -38,7 +36,7 @@ const KEY: u64 = 7;
 
 /// Microseconds an event.
 pub(super) fn hot_key<W: Waits>((requests, events): (usize, u64)) -> anyhow::Result<f64> {
-    let room = Room::<W>::open(1)?;
+    let room = Room::<W>::open(W::NAME, 1, W::start)?;
     let request = Request { progress: Progress::leaked(), required: 1 };
     let progress = request.progress;
     let park = |_| {
@@ -101,7 +99,7 @@ async fn once<W: Waits>(waits: &W, request: Request, key: u64, clock: SystemCloc
 
 /// Nanoseconds an event took, of so many.
 pub(super) fn tail<W: Waits>(events: u64) -> anyhow::Result<Histogram<u64>> {
-    let room = Room::<W>::open(2)?;
+    let room = Room::<W>::open(W::NAME, 2, W::start)?;
     let stop = Arc::new(AtomicBool::new(false));
     let work = |seed: u64, events: u64| {
         let (waits, stop) = (room.waits.clone(), stop.clone());

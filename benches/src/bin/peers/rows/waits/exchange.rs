@@ -40,11 +40,8 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
-    super::row::Run,
-    room::{Room, TIMEOUT, poll_once, warmed_up},
-};
-use crate::{contender::contenders, floor, results::OURS};
+use super::room::{Room, TIMEOUT, poll_once, warmed_up};
+use crate::{contender::contenders, floor, results::OURS, rows::row::Run};
 
 /// Requests that are asked before the first is answered, and consumers, on one thread.
 const WINDOW: u64 = 64;
@@ -231,7 +228,7 @@ fn nothing_left<A: Asks>(asks: &A) -> anyhow::Result<()> {
 
 /// Nanoseconds a request.
 fn replies_each<A: Asks>((threads, requests): (usize, u64)) -> anyhow::Result<f64> {
-    let room = Room::<A>::with(A::NAME, 1, A::start)?;
+    let room = Room::<A>::open(A::NAME, 1, A::start)?;
     warmed_up(requests, |first, requests| {
         let waits = room.waits.clone();
         let ns = if threads == 1 {
@@ -407,7 +404,7 @@ fn producer<Q: Queue>(queue: &Q, jobs: u64, taken: &AtomicU64) {
 
 /// Nanoseconds a job.
 fn jobs_each<Q: Queue>((threads, jobs): (usize, u64)) -> anyhow::Result<f64> {
-    let room = Room::<Q>::with(Q::NAME, 1, Q::start)?;
+    let room = Room::<Q>::open(Q::NAME, 1, Q::start)?;
     warmed_up(jobs, |_, jobs| {
         let queue = room.waits.clone();
         let (sum, ns) = if threads == 1 {

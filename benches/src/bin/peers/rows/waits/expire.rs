@@ -15,11 +15,12 @@ use anyhow::ensure;
 use fastrand::Rng;
 use timer_core::{Clock, TickLength};
 
-use super::{super::row::Run, room::Room};
+use super::room::Room;
 use crate::{
     floor,
     request::{Progress, Request},
     results::FLOOR,
+    rows::row::Run,
     sink::{Lateness, Noted, Sink, with_lead},
     waits::{Waits, waits},
 };
@@ -47,7 +48,7 @@ fn attempt<W: Waits>(expire: Expire, lead: Duration) -> anyhow::Result<Option<(L
     let requests = (share * THREADS) as u64;
     let sink = Sink::leaked(requests, Noted::Lateness(TickLength::default()));
     let (clock, progress) = (sink.clock(), Progress::telling(sink));
-    let room = Room::<W>::open_on(THREADS, clock)?;
+    let room = Room::<W>::open(W::NAME, THREADS, || W::start_on(clock))?;
     let base_ns = clock.now_ns() + lead.as_nanos() as u64;
     let (keys, window_ns) = (expire.keys as u64, expire.window.as_nanos() as u64);
     let park = |thread: u64| {

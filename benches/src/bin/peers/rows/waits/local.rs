@@ -9,13 +9,11 @@ use fastrand::Rng;
 use purgatory::{LocalPurgatory, ParkResult, Purgatory};
 use timer_core::{Clock, SystemClock};
 
-use super::{
-    super::row::Run,
-    room::{KEYS, TIMEOUT},
-};
+use super::room::{KEYS, TIMEOUT};
 use crate::{
     request::{Progress, Request},
     results::OURS,
+    rows::row::Run,
 };
 
 /// How many requests are parked before they are completed.

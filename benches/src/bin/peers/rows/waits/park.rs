@@ -18,37 +18,24 @@ use super::{
 };
 use crate::{floor, waits::waits};
 
-/// How many keys a request of the row waits for.
-fn keys(id: &str) -> usize {
-    let (_, last) = id.rsplit_once('-').expect("several words");
-    match last {
-        "3keys" => 3,
-        "20keys" => 20,
-        _ => 1,
-    }
-}
-
-/// The rows on one thread.
-pub(in crate::rows) fn alone(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let keys = keys(id);
-    let share = if id.contains("-fresh-") { Share::Fresh } else { Share::Same };
-    let others = if id.contains("-1m-") { run.sizes.one_m } else { 0 };
-    let hire = Hire { threads: 1, keys, share, half_foreign: false, others };
-    measure(id, run, &[("", hire)])
-}
-
-/// The rows on two threads.
-pub(in crate::rows) fn pairs(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let half_foreign = id.contains("-half-foreign");
-    let share = if id.contains("-2t-other-") { Share::Apart } else { Share::Same };
-    let alone = Hire { threads: 1, keys: keys(id), share, half_foreign: false, others: 0 };
-    measure(id, run, &[("", Hire { threads: 2, half_foreign, ..alone }), ("-slowdown", alone)])
-}
-
-fn measure(id: &'static str, run: &mut Run<'_>, hires: &[(&str, Hire)]) -> anyhow::Result<()> {
-    let (keys, count) = (keys(id), run.sizes.operations);
+pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let count = run.sizes.operations;
     // Twenty keys take as long as many requests.
-    let operations = if keys > 3 { count / 5 } else { count };
+    let (keys, operations) = match id.rsplit('-').next() {
+        Some("3keys") => (3, count),
+        Some("20keys") => (20, count / 5),
+        _ => (1, count),
+    };
+    let share = match id {
+        _ if id.contains("-fresh-") => Share::Fresh,
+        _ if id.contains("-2t-other-") => Share::Apart,
+        _ => Share::Same,
+    };
+    let others = if id.contains("-1m-") { run.sizes.one_m } else { 0 };
+    let alone = Hire { threads: 1, keys, share, half_foreign: false, others };
+    let both = Hire { threads: 2, half_foreign: id.contains("-half-foreign"), ..alone };
+    let on_two = [("", both), ("-slowdown", alone)];
+    let hires = if id.contains("-2t-") { &on_two } else { &[("", alone)][..] };
     for (form, contenders) in waits!(crew) {
         interleaved(&format!("{id}-{form}"), run, &contenders, hires, operations, || {
             floor::park_complete(keys, count) + floor::of_form(form, count)

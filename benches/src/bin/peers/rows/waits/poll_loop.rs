@@ -8,7 +8,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -20,8 +20,7 @@ use purgatory::{BoxedOperation, Purgatory};
 use timer_core::{Clock, SystemClock, SystemTimer};
 use tokio::{runtime::Builder, time::sleep};
 
-use super::super::row::Run;
-use crate::{contender::Contender, results::OURS, sink::histogram};
+use crate::{contender::Contender, results::OURS, rows::row::Run, sink::histogram};
 
 const FETCHES: usize = 256;
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -34,7 +33,7 @@ const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
 /// A partition's storage.
 #[derive(Default)]
 struct Partition {
-    has_data: AtomicBool,
+    /// 0 while there is no data.
     appended_ns: AtomicU64,
     looks: AtomicU64,
 }
@@ -42,12 +41,7 @@ struct Partition {
 impl Partition {
     fn look(&self) -> bool {
         self.looks.fetch_add(1, Ordering::Relaxed);
-        self.has_data.load(Ordering::Acquire)
-    }
-
-    fn append(&self, now_ns: u64) {
-        self.appended_ns.store(now_ns, Ordering::Relaxed);
-        self.has_data.store(true, Ordering::Release);
+        self.appended_ns.load(Ordering::Acquire) > 0
     }
 }
 
@@ -81,7 +75,7 @@ fn measure(
             let (storage, raises) = (partitions.clone(), purgatory.clone());
             let appends = tokio::spawn(async move {
                 sleep(Duration::from_millis(data_ms)).await;
-                storage[at].append(clock.now_ns());
+                storage[at].appended_ns.store(clock.now_ns(), Ordering::Release);
                 raises.into_iter().for_each(|raises| _ = raises.check_and_complete(&at));
             });
             let found = match &purgatory {

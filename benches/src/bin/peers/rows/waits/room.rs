@@ -14,7 +14,6 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use fastrand::Rng;
-use timer_core::SystemClock;
 use tokio::{
     runtime::{Builder, Runtime},
     task::coop::unconstrained,
@@ -44,15 +43,6 @@ pub(super) struct Room<W> {
 pub(super) struct Task<T>(mpsc::Receiver<T>);
 
 impl<W: Waits> Room<W> {
-    pub(super) fn open(workers: usize) -> anyhow::Result<Self> {
-        Self::with(W::NAME, workers, W::start)
-    }
-
-    /// With deadlines told by this clock, where that can be chosen.
-    pub(super) fn open_on(workers: usize, clock: SystemClock) -> anyhow::Result<Self> {
-        Self::with(W::NAME, workers, || W::start_on(clock))
-    }
-
     /// To be asked when all requests are over.
     pub(super) fn close(self) -> anyhow::Result<()> {
         nothing_left(&*self.waits)
@@ -61,7 +51,7 @@ impl<W: Waits> Room<W> {
 
 impl<W: Send + Sync + 'static> Room<W> {
     /// For a contender of any kind, which is started inside the runtime.
-    pub(super) fn with(
+    pub(super) fn open(
         name: &'static str,
         workers: usize,
         start: impl FnOnce() -> anyhow::Result<W>,

@@ -118,7 +118,7 @@ fn every_contender(forms: [(&str, Vec<Contender<(), ()>>); 2]) {
 
 /// Lets a request time out.
 fn times_out<W: Waits>((): ()) -> anyhow::Result<()> {
-    let room = Room::<W>::open(1)?;
+    let room = Room::<W>::open(W::NAME, 1, W::start)?;
     let (waits, progress) = (room.waits.clone(), Progress::leaked());
     room.join(room.spawn(async move {
         let request = Request { progress, required: 1 };
@@ -175,7 +175,7 @@ async fn raise<W: Waits>(waits: &W, progress: &'static Progress, begun: &AtomicU
 /// Under the same few keys one thread parks requests, and another makes each ready and raises the
 /// event of its first key, as often as not while it is being parked: twenty keys take a while.
 fn races<W: Waits>((): ()) -> anyhow::Result<()> {
-    let room = Room::<W>::open(2)?;
+    let room = Room::<W>::open(W::NAME, 2, W::start)?;
     let (progress, begun) = (Progress::leaked(), Arc::new(AtomicU64::new(0)));
     let (waits, announces) = (room.waits.clone(), begun.clone());
     let parks = room.spawn(async move { park(&*waits, progress, &announces).await });
@@ -206,7 +206,7 @@ fn a_produce_that_is_lost_given_up_ended_twice_or_left_behind_is_noticed() {
 
 /// Of four produces one partition's high watermark reaches two, whose time-outs are as short.
 fn produces_time_out<P: Produces>((): ()) -> anyhow::Result<()> {
-    let room = Room::<P>::with(P::NAME, 1, P::start)?;
+    let room = Room::<P>::open(P::NAME, 1, P::start)?;
     let (waits, partitions) = (room.waits.clone(), Partition::leaked());
     let [reached, unreached] = [&partitions[1], &partitions[2]];
     let parks = room.spawn(async move {
@@ -239,7 +239,7 @@ fn a_produce_that_is_not_reached_times_out_and_leaves_nothing() {
 
 /// A high watermark that was raised before.
 fn reached_before<P: Produces>((): ()) -> anyhow::Result<()> {
-    let room = Room::<P>::with(P::NAME, 1, P::start)?;
+    let room = Room::<P>::open(P::NAME, 1, P::start)?;
     let (waits, partition) = (room.waits.clone(), &Partition::leaked()[1]);
     room.join(room.spawn(async move {
         partition.reach(2);
