@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use timer_core::{Clock, SystemClock};
 
 use super::produce::{PARTITIONS, Produce, Produces};
-use crate::request::Wait;
+use crate::{contender::Peer, request::Wait};
 
 const SWEEP_EVERY: Duration = Duration::from_millis(10);
 
@@ -62,7 +62,7 @@ fn sweep<Q: Queue>(partitions: &Partitions<Q>, now_ns: u64) {
     }
 }
 
-impl<Q: Queue> Produces for Locked<Q> {
+impl<Q: Queue> Peer for Locked<Q> {
     const NAME: &'static str = Q::NAME;
 
     fn start() -> anyhow::Result<Self> {
@@ -79,6 +79,12 @@ impl<Q: Queue> Produces for Locked<Q> {
         Ok(Locked { partitions, clock, _stop: stop })
     }
 
+    fn left(&self) -> usize {
+        self.partitions.iter().map(|partition| partition.lock().queue.len()).sum()
+    }
+}
+
+impl<Q: Queue> Produces for Locked<Q> {
     fn park(&self, partition: usize, timeout: Duration, produce: Produce) -> impl Wait {
         let deadline_ns = self.clock.now_ns() + timeout.as_nanos() as u64;
         let mut waiting = self.partitions[partition].lock();
@@ -98,10 +104,6 @@ impl<Q: Queue> Produces for Locked<Q> {
         waiting.queue.take_up_to(high_watermark, &mut reached);
         drop(waiting);
         reached.into_iter().for_each(|produce| produce.over(true));
-    }
-
-    fn left(&self) -> usize {
-        self.partitions.iter().map(|partition| partition.lock().queue.len()).sum()
     }
 }
 

@@ -13,19 +13,20 @@ mod produce;
 pub(crate) use self::{
     dashmap_oneshot::Oneshots,
     locked::{ByOffset, InOrder, Locked},
-    ours::{OursAwaited, OursCallback, WatermarksAwaited, WatermarksCallback},
+    ours::OursWatermarks,
     produce::{PARTITIONS, Partition, Produce, Produces},
 };
 
 /// What a row measures with every one of them, by form.
 macro_rules! produces {
     ($measure:ident) => {{
-        use $crate::{contender::contenders, produces::*};
+        use purgatory::{BoxedOperation, Purgatory};
+        use $crate::{contender::*, produces::*};
         [
-            ("callback", contenders!($measure, Produces:
-                OursCallback, WatermarksCallback, Locked<ByOffset>, Locked<InOrder>)),
-            ("future", contenders!($measure, Produces:
-                OursAwaited, WatermarksAwaited, Oneshots)),
+            ("callback", contenders!($measure, Peer:
+                Purgatory<u64, Produce>, OursWatermarks<false>, Locked<ByOffset>, Locked<InOrder>)),
+            ("future", contenders!($measure, Peer:
+                Purgatory<u64, BoxedOperation>, OursWatermarks<true>, Oneshots)),
         ]
     }};
 }

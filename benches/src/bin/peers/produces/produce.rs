@@ -8,28 +8,19 @@ use std::{
 
 use crossbeam_utils::CachePadded;
 
-use crate::request::Wait;
+use crate::{contender::Peer, request::Wait};
 
 /// How many partitions there are.
 pub(crate) const PARTITIONS: usize = 64;
 
 /// Where produces wait until a high watermark is raised.
-pub(crate) trait Produces: Sized + Send + Sync + 'static {
-    /// How it is called in the output.
-    const NAME: &'static str;
-
-    /// Inside a runtime with tokio's time.
-    fn start() -> anyhow::Result<Self>;
-
+pub(crate) trait Produces: Peer {
     /// Parks a produce to a partition: it waits once the future was polled, and is told that it is
     /// over before the future ends. In the callback form the future is ready at once.
     fn park(&self, partition: usize, timeout: Duration, produce: Produce) -> impl Wait;
 
     /// The high watermark of a partition has risen.
     fn raise(&self, partition: usize, high_watermark: u64);
-
-    /// How many produces are still held.
-    fn left(&self) -> usize;
 }
 
 /// What waits, in 16 bytes: a produce, for its record to be below the high watermark.

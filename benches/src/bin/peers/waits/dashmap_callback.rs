@@ -19,7 +19,10 @@ use smallvec::SmallVec;
 use tokio_util::time::{DelayQueue, delay_queue::Key};
 
 use super::wait::Waits;
-use crate::request::{Request, Wait};
+use crate::{
+    contender::Peer,
+    request::{Request, Wait},
+};
 
 struct Waiter {
     request: Request,
@@ -82,7 +85,7 @@ impl Shared {
     }
 }
 
-impl Waits for Callbacks {
+impl Peer for Callbacks {
     const NAME: &'static str = "dashmap-callback";
 
     fn start() -> anyhow::Result<Self> {
@@ -92,6 +95,12 @@ impl Waits for Callbacks {
         Ok(Callbacks(shared))
     }
 
+    fn left(&self) -> usize {
+        self.0.lists.len() + self.0.deadlines.lock().len()
+    }
+}
+
+impl Waits for Callbacks {
     fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait {
         let over = AtomicBool::new(false);
         let waiter = Arc::new(Waiter { request, keys: SmallVec::from_slice(&keys), over });
@@ -106,9 +115,5 @@ impl Waits for Callbacks {
     fn event(&self, key: u64) {
         let list = self.0.lists.get(&key).map_or(Vec::new(), |list| list.clone());
         list.iter().for_each(|(waiter, deadline)| self.0.attempt(waiter, deadline));
-    }
-
-    fn left(&self) -> usize {
-        self.0.lists.len() + self.0.deadlines.lock().len()
     }
 }

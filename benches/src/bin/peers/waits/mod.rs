@@ -16,21 +16,19 @@ mod ours;
 mod wait;
 
 pub(crate) use self::{
-    actor::Mailbox,
-    dashmap_callback::Callbacks,
-    dashmap_oneshot::Oneshots,
-    notify::Notifies,
-    ours::{OursAwaited, OursCallback},
+    actor::Mailbox, dashmap_callback::Callbacks, dashmap_oneshot::Oneshots, notify::Notifies,
     wait::Waits,
 };
 
 /// What a row measures with every one of them, by form.
 macro_rules! waits {
     ($measure:ident) => {{
-        use $crate::{contender::contenders, waits::*};
+        use purgatory::{BoxedOperation, Purgatory};
+        use $crate::{contender::*, request::Request, waits::*};
         [
-            ("callback", contenders!($measure, Waits: OursCallback, Callbacks)),
-            ("future", contenders!($measure, Waits: OursAwaited, Oneshots, Notifies, Mailbox)),
+            ("callback", contenders!($measure, Peer: Purgatory<u64, Request>, Callbacks)),
+            ("future", contenders!($measure, Peer:
+                Purgatory<u64, BoxedOperation>, Oneshots, Notifies, Mailbox)),
         ]
     }};
 }

@@ -228,19 +228,20 @@ impl AcksAll {
         let ((a_begins, a_ends), (b_begins, b_ends)) = spans;
         let completed: u64 = partitions.iter().map(Partition::completed).sum();
         let ended: u64 = partitions.iter().map(Partition::ended).sum();
-        let (name, left) = (P::NAME, room.waits.left());
         ensure!(
-            (completed, ended, left) == (produces, produces, 0),
-            "{name}: {completed} completed and {} given up of {produces}; {left} are held",
+            (completed, ended) == (produces, produces),
+            "{}: {completed} completed and {} given up of {produces}",
+            P::NAME,
             ended - completed,
         );
+        room.nothing_left()?;
         Ok(a_ends.max(b_ends) - a_begins.min(b_begins))
     }
 }
 
 /// Nanoseconds a produce, after a warm-up.
 pub(super) fn acks_all<P: Produces>(row: AcksAll) -> anyhow::Result<f64> {
-    let room = Room::<P>::open(P::NAME, 1, P::start)?;
+    let room = Room::<P>::open(1)?;
     warmed_up(row.produces, |log_end, produces| row.work(&room, log_end, produces))
 }
 

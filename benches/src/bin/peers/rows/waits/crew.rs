@@ -85,7 +85,7 @@ struct Team<W, const K: usize> {
 
 impl<W: Waits, const K: usize> Team<W, K> {
     fn hire(hire: Hire) -> anyhow::Result<Self> {
-        let room = Room::<W>::open(W::NAME, hire.threads, W::start)?;
+        let room = Room::<W>::open(hire.threads)?;
         let (waits, count) = (room.waits.clone(), hire.others);
         let (tell, parked) = std::sync::mpsc::channel();
         let (leave, left) = oneshot::channel();
@@ -142,7 +142,7 @@ impl<W: Waits, const K: usize> Crew for Team<W, K> {
     fn go_home(self: Box<Self>) -> anyhow::Result<()> {
         self.leave.send(()).ok().context("the others have gone")?;
         self.room.join(self.others)??;
-        self.room.close()
+        self.room.nothing_left()
     }
 }
 

@@ -36,7 +36,7 @@ const KEY: u64 = 7;
 
 /// Microseconds an event.
 pub(super) fn hot_key<W: Waits>((requests, events): (usize, u64)) -> anyhow::Result<f64> {
-    let room = Room::<W>::open(W::NAME, 1, W::start)?;
+    let room = Room::<W>::open(1)?;
     let request = Request { progress: Progress::leaked(), required: 1 };
     let progress = request.progress;
     let park = |_| {
@@ -67,7 +67,7 @@ pub(super) fn hot_key<W: Waits>((requests, events): (usize, u64)) -> anyhow::Res
     let us = room.join(raises)?;
     tasks.into_iter().try_for_each(|task| room.join(task))?;
     all_completed::<W>(progress, requests as u64)?;
-    room.close()?;
+    room.nothing_left()?;
     Ok(us)
 }
 
@@ -99,7 +99,7 @@ async fn once<W: Waits>(waits: &W, request: Request, key: u64, clock: SystemCloc
 
 /// Nanoseconds an event took, of so many.
 pub(super) fn tail<W: Waits>(events: u64) -> anyhow::Result<Histogram<u64>> {
-    let room = Room::<W>::open(W::NAME, 2, W::start)?;
+    let room = Room::<W>::open(2)?;
     let stop = Arc::new(AtomicBool::new(false));
     let work = |seed: u64, events: u64| {
         let (waits, stop) = (room.waits.clone(), stop.clone());
@@ -120,7 +120,7 @@ pub(super) fn tail<W: Waits>(events: u64) -> anyhow::Result<Histogram<u64>> {
     };
     let (measured, load) = room.both(work(1, events), work(2, u64::MAX))?;
     load?;
-    room.close()?;
+    room.nothing_left()?;
     measured
 }
 

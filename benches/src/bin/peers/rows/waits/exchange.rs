@@ -40,8 +40,13 @@ use tokio::{
     time::timeout,
 };
 
-use super::room::{Room, TIMEOUT, poll_once, warmed_up};
-use crate::{contender::contenders, floor, results::OURS, rows::row::Run};
+use super::room::{Room, TIMEOUT, nothing_left, poll_once, warmed_up};
+use crate::{
+    contender::{Peer, contenders},
+    floor,
+    results::OURS,
+    rows::row::Run,
+};
 
 /// Requests that are asked before the first is answered, and consumers, on one thread.
 const WINDOW: u64 = 64;
@@ -51,33 +56,30 @@ const AHEAD_MAX: u64 = 512;
 const JOBS: u8 = 0;
 
 /// Where requests wait for replies, by number.
-trait Asks: Sized + Send + Sync + 'static {
-    /// How it is called in the output.
-    const NAME: &'static str;
-
-    /// Inside a runtime with tokio's time.
-    fn start() -> anyhow::Result<Self>;
-
+trait Asks: Peer {
     /// A reply to this request, which can be delivered from now on; `None` if none came in time.
     fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send;
 
     /// The reply has come. False when nobody waits for it.
     fn deliver(&self, number: u64, reply: u64) -> bool;
-
-    /// How many requests are still held.
-    fn left(&self) -> usize;
 }
 
 /// Ours: `Replies`.
 struct OursReplies(Replies<u64, u64>);
 
-impl Asks for OursReplies {
+impl Peer for OursReplies {
     const NAME: &'static str = OURS;
 
     fn start() -> anyhow::Result<Self> {
         Ok(OursReplies(Replies::new("replies")?))
     }
 
+    fn left(&self) -> usize {
+        self.0.expected()
+    }
+}
+
+impl Asks for OursReplies {
     fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send {
         let mut reply = self.0.expect(number, TIMEOUT).ok();
         poll_fn(move |context| match &mut reply {
@@ -88,10 +90,6 @@ impl Asks for OursReplies {
 
     fn deliver(&self, number: u64, reply: u64) -> bool {
         self.0.deliver(&number, reply).is_ok()
-    }
-
-    fn left(&self) -> usize {
-        self.0.expected()
     }
 }
 
@@ -115,13 +113,19 @@ impl Drop for Registered<'_> {
     }
 }
 
-impl Asks for Oneshots {
+impl Peer for Oneshots {
     const NAME: &'static str = "dashmap-oneshot";
 
     fn start() -> anyhow::Result<Self> {
         Ok(Oneshots::default())
     }
 
+    fn left(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Asks for Oneshots {
     fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send {
         let (tell, told) = oneshot::channel();
         self.0.insert(number, tell);
@@ -131,10 +135,6 @@ impl Asks for Oneshots {
 
     fn deliver(&self, number: u64, reply: u64) -> bool {
         self.0.remove(&number).is_some_and(|(_, tell)| tell.send(reply).is_ok())
-    }
-
-    fn left(&self) -> usize {
-        self.0.len()
     }
 }
 
@@ -220,15 +220,9 @@ fn answerer<A: Asks>(asks: &A, first: u64, requests: u64, asked: &AtomicU64) {
     }
 }
 
-fn nothing_left<A: Asks>(asks: &A) -> anyhow::Result<()> {
-    let left = asks.left();
-    ensure!(left == 0, "{}: {left} requests are held", A::NAME);
-    Ok(())
-}
-
 /// Nanoseconds a request.
 fn replies_each<A: Asks>((threads, requests): (usize, u64)) -> anyhow::Result<f64> {
-    let room = Room::<A>::open(A::NAME, 1, A::start)?;
+    let room = Room::<A>::open(1)?;
     warmed_up(requests, |first, requests| {
         let waits = room.waits.clone();
         let ns = if threads == 1 {
@@ -240,7 +234,7 @@ fn replies_each<A: Asks>((threads, requests): (usize, u64)) -> anyhow::Result<f6
             let answers = async move { answerer(&*answers, first, requests, &asked) };
             room.both(asks, answers)?.0
         };
-        nothing_left(&*room.waits)?;
+        room.nothing_left()?;
         Ok(ns)
     })
 }
@@ -249,7 +243,7 @@ pub(in crate::rows) fn replies(id: &'static str, run: &mut Run<'_>) -> anyhow::R
     let threads = if id.ends_with("-2t") { 2 } else { 1 };
     let requests = run.sizes.operations;
     for round in 0..run.sizes.short_rounds {
-        let contenders = contenders!(replies_each, Asks: OursReplies, Oneshots);
+        let contenders = contenders!(replies_each, Peer: OursReplies, Oneshots);
         run.each(id, "ns", round, &contenders, (threads, requests as u64))?;
         run.floor(id, "ns", floor::park_complete(1, requests) + floor::allocation(requests));
     }
@@ -275,37 +269,34 @@ fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
 }
 
 pub(in crate::rows) fn replies_bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let contenders = contenders!(bytes_each, Asks: OursReplies, Oneshots);
+    let contenders = contenders!(bytes_each, Peer: OursReplies, Oneshots);
     run.each(id, "bytes", 0, &contenders, run.sizes.one_m as u64)
 }
 
 /// A queue whose consumers wait for its jobs.
-trait Queue: Sized + Send + Sync + 'static {
-    /// How it is called in the output.
-    const NAME: &'static str;
-
-    /// Inside a runtime with tokio's time.
-    fn start() -> anyhow::Result<Self>;
-
+trait Queue: Peer {
     /// A job that is there or comes; `None` if none came in time.
     fn take(&self) -> impl Future<Output = Option<u64>> + Send;
 
     fn put(&self, job: u64);
-
-    /// How many jobs, and waits for one, are left.
-    fn left(&self) -> usize;
 }
 
 /// Ours: `Monitor`, with one key.
 struct OursQueue(Monitor<u8, VecDeque<u64>>);
 
-impl Queue for OursQueue {
+impl Peer for OursQueue {
     const NAME: &'static str = OURS;
 
     fn start() -> anyhow::Result<Self> {
         Ok(OursQueue(Monitor::new("queue", VecDeque::new())?))
     }
 
+    fn left(&self) -> usize {
+        self.0.read(|jobs| jobs.len()) + self.0.waiting()
+    }
+}
+
+impl Queue for OursQueue {
     fn take(&self) -> impl Future<Output = Option<u64>> + Send {
         let job = self.0.wait(&[JOBS], TIMEOUT, |jobs| jobs.pop_front());
         async { job.await.ok() }
@@ -313,10 +304,6 @@ impl Queue for OursQueue {
 
     fn put(&self, job: u64) {
         self.0.update_one(&JOBS, |jobs| jobs.push_back(job));
-    }
-
-    fn left(&self) -> usize {
-        self.0.read(|jobs| jobs.len()) + self.0.waiting()
     }
 }
 
@@ -328,13 +315,19 @@ struct Notified {
     put: Notify,
 }
 
-impl Queue for Notified {
+impl Peer for Notified {
     const NAME: &'static str = "mutex-notify";
 
     fn start() -> anyhow::Result<Self> {
         Ok(Notified::default())
     }
 
+    fn left(&self) -> usize {
+        self.jobs.lock().len()
+    }
+}
+
+impl Queue for Notified {
     async fn take(&self) -> Option<u64> {
         let job = async {
             loop {
@@ -350,10 +343,6 @@ impl Queue for Notified {
     fn put(&self, job: u64) {
         self.jobs.lock().push_back(job);
         self.put.notify_one();
-    }
-
-    fn left(&self) -> usize {
-        self.jobs.lock().len()
     }
 }
 
@@ -404,7 +393,7 @@ fn producer<Q: Queue>(queue: &Q, jobs: u64, taken: &AtomicU64) {
 
 /// Nanoseconds a job.
 fn jobs_each<Q: Queue>((threads, jobs): (usize, u64)) -> anyhow::Result<f64> {
-    let room = Room::<Q>::open(Q::NAME, 1, Q::start)?;
+    let room = Room::<Q>::open(1)?;
     warmed_up(jobs, |_, jobs| {
         let queue = room.waits.clone();
         let (sum, ns) = if threads == 1 {
@@ -415,8 +404,8 @@ fn jobs_each<Q: Queue>((threads, jobs): (usize, u64)) -> anyhow::Result<f64> {
             let takes = async move { consumer(&*queue, jobs, &told).await };
             room.both(takes, async move { producer(&*puts, jobs, &taken) })?.0
         };
-        let left = room.waits.left();
-        ensure!(sum == sum_of(jobs) && left == 0, "{}: a job was lost, or {left} left", Q::NAME);
+        ensure!(sum == sum_of(jobs), "{}: a job was lost", Q::NAME);
+        room.nothing_left()?;
         Ok(ns)
     })
 }
@@ -425,7 +414,7 @@ pub(in crate::rows) fn queue(id: &'static str, run: &mut Run<'_>) -> anyhow::Res
     let threads = if id.ends_with("-2t") { 2 } else { 1 };
     let jobs = run.sizes.operations as u64;
     for round in 0..run.sizes.short_rounds {
-        let contenders = contenders!(jobs_each, Queue: OursQueue, Notified);
+        let contenders = contenders!(jobs_each, Peer: OursQueue, Notified);
         run.each(id, "ns", round, &contenders, (threads, jobs))?;
     }
     Ok(())

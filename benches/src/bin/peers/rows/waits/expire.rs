@@ -48,7 +48,7 @@ fn attempt<W: Waits>(expire: Expire, lead: Duration) -> anyhow::Result<Option<(L
     let requests = (share * THREADS) as u64;
     let sink = Sink::leaked(requests, Noted::Lateness(TickLength::default()));
     let (clock, progress) = (sink.clock(), Progress::telling(sink));
-    let room = Room::<W>::open(W::NAME, THREADS, || W::start_on(clock))?;
+    let room = Room::<W>::with(THREADS, || W::start_on(clock))?;
     let base_ns = clock.now_ns() + lead.as_nanos() as u64;
     let (keys, window_ns) = (expire.keys as u64, expire.window.as_nanos() as u64);
     let park = |thread: u64| {
@@ -80,7 +80,7 @@ fn attempt<W: Waits>(expire: Expire, lead: Duration) -> anyhow::Result<Option<(L
     );
     let lateness = sink.lateness();
     ensure!(lateness.early == 0, "{}: {} expired early", W::NAME, lateness.early);
-    room.close()?;
+    room.nothing_left()?;
     Ok(cpu_ns.map(|cpu_ns| (lateness, cpu_ns)))
 }
 

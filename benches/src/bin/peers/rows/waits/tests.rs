@@ -23,7 +23,7 @@ use super::{
     room::{HOUR, Pending, Room, TIMEOUT, all_completed, begin, poll_once},
 };
 use crate::{
-    contender::Contender,
+    contender::{Contender, Peer},
     produces::{Partition, Produce, Produces, produces},
     request::{Progress, Request, Wait},
     waits::{Waits, waits},
@@ -35,15 +35,24 @@ const SOON: Duration = Duration::from_millis(2);
 /// Tells requests that they are over as soon as they are parked: once for each of these.
 struct Broken<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize>;
 
-impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Waits
+impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Peer
     for Broken<COMPLETED, GIVEN_UP, LEFT>
 {
     const NAME: &'static str = "broken";
-    const LOOKS: u64 = 0;
 
     fn start() -> anyhow::Result<Self> {
         Ok(Broken)
     }
+
+    fn left(&self) -> usize {
+        LEFT
+    }
+}
+
+impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Waits
+    for Broken<COMPLETED, GIVEN_UP, LEFT>
+{
+    const LOOKS: u64 = 0;
 
     fn park<const K: usize>(&self, _: [u64; K], _: Duration, request: Request) -> impl Wait {
         (0..COMPLETED).for_each(|_| request.over(true));
@@ -52,21 +61,11 @@ impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Waits
     }
 
     fn event(&self, _: u64) {}
-
-    fn left(&self) -> usize {
-        LEFT
-    }
 }
 
 impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Produces
     for Broken<COMPLETED, GIVEN_UP, LEFT>
 {
-    const NAME: &'static str = "broken";
-
-    fn start() -> anyhow::Result<Self> {
-        Ok(Broken)
-    }
-
     fn park(&self, _: usize, _: Duration, produce: Produce) -> impl Wait {
         produce.partition.reach(produce.offset);
         (0..COMPLETED).for_each(|_| produce.over(true));
@@ -75,10 +74,6 @@ impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Produces
     }
 
     fn raise(&self, _: usize, _: u64) {}
-
-    fn left(&self) -> usize {
-        LEFT
-    }
 }
 
 /// Whether each row fails.
@@ -118,7 +113,7 @@ fn every_contender(forms: [(&str, Vec<Contender<(), ()>>); 2]) {
 
 /// Lets a request time out.
 fn times_out<W: Waits>((): ()) -> anyhow::Result<()> {
-    let room = Room::<W>::open(W::NAME, 1, W::start)?;
+    let room = Room::<W>::open(1)?;
     let (waits, progress) = (room.waits.clone(), Progress::leaked());
     room.join(room.spawn(async move {
         let request = Request { progress, required: 1 };
@@ -128,7 +123,7 @@ fn times_out<W: Waits>((): ()) -> anyhow::Result<()> {
         }
     }))?;
     assert_eq!((progress.completed(), progress.ended()), (0, 1), "{}", W::NAME);
-    room.close()
+    room.nothing_left()
 }
 
 #[test]
@@ -175,7 +170,7 @@ async fn raise<W: Waits>(waits: &W, progress: &'static Progress, begun: &AtomicU
 /// Under the same few keys one thread parks requests, and another makes each ready and raises the
 /// event of its first key, as often as not while it is being parked: twenty keys take a while.
 fn races<W: Waits>((): ()) -> anyhow::Result<()> {
-    let room = Room::<W>::open(W::NAME, 2, W::start)?;
+    let room = Room::<W>::open(2)?;
     let (progress, begun) = (Progress::leaked(), Arc::new(AtomicU64::new(0)));
     let (waits, announces) = (room.waits.clone(), begun.clone());
     let parks = room.spawn(async move { park(&*waits, progress, &announces).await });
@@ -184,7 +179,7 @@ fn races<W: Waits>((): ()) -> anyhow::Result<()> {
     room.join(parks)?;
     room.join(raises)?;
     all_completed::<W>(progress, REQUESTS)?;
-    room.close()
+    room.nothing_left()
 }
 
 #[test]
@@ -206,7 +201,7 @@ fn a_produce_that_is_lost_given_up_ended_twice_or_left_behind_is_noticed() {
 
 /// Of four produces one partition's high watermark reaches two, whose time-outs are as short.
 fn produces_time_out<P: Produces>((): ()) -> anyhow::Result<()> {
-    let room = Room::<P>::open(P::NAME, 1, P::start)?;
+    let room = Room::<P>::open(1)?;
     let (waits, partitions) = (room.waits.clone(), Partition::leaked());
     let [reached, unreached] = [&partitions[1], &partitions[2]];
     let parks = room.spawn(async move {
@@ -239,7 +234,7 @@ fn a_produce_that_is_not_reached_times_out_and_leaves_nothing() {
 
 /// A high watermark that was raised before.
 fn reached_before<P: Produces>((): ()) -> anyhow::Result<()> {
-    let room = Room::<P>::open(P::NAME, 1, P::start)?;
+    let room = Room::<P>::open(1)?;
     let (waits, partition) = (room.waits.clone(), &Partition::leaked()[1]);
     room.join(room.spawn(async move {
         partition.reach(2);
