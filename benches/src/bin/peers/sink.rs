@@ -27,7 +27,7 @@ pub(crate) enum Noted {
     /// When the first fired, and the last.
     Ends,
     /// How late each is, after the deadline asked for and after the same rounded up to a tick.
-    Lateness(TickLength),
+    Lateness,
 }
 
 #[derive(Debug)]
@@ -82,7 +82,8 @@ impl Sink {
 
     /// A timer that was due at `due_ns` fires.
     pub(crate) fn fired(&self, due_ns: u64) {
-        if let Noted::Lateness(tick) = self.noted {
+        if let Noted::Lateness = self.noted {
+            let tick = TickLength::default();
             let now = self.clock.now_ns();
             let rounded = tick.start_ns(tick.round_up(due_ns));
             let mut lateness = self.lateness.lock();

@@ -18,8 +18,7 @@ pub(crate) struct Sizes {
     /// Over which `one_m` timers fall due in `lateness-1m-per-s`; and how long a row waits for the
     /// first timer while it schedules the rest, doubled if too short.
     pub(crate) window: Duration,
-    /// Requests that wait for one key, and events on it.
-    pub(crate) hot: usize,
+    /// Events on one key.
     pub(crate) hot_events: u64,
     /// How long an idle process is watched.
     pub(crate) idle: Duration,
@@ -37,7 +36,6 @@ impl Sizes {
         hundred_k: 100_000,
         one_m: 1_000_000,
         window: Duration::from_secs(1),
-        hot: 10_000,
         hot_events: 100,
         idle: Duration::from_secs(1),
         wake_ups: 400,
@@ -52,7 +50,6 @@ impl Sizes {
         hundred_k: 20_000,
         one_m: 100_000,
         window: Duration::from_millis(250),
-        hot: 10_000,
         hot_events: 20,
         idle: Duration::from_millis(500),
         wake_ups: 100,
@@ -60,17 +57,13 @@ impl Sizes {
 
     #[cfg(test)]
     pub(crate) const TINY: Sizes = Sizes {
-        name: "tiny",
         rounds: 2,
-        real_time_rounds: 1,
-        short_rounds: 2,
         operations: 50,
         hundred_k: 20,
         one_m: 300,
         window: Duration::from_millis(20),
-        hot: 20,
-        hot_events: 2,
         idle: Duration::from_millis(5),
         wake_ups: 2,
+        ..Sizes::QUICK
     };
 }

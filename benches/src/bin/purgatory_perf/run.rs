@@ -65,8 +65,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Measured> {
         _ => Duration::ZERO,
     };
     let driven = match timer {
-        TimerKind::Wheel => drive(&workload, num, args.seed, |_| Ours::wheel(keys)),
-        TimerKind::Tolerant => drive(&workload, num, args.seed, |_| Ours::new(keys, tolerance)),
+        TimerKind::Wheel | TimerKind::Tolerant => {
+            drive(&workload, num, args.seed, |_| Ours::new(keys, tolerance))
+        }
         TimerKind::Heap => drive(&workload, num, args.seed, |books| Ours::heap(keys, books.clock)),
         TimerKind::First => {
             drive(&workload, num, args.seed, |books| First::new(keys, args.purge, books.clock))

@@ -95,17 +95,13 @@ impl DelayedOperation for Request {
 }
 
 impl Ours {
-    pub(crate) fn wheel(keys: Vec<Key>) -> anyhow::Result<Self> {
-        Ours::new(keys, Duration::ZERO)
-    }
-
     /// With `tolerance` on top of a request's time-out.
     pub(crate) fn new(keys: Vec<Key>, tolerance: Duration) -> anyhow::Result<Self> {
         Ok(Ours { purgatory: Purgatory::new("perf")?, keys, heap: None, tolerance })
     }
 
     pub(crate) fn heap(keys: Vec<Key>, clock: SystemClock) -> anyhow::Result<Self> {
-        let ours = Ours::wheel(keys)?;
+        let ours = Ours::new(keys, Duration::ZERO)?;
         let expires = ours.purgatory.clone();
         let heap = Delays::start(clock, move |ids| {
             ids.for_each(|id| _ = expires.cancel(id, "its time ran out"));

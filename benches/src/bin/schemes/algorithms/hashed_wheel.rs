@@ -76,16 +76,4 @@ mod tests {
         }
         assert_eq!(wheel.rounds.times(9), [6, 1, 0]);
     }
-
-    #[test]
-    fn on_a_list_three_one_two_and_then_one_wait_as_they_came() {
-        let mut list = UnsortedList::default();
-        for (task, delay) in [3, 1, 2, 1].into_iter().enumerate() {
-            list.start(delay, task as Task).unwrap();
-        }
-        assert_eq!(list.rounds.times(0), [2, 0, 1, 0]);
-        let mut fired = Vec::new();
-        list.tick(&mut fired);
-        assert_eq!((fired, list.rounds.times(0)), (vec![1, 3], vec![1, 0]));
-    }
 }

@@ -13,7 +13,7 @@ use std::{thread, time::Duration};
 
 use anyhow::Context;
 use fastrand::Rng;
-use timer_core::{Clock, TickLength};
+use timer_core::Clock;
 
 use crate::{
     floor,
@@ -90,7 +90,7 @@ fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Ex
 
 pub(crate) fn lateness(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let sizes = run.sizes;
-    let noted = Noted::Lateness(TickLength::default());
+    let noted = Noted::Lateness;
     let (threads, contenders) = if id.ends_with("-1t") {
         (1, timers!(expire, plain))
     } else {

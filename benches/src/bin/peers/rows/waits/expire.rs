@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use fastrand::Rng;
-use timer_core::{Clock, TickLength};
+use timer_core::Clock;
 
 use super::room::Room;
 use crate::{
@@ -46,7 +46,7 @@ pub(super) fn expire<W: Waits>(expire: Expire) -> anyhow::Result<(Lateness, u64)
 fn attempt<W: Waits>(expire: Expire, lead: Duration) -> anyhow::Result<Option<(Lateness, u64)>> {
     let share = expire.requests / THREADS;
     let requests = (share * THREADS) as u64;
-    let sink = Sink::leaked(requests, Noted::Lateness(TickLength::default()));
+    let sink = Sink::leaked(requests, Noted::Lateness);
     let (clock, progress) = (sink.clock(), Progress::telling(sink));
     let room = Room::<W>::with(THREADS, || W::start_on(clock))?;
     let base_ns = clock.now_ns() + lead.as_nanos() as u64;

@@ -2,7 +2,6 @@
 
 pub(super) mod acks_all;
 pub(super) mod bytes;
-mod crew;
 pub(super) mod events;
 pub(super) mod exchange;
 pub(super) mod expire;

@@ -17,9 +17,9 @@ use tokio::task::yield_now;
 use super::{
     acks_all::{AcksAll, acks_all},
     bytes::parked,
-    crew::{Hire, Share, crew},
     events::{hot_key, tail},
     expire::{Expire, expire},
+    park::{Hire, Share, crew},
     room::{HOUR, Pending, Room, TIMEOUT, all_completed, begin, poll_once},
 };
 use crate::{
