@@ -87,8 +87,8 @@ fn main() -> anyhow::Result<()> {
     ensure!(!wanted.is_empty(), "no row contains {:?}; see --list", args.only);
     check_writable(args.json.as_deref())?;
     let sizes = args.sizes();
-    let machine = machine();
-    println!("{} mode on {machine}", sizes.name);
+    let (mode, machine) = (if args.quick { "quick" } else { "full" }, machine());
+    println!("{mode} mode on {machine}");
     if args.quick {
         let (one_m, hundred_k) = (sizes.one_m, sizes.hundred_k);
         println!("quick: `1m` stands for {one_m} and `100k` for {hundred_k}");
@@ -110,7 +110,7 @@ fn main() -> anyhow::Result<()> {
     let lines = results.measures.iter().flat_map(results::Measure::lines);
     lines.for_each(|line| println!("{line}"));
     let measures: Vec<_> = results.measures.iter().map(results::Measure::json).collect();
-    let all = json!({ "machine": machine, "mode": sizes.name, "measures": measures });
+    let all = json!({ "machine": machine, "mode": mode, "measures": measures });
     write_json(args.json.as_deref(), &all)?;
     for part in &args.contender {
         ensure!(results.has_contender(part), "no contender of these rows contains {part:?}");

@@ -5,7 +5,6 @@ use std::time::Duration;
 /// The sizes of one run. `1m` and `100k` in the measures' names are these two, whatever their size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    pub(crate) name: &'static str,
     /// Rounds of the rows that take CPU time, and of those that take real time.
     pub(crate) rounds: usize,
     pub(crate) real_time_rounds: usize,
@@ -28,7 +27,6 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     pub(crate) const FULL: Sizes = Sizes {
-        name: "full",
         rounds: 7,
         real_time_rounds: 5,
         short_rounds: 15,
@@ -42,7 +40,6 @@ impl Sizes {
     };
 
     pub(crate) const QUICK: Sizes = Sizes {
-        name: "quick",
         rounds: 3,
         real_time_rounds: 1,
         short_rounds: 9,

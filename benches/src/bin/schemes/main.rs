@@ -44,8 +44,8 @@ struct Args {
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     args.plot.as_deref().map_or(Ok(()), make_folder)?;
-    let sizes = if args.quick { Sizes::QUICK } else { Sizes::FULL };
-    println!("{} mode on {}", sizes.name, machine());
+    let (mode, sizes) = if args.quick { ("quick", Sizes::QUICK) } else { ("full", Sizes::FULL) };
+    println!("{mode} mode on {}", machine());
 
     let trials = sizes.pending.len() * sizes.rounds * ALL.len();
     let progress = progress(trials);
