@@ -11,7 +11,7 @@ use timer_core::Clock;
 use crate::{
     Args,
     books::{Books, Ending, Request},
-    waits::{First, Heap, Key, Nothing, Ours, TimerKind, Waits},
+    waits::{First, Heap, Nothing, Ours, TimerKind, Waits},
     workload::Workload,
 };
 
@@ -47,14 +47,11 @@ pub(crate) struct Measured {
     pub(crate) peak_mib: Option<f64>,
 }
 
-/// The keys that every request of the run watches.
-fn draw_keys(args: &Args) -> Vec<Key> {
-    let mut random = StdRng::seed_from_u64(args.seed);
-    (0..args.keys).map(|_| random.random_range(0..args.key_space_size)).collect()
-}
-
 pub(crate) fn run(args: &Args) -> anyhow::Result<Measured> {
-    let (workload, num, keys) = (args.workload()?, args.num(), draw_keys(args));
+    let (workload, num) = (args.workload()?, args.num());
+    let mut random = StdRng::seed_from_u64(args.seed);
+    // Every request of the run watches these.
+    let keys = (0..args.keys).map(|_| random.random_range(0..args.key_space_size)).collect();
     // Half of the requests are enough to tell what the generator costs for each.
     let alone_num = (num / 2).max(1);
     let alone = drive(&workload, alone_num, args.seed, |_| Ok(Nothing))?;

@@ -82,7 +82,16 @@ pub(crate) enum Cost {
 
 /// Fills a scheme, measures it, and checks what came of every timer.
 pub(crate) fn trial<S: Scheme>(plan: &Plan) -> anyhow::Result<Costs> {
-    let mut trial = Trial::<S>::new(plan);
+    let mut trial = Trial::<S> {
+        plan,
+        scheme: S::default(),
+        now: 0,
+        timers: Vec::with_capacity(plan.pending),
+        pending: Vec::with_capacity(plan.pending),
+        fired: Vec::with_capacity(plan.pending),
+        random: Rng::with_seed(plan.seed),
+        clock: SystemClock::new(),
+    };
     trial.run().with_context(|| format!("{} with {} pending", S::NAME, plan.pending))
 }
 
@@ -120,20 +129,7 @@ impl Spent {
     }
 }
 
-impl<'a, S: Scheme> Trial<'a, S> {
-    fn new(plan: &'a Plan) -> Self {
-        Trial {
-            plan,
-            scheme: S::default(),
-            now: 0,
-            timers: Vec::with_capacity(plan.pending),
-            pending: Vec::with_capacity(plan.pending),
-            fired: Vec::with_capacity(plan.pending),
-            random: Rng::with_seed(plan.seed),
-            clock: SystemClock::new(),
-        }
-    }
-
+impl<S: Scheme> Trial<'_, S> {
     fn run(&mut self) -> anyhow::Result<Costs> {
         let patience = self.plan.sizes.patience;
         let filled = self.fill()?;

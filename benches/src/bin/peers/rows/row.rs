@@ -65,21 +65,6 @@ impl Run<'_> {
         self.turns(id, round, contenders, of, |run, name, value| run.add(id, unit, name, value))
     }
 
-    /// Has one measured once, if it takes part.
-    pub(super) fn one(
-        &mut self,
-        id: &str,
-        unit: &'static str,
-        round: usize,
-        name: &'static str,
-        measured: impl FnOnce() -> anyhow::Result<f64>,
-    ) -> anyhow::Result<()> {
-        if self.begins(id, round, name) {
-            self.add(id, unit, name, measured()?);
-        }
-        Ok(())
-    }
-
     /// Tells who is at work. False for one that takes no part.
     pub(super) fn begins(&self, id: &str, round: usize, name: &str) -> bool {
         let takes = self.only.is_empty() || self.only.iter().any(|part| name.contains(part));

@@ -17,6 +17,7 @@ use tokio::{runtime::Builder, task::coop::unconstrained};
 
 use super::room::{Pending, TIMEOUT, complete_all, nothing_left, park_all};
 use crate::{
+    contender::Contender,
     request::{Progress, Request},
     results::OURS,
     rows::row::Run,
@@ -74,6 +75,8 @@ fn empty_each<K: WatchKey + Send>(key: K) -> anyhow::Result<f64> {
 }
 
 pub(in crate::rows) fn empty(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    run.one(&format!("{id}-u64"), "bytes", 0, OURS, || empty_each(1_u64))?;
-    run.one(&format!("{id}-string"), "bytes", 0, OURS, || empty_each(String::from("orders-0")))
+    let of_number = Contender { name: OURS, measure: |()| empty_each(1_u64) };
+    let of_text = Contender { name: OURS, measure: |()| empty_each(String::from("orders-0")) };
+    run.each(&format!("{id}-u64"), "bytes", 0, &[of_number], ())?;
+    run.each(&format!("{id}-string"), "bytes", 0, &[of_text], ())
 }

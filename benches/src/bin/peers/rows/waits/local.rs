@@ -54,19 +54,21 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     let local: LocalPurgatory<u64, Request> = LocalPurgatory::new();
     let is_parked = |park: Option<ParkResult>| matches!(park, Some(ParkResult::Parked(_)));
     for round in 0..run.sizes.rounds {
-        run.one(id, "ns", round, OURS, || {
+        if run.begins(id, round, OURS) {
             let park = |key, request| {
                 is_parked(local.try_complete_else_watch(request, &[key], TIMEOUT).ok())
             };
             let event = |key| local.check_and_complete(&key);
-            work(operations, || local.advance(clock.now_ns()), park, event)
-        })?;
-        run.one(id, "ns", round, "purgatory", || {
+            let ns = work(operations, || local.advance(clock.now_ns()), park, event)?;
+            run.add(id, "ns", OURS, ns);
+        }
+        if run.begins(id, round, "purgatory") {
             let park = |key, request| {
                 is_parked(shared.try_complete_else_watch(request, &[key], TIMEOUT).ok())
             };
-            work(operations, || (), park, |key| shared.check_and_complete(&key))
-        })?;
+            let ns = work(operations, || (), park, |key| shared.check_and_complete(&key))?;
+            run.add(id, "ns", "purgatory", ns);
+        }
         let left = [local.len(), local.keys(), shared.len(), shared.keys()];
         ensure!(left == [0; 4], "something is left: {left:?}");
     }
