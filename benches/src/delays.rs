@@ -29,26 +29,17 @@ pub trait Queue: Default + Send + 'static {
     fn pop(&mut self) -> Option<Self::Item>;
 }
 
-/// Hands items to a function once their time has come, those that are due together.
+/// Hands items to a function once their time has come, those that are due together. To drop it is
+/// to wait until all have been handed over.
 pub struct Delays<Q: Queue> {
     shared: Arc<Shared<Q>>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What becomes of the items when the queue is dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtEnd {
-    /// The drop waits until all have been handed over.
-    Wait,
-    /// They are dropped.
-    Drop,
 }
 
 struct Shared<Q> {
     state: Mutex<State<Q>>,
     earlier: Condvar,
     clock: SystemClock,
-    at_end: AtEnd,
 }
 
 #[derive(Default)]
@@ -63,11 +54,10 @@ impl<Q: Queue> Delays<Q> {
     /// When the operating system gives no thread.
     pub fn start(
         clock: SystemClock,
-        at_end: AtEnd,
         mut act: impl FnMut(Drain<'_, Q::Item>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (state, earlier) = Default::default();
-        let shared = Arc::new(Shared { state, earlier, clock, at_end });
+        let shared = Arc::new(Shared { state, earlier, clock });
         let runs = shared.clone();
         let thread = Builder::new().name("delays".into()).spawn(move || {
             let mut batch = Vec::with_capacity(BATCH);
@@ -103,9 +93,6 @@ impl<Q: Queue> Shared<Q> {
     fn next(&self, batch: &mut Vec<Q::Item>) -> bool {
         let mut state = self.state.lock();
         loop {
-            if state.closed && self.at_end == AtEnd::Drop {
-                return false;
-            }
             let now_ns = self.clock.now_ns();
             let mut next = state.queue.next_due();
             while batch.len() < BATCH && next.is_some_and(|due_ns| due_ns <= now_ns) {
@@ -139,23 +126,17 @@ mod tests {
     use super::*;
     use crate::LazyHeap;
 
-    fn delays(at_end: AtEnd, after_ns: [u64; 4]) -> Vec<u64> {
+    #[test]
+    fn items_come_in_the_order_of_their_times_and_all_of_them() {
         let clock = SystemClock::new();
         let (send, seen) = mpsc::channel();
         let tell = move |items: Drain<'_, u64>| items.for_each(|item| send.send(item).unwrap());
-        let delays = Delays::<LazyHeap>::start(clock, at_end, tell).unwrap();
+        let delays = Delays::<LazyHeap>::start(clock, tell).unwrap();
         let now_ns = clock.now_ns();
-        for (after_ns, item) in after_ns.into_iter().zip([3, 1, 2, 10]) {
+        for (after_ns, item) in [(3_000_000, 3), (1_000_000, 1), (2_000_000, 2), (1_000_000, 10)] {
             delays.add(now_ns + after_ns, item);
         }
         drop(delays);
-        seen.iter().collect()
-    }
-
-    #[test]
-    fn items_come_in_the_order_of_their_times_and_all_of_them_if_asked_for() {
-        let after_ns = [3_000_000, 1_000_000, 2_000_000, 1_000_000];
-        assert_eq!(delays(AtEnd::Wait, after_ns), [1, 10, 2, 3]);
-        assert!(delays(AtEnd::Drop, [u64::MAX / 2; 4]).is_empty());
+        assert!(seen.iter().eq([1, 10, 2, 3]));
     }
 }

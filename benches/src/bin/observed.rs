@@ -64,7 +64,6 @@ struct Watched {
     purgatory: Purgatory<u64, Op>,
     recorder: PrometheusRecorder,
     done: &'static AtomicU64,
-    keys: fastrand::Rng,
     ns: Vec<f64>,
 }
 
@@ -76,18 +75,17 @@ impl Watched {
         }
         let recorder =
             PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S)?.build_recorder();
-        let (done, keys) = (Box::leak(Box::default()), fastrand::Rng::with_seed(1));
-        Ok(Watched { way, purgatory, recorder, done, keys, ns: Vec::new() })
+        Ok(Watched { way, purgatory, recorder, done: Box::leak(Box::default()), ns: Vec::new() })
     }
 
     /// Nanoseconds of this thread's CPU for parking and completing one operation.
-    fn round(&mut self, operations: u64) -> Result<f64> {
+    fn round(&self, operations: u64) -> Result<f64> {
         let begun = thread_cpu();
         self.work(operations)?;
         Ok((thread_cpu() - begun).as_nanos() as f64 / operations as f64)
     }
 
-    fn work(&mut self, operations: u64) -> Result<()> {
+    fn work(&self, operations: u64) -> Result<()> {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             if self.way == Way::Scraped {
@@ -101,9 +99,10 @@ impl Watched {
                 });
             }
             let first = self.done.load(Relaxed) + 1;
+            let mut keys = fastrand::Rng::with_seed(first);
             let mut completed = 0;
             for number in first..first + operations {
-                let key = [self.keys.u64(..KEYS)];
+                let key = [keys.u64(..KEYS)];
                 let operation = Op { cell: self.done, required: number };
                 self.purgatory.try_complete_else_watch(operation, &key, TIMEOUT)?;
                 self.done.store(number, Relaxed);
@@ -129,15 +128,12 @@ fn took_ms(work: impl FnOnce()) -> f64 {
 
 /// What publishing takes: with so many parked, and after so many endings.
 fn publishing(count: u64) -> Result<()> {
-    let mut watched = Watched::new(Way::Scraped)?;
+    let watched = Watched::new(Way::Timed)?;
     let Watched { purgatory, recorder, .. } = &watched;
     let publish = || metrics::with_local_recorder(recorder, || purgatory.publish());
     publish();
     say("publish, nothing parked", took_ms(publish), "ms");
-    watched.way = Way::Timed;
     watched.round(count)?;
-    let Watched { purgatory, recorder, .. } = &watched;
-    let publish = || metrics::with_local_recorder(recorder, || purgatory.publish());
     say(&format!("publish after {count} endings"), took_ms(publish), "ms");
     let mut page = String::new();
     say("and rendering that", took_ms(|| page = recorder.handle().render()), "ms");

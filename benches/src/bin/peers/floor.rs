@@ -1,7 +1,11 @@
 //! The floors: what the primitives cost that a measure cannot do without, on this machine and in
 //! this run. Each function takes a few milliseconds and returns nanoseconds a piece.
 
-use std::{hint::black_box, time::Duration};
+use std::{
+    hint::black_box,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use hdrhistogram::Histogram;
 use parking_lot::{Condvar, Mutex};
@@ -34,6 +38,11 @@ pub(crate) fn allocation(count: usize) -> f64 {
     each(count, |number| drop(black_box(Box::new([number, number]))))
 }
 
+/// What a form takes by itself: a future is allocated.
+pub(crate) fn of_form(form: &str, count: usize) -> f64 {
+    if form == "future" { allocation(count) } else { 0.0 }
+}
+
 /// Schedule and cancel: two locks and the clock.
 pub(crate) fn schedule_cancel(count: usize) -> f64 {
     2.0 * lock_pair(count) + clock_read(count)
@@ -62,19 +71,16 @@ pub(crate) fn random_node(nodes: usize, count: usize) -> f64 {
 
 /// Runs and frees tasks of two words that wait in order, each of which counts.
 pub(crate) fn run_tasks(count: usize) -> f64 {
-    let ran = std::sync::atomic::AtomicUsize::new(0);
+    let ran = AtomicUsize::new(0);
     let ran = &ran;
     let tasks: Vec<Box<dyn FnOnce() + '_>> = (0..count)
-        .map(|number| {
-            let task: Box<dyn FnOnce() + '_> = Box::new(move || {
-                ran.fetch_add(black_box(number).min(1), std::sync::atomic::Ordering::Relaxed);
-            });
-            task
+        .map(|number| -> Box<dyn FnOnce() + '_> {
+            Box::new(move || _ = ran.fetch_add(black_box(number).min(1), Ordering::Relaxed))
         })
         .collect();
     let mut tasks = tasks.into_iter();
     let spent = each(count, |_| tasks.next().expect("as many")());
-    assert_eq!(ran.load(std::sync::atomic::Ordering::Relaxed), count - 1);
+    assert_eq!(ran.load(Ordering::Relaxed), count - 1);
     spent
 }
 

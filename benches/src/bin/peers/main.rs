@@ -11,12 +11,9 @@
 //! two for each, a few nanoseconds, which the floors pay too.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
-mod activity;
+mod contender;
 mod floor;
-mod named;
 mod produces;
-mod queues;
-mod replies;
 mod request;
 mod results;
 mod rows;
@@ -90,8 +87,8 @@ fn main() -> anyhow::Result<()> {
     ensure!(!wanted.is_empty(), "no row contains {:?}; see --list", args.only);
     check_writable(args.json.as_deref())?;
     let sizes = args.sizes();
-    let machine = machine();
-    println!("{} mode on {machine}", sizes.name);
+    let (mode, machine) = (if args.quick { "quick" } else { "full" }, machine());
+    println!("{mode} mode on {machine}");
     if args.quick {
         let (one_m, hundred_k) = (sizes.one_m, sizes.hundred_k);
         println!("quick: `1m` stands for {one_m} and `100k` for {hundred_k}");
@@ -113,7 +110,7 @@ fn main() -> anyhow::Result<()> {
     let lines = results.measures.iter().flat_map(results::Measure::lines);
     lines.for_each(|line| println!("{line}"));
     let measures: Vec<_> = results.measures.iter().map(results::Measure::json).collect();
-    let all = json!({ "machine": machine, "mode": sizes.name, "measures": measures });
+    let all = json!({ "machine": machine, "mode": mode, "measures": measures });
     write_json(args.json.as_deref(), &all)?;
     for part in &args.contender {
         ensure!(results.has_contender(part), "no contender of these rows contains {part:?}");
@@ -130,18 +127,5 @@ mod tests {
         let args = Args::parse_from(["peers", "--only", "cancel-2t", "--only", "burst"]);
         let picked: Vec<_> = ROWS.iter().map(|row| row.id).filter(|id| args.wants(id)).collect();
         assert_eq!(picked, ["schedule-cancel-2t-100k", "burst-1m"]);
-    }
-
-    #[test]
-    fn rounds_are_those_asked_for() {
-        let rounds = |args: &[&str]| {
-            let sizes = Args::parse_from(["peers"].iter().chain(args)).sizes();
-            [sizes.rounds, sizes.real_time_rounds, sizes.short_rounds]
-        };
-        assert_eq!(rounds(&["--rounds", "11"]), [11; 3]);
-        assert_eq!(rounds(&["--quick", "--rounds", "2"]), [2; 3]);
-        let Sizes { rounds: of_most, real_time_rounds, short_rounds, .. } = Sizes::FULL;
-        assert_eq!(rounds(&[]), [of_most, real_time_rounds, short_rounds]);
-        assert!(Args::try_parse_from(["peers", "--rounds", "0"]).is_err());
     }
 }

@@ -1,10 +1,7 @@
 //! What waits: a request, until a number that its thread raises has reached another. It tells how
 //! it ended, and the outcomes are counted.
 
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sink::Sink;
 
@@ -35,9 +32,11 @@ pub(crate) struct Progress {
 impl Request {
     /// The condition. Looks in vain are counted, exactly while one thread looks.
     pub(crate) fn is_ready(&self) -> bool {
-        let ready = self.progress.reached.load(Acquire) >= self.required;
+        let ready = self.progress.reached.load(Ordering::Acquire) >= self.required;
         if !ready {
-            self.progress.looks.store(self.progress.looks.load(Relaxed) + 1, Relaxed);
+            self.progress
+                .looks
+                .store(self.progress.looks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
         ready
     }
@@ -45,10 +44,10 @@ impl Request {
     /// It is over: completed, or given up by time-out or for any other reason.
     pub(crate) fn over(self, completed: bool) {
         if completed {
-            self.progress.completed.fetch_add(1, Relaxed);
+            self.progress.completed.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        self.progress.given_up.fetch_add(1, Relaxed);
+        self.progress.given_up.fetch_add(1, Ordering::Relaxed);
         if let Some(sink) = self.progress.late {
             sink.fired(self.required);
         }
@@ -68,20 +67,20 @@ impl Progress {
 
     /// Makes every request ready that requires no more. An event must follow.
     pub(crate) fn reach(&self, number: u64) {
-        self.reached.store(number, Release);
+        self.reached.store(number, Ordering::Release);
     }
 
     /// How often a request was looked at that was not ready.
     pub(crate) fn looks(&self) -> u64 {
-        self.looks.load(Relaxed)
+        self.looks.load(Ordering::Relaxed)
     }
 
     pub(crate) fn completed(&self) -> u64 {
-        self.completed.load(Relaxed)
+        self.completed.load(Ordering::Relaxed)
     }
 
     /// How many are over, in whatever way.
     pub(crate) fn ended(&self) -> u64 {
-        self.completed() + self.given_up.load(Relaxed)
+        self.completed() + self.given_up.load(Ordering::Relaxed)
     }
 }

@@ -12,9 +12,14 @@ use std::{
     time::Duration,
 };
 
+use anyhow::bail;
 use hdrhistogram::Histogram;
 use parking_lot::{Condvar, Mutex};
+use purgatory_benches::process_cpu_ns;
 use timer_core::{Clock, SystemClock, TickLength};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const LEAD_MAX: Duration = Duration::from_secs(30);
 
 /// What is noted of the timers that fire.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +27,10 @@ pub(crate) enum Noted {
     /// When the first fired, and the last.
     Ends,
     /// How late each is, after the deadline asked for and after the same rounded up to a tick.
-    Lateness(TickLength),
+    Lateness,
 }
 
+#[derive(Debug)]
 pub(crate) struct Sink {
     clock: SystemClock,
     expected: u64,
@@ -76,7 +82,8 @@ impl Sink {
 
     /// A timer that was due at `due_ns` fires.
     pub(crate) fn fired(&self, due_ns: u64) {
-        if let Noted::Lateness(tick) = self.noted {
+        if let Noted::Lateness = self.noted {
+            let tick = TickLength::default();
             let now = self.clock.now_ns();
             let rounded = tick.start_ns(tick.round_up(due_ns));
             let mut lateness = self.lateness.lock();
@@ -95,11 +102,13 @@ impl Sink {
         }
     }
 
-    /// Waits until as many as expected have fired. False when that takes longer than `patience`.
-    pub(crate) fn wait(&self, patience: Duration) -> bool {
+    /// Waits until as many as expected have fired: nanoseconds of the process on the processors
+    /// meanwhile. `None` when that takes longer than a minute.
+    pub(crate) fn wait(&self) -> Option<u64> {
+        let before_ns = process_cpu_ns();
         let mut done = self.done.lock();
-        self.ended.wait_while_for(&mut done, |done| !*done, patience);
-        *done
+        self.ended.wait_while_for(&mut done, |done| !*done, PATIENCE);
+        done.then(|| process_cpu_ns() - before_ns)
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -114,6 +123,22 @@ impl Sink {
     pub(crate) fn lateness(&self) -> Lateness {
         self.lateness.lock().clone()
     }
+}
+
+/// Has timers scheduled that are due from `lead` on; with twice the lead as often as that was too
+/// short, which `attempt` tells by `None`.
+pub(crate) fn with_lead<T>(
+    who: &str,
+    mut lead: Duration,
+    mut attempt: impl FnMut(Duration) -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<T> {
+    while lead <= LEAD_MAX {
+        if let Some(done) = attempt(lead)? {
+            return Ok(done);
+        }
+        lead *= 2;
+    }
+    bail!("{who}: not done within {LEAD_MAX:?}")
 }
 
 /// Nanoseconds up to a minute, to two digits.

@@ -14,8 +14,6 @@
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod books;
-mod first;
-mod heap;
 mod run;
 mod sweep;
 mod waits;

@@ -3,10 +3,7 @@
 use std::{fs, sync::Arc, thread, time::Duration, vec::Drain};
 
 use anyhow::ensure;
-use purgatory_benches::{
-    delays::{AtEnd, Delays},
-    process_cpu_ns, status_kib,
-};
+use purgatory_benches::{delays::Delays, process_cpu_ns, status_kib};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde::{Deserialize, Serialize};
 use timer_core::Clock;
@@ -14,9 +11,7 @@ use timer_core::Clock;
 use crate::{
     Args,
     books::{Books, Ending, Request},
-    first::First,
-    heap::Heap,
-    waits::{Key, Nothing, Ours, TimerKind, Waits},
+    waits::{First, Heap, Nothing, Ours, TimerKind, Waits},
     workload::Workload,
 };
 
@@ -52,14 +47,11 @@ pub(crate) struct Measured {
     pub(crate) peak_mib: Option<f64>,
 }
 
-/// The keys that every request of the run watches.
-fn draw_keys(args: &Args) -> Vec<Key> {
-    let mut random = StdRng::seed_from_u64(args.seed);
-    (0..args.keys).map(|_| random.random_range(0..args.key_space_size)).collect()
-}
-
 pub(crate) fn run(args: &Args) -> anyhow::Result<Measured> {
-    let (workload, num, keys) = (args.workload()?, args.num(), draw_keys(args));
+    let (workload, num) = (args.workload()?, args.num());
+    let mut random = StdRng::seed_from_u64(args.seed);
+    // Every request of the run watches these.
+    let keys = (0..args.keys).map(|_| random.random_range(0..args.key_space_size)).collect();
     // Half of the requests are enough to tell what the generator costs for each.
     let alone_num = (num / 2).max(1);
     let alone = drive(&workload, alone_num, args.seed, |_| Ok(Nothing))?;
@@ -70,8 +62,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Measured> {
         _ => Duration::ZERO,
     };
     let driven = match timer {
-        TimerKind::Wheel => drive(&workload, num, args.seed, |_| Ours::wheel(keys)),
-        TimerKind::Tolerant => drive(&workload, num, args.seed, |_| Ours::new(keys, tolerance)),
+        TimerKind::Wheel | TimerKind::Tolerant => {
+            drive(&workload, num, args.seed, |_| Ours::new(keys, tolerance))
+        }
         TimerKind::Heap => drive(&workload, num, args.seed, |books| Ours::heap(keys, books.clock)),
         TimerKind::First => {
             drive(&workload, num, args.seed, |books| First::new(keys, args.purge, books.clock))
@@ -139,7 +132,7 @@ fn drive<W: Waits>(
     let waits = Arc::new(make(books)?);
     let completes = waits.clone();
     let complete = move |tickets: Drain<'_, _>| completes.complete(tickets);
-    let delays = Delays::<Heap<W::Ticket>>::start(books.clock, AtEnd::Wait, complete)?;
+    let delays = Delays::<Heap<W::Ticket>>::start(books.clock, complete)?;
     let mut samples = workload.samples(seed)?;
     let timeout = workload.timeout;
     let mut above_timeout = 0;
@@ -189,23 +182,4 @@ fn pause_until(moment_ns: u64, books: &Books) -> u64 {
 
 fn quantiles_ms(histogram: &hdrhistogram::Histogram<u64>) -> [f64; 3] {
     [0.5, 0.99, 1.0].map(|quantile| histogram.value_at_quantile(quantile) as f64 / 1e6)
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[test]
-    fn every_timer_ends_each_request_once() {
-        for timer in ["wheel", "tolerant", "heap", "first"] {
-            let args = "--rate 20000 --num 2000 --profile low --pct50 2 --pct75 8 --timeout 20";
-            let args = ["", "--timer", timer, "--purge", "300"].into_iter().chain(args.split(' '));
-            let measured = run(&Args::parse_from(args)).unwrap();
-            assert_eq!(measured.num, 2000);
-            let [p50, p99, max] = measured.waited_ms;
-            assert!(0.5 < p50 && p50 < p99 && p99 <= max, "{measured:?}");
-        }
-    }
 }

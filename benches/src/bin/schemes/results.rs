@@ -127,14 +127,4 @@ mod tests {
         assert!(table.contains("O(log n)           1.00     stopped"), "{table}");
         assert!(table.contains("delay-heap stopped with 100 pending: 1 s"), "{table}");
     }
-
-    #[test]
-    fn a_scheme_that_was_not_filled_is_stopped_as_a_whole() {
-        let mut results = Results::default();
-        let (stopped, skipped) = (Cost::Stopped("too slow".into()), || Cost::Skipped);
-        results.add("list", 10, [stopped, skipped(), skipped(), skipped()]);
-        assert!(Measure::ALL.iter().all(|&measure| results.is_stopped("list", measure)));
-        let table = results.table(Measure::Start, &[10]);
-        assert!(table.contains("list stopped with 10 pending: too slow"), "{table}");
-    }
 }

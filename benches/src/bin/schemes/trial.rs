@@ -25,10 +25,9 @@ const BATCH: usize = 1_000;
 /// The clock is looked at after so many starts while the scheme is filled.
 const FILL: usize = 256;
 
-/// How much is measured: in full, quickly, and as little as a test needs.
+/// How much is measured: in full and quickly.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    pub(crate) name: &'static str,
     /// How many timers are pending.
     pub(crate) pending: &'static [usize],
     pub(crate) rounds: usize,
@@ -42,7 +41,6 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     pub(crate) const FULL: Sizes = Sizes {
-        name: "full",
         pending: &[10, 100, 1_000, 10_000, 100_000, 1_000_000],
         rounds: 5,
         operations: 50_000,
@@ -51,22 +49,11 @@ impl Sizes {
     };
 
     pub(crate) const QUICK: Sizes = Sizes {
-        name: "quick",
         rounds: 3,
         operations: 5_000,
         sample: Duration::from_millis(50),
         patience: Duration::from_secs(1),
         ..Sizes::FULL
-    };
-
-    #[cfg(test)]
-    pub(crate) const TINY: Sizes = Sizes {
-        name: "tiny",
-        pending: &[10, 40],
-        rounds: 2,
-        operations: 20,
-        sample: Duration::from_secs(60),
-        patience: Duration::from_secs(60),
     };
 }
 
@@ -95,7 +82,16 @@ pub(crate) enum Cost {
 
 /// Fills a scheme, measures it, and checks what came of every timer.
 pub(crate) fn trial<S: Scheme>(plan: &Plan) -> anyhow::Result<Costs> {
-    let mut trial = Trial::<S>::new(plan);
+    let mut trial = Trial::<S> {
+        plan,
+        scheme: S::default(),
+        now: 0,
+        timers: Vec::with_capacity(plan.pending),
+        pending: Vec::with_capacity(plan.pending),
+        fired: Vec::with_capacity(plan.pending),
+        random: Rng::with_seed(plan.seed),
+        clock: SystemClock::new(),
+    };
     trial.run().with_context(|| format!("{} with {} pending", S::NAME, plan.pending))
 }
 
@@ -133,20 +129,7 @@ impl Spent {
     }
 }
 
-impl<'a, S: Scheme> Trial<'a, S> {
-    fn new(plan: &'a Plan) -> Self {
-        Trial {
-            plan,
-            scheme: S::default(),
-            now: 0,
-            timers: Vec::with_capacity(plan.pending),
-            pending: Vec::with_capacity(plan.pending),
-            fired: Vec::with_capacity(plan.pending),
-            random: Rng::with_seed(plan.seed),
-            clock: SystemClock::new(),
-        }
-    }
-
+impl<S: Scheme> Trial<'_, S> {
     fn run(&mut self) -> anyhow::Result<Costs> {
         let patience = self.plan.sizes.patience;
         let filled = self.fill()?;
@@ -345,7 +328,14 @@ mod tests {
         }
     }
 
-    const PLAN: Plan = Plan { sizes: Sizes::TINY, pending: 40, seed: 0, expire: true };
+    const TINY: Sizes = Sizes {
+        operations: 20,
+        sample: Duration::from_secs(60),
+        patience: Duration::from_secs(60),
+        ..Sizes::FULL
+    };
+
+    const PLAN: Plan = Plan { sizes: TINY, pending: 40, seed: 0, expire: true };
 
     fn outcome<const FAULT: u8>() -> anyhow::Result<Costs> {
         trial::<Faulty<FAULT>>(&PLAN)
@@ -364,7 +354,7 @@ mod tests {
 
     #[test]
     fn without_patience_a_scheme_is_stopped() {
-        let sizes = Sizes { patience: Duration::ZERO, ..Sizes::TINY };
+        let sizes = Sizes { patience: Duration::ZERO, ..TINY };
         let mut plan = Plan { sizes, pending: 10_000, ..PLAN };
         let costs = trial::<Faulty<NOTHING>>(&plan).unwrap();
         assert_eq!(costs[0], Cost::Stopped("0ns had started 256 of 10 000".into()));

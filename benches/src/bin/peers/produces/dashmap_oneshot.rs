@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use tokio::{sync::oneshot, time};
 
 use super::produce::{Produce, Produces};
+use crate::contender::Peer;
 
 #[derive(Default)]
 pub(crate) struct Oneshots(DashMap<usize, Vec<(u64, oneshot::Sender<()>)>, RandomState>);
@@ -32,13 +33,19 @@ impl Drop for Registered<'_> {
     }
 }
 
-impl Produces for Oneshots {
+impl Peer for Oneshots {
     const NAME: &'static str = "dashmap-oneshot";
 
     fn start() -> anyhow::Result<Self> {
         Ok(Oneshots::default())
     }
 
+    fn left(&self) -> usize {
+        self.0.iter().map(|list| list.len()).sum()
+    }
+}
+
+impl Produces for Oneshots {
     async fn park(&self, partition: usize, timeout: Duration, produce: Produce) {
         let (tell, told) = oneshot::channel();
         self.0.entry(partition).or_default().push((produce.offset, tell));
@@ -55,9 +62,5 @@ impl Produces for Oneshots {
         let reached: SmallVec<[_; 8]> = reached.collect();
         drop(list);
         reached.into_iter().for_each(|(_, tell)| _ = tell.send(()));
-    }
-
-    fn left(&self) -> usize {
-        self.0.iter().map(|list| list.len()).sum()
     }
 }

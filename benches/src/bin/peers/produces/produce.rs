@@ -2,37 +2,25 @@
 //! And where it waits: [`Produces`].
 
 use std::{
-    sync::atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Relaxed, Release},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
 use crossbeam_utils::CachePadded;
 
-use crate::request::Wait;
+use crate::{contender::Peer, request::Wait};
 
 /// How many partitions there are.
 pub(crate) const PARTITIONS: usize = 64;
 
 /// Where produces wait until a high watermark is raised.
-pub(crate) trait Produces: Sized + Send + Sync + 'static {
-    /// How it is called in the output.
-    const NAME: &'static str;
-
-    /// Inside a runtime with tokio's time.
-    fn start() -> anyhow::Result<Self>;
-
+pub(crate) trait Produces: Peer {
     /// Parks a produce to a partition: it waits once the future was polled, and is told that it is
     /// over before the future ends. In the callback form the future is ready at once.
     fn park(&self, partition: usize, timeout: Duration, produce: Produce) -> impl Wait;
 
     /// The high watermark of a partition has risen.
     fn raise(&self, partition: usize, high_watermark: u64);
-
-    /// How many produces are still held.
-    fn left(&self) -> usize;
 }
 
 /// What waits, in 16 bytes: a produce, for its record to be below the high watermark.
@@ -58,7 +46,7 @@ struct Outcomes {
 
 impl Produce {
     pub(crate) fn is_ready(&self) -> bool {
-        self.partition.high_watermark.load(Acquire) >= self.offset
+        self.partition.high_watermark.load(Ordering::Acquire) >= self.offset
     }
 
     /// It is over: completed, or given up. One that was completed too early counts as given up.
@@ -66,7 +54,7 @@ impl Produce {
         let outcomes = &self.partition.outcomes;
         let completed = completed && self.is_ready();
         let count = if completed { &outcomes.completed } else { &outcomes.given_up };
-        count.fetch_add(1, Relaxed);
+        count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -78,15 +66,15 @@ impl Partition {
 
     /// An event must follow.
     pub(crate) fn reach(&self, high_watermark: u64) {
-        self.high_watermark.store(high_watermark, Release);
+        self.high_watermark.store(high_watermark, Ordering::Release);
     }
 
     pub(crate) fn completed(&self) -> u64 {
-        self.outcomes.completed.load(Relaxed)
+        self.outcomes.completed.load(Ordering::Relaxed)
     }
 
     /// How many are over, in whatever way.
     pub(crate) fn ended(&self) -> u64 {
-        self.completed() + self.outcomes.given_up.load(Relaxed)
+        self.completed() + self.outcomes.given_up.load(Ordering::Relaxed)
     }
 }

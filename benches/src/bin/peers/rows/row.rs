@@ -4,7 +4,12 @@ use anyhow::Context;
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 
-use crate::{named::Named, results::Results, sizes::Sizes};
+use crate::{
+    contender::Contender,
+    results::{FLOOR, OURS, Results},
+    sink::Lateness,
+    sizes::Sizes,
+};
 
 /// One row, or several measured together.
 pub(crate) struct Row {
@@ -31,42 +36,66 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    pub(super) fn takes(&self, name: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
-    }
-
-    pub(super) fn contenders<C: Named>(&self, all: &[C]) -> Vec<C> {
-        all.iter().copied().filter(|contender| self.takes(contender.name())).collect()
-    }
-
-    /// Has a contender measured once, if it takes part.
-    pub(super) fn one(
+    /// Has each of these measured once, if it takes part; `add` is told what came of it.
+    pub(super) fn turns<A: Copy, R>(
         &mut self,
         id: &str,
-        unit: &'static str,
         round: usize,
-        name: &'static str,
-        measured: impl FnOnce() -> anyhow::Result<f64>,
+        contenders: &[Contender<A, R>],
+        of: A,
+        mut add: impl FnMut(&mut Self, &'static str, R),
     ) -> anyhow::Result<()> {
-        if self.takes(name) {
-            self.at(id, name, round);
-            let value = measured()?;
-            self.results.measure(id, unit).add(name, value);
+        for one in contenders {
+            if self.begins(id, round, one.name) {
+                add(self, one.name, (one.measure)(of)?);
+            }
         }
         Ok(())
     }
 
-    /// Has each of these measured once.
-    pub(super) fn each<C: Named>(
+    /// The same with what comes to one value of a measure.
+    pub(super) fn each<A: Copy>(
         &mut self,
         id: &str,
         unit: &'static str,
         round: usize,
-        contenders: &[C],
-        measured: impl Fn(C) -> anyhow::Result<f64>,
+        contenders: &[Contender<A, f64>],
+        of: A,
     ) -> anyhow::Result<()> {
-        let mut all = contenders.iter();
-        all.try_for_each(|&one| self.one(id, unit, round, one.name(), || measured(one)))
+        self.turns(id, round, contenders, of, |run, name, value| run.add(id, unit, name, value))
+    }
+
+    /// Tells who is at work. False for one that takes no part.
+    pub(super) fn begins(&self, id: &str, round: usize, name: &str) -> bool {
+        let takes = self.only.is_empty() || self.only.iter().any(|part| name.contains(part));
+        if takes {
+            self.progress.set_message(format!("{id}: {name}, round {}", round + 1));
+            self.progress.tick();
+        }
+        takes
+    }
+
+    /// Adds one round's value of a contender or a floor.
+    pub(super) fn add(&mut self, id: &str, unit: &'static str, name: &'static str, value: f64) {
+        self.results.measure(id, unit).add(name, value);
+    }
+
+    pub(super) fn floor(&mut self, id: &str, unit: &'static str, value: f64) {
+        self.add(id, unit, FLOOR, value);
+    }
+
+    /// Adds how late a contender was, of ours also after the deadline rounded up to its tick.
+    pub(super) fn lateness(
+        &mut self,
+        id: &str,
+        name: &'static str,
+        lateness: &Lateness,
+        quantiles: &[(&str, f64)],
+    ) {
+        self.quantiles_ms(id, name, &lateness.asked, quantiles);
+        if name == OURS {
+            self.quantiles_ms(id, "ours-rounded", &lateness.rounded, quantiles);
+        }
     }
 
     /// Adds quantiles of what was measured of a contender, in milliseconds.
@@ -79,13 +108,7 @@ impl Run<'_> {
     ) {
         for (quantile, share) in quantiles {
             let ms = ns.value_at_quantile(*share) as f64 / 1e6;
-            self.results.measure(&format!("{id}-{quantile}"), "ms late").add(name, ms);
+            self.add(&format!("{id}-{quantile}"), "ms late", name, ms);
         }
-    }
-
-    /// Tells who is at work.
-    pub(super) fn at(&self, row: &str, who: &str, round: usize) {
-        self.progress.set_message(format!("{row}: {who}, round {}", round + 1));
-        self.progress.tick();
     }
 }

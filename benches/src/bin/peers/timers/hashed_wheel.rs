@@ -4,7 +4,6 @@
 //! box.
 
 use std::{
-    fmt,
     sync::{
         atomic::{AtomicU64, Ordering},
         mpsc,
@@ -26,20 +25,16 @@ pub(crate) struct HashedWheel {
     sink: &'static Sink,
 }
 
+#[derive(Debug)]
 struct State {
     id: u64,
     then: Then,
 }
 
+#[derive(Debug)]
 enum Then {
     Fire(&'static Sink, u64),
     Settle(mpsc::Sender<()>),
-}
-
-impl fmt::Debug for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "State({})", self.id)
-    }
 }
 
 impl OneshotState for State {

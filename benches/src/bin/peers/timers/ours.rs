@@ -1,15 +1,13 @@
 //! Ours: `SystemTimer` with a task that holds nothing, so that the timer alone is measured
 //! (`ours`); with one that holds two words, boxed as a caller would have it (`ours-closure`); at a
-//! tick of 250 µs (`ours-250us`); with one handler for all tasks, of one word each and unboxed
-//! (`ours-handler`); and the bare `TimingWheel` (`ours-wheel`).
+//! tick of 250 µs (`ours-250us`); and with one handler for all tasks, of one word each and unboxed
+//! (`ours-handler`).
 
 use std::time::Duration;
 
-use timer_core::{
-    SystemTimer, TaskTimer, TickLength, Timer as _, TimerHandle, TimerTask, TimingWheel, WheelSize,
-};
+use timer_core::{SystemTimer, TaskTimer, TickLength, Timer as _, TimerHandle, TimerTask};
 
-use super::{core::Core, timer::Timer};
+use super::timer::Timer;
 use crate::sink::Sink;
 
 /// `ours`.
@@ -84,10 +82,6 @@ impl Timer for OursHandler {
         self
     }
 
-    fn schedule(local: &mut Self::Local<'_>, delay: Duration) -> TimerHandle {
-        Self::schedule_firing(local, delay, 0)
-    }
-
     fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) -> TimerHandle {
         local.0.schedule(delay, due_ns).expect("an open timer with room")
     }
@@ -98,46 +92,5 @@ impl Timer for OursHandler {
 
     fn pending(&self) -> Option<usize> {
         Some(self.0.len())
-    }
-}
-
-/// `ours-wheel`.
-pub(crate) struct OursWheel(TimingWheel<u64>);
-
-impl Default for OursWheel {
-    fn default() -> Self {
-        OursWheel(TimingWheel::new(WheelSize::default(), 0))
-    }
-}
-
-/// [`OursWheel`] with a tolerance for each timer.
-#[derive(Default)]
-pub(crate) struct OursWithin(OursWheel);
-
-impl OursWithin {
-    pub(crate) const TOLERANCE: u64 = 63;
-}
-
-impl Core for OursWithin {
-    const NAME: &'static str = "ours-within";
-
-    fn insert(&mut self, deadline: u64, id: u64) {
-        self.0.0.insert_within(deadline, deadline + Self::TOLERANCE, id).expect("room");
-    }
-
-    fn advance(&mut self, now: u64, sink: impl FnMut(u64)) {
-        self.0.advance(now, sink);
-    }
-}
-
-impl Core for OursWheel {
-    const NAME: &'static str = "ours-wheel";
-
-    fn insert(&mut self, deadline: u64, id: u64) {
-        self.0.insert(deadline, id).expect("room");
-    }
-
-    fn advance(&mut self, now: u64, mut sink: impl FnMut(u64)) {
-        self.0.advance(now, usize::MAX, |task| sink(task.take()));
     }
 }

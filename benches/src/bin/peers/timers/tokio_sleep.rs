@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use super::{
-    first_poll::{answer, at_once, register},
+    sleeps::{answer, at_once, register, registered},
     timer::Timer,
 };
 use crate::sink::{Sink, TellsSink};
@@ -66,15 +66,11 @@ impl<const ALT: bool> Timer for TokioSleep<ALT> {
     }
 
     fn schedule(_: &mut Self::Local<'_>, delay: Duration) -> Self::Handle {
-        let mut handle = Box::pin(sleep(delay));
-        register(handle.as_mut(), Waker::noop());
-        handle
+        registered(Box::pin(sleep(delay)), Waker::noop())
     }
 
     fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) -> Self::Handle {
-        let mut handle = Box::pin(sleep(delay));
-        register(handle.as_mut(), &TellsSink::waker(local.1, due_ns));
-        handle
+        registered(Box::pin(sleep(delay)), &TellsSink::waker(local.1, due_ns))
     }
 
     fn cancel(_: &mut Self::Local<'_>, handle: Self::Handle) -> bool {

@@ -12,7 +12,7 @@ use tokio::{
 use tokio_util::time::{DelayQueue, delay_queue::Key};
 
 use super::wait::Waits;
-use crate::request::Request;
+use crate::{contender::Peer, request::Request};
 
 enum Message {
     Park(Parked, Duration),
@@ -91,7 +91,7 @@ impl Mailbox {
     }
 }
 
-impl Waits for Mailbox {
+impl Peer for Mailbox {
     const NAME: &'static str = "actor";
 
     fn start() -> anyhow::Result<Self> {
@@ -99,7 +99,9 @@ impl Waits for Mailbox {
         tokio::spawn(Actor::default().run(inbox));
         Ok(Mailbox(send))
     }
+}
 
+impl Waits for Mailbox {
     async fn park<const K: usize>(&self, keys: [u64; K], timeout: Duration, request: Request) {
         let (reply, over) = oneshot::channel();
         let parked = Parked { request, keys: SmallVec::from_slice(&keys), reply };

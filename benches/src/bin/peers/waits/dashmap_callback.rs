@@ -6,10 +6,7 @@ use std::{
     future::poll_fn,
     sync::{
         Arc,
-        atomic::{
-            AtomicBool,
-            Ordering::{AcqRel, Acquire},
-        },
+        atomic::{AtomicBool, Ordering},
     },
     task::Poll,
     time::Duration,
@@ -22,7 +19,10 @@ use smallvec::SmallVec;
 use tokio_util::time::{DelayQueue, delay_queue::Key};
 
 use super::wait::Waits;
-use crate::request::{Request, Wait};
+use crate::{
+    contender::Peer,
+    request::{Request, Wait},
+};
 
 struct Waiter {
     request: Request,
@@ -43,7 +43,7 @@ impl Shared {
     /// completed it meanwhile, and has taken it off all lists it will ever take it off.
     fn watch(&self, key: u64, waiter: &Arc<Waiter>, deadline: Key) {
         let list = self.lists.entry(key); // locks it, so that either is seen
-        if !waiter.over.load(Acquire) {
+        if !waiter.over.load(Ordering::Acquire) {
             list.or_default().push((waiter.clone(), deadline));
         }
     }
@@ -52,7 +52,7 @@ impl Shared {
     fn attempt(&self, waiter: &Arc<Waiter>, deadline: &Key) {
         if waiter.request.is_ready() {
             let mut deadlines = self.deadlines.lock();
-            if !waiter.over.swap(true, AcqRel) {
+            if !waiter.over.swap(true, Ordering::AcqRel) {
                 deadlines.remove(deadline);
                 drop(deadlines);
                 self.leave(waiter, true);
@@ -76,7 +76,7 @@ impl Shared {
             let next = poll_fn(|context| match self.deadlines.lock().poll_expired(context) {
                 Poll::Ready(Some(expired)) => {
                     let waiter = expired.into_inner();
-                    Poll::Ready((!waiter.over.swap(true, AcqRel)).then_some(waiter))
+                    Poll::Ready((!waiter.over.swap(true, Ordering::AcqRel)).then_some(waiter))
                 }
                 Poll::Ready(None) | Poll::Pending => Poll::Pending,
             });
@@ -85,7 +85,7 @@ impl Shared {
     }
 }
 
-impl Waits for Callbacks {
+impl Peer for Callbacks {
     const NAME: &'static str = "dashmap-callback";
 
     fn start() -> anyhow::Result<Self> {
@@ -95,6 +95,12 @@ impl Waits for Callbacks {
         Ok(Callbacks(shared))
     }
 
+    fn left(&self) -> usize {
+        self.0.lists.len() + self.0.deadlines.lock().len()
+    }
+}
+
+impl Waits for Callbacks {
     fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait {
         let over = AtomicBool::new(false);
         let waiter = Arc::new(Waiter { request, keys: SmallVec::from_slice(&keys), over });
@@ -109,29 +115,5 @@ impl Waits for Callbacks {
     fn event(&self, key: u64) {
         let list = self.0.lists.get(&key).map_or(Vec::new(), |list| list.clone());
         list.iter().for_each(|(waiter, deadline)| self.0.attempt(waiter, deadline));
-    }
-
-    fn left(&self) -> Option<usize> {
-        Some(self.0.lists.len() + self.0.deadlines.lock().len())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::request::Progress;
-
-    #[tokio::test]
-    async fn a_request_that_ends_while_it_is_parked_goes_on_no_further_list() {
-        let shared = Shared::default();
-        let request = Request { progress: Progress::leaked(), required: 1 };
-        let (keys, over) = (SmallVec::from_slice(&[1, 2]), AtomicBool::new(false));
-        let waiter = Arc::new(Waiter { request, keys, over });
-        let deadline = shared.deadlines.lock().insert(waiter.clone(), Duration::from_secs(1));
-        shared.watch(1, &waiter, deadline);
-        request.progress.reach(1);
-        shared.attempt(&waiter, &deadline); // by an event of the first key
-        shared.watch(2, &waiter, deadline);
-        assert_eq!((request.progress.completed(), shared.lists.len()), (1, 0));
     }
 }

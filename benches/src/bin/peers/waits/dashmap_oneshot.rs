@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use tokio::{sync::oneshot, time};
 
 use super::wait::Waits;
-use crate::request::Request;
+use crate::{contender::Peer, request::Request};
 
 #[derive(Default)]
 pub(crate) struct Oneshots(DashMap<u64, Vec<oneshot::Sender<()>>, RandomState>);
@@ -56,14 +56,21 @@ impl Oneshots {
     }
 }
 
-impl Waits for Oneshots {
+impl Peer for Oneshots {
     const NAME: &'static str = "dashmap-oneshot";
-    /// Before it registers again and after.
-    const LOOKS: u64 = 2;
 
     fn start() -> anyhow::Result<Self> {
         Ok(Oneshots::default())
     }
+
+    fn left(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Waits for Oneshots {
+    /// Before it registers again and after.
+    const LOOKS: u64 = 2;
 
     async fn park<const K: usize>(&self, keys: [u64; K], timeout: Duration, request: Request) {
         let waits = async {
@@ -81,9 +88,5 @@ impl Waits for Oneshots {
     fn event(&self, key: u64) {
         let senders = self.0.remove(&key).map_or(Vec::new(), |(_, senders)| senders);
         senders.into_iter().for_each(|sender| _ = sender.send(()));
-    }
-
-    fn left(&self) -> Option<usize> {
-        Some(self.0.len())
     }
 }

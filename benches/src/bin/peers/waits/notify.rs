@@ -10,7 +10,7 @@ use foldhash::fast::RandomState;
 use tokio::{select, sync::Notify, time};
 
 use super::wait::Waits;
-use crate::request::Request;
+use crate::{contender::Peer, request::Request};
 
 #[derive(Default)]
 pub(crate) struct Notifies(DashMap<u64, Arc<Notify>, RandomState>);
@@ -59,13 +59,19 @@ impl<const K: usize> Drop for Leaves<'_, K> {
     }
 }
 
-impl Waits for Notifies {
+impl Peer for Notifies {
     const NAME: &'static str = "notify";
 
     fn start() -> anyhow::Result<Self> {
         Ok(Notifies::default())
     }
 
+    fn left(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Waits for Notifies {
     async fn park<const K: usize>(&self, keys: [u64; K], timeout: Duration, request: Request) {
         let _leaves = Leaves(self, keys); // dropped last
         let notifies = keys.map(|key| self.0.entry(key).or_default().clone());
@@ -77,9 +83,5 @@ impl Waits for Notifies {
         if let Some(notify) = self.0.get(&key) {
             notify.notify_waiters();
         }
-    }
-
-    fn left(&self) -> Option<usize> {
-        Some(self.0.len())
     }
 }

@@ -4,11 +4,11 @@
 use std::{future::poll_fn, task::Poll, time::Duration};
 
 use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory};
-
 use timer_core::{SystemClock, SystemTimer};
 
 use super::wait::Waits;
 use crate::{
+    contender::Peer,
     request::{Request, Wait},
     results::OURS,
 };
@@ -23,54 +23,43 @@ impl DelayedOperation for Request {
     }
 }
 
-pub(crate) struct Callback(Purgatory<u64, Request>);
-
-impl Waits for Callback {
+/// Of produces, too.
+impl<O: DelayedOperation + Send> Peer for Purgatory<u64, O> {
     const NAME: &'static str = OURS;
 
     fn start() -> anyhow::Result<Self> {
-        Ok(Callback(Purgatory::new("callback")?))
+        Ok(Purgatory::new("ours")?)
     }
 
+    fn left(&self) -> usize {
+        self.len() + self.keys()
+    }
+}
+
+impl Waits for Purgatory<u64, Request> {
     fn start_on(clock: SystemClock) -> anyhow::Result<Self> {
         let timer = SystemTimer::builder().clock(clock).build()?;
-        Ok(Callback(Purgatory::builder("callback").timer(&timer).build()?))
+        Ok(Purgatory::builder("ours").timer(&timer).build()?)
     }
 
     fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait {
-        _ = self.0.try_complete_else_watch(request, &keys, limit).expect("room");
+        _ = self.try_complete_else_watch(request, &keys, limit).expect("room");
         poll_fn(|_| Poll::Ready(()))
     }
 
     fn event(&self, key: u64) {
-        self.0.check_and_complete(&key);
-    }
-
-    fn left(&self) -> Option<usize> {
-        Some(self.0.len() + self.0.keys())
+        self.check_and_complete(&key);
     }
 }
 
-pub(crate) struct Awaited(Purgatory<u64, BoxedOperation>);
-
-impl Waits for Awaited {
-    const NAME: &'static str = OURS;
-
-    fn start() -> anyhow::Result<Self> {
-        Ok(Awaited(Purgatory::new("future")?))
-    }
-
+impl Waits for Purgatory<u64, BoxedOperation> {
     fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait {
         let condition = move || request.is_ready().then_some(());
-        let wait = self.0.wait(&keys, limit, condition);
+        let wait = self.wait(&keys, limit, condition);
         async move { request.over(wait.await.is_ok()) }
     }
 
     fn event(&self, key: u64) {
-        self.0.check_and_complete(&key);
-    }
-
-    fn left(&self) -> Option<usize> {
-        Some(self.0.len() + self.0.keys())
+        self.check_and_complete(&key);
     }
 }

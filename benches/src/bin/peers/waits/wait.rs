@@ -4,19 +4,17 @@ use std::time::Duration;
 
 use timer_core::SystemClock;
 
-use crate::request::{Request, Wait};
+use crate::{
+    contender::Peer,
+    request::{Request, Wait},
+};
 
 /// Where requests wait under keys until an event finds them ready.
-pub(crate) trait Waits: Sized + Send + Sync + 'static {
-    /// How it is called in the output.
-    const NAME: &'static str;
+pub(crate) trait Waits: Peer {
     /// How often an event looks at a request that is not ready.
     const LOOKS: u64 = 1;
 
-    /// Inside a runtime with tokio's time, which may be given tasks.
-    fn start() -> anyhow::Result<Self>;
-
-    /// The same, with deadlines told by this clock, where that can be chosen.
+    /// A start with deadlines told by this clock, where that can be chosen.
     fn start_on(_: SystemClock) -> anyhow::Result<Self> {
         Self::start()
     }
@@ -32,10 +30,5 @@ pub(crate) trait Waits: Sized + Send + Sync + 'static {
     /// Returns once everything asked for so far has been done: at once, unless messages queue.
     fn settle(&self) -> impl Future<Output = ()> + Send {
         async {}
-    }
-
-    /// How many requests and keys are still held, where the peer can tell.
-    fn left(&self) -> Option<usize> {
-        None
     }
 }

@@ -136,48 +136,4 @@ impl<const RINGS: usize> Rings<RINGS> {
         }
         pending.then_some(at)
     }
-
-    /// Walks every link.
-    fn assert_valid(&self) {
-        for (at, node) in self.nodes.iter().enumerate() {
-            if !self.free.contains(&(at as u32)) {
-                assert_eq!(self.nodes[node.next as usize].previous as usize, at);
-                assert_eq!(self.nodes[node.previous as usize].next as usize, at);
-            }
-        }
-        let on_rings: usize = (0..RINGS).map(|ring| self.times(ring).len()).sum();
-        assert_eq!(on_rings, self.timers());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn timers_join_and_leave_and_their_places_are_used_again() {
-        let mut rings = Rings::<2>::default();
-        let handles: Vec<_> = (0..5).map(|time| rings.push(0, time, time)).collect();
-        assert_eq!((rings.times(0), rings.times(1)), (vec![0, 1, 2, 3, 4], vec![]));
-        assert!(rings.remove(handles[2]) && !rings.remove(handles[2]));
-        let again = rings.push(1, 7, 7);
-        assert_eq!((again.node, rings.ring_of(again)), (handles[2].node, Some(1)));
-        assert!(!rings.remove(handles[2]), "an old handle does not name the new timer");
-        rings.retain(0, |time, _| *time != 3);
-        rings.assert_valid();
-        assert_eq!((rings.times(0), rings.times(1), rings.timers()), (vec![0, 1, 4], vec![7], 4));
-        assert_eq!((rings.pop(1), rings.pop(1)), (Some(7), None));
-        rings.assert_valid();
-    }
-
-    #[test]
-    fn sorted_insertion_goes_behind_its_equals() {
-        let mut rings = Rings::<1>::default();
-        for (task, time) in [3, 1, 3, 2, 1].into_iter().enumerate() {
-            rings.insert_sorted(0, time, task as u64);
-            rings.assert_valid();
-        }
-        let tasks: Vec<_> = std::iter::from_fn(|| rings.pop(0)).collect();
-        assert_eq!(tasks, [1, 4, 3, 0, 2]);
-    }
 }

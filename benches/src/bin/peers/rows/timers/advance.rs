@@ -8,24 +8,27 @@ use anyhow::ensure;
 use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 
-use super::super::row::Run;
 use crate::{
+    contender::contenders,
     floor,
-    results::{FLOOR, OURS},
-    timers::{DeadlineMap, HashedCore, LazyHeap, NexusCore, OursWheel, OursWithin, core::Core},
+    results::OURS,
+    rows::row::Run,
+    timers::{Core, DeadlineMap, HashedCore, LazyHeap, NexusCore, OursWheel},
 };
 
 const TICKS: u64 = 1000;
+/// Of each timer, in `ours-within`.
+const TOLERANCE: u64 = 63;
 
 /// Nanoseconds a timer.
-pub(super) fn turn<C: Core>(timers: usize, seed: u64) -> anyhow::Result<f64> {
+pub(super) fn turn<C: Core>((timers, seed): (usize, u64)) -> anyhow::Result<f64> {
     let mut core = C::default();
     let mut random = Rng::with_seed(seed);
     (0..timers as u64).for_each(|id| core.insert(random.u64(1..=TICKS), id));
     let (mut fired, mut sum) = (0, 0);
     let clock = SystemClock::new();
     let begin = clock.now_ns();
-    for now in 0..=TICKS + OursWithin::TOLERANCE {
+    for now in 0..=TICKS + TOLERANCE {
         core.advance(now, |id| {
             fired += 1;
             sum += id;
@@ -39,15 +42,12 @@ pub(super) fn turn<C: Core>(timers: usize, seed: u64) -> anyhow::Result<f64> {
 
 pub(crate) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let (timers, unit) = (run.sizes.one_m, "ns a timer");
+    let mut contenders = contenders!(turn, Core:
+        OursWheel<0>, OursWheel<TOLERANCE>, HashedCore, NexusCore, DeadlineMap, LazyHeap);
+    contenders[0].name = OURS;
     for round in 0..run.sizes.rounds {
-        let seed = round as u64;
-        run.one(id, unit, round, OURS, || turn::<OursWheel>(timers, seed))?;
-        run.one(id, unit, round, OursWithin::NAME, || turn::<OursWithin>(timers, seed))?;
-        run.one(id, unit, round, "hashed-wheel", || turn::<HashedCore>(timers, seed))?;
-        run.one(id, unit, round, NexusCore::NAME, || turn::<NexusCore>(timers, seed))?;
-        run.one(id, unit, round, "btree-map", || turn::<DeadlineMap>(timers, seed))?;
-        run.one(id, unit, round, "binary-heap", || turn::<LazyHeap>(timers, seed))?;
-        run.results.measure(id, unit).add(FLOOR, floor::random_node(timers, timers));
+        run.each(id, unit, round, &contenders, (timers, round as u64))?;
+        run.floor(id, unit, floor::random_node(timers, timers));
     }
     Ok(())
 }

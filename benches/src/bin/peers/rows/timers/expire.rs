@@ -9,28 +9,25 @@
 //! Not all do the same when they fire: ours runs and frees the caller's boxed closure on a worker
 //! thread, the futures wake and free a waker, the others hand over eight bytes on their own thread.
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
-use anyhow::ensure;
+use anyhow::Context;
 use fastrand::Rng;
-use purgatory_benches::process_cpu_ns;
-use timer_core::{Clock, TickLength};
+use timer_core::Clock;
 
-use super::super::row::Run;
 use crate::{
     floor,
-    named::Named,
     results::FLOOR,
-    sink::{Noted, Sink},
-    timers::{Contender, Visit, timer::Timer},
+    rows::row::Run,
+    sink::{Noted, Sink, with_lead},
+    timers::{Timer, timers},
 };
 
 const THREADS: usize = 8;
-const PATIENCE: Duration = Duration::from_secs(60);
-const LEAD_MAX: Duration = Duration::from_secs(30);
 /// A floor is taken from this quantile of wake-ups, and these are lateness's measures.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)];
 
+#[derive(Clone, Copy)]
 pub(super) struct Expire {
     pub(super) timers: usize,
     /// That schedule them.
@@ -50,73 +47,64 @@ pub(super) struct Expired {
     cpu_ns: u64,
 }
 
-impl Visit for Expire {
-    type Output = anyhow::Result<Expired>;
+pub(super) fn expire<T: Timer>(expire: Expire) -> anyhow::Result<Expired> {
+    with_lead(T::NAME, expire.lead, |lead| attempt::<T>(expire, lead))
+}
 
-    fn visit<T: Timer>(&self) -> Self::Output {
-        let mut lead = self.lead;
-        while lead <= LEAD_MAX {
-            let share = self.timers / self.threads;
-            let sink = Sink::leaked((share * self.threads) as u64, self.noted);
-            let timer = T::start(sink)?;
-            let base_ns = sink.clock().now_ns() + lead.as_nanos() as u64;
-            let schedule = |thread| {
-                let mut random = Rng::with_seed(thread);
-                let mut local = timer.local();
-                let window = 0..=self.window.as_nanos() as u64;
-                let one = |_| {
-                    let due_ns = base_ns + random.u64(window.clone());
-                    let delay = due_ns.saturating_sub(sink.clock().now_ns()).max(1_000_000);
-                    T::schedule_firing(&mut local, Duration::from_nanos(delay), due_ns)
-                };
-                let handles: Vec<T::Handle> = (0..share).map(one).collect();
-                T::settle(&mut local);
-                handles
-            };
-            let handles: Vec<_> = std::thread::scope(|scope| {
-                let threads =
-                    (0..self.threads as u64).map(|thread| scope.spawn(move || schedule(thread)));
-                let threads: Vec<_> = threads.collect();
-                threads.into_iter().map(|thread| thread.join().expect("it schedules")).collect()
-            });
-            if sink.clock().now_ns() > base_ns {
-                lead *= 2;
-                continue;
-            }
-            let before_ns = process_cpu_ns();
-            let all = sink.wait(PATIENCE);
-            let cpu_ns = process_cpu_ns() - before_ns;
-            let (fired, expected) = (sink.count(), share * self.threads);
-            ensure!(all && fired == expected as u64, "{}: {fired} fired of {expected}", T::NAME);
-            drop(handles);
-            return Ok(Expired { sink, base_ns, cpu_ns });
-        }
-        anyhow::bail!("{}: not scheduled within {LEAD_MAX:?}", T::NAME)
+/// `None` when the first was due before the last was scheduled.
+fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Expired>> {
+    let share = expire.timers / expire.threads;
+    let expected = (share * expire.threads) as u64;
+    let sink = Sink::leaked(expected, expire.noted);
+    let timer = T::start(sink)?;
+    let base_ns = sink.clock().now_ns() + lead.as_nanos() as u64;
+    let schedule = |thread| {
+        let mut random = Rng::with_seed(thread);
+        let mut local = timer.local();
+        let window = 0..=expire.window.as_nanos() as u64;
+        let one = |_| {
+            let due_ns = base_ns + random.u64(window.clone());
+            let delay = due_ns.saturating_sub(sink.clock().now_ns()).max(1_000_000);
+            T::schedule_firing(&mut local, Duration::from_nanos(delay), due_ns)
+        };
+        let handles: Vec<T::Handle> = (0..share).map(one).collect();
+        T::settle(&mut local);
+        handles
+    };
+    let handles: Vec<_> = thread::scope(|scope| {
+        let threads =
+            (0..expire.threads as u64).map(|thread| scope.spawn(move || schedule(thread)));
+        let threads: Vec<_> = threads.collect();
+        threads.into_iter().map(|thread| thread.join().expect("it schedules")).collect()
+    });
+    if sink.clock().now_ns() > base_ns {
+        return Ok(None);
     }
+    let cpu_ns = sink.wait();
+    let fired = sink.count();
+    let cpu_ns = cpu_ns.filter(|_| fired == expected);
+    let cpu_ns = cpu_ns.with_context(|| format!("{}: {fired} fired of {expected}", T::NAME))?;
+    drop(handles);
+    Ok(Some(Expired { sink, base_ns, cpu_ns }))
 }
 
 pub(crate) fn lateness(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let sizes = run.sizes;
-    let noted = Noted::Lateness(TickLength::default());
-    let alone = id.ends_with("-1t");
-    let (timers, window, lead) = (sizes.one_m, sizes.window, sizes.lead);
-    let threads = if alone { 1 } else { THREADS };
-    let expire = Expire { timers, threads, window, lead, noted };
-    let contenders: &[_] = if alone { &Contender::PLAIN } else { &Contender::FIRING };
+    let noted = Noted::Lateness;
+    let (threads, contenders) = if id.ends_with("-1t") {
+        (1, timers!(expire, plain))
+    } else {
+        (THREADS, timers!(expire, firing))
+    };
+    let (timers, window) = (sizes.one_m, sizes.window);
+    let all = Expire { timers, threads, window, lead: window, noted };
     for round in 0..sizes.real_time_rounds {
-        for contender in run.contenders(contenders) {
-            let name = contender.name();
-            run.at(id, name, round);
-            let Expired { sink, cpu_ns, .. } = contender.visit(&expire)?;
+        run.turns(id, round, &contenders, all, |run, name, Expired { sink, cpu_ns, .. }| {
             let lateness = sink.lateness();
-            run.quantiles_ms(id, name, &lateness.asked, &QUANTILES);
-            if contender == Contender::Ours {
-                run.quantiles_ms(id, "ours-rounded", &lateness.rounded, &QUANTILES);
-            }
-            let early = run.results.measure(&format!("{id}-early"), "timers early");
-            early.add(name, lateness.early as f64);
-            run.results.measure(&format!("{id}-cpu"), "ms").add(name, cpu_ns as f64 / 1e6);
-        }
+            run.lateness(id, name, &lateness, &QUANTILES);
+            run.add(&format!("{id}-early"), "timers early", name, lateness.early as f64);
+            run.add(&format!("{id}-cpu"), "ms", name, cpu_ns as f64 / 1e6);
+        })?;
         run.quantiles_ms(id, FLOOR, &floor::wake_up(sizes.wake_ups), &QUANTILES);
     }
     Ok(())
@@ -124,21 +112,19 @@ pub(crate) fn lateness(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()
 
 pub(crate) fn burst(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let sizes = run.sizes;
-    let (timers, threads) = (sizes.one_m, THREADS);
-    let (window, lead, noted) = (Duration::ZERO, sizes.lead, Noted::Ends);
-    let expire = Expire { timers, threads, window, lead, noted };
+    let (timers, window, noted) = (sizes.one_m, Duration::ZERO, Noted::Ends);
+    let all = Expire { timers, threads: THREADS, window, lead: sizes.window, noted };
     let ends = |run: &mut Run<'_>, name, late_ns: [f64; 2]| {
         for (end, ns) in ["first", "last"].into_iter().zip(late_ns) {
-            run.results.measure(&format!("{id}-{end}"), "ms late").add(name, ns / 1e6);
+            run.add(&format!("{id}-{end}"), "ms late", name, ns / 1e6);
         }
     };
+    let contenders = timers!(expire, plain);
     for round in 0..sizes.real_time_rounds {
-        for contender in run.contenders(&Contender::PLAIN) {
-            run.at(id, contender.name(), round);
-            let Expired { sink, base_ns, .. } = contender.visit(&expire)?;
+        run.turns(id, round, &contenders, all, |run, name, Expired { sink, base_ns, .. }| {
             let (first, last) = sink.ends_ns();
-            ends(run, contender.name(), [first, last].map(|at| at as f64 - base_ns as f64));
-        }
+            ends(run, name, [first, last].map(|at| at as f64 - base_ns as f64));
+        })?;
         let wake_up = floor::wake_up(sizes.wake_ups).value_at_quantile(0.5) as f64;
         ends(run, FLOOR, [wake_up, wake_up + floor::run_tasks(timers) * timers as f64]);
     }

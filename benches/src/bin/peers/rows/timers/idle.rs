@@ -2,42 +2,67 @@
 //! voluntary context switches of all its threads but the one that watches, from `/proc`.
 
 use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fs,
     sync::mpsc::{self, RecvTimeoutError},
     time::Duration,
 };
 
 use anyhow::{Context, ensure};
 
-use super::super::row::Run;
 use crate::{
-    activity::WakeUps,
+    rows::row::Run,
     sink::Sink,
-    timers::{Contender, Visit, timer::Timer},
+    timers::{Timer, timers},
 };
 
 const TIMERS: usize = 1000;
 const HOUR: Duration = Duration::from_secs(3600);
 
-pub(super) struct Watch(pub(super) Duration);
+/// Waits that came to an end, of every thread but the one that asks, since it began.
+#[derive(Debug)]
+struct WakeUps(BTreeMap<OsString, u64>);
 
-impl Visit for Watch {
-    type Output = anyhow::Result<u64>;
-
-    fn visit<T: Timer>(&self) -> Self::Output {
-        let sink = Sink::for_none();
-        let timer = T::start(sink)?;
-        let mut local = timer.local();
-        let handles: Vec<_> = (0..TIMERS).map(|_| T::schedule(&mut local, HOUR)).collect();
-        T::settle(&mut local);
-        // What is left of the scheduling is done in the first tenth.
-        wait(self.0 / 10);
-        let before = WakeUps::so_far()?;
-        wait(self.0);
-        let after = WakeUps::so_far()?;
-        let cancelled = handles.into_iter().map(|one| usize::from(T::cancel(&mut local, one)));
-        ensure!(cancelled.sum::<usize>() == TIMERS && sink.count() == 0, "{}: fired", T::NAME);
-        Ok(after.since(&before))
+impl WakeUps {
+    /// An error where there is no `/proc`.
+    fn so_far() -> anyhow::Result<WakeUps> {
+        let me = fs::read_link("/proc/thread-self").context("no /proc here")?;
+        let tasks = fs::read_dir("/proc/self/task")?.flatten();
+        let others = tasks.filter(|task| Some(task.file_name().as_os_str()) != me.file_name());
+        // A thread that has just ended is left out.
+        let count = others.filter_map(|task| {
+            let status = fs::read_to_string(task.path().join("status")).ok()?;
+            let count = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"))?;
+            Some((task.file_name(), count.trim().parse().ok()?))
+        });
+        Ok(WakeUps(count.collect()))
     }
+
+    /// Those since then, of the threads that are still there.
+    fn since(&self, before: &WakeUps) -> u64 {
+        let of = |(thread, now): (_, &u64)| {
+            now.saturating_sub(before.0.get(thread).copied().unwrap_or(0))
+        };
+        self.0.iter().map(of).sum()
+    }
+}
+
+/// Wake-ups a second.
+pub(super) fn watch<T: Timer>(time: Duration) -> anyhow::Result<f64> {
+    let sink = Sink::for_none();
+    let timer = T::start(sink)?;
+    let mut local = timer.local();
+    let handles: Vec<_> = (0..TIMERS).map(|_| T::schedule(&mut local, HOUR)).collect();
+    T::settle(&mut local);
+    // What is left of the scheduling is done in the first tenth.
+    wait(time / 10);
+    let before = WakeUps::so_far()?;
+    wait(time);
+    let after = WakeUps::so_far()?;
+    let cancelled = handles.into_iter().map(|one| usize::from(T::cancel(&mut local, one)));
+    ensure!(cancelled.sum::<usize>() == TIMERS && sink.count() == 0, "{}: fired", T::NAME);
+    Ok(after.since(&before) as f64 / time.as_secs_f64())
 }
 
 fn wait(time: Duration) {
@@ -67,11 +92,8 @@ pub(crate) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
         return Ok(());
     }
     control()?;
-    let idle = run.sizes.idle;
     for round in 0..run.sizes.real_time_rounds {
-        run.each(&measure, "a second", round, &Contender::PLAIN, |one| {
-            Ok(one.visit(&Watch(idle))? as f64 / idle.as_secs_f64())
-        })?;
+        run.each(&measure, "a second", round, &timers!(watch, plain), run.sizes.idle)?;
     }
     Ok(())
 }

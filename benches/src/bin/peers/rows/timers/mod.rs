@@ -2,7 +2,6 @@
 
 pub(super) mod advance;
 pub(super) mod bytes;
-mod crew;
 pub(super) mod expire;
 pub(super) mod idle;
 pub(super) mod schedule;

@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use super::{
-    advance,
-    bytes::Pending,
-    crew::{Hire, Work},
-    expire::Expire,
-    idle::Watch,
+    advance, bytes,
+    expire::{Expire, expire},
+    idle,
+    schedule::{Hire, Work, crew},
 };
 use crate::{
     sink::{Noted, Sink},
-    timers::{Visit, core::Core, timer::Timer},
+    timers::{Core, Timer},
 };
 
 /// Cancels nothing, and fires twice, at once.
@@ -64,27 +63,24 @@ fn hire(pending: usize, work: Work) -> Hire {
 
 #[test]
 fn a_timeout_that_was_not_cancelled_is_noticed() {
-    let crew = hire(0, Work::ScheduleCancel).visit::<Broken>().unwrap();
-    assert!(crew.work(1).is_err());
-    let crew = hire(1, Work::Replace).visit::<Broken>().unwrap();
-    assert!(crew.work(1).is_err());
+    assert!(crew::<Broken>(hire(0, Work::ScheduleCancel)).unwrap().work(1).is_err());
+    assert!(crew::<Broken>(hire(1, Work::Replace)).unwrap().work(1).is_err());
 }
 
 #[test]
 fn a_pending_timer_that_has_gone_is_noticed() {
-    let crew = hire(1, Work::ScheduleCancel).visit::<Broken>().unwrap();
-    assert!(crew.go_home().is_err());
-    assert!(Pending(1).visit::<Broken>().is_err());
-    assert!(Watch(Duration::from_millis(1)).visit::<Broken>().is_err());
+    assert!(crew::<Broken>(hire(1, Work::ScheduleCancel)).unwrap().go_home().is_err());
+    assert!(bytes::pending::<Broken>(1).is_err());
+    assert!(idle::watch::<Broken>(Duration::from_millis(1)).is_err());
 }
 
 #[test]
 fn a_timer_that_fires_twice_is_noticed() {
     let (window, lead, noted) = (Duration::ZERO, Duration::from_secs(1), Noted::Ends);
-    assert!(Expire { timers: 8, threads: 8, window, lead, noted }.visit::<Broken>().is_err());
+    assert!(expire::<Broken>(Expire { timers: 8, threads: 8, window, lead, noted }).is_err());
 }
 
 #[test]
 fn a_timer_that_does_not_fire_is_noticed() {
-    assert!(advance::turn::<Forgetful>(2, 1).is_err());
+    assert!(advance::turn::<Forgetful>((2, 1)).is_err());
 }

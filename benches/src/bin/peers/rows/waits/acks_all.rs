@@ -17,10 +17,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Release},
-    },
+    atomic::{AtomicU64, Ordering},
 };
 
 use anyhow::ensure;
@@ -28,17 +25,11 @@ use crossbeam_utils::Backoff;
 use fastrand::Rng;
 use timer_core::{Clock, SystemClock};
 
-use super::{
-    super::row::Run,
-    room::{Pending, Room, TIMEOUT, begin, poll_once},
-};
+use super::room::{Pending, Room, TIMEOUT, begin, poll_once, warmed_up};
 use crate::{
     floor,
-    produces::{
-        Contender, Visit,
-        produce::{PARTITIONS, Partition, Produce, Produces},
-    },
-    results::FLOOR,
+    produces::{PARTITIONS, Partition, Produce, Produces, produces},
+    rows::row::Run,
 };
 
 /// Produces in a batch, at most and in the mean.
@@ -100,20 +91,20 @@ impl HandOver {
     /// Puts in the batch of this number, once there is room.
     fn put(&self, number: usize, batch: Batch) {
         let (slot, backoff) = (&self.0[number % HANDED_OVER_MAX], Backoff::new());
-        while slot.load(Acquire) != 0 {
+        while slot.load(Ordering::Acquire) != 0 {
             backoff.snooze();
         }
-        slot.store(batch.last * PARTITIONS as u64 + batch.partition as u64, Release);
+        slot.store(batch.last * PARTITIONS as u64 + batch.partition as u64, Ordering::Release);
     }
 
     /// Takes out the batch of this number, once it is there: partition and offset.
     fn take(&self, number: usize) -> (usize, u64) {
         let (slot, backoff) = (&self.0[number % HANDED_OVER_MAX], Backoff::new());
         loop {
-            match slot.load(Acquire) {
+            match slot.load(Ordering::Acquire) {
                 0 => backoff.snooze(),
                 word => {
-                    slot.store(0, Release);
+                    slot.store(0, Ordering::Release);
                     let partitions = PARTITIONS as u64;
                     return ((word % partitions) as usize, word / partitions);
                 }
@@ -218,8 +209,8 @@ async fn until_over(pending: &mut Pending<'_>, may_pend: usize) {
 
 impl AcksAll {
     /// Nanoseconds from the first produce until the last is over.
-    fn work<P: Produces>(self, room: &Room<P>, log_end: u64) -> anyhow::Result<u64> {
-        let (produces, early) = (self.produces, self.early);
+    fn work<P: Produces>(self, room: &Room<P>, log_end: u64, produces: u64) -> anyhow::Result<u64> {
+        let early = self.early;
         let (partitions, clock) = (Partition::leaked(), SystemClock::new());
         let work = || Work { waits: room.waits.clone(), partitions, log_end, clock };
         let spans = if self.threads == 1 {
@@ -237,178 +228,35 @@ impl AcksAll {
         let ((a_begins, a_ends), (b_begins, b_ends)) = spans;
         let completed: u64 = partitions.iter().map(Partition::completed).sum();
         let ended: u64 = partitions.iter().map(Partition::ended).sum();
-        let (name, left) = (P::NAME, room.waits.left());
         ensure!(
-            (completed, ended, left) == (produces, produces, 0),
-            "{name}: {completed} completed and {} given up of {produces}; {left} are held",
+            (completed, ended) == (produces, produces),
+            "{}: {completed} completed and {} given up of {produces}",
+            P::NAME,
             ended - completed,
         );
+        room.nothing_left()?;
         Ok(a_ends.max(b_ends) - a_begins.min(b_begins))
     }
 }
 
-impl Visit for AcksAll {
-    type Output = anyhow::Result<f64>;
-
-    /// Nanoseconds a produce.
-    fn visit<P: Produces>(&self) -> Self::Output {
-        let room = Room::<P>::with(P::NAME, 1, P::start)?;
-        let warm_up = AcksAll { produces: self.produces.div_ceil(8), ..*self };
-        warm_up.work(&room, 0)?;
-        Ok(self.work(&room, warm_up.produces)? as f64 / self.produces as f64)
-    }
+/// Nanoseconds a produce, after a warm-up.
+pub(super) fn acks_all<P: Produces>(row: AcksAll) -> anyhow::Result<f64> {
+    let room = Room::<P>::open(1)?;
+    warmed_up(row.produces, |log_end, produces| row.work(&room, log_end, produces))
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let sizes = run.sizes;
-    let threads = if id.ends_with("-2t") { 2 } else { 1 };
-    let acks_all = AcksAll { threads, produces: sizes.operations as u64, early: false };
-    for round in 0..sizes.short_rounds {
-        for (form, contenders) in Contender::FORMS {
+    let operations = run.sizes.operations;
+    let (threads, raised_with) =
+        if id.ends_with("-2t") { (2, f64::INFINITY) } else { (1, BATCH_MEAN) };
+    let row = AcksAll { threads, produces: operations as u64, early: false };
+    for round in 0..run.sizes.short_rounds {
+        for (form, contenders) in produces!(acks_all) {
             let measure = format!("{id}-{form}");
-            run.each(&measure, "ns", round, contenders, |one| one.visit(&acks_all))?;
-            let raised_with = if threads == 1 { BATCH_MEAN } else { f64::INFINITY };
-            let allocation =
-                if form == "future" { floor::allocation(sizes.primitives) } else { 0.0 };
-            let floor = floor::acks_all(raised_with, sizes.primitives) + allocation;
-            run.results.measure(&measure, "ns").add(FLOOR, floor);
+            run.each(&measure, "ns", round, &contenders, row)?;
+            let floor = floor::acks_all(raised_with, operations);
+            run.floor(&measure, "ns", floor + floor::of_form(form, operations));
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{future::poll_fn, task::Poll, time::Duration};
-
-    use tokio::task::yield_now;
-
-    use super::*;
-    use crate::request::Wait;
-
-    const LATER: Duration = Duration::from_millis(2);
-
-    /// Tells produces that they are over as soon as they are parked: once for each of these.
-    struct Broken<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize>;
-
-    impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Produces
-        for Broken<COMPLETED, GIVEN_UP, LEFT>
-    {
-        const NAME: &'static str = "broken";
-
-        fn start() -> anyhow::Result<Self> {
-            Ok(Broken)
-        }
-
-        fn park(&self, _: usize, _: Duration, produce: Produce) -> impl Wait {
-            produce.partition.reach(produce.offset);
-            (0..COMPLETED).for_each(|_| produce.over(true));
-            (0..GIVEN_UP).for_each(|_| produce.over(false));
-            poll_fn(|_| Poll::Ready(()))
-        }
-
-        fn raise(&self, _: usize, _: u64) {}
-
-        fn left(&self) -> usize {
-            LEFT
-        }
-    }
-
-    fn every_contender(visitor: &impl Visit<Output = ()>) {
-        let contenders = Contender::FORMS.iter().flat_map(|(_, contenders)| *contenders);
-        contenders.for_each(|contender| contender.visit(visitor));
-    }
-
-    #[test]
-    fn a_produce_that_is_lost_given_up_ended_twice_or_left_behind_is_noticed() {
-        for threads in [1, 2] {
-            let row = AcksAll { threads, produces: 20, early: false };
-            row.visit::<Broken<1, 0, 0>>().unwrap();
-            assert!(row.visit::<Broken<0, 0, 0>>().is_err());
-            assert!(row.visit::<Broken<0, 1, 0>>().is_err());
-            assert!(row.visit::<Broken<2, 0, 0>>().is_err());
-            assert!(row.visit::<Broken<1, 0, 1>>().is_err());
-        }
-    }
-
-    /// Of four produces one partition's high watermark reaches two, whose time-outs are as short.
-    struct TimesOut;
-
-    impl Visit for TimesOut {
-        type Output = ();
-
-        fn visit<P: Produces>(&self) {
-            let room = Room::<P>::with(P::NAME, 1, P::start).unwrap();
-            let (waits, partitions) = (room.waits.clone(), Partition::leaked());
-            let parks = room.spawn(async move {
-                let [reached, unreached] = [&partitions[1], &partitions[2]];
-                let mut pending = Pending::new();
-                for (at, partition) in [(1, reached), (2, unreached)] {
-                    for offset in 1..=2 {
-                        let produce = Produce { partition, offset };
-                        begin(Box::pin(waits.park(at, LATER, produce)), &mut pending).await;
-                    }
-                }
-                reached.reach(2);
-                waits.raise(1, 2);
-                for wait in pending {
-                    wait.await;
-                }
-                while unreached.ended() < 2 {
-                    yield_now().await;
-                }
-            });
-            room.join(parks).unwrap();
-            let [reached, unreached] = [&partitions[1], &partitions[2]];
-            assert_eq!((reached.ended(), unreached.completed(), unreached.ended()), (2, 0, 2));
-            assert_eq!(room.waits.left(), 0, "{}", P::NAME);
-        }
-    }
-
-    #[test]
-    fn what_is_not_reached_times_out_and_leaves_nothing() {
-        every_contender(&TimesOut);
-    }
-
-    /// A high watermark that was raised before.
-    struct ReachedBefore;
-
-    impl Visit for ReachedBefore {
-        type Output = ();
-
-        fn visit<P: Produces>(&self) {
-            let room = Room::<P>::with(P::NAME, 1, P::start).unwrap();
-            let (waits, partitions) = (room.waits.clone(), Partition::leaked());
-            let parks = room.spawn(async move {
-                let partition = &partitions[1];
-                partition.reach(2);
-                waits.raise(1, 2);
-                waits.park(1, TIMEOUT, Produce { partition, offset: 2 }).await;
-            });
-            room.join(parks).unwrap();
-            assert_eq!((partitions[1].completed(), room.waits.left()), (1, 0), "{}", P::NAME);
-        }
-    }
-
-    #[test]
-    fn what_was_reached_before_it_was_parked_is_over() {
-        every_contender(&ReachedBefore);
-    }
-
-    /// A high watermark that is raised while what it reaches is being parked.
-    struct Races;
-
-    impl Visit for Races {
-        type Output = ();
-
-        fn visit<P: Produces>(&self) {
-            let row = AcksAll { threads: 2, produces: 2000, early: true };
-            row.visit::<P>().unwrap();
-        }
-    }
-
-    #[test]
-    fn a_raise_that_races_with_a_park_loses_nothing_and_leaves_nothing() {
-        every_contender(&Races);
-    }
 }

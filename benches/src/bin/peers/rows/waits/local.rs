@@ -4,23 +4,20 @@
 //! form, with neither a runtime nor a future around it. The local one is told the time once for
 //! each window of requests, as an event loop tells it.
 
-use std::time::Duration;
-
 use anyhow::ensure;
 use fastrand::Rng;
 use purgatory::{LocalPurgatory, ParkResult, Purgatory};
 use timer_core::{Clock, SystemClock};
 
-use super::super::row::Run;
+use super::room::{KEYS, TIMEOUT};
 use crate::{
     request::{Progress, Request},
     results::OURS,
+    rows::row::Run,
 };
 
-const KEYS: u64 = 1000;
 /// How many requests are parked before they are completed.
 const WINDOW: u64 = 64;
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Parks and completes so many requests, `turn` before each window; nanoseconds each.
 fn work(
@@ -57,19 +54,21 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     let local: LocalPurgatory<u64, Request> = LocalPurgatory::new();
     let is_parked = |park: Option<ParkResult>| matches!(park, Some(ParkResult::Parked(_)));
     for round in 0..run.sizes.rounds {
-        run.one(id, "ns", round, OURS, || {
+        if run.begins(id, round, OURS) {
             let park = |key, request| {
                 is_parked(local.try_complete_else_watch(request, &[key], TIMEOUT).ok())
             };
             let event = |key| local.check_and_complete(&key);
-            work(operations, || local.advance(clock.now_ns()), park, event)
-        })?;
-        run.one(id, "ns", round, "purgatory", || {
+            let ns = work(operations, || local.advance(clock.now_ns()), park, event)?;
+            run.add(id, "ns", OURS, ns);
+        }
+        if run.begins(id, round, "purgatory") {
             let park = |key, request| {
                 is_parked(shared.try_complete_else_watch(request, &[key], TIMEOUT).ok())
             };
-            work(operations, || (), park, |key| shared.check_and_complete(&key))
-        })?;
+            let ns = work(operations, || (), park, |key| shared.check_and_complete(&key))?;
+            run.add(id, "ns", "purgatory", ns);
+        }
         let left = [local.len(), local.keys(), shared.len(), shared.keys()];
         ensure!(left == [0; 4], "something is left: {left:?}");
     }

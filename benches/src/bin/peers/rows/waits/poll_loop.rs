@@ -8,10 +8,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{
-            AtomicBool, AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
-        },
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -23,10 +20,8 @@ use purgatory::{BoxedOperation, Purgatory};
 use timer_core::{Clock, SystemClock, SystemTimer};
 use tokio::{runtime::Builder, time::sleep};
 
-use super::super::row::Run;
-use crate::{results::OURS, sink::histogram};
+use crate::{contender::Contender, results::OURS, rows::row::Run, sink::histogram};
 
-const POLL_LOOP: &str = "poll-loop";
 const FETCHES: usize = 256;
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// Data comes at the latest so long after its fetch.
@@ -38,20 +33,15 @@ const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
 /// A partition's storage.
 #[derive(Default)]
 struct Partition {
-    has_data: AtomicBool,
+    /// 0 while there is no data.
     appended_ns: AtomicU64,
     looks: AtomicU64,
 }
 
 impl Partition {
     fn look(&self) -> bool {
-        self.looks.fetch_add(1, Relaxed);
-        self.has_data.load(Acquire)
-    }
-
-    fn append(&self, now_ns: u64) {
-        self.appended_ns.store(now_ns, Relaxed);
-        self.has_data.store(true, Release);
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.appended_ns.load(Ordering::Acquire) > 0
     }
 }
 
@@ -85,7 +75,7 @@ fn measure(
             let (storage, raises) = (partitions.clone(), purgatory.clone());
             let appends = tokio::spawn(async move {
                 sleep(Duration::from_millis(data_ms)).await;
-                storage[at].append(clock.now_ns());
+                storage[at].appended_ns.store(clock.now_ns(), Ordering::Release);
                 raises.into_iter().for_each(|raises| _ = raises.check_and_complete(&at));
             });
             let found = match &purgatory {
@@ -105,26 +95,27 @@ fn measure(
     for (fetch, partition) in fetches.into_iter().zip(&*partitions) {
         let answered_ns = runtime.block_on(fetch)??;
         ensure!(answered_ns.is_some(), "a fetch was given up though its data was there");
-        let appended_ns = partition.appended_ns.load(Relaxed);
+        let appended_ns = partition.appended_ns.load(Ordering::Relaxed);
         late.record(answered_ns.unwrap_or_default().saturating_sub(appended_ns))?;
-        looks += partition.looks.load(Relaxed);
+        looks += partition.looks.load(Ordering::Relaxed);
     }
     Ok((looks as f64 / FETCHES as f64, late))
 }
 
+fn ours((): ()) -> anyhow::Result<(f64, Histogram<u64>)> {
+    measure(Some(Purgatory::builder("fetch").timer(&SystemTimer::new()?).build()?))
+}
+
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let contenders = [
+        Contender { name: OURS, measure: ours },
+        Contender { name: "poll-loop", measure: |()| measure(None) },
+    ];
     for round in 0..run.sizes.real_time_rounds {
-        for name in [OURS, POLL_LOOP] {
-            if !run.takes(name) {
-                continue;
-            }
-            run.at(id, name, round);
-            let ours = (name == OURS)
-                .then(|| Purgatory::builder("fetch").timer(&SystemTimer::new()?).build());
-            let (looks, late) = measure(ours.transpose()?)?;
-            run.results.measure(&format!("{id}-looks"), "looks").add(name, looks);
+        run.turns(id, round, &contenders, (), |run, name, (looks, late)| {
+            run.add(&format!("{id}-looks"), "looks", name, looks);
             run.quantiles_ms(&format!("{id}-late"), name, &late, &QUANTILES);
-        }
+        })?;
     }
     Ok(())
 }

@@ -14,15 +14,15 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use fastrand::Rng;
-use timer_core::SystemClock;
 use tokio::{
     runtime::{Builder, Runtime},
     task::coop::unconstrained,
 };
 
 use crate::{
+    contender::Peer,
     request::{Progress, Request},
-    waits::wait::Waits,
+    waits::Waits,
 };
 
 /// Requests wait under random ones of so many keys.
@@ -35,7 +35,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A contender in a runtime of its own.
 pub(super) struct Room<W> {
-    name: &'static str,
     runtime: Arc<Runtime>,
     pub(super) waits: Arc<W>,
 }
@@ -43,26 +42,13 @@ pub(super) struct Room<W> {
 /// A task of a room, to be joined.
 pub(super) struct Task<T>(mpsc::Receiver<T>);
 
-impl<W: Waits> Room<W> {
+impl<W: Peer> Room<W> {
     pub(super) fn open(workers: usize) -> anyhow::Result<Self> {
-        Self::with(W::NAME, workers, W::start)
+        Self::with(workers, W::start)
     }
 
-    /// With deadlines told by this clock, where that can be chosen.
-    pub(super) fn open_on(workers: usize, clock: SystemClock) -> anyhow::Result<Self> {
-        Self::with(W::NAME, workers, || W::start_on(clock))
-    }
-
-    /// To be asked when all requests are over.
-    pub(super) fn close(self) -> anyhow::Result<()> {
-        nothing_left(&*self.waits)
-    }
-}
-
-impl<W: Send + Sync + 'static> Room<W> {
-    /// For a contender of any kind, which is started inside the runtime.
+    /// Of one that is started in another way, inside the runtime.
     pub(super) fn with(
-        name: &'static str,
         workers: usize,
         start: impl FnOnce() -> anyhow::Result<W>,
     ) -> anyhow::Result<Self> {
@@ -71,7 +57,12 @@ impl<W: Send + Sync + 'static> Room<W> {
             let _inside = runtime.enter();
             Arc::new(start()?)
         };
-        Ok(Room { name, runtime: Arc::new(runtime), waits })
+        Ok(Room { runtime: Arc::new(runtime), waits })
+    }
+
+    /// To be asked when all requests are over.
+    pub(super) fn nothing_left(&self) -> anyhow::Result<()> {
+        nothing_left(&*self.waits)
     }
 
     /// Starts a task. It is not made to yield every so often: it stands for many that are short.
@@ -120,20 +111,31 @@ impl<W: Send + Sync + 'static> Room<W> {
         let ended = task.0.recv_timeout(PATIENCE);
         if matches!(ended, Err(RecvTimeoutError::Timeout)) {
             std::mem::forget(self.runtime.clone()); // to drop it would be to wait for the task
-            bail!("{}: a request was lost", self.name);
+            bail!("{}: a request was lost", W::NAME);
         }
-        ended.with_context(|| format!("{}: a task failed", self.name))
+        ended.with_context(|| format!("{}: a task failed", W::NAME))
     }
 }
 
-pub(super) fn nothing_left<W: Waits>(waits: &W) -> anyhow::Result<()> {
-    let left = waits.left().unwrap_or(0);
-    ensure!(left == 0, "{}: {left} requests or keys are still held", W::NAME);
+/// Nanoseconds each of so many, after an eighth as many to warm up: `work` does some from a number
+/// on, and tells how long it took.
+pub(super) fn warmed_up(
+    count: u64,
+    work: impl Fn(u64, u64) -> anyhow::Result<u64>,
+) -> anyhow::Result<f64> {
+    let before = count.div_ceil(8);
+    work(0, before)?;
+    Ok(work(before, count)? as f64 / count as f64)
+}
+
+pub(super) fn nothing_left<W: Peer>(waits: &W) -> anyhow::Result<()> {
+    let left = waits.left();
+    ensure!(left == 0, "{}: {left} of what waits is still held", W::NAME);
     Ok(())
 }
 
 /// Every one of these requests must have been completed, once.
-pub(super) fn all_completed<W: Waits>(progress: &Progress, requests: u64) -> anyhow::Result<()> {
+pub(super) fn all_completed<W: Peer>(progress: &Progress, requests: u64) -> anyhow::Result<()> {
     let (completed, ended) = (progress.completed(), progress.ended());
     let name = W::NAME;
     ensure!(
