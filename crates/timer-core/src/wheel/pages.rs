@@ -555,7 +555,7 @@ mod tests {
             }
             let records = self.pages.pages.len();
             self.pages.release(index);
-            if self.given.len() % 4 != 0 {
+            if !self.given.len().is_multiple_of(4) {
                 self.pages.tidy(); // or later, or never
             }
             self.forgot += usize::from(self.pages.pages.len() < records);

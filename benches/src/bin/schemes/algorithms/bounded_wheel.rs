@@ -49,9 +49,14 @@ mod tests {
 
     #[test]
     fn a_delay_of_as_many_ticks_as_slots_is_refused() {
-        let refused = BoundedWheel::<8>::default().start(8, 1).unwrap_err();
+        let mut wheel = BoundedWheel::<8>::default();
+        wheel.advance(5, &mut Vec::new());
+        assert!(wheel.start(7, 0).is_ok(), "at any index, though 5 + 7 is beyond the turn");
+        let refused = wheel.start(8, 1).unwrap_err();
+        assert_eq!(refused, Refused { delay: 8, delay_max: 7, task: 1 });
         let text = "task 1: a delay of 8 ticks where at most 7 are taken";
         assert_eq!(refused.to_string(), text);
+        assert_eq!(wheel.pending(), 1);
     }
 
     #[test]
@@ -62,5 +67,20 @@ mod tests {
         let wednesday_9 = 2 * 24 + 9;
         let handle = wheel.start(wednesday_9 - monday_10, 0).unwrap();
         assert_eq!(wheel.timers.ring_of(handle), Some(57));
+    }
+
+    #[test]
+    fn a_month_of_720_slots_with_two_tasks_makes_718_empty_moves() {
+        let mut wheel = BoundedWheel::<720>::default();
+        for (task, delay) in [(0, 9), (1, 11 * 24 + 9)] {
+            wheel.start(delay, task).unwrap();
+        }
+        let empty = (0..720).filter(|_| {
+            let mut fired = Vec::new();
+            wheel.tick(&mut fired);
+            fired.is_empty()
+        });
+        assert_eq!(empty.count(), 718);
+        assert_eq!(wheel.pending(), 0);
     }
 }

@@ -24,6 +24,17 @@ pub(crate) struct HashedWheel<const SLOTS: usize> {
 /// of Varghese and Lauck.
 pub(crate) type UnsortedList = HashedWheel<1>;
 
+impl<const SLOTS: usize> HashedWheel<SLOTS> {
+    fn slot(&self, delay: u64) -> usize {
+        (self.index + (delay % SLOTS as u64) as usize) % SLOTS
+    }
+
+    /// The rounds that a delay of at least one tick stays where it is.
+    fn rounds(delay: u64) -> u64 {
+        (delay - 1) / SLOTS as u64
+    }
+}
+
 impl<const SLOTS: usize> Scheme for HashedWheel<SLOTS> {
     const NAME: &'static str = if SLOTS == 1 { "unsorted-list" } else { "hashed-wheel" };
     const CLAIM: Claim = match SLOTS {
@@ -34,8 +45,7 @@ impl<const SLOTS: usize> Scheme for HashedWheel<SLOTS> {
 
     fn start(&mut self, delay: u64, task: Task) -> Result<Handle, Refused> {
         let delay = delay.max(1);
-        let slot = (self.index + (delay % SLOTS as u64) as usize) % SLOTS;
-        Ok(self.rounds.push(slot, (delay - 1) / SLOTS as u64, task))
+        Ok(self.rounds.push(self.slot(delay), Self::rounds(delay), task))
     }
 
     fn stop(&mut self, handle: Handle) -> bool {
@@ -64,16 +74,58 @@ impl<const SLOTS: usize> Scheme for HashedWheel<SLOTS> {
 mod tests {
     use super::*;
 
+    /// A wheel at an index.
+    fn wheel<const SLOTS: usize>(index: u64) -> HashedWheel<SLOTS> {
+        let mut wheel = HashedWheel::default();
+        wheel.advance(index, &mut Vec::new());
+        wheel
+    }
+
     #[test]
     fn tuesday_thursday_and_the_12th_at_9_share_slot_9_of_24() {
         // Tuesday, 11 September, 10:00; a slot an hour.
-        let mut wheel = HashedWheel::<24>::default();
-        wheel.advance(10, &mut Vec::new());
+        let mut wheel = wheel::<24>(10);
         let delays = [7 * 24 - 1, 2 * 24 - 1, 24 - 1];
         for (task, delay) in delays.into_iter().enumerate() {
             let handle = wheel.start(delay, task as Task).unwrap();
             assert_eq!(wheel.rounds.ring_of(handle), Some(9));
         }
         assert_eq!(wheel.rounds.times(9), [6, 1, 0]);
+    }
+
+    #[test]
+    fn on_a_list_three_one_two_and_then_one_wait_as_they_came() {
+        let mut list = UnsortedList::default();
+        for (task, delay) in [3, 1, 2, 1].into_iter().enumerate() {
+            list.start(delay, task as Task).unwrap();
+        }
+        assert_eq!(list.rounds.times(0), [2, 0, 1, 0]);
+        let mut fired = Vec::new();
+        list.tick(&mut fired);
+        assert_eq!((fired, list.rounds.times(0)), (vec![1, 3], vec![1, 0]));
+    }
+
+    #[test]
+    fn of_ten_slots_slot_3_has_five_tasks_at_3_and_one_at_13() {
+        let mut wheel = wheel::<10>(0);
+        for (task, delay) in [3, 3, 3, 3, 3, 13].into_iter().enumerate() {
+            wheel.start(delay, task as Task).unwrap();
+        }
+        assert_eq!(wheel.rounds.times(3), [0, 0, 0, 0, 0, 1]);
+        let mut fired = Vec::new();
+        wheel.advance(3, &mut fired);
+        assert_eq!((fired, wheel.rounds.times(3)), (vec![0, 1, 2, 3, 4], vec![0]));
+    }
+
+    #[test]
+    fn at_index_5_of_10_a_delay_of_6_waits_no_round_and_not_the_one_of_i_plus_d_over_n() {
+        let mut wheel = wheel::<10>(5);
+        wheel.start(6, 0).unwrap();
+        assert_eq!(((5 + 6) / 10, HashedWheel::<10>::rounds(6), wheel.slot(6)), (1, 0, 1));
+        let mut fired = Vec::new();
+        wheel.advance(5, &mut fired);
+        assert!(fired.is_empty());
+        wheel.tick(&mut fired); // 10 ticks later by the trap
+        assert_eq!(fired, [0]);
     }
 }
