@@ -3,16 +3,16 @@
 //!
 //! `replies-…`: a request that is answered, under a number never used before, from the moment it is
 //! registered until its reply was taken, by the number of requests. On one thread (`1t`) 64 are
-//! asked, answered and awaited. On two (`2t`) one thread asks and awaits, the other answers, at most
-//! 512 behind. Both give way while they have nothing to do, so it takes two processors that are
-//! free. The floor is two lock pairs each to put a request there and to take it off again, a clock
-//! read, and an allocation. `replies-bytes`: the heap in use while a million are unanswered, by
-//! their number; a future counts in its box, as in a task of its own, but without the task.
+//! asked, answered and awaited. On two (`2t`) one thread asks and awaits, the other answers, at
+//! most 512 behind. Both give way while they have nothing to do, so it takes two processors that
+//! are free. The floor is two lock pairs each to put a request there and to take it off again, a
+//! clock read, and an allocation. `replies-bytes`: the heap in use while a million are unanswered,
+//! by their number; a future counts in its box, as in a task of its own, but without the task.
 //!
 //! `queue-…`: a job of a queue that a consumer waits for, from the wait until it was taken, by the
-//! number of jobs. On one thread 64 consumers wait, 64 jobs are put, and the consumers take them. On
-//! two one thread puts jobs, at most 512 ahead, and the other takes them one after the other, and
-//! waits when there is none.
+//! number of jobs. On one thread 64 consumers wait, 64 jobs are put, and the consumers take them.
+//! On two one thread puts jobs, at most 512 ahead, and the other takes them one after the other,
+//! and waits when there is none.
 
 use std::{
     collections::VecDeque,
