@@ -234,7 +234,7 @@ impl<T> TimingWheel<T> {
     /// [`advance`](Self::advance). O(levels).
     ///
     /// # Errors
-    /// [`Full`] hands the task back when the wheel holds [`MAX_TASKS`].
+    /// [`Full`] hands the task back when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
     #[inline]
     pub fn insert(&mut self, deadline: u64, task: T) -> Result<Scheduled, Full<T>> {
         let id = self.keep(deadline, task)?;
