@@ -1,5 +1,5 @@
 //! The timers that are compared, each used as its own documentation advises, behind [`Timer`]; and
-//! the data structures among them that can be turned without a clock, behind [`Core`](cores::Core).
+//! the data structures among them that can be turned without a clock, behind [`Core`].
 //!
 //! A peer joins the run by its type in [`timers`].
 
