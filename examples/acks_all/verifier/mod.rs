@@ -31,8 +31,8 @@ use watch::{Progress, State};
 const FOLLOWER_STALLED: usize = 1;
 /// How often the run is shown.
 const WATCH: Duration = Duration::from_millis(250);
-/// How often it is looked at whether a run is over.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often the drain is looked at.
+const DRAIN_LOOK: Duration = Duration::from_millis(5);
 /// How long after the last deadline everything must have ended.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 
@@ -110,7 +110,7 @@ impl Stage {
             let produce =
                 |number| threads.spawn(move || load::produce(number, self, text, producing));
             let producers: Vec<_> = (0..self.args.producers).map(produce).collect();
-            self.watch_until(self.args.seconds, || false, interrupted, watch);
+            self.watch_until(self.args.seconds, WATCH, || false, interrupted, watch);
             producing.raise();
             for (number, producer) in producers.into_iter().enumerate() {
                 producer.thread().unpark();
@@ -134,7 +134,7 @@ impl Stage {
         let waiting = || State::take(self).waiting();
         let mut await_endings = |interrupted: &Stop, patience| {
             let end = self.now() + patience;
-            self.watch_until(end, || waiting() == 0, interrupted, watch);
+            self.watch_until(end, DRAIN_LOOK, || waiting() == 0, interrupted, watch);
         };
         await_endings(interrupted, self.args.timeout + DRAIN_MARGIN);
         if !interrupted.is_raised() {
@@ -144,10 +144,12 @@ impl Stage {
         await_endings(&Stop::new(), DRAIN_MARGIN);
     }
 
-    /// Shows the run until `end`, until it is `over`, or until it is interrupted.
+    /// Shows the run until `end`, until it is `over`, which is asked every `look`, or until it is
+    /// interrupted.
     fn watch_until(
         &self,
         end: Duration,
+        look: Duration,
         over: impl Fn() -> bool,
         interrupted: &Stop,
         watch: &mut dyn FnMut(&State),
@@ -158,7 +160,7 @@ impl Stage {
                 watch(&State::take(self));
                 show_at += WATCH;
             }
-            if interrupted.pause(LOOK.min(left)) {
+            if interrupted.pause(look.min(left)) {
                 return;
             }
         }

@@ -26,7 +26,7 @@ use crate::{
         arena::MAX_TASKS,
         occupancy::Occupancy,
         search::DeadlineSearch,
-        timing_wheel::{Advanced, TimingWheel},
+        timing_wheel::{Advanced, Leftover, TimingWheel},
     },
 };
 
@@ -72,8 +72,8 @@ struct Tasks<T> {
     pending: Option<Limit>,
     /// At the timer's shutdown what is pending is run. Else it stays, to be taken back.
     run_at_close: bool,
-    /// What fell due in this round, and the shards with memory to give back afterwards.
-    round: Mutex<(Due<T>, Vec<usize>)>,
+    /// What fell due in this round, and what is to be freed after it.
+    round: Mutex<(Due<T>, Vec<Leftover<T>>)>,
 }
 
 /// What is under a shard's lock.
@@ -146,7 +146,7 @@ impl<T: Send + 'static> TaskTimer<T> {
                 wheel: wheel_for(&*driver, number, driver.settings().shard_count),
                 closed: false,
             }),
-            round: Mutex::default(),
+            round: Mutex::new((Due::default(), Vec::new())),
             pending: driver.settings().pending_max.map(Limit::new),
             run_at_close,
             driver,
@@ -489,23 +489,23 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
     fn advance(&self, number: usize, now_tick: u64) -> Advanced {
         let in_order = self.driver.settings().in_order;
         let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
-        let (due, untidy) = &mut *self.round.lock();
+        let (due, leftovers) = &mut *self.round.lock();
         let mut shard = self.shards.lock(number);
-        let advanced = shard.wheel.advance(now_tick, budget, |task| {
+        let advanced = shard.wheel.turn(now_tick, budget, |task| {
             let order = in_order.then(|| (task.deadline(), task.sequence()));
             due.push(task.take(), order);
         });
         shard.advanced(advanced.next_due);
-        untidy.extend(shard.wheel.is_untidy().then_some(number));
+        leftovers.extend(shard.wheel.take_leftover());
         advanced
     }
 
     fn round_over(self: Arc<Self>) {
-        let (due, untidy) = std::mem::take(&mut *self.round.lock());
+        let (due, leftovers) = std::mem::take(&mut *self.round.lock());
         let newest = self.shards.lock(0).wheel.sequence(); // a timer with an order has one shard
         let jobs = due.into_jobs(newest, self.driver.parallelism());
         self.execute(jobs.inspect(|tasks| self.release(tasks.len())));
-        untidy.into_iter().for_each(|number| self.shards.lock(number).wheel.tidy());
+        drop(leftovers);
         let driver = self.driver.clone();
         if let Some(tasks) = Arc::into_inner(self) {
             // The last handle went meanwhile. What is pending is the user's to drop: not here.
@@ -606,12 +606,14 @@ mod tests {
         delays.for_each(|delay| _ = tasks.schedule(delay, ()).unwrap());
         let owner = tasks.tasks.clone();
         while !tasks.is_empty() {
+            assert!(owner.round.lock().1.is_empty(), "too early");
             let next = owner.next_due(0).unwrap();
             assert!(owner.advance(0, next).fired < 2);
         }
-        assert!(owner.shards.lock(0).wheel.is_untidy() && tasks.is_empty());
+        assert_eq!(owner.round.lock().1.len(), 1);
+        assert!(owner.shards.lock(0).wheel.take_leftover().is_none(), "it was taken off");
         owner.clone().round_over();
-        assert!(!owner.shards.lock(0).wheel.is_untidy());
+        assert!(owner.round.lock().1.is_empty());
     }
 
     /// A turn takes at most 256 off the wheel, so that nobody waits long for its lock; a round

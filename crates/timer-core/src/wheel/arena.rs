@@ -12,7 +12,7 @@
 use std::{error::Error, fmt};
 
 use crate::wheel::{
-    pages::{PageSlot, Pages},
+    pages::{PageSlot, Pages, Records},
     steps::step,
 };
 
@@ -168,10 +168,8 @@ impl Order {
         self.sequences[index as usize] = sequence;
     }
 
-    /// Nothing is live: gives a peak back.
-    fn forget(&mut self) {
-        self.sequences.clear();
-        self.sequences.shrink_to(KEPT_SEQUENCES);
+    fn is_large(&self) -> bool {
+        self.sequences.capacity() > KEPT_SEQUENCES
     }
 }
 
@@ -270,16 +268,14 @@ impl<T> Arena<T> {
     #[inline]
     pub(crate) fn is_untidy(&self) -> bool {
         self.nodes.is_untidy()
-            || self.nodes.is_empty()
-                && self.order.as_ref().is_some_and(|order| !order.sequences.is_empty())
+            || self.nodes.is_empty() && self.order.as_ref().is_some_and(|order| order.is_large())
     }
 
-    /// Gives back what is left of a peak, when nothing is live.
-    pub(crate) fn tidy(&mut self) {
-        self.nodes.tidy();
-        if let Some(order) = self.order.as_mut().filter(|_| self.nodes.is_empty()) {
-            order.forget();
-        }
+    /// Takes off what a peak has left behind, if nothing is live.
+    pub(crate) fn take_leftover(&mut self) -> (Option<Records<Node<T>>>, Vec<u32>) {
+        let order = self.order.as_mut().filter(|order| self.nodes.is_empty() && order.is_large());
+        let sequences = order.map(|order| std::mem::take(&mut order.sequences));
+        (self.nodes.take_records(), sequences.unwrap_or_default())
     }
 
     /// The first live id at or after `index`, in order of index.
@@ -355,7 +351,8 @@ mod tests {
         assert_eq!(arena.sequence(before), 0);
         assert!(ids.iter().zip(0..).all(|(&index, n)| arena.sequence(index) == n));
         ids.iter().chain([&before]).for_each(|&index| _ = arena.remove(index));
-        arena.tidy();
+        assert!(arena.is_untidy());
+        drop(arena.take_leftover());
         let sequences = &arena.order.as_ref().unwrap().sequences;
         assert!(sequences.is_empty() && sequences.capacity() < 9000);
         let again = arena.insert(0, 8, 0).unwrap().index;

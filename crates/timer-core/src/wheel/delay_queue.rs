@@ -15,8 +15,9 @@
 use crate::wheel::{
     arena::Arena,
     geometry::{DueBucket, Geometry, WheelSize},
+    pages::Records,
     steps::step,
-    task_list::{Chunks, Front, ListId, TimerTaskList, list_of},
+    task_list::{Chunk, Chunks, Front, ListId, TimerTaskList, list_of},
 };
 
 /// Handing down more tasks than this takes a time worth having before the bucket expires.
@@ -105,15 +106,14 @@ impl DelayQueue {
         Some(list_of(&self.chunks, entry).level_and_slot())
     }
 
-    /// As [`Pages::is_untidy`](crate::wheel::pages::Pages::is_untidy), of the lists' chunks.
-    #[inline]
+    /// As `Pages::is_untidy`, of the lists' chunks. O(1).
     pub(crate) fn is_untidy(&self) -> bool {
         self.chunks.is_untidy()
     }
 
-    /// Gives back what is left of the chunks of a peak.
-    pub(crate) fn tidy(&mut self) {
-        self.chunks.tidy();
+    /// Takes off what the lists of a peak have left behind.
+    pub(crate) fn take_leftover(&mut self) -> Option<Records<Chunk>> {
+        self.chunks.take_records()
     }
 
     /// Takes a node out of its bucket. O(1).

@@ -4,7 +4,7 @@
 //! the watches of `purgatory`. Pages (not one doubling vector) grow without copying a slot, cost at
 //! most a page above what is live while nothing leaves, and let a peak go: every page that empties
 //! gives its memory back, but for one. What stays of a peak is a record of 40 bytes a page, until
-//! nothing is in use and the owner tidies up; and for slots with generations the page's floor
+//! nothing is in use and the owner takes them off; and for slots with generations the page's floor
 //! (`floors`).
 //!
 //! - **Retire**: a slot that has reached [`PageSlot::GENERATIONS`] is never used again, and a page
@@ -56,6 +56,10 @@ struct Page<N> {
     next: u32,
     listed: bool,
 }
+
+/// Records of pages that are gone.
+#[derive(Debug)]
+pub struct Records<N>(#[expect(dead_code, reason = "to be dropped")] Vec<Page<N>>);
 
 /// Slots `N` with stable indices.
 #[derive(Debug)]
@@ -218,19 +222,25 @@ impl<N: PageSlot> Pages<N> {
         }
     }
 
-    /// True when [`tidy`](Self::tidy) may have something to do. O(1).
+    /// True when [`take_records`](Self::take_records) may find some. O(1).
     #[inline]
     pub fn is_untidy(&self) -> bool {
         self.len == 0 && self.pages.len() > KEPT_PAGES
     }
 
-    /// Gives the pages' records back, if nothing is in use. Not part of [`release`](Self::release):
-    /// they are one large block, and an allocator may take a long time to free it.
+    /// Gives the pages' records back, if nothing is in use. O(1), or O(slots of the peak).
     #[inline]
     pub fn tidy(&mut self) {
         if self.is_untidy() {
-            self.forget_pages();
+            drop(self.forget_pages());
         }
+    }
+
+    /// As [`tidy`](Self::tidy), for an owner who drops them when nobody waits for it: they are one
+    /// large block, and an allocator may take a long time to free it.
+    #[inline]
+    pub fn take_records(&mut self) -> Option<Records<N>> {
+        self.is_untidy().then(|| Records(self.forget_pages()))
     }
 
     /// Gives the memory of a page back in which nothing is live.
@@ -249,15 +259,15 @@ impl<N: PageSlot> Pages<N> {
     /// Nothing is in use: gives the pages' own records back too, but for those that Retire needs.
     /// Does nothing when these are nearly all, so that it takes O(1) a page that was made.
     #[cold]
-    fn forget_pages(&mut self) {
+    fn forget_pages(&mut self) -> Vec<Page<N>> {
         if self.pages.len() <= KEPT_PAGES + 2 * self.retired_records() {
-            return;
+            return Vec::new();
         }
         let with_memory = self.pages.iter().position(|page| !page.slots.is_empty());
         with_memory.into_iter().for_each(|number| self.give_back(number as u32));
         let kept = self.retired_records(); // that page's may be one of them now
-        self.pages.truncate(kept);
-        self.pages.shrink_to_fit();
+        let mut gone = std::mem::take(&mut self.pages);
+        self.pages = gone.drain(..kept).collect();
         (self.partial, self.vacant, self.empty) = (END, END, 0);
         for number in (0..kept as u32).rev() {
             let page = &mut self.pages[number as usize];
@@ -267,6 +277,7 @@ impl<N: PageSlot> Pages<N> {
                 self.vacant = number;
             }
         }
+        gone
     }
 
     /// How many records are kept for good: up to that of the last page that is used up.

@@ -19,7 +19,8 @@ use crate::wheel::{
     geometry::{DueBucket, Geometry, WheelSize},
     late::{LATE_TICKS, Late},
     occupancy::Occupancy,
-    task_list::Front,
+    pages::Records,
+    task_list::{Chunk, Front},
 };
 
 /// A hierarchical timing wheel of tasks `T`, driven by the ticks it is told.
@@ -65,6 +66,9 @@ pub struct TimingWheel<T> {
     /// Tasks that are due in a long while, if they are kept apart.
     pub(super) late: Option<Late>,
 }
+
+/// What a peak has left behind: large blocks, which an allocator may take a long time to free.
+pub(crate) type Leftover<T> = ((Option<Records<Node<T>>>, Vec<u32>), Option<Records<Chunk>>);
 
 /// Where an insertion put a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,26 +353,16 @@ impl<T> TimingWheel<T> {
         self.nodes.get(id)?;
         self.cancelled_count += u64::from(self.unlink(id.index));
         let task = self.nodes.remove(id.index);
-        self.tidy();
+        if self.nodes.is_untidy() {
+            drop(self.take_leftover());
+        }
         Some(task)
     }
 
-    /// Gives back what a peak has left behind (about a byte for each task), if it keeps none.
-    /// [`cancel`](Self::cancel) does so itself, and so does the next [`advance`](Self::advance):
-    /// not the one that empties the wheel, so that what is due need not wait for the allocator.
-    /// O(1), or O(tasks of the peak).
-    #[inline]
-    pub fn tidy(&mut self) {
-        if self.is_untidy() {
-            self.nodes.tidy();
-            self.buckets.tidy();
-        }
-    }
-
-    /// True when [`tidy`](Self::tidy) may have something to do. O(1).
-    #[inline]
-    pub(crate) fn is_untidy(&self) -> bool {
-        self.is_empty() && (self.nodes.is_untidy() || self.buckets.is_untidy())
+    /// Takes off what a peak has left behind, unless what was in it is still there.
+    pub(crate) fn take_leftover(&mut self) -> Option<Leftover<T>> {
+        let untidy = self.nodes.is_untidy() || self.buckets.is_untidy();
+        untidy.then(|| (self.nodes.take_leftover(), self.buckets.take_leftover()))
     }
 
     /// Gives a task another deadline, earlier or later; it keeps its id. Returns when the wheel
@@ -431,9 +425,20 @@ impl<T> TimingWheel<T> {
         &mut self,
         now: u64,
         budget: usize,
+        sink: impl FnMut(DueTask<'_, T>),
+    ) -> Advanced {
+        let advanced = self.turn(now, budget, sink);
+        drop(self.take_leftover());
+        advanced
+    }
+
+    /// As [`advance`](Self::advance), for an owner who drops the [leftover](Self::take_leftover).
+    pub(crate) fn turn(
+        &mut self,
+        now: u64,
+        budget: usize,
         mut sink: impl FnMut(DueTask<'_, T>),
     ) -> Advanced {
-        self.tidy();
         let target = now.max(self.now);
         let mut advanced = Advanced { fired: 0, cascaded: 0, next_due: None };
         let mut looked = 0;

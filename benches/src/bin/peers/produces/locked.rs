@@ -10,7 +10,7 @@ use std::{
         mpsc::{self, RecvTimeoutError},
     },
     task::Poll,
-    thread::Builder,
+    thread::{Builder, JoinHandle},
     time::Duration,
 };
 
@@ -50,8 +50,16 @@ type Partitions<Q> = [CachePadded<Mutex<Waiting<Q>>>];
 pub(crate) struct Locked<Q> {
     partitions: Arc<Partitions<Q>>,
     clock: SystemClock,
-    /// Ends the thread by being dropped.
-    _stop: mpsc::Sender<()>,
+    /// Ends the sweeper by being dropped.
+    stop: Option<mpsc::Sender<()>>,
+    sweeper: Option<JoinHandle<()>>,
+}
+
+impl<Q> Drop for Locked<Q> {
+    fn drop(&mut self) {
+        self.stop.take();
+        self.sweeper.take().map(JoinHandle::join);
+    }
 }
 
 fn sweep<Q: Queue>(partitions: &Partitions<Q>, now_ns: u64) {
@@ -71,12 +79,12 @@ impl<Q: Queue> Peer for Locked<Q> {
             (0..PARTITIONS).map(|_| CachePadded::default()).collect();
         let (stop, stopped) = mpsc::channel();
         let swept = partitions.clone();
-        Builder::new().spawn(move || {
+        let sweeper = Builder::new().spawn(move || {
             while stopped.recv_timeout(SWEEP_EVERY) == Err(RecvTimeoutError::Timeout) {
                 sweep(&swept, clock.now_ns());
             }
         })?;
-        Ok(Locked { partitions, clock, _stop: stop })
+        Ok(Locked { partitions, clock, stop: Some(stop), sweeper: Some(sweeper) })
     }
 
     fn left(&self) -> usize {

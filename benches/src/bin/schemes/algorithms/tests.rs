@@ -126,9 +126,10 @@ fn agrees<S: Scheme>(delay_max: u64, make: fn() -> S) {
     let total = RefCell::new(Seen::default());
     let steps = prop::collection::vec(step(), 1..80);
     let result = TestRunner::new_with_rng(config, random).run(&steps, |steps| {
-        let seen = &mut total.borrow_mut();
+        let (seen, mut at_last) = (&mut total.borrow_mut(), Seen::default());
         let mut model = Model { scheme: make(), delay_max, now: 0, timers: Vec::new(), seen };
         steps.iter().for_each(|step| model.step(step));
+        model.seen = &mut at_last;
         (0..model.timers.len()).for_each(|at| model.stop(at));
         assert_eq!(model.scheme.pending(), 0);
         Ok(())
