@@ -11,6 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
 /// Fails with everything that is wrong in the crate `of`, whose sources are in `src`, by the line
 /// of docs/ARCHITECTURE.md that orders its folders.
 #[track_caller]
@@ -159,6 +161,7 @@ fn circles(imports: &BTreeMap<&str, BTreeMap<&str, usize>>) -> Vec<String> {
 }
 
 /// What counts of a file.
+#[derive(Default)]
 struct Code {
     name: String,
     module: Vec<String>,
@@ -174,259 +177,146 @@ impl Code {
         let path = if is_root(path) { "" } else { path };
         let module: Vec<_> =
             path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
-        let (tokens, of_tests) = without_tests(tokens(text));
-        let child = |child: String| [&module[..], &[child]].concat();
-        let test_modules = of_tests.into_iter().map(child).collect();
-        Code { name: name.to_owned(), paths: paths(&tokens, &module), module, test_modules }
+        let mut code = Code { name: name.to_owned(), ..Code::default() };
+        code.read(&tokens(text.parse().unwrap()), &module);
+        Code { module, ..code }
+    }
+
+    /// Notes the paths in `tokens`, which stand in the module `inside`.
+    fn read(&mut self, tokens: &[Token], inside: &[String]) {
+        let texts: Vec<&str> = tokens.iter().map(|token| &*token.text).collect();
+        let mut at = 0;
+        while at < tokens.len() {
+            let start = at;
+            let mut leaves = Vec::new();
+            match texts[at..] {
+                ["#", "[", ..] if tokens[at + 1].is_cfg_test() => {
+                    at = end_of_item(&texts, at);
+                    if let [.., "mod", name, ";"] = texts[start..at] {
+                        self.test_modules.push([inside, &[name.to_owned()]].concat());
+                    }
+                }
+                ["mod", name, "{", ..] => {
+                    self.read(&tokens[at + 2].inside, &[inside, &[name.to_owned()]].concat());
+                    at += 3;
+                }
+                ["use", ..] => at = leaves_of(tokens, at + 1, Vec::new(), &mut leaves),
+                ["pub", "(", ..] | ["::" | ".", ..] => at += 2,
+                [word, "::", ..] if is_word(word) => {
+                    at = leaves_of(tokens, at, Vec::new(), &mut leaves)
+                }
+                _ => {
+                    self.read(&tokens[at].inside, inside);
+                    at += 1;
+                }
+            }
+            self.paths.extend(leaves.iter().map(|(line, leaf)| (*line, from_root(leaf, inside))));
+        }
     }
 }
 
-/// A name, `::` or another sign, and its line.
+/// A word, `::`, another sign, or a bracket with what is inside; and its line.
 struct Token {
     line: usize,
     text: String,
+    inside: Vec<Token>,
 }
 
-/// The code of a file without comments, texts and lifetimes.
-fn tokens(text: &str) -> Vec<Token> {
-    let chars: Vec<char> = text.chars().collect();
-    let is = |at: usize, sign: char| chars.get(at) == Some(&sign);
-    let is_name = |at: usize| chars.get(at).is_some_and(|c| c.is_alphanumeric() || *c == '_');
-    let (mut found, mut at, mut line) = (Vec::new(), 0, 1);
-    while at < chars.len() {
-        let start = at;
-        if is(at, '/') && is(at + 1, '/') {
-            while at < chars.len() && !is(at, '\n') {
-                at += 1;
+impl Token {
+    fn is_cfg_test(&self) -> bool {
+        let is = |token: &Token, text: &str| token.text == text;
+        matches!(&*self.inside, [cfg, list] if is(cfg, "cfg")
+            && matches!(&*list.inside, [test] if is(test, "test")))
+    }
+}
+
+fn tokens(stream: TokenStream) -> Vec<Token> {
+    let mut found: Vec<Token> = Vec::new();
+    for tree in stream {
+        let line = tree.span().start().line;
+        let (text, inside) = match tree {
+            TokenTree::Group(group) => {
+                let bracket = match group.delimiter() {
+                    Delimiter::Brace => "{",
+                    Delimiter::Bracket => "[",
+                    Delimiter::Parenthesis | Delimiter::None => "(",
+                };
+                (bracket.to_owned(), tokens(group.stream()))
             }
-        } else if is(at, '/') && is(at + 1, '*') {
-            let mut depth = 0;
-            loop {
-                let (opens, closes) =
-                    (is(at, '/') && is(at + 1, '*'), is(at, '*') && is(at + 1, '/'));
-                depth += i32::from(opens) - i32::from(closes);
-                at += if opens || closes { 2 } else { 1 };
-                if depth == 0 || at >= chars.len() {
-                    break;
-                }
+            TokenTree::Punct(sign) => (sign.to_string(), Vec::new()),
+            TokenTree::Ident(word) => {
+                (word.to_string().trim_start_matches("r#").to_owned(), Vec::new())
             }
-        } else if is(at, '"') {
-            at = end_of_text(&chars, at, 0);
-        } else if is(at, '\'') {
-            at += 1;
-            if is(at, '\\') || is(at + 1, '\'') {
-                at += if is(at, '\\') { 2 } else { 1 };
-                while at < chars.len() && !is(at, '\'') {
-                    at += 1;
-                }
-                at += 1;
-            } else {
-                while is_name(at) {
-                    at += 1;
-                }
-            }
-        } else if is_name(at) {
-            while is_name(at) {
-                at += 1;
-            }
-            let name: String = chars[start..at].iter().collect();
-            let hashes = (0..).take_while(|n| is(at + n, '#')).count();
-            if ["r", "br", "cr"].contains(&&*name) && is(at + hashes, '"') {
-                at = end_of_text(&chars, at + hashes, hashes + 1);
-            } else if name != "r" || hashes != 1 {
-                found.push(Token { line, text: name });
-            } else {
-                at += 1; // a raw name comes without its r#
-            }
-        } else {
-            let double = is(at, ':') && is(at + 1, ':');
-            at += if double { 2 } else { 1 };
-            if !chars[start].is_whitespace() {
-                found.push(Token { line, text: chars[start..at].iter().collect() });
-            }
+            TokenTree::Literal(_) => ("0".to_owned(), Vec::new()),
+        };
+        match found.last_mut() {
+            Some(last) if last.text == ":" && text == ":" => last.text = "::".to_owned(),
+            _ => found.push(Token { line, text, inside }),
         }
-        line += chars[start..at.min(chars.len())].iter().filter(|&&c| c == '\n').count();
     }
     found
 }
 
-/// Behind the text whose quote is at `at`: a raw one if `raw` is not zero, with one less `#` at its
-/// ends.
-fn end_of_text(chars: &[char], at: usize, raw: usize) -> usize {
-    let mut at = at + 1;
-    while at < chars.len() {
-        let hashes = chars[at + 1..].iter().take_while(|&&c| c == '#').count();
-        match chars[at] {
-            '\\' if raw == 0 => at += 1,
-            '"' if raw == 0 => return at + 1,
-            '"' if hashes + 1 >= raw => return at + raw,
-            _ => {}
+/// Behind an item and its attributes: its `;` or `}`, or the end of what it is in.
+fn end_of_item(texts: &[&str], mut at: usize) -> usize {
+    while texts.get(at) == Some(&"#") {
+        at += 2;
+    }
+    let rest = &texts[at..];
+    let is_use = rest.iter().take_while(|text| **text != "{").any(|text| *text == "use");
+    let is_end = |text: &&str| *text == ";" || *text == "{" && !is_use;
+    rest.iter().position(is_end).map_or(texts.len(), |end| at + end + 1)
+}
+
+/// The paths of a `use` or of other code that begin at `at`; returns behind them. Braces are taken
+/// apart, `as` and `*` taken off.
+fn leaves_of<'a>(
+    tokens: &'a [Token],
+    mut at: usize,
+    mut path: Vec<&'a str>,
+    found: &mut Vec<(usize, Vec<&'a str>)>,
+) -> usize {
+    let first = tokens.get(at);
+    while let Some(Token { text, inside, .. }) = tokens.get(at) {
+        match &**text {
+            "{" => {
+                for piece in inside.split(|token| token.text == ",") {
+                    leaves_of(piece, 0, path.clone(), found);
+                }
+                return at + 1;
+            }
+            // `a::{self}` is `a`, and `a::*` is of `a`.
+            "*" | "self" if !path.is_empty() => {}
+            word if is_word(word) => path.push(word),
+            _ => break,
         }
         at += 1;
-    }
-    at
-}
-
-/// Takes out each item under `#[cfg(test)]`; tells the modules among them that are files of their
-/// own.
-fn without_tests(tokens: Vec<Token>) -> (Vec<Token>, Vec<String>) {
-    const MARK: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
-    let texts: Vec<&str> = tokens.iter().map(|token| &*token.text).collect();
-    let (mut cut, mut modules, mut at) = (BTreeSet::new(), Vec::new(), 0);
-    while at < texts.len() {
-        if !texts[at..].starts_with(&MARK) {
-            at += 1;
-            continue;
-        }
-        let start = at;
-        while texts.get(at) == Some(&"#") {
-            at = end_of_group(&texts, at + 1); // other attributes, too
-        }
-        let item = at;
-        at = end_of_item(&texts, item);
-        if let [.., "mod", name, ";"] = texts[item..at] {
-            modules.push(name.to_owned());
-        }
-        cut.extend(start..at);
-    }
-    let kept = tokens.into_iter().enumerate().filter(|(at, _)| !cut.contains(at));
-    (kept.map(|(_, token)| token).collect(), modules)
-}
-
-fn nesting(text: &str) -> i32 {
-    i32::from(["(", "[", "{"].contains(&text)) - i32::from([")", "]", "}"].contains(&text))
-}
-
-/// Behind the bracket that closes the one at `at`.
-fn end_of_group(texts: &[&str], mut at: usize) -> usize {
-    let mut depth = 0;
-    while at < texts.len() {
-        depth += nesting(texts[at]);
-        at += 1;
-        if depth == 0 {
+        if tokens.get(at).is_none_or(|next| next.text != "::") {
             break;
         }
-    }
-    at
-}
-
-/// Behind an item: its `;` or `}`, or before the end of what it is in.
-fn end_of_item(texts: &[&str], start: usize) -> usize {
-    let (mut at, mut depth, mut is_use) = (start, 0, false);
-    while at < texts.len() {
-        depth += nesting(texts[at]);
-        is_use |= depth == 0 && texts[at] == "use";
-        if depth < 0 {
-            return at;
-        }
         at += 1;
-        if depth == 0 && (texts[at - 1] == ";" || texts[at - 1] == "}" && !is_use) {
-            break;
-        }
+    }
+    // Behind the last comma there is nothing.
+    if let Some(first) = first.filter(|_| !path.is_empty()) {
+        found.push((first.line, path));
     }
     at
-}
-
-/// Every path in the code that is one of this crate, from the crate's root.
-fn paths(tokens: &[Token], module: &[String]) -> Vec<(usize, Vec<String>)> {
-    let texts: Vec<&str> = tokens.iter().map(|token| &*token.text).collect();
-    let children: BTreeSet<&str> =
-        texts.windows(2).filter(|pair| pair[0] == "mod").map(|pair| pair[1]).collect();
-    let (mut found, mut inside, mut depth, mut at) = (Vec::new(), module.to_vec(), 0, 0);
-    let mut opened = Vec::new(); // the depths at which modules began that are written out here
-    while at < texts.len() {
-        let (start, mut leaves) = (at, Vec::new());
-        let before = |back: usize| start.checked_sub(back).map_or("", |at| texts[at]);
-        if texts[at] == "use" && texts.get(at + 1) != Some(&"<") {
-            at = leaves_of(&texts, at + 1, Vec::new(), &mut leaves);
-        } else if ["::", "."].contains(&before(1))
-            || [before(3), before(2), before(1)] == ["pub", "(", "in"]
-        {
-            at += 1;
-        } else if texts.get(at + 1) == Some(&"::") {
-            let mut path = vec![texts[at]];
-            at += 1;
-            while texts.get(at) == Some(&"::")
-                && texts.get(at + 1).is_some_and(|text| is_word(text))
-            {
-                path.push(texts[at + 1]);
-                at += 2;
-            }
-            leaves.push((start, path));
-        } else {
-            if let ["mod", name, "{"] = texts[at..texts.len().min(at + 3)] {
-                opened.push(depth);
-                inside.push(name.to_owned());
-            }
-            depth += i32::from(texts[at] == "{") - i32::from(texts[at] == "}");
-            if texts[at] == "}" && opened.last() == Some(&depth) {
-                opened.pop();
-                inside.pop();
-            }
-            at += 1;
-        }
-        for (at, leaf) in leaves {
-            if let Some(path) = from_root(&leaf, &inside, &children) {
-                found.push((tokens[at].line, path));
-            }
-        }
-    }
-    found
 }
 
 fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Takes the braces of a `use` apart, and `as` and `*` off; returns behind it.
-fn leaves_of<'a>(
-    texts: &[&'a str],
-    mut at: usize,
-    mut path: Vec<&'a str>,
-    found: &mut Vec<(usize, Vec<&'a str>)>,
-) -> usize {
-    let start = at;
-    while at < texts.len() {
-        match texts[at] {
-            "::" => at += 1,
-            "{" => {
-                at += 1;
-                while at < texts.len() && texts[at] != "}" {
-                    at = leaves_of(texts, at, path.clone(), found);
-                    at += usize::from(texts.get(at) == Some(&","));
-                }
-                return at + 1;
-            }
-            "as" => at += 2,
-            "," | "}" | ";" => break,
-            word => {
-                // `a::{self}` is `a`, and `a::*` is of `a`.
-                if word != "*" && (word != "self" || path.is_empty()) {
-                    path.push(word);
-                }
-                at += 1;
-            }
+/// A path as from the crate's root. One that begins with a name is taken for a child module's; if
+/// there is no such module, it counts as the file's own.
+fn from_root(path: &[&str], inside: &[String]) -> Vec<String> {
+    let mut from = if path[0] == "crate" { Vec::new() } else { inside.to_vec() };
+    for &part in path {
+        match part {
+            "crate" | "self" => {}
+            "super" => drop(from.pop()),
+            part => from.push(part.to_owned()),
         }
     }
-    found.push((start, path));
-    at
-}
-
-/// A path as from the crate's root; `None` for one of another crate.
-fn from_root(path: &[&str], inside: &[String], children: &BTreeSet<&str>) -> Option<Vec<String>> {
-    let (mut from, rest) = match path {
-        ["crate", rest @ ..] => (Vec::new(), rest),
-        ["self", rest @ ..] => (inside.to_vec(), rest),
-        ["super", ..] => (inside.to_vec(), path),
-        [first, ..] if children.contains(first) => (inside.to_vec(), path),
-        _ => return None,
-    };
-    for &part in rest {
-        if part == "super" {
-            from.pop();
-        } else {
-            from.push(part.to_owned());
-        }
-    }
-    Some(from)
+    from
 }
