@@ -1,6 +1,5 @@
 //! The purgatory for one thread: its scenarios under a clock that the test turns, calls from inside
 //! checks and callbacks, panics, futures.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     cell::{Cell, RefCell},
@@ -16,18 +15,13 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{DROPPED, MINUTE, MS, PANICKED, Park, SHUTDOWN};
 use purgatory::{
     CancelReason, DelayedOperation, EndResult, LocalBoxed, LocalPurgatory, LocalWait, OperationId,
     Outcome, ParkResult, RefusedReason, Timeout, WaitError, WatchKey, Watches, when,
 };
 
 use crate::effort::effort;
-
-const MS: Duration = Duration::from_millis(1);
-const MINUTE: Duration = Duration::from_secs(60);
-const SHUTDOWN: Outcome = Outcome::Cancelled(CancelReason::Shutdown);
-const DROPPED: Outcome = Outcome::Cancelled(CancelReason::Dropped);
-const PANICKED: Outcome = Outcome::Cancelled(CancelReason::Panicked);
 
 fn ms(count: u64) -> u64 {
     count * 1_000_000
@@ -154,7 +148,7 @@ fn it_expires_at_its_tick_and_never_early() {
         waits.advance(777_777);
         let operation = probe.operation();
         let timeout = Duration::from_millis(timeout);
-        waits.try_complete_else_watch(operation, &["a", "b"], timeout).unwrap();
+        waits.park(operation, &["a", "b"], timeout);
         let due = 777_777 + timeout.as_nanos() as u64;
         let tick = due.div_ceil(ms(1)) * ms(1);
         let mut wakes = 0;
@@ -457,7 +451,7 @@ fn the_last_handle_ends_everything_also_inside_a_callback() {
     let (others, handle) = (Probe::default(), waits.clone());
     for _ in 0..3000 {
         let operation = LocalBoxed::new(others.operation());
-        waits.try_complete_else_watch(operation, &["a"], MINUTE).unwrap();
+        waits.park(operation, &["a"], MINUTE);
     }
     let future = waits.wait(&["a"], MINUTE, move || {
         let _owned = &handle;
@@ -606,7 +600,7 @@ fn a_key_that_panics_leaves_the_room_whole() {
     // A queued event whose key panics is counted, and the next one's turn comes.
     let next = Probe::default();
     let operation = LocalBoxed::new(next.operation());
-    waits.try_complete_else_watch(operation, &[key(7)], MINUTE).unwrap();
+    waits.park(operation, &[key(7)], MINUTE);
     next.ready.set(true);
     let (raises, armed, bad) = (waits.clone(), trap.clone(), key(7));
     let good = Rc::new(Cell::new(0));
@@ -638,7 +632,7 @@ fn a_key_that_is_dropped_may_call_back_or_panic() {
         let levels = [(keys[3].clone(), 5), (keys[19].clone(), 6)];
         let watches = Watches::up_to(&levels).with_keys(&keys);
         let operation = LocalBoxed::new(probe.operation());
-        waits.try_complete_else_watch(operation, watches, MINUTE).unwrap();
+        waits.park(operation, watches, MINUTE);
         assert_eq!((waits.watched(), waits.keys()), (22, 20));
         *trap.waits.borrow_mut() = Some(waits.clone());
         let before = (trap.dropped.get(), trap.looked.get());

@@ -1,5 +1,4 @@
 //! Futures, blocking waits, closures and boxes, under a hand-turned clock where time matters.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     pin::Pin,
@@ -12,18 +11,16 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{MS, Park, by_hand};
 use purgatory::{
     BoxedOperation, CancelReason, Outcome, Purgatory, RefusedReason, WaitError, WaitFuture, when,
 };
 use timer_core::ManualTimer;
 
-const MS: Duration = Duration::from_millis(1);
-
 type Waits = Purgatory<&'static str, BoxedOperation>;
 
 fn setup() -> (ManualTimer, Waits) {
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("waits").timer(&timer).build().unwrap();
+    let (timer, purgatory) = by_hand();
     (timer, purgatory)
 }
 
@@ -200,14 +197,14 @@ fn kinds_mix_in_a_purgatory_of_boxes() {
     let (send, ended) = mpsc::channel();
     let other = send.clone();
     let closures = when(|| false, move |outcome| send.send(("closures", outcome)).unwrap());
-    purgatory.try_complete_else_watch(closures.into(), &["a"], 10 * MS).unwrap();
+    purgatory.park(closures, &["a"], 10 * MS);
     let ready = Arc::new(AtomicUsize::new(0));
     let seen = ready.clone();
     let counting = when(
         move || seen.load(SeqCst) > 0,
         move |outcome| other.send(("counting", outcome)).unwrap(),
     );
-    purgatory.try_complete_else_watch(BoxedOperation::new(counting), &["a"], 10 * MS).unwrap();
+    purgatory.park(BoxedOperation::new(counting), &["a"], 10 * MS);
     ready.store(1, SeqCst);
     assert_eq!(purgatory.check_and_complete(&"a"), 1);
     timer.advance(10 * MS);
