@@ -161,13 +161,13 @@ impl Probe {
 
     /// What is seen of an operation that is parked under these.
     #[track_caller]
-    pub fn parked<'a, K: WatchKey + Send>(
+    pub fn parked<'a, K>(
         purgatory: &Purgatory<K, Op>,
         watches: impl Into<Watches<'a, K>>,
         timeout: impl Into<Timeout>,
     ) -> Probe
     where
-        K: 'a,
+        K: WatchKey + Send + 'a,
     {
         let probe = Probe::new();
         purgatory.park(probe.operation(), watches, timeout);
