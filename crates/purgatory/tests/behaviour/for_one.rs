@@ -19,8 +19,7 @@ use timer_core::ManualTimer;
 const COMPLETED: Outcome = Outcome::Completed;
 
 fn park(purgatory: &Waiting, keys: &[&'static str]) -> Probe {
-    let probe = Probe::parked(&purgatory, keys, Timeout::Never);
-    probe
+    Probe::parked(purgatory, keys, Timeout::Never)
 }
 
 /// How often each was checked since it was parked, and whether it has ended.

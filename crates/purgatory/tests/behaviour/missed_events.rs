@@ -8,8 +8,8 @@ use std::{
 
 use crate::support::{Later, MS, Op, Park, Probe, Waiting, waiting};
 use purgatory::{
-    Builder, EndResult, MissedEvent, Monitor, OperationId, Outcome, ParkResult, Purgatory, Timeout,
-    WaitError, Watches,
+    Builder, EndResult, MissedEvent, Monitor, OperationId, Outcome, Purgatory, Timeout, WaitError,
+    Watches,
 };
 use timer_core::ManualTimer;
 
@@ -38,10 +38,7 @@ impl World {
 
     #[track_caller]
     fn park(&self, operation: Op, keys: &[&'static str]) -> OperationId {
-        match self.purgatory.try_complete_else_watch(operation, keys, 10 * MS).unwrap() {
-            ParkResult::Parked(id) => id,
-            ended => panic!("{ended:?}"),
-        }
+        self.purgatory.park(operation, keys, 10 * MS)
     }
 
     /// An operation that, as its last check runs, makes its condition true and has another thread

@@ -20,7 +20,7 @@ use purgatory::{
 };
 use timer_core::ManualTimer;
 
-use crate::support::{Later, SECOND, by_hand, poll};
+use crate::support::{Later, SECOND, Woken, by_hand, poll};
 
 type Waits = Purgatory<u64, Expected<&'static str>>;
 type Texts = Replies<u64, &'static str>;
@@ -52,24 +52,14 @@ fn nothing_is_left(waits: &Waits, replies: &Texts) {
 
 #[test]
 fn replies_come_in_any_order_and_wake_their_task() {
-    #[derive(Default)]
-    struct Woken(AtomicUsize);
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, SeqCst);
-        }
-    }
     let (_timer, waits, replies) = replies();
     let [mut one, mut two, mut three] = [1, 2, 3].map(|key| replies.expect(key, SECOND).unwrap());
     let woken = Arc::<Woken>::default();
-    let waker = Waker::from(woken.clone());
-    let mut context = Context::from_waker(&waker);
-    assert!(Pin::new(&mut one).poll(&mut context).is_pending());
-    assert!(Pin::new(&mut two).poll(&mut context).is_pending());
+    assert!(woken.poll(&mut one).is_pending() && woken.poll(&mut two).is_pending());
     assert_eq!(replies.deliver(&3, "three"), Ok(())); // nobody has polled it
-    assert_eq!((woken.0.load(SeqCst), replies.deliver(&2, "two")), (0, Ok(())));
-    assert_eq!((woken.0.load(SeqCst), replies.deliver(&1, "one")), (1, Ok(())));
-    assert_eq!(woken.0.load(SeqCst), 2);
+    assert_eq!((woken.times(), replies.deliver(&2, "two")), (0, Ok(())));
+    assert_eq!((woken.times(), replies.deliver(&1, "one")), (1, Ok(())));
+    assert_eq!(woken.times(), 2);
     assert_eq!(
         (poll(&mut one), poll(&mut two), poll(&mut three)),
         (told("one"), told("two"), told("three"))

@@ -17,8 +17,7 @@ use timer_core::{ManualTimer, Timer};
 
 /// Parks a new probe's operation.
 fn park(purgatory: &Waiting, watches: Watches<'_, &'static str>) -> Probe {
-    let probe = Probe::parked(&purgatory, watches, SECOND);
-    probe
+    Probe::parked(purgatory, watches, SECOND)
 }
 
 #[test]
