@@ -1,5 +1,6 @@
 //! Operations for tests: they wait for a shared condition and write down how they ended. And what
-//! tests say often: a purgatory under a hand-turned clock, a park, an end, an executor that is late.
+//! many tests need: a purgatory under a hand-turned clock, a park, a poll, an executor that is
+//! late.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test file uses its part")]
 
 use std::{
