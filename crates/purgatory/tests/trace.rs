@@ -11,7 +11,7 @@ use std::{
 };
 
 use purgatory::{Outcome, Purgatory, Timeout};
-use support::{Op, Probe, Waiting};
+use support::{Op, Park, Probe, Waiting};
 use timer_core::ManualTimer;
 
 const MS: Duration = Duration::from_millis(1);
@@ -103,7 +103,7 @@ fn a_missed_event_is_told_with_its_keys() {
         let purgatory: Waiting = builder.build().unwrap();
         for ready in [true, false] {
             let probe = Probe::new();
-            purgatory.try_complete_else_watch(probe.operation(), &["a", "b"], MS).unwrap();
+            purgatory.park(probe.operation(), &["a", "b"], MS);
             if ready {
                 probe.make_ready();
             }

@@ -1,22 +1,13 @@
 //! What is counted and timed, under the hand-turned clock.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
-use crate::support::{Later, Op, Probe, Waiting};
-use purgatory::{Builder, ParkResult, Purgatory, Timeout, Times, Watches, when};
+use crate::support::{Later, MS, Op, Park, Probe, Waiting, never, waiting};
+use purgatory::{Builder, ParkResult, Purgatory, Timeout, Times, Watches};
 use timer_core::{ManualTimer, TimeHistogram, Timer};
-
-const MS: Duration = Duration::from_millis(1);
 
 fn builder(timer: &ManualTimer) -> Builder<&'static str, Op> {
     Purgatory::builder("orders").timer(timer)
-}
-
-fn waiting() -> (ManualTimer, Waiting) {
-    let timer = ManualTimer::new();
-    let purgatory = builder(&timer).build().unwrap();
-    (timer, purgatory)
 }
 
 fn park(purgatory: &Waiting, key: &'static str, timeout: impl Into<Timeout>) -> Probe {
@@ -111,7 +102,7 @@ fn what_is_under_check_when_its_time_comes_is_late_by_the_check() {
             turned.advance(30 * MS);
         }
     });
-    purgatory.try_complete_else_watch(operation, &["k"], 10 * MS).unwrap();
+    purgatory.park(operation, &["k"], 10 * MS);
     purgatory.check_and_complete(&"k");
     assert_eq!(probe.endings(), [purgatory::Outcome::Expired]);
     let times = purgatory.times();
@@ -124,9 +115,7 @@ fn each_event_counts_once_however_much_it_takes() {
     let (_timer, purgatory) = waiting();
     for _ in 0..300 {
         let operation = Probe::new().operation();
-        purgatory
-            .try_complete_else_watch(operation, Watches::up_to(&[("log", 1)]), Timeout::Never)
-            .unwrap();
+        purgatory.park(operation, Watches::up_to(&[("log", 1)]), Timeout::Never);
     }
     assert_eq!(purgatory.stats().events, 0);
     assert_eq!(purgatory.complete_up_to(&"log", 1), 300);
@@ -182,7 +171,7 @@ fn callbacks_wait_from_the_hand_over_until_they_begin() {
         for _ in 0..3 {
             let slow = timer.clone();
             let operation = Probe::new().operation().then(move |_| slow.pass(10 * MS));
-            purgatory.try_complete_else_watch(operation, &["k"], MS).unwrap();
+            purgatory.park(operation, &["k"], MS);
         }
         timer.advance(MS);
         assert_eq!(purgatory.stats().callbacks_waiting, 3);
@@ -218,7 +207,7 @@ fn of_many_events_the_checks_of_some_are_timed_and_stand_for_all() {
     for _ in 0..3 {
         let slow = timer.clone();
         let operation = Probe::new().operation().on_check(move || slow.pass(MS));
-        purgatory.try_complete_else_watch(operation, &["k"], Timeout::Never).unwrap();
+        purgatory.park(operation, &["k"], Timeout::Never);
     }
     purgatory.check_and_complete(&"k");
     assert_eq!(purgatory.times().check.count(), 0); // timed from here on
@@ -245,8 +234,8 @@ fn deferred_events_are_counted_until_they_are_raised() {
 
 #[test]
 fn a_purgatory_tells_its_own_timer() {
-    let own: Purgatory<u8, _> = Purgatory::new("own").unwrap();
-    own.try_complete_else_watch(when(|| false, drop), &[1], Duration::from_secs(3600)).unwrap();
+    let own: Purgatory<u8> = Purgatory::new("own").unwrap();
+    own.park(never(), &[1], Duration::from_secs(3600));
     let timer = own.own_timer().unwrap();
     assert_eq!((timer.name(), timer.stats().pending), ("own", 1));
     assert!(waiting().1.own_timer().is_none());
@@ -277,7 +266,7 @@ fn checks_for_a_further_key_are_timed_like_those_for_the_first() {
     let purgatory = builder(&timer).rooms(128).build().unwrap();
     for first in ["a", "b", "c", "d"] {
         let keys = [first, "further"];
-        purgatory.try_complete_else_watch(slow_on(&timer), &keys, Timeout::Never).unwrap();
+        purgatory.park(slow_on(&timer), &keys, Timeout::Never);
     }
     purgatory.times();
     (0..66).for_each(|_| _ = purgatory.check_and_complete(&"further"));
@@ -292,7 +281,7 @@ fn checks_that_a_rise_causes_are_timed() {
     for level in 1..=100 {
         let levels = [("a", level), ("b", u64::MAX)];
         let watches = Watches::up_to(&levels);
-        purgatory.try_complete_else_watch(slow_on(&timer), watches, Timeout::Never).unwrap();
+        purgatory.park(slow_on(&timer), watches, Timeout::Never);
     }
     (1..=100).for_each(|level| _ = purgatory.complete_up_to(&"a", level));
     let check = purgatory.times().check;
@@ -303,9 +292,9 @@ fn checks_that_a_rise_causes_are_timed() {
 fn an_event_that_checks_nobody_stands_for_no_check() {
     let timer = ManualTimer::new();
     let purgatory = builder(&timer).rooms(1).build().unwrap();
-    purgatory.try_complete_else_watch(slow_on(&timer), &["slow"], Timeout::Never).unwrap();
+    purgatory.park(slow_on(&timer), &["slow"], Timeout::Never);
     let (operation, level) = (Probe::new().operation(), [("log", 9)]);
-    purgatory.try_complete_else_watch(operation, Watches::up_to(&level), Timeout::Never).unwrap();
+    purgatory.park(operation, Watches::up_to(&level), Timeout::Never);
     purgatory.times();
     purgatory.check_and_complete(&"slow");
     (0..1060).for_each(|_| _ = purgatory.check_and_complete(&"log"));

@@ -1,44 +1,31 @@
 //! Ending many at once, why something was cancelled, and what a refusal is as an error.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     rc::Rc,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
-use crate::support::{Probe, Waiting};
+use crate::support::{
+    DROPPED, MINUTE, Park, Probe, SECOND, SHUTDOWN, Waiting, by_hand_with, never, requested,
+    waiting,
+};
 use purgatory::{
     BoxedOperation, CancelReason, EndResult, LocalPurgatory, Monitor, OperationId, Outcome,
-    ParkResult, Purgatory, RefusedReason, Replies, Timeout, WaitError, Watches, when,
+    Purgatory, RefusedReason, Replies, Timeout, WaitError, Watches, when,
 };
-use timer_core::{ManualTimer, Timer};
-
-const DROPPED: Outcome = Outcome::Cancelled(CancelReason::Dropped);
-const SHUTDOWN: Outcome = Outcome::Cancelled(CancelReason::Shutdown);
-
-fn requested(reason: &'static str) -> Outcome {
-    Outcome::Cancelled(CancelReason::Requested(reason.into()))
-}
-
-fn purgatory() -> (ManualTimer, Waiting) {
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("endings").timer(&timer).build().unwrap();
-    (timer, purgatory)
-}
 
 /// Nobody has to name the kind of operation.
 #[test]
 fn without_a_type_of_operation_it_takes_any() {
     let purgatory: Purgatory<&str> = Purgatory::new("any").unwrap();
     let boxed: &Purgatory<&str, BoxedOperation> = &purgatory;
-    boxed.try_complete_else_watch(when(|| false, drop).into(), &["a"], Timeout::Never).unwrap();
-    let wait = purgatory.wait(&["a"], Duration::from_secs(30), || None::<()>);
+    boxed.park(never(), &["a"], Timeout::Never);
+    let wait = purgatory.wait(&["a"], MINUTE, || None::<()>);
     assert_eq!(purgatory.len(), 2);
     drop(wait);
     let local: LocalPurgatory<u32> = LocalPurgatory::new();
-    local.try_complete_else_watch(when(|| false, drop).into(), &[1], Timeout::Never).unwrap();
+    local.park(when(|| false, drop), &[1], Timeout::Never);
     assert_eq!(local.len(), 1);
 }
 
@@ -50,17 +37,13 @@ fn park_numbered(
     told: &Arc<Mutex<Vec<(usize, Outcome)>>>,
 ) -> OperationId {
     let told = told.clone();
-    let operation =
-        Probe::new().operation().then(move |outcome| told.lock().unwrap().push((number, outcome)));
-    match purgatory.try_complete_else_watch(operation, keys, Timeout::Never).unwrap() {
-        ParkResult::Parked(id) => id,
-        other => panic!("{other:?}"),
-    }
+    let tell = move |outcome| told.lock().unwrap().push((number, outcome));
+    purgatory.park(Probe::new().operation().then(tell), keys, Timeout::Never)
 }
 
 #[test]
 fn complete_each_ends_many_in_their_order_and_leaves_nothing_behind() {
-    let (_timer, purgatory) = purgatory();
+    let (_timer, purgatory) = waiting();
     let told = Arc::default();
     let lists: [&[&str]; 4] = [&["a", "b", "c"], &["b"], &["c", "a"], &["d", "b", "a", "e"]];
     let many: Vec<&str> = (0..100).map(|key| &*format!("k{key}").leak()).collect();
@@ -86,8 +69,8 @@ fn complete_each_ends_many_in_their_order_and_leaves_nothing_behind() {
 
 #[test]
 fn complete_each_leaves_a_note_where_a_check_is_under_way_and_passes_by_others_ids() {
-    let (_timer, mine) = purgatory();
-    let (_other_timer, other) = self::purgatory();
+    let (_timer, mine) = waiting();
+    let (_other_timer, other) = waiting();
     let told = Arc::default();
     let foreign = park_numbered(&other, &["a"], 0, &told);
     let free = park_numbered(&mine, &["b"], 1, &told);
@@ -99,8 +82,7 @@ fn complete_each_leaves_a_note_where_a_check_is_under_way_and_passes_by_others_i
             assert_eq!(completes.complete_each(&ids), 1); // not the one under check
         }
     });
-    let parked = mine.try_complete_else_watch(operation, &["a"], Timeout::Never).unwrap();
-    let ParkResult::Parked(held) = parked else { panic!("{parked:?}") };
+    let held = mine.park(operation, &["a"], Timeout::Never);
     *ids.lock().unwrap() = vec![foreign, held, free];
     mine.check_and_complete("a");
     assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Completed], 2)); // by the note
@@ -117,7 +99,7 @@ fn monitors_and_replies_show_where_they_wait() {
     let reply = replies.expect(1, Timeout::Never).unwrap();
     assert_eq!(monitor.purgatory().snapshot(1).busiest[0].key, "a");
     assert_eq!(replies.purgatory().snapshot(1).oldest[0].keys, [1]);
-    assert!(monitor.purgatory().shutdown_timeout(Duration::from_secs(60)).is_nothing());
+    assert!(monitor.purgatory().shutdown_timeout(MINUTE).is_nothing());
     assert_eq!(wait.block(), Err(WaitError::Cancelled(CancelReason::Shutdown)));
     drop(reply);
     assert!(replies.purgatory().is_empty());
@@ -125,26 +107,22 @@ fn monitors_and_replies_show_where_they_wait() {
 
 #[test]
 fn cancel_all_ends_everything_and_leaves_the_purgatory_open() {
-    let (_timer, purgatory) = purgatory();
+    let (_timer, purgatory) = waiting();
     let probes: Vec<_> = std::iter::repeat_with(Probe::new).take(300).collect();
     let keys: Vec<String> = (0..100).map(|number| format!("k{number}")).collect();
     let keys: Vec<&'static str> = keys.into_iter().map(|key| &*key.leak()).collect();
     for (number, probe) in probes.iter().enumerate() {
         let two = [keys[number % 100], keys[(number * 7 + 1) % 100]];
-        purgatory.try_complete_else_watch(probe.operation(), &two, Timeout::Never).unwrap();
+        purgatory.park(probe.operation(), &two, Timeout::Never);
     }
     let levels = [("k1", 5)];
-    let watermark = Probe::new();
-    let watches = Watches::up_to(&levels);
-    purgatory.try_complete_else_watch(watermark.operation(), watches, Timeout::Never).unwrap();
+    let watermark = Probe::parked(&purgatory, Watches::up_to(&levels), Timeout::Never);
 
     let (again, parks) = (Probe::new(), purgatory.clone());
     let operation = again.operation();
     let parking = Probe::new();
     let park = move |_| _ = parks.try_complete_else_watch(operation, &["new"], Timeout::Never);
-    purgatory
-        .try_complete_else_watch(parking.operation().then(park), &["k0"], Timeout::Never)
-        .unwrap();
+    purgatory.park(parking.operation().then(park), &["k0"], Timeout::Never);
 
     assert_eq!(purgatory.cancel_all("moved away"), 302);
     let moved = requested("moved away");
@@ -166,14 +144,14 @@ fn cancel_all_ends_everything_and_leaves_the_purgatory_open() {
 #[test]
 fn cancel_all_and_complete_for_key_leave_a_note_where_a_check_runs() {
     for complete in [false, true] {
-        let (_timer, purgatory) = purgatory();
+        let (_timer, purgatory) = waiting();
         let (probe, inside) = (Probe::new(), purgatory.clone());
         let operation = probe.operation().on_check(move || {
             let ended =
                 if complete { inside.complete_for_key(&"a") } else { inside.cancel_all("now") };
             assert_eq!(ended, 0);
         });
-        purgatory.try_complete_else_watch(operation, &["a"], Timeout::Never).unwrap();
+        purgatory.park(operation, &["a"], Timeout::Never);
         assert!(!probe.ended()); // was not parked yet
         purgatory.check_and_complete(&"a");
         let ended = if complete { Outcome::Completed } else { requested("now") };
@@ -183,35 +161,30 @@ fn cancel_all_and_complete_for_key_leave_a_note_where_a_check_runs() {
 
 #[test]
 fn complete_for_key_ends_what_waits_for_it_without_a_check() {
-    let (timer, purgatory) = purgatory();
-    let [plain, both, level, other] = [Probe::new(), Probe::new(), Probe::new(), Probe::new()];
-    let park = |probe: &Probe, watches: Watches<'_, &'static str>| {
-        let timeout = Duration::from_secs(1);
-        purgatory.try_complete_else_watch(probe.operation(), watches, timeout).unwrap();
-    };
-    park(&plain, Watches::keys(&["a"]));
-    park(&both, Watches::keys(&["b", "a"]));
-    park(&level, Watches::up_to(&[("a", 9), ("b", 9)]));
-    park(&other, Watches::keys(&["b"]));
+    let (timer, purgatory) = waiting();
+    let level = [("a", 9), ("b", 9)];
+    let watches = [Watches::keys(&["a"]), Watches::keys(&["b", "a"]), Watches::up_to(&level)];
+    let probes = watches.map(|watches| Probe::parked(&purgatory, watches, SECOND));
+    let other = Probe::parked(&purgatory, &["b"], SECOND);
     assert_eq!(purgatory.complete_for_key(&"a"), 3);
-    for probe in [&plain, &both, &level] {
+    for probe in probes {
         assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Completed], 1));
     }
     assert_eq!((other.ended(), purgatory.len(), purgatory.watched()), (false, 1, 1));
     assert_eq!(purgatory.complete_for_key(&"a"), 0);
-    timer.advance(Duration::from_secs(1));
+    timer.advance(SECOND);
     assert_eq!(other.endings(), [Outcome::Expired]);
     assert_eq!(purgatory.stats().completed, 3);
 }
 
 #[test]
 fn the_same_on_one_thread() {
-    let waits = LocalPurgatory::new();
+    let waits = LocalPurgatory::<&str>::new();
     let endings = Rc::new(std::cell::RefCell::new(Vec::new()));
     let park = |key: &'static str| {
         let told = endings.clone();
         let wait = when(|| false, move |outcome| told.borrow_mut().push((key, outcome)));
-        waits.try_complete_else_watch(wait, &[key], Timeout::Never).unwrap();
+        waits.park(wait, &[key], Timeout::Never);
     };
     ["a", "b", "c", "d"].into_iter().for_each(park);
     assert_eq!((waits.complete_for_key(&"b"), waits.cancel_all("moved")), (1, 3));
@@ -226,30 +199,19 @@ fn the_same_on_one_thread() {
 
 #[test]
 fn dropping_the_last_handle_is_told_apart_from_a_shutdown() {
-    let (timer, purgatory) = purgatory();
-    let [dropped, shut_down, timer_shut_down] = [Probe::new(), Probe::new(), Probe::new()];
-    let park = |purgatory: &Waiting, probe: &Probe| {
-        purgatory.try_complete_else_watch(probe.operation(), &["a"], Timeout::Never).unwrap();
-    };
-    let clone = purgatory.clone();
-    park(&purgatory, &dropped);
+    let (_timer, purgatory) = waiting();
+    let (clone, dropped) = (purgatory.clone(), Probe::parked(&purgatory, &["a"], Timeout::Never));
     drop(purgatory);
     assert!(!dropped.ended());
     drop(clone);
     assert_eq!(dropped.endings(), [DROPPED]);
 
-    let second: Waiting = Purgatory::builder("second").timer(&timer).build().unwrap();
-    park(&second, &shut_down);
+    let (_timer, second) = waiting();
+    let shut_down = Probe::parked(&second, &["a"], Timeout::Never);
     second.shutdown();
     assert_eq!(shut_down.endings(), [SHUTDOWN]);
     let stats = second.stats();
     assert_eq!((stats.cancelled_by_shutdown, stats.cancelled_by_drop), (1, 0));
-    drop(second);
-
-    let third: Waiting = Purgatory::builder("third").timer(&timer).build().unwrap();
-    park(&third, &timer_shut_down);
-    timer.shutdown();
-    assert_eq!(timer_shut_down.endings(), [SHUTDOWN]);
 }
 
 /// As many programs do: `?` on whatever comes.
@@ -261,8 +223,8 @@ fn park_or_fail(purgatory: &Purgatory<u32>, told: Arc<Mutex<Vec<Outcome>>>) -> a
 
 #[test]
 fn a_refusal_goes_into_anyhow_with_its_operation() {
-    let purgatory: Purgatory<u32> = Purgatory::builder("full").max_parked(1).build().unwrap();
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let (_timer, purgatory) = by_hand_with(|builder| builder.max_parked(1));
+    let told: Arc<Mutex<Vec<_>>> = Arc::default();
     park_or_fail(&purgatory, told.clone()).unwrap();
     let error = park_or_fail(&purgatory, told.clone()).unwrap_err();
     assert_eq!(error.to_string(), "the operation was not parked: no more than 1 can be parked");
@@ -270,7 +232,7 @@ fn a_refusal_goes_into_anyhow_with_its_operation() {
     let (operation, reason) = refused.into_parts();
     assert_eq!(reason, RefusedReason::Full { limit: 1 });
     purgatory.cancel_all("room");
-    purgatory.try_complete_else_watch(operation, &[1], Timeout::Never).unwrap();
+    purgatory.park(operation, &[1], Timeout::Never);
     assert_eq!(told.lock().unwrap().len(), 1);
 }
 

@@ -1,5 +1,4 @@
 //! What errors, outcomes and reasons say: the value that was wrong, and the bound.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 

@@ -1,6 +1,5 @@
 //! Very many, very long, very much alike: what nobody should do, and somebody will. `TEST_EFFORT`
 //! says how many are very many: 100 000 without it, a million in CI.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     hash::{Hash, Hasher},
@@ -19,15 +18,14 @@ use timer_core::ManualTimer;
 
 use crate::{
     effort::effort,
-    support::{Later, Probe, Waiting},
+    support::{Later, Park, Probe, Waiting, by_hand},
 };
 
 /// Without `TEST_EFFORT`.
 const MANY: u64 = 100_000;
 
 fn waits<K: WatchKey + Send>() -> (ManualTimer, Purgatory<K, BoxedOperation>) {
-    let timer = ManualTimer::new();
-    let waits = Purgatory::builder("extremes").timer(&timer).build().unwrap();
+    let (timer, waits) = by_hand();
     (timer, waits)
 }
 
@@ -75,7 +73,7 @@ fn one_key_has_very_many_watermarks_and_each_rise_takes_its_own() {
         let told = move |_| _ = ended.fetch_add(1, Relaxed);
         let watches = [("k", level)];
         let operation = BoxedOperation::from(when(|| false, told));
-        waits.try_complete_else_watch(operation, Watches::up_to(&watches), Timeout::Never).unwrap();
+        waits.park(operation, Watches::up_to(&watches), Timeout::Never);
     }
     assert_eq!(waits.complete_up_to(&"k", 10), 10);
     assert_eq!(waits.complete_up_to(&"k", 5), 0);
@@ -164,7 +162,7 @@ fn a_chain_of_very_many_completions_needs_no_stack() {
             next.check_and_complete(&(number + 1));
         };
         let link = BoxedOperation::from(when(move || seen.load(Relaxed) >= number, told));
-        waits.try_complete_else_watch(link, &[number], Timeout::Never).unwrap();
+        waits.park(link, &[number], Timeout::Never);
     }
     done.store(1, Relaxed);
     waits.check_and_complete(&1);
@@ -184,7 +182,7 @@ fn a_callback_that_blocks_holds_up_nobody_else() {
         drop(gate.lock());
     };
     let operation = BoxedOperation::from(when(|| false, blocks));
-    waits.try_complete_else_watch(operation, &["k"], Timeout::Never).unwrap();
+    waits.park(operation, &["k"], Timeout::Never);
     std::thread::scope(|scope| {
         scope.spawn(|| waits.cancel_for_key(&"k", "asked"));
         entered.recv().unwrap();
@@ -250,7 +248,7 @@ fn what_is_to_look_again_and_again_is_left_to_the_executor_and_free_until_then()
         }
     };
     let operation = probe.operation().on_check(overtaken);
-    waits.try_complete_else_watch(operation, &["a"], Timeout::Never).unwrap();
+    waits.park(operation, &["a"], Timeout::Never);
     assert_eq!((waits.check_and_complete(&"a"), later.len()), (0, 1));
     assert!(waits.len() == 1 && waits.snapshot(1).under_check.is_empty());
     let looks = probe.checks();
@@ -267,8 +265,7 @@ fn watches_of_up_to_four_keys_take_no_allocation() {
     let allocations = |keys: &[&'static str]| {
         let once = || {
             let operation = BoxedOperation::from(when(|| false, |_| ()));
-            let parked = waits.try_complete_else_watch(operation, keys, Timeout::Never).unwrap();
-            let ParkResult::Parked(id) = parked else { panic!("{parked:?}") };
+            let id = waits.park(operation, keys, Timeout::Never);
             waits.complete(id);
         };
         once(); // what the rooms keep

@@ -1,6 +1,5 @@
 //! An event for one: `check_and_complete_one`, and a monitor's `update_one`.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -9,29 +8,18 @@ use std::{
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     thread,
-    time::Duration,
 };
 
-use crate::support::{Probe, Waiting};
+use crate::support::{Park, Probe, SECOND, Waiting, waiting};
 use purgatory::{
-    CancelReason, EndResult, Monitor, OperationId, Outcome, ParkResult, Purgatory, Timeout,
-    Watches, when,
+    CancelReason, EndResult, Monitor, OperationId, Outcome, Purgatory, Timeout, Watches, when,
 };
 use timer_core::ManualTimer;
 
 const COMPLETED: Outcome = Outcome::Completed;
-const SECOND: Duration = Duration::from_secs(1);
-
-fn purgatory() -> (ManualTimer, Waiting) {
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("one").timer(&timer).build().unwrap();
-    (timer, purgatory)
-}
 
 fn park(purgatory: &Waiting, keys: &[&'static str]) -> Probe {
-    let probe = Probe::new();
-    purgatory.try_complete_else_watch(probe.operation(), keys, Timeout::Never).unwrap();
-    probe
+    Probe::parked(purgatory, keys, Timeout::Never)
 }
 
 /// How often each was checked since it was parked, and whether it has ended.
@@ -41,7 +29,7 @@ fn seen(probes: &[Probe]) -> Vec<(usize, bool)> {
 
 #[test]
 fn the_first_that_completes_is_the_last_that_is_checked() {
-    let (_timer, purgatory) = purgatory();
+    let (_timer, purgatory) = waiting();
     assert!(!purgatory.check_and_complete_one(&"a"));
     let probes = [["a", "b"], ["a", "c"], ["b", "a"]].map(|keys| park(&purgatory, &keys));
     assert!(!purgatory.check_and_complete_one(&"a"));
@@ -56,7 +44,7 @@ fn the_first_that_completes_is_the_last_that_is_checked() {
 
 #[test]
 fn of_very_many_that_are_ready_each_event_ends_one() {
-    let (_timer, purgatory) = purgatory();
+    let (_timer, purgatory) = waiting();
     let probes: Vec<_> = (0..3000).map(|_| park(&purgatory, &["a"])).collect();
     probes.iter().for_each(Probe::make_ready);
     for ended in 1..=probes.len() {
@@ -70,13 +58,13 @@ fn of_very_many_that_are_ready_each_event_ends_one() {
 /// It is cancelled, and the next has the change.
 #[test]
 fn one_whose_check_panics_does_not_use_the_event_up() {
-    let (_timer, purgatory) = purgatory();
+    let (_timer, purgatory) = waiting();
     let (breaks, mut parked) = (Probe::new(), false);
     let operation = breaks.operation().on_check(move || {
         assert!(!parked, "a check");
         parked = true;
     });
-    purgatory.try_complete_else_watch(operation, &["a"], Timeout::Never).unwrap();
+    purgatory.park(operation, &["a"], Timeout::Never);
     let next = park(&purgatory, &["a"]);
     next.make_ready();
     assert!(purgatory.check_and_complete_one(&"a"));
@@ -108,8 +96,7 @@ fn what_another_completes_meanwhile_is_not_the_one() {
             false => Watches::keys(&["a"]),
             true => Watches::up_to(&watermark).with_keys(&["a"]),
         };
-        let parked = purgatory.try_complete_else_watch(operation, watches, Timeout::Never);
-        let Ok(ParkResult::Parked(parked)) = parked else { panic!("it waits") };
+        let parked = purgatory.park(operation, watches, Timeout::Never);
         *id.lock().unwrap() = Some(parked);
         let second = park(&purgatory, &["a"]);
         second.make_ready();
@@ -122,7 +109,7 @@ fn what_another_completes_meanwhile_is_not_the_one() {
 /// check.
 #[test]
 fn from_inside_it_waits_for_the_outermost_call() {
-    let (_timer, purgatory) = purgatory();
+    let (_timer, purgatory) = waiting();
     let waiting = [park(&purgatory, &["a"]), park(&purgatory, &["a"])];
     waiting.iter().for_each(Probe::make_ready);
     let (raises, told) = (purgatory.clone(), waiting.clone());
@@ -149,7 +136,7 @@ fn from_inside_it_waits_for_the_outermost_call() {
 #[test]
 fn jobs_and_consumers_meet_on_real_threads() {
     const EACH: usize = 2000;
-    let purgatory = Purgatory::new("jobs").unwrap();
+    let purgatory = Purgatory::<u32>::new("jobs").unwrap();
     let (jobs, taken) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -165,7 +152,7 @@ fn jobs_and_consumers_meet_on_real_threads() {
                         taken.fetch_add(1, SeqCst);
                     };
                     let consumer = when(take, took);
-                    purgatory.try_complete_else_watch(consumer, &[1], SECOND * 600).unwrap();
+                    purgatory.try_complete_else_watch(consumer.into(), &[1], SECOND * 600).unwrap();
                 }
             });
             scope.spawn(|| {

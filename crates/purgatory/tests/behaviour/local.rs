@@ -1,33 +1,23 @@
 //! The purgatory for one thread: its scenarios under a clock that the test turns, calls from inside
 //! checks and callbacks, panics, futures.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     cell::{Cell, RefCell},
     hash::{Hash, Hasher},
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    task::{Context, Poll, Wake, Waker},
+    sync::Arc,
+    task::Poll,
     time::Duration,
 };
 
+use crate::support::{DROPPED, MINUTE, MS, PANICKED, Park, SHUTDOWN, Woken};
 use purgatory::{
     CancelReason, DelayedOperation, EndResult, LocalBoxed, LocalPurgatory, LocalWait, OperationId,
     Outcome, ParkResult, RefusedReason, Timeout, WaitError, WatchKey, Watches, when,
 };
 
 use crate::effort::effort;
-
-const MS: Duration = Duration::from_millis(1);
-const MINUTE: Duration = Duration::from_secs(60);
-const SHUTDOWN: Outcome = Outcome::Cancelled(CancelReason::Shutdown);
-const DROPPED: Outcome = Outcome::Cancelled(CancelReason::Dropped);
-const PANICKED: Outcome = Outcome::Cancelled(CancelReason::Panicked);
 
 fn ms(count: u64) -> u64 {
     count * 1_000_000
@@ -87,20 +77,13 @@ impl DelayedOperation for Op {
     }
 }
 
-fn parked(park: ParkResult) -> OperationId {
-    match park {
-        ParkResult::Parked(id) => id,
-        over => panic!("it is over: {over:?}"),
-    }
-}
-
 /// Parks under these for a minute.
 fn park<'a>(
     waits: &Waits,
     operation: Op,
     watches: impl Into<Watches<'a, &'static str>>,
 ) -> OperationId {
-    parked(waits.try_complete_else_watch(operation, watches, MINUTE).unwrap())
+    waits.park(operation, watches, MINUTE)
 }
 
 #[track_caller]
@@ -154,7 +137,7 @@ fn it_expires_at_its_tick_and_never_early() {
         waits.advance(777_777);
         let operation = probe.operation();
         let timeout = Duration::from_millis(timeout);
-        waits.try_complete_else_watch(operation, &["a", "b"], timeout).unwrap();
+        waits.park(operation, &["a", "b"], timeout);
         let due = 777_777 + timeout.as_nanos() as u64;
         let tick = due.div_ceil(ms(1)) * ms(1);
         let mut wakes = 0;
@@ -178,11 +161,11 @@ fn time_does_not_go_back_and_never_has_no_deadline() {
     waits.advance(ms(100));
     waits.advance(ms(10));
     assert_eq!(waits.now_ns(), ms(100));
-    let id = waits.try_complete_else_watch(probe.operation(), &["a"], Timeout::Never).unwrap();
+    let id = waits.park(probe.operation(), &["a"], Timeout::Never);
     assert_eq!(waits.next_deadline(), None);
     waits.advance(u64::MAX);
     assert_eq!(probe.endings(), []);
-    assert_eq!(waits.complete(parked(id)), EndResult::Ended);
+    assert_eq!(waits.complete(id), EndResult::Ended);
     probe.assert(Outcome::Completed);
     assert_empty(&waits);
 }
@@ -457,7 +440,7 @@ fn the_last_handle_ends_everything_also_inside_a_callback() {
     let (others, handle) = (Probe::default(), waits.clone());
     for _ in 0..3000 {
         let operation = LocalBoxed::new(others.operation());
-        waits.try_complete_else_watch(operation, &["a"], MINUTE).unwrap();
+        waits.park(operation, &["a"], MINUTE);
     }
     let future = waits.wait(&["a"], MINUTE, move || {
         let _owned = &handle;
@@ -585,7 +568,7 @@ fn a_key_that_panics_leaves_the_room_whole() {
         }))
     };
     let panics = |act: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(act)).is_err());
-    parked(park(&[1]).unwrap().unwrap());
+    assert!(matches!(park(&[1]).unwrap(), Ok(ParkResult::Parked(_))));
     for names in [&[2][..], &[12, 13, 1, 2], &[1, 2]] {
         trap.clone.set(true);
         assert!(park(names).is_err());
@@ -606,7 +589,7 @@ fn a_key_that_panics_leaves_the_room_whole() {
     // A queued event whose key panics is counted, and the next one's turn comes.
     let next = Probe::default();
     let operation = LocalBoxed::new(next.operation());
-    waits.try_complete_else_watch(operation, &[key(7)], MINUTE).unwrap();
+    waits.park(operation, &[key(7)], MINUTE);
     next.ready.set(true);
     let (raises, armed, bad) = (waits.clone(), trap.clone(), key(7));
     let good = Rc::new(Cell::new(0));
@@ -638,7 +621,7 @@ fn a_key_that_is_dropped_may_call_back_or_panic() {
         let levels = [(keys[3].clone(), 5), (keys[19].clone(), 6)];
         let watches = Watches::up_to(&levels).with_keys(&keys);
         let operation = LocalBoxed::new(probe.operation());
-        waits.try_complete_else_watch(operation, watches, MINUTE).unwrap();
+        waits.park(operation, watches, MINUTE);
         assert_eq!((waits.watched(), waits.keys()), (22, 20));
         *trap.waits.borrow_mut() = Some(waits.clone());
         let before = (trap.dropped.get(), trap.looked.get());
@@ -700,34 +683,19 @@ impl Drop for CallsOwn {
     }
 }
 
-/// Counts wake-ups.
-#[derive(Default)]
-struct Count(AtomicUsize);
-
-impl Wake for Count {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, SeqCst);
-    }
-}
-
-fn poll<T>(future: &mut LocalWait<T>, count: &Arc<Count>) -> Poll<Result<T, WaitError>> {
-    let waker = Waker::from(count.clone());
-    Pin::new(future).poll(&mut Context::from_waker(&waker))
-}
-
 #[test]
 fn a_future_yields_a_value_or_why_there_is_none() {
     let waits: LocalPurgatory<&str, LocalBoxed> = LocalPurgatory::new();
-    let (shelf, count) = (Rc::new(RefCell::new(None)), Arc::new(Count::default()));
+    let (shelf, count) = (Rc::new(RefCell::new(None)), Arc::<Woken>::default());
     let take = || {
         let shelf = shelf.clone();
         move || shelf.borrow_mut().take()
     };
     let mut future = waits.wait(&["a", "b"], 10 * MS, take());
-    assert!(poll(&mut future, &count).is_pending() && poll(&mut future, &count).is_pending());
+    assert!(count.poll(&mut future).is_pending() && count.poll(&mut future).is_pending());
     *shelf.borrow_mut() = Some(Rc::new(7));
-    assert_eq!((waits.check_and_complete(&"b"), count.0.load(SeqCst)), (1, 1));
-    assert_eq!(poll(&mut future, &count), Poll::Ready(Ok(Rc::new(7))));
+    assert_eq!((waits.check_and_complete(&"b"), count.times()), (1, 1));
+    assert_eq!(count.poll(&mut future), Poll::Ready(Ok(Rc::new(7))));
 
     let mut late = waits.wait(&["a"], 10 * MS, take());
     let mut noted = waits.wait(&["a"], MINUTE, take());
@@ -746,20 +714,20 @@ fn a_future_yields_a_value_or_why_there_is_none() {
     waits.complete_up_to(&"c", 1);
     waits.check_and_complete(&"d");
     let requested = WaitError::Cancelled(CancelReason::Requested("no".into()));
-    assert_eq!(poll(&mut late, &count), Poll::Ready(Err(WaitError::Expired)));
-    assert_eq!(poll(&mut noted, &count), Poll::Ready(Err(requested)));
-    assert_eq!(poll(&mut asked, &count), Poll::Ready(Ok(Rc::new(8))));
+    assert_eq!(count.poll(&mut late), Poll::Ready(Err(WaitError::Expired)));
+    assert_eq!(count.poll(&mut noted), Poll::Ready(Err(requested)));
+    assert_eq!(count.poll(&mut asked), Poll::Ready(Ok(Rc::new(8))));
     let panicked = WaitError::Cancelled(CancelReason::Panicked);
-    assert_eq!(poll(&mut panics, &count), Poll::Ready(Err(panicked)));
+    assert_eq!(count.poll(&mut panics), Poll::Ready(Err(panicked)));
     assert_empty(&waits);
 
     let mut open = waits.wait(&["a"], MINUTE, || None::<()>);
     let no_keys: [&str; 0] = [];
-    let refused = poll(&mut waits.wait(&no_keys, MINUTE, || None::<()>), &count);
+    let refused = count.poll(&mut waits.wait(&no_keys, MINUTE, || None::<()>));
     assert_eq!(refused, Poll::Ready(Err(WaitError::Refused(RefusedReason::NoKeys))));
     drop(waits); // the future does not keep it open
     let dropped = WaitError::Cancelled(CancelReason::Dropped);
-    assert_eq!(poll(&mut open, &count), Poll::Ready(Err(dropped)));
+    assert_eq!(count.poll(&mut open), Poll::Ready(Err(dropped)));
 }
 
 #[test]

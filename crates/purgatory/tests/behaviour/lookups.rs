@@ -1,7 +1,6 @@
 //! Keys are looked up by any borrowed form, as in a `HashMap`; and what an event does that is
 //! raised inside a check or callback.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     borrow::Borrow,
@@ -16,11 +15,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use crate::support::{Op, Probe, Waiting};
+use crate::support::{Op, Park, Probe, by_hand, waiting};
 use purgatory::{
     LocalPurgatory, Monitor, Outcome, ParkResult, Purgatory, Replies, Timeout, Watches, when,
 };
-use timer_core::ManualTimer;
 
 /// A key whose clones are counted, looked up by its number.
 #[derive(Debug)]
@@ -62,8 +60,8 @@ fn strings_and_vectors_are_looked_up_by_what_they_borrow() {
     let bytes: Purgatory<Vec<u8>, Op> = Purgatory::new("bytes").unwrap();
     let never = || Probe::new().operation();
     for _ in 0..2 {
-        texts.try_complete_else_watch(never(), &["a".to_owned()], Timeout::Never).unwrap();
-        bytes.try_complete_else_watch(never(), &[vec![1, 2]], Timeout::Never).unwrap();
+        texts.park(never(), &["a".to_owned()], Timeout::Never);
+        bytes.park(never(), &[vec![1, 2]], Timeout::Never);
     }
     assert_eq!((texts.waiters("a"), texts.waiters("b"), texts.waiters(&"a".to_owned())), (2, 0, 2));
     assert_eq!((bytes.waiters(&[1, 2][..]), bytes.waiters([1, 2].as_slice())), (2, 2));
@@ -71,7 +69,7 @@ fn strings_and_vectors_are_looked_up_by_what_they_borrow() {
     assert_eq!((texts.stats().checks, texts.stats().events), (4, 2));
     assert_eq!((texts.cancel_for_key("a", "gone"), bytes.complete_for_key(&[1, 2][..])), (2, 2));
 
-    texts.try_complete_else_watch(never(), &["c".to_owned()], Timeout::Never).unwrap();
+    texts.park(never(), &["c".to_owned()], Timeout::Never);
     assert_eq!(texts.check_and_complete_all(["c", "d"]), 0);
     assert_eq!(texts.stats().events, 4);
 
@@ -89,9 +87,7 @@ fn strings_and_vectors_are_looked_up_by_what_they_borrow() {
     let park = |key: &str| {
         let watermark = [(key.to_owned(), 5)];
         let watches = Watches::up_to(&watermark);
-        local
-            .try_complete_else_watch(when(|| false, drop).into(), watches, Timeout::Never)
-            .unwrap();
+        local.park(when(|| false, drop), watches, Timeout::Never);
     };
     ["a", "b", "c"].into_iter().for_each(park);
     assert_eq!((local.waiters("a"), local.complete_up_to("a", 5)), (1, 1));
@@ -103,9 +99,7 @@ fn strings_and_vectors_are_looked_up_by_what_they_borrow() {
 fn only_an_event_inside_a_callback_for_which_somebody_waits_clones_a_key() {
     let clones = Arc::new(AtomicUsize::new(0));
     let key = |number| Counted { number, clones: clones.clone() };
-    let timer = ManualTimer::new();
-    let purgatory: Purgatory<Counted, Op> =
-        Purgatory::builder("counted").timer(&timer).build().unwrap();
+    let (_timer, purgatory): (_, Purgatory<Counted, Op>) = by_hand();
     let (first, second) = (Probe::new(), Probe::new());
     let inside = purgatory.clone();
     let raise = move |_| {
@@ -116,10 +110,8 @@ fn only_an_event_inside_a_callback_for_which_somebody_waits_clones_a_key() {
             );
         }
     };
-    purgatory
-        .try_complete_else_watch(first.operation().then(raise), &[key(0)], Timeout::Never)
-        .unwrap();
-    purgatory.try_complete_else_watch(second.operation(), &[key(2)], Timeout::Never).unwrap();
+    purgatory.park(first.operation().then(raise), &[key(0)], Timeout::Never);
+    purgatory.park(second.operation(), &[key(2)], Timeout::Never);
     assert_eq!(clones.load(SeqCst), 2); // what is stored
     first.make_ready();
     second.make_ready();
@@ -133,8 +125,7 @@ fn only_an_event_inside_a_callback_for_which_somebody_waits_clones_a_key() {
 #[test]
 fn an_event_that_a_first_check_raises_has_it_checked_again() {
     for keys in [&["a"][..], &["b", "a"]] {
-        let timer = ManualTimer::new();
-        let purgatory: Waiting = Purgatory::builder("first").timer(&timer).build().unwrap();
+        let (_timer, purgatory) = waiting();
         let (probe, seen, inside) = (Probe::new(), Probe::new(), purgatory.clone());
         let checks = Arc::new(AtomicUsize::new(0));
         let counted = checks.clone();
@@ -187,20 +178,17 @@ fn the_same_on_one_thread() {
 /// An event that is queued finds those who waited when it was raised.
 #[test]
 fn an_event_inside_a_callback_checks_what_waited_then() {
-    let timer = ManualTimer::new();
-    let purgatory: Waiting = Purgatory::builder("queued").timer(&timer).build().unwrap();
+    let (_timer, purgatory) = waiting();
     let (first, waiting, later) = (Probe::new(), Probe::new(), Probe::new());
     let inside = purgatory.clone();
     let operation = later.operation();
     let raise = move |_| {
         assert_eq!(inside.check_and_complete(&"b"), 0);
         assert_eq!(inside.check_and_complete(&"c"), 0); // nobody waits for it
-        inside.try_complete_else_watch(operation, &["c"], Timeout::Never).unwrap();
+        inside.park(operation, &["c"], Timeout::Never);
     };
-    purgatory
-        .try_complete_else_watch(first.operation().then(raise), &["a"], Timeout::Never)
-        .unwrap();
-    purgatory.try_complete_else_watch(waiting.operation(), &["b"], Timeout::Never).unwrap();
+    purgatory.park(first.operation().then(raise), &["a"], Timeout::Never);
+    purgatory.park(waiting.operation(), &["b"], Timeout::Never);
     first.make_ready();
     waiting.make_ready();
     assert_eq!(purgatory.check_and_complete(&"a"), 1);

@@ -1,4 +1,5 @@
 //! What one sees from outside, most of it one thing at a time under a hand-turned clock.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../../timer-core/tests/support/effort.rs"]
 mod effort;

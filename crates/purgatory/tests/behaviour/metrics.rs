@@ -1,6 +1,5 @@
 //! What `publish` hands to a real recorder, and that `docs/METRICS.md` says so.
 #![cfg(all(feature = "metrics", not(loom)))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     collections::BTreeMap,
@@ -8,13 +7,11 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Op, Probe, Waiting};
+use crate::support::{MS, Op, Park, Probe, Waiting, waiting};
 use metrics::{Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use purgatory::{Purgatory, Timeout};
 use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
-
-const MS: Duration = Duration::from_millis(1);
 
 /// A purgatory in which something of everything has happened.
 fn eventful(timer: &ManualTimer) -> Waiting {
@@ -199,12 +196,11 @@ fn a_turn_is_handed_over_once_also_when_two_publish() {
 
 #[test]
 fn a_recorder_that_panics_is_not_given_the_same_buckets_again() {
-    let timer = ManualTimer::new();
-    let purgatory: Waiting = Purgatory::builder("orders").timer(&timer).build().unwrap();
+    let (timer, purgatory) = waiting();
     purgatory.times();
     for timeout in [MS, 20 * MS, 300 * MS] {
         let operation = Probe::new().operation();
-        purgatory.try_complete_else_watch(operation, &["k"], timeout).unwrap();
+        purgatory.park(operation, &["k"], timeout);
     }
     timer.advance(300 * MS);
     let values = Arc::<Values>::default();

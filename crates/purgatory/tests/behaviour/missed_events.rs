@@ -1,21 +1,17 @@
 //! One last check when time is up, and the events that it finds missing.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     sync::{Arc, Mutex, mpsc},
     thread,
-    time::Duration,
 };
 
-use crate::support::{Later, Op, Probe, Waiting};
+use crate::support::{Later, MS, Op, Park, Probe, Waiting, waiting};
 use purgatory::{
-    Builder, EndResult, MissedEvent, Monitor, OperationId, Outcome, ParkResult, Purgatory, Timeout,
-    WaitError, Watches,
+    Builder, EndResult, MissedEvent, Monitor, OperationId, Outcome, Purgatory, Timeout, WaitError,
+    Watches,
 };
 use timer_core::ManualTimer;
-
-const MS: Duration = Duration::from_millis(1);
 
 type Missed = Arc<Mutex<Vec<MissedEvent<&'static str>>>>;
 
@@ -42,10 +38,7 @@ impl World {
 
     #[track_caller]
     fn park(&self, operation: Op, keys: &[&'static str]) -> OperationId {
-        match self.purgatory.try_complete_else_watch(operation, keys, 10 * MS).unwrap() {
-            ParkResult::Parked(id) => id,
-            ended => panic!("{ended:?}"),
-        }
+        self.purgatory.park(operation, keys, 10 * MS)
     }
 
     /// An operation that, as its last check runs, makes its condition true and has another thread
@@ -113,10 +106,8 @@ fn one_whose_condition_is_still_false_expires() {
 
 #[test]
 fn without_it_nobody_looks() {
-    let timer = ManualTimer::new();
-    let purgatory: Waiting = Purgatory::builder("plain").timer(&timer).build().unwrap();
-    let probe = Probe::new();
-    purgatory.try_complete_else_watch(probe.operation(), &["a"], MS).unwrap();
+    let (timer, purgatory) = waiting();
+    let probe = Probe::parked(&purgatory, &["a"], MS);
     probe.make_ready();
     timer.advance(MS);
     assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Expired], 1));
@@ -155,7 +146,7 @@ fn a_version_that_moved_is_no_miss() {
         let probe = Probe::new();
         let event = |purgatory: &Waiting| _ = purgatory.check_and_complete(&"a");
         let operation = world.at_last_check(&probe, true, event);
-        world.purgatory.try_complete_else_watch(operation, Watches::up_to(watermarks), MS).unwrap();
+        world.purgatory.park(operation, Watches::up_to(watermarks), MS);
         world.timer.advance(MS);
         assert_eq!(probe.endings(), [Outcome::Completed]);
         world.assert_over(0);
@@ -171,7 +162,7 @@ fn a_watermark_that_is_reached_during_the_last_check_is_no_miss() {
         let operation = world.at_last_check(&probe, true, rise);
         let watermarks: Vec<_> = [("a", 5)].into_iter().chain(further).collect();
         let watches = Watches::up_to(&watermarks);
-        world.purgatory.try_complete_else_watch(operation, watches, MS).unwrap();
+        world.purgatory.park(operation, watches, MS);
         world.timer.advance(MS);
         assert_eq!(probe.endings(), [Outcome::Completed]);
         world.assert_over(0);
@@ -184,7 +175,7 @@ fn a_watermark_that_nobody_raised_is_a_miss() {
     let probe = Probe::new();
     let watermarks = [("a", 5), ("b", 7)];
     let watches = Watches::up_to(&watermarks);
-    world.purgatory.try_complete_else_watch(probe.operation(), watches, MS).unwrap();
+    world.purgatory.park(probe.operation(), watches, MS);
     world.purgatory.complete_up_to(&"a", 5);
     probe.make_ready();
     world.timer.advance(MS);
@@ -242,7 +233,7 @@ fn a_rise_that_is_about_to_check_is_no_miss() {
     };
     let park = |operation, watermarks: &[(&'static str, u64)]| {
         let watches = Watches::up_to(watermarks);
-        world.purgatory.try_complete_else_watch(operation, watches, 10 * MS).unwrap();
+        world.purgatory.park(operation, watches, 10 * MS);
     };
     park(first.operation().then(advance), &[("a", 1)]);
     park(second.operation(), &[("a", 1), ("b", 5)]);
@@ -312,8 +303,7 @@ fn a_hook_that_panics_loses_nothing() {
     let timer = ManualTimer::new();
     let builder = Purgatory::builder("missed").timer(&timer);
     let purgatory: Waiting = builder.on_missed_event(|_| panic!("in a hook")).build().unwrap();
-    let probe = Probe::new();
-    purgatory.try_complete_else_watch(probe.operation(), &["a"], MS).unwrap();
+    let probe = Probe::parked(&purgatory, &["a"], MS);
     probe.make_ready();
     timer.advance(MS);
     assert_eq!(probe.endings(), [Outcome::Completed]);
@@ -373,7 +363,7 @@ fn a_time_out_inside_a_callback_is_checked_there_in_order() {
     let timer = world.timer.clone();
     let purgatory = world.purgatory.clone();
     let advance = first.operation().then(move |_| timer.advance(10 * MS));
-    purgatory.try_complete_else_watch(advance, &["a"], Timeout::Never).unwrap();
+    purgatory.park(advance, &["a"], Timeout::Never);
     first.make_ready();
     assert_eq!(world.purgatory.check_and_complete(&"a"), 1);
     assert_eq!(*told.lock().unwrap(), [0, 1]);

@@ -1,7 +1,6 @@
 //! A state with waits, in the orders a real program has: changes before, between and after the
 //! waits, closures that panic and that call back, futures that are dropped, shutdown; and real
 //! threads, counted.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     collections::VecDeque,
@@ -11,31 +10,24 @@ use std::{
         atomic::{AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
-    task::{Context, Poll, Waker},
+    task::Poll,
     thread,
     time::Duration,
 };
 
+use crate::support::{SECOND, by_hand, poll};
 use purgatory::{
-    BoxedOperation, CancelReason, Monitor, ParkResult, Purgatory, RefusedReason, Timeout,
-    WaitError, WaitFuture,
+    BoxedOperation, CancelReason, Monitor, ParkResult, Purgatory, RefusedReason, Timeout, WaitError,
 };
 use timer_core::ManualTimer;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 type Numbers = Vec<u32>;
 type Waits = Purgatory<&'static str, BoxedOperation>;
 
 /// A monitor under a hand-turned clock, and its purgatory to look into.
 fn monitor<S: Send + 'static>(state: S) -> (ManualTimer, Waits, Monitor<&'static str, S>) {
-    let timer = ManualTimer::new();
-    let waits = Purgatory::builder("monitor").timer(&timer).build().unwrap();
+    let (timer, waits) = by_hand();
     (timer, waits.clone(), Monitor::with(waits, state))
-}
-
-fn poll<T>(future: &mut WaitFuture<T>) -> Poll<Result<T, WaitError>> {
-    Future::poll(std::pin::Pin::new(future), &mut Context::from_waker(Waker::noop()))
 }
 
 #[track_caller]
@@ -254,8 +246,7 @@ fn a_future_that_is_dropped_leaves_nothing_even_inside_a_closure() {
 
 #[test]
 fn a_wait_that_is_over_leaves_no_key_behind() {
-    let timer = ManualTimer::new();
-    let waits = Purgatory::builder("monitor").timer(&timer).build().unwrap();
+    let (timer, waits) = by_hand();
     let (monitor, key) = (Monitor::with(waits, Numbers::new()), Arc::<str>::from("n"));
     let keys = [key.clone()];
     let completed = monitor.wait(&keys, SECOND, has(1));

@@ -1,7 +1,6 @@
 //! Request and reply in every order in which a network may have things happen, under a hand-turned
 //! clock; and on real threads, where each value is counted: taken, handed back, or given to the
 //! hook.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     pin::Pin,
@@ -21,9 +20,7 @@ use purgatory::{
 };
 use timer_core::ManualTimer;
 
-use crate::support::Later;
-
-const SECOND: Duration = Duration::from_secs(1);
+use crate::support::{Later, SECOND, Woken, by_hand, poll};
 
 type Waits = Purgatory<u64, Expected<&'static str>>;
 type Texts = Replies<u64, &'static str>;
@@ -31,13 +28,8 @@ type Answer = Result<&'static str, WaitError>;
 
 /// Replies under a hand-turned clock, and their purgatory to look into.
 fn replies() -> (ManualTimer, Waits, Texts) {
-    let timer = ManualTimer::new();
-    let waits = Purgatory::builder("replies").timer(&timer).build().unwrap();
+    let (timer, waits) = by_hand();
     (timer, waits.clone(), Replies::from(waits))
-}
-
-fn poll<V>(reply: &mut Reply<V>) -> Poll<Result<V, WaitError>> {
-    Pin::new(reply).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 fn told(value: &'static str) -> Poll<Answer> {
@@ -59,34 +51,15 @@ fn nothing_is_left(waits: &Waits, replies: &Texts) {
 }
 
 #[test]
-fn a_reply_that_comes_before_anybody_waits_is_there() {
-    let (_timer, waits, replies) = replies();
-    let mut reply = replies.expect(1, SECOND).unwrap();
-    assert_eq!(replies.deliver(&1, "one"), Ok(()));
-    assert_eq!(poll(&mut reply), told("one"));
-    nothing_is_left(&waits, &replies);
-}
-
-#[test]
 fn replies_come_in_any_order_and_wake_their_task() {
-    #[derive(Default)]
-    struct Woken(AtomicUsize);
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, SeqCst);
-        }
-    }
     let (_timer, waits, replies) = replies();
     let [mut one, mut two, mut three] = [1, 2, 3].map(|key| replies.expect(key, SECOND).unwrap());
     let woken = Arc::<Woken>::default();
-    let waker = Waker::from(woken.clone());
-    let mut context = Context::from_waker(&waker);
-    assert!(Pin::new(&mut one).poll(&mut context).is_pending());
-    assert!(Pin::new(&mut two).poll(&mut context).is_pending());
+    assert!(woken.poll(&mut one).is_pending() && woken.poll(&mut two).is_pending());
     assert_eq!(replies.deliver(&3, "three"), Ok(())); // nobody has polled it
-    assert_eq!((woken.0.load(SeqCst), replies.deliver(&2, "two")), (0, Ok(())));
-    assert_eq!((woken.0.load(SeqCst), replies.deliver(&1, "one")), (1, Ok(())));
-    assert_eq!(woken.0.load(SeqCst), 2);
+    assert_eq!((woken.times(), replies.deliver(&2, "two")), (0, Ok(())));
+    assert_eq!((woken.times(), replies.deliver(&1, "one")), (1, Ok(())));
+    assert_eq!(woken.times(), 2);
     assert_eq!(
         (poll(&mut one), poll(&mut two), poll(&mut three)),
         (told("one"), told("two"), told("three"))
@@ -211,8 +184,7 @@ fn a_client_that_goes_leaves_nothing_before_and_after_its_reply() {
 
 #[test]
 fn a_reply_that_is_over_leaves_no_key_behind() {
-    let timer = ManualTimer::new();
-    let waits = Purgatory::builder("replies").timer(&timer).build().unwrap();
+    let (timer, waits) = by_hand();
     let replies = Replies::from(waits);
     let keys: [Arc<str>; 6] = ["1", "2", "3", "4", "5", "6"].map(Arc::from);
     let expect = |number: usize| replies.expect(keys[number].clone(), SECOND).unwrap();
@@ -302,7 +274,7 @@ fn what_is_expected_by_a_task_that_failed_is_not_failed_with_it() {
 #[test]
 fn callbacks_that_deliver_and_expect_find_what_is_decided() {
     let (_timer, waits, replies) = replies();
-    let callbacks = Purgatory::new("callbacks").unwrap();
+    let callbacks = Purgatory::<u32>::new("callbacks").unwrap();
     let (first, dropped) = (replies.expect(1, SECOND).unwrap(), replies.expect(2, SECOND).unwrap());
     let (inside, told_of) = (replies.clone(), Arc::new(Mutex::new(Vec::new())));
     let seen = told_of.clone();
@@ -321,7 +293,7 @@ fn callbacks_that_deliver_and_expect_find_what_is_decided() {
         let ends = (failing.wait_blocking(), blocks.wait_blocking());
         seen.lock().unwrap().push(ends);
     };
-    callbacks.try_complete_else_watch(when(|| true, callback), &[0], SECOND).unwrap();
+    callbacks.try_complete_else_watch(when(|| true, callback).into(), &[0], SECOND).unwrap();
     assert_eq!(*told_of.lock().unwrap(), [(failed("closed"), Err(WaitError::InsideCallback))]);
     assert_eq!(callbacks.stats().panics, 0);
     assert_eq!(first.wait_blocking(), Ok("one"));

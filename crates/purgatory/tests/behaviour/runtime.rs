@@ -1,18 +1,15 @@
 //! Callbacks inside a tokio runtime (feature `tokio`).
 #![cfg(all(feature = "tokio", not(loom)))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{thread, time::Duration};
 
-use crate::support::{Probe, Waiting};
+use crate::support::{MS, Park, Probe, Waiting, waiting};
 use purgatory::{Outcome, Purgatory, Replies, Timeout, TokioExecutor, WaitError};
 use timer_core::{ManualTimer, SystemTimer, Timer};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::mpsc::{UnboundedSender, unbounded_channel},
 };
-
-const MS: Duration = Duration::from_millis(1);
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().build().unwrap()
@@ -27,7 +24,7 @@ fn park_spawning(
     let (probe, told) = (Probe::new(), told.clone());
     let spawn = move |outcome| drop(tokio::spawn(async move { told.send(outcome) }));
     let operation = probe.operation().then(spawn);
-    purgatory.try_complete_else_watch(operation, &["a"], timeout).unwrap();
+    purgatory.park(operation, &["a"], timeout);
     probe
 }
 
@@ -82,8 +79,7 @@ fn a_task_that_completes_an_operation_runs_its_callback_inside_the_runtime() {
 /// As the documentation of `on_complete` says: on the timer's own threads there is no runtime.
 #[test]
 fn without_it_a_spawn_in_the_callback_of_what_expired_panics() {
-    let timer = ManualTimer::new();
-    let purgatory: Waiting = Purgatory::builder("spawning").timer(&timer).build().unwrap();
+    let (timer, purgatory) = waiting();
     let (told, _outcomes) = unbounded_channel();
     let probe = park_spawning(&purgatory, &told, MS);
     timer.advance(MS);

@@ -1,31 +1,21 @@
 //! What a purgatory does, one thing at a time: the real wheel under a hand-turned clock.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
-    sync::{Arc, Mutex, mpsc},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
     time::Duration,
 };
 
-use crate::support::{Later, Probe, Waiting};
-use purgatory::{CancelReason, EndResult, Outcome, ParkResult, Purgatory, RefusedReason, Timeout};
-use timer_core::{BuildError, Clock, ManualTimer, Timer};
-
-const MINUTE: Duration = Duration::from_secs(60);
-const MS: Duration = Duration::from_millis(1);
-
-fn setup() -> (ManualTimer, Waiting) {
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("test").timer(&timer).build().unwrap();
-    (timer, purgatory)
-}
-
-fn requested(reason: &'static str) -> Outcome {
-    Outcome::Cancelled(CancelReason::Requested(reason.into()))
-}
-
-const SHUTDOWN: Outcome = Outcome::Cancelled(CancelReason::Shutdown);
-const DROPPED: Outcome = Outcome::Cancelled(CancelReason::Dropped);
-const PANICKED: Outcome = Outcome::Cancelled(CancelReason::Panicked);
+use crate::support::{
+    DROPPED, Later, MINUTE, MS, Op, PANICKED, Park, Probe, SHUTDOWN, Waiting, assert_empty,
+    by_hand, by_hand_with, requested, waiting,
+};
+use purgatory::{EndResult, Outcome, ParkResult, Purgatory, RefusedReason, Timeout, Watches};
+use timer_core::{BuildError, Clock, Timer};
 
 fn is_parked(park: &ParkResult) -> bool {
     matches!(park, ParkResult::Parked(_))
@@ -36,18 +26,11 @@ fn park(purgatory: &Waiting, probe: &Probe, keys: &[&'static str]) -> ParkResult
     purgatory.try_complete_else_watch(probe.operation(), keys, MINUTE).unwrap()
 }
 
-#[track_caller]
-fn assert_empty(purgatory: &Waiting) {
-    assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
-    let stats = purgatory.stats();
-    assert_eq!(stats.parked_total, stats.completed + stats.expired + stats.cancelled);
-}
-
 // Kafka's own scenarios (DelayedOperationTest).
 
 #[test]
 fn two_operations_on_two_keys_end_each_by_its_own_event() {
-    let (_timer, purgatory) = setup();
+    let (_timer, purgatory) = waiting();
     let (one, two) = (Probe::new(), Probe::new());
     assert_eq!(purgatory.check_and_complete(&"test1"), 0);
     assert!(is_parked(&park(&purgatory, &one, &["test1"])));
@@ -67,12 +50,11 @@ fn two_operations_on_two_keys_end_each_by_its_own_event() {
 
 #[test]
 fn a_20_ms_operation_expires_at_20_ms_and_a_200_s_one_does_not() {
-    let (timer, purgatory) = setup();
+    let (timer, purgatory) = waiting();
     let (short, long) = (Probe::new(), Probe::new());
     timer.advance(Duration::from_micros(300)); // so that the deadline has to round up
-    let operation = |probe: &Probe| probe.operation();
-    purgatory.try_complete_else_watch(operation(&short), &["a"], 20 * MS).unwrap();
-    purgatory.try_complete_else_watch(operation(&long), &["b"], 200_000 * MS).unwrap();
+    purgatory.park(short.operation(), &["a"], 20 * MS);
+    purgatory.park(long.operation(), &["b"], 200_000 * MS);
     timer.advance(20 * MS); // 20.3 ms: the deadline itself; its tick is 21
     assert!(!short.ended());
     timer.advance(Duration::from_micros(699));
@@ -85,7 +67,7 @@ fn a_20_ms_operation_expires_at_20_ms_and_a_200_s_one_does_not() {
 
 #[test]
 fn counts_follow_at_once_on_one_two_and_three_keys() {
-    let (_timer, purgatory) = setup();
+    let (_timer, purgatory) = waiting();
     let probes = [Probe::new(), Probe::new(), Probe::new()];
     park(&purgatory, &probes[0], &["test1"]);
     park(&purgatory, &probes[1], &["test1", "test2"]);
@@ -104,7 +86,7 @@ fn counts_follow_at_once_on_one_two_and_three_keys() {
 
 #[test]
 fn cancel_for_key_ends_each_of_its_operations_and_no_other() {
-    let (_timer, purgatory) = setup();
+    let (_timer, purgatory) = waiting();
     let probes = [Probe::new(), Probe::new(), Probe::new()];
     park(&purgatory, &probes[0], &["key1"]);
     park(&purgatory, &probes[1], &["key1", "key2"]);
@@ -119,7 +101,7 @@ fn cancel_for_key_ends_each_of_its_operations_and_no_other() {
 
 #[test]
 fn an_operation_whose_condition_holds_is_not_parked() {
-    let (_timer, purgatory) = setup();
+    let (_timer, purgatory) = waiting();
     let probe = Probe::new();
     probe.make_ready();
     assert_eq!(park(&purgatory, &probe, &["a"]), ParkResult::Ended(Outcome::Completed));
@@ -130,14 +112,6 @@ fn an_operation_whose_condition_holds_is_not_parked() {
 
 // Parking.
 
-#[test]
-fn a_park_without_an_event_in_between_checks_once() {
-    let (_timer, purgatory) = setup();
-    let probe = Probe::new();
-    park(&purgatory, &probe, &["a", "b", "c"]);
-    assert_eq!(probe.checks(), 1);
-}
-
 /// The event comes from another thread, between the first check and the watch; for one key, and
 /// for so many that the home's lock is not kept meanwhile.
 #[test]
@@ -147,7 +121,7 @@ fn an_event_between_check_and_watch_makes_the_parker_look_again() {
         "s", "t",
     ];
     for keys in [&MANY[..1], &MANY[..3], &MANY[..]] {
-        let (_timer, purgatory) = setup();
+        let (_timer, purgatory) = waiting();
         let probe = Probe::new();
         let (other, ready) = (purgatory.clone(), probe.clone());
         let mut first = true;
@@ -171,7 +145,7 @@ fn an_event_between_check_and_watch_makes_the_parker_look_again() {
 
 #[test]
 fn repeated_keys_count_once() {
-    let (_timer, purgatory) = setup();
+    let (_timer, purgatory) = waiting();
     for repeats in [2, 40] {
         let probe = Probe::new();
         let keys = ["a", "b"].repeat(repeats);
@@ -185,11 +159,9 @@ fn repeated_keys_count_once() {
 
 #[test]
 fn hundreds_of_keys_are_all_let_go_at_once() {
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("test").timer(&timer).build().unwrap();
-    let probe = Probe::new();
+    let (_timer, purgatory): (_, Purgatory<u32, Op>) = by_hand();
     let keys: Vec<u32> = (0..500).collect();
-    purgatory.try_complete_else_watch(probe.operation(), &keys, MINUTE).unwrap();
+    let probe = Probe::parked(&purgatory, &keys, MINUTE);
     assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (1, 500, 500));
     probe.make_ready();
     assert_eq!(purgatory.check_and_complete(&250), 1);
@@ -197,19 +169,21 @@ fn hundreds_of_keys_are_all_let_go_at_once() {
 }
 
 #[test]
-fn no_keys_is_refused_and_the_operation_comes_back() {
-    let (_timer, purgatory) = setup();
+fn no_watch_is_refused_and_the_operation_comes_back() {
+    let (_timer, purgatory) = waiting();
     let probe = Probe::new();
-    let refused = purgatory.try_complete_else_watch(probe.operation(), &[], MINUTE).unwrap_err();
-    assert_eq!(refused.reason, RefusedReason::NoKeys);
-    assert_eq!(refused.to_string(), "the operation was not parked: no watch key");
-    drop(refused.into_operation());
+    for none in [Watches::keys(&[]), Watches::up_to(&[])] {
+        let refused = purgatory.try_complete_else_watch(probe.operation(), none, MINUTE);
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.reason, RefusedReason::NoKeys);
+        drop(refused.into_operation());
+    }
     assert_eq!((probe.checks(), probe.ended()), (0, false));
 }
 
 #[test]
 fn a_zero_timeout_is_one_check_then_expired() {
-    let (_timer, purgatory) = setup();
+    let (_timer, purgatory) = waiting();
     let probe = Probe::new();
     let parked =
         purgatory.try_complete_else_watch(probe.operation(), &["a"], Duration::ZERO).unwrap();
@@ -218,23 +192,11 @@ fn a_zero_timeout_is_one_check_then_expired() {
     assert_empty(&purgatory);
 }
 
-#[test]
-fn never_and_the_longest_durations_do_not_expire() {
-    let (timer, purgatory) = setup();
-    let (never, longest) = (Probe::new(), Probe::new());
-    purgatory.try_complete_else_watch(never.operation(), &["a"], Timeout::Never).unwrap();
-    purgatory.try_complete_else_watch(longest.operation(), &["a"], Duration::MAX).unwrap();
-    timer.advance(Duration::from_secs(100 * 365 * 86_400));
-    assert!(!never.ended() && !longest.ended());
-    assert_eq!(purgatory.cancel_for_key(&"a", "enough"), 2);
-    assert_empty(&purgatory);
-}
-
 // Events.
 
 #[test]
-fn operations_on_a_key_are_attempted_in_the_order_they_were_parked() {
-    let (_timer, purgatory) = setup();
+fn those_of_a_key_that_are_ready_end_in_the_order_they_were_parked() {
+    let (_timer, purgatory) = waiting();
     let watches = [&["a"][..], &["b", "a"], &["c", "a"], &["d", "e", "a"], &["a", "f"]];
     let order = Arc::new(Mutex::new(Vec::new()));
     let probes: Vec<_> = (0..1000).map(|_| Probe::new()).collect();
@@ -242,25 +204,15 @@ fn operations_on_a_key_are_attempted_in_the_order_they_were_parked() {
         let order = order.clone();
         let operation = probe.operation().then(move |_| order.lock().unwrap().push(number));
         let keys = watches[number % watches.len()];
-        purgatory.try_complete_else_watch(operation, keys, MINUTE).unwrap();
-        probe.make_ready();
+        purgatory.park(operation, keys, MINUTE);
     }
-    assert_eq!(purgatory.check_and_complete(&"a"), 1000);
-    assert!(order.lock().unwrap().iter().copied().eq(0..1000));
-    assert_empty(&purgatory);
-}
-
-#[test]
-fn an_event_leaves_those_whose_condition_does_not_hold() {
-    let (_timer, purgatory) = setup();
-    let probes: Vec<_> = (0..1000).map(|_| Probe::new()).collect();
-    probes.iter().for_each(|probe| drop(park(&purgatory, probe, &["a", "b"])));
     probes.iter().step_by(3).for_each(Probe::make_ready);
-    assert_eq!(purgatory.check_and_complete(&"a"), 334);
-    assert_eq!((purgatory.len(), purgatory.watched()), (666, 1332));
+    assert_eq!((purgatory.check_and_complete(&"a"), purgatory.len()), (334, 666));
+    let first = std::mem::take(&mut *order.lock().unwrap());
+    assert!(first.into_iter().eq((0..1000).step_by(3)));
     probes.iter().for_each(Probe::make_ready);
-    assert_eq!(purgatory.check_and_complete(&"b"), 666);
-    assert!(probes.iter().all(|probe| probe.endings() == [Outcome::Completed]));
+    assert_eq!(purgatory.check_and_complete(&"a"), 666);
+    assert!(order.lock().unwrap().iter().copied().eq((0..1000).filter(|number| number % 3 > 0)));
     assert_empty(&purgatory);
 }
 
@@ -268,7 +220,7 @@ fn an_event_leaves_those_whose_condition_does_not_hold() {
 
 #[test]
 fn expiries_run_in_order_of_tick_then_of_parking() {
-    let (timer, purgatory) = setup();
+    let (timer, purgatory) = waiting();
     let order = Arc::new(Mutex::new(Vec::new()));
     let delays = [70, 5, 5, 130, 64, 5, 70, 1, 4100, 70];
     let probes: Vec<_> = delays.iter().map(|_| Probe::new()).collect();
@@ -276,7 +228,7 @@ fn expiries_run_in_order_of_tick_then_of_parking() {
         let order = order.clone();
         let operation = probe.operation().then(move |_| order.lock().unwrap().push(number));
         let key = ["a", "b", "c", "d"][number % 4];
-        purgatory.try_complete_else_watch(operation, &[key], delay * MS).unwrap();
+        purgatory.park(operation, &[key], delay * MS);
         timer.advance(Duration::ZERO);
     }
     timer.advance(5000 * MS);
@@ -288,7 +240,7 @@ fn expiries_run_in_order_of_tick_then_of_parking() {
 #[test]
 fn what_is_overdue_expires_in_order_of_deadline_wherever_the_wheel_stands() {
     for catches_up in [false, true] {
-        let (timer, purgatory) = setup();
+        let (timer, purgatory) = waiting();
         let (first, late, other) = (Probe::new(), Probe::new(), Probe::new());
         let order = Arc::new(Mutex::new(Vec::new()));
         let noted = |name| {
@@ -296,16 +248,15 @@ fn what_is_overdue_expires_in_order_of_deadline_wherever_the_wheel_stands() {
             move |_| order.lock().unwrap().push(name)
         };
         let operation = first.operation().then(noted("rescheduled"));
-        let parked = purgatory.try_complete_else_watch(operation, &["a"], 100 * MS).unwrap();
-        let ParkResult::Parked(id) = parked else { panic!("{parked:?}") };
+        let id = purgatory.park(operation, &["a"], 100 * MS);
         let (clock, inside) = (timer.clone(), purgatory.clone());
         let takes_long = late.operation().then(noted("late")).on_check(move || {
             clock.advance(12 * MS);
             if catches_up {
-                inside.try_complete_else_watch(other.operation(), &["b"], 100 * MS).unwrap();
+                inside.park(other.operation(), &["b"], 100 * MS);
             }
         });
-        purgatory.try_complete_else_watch(takes_long, &["a"], MS).unwrap();
+        purgatory.park(takes_long, &["a"], MS);
         assert!(purgatory.reschedule(id, Timeout::At(timer.clock().now_ns())));
         timer.advance(Duration::ZERO);
         assert_eq!(*order.lock().unwrap(), ["late", "rescheduled"], "{catches_up}");
@@ -314,12 +265,11 @@ fn what_is_overdue_expires_in_order_of_deadline_wherever_the_wheel_stands() {
 
 #[test]
 fn one_timer_serves_several_purgatories() {
-    let timer = ManualTimer::new();
-    let first: Waiting = Purgatory::builder("first").timer(&timer).build().unwrap();
-    let second: Purgatory<u32, _> = Purgatory::builder("second").timer(&timer).build().unwrap();
+    let (timer, first) = waiting();
+    let second: Purgatory<u32, Op> = Purgatory::builder("second").timer(&timer).build().unwrap();
     let (one, two) = (Probe::new(), Probe::new());
-    first.try_complete_else_watch(one.operation(), &["a"], 10 * MS).unwrap();
-    second.try_complete_else_watch(two.operation(), &[1], 20 * MS).unwrap();
+    first.park(one.operation(), &["a"], 10 * MS);
+    second.park(two.operation(), &[1], 20 * MS);
     timer.advance(10 * MS);
     assert!(one.ended() && !two.ended());
     timer.advance(10 * MS);
@@ -329,38 +279,30 @@ fn one_timer_serves_several_purgatories() {
 // Cancelling one.
 
 #[test]
-fn cancel_ends_a_parked_operation_once() {
-    let (timer, purgatory) = setup();
-    let probe = Probe::new();
-    let ParkResult::Parked(id) = park(&purgatory, &probe, &["a", "b"]) else {
-        panic!("not parked")
-    };
-    assert_eq!(purgatory.cancel(id, "client left"), EndResult::Ended);
-    assert_eq!(purgatory.cancel(id, "again"), EndResult::Gone);
+fn one_is_cancelled_or_completed_by_its_id_once_whatever_its_check_says() {
+    let (timer, purgatory) = waiting();
+    let probes = [Probe::new(), Probe::new()];
+    let ids = probes.each_ref().map(|one| purgatory.park(one.operation(), &["a", "b"], MINUTE));
+    assert_eq!(purgatory.cancel(ids[0], "client left"), EndResult::Ended);
+    assert_eq!(purgatory.complete(ids[1]), EndResult::Ended);
+    for id in ids {
+        assert_eq!(
+            (purgatory.cancel(id, "again"), purgatory.complete(id)),
+            (EndResult::Gone, EndResult::Gone)
+        );
+        assert!(!purgatory.reschedule(id, MS));
+    }
     timer.advance(2 * MINUTE);
-    assert_eq!(probe.endings(), [requested("client left")]);
-    assert_empty(&purgatory);
-}
-
-#[test]
-fn complete_ends_a_parked_operation_whatever_its_check_says() {
-    let (_timer, purgatory) = setup();
-    let probe = Probe::new();
-    let ParkResult::Parked(id) = park(&purgatory, &probe, &["a", "b"]) else {
-        panic!("not parked")
-    };
-    assert_eq!(purgatory.complete(id), EndResult::Ended);
-    assert_eq!((purgatory.complete(id), purgatory.reschedule(id, MS)), (EndResult::Gone, false));
-    assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Completed], 1));
+    assert_eq!(probes[0].endings(), [requested("client left")]);
+    assert_eq!((probes[1].endings(), probes[1].checks()), (vec![Outcome::Completed], 1));
     assert_empty(&purgatory);
 }
 
 #[test]
 fn a_timeout_can_be_made_longer_shorter_and_taken_away() {
-    let (timer, purgatory) = setup();
+    let (timer, purgatory) = waiting();
     let probe = Probe::new();
-    let parked = purgatory.try_complete_else_watch(probe.operation(), &["a"], 100 * MS).unwrap();
-    let ParkResult::Parked(id) = parked else { panic!("not parked") };
+    let id = purgatory.park(probe.operation(), &["a"], 100 * MS);
     timer.advance(90 * MS);
     assert!(purgatory.reschedule(id, MINUTE)); // longer
     timer.advance(100 * MS);
@@ -378,7 +320,7 @@ fn a_timeout_can_be_made_longer_shorter_and_taken_away() {
 
 #[test]
 fn a_noted_end_is_not_taken_back_by_a_longer_timeout() {
-    let (_timer, purgatory) = setup();
+    let (_timer, purgatory) = waiting();
     let probe = Probe::new();
     let handle = Arc::new(Mutex::new(None));
     let (other, id) = (purgatory.clone(), handle.clone());
@@ -389,8 +331,7 @@ fn a_noted_end_is_not_taken_back_by_a_longer_timeout() {
             assert!(!other.reschedule(id, MINUTE));
         }
     });
-    let parked = purgatory.try_complete_else_watch(operation, &["a"], MINUTE).unwrap();
-    let ParkResult::Parked(id) = parked else { panic!("not parked") };
+    let id = purgatory.park(operation, &["a"], MINUTE);
     *handle.lock().unwrap() = Some(id);
     purgatory.check_and_complete(&"a");
     assert_eq!(probe.endings(), [requested("first")]);
@@ -398,7 +339,7 @@ fn a_noted_end_is_not_taken_back_by_a_longer_timeout() {
 
 #[test]
 fn a_deadline_is_a_moment_of_the_timers_clock() {
-    let (timer, purgatory) = setup();
+    let (timer, purgatory) = waiting();
     timer.advance(10 * MS);
     let (past, ahead) = (Probe::new(), Probe::new());
     let at = |probe: &Probe, deadline_ns| {
@@ -415,12 +356,9 @@ fn a_deadline_is_a_moment_of_the_timers_clock() {
 
 #[test]
 fn a_limit_refuses_what_would_have_to_wait_and_hands_it_back() {
-    let timer = ManualTimer::new();
-    let purgatory: Waiting = Purgatory::builder("two").timer(&timer).max_parked(2).build().unwrap();
+    let (timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder.max_parked(2));
     let probes: Vec<_> = (0..4).map(|_| Probe::new()).collect();
-    let ParkResult::Parked(first) = park(&purgatory, &probes[0], &["a"]) else {
-        panic!("not parked")
-    };
+    let first = purgatory.park(probes[0].operation(), &["a"], MINUTE);
     park(&purgatory, &probes[1], &["a"]);
     let refuse = |probe: &Probe| {
         let refused = purgatory.try_complete_else_watch(probe.operation(), &["a"], MINUTE);
@@ -444,7 +382,7 @@ fn a_limit_refuses_what_would_have_to_wait_and_hands_it_back() {
     let (last, inside, within) = (Probe::new(), purgatory.clone(), Probe::new());
     let parked_inside = within.clone();
     let operation = last.operation().then(move |_| drop(park(&inside, &parked_inside, &["b"])));
-    purgatory.try_complete_else_watch(operation, &["a"], MINUTE).unwrap();
+    purgatory.park(operation, &["a"], MINUTE);
     park(&purgatory, &Probe::new(), &["c"]);
     last.make_ready();
     assert_eq!(purgatory.check_and_complete(&"a"), 1);
@@ -453,13 +391,13 @@ fn a_limit_refuses_what_would_have_to_wait_and_hands_it_back() {
 
 #[test]
 fn a_deferred_event_is_raised_when_the_caller_says_so() {
-    let (_timer, purgatory) = setup();
+    let (_timer, purgatory) = waiting();
     let probes = [Probe::new(), Probe::new()];
     let lock = Arc::new(Mutex::new(()));
     for (probe, key) in probes.iter().zip(["a", "b"]) {
         let lock = lock.clone();
         let operation = probe.operation().on_check(move || drop(lock.try_lock().unwrap()));
-        purgatory.try_complete_else_watch(operation, &[key], MINUTE).unwrap();
+        purgatory.park(operation, &[key], MINUTE);
     }
     let held = lock.lock().unwrap(); // a check would fail to take it
     probes.iter().for_each(Probe::make_ready);
@@ -474,7 +412,7 @@ fn a_deferred_event_is_raised_when_the_caller_says_so() {
 
 #[test]
 fn the_events_of_several_keys_are_raised_by_one_call() {
-    let (_timer, purgatory) = setup();
+    let (_timer, purgatory) = waiting();
     let probes: Vec<_> = (0..3).map(|_| Probe::new()).collect();
     for (probe, key) in probes.iter().zip(["a", "b", "c"]) {
         park(&purgatory, probe, &[key]);
@@ -486,7 +424,7 @@ fn the_events_of_several_keys_are_raised_by_one_call() {
 
 #[test]
 fn cancelling_inside_the_check_is_noted_and_acted_on() {
-    let (_timer, purgatory) = setup();
+    let (_timer, purgatory) = waiting();
     let probe = Probe::new();
     let handle = Arc::new(Mutex::new(None));
     let (other, id, answers) = (purgatory.clone(), handle.clone(), mpsc::channel());
@@ -496,8 +434,7 @@ fn cancelling_inside_the_check_is_noted_and_acted_on() {
             answer.send(other.cancel(id, "from within")).unwrap();
         }
     });
-    let parked = purgatory.try_complete_else_watch(operation, &["a"], MINUTE).unwrap();
-    let ParkResult::Parked(id) = parked else { panic!("not parked") };
+    let id = purgatory.park(operation, &["a"], MINUTE);
     *handle.lock().unwrap() = Some(id);
     assert_eq!(purgatory.check_and_complete(&"a"), 0);
     assert_eq!(answers.1.try_recv(), Ok(EndResult::Noted));
@@ -509,7 +446,7 @@ fn cancelling_inside_the_check_is_noted_and_acted_on() {
 
 #[test]
 fn a_callback_may_raise_events_park_and_cancel() {
-    let (timer, purgatory) = setup();
+    let (timer, purgatory) = waiting();
     let probes: Vec<_> = (0..4).map(|_| Probe::new()).collect();
     let (inside, rest) = (purgatory.clone(), probes.clone());
     let (counts, seen) = mpsc::channel();
@@ -521,7 +458,7 @@ fn a_callback_may_raise_events_park_and_cancel() {
         counts.send(inside.cancel_for_key(&"c", "by a callback")).unwrap();
         counts.send(usize::from(rest[2].ended())).unwrap();
     });
-    purgatory.try_complete_else_watch(operation, &["a"], MINUTE).unwrap();
+    purgatory.park(operation, &["a"], MINUTE);
     park(&purgatory, &probes[1], &["b"]);
     park(&purgatory, &probes[2], &["c"]);
     probes[0].make_ready();
@@ -538,16 +475,16 @@ fn a_callback_may_raise_events_park_and_cancel() {
 
 #[test]
 fn an_expired_callback_may_call_back_and_park_itself_anew() {
-    let (timer, purgatory) = setup();
+    let (timer, purgatory) = waiting();
     let (first, second, other) = (Probe::new(), Probe::new(), Probe::new());
     let (inside, again, ready) = (purgatory.clone(), second.clone(), other.clone());
     let operation = first.operation().then(move |outcome| {
         assert_eq!(outcome, Outcome::Expired);
         ready.make_ready();
         inside.check_and_complete(&"b");
-        inside.try_complete_else_watch(again.operation(), &["a"], 10 * MS).unwrap();
+        inside.park(again.operation(), &["a"], 10 * MS);
     });
-    purgatory.try_complete_else_watch(operation, &["a"], 10 * MS).unwrap();
+    purgatory.park(operation, &["a"], 10 * MS);
     park(&purgatory, &other, &["b"]);
     timer.advance(25 * MS);
     assert_eq!(other.endings(), [Outcome::Completed]);
@@ -556,30 +493,8 @@ fn an_expired_callback_may_call_back_and_park_itself_anew() {
 }
 
 #[test]
-fn a_chain_of_100_000_completions_needs_no_stack() {
-    let timer = ManualTimer::new();
-    let purgatory: Purgatory<u32, crate::support::Op> =
-        Purgatory::builder("chain").timer(&timer).build().unwrap();
-    let probes: Vec<_> = (0..100_000).map(|_| Probe::new()).collect();
-    for (number, probe) in probes.iter().enumerate() {
-        let (next, inside) = (probes.get(number + 1).cloned(), purgatory.clone());
-        let operation = probe.operation().then(move |_| {
-            if let Some(next) = next {
-                next.make_ready();
-                inside.check_and_complete(&(number as u32 + 1));
-            }
-        });
-        purgatory.try_complete_else_watch(operation, &[number as u32], MINUTE).unwrap();
-    }
-    probes[0].make_ready();
-    assert_eq!(purgatory.check_and_complete(&0), 1);
-    assert!(purgatory.is_empty());
-    assert!(probes.iter().all(|probe| probe.endings() == [Outcome::Completed]));
-}
-
-#[test]
 fn a_check_that_raises_its_own_event_is_checked_again_not_for_ever() {
-    let (_timer, purgatory) = setup();
+    let (_timer, purgatory) = waiting();
     let probe = Probe::new();
     let (inside, mut left) = (purgatory.clone(), 3);
     let operation = probe.operation().on_check(move || {
@@ -588,7 +503,7 @@ fn a_check_that_raises_its_own_event_is_checked_again_not_for_ever() {
             inside.check_and_complete(&"a");
         }
     });
-    purgatory.try_complete_else_watch(operation, &["a"], MINUTE).unwrap();
+    purgatory.park(operation, &["a"], MINUTE);
     assert_eq!(probe.checks(), 4); // one at the park, one more for each event
     assert_eq!(purgatory.len(), 1);
 }
@@ -597,11 +512,11 @@ fn a_check_that_raises_its_own_event_is_checked_again_not_for_ever() {
 
 #[test]
 fn a_panicking_callback_is_contained_and_the_rest_of_the_walk_goes_on() {
-    let (_timer, purgatory) = setup();
+    let (_timer, purgatory) = waiting();
     let probes = [Probe::new(), Probe::new(), Probe::new()];
     park(&purgatory, &probes[0], &["a"]);
     let operation = probes[1].operation().then(|_| panic!("in a callback"));
-    purgatory.try_complete_else_watch(operation, &["a"], MINUTE).unwrap();
+    purgatory.park(operation, &["a"], MINUTE);
     park(&purgatory, &probes[2], &["a"]);
     probes.iter().for_each(Probe::make_ready);
     assert_eq!(purgatory.check_and_complete(&"a"), 3);
@@ -612,14 +527,14 @@ fn a_panicking_callback_is_contained_and_the_rest_of_the_walk_goes_on() {
 
 #[test]
 fn a_panicking_check_ends_its_operation_as_cancelled() {
-    let (_timer, purgatory) = setup();
+    let (_timer, purgatory) = waiting();
     let probes = [Probe::new(), Probe::new(), Probe::new()];
     park(&purgatory, &probes[0], &["a", "b"]);
     let mut first = true;
     let operation = probes[1].operation().on_check(move || {
         assert!(std::mem::take(&mut first), "in a check");
     });
-    purgatory.try_complete_else_watch(operation, &["a", "b"], MINUTE).unwrap();
+    purgatory.park(operation, &["a", "b"], MINUTE);
     park(&purgatory, &probes[2], &["a"]);
     probes[2].make_ready();
     assert_eq!(purgatory.check_and_complete(&"a"), 1);
@@ -630,7 +545,7 @@ fn a_panicking_check_ends_its_operation_as_cancelled() {
 
 #[test]
 fn a_first_check_that_panics_ends_the_operation_unparked() {
-    let (_timer, purgatory) = setup();
+    let (_timer, purgatory) = waiting();
     let probe = Probe::new();
     let operation = probe.operation().on_check(|| panic!("in the first check"));
     let parked = purgatory.try_complete_else_watch(operation, &["a"], MINUTE).unwrap();
@@ -641,11 +556,11 @@ fn a_first_check_that_panics_ends_the_operation_unparked() {
 
 #[test]
 fn a_panicking_expiry_callback_leaves_the_reaper_alive() {
-    let (timer, purgatory) = setup();
+    let (timer, purgatory) = waiting();
     let (one, two) = (Probe::new(), Probe::new());
     let operation = one.operation().then(|_| panic!("in an expired callback"));
-    purgatory.try_complete_else_watch(operation, &["a"], 10 * MS).unwrap();
-    purgatory.try_complete_else_watch(two.operation(), &["a"], 10 * MS).unwrap();
+    purgatory.park(operation, &["a"], 10 * MS);
+    purgatory.park(two.operation(), &["a"], 10 * MS);
     timer.advance(10 * MS);
     assert_eq!((one.endings(), two.endings()), (vec![Outcome::Expired], vec![Outcome::Expired]));
     assert_empty(&purgatory);
@@ -653,12 +568,11 @@ fn a_panicking_expiry_callback_leaves_the_reaper_alive() {
 
 #[test]
 fn an_id_names_nothing_to_another_purgatory() {
-    let (timer, mine) = setup();
+    let (timer, mine) = waiting();
     let other: Waiting = Purgatory::builder("other").timer(&timer).build().unwrap();
     let (probe, innocent) = (Probe::new(), Probe::new());
-    let parked = mine.try_complete_else_watch(probe.operation(), &["k"], 5 * MS);
-    let Ok(ParkResult::Parked(id)) = parked else { panic!("{parked:?}") };
-    other.try_complete_else_watch(innocent.operation(), &["k"], 5 * MS).unwrap();
+    let id = mine.park(probe.operation(), &["k"], 5 * MS);
+    other.park(innocent.operation(), &["k"], 5 * MS);
     assert_eq!((other.cancel(id, "mine"), other.complete(id)), (EndResult::Gone, EndResult::Gone));
     assert!(!other.reschedule(id, MS));
     assert_eq!((other.len(), mine.cancel(id, "mine")), (1, EndResult::Ended));
@@ -666,11 +580,11 @@ fn an_id_names_nothing_to_another_purgatory() {
 
 /// A key whose `Eq` panics when told to.
 #[derive(Clone, Debug)]
-struct Touchy(u32, Arc<std::sync::atomic::AtomicBool>);
+struct Touchy(u32, Arc<AtomicBool>);
 
 impl PartialEq for Touchy {
     fn eq(&self, other: &Touchy) -> bool {
-        assert!(!self.1.load(std::sync::atomic::Ordering::SeqCst), "in a key's Eq");
+        assert!(!self.1.load(SeqCst), "in a key's Eq");
         self.0 == other.0
     }
 }
@@ -683,19 +597,18 @@ impl std::hash::Hash for Touchy {
 
 #[test]
 fn a_panic_in_a_keys_eq_reaches_the_caller_and_harms_nobody_else() {
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("test").timer(&timer).build().unwrap();
-    let touchy = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (_timer, purgatory): (_, Purgatory<Touchy, Op>) = by_hand();
+    let touchy = Arc::new(AtomicBool::new(false));
     let key = |number| Touchy(number, touchy.clone());
     let (one, two) = (Probe::new(), Probe::new());
-    purgatory.try_complete_else_watch(one.operation(), &[key(1)], MINUTE).unwrap();
-    touchy.store(true, std::sync::atomic::Ordering::SeqCst);
-    let parked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+    purgatory.park(one.operation(), &[key(1)], MINUTE);
+    touchy.store(true, SeqCst);
+    let parked = catch_unwind(AssertUnwindSafe(|| {
         let keys = [key(7), key(1)];
         drop(purgatory.try_complete_else_watch(two.operation(), &keys, MINUTE));
     }));
     assert!(parked.is_err());
-    touchy.store(false, std::sync::atomic::Ordering::SeqCst);
+    touchy.store(false, SeqCst);
     assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (1, 1, 1));
     one.make_ready();
     assert_eq!(purgatory.check_and_complete(&key(1)), 1);
@@ -704,46 +617,43 @@ fn a_panic_in_a_keys_eq_reaches_the_caller_and_harms_nobody_else() {
 
 #[test]
 fn a_panic_in_a_deferred_keys_eq_leaves_the_events_behind_it_to_the_executor() {
-    let (timer, later) = (ManualTimer::new(), Later::default());
-    let purgatory = Purgatory::builder("test").timer(&timer).executor(later.clone());
-    let purgatory = purgatory.build().unwrap();
-    let (touchy, calm) = (Arc::<std::sync::atomic::AtomicBool>::default(), Arc::default());
+    let later = Later::default();
+    let (_timer, purgatory): (_, Purgatory<Touchy, Op>) =
+        by_hand_with(|builder| builder.executor(later.clone()));
+    let (touchy, calm) = (Arc::<AtomicBool>::default(), Arc::default());
     let bad = || Touchy(1, touchy.clone());
     let good = || Touchy(2, Arc::clone(&calm));
     let (one, two) = (Probe::new(), Probe::new());
-    purgatory.try_complete_else_watch(one.operation(), &[bad()], MINUTE).unwrap();
-    purgatory.try_complete_else_watch(two.operation(), &[good()], MINUTE).unwrap();
+    purgatory.park(one.operation(), &[bad()], MINUTE);
+    purgatory.park(two.operation(), &[good()], MINUTE);
     two.make_ready();
     purgatory.defer(bad());
     purgatory.defer_up_to(bad(), 1);
     purgatory.defer(good());
-    touchy.store(true, std::sync::atomic::Ordering::SeqCst);
+    touchy.store(true, SeqCst);
     assert_eq!(later.len(), 1);
-    let called =
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| purgatory.run_deferred()));
+    let called = catch_unwind(AssertUnwindSafe(|| purgatory.run_deferred()));
     assert!(called.is_err() && !two.ended());
     assert_eq!((later.run(), two.endings()), (1, vec![Outcome::Completed]));
     assert_eq!(purgatory.stats().panics, 1); // the other was the caller's
 
-    let three = Probe::new();
-    purgatory.try_complete_else_watch(three.operation(), &[good()], MINUTE).unwrap();
+    let three = Probe::parked(&purgatory, &[good()], MINUTE);
     three.make_ready();
     purgatory.defer(good());
     assert_eq!((later.run(), three.endings()), (1, vec![Outcome::Completed]));
-    touchy.store(false, std::sync::atomic::Ordering::SeqCst);
+    touchy.store(false, SeqCst);
 }
 
 // Shutdown and drop.
 
 #[test]
 fn shutdown_ends_everything_parked_and_refuses_what_comes_later() {
-    let (timer, purgatory) = setup();
+    let (timer, purgatory) = waiting();
     let probes: Vec<_> = (0..1000).map(|_| Probe::new()).collect();
     for probe in &probes {
         park(&purgatory, probe, &["a", "b"]);
     }
-    let never = Probe::new();
-    purgatory.try_complete_else_watch(never.operation(), &["c"], Timeout::Never).unwrap();
+    let never = Probe::parked(&purgatory, &["c"], Timeout::Never);
     purgatory.shutdown();
     assert!(probes.iter().chain([&never]).all(|probe| probe.endings() == [SHUTDOWN]));
     assert_empty(&purgatory);
@@ -761,25 +671,13 @@ fn shutdown_ends_everything_parked_and_refuses_what_comes_later() {
 }
 
 #[test]
-fn dropping_the_last_handle_ends_everything_parked() {
-    let (_timer, purgatory) = setup();
-    let probe = Probe::new();
-    park(&purgatory, &probe, &["a"]);
-    let other = purgatory.clone();
-    drop(purgatory);
-    assert!(!probe.ended());
-    drop(other);
-    assert_eq!(probe.endings(), [DROPPED]);
-}
-
-#[test]
 fn the_last_handle_may_be_dropped_inside_a_callback() {
-    let (timer, purgatory) = setup();
+    let (timer, purgatory) = waiting();
     let (first, second) = (Probe::new(), Probe::new());
     let slot = Arc::new(Mutex::new(None));
     let last = slot.clone();
     let operation = first.operation().then(move |_| drop(last.lock().unwrap().take()));
-    purgatory.try_complete_else_watch(operation, &["a"], 10 * MS).unwrap();
+    purgatory.park(operation, &["a"], 10 * MS);
     park(&purgatory, &second, &["b"]);
     *slot.lock().unwrap() = Some(purgatory); // the only handle
     timer.advance(10 * MS);
@@ -799,11 +697,10 @@ impl Drop for Volatile {
 
 #[test]
 fn a_panic_in_a_keys_drop_keeps_no_operation_from_its_end() {
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("test").timer(&timer).build().unwrap();
+    let (_timer, purgatory): (_, Purgatory<Volatile, Op>) = by_hand();
     let probe = Probe::new();
     let seven = std::mem::ManuallyDrop::new([Volatile(7), Volatile(8)]);
-    purgatory.try_complete_else_watch(probe.operation(), &*seven, MINUTE).unwrap();
+    purgatory.park(probe.operation(), &*seven, MINUTE);
     probe.make_ready();
     assert_eq!(purgatory.check_and_complete(&Volatile(8)), 1);
     assert_eq!(probe.endings(), [Outcome::Completed]);
@@ -812,12 +709,11 @@ fn a_panic_in_a_keys_drop_keeps_no_operation_from_its_end() {
 
 #[test]
 fn shutting_the_timer_down_ends_what_it_would_have_expired() {
-    let (timer, purgatory) = setup();
-    let probe = Probe::new();
-    park(&purgatory, &probe, &["a"]);
+    let (timer, purgatory) = waiting();
+    let probe = Probe::parked(&purgatory, &["a"], MINUTE);
     timer.shutdown();
     assert_eq!(probe.endings(), [SHUTDOWN]);
     assert_empty(&purgatory);
-    let build = Purgatory::<u32, crate::support::Op>::builder("late").timer(&timer).build();
+    let build = Purgatory::<u32, Op>::builder("late").timer(&timer).build();
     assert!(matches!(build, Err(BuildError::Closed(_))));
 }

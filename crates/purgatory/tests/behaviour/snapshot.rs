@@ -1,5 +1,4 @@
 //! Introspection, under the hand-turned clock.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     hash::{Hash, Hasher},
@@ -8,17 +7,8 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Op, Probe, Waiting};
+use crate::support::{MS, Op, Park, Probe, by_hand, waiting};
 use purgatory::{ParkResult, Purgatory, Watches};
-use timer_core::ManualTimer;
-
-const MS: Duration = Duration::from_millis(1);
-
-fn waiting() -> (ManualTimer, Waiting) {
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("orders").timer(&timer).build().unwrap();
-    (timer, purgatory)
-}
 
 #[test]
 fn a_snapshot_tells_what_waits_for_what_and_since_when() {
@@ -30,7 +20,7 @@ fn a_snapshot_tells_what_waits_for_what_and_since_when() {
         timer.advance(10 * MS);
     }
     let snapshot = purgatory.snapshot(10);
-    assert_eq!((&*snapshot.name, snapshot.key_count), ("orders", 2));
+    assert_eq!((&*snapshot.name, snapshot.key_count), ("test", 2));
     let busiest: Vec<_> = snapshot.busiest.iter().map(|busy| (busy.key, busy.waiters)).collect();
     assert_eq!(busiest, [("a", 2), ("b", 1)]);
     let told = |parked: &purgatory::Parked<&'static str>| {
@@ -60,7 +50,7 @@ fn of_thousands_the_oldest_and_the_busiest_are_found() {
         // key-99 gets the most, then key-98, ...
         let key = keys[(number as f64).sqrt() as usize % 100];
         let never = purgatory::Timeout::Never;
-        purgatory.try_complete_else_watch(Probe::new().operation(), &[key], never).unwrap();
+        purgatory.park(Probe::new().operation(), &[key], never);
         timer.advance(MS);
     }
     let snapshot = purgatory.snapshot(3);
@@ -83,7 +73,7 @@ fn a_check_that_does_not_return_shows_and_for_how_long() {
             stuck.recv().unwrap();
         }
     });
-    purgatory.try_complete_else_watch(operation, &["k"], 5 * MS).unwrap();
+    purgatory.park(operation, &["k"], 5 * MS);
     thread::scope(|scope| {
         let event = scope.spawn(|| purgatory.check_and_complete(&"k"));
         inside.recv().unwrap();
@@ -127,13 +117,12 @@ impl Drop for Calls {
 
 #[test]
 fn keys_that_do_not_rank_are_dropped_with_nothing_locked() {
-    let timer = ManualTimer::new();
-    let purgatory: Purgatory<Calls, Op> = Purgatory::builder("k").timer(&timer).build().unwrap();
+    let (_timer, purgatory): (_, Purgatory<Calls, Op>) = by_hand();
     let slot = Arc::new(Mutex::new(None));
     for number in 0..50 {
         for _ in 0..=number {
             let key = Calls(number, Arc::downgrade(&slot));
-            purgatory.try_complete_else_watch(Probe::new().operation(), &[key], MS).unwrap();
+            purgatory.park(Probe::new().operation(), &[key], MS);
         }
     }
     *slot.lock().unwrap() = Some(purgatory.clone());
@@ -148,7 +137,7 @@ fn a_watermark_that_was_taken_is_waited_for_no_more() {
     let (_timer, purgatory) = waiting();
     let watches = [("a", 1), ("b", 1)];
     let operation = Probe::new().operation();
-    purgatory.try_complete_else_watch(operation, Watches::up_to(&watches), 5 * MS).unwrap();
+    purgatory.park(operation, Watches::up_to(&watches), 5 * MS);
     assert_eq!(purgatory.snapshot(1).oldest[0].keys, ["a", "b"]);
     purgatory.complete_up_to(&"a", 1);
     assert_eq!(purgatory.snapshot(1).oldest[0].keys, ["b"]);
@@ -158,7 +147,7 @@ fn a_watermark_that_was_taken_is_waited_for_no_more() {
 fn why_operations_ended_is_counted() {
     let (timer, purgatory) = waiting();
     let park = |operation| {
-        purgatory.try_complete_else_watch(operation, &["k"], MS).unwrap();
+        purgatory.park(operation, &["k"], MS);
     };
     park(Probe::new().operation());
     timer.advance(MS);
@@ -181,10 +170,10 @@ fn why_operations_ended_is_counted() {
 #[test]
 fn a_snapshot_is_json_with_seconds() {
     let (timer, purgatory) = waiting();
-    purgatory.try_complete_else_watch(Probe::new().operation(), &["k"], 100 * MS).unwrap();
+    purgatory.park(Probe::new().operation(), &["k"], 100 * MS);
     timer.advance(25 * MS);
     let json = serde_json::to_value(purgatory.snapshot(1)).unwrap();
-    assert_eq!(json["name"], "orders");
+    assert_eq!(json["name"], "test");
     assert_eq!(json["busiest"][0]["key"], "k");
     assert_eq!(json["oldest"][0]["age"], 0.025);
     assert_eq!(json["oldest"][0]["expires_in"], 0.075);

@@ -1,26 +1,18 @@
 //! Timeouts with a tolerance: `Timeout::Within`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{cell::Cell, collections::BTreeSet, rc::Rc, time::Duration};
 
-use purgatory::{LocalBoxed, LocalPurgatory, Outcome, ParkResult, Purgatory, Timeout, when};
-use timer_core::{Clock, ManualTimer};
+use purgatory::{LocalBoxed, LocalPurgatory, Outcome, ParkResult, Timeout, when};
+use timer_core::Clock;
 
-use crate::support::{Probe, Waiting};
+use crate::support::{MS, Park, Probe, waiting};
 
-const MS: Duration = Duration::from_millis(1);
 const MS_NS: u64 = 1_000_000;
-
-fn setup() -> (ManualTimer, Waiting) {
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("test").timer(&timer).build().unwrap();
-    (timer, purgatory)
-}
 
 /// 200 requests, one parked or rescheduled every 1.3 ms; time goes on by half milliseconds. Returns
 /// when each was parked, and when it expired.
 fn moments(timeout: Timeout, rescheduled: bool) -> Vec<(u64, u64)> {
-    let (timer, purgatory) = setup();
+    let (timer, purgatory) = waiting();
     let mut moments = Vec::new();
     let mut waiting: Vec<(u64, Probe)> = Vec::new();
     let mut next_ns = 0;
@@ -30,9 +22,7 @@ fn moments(timeout: Timeout, rescheduled: bool) -> Vec<(u64, u64)> {
             next_ns += 1_300_000;
             let probe = Probe::new();
             let parked_with = if rescheduled { Timeout::Never } else { timeout };
-            let parked =
-                purgatory.try_complete_else_watch(probe.operation(), &["a", "b"], parked_with);
-            let ParkResult::Parked(id) = parked.unwrap() else { panic!("parked") };
+            let id = purgatory.park(probe.operation(), &["a", "b"], parked_with);
             assert!(!rescheduled || purgatory.reschedule(id, timeout));
             waiting.push((now_ns, probe));
         }
@@ -82,8 +72,7 @@ fn those_of_one_thread_expire_together_too() {
         let operation = when(|| false, |outcome| assert_eq!(outcome, Outcome::Expired));
         let rescheduled = number % 2 == 0;
         let timeout = if rescheduled { Timeout::Never } else { within };
-        let parked = waits.try_complete_else_watch(operation.into(), &["a"], timeout).unwrap();
-        let ParkResult::Parked(id) = parked else { panic!("{parked:?}") };
+        let id = waits.park(operation, &["a"], timeout);
         assert!(!rescheduled || waits.reschedule(id, within));
         waits.advance(waits.now_ns() + MS_NS);
     }
@@ -97,12 +86,11 @@ fn those_of_one_thread_expire_together_too() {
 #[test]
 fn no_delay_is_one_check_at_park_and_the_next_tick_when_rescheduled() {
     let none = Timeout::Within { delay: Duration::ZERO, tolerance: 100 * MS };
-    let (timer, purgatory) = setup();
+    let (timer, purgatory) = waiting();
     let parked = purgatory.try_complete_else_watch(Probe::new().operation(), &["a"], none);
     assert_eq!(parked.unwrap(), ParkResult::Ended(Outcome::Expired));
     let probe = Probe::new();
-    let parked = purgatory.try_complete_else_watch(probe.operation(), &["a"], Timeout::Never);
-    let ParkResult::Parked(id) = parked.unwrap() else { panic!("parked") };
+    let id = purgatory.park(probe.operation(), &["a"], Timeout::Never);
     timer.advance(5 * MS);
     assert!(purgatory.reschedule(id, none));
     timer.advance(MS);
@@ -111,8 +99,7 @@ fn no_delay_is_one_check_at_park_and_the_next_tick_when_rescheduled() {
     let (waits, ended) = (LocalPurgatory::<&str, LocalBoxed>::new(), Rc::new(Cell::new(false)));
     let ends = ended.clone();
     let operation = when(|| false, move |_| ends.set(true));
-    let parked = waits.try_complete_else_watch(operation.into(), &["a"], Timeout::Never).unwrap();
-    let ParkResult::Parked(id) = parked else { panic!("{parked:?}") };
+    let id = waits.park(operation, &["a"], Timeout::Never);
     waits.advance(5 * MS_NS);
     assert!(waits.reschedule(id, none));
     waits.advance(6 * MS_NS);

@@ -1,29 +1,25 @@
 //! Futures, blocking waits, closures and boxes, under a hand-turned clock where time matters.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
-    pin::Pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
-    task::{Context, Poll, Wake, Waker},
+    task::Poll,
     time::Duration,
 };
 
+use crate::support::{MS, Park, Woken, by_hand, poll};
 use purgatory::{
     BoxedOperation, CancelReason, Outcome, Purgatory, RefusedReason, WaitError, WaitFuture, when,
 };
 use timer_core::ManualTimer;
 
-const MS: Duration = Duration::from_millis(1);
-
 type Waits = Purgatory<&'static str, BoxedOperation>;
 
 fn setup() -> (ManualTimer, Waits) {
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("waits").timer(&timer).build().unwrap();
+    let (timer, purgatory) = by_hand();
     (timer, purgatory)
 }
 
@@ -42,31 +38,16 @@ impl Shelf {
     }
 }
 
-/// Counts wake-ups.
-#[derive(Default)]
-struct Count(AtomicUsize);
-
-impl Wake for Count {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, SeqCst);
-    }
-}
-
-fn poll<T>(future: &mut WaitFuture<T>, count: &Arc<Count>) -> Poll<Result<T, WaitError>> {
-    let waker = Waker::from(count.clone());
-    Pin::new(future).poll(&mut Context::from_waker(&waker))
-}
-
 #[test]
 fn a_future_yields_what_the_condition_yielded_and_wakes_its_task_once() {
     let (_timer, purgatory) = setup();
-    let (shelf, count) = (Shelf::default(), Arc::default());
+    let (shelf, count) = (Shelf::default(), Arc::<Woken>::default());
     let mut future = purgatory.wait(&["a", "b"], 10 * MS, shelf.take());
-    assert!(poll(&mut future, &count).is_pending() && poll(&mut future, &count).is_pending());
+    assert!(count.poll(&mut future).is_pending() && count.poll(&mut future).is_pending());
     shelf.put(7);
     assert_eq!(purgatory.check_and_complete(&"b"), 1);
-    assert_eq!(count.0.load(SeqCst), 1);
-    assert_eq!(poll(&mut future, &count), Poll::Ready(Ok(7)));
+    assert_eq!(count.times(), 1);
+    assert_eq!(count.poll(&mut future), Poll::Ready(Ok(7)));
     assert!(purgatory.is_empty() && purgatory.watched() == 0);
 }
 
@@ -75,7 +56,7 @@ fn the_time_of_a_future_counts_from_the_call_not_from_the_first_poll() {
     let (timer, purgatory) = setup();
     let mut future = purgatory.wait(&["a"], 10 * MS, || None::<u32>);
     timer.advance(10 * MS);
-    assert_eq!(poll(&mut future, &Arc::default()), Poll::Ready(Err(WaitError::Expired)));
+    assert_eq!(poll(&mut future), Poll::Ready(Err(WaitError::Expired)));
 }
 
 #[test]
@@ -84,10 +65,10 @@ fn a_future_is_ready_at_once_when_the_condition_holds_or_it_is_refused() {
     let shelf = Shelf::default();
     shelf.put(1);
     let mut ready = purgatory.wait(&["a"], 10 * MS, shelf.take());
-    assert_eq!(poll(&mut ready, &Arc::default()), Poll::Ready(Ok(1)));
+    assert_eq!(poll(&mut ready), Poll::Ready(Ok(1)));
     let mut refused = purgatory.wait(&[], 10 * MS, || None::<u32>);
     let no_keys = WaitError::Refused(RefusedReason::NoKeys);
-    assert_eq!(poll(&mut refused, &Arc::default()), Poll::Ready(Err(no_keys)));
+    assert_eq!(poll(&mut refused), Poll::Ready(Err(no_keys)));
 }
 
 #[test]
@@ -145,7 +126,7 @@ fn a_future_does_not_keep_its_purgatory_open() {
     let mut future = purgatory.wait(&["a"], 10 * MS, || None::<u32>);
     drop(purgatory);
     let dropped = WaitError::Cancelled(CancelReason::Dropped);
-    assert_eq!(poll(&mut future, &Arc::default()), Poll::Ready(Err(dropped)));
+    assert_eq!(poll(&mut future), Poll::Ready(Err(dropped)));
 }
 
 #[test]
@@ -153,8 +134,8 @@ fn a_future_does_not_keep_its_purgatory_open() {
 fn a_future_polled_after_it_was_ready_panics() {
     let (_timer, purgatory) = setup();
     let mut future = purgatory.wait(&["a"], 10 * MS, || Some(1));
-    assert!(poll(&mut future, &Arc::default()).is_ready());
-    let _ = poll(&mut future, &Arc::default());
+    assert!(poll(&mut future).is_ready());
+    let _ = poll(&mut future);
 }
 
 #[test]
@@ -200,14 +181,14 @@ fn kinds_mix_in_a_purgatory_of_boxes() {
     let (send, ended) = mpsc::channel();
     let other = send.clone();
     let closures = when(|| false, move |outcome| send.send(("closures", outcome)).unwrap());
-    purgatory.try_complete_else_watch(closures.into(), &["a"], 10 * MS).unwrap();
+    purgatory.park(closures, &["a"], 10 * MS);
     let ready = Arc::new(AtomicUsize::new(0));
     let seen = ready.clone();
     let counting = when(
         move || seen.load(SeqCst) > 0,
         move |outcome| other.send(("counting", outcome)).unwrap(),
     );
-    purgatory.try_complete_else_watch(BoxedOperation::new(counting), &["a"], 10 * MS).unwrap();
+    purgatory.park(BoxedOperation::new(counting), &["a"], 10 * MS);
     ready.store(1, SeqCst);
     assert_eq!(purgatory.check_and_complete(&"a"), 1);
     timer.advance(10 * MS);

@@ -1,5 +1,4 @@
 //! Watermark watches, and the threshold purgatory on top of them, under the hand-turned clock.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     sync::{
@@ -9,35 +8,16 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Probe, Waiting};
+use crate::support::{Park, Probe, SECOND, Waiting, assert_empty, by_hand, requested, waiting};
 use purgatory::{
-    BoxedOperation, CancelReason, EndResult, Outcome, ParkResult, Purgatory, RefusedReason,
-    ThresholdPurgatory, WaitError, Watches, when,
+    BoxedOperation, CancelReason, EndResult, Outcome, Purgatory, RefusedReason, ThresholdPurgatory,
+    WaitError, Watches, when,
 };
 use timer_core::{ManualTimer, Timer};
 
-const SECOND: Duration = Duration::from_secs(1);
-
-fn waiting() -> (ManualTimer, Waiting) {
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("test").timer(&timer).build().unwrap();
-    (timer, purgatory)
-}
-
 /// Parks a new probe's operation.
 fn park(purgatory: &Waiting, watches: Watches<'_, &'static str>) -> Probe {
-    let probe = Probe::new();
-    purgatory.try_complete_else_watch(probe.operation(), watches, SECOND).unwrap();
-    probe
-}
-
-#[track_caller]
-fn assert_nothing_left(purgatory: &Waiting) {
-    assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
-}
-
-fn cancelled(reason: &'static str) -> Outcome {
-    Outcome::Cancelled(CancelReason::Requested(reason.into()))
+    Probe::parked(purgatory, watches, SECOND)
 }
 
 #[test]
@@ -55,7 +35,7 @@ fn a_rise_completes_what_it_reaches_without_a_check_and_touches_nothing_else() {
     assert!(probes[..4].iter().all(|probe| probe.endings() == [Outcome::Completed]));
     assert!(probes.iter().all(|probe| probe.checks() == 1), "checked at parking only");
     assert_eq!(purgatory.complete_up_to(&"p0", u64::MAX), 6);
-    assert_nothing_left(&purgatory);
+    assert_empty(&purgatory);
 }
 
 #[test]
@@ -65,8 +45,7 @@ fn what_is_reached_goes_by_threshold_and_then_by_the_order_of_parking() {
     for (number, threshold) in [5, 3, 5, 1, 3, 9].into_iter().enumerate() {
         let order = order.clone();
         let operation = Probe::new().operation().then(move |_| order.lock().unwrap().push(number));
-        let watches = [("k", threshold)];
-        purgatory.try_complete_else_watch(operation, Watches::up_to(&watches), SECOND).unwrap();
+        purgatory.park(operation, Watches::up_to(&[("k", threshold)]), SECOND);
     }
     assert_eq!(purgatory.complete_up_to(&"k", 5), 5);
     assert_eq!(*order.lock().unwrap(), [3, 1, 4, 0, 2]);
@@ -84,7 +63,7 @@ fn an_operation_under_several_watermarks_completes_with_the_last_and_is_checked_
     assert_eq!((purgatory.watched(), purgatory.len()), (3, 1));
     assert_eq!(purgatory.complete_up_to(&"c", 5), 1);
     assert_eq!((probe.checks(), probe.endings()), (3, vec![Outcome::Completed]));
-    assert_nothing_left(&purgatory);
+    assert_empty(&purgatory);
 }
 
 /// One of its watermarks was reached before it parked, so no rise will ever meet that watch.
@@ -100,12 +79,11 @@ fn a_watermark_that_was_reached_before_parking_is_not_waited_for() {
             ready.make_ready();
         }
     });
-    let watches = [("a", 42), ("b", 20)];
-    purgatory.try_complete_else_watch(operation, Watches::up_to(&watches), SECOND).unwrap();
+    purgatory.park(operation, Watches::up_to(&[("a", 42), ("b", 20)]), SECOND);
     values[1].store(20, SeqCst);
     assert_eq!(purgatory.complete_up_to(&"b", 20), 1);
     assert_eq!(probe.endings(), [Outcome::Completed]);
-    assert_nothing_left(&purgatory);
+    assert_empty(&purgatory);
 }
 
 #[test]
@@ -120,7 +98,7 @@ fn in_the_check_form_a_met_watch_stays_until_the_check_says_so() {
     probe.make_ready();
     assert_eq!(purgatory.complete_up_to(&"k", 6), 1);
     assert_eq!(probe.endings(), [Outcome::Completed]);
-    assert_nothing_left(&purgatory);
+    assert_empty(&purgatory);
 }
 
 #[test]
@@ -134,7 +112,7 @@ fn one_operation_may_have_both_kinds() {
     assert_eq!(by_event.endings(), [Outcome::Completed]);
     assert_eq!(purgatory.complete_up_to(&"k", 5), 1);
     assert_eq!(by_rise.endings(), [Outcome::Completed]);
-    assert_nothing_left(&purgatory);
+    assert_empty(&purgatory);
 }
 
 #[test]
@@ -148,7 +126,7 @@ fn expiry_and_cancel_take_watermarks_off_wherever_they_are() {
     for probe in [met, taken, unmet] {
         assert_eq!(probe.endings(), [Outcome::Expired]);
     }
-    assert_nothing_left(&purgatory);
+    assert_empty(&purgatory);
 
     let met = park(&purgatory, Watches::up_to(&[("k", 1)]).checked());
     assert_eq!(purgatory.complete_up_to(&"k", 1), 0);
@@ -160,26 +138,23 @@ fn expiry_and_cancel_take_watermarks_off_wherever_they_are() {
     ];
     assert_eq!(purgatory.cancel_for_key(&"k", "leader gone"), 5);
     for probe in rest.iter().chain([&met]) {
-        assert_eq!(probe.endings(), [cancelled("leader gone")]);
+        assert_eq!(probe.endings(), [requested("leader gone")]);
     }
-    assert_nothing_left(&purgatory);
+    assert_empty(&purgatory);
 }
 
 #[test]
 fn cancelling_by_handle_frees_a_watch_that_was_taken() {
     let (_timer, purgatory) = waiting();
     let probe = Probe::new();
-    let watches = [("k", 1), ("other", 1)];
-    let parked =
-        purgatory.try_complete_else_watch(probe.operation(), Watches::up_to(&watches), SECOND);
-    let Ok(ParkResult::Parked(id)) = parked else { panic!("{parked:?}") };
+    let id = purgatory.park(probe.operation(), Watches::up_to(&[("k", 1), ("other", 1)]), SECOND);
     assert_eq!(purgatory.complete_up_to(&"k", 1), 0);
     let other = park(&purgatory, Watches::up_to(&[("k", 2)])); // may have got the slot
     assert_eq!(purgatory.cancel(id, "enough"), EndResult::Ended);
     assert_eq!((purgatory.len(), purgatory.waiters(&"k"), purgatory.waiters(&"other")), (1, 1, 0));
     assert_eq!(purgatory.complete_up_to(&"k", 2), 1);
     assert_eq!(other.endings(), [Outcome::Completed]);
-    assert_nothing_left(&purgatory);
+    assert_empty(&purgatory);
 }
 
 #[test]
@@ -197,10 +172,10 @@ fn a_rise_while_the_operation_is_under_check_ends_it_when_that_check_is_over() {
         }
     });
     let watches = Watches::up_to(&[("k", 5)]).with_keys(&["event"]);
-    purgatory.try_complete_else_watch(operation, watches, SECOND).unwrap();
+    purgatory.park(operation, watches, SECOND);
     assert_eq!(purgatory.check_and_complete(&"event"), 1);
     assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Completed], 2));
-    assert_nothing_left(&purgatory);
+    assert_empty(&purgatory);
 }
 
 #[test]
@@ -216,7 +191,7 @@ fn the_same_watermark_twice_counts_once_and_two_of_one_key_are_two() {
     let probe = park(&purgatory, Watches::up_to(&many));
     assert_eq!((purgatory.watched(), purgatory.complete_up_to(&"k", 198)), (200, 0));
     assert_eq!((purgatory.complete_up_to(&"k", 199), probe.endings().len()), (1, 1));
-    assert_nothing_left(&purgatory);
+    assert_empty(&purgatory);
 }
 
 #[test]
@@ -232,16 +207,8 @@ fn more_watermarks_than_can_be_counted_are_refused_and_handed_back() {
     park(&purgatory, Watches::up_to(&many[1..]));
     assert_eq!(purgatory.complete_up_to(&"k", u64::MAX), 1);
     assert_eq!(purgatory.cancel_for_key(&"k", "over"), 1);
-    assert_nothing_left(&purgatory);
+    assert_empty(&purgatory);
     assert!(!probe.ended());
-}
-
-#[test]
-fn no_watch_at_all_is_refused() {
-    let (_timer, purgatory) = waiting();
-    let refused =
-        purgatory.try_complete_else_watch(Probe::new().operation(), Watches::up_to(&[]), SECOND);
-    assert_eq!(refused.unwrap_err().reason, RefusedReason::NoKeys);
 }
 
 #[test]
@@ -254,11 +221,11 @@ fn thousands_on_one_key_are_completed_in_chunks_with_nothing_locked() {
         let watches = [("k", number)];
         let form = Watches::up_to(&watches);
         let form = if number % 3 == 0 { form.checked() } else { form };
-        purgatory.try_complete_else_watch(operation, form, SECOND).unwrap();
+        purgatory.park(operation, form, SECOND);
     }
     assert_eq!(purgatory.complete_up_to(&"k", 1_499), 1_000);
     assert_eq!((purgatory.len(), purgatory.cancel_for_key(&"k", "rest")), (1_000, 1_000));
-    assert_nothing_left(&purgatory);
+    assert_empty(&purgatory);
 }
 
 #[test]
@@ -278,8 +245,7 @@ fn a_rise_inside_a_callback_happens_when_the_outermost_call_returns() {
     let operation = Probe::new().operation().then(move |_| {
         assert_eq!(inside.complete_up_to(&"second", 1), 0);
     });
-    let watches = [("first", 1)];
-    purgatory.try_complete_else_watch(operation, Watches::up_to(&watches), SECOND).unwrap();
+    purgatory.park(operation, Watches::up_to(&[("first", 1)]), SECOND);
     let second = park(&purgatory, Watches::up_to(&[("second", 1)]));
     assert_eq!(purgatory.complete_up_to(&"first", 1), 1);
     assert_eq!(second.endings(), [Outcome::Completed]);
@@ -287,9 +253,7 @@ fn a_rise_inside_a_callback_happens_when_the_outermost_call_returns() {
 
 #[test]
 fn a_wait_on_a_watermark_asks_for_its_value_at_the_end() {
-    let timer = ManualTimer::new();
-    let purgatory: Purgatory<u8, BoxedOperation> =
-        Purgatory::builder("waits").timer(&timer).build().unwrap();
+    let (_timer, purgatory): (_, Purgatory<u8, BoxedOperation>) = by_hand();
     let log = Arc::new(Mutex::new(vec!['a']));
     let (seen, watches) = (log.clone(), [(1, 2)]);
     let second = purgatory
@@ -310,12 +274,11 @@ fn a_wait_on_a_watermark_asks_for_its_value_at_the_end() {
 #[test]
 fn callbacks_run_on_the_executor_when_asked_to() {
     let timer = timer_core::SystemTimer::new().unwrap();
-    let purgatory: Purgatory<u8, _> =
+    let purgatory: Purgatory<u8> =
         Purgatory::builder("elsewhere").timer(&timer).callbacks_on_executor().build().unwrap();
     let (done, ended) = std::sync::mpsc::channel();
     let operation = when(|| false, move |_| done.send(std::thread::current().id()).unwrap());
-    let watches = [(1, 1)];
-    purgatory.try_complete_else_watch(operation, Watches::up_to(&watches), SECOND).unwrap();
+    purgatory.park(operation, Watches::up_to(&[(1, 1)]), SECOND);
     assert_eq!(purgatory.complete_up_to(&1, 1), 1);
     assert_ne!(ended.recv().unwrap(), std::thread::current().id());
     Timer::shutdown(&timer);
@@ -326,8 +289,7 @@ mod threshold {
     use super::*;
 
     fn threshold() -> (ManualTimer, ThresholdPurgatory) {
-        let timer = ManualTimer::new();
-        let purgatory = Purgatory::builder("threshold").timer(&timer).build().unwrap();
+        let (timer, purgatory) = by_hand();
         (timer, ThresholdPurgatory::from(purgatory))
     }
 
@@ -437,5 +399,5 @@ fn of_several_thresholds_in_the_check_form_the_lowest_is_when_checks_begin() {
     }
     probe.make_ready();
     assert_eq!(purgatory.complete_up_to(&"p0", 9), 1);
-    assert_nothing_left(&purgatory);
+    assert_empty(&purgatory);
 }

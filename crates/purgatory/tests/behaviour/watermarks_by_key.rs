@@ -1,20 +1,19 @@
 //! Values by key that only rise, and quorums of them: in the orders a network has, against a model
 //! in virtual time with replicas that crash, and on real threads, counted.
 //! `TEST_EFFORT` says how many runs there are beside the model: 60 without it.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     collections::BTreeMap,
-    pin::Pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
-    task::{Context, Poll, Waker},
+    task::Poll,
     thread,
     time::Duration,
 };
 
+use crate::support::{MS, SECOND, by_hand, poll};
 use purgatory::{
     BoxedOperation, CancelReason, Outcome, ParkResult, Purgatory, QuorumError, RefusedReason,
     TooManyKeys, WaitError, WaitFuture, Watermarks,
@@ -25,9 +24,6 @@ use crate::effort::effort;
 
 /// Without `TEST_EFFORT`.
 const SEEDS: u64 = 60;
-
-const SECOND: Duration = Duration::from_secs(1);
-const MS: Duration = Duration::from_millis(1);
 
 type Waits = Purgatory<u32, BoxedOperation>;
 
@@ -40,13 +36,8 @@ fn a_key_is_looked_up_by_what_it_is_borrowed_as() {
 
 /// Watermarks under a hand-turned clock, and their purgatory to look into.
 fn watermarks() -> (ManualTimer, Waits, Watermarks<u32>) {
-    let timer = ManualTimer::new();
-    let waits = Purgatory::builder("watermarks").timer(&timer).build().unwrap();
+    let (timer, waits) = by_hand();
     (timer, waits.clone(), Watermarks::from(waits))
-}
-
-fn poll<T>(future: &mut WaitFuture<T>) -> Poll<Result<T, WaitError>> {
-    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 fn removed() -> CancelReason {
@@ -142,8 +133,7 @@ fn the_event_of_a_rise_that_comes_after_a_removal_completes_nothing() {
 
 #[test]
 fn one_more_key_than_the_bound_is_an_error_and_a_removed_one_makes_room() {
-    let timer = ManualTimer::new();
-    let waits: Waits = Purgatory::builder("bounded").timer(&timer).build().unwrap();
+    let (_timer, waits): (_, Waits) = by_hand();
     let watermarks = Watermarks::with_keys_max(waits, 2);
     assert_eq!((watermarks.raise(&1, 1), watermarks.raise(&2, 1)), (Ok(0), Ok(0)));
     let mut three = watermarks.wait_for(&3, 1, SECOND); // a wait needs no place

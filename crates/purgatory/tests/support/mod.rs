@@ -1,14 +1,133 @@
-//! Operations for tests: they wait for a shared condition and write down how they ended. And an
-//! executor that is late.
+//! Operations for tests: they wait for a shared condition and write down how they ended. And what
+//! many tests need: a purgatory under a hand-turned clock, a park, a poll, an executor that is
+//! late.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test file uses its part")]
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
 };
 
-use purgatory::{DelayedOperation, Outcome, Purgatory};
-use timer_core::{Executor, Job};
+use purgatory::{
+    BoxedOperation, Builder, CancelReason, DelayedOperation, LocalPurgatory, OperationId, Outcome,
+    ParkResult, Purgatory, Timeout, WatchKey, Watches, when,
+};
+use timer_core::{Executor, Job, ManualTimer};
+
+pub const MS: Duration = Duration::from_millis(1);
+pub const SECOND: Duration = Duration::from_secs(1);
+pub const MINUTE: Duration = Duration::from_secs(60);
+pub const SHUTDOWN: Outcome = Outcome::Cancelled(CancelReason::Shutdown);
+pub const DROPPED: Outcome = Outcome::Cancelled(CancelReason::Dropped);
+pub const PANICKED: Outcome = Outcome::Cancelled(CancelReason::Panicked);
+
+/// How one ends that a test cancels for this reason.
+pub fn requested(reason: &'static str) -> Outcome {
+    Outcome::Cancelled(CancelReason::Requested(reason.into()))
+}
+
+/// A purgatory of [`Op`]s under a hand-turned clock.
+pub fn waiting() -> (ManualTimer, Waiting) {
+    by_hand()
+}
+
+/// A purgatory under a hand-turned clock.
+pub fn by_hand<K, O>() -> (ManualTimer, Purgatory<K, O>)
+where
+    K: WatchKey + Send,
+    O: DelayedOperation + Send,
+{
+    by_hand_with(|builder| builder)
+}
+
+/// One that is built in some way of its own.
+pub fn by_hand_with<K, O>(
+    build: impl FnOnce(Builder<K, O>) -> Builder<K, O>,
+) -> (ManualTimer, Purgatory<K, O>)
+where
+    K: WatchKey + Send,
+    O: DelayedOperation + Send,
+{
+    let timer = ManualTimer::new();
+    let purgatory = build(Purgatory::builder("test").timer(&timer)).build().unwrap();
+    (timer, purgatory)
+}
+
+/// Parks what has to wait.
+pub trait Park<K, O> {
+    fn try_park(&self, operation: O, watches: Watches<'_, K>, timeout: Timeout) -> ParkResult;
+
+    #[track_caller]
+    fn park<'a>(
+        &self,
+        operation: impl Into<O>,
+        watches: impl Into<Watches<'a, K>>,
+        timeout: impl Into<Timeout>,
+    ) -> OperationId
+    where
+        K: 'a,
+    {
+        match self.try_park(operation.into(), watches.into(), timeout.into()) {
+            ParkResult::Parked(id) => id,
+            over => panic!("it does not wait: {over:?}"),
+        }
+    }
+}
+
+impl<K: WatchKey + Send, O: DelayedOperation + Send> Park<K, O> for Purgatory<K, O> {
+    fn try_park(&self, operation: O, watches: Watches<'_, K>, timeout: Timeout) -> ParkResult {
+        self.try_complete_else_watch(operation, watches, timeout).unwrap()
+    }
+}
+
+impl<K: WatchKey, O: DelayedOperation> Park<K, O> for LocalPurgatory<K, O> {
+    fn try_park(&self, operation: O, watches: Watches<'_, K>, timeout: Timeout) -> ParkResult {
+        self.try_complete_else_watch(operation, watches, timeout).unwrap()
+    }
+}
+
+/// Nothing waits, no key is watched, and what was parked has ended once each.
+#[track_caller]
+pub fn assert_empty<K, O>(purgatory: &Purgatory<K, O>)
+where
+    K: WatchKey + Send,
+    O: DelayedOperation + Send,
+{
+    assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
+    let stats = purgatory.stats();
+    assert_eq!(stats.parked_total, stats.completed + stats.expired + stats.cancelled);
+}
+
+/// Polls as a task that nobody wakes.
+pub fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Counts wake-ups of a task.
+#[derive(Default)]
+pub struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+impl Woken {
+    pub fn times(&self) -> usize {
+        self.0.load(SeqCst)
+    }
+
+    /// Polls as the task.
+    pub fn poll<F: Future + Unpin>(self: &Arc<Self>, future: &mut F) -> Poll<F::Output> {
+        Pin::new(future).poll(&mut Context::from_waker(&self.clone().into()))
+    }
+}
 
 /// What a test sees of an operation.
 #[derive(Clone, Default)]
@@ -39,6 +158,21 @@ impl Probe {
 
     pub fn ended(&self) -> bool {
         !self.endings().is_empty()
+    }
+
+    /// What is seen of an operation that is parked under these.
+    #[track_caller]
+    pub fn parked<'a, K>(
+        purgatory: &Purgatory<K, Op>,
+        watches: impl Into<Watches<'a, K>>,
+        timeout: impl Into<Timeout>,
+    ) -> Probe
+    where
+        K: WatchKey + Send + 'a,
+    {
+        let probe = Probe::new();
+        purgatory.park(probe.operation(), watches, timeout);
+        probe
     }
 
     /// An operation that waits until `make_ready`.
@@ -83,6 +217,11 @@ impl DelayedOperation for Op {
             then(outcome);
         }
     }
+}
+
+/// An operation that waits for ever, and tells nobody of its end.
+pub fn never() -> BoxedOperation {
+    when(|| false, drop).into()
 }
 
 /// A purgatory of these.

@@ -1,6 +1,5 @@
 //! Bounds on what others have to wait for: a shutdown with a limit, and the thread that turns all
 //! wheels.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     sync::{
@@ -11,13 +10,10 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{BoxedOperation, Outcome, ParkResult, Purgatory, RefusedReason, when};
-use timer_core::{Executor, Job, ManualTimer, SystemTimer, Timer};
+use purgatory::{BoxedOperation, Outcome, Purgatory, RefusedReason, when};
+use timer_core::{Executor, Job, SystemTimer, Timer};
 
-use crate::support::Later;
-
-const MINUTE: Duration = Duration::from_secs(60);
-const MS: Duration = Duration::from_millis(1);
+use crate::support::{Later, MINUTE, MS, Park, by_hand, never};
 
 type Waits<K> = Purgatory<K, BoxedOperation>;
 
@@ -42,9 +38,7 @@ fn what_expires_under_many_keys_holds_up_no_timer() {
     let purgatory: Waits<Watched> = Purgatory::builder("many").timer(&timer).build().unwrap();
     let keys: Vec<_> = (0..1000).map(Watched).collect();
     for keys in [&keys[..], &keys[..5], &keys[7..8]] {
-        let never = when(|| false, drop).into();
-        let parked = purgatory.try_complete_else_watch(never, keys, MINUTE).unwrap();
-        let ParkResult::Parked(id) = parked else { panic!("{parked:?}") };
+        let id = purgatory.park(never(), keys, MINUTE);
         purgatory.reschedule(id, MS); // it is not held any more by the time it expires
         while !purgatory.is_empty() || kept.len() == 0 {
             std::thread::yield_now();
@@ -72,17 +66,17 @@ fn a_shutdown_with_a_limit_tells_what_it_left() {
         }
         false
     };
-    purgatory.try_complete_else_watch(when(check, drop).into(), &[1], MINUTE).unwrap();
+    purgatory.park(when(check, drop), &[1], MINUTE);
     let (free, stuck) = mpsc::channel::<()>();
     let callback = when(|| false, move |_| _ = stuck.recv());
-    purgatory.try_complete_else_watch(callback.into(), &[2], MINUTE).unwrap();
+    purgatory.park(callback, &[2], MINUTE);
     let raising = purgatory.clone();
     let event = std::thread::spawn(move || raising.check_and_complete(&1));
     checking.recv().unwrap();
     let left = purgatory.shutdown_timeout(Duration::ZERO);
     assert_eq!((left.under_check, left.callbacks, left.threads > 0), (1, 1, true));
     assert!(!left.is_nothing());
-    let late = purgatory.try_complete_else_watch(when(|| false, drop).into(), &[1], MINUTE);
+    let late = purgatory.try_complete_else_watch(never(), &[1], MINUTE);
     assert!(late.is_err(), "closed at once");
     release.send(()).unwrap();
     free.send(()).unwrap();
@@ -102,7 +96,7 @@ fn a_shared_timers_shutdown_with_a_limit_closes_its_purgatories_at_once() {
         let send = send.clone();
         when(|| false, move |outcome| send.send(outcome).unwrap()).into()
     };
-    purgatory.try_complete_else_watch(waits(&send), &[1], MINUTE).unwrap();
+    purgatory.park(waits(&send), &[1], MINUTE);
     timer.shutdown_timeout(Duration::ZERO);
     let refused = purgatory.try_complete_else_watch(waits(&send), &[1], MINUTE).unwrap_err();
     assert_eq!((refused.reason, told.try_iter().count()), (RefusedReason::Closed, 0));
@@ -115,15 +109,13 @@ fn a_shared_timers_shutdown_with_a_limit_closes_its_purgatories_at_once() {
 /// Inside a callback what the shutdown ends is told later: until then it is left.
 #[test]
 fn a_shutdown_with_a_limit_inside_a_callback_waits_for_nothing_and_tells_all_it_left() {
-    let timer = ManualTimer::new();
-    let purgatory: Waits<u32> = Purgatory::builder("inside").timer(&timer).build().unwrap();
+    let (_timer, purgatory): (_, Waits<u32>) = by_hand();
     let (send, left) = mpsc::channel();
     let inside = purgatory.clone();
     let shuts_down = move |_| send.send(inside.shutdown_timeout(MINUTE)).unwrap();
-    purgatory.try_complete_else_watch(when(|| false, shuts_down).into(), &[1], MINUTE).unwrap();
+    purgatory.park(when(|| false, shuts_down), &[1], MINUTE);
     for _ in 0..3 {
-        let waits = when(|| false, drop).into();
-        purgatory.try_complete_else_watch(waits, &[2], MINUTE).unwrap();
+        purgatory.park(never(), &[2], MINUTE);
     }
     assert_eq!(purgatory.complete_for_key(&1), 1);
     let left = left.try_recv().unwrap();
@@ -162,8 +154,7 @@ impl Drop for Defers {
 #[test]
 fn a_shutdown_drops_the_keys_of_deferred_events_with_nothing_locked() {
     for limited in [false, true] {
-        let timer = ManualTimer::new();
-        let purgatory: Waits<Defers> = Purgatory::builder("defers").timer(&timer).build().unwrap();
+        let (_timer, purgatory): (_, Waits<Defers>) = by_hand();
         let own = Arc::new(OnceLock::new());
         own.set(purgatory.clone()).unwrap();
         purgatory.defer(Defers(1, own));
@@ -207,8 +198,7 @@ fn the_reaper_drops_no_hook_of_a_purgatory_whose_last_handle_goes_meanwhile() {
     let builder = Purgatory::builder("gone").timer(&timer).executor(lets_go.clone());
     let builder = builder.on_missed_event(move |_| _ = &hook);
     let purgatory: Waits<u32> = builder.build().unwrap();
-    let parked = purgatory.try_complete_else_watch(when(|| false, drop).into(), &[1], MINUTE);
-    let ParkResult::Parked(id) = parked.unwrap() else { panic!("ended") };
+    let id = purgatory.park(never(), &[1], MINUTE);
     // The executor waits for this thread's handle to go.
     let mut has = lets_go.purgatory.lock().unwrap();
     purgatory.reschedule(id, MS);

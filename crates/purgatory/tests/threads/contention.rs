@@ -1,5 +1,4 @@
 //! A few operations and many threads on a real timer. Nothing sleeps to be right.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     sync::{
@@ -10,11 +9,9 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Probe, Waiting};
+use crate::support::{Later, MINUTE, Park, Probe, Waiting};
 use purgatory::{CancelReason, EndResult, Outcome, ParkResult, Purgatory, Watches};
-use timer_core::{Executor, Job, ManualTimer, SystemTimer};
-
-const MINUTE: Duration = Duration::from_secs(60);
+use timer_core::{ManualTimer, SystemTimer};
 
 /// KAFKA-6653: a completion is lost when the thread that makes the condition true finds the
 /// operation under check by a thread that saw it false. 100 operations, 20 attempts each from 20
@@ -27,7 +24,7 @@ fn kafka_6653_no_completion_is_lost_under_contention() {
         let (send, ended) = mpsc::channel();
         let operation = probe.operation().on_check(std::thread::yield_now);
         let operation = operation.then(move |outcome| send.send(outcome).unwrap());
-        purgatory.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
+        purgatory.park(operation, &["key"], MINUTE);
         let attempts = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..20 {
@@ -62,7 +59,7 @@ fn kafka_3994_8334_checks_that_take_locks_do_not_deadlock_with_each_other() {
                     drop(lock.lock().unwrap());
                 }
             });
-            purgatory.try_complete_else_watch(operation, &["one", "two"], MINUTE).unwrap();
+            purgatory.park(operation, &["one", "two"], MINUTE);
         }
         let start = Barrier::new(2);
         std::thread::scope(|scope| {
@@ -94,8 +91,8 @@ fn nobody_waits_for_a_check() {
             gate.recv().unwrap();
         }
     });
-    purgatory.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
-    purgatory.try_complete_else_watch(other.operation(), &["key"], MINUTE).unwrap();
+    purgatory.park(operation, &["key"], MINUTE);
+    purgatory.park(other.operation(), &["key"], MINUTE);
     std::thread::scope(|scope| {
         let event = scope.spawn(|| purgatory.check_and_complete(&"key"));
         inside.recv().unwrap();
@@ -133,7 +130,7 @@ fn a_timer_dropped_before_its_purgatory_goes_on_for_it() {
     drop(timer);
     let (send, ended) = mpsc::channel();
     let operation = Probe::new().operation().then(move |outcome| send.send(outcome).unwrap());
-    purgatory.try_complete_else_watch(operation, &["key"], Duration::from_millis(2)).unwrap();
+    purgatory.park(operation, &["key"], Duration::from_millis(2));
     assert_eq!(ended.recv(), Ok(Outcome::Expired));
 }
 
@@ -141,14 +138,13 @@ fn a_timer_dropped_before_its_purgatory_goes_on_for_it() {
 fn dropping_a_purgatory_with_a_timer_of_its_own_inside_an_expired_callback_is_fine() {
     let purgatory: Waiting = Purgatory::new("inside").unwrap();
     let (send, ended) = mpsc::channel();
-    let other = Probe::new();
-    purgatory.try_complete_else_watch(other.operation(), &["other"], MINUTE).unwrap();
+    let other = Probe::parked(&purgatory, &["other"], MINUTE);
     let slot = Arc::new(Mutex::new(Some(purgatory.clone())));
     let operation = Probe::new().operation().then(move |outcome| {
         drop(slot.lock().unwrap().take());
         send.send(outcome).unwrap();
     });
-    purgatory.try_complete_else_watch(operation, &["key"], Duration::from_millis(2)).unwrap();
+    purgatory.park(operation, &["key"], Duration::from_millis(2));
     drop(purgatory);
     assert_eq!(ended.recv(), Ok(Outcome::Expired));
     while !other.ended() {
@@ -165,7 +161,7 @@ fn a_deferred_event_is_raised_by_the_executor() {
     let operation = probe.operation().then(move |outcome| {
         send.send((outcome, std::thread::current().id() == here)).unwrap();
     });
-    purgatory.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
+    purgatory.park(operation, &["key"], MINUTE);
     probe.make_ready();
     purgatory.defer("key");
     assert_eq!(ended.recv(), Ok((Outcome::Completed, false)));
@@ -197,25 +193,6 @@ fn a_check_that_is_always_overtaken_by_an_event_moves_to_the_executor() {
     assert!(matches!(parked, ParkResult::Parked(_)));
     assert_eq!(ended.recv(), Ok(Outcome::Completed));
     assert_eq!((checks_here.load(SeqCst), checks.load(SeqCst)), (9, 31));
-}
-
-/// An executor whose threads are all blocked, until the test runs what came.
-#[derive(Clone, Debug, Default)]
-struct Blocked(Arc<Mutex<Vec<Job>>>);
-
-impl Executor for Blocked {
-    fn execute(&self, job: Job) {
-        self.0.lock().unwrap().push(job);
-    }
-}
-
-impl Blocked {
-    fn run(&self) {
-        loop {
-            let Some(job) = self.0.lock().unwrap().pop() else { return };
-            job.run();
-        }
-    }
 }
 
 /// After eight looks the ninth is the executor's. While that is blocked by somebody's callback the
@@ -251,7 +228,7 @@ fn what_waits_for_its_ninth_look_behind_a_blocked_callback_can_end() {
         ),
     ];
     for (end, outcome) in ends {
-        let (timer, blocked) = (ManualTimer::new(), Blocked::default());
+        let (timer, blocked) = (ManualTimer::new(), Later::default());
         let builder = Purgatory::builder("blocked").timer(&timer).executor(blocked.clone());
         let (waiting, probe): (Waiting, _) = (builder.build().unwrap(), Probe::new());
         let (raising, seen) = (waiting.clone(), probe.clone());
@@ -261,12 +238,11 @@ fn what_waits_for_its_ninth_look_behind_a_blocked_callback_can_end() {
                 std::thread::spawn(move || raising.check_and_complete(&"key")).join().unwrap();
             }
         });
-        let parked = waiting.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
-        let ParkResult::Parked(id) = parked else { panic!("{parked:?}") };
+        let id = waiting.park(operation, &["key"], MINUTE);
         while probe.checks() <= 30 {
             waiting.check_and_complete(&"key"); // again put off; one look is enough
         }
-        assert_eq!(blocked.0.lock().unwrap().len(), 1);
+        assert_eq!(blocked.len(), 1);
         end(&timer, &waiting, &probe, id);
         assert_eq!(waiting.len(), usize::from(!probe.ended() && outcome != Outcome::Expired));
         blocked.run();
@@ -281,12 +257,10 @@ fn callbacks_of_a_rise_run_while_nothing_is_held() {
     let waiting: Waiting = Purgatory::builder("rise").timer(&ManualTimer::new()).build().unwrap();
     let (met, counted) = (Probe::new(), Probe::new());
     let at = [("key", 5)];
-    let parked =
-        waiting.try_complete_else_watch(met.operation(), Watches::up_to(&at).checked(), MINUTE);
-    let Ok(ParkResult::Parked(id)) = parked else { panic!("{parked:?}") };
+    let id = waiting.park(met.operation(), Watches::up_to(&at).checked(), MINUTE);
     let inside = waiting.clone();
     let ends = counted.operation().then(move |_| assert_eq!(inside.complete(id), EndResult::Ended));
-    waiting.try_complete_else_watch(ends, Watches::up_to(&at), MINUTE).unwrap();
+    waiting.park(ends, Watches::up_to(&at), MINUTE);
     assert_eq!(waiting.complete_up_to(&"key", 5), 1);
     assert_eq!((met.endings(), met.checks()), (vec![Outcome::Completed], 1));
     assert_eq!((waiting.stats().panics, waiting.len()), (0, 0));

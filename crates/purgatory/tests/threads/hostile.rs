@@ -1,6 +1,5 @@
 //! Users' code that misbehaves: callbacks that park again without end, executors that drop their
 //! jobs, hooks and wakers that panic, keys that panic where nobody is there to be told.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     hash::{Hash, Hasher},
@@ -15,14 +14,12 @@ use std::{
     time::Duration,
 };
 
+use crate::support::{MINUTE, MS, Park, by_hand, never};
 use purgatory::{
-    BoxedOperation, CancelReason, DelayedOperation, LocalPurgatory, Monitor, Outcome, ParkResult,
-    Purgatory, ThresholdPurgatory, Timeout, WaitError, WatchKey, Watches, when,
+    BoxedOperation, CancelReason, DelayedOperation, LocalPurgatory, Monitor, Outcome, Purgatory,
+    ThresholdPurgatory, Timeout, WaitError, WatchKey, Watches, when,
 };
 use timer_core::{Executor, Job, ManualTimer, SystemTimer, Timer};
-
-const MINUTE: Duration = Duration::from_secs(60);
-const MS: Duration = Duration::from_millis(1);
 
 type Waits<K> = Purgatory<K, BoxedOperation>;
 
@@ -63,8 +60,7 @@ impl DelayedOperation for Again {
 
 #[test]
 fn what_a_cancelled_operation_parks_is_not_cancelled_with_it() {
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("again").timer(&timer).build().unwrap();
+    let (_timer, purgatory) = by_hand();
     let again = Again { purgatory: purgatory.clone(), parked: Arc::default() };
     (0..300).for_each(|_| again.clone().park());
     assert_eq!((purgatory.cancel_for_key(&1, "over"), purgatory.len()), (300, 300));
@@ -105,7 +101,7 @@ fn defer_checks_nothing_under_the_callers_lock_though_the_executor_drops_its_job
     let log = Arc::new(Mutex::new(false));
     let seen = log.clone();
     let check = move || *seen.try_lock().expect("nobody checks while the log is locked");
-    purgatory.try_complete_else_watch(when(check, drop).into(), &[1], MINUTE).unwrap();
+    purgatory.park(when(check, drop), &[1], MINUTE);
     let mut locked = log.lock().unwrap();
     *locked = true;
     purgatory.defer(1);
@@ -134,10 +130,10 @@ fn events_that_defer_events_for_ever_do_not_starve_expiry() {
     let purgatory: Waits<u32> = Purgatory::new("pump").unwrap();
     let (stop, (send, expired)) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
     let pump = BoxedOperation::new(Pump(purgatory.clone(), stop.clone(), false));
-    purgatory.try_complete_else_watch(pump, &[1], MINUTE).unwrap();
+    purgatory.park(pump, &[1], MINUTE);
     purgatory.defer(1);
     let waits = when(|| false, move |outcome| send.send(outcome).unwrap());
-    purgatory.try_complete_else_watch(waits.into(), &[2], 10 * MS).unwrap();
+    purgatory.park(waits, &[2], 10 * MS);
     assert_eq!(expired.recv(), Ok(Outcome::Expired));
     stop.store(true, SeqCst);
     purgatory.shutdown();
@@ -251,8 +247,7 @@ impl Clone for Bomb {
 fn a_nested_event_that_a_key_panics_in_is_counted() {
     let purgatory: Waits<Bomb> = waits();
     let (bomb, calm) = (Bomb::new(1), Bomb::new(2));
-    let never = || when(|| false, drop).into();
-    purgatory.try_complete_else_watch(never(), std::slice::from_ref(&bomb), MINUTE).unwrap();
+    purgatory.park(never(), std::slice::from_ref(&bomb), MINUTE);
     let (inside, key) = (purgatory.clone(), bomb.clone());
     let raises = when(
         || false,
@@ -262,8 +257,7 @@ fn a_nested_event_that_a_key_panics_in_is_counted() {
             key.in_eq.store(true, SeqCst); // for both, when they come
         },
     );
-    let parked = purgatory.try_complete_else_watch(raises.into(), &[calm], MINUTE);
-    let Ok(ParkResult::Parked(id)) = parked else { panic!("{parked:?}") };
+    let id = purgatory.park(raises, &[calm], MINUTE);
     purgatory.complete(id);
     assert_eq!(purgatory.stats().panics, 2);
     bomb.in_eq.store(false, SeqCst);
@@ -273,12 +267,10 @@ fn a_nested_event_that_a_key_panics_in_is_counted() {
 #[test]
 fn a_snapshot_that_a_keys_clone_panics_in_reaches_its_caller_and_harms_nobody() {
     for _ in 0..20 {
-        let timer = ManualTimer::new();
-        let purgatory: Waits<Bomb> = Purgatory::builder("clone").timer(&timer).build().unwrap();
+        let (timer, purgatory): (_, Waits<Bomb>) = by_hand();
         let (calm, bomb) = (Bomb::new(1), Bomb::new(2));
         for key in [&calm, &bomb, &bomb] {
-            let never = when(|| false, drop).into();
-            purgatory.try_complete_else_watch(never, std::slice::from_ref(key), MINUTE).unwrap();
+            purgatory.park(never(), std::slice::from_ref(key), MINUTE);
             timer.advance(MS); // the calm one's is the oldest
         }
         bomb.in_clone.store(true, SeqCst);
@@ -292,8 +284,7 @@ fn a_snapshot_that_a_keys_clone_panics_in_reaches_its_caller_and_harms_nobody() 
 /// The value is its future's by then, and the other key is raised all the same.
 #[test]
 fn a_key_that_panics_as_a_condition_raises_it_loses_nothing_that_was_taken() {
-    let timer = ManualTimer::new();
-    let waits: Waits<Bomb> = Purgatory::builder("stock").timer(&timer).build().unwrap();
+    let (timer, waits): (_, Waits<Bomb>) = by_hand();
     let stock = Monitor::with(waits.clone(), (0, false));
     let [jobs, bomb, calm] = [1, 2, 3].map(Bomb::new);
     let changes = [bomb.clone(), calm.clone()];
@@ -323,7 +314,7 @@ fn a_rise_that_a_key_panics_in_finishes_what_it_had_taken() {
         let counts = when(|| false, move |_| _ = ended.fetch_add(1, SeqCst));
         let watches = [(bomb.clone(), 1)];
         let watches = Watches::up_to(&watches);
-        purgatory.try_complete_else_watch(counts.into(), watches, MINUTE).unwrap();
+        purgatory.park(counts, watches, MINUTE);
     }
     bomb.in_eq.store(true, SeqCst);
     assert!(catch_unwind(AssertUnwindSafe(|| purgatory.complete_up_to(&bomb, 1))).is_err());
@@ -336,8 +327,7 @@ fn a_rise_that_a_key_panics_in_finishes_what_it_had_taken() {
 fn a_repeated_watermark_does_not_count_towards_the_most_there_can_be() {
     let purgatory: Waits<u32> = waits();
     let levels = vec![(1, 5); 20_000];
-    let never = when(|| false, drop).into();
-    purgatory.try_complete_else_watch(never, Watches::up_to(&levels), MINUTE).unwrap();
+    purgatory.park(never(), Watches::up_to(&levels), MINUTE);
     assert_eq!((purgatory.watched(), purgatory.complete_up_to(&1, 5)), (1, 1));
 }
 
@@ -397,9 +387,7 @@ fn a_rise_that_is_deferred_again_goes_to_the_highest_value_and_again_once_it_has
         let inside = purgatory.clone();
         let then = move |_| inside.defer_up_to(1, 9); // the key has begun
         let watches = [(1, value)];
-        purgatory
-            .try_complete_else_watch(when(|| false, then).into(), Watches::up_to(&watches), MINUTE)
-            .unwrap();
+        purgatory.park(when(|| false, then), Watches::up_to(&watches), MINUTE);
     };
     [5, 7, 9].into_iter().for_each(at);
     [5, 7, 3].into_iter().for_each(|value| purgatory.defer_up_to(1, value));
@@ -461,7 +449,7 @@ fn two_drops_that_panic_at_once_do_not_end_the_process() {
         let _captured = std::mem::ManuallyDrop::new(other);
         panic!("in a callback");
     };
-    purgatory.try_complete_else_watch(when(check, callback).into(), &[1], MINUTE).unwrap();
+    purgatory.park(when(check, callback), &[1], MINUTE);
     assert_eq!(purgatory.cancel_for_key(&1, "over"), 1);
     let held = DropBomb;
     let wait = purgatory.wait_or(
@@ -527,7 +515,7 @@ fn an_executor_that_panics_as_it_is_asked_for_its_threads_loses_nothing() {
         for timeout in [Duration::from_millis(1), MINUTE] {
             let send = send.clone();
             let waits = when(|| false, move |outcome| send.send(outcome).unwrap());
-            purgatory.try_complete_else_watch(waits.into(), &[1], timeout).unwrap();
+            purgatory.park(waits, &[1], timeout);
         }
         assert_eq!(told.recv().unwrap(), Outcome::Expired);
         purgatory.shutdown_timeout(MINUTE);

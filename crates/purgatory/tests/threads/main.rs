@@ -1,4 +1,5 @@
 //! Threads that race for operations, and users' code that misbehaves on them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../../timer-core/tests/support/effort.rs"]
 mod effort;

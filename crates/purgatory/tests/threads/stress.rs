@@ -1,7 +1,6 @@
 //! Millions of operations of every kind on a real timer, from four threads over few keys: events,
 //! rises, expiries, cancels and dropped futures race, and the outcomes are counted. `TEST_EFFORT`
 //! says how many: 100 000 without it; `STRESS_SEED` makes others. Nothing sleeps to be right.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     pin::Pin,

@@ -1,6 +1,5 @@
 //! Work that callbacks cause, where the thread or the executor makes it hard: each of these failed
 //! once.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     cell::RefCell,
@@ -8,14 +7,11 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
-    time::Duration,
 };
 
-use crate::support::{Op, Probe};
+use crate::support::{MINUTE, Op, Park, Probe};
 use purgatory::{DelayedOperation, Outcome, Purgatory};
 use timer_core::{Executor, Job, SystemTimer, Timer};
-
-const MINUTE: Duration = Duration::from_secs(60);
 
 /// Waits until it is given an act, which it does at its end.
 struct Acting {
@@ -44,7 +40,7 @@ fn cancel_in_a_callback(
 ) {
     for _ in 0..count {
         let waiting = Acting { act: None, ended: ended.clone() };
-        purgatory.try_complete_else_watch(waiting, &[1], MINUTE).unwrap();
+        purgatory.park(waiting, &[1], MINUTE);
     }
     let inside = purgatory.clone();
     let act = move || assert_eq!(inside.cancel_for_key(&1, "by a callback"), count);
@@ -91,22 +87,23 @@ fn jobs_dropped_as_their_thread_ends_lose_nothing() {
     assert_eq!(ended.load(SeqCst), 2001);
 }
 
-/// A chain of operations that end at once, each parking the next from its callback, on a timer
-/// whose workers are gone: its executor runs jobs where they are handed in.
+/// A chain of operations that end at once, each parking the next from its callback.
+fn link(purgatory: &Purgatory<u32, Op>, left: usize, ended: &Arc<AtomicUsize>) {
+    let (inside, counted) = (purgatory.clone(), ended.clone());
+    let probe = Probe::new();
+    probe.make_ready();
+    let operation = probe.operation().then(move |_| {
+        counted.fetch_add(1, SeqCst);
+        if left > 0 {
+            link(&inside, left - 1, &counted);
+        }
+    });
+    purgatory.try_complete_else_watch(operation, &[1], MINUTE).unwrap();
+}
+
+/// On a timer whose workers are gone: its executor runs jobs where they are handed in.
 #[test]
 fn a_chain_needs_no_stack_when_the_executor_runs_jobs_in_place() {
-    fn link(purgatory: &Purgatory<u32, Op>, left: usize, ended: &Arc<AtomicUsize>) {
-        let (inside, counted) = (purgatory.clone(), ended.clone());
-        let probe = Probe::new();
-        probe.make_ready();
-        let operation = probe.operation().then(move |_| {
-            counted.fetch_add(1, SeqCst);
-            if left > 0 {
-                link(&inside, left - 1, &counted);
-            }
-        });
-        purgatory.try_complete_else_watch(operation, &[1], MINUTE).unwrap();
-    }
     let purgatory = Purgatory::new("chain").unwrap();
     purgatory.shutdown();
     let ended = Arc::new(AtomicUsize::new(0));
@@ -132,18 +129,6 @@ thread_local! {
 /// The destructor of a thread-local raises what goes on and on, when others are gone already.
 #[test]
 fn a_chain_that_begins_as_its_thread_ends_needs_no_stack() {
-    fn link(purgatory: &Purgatory<u32, Op>, left: usize, ended: &Arc<AtomicUsize>) {
-        let (inside, counted) = (purgatory.clone(), ended.clone());
-        let probe = Probe::new();
-        probe.make_ready();
-        let operation = probe.operation().then(move |_| {
-            counted.fetch_add(1, SeqCst);
-            if left > 0 {
-                link(&inside, left - 1, &counted);
-            }
-        });
-        purgatory.try_complete_else_watch(operation, &[1], MINUTE).unwrap();
-    }
     let timer = SystemTimer::new().unwrap();
     let purgatory = Purgatory::builder("end").timer(&timer).build().unwrap();
     let ended = Arc::new(AtomicUsize::new(0));

@@ -1,7 +1,6 @@
 //! What went wrong in Kafka's timer. Each test does the same to Kafka's wheel in small
 //! (`KafkaTimer`), where it shows the harm, and to the wheel here, where it does not. They have no
 //! numbers in Kafka's tracker.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     sync::{Arc, mpsc},

@@ -1,5 +1,4 @@
 //! One task a key, as Kafka's coordinator timer has them, under a hand-turned clock.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     cell::Cell,

@@ -1,6 +1,5 @@
 //! Sleeps, time-outs and intervals, one thing at a time, under a hand-turned clock. On real threads
 //! and runtimes: `runtimes`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     future::{pending, ready},

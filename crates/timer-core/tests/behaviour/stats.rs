@@ -1,5 +1,4 @@
 //! What a timer tells of itself.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     sync::{

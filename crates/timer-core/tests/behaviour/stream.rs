@@ -1,6 +1,5 @@
 //! An interval as a stream.
 #![cfg(feature = "stream")]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     pin::Pin,

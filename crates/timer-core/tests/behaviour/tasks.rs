@@ -1,5 +1,4 @@
 //! What can be done with tasks on a timer, one thing at a time, under a hand-turned clock.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     sync::{

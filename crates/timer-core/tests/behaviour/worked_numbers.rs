@@ -1,6 +1,5 @@
 //! The numbers that papers, course notes and Kafka's documentation work out by hand, and Kafka's
 //! own tests of its wheel, on `TimingWheel`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use timer_core::{TaskId, TimingWheel, WheelSize};
 

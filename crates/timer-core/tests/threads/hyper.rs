@@ -1,6 +1,5 @@
 //! A real hyper server on loopback whose time-outs are this crate's.
 #![cfg(all(feature = "hyper", not(loom)))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{convert::Infallible, pin::Pin, task::Context, time::Duration};
 

@@ -1,5 +1,4 @@
 //! Keyed tasks between their falling due and their run.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     sync::{

@@ -1,4 +1,5 @@
 //! The timer on real threads, and inside runtimes.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod hyper;
 #[cfg(feature = "keyed")]

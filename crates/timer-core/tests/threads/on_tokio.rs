@@ -1,6 +1,5 @@
 //! A timer that is a task of a tokio runtime, by that runtime's clock (feature `tokio`).
 #![cfg(all(feature = "tokio", not(loom)))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     cell::RefCell,

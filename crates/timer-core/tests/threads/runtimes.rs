@@ -1,7 +1,6 @@
 //! Sleeps, time-outs and intervals on real threads, driven by tokio and by an executor that only
 //! blocks. Nothing here depends on how long anything takes.
 #![cfg(not(loom))]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{future::pending, time::Duration};
 

@@ -9,6 +9,7 @@ use std::{
     thread,
 };
 
+use crate::support::Park;
 use purgatory::{BoxedOperation, Outcome, Purgatory, Timeout, WaitError, when};
 use timer_core::ManualTimer;
 
@@ -97,8 +98,7 @@ fn parked(
         let _open = open; // whatever becomes of the answer
         answer(outcome);
     };
-    let request = when(|| false, answer).into();
-    requests.try_complete_else_watch(request, &[1], Timeout::Never).unwrap();
+    requests.park(when(|| false, answer), &[1], Timeout::Never);
 }
 
 /// It has left its purgatory before its callback runs: that nothing is parked says nothing.

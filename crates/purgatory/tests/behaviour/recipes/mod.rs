@@ -31,12 +31,7 @@ mod retry;
 mod sessions;
 mod throttle;
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll, Waker},
-    thread,
-    time::Duration,
-};
+use std::thread;
 
 use purgatory::{CancelReason, DelayedOperation, Purgatory, RefusedReason, WaitError, WatchKey};
 use timer_core::ManualTimer;
@@ -45,37 +40,21 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::support::Later;
+use crate::support::{Later, MS, SECOND, assert_empty, by_hand, by_hand_with, poll};
 
-const MS: Duration = Duration::from_millis(1);
-const SECOND: Duration = Duration::from_secs(1);
 const SHUTDOWN: WaitError = WaitError::Cancelled(CancelReason::Shutdown);
 const CLOSED: WaitError = WaitError::Refused(RefusedReason::Closed);
 
-/// A purgatory under a hand-turned clock.
-fn by_hand<K, O>() -> (ManualTimer, Purgatory<K, O>)
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("recipe").timer(&timer).build().unwrap();
-    (timer, purgatory)
-}
-
-/// The same, whose callbacks all wait for [`Later::run`].
+/// A purgatory under a hand-turned clock whose callbacks all wait for [`Later::run`].
 fn by_hand_and_late<K, O>() -> (ManualTimer, Purgatory<K, O>, Later)
 where
     K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
-    let (timer, later) = (ManualTimer::new(), Later::default());
-    let builder = Purgatory::builder("recipe").timer(&timer).executor(later.clone());
-    (timer, builder.callbacks_on_executor().build().unwrap(), later)
-}
-
-fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
-    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+    let later = Later::default();
+    let (timer, purgatory) =
+        by_hand_with(|builder| builder.executor(later.clone()).callbacks_on_executor());
+    (timer, purgatory, later)
 }
 
 /// Runs a test on a runtime of one thread and on one of two.
@@ -114,6 +93,6 @@ where
     K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
-    let left = (purgatory.len(), purgatory.watched(), purgatory.keys(), purgatory.stats().panics);
-    assert_eq!(left, (0, 0, 0, 0));
+    assert_empty(purgatory);
+    assert_eq!(purgatory.stats().panics, 0);
 }

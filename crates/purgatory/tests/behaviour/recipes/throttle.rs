@@ -102,10 +102,12 @@ fn clients_that_have_gone_take_no_turn_from_those_that_wait() {
 fn a_release_inside_a_callback_lets_as_many_go() {
     let (_timer, throttle) = throttle();
     let mut turns = turns::<5>(&throttle);
-    let callbacks = Purgatory::new("callbacks").unwrap();
+    let callbacks = Purgatory::<u32>::new("callbacks").unwrap();
     let releases = throttle.clone();
     let callback = move |_| releases.release(3);
-    callbacks.try_complete_else_watch(when(|| true, callback), &[0], Timeout::Never).unwrap();
+    callbacks
+        .try_complete_else_watch(when(|| true, callback).into(), &[0], Timeout::Never)
+        .unwrap();
     assert_eq!(turns.each_mut().map(ready), [true, true, true, false, false]);
 }
 
