@@ -3,16 +3,14 @@
 //! operations of every kind are parked, and ended by events, watermarks, cancels, time and
 //! shutdown, from outside and from inside checks and callbacks.
 
-mod acts;
+mod bytes;
 #[allow(dead_code, reason = "a test's, which does more steps")]
 #[path = "../../../crates/purgatory/tests/models/oracle/mod.rs"]
 mod oracle;
 
-use self::{
-    acts::{Setup, Step},
-    oracle::Model,
-};
-use crate::records;
+use arbitrary::Unstructured;
+
+use self::{bytes::Bytes, oracle::Model};
 
 /// Bytes of a step; the widest takes 80.
 pub const RECORD: usize = 80;
@@ -22,12 +20,9 @@ pub const RECORD: usize = 80;
 /// # Panics
 /// When the purgatory and the reference differ.
 pub fn run(data: &[u8]) {
-    let (setup, steps) = data.split_at(data.len().min(RECORD));
-    for setup in records::<Setup>(setup, RECORD) {
-        let mut model = Model::new(&setup.to_model());
-        for step in records::<Step>(steps, RECORD) {
-            model.step(&step.to_model());
-        }
-        model.end(&[]);
-    }
+    let mut records = data.chunks(RECORD).map(|record| Bytes(Unstructured::new(record)));
+    let Some(mut setup) = records.next() else { return };
+    let mut model = Model::new(&setup.setup());
+    records.for_each(|mut record| model.step(&record.step()));
+    model.end(&[]);
 }

@@ -4,3 +4,4 @@
 mod effort;
 
 mod model;
+mod oracle;

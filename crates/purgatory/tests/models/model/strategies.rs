@@ -107,19 +107,7 @@ fn plan(nested: BoxedStrategy<Act>) -> impl Strategy<Value = Arc<Plan>> {
 
 /// Waits for its flag, or for nothing, and does no more than `then`.
 fn simple(key: Key, condition: Condition, then: Vec<Act>) -> Plan {
-    Plan {
-        keys: vec![key],
-        many_keys: 0,
-        levels: vec![],
-        counted: false,
-        timeout: When::Never,
-        conditions: vec![condition],
-        panics_at: None,
-        on_check: None,
-        then,
-        then_panics: false,
-        style: Style::Callback,
-    }
+    Plan { keys: vec![key], conditions: vec![condition], then, ..Plan::default() }
 }
 
 /// More callbacks than one call runs itself: operations that end at once.

@@ -77,7 +77,7 @@ impl Reference {
             Timeout::Never => false,
             other => panic!("{other:?}"),
         };
-        let before = self.versions;
+        let before = self.versions.clone();
         let first = self.check(number);
         let events = before != self.versions;
         let ended = match first {

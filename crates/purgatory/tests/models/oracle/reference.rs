@@ -96,6 +96,7 @@ pub enum Verdict {
     Panics,
 }
 
+#[derive(Default)]
 pub struct Reference {
     pub setup: Setup,
     pub tick_ns: u64,
@@ -131,7 +132,7 @@ pub struct Reference {
     pub seen: Vec<Saw>,
     pub dropped: Vec<usize>,
     /// How many events each hash of keys has had.
-    pub versions: [u64; 49],
+    pub versions: Vec<u64>,
     pub paths: Paths,
 }
 
@@ -141,39 +142,20 @@ impl Reference {
             setup: setup.clone(),
             tick_ns: setup.tick_ns,
             now_ns: setup.start_ns,
-            goal_ns: None,
-            all: Vec::new(),
-            parked: Vec::new(),
-            order: 0,
-            places: 0,
-            inside: false,
-            queue: VecDeque::new(),
-            jobs: VecDeque::new(),
-            closed: false,
-            alive: 0,
             handles: 1,
             handle: true,
-            deferred: VecDeque::new(),
-            values: Values::default(),
-            ids: Vec::new(),
-            futures: BTreeSet::new(),
-            stats: Stats::default(),
-            log: Vec::new(),
-            seen: Vec::new(),
-            dropped: Vec::new(),
-            versions: [0; 49],
-            paths: Paths::new(),
+            versions: vec![0; 49],
+            ..Reference::default()
         }
     }
 
     pub fn count(&mut self, path: &'static str) {
-        *self.paths.entry(path).or_default() += 1;
+        self.count_if(true, path);
     }
 
+    /// A path not taken is known by its name, too.
     pub fn count_if(&mut self, condition: bool, path: &'static str) {
-        if condition {
-            self.count(path);
-        }
+        *self.paths.entry(path).or_default() += u64::from(condition);
     }
 
     pub fn at(&mut self, number: usize) -> &mut Operation {

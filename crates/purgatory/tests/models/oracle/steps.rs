@@ -15,7 +15,7 @@ pub const MANY_KEYS: Key = 10;
 /// Nothing is parked beyond this many: a shutdown then empties them out under one lock hold.
 pub const PARKED_MAX: usize = 250;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Setup {
     pub tick_ns: u64,
     pub slots: usize,
@@ -32,9 +32,10 @@ pub struct Setup {
 }
 
 /// What an executor does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runs {
     /// It is the timer's, which runs what expired at once.
+    #[default]
     Inline,
     /// It is the purgatory's own, and keeps its jobs until a step runs them.
     Kept,
@@ -43,7 +44,7 @@ pub enum Runs {
 }
 
 /// A time limit, in quarters of a tick from now on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub enum When {
     Zero,
     In(u64),
@@ -51,6 +52,7 @@ pub enum When {
     /// And up to so many more.
     Within(u64, u64),
     Longest,
+    #[default]
     Never,
 }
 
@@ -67,15 +69,16 @@ pub enum Condition {
     Levels,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
+    #[default]
     Callback,
     Wait,
     WaitOr,
 }
 
 /// An operation to be parked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Plan {
     pub keys: Vec<Key>,
     /// So many further keys, twice.
@@ -123,7 +126,7 @@ impl Pick {
 }
 
 /// What somebody does: a step, or part of a check or callback.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub enum Act {
     Park(Arc<Plan>),
     ParkMany(u8, Arc<Plan>),
@@ -159,6 +162,7 @@ pub enum Act {
     /// Runs a job that the executor kept.
     RunJob,
     RunJobs,
+    #[default]
     Shutdown,
     ShutdownTimer,
     DropHandle,
