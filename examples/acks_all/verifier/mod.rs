@@ -59,9 +59,8 @@ fn start(args: Args) -> Result<ExitCode> {
     let stage = Stage::new(args)?;
     let server = watch::serve(&stage)?;
     eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", server.address());
-    let mut progress = Progress::new(stage.args.seconds);
+    let mut progress = Progress::default();
     let report = stage.run(&text, &interrupted, &mut |state| progress.show(state));
-    progress.end();
 
     io::stdout().write_all(report.to_string().as_bytes()).context("cannot write the table")?;
     for problem in &report.problems {

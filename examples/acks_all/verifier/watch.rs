@@ -1,11 +1,11 @@
-//! The run while it goes on: progress on standard error, a bar on a terminal and a line a second
-//! anywhere else; and the metrics of this example beside the purgatory's own.
+//! The run while it goes on: progress on standard error, a line a second; and the metrics of this
+//! example beside the purgatory's own.
 
 use std::io::{self, Write};
 use std::{fmt::Display, sync::Arc, time::Duration};
 
 use anyhow::Result;
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use indicatif::HumanCount;
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 use purgatory_live::{Live, Server};
 
@@ -111,37 +111,19 @@ impl State {
 }
 
 /// Shows the states of one run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Hidden where standard error is no terminal.
-    bar: ProgressBar,
     last: Option<State>,
 }
 
 impl Progress {
-    pub(crate) fn new(duration: Duration) -> Self {
-        let style = ProgressStyle::with_template("{spinner} [{bar:16}] {wide_msg}");
-        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-        Self { bar: ProgressBar::new(duration.as_millis() as u64).with_style(style), last: None }
-    }
-
-    /// Shows where the run is.
+    /// Shows where the run is, once a second.
     pub(crate) fn show(&mut self, state: &State) {
-        if !self.bar.is_hidden() {
-            self.bar.set_position(state.elapsed.as_millis() as u64);
-            self.bar.set_message(state.describe(self.last));
-        } else if state.elapsed.as_secs() > self.last.map_or(0, |last| last.elapsed.as_secs()) {
+        if state.elapsed.as_secs() > self.last.map_or(0, |last| last.elapsed.as_secs()) {
             // Nobody may be listening; the run goes on all the same.
             let _ = writeln!(io::stderr(), "{}", state.describe(self.last));
-        } else {
-            return;
+            self.last = Some(*state);
         }
-        self.last = Some(*state);
-    }
-
-    /// Takes the bar away: the table tells the end.
-    pub(crate) fn end(&self) {
-        self.bar.finish_and_clear();
     }
 }
 
