@@ -1,6 +1,6 @@
-//! The command line. Every bound of the broker is an option with a default.
+//! The command line. Nearly every bound of the broker is an option with a default.
 
-use std::{fs, net::SocketAddr, path::Path, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use clap::{Parser, value_parser};
 
@@ -41,10 +41,6 @@ pub struct Args {
     #[arg(long, default_value_t = 30_000, value_parser = value_parser!(u64).range(10..=86_400_000))]
     pub replica_lag_time_max_ms: u64,
 
-    /// How often to look for followers that lag, in each such time (Kafka today: 2; 0.9: once)
-    #[arg(long, default_value_t = 2, value_parser = value_parser!(u32).range(1..=2))]
-    pub lag_checks: u32,
-
     /// Run a cluster: this leader, and two followers as processes of their own, which fetch from it
     /// over the wire
     #[arg(value_name = "cluster", value_parser = ["cluster"])]
@@ -54,9 +50,8 @@ pub struct Args {
     #[arg(long, requires = "cluster", value_parser = value_parser!(i32).range(1..=3))]
     pub node: Option<i32>,
 
-    /// The cluster: `1=IP:PORT,2,3`, or a file with that. Followers serve no clients, so only the
-    /// leader has an address
-    #[arg(long, value_name = "LIST|FILE", requires = "node", value_parser = leader_of)]
+    /// The cluster: `1=IP:PORT,2,3`. Followers serve no clients, so only the leader has an address
+    #[arg(long, value_name = "LIST", requires = "node", value_parser = leader_of)]
     pub cluster: Option<SocketAddr>,
 
     /// Largest request in bytes (Kafka's default is 100 MiB). A larger produce is answered with
@@ -85,10 +80,6 @@ pub struct Args {
     /// knows
     #[arg(long, default_value_t = 64 << 20, value_parser = value_parser!(u64).range(4 << 20..))]
     pub queued_max_response_bytes: u64,
-
-    /// Requests of one connection that wait for their answers; no further one is read
-    #[arg(long, default_value_t = 32, value_parser = value_parser!(u16).range(1..=1024))]
-    pub max_pipeline: u16,
 
     /// Bytes of all logs of a replica together; the largest gives up its oldest replicated records
     /// first
@@ -125,17 +116,9 @@ impl Args {
     }
 }
 
-/// The leader's address, of a list of all three nodes or a file with one.
+/// The leader's address, of a list of all three nodes.
 fn leader_of(text: &str) -> Result<SocketAddr, String> {
-    let list = if Path::new(text).is_file() {
-        fs::read_to_string(text).map_err(|error| format!("cannot be read: {error}"))?
-    } else {
-        text.to_owned()
-    };
-    let nodes = list.split([',', '\n']).map(str::trim).filter(|node| !node.is_empty());
-    let [leader, "2", "3"] = nodes.collect::<Vec<_>>()[..] else {
-        return Err("expected three nodes: 1=IP:PORT,2,3".to_owned());
-    };
-    let address = leader.strip_prefix("1=").unwrap_or(leader);
+    let leader = text.strip_prefix("1=").and_then(|leader| leader.strip_suffix(",2,3"));
+    let address = leader.ok_or("expected three nodes: 1=IP:PORT,2,3")?;
     address.parse().map_err(|_| format!("{address} is no IP:PORT"))
 }

@@ -194,6 +194,8 @@ mod tests {
     fn a_batch_larger_than_the_limit_is_told_before_it_is_missed() {
         let batch = record_batch(3);
         assert!(parse(&batch, batch.len()).is_ok(), "the limit itself is allowed");
+        let two = [&batch[..], &batch[..]].concat();
+        assert_eq!(parse(&two, batch.len()).unwrap().len(), 2, "each batch counts");
         for bytes in [&batch[..], &batch[..12]] {
             let error = parse(bytes, batch.len() - 1).unwrap_err();
             assert_eq!(error, ResponseError::MessageTooLarge);

@@ -183,19 +183,4 @@ mod tests {
         drop(other);
         assert!(poll());
     }
-
-    #[test]
-    fn a_connection_that_is_cut_off_waits_no_longer() {
-        let memory = Memory::new(100);
-        let (_all, _beyond) = (share(&memory, 100), share(&memory, 1));
-        let (account, none_waits) = (account(&memory, 1), Arc::strong_count(&memory.left));
-        thread::scope(|scope| {
-            let waits = scope.spawn(|| account.share().take(1));
-            wait_until(|| Arc::strong_count(&memory.left) > none_waits);
-            account.cut();
-            let error = waits.join().unwrap().unwrap_err();
-            assert_eq!(error.downcast::<io::Error>().unwrap().kind(), io::ErrorKind::TimedOut);
-        });
-        assert!(account.share().take(1).is_err(), "later, too");
-    }
 }

@@ -18,6 +18,8 @@ use crate::{
 
 pub(crate) const LEADER_ID: i32 = 1;
 pub(crate) const FOLLOWER_IDS: [i32; 2] = [2, 3];
+/// A follower that lags is looked for so many times in `--replica-lag-time-max-ms`, as in Kafka.
+pub(crate) const LAG_PERIODS: u32 = 2;
 
 pub(crate) struct Partition {
     pub(crate) key: TopicPartition,
@@ -169,12 +171,12 @@ impl Partition {
         self.state.lock().offsets()
     }
 
-    /// Begins the next lag period, of which the longest lag has so many: takes out of the in-sync
-    /// set who was behind for all of it. Returns whether a watermark advanced.
-    pub(crate) fn shrink_in_sync(&self, a_lag: u32) -> bool {
+    /// Begins the next lag period, and takes out of the in-sync set who was behind for
+    /// [`LAG_PERIODS`] whole ones. Returns whether a watermark advanced.
+    pub(crate) fn shrink_in_sync(&self) -> bool {
         let mut state = self.state.lock();
         let log_end = state.log.log_end_offset;
-        for id in state.replicas.begin_lag_period(log_end, a_lag) {
+        for id in state.replicas.begin_lag_period(log_end) {
             tracing::warn!("replica {id} left the in-sync set of {}", self.key);
         }
         state.advance(self.config.advance_min())
@@ -313,14 +315,13 @@ impl Replicas {
         }
     }
 
-    /// Takes who was behind for the longest lag, so many whole lag periods, out of the in-sync set;
-    /// returns their ids.
-    fn begin_lag_period(&mut self, leaders_end: i64, a_lag: u32) -> Vec<i32> {
+    /// Takes who was behind for the longest lag out of the in-sync set; returns their ids.
+    fn begin_lag_period(&mut self, leaders_end: i64) -> Vec<i32> {
         self.note_caught_up(leaders_end);
         self.lag_period += 1;
         let mut left = Vec::new();
         for (id, follower) in FOLLOWER_IDS.into_iter().zip(&mut self.followers) {
-            let lags = self.lag_period - follower.caught_up > u64::from(a_lag);
+            let lags = self.lag_period - follower.caught_up > u64::from(LAG_PERIODS);
             if lags && !mem::replace(&mut follower.out_of_sync, true) {
                 left.push(id);
             }

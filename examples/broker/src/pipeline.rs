@@ -19,6 +19,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::memory::{Account, Memory, Share};
 
+/// Requests of one connection that wait for their answers; no further one is read.
+pub(crate) const PLACES_MAX: usize = 32;
 /// Bytes of the requests in the places above which no further request is read.
 pub(crate) const BYTES_MAX: usize = 4 << 20;
 /// Of a response: the length, the correlation id.
@@ -30,7 +32,6 @@ pub(crate) struct Pipeline {
     state: Mutex<State>,
     /// The front is filled, a place is free, or it is over.
     changed: Condvar,
-    places_max: u16,
 }
 
 #[derive(Default)]
@@ -60,10 +61,10 @@ pub(crate) enum Answer {
 
 impl Pipeline {
     /// Of the connection with this number; with the memory that requests may take, and responses.
-    pub(crate) fn new(connection: u64, places_max: u16, memory: &[Arc<Memory>; 2]) -> Arc<Self> {
+    pub(crate) fn new(connection: u64, memory: &[Arc<Memory>; 2]) -> Arc<Self> {
         let (state, changed) = (Mutex::default(), Condvar::new());
         let [requests, responses] = memory.each_ref().map(|memory| memory.account(connection));
-        Arc::new(Pipeline { requests, responses, state, changed, places_max })
+        Arc::new(Pipeline { requests, responses, state, changed })
     }
 
     /// Takes the next place, for a request with this share of memory, after waiting for one;
@@ -71,7 +72,7 @@ impl Pipeline {
     pub(crate) fn place(self: &Arc<Self>, share: Share, version: i16, id: i32) -> Option<Reply> {
         let mut state = self.state.lock();
         self.changed.wait_while(&mut state, |state| {
-            let full = state.places.len() >= self.places_max.into() || state.bytes > BYTES_MAX;
+            let full = state.places.len() >= PLACES_MAX || state.bytes > BYTES_MAX;
             full && !state.finished
         });
         if state.finished {
@@ -205,8 +206,8 @@ mod tests {
         }
     }
 
-    fn pipeline(places_max: u16) -> Arc<Pipeline> {
-        Pipeline::new(0, places_max, &[usize::MAX; 2].map(Memory::new))
+    fn pipeline() -> Arc<Pipeline> {
+        Pipeline::new(0, &[usize::MAX; 2].map(Memory::new))
     }
 
     fn place(pipeline: &Arc<Pipeline>, version: i16, id: i32) -> Option<Reply> {
@@ -223,7 +224,7 @@ mod tests {
 
     #[test]
     fn answers_leave_in_the_order_of_the_places_and_one_that_is_lost_or_given_up_is_told() {
-        let pipeline = pipeline(4);
+        let pipeline = pipeline();
         let [first, second, lost, nothing] =
             [1, 2, 3, 4].map(|id| place(&pipeline, 0, id).unwrap());
         nothing.send_nothing();
@@ -250,25 +251,25 @@ mod tests {
 
     #[test]
     fn no_place_is_given_while_all_are_taken_or_too_many_bytes_wait() {
-        let pipeline = pipeline(2);
-        for taken in [&[(1, 0), (2, 0)][..], &[(3, BYTES_MAX + 1)]] {
-            let place = |&(id, bytes): &(u8, usize)| {
+        let pipeline = pipeline();
+        for (places, bytes) in [(PLACES_MAX as u8, 0), (1, BYTES_MAX + 1)] {
+            let place = |id: u8| {
                 let mut share = pipeline.requests.share();
                 share.take(bytes).unwrap();
                 pipeline.place(share, 0, id.into()).unwrap()
             };
-            let replies: Vec<_> = taken.iter().map(place).collect();
+            let replies: Vec<_> = (1..=places).map(place).collect();
             thread::scope(|scope| {
                 let next = scope.spawn(|| super::tests::place(&pipeline, 0, 9).unwrap());
                 replies.into_iter().for_each(|reply| reply.send(ApiVersionsResponse::default()));
-                assert_eq!(next_id(&pipeline), Some(taken[0].0));
+                assert_eq!(next_id(&pipeline), Some(1));
                 next.join().unwrap().send_nothing();
             });
             while pipeline.is_ready() {
                 pipeline.next();
             }
         }
-        let _taken = [place(&pipeline, 0, 1), place(&pipeline, 0, 2)];
+        let _taken = [(); PLACES_MAX].map(|()| place(&pipeline, 0, 1));
         pipeline.break_off();
         assert!(place(&pipeline, 0, 3).is_none(), "nothing to wait for any more");
         assert!(pipeline.next().is_none(), "what is there is given up");

@@ -217,11 +217,11 @@ impl ReplicaManager {
         self.complete_parked(partition, partition.note_fetch(id, start, end));
     }
 
-    /// To be called as often as `--lag-checks` says.
+    /// To be called once in each lag period.
     pub(crate) fn shrink_in_sync(&self) {
         for topic in self.topics.all() {
             for partition in &*topic {
-                self.complete_parked(partition, partition.shrink_in_sync(self.args.lag_checks));
+                self.complete_parked(partition, partition.shrink_in_sync());
             }
         }
     }

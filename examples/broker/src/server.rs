@@ -12,7 +12,7 @@ use purgatory_live::Server;
 use timer_core::{SystemTimer, Timer};
 
 use crate::connection::{self, Connections};
-use crate::{args::Args, batch::CODECS, replica_manager::ReplicaManager};
+use crate::{args::Args, batch::CODECS, partition::LAG_PERIODS, replica_manager::ReplicaManager};
 
 /// How long a shutdown waits for the connections.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
@@ -53,7 +53,7 @@ impl Broker {
         broker.spawn("in-sync", move || {
             let lag_time_max = Duration::from_millis(manager.args.replica_lag_time_max_ms);
             while !manager.stop.is_raised() {
-                manager.stop.pause(lag_time_max / manager.args.lag_checks);
+                manager.stop.pause(lag_time_max / LAG_PERIODS);
                 manager.shrink_in_sync();
             }
         })?;

@@ -139,20 +139,6 @@ fn below_the_minimum_the_high_watermark_stands_still() {
 }
 
 #[test]
-fn lag_is_looked_for_every_whole_or_every_half() {
-    for (checks, looks) in [("2", 3), ("1", 2)] {
-        let broker = Fixture::new(&["--lag-checks", checks]);
-        broker.append();
-        let mut shrunk = 0;
-        while !broker.partition(0).in_sync_followers().is_empty() {
-            broker.manager.shrink_in_sync();
-            shrunk += 1;
-        }
-        assert_eq!(shrunk, looks, "{checks}");
-    }
-}
-
-#[test]
 fn a_follower_that_is_always_one_fetch_behind_stays_in_sync() {
     let broker = Fixture::new(&[]);
     let partition = broker.partition(0);
@@ -245,18 +231,6 @@ fn an_idempotent_batch_that_comes_again_waits_for_the_first_and_is_appended_once
     assert_eq!(broker.partition(0).offsets().log_end, 3);
     let counters = broker.manager.counters.lock();
     assert_eq!((counters.records, counters.duplicates), (3, 1));
-}
-
-#[test]
-fn a_batch_that_is_too_large_is_told_and_the_others_of_its_request_are_taken() {
-    let broker = Fixture::new(&["--message-max-bytes", "97"]);
-    let produce = broker.start(1, &[(0, record_batch(1))]);
-    let too_large = ResponseError::MessageTooLarge.code();
-    assert_eq!(answer(&produce), Some(vec![(too_large, -1)]), "98 bytes");
-    let broker = Fixture::new(&["--message-max-bytes", "98"]);
-    let two = Bytes::from([record_batch(1), record_batch(1)].concat());
-    let produce = broker.start(1, &[(0, two), (1, vec![0x7f; 200].into())]);
-    assert_eq!(answer(&produce), Some(vec![(0, 0), (too_large, -1)]), "each batch counts");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use timer_core::ManualTimer;
 
 use crate::api::{self, Client};
 use crate::partition::{Partition, UpTo};
-use crate::pipeline::{Answer, Pipeline};
+use crate::pipeline::{Answer, PLACES_MAX, Pipeline};
 use crate::replica_manager::ReplicaManager;
 use crate::{args::Args, fetch::FETCH_BYTES_MAX, frame::read_frame};
 
@@ -36,7 +36,7 @@ struct Connection {
 
 /// A client without a socket.
 pub(crate) fn client(manager: &ReplicaManager, number: u64) -> Client {
-    let pipeline = Pipeline::new(number, manager.args.max_pipeline, &manager.memory);
+    let pipeline = Pipeline::new(number, &manager.memory);
     Client { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9092)), pipeline }
 }
 
@@ -53,7 +53,7 @@ impl Connection {
             Ok(()) => self.accepted.push(frame),
             Err(_) => self.refused = true,
         }
-        !self.refused && self.accepted.len() < manager.args.max_pipeline.into()
+        !self.refused && self.accepted.len() < PLACES_MAX
     }
 
     /// The client is gone: each request has exactly one answer, and a refused one none. But a
