@@ -25,7 +25,7 @@ pub fn run(data: &[u8]) {
         for step in records::<Step>(steps, RECORD) {
             model.step(&step);
         }
-        model.to_the_end();
+        model.advance_to_the_end();
         model.shut_down();
     }
 }

@@ -51,9 +51,9 @@ use crate::{
 ///
 /// # Calls from inside a check or callback
 /// All are allowed. What they end is told when the outermost call on the thread returns; a nested
-/// event returns 0, and what waits for its key is checked then, too. (It is an event of now: what a
-/// callback changes that is still to be told needs one of its own.) So a chain of completions,
-/// however long, needs no stack.
+/// event returns 0, and what waits for its key is checked then, too. (It stands for what was
+/// changed before it; what the callback changes after it needs another event.) So a chain of
+/// completions, however long, needs no stack.
 ///
 /// # Cost
 /// Parking and completing under one key takes three locks and a clock read. Up to four keys need no

@@ -110,8 +110,6 @@
 //!
 //! # Side by side
 //!
-//! What each costs: `cargo run --release -p purgatory-benches --bin peers -- --only park-complete`.
-//!
 //! | | map of channels | `Notify` | actor | this crate |
 //! |---|---|---|---|---|
 //! | event between check and registration | lost | lost, in the wrong order | – | noticed |

@@ -142,7 +142,7 @@
 //! # Request and reply
 //!
 //! Requests go out over one connection and replies come back in any order, twice, late or never.
-//! [`Replies`](crate::Replies) keeps what is expected. [Its chapter](super::replies#when) has the
+//! [`Replies`](crate::Replies) keeps what is expected. [Its chapter](super::replies) has the
 //! connection.
 //!
 //! ```

@@ -42,6 +42,7 @@
 //! # Pitfalls
 //!
 //! - **Sent before it is expected.** A fast reply then finds no waiter.
+//! - **Full, or shut down.** [`expect`](crate::Replies::expect) is Ok; its future fails at once.
 //! - **Numbers used again.** A late reply to the old request is taken for one to the new. Count up,
 //!   or make the connection a part of the key.
 //! - **A value that must not be lost**, such as a lease. Its client may go between delivery and

@@ -6,7 +6,8 @@
 //! # A paused clock
 //!
 //! `SystemTimerBuilder::tokio` makes the timer a task of the runtime, on its clock; one with its
-//! own thread goes by the machine's. In a test, write `#[tokio::test(start_paused = true)]`:
+//! own thread goes by the machine's. In a test, write `#[tokio::test(start_paused = true)]`, with
+//! tokio's feature `test-util`:
 //!
 //! ```
 //! use std::time::Duration;
