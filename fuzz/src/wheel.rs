@@ -5,7 +5,7 @@
 #[path = "../../crates/timer-core/tests/models/oracle.rs"]
 mod oracle;
 
-use self::oracle::{Bounds, Model, Setup, Step};
+use self::oracle::{Bounds, Model, Setup, Step, When};
 use crate::records;
 
 /// Bytes of an operation; the widest takes 17.
@@ -25,7 +25,8 @@ pub fn run(data: &[u8]) {
         for step in records::<Step>(steps, RECORD) {
             model.step(&step);
         }
-        model.to_the_end();
+        // All that has a deadline fires when time comes to its end.
+        model.step(&Step::Advance { to: When::End(0), budget: 0 });
         model.shut_down();
     }
 }

@@ -451,12 +451,6 @@ impl Model {
         u64::try_from(due).unwrap().max(self.wheel.now())
     }
 
-    /// Lets time come to its end, at which all that has a deadline has fired.
-    pub fn to_the_end(&mut self) {
-        self.advance(u64::MAX, usize::MAX);
-        assert!(self.due.is_empty());
-    }
-
     /// Takes out all that is left, as a shutdown does.
     pub fn shut_down(mut self) -> Paths {
         if !self.kept.is_empty() {
