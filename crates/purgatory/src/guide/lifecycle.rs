@@ -32,8 +32,8 @@
 //!   only one.
 //! - **(c)**, **(i)** It ends as [`Panicked`](crate::CancelReason::Panicked). A noted end wins over
 //!   (i).
-//! - **(d)** The purgatory is shut down or full, or there are too many watermarks; without keys
-//!   even before the check. The operation comes back in [`Refused`](crate::Refused), its callback
+//! - **(d)** The purgatory is shut down or full, or there are too many watermarks; or it has no
+//!   keys. The operation comes back in [`Refused`](crate::Refused), its callback
 //!   uncalled.
 //! - **(e)** An event between check and watch is noticed: each event is counted. With one key it is
 //!   parked at once.

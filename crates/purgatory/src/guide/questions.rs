@@ -10,7 +10,6 @@
 //! **What if something panics?** A check or callback: the panic is contained, counted and told to
 //! the timer's [`on_panic`](crate::timer_core::SystemTimerBuilder::on_panic). A key's `Hash`, `Eq`
 //! or `Clone`: the caller gets it, nothing stays locked, and every other operation still ends once.
-//! (Not with `panic = "abort"`.)
 //!
 //! **What if the last handle is dropped?** What is parked is cancelled. The drop waits for no
 //! thread. An operation that holds a handle keeps its purgatory open: with `Timeout::Never`, call
@@ -32,5 +31,5 @@
 //!
 //! # Where to go on
 //!
-//! In the repository: `docs/KAFKA.md` for those who know Kafka's, `docs/LOCKS.md` for locks,
+//! `docs/KAFKA.md` for those who know Kafka's, `docs/LOCKS.md` for locks,
 //! `docs/DESIGN.md` for reasons, `docs/BENCHMARKS.md` for figures, and `examples`.

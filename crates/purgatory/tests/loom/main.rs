@@ -33,6 +33,9 @@ use purgatory::{
 };
 use timer_core::{Executor, Job, ManualTimer};
 
+use Act::{Cancel, Event, EventForOne, Park, ParkChecked, ParkUpTo, Raise, Rise, Time};
+use Outcome::{Completed, Expired};
+
 /// The bound of the search; beyond it these models show nothing new.
 const PREEMPTIONS: usize = 5;
 const MS: Duration = Duration::from_millis(1);
@@ -40,6 +43,8 @@ const MS: Duration = Duration::from_millis(1);
 /// Waits until all its flags are set.
 struct Op {
     flags: Vec<Arc<AtomicBool>>,
+    /// Its check panics instead.
+    panics: bool,
     /// A flag that its callback sets.
     sets: Option<Arc<AtomicBool>>,
     endings: std::sync::Arc<Mutex<Vec<Outcome>>>,
@@ -47,7 +52,9 @@ struct Op {
 
 impl DelayedOperation for Op {
     fn try_complete(&mut self) -> bool {
-        self.flags.iter().all(|flag| flag.load(Relaxed))
+        let set = self.flags.iter().all(|flag| flag.load(Relaxed));
+        assert!(!(set && self.panics), "a panic in a check");
+        set
     }
 
     fn on_complete(self, outcome: Outcome) {
@@ -56,6 +63,26 @@ impl DelayedOperation for Op {
     }
 }
 
+/// What a thread does.
+#[derive(Clone, Copy)]
+enum Act {
+    /// Parks an operation that waits for these flags, under these keys.
+    Park(&'static [usize], &'static [u8]),
+    /// The same, with watermarks that are counted, or with the check form of them.
+    ParkUpTo(&'static [usize], &'static [(u8, u64)]),
+    ParkChecked(&'static [usize], &'static [(u8, u64)]),
+    /// Sets a flag, then raises a key's event, or that for one, or lets its watermark rise to 5.
+    Event(usize, u8),
+    EventForOne(usize, u8),
+    Rise(usize, u8),
+    /// The event alone.
+    Raise(u8),
+    Cancel(u8),
+    /// A millisecond passes.
+    Time,
+}
+
+/// What the threads of a model share, without that sharing being part of the model.
 struct Setup {
     timer: ManualTimer,
     purgatory: Purgatory<u8, Op>,
@@ -63,31 +90,81 @@ struct Setup {
     endings: std::sync::Arc<Mutex<Vec<Outcome>>>,
 }
 
+type Shared = std::sync::Arc<Setup>;
+
 impl Setup {
-    fn new() -> Self {
+    fn new() -> Shared {
         Setup::with(|builder| builder)
     }
 
-    fn with(build: impl FnOnce(Builder<u8, Op>) -> Builder<u8, Op>) -> Self {
+    fn with(build: impl FnOnce(Builder<u8, Op>) -> Builder<u8, Op>) -> Shared {
         let timer = ManualTimer::new();
         let purgatory = build(Purgatory::builder("loom").timer(&timer)).build().unwrap();
         let flags = [Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false))];
-        Setup { timer, purgatory, flags, endings: Default::default() }
+        Setup { timer, purgatory, flags, endings: Default::default() }.into()
     }
 
-    fn park(&self, flags: &[usize], keys: &[u8], timeout: Duration) {
+    fn op(&self, flags: &[usize]) -> Op {
         let flags = flags.iter().map(|&flag| self.flags[flag].clone()).collect();
-        let operation = Op { flags, sets: None, endings: self.endings.clone() };
-        self.purgatory.try_complete_else_watch(operation, keys, timeout).unwrap();
+        Op { flags, panics: false, sets: None, endings: self.endings.clone() }
     }
 
-    /// Another thread that sets a flag and then raises the event.
-    fn complete_elsewhere(&self, flag: usize, key: u8) -> thread::JoinHandle<()> {
-        let (purgatory, flag) = (self.purgatory.clone(), self.flags[flag].clone());
-        thread::spawn(move || {
-            flag.store(true, Relaxed);
-            purgatory.check_and_complete(&key);
-        })
+    fn park<'a>(
+        &self,
+        operation: Op,
+        watches: impl Into<Watches<'a, u8>>,
+        timeout: impl Into<Timeout>,
+    ) {
+        self.purgatory.try_complete_else_watch(operation, watches, timeout).unwrap();
+    }
+
+    fn act(&self, act: Act) {
+        let set = |flag: usize| self.flags[flag].store(true, Relaxed);
+        match act {
+            Act::Park(flags, keys) => self.park(self.op(flags), keys, MS),
+            Act::ParkUpTo(flags, levels) => self.park(self.op(flags), Watches::up_to(levels), MS),
+            Act::ParkChecked(flags, levels) => {
+                self.park(self.op(flags), Watches::up_to(levels).checked(), MS);
+            }
+            Act::Event(flag, key) => {
+                set(flag);
+                self.purgatory.check_and_complete(&key);
+            }
+            Act::EventForOne(flag, key) => {
+                set(flag);
+                self.purgatory.check_and_complete_one(&key);
+            }
+            Act::Rise(flag, key) => {
+                set(flag);
+                self.purgatory.complete_up_to(&key, 5);
+            }
+            Act::Raise(key) => _ = self.purgatory.check_and_complete(&key),
+            Act::Cancel(key) => _ = self.purgatory.cancel_for_key(&key, "loom"),
+            Act::Time => self.timer.advance(MS),
+        }
+    }
+
+    /// Another thread that does this.
+    fn elsewhere<T: 'static>(
+        self: &Shared,
+        act: impl FnOnce(&Setup) -> T + 'static,
+    ) -> thread::JoinHandle<T> {
+        let setup = self.clone();
+        thread::spawn(move || act(&setup))
+    }
+
+    /// Acts of this thread alone.
+    fn alone(self: Shared, acts: &[Act]) -> Shared {
+        acts.iter().for_each(|&act| self.act(act));
+        self
+    }
+
+    /// Acts of other threads, one each, while this thread does its own.
+    fn race<const N: usize>(self: Shared, others: [Act; N], own: &[Act]) -> Shared {
+        let others = others.map(|act| self.elsewhere(move |setup| setup.act(act)));
+        let setup = self.alone(own);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        setup
     }
 
     /// What must hold at the end: one of these outcomes, once, and nothing left.
@@ -96,14 +173,23 @@ impl Setup {
         let endings = self.endings.lock().unwrap();
         assert_eq!(endings.len(), 1, "ended {} times: {endings:?}", endings.len());
         assert!(allowed.contains(&endings[0]), "ended as {:?}", endings[0]);
-        let left = (self.purgatory.len(), self.purgatory.watched(), self.purgatory.keys());
-        assert_eq!(left, (0, 0, 0), "left behind");
+        assert_nothing_left(&self.purgatory);
     }
+}
+
+#[track_caller]
+fn assert_nothing_left<O: DelayedOperation + Send>(purgatory: &Purgatory<u8, O>) {
+    let left = (purgatory.len(), purgatory.watched(), purgatory.keys());
+    assert_eq!(left, (0, 0, 0), "left behind");
+}
+
+fn cancelled() -> Outcome {
+    Outcome::Cancelled(CancelReason::Requested("loom".into()))
 }
 
 /// Runs `model` in every interleaving; then with each of `faults` planted, which one of them must
 /// show.
-fn check(faults: &[Failpoint], model: fn()) {
+fn check(faults: &[Failpoint], model: impl Fn() + Copy + Send + Sync + 'static) {
     let explore = |fault| {
         plant(fault);
         let mut builder = loom::model::Builder::new();
@@ -133,20 +219,23 @@ fn check(faults: &[Failpoint], model: fn()) {
 const ONE_KEY: &[u8] = &[1];
 const TWO_ROOMS: &[u8] = &[1, 2];
 const ONE_ROOM: &[u8] = &[1, 3];
+const FIVE: &[u8] = &[1, 2, 3, 4, 5];
 
-fn park_against_event(keys: &'static [u8], on: u8) {
-    let setup = Setup::new();
-    let event = setup.complete_elsewhere(0, on);
-    setup.park(&[0], keys, MS);
-    event.join().unwrap();
-    setup.assert_ended_once(&[Outcome::Completed]);
+/// Both flags, each set by an event or rise of its own.
+const BOTH: &[usize] = &[0, 1];
+
+/// An operation, as it is parked, against the event of one of its keys.
+fn park_against_event(faults: &[Failpoint], keys: &'static [u8], on: u8) {
+    check(faults, move || {
+        let setup = Setup::new().race([Event(0, on)], &[Park(&[0], keys)]);
+        setup.assert_ended_once(&[Completed]);
+    });
 }
 
 #[test]
 fn park_against_event_on_one_key() {
-    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion], || {
-        park_against_event(ONE_KEY, 1)
-    });
+    let faults = [Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion];
+    park_against_event(&faults, ONE_KEY, 1);
 }
 
 /// What an event finds while further keys are being watched is held by its parker.
@@ -156,21 +245,31 @@ const WHILE_WATCHING: [Failpoint; 3] = [
     Failpoint::EventLeavesNoNote,
 ];
 
+#[test]
+fn park_against_event_on_the_first_of_two_keys() {
+    park_against_event(&WHILE_WATCHING, TWO_ROOMS, 1);
+    park_against_event(&WHILE_WATCHING, ONE_ROOM, 1);
+}
+
+#[test]
+fn park_against_event_on_the_second_of_two_keys() {
+    park_against_event(&WHILE_WATCHING, TWO_ROOMS, 2);
+    park_against_event(&WHILE_WATCHING, ONE_ROOM, 3);
+}
+
+#[test]
+fn park_against_event_on_one_of_five_keys() {
+    park_against_event(&WHILE_WATCHING, FIVE, 1);
+    park_against_event(&WHILE_WATCHING, FIVE, 4);
+}
+
 /// An event for one, between the check of one that parks and its watch, or before, or after.
 #[test]
 fn park_against_an_event_for_one() {
-    fn model() {
-        let setup = Setup::new();
-        let (purgatory, flag) = (setup.purgatory.clone(), setup.flags[0].clone());
-        let event = thread::spawn(move || {
-            flag.store(true, Relaxed);
-            purgatory.check_and_complete_one(&1);
-        });
-        setup.park(&[0], ONE_KEY, MS);
-        event.join().unwrap();
-        setup.assert_ended_once(&[Outcome::Completed]);
-    }
-    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion], model);
+    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion], || {
+        let setup = Setup::new().race([EventForOne(0, 1)], &[Park(&[0], ONE_KEY)]);
+        setup.assert_ended_once(&[Completed]);
+    });
 }
 
 /// Takes a job, if there is one.
@@ -214,177 +313,130 @@ fn two_events_for_one_against_each_other() {
     });
 }
 
-#[test]
-fn park_against_event_on_the_first_of_two_keys() {
-    check(&WHILE_WATCHING, || park_against_event(TWO_ROOMS, 1));
-    check(&WHILE_WATCHING, || park_against_event(ONE_ROOM, 1));
-}
-
-#[test]
-fn park_against_event_on_the_second_of_two_keys() {
-    check(&WHILE_WATCHING, || park_against_event(TWO_ROOMS, 2));
-    check(&WHILE_WATCHING, || park_against_event(ONE_ROOM, 3));
-}
-
-#[test]
-fn park_against_event_on_one_of_five_keys() {
-    check(&WHILE_WATCHING, || park_against_event(&[1, 2, 3, 4, 5], 1));
-    check(&WHILE_WATCHING, || park_against_event(&[1, 2, 3, 4, 5], 4));
-}
-
 /// Two events, one on each room of an operation that is being parked.
 #[test]
 fn park_against_two_events() {
     check(&WHILE_WATCHING, || {
-        let setup = Setup::new();
-        let events = [setup.complete_elsewhere(0, 1), setup.complete_elsewhere(1, 2)];
-        setup.park(&[0, 1], TWO_ROOMS, MS);
-        events.into_iter().for_each(|event| event.join().unwrap());
-        setup.assert_ended_once(&[Outcome::Completed]);
+        let setup = Setup::new().race([Event(0, 1), Event(1, 2)], &[Park(BOTH, TWO_ROOMS)]);
+        setup.assert_ended_once(&[Completed]);
     });
 }
 
-fn park_against_expiry(keys: &'static [u8]) {
-    let setup = Setup::new();
-    let timer = setup.timer.clone();
-    let expiry = thread::spawn(move || timer.advance(MS));
-    setup.park(&[0], keys, MS);
-    expiry.join().unwrap();
-    setup.timer.advance(MS); // when it was parked after the other's step
-    setup.assert_ended_once(&[Outcome::Expired]);
+fn park_against_expiry(fault: Failpoint, keys: &'static [u8]) {
+    check(&[fault], move || {
+        let setup = Setup::new().race([Time], &[Park(&[0], keys)]);
+        // Once more, when it was parked after the other's step.
+        setup.alone(&[Time]).assert_ended_once(&[Expired]);
+    });
 }
 
 #[test]
 fn park_against_expiry_under_one_key() {
-    check(&[Failpoint::EndedStaysListed], || park_against_expiry(ONE_KEY));
+    park_against_expiry(Failpoint::EndedStaysListed, ONE_KEY);
 }
 
 #[test]
 fn park_against_expiry_under_two_keys() {
-    check(&[Failpoint::ExpiryLeavesNoNote], || park_against_expiry(TWO_ROOMS));
-    check(&[Failpoint::ExpiryLeavesNoNote], || park_against_expiry(ONE_ROOM));
+    park_against_expiry(Failpoint::ExpiryLeavesNoNote, TWO_ROOMS);
+    park_against_expiry(Failpoint::ExpiryLeavesNoNote, ONE_ROOM);
 }
 
 /// What waits for a key when that is cancelled is cancelled, and not left to expire.
-fn park_against_cancel(keys: &'static [u8], cancelled: u8) {
-    let setup = Setup::new();
-    let purgatory = setup.purgatory.clone();
-    let cancel = thread::spawn(move || {
-        let waited = purgatory.waiters(&cancelled) > 0;
-        purgatory.cancel_for_key(&cancelled, "loom");
-        waited
+fn park_against_cancel(fault: Failpoint, keys: &'static [u8], key: u8) {
+    check(&[fault], move || {
+        let setup = Setup::new();
+        let cancel = setup.elsewhere(move |setup| {
+            let waited = setup.purgatory.waiters(&key) > 0;
+            setup.act(Cancel(key));
+            waited
+        });
+        setup.act(Park(&[0], keys));
+        let waited = cancel.join().unwrap();
+        let allowed = [cancelled(), Expired];
+        setup.alone(&[Time]).assert_ended_once(if waited { &allowed[..1] } else { &allowed });
     });
-    setup.park(&[0], keys, MS);
-    let waited = cancel.join().unwrap();
-    setup.timer.advance(MS);
-    let cancelled = Outcome::Cancelled(CancelReason::Requested("loom".into()));
-    if waited {
-        setup.assert_ended_once(&[cancelled]);
-    } else {
-        setup.assert_ended_once(&[cancelled, Outcome::Expired]);
-    }
 }
 
 #[test]
 fn park_against_cancel_under_one_key() {
-    check(&[Failpoint::EndedStaysListed], || park_against_cancel(ONE_KEY, 1));
+    park_against_cancel(Failpoint::EndedStaysListed, ONE_KEY, 1);
 }
 
 #[test]
 fn park_against_cancel_under_two_keys() {
-    for model in [
-        || park_against_cancel(TWO_ROOMS, 1),
-        || park_against_cancel(TWO_ROOMS, 2),
-        || park_against_cancel(ONE_ROOM, 3),
-    ] {
-        check(&[Failpoint::ExpiryLeavesNoNote], model);
+    for (keys, key) in [(TWO_ROOMS, 1), (TWO_ROOMS, 2), (ONE_ROOM, 3)] {
+        park_against_cancel(Failpoint::ExpiryLeavesNoNote, keys, key);
     }
+}
+
+/// One parked under these keys, while an event, which is one of two, has it under check: what ends
+/// it then ends it as this.
+fn event_against(
+    faults: &[Failpoint],
+    keys: &'static [u8],
+    on: u8,
+    end: Act,
+    ended: fn() -> Outcome,
+) {
+    check(faults, move || {
+        let setup = Setup::new().alone(&[Park(BOTH, keys)]).race([Event(0, on)], &[end]);
+        setup.assert_ended_once(&[ended()]);
+    });
 }
 
 /// The first key is cancelled while its operation is attempted for the second, in another room.
 #[test]
 fn cancel_in_one_room_against_event_in_another() {
-    check(&[Failpoint::ExpiryLeavesNoNote, Failpoint::EndedStaysListed], || {
-        let setup = Setup::new();
-        setup.park(&[0, 1], TWO_ROOMS, MS);
-        let event = setup.complete_elsewhere(0, 2);
-        setup.purgatory.cancel_for_key(&1, "loom");
-        event.join().unwrap();
-        let reason = CancelReason::Requested("loom".into());
-        setup.assert_ended_once(&[Outcome::Cancelled(reason)]);
-    });
+    let faults = [Failpoint::ExpiryLeavesNoNote, Failpoint::EndedStaysListed];
+    event_against(&faults, TWO_ROOMS, 2, Cancel(1), cancelled);
 }
 
 /// A wheel turns in one room while an event in another finds the watch of what expires.
 #[test]
 fn expiry_in_one_room_against_event_in_another() {
-    check(&[Failpoint::ExpiryLeavesNoNote, Failpoint::ExpiryRemovesCheckedOut], || {
-        let setup = Setup::new();
-        setup.park(&[0, 1], TWO_ROOMS, MS);
-        let event = setup.complete_elsewhere(0, 2);
-        setup.timer.advance(MS);
-        event.join().unwrap();
-        setup.assert_ended_once(&[Outcome::Expired]);
-    });
-}
-
-/// A place among those that may be parked is taken once, and given back once.
-fn place_against_event(keys: &'static [u8]) {
-    let setup = Setup::with(|builder| builder.max_parked(1));
-    let event = setup.complete_elsewhere(0, 1);
-    setup.park(&[0], keys, MS);
-    event.join().unwrap();
-    setup.assert_ended_once(&[Outcome::Completed]);
-    let never =
-        || Op { flags: vec![setup.flags[1].clone()], sets: None, endings: setup.endings.clone() };
-    let park = || setup.purgatory.try_complete_else_watch(never(), &[1], MS);
-    assert!(park().is_ok(), "the place is free");
-    let refused = park().err().map(|refused| refused.reason);
-    assert_eq!(refused, Some(RefusedReason::Full { limit: 1 }), "the place is taken");
+    let faults = [Failpoint::ExpiryLeavesNoNote, Failpoint::ExpiryRemovesCheckedOut];
+    event_against(&faults, TWO_ROOMS, 2, Time, || Expired);
 }
 
 #[test]
+fn event_against_expiry() {
+    event_against(&[Failpoint::ExpiryLeavesNoNote], ONE_KEY, 1, Time, || Expired);
+}
+
+#[test]
+fn cancel_against_event() {
+    event_against(&[Failpoint::ExpiryLeavesNoNote], ONE_KEY, 1, Cancel(1), cancelled);
+}
+
+/// A place among those that may be parked is taken once, and given back once.
+#[test]
 fn a_place_against_event() {
-    check(&[Failpoint::EndingKeepsPermit, Failpoint::ParkKeepsNoPermit], || {
-        place_against_event(ONE_KEY)
-    });
-    check(&[Failpoint::EndingKeepsPermit, Failpoint::ParkKeepsNoPermit], || {
-        place_against_event(TWO_ROOMS)
-    });
+    for keys in [ONE_KEY, TWO_ROOMS] {
+        check(&[Failpoint::EndingKeepsPermit, Failpoint::ParkKeepsNoPermit], move || {
+            let setup = Setup::with(|builder| builder.max_parked(1));
+            let setup = setup.race([Event(0, 1)], &[Park(&[0], keys)]);
+            setup.assert_ended_once(&[Completed]);
+            let park = || setup.purgatory.try_complete_else_watch(setup.op(&[1]), &[1], MS);
+            assert!(park().is_ok(), "the place is free");
+            let refused = park().err().map(|refused| refused.reason);
+            assert_eq!(refused, Some(RefusedReason::Full { limit: 1 }), "the place is taken");
+        });
+    }
 }
 
 #[test]
 fn event_against_event() {
     check(&[Failpoint::EventLeavesNoNote], || {
-        let setup = Setup::new();
-        setup.park(&[0, 1], &[1, 2], MS);
-        let events = [setup.complete_elsewhere(0, 1), setup.complete_elsewhere(1, 2)];
-        events.into_iter().for_each(|event| event.join().unwrap());
-        setup.assert_ended_once(&[Outcome::Completed]);
-    });
-}
-
-#[test]
-fn event_against_expiry() {
-    check(&[Failpoint::ExpiryLeavesNoNote], || {
-        let setup = Setup::new();
-        setup.park(&[0, 1], &[1], MS);
-        let event = setup.complete_elsewhere(0, 1); // one flag is not enough
-        setup.timer.advance(MS);
-        event.join().unwrap();
-        setup.assert_ended_once(&[Outcome::Expired]);
+        let setup = Setup::new().alone(&[Park(BOTH, TWO_ROOMS)]);
+        setup.race([Event(0, 1), Event(1, 2)], &[]).assert_ended_once(&[Completed]);
     });
 }
 
 #[test]
 fn completing_event_against_expiry() {
     check(&[Failpoint::ExpiryRemovesCheckedOut], || {
-        let setup = Setup::new();
-        setup.park(&[0], &[1], MS);
-        let event = setup.complete_elsewhere(0, 1);
-        setup.timer.advance(MS);
-        event.join().unwrap();
-        setup.assert_ended_once(&[Outcome::Completed, Outcome::Expired]);
+        let setup = Setup::new().alone(&[Park(&[0], ONE_KEY)]);
+        setup.race([Event(0, 1)], &[Time]).assert_ended_once(&[Completed, Expired]);
     });
 }
 
@@ -392,66 +444,25 @@ fn completing_event_against_expiry() {
 #[test]
 fn park_against_event_against_expiry() {
     check(&[Failpoint::ExpiryLeavesNoNote], || {
-        let setup = Setup::new();
-        let event = setup.complete_elsewhere(0, 1);
-        let timer = setup.timer.clone();
-        let expiry = thread::spawn(move || timer.advance(MS));
-        setup.park(&[0, 1], &[1], MS);
-        event.join().unwrap();
-        expiry.join().unwrap();
-        setup.timer.advance(MS); // when it was parked after the other's step
-        setup.assert_ended_once(&[Outcome::Expired]);
+        let setup = Setup::new().race([Event(0, 1), Time], &[Park(BOTH, ONE_KEY)]);
+        // Once more, when it was parked after the other's step.
+        setup.alone(&[Time]).assert_ended_once(&[Expired]);
     });
-}
-
-#[test]
-fn cancel_against_event() {
-    check(&[Failpoint::ExpiryLeavesNoNote], || {
-        let setup = Setup::new();
-        setup.park(&[0, 1], &[1], MS);
-        let event = setup.complete_elsewhere(0, 1);
-        setup.purgatory.cancel_for_key(&1, "loom");
-        event.join().unwrap();
-        let reason = CancelReason::Requested("loom".into());
-        setup.assert_ended_once(&[Outcome::Cancelled(reason)]);
-    });
-}
-
-/// Another thread that sets a flag and then lets a key's watermark rise.
-fn rise_elsewhere(setup: &Setup, flag: usize, key: u8) -> thread::JoinHandle<()> {
-    let (purgatory, flag) = (setup.purgatory.clone(), setup.flags[flag].clone());
-    thread::spawn(move || {
-        flag.store(true, Relaxed);
-        purgatory.complete_up_to(&key, 5);
-    })
-}
-
-fn park_watermarks(setup: &Setup, flags: &[usize], watches: Watches<'_, u8>) {
-    let flags = flags.iter().map(|&flag| setup.flags[flag].clone()).collect();
-    let operation = Op { flags, sets: None, endings: setup.endings.clone() };
-    setup.purgatory.try_complete_else_watch(operation, watches, MS).unwrap();
 }
 
 #[test]
 fn park_against_rise() {
-    fn model() {
-        let setup = Setup::new();
-        let rise = rise_elsewhere(&setup, 0, 1);
-        park_watermarks(&setup, &[0], Watches::up_to(&[(1, 5)]));
-        rise.join().unwrap();
-        setup.assert_ended_once(&[Outcome::Completed]);
-    }
-    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion], model);
+    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion], || {
+        let setup = Setup::new().race([Rise(0, 1)], &[ParkUpTo(&[0], &[(1, 5)])]);
+        setup.assert_ended_once(&[Completed]);
+    });
 }
 
 #[test]
 fn park_against_rise_in_the_check_form() {
     check(&[Failpoint::ParkSkipsVersionCheck], || {
-        let setup = Setup::new();
-        let rise = rise_elsewhere(&setup, 0, 1);
-        park_watermarks(&setup, &[0], Watches::up_to(&[(1, 5)]).checked());
-        rise.join().unwrap();
-        setup.assert_ended_once(&[Outcome::Completed]);
+        let setup = Setup::new().race([Rise(0, 1)], &[ParkChecked(&[0], &[(1, 5)])]);
+        setup.assert_ended_once(&[Completed]);
     });
 }
 
@@ -459,11 +470,9 @@ fn park_against_rise_in_the_check_form() {
 #[test]
 fn park_against_two_rises() {
     check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventLeavesNoNote], || {
-        let setup = Setup::new();
-        let rises = [rise_elsewhere(&setup, 0, 1), rise_elsewhere(&setup, 1, 2)];
-        park_watermarks(&setup, &[0, 1], Watches::up_to(&[(1, 5), (2, 5)]));
-        rises.into_iter().for_each(|rise| rise.join().unwrap());
-        setup.assert_ended_once(&[Outcome::Completed]);
+        let parks = ParkUpTo(BOTH, &[(1, 5), (2, 5)]);
+        let setup = Setup::new().race([Rise(0, 1), Rise(1, 2)], &[parks]);
+        setup.assert_ended_once(&[Completed]);
     });
 }
 
@@ -471,11 +480,8 @@ fn park_against_two_rises() {
 #[test]
 fn park_against_rise_in_one_room() {
     check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventLeavesNoNote], || {
-        let setup = Setup::new();
-        let rise = rise_elsewhere(&setup, 0, 1);
-        park_watermarks(&setup, &[0], Watches::up_to(&[(1, 5), (3, 5)]));
-        rise.join().unwrap();
-        setup.assert_ended_once(&[Outcome::Completed]);
+        let setup = Setup::new().race([Rise(0, 1)], &[ParkUpTo(&[0], &[(1, 5), (3, 5)])]);
+        setup.assert_ended_once(&[Completed]);
     });
 }
 
@@ -486,14 +492,9 @@ fn rise_against_rise() {
         let setup = Setup::new();
         // A condition that the checks never see true: only the count can end it.
         let never = Arc::new(AtomicBool::new(false));
-        let operation = Op { flags: vec![never], sets: None, endings: setup.endings.clone() };
-        let watches = [(1, 5), (2, 5)];
-        let parked =
-            setup.purgatory.try_complete_else_watch(operation, Watches::up_to(&watches), MS);
-        parked.unwrap();
-        let rises = [rise_elsewhere(&setup, 0, 1), rise_elsewhere(&setup, 1, 2)];
-        rises.into_iter().for_each(|rise| rise.join().unwrap());
-        setup.assert_ended_once(&[Outcome::Completed]);
+        let operation = Op { flags: vec![never], ..setup.op(&[]) };
+        setup.park(operation, Watches::up_to(&[(1, 5), (2, 5)]), MS);
+        setup.race([Rise(0, 1), Rise(1, 2)], &[]).assert_ended_once(&[Completed]);
     });
 }
 
@@ -501,11 +502,8 @@ fn rise_against_rise() {
 #[test]
 fn rise_against_rise_in_the_check_form() {
     check(&[Failpoint::EventLeavesNoNote], || {
-        let setup = Setup::new();
-        park_watermarks(&setup, &[0, 1], Watches::up_to(&[(1, 5), (2, 5)]).checked());
-        let rises = [rise_elsewhere(&setup, 0, 1), rise_elsewhere(&setup, 1, 2)];
-        rises.into_iter().for_each(|rise| rise.join().unwrap());
-        setup.assert_ended_once(&[Outcome::Completed]);
+        let setup = Setup::new().alone(&[ParkChecked(BOTH, &[(1, 5), (2, 5)])]);
+        setup.race([Rise(0, 1), Rise(1, 2)], &[]).assert_ended_once(&[Completed]);
     });
 }
 
@@ -513,59 +511,28 @@ fn rise_against_rise_in_the_check_form() {
 fn rise_against_cancel_and_expiry() {
     check(&[Failpoint::ExpiryRemovesCheckedOut], || {
         let setup = Setup::new();
-        let watches = [(1, 5)];
-        park_watermarks(&setup, &[0], Watches::up_to(&watches).with_keys(&[2]));
-        let rise = rise_elsewhere(&setup, 0, 1);
-        let event = setup.complete_elsewhere(1, 2);
-        setup.timer.advance(MS);
-        rise.join().unwrap();
-        event.join().unwrap();
-        setup.assert_ended_once(&[Outcome::Completed, Outcome::Expired]);
+        setup.park(setup.op(&[0]), Watches::up_to(&[(1, 5)]).with_keys(&[2]), MS);
+        let setup = setup.race([Rise(0, 1), Event(1, 2)], &[Time]);
+        setup.assert_ended_once(&[Completed, Expired]);
     });
 }
 
 #[test]
 fn rise_against_cancel_for_key() {
     check(&[Failpoint::ExpiryLeavesNoNote], || {
-        let setup = Setup::new();
-        park_watermarks(&setup, &[0, 1], Watches::up_to(&[(1, 5)]).checked());
-        let rise = rise_elsewhere(&setup, 0, 1);
-        setup.purgatory.cancel_for_key(&1, "loom");
-        rise.join().unwrap();
-        let reason = CancelReason::Requested("loom".into());
-        setup.assert_ended_once(&[Outcome::Cancelled(reason)]);
+        let setup = Setup::new().alone(&[ParkChecked(BOTH, &[(1, 5)])]);
+        setup.race([Rise(0, 1)], &[Cancel(1)]).assert_ended_once(&[cancelled()]);
     });
 }
 
 /// A check that panics while another event finds it under way.
 #[test]
 fn panicking_check_against_event() {
-    struct Panics(Op);
-    impl DelayedOperation for Panics {
-        fn try_complete(&mut self) -> bool {
-            assert!(!self.0.flags[0].load(Relaxed), "a panic in a check");
-            false
-        }
-        fn on_complete(self, outcome: Outcome) {
-            self.0.on_complete(outcome);
-        }
-    }
     check(&[Failpoint::PanickedPutBack], || {
-        let timer = ManualTimer::new();
-        let purgatory: Purgatory<u8, Panics> =
-            Purgatory::builder("loom").timer(&timer).build().unwrap();
-        let flag = Arc::new(AtomicBool::new(false));
-        let endings = std::sync::Arc::<Mutex<Vec<Outcome>>>::default();
-        let operation =
-            Panics(Op { flags: vec![flag.clone()], sets: None, endings: endings.clone() });
-        purgatory.try_complete_else_watch(operation, &[1], MS).unwrap();
-        let other = purgatory.clone();
-        let event = thread::spawn(move || other.check_and_complete(&1));
-        flag.store(true, Relaxed);
-        purgatory.check_and_complete(&1);
-        event.join().unwrap();
-        assert_eq!(*endings.lock().unwrap(), [Outcome::Cancelled(CancelReason::Panicked)]);
-        assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
+        let setup = Setup::new();
+        setup.park(Op { panics: true, ..setup.op(&[0]) }, ONE_KEY, MS);
+        let setup = setup.race([Raise(1)], &[Event(0, 1)]);
+        setup.assert_ended_once(&[Outcome::Cancelled(CancelReason::Panicked)]);
     });
 }
 
@@ -592,39 +559,35 @@ fn future_drop_against_completion() {
         drop(future);
         event.join().unwrap();
         assert_eq!(taken.load(SeqCst), unclaimed.load(SeqCst), "a value was lost");
-        assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
+        assert_nothing_left(&purgatory);
     });
 }
 
 /// Either the park is refused, or what was parked is ended.
-fn park_against_shutdown(keys: &'static [u8]) {
-    let setup = Setup::new();
-    let purgatory = setup.purgatory.clone();
-    let shutdown = thread::spawn(move || purgatory.shutdown());
-    let flags = vec![setup.flags[0].clone()];
-    let operation = Op { flags, sets: None, endings: setup.endings.clone() };
-    let parked = setup.purgatory.try_complete_else_watch(operation, keys, MS);
-    shutdown.join().unwrap();
-    match parked {
-        Ok(_) => setup.assert_ended_once(&[Outcome::Cancelled(CancelReason::Shutdown)]),
-        Err(refused) => assert_eq!(refused.reason, RefusedReason::Closed),
-    }
+fn park_against_shutdown(faults: &[Failpoint], keys: &'static [u8]) {
+    check(faults, move || {
+        let setup = Setup::new();
+        let shutdown = setup.elsewhere(|setup| setup.purgatory.shutdown());
+        let parked = setup.purgatory.try_complete_else_watch(setup.op(&[0]), keys, MS);
+        shutdown.join().unwrap();
+        match parked {
+            Ok(_) => setup.assert_ended_once(&[Outcome::Cancelled(CancelReason::Shutdown)]),
+            Err(refused) => assert_eq!(refused.reason, RefusedReason::Closed),
+        }
+    });
 }
 
 #[test]
 fn park_against_shutdown_under_one_key() {
-    check(&[Failpoint::ShutdownClosesNoRoom], || park_against_shutdown(ONE_KEY));
+    park_against_shutdown(&[Failpoint::ShutdownClosesNoRoom], ONE_KEY);
 }
 
 #[test]
 fn park_against_shutdown_under_two_keys() {
-    let faults = [Failpoint::ShutdownClosesNoRoom, Failpoint::ExpiryLeavesNoNote];
-    for model in [
-        || park_against_shutdown(TWO_ROOMS),
-        || park_against_shutdown(&[2, 1]), // the other way round: the first room is closed last
-        || park_against_shutdown(ONE_ROOM),
-    ] {
-        check(&faults, model);
+    // And the other way round: the first room is closed last.
+    for keys in [TWO_ROOMS, &[2, 1], ONE_ROOM] {
+        let faults = [Failpoint::ShutdownClosesNoRoom, Failpoint::ExpiryLeavesNoNote];
+        park_against_shutdown(&faults, keys);
     }
 }
 
@@ -649,47 +612,42 @@ impl Later {
 
 /// An operation that one thread checks while another raises two events, which is once too often: it
 /// is put off, to an executor that is blocked until all else is over.
-fn put_off_against(other: fn(&Setup), flag_set: bool, allowed: &[Outcome]) {
-    let later = Later::default();
-    let executor = later.clone();
-    let setup = Setup::with(|builder| builder.executor(executor));
-    setup.park(&[0], ONE_KEY, MS);
-    let purgatory = setup.purgatory.clone();
-    let checks = thread::spawn(move || purgatory.check_and_complete(&1));
-    let (purgatory, flag) = (setup.purgatory.clone(), setup.flags[0].clone());
-    let overtakes = thread::spawn(move || {
-        purgatory.check_and_complete(&1);
-        flag.store(flag_set, Relaxed);
-        purgatory.check_and_complete(&1);
+fn put_off_against(fault: Failpoint, second: Act, own: &'static [Act], ended: fn() -> Outcome) {
+    check(&[fault], move || {
+        let later = Later::default();
+        let setup = Setup::with(|builder| builder.executor(later.clone()));
+        setup.act(Park(&[0], ONE_KEY));
+        let checks = setup.elsewhere(|setup| setup.act(Raise(1)));
+        let overtakes = setup.elsewhere(move |setup| [Raise(1), second].map(|act| setup.act(act)));
+        own.iter().for_each(|&act| setup.act(act));
+        checks.join().unwrap();
+        overtakes.join().unwrap();
+        later.run();
+        setup.assert_ended_once(&[ended()]);
     });
-    other(&setup);
-    checks.join().unwrap();
-    overtakes.join().unwrap();
-    later.run();
-    setup.assert_ended_once(allowed);
 }
 
 #[test]
 fn an_operation_that_is_put_off_hears_of_its_event() {
-    check(&[Failpoint::PutOffNotLookedAt], || {
-        put_off_against(|_| {}, true, &[Outcome::Completed]);
-    });
+    put_off_against(Failpoint::PutOffNotLookedAt, Event(0, 1), &[], || Completed);
 }
 
 #[test]
 fn an_operation_that_is_put_off_can_be_cancelled() {
-    check(&[Failpoint::PutOffForgetsEnd], || {
-        let cancelled = Outcome::Cancelled(CancelReason::Requested("loom".into()));
-        let cancel = |setup: &Setup| _ = setup.purgatory.cancel_for_key(&1, "loom");
-        put_off_against(cancel, false, &[cancelled]);
-    });
+    put_off_against(Failpoint::PutOffForgetsEnd, Raise(1), &[Cancel(1)], cancelled);
 }
 
 #[test]
 fn an_operation_that_is_put_off_can_expire() {
-    check(&[Failpoint::PutOffForgetsEnd], || {
-        put_off_against(|setup| setup.timer.advance(MS), false, &[Outcome::Expired]);
-    });
+    put_off_against(Failpoint::PutOffForgetsEnd, Raise(1), &[Time], || Expired);
+}
+
+/// Two operations: what ends the first has come to the last check of the second. Both end, and no
+/// event is missing.
+#[track_caller]
+fn assert_none_missed(setup: &Setup) {
+    assert_eq!(setup.endings.lock().unwrap().len(), 2);
+    assert_eq!(setup.purgatory.stats().missed_events, 0);
 }
 
 /// A rise ends one operation, whose callback makes another's condition true; that one the rise
@@ -699,21 +657,14 @@ fn an_operation_that_is_put_off_can_expire() {
 fn a_rise_on_its_way_against_a_last_check() {
     check(&[Failpoint::MissIgnoresNotes], || {
         let setup = Setup::with(Builder::check_at_expiry);
-        let park = |flag: usize, sets, watermarks: &[(u8, u64)], timeout: Timeout| {
-            let flags = vec![setup.flags[flag].clone()];
-            let operation = Op { flags, sets, endings: setup.endings.clone() };
-            let watches = Watches::up_to(watermarks);
-            setup.purgatory.try_complete_else_watch(operation, watches, timeout).unwrap();
-        };
-        park(0, Some(setup.flags[1].clone()), &[(1, 1)], Timeout::Never);
-        park(1, None, &[(1, 1), (3, 5)], MS.into());
-        let purgatory = setup.purgatory.clone();
-        let rise = thread::spawn(move || purgatory.complete_up_to(&1, 1));
-        setup.timer.advance(MS);
+        let first = Op { sets: Some(setup.flags[1].clone()), ..setup.op(&[0]) };
+        setup.park(first, Watches::up_to(&[(1, 1)]), Timeout::Never);
+        setup.park(setup.op(&[1]), Watches::up_to(&[(1, 1), (3, 5)]), MS);
+        let rise = setup.elsewhere(|setup| setup.purgatory.complete_up_to(&1, 1));
+        setup.act(Time);
         rise.join().unwrap();
-        assert_eq!(setup.endings.lock().unwrap().len(), 2);
+        assert_none_missed(&setup);
         assert_eq!(setup.purgatory.len(), 0);
-        assert_eq!(setup.purgatory.stats().missed_events, 0);
     });
 }
 
@@ -723,18 +674,12 @@ fn a_rise_on_its_way_against_a_last_check() {
 fn an_event_on_its_way_against_a_last_check() {
     check(&[Failpoint::MissIgnoresVersions, Failpoint::MissIgnoresEventsUnderWay], || {
         let setup = Setup::with(Builder::check_at_expiry);
-        let park = |flag: &Arc<AtomicBool>, sets, timeout: Timeout| {
-            let operation = Op { flags: vec![flag.clone()], sets, endings: setup.endings.clone() };
-            setup.purgatory.try_complete_else_watch(operation, &[1], timeout).unwrap();
-        };
-        park(&setup.flags[0], Some(setup.flags[1].clone()), Timeout::Never);
-        park(&Arc::new(AtomicBool::new(false)), None, Timeout::Never);
-        park(&setup.flags[1], None, MS.into());
-        let event = setup.complete_elsewhere(0, 1);
-        setup.timer.advance(MS);
-        event.join().unwrap();
-        assert_eq!(setup.endings.lock().unwrap().len(), 2);
-        assert_eq!(setup.purgatory.stats().missed_events, 0);
+        let first = Op { sets: Some(setup.flags[1].clone()), ..setup.op(&[0]) };
+        setup.park(first, ONE_KEY, Timeout::Never);
+        let never = Op { flags: vec![Arc::new(AtomicBool::new(false))], ..setup.op(&[]) };
+        setup.park(never, ONE_KEY, Timeout::Never);
+        setup.park(setup.op(&[1]), ONE_KEY, MS);
+        assert_none_missed(&setup.race([Event(0, 1)], &[Time]));
     });
 }
 
