@@ -33,8 +33,6 @@ mod set {
         EventRaisesNoVersion,
         /// An event that finds an operation under check leaves its holder no note.
         EventLeavesNoNote,
-        /// An event for one looks at the first that waits, and no further.
-        EventForOneLooksAtOne,
         /// A watermark watch that was taken off its key is not counted down.
         MetWatchNotCounted,
         /// An end that finds an operation under check leaves its holder no note.
@@ -47,20 +45,10 @@ mod set {
         ExpiryRemovesCheckedOut,
         /// A park gives its place among `max_parked` back though it parked.
         ParkKeepsNoPermit,
-        /// A park that fails half way leaves the watches it has set.
-        WithdrawnLeavesWatches,
         /// A future that is dropped leaves its operation parked.
         DroppedFutureLeavesOperation,
         /// An ending does not give its place among `max_parked` back.
         EndingKeepsPermit,
-        /// A last check that came true is a missed event whatever was noted meanwhile.
-        MissIgnoresNotes,
-        /// The same, whatever versions moved meanwhile.
-        MissIgnoresVersions,
-        /// The same, whatever event is under way.
-        MissIgnoresEventsUnderWay,
-        /// The same, whatever event a monitor is about to raise.
-        MissIgnoresAnnounced,
         /// A shutdown leaves the rooms open.
         ShutdownClosesNoRoom,
         /// A reply is expected under a key that another is expected under.
@@ -69,10 +57,10 @@ mod set {
         FailsWhatCameAfter,
         /// A rise of a watermark that is kept raises its event before the value.
         EventBeforeItsRise,
-        /// What is put off to the executor forgets an end that was noted.
-        PutOffForgetsEnd,
-        /// What is put off to the executor is not looked at there.
-        PutOffNotLookedAt,
+        /// An event for one stops at the first waiter, whatever its check says.
+        EventForOneLooksAtOne,
+        /// A wait on a monitor does not look whether all keys were raised while it was parked.
+        WaitTrustsEarlierWalk,
     }
 
     impl Failpoint {

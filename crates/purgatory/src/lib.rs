@@ -52,18 +52,17 @@
 //! |---|---|---|
 //! | a state and the waits for it, in one | [`Monitor`] | [monitor](guide::monitor) |
 //! | to match replies with requests | [`Replies`] | [replies](guide::replies) |
-//! | to wait for values that only rise, or for k of n | [`Watermarks`]; [`ThresholdPurgatory`] for one value | [watermarks](guide::watermarks) |
+//! | to wait for values that only rise, or for k of n | [`Watermarks`] | [watermarks](guide::watermarks) |
 //! | a request of my own, with a callback | [`DelayedOperation`], or [`when`] with two closures | [operations](guide::operations) |
 //! | several kinds of request in one purgatory | [`BoxedOperation`] | [operations](guide::operations) |
-//! | to wait for a value, in a task or a thread | [`Purgatory::wait`], [`Purgatory::wait_blocking`] | [operations](guide::operations) |
-//! | to raise an event under a lock that checks need | [`Purgatory::defer`] | [operations](guide::operations) |
+//! | to wait for a value, in a task or a thread | [`Purgatory::wait`], [`WaitFuture::wait_blocking`] | [operations](guide::operations) |
 //! | to wait for keys, watermarks or both | [`Watches`] | [watches](guide::watches) |
 //! | to complete one of many | [`Purgatory::check_and_complete_one`], [`Monitor::update_one`] | [watches](guide::watches) |
-//! | to end one, or several | [`Purgatory::cancel`], [`complete`](Purgatory::complete), [`complete_each`](Purgatory::complete_each) | [lifecycle](guide::lifecycle) |
+//! | to end one, or several | [`Purgatory::cancel`], [`complete`](Purgatory::complete) | [lifecycle](guide::lifecycle) |
 //! | to end all of a key, or all | [`Purgatory::cancel_for_key`], [`Purgatory::complete_for_key`], [`Purgatory::cancel_all`] | [lifecycle](guide::lifecycle) |
 //! | slow callbacks on other threads | [`Builder::callbacks_on_executor`] | [lifecycle](guide::lifecycle) |
 //! | to give one more time | [`Purgatory::reschedule`] | [time](guide::time) |
-//! | no locks, on one thread | [`LocalPurgatory`] | [local](guide::local) |
+//! | one thread, operations that are not `Send` | a timer turned by the event loop | [local](guide::local) |
 //! | tests that do not sleep | [`ManualTimer`](timer_core::ManualTimer) | [testing](guide::testing) |
 //! | callbacks or a timer on a runtime | the feature `tokio` | [tokio](guide::tokio) |
 //! | one timer for several purgatories | [`Builder::timer`] | [scale](guide::scale) |
@@ -84,15 +83,18 @@
 //! - **Nothing stays.** An operation that has ended is out of every watch list and out of the wheel
 //!   at once. (If it expired under more than 17 keys, it leaves the lists as its callback runs.)
 //!   Counts are exact when nothing moves.
-//! - **Panics stay inside.** A check or callback that panics is contained and counted.
+//! - **Panics are contained.** A check, callback or waker that panics is counted and ends nothing
+//!   else. (A `Drop` that panics, or a key's `Eq`, `Hash` or `Clone`, may reach the caller or abort,
+//!   as in std's collections.)
 //!
 //! # Features
 //!
-//! - `keyed` (on by default): [`Watermarks`], and timer-core's `KeyedTimer`.
+//! - `keyed` (on by default): [`Watermarks`].
 //! - `metrics` (on by default): `Purgatory::publish` hands counts and times to the `metrics`
 //!   facade.
 //! - `serde`: [`Snapshot`] and what is in it can be serialised.
-//! - `tokio`: `TokioExecutor`, for callbacks inside a tokio runtime, and a timer on its clock.
+//! - `tokio`: timer-core's `TokioExecutor`, for callbacks inside a tokio runtime, and a timer on its
+//!   clock.
 //! - `tracing`: events for operations that are not parked (debug), checks and callbacks that panic
 //!   (error), callbacks that keep the executor for 100 ms and missed events (warn), and shutdown
 //!   (info).
@@ -106,7 +108,6 @@ pub mod failpoints;
 
 mod face;
 pub mod guide;
-mod local;
 mod observe;
 mod paths;
 mod room;
@@ -115,33 +116,25 @@ pub mod sync;
 mod words;
 
 #[cfg(feature = "keyed")]
-pub use face::watermarks::{QuorumError, TooManyKeys, Watermarks};
+pub use face::watermarks::Watermarks;
 pub use face::{
-    boxed::{BoxedOperation, LocalBoxed, When, when},
+    boxed::{BoxedOperation, when},
     builder::Builder,
     monitor::Monitor,
     purgatory::Purgatory,
-    replies::{AlreadyExpected, Expected, Replies, Reply},
+    replies::{Expected, Replies, Reply},
     shutdown::ShutdownLeft,
-    threshold::ThresholdPurgatory,
     wait::{WaitError, WaitFuture},
 };
-pub use local::{
-    purgatory::{LocalBuilder, LocalPurgatory},
-    wait::LocalWait,
-};
-pub use observe::snapshot::{KeyWaiters, Parked, Snapshot};
+pub use observe::snapshot::{Parked, Snapshot};
 pub use room::times::Times;
 pub use timer_core;
-#[cfg(feature = "tokio")]
-pub use timer_core::TokioExecutor;
 pub use words::{
-    missed::MissedEvent,
     operation::{
         CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
         RefusedReason, Timeout,
     },
-    stats::{Refusals, Stats},
+    stats::Stats,
     watches::{WatchKey, Watches},
 };
 

@@ -6,16 +6,13 @@ use timer_core::{BuildError, Executor, MAX_SHARDS, SystemTimer, Timer, driver::D
 
 use crate::{
     face::{boxed::BoxedOperation, purgatory::Purgatory},
+    observe::snapshot::Parked,
     paths::{
-        core::{Core, Settings},
-        missed::OnMissed,
+        core::{Core, OnMissed, Settings},
         trampoline::Offload,
     },
     sync::default_rooms,
-    words::{
-        watches::WatchKey,
-        {missed::MissedEvent, operation::DelayedOperation},
-    },
+    words::{operation::DelayedOperation, watches::WatchKey},
 };
 
 /// Configures a [`Purgatory`].
@@ -45,7 +42,7 @@ pub struct Builder<K, O = BoxedOperation> {
     callbacks_on_executor: bool,
     max_parked: Option<usize>,
     rooms: usize,
-    last_checks: Option<OnMissed<K>>,
+    on_missed: Option<OnMissed<K>>,
     builds: PhantomData<fn() -> (K, O)>,
 }
 
@@ -62,7 +59,7 @@ where
             callbacks_on_executor: false,
             max_parked: None,
             rooms: default_rooms(),
-            last_checks: None,
+            on_missed: None,
             builds: PhantomData,
         }
     }
@@ -74,9 +71,8 @@ where
     }
 
     /// Runs what this purgatory's expired operations call back, and whatever else is not for the
-    /// calling thread, on this executor instead of the timer's: deferred events, looks at an
-    /// operation that many events asked for, and what is beyond the first 1024 callbacks queued
-    /// behind one call.
+    /// calling thread, on this executor instead of the timer's: last checks, and what is beyond the
+    /// first 1024 callbacks queued behind one call.
     ///
     /// [`Workers`](timer_core::Workers) is one. [`execute`](Executor::execute) is called with
     /// nothing locked; a panic in it is contained, and a job that it drops runs on the dropping
@@ -113,36 +109,36 @@ where
         self
     }
 
-    /// Checks each operation once more when its time is up, and finds the events that nobody
-    /// raised. When that check comes true the operation ends as Completed, and unless an event was
-    /// on its way that is a *missed event*: a condition that came true without one, so that a
-    /// request waited out its time. It is counted ([`missed_events`](crate::Stats::missed_events),
-    /// `purgatory_missed_events_total`), and told as a `tracing` warning that names the keys
-    /// (feature `tracing`), and to the hook of [`on_missed_event`](Self::on_missed_event).
+    /// Checks each operation once more when its time is up, and finds the events that were never
+    /// raised. An operation whose last check comes true ends as Completed. Unless an event was noted
+    /// meanwhile, that is a *missed event*: its condition came true without one, so it waited out
+    /// its time. It is counted ([`missed_events`](crate::Stats::missed_events),
+    /// `purgatory_missed_events_total`) and told to `hook`, on the executor, with nothing locked,
+    /// before the operation's callback. A panic in the hook is contained and counted, so it fails no
+    /// test: assert that the count is 0.
+    ///
+    /// An event that races the time-out may count as missed: look at the rate. A trigger that was
+    /// forgotten is missed again and again.
     ///
     /// The check runs on the executor, where the callback of what expired runs; until then the
     /// operation counts as under check, and its end is decided: cancelling it, or a shutdown,
     /// changes nothing, and it ends as Expired, or as Completed if that check says so. One that
     /// panics, or whose job the executor drops, ends as Expired. An operation that a thread is
-    /// checking when its time is up has its last check there; one that never had time to wait has
-    /// only its first.
+    /// checking when its time is up has its last check there; one with a timeout of zero has only
+    /// its first.
     ///
-    /// No miss, but a race between an event and the time-out, is a check that came true while an
-    /// event on one of the keys was under way, or noted, or raised the key's version, or while any
-    /// event was [deferred](Purgatory::defer). What cannot be told from a miss is an event that its
-    /// thread is just about to raise, so look at the rate: a trigger that was forgotten is missed
-    /// again and again.
-    ///
-    /// Costs nothing where nothing expires, but for two additions an event; a check and a box for
-    /// each operation that does.
+    /// Costs nothing where nothing expires; a check and a box for each operation that does.
     ///
     /// ```
     /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
-    /// use purgatory::{BoxedOperation, Purgatory, when};
+    /// use purgatory::{Purgatory, when};
     /// use purgatory::timer_core::ManualTimer;
     ///
     /// let timer = ManualTimer::new();
-    /// let fetches = Purgatory::builder("fetch").timer(&timer).check_at_expiry().build()?;
+    /// let fetches = Purgatory::builder("fetch")
+    ///     .timer(&timer)
+    ///     .check_at_expiry(|missed| eprintln!("no event: {:?}", missed.keys))
+    ///     .build()?;
     /// let appended = Arc::new(AtomicBool::new(false));
     /// let seen = appended.clone();
     /// let fetch = when(move || seen.load(SeqCst), |outcome| println!("fetch: {outcome}"));
@@ -154,40 +150,9 @@ where
     /// assert_eq!((stats.completed, stats.expired, stats.missed_events), (1, 0, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn check_at_expiry(mut self) -> Self
-    where
-        K: fmt::Debug,
-    {
-        self.last_checks.get_or_insert_default().text = Some(|keys| format!("{keys:?}"));
+    pub fn check_at_expiry(mut self, hook: impl Fn(&Parked<K>) + Send + Sync + 'static) -> Self {
+        self.on_missed = Some(Box::new(hook));
         self
-    }
-
-    /// The same without the keys' text.
-    pub(crate) fn check_at_expiry_untold(mut self) -> Self {
-        self.last_checks.get_or_insert_default();
-        self
-    }
-
-    /// Calls `hook` for each missed event, on the executor and with nothing locked, before the
-    /// callback of its operation. A panic in it is contained and counted, so it fails no test:
-    /// assert that [`Stats::missed_events`](crate::Stats::missed_events) is 0. Turns
-    /// [`check_at_expiry`](Self::check_at_expiry) on.
-    ///
-    /// ```
-    /// use purgatory::{BoxedOperation, Purgatory};
-    ///
-    /// let fetches: Purgatory<String, BoxedOperation> = Purgatory::builder("fetch")
-    ///     .on_missed_event(|missed| eprintln!("no event: {:?}", missed.keys))
-    ///     .build()?;
-    /// # Ok::<(), purgatory::timer_core::BuildError>(())
-    /// ```
-    pub fn on_missed_event(self, hook: impl Fn(&MissedEvent<K>) + Send + Sync + 'static) -> Self
-    where
-        K: fmt::Debug,
-    {
-        let mut builder = self.check_at_expiry();
-        builder.last_checks.get_or_insert_default().hook = Some(Box::new(hook));
-        builder
     }
 
     /// Builds the purgatory, with a timer of its own unless one is shared.
@@ -213,7 +178,7 @@ where
             own_timer,
             max_parked: self.max_parked,
             rooms: self.rooms,
-            last_checks: self.last_checks,
+            on_missed: self.on_missed,
         })?;
         Ok(Purgatory::handle_of(core))
     }

@@ -17,9 +17,10 @@ where
     /// them in the order they were parked and returns how many this call completed. (One that
     /// another thread is checking right now is left to that thread, which checks it again.)
     ///
-    /// Checks and callbacks run here, with nothing locked: do not hold a lock that a check needs
-    /// ([`defer`](Self::defer) is for those who must). Inside a check or callback this returns 0,
-    /// and what waits for the key now is checked when the outermost call returns.
+    /// Checks and callbacks run here, with nothing locked: do not hold a lock that a check needs. A
+    /// thread that holds one [collects the keys and raises them after](crate::guide::recipes::raise_after_unlock).
+    /// Inside a check or callback this returns 0, and what waits for the key now is checked when
+    /// the outermost call returns.
     ///
     /// Watermark watches of the key are not touched: those are
     /// [`complete_up_to`](Self::complete_up_to)'s.
@@ -32,7 +33,7 @@ where
     ///
     /// let fetches = Purgatory::<String>::new("fetch")?;
     /// let fetch = when(|| false, drop);
-    /// fetches.try_complete_else_watch(fetch.into(), &["orders-0".to_owned()], Timeout::Never)?;
+    /// fetches.try_complete_else_watch(fetch, &["orders-0".to_owned()], Timeout::Never)?;
     /// assert_eq!((fetches.check_and_complete("orders-0"), fetches.waiters("orders-0")), (0, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -56,17 +57,17 @@ where
     ///
     /// So of many that wait for the same thing one is checked and not all. That is right for
     /// operations that wait under this key alone, whose checks *take* what they wait for, and which
-    /// nothing else completes; for others raise the event for all: who is not checked waits on,
-    /// until the next event or the end of its time. A wait whose future may be dropped with what it
-    /// took wants [`wait_or`](Self::wait_or), with a hook that gives it back and raises. Inside a
-    /// check or callback this returns false, and the first is completed when the outermost call
-    /// returns.
+    /// nothing else completes; for others raise the event for all: an operation that is not checked
+    /// waits on, until the next event or the end of its time. A future may be dropped with what it
+    /// took: make the value a [guard that gives itself back](crate::guide::recipes::leases) and
+    /// raises. Inside a check or callback this returns false, and the first is completed when the
+    /// outermost call returns.
     ///
     /// ```
     /// use std::{sync::{Arc, Mutex}, time::Duration};
-    /// use purgatory::{BoxedOperation, Purgatory};
+    /// use purgatory::Purgatory;
     ///
-    /// let waits: Purgatory<&str, BoxedOperation> = Purgatory::new("jobs")?;
+    /// let waits: Purgatory<&str> = Purgatory::new("jobs")?;
     /// let jobs = Arc::new(Mutex::new(Vec::new()));
     /// let take = || {
     ///     let jobs = jobs.clone();
@@ -75,12 +76,12 @@ where
     /// let (first, second) = (take(), take());
     /// jobs.lock().unwrap().push("a job");
     /// assert!(waits.check_and_complete_one(&"job"));
-    /// assert_eq!((first.block(), waits.len()), (Ok("a job"), 1));
+    /// assert_eq!((first.wait_blocking(), waits.len()), (Ok("a job"), 1));
     /// # drop(second);
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     ///
-    /// O(those it comes by); without waiters one lock.
+    /// O(the waiters it checks); without waiters one lock.
     ///
     /// # Panics
     /// As [`check_and_complete`](Self::check_and_complete).
@@ -114,61 +115,5 @@ where
         K: Borrow<Q>,
     {
         self.core.complete_up_to(key, value)
-    }
-
-    /// The events of several keys, one after the other; returns how many this call completed. An
-    /// operation that waits for several of them is checked for each, until it completes.
-    pub fn check_and_complete_all<'a, Q>(&self, keys: impl IntoIterator<Item = &'a Q>) -> usize
-    where
-        Q: Hash + Eq + ?Sized + 'a,
-        K: Borrow<Q>,
-    {
-        keys.into_iter().map(|key| self.check_and_complete(key)).sum()
-    }
-
-    /// The event, for a caller who holds a lock that checks need: nothing is checked here, and of
-    /// the key's code only `Hash`, `Eq` and `Drop` run. An event that is deferred again before it
-    /// has begun happens once. After shutdown this does nothing. The executor raises it soon, or
-    /// whoever calls [`run_deferred`](Self::run_deferred) first; with a
-    /// [`ManualTimer`](timer_core::ManualTimer), or a timer that runs tasks inline, only that
-    /// (unless the purgatory has an [executor](crate::Builder::executor) of its own). When the
-    /// executor drops its job the event stays, for `run_deferred` or the next that is deferred.
-    /// Kafka's action queue. O(1).
-    ///
-    /// ```
-    /// use std::{sync::{Arc, Mutex}, time::Duration};
-    /// use purgatory::{Purgatory, when};
-    /// use purgatory::timer_core::ManualTimer;
-    ///
-    /// let fetches = Purgatory::builder("fetch").timer(&ManualTimer::new()).build()?;
-    /// let log = Arc::new(Mutex::new(Vec::new()));
-    /// let seen = log.clone();
-    /// let fetch = when(move || !seen.lock().unwrap().is_empty(), drop);
-    /// fetches.try_complete_else_watch(fetch, &["log"], Duration::from_secs(30))?;
-    ///
-    /// let mut locked = log.lock().unwrap();
-    /// locked.push("record");
-    /// fetches.defer("log"); // the check needs the lock
-    /// drop(locked);
-    /// assert_eq!(fetches.run_deferred(), 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn defer(&self, key: K) {
-        self.core.defer(key, None);
-    }
-
-    /// As [`defer`](Self::defer), for [`complete_up_to`](Self::complete_up_to): of several that
-    /// have not begun the highest value counts.
-    pub fn defer_up_to(&self, key: K, value: u64) {
-        self.core.defer(key, Some(value));
-    }
-
-    /// Raises the deferred events here and now, those of other threads too; returns how many
-    /// operations that completed. To be called when the locks that checks need have been let go.
-    ///
-    /// It goes on until none is left, also of those that come meanwhile. A panic of a key's `Hash`
-    /// or `Eq` is the caller's, and leaves the later ones deferred.
-    pub fn run_deferred(&self) -> usize {
-        self.core.run_deferred()
     }
 }

@@ -7,8 +7,6 @@ pub(crate) mod monitor;
 pub(crate) mod purgatory;
 pub(crate) mod replies;
 pub(crate) mod shutdown;
-mod state;
-pub(crate) mod threshold;
 pub(crate) mod wait;
 #[cfg(feature = "keyed")]
 pub(crate) mod watermarks;

@@ -8,14 +8,14 @@ use std::{
 };
 
 use crossbeam_utils::CachePadded;
-use timer_core::{SystemTimer, Timer};
+use timer_core::SystemTimer;
 
 use crate::{
     face::boxed::BoxedOperation,
     observe::snapshot::Snapshot,
-    paths::{core::Core, missed::UnderWay},
+    paths::core::Core,
     room::times::Times,
-    sync::{AtomicU64, thread_slot},
+    sync::thread_slot,
     words::{
         operation::{
             CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
@@ -103,14 +103,9 @@ where
     /// The first handle of what was built.
     pub(crate) fn handle_of(core: Arc<Core<K, O>>) -> Self {
         let share = || Arc::new(CachePadded::new(core.clone()));
-        let shares = std::iter::repeat_with(share).take(core.at_once.len()).collect();
+        let shares =
+            std::iter::repeat_with(share).take(core.driver().settings().shard_count).collect();
         Purgatory { handle: Arc::new(Handle { shares, core: core.clone() }), core }
-    }
-
-    /// A change begins whose events are to follow: until this is dropped no missed event is
-    /// counted.
-    pub(crate) fn announce(&self) -> Option<UnderWay<&[AtomicU64]>> {
-        self.core.last_checks.as_ref().map(|last_checks| last_checks.announce())
     }
 
     /// This thread's share in the inside.
@@ -258,32 +253,6 @@ where
         self.core.end(handle, Outcome::Completed)
     }
 
-    /// As [`complete`](Self::complete), for several; returns how many this call ended. What is
-    /// over, named again or another purgatory's is passed by; one under check is left a note and
-    /// not counted. Up to 64 are ended, then called back in this order, then the next.
-    ///
-    /// Cheaper than one after the other: neighbours with the same first key share a lock hold, and
-    /// of 64 so do all further watches in one room.
-    ///
-    /// ```
-    /// use purgatory::{ParkResult, Purgatory, Timeout, when};
-    ///
-    /// let writes = Purgatory::new("writes")?;
-    /// let mut ids = Vec::new();
-    /// for disk in ["a", "b", "a"] {
-    ///     let write = when(|| false, |outcome| println!("written: {outcome}"));
-    ///     match writes.try_complete_else_watch(write, &[disk], Timeout::Never)? {
-    ///         ParkResult::Parked(id) => ids.push(id),
-    ///         _ => unreachable!("its check is never true"),
-    ///     }
-    /// }
-    /// assert_eq!((writes.complete_each(&ids), writes.complete_each(&ids)), (3, 0));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn complete_each(&self, ids: &[OperationId]) -> usize {
-        self.core.complete_each(ids)
-    }
-
     /// Gives one operation another timeout, counted from now: longer, shorter, or none. False when
     /// it is over, or its end is decided. Zero, or a moment that has passed: it expires at the next
     /// tick, without another check (but a [last one](crate::Builder::check_at_expiry)). O(levels of
@@ -375,7 +344,7 @@ where
     ///
     /// let snapshot = purgatory.snapshot(10);
     /// assert_eq!((snapshot.stats.parked, snapshot.key_count), (1, 2));
-    /// assert_eq!(snapshot.busiest[0].waiters, 1);
+    /// assert_eq!(snapshot.busiest[0].1, 1);
     /// assert_eq!(snapshot.oldest[0].keys, ["orders-0", "orders-1"]);
     /// assert!(snapshot.oldest[0].expires_in > Some(Duration::from_secs(29)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -409,37 +378,6 @@ where
         self.core.publish();
         if let Some(timer) = &self.core.own_timer {
             timer.publish();
-        }
-    }
-
-    /// Ends whatever is parked as Cancelled ([`Shutdown`](crate::CancelReason::Shutdown)) and
-    /// refuses what would have to wait from now on. One that is under check right now is ended by
-    /// the thread that checks it. Callbacks run here, or
-    /// [on the executor](crate::Builder::callbacks_on_executor). Again: nothing.
-    ///
-    /// A timer of the purgatory's own is shut down too, and its threads waited for (but not from a
-    /// thread of any timer), so the callbacks on them are over. A shared one goes on: shut it down
-    /// before `main` ends, which waits for its threads. Nobody waits for an executor of yours, nor
-    /// for what other threads check or call back right now.
-    ///
-    /// It takes as long as the callbacks do; [`shutdown_timeout`](Self::shutdown_timeout) does not.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use purgatory::{BoxedOperation, CancelReason, Purgatory, RefusedReason, WaitError};
-    ///
-    /// let waits: Purgatory<u32, BoxedOperation> = Purgatory::new("waits")?;
-    /// let parked = waits.wait(&[1], Duration::from_secs(30), || None::<()>);
-    /// waits.shutdown();
-    /// assert_eq!(parked.block(), Err(WaitError::Cancelled(CancelReason::Shutdown)));
-    /// let late = waits.wait_blocking(&[1], Duration::from_secs(30), || None::<()>);
-    /// assert_eq!(late, Err(WaitError::Refused(RefusedReason::Closed)));
-    /// # Ok::<(), purgatory::timer_core::BuildError>(())
-    /// ```
-    pub fn shutdown(&self) {
-        self.core.close(CancelReason::Shutdown);
-        if let Some(timer) = &self.core.own_timer {
-            timer.shutdown();
         }
     }
 }

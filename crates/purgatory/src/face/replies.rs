@@ -6,11 +6,9 @@
 
 use std::{
     borrow::{Borrow, Cow},
-    error::Error,
     fmt,
     hash::Hash,
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
@@ -19,11 +17,10 @@ use timer_core::BuildError;
 use crate::{
     face::{
         purgatory::Purgatory,
-        wait::{Answer, Shared, Unclaimed, WaitError, WaitFuture},
+        wait::{Answer, Shared, WaitError, WaitFuture},
     },
-    paths::alone::NotParked,
     words::{
-        operation::{CancelReason, DelayedOperation, Outcome, Timeout},
+        operation::{CancelReason, DelayedOperation, Outcome, Refused, Timeout},
         watches::WatchKey,
     },
 };
@@ -61,8 +58,8 @@ use crate::{
 /// O(1).
 ///
 /// # Locks
-/// A key's `Eq` runs under the lock of its room and must not call back. Wakers and hooks run with
-/// nothing locked.
+/// A key's `Eq` runs under the lock of its room and must not call back. Wakers run with nothing
+/// locked.
 pub struct Replies<K, V>
 where
     K: WatchKey + Send,
@@ -72,6 +69,7 @@ where
 }
 
 /// A reply that is expected: what a purgatory of [`Replies`] parks. Events pass it over.
+#[doc(hidden)]
 pub struct Expected<V> {
     answer: Shared<V>,
     /// How many times all had failed before it.
@@ -118,69 +116,20 @@ where
     }
 
     /// Expects a reply under this key. It is registered when this returns, so send the request
-    /// after. The time counts from here. One that was refused by the purgatory (shut down, or full)
-    /// says so when it is polled.
+    /// after. The time counts from here.
     ///
     /// # Errors
-    /// [`AlreadyExpected`] hands the key back when a reply is expected under it.
-    pub fn expect(
-        &self,
-        key: K,
-        timeout: impl Into<Timeout>,
-    ) -> Result<Reply<V>, AlreadyExpected<K>> {
-        self.expect_with(key, timeout.into(), None)
-    }
-
-    /// As [`expect`](Self::expect), with a hook for a value that was delivered when nobody takes it
-    /// any more, because the future was dropped. So each value is taken, handed back by
-    /// [`deliver`](Self::deliver), or given to the hook.
-    ///
-    /// The hook runs where the future is dropped. A panic in it is contained and counted.
-    ///
-    /// ```
-    /// use std::{sync::mpsc, time::Duration};
-    /// use purgatory::Replies;
-    ///
-    /// let connections = Replies::new("connections")?;
-    /// let (pool, idle) = mpsc::channel();
-    /// let back_to_pool = move |connection| pool.send(connection).unwrap();
-    /// let connection = connections.expect_or(1, Duration::from_secs(30), back_to_pool)?;
-    /// connections.deliver(&1, "a connection")?;
-    /// drop(connection); // its client has gone
-    /// assert_eq!(idle.try_recv()?, "a connection");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`expect`](Self::expect).
-    pub fn expect_or(
-        &self,
-        key: K,
-        timeout: impl Into<Timeout>,
-        hook: impl Fn(V) + Send + Sync + 'static,
-    ) -> Result<Reply<V>, AlreadyExpected<K>> {
-        self.expect_with(key, timeout.into(), Some(Arc::new(hook)))
-    }
-
-    fn expect_with(
-        &self,
-        key: K,
-        timeout: Timeout,
-        unclaimed: Option<Unclaimed<V>>,
-    ) -> Result<Reply<V>, AlreadyExpected<K>> {
+    /// [`Refused`] hands the key back when a reply is expected under it
+    /// ([`AlreadyExpected`](RefusedReason::AlreadyExpected)), or the purgatory is shut down or full.
+    pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<Reply<V>, Refused<K>> {
         let answer = Answer::shared();
         let core = &self.purgatory.core;
         let expected = Expected { answer: answer.clone(), failures: core.sweeps() };
-        let (id, over) = match core.park_alone(expected, key, timeout) {
-            Ok(id) => (Some(id), None),
-            Err(NotParked::Taken(key)) => return Err(AlreadyExpected { key }),
-            Err(NotParked::Expired) => (None, Some(WaitError::Expired)),
-            Err(NotParked::Refused(reason)) => (None, Some(WaitError::Refused(reason))),
-        };
-        if let Some(why) = over {
-            let _ = Answer::fill(&answer, Err(why)); // nobody has polled yet
+        let id = core.park_alone(expected, key, timeout.into())?;
+        if id.is_none() {
+            let _ = Answer::fill(&answer, Err(WaitError::Expired)); // it was given no time
         }
-        Ok(Reply { wait: self.purgatory.future_of(answer, id, unclaimed) })
+        Ok(Reply { wait: self.purgatory.future_of(answer, id) })
     }
 
     /// Delivers a reply to whoever expects it under the key. The value is theirs when this returns,
@@ -231,21 +180,10 @@ where
         old.into_iter().map(fail).filter(|&failed| failed).count()
     }
 
-    /// Where they are expected: for metrics and snapshots, or for
-    /// [`shutdown_timeout`](Purgatory::shutdown_timeout). To complete one there gives it no value.
+    /// Where they are expected: for metrics, snapshots and [`shutdown`](Purgatory::shutdown). To
+    /// complete one there gives it no value.
     pub fn purgatory(&self) -> &Purgatory<K, Expected<V>> {
         &self.purgatory
-    }
-
-    /// How many replies are expected. Exact when nothing moves. O(rooms).
-    pub fn expected(&self) -> usize {
-        self.purgatory.len()
-    }
-
-    /// Ends all that is expected as Cancelled and refuses what comes later. See
-    /// [`Purgatory::shutdown`].
-    pub fn shutdown(&self) {
-        self.purgatory.shutdown();
     }
 }
 
@@ -284,12 +222,11 @@ where
 /// A future of a reply, made by [`Replies::expect`]. On any runtime, or none.
 ///
 /// It yields a [`WaitError`] when the time ran out, all replies failed, or the purgatory was shut
-/// down or refused it.
+/// down.
 ///
 /// # Cancel safety
 /// Dropped, it leaves nothing: the key is free, and a late reply is handed back by
-/// [`deliver`](Replies::deliver). A value that was delivered before goes to the hook of
-/// [`expect_or`](Replies::expect_or), and is dropped without one.
+/// [`deliver`](Replies::deliver). A value that was delivered before is dropped.
 ///
 /// # Panics
 /// When polled again after it was ready.
@@ -307,7 +244,7 @@ impl<V> Reply<V> {
     /// [`WaitError`]; [`InsideCallback`](WaitError::InsideCallback) when it would have to wait
     /// inside a check, a callback or a timer's task, and then the reply is not expected any more.
     pub fn wait_blocking(self) -> Result<V, WaitError> {
-        self.wait.block()
+        self.wait.wait_blocking()
     }
 }
 
@@ -318,19 +255,3 @@ impl<V> Future for Reply<V> {
         Pin::new(&mut self.wait).poll(context)
     }
 }
-
-/// A reply is expected under this key already. It comes back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct AlreadyExpected<K> {
-    /// The key.
-    pub key: K,
-}
-
-impl<K> fmt::Display for AlreadyExpected<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a reply is expected under this key already")
-    }
-}
-
-impl<K: fmt::Debug> Error for AlreadyExpected<K> {}

@@ -2,8 +2,7 @@
 //!
 //! A condition is a closure that gives `Some(value)` once it holds. The value is handed over
 //! through an answer that operation and future share. *One swap decides*: the operation fills the
-//! answer or the future leaves it, whoever comes first; the other finds out, and a value that
-//! nobody takes goes to the hook, if there is one.
+//! answer or the future leaves it; the later of the two finds out.
 
 use std::{
     error::Error,
@@ -16,10 +15,7 @@ use std::{
 };
 
 use crossbeam_utils::CachePadded;
-use timer_core::{
-    Panicked,
-    driver::{Apart, contain, drop_each, on_timer_thread},
-};
+use timer_core::driver::{contain, on_timer_thread};
 
 use crate::{
     face::{boxed::BoxedOperation, purgatory::Purgatory},
@@ -87,7 +83,6 @@ pub(crate) enum Answer<T> {
 }
 
 pub(crate) type Shared<T> = Arc<Mutex<Answer<T>>>;
-pub(crate) type Unclaimed<T> = Arc<dyn Fn(T) + Send + Sync>;
 
 impl<T> Answer<T> {
     pub(crate) fn shared() -> Shared<T> {
@@ -108,29 +103,6 @@ impl<T> Answer<T> {
     }
 }
 
-/// What a wait waits for.
-pub(crate) trait Condition<T>: Send + 'static {
-    /// The value, once the condition holds.
-    fn check(&mut self) -> Option<T>;
-
-    /// The value, when the operation completed without a check.
-    fn completed(self) -> Option<T>
-    where
-        Self: Sized,
-    {
-        let mut condition = Apart::new(self);
-        let value = condition.get_mut().check();
-        drop_each([condition.take()]);
-        value
-    }
-}
-
-impl<T, C: FnMut() -> Option<T> + Send + 'static> Condition<T> for C {
-    fn check(&mut self) -> Option<T> {
-        self()
-    }
-}
-
 /// The operation behind a wait.
 struct Waiting<C, T> {
     condition: C,
@@ -142,34 +114,29 @@ struct Waiting<C, T> {
 /// operation was refused, it says so.
 struct End<T> {
     answer: Shared<T>,
-    unclaimed: Option<Unclaimed<T>>,
     filled: bool,
 }
 
-impl<C: Condition<T>, T: Send + 'static> DelayedOperation for Waiting<C, T> {
+impl<C, T> DelayedOperation for Waiting<C, T>
+where
+    C: FnMut() -> Option<T> + Send + 'static,
+    T: Send + 'static,
+{
     fn try_complete(&mut self) -> bool {
-        self.value = self.condition.check();
+        self.value = (self.condition)();
         self.value.is_some()
     }
 
     fn on_complete(self, outcome: Outcome) {
-        let Waiting { condition, value, end } = self;
-        let (condition, value) = (Apart::new(condition), Apart::new(value));
-        end.fill(yielded(outcome, || value.take().or_else(|| condition.take().completed())));
+        let Waiting { mut condition, value, end } = self;
+        let value = match outcome {
+            // By a watermark, or from outside: no check may have asked for the value yet.
+            Outcome::Completed => value.or_else(&mut condition),
+            _ => None,
+        };
+        drop(condition);
+        end.fill(value.ok_or_else(|| WaitError::of(outcome)));
     }
-}
-
-/// How a wait ended: with the value of its last check, or of one more.
-pub(crate) fn yielded<T>(
-    outcome: Outcome,
-    value: impl FnOnce() -> Option<T>,
-) -> Result<T, WaitError> {
-    let value = match outcome {
-        // By a watermark, or from outside: nobody may have asked for the value yet.
-        Outcome::Completed => value(),
-        _ => None,
-    };
-    value.ok_or_else(|| WaitError::of(outcome))
 }
 
 impl<T> End<T> {
@@ -179,13 +146,8 @@ impl<T> End<T> {
 
     fn fill_once(&mut self, result: Result<T, WaitError>) {
         self.filled = true;
-        match Answer::fill(&self.answer, result) {
-            Ok(waker) => waker.into_iter().for_each(Waker::wake),
-            Err(result) => {
-                if let (Ok(value), Some(unclaimed)) = (result, &self.unclaimed) {
-                    unclaimed(value);
-                }
-            }
+        if let Ok(waker) = Answer::fill(&self.answer, result) {
+            waker.into_iter().for_each(Waker::wake);
         }
     }
 }
@@ -193,7 +155,7 @@ impl<T> End<T> {
 impl<T> Drop for End<T> {
     fn drop(&mut self) {
         if !self.filled {
-            // The condition's panic may be under way: a waker's or the hook's must not meet it.
+            // The condition's panic may be under way: a waker's must not meet it.
             let _ = contain(|| self.fill_once(Err(WaitError::Cancelled(CancelReason::Panicked))));
         }
     }
@@ -203,7 +165,7 @@ impl<T> Drop for End<T> {
 ///
 /// # Cancel safety
 /// Dropping it cancels the wait: the operation leaves the purgatory at once, or, while it is under
-/// check, when that check is over. A value that had been yielded but not taken goes to the hook
+/// check, when that check is over. A value that had been yielded but not taken is dropped: make it a guard that gives itself back
 /// given to [`Purgatory::wait_or`], and is dropped without one. Polling it without awaiting its
 /// end, as a `select!` over `&mut` does, loses nothing.
 ///
@@ -215,7 +177,6 @@ impl<T> Drop for End<T> {
 #[must_use = "dropped, it cancels the wait"]
 pub struct WaitFuture<T> {
     answer: Shared<T>,
-    unclaimed: Option<Unclaimed<T>>,
     /// Where it waits, until it is over.
     behind: Option<Arc<dyn Behind>>,
     /// Its name there, if it was parked.
@@ -225,7 +186,6 @@ pub struct WaitFuture<T> {
 /// A purgatory as its futures see it. They do not keep it open.
 trait Behind: Send + Sync {
     fn cancel(&self, id: OperationId);
-    fn report(&self, panicked: &Panicked);
 }
 
 impl<K, O> Behind for CachePadded<Arc<Core<K, O>>>
@@ -236,35 +196,6 @@ where
     fn cancel(&self, id: OperationId) {
         let reason = CancelReason::Requested("the future was dropped".into());
         self.end(id.handle, Outcome::Cancelled(reason));
-    }
-
-    fn report(&self, panicked: &Panicked) {
-        Core::report(self, panicked);
-    }
-}
-
-impl<T> WaitFuture<T> {
-    /// Runs the user's code for a future that is dropped, maybe while its task unwinds: a panic of
-    /// it is contained and counted.
-    fn contain(&self, work: impl FnOnce()) {
-        if let (Err(panicked), Some(behind)) = (contain(work), &self.behind) {
-            behind.report(&panicked);
-        }
-    }
-
-    fn leave(&mut self) -> Option<T> {
-        let left = std::mem::replace(&mut *self.answer.lock(), Answer::Left);
-        match left {
-            Answer::Waiting(waker) => {
-                self.contain(|| drop(waker));
-                if let (Some(behind), Some(id)) = (&self.behind, self.id) {
-                    behind.cancel(id);
-                }
-                None
-            }
-            Answer::Filled(result) if !failpoint!(DroppedFutureLeavesOperation) => result.ok(),
-            _ => None,
-        }
     }
 }
 
@@ -303,15 +234,14 @@ impl<T> Future for WaitFuture<T> {
 
 impl<T> Drop for WaitFuture<T> {
     fn drop(&mut self) {
-        if self.behind.is_none() {
-            return; // it was ready, and is taken
+        let Some(behind) = self.behind.take() else { return }; // it was ready, and is taken
+        let left = std::mem::replace(&mut *self.answer.lock(), Answer::Left);
+        if let (Answer::Waiting(_), Some(id)) = (&left, self.id)
+            && !failpoint!(DroppedFutureLeavesOperation)
+        {
+            behind.cancel(id);
         }
-        if let Some(value) = self.leave() {
-            self.contain(|| match &self.unclaimed {
-                Some(unclaimed) => unclaimed(value),
-                None => drop(value),
-            });
-        }
+        drop(left); // its value or waker, with nothing locked
     }
 }
 
@@ -336,13 +266,16 @@ where
     O: DelayedOperation + Send,
 {
     /// A future of what comes into the answer, for an operation that fills it when it ends.
-    pub(crate) fn future_of<T>(
-        &self,
-        answer: Shared<T>,
-        id: Option<OperationId>,
-        unclaimed: Option<Unclaimed<T>>,
-    ) -> WaitFuture<T> {
-        WaitFuture { answer, unclaimed, behind: Some(self.share()), id }
+    pub(crate) fn future_of<T>(&self, answer: Shared<T>, id: Option<OperationId>) -> WaitFuture<T> {
+        WaitFuture { answer, behind: Some(self.share()), id }
+    }
+
+    /// A future that yields this refusal.
+    #[cfg(feature = "keyed")]
+    pub(crate) fn refused<T>(&self, reason: RefusedReason) -> WaitFuture<T> {
+        let answer = Answer::shared();
+        let _ = Answer::fill(&answer, Err(WaitError::Refused(reason)));
+        self.future_of(answer, None)
     }
 
     /// Wakes a task for which an answer was filled. A panic of its waker is contained and counted.
@@ -409,62 +342,8 @@ where
     where
         K: 'a,
     {
-        self.wait_with(watches.into(), timeout.into(), condition, None)
-    }
-
-    /// As [`wait`](Self::wait), with a hook for a value that was yielded when nobody was there to
-    /// take it any more: the future had been, or was, dropped. So nothing that a condition takes
-    /// out of somewhere is lost without notice.
-    ///
-    /// The hook runs once at most, with nothing locked: on the thread that drops the future when
-    /// the value was there before, else where the callback of an operation would run.
-    ///
-    /// ```
-    /// use std::{sync::{Arc, Mutex}, time::Duration};
-    /// use purgatory::{BoxedOperation, Purgatory};
-    ///
-    /// let purgatory: Purgatory<&str, BoxedOperation> = Purgatory::new("shelf")?;
-    /// let shelf = Arc::new(Mutex::new(None));
-    /// let (take, put_back, raises) = (shelf.clone(), shelf.clone(), purgatory.clone());
-    ///
-    /// let future = purgatory.wait_or(
-    ///     &["shelf"],
-    ///     Duration::from_secs(30),
-    ///     move || take.lock().unwrap().take(),
-    ///     move |book| {
-    ///         *put_back.lock().unwrap() = Some(book);
-    ///         raises.check_and_complete(&"shelf"); // for the next who waits
-    ///     },
-    /// );
-    /// *shelf.lock().unwrap() = Some("a book");
-    /// purgatory.check_and_complete(&"shelf");
-    /// assert_eq!(*shelf.lock().unwrap(), None); // on its way to whoever waits
-    /// drop(future);
-    /// assert_eq!(*shelf.lock().unwrap(), Some("a book"));
-    /// # Ok::<(), purgatory::timer_core::BuildError>(())
-    /// ```
-    pub fn wait_or<'a, T: Send + 'static>(
-        &self,
-        watches: impl Into<Watches<'a, K>>,
-        timeout: impl Into<Timeout>,
-        condition: impl FnMut() -> Option<T> + Send + 'static,
-        unclaimed: impl Fn(T) + Send + Sync + 'static,
-    ) -> WaitFuture<T>
-    where
-        K: 'a,
-    {
-        self.wait_with(watches.into(), timeout.into(), condition, Some(Arc::new(unclaimed)))
-    }
-
-    pub(crate) fn wait_with<T: Send + 'static>(
-        &self,
-        watches: Watches<'_, K>,
-        timeout: Timeout,
-        condition: impl Condition<T>,
-        unclaimed: Option<Unclaimed<T>>,
-    ) -> WaitFuture<T> {
         let answer = Answer::shared();
-        let end = End { answer: answer.clone(), unclaimed: unclaimed.clone(), filled: false };
+        let end = End { answer: answer.clone(), filled: false };
         let operation = BoxedOperation::new(Waiting { condition, value: None, end });
         let id = match self.try_complete_else_watch(operation, watches, timeout) {
             Ok(ParkResult::Parked(id)) => Some(id),
@@ -474,48 +353,7 @@ where
                 None // and nobody has polled yet
             }
         };
-        self.future_of(answer, id, unclaimed)
-    }
-
-    /// Blocks this thread until `condition` yields a value, as [`wait`](Self::wait) does for a
-    /// task. Under a [`ManualTimer`](timer_core::ManualTimer) another thread has to advance it.
-    ///
-    /// ```
-    /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, thread, time::Duration};
-    /// use purgatory::{BoxedOperation, Purgatory, WaitError};
-    ///
-    /// let purgatory: Purgatory<&str, BoxedOperation> = Purgatory::new("epoch")?;
-    /// let epoch = Arc::new(AtomicU64::new(0));
-    /// let (seen, raises) = (epoch.clone(), purgatory.clone());
-    /// let leader = thread::spawn(move || {
-    ///     epoch.store(1, SeqCst);
-    ///     raises.check_and_complete(&"epoch");
-    /// });
-    /// let began = move || Some(seen.load(SeqCst)).filter(|&epoch| epoch > 0);
-    /// assert_eq!(purgatory.wait_blocking(&["epoch"], Duration::from_secs(30), began), Ok(1));
-    ///
-    /// let never = purgatory.wait_blocking(&["epoch"], Duration::from_millis(1), || None::<()>);
-    /// assert_eq!(never, Err(WaitError::Expired));
-    /// # leader.join().unwrap();
-    /// # Ok::<(), purgatory::timer_core::BuildError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`WaitError`], at once [`InsideCallback`](WaitError::InsideCallback) when called inside a
-    /// check, a callback or a timer's task.
-    pub fn wait_blocking<'a, T: Send + 'static>(
-        &self,
-        watches: impl Into<Watches<'a, K>>,
-        timeout: impl Into<Timeout>,
-        condition: impl FnMut() -> Option<T> + Send + 'static,
-    ) -> Result<T, WaitError>
-    where
-        K: 'a,
-    {
-        if must_not_block() {
-            return Err(WaitError::InsideCallback); // before anything is parked
-        }
-        self.wait(watches, timeout, condition).block()
+        self.future_of(answer, id)
     }
 }
 
@@ -526,12 +364,34 @@ impl<T> WaitFuture<T> {
         self.id
     }
 
-    /// Blocks this thread until the wait is over. The future may have been polled before.
+    /// Blocks this thread until the wait is over. The future may have been polled before. Under a
+    /// [`ManualTimer`](timer_core::ManualTimer) another thread has to advance it.
+    ///
+    /// ```
+    /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, thread, time::Duration};
+    /// use purgatory::{Purgatory, WaitError};
+    ///
+    /// let purgatory: Purgatory<&str> = Purgatory::new("epoch")?;
+    /// let epoch = Arc::new(AtomicU64::new(0));
+    /// let (seen, raises) = (epoch.clone(), purgatory.clone());
+    /// let leader = thread::spawn(move || {
+    ///     epoch.store(1, SeqCst);
+    ///     raises.check_and_complete(&"epoch");
+    /// });
+    /// let began = move || Some(seen.load(SeqCst)).filter(|&epoch| epoch > 0);
+    /// let wait = purgatory.wait(&["epoch"], Duration::from_secs(30), began);
+    /// assert_eq!(wait.wait_blocking(), Ok(1));
+    ///
+    /// let never = purgatory.wait(&["epoch"], Duration::from_millis(1), || None::<()>);
+    /// assert_eq!(never.wait_blocking(), Err(WaitError::Expired));
+    /// # leader.join().unwrap();
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
     ///
     /// # Errors
     /// [`WaitError`]; [`InsideCallback`](WaitError::InsideCallback) when it would have to wait
     /// inside a check, a callback or a timer's task, and then the wait is cancelled.
-    pub fn block(mut self) -> Result<T, WaitError> {
+    pub fn wait_blocking(mut self) -> Result<T, WaitError> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {

@@ -3,7 +3,7 @@
 //! The map's value is the truth: a rise changes it first, and what the rise reaches is checked
 //! against it. So a rise that is late, behind a removal, completes nothing.
 
-use std::{borrow::Borrow, collections::HashSet, error::Error, fmt, hash::Hash, sync::Arc};
+use std::{borrow::Borrow, collections::HashSet, fmt, hash::Hash, sync::Arc};
 
 use timer_core::{BuildError, driver::Limit};
 
@@ -15,14 +15,14 @@ use crate::{
     },
     sync::Values,
     words::{
-        operation::{Outcome, ParkResult, Refused, Timeout},
+        operation::{Outcome, ParkResult, Refused, RefusedReason, Timeout},
         watches::{WatchKey, Watches},
     },
 };
 
 /// A value for each key that only rises, and those who wait for it: the high watermarks of
-/// partitions, how far each replica has come. (For one value there is
-/// [`ThresholdPurgatory`](crate::ThresholdPurgatory).)
+/// partitions, how far each replica has come. One value alone has the key
+/// `()`.
 ///
 /// It keeps the values, so there is no condition to write and no order of steps to get wrong. A key
 /// that was never raised counts as 0. A value stays until [`remove`](Self::remove). A handle:
@@ -36,13 +36,13 @@ use crate::{
 /// let timeout = Duration::from_secs(30);
 /// let orders = log_ends.wait_for(&"orders-0", 7, timeout);
 /// let two_of_three = [("replica 1", 7), ("replica 2", 7), ("replica 3", 7)];
-/// let committed = log_ends.wait_for_k(2, &two_of_three, timeout)?;
+/// let committed = log_ends.wait_for_k(2, &two_of_three, timeout);
 ///
 /// assert_eq!(log_ends.raise(&"orders-0", 9)?, 1);
 /// assert_eq!(log_ends.raise(&"replica 3", 8)?, 0);
 /// assert_eq!(log_ends.raise(&"replica 1", 7)?, 1);
-/// assert_eq!(orders.block()?, 9);
-/// assert_eq!(committed.block()?, [("replica 1", 7), ("replica 3", 8)]);
+/// assert_eq!(orders.wait_blocking()?, 9);
+/// assert_eq!(committed.wait_blocking()?, [("replica 1", 7), ("replica 3", 8)]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
@@ -120,12 +120,13 @@ where
     /// waits for k that it is one of and that still wait for others).
     ///
     /// # Errors
-    /// [`TooManyKeys`] for one more key than [`with_keys_max`](Self::with_keys_max) allows; nothing
+    /// [`RefusedReason::TooManyKeys`] for one more key than [`with_keys_max`](Self::with_keys_max) allows; nothing
     /// was changed.
-    pub fn raise(&self, key: &K, value: u64) -> Result<usize, TooManyKeys> {
+    pub fn raise(&self, key: &K, value: u64) -> Result<usize, RefusedReason> {
         let early =
             failpoint!(EventBeforeItsRise).then(|| self.purgatory.complete_up_to(key, value));
-        let value = self.values.raise(key, value).map_err(|limit| TooManyKeys { limit })?;
+        let value =
+            self.values.raise(key, value).map_err(|limit| RefusedReason::TooManyKeys { limit })?;
         Ok(early.unwrap_or_else(|| self.purgatory.complete_up_to(key, value)))
     }
 
@@ -141,7 +142,7 @@ where
     /// assert!(replicas.raise(&2, 70).is_err()); // no place for another
     /// let waits = replicas.wait_for(&1, 71, Duration::from_secs(30));
     /// assert_eq!(replicas.remove(&1), 1); // it has left the cluster
-    /// assert_eq!(waits.block().unwrap_err().to_string(), "cancelled: its key was removed");
+    /// assert_eq!(waits.wait_blocking().unwrap_err().to_string(), "cancelled: its key was removed");
     /// assert_eq!((replicas.value(&1), replicas.raise(&2, 70)), (None, Ok(0)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -168,7 +169,7 @@ where
         let (values, key) = (self.values.clone(), key.clone());
         let watches = Watches::up_to(&watermarks).checked();
         let is_reached = move || reached(&values, &key, threshold);
-        self.purgatory.wait_with(watches, timeout.into(), is_reached, None)
+        self.purgatory.wait(watches, timeout, is_reached)
     }
 
     /// Calls `then` once the key's value is at least `threshold`, or the wait ended otherwise.
@@ -187,7 +188,7 @@ where
         let (values, key) = (self.values.clone(), key.clone());
         let operation = when(move || reached(&values, &key, threshold).is_some(), then);
         let watches = Watches::up_to(&watermarks).checked();
-        self.purgatory.try_complete_else_watch(operation.into(), watches, timeout)
+        self.purgatory.try_complete_else_watch(operation, watches, timeout)
     }
 
     /// A future of those keys that have reached their thresholds, with their values, once those are
@@ -195,21 +196,22 @@ where
     /// and each check of it, too: one for each rise of a key that has reached its threshold.
     ///
     /// # Errors
-    /// [`QuorumError`] when `k` is 0 or more than there are keys, and for a key that comes twice.
-    /// The future yields a [`WaitError`](crate::WaitError), as Cancelled when one of its keys is
-    /// [removed](Self::remove).
+    /// The future yields a [`WaitError`](crate::WaitError): Cancelled when one of its keys is
+    /// [removed](Self::remove), and [Refused](crate::WaitError::Refused) at once when `k` is 0 or
+    /// more than there are keys ([`NoQuorum`](RefusedReason::NoQuorum)), or a key comes twice
+    /// ([`RepeatedKey`](RefusedReason::RepeatedKey)).
     pub fn wait_for_k(
         &self,
         k: usize,
         watermarks: &[(K, u64)],
         timeout: impl Into<Timeout>,
-    ) -> Result<WaitFuture<Vec<(K, u64)>>, QuorumError<K>> {
+    ) -> WaitFuture<Vec<(K, u64)>> {
         if k == 0 || k > watermarks.len() {
-            return Err(QuorumError::KOfN { k, n: watermarks.len() });
+            return self.purgatory.refused(RefusedReason::NoQuorum { k, n: watermarks.len() });
         }
         let mut known = HashSet::with_capacity(watermarks.len());
-        if let Some((key, _)) = watermarks.iter().find(|(key, _)| !known.insert(key)) {
-            return Err(QuorumError::Repeated { key: key.clone() });
+        if !watermarks.iter().all(|(key, _)| known.insert(key)) {
+            return self.purgatory.refused(RefusedReason::RepeatedKey);
         }
         let (values, of) = (self.values.clone(), watermarks.to_vec());
         let quorum = move || {
@@ -220,18 +222,7 @@ where
             Some(reached.collect::<Vec<_>>()).filter(|reached| reached.len() >= k)
         };
         let watches = Watches::up_to(watermarks).checked();
-        Ok(self.purgatory.wait_with(watches, timeout.into(), quorum, None))
-    }
-
-    /// How many wait. Exact when nothing moves. O(rooms).
-    pub fn waiting(&self) -> usize {
-        self.purgatory.len()
-    }
-
-    /// Ends all that wait as Cancelled and refuses what would have to wait later; the values stay.
-    /// See [`Purgatory::shutdown`].
-    pub fn shutdown(&self) {
-        self.purgatory.shutdown();
+        self.purgatory.wait(watches, timeout, quorum)
     }
 }
 
@@ -252,48 +243,3 @@ where
         f.debug_struct("Watermarks").field("purgatory", &self.purgatory).finish_non_exhaustive()
     }
 }
-
-/// One more key than there may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TooManyKeys {
-    /// How many there may be.
-    pub limit: usize,
-}
-
-impl fmt::Display for TooManyKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} keys have a value already", self.limit)
-    }
-}
-
-impl Error for TooManyKeys {}
-
-/// What cannot be a quorum. See [`Watermarks::wait_for_k`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum QuorumError<K> {
-    /// None of the keys, or more than there are.
-    KOfN {
-        /// How many were wanted.
-        k: usize,
-        /// How many keys there are.
-        n: usize,
-    },
-    /// A key that comes twice: it would count twice.
-    Repeated {
-        /// The key.
-        key: K,
-    },
-}
-
-impl<K> fmt::Display for QuorumError<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            QuorumError::KOfN { k, n } => write!(f, "{k} of {n} keys cannot be waited for"),
-            QuorumError::Repeated { .. } => f.write_str("a key comes twice"),
-        }
-    }
-}
-
-impl<K: fmt::Debug> Error for QuorumError<K> {}

@@ -23,8 +23,6 @@
 
 pub mod by_hand;
 pub mod lifecycle;
-pub mod local;
-pub mod monitor;
 pub mod operating;
 pub mod operations;
 pub mod questions;

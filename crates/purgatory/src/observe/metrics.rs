@@ -13,11 +13,7 @@ use timer_core::driver::hand_over;
 use crate::{
     paths::core::Core,
     room::times::Times,
-    words::{
-        operation::DelayedOperation,
-        stats::{Refusals, Stats},
-        watches::WatchKey,
-    },
+    words::{operation::DelayedOperation, stats::Stats, watches::WatchKey},
 };
 
 impl<K, O> Core<K, O>
@@ -59,11 +55,6 @@ where
                 "purgatory_callbacks_waiting",
                 "Callbacks handed to the executor that have not begun",
                 stats.callbacks_waiting,
-            ),
-            (
-                "purgatory_deferred_events",
-                "Deferred events that have not been raised",
-                stats.deferred,
             ),
         ];
         for (name, help, value) in gauges {
@@ -118,16 +109,15 @@ where
                 ("panicked", cancelled_by_panic),
             ],
         );
-        let Refusals { no_keys, closed, full, too_many_watermarks } = stats.refused;
         self.by(
             "purgatory_refused_total",
             "Operations handed back instead of being parked, by reason",
             "reason",
             [
-                ("no_keys", no_keys),
-                ("closed", closed),
-                ("full", full),
-                ("too_many_watermarks", too_many_watermarks),
+                ("no_keys", stats.refused_no_keys),
+                ("closed", stats.refused_closed),
+                ("full", stats.refused_full),
+                ("too_many_watermarks", stats.refused_too_many_watermarks),
             ],
         );
     }
@@ -137,7 +127,7 @@ where
         // us.
         let Some(mut published) = self.published.try_lock() else { return };
         let published = &mut *published;
-        let Times { completed, expired, cancelled, lateness, check, callback_delay } = self.times();
+        let Times { completed, expired, cancelled, lateness, callback_delay } = self.times();
         const WAIT: &str = "purgatory_wait_seconds";
         describe_histogram!(WAIT, Unit::Seconds, "How long operations were parked, by outcome");
         let waits = [
@@ -155,12 +145,6 @@ where
                 "How long after its deadline what expired was taken off the wheel",
                 lateness,
                 &mut published.lateness,
-            ),
-            (
-                "purgatory_check_seconds",
-                "How long checks for events took",
-                check,
-                &mut published.check,
             ),
             (
                 "purgatory_callback_delay_seconds",

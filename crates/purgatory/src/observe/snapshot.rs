@@ -10,9 +10,9 @@
 //! a check that ends wipes the mark, and a later snapshot that finds the mark knows that it is
 //! looking at the same check still.
 
-use std::{borrow::Borrow, cmp, collections::BinaryHeap, hash::Hash, time::Duration};
+use std::{borrow::Borrow, cmp, hash::Hash, time::Duration};
 
-use timer_core::{TimerHandle, driver::Apart};
+use timer_core::TimerHandle;
 
 use crate::{
     paths::core::{Checks, Core},
@@ -40,8 +40,9 @@ pub struct Snapshot<K> {
     pub stats: Stats,
     /// How many keys have waiters.
     pub key_count: usize,
-    /// Those with the most waiters, most first.
-    pub busiest: Vec<KeyWaiters<K>>,
+    /// The keys with the most waiters, most first, each with how many watches it has, counted as by
+    /// [`Purgatory::waiters`](crate::Purgatory::waiters).
+    pub busiest: Vec<(K, usize)>,
     /// What has been parked for longest, longest first.
     pub oldest: Vec<Parked<K>>,
     /// What is under check, by how long that is known to go on, longest first. A check that never
@@ -50,17 +51,6 @@ pub struct Snapshot<K> {
     /// How long operations waited. Counted from the first snapshot, or
     /// [`times`](crate::Purgatory::times), on.
     pub times: Times,
-}
-
-/// A key and how many wait for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct KeyWaiters<K> {
-    /// The key.
-    pub key: K,
-    /// Its watches, counted as by [`Purgatory::waiters`](crate::Purgatory::waiters).
-    pub waiters: usize,
 }
 
 /// A parked operation.
@@ -107,60 +97,10 @@ pub(crate) struct Survey {
     pub(crate) longest: Vec<(u64, TimerHandle)>,
 }
 
-/// The `limit` items of highest rank of those that are offered.
-struct Highest<T> {
-    limit: usize,
-    kept: BinaryHeap<Ranked<T>>,
-}
-
-/// Ordered by rank, lowest on top of the heap.
-struct Ranked<T> {
-    rank: u64,
-    item: T,
-}
-
-impl<T> Ord for Ranked<T> {
-    fn cmp(&self, other: &Self) -> cmp::Ordering {
-        other.rank.cmp(&self.rank)
-    }
-}
-
-impl<T> PartialOrd for Ranked<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> PartialEq for Ranked<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.rank == other.rank
-    }
-}
-
-impl<T> Eq for Ranked<T> {}
-
-impl<T> Highest<T> {
-    fn new(limit: usize) -> Self {
-        Highest { limit, kept: BinaryHeap::new() }
-    }
-
-    /// Keeps what `item` makes if the rank is high enough; returns what has to go for it.
-    fn offer(&mut self, rank: u64, item: impl FnOnce() -> T) -> Option<T> {
-        let full = self.kept.len() >= self.limit;
-        if full && self.kept.peek().is_none_or(|lowest| lowest.rank >= rank) {
-            return None;
-        }
-        let item = item(); // a panic of it changes nothing
-        let gone = if full { self.kept.pop() } else { None };
-        self.kept.push(Ranked { rank, item });
-        gone.map(|Ranked { item, .. }| item)
-    }
-
-    /// What was kept with its rank, highest first.
-    fn into_vec(self) -> Vec<(u64, T)> {
-        let sorted = self.kept.into_sorted_vec();
-        sorted.into_iter().map(|Ranked { rank, item }| (rank, item)).collect()
-    }
+/// Sorts by rank, highest first, and returns what is beyond the first `limit`.
+fn keep_highest<T>(ranked: &mut Vec<(u64, T)>, limit: usize) -> Vec<(u64, T)> {
+    ranked.sort_by_key(|&(rank, _)| cmp::Reverse(rank));
+    ranked.split_off(limit.min(ranked.len()))
 }
 
 impl<K, O> Core<K, O>
@@ -194,19 +134,17 @@ where
 
     /// Looks at everything parked, a bounded number under one lock hold.
     pub(crate) fn survey(&self, limit: usize, now_ns: u64) -> Survey {
-        let mut oldest = Highest::new(limit);
-        let mut under_check = Vec::new();
+        let (mut oldest, mut under_check) = (Vec::new(), Vec::new());
         for room in 0..self.rooms.count() {
             let mut from = Some(0);
             while let Some(start) = from {
                 from = self.look_at_some(room, start, now_ns, &mut oldest, &mut under_check);
+                keep_highest(&mut oldest, limit);
             }
         }
-        let mut longest = Highest::new(limit);
-        for (id, known_us) in self.remember(&under_check, now_ns) {
-            longest.offer(known_us, || id);
-        }
-        Survey { oldest: oldest.into_vec(), longest: longest.into_vec() }
+        let mut longest = self.remember(&under_check, now_ns).map(|(id, us)| (us, id)).collect();
+        keep_highest(&mut longest, limit);
+        Survey { oldest, longest }
     }
 
     /// Looks at up to [`BUDGET`] entries of a room; returns where to go on.
@@ -215,7 +153,7 @@ where
         room: usize,
         mut from: u32,
         now_ns: u64,
-        oldest: &mut Highest<TimerHandle>,
+        oldest: &mut Vec<(u64, TimerHandle)>,
         under_check: &mut Vec<(bool, TimerHandle)>,
     ) -> Option<u32> {
         let mut first_room = self.rooms.lock(room);
@@ -223,7 +161,7 @@ where
             let id = first_room.first_from(from)?;
             from = id.id().index() + 1;
             let entry = first_room.get_mut(id)?;
-            oldest.offer(entry.age_us(now_ns / 1000), || id);
+            oldest.push((entry.age_us(now_ns / 1000), id));
             if let UnderCheck::Yes { seen } = entry.look() {
                 under_check.push((seen, id));
             }
@@ -250,40 +188,45 @@ where
     }
 
     /// What there is to tell of an operation, unless it is over.
-    fn parked(&self, id: TimerHandle, now_ns: u64) -> Option<Parked<K>> {
+    pub(crate) fn parked(&self, id: TimerHandle, now_ns: u64) -> Option<Parked<K>> {
         let mut first_room = self.first_room_of(id);
         let deadline = first_room.deadline(id)?;
         let entry = first_room.get_mut(id)?;
         let age_us = entry.age_us(now_ns / 1000);
         let under_check = entry.is_held().then_some(Duration::ZERO);
         let tickets: Vec<Ticket> = entry.tickets().iter().collect();
-        let first = first_room.first_key(id).map(Apart::new);
+        let first = first_room.first_key(id);
         drop(first_room);
-        let further = tickets.iter().filter_map(|&ticket| self.key_of(ticket, id).map(Apart::new));
-        let keys: Vec<Apart<K>> = first.into_iter().chain(further).collect();
+        let further = tickets.iter().filter_map(|&ticket| self.key_of(ticket, id));
+        let keys = first.into_iter().chain(further).collect();
         let expires_ns = self.driver().settings().tick.start_ns(deadline).saturating_sub(now_ns);
         Some(Parked {
             id: self.id(id),
-            keys: keys.into_iter().map(Apart::take).collect(),
+            keys,
             age: Duration::from_micros(age_us),
             expires_in: (deadline != u64::MAX).then_some(Duration::from_nanos(expires_ns)),
             under_check,
         })
     }
 
-    fn busiest(&self, limit: usize) -> Vec<KeyWaiters<K>> {
-        let mut busiest = Highest::new(limit);
-        let mut gone = Vec::new(); // keys are the user's: none is dropped under a lock
+    fn busiest(&self, limit: usize) -> Vec<(K, usize)> {
+        let (mut busiest, mut gone) = (Vec::new(), Vec::new());
         for room in 0..self.rooms.count() {
             for (key, waiters) in self.rooms.lock(room).waiters_by_key() {
-                gone.extend(busiest.offer(waiters as u64, || Apart::new(key.clone())));
+                busiest.push((waiters as u64, key.clone()));
             }
+            gone.extend(keep_highest(&mut busiest, limit)); // dropped with nothing locked
         }
-        let told = |(waiters, key): (u64, Apart<K>)| KeyWaiters {
-            key: key.take(),
-            waiters: waiters as usize,
-        };
-        busiest.into_vec().into_iter().map(told).collect()
+        busiest.into_iter().map(|(waiters, key)| (key, waiters as usize)).collect()
+    }
+
+    /// Each key that has waiters, room by room.
+    pub(crate) fn keys_with_waiters(&self) -> Vec<K> {
+        let mut keys = Vec::new();
+        for room in 0..self.rooms.count() {
+            keys.extend(self.rooms.lock(room).waiters_by_key().map(|(key, _)| key.clone()));
+        }
+        keys
     }
 
     /// Keys that have waiters. O(rooms).

@@ -4,7 +4,7 @@
 
 use std::{borrow::Borrow, hash::Hash};
 
-use timer_core::{MAX_TASKS, driver::Apart};
+use timer_core::MAX_TASKS;
 
 use crate::{
     paths::{core::Core, park::Terms},
@@ -12,75 +12,61 @@ use crate::{
     sync::Ordering,
     words::{
         check::Verdict,
-        operation::{DelayedOperation, OperationId, Outcome, RefusedReason, Timeout},
+        operation::{DelayedOperation, OperationId, Outcome, Refused, RefusedReason, Timeout},
         watches::WatchKey,
     },
 };
-
-/// Why an operation was not parked. It was dropped.
-pub(crate) enum NotParked<K> {
-    /// Somebody waits for the key.
-    Taken(K),
-    /// It was given no time.
-    Expired,
-    Refused(RefusedReason),
-}
 
 impl<K, O> Core<K, O>
 where
     K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
-    /// Parks an operation under a key that nobody waits for. Runs the key's `Hash`, and its `Eq`
-    /// under the lock of its room.
+    /// Parks an operation under a key that has no waiter; `None` when it was given no time. Runs the
+    /// key's `Hash`, and its `Eq` under the lock of its room. What is refused is dropped, and its
+    /// key comes back.
     pub(crate) fn park_alone(
         &self,
         operation: O,
         key: K,
         timeout: Timeout,
-    ) -> Result<OperationId, NotParked<K>> {
-        let (operation, key) = (Apart::new(operation), Apart::new(key));
+    ) -> Result<Option<OperationId>, Refused<K>> {
         let now_ns = self.driver().now_ns(); // deadlines count from the call
-        let hash = self.versions.hash(key.get());
+        let hash = self.versions.hash(&key);
         let mut room = self.room_of(hash);
-        let taken = room.find(key.get(), hash).is_some();
+        let taken = room.find(&key, hash).is_some();
         if taken && !failpoint!(TakenKeyParked) {
             drop(room);
-            return Err(NotParked::Taken(key.take()));
+            return Err(Refused::new(key, RefusedReason::AlreadyExpected));
         }
         if timeout.at_once(Verdict::Unsatisfied, now_ns).is_some() {
             drop(room);
             self.count_at_once();
-            return Err(NotParked::Expired);
+            return Ok(None);
         }
         let permit = if room.closed { Err(RefusedReason::Closed) } else { self.permit() };
         let mut permit = match permit {
             Ok(permit) => permit,
             Err(reason) => {
                 drop(room);
-                return self.not_parked(reason);
+                return self.refuse(key, reason);
             }
         };
         let span = self.span(Terms { now_ns, timeout, counted: 0 });
-        let watched = Watched { known: Known::New(key.take()), hash, watermark: None };
-        match room.park(span, operation.take(), 0, watched) {
+        let watched = Watched { known: Known::New(key), hash, watermark: None };
+        match room.park(span, operation, 0, watched) {
             Ok(Arrived { id, due }) => {
                 self.work_at(&mut room, span, due);
                 permit.keep();
-                Ok(self.id(id))
+                Ok(Some(self.id(id)))
             }
-            Err(operation) => {
+            Err((operation, key)) => {
                 drop(room);
                 drop(operation);
-                self.not_parked(RefusedReason::Full { limit: MAX_TASKS as usize })
+                let Known::New(key) = key.known else { unreachable!("it was new") };
+                self.refuse(key, RefusedReason::Full { limit: MAX_TASKS as usize })
             }
         }
-    }
-
-    #[cold]
-    fn not_parked<T>(&self, reason: RefusedReason) -> Result<T, NotParked<K>> {
-        self.report_refused(reason);
-        Err(NotParked::Refused(reason))
     }
 
     /// Ends the operation that waits for a key as Completed, and hands it over uncalled. Its key is

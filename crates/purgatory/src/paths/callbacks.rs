@@ -9,7 +9,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use smallvec::SmallVec;
 use timer_core::{
     Job, TimerHandle,
-    driver::{Latch, UnderWay, contain, drop_each, jobs},
+    driver::{Latch, UnderWay, contain, jobs},
 };
 
 use crate::{
@@ -85,7 +85,7 @@ where
     pub(crate) fn release_watches(&self, ended: Ended<K, O>) -> (O, Outcome) {
         let Ended { id, payload, outcome, tickets, left, timed } = ended;
         self.time_end(id, &outcome, timed);
-        drop_key(left);
+        drop(left);
         self.release(id, &tickets);
         (payload, outcome)
     }
@@ -99,16 +99,16 @@ where
         let over = ended.into_iter().map(|ended| {
             let Ended { id, payload, outcome, tickets, left, timed } = ended;
             self.time_end(id, &outcome, timed);
-            drop_key(left);
+            drop(left);
             watches.extend(tickets.iter().map(|ticket| (ticket, id)));
             if watches.len() >= CLAIMED {
-                drop_each(self.release_all(&mut watches));
+                self.release_all(&mut watches);
                 watches.clear();
             }
             (payload, outcome)
         });
         let over = over.collect();
-        drop_each(self.release_all(&mut watches));
+        self.release_all(&mut watches);
         over
     }
 
@@ -120,7 +120,7 @@ where
         let waited_us = age_us(since.parked_us, now_ns / 1000);
         let late_ns = now_ns.saturating_sub(self.driver().settings().tick.start_ns(since.deadline));
         if let Some(timed) = &mut self.first_room_of(id).timed {
-            timed.ended(outcome, since.stands_for, waited_us, late_ns);
+            timed.ended(outcome, waited_us, late_ns);
         }
     }
 
@@ -129,7 +129,7 @@ where
     pub(crate) fn release(&self, id: TimerHandle, tickets: &Tickets) {
         for ticket in tickets.iter() {
             let left = self.rooms.lock(ticket.room as usize).unwatch(ticket, id);
-            drop_key(left);
+            drop(left); // with nothing locked
         }
     }
 
@@ -183,7 +183,7 @@ where
         let left = self.release_all(&mut watches);
         let (core, handed) = (self.clone(), self.to_executor(ended.len()));
         self.offload.execute(Job::new(move || {
-            drop_each(left);
+            drop(left);
             for ended in ended {
                 let (payload, outcome) = core.release_watches(ended);
                 let under_way = under_way.pop();
@@ -268,18 +268,12 @@ where
     /// Ends everything parked as Cancelled and refuses what comes later, a bounded step at a time.
     pub(crate) fn close(self: &Arc<Self>, reason: CancelReason) {
         let call = Call::enter(&self.offload);
-        let deferred = self.deferred.lock().close(); // dropped with nothing locked
-        drop_each(deferred);
         self.close_rooms(reason, |ended| _ = self.finish_all(&call, ended.drain(..)));
     }
 
     /// As [`close`](Self::close), but what runs the user's code is the executor's; until that has
     /// run, it is counted by `closing`.
     pub(crate) fn close_offloading(self: &Arc<Self>, reason: CancelReason) {
-        let deferred = self.deferred.lock().close();
-        if std::mem::needs_drop::<K>() && deferred.len() > 0 {
-            self.offload.execute(Job::new(move || drop_each(deferred)));
-        }
         self.close_rooms(reason, |ended| {
             for ended in jobs(std::mem::take(ended), self.offload.parallelism()) {
                 self.offload_endings(ended, Some(&self.closing));
@@ -361,13 +355,5 @@ where
             }
         }
         Some(from)
-    }
-}
-
-/// Drops a key that nobody waits for any more. Its `Drop` is the user's, and may panic.
-#[inline]
-pub(crate) fn drop_key<K>(key: Option<K>) {
-    if std::mem::needs_drop::<K>() {
-        let _ = contain(|| drop(key));
     }
 }

@@ -1,17 +1,10 @@
 //! Ending operations from outside: one by its id, or all of a key; and giving one another deadline.
 
-use std::{
-    borrow::Borrow,
-    hash::Hash,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::Arc,
-};
+use std::{borrow::Borrow, hash::Hash, sync::Arc};
 
-use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
 use super::{
-    callbacks::BUDGET,
     core::Core,
     event::{CHUNK, Pop},
     trampoline::Call,
@@ -19,7 +12,7 @@ use super::{
 use crate::{
     room::{Room, WalkOn, WatchList},
     words::{
-        operation::{DelayedOperation, EndResult, OperationId, Outcome, Timeout},
+        operation::{DelayedOperation, EndResult, Outcome, Timeout},
         watches::WatchKey,
     },
 };
@@ -46,17 +39,11 @@ where
             |first_room: &mut Room<K, O>, id| ended.extend(first_room.claim(id, outcome.clone()));
         self.claim_each(key, hash, WatchList::Plain, &mut claim);
         // What a rise meets meanwhile is on one of these two.
-        let panicked = self.pop_up_to(key, hash, Pop::All, &mut claim).err();
-        let panicked = panicked.or_else(|| {
-            let met = || self.claim_each(key, hash, WatchList::Met, &mut claim);
-            catch_unwind(AssertUnwindSafe(met)).err()
-        });
+        self.pop_up_to(key, hash, Pop::All, &mut claim);
+        self.claim_each(key, hash, WatchList::Met, &mut claim);
         let count = ended.len();
         self.finish_all(&call, ended);
-        match panicked {
-            Some(panic) => resume_unwind(panic),
-            None => count,
-        }
+        count
     }
 
     /// Applies `claim` to each waiter of a key, in the room of its operation's first key.
@@ -92,23 +79,6 @@ where
         drop(first_room);
         self.finish(&call, ended);
         EndResult::Ended
-    }
-
-    /// Ends several as Completed, up to [`BUDGET`] at a time; returns how many this call ended.
-    pub(crate) fn complete_each(self: &Arc<Self>, ids: &[OperationId]) -> usize {
-        let call = Call::enter(&self.offload);
-        let mut completed = 0;
-        for ids in ids.chunks(BUDGET) {
-            let ids: SmallVec<[TimerHandle; BUDGET]> =
-                ids.iter().filter_map(|&id| self.handle(id)).collect();
-            let mut ended = Vec::new();
-            for of_room in ids.chunk_by(|one, next| one.shard() == next.shard()) {
-                let mut first_room = self.first_room_of(of_room[0]);
-                first_room.claim_all(of_room, &Outcome::Completed, &mut ended);
-            }
-            completed += self.finish_all(&call, ended);
-        }
-        completed
     }
 
     /// Gives one operation another timeout, unless its end is decided or noted.

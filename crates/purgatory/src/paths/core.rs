@@ -12,23 +12,16 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
-use crossbeam_utils::CachePadded;
 use timer_core::{
     Panicked, SystemTimer, TimeHistogram, TimerClosed, TimerHandle,
     driver::{Driver, Due, Latch, Limit, ShardGuard, Shards, WheelOwner, contain, wheel_for},
 };
 
 use crate::{
-    paths::{
-        counts::SharedCounts,
-        deferred::Deferred,
-        missed::{LastChecks, OnMissed, UnderWay},
-        trace,
-        trampoline::Offload,
-        versions::Versions,
-    },
+    observe::snapshot::Parked,
+    paths::{counts::SharedCounts, trace, trampoline::Offload, versions::Versions},
     room::{CheckedOut, Ended, Room},
-    sync::{AtomicU64, Mutex, Ordering, thread_slot},
+    sync::{AtomicU64, Mutex, Ordering},
     words::{
         check::{Verdict, check},
         operation::{DelayedOperation, OperationId, next_purgatory},
@@ -49,8 +42,11 @@ pub(crate) struct Settings<K> {
     pub(crate) own_timer: Option<SystemTimer>,
     pub(crate) max_parked: Option<usize>,
     pub(crate) rooms: usize,
-    pub(crate) last_checks: Option<OnMissed<K>>,
+    pub(crate) on_missed: Option<OnMissed<K>>,
 }
+
+/// Whom to tell of an operation that its last check completed.
+pub(crate) type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
 
 pub(crate) struct Core<K, O> {
     /// Tells its operations' ids from those of other purgatories.
@@ -62,15 +58,14 @@ pub(crate) struct Core<K, O> {
     pub(crate) sequence: Option<AtomicU64>,
     /// What expired in this round of the timer.
     pub(crate) expired: Mutex<Due<Ended<K, O>>>,
-    /// When operations are checked once more when their time is up.
-    pub(crate) last_checks: Option<Box<LastChecks<K, O>>>,
+    /// When operations are checked once more when their time is up: those that are.
+    pub(crate) last_checks: Mutex<Due<CheckedOut<O>>>,
+    pub(crate) on_missed: Option<OnMissed<K>>,
     pub(crate) offload: Arc<Offload>,
     /// Every callback runs on the executor, not only those of what expired.
     pub(crate) offload_all: bool,
     /// The driver's timer, when it is not shared.
     pub(crate) own_timer: Option<SystemTimer>,
-    /// Operations that ended without being parked, by the thread's slot.
-    pub(crate) at_once: Box<[CachePadded<AtomicU64>]>,
     pub(crate) counts: SharedCounts,
     /// Callbacks of what a shutdown with a limit ended.
     pub(crate) closing: Latch,
@@ -78,7 +73,6 @@ pub(crate) struct Core<K, O> {
     pub(crate) permits: Option<Limit>,
     /// Checks that the last snapshot found under way, and since when.
     pub(crate) checks_known: Mutex<Checks>,
-    pub(crate) deferred: Mutex<Deferred<K>>,
     /// How many times all that waits alone was taken: see [`alone`](super::alone).
     pub(super) sweeps: AtomicU64,
     /// How long callbacks waited for the executor, once somebody has asked for it. Not the model's
@@ -96,20 +90,19 @@ where
 {
     /// A purgatory attached to its timer.
     pub(crate) fn new(settings: Settings<K>) -> Result<Arc<Self>, TimerClosed> {
-        let Settings { name, offload, offload_all, own_timer, max_parked, rooms, last_checks } =
+        let Settings { name, offload, offload_all, own_timer, max_parked, rooms, on_missed } =
             settings;
         let driver = &*offload.driver;
         let room = |number| Room::new(number, wheel_for(driver, number, rooms));
-        let counter = || CachePadded::new(AtomicU64::new(0));
         let core = Arc::new(Core {
             number: next_purgatory(),
             name,
-            at_once: std::iter::repeat_with(counter).take(driver.settings().shard_count).collect(),
             rooms: Shards::new(driver, rooms, room),
             versions: Versions::new(rooms),
             sequence: driver.settings().in_order.then(|| AtomicU64::new(0)),
             expired: Mutex::new(Due::default()),
-            last_checks: last_checks.map(|on_missed| Box::new(LastChecks::new(on_missed))),
+            last_checks: Mutex::new(Due::default()),
+            on_missed,
             offload: Arc::new(offload),
             offload_all,
             own_timer,
@@ -117,7 +110,6 @@ where
             closing: Latch::default(),
             permits: max_parked.map(Limit::new),
             checks_known: Mutex::new(Checks::new()),
-            deferred: Mutex::new(Deferred::default()),
             sweeps: AtomicU64::new(0),
             callback_delay: Default::default(),
             #[cfg(feature = "metrics")]
@@ -155,18 +147,7 @@ where
     }
 
     pub(crate) fn count_at_once(&self) {
-        let slot = thread_slot() & (self.at_once.len() - 1);
-        self.at_once[slot].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// An event on a key of this hash begins, where that is to be known.
-    #[inline]
-    pub(crate) fn event_begins(&self, hash: u64) -> Option<UnderWay<&[AtomicU64]>> {
-        self.last_checks.as_ref().map(|last_checks| last_checks.event_begins(hash))
-    }
-
-    pub(crate) fn deferred_len(&self) -> usize {
-        self.deferred.lock().len()
+        self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Gives back the permits of operations that have ended.

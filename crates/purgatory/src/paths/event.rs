@@ -9,29 +9,18 @@
 //! takes a watch counts it down*, with no code of the user's in between. Then it walks those that
 //! were met and wait for their check, as an event does.
 
-use std::{
-    borrow::Borrow,
-    collections::HashSet,
-    hash::Hash,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::Arc,
-    thread,
-};
+use std::{borrow::Borrow, collections::HashSet, hash::Hash, sync::Arc};
 
 use smallvec::SmallVec;
-use timer_core::{
-    Job, TimerHandle,
-    driver::{Shards, contain},
-};
+use timer_core::{TimerHandle, driver::Shards};
 
 use crate::{
     paths::{
-        callbacks::drop_key,
         core::Core,
         trampoline::{Call, enqueue},
     },
-    room::{Batch, CheckedOut, Counted, Ended, GivenBack, LookLater, Room, WalkOn, WatchList},
-    sync::{LOOKS, TOGETHER},
+    room::{Batch, CheckedOut, Ended, Next, Room, WalkOn, WatchList},
+    sync::TOGETHER,
     words::{
         check::Verdict,
         operation::{DelayedOperation, Outcome},
@@ -66,13 +55,6 @@ enum Event {
     One,
     /// To this value.
     Rise(u64),
-}
-
-/// Checks of a batch that are timed.
-struct Timing {
-    /// For so many batches.
-    stands_for: u32,
-    began_ns: u64,
 }
 
 /// When an event's version is raised.
@@ -143,7 +125,6 @@ where
             self.queue_event(key, hash, Event::All);
             return 0;
         }
-        let _under_way = self.event_begins(hash);
         self.event(&call, key, hash, Raise::Now)
     }
 
@@ -159,7 +140,6 @@ where
             self.queue_event(key, hash, Event::One);
             return false;
         }
-        let _under_way = self.event_begins(hash);
         self.event_for_one(&call, key, hash, Raise::Now)
     }
 
@@ -170,7 +150,6 @@ where
     where
         K: Borrow<Q>,
     {
-        let under_way = self.last_checks.as_ref().map(|last| last.event_queued(hash));
         let room = self.room_of(hash);
         self.versions.raise(hash);
         let stored = room.stored(key, hash);
@@ -178,18 +157,14 @@ where
         let Some(key) = stored else { return };
         let core = self.clone();
         enqueue(move || {
-            let _under_way = under_way;
-            core.report_if(contain(|| {
-                let call = Call::enter(&core.offload);
-                match event {
-                    Event::All => _ = core.event::<K>(&call, &key, hash, Raise::Before),
-                    Event::One => _ = core.event_for_one::<K>(&call, &key, hash, Raise::Before),
-                    Event::Rise(value) => {
-                        _ = core.rise::<K>(&call, &key, hash, value, Raise::Before);
-                    }
+            let call = Call::enter(&core.offload);
+            match event {
+                Event::All => _ = core.event::<K>(&call, &key, hash, Raise::Before),
+                Event::One => _ = core.event_for_one::<K>(&call, &key, hash, Raise::Before),
+                Event::Rise(value) => {
+                    _ = core.rise::<K>(&call, &key, hash, value, Raise::Before);
                 }
-            }));
-            drop_key(Some(key));
+            }
         });
     }
 
@@ -238,19 +213,14 @@ where
         let Some(record) = record else { return false };
         let mut batch = Batch::new(room.number());
         let on = room.check_out_walk(record, WatchList::Plain, 1, &mut batch);
-        let number = room.number();
+        let mut walk = self.walk(room.number(), on);
         drop(room);
-        let mut walk = self.walk(number, on);
         loop {
-            if !batch.foreign.is_empty() {
-                self.check_out_foreign(&mut batch);
-            }
+            self.check_out_foreign(&mut batch);
             if let Some(held) = batch.held.pop() {
-                let timing = self.checks_begin(&mut batch);
-                let (verdict, ended) = self.settle_by_verdict(0, held);
-                self.checks_end(timing, batch.room, 1);
+                let (verdict, ended) = self.settle_with_verdict(held);
                 ended.into_iter().for_each(|ended| self.finish(call, ended));
-                // One that somebody else completed meanwhile has not used the event up.
+                // One that another thread completed meanwhile has not used the event up.
                 if verdict == Verdict::Satisfied {
                     return true;
                 }
@@ -281,7 +251,6 @@ where
             self.queue_event(key, hash, Event::Rise(value));
             return 0;
         }
-        let _under_way = self.event_begins(hash);
         self.rise(&call, key, hash, value, Raise::Now)
     }
 
@@ -297,88 +266,73 @@ where
         K: Borrow<Q>,
     {
         let (mut ended, mut check) = (AllEnded::new(), Vec::new());
-        let (mut timing_room, mut stands_for) = (0, None);
-        let met = self.pop_up_to(key, hash, Pop::Met(value, raise), |first_room, id| {
-            match first_room.count_down(id) {
-                Some(Counted::Ended(over)) => ended.push(over),
-                Some(Counted::Check) => {
-                    if check.is_empty() {
-                        timing_room = id.shard();
-                        let timed = first_room.timed.as_mut();
-                        stands_for = timed.and_then(|timed| timed.batch_stands_for());
-                    }
+        let (walk, mut met) =
+            self.pop_up_to(key, hash, Pop::Met(value, raise), |first_room, id| {
+                let Some(entry) = first_room.get_mut(id) else { return };
+                if entry.count_down() {
+                    ended.extend(first_room.claim(id, Outcome::Completed));
+                } else {
                     check.push(id);
                 }
-                None => {}
-            }
-        });
+            });
         let mut completed = self.finish_all(call, ended);
-        let mut batch = Batch::new(timing_room);
+        let mut batch = Batch::new(0);
         check_once(&mut check);
         for ids in check.chunks(TOGETHER) {
-            batch.stands_for = stands_for;
             batch.foreign.extend(ids.iter().map(|&id| (0, id)));
             completed += self.attempt(call, &mut batch);
         }
-        let (walk, mut batch) = met.unwrap_or_else(|panic| resume_unwind(panic));
-        completed += self.attempt(call, &mut batch);
-        completed + self.attempt_rest(call, walk, batch)
+        completed += self.attempt(call, &mut met);
+        completed + self.attempt_rest(call, walk, met)
     }
 
     /// Takes watermark watches off the key, some at a time, for `act` to apply in the first rooms
     /// of their operations; returns the walk over those that are met and stay, the first of them
-    /// checked out if nothing was taken: otherwise callbacks come first, and nobody is held
-    /// meanwhile. Nothing of the user's runs in between, or what was parked by it would be taken,
-    /// too. But for the key's `Eq`: when it panics, what was taken until then has to be finished
-    /// first.
+    /// checked out if nothing was taken: otherwise callbacks come first, and nothing is held
+    /// meanwhile. No user code runs in between, or what it parks would be taken, too.
     pub(super) fn pop_up_to<Q: Eq + ?Sized>(
         &self,
         key: &Q,
         hash: u64,
         taking: Pop,
         mut act: impl FnMut(&mut Room<K, O>, TimerHandle),
-    ) -> thread::Result<(Walk<'_, K, O>, Batch<O>)>
+    ) -> (Walk<'_, K, O>, Batch<O>)
     where
         K: Borrow<Q>,
     {
-        let (mut taken, mut left) = (SmallVec::<[TimerHandle; TAKEN]>::new(), None);
-        let walk = catch_unwind(AssertUnwindSafe(|| {
-            let (value, all, raise) = match taking {
-                Pop::Met(value, raise) => (value, false, raise == Raise::Now),
-                Pop::All => (u64::MAX, true, false),
-            };
-            let mut batch = Batch::new(0);
-            for step in 0.. {
-                let mut room = self.room_of(hash);
-                batch.room = room.number();
-                if step == 0 && raise {
-                    self.versions.raise(hash);
-                }
-                let Some(record) = room.find(key, hash) else { break };
-                taken.clear();
-                let took = room.pop_up_to(record, value, all, TAKEN, |id| taken.push(id));
-                let mut on = WalkOn::Done;
-                if took.all && took.left.is_none() && !all {
-                    let together = if step == 0 && taken.is_empty() { TOGETHER } else { 0 };
-                    on = room.check_out_walk(record, WatchList::Met, together, &mut batch);
-                }
-                let number = room.number();
-                if taken.iter().all(|id| id.shard() == number) {
-                    taken.iter().for_each(|&id| act(&mut room, id));
-                    drop(room);
-                } else {
-                    drop(room);
-                    self.each_in_first_room(taken.iter().copied(), |&id| id, &mut act);
-                }
-                left = took.left;
-                if took.all {
-                    return (self.walk(number, on), batch);
-                }
+        let mut taken = SmallVec::<[TimerHandle; TAKEN]>::new();
+        let (value, all, raise) = match taking {
+            Pop::Met(value, raise) => (value, false, raise == Raise::Now),
+            Pop::All => (u64::MAX, true, false),
+        };
+        let mut batch = Batch::new(0);
+        for step in 0.. {
+            let mut room = self.room_of(hash);
+            let number = room.number();
+            batch.room = number;
+            if step == 0 && raise {
+                self.versions.raise(hash);
             }
-            (self.walk(0, WalkOn::Done), batch)
-        }));
-        drop_key(left);
-        walk
+            let Some(record) = room.find(key, hash) else { break };
+            taken.clear();
+            let took = room.pop_up_to(record, value, all, TAKEN, |id| taken.push(id));
+            let mut on = WalkOn::Done;
+            if took.all && took.left.is_none() && !all {
+                let together = if step == 0 && taken.is_empty() { TOGETHER } else { 0 };
+                on = room.check_out_walk(record, WatchList::Met, together, &mut batch);
+            }
+            if taken.iter().all(|id| id.shard() == number) {
+                taken.iter().for_each(|&id| act(&mut room, id));
+                drop(room);
+            } else {
+                drop(room);
+                self.each_in_first_room(taken.iter().copied(), |&id| id, &mut act);
+            }
+            if took.all {
+                return (self.walk(number, on), batch); // the key left is dropped after the unlock
+            }
+        }
+        (self.walk(0, WalkOn::Done), batch)
     }
 
     /// Attempts each waiter of a walk.
@@ -401,7 +355,7 @@ where
         if !batch.foreign.is_empty() {
             self.check_out_foreign(batch);
         }
-        if batch.held.len() > 1 || batch.stands_for.is_some() {
+        if batch.held.len() > 1 {
             return self.attempt_all(call, batch);
         }
         let ended = batch.held.pop().and_then(|held| self.settle(held));
@@ -424,36 +378,18 @@ where
         );
     }
 
-    /// Begins to time the checks of a batch, if that is to be timed.
-    #[inline]
-    fn checks_begin(&self, batch: &mut Batch<O>) -> Option<Timing> {
-        let stands_for = batch.stands_for.take()?;
-        Some(Timing { stands_for, began_ns: self.driver().now_ns() })
-    }
-
-    #[inline]
-    fn checks_end(&self, timing: Option<Timing>, room: usize, checks: usize) {
-        let Some(Timing { stands_for, began_ns }) = timing else { return };
-        let took_ns = self.driver().now_ns().saturating_sub(began_ns);
-        if let Some(timed) = &mut self.rooms.lock(room).timed {
-            timed.checked(stands_for, checks, took_ns);
-        }
-    }
-
     /// Of many each room is locked once for a run of them, and the checks run with all their
     /// payloads out.
     fn attempt_all(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
-        let timing = self.checks_begin(batch);
         self.check_all(&mut batch.held);
-        self.checks_end(timing, batch.room, batch.held.len());
         let (mut again, mut ended) = (Vec::new(), Vec::new());
         self.each_in_first_room(
             batch.held.drain(..),
             |held| held.id,
             |first_room, held| match first_room.give_back(held) {
-                GivenBack::Parked => {}
-                GivenBack::CheckAgain(held) => again.push(held),
-                GivenBack::Ended(over) => ended.push(over),
+                Next::Parked => {}
+                Next::CheckAgain(held) => again.push(held),
+                Next::Ended(over) => ended.push(over),
             },
         );
         ended.extend(again.into_iter().filter_map(|held| self.settle(held)));
@@ -469,76 +405,22 @@ where
 
     /// Checks an operation until it is parked or over.
     #[inline]
-    pub(crate) fn settle(self: &Arc<Self>, held: CheckedOut<O>) -> Option<Ended<K, O>> {
-        self.settle_after(0, held)
+    pub(crate) fn settle(&self, held: CheckedOut<O>) -> Option<Ended<K, O>> {
+        self.settle_with_verdict(held).1
     }
 
-    /// The same, after so many looks in a row.
+    /// As [`settle`](Self::settle), with what the last check found.
     #[inline]
-    pub(crate) fn settle_after(
-        self: &Arc<Self>,
-        looks: usize,
-        held: CheckedOut<O>,
-    ) -> Option<Ended<K, O>> {
-        self.settle_by_verdict(looks, held).1
-    }
-
-    /// The same, with what the last check found: an operation can end as Completed without it, by a
-    /// note.
-    #[inline(always)]
-    fn settle_by_verdict(
-        self: &Arc<Self>,
-        looks: usize,
-        mut held: CheckedOut<O>,
-    ) -> (Verdict, Option<Ended<K, O>>) {
-        for look in looks.. {
-            if look == LOOKS && !self.offload.is_here() {
-                return (Verdict::Unsatisfied, self.put_off(held));
-            }
+    fn settle_with_verdict(&self, mut held: CheckedOut<O>) -> (Verdict, Option<Ended<K, O>>) {
+        loop {
             let verdict = self.check(&mut held.payload);
             held.verdict = verdict;
             let given_back = self.first_room_of(held.id).give_back(held);
             match given_back {
-                GivenBack::Parked => return (verdict, None),
-                GivenBack::Ended(ended) => return (verdict, Some(ended)),
-                GivenBack::CheckAgain(again) => held = again,
+                Next::Parked => return (verdict, None),
+                Next::Ended(ended) => return (verdict, Some(ended)),
+                Next::CheckAgain(again) => held = again,
             }
-        }
-        (Verdict::Unsatisfied, None)
-    }
-
-    /// Puts an operation back, for the executor to look at it once more. Until it does the
-    /// operation is as free as any other: for an event, its time and whoever ends it.
-    #[cold]
-    fn put_off(self: &Arc<Self>, held: CheckedOut<O>) -> Option<Ended<K, O>> {
-        let id = held.id;
-        let put_off = self.first_room_of(id).put_off(held);
-        match put_off {
-            LookLater::Ended(ended) => return Some(ended),
-            LookLater::DueAlready => {}
-            LookLater::Due if failpoint!(PutOffNotLookedAt) => {}
-            LookLater::Due => {
-                let core = self.clone();
-                self.offload.execute(Job::new(move || {
-                    let call = Call::enter(&core.offload);
-                    if call.is_nested() {
-                        // Run in place after all: queued, so that it does not nest.
-                        let core = core.clone();
-                        enqueue(move || core.look_late(&Call::enter(&core.offload), id));
-                    } else {
-                        core.look_late(&call, id);
-                    }
-                }));
-            }
-        }
-        None
-    }
-
-    /// The look that an operation was put off to, unless it is over.
-    fn look_late(self: &Arc<Self>, call: &Call<'_>, id: TimerHandle) {
-        let held = self.first_room_of(id).check_out_late(id);
-        if let Some(ended) = held.and_then(|held| self.settle(held)) {
-            self.finish(call, ended);
         }
     }
 }

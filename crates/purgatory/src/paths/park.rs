@@ -8,22 +8,21 @@
 //!    versions; then give the payload back as any holder does. A version that moved counts as an
 //!    event that found the entry held, so the holder looks again.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use timer_core::{MAX_TASKS, TimerHandle, driver::Apart};
+use timer_core::{MAX_TASKS, TimerHandle};
 
 use crate::{
     paths::{
-        callbacks::{Permit, drop_key},
+        callbacks::Permit,
         core::{Core, RoomGuard},
         trace,
         trampoline::Call,
         watch_set::{Watch, counted},
     },
-    room::{Arrived, COUNTED_MAX, CheckedOut, GivenBack, Span, Tickets, WAITERS_MAX, Watermark},
+    room::{
+        Arrived, COUNTED_MAX, CheckedOut, GivenBack, Next, Span, Tickets, WAITERS_MAX, Watermark,
+    },
     sync::{LOOKS, Ordering},
     words::{
         check::Verdict,
@@ -34,8 +33,7 @@ use crate::{
     },
 };
 
-/// A place among `max_parked`, given back unless it is kept: when nothing is parked after all, a
-/// panic of a key's included.
+/// A place among `max_parked`, given back unless it is kept: when nothing is parked after all.
 pub(super) struct PermitGuard<'a, K: WatchKey + Send, O: DelayedOperation + Send>(
     Option<&'a Core<K, O>>,
 );
@@ -74,7 +72,7 @@ pub(super) struct Terms {
 enum UnderOne<O> {
     Done(Result<ParkResult, Refused<O>>),
     /// Events kept coming by.
-    Busy(Apart<O>),
+    Busy(O),
 }
 
 impl<K, O> Core<K, O>
@@ -102,21 +100,20 @@ where
 
     fn park_one(
         self: &Arc<Self>,
-        operation: O,
+        mut operation: O,
         key: &K,
         watermark: Option<Watermark>,
         timeout: Timeout,
     ) -> Result<ParkResult, Refused<O>> {
-        let mut operation = Apart::new(operation);
         let call = Call::enter(&self.offload);
         let now_ns = self.driver().now_ns(); // deadlines count from the call
         let mut watch = Watch { key, version: self.versions.read(key), watermark };
-        if let Some(outcome) = timeout.at_once(self.check(operation.get_mut()), now_ns) {
-            return Ok(self.end_at_once(&call, operation.take(), outcome));
+        if let Some(outcome) = timeout.at_once(self.check(&mut operation), now_ns) {
+            return Ok(self.end_at_once(&call, operation, outcome));
         }
         let mut permit = match self.permit() {
             Ok(permit) => permit,
-            Err(full) => return self.refuse(operation.take(), full),
+            Err(full) => return self.refuse(operation, full),
         };
         let counted = usize::from(watermark.is_some_and(|watermark| watermark.counted));
         let terms = Terms { now_ns, timeout, counted };
@@ -125,36 +122,34 @@ where
             UnderOne::Busy(operation) => {
                 let watch_set = [watch];
                 let (id, given_back) = self.park_held(operation, &watch_set, terms, &mut permit)?;
-                Ok(self.over_or_parked(&call, id, given_back, LOOKS))
+                Ok(self.over_or_parked(&call, id, given_back))
             }
         }
     }
 
     fn park_several(
         self: &Arc<Self>,
-        operation: O,
+        mut operation: O,
         watches: Watches<'_, K>,
         timeout: Timeout,
     ) -> Result<ParkResult, Refused<O>> {
-        let mut operation = Apart::new(operation);
         let call = Call::enter(&self.offload);
         let now_ns = self.driver().now_ns();
         let watch_set = watches.watch_set(|key| self.versions.read(key));
-        if let Some(outcome) = timeout.at_once(self.check(operation.get_mut()), now_ns) {
-            return Ok(self.end_at_once(&call, operation.take(), outcome));
+        if let Some(outcome) = timeout.at_once(self.check(&mut operation), now_ns) {
+            return Ok(self.end_at_once(&call, operation, outcome));
         }
         let counted = counted(&watch_set);
         if counted > COUNTED_MAX {
-            return self
-                .refuse(operation.take(), RefusedReason::TooManyWatermarks { limit: COUNTED_MAX });
+            return self.refuse(operation, RefusedReason::TooManyWatermarks { limit: COUNTED_MAX });
         }
         let mut permit = match self.permit() {
             Ok(permit) => permit,
-            Err(full) => return self.refuse(operation.take(), full),
+            Err(full) => return self.refuse(operation, full),
         };
         let terms = Terms { now_ns, timeout, counted };
         let (id, given_back) = self.park_held(operation, &watch_set, terms, &mut permit)?;
-        Ok(self.over_or_parked(&call, id, given_back, 0))
+        Ok(self.over_or_parked(&call, id, given_back))
     }
 
     #[inline]
@@ -167,18 +162,17 @@ where
         }
     }
 
-    /// What became of an operation that its parker gave back, after so many looks.
+    /// What became of an operation that its parker gave back.
     fn over_or_parked(
         self: &Arc<Self>,
         call: &Call<'_>,
         id: TimerHandle,
         given_back: GivenBack<K, O>,
-        looks: usize,
     ) -> ParkResult {
         let ended = match given_back {
-            GivenBack::Parked => None,
-            GivenBack::CheckAgain(held) => self.settle_after(looks, held),
-            GivenBack::Ended(ended) => Some(ended),
+            Next::Parked => None,
+            Next::CheckAgain(held) => self.settle(held),
+            Next::Ended(ended) => Some(ended),
         };
         let Some(ended) = ended else { return ParkResult::Parked(self.id(id)) };
         let outcome = ended.outcome.clone();
@@ -191,7 +185,7 @@ where
     fn park_under_one(
         self: &Arc<Self>,
         call: &Call<'_>,
-        mut operation: Apart<O>,
+        mut operation: O,
         watch: &mut Watch<'_, K>,
         terms: Terms,
         permit: &mut PermitGuard<'_, K, O>,
@@ -200,12 +194,12 @@ where
             let mut room = self.room_of(watch.version.hash);
             if room.closed {
                 drop(room);
-                return UnderOne::Done(self.refuse(operation.take(), RefusedReason::Closed));
+                return UnderOne::Done(self.refuse(operation, RefusedReason::Closed));
             }
             if !self.versions.moved(watch.version) {
                 let key = watch.in_room(&room);
                 let span = self.span(terms);
-                let parked = room.park(span, operation.take(), terms.counted, key);
+                let parked = room.park(span, operation, terms.counted, key);
                 return UnderOne::Done(match parked {
                     Ok(Arrived { id, due }) => {
                         room.counts.checks += looks as u64;
@@ -213,7 +207,7 @@ where
                         permit.keep();
                         Ok(ParkResult::Parked(self.id(id)))
                     }
-                    Err(operation) => {
+                    Err((operation, _)) => {
                         drop(room);
                         self.refuse(operation, RefusedReason::Full { limit: MAX_TASKS as usize })
                     }
@@ -221,14 +215,14 @@ where
             }
             drop(room);
             watch.version = self.versions.read_hash(watch.version.hash);
-            let outcome = match self.check(operation.get_mut()) {
+            let outcome = match self.check(&mut operation) {
                 Verdict::Unsatisfied => continue,
                 Verdict::Satisfied => Outcome::Completed,
                 Verdict::Panicked => Outcome::Cancelled(CancelReason::Panicked),
             };
             self.counts.looks.fetch_add(looks as u64, Relaxed);
             permit.give_back(); // before the callback, which may park another
-            return UnderOne::Done(Ok(self.end_at_once(call, operation.take(), outcome)));
+            return UnderOne::Done(Ok(self.end_at_once(call, operation, outcome)));
         }
         self.counts.looks.fetch_add(LOOKS as u64, Relaxed);
         UnderOne::Busy(operation)
@@ -237,7 +231,7 @@ where
     /// Parks under any number of keys, the payload in this thread's hands until all are watched.
     fn park_held(
         &self,
-        operation: Apart<O>,
+        operation: O,
         watch_set: &[Watch<'_, K>],
         terms: Terms,
         permit: &mut PermitGuard<'_, K, O>,
@@ -246,46 +240,37 @@ where
         let mut room = self.room_of(first.version.hash);
         if room.closed {
             drop(room);
-            return self.refuse(operation.take(), RefusedReason::Closed);
+            return self.refuse(operation, RefusedReason::Closed);
         }
         let key = first.in_room(&room);
         let span = self.span(terms);
         let Some(Arrived { id, due }) = room.arrive(span, terms.counted, key) else {
             drop(room);
-            return self
-                .refuse(operation.take(), RefusedReason::Full { limit: MAX_TASKS as usize });
+            return self.refuse(operation, RefusedReason::Full { limit: MAX_TASKS as usize });
         };
         let mut event_passed = self.versions.moved(first.version);
         self.work_at(&mut room, span, due);
         drop(room);
         let mut tickets = Tickets::with_capacity(watch_set.len() - 1);
-        // A key's Eq or Clone may panic: then nothing was parked, and the panic is the caller's.
-        let watched = catch_unwind(AssertUnwindSafe(|| {
-            watch_set[1..].iter().all(|watch| {
-                let mut room = self.room_of(watch.version.hash);
-                let key = watch.in_room(&room);
-                event_passed |= self.versions.moved(watch.version);
-                let ticket = room.watch(key, id);
-                tickets.extend(ticket);
-                ticket.is_some()
-            })
-        }));
+        let all_watched = watch_set[1..].iter().all(|watch| {
+            let mut room = self.room_of(watch.version.hash);
+            let key = watch.in_room(&room);
+            event_passed |= self.versions.moved(watch.version);
+            let ticket = room.watch(key, id);
+            tickets.extend(ticket);
+            ticket.is_some()
+        });
         let mut first_room = self.first_room_of(id);
-        if !matches!(watched, Ok(true)) {
+        if !all_watched {
             let left = first_room.withdraw(id);
             drop(first_room);
-            drop_key(left);
-            if !failpoint!(WithdrawnLeavesWatches) {
-                self.release(id, &tickets);
-            }
-            return match watched {
-                Err(panic) => resume_unwind(panic),
-                Ok(_) => self.refuse(operation.take(), RefusedReason::Full { limit: WAITERS_MAX }),
-            };
+            drop(left);
+            self.release(id, &tickets);
+            return self.refuse(operation, RefusedReason::Full { limit: WAITERS_MAX });
         }
         first_room.watched(id, tickets, event_passed);
         permit.keep();
-        let held = CheckedOut { id, payload: operation.take(), verdict: Verdict::Unsatisfied };
+        let held = CheckedOut { id, payload: operation, verdict: Verdict::Unsatisfied };
         Ok((id, first_room.give_back(held)))
     }
 
@@ -322,11 +307,11 @@ where
         ParkResult::Ended(outcome)
     }
 
-    /// Hands an operation back, with nothing locked.
+    /// Hands an operation or its key back, with nothing locked.
     #[cold]
-    fn refuse<T>(&self, operation: O, reason: RefusedReason) -> Result<T, Refused<O>> {
+    pub(super) fn refuse<T, V>(&self, value: V, reason: RefusedReason) -> Result<T, Refused<V>> {
         self.report_refused(reason);
-        Err(Refused::new(operation, reason))
+        Err(Refused::new(value, reason))
     }
 
     /// Counts and traces an operation that is not parked, with nothing locked.

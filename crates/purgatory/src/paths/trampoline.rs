@@ -12,7 +12,6 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    mem::ManuallyDrop,
     sync::Arc,
 };
 
@@ -30,40 +29,11 @@ type Work = Box<dyn FnOnce() + Send>;
 
 struct Thread {
     active: Cell<bool>,
-    /// Inside a call that runs nothing of the user's on this thread.
-    deferring: Cell<bool>,
-    /// The thread's locals are being destroyed: what this one has is given back whenever it is done
-    /// with.
-    ending: Cell<bool>,
-    /// Never dropped, so that it is there for the destructors of other locals, whichever comes
-    /// first. A chain of calls in one of those would nest without it.
-    queue: ManuallyDrop<RefCell<VecDeque<Work>>>,
-}
-
-/// Gives a thread's queue back as it ends.
-struct Ends;
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        let _ = THREAD.try_with(|thread| {
-            thread.ending.set(true);
-            let queue = &mut *thread.queue.borrow_mut();
-            if queue.is_empty() {
-                *queue = VecDeque::new();
-            }
-        });
-    }
+    queue: RefCell<VecDeque<Work>>,
 }
 
 thread_local! {
-    static THREAD: Thread = Thread {
-        active: Cell::new(false),
-        deferring: Cell::new(false),
-        ending: Cell::new(false),
-        queue: ManuallyDrop::new(RefCell::default()),
-    };
-    #[allow(clippy::missing_const_for_thread_local, reason = "a model's cannot be")]
-    static ENDS: Ends = Ends;
+    static THREAD: Thread = Thread { active: Cell::new(false), queue: RefCell::default() };
 }
 
 /// Where a purgatory's work goes that the calling thread is not to do: an executor of its own, or
@@ -100,19 +70,6 @@ impl Offload {
     }
 }
 
-/// Hands a job over for a caller who holds locks that the job may need. Nothing of it may run here:
-/// it asks [`is_deferring`], since a job that an executor drops runs where it is dropped.
-pub(crate) fn execute_deferring(offload: &Offload, job: Job) {
-    let before = THREAD.try_with(|thread| thread.deferring.replace(true)).unwrap_or(false);
-    offload.execute(job);
-    let _ = THREAD.try_with(|thread| thread.deferring.set(before));
-}
-
-/// True inside [`execute_deferring`] on this thread.
-pub(crate) fn is_deferring() -> bool {
-    THREAD.try_with(|thread| thread.deferring.get()).unwrap_or(false)
-}
-
 /// A call into a purgatory, outermost on its thread or nested.
 pub(crate) struct Call<'a> {
     outermost: bool,
@@ -139,21 +96,14 @@ impl<'a> Call<'a> {
 /// Leaves work to the outermost call on this thread. A panic in it stays in it.
 pub(crate) fn enqueue(work: impl FnOnce() + Send + 'static) {
     let mut work: Option<Work> = Some(Box::new(work));
-    give_back_at_end();
     let queued = THREAD.try_with(|thread| thread.queue.borrow_mut().extend(work.take()));
     if queued.is_err() {
-        work.into_iter().for_each(|work| _ = contain(work)); // as in `resume`
+        work.into_iter().for_each(|work| work()); // as in `resume`
     }
-}
-
-/// From now on the thread's queue has something to give back.
-fn give_back_at_end() {
-    let _ = ENDS.try_with(|_| ());
 }
 
 /// Puts work at the end of this thread's queue. A thread at its end has none: then it runs here.
 fn resume(mut work: VecDeque<Work>) {
-    give_back_at_end();
     let queued = THREAD.try_with(|thread| {
         let queue = &mut *thread.queue.borrow_mut();
         if queue.is_empty() {
@@ -163,7 +113,7 @@ fn resume(mut work: VecDeque<Work>) {
         }
     });
     if queued.is_err() {
-        work.into_iter().for_each(|work| _ = contain(work));
+        work.into_iter().for_each(|work| work());
     }
 }
 
@@ -171,7 +121,7 @@ fn next() -> Option<Work> {
     let pop = |thread: &Thread| {
         let queue = &mut *thread.queue.borrow_mut();
         let work = queue.pop_front();
-        if queue.is_empty() && (queue.capacity() > QUEUE_BUDGET || thread.ending.get()) {
+        if queue.is_empty() && queue.capacity() > QUEUE_BUDGET {
             *queue = VecDeque::new(); // a peak is given back
         }
         work

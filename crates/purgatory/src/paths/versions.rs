@@ -19,14 +19,6 @@ pub(crate) struct KeyVersion {
     version: u64,
 }
 
-impl KeyVersion {
-    /// Of a key without a version, where no other thread raises events.
-    #[inline]
-    pub(crate) fn hash(hash: u64) -> Self {
-        KeyVersion { hash, version: 0 }
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct Versions {
     versions: Box<[AtomicU64]>,
@@ -71,12 +63,6 @@ impl Versions {
         version != read.version && !failpoint!(ParkSkipsVersionCheck)
     }
 
-    /// The same, under no lock: of those events that happened before.
-    pub(crate) fn has_moved(&self, read: KeyVersion) -> bool {
-        let version = self.of(read.hash).load(Ordering::Acquire);
-        version != read.version && !failpoint!(MissIgnoresVersions)
-    }
-
     /// Raises the version for an event. Under the lock of the key's room, which no key of the same
     /// version is outside of.
     #[inline]
@@ -106,7 +92,7 @@ impl Versions {
 
 /// Which version a key of this hash has. The upper bits of that are the room's number.
 #[inline]
-pub(crate) fn number(hash: u64) -> usize {
+fn number(hash: u64) -> usize {
     // The bits above those by which a hash table places, below those it tags with.
     (hash >> 32) as usize & (VERSIONS - 1)
 }

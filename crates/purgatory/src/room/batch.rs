@@ -3,10 +3,7 @@
 use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
-use super::{
-    lists::{Entries, Waiter},
-    times::Timed,
-};
+use super::lists::{Entries, Waiter};
 use crate::words::check::Verdict;
 
 /// A payload out of its entry, and what its check found.
@@ -27,23 +24,11 @@ pub(crate) struct Batch<O> {
     pub(crate) foreign: SmallVec<[(usize, TimerHandle); 1]>,
     /// The room that found them.
     pub(crate) room: usize,
-    /// For how many batches this one stands, if its checks are to be timed.
-    pub(crate) stands_for: Option<u32>,
 }
 
 impl<O> Batch<O> {
     pub(crate) fn new(room: usize) -> Self {
-        Batch { held: SmallVec::new(), foreign: SmallVec::new(), room, stands_for: None }
-    }
-
-    /// Decides whether the checks of what was found are timed.
-    #[inline(always)]
-    pub(crate) fn found(&mut self, timed: &mut Option<Box<Timed>>) {
-        if let Some(timed) = timed
-            && !(self.held.is_empty() && self.foreign.is_empty())
-        {
-            self.stands_for = timed.batch_stands_for();
-        }
+        Batch { held: SmallVec::new(), foreign: SmallVec::new(), room }
     }
 
     /// What a walk of a room is to do with the waiters it finds.

@@ -8,9 +8,6 @@
 //!   leaves a *note*: `recheck` (an event came by) or `end` (expiry or cancel; the first wins).
 //! - **Notes are read**: the holder acts on the notes in the same lock hold in which it gives the
 //!   payload back. A check that came true beats `end`; `end` beats `recheck`.
-//! - **Put off**: a holder that was asked to look again too often gives the payload back, and
-//!   leaves the next look to somebody who comes later. Until then the entry is like any other that
-//!   waits. A look is due once at most, however often the entry is put off.
 //! - **Counted down**: `remaining` watermark watches must be met, each taken off its key by one
 //!   thread, which counts it down here. The last one ends the operation as Completed, or leaves
 //!   that as a note.
@@ -32,8 +29,6 @@ pub(crate) struct Entry<O> {
     parked_high: u16,
     /// The watermark watches still to be met, and two flags above.
     bits: u16,
-    /// Put off, and the look that it was put off to has not begun.
-    look_due: bool,
 }
 
 /// An event came by while the entry was held, or a rise is about to have it checked.
@@ -45,33 +40,15 @@ const SEEN: u16 = 1 << 14;
 /// How many watermark watches an entry can count.
 pub(crate) const COUNTED_MAX: usize = SEEN as usize - 1;
 
-/// What became of a payload given back.
+/// What became of a checked operation that was given back.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Settled<O> {
+pub(crate) enum Next<C, E> {
     /// It waits on.
     Parked,
     /// An event passed meanwhile: check again. The caller still holds the entry.
-    CheckAgain(O),
-    /// It is over: remove the entry.
-    Ended(O, Outcome),
-}
-
-/// What became of a payload put off.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum PutOff<O> {
-    /// It waits; `first`: and a look is due now that was not.
-    Parked { first: bool },
-    /// It is over: remove the entry.
-    Ended(O, Outcome),
-}
-
-/// What became of an attempt to end an operation from outside.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Claim<O> {
-    /// It is over: remove the entry.
-    Ended(O, Outcome),
-    /// It is held; its holder was left a note.
-    Noted,
+    CheckAgain(C),
+    /// It is over.
+    Ended(E),
 }
 
 /// Whether an operation is under check.
@@ -82,15 +59,6 @@ pub(crate) enum UnderCheck {
     Yes {
         seen: bool,
     },
-}
-
-/// What a watermark watch that was met and taken came to.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum CountedDown<O> {
-    /// It was the last one.
-    Last(Claim<O>),
-    /// There are others: check the operation, which may know of more than its watches.
-    Check,
 }
 
 impl<O> Entry<O> {
@@ -106,7 +74,6 @@ impl<O> Entry<O> {
             parked_low: now_us as u32,
             parked_high: (now_us >> 32) as u16,
             bits: counted as u16,
-            look_due: false,
         }
     }
 
@@ -177,72 +144,47 @@ impl<O> Entry<O> {
         self.bits & RECHECK != 0
     }
 
-    /// Counts a watermark watch down that was met and taken off its key.
-    pub(crate) fn count_down(&mut self) -> CountedDown<O> {
+    /// Counts down a watermark watch that was met and taken off its key. True: it was the last one,
+    /// so the operation is to be completed. Otherwise it is to be checked.
+    pub(crate) fn count_down(&mut self) -> bool {
         debug_assert!(self.bits & COUNTED_MAX as u16 > 0, "each counted watch is taken once");
         self.bits -= u16::from(!failpoint!(MetWatchNotCounted));
         if !failpoint!(EventLeavesNoNote) {
             self.bits |= RECHECK;
         }
-        if self.bits & COUNTED_MAX as u16 == 0 {
-            CountedDown::Last(self.claim(Outcome::Completed))
-        } else {
-            CountedDown::Check
-        }
+        self.bits & COUNTED_MAX as u16 == 0
     }
 
-    /// For expiry and cancel: ends the operation, or leaves its holder a note to.
+    /// For expiry and cancel: takes the payload out for good, or leaves its holder a note to end it.
     #[inline]
-    pub(crate) fn claim(&mut self, outcome: Outcome) -> Claim<O> {
-        match self.payload.take() {
-            Some(payload) => Claim::Ended(payload, outcome),
-            None => {
-                if !failpoint!(ExpiryLeavesNoNote) {
-                    self.end.get_or_insert_with(|| Box::new(outcome));
-                }
-                Claim::Noted
-            }
+    pub(crate) fn claim(&mut self, outcome: &Outcome) -> Option<O> {
+        let payload = self.payload.take();
+        if payload.is_none() && !failpoint!(ExpiryLeavesNoNote) {
+            self.end.get_or_insert_with(|| Box::new(outcome.clone()));
         }
+        payload
     }
 
     /// For the holder: gives the payload back with what its check found, and acts on the notes.
     #[inline]
-    pub(crate) fn settle(&mut self, payload: O, verdict: Verdict) -> Settled<O> {
+    pub(crate) fn settle(&mut self, payload: O, verdict: Verdict) -> Next<O, (O, Outcome)> {
         use crate::words::operation::CancelReason::Panicked;
         match (verdict, self.end.take()) {
-            (Verdict::Satisfied, _) => Settled::Ended(payload, Outcome::Completed),
-            (_, Some(end)) => Settled::Ended(payload, *end),
+            (Verdict::Satisfied, _) => Next::Ended((payload, Outcome::Completed)),
+            (_, Some(end)) => Next::Ended((payload, *end)),
             (Verdict::Panicked, None) if !failpoint!(PanickedPutBack) => {
-                Settled::Ended(payload, Outcome::Cancelled(Panicked))
+                Next::Ended((payload, Outcome::Cancelled(Panicked)))
             }
             (_, None) if self.bits & RECHECK != 0 => {
                 self.bits &= !(RECHECK | SEEN);
-                Settled::CheckAgain(payload)
+                Next::CheckAgain(payload)
             }
             (_, None) => {
                 self.bits &= !SEEN;
                 self.payload = Some(payload);
-                Settled::Parked
+                Next::Parked
             }
         }
-    }
-
-    /// For the holder, instead of another look: puts the payload back, to be looked at later.
-    pub(crate) fn put_off(&mut self, payload: O) -> PutOff<O> {
-        match self.end.take() {
-            Some(end) if !failpoint!(PutOffForgetsEnd) => PutOff::Ended(payload, *end),
-            _ => {
-                self.bits &= !(RECHECK | SEEN);
-                self.payload = Some(payload);
-                PutOff::Parked { first: !std::mem::replace(&mut self.look_due, true) }
-            }
-        }
-    }
-
-    /// For the look that it was put off to: as [`check_out`](Self::check_out).
-    pub(crate) fn check_out_late(&mut self) -> Option<O> {
-        self.look_due = false;
-        self.check_out()
     }
 
     /// True when an end is noted.
@@ -295,7 +237,7 @@ mod tests {
 
     fn parked() -> Entry<u8> {
         let mut entry = Entry::held(0, 0);
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::Parked);
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::Parked);
         entry
     }
 
@@ -307,10 +249,10 @@ mod tests {
 
     #[test]
     fn what_nobody_holds_ends_at_once() {
-        assert_eq!(parked().claim(Outcome::Expired), Claim::Ended(7, Outcome::Expired));
+        assert_eq!(parked().claim(&Outcome::Expired), Some(7));
         let mut entry = held();
-        assert_eq!(entry.settle(7, Verdict::Satisfied), Settled::Ended(7, Outcome::Completed));
-        assert_eq!(held().settle(7, Verdict::Panicked), Settled::Ended(7, PANICKED));
+        assert_eq!(entry.settle(7, Verdict::Satisfied), Next::Ended((7, Outcome::Completed)));
+        assert_eq!(held().settle(7, Verdict::Panicked), Next::Ended((7, PANICKED)));
     }
 
     #[test]
@@ -319,70 +261,50 @@ mod tests {
         assert!(!entry.event_noted());
         assert_eq!(entry.check_out(), None);
         assert!(entry.event_noted());
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::CheckAgain(7));
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7));
         assert!(!entry.event_noted());
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::Parked);
-    }
-
-    #[test]
-    fn what_is_put_off_waits_and_a_look_is_due_once() {
-        let mut entry = held();
-        assert_eq!(entry.check_out(), None);
-        assert_eq!(entry.put_off(7), PutOff::Parked { first: true });
-        assert_eq!(entry.check_out(), Some(7)); // by another event
-        assert_eq!(entry.put_off(7), PutOff::Parked { first: false });
-        assert_eq!(entry.check_out_late(), Some(7));
-        assert_eq!(entry.check_out_late(), None); // held: a note
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::CheckAgain(7));
-        assert_eq!(entry.put_off(7), PutOff::Parked { first: true });
-        assert_eq!(entry.claim(Outcome::Expired), Claim::Ended(7, Outcome::Expired));
-    }
-
-    #[test]
-    fn an_end_noted_beats_being_put_off() {
-        let mut entry = held();
-        assert_eq!(entry.claim(Outcome::Expired), Claim::Noted);
-        assert_eq!(entry.put_off(7), PutOff::Ended(7, Outcome::Expired));
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::Parked);
     }
 
     #[test]
     fn an_event_that_passed_before_the_watch_makes_the_parker_look_again() {
         let mut entry = Entry::held(0, 0);
         entry.watched(Tickets::default(), true);
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::CheckAgain(7));
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7));
     }
 
     #[test]
     fn the_first_end_noted_wins_and_beats_recheck() {
         let mut entry = held();
-        assert_eq!(entry.claim(Outcome::Expired), Claim::Noted);
-        assert_eq!(entry.claim(PANICKED), Claim::Noted);
+        assert_eq!(entry.claim(&Outcome::Expired), None);
+        assert_eq!(entry.claim(&PANICKED), None);
         assert_eq!(entry.check_out(), None);
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::Ended(7, Outcome::Expired));
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::Ended((7, Outcome::Expired)));
     }
 
     #[test]
     fn a_check_that_came_true_beats_every_note() {
         let mut entry = held();
-        assert_eq!(entry.claim(Outcome::Expired), Claim::Noted);
-        assert_eq!(entry.settle(7, Verdict::Satisfied), Settled::Ended(7, Outcome::Completed));
+        assert_eq!(entry.claim(&Outcome::Expired), None);
+        assert_eq!(entry.settle(7, Verdict::Satisfied), Next::Ended((7, Outcome::Completed)));
     }
 
     #[test]
     fn the_last_watermark_met_completes_and_the_others_ask_for_a_check() {
         let mut entry = Entry::held(0, 3);
-        assert_eq!(entry.count_down(), CountedDown::Check);
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::CheckAgain(7)); // it was held
+        assert!(!entry.count_down());
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7)); // it was held
         entry.settle(7, Verdict::Unsatisfied);
-        assert_eq!(entry.count_down(), CountedDown::Check);
+        assert!(!entry.count_down());
         assert_eq!(entry.check_out(), Some(7));
-        assert_eq!(entry.count_down(), CountedDown::Last(Claim::Noted));
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::Ended(7, Outcome::Completed));
+        assert!(entry.count_down());
+        assert_eq!(entry.claim(&Outcome::Completed), None);
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::Ended((7, Outcome::Completed)));
 
         let mut entry = Entry::held(0, 1);
         entry.settle(7, Verdict::Unsatisfied);
-        let ended = Claim::Ended(7, Outcome::Completed);
-        assert_eq!(entry.count_down(), CountedDown::Last(ended));
+        assert!(entry.count_down());
+        assert_eq!(entry.claim(&Outcome::Completed), Some(7));
     }
 
     #[test]
@@ -390,9 +312,9 @@ mod tests {
         let mut entry = Entry::held(0, COUNTED_MAX);
         entry.watched(Tickets::default(), true);
         assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
-        (1..COUNTED_MAX).for_each(|_| assert_eq!(entry.count_down(), CountedDown::Check));
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Settled::CheckAgain(7));
-        assert_eq!(entry.count_down(), CountedDown::Last(Claim::Noted));
+        (1..COUNTED_MAX).for_each(|_| assert!(!entry.count_down()));
+        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7));
+        assert!(entry.count_down());
     }
 
     #[test]
@@ -402,9 +324,6 @@ mod tests {
         assert_eq!(entry.look(), UnderCheck::Yes { seen: true });
         entry.settle(7, Verdict::Unsatisfied);
         assert_eq!(entry.look(), UnderCheck::No);
-        entry.check_out();
-        assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
-        entry.put_off(7);
         entry.check_out();
         assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
     }

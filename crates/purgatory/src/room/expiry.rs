@@ -2,7 +2,7 @@
 
 use timer_core::{Advanced, TickLength, TimerHandle};
 
-use super::{CheckedOut, Ended, Room, entry::Claim, lists::Entries};
+use super::{CheckedOut, Ended, Room, lists::Entries};
 use crate::words::{check::Verdict, operation::Outcome};
 
 impl<K: Eq + Clone, O> Room<K, O> {
@@ -19,7 +19,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         let Room { entries: Entries { wheel, room }, timed, .. } = self;
         let mut due = Vec::new();
         let turn = wheel.advance(now, budget, |mut task| {
-            let Claim::Ended(payload, outcome) = task.get_mut().claim(Outcome::Expired) else {
+            let Some(payload) = task.get_mut().claim(&Outcome::Expired) else {
                 if failpoint!(ExpiryRemovesCheckedOut) {
                     task.take();
                 }
@@ -28,15 +28,16 @@ impl<K: Eq + Clone, O> Room<K, O> {
             let order = (task.deadline(), task.sequence());
             if let Some(timed) = timed {
                 let late_ns = now_ns.saturating_sub(tick.start_ns(order.0));
-                timed.ended(&outcome, 1, task.get_mut().age_us(now_ns / 1000), late_ns);
+                timed.ended(&Outcome::Expired, task.get_mut().age_us(now_ns / 1000), late_ns);
             }
             let id = TimerHandle::new(*room as usize, task.id());
-            due.push((id, payload, outcome, order)); // its neighbours cannot be reached from here
+            due.push((id, payload, order)); // its neighbours cannot be reached from here
         });
         self.lists.read_ahead(&self.entries, due.iter().map(|(id, ..)| *id));
-        for (id, payload, outcome, order) in due {
-            self.counts.ended(&outcome);
+        for (id, payload, order) in due {
+            self.counts.ended(&Outcome::Expired);
             let (tickets, left) = self.take_out(id);
+            let outcome = Outcome::Expired;
             expired(Ended { id, payload, outcome, tickets, left, timed: None }, order);
         }
         turn

@@ -42,10 +42,6 @@ impl<K> Record<K> {
     pub(super) fn key(&self) -> &K {
         &self.key
     }
-
-    pub(super) fn hash(&self) -> u64 {
-        self.hash
-    }
 }
 
 #[derive(Debug)]

@@ -522,16 +522,6 @@ impl<K: Eq + Clone> Lists<K> {
         (link.of != NONE).then(|| self.keys.at(link.record()).key().clone())
     }
 
-    pub(crate) fn first_hash<O>(&self, entries: &Entries<O>, index: u32) -> Option<u64> {
-        let link = entries.wheel.at(index).link();
-        (link.of != NONE).then(|| self.keys.at(link.record()).hash())
-    }
-
-    pub(crate) fn further_hash(&self, slot: u32, id: TimerHandle) -> Option<u64> {
-        let further = self.further(slot, id)?;
-        Some(self.keys.at(further.link.record()).hash())
-    }
-
     /// The key of a further watch of an operation, unless that was taken.
     pub(crate) fn further_key(&self, slot: u32, id: TimerHandle) -> Option<K> {
         let further = self.further(slot, id)?;

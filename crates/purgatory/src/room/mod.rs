@@ -27,15 +27,11 @@ use timer_core::{
     driver::{Occupancy, ShardState},
 };
 
-use self::{counts::Counts, times::Timed};
-use crate::words::{
-    check::Verdict,
-    operation::{Deadline, Outcome},
-    stats::Stats,
-};
+use self::{counts::Counts, times::Times};
+use crate::words::{check::Verdict, operation::Outcome, stats::Stats};
 pub(crate) use batch::{Batch, CheckedOut};
+pub(crate) use entry::Next;
 pub(crate) use entry::{COUNTED_MAX, Entry, UnderCheck, age_us};
-use entry::{Claim, CountedDown, PutOff, Settled};
 pub(crate) use link::{WAITERS_MAX, WatchList, Watermark};
 use lists::{Entries, Lists, Waiter};
 pub(crate) use lists::{Known, Popped, WalkOn};
@@ -48,7 +44,7 @@ pub(crate) struct Room<K, O> {
     entries: Entries<O>,
     lists: Lists<K>,
     /// Once somebody has asked for it.
-    pub(crate) timed: Option<Box<Timed>>,
+    pub(crate) timed: Option<Box<Times>>,
     /// Set before the room is emptied for good, tested before anything is put in.
     pub(crate) closed: bool,
     /// Watches of the operations whose first key is here.
@@ -60,7 +56,7 @@ pub(crate) struct Room<K, O> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) now: u64,
-    pub(crate) deadline: Option<Deadline>,
+    pub(crate) deadline: Option<u64>,
     /// By the timer's clock.
     pub(crate) parked_us: u64,
     /// The sequence of the operation parked before, when order matters over several rooms.
@@ -83,31 +79,8 @@ pub(crate) struct Arrived {
     pub(crate) due: u64,
 }
 
-/// What became of a payload given back.
-#[derive(Debug)]
-pub(crate) enum GivenBack<K, O> {
-    Parked,
-    CheckAgain(CheckedOut<O>),
-    Ended(Ended<K, O>),
-}
-
-/// What became of an operation that was put off.
-#[derive(Debug)]
-pub(crate) enum LookLater<K, O> {
-    /// Somebody has to come and look at it.
-    Due,
-    /// Somebody is on the way already.
-    DueAlready,
-    Ended(Ended<K, O>),
-}
-
-/// What a watermark watch that was met came to for its operation.
-#[derive(Debug)]
-pub(crate) enum Counted<K, O> {
-    Ended(Ended<K, O>),
-    /// Others are not met: check the operation, which may know of more than its watches.
-    Check,
-}
+/// What became of an operation given back.
+pub(crate) type GivenBack<K, O> = Next<CheckedOut<O>, Ended<K, O>>;
 
 /// An operation that has ended: it is off the wheel and off the list of its first key.
 #[derive(Debug)]
@@ -191,7 +164,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         Watched { known: self.lists.known(key, hash), hash, watermark }
     }
 
-    /// Parks an operation that was checked under its one key. Hands it back when the room is full.
+    /// Parks an operation that was checked under its one key. Hands both back when the room is full.
     #[inline]
     pub(crate) fn park(
         &mut self,
@@ -199,14 +172,16 @@ impl<K: Eq + Clone, O> Room<K, O> {
         payload: O,
         counted: usize,
         key: Watched<K>,
-    ) -> Result<Arrived, O> {
+    ) -> Result<Arrived, (O, Watched<K>)> {
         match self.put_in(span, Entry::parked(span.parked_us, counted, payload), key) {
             Ok(arrived) => {
                 self.watched += 1;
                 self.counts.parked += 1;
                 Ok(arrived)
             }
-            Err(entry) => Err(entry.into_payload().expect("an entry parked with its payload")),
+            Err((entry, key)) => {
+                Err((entry.into_payload().expect("an entry parked with its payload"), key))
+            }
         }
     }
 
@@ -227,17 +202,18 @@ impl<K: Eq + Clone, O> Room<K, O> {
         span: Span,
         entry: Entry<O>,
         key: Watched<K>,
-    ) -> Result<Arrived, Entry<O>> {
+    ) -> Result<Arrived, (Entry<O>, Watched<K>)> {
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(span.now);
         span.follows.into_iter().for_each(|sequence| wheel.follow(sequence));
         let inserted = match span.deadline {
-            Some(to) => {
-                wheel.insert_within(to.earliest, to.latest, entry).map(|at| (at.id, at.due))
-            }
+            Some(deadline) => wheel.insert(deadline, entry).map(|at| (at.id, at.due)),
             None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
         };
-        let (id, due) = inserted.map_err(|full| full.0)?;
+        let (id, due) = match inserted {
+            Ok(inserted) => inserted,
+            Err(full) => return Err((full.0, key)),
+        };
         self.lists.watch_first(&mut self.entries, id.index(), key.known, key.hash, key.watermark);
         Ok(Arrived { id: self.handle(id), due })
     }
@@ -329,9 +305,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         limit: usize,
         batch: &mut Batch<O>,
     ) -> WalkOn {
-        let on = self.lists.walk(&mut self.entries, record, place, limit, batch.finding());
-        batch.found(&mut self.timed);
-        on
+        self.lists.walk(&mut self.entries, record, place, limit, batch.finding())
     }
 
     /// As [`walk_on`](Self::walk_on), and checks out what is found.
@@ -342,7 +316,6 @@ impl<K: Eq + Clone, O> Room<K, O> {
         batch: &mut Batch<O>,
     ) -> WalkOn {
         let on = self.lists.walk_on(&mut self.entries, number, limit, batch.finding());
-        batch.found(&mut self.timed);
         self.end_if_done(number, on)
     }
 
@@ -394,17 +367,6 @@ impl<K: Eq + Clone, O> Room<K, O> {
         self.lists.first_key(&self.entries, id.id().index())
     }
 
-    /// The hash of the first key of an operation, unless that watch was taken.
-    pub(crate) fn first_hash(&self, id: TimerHandle) -> Option<u64> {
-        self.entries.wheel.get(id.id())?;
-        self.lists.first_hash(&self.entries, id.id().index())
-    }
-
-    /// The hash of the key of a further watch, unless it was taken.
-    pub(crate) fn further_hash(&self, ticket: Ticket, id: TimerHandle) -> Option<u64> {
-        self.lists.further_hash(ticket.slot, id)
-    }
-
     /// The key of a further watch, unless it was taken. Runs the key's `Clone`.
     pub(crate) fn further_key(&self, ticket: Ticket, id: TimerHandle) -> Option<K> {
         self.lists.further_key(ticket.slot, id)
@@ -422,64 +384,20 @@ impl<K: Eq + Clone, O> Room<K, O> {
     #[inline(always)]
     pub(crate) fn give_back(&mut self, held: CheckedOut<O>) -> GivenBack<K, O> {
         self.counts.checks += 1;
-        self.give_back_unchecked(held)
-    }
-
-    /// Gives a payload back that was not checked after all.
-    #[inline(always)]
-    pub(crate) fn give_back_unchecked(&mut self, held: CheckedOut<O>) -> GivenBack<K, O> {
         let CheckedOut { id, payload, verdict } = held;
         let entry = self.get_mut(id).expect("Holder removes: the entry of a payload is there");
         match entry.settle(payload, verdict) {
-            Settled::Parked => GivenBack::Parked,
-            Settled::CheckAgain(payload) => {
-                GivenBack::CheckAgain(CheckedOut { id, payload, verdict })
-            }
-            Settled::Ended(payload, outcome) => {
-                GivenBack::Ended(self.remove_ended(id, payload, outcome))
-            }
+            Next::Parked => Next::Parked,
+            Next::CheckAgain(payload) => Next::CheckAgain(CheckedOut { id, payload, verdict }),
+            Next::Ended((payload, outcome)) => Next::Ended(self.remove_ended(id, payload, outcome)),
         }
-    }
-
-    /// Puts a payload back instead of checking it once more.
-    pub(crate) fn put_off(&mut self, held: CheckedOut<O>) -> LookLater<K, O> {
-        let CheckedOut { id, payload, .. } = held;
-        let entry = self.get_mut(id).expect("Holder removes: the entry of a payload is there");
-        match entry.put_off(payload) {
-            PutOff::Parked { first: true } => LookLater::Due,
-            PutOff::Parked { first: false } => LookLater::DueAlready,
-            PutOff::Ended(payload, outcome) => {
-                LookLater::Ended(self.remove_ended(id, payload, outcome))
-            }
-        }
-    }
-
-    /// For the look that an operation was put off to: as [`check_out`](Self::check_out).
-    pub(crate) fn check_out_late(&mut self, id: TimerHandle) -> Option<CheckedOut<O>> {
-        let payload = self.get_mut(id)?.check_out_late()?;
-        Some(CheckedOut { id, payload, verdict: Verdict::Unsatisfied })
     }
 
     /// Ends an operation from outside; `None` when its holder was left a note, or it is gone.
     #[inline]
     pub(crate) fn claim(&mut self, id: TimerHandle, outcome: Outcome) -> Option<Ended<K, O>> {
-        match self.get_mut(id)?.claim(outcome) {
-            Claim::Ended(payload, outcome) => Some(self.remove_ended(id, payload, outcome)),
-            Claim::Noted => None,
-        }
-    }
-
-    /// For the thread that took one of its met watermark watches: counts it down. `None` when that
-    /// was the last one and a holder was left a note, or the operation is gone.
-    #[inline]
-    pub(crate) fn count_down(&mut self, id: TimerHandle) -> Option<Counted<K, O>> {
-        match self.get_mut(id)?.count_down() {
-            CountedDown::Last(Claim::Ended(payload, outcome)) => {
-                Some(Counted::Ended(self.remove_ended(id, payload, outcome)))
-            }
-            CountedDown::Last(Claim::Noted) => None,
-            CountedDown::Check => Some(Counted::Check),
-        }
+        let payload = self.get_mut(id)?.claim(&outcome)?;
+        Some(self.remove_ended(id, payload, outcome))
     }
 
     /// Takes an entry whose payload is out for good off the wheel and its first key's list.
@@ -490,8 +408,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         payload: O,
         outcome: Outcome,
     ) -> Ended<K, O> {
-        let stands_for = self.timed.as_mut().and_then(|timed| timed.stands_for(&outcome));
-        let timed = stands_for.and_then(|stands_for| self.since(id, stands_for));
+        let timed = if self.timed.is_some() { self.since(id) } else { None };
         self.counts.ended(&outcome);
         let (tickets, left) = self.take_out(id);
         Ended { id, payload, outcome, tickets, left, timed }
@@ -512,10 +429,10 @@ impl<K: Eq + Clone, O> Room<K, O> {
     }
 
     #[cold]
-    fn since(&mut self, id: TimerHandle, stands_for: u32) -> Option<Box<Since>> {
+    fn since(&mut self, id: TimerHandle) -> Option<Box<Since>> {
         let deadline = self.deadline(id)?;
         let parked_us = self.get_mut(id)?.parked_us();
-        Some(Box::new(Since { stands_for, parked_us, deadline }))
+        Some(Box::new(Since { parked_us, deadline }))
     }
 
     /// Gives an operation another deadline, unless its end is decided or noted; returns when the
@@ -524,7 +441,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         &mut self,
         now: u64,
         id: TimerHandle,
-        deadline: Option<Deadline>,
+        deadline: Option<u64>,
     ) -> Option<u64> {
         if self.get_mut(id)?.is_ending() {
             return None;
@@ -532,7 +449,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(now);
         match deadline {
-            Some(to) => wheel.reschedule_within(id.id(), to.earliest, to.latest),
+            Some(deadline) => wheel.reschedule(id.id(), deadline),
             None => wheel.unschedule(id.id()).then_some(u64::MAX),
         }
     }

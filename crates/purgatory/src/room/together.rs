@@ -3,21 +3,9 @@
 
 use timer_core::TimerHandle;
 
-use super::{Ended, Room, Ticket};
-use crate::words::operation::Outcome;
+use super::{Room, Ticket};
 
 impl<K: Eq + Clone, O> Room<K, O> {
-    /// Ends, from outside, those that are neither held nor gone; the held are left a note.
-    pub(crate) fn claim_all(
-        &mut self,
-        ids: &[TimerHandle],
-        outcome: &Outcome,
-        ended: &mut Vec<Ended<K, O>>,
-    ) {
-        self.lists.read_ahead(&self.entries, ids.iter().copied());
-        ended.extend(ids.iter().filter_map(|&id| self.claim(id, outcome.clone())));
-    }
-
     /// Takes further watches away; adds to `left` the keys that nobody waits for any more.
     pub(crate) fn unwatch_all(&mut self, watches: &[(Ticket, TimerHandle)], left: &mut Vec<K>) {
         self.lists.read_ahead_further(&self.entries, watches);

@@ -1,7 +1,6 @@
 //! The words: what is parked, under what, and how it ends; what is counted.
 
 pub(crate) mod check;
-pub(crate) mod missed;
 pub(crate) mod operation;
 pub(crate) mod stats;
 pub(crate) mod watches;

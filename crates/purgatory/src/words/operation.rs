@@ -14,7 +14,7 @@ use timer_core::{TickLength, TimerHandle, driver::Exclusive};
 ///
 /// Both run with nothing of the purgatory locked, one at a time for one operation: while a thread
 /// checks it, nobody else does, so neither asks for `Sync`. A [`Purgatory`](crate::Purgatory) takes
-/// operations that are `Send`, a [`LocalPurgatory`](crate::LocalPurgatory) any.
+/// operations that are `Send`.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
@@ -138,7 +138,7 @@ impl fmt::Display for OperationId {
     }
 }
 
-/// A number for a purgatory, of either kind.
+/// A number for a purgatory.
 pub(crate) fn next_purgatory() -> u32 {
     static PURGATORIES: AtomicU32 = AtomicU32::new(0);
     PURGATORIES.fetch_add(1, Relaxed)
@@ -170,56 +170,16 @@ pub enum Timeout {
     /// Until this moment of the timer's clock, in nanoseconds since its origin; rounded up to a
     /// tick. One in the past: one check, then it expires.
     At(u64),
-    /// At least `delay`, and up to `tolerance` longer: it expires at the first tick in between at
-    /// which the coarsest bucket begins, together with others of its
-    /// [room](crate::Builder::rooms); the buckets of other rooms may begin at other ticks. For
-    /// requests whose exact end matters to nobody. As with
-    /// [`Timer::schedule_within`](timer_core::Timer::schedule_within).
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use purgatory::{BoxedOperation, Purgatory, Timeout, timer_core::ManualTimer, when};
-    ///
-    /// let timer = ManualTimer::new();
-    /// let waits = Purgatory::<_, BoxedOperation>::builder("waits").timer(&timer).build()?;
-    /// let (delay, tolerance) = (Duration::from_millis(200), Duration::from_millis(100));
-    /// let timeout = Timeout::Within { delay, tolerance };
-    /// waits.try_complete_else_watch(when(|| false, drop).into(), &["key"], timeout)?;
-    /// timer.advance(delay - Duration::from_millis(1));
-    /// assert_eq!(waits.len(), 1);
-    /// timer.advance(tolerance + Duration::from_millis(1));
-    /// assert_eq!(waits.len(), 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    Within {
-        /// Not before. Zero: one check, then it expires.
-        delay: Duration,
-        /// So much later at most, before rounding up.
-        tolerance: Duration,
-    },
     /// Until something completes or cancels it.
     Never,
 }
 
-/// An operation expires at one of the ticks from `earliest` to `latest`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Deadline {
-    pub(crate) earliest: u64,
-    pub(crate) latest: u64,
-}
-
 impl Timeout {
-    /// The deadline; `None` for never.
-    pub(crate) fn deadline(self, tick: TickLength, now_ns: u64) -> Option<Deadline> {
-        let exact = |tick| Deadline { earliest: tick, latest: tick };
-        let after = |delay| tick.deadline(now_ns, delay);
+    /// The tick of the deadline; `None` for never.
+    pub(crate) fn deadline(self, tick: TickLength, now_ns: u64) -> Option<u64> {
         match self {
-            Timeout::At(deadline_ns) => Some(exact(tick.round_up(deadline_ns))),
-            Timeout::Within { delay, tolerance } if !delay.is_zero() => {
-                let latest = after(delay.saturating_add(tolerance));
-                Some(Deadline { earliest: after(delay), latest })
-            }
-            Timeout::After(delay) | Timeout::Within { delay, .. } => Some(exact(after(delay))),
+            Timeout::At(deadline_ns) => Some(tick.round_up(deadline_ns)),
+            Timeout::After(delay) => Some(tick.deadline(now_ns, delay)),
             Timeout::Never => None,
         }
     }
@@ -255,8 +215,9 @@ pub enum EndResult {
     Gone,
 }
 
-/// An operation that had to wait but could not be parked. It comes back, its `on_complete`
-/// uncalled: answer it, or try again.
+/// A value that had to wait and could not: an operation that was not parked, its `on_complete`
+/// uncalled, or the key of a reply that cannot be [expected](crate::Replies::expect). It comes
+/// back: answer it, or try again.
 ///
 /// As an error it is `Send`, `Sync` and `'static` for every `Send` operation, so `?` takes it into
 /// `Box<dyn Error + Send + Sync>` or `anyhow::Error` as it is, the operation inside; and
@@ -271,47 +232,36 @@ pub enum EndResult {
 /// waits.try_complete_else_watch(operation(), &["key"], timeout)?;
 /// let refused = waits.try_complete_else_watch(operation(), &["key"], timeout).unwrap_err();
 /// assert_eq!(refused.reason, RefusedReason::Full { limit: 1 });
-/// drop(refused.into_operation()); // it is ours again
+/// drop(refused.into_inner()); // it is ours again
 /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 /// ```
 #[must_use = "the operation is in it, unanswered"]
 #[non_exhaustive]
 pub struct Refused<O> {
-    operation: Exclusive<O>,
+    value: Exclusive<O>,
     /// Why.
     pub reason: RefusedReason,
 }
 
 impl<O> Refused<O> {
-    pub(crate) fn new(operation: O, reason: RefusedReason) -> Self {
-        Refused { operation: Exclusive::new(operation), reason }
+    pub(crate) fn new(value: O, reason: RefusedReason) -> Self {
+        Refused { value: Exclusive::new(value), reason }
     }
 
-    /// The operation.
-    pub fn into_operation(self) -> O {
-        self.into_parts().0
-    }
-
-    /// Why, without the operation, which is dropped.
-    pub fn into_reason(self) -> RefusedReason {
-        self.reason
-    }
-
-    /// Both.
-    pub fn into_parts(self) -> (O, RefusedReason) {
-        let Refused { operation, reason } = self;
-        (operation.into_inner(), reason)
+    /// The operation, or the key.
+    pub fn into_inner(self) -> O {
+        self.value.into_inner()
     }
 }
 
 impl<O> From<Refused<O>> for RefusedReason {
     fn from(refused: Refused<O>) -> Self {
-        refused.into_reason()
+        refused.reason
     }
 }
 
-/// Why an operation could not be parked. An error by itself: `Send` and `Sync` whatever the
-/// operation is, as `?` into `anyhow::Error` wants it.
+/// Why a wait was refused. An error by itself: `Send` and `Sync` whatever the operation is, as `?`
+/// into `anyhow::Error` wants it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusedReason {
@@ -330,6 +280,22 @@ pub enum RefusedReason {
         /// How many it can have.
         limit: usize,
     },
+    /// A reply is expected under this key already.
+    AlreadyExpected,
+    /// As many keys have a watermark as may have one.
+    TooManyKeys {
+        /// How many those are.
+        limit: usize,
+    },
+    /// No `k` of these `n` keys: `k` is 0 or above `n`.
+    NoQuorum {
+        /// How many keys were to reach their value.
+        k: usize,
+        /// How many keys there are.
+        n: usize,
+    },
+    /// A key comes twice in a quorum, where it would count twice.
+    RepeatedKey,
 }
 
 impl fmt::Display for RefusedReason {
@@ -341,6 +307,16 @@ impl fmt::Display for RefusedReason {
             RefusedReason::TooManyWatermarks { limit } => {
                 write!(f, "more than {limit} watermarks to count in one operation")
             }
+            RefusedReason::AlreadyExpected => {
+                f.write_str("a reply is expected under this key already")
+            }
+            RefusedReason::TooManyKeys { limit } => {
+                write!(f, "no more than {limit} keys can have a watermark")
+            }
+            RefusedReason::NoQuorum { k, n } => {
+                write!(f, "{k} of {n} keys is no quorum: between 1 and {n} are")
+            }
+            RefusedReason::RepeatedKey => f.write_str("a key comes twice in the quorum"),
         }
     }
 }
@@ -353,7 +329,7 @@ impl<O> fmt::Debug for Refused<O> {
 
 impl<O> fmt::Display for Refused<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the operation was not parked: {}", self.reason)
+        write!(f, "not parked: {}", self.reason)
     }
 }
 

@@ -1,7 +1,5 @@
 //! What is counted of a purgatory, as numbers to look at.
 
-use super::operation::RefusedReason;
-
 /// What a purgatory holds and has done. Exact when nothing moves.
 ///
 /// A field is called as its metric or that metric's label is, so it does not end in `_count`.
@@ -41,48 +39,24 @@ pub struct Stats {
     /// Events, raised by anybody: plain ones and rises of watermarks, those on keys without waiters
     /// too.
     pub events: u64,
-    /// Operations that were handed back instead of being parked.
-    pub refused: Refusals,
+    /// Operations that were handed back instead of being parked, for want of a key.
+    pub refused_no_keys: u64,
+    /// Operations that were handed back after shutdown.
+    pub refused_closed: u64,
+    /// Operations that were handed back because as many were parked as may be.
+    pub refused_full: u64,
+    /// Operations that were handed back for more watermarks to be counted than one can have.
+    pub refused_too_many_watermarks: u64,
     /// Callbacks handed to the executor that have not begun: of what expired, or all
     /// ([`callbacks_on_executor`](crate::Builder::callbacks_on_executor)). Not those beyond the
     /// first 1024 that were queued behind one call.
     pub callbacks_waiting: u64,
-    /// Deferred events that have not been raised: each key's at most once, and its rise once.
-    pub deferred: u64,
-}
-
-/// How many operations were refused, by [reason](crate::RefusedReason).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct Refusals {
-    /// For want of a key.
-    pub no_keys: u64,
-    /// After shutdown.
-    pub closed: u64,
-    /// As many were parked as may be.
-    pub full: u64,
-    /// For more watermarks to be counted than one operation can have.
-    pub too_many_watermarks: u64,
 }
 
 impl Stats {
     /// Adds the first checks of what was not parked.
     pub(crate) fn add_first_checks(&mut self) {
-        let Refusals { closed, full, too_many_watermarks, .. } = self.refused; // after a check each
-        self.checks += self.ended_at_once + closed + full + too_many_watermarks;
-    }
-}
-
-impl Refusals {
-    /// Counts one.
-    pub(crate) fn count(&mut self, reason: RefusedReason) {
-        let count = match reason {
-            RefusedReason::NoKeys => &mut self.no_keys,
-            RefusedReason::Closed => &mut self.closed,
-            RefusedReason::Full { .. } => &mut self.full,
-            RefusedReason::TooManyWatermarks { .. } => &mut self.too_many_watermarks,
-        };
-        *count += 1;
+        let refused = self.refused_closed + self.refused_full + self.refused_too_many_watermarks;
+        self.checks += self.ended_at_once + refused; // after a check each
     }
 }

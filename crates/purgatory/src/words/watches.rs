@@ -7,7 +7,7 @@ use std::{fmt, hash::Hash};
 ///
 /// A key's `Hash` runs with nothing locked, its `Eq` and `Clone` under the lock of the room it
 /// hashes to: those must not call back into the purgatory. A [`Purgatory`](crate::Purgatory) takes
-/// keys that are `Send`, a [`LocalPurgatory`](crate::LocalPurgatory) any.
+/// keys that are `Send`.
 ///
 /// ```
 /// fn is_a_key<K: purgatory::WatchKey>() {}
@@ -44,7 +44,6 @@ impl<K: Hash + Eq + Clone + 'static> WatchKey for K {}
 /// for required_offset in 1..=1000 {
 ///     let seen = high_watermark.clone();
 ///     let produce = when(move || seen.load(SeqCst) >= required_offset, |outcome| drop(outcome));
-///     let produce = purgatory::BoxedOperation::from(produce);
 ///     let until = [("orders-0", required_offset)];
 ///     produces.try_complete_else_watch(produce, Watches::up_to(&until), Duration::from_secs(30))?;
 /// }
@@ -80,10 +79,6 @@ impl<'a, K> Watches<'a, K> {
     /// watched, since from then on every rise checks.
     pub fn checked(self) -> Self {
         Watches { counted: false, ..self }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.watermarks.is_empty()
     }
 
     /// With events on these keys, in place of any given before.

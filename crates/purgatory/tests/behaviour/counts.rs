@@ -111,24 +111,6 @@ fn what_is_under_check_when_its_time_comes_is_late_by_the_check() {
 }
 
 #[test]
-fn each_event_counts_once_however_much_it_takes() {
-    let (_timer, purgatory) = waiting();
-    for _ in 0..300 {
-        let operation = Probe::new().operation();
-        purgatory.park(operation, Watches::up_to(&[("log", 1)]), Timeout::Never);
-    }
-    assert_eq!(purgatory.stats().events, 0);
-    assert_eq!(purgatory.complete_up_to(&"log", 1), 300);
-    assert_eq!(purgatory.stats().events, 1);
-    purgatory.check_and_complete(&"nobody waits for it");
-    purgatory.check_and_complete_all(&["a", "b"]);
-    assert_eq!(purgatory.stats().events, 4);
-    park(&purgatory, "a", Timeout::Never);
-    purgatory.cancel_for_key(&"a", "no event");
-    assert_eq!(purgatory.stats().events, 4);
-}
-
-#[test]
 fn checks_are_counted_the_first_included() {
     let (timer, purgatory) = waiting();
     let probe = park(&purgatory, "k", 10 * MS);
@@ -201,38 +183,6 @@ fn last_checks_wait_for_the_executor_too() {
 }
 
 #[test]
-fn of_many_events_the_checks_of_some_are_timed_and_stand_for_all() {
-    let timer = ManualTimer::new();
-    let purgatory = builder(&timer).rooms(1).build().unwrap();
-    for _ in 0..3 {
-        let slow = timer.clone();
-        let operation = Probe::new().operation().on_check(move || slow.pass(MS));
-        purgatory.park(operation, &["k"], Timeout::Never);
-    }
-    purgatory.check_and_complete(&"k");
-    assert_eq!(purgatory.times().check.count(), 0); // timed from here on
-    (0..1080).for_each(|_| _ = purgatory.check_and_complete(&"k"));
-    assert_eq!(purgatory.stats().checks, 3 * 1082);
-    for _ in 0..2 {
-        let check = purgatory.times().check;
-        assert_eq!((filled(&check), check.sum_s()), (vec![(0.001, 3240)], 3.24));
-    }
-    assert!(!purgatory.check_and_complete_one(&"k")); // one after the other
-    let check = purgatory.times().check;
-    assert_eq!((check.count(), check.sum_s()), (3243, 3.243));
-}
-
-#[test]
-fn deferred_events_are_counted_until_they_are_raised() {
-    let (_timer, purgatory) = waiting();
-    purgatory.defer("a");
-    purgatory.defer_up_to("b", 7);
-    assert_eq!((purgatory.stats().deferred, purgatory.stats().events), (2, 0));
-    purgatory.run_deferred();
-    assert_eq!((purgatory.stats().deferred, purgatory.stats().events), (0, 2));
-}
-
-#[test]
 fn a_purgatory_tells_its_own_timer() {
     let own: Purgatory<u8> = Purgatory::new("own").unwrap();
     own.park(never(), &[1], Duration::from_secs(3600));
@@ -253,50 +203,4 @@ fn a_timer_keeps_count_of_what_a_purgatory_that_is_gone_took_off_its_wheels() {
     assert_eq!((timer.stats().cancelled, timer.stats().pending), (2, 1));
     drop(purgatory);
     assert_eq!((timer.stats().cancelled, timer.stats().pending), (3, 0));
-}
-
-fn slow_on(timer: &ManualTimer) -> Op {
-    let slow = timer.clone();
-    Probe::new().operation().on_check(move || slow.pass(MS))
-}
-
-#[test]
-fn checks_for_a_further_key_are_timed_like_those_for_the_first() {
-    let timer = ManualTimer::new();
-    let purgatory = builder(&timer).rooms(128).build().unwrap();
-    for first in ["a", "b", "c", "d"] {
-        let keys = [first, "further"];
-        purgatory.park(slow_on(&timer), &keys, Timeout::Never);
-    }
-    purgatory.times();
-    (0..66).for_each(|_| _ = purgatory.check_and_complete(&"further"));
-    assert_eq!(purgatory.times().check.count(), 4 * 66);
-}
-
-#[test]
-fn checks_that_a_rise_causes_are_timed() {
-    let timer = ManualTimer::new();
-    let purgatory = builder(&timer).rooms(1).build().unwrap();
-    purgatory.times();
-    for level in 1..=100 {
-        let levels = [("a", level), ("b", u64::MAX)];
-        let watches = Watches::up_to(&levels);
-        purgatory.park(slow_on(&timer), watches, Timeout::Never);
-    }
-    (1..=100).for_each(|level| _ = purgatory.complete_up_to(&"a", level));
-    let check = purgatory.times().check;
-    assert_eq!((check.count(), purgatory.stats().checks), (100, 200));
-}
-
-#[test]
-fn an_event_that_checks_nobody_stands_for_no_check() {
-    let timer = ManualTimer::new();
-    let purgatory = builder(&timer).rooms(1).build().unwrap();
-    purgatory.park(slow_on(&timer), &["slow"], Timeout::Never);
-    let (operation, level) = (Probe::new().operation(), [("log", 9)]);
-    purgatory.park(operation, Watches::up_to(&level), Timeout::Never);
-    purgatory.times();
-    purgatory.check_and_complete(&"slow");
-    (0..1060).for_each(|_| _ = purgatory.check_and_complete(&"log"));
-    assert_eq!(purgatory.times().check.count(), 1);
 }

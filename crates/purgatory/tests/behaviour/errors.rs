@@ -1,12 +1,8 @@
 //! What errors, outcomes and reasons say: the value that was wrong, and the bound.
 
-use std::time::Duration;
-
 use purgatory::{
-    BoxedOperation, CancelReason, EndResult, LocalPurgatory, Outcome, ParkResult, Purgatory,
-    RefusedReason, Timeout, WaitError, Watches,
-    timer_core::{TickLength, WheelSize},
-    when,
+    BoxedOperation, CancelReason, EndResult, Outcome, ParkResult, Purgatory, RefusedReason,
+    Timeout, WaitError, Watches, when,
 };
 
 #[test]
@@ -81,18 +77,4 @@ fn a_quorum_that_cannot_be_says_why() {
     };
     assert_eq!(says(3, &[(1, 5), (2, 5)]), "3 of 2 keys cannot be waited for");
     assert_eq!(says(1, &[(1, 5), (1, 6)]), "a key comes twice");
-}
-
-/// A tick of 4 ms: what is due after 1 ms expires after 4.
-#[test]
-fn a_local_builder_takes_tick_and_size() {
-    let tick = TickLength::new(Duration::from_millis(4)).unwrap();
-    let local: LocalPurgatory<u32> =
-        LocalPurgatory::builder().tick(tick).wheel_size(WheelSize::KAFKA).build();
-    let wait = local.wait(&[1], Duration::from_millis(1), || None::<()>);
-    local.advance(3_000_000);
-    assert_eq!(local.len(), 1);
-    local.advance(4_000_000);
-    assert_eq!(local.len(), 0);
-    drop(wait);
 }

@@ -217,23 +217,6 @@ fn what_has_expired_counts_against_the_limit_until_its_callback_begins() {
     (0..2).for_each(|_| assert!(matches!(park_one(), Ok(ParkResult::Parked(_)))));
 }
 
-/// A job raises some, and the next one the rest.
-#[test]
-fn more_deferred_events_than_one_job_raises_are_all_raised() {
-    let (timer, later, ended) = (ManualTimer::new(), Later::default(), Arc::default());
-    let builder = Purgatory::builder("deferred").timer(&timer).executor(later.clone());
-    let waits: Purgatory<u64, BoxedOperation> = builder.build().unwrap();
-    let done = Arc::new(AtomicU64::new(0));
-    (0..5000).for_each(|key| park(&waits, &[key], (&done, 1), &ended, Timeout::Never));
-    done.store(1, Relaxed);
-    (0..5000).for_each(|key| waits.defer(key));
-    let jobs = std::iter::repeat_with(|| later.run()).take_while(|&ran| ran > 0);
-    let (jobs, stats) = (jobs.sum::<usize>(), waits.stats());
-    assert!(jobs > 1, "one job raised all");
-    assert_eq!((stats.events, stats.completed, ended.load(Relaxed)), (5000, 5000, 5000));
-    assert_eq!((stats.deferred, stats.panics), (0, 0));
-}
-
 /// A check that an event overtakes each time.
 #[test]
 fn what_is_to_look_again_and_again_is_left_to_the_executor_and_free_until_then() {

@@ -10,12 +10,8 @@ mod counts;
 mod endings;
 mod errors;
 mod extremes;
-mod for_one;
-mod local;
 mod lookups;
 mod metrics;
-mod missed_events;
-mod monitor;
 #[cfg(not(loom))]
 mod recipes;
 mod replies;

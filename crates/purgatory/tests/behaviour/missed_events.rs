@@ -8,7 +8,7 @@ use std::{
 
 use crate::support::{Later, MS, Op, Park, Probe, Waiting, waiting};
 use purgatory::{
-    Builder, EndResult, MissedEvent, Monitor, OperationId, Outcome, Purgatory, Timeout, WaitError,
+    Builder, EndResult, MissedEvent, OperationId, Outcome, Purgatory, Timeout, WaitError,
     Watches,
 };
 use timer_core::ManualTimer;
@@ -181,19 +181,6 @@ fn a_watermark_that_nobody_raised_is_a_miss() {
     world.timer.advance(MS);
     assert_eq!(world.missed.lock().unwrap()[0].keys, ["b"]); // what is still awaited
     world.assert_over(1);
-}
-
-#[test]
-fn a_deferred_event_is_no_miss() {
-    let world = World::new();
-    let probe = Probe::new();
-    world.park(probe.operation(), &["a"]);
-    probe.make_ready();
-    world.purgatory.defer("a");
-    world.timer.advance(10 * MS);
-    assert_eq!(probe.endings(), [Outcome::Completed]);
-    world.assert_over(0);
-    assert_eq!(world.purgatory.run_deferred(), 0);
 }
 
 /// An event checks sixteen together: the seventeenth expires while it calls the first back.
@@ -369,48 +356,4 @@ fn a_time_out_inside_a_callback_is_checked_there_in_order() {
     assert_eq!(*told.lock().unwrap(), [0, 1]);
     assert_eq!(second.endings(), [Outcome::Expired]);
     world.assert_over(1);
-}
-
-#[test]
-fn a_key_that_a_monitors_update_forgets_is_found() {
-    let (timer, missed) = (ManualTimer::new(), Missed::default());
-    let told = missed.clone();
-    let purgatory = Purgatory::builder("state").timer(&timer);
-    let purgatory =
-        purgatory.on_missed_event(move |missed| told.lock().unwrap().push(missed.clone()));
-    let purgatory = purgatory.build().unwrap();
-    let monitor = Monitor::with(purgatory.clone(), 0);
-    let three = |state: &mut u32| (*state >= 3).then_some(*state);
-    let wait = monitor.wait(&["right"], MS, three);
-    monitor.update_key(&"wrong", |state| *state = 3);
-    timer.advance(MS);
-    assert_eq!(wait.block(), Ok(3));
-    assert_eq!(missed.lock().unwrap()[0].keys, ["right"]);
-
-    let four = |state: &mut u32| (*state >= 4).then_some(*state);
-    let wait = monitor.wait(&["right"], MS, four);
-    monitor.update_keys(|state| (*state = 4, ["right"]));
-    assert_eq!(wait.block(), Ok(4));
-    let wait = monitor.wait(&["right"], MS, |_| None::<()>);
-    timer.advance(MS);
-    assert_eq!(wait.block(), Err(WaitError::Expired));
-    assert_eq!(purgatory.stats().missed_events, 1);
-}
-
-/// The change is there, its event not yet.
-#[test]
-fn a_change_whose_events_a_monitor_is_about_to_raise_is_no_miss() {
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("state").timer(&timer).check_at_expiry().build().unwrap();
-    let monitor = Monitor::with(purgatory.clone(), 0);
-    let three = |state: &mut u32| (*state >= 3).then_some(*state);
-    let wait = monitor.wait(&["right"], MS, three);
-    let keys = std::iter::once_with(|| {
-        let timer = timer.clone(); // after the change, before its first event
-        thread::scope(|scope| _ = scope.spawn(move || timer.advance(MS)).join());
-        "right"
-    });
-    monitor.update_keys(|state| (*state = 3, keys));
-    assert_eq!(wait.block(), Ok(3));
-    assert_eq!((purgatory.stats().completed, purgatory.stats().missed_events), (1, 0));
 }

@@ -7,16 +7,13 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
-        mpsc,
     },
     task::{Context, Poll, Wake, Waker},
-    thread,
     time::Duration,
 };
 
 use purgatory::{
-    AlreadyExpected, CancelReason, Expected, Purgatory, RefusedReason, Replies, Reply, Timeout,
-    WaitError, when,
+    CancelReason, Expected, Purgatory, RefusedReason, Replies, Reply, Timeout, WaitError, when,
 };
 use timer_core::ManualTimer;
 
@@ -118,27 +115,6 @@ fn what_expired_or_went_leaves_its_key_free_though_the_executor_is_late() {
     nothing_is_left(&waits, &replies);
 }
 
-/// What is expected has no check: an event on its key, or its rise, must not take it out of its
-/// place for a moment, or a reply would find nobody. What ends operations by their key ends it.
-#[test]
-fn events_pass_it_over_and_endings_by_key_do_not() {
-    let (timer, waits, replies) = replies();
-    let mut one = replies.expect(1, SECOND).unwrap();
-    assert_eq!((waits.check_and_complete(&1), waits.complete_up_to(&1, u64::MAX)), (0, 0));
-    waits.defer(1);
-    assert_eq!((waits.stats().checks, replies.deliver(&1, "one")), (0, Ok(())));
-    assert_eq!(poll(&mut one), told("one"));
-    let mut ends = [1, 2, 3].map(|key| replies.expect(key, SECOND).unwrap());
-    assert_eq!((waits.cancel_for_key(&1, "refused"), waits.complete_for_key(&2)), (1, 1));
-    assert_eq!(replies.deliver(&1, "late"), Err("late"));
-    timer.advance(SECOND);
-    let without = failed("completed without a value");
-    let ends = ends.each_mut().map(poll);
-    let told = [failed("refused"), without, Err(WaitError::Expired)].map(Poll::Ready);
-    assert_eq!(ends, told);
-    nothing_is_left(&waits, &replies);
-}
-
 /// And with a last check at its end, which it does not have.
 #[test]
 fn under_a_purgatory_that_checks_at_expiry_a_late_reply_comes_back() {
@@ -150,21 +126,6 @@ fn under_a_purgatory_that_checks_at_expiry_a_late_reply_comes_back() {
     assert_eq!((replies.deliver(&1, "late"), replies.fail_all("closed")), (Err("late"), 0));
     later.run();
     assert_eq!(poll(&mut reply), Poll::Ready(Err(WaitError::Expired)));
-}
-
-#[test]
-fn a_key_is_expected_once_at_a_time_and_comes_back() {
-    let (_timer, waits, replies) = replies();
-    let mut first = replies.expect(1, SECOND).unwrap();
-    let again = replies.expect(1, SECOND).unwrap_err();
-    assert_eq!(again.key, 1);
-    assert_eq!(again.to_string(), "a reply is expected under this key already");
-    assert!(matches!(replies.expect_or(1, SECOND, drop), Err(AlreadyExpected { key: 1, .. })));
-    assert_eq!((replies.expected(), replies.deliver(&1, "one")), (1, Ok(())));
-    let mut second = replies.expect(1, SECOND).unwrap(); // the first is decided, though not taken
-    assert_eq!(replies.deliver(&1, "two"), Ok(()));
-    assert_eq!((poll(&mut first), poll(&mut second)), (told("one"), told("two")));
-    nothing_is_left(&waits, &replies);
 }
 
 #[test]
@@ -200,29 +161,6 @@ fn a_reply_that_is_over_leaves_no_key_behind() {
     over.push(expect(5)); // refused
     assert_eq!(keys.each_ref().map(Arc::strong_count), [1; 6]);
     drop(over);
-}
-
-#[test]
-fn the_hook_has_what_was_delivered_and_not_taken_and_nothing_else() {
-    let (timer, waits, replies) = replies();
-    let hooked = Arc::new(Mutex::new(Vec::new()));
-    let hook = || {
-        let hooked = hooked.clone();
-        move |value| hooked.lock().unwrap().push(value)
-    };
-    let mut taken = replies.expect_or(1, SECOND, hook()).unwrap();
-    let not_taken = replies.expect_or(2, SECOND, hook()).unwrap();
-    let gone = replies.expect_or(3, SECOND, hook()).unwrap();
-    let mut expires = replies.expect_or(4, SECOND, hook()).unwrap();
-    assert_eq!((replies.deliver(&1, "taken"), replies.deliver(&2, "not taken")), (Ok(()), Ok(())));
-    assert_eq!(poll(&mut taken), told("taken"));
-    drop((taken, not_taken, gone));
-    assert_eq!(replies.deliver(&3, "gone"), Err("gone"));
-    timer.advance(SECOND);
-    assert_eq!(replies.deliver(&4, "late"), Err("late"));
-    assert_eq!(poll(&mut expires), Poll::Ready(Err(WaitError::Expired)));
-    assert_eq!(*hooked.lock().unwrap(), ["not taken"]);
-    nothing_is_left(&waits, &replies);
 }
 
 #[test]
@@ -301,47 +239,6 @@ fn callbacks_that_deliver_and_expect_find_what_is_decided() {
 }
 
 #[test]
-fn hooks_and_wakers_that_panic_or_call_back_do_no_harm() {
-    struct Breaks;
-    impl Wake for Breaks {
-        fn wake(self: Arc<Self>) {
-            panic!("a waker");
-        }
-    }
-    let (timer, waits, replies) = replies();
-    let waker = Waker::from(Arc::new(Breaks));
-    let polled = |key| {
-        let mut reply = replies.expect(key, SECOND).unwrap();
-        assert!(Pin::new(&mut reply).poll(&mut Context::from_waker(&waker)).is_pending());
-        reply
-    };
-    let (mut one, mut two, mut three) = (polled(1), polled(2), polled(3));
-    assert_eq!(replies.deliver(&1, "one"), Ok(()));
-    assert_eq!(poll(&mut one), told("one"));
-    assert_eq!((replies.fail_all("closed"), waits.stats().panics), (2, 3));
-    let closed = || Poll::Ready(failed("closed"));
-    assert_eq!((poll(&mut two), poll(&mut three)), (closed(), closed()));
-    let mut four = polled(4);
-    timer.advance(SECOND);
-    assert_eq!(poll(&mut four), Poll::Ready(Err(WaitError::Expired)));
-
-    let (again, kept) = (replies.clone(), Arc::new(Mutex::new(None)));
-    let keeps = kept.clone();
-    let hook = move |value| {
-        let next = again.expect(1, SECOND).unwrap();
-        assert_eq!(again.deliver(&1, value), Ok(())); // for the next client
-        *keeps.lock().unwrap() = Some(next);
-    };
-    let gone = replies.expect_or(1, SECOND, hook).unwrap();
-    let breaks = replies.expect_or(2, SECOND, |_| panic!("a hook")).unwrap();
-    assert_eq!((replies.deliver(&1, "passed on"), replies.deliver(&2, "lost")), (Ok(()), Ok(())));
-    drop((gone, breaks));
-    assert_eq!(kept.lock().unwrap().take().unwrap().wait_blocking(), Ok("passed on"));
-    assert_eq!(waits.stats().panics, 5);
-    nothing_is_left(&waits, &replies);
-}
-
-#[test]
 fn after_a_shutdown_nothing_is_expected_and_the_reply_says_so() {
     let (_timer, waits, replies) = replies();
     let waiting = replies.expect(1, Timeout::Never).unwrap();
@@ -371,68 +268,6 @@ fn one_more_than_the_bound_is_refused_and_its_place_comes_back() {
     assert_eq!((replies.deliver(&1, "one"), first.wait_blocking()), (Ok(()), Ok("one")));
     let mut second = replies.expect(2, SECOND).unwrap();
     assert_eq!((replies.deliver(&2, "two"), poll(&mut second)), (Ok(()), told("two")));
-}
-
-/// Every value is counted: it is taken, it comes back, or the hook has it.
-#[test]
-fn every_value_is_somewhere_on_real_threads() {
-    const REQUESTS: usize = 3000;
-    let replies: Replies<usize, usize> = Replies::new("stress").unwrap();
-    let (requests, sent) = mpsc::channel::<usize>();
-    let sent = Mutex::new(sent);
-    let [delivered, back, taken, failed] = [const { AtomicUsize::new(0) }; 4];
-    let hooked = Arc::new(AtomicUsize::new(0));
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            let (replies, sent, delivered, back) = (&replies, &sent, &delivered, &back);
-            scope.spawn(move || {
-                loop {
-                    let Ok(request) = ({ sent.lock().unwrap().recv() }) else { return };
-                    for value in [request; 2] {
-                        match replies.deliver(&(request % 50), value) {
-                            Ok(()) => delivered.fetch_add(1, SeqCst),
-                            Err(value) => {
-                                assert_eq!(value, request);
-                                back.fetch_add(1, SeqCst)
-                            }
-                        };
-                    }
-                    if request % 97 == 0 {
-                        replies.fail_all("connection closed");
-                    }
-                }
-            });
-        }
-        for client in 0..2 {
-            let (replies, requests) = (&replies, requests.clone());
-            let (hooked, taken, failed) = (hooked.clone(), &taken, &failed);
-            scope.spawn(move || {
-                for request in (client..REQUESTS).step_by(2) {
-                    let hooked = hooked.clone();
-                    let hook = move |_| _ = hooked.fetch_add(1, SeqCst);
-                    let key = request % 50; // of this client only
-                    let reply = replies.expect_or(key, SECOND * 60, hook).unwrap();
-                    requests.send(request).unwrap();
-                    if request % 3 == 0 {
-                        drop(reply);
-                        continue;
-                    }
-                    match reply.wait_blocking() {
-                        Ok(_) => taken.fetch_add(1, SeqCst),
-                        Err(WaitError::Cancelled(_)) => failed.fetch_add(1, SeqCst),
-                        Err(other) => panic!("{other}"),
-                    };
-                }
-            });
-        }
-        drop(requests);
-    });
-    let [delivered, back, taken, failed] = [delivered, back, taken, failed].map(|n| n.into_inner());
-    assert_eq!(delivered + back, 2 * REQUESTS);
-    assert_eq!(delivered, taken + hooked.load(SeqCst));
-    assert_eq!(taken + failed, REQUESTS - REQUESTS / 3);
-    assert_eq!(replies.expected(), 0);
-    assert_eq!(replies.deliver(&1, 0), Err(0));
 }
 
 /// Whoever of them asks, the other delivers and fails: they are one map.

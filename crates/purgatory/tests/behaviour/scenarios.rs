@@ -11,8 +11,8 @@ use std::{
 };
 
 use crate::support::{
-    DROPPED, Later, MINUTE, MS, Op, PANICKED, Park, Probe, SHUTDOWN, Waiting, assert_empty,
-    by_hand, by_hand_with, requested, waiting,
+    DROPPED, MINUTE, MS, Op, PANICKED, Park, Probe, SHUTDOWN, Waiting, assert_empty, by_hand,
+    by_hand_with, requested, waiting,
 };
 use purgatory::{EndResult, Outcome, ParkResult, Purgatory, RefusedReason, Timeout, Watches};
 use timer_core::{BuildError, Clock, Timer};
@@ -390,39 +390,6 @@ fn a_limit_refuses_what_would_have_to_wait_and_hands_it_back() {
 }
 
 #[test]
-fn a_deferred_event_is_raised_when_the_caller_says_so() {
-    let (_timer, purgatory) = waiting();
-    let probes = [Probe::new(), Probe::new()];
-    let lock = Arc::new(Mutex::new(()));
-    for (probe, key) in probes.iter().zip(["a", "b"]) {
-        let lock = lock.clone();
-        let operation = probe.operation().on_check(move || drop(lock.try_lock().unwrap()));
-        purgatory.park(operation, &[key], MINUTE);
-    }
-    let held = lock.lock().unwrap(); // a check would fail to take it
-    probes.iter().for_each(Probe::make_ready);
-    purgatory.defer("a");
-    purgatory.defer("b");
-    assert!(!probes[0].ended());
-    drop(held);
-    assert_eq!((purgatory.run_deferred(), purgatory.run_deferred()), (2, 0));
-    assert!(probes.iter().all(|probe| probe.endings() == [Outcome::Completed]));
-    assert_empty(&purgatory);
-}
-
-#[test]
-fn the_events_of_several_keys_are_raised_by_one_call() {
-    let (_timer, purgatory) = waiting();
-    let probes: Vec<_> = (0..3).map(|_| Probe::new()).collect();
-    for (probe, key) in probes.iter().zip(["a", "b", "c"]) {
-        park(&purgatory, probe, &[key]);
-        probe.make_ready();
-    }
-    assert_eq!(purgatory.check_and_complete_all(&["a", "c", "a"]), 2);
-    assert!(!probes[1].ended());
-}
-
-#[test]
 fn cancelling_inside_the_check_is_noted_and_acted_on() {
     let (_timer, purgatory) = waiting();
     let probe = Probe::new();
@@ -613,35 +580,6 @@ fn a_panic_in_a_keys_eq_reaches_the_caller_and_harms_nobody_else() {
     one.make_ready();
     assert_eq!(purgatory.check_and_complete(&key(1)), 1);
     assert_eq!((one.endings(), two.ended()), (vec![Outcome::Completed], false));
-}
-
-#[test]
-fn a_panic_in_a_deferred_keys_eq_leaves_the_events_behind_it_to_the_executor() {
-    let later = Later::default();
-    let (_timer, purgatory): (_, Purgatory<Touchy, Op>) =
-        by_hand_with(|builder| builder.executor(later.clone()));
-    let (touchy, calm) = (Arc::<AtomicBool>::default(), Arc::default());
-    let bad = || Touchy(1, touchy.clone());
-    let good = || Touchy(2, Arc::clone(&calm));
-    let (one, two) = (Probe::new(), Probe::new());
-    purgatory.park(one.operation(), &[bad()], MINUTE);
-    purgatory.park(two.operation(), &[good()], MINUTE);
-    two.make_ready();
-    purgatory.defer(bad());
-    purgatory.defer_up_to(bad(), 1);
-    purgatory.defer(good());
-    touchy.store(true, SeqCst);
-    assert_eq!(later.len(), 1);
-    let called = catch_unwind(AssertUnwindSafe(|| purgatory.run_deferred()));
-    assert!(called.is_err() && !two.ended());
-    assert_eq!((later.run(), two.endings()), (1, vec![Outcome::Completed]));
-    assert_eq!(purgatory.stats().panics, 1); // the other was the caller's
-
-    let three = Probe::parked(&purgatory, &[good()], MINUTE);
-    three.make_ready();
-    purgatory.defer(good());
-    assert_eq!((later.run(), three.endings()), (1, vec![Outcome::Completed]));
-    touchy.store(false, SeqCst);
 }
 
 // Shutdown and drop.

@@ -1,8 +1,8 @@
 //! Timeouts with a tolerance: `Timeout::Within`.
 
-use std::{cell::Cell, collections::BTreeSet, rc::Rc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
-use purgatory::{LocalBoxed, LocalPurgatory, Outcome, ParkResult, Timeout, when};
+use purgatory::{Outcome, Timeout};
 use timer_core::Clock;
 
 use crate::support::{MS, Park, Probe, waiting};
@@ -62,46 +62,4 @@ fn a_tolerance_of_nothing_is_none() {
         moments(Timeout::Within { delay: 20 * MS, tolerance: Duration::ZERO }, false),
         exact
     );
-}
-
-#[test]
-fn those_of_one_thread_expire_together_too() {
-    let waits = LocalPurgatory::<&str, LocalBoxed>::new();
-    let within = Timeout::Within { delay: 10 * MS, tolerance: 100 * MS };
-    for number in 0..40 {
-        let operation = when(|| false, |outcome| assert_eq!(outcome, Outcome::Expired));
-        let rescheduled = number % 2 == 0;
-        let timeout = if rescheduled { Timeout::Never } else { within };
-        let id = waits.park(operation, &["a"], timeout);
-        assert!(!rescheduled || waits.reschedule(id, within));
-        waits.advance(waits.now_ns() + MS_NS);
-    }
-    waits.advance(63 * MS_NS);
-    assert_eq!(waits.len(), 40);
-    waits.advance(64 * MS_NS); // a coarse bucket begins
-    assert_eq!(waits.len(), 0);
-}
-
-/// As with `Timeout::After`.
-#[test]
-fn no_delay_is_one_check_at_park_and_the_next_tick_when_rescheduled() {
-    let none = Timeout::Within { delay: Duration::ZERO, tolerance: 100 * MS };
-    let (timer, purgatory) = waiting();
-    let parked = purgatory.try_complete_else_watch(Probe::new().operation(), &["a"], none);
-    assert_eq!(parked.unwrap(), ParkResult::Ended(Outcome::Expired));
-    let probe = Probe::new();
-    let id = purgatory.park(probe.operation(), &["a"], Timeout::Never);
-    timer.advance(5 * MS);
-    assert!(purgatory.reschedule(id, none));
-    timer.advance(MS);
-    assert_eq!(probe.endings(), [Outcome::Expired]);
-
-    let (waits, ended) = (LocalPurgatory::<&str, LocalBoxed>::new(), Rc::new(Cell::new(false)));
-    let ends = ended.clone();
-    let operation = when(|| false, move |_| ends.set(true));
-    let id = waits.park(operation, &["a"], Timeout::Never);
-    waits.advance(5 * MS_NS);
-    assert!(waits.reschedule(id, none));
-    waits.advance(6 * MS_NS);
-    assert!(ended.get());
 }

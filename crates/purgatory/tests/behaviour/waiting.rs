@@ -11,9 +11,7 @@ use std::{
 };
 
 use crate::support::{MS, Park, Woken, by_hand, poll};
-use purgatory::{
-    BoxedOperation, CancelReason, Outcome, Purgatory, RefusedReason, WaitError, WaitFuture, when,
-};
+use purgatory::{BoxedOperation, CancelReason, Outcome, Purgatory, RefusedReason, WaitError, when};
 use timer_core::ManualTimer;
 
 type Waits = Purgatory<&'static str, BoxedOperation>;
@@ -82,42 +80,6 @@ fn dropping_a_future_cancels_its_operation_at_once() {
     shelf.put(3);
     assert_eq!(purgatory.check_and_complete(&"a"), 0);
     assert_eq!(shelf.take()(), Some(3)); // nobody took it
-}
-
-#[test]
-fn a_value_yielded_but_not_taken_goes_to_the_hook() {
-    let (_timer, purgatory) = setup();
-    let (shelf, (send, unclaimed)) = (Shelf::default(), mpsc::channel());
-    let hook = move |value| send.send(value).unwrap();
-    let future = purgatory.wait_or(&["a"], 10 * MS, shelf.take(), hook);
-    shelf.put(5);
-    assert_eq!(purgatory.check_and_complete(&"a"), 1);
-    assert!(unclaimed.try_recv().is_err());
-    drop(future);
-    assert_eq!(unclaimed.try_recv(), Ok(5));
-}
-
-/// The future is dropped while its condition is being checked, on another thread or this one.
-#[test]
-fn a_future_dropped_during_its_check_leaves_the_value_to_the_hook() {
-    let (_timer, purgatory) = setup();
-    let (send, unclaimed) = mpsc::channel();
-    let held: Arc<Mutex<Option<WaitFuture<u32>>>> = Arc::default();
-    let (inside, mut first) = (held.clone(), true);
-    let condition = move || {
-        if std::mem::take(&mut first) {
-            return None;
-        }
-        drop(inside.lock().unwrap().take());
-        Some(9)
-    };
-    let future = purgatory.wait_or(&["a"], 10 * MS, condition, move |value| {
-        send.send(value).unwrap();
-    });
-    *held.lock().unwrap() = Some(future);
-    assert_eq!(purgatory.check_and_complete(&"a"), 1);
-    assert_eq!(unclaimed.try_recv(), Ok(9));
-    assert!(purgatory.is_empty());
 }
 
 #[test]

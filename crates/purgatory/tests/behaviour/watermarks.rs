@@ -1,19 +1,16 @@
 //! Watermark watches, and the threshold purgatory on top of them, under the hand-turned clock.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering::SeqCst},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering::SeqCst},
 };
 
 use crate::support::{Park, Probe, SECOND, Waiting, assert_empty, by_hand, requested, waiting};
 use purgatory::{
-    BoxedOperation, CancelReason, EndResult, Outcome, Purgatory, RefusedReason, ThresholdPurgatory,
-    WaitError, Watches, when,
+    BoxedOperation, CancelReason, EndResult, Outcome, Purgatory, RefusedReason, WaitError, Watches,
+    when,
 };
-use timer_core::{ManualTimer, Timer};
+use timer_core::Timer;
 
 /// Parks a new probe's operation.
 fn park(purgatory: &Waiting, watches: Watches<'_, &'static str>) -> Probe {
@@ -229,16 +226,6 @@ fn thousands_on_one_key_are_completed_in_chunks_with_nothing_locked() {
 }
 
 #[test]
-fn deferred_rises_happen_when_they_are_run() {
-    let (_timer, purgatory) = waiting();
-    let probe = park(&purgatory, Watches::up_to(&[("k", 5)]));
-    purgatory.defer_up_to("k", 5);
-    assert!(!probe.ended());
-    assert_eq!(purgatory.run_deferred(), 1);
-    assert_eq!(probe.endings(), [Outcome::Completed]);
-}
-
-#[test]
 fn a_rise_inside_a_callback_happens_when_the_outermost_call_returns() {
     let (_timer, purgatory) = waiting();
     let inside = purgatory.clone();
@@ -285,87 +272,6 @@ fn callbacks_run_on_the_executor_when_asked_to() {
 }
 
 /// Kafka's scenarios for its raft's threshold purgatory.
-mod threshold {
-    use super::*;
-
-    fn threshold() -> (ManualTimer, ThresholdPurgatory) {
-        let (timer, purgatory) = by_hand();
-        (timer, ThresholdPurgatory::from(purgatory))
-    }
-
-    #[test]
-    fn completion() {
-        let (_timer, purgatory) = threshold();
-        let three = purgatory.wait_for(3, SECOND);
-        let one = purgatory.wait_for(1, SECOND);
-        let also_one = purgatory.wait_for(1, SECOND);
-        assert_eq!((purgatory.waiting(), purgatory.complete_up_to(0)), (3, 0));
-        assert_eq!((purgatory.complete_up_to(1), purgatory.waiting()), (2, 1));
-        assert_eq!((one.block(), also_one.block()), (Ok(1), Ok(1)));
-        assert_eq!((purgatory.complete_up_to(2), purgatory.waiting()), (0, 1));
-        assert_eq!((purgatory.complete_up_to(5), purgatory.waiting()), (1, 0));
-        assert_eq!((three.block(), purgatory.value()), (Ok(5), 5));
-        assert_eq!((purgatory.complete_up_to(2), purgatory.value()), (0, 5)); // never back
-        assert_eq!(purgatory.wait_for(5, SECOND).block(), Ok(5)); // at once
-    }
-
-    #[test]
-    fn completion_in_order() {
-        let (_timer, purgatory) = threshold();
-        let order = Arc::new(Mutex::new(Vec::new()));
-        for threshold in [4, 2, 3, 1, 2] {
-            let order = order.clone();
-            let then = move |_| order.lock().unwrap().push(threshold);
-            purgatory.park(threshold, SECOND, then).unwrap();
-        }
-        assert_eq!(purgatory.complete_up_to(3), 4);
-        assert_eq!(*order.lock().unwrap(), [1, 2, 2, 3]);
-    }
-
-    #[test]
-    fn expiration() {
-        let (timer, purgatory) = threshold();
-        let [soon, late] = [10, 20].map(|ms| purgatory.wait_for(1, Duration::from_millis(ms)));
-        timer.advance(Duration::from_millis(10));
-        assert_eq!((soon.block(), purgatory.waiting()), (Err(WaitError::Expired), 1));
-        assert_eq!(purgatory.complete_up_to(1), 1);
-        assert_eq!(late.block(), Ok(1));
-    }
-
-    #[test]
-    fn complete_all() {
-        let (_timer, purgatory) = threshold();
-        purgatory.complete_up_to(3);
-        let waits = [5, 9, u64::MAX].map(|threshold| purgatory.wait_for(threshold, SECOND));
-        assert_eq!((purgatory.complete_all(), purgatory.waiting()), (3, 0));
-        assert_eq!(waits.map(|wait| wait.block()), [Ok(3), Ok(3), Ok(3)]);
-        assert_eq!(purgatory.value(), 3);
-    }
-
-    #[test]
-    fn failure_with_a_reason() {
-        let (_timer, purgatory) = threshold();
-        let waits = [5, 9].map(|threshold| purgatory.wait_for(threshold, SECOND));
-        assert_eq!(purgatory.cancel_all("resigned"), 2);
-        let reason = CancelReason::Requested("resigned".into());
-        for wait in waits {
-            assert_eq!(wait.block(), Err(WaitError::Cancelled(reason.clone())));
-        }
-        assert_eq!(purgatory.waiting(), 0);
-    }
-
-    #[test]
-    fn a_wait_that_is_dropped_waits_no_more_and_shutdown_ends_the_rest() {
-        let (_timer, purgatory) = threshold();
-        drop(purgatory.wait_for(5, SECOND));
-        assert_eq!(purgatory.waiting(), 0);
-        let rest = purgatory.wait_for(5, SECOND);
-        purgatory.shutdown();
-        assert_eq!(rest.block(), Err(WaitError::Cancelled(CancelReason::Shutdown)));
-        let late = purgatory.wait_for(5, SECOND).block();
-        assert_eq!(late, Err(WaitError::Refused(RefusedReason::Closed)));
-    }
-}
 
 /// A rise that looked at each watch would check 16 000 times.
 #[test]

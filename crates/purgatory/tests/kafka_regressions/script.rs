@@ -197,13 +197,15 @@ pub trait AnyPurgatory: Clone + Send + Sync + 'static {
 pub struct Ours {
     timer: ManualTimer,
     pub purgatory: Purgatory<u32, Op>,
+    /// Events raised under a lock, until it is let go.
+    later: Arc<Mutex<Vec<u32>>>,
 }
 
 impl Ours {
     pub fn new() -> Self {
         let timer = ManualTimer::new();
         let purgatory = Purgatory::builder("regressions").timer(&timer).build().unwrap();
-        Ours { timer, purgatory }
+        Ours { timer, purgatory, later: Arc::default() }
     }
 
     /// All gone: off the wheel, out of every list.
@@ -254,11 +256,12 @@ impl AnyPurgatory for Ours {
     }
 
     fn event_from_under_a_lock(&self, key: u32) {
-        self.purgatory.defer(key);
+        self.later.lock().push(key);
     }
 
     fn lock_released(&self) {
-        self.purgatory.run_deferred();
+        let later = std::mem::take(&mut *self.later.lock());
+        later.iter().for_each(|key| _ = self.purgatory.check_and_complete(key));
     }
 
     fn cancel(&self, key: u32) -> usize {

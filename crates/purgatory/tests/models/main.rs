@@ -3,7 +3,6 @@
 #[path = "../../../timer-core/tests/support/effort.rs"]
 mod effort;
 
-mod local_model;
 mod model;
 mod oracle;
 mod quiet;

@@ -14,8 +14,8 @@ use std::{
 };
 
 use purgatory::{
-    BoxedOperation, Builder, CancelReason, DelayedOperation, LocalPurgatory, OperationId, Outcome,
-    ParkResult, Purgatory, Timeout, WatchKey, Watches, when,
+    BoxedOperation, Builder, CancelReason, DelayedOperation, OperationId, Outcome, ParkResult,
+    Purgatory, Timeout, WatchKey, Watches, when,
 };
 use timer_core::{Executor, Job, ManualTimer};
 
@@ -80,12 +80,6 @@ pub trait Park<K, O> {
 }
 
 impl<K: WatchKey + Send, O: DelayedOperation + Send> Park<K, O> for Purgatory<K, O> {
-    fn try_park(&self, operation: O, watches: Watches<'_, K>, timeout: Timeout) -> ParkResult {
-        self.try_complete_else_watch(operation, watches, timeout).unwrap()
-    }
-}
-
-impl<K: WatchKey, O: DelayedOperation> Park<K, O> for LocalPurgatory<K, O> {
     fn try_park(&self, operation: O, watches: Watches<'_, K>, timeout: Timeout) -> ParkResult {
         self.try_complete_else_watch(operation, watches, timeout).unwrap()
     }

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
@@ -121,49 +121,6 @@ fn a_shutdown_with_a_limit_inside_a_callback_waits_for_nothing_and_tells_all_it_
     let left = left.try_recv().unwrap();
     assert_eq!((left.callbacks, left.under_check, left.threads), (3, 0, 0));
     assert!(purgatory.shutdown_timeout(MINUTE).is_nothing());
-}
-
-/// A key that defers another event as it is dropped: nothing is locked then.
-#[derive(Clone)]
-struct Defers(u32, Arc<OnceLock<Waits<Defers>>>);
-
-impl PartialEq for Defers {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Defers {}
-
-impl std::hash::Hash for Defers {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
-    }
-}
-
-impl Drop for Defers {
-    fn drop(&mut self) {
-        if let Some(purgatory) = self.1.get()
-            && self.0 < 2
-        {
-            purgatory.defer(Defers(2, Arc::default()));
-        }
-    }
-}
-
-#[test]
-fn a_shutdown_drops_the_keys_of_deferred_events_with_nothing_locked() {
-    for limited in [false, true] {
-        let (_timer, purgatory): (_, Waits<Defers>) = by_hand();
-        let own = Arc::new(OnceLock::new());
-        own.set(purgatory.clone()).unwrap();
-        purgatory.defer(Defers(1, own));
-        match limited {
-            true => assert!(purgatory.shutdown_timeout(MINUTE).is_nothing()),
-            false => purgatory.shutdown(),
-        }
-        assert_eq!(purgatory.stats().deferred, 0);
-    }
 }
 
 /// Tells the name of the thread that drops it.

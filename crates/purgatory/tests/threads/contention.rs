@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Later, MINUTE, Park, Probe, Waiting};
+use crate::support::{MINUTE, Park, Probe, Waiting};
 use purgatory::{CancelReason, EndResult, Outcome, ParkResult, Purgatory, Watches};
 use timer_core::{ManualTimer, SystemTimer};
 
@@ -153,20 +153,6 @@ fn dropping_a_purgatory_with_a_timer_of_its_own_inside_an_expired_callback_is_fi
     assert_eq!(other.endings(), [Outcome::Cancelled(CancelReason::Dropped)]);
 }
 
-#[test]
-fn a_deferred_event_is_raised_by_the_executor() {
-    let purgatory: Waiting = Purgatory::new("deferred").unwrap();
-    let (probe, here) = (Probe::new(), std::thread::current().id());
-    let (send, ended) = mpsc::channel();
-    let operation = probe.operation().then(move |outcome| {
-        send.send((outcome, std::thread::current().id() == here)).unwrap();
-    });
-    purgatory.park(operation, &["key"], MINUTE);
-    probe.make_ready();
-    purgatory.defer("key");
-    assert_eq!(ended.recv(), Ok((Outcome::Completed, false)));
-}
-
 /// Two threads must not keep a third checking for ever: after eight looks the timer's executor goes
 /// on.
 #[test]
@@ -193,61 +179,6 @@ fn a_check_that_is_always_overtaken_by_an_event_moves_to_the_executor() {
     assert!(matches!(parked, ParkResult::Parked(_)));
     assert_eq!(ended.recv(), Ok(Outcome::Completed));
     assert_eq!((checks_here.load(SeqCst), checks.load(SeqCst)), (9, 31));
-}
-
-/// After eight looks the ninth is the executor's. While that is blocked by somebody's callback the
-/// operation is as free as any other.
-#[test]
-fn what_waits_for_its_ninth_look_behind_a_blocked_callback_can_end() {
-    type End = fn(&ManualTimer, &Waiting, &Probe, purgatory::OperationId);
-    let cancelled = || Outcome::Cancelled(CancelReason::Requested("by the test".into()));
-    let ends: [(End, Outcome); 6] = [
-        (
-            |_, waiting, _, id| assert_eq!(waiting.complete(id), EndResult::Ended),
-            Outcome::Completed,
-        ),
-        (
-            |_, waiting, _, id| assert_eq!(waiting.cancel(id, "by the test"), EndResult::Ended),
-            cancelled(),
-        ),
-        (
-            |_, waiting, _, _| assert_eq!(waiting.cancel_for_key(&"key", "by the test"), 1),
-            cancelled(),
-        ),
-        (|timer, _, _, _| timer.advance(MINUTE), Outcome::Expired),
-        (
-            |_, waiting, probe, _| {
-                probe.make_ready();
-                assert_eq!(waiting.check_and_complete(&"key"), 1);
-            },
-            Outcome::Completed,
-        ),
-        (
-            |_, _, probe, _| probe.make_ready(), // for the ninth look
-            Outcome::Completed,
-        ),
-    ];
-    for (end, outcome) in ends {
-        let (timer, blocked) = (ManualTimer::new(), Later::default());
-        let builder = Purgatory::builder("blocked").timer(&timer).executor(blocked.clone());
-        let (waiting, probe): (Waiting, _) = (builder.build().unwrap(), Probe::new());
-        let (raising, seen) = (waiting.clone(), probe.clone());
-        let operation = probe.operation().on_check(move || {
-            if seen.checks() <= 30 {
-                let raising = raising.clone();
-                std::thread::spawn(move || raising.check_and_complete(&"key")).join().unwrap();
-            }
-        });
-        let id = waiting.park(operation, &["key"], MINUTE);
-        while probe.checks() <= 30 {
-            waiting.check_and_complete(&"key"); // again put off; one look is enough
-        }
-        assert_eq!(blocked.len(), 1);
-        end(&timer, &waiting, &probe, id);
-        assert_eq!(waiting.len(), usize::from(!probe.ended() && outcome != Outcome::Expired));
-        blocked.run();
-        assert_eq!((probe.endings(), waiting.len(), waiting.keys()), (vec![outcome], 0, 0));
-    }
 }
 
 /// A rise completes some by count, and has others checked: no callback of the first finds the

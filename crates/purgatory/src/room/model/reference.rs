@@ -219,22 +219,22 @@ impl Reference {
         false
     }
 
-    pub(super) fn count_down(&mut self, id: TimerHandle) -> Option<CountedDown<u64>> {
+    pub(super) fn count_down(&mut self, id: TimerHandle) -> Option<bool> {
         let Some(parked) = self.get(id) else {
             self.count_if(true, "gone before it is counted down");
             return None;
         };
         parked.counted -= 1;
-        let (payload, last) = (parked.payload, parked.counted == 0);
+        let last = parked.counted == 0;
         self.count_if(last, "the last watermark met");
-        Some(match last && self.claim(id, &Outcome::Completed) {
-            true => CountedDown::Last(Claim::Ended(payload, Outcome::Completed)),
-            false if last => CountedDown::Last(Claim::Noted),
-            false => CountedDown::Check,
-        })
+        Some(last)
     }
 
-    pub(super) fn settle(&mut self, id: TimerHandle, verdict: Verdict) -> Settled<u64> {
+    pub(super) fn settle(
+        &mut self,
+        id: TimerHandle,
+        verdict: Verdict,
+    ) -> Next<u64, (u64, Outcome)> {
         self.homes[id.shard()].counts.checks += 1;
         let parked = self.get(id).unwrap();
         let (payload, end, recheck) = (parked.payload, parked.end.clone(), parked.recheck);
@@ -252,9 +252,9 @@ impl Reference {
         self.count_if(beaten, "an end and an event noted");
         self.count_if(verdict == Verdict::Panicked && end.is_some(), "panicked, and an end noted");
         match outcome {
-            Some(outcome) => Settled::Ended(payload, outcome),
-            None if recheck => Settled::CheckAgain(payload),
-            None => Settled::Parked,
+            Some(outcome) => Next::Ended((payload, outcome)),
+            None if recheck => Next::CheckAgain(payload),
+            None => Next::Parked,
         }
     }
 

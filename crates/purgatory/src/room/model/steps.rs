@@ -3,14 +3,11 @@
 use timer_core::TickLength;
 
 use super::{
-    super::{
-        Arrived, Batch, Claim, CountedDown, Entry, GivenBack, Settled, Span, Tickets, UnderCheck,
-        Verdict, WalkOn, WatchList,
-    },
+    super::{Arrived, Batch, Entry, Next, Span, Tickets, UnderCheck, Verdict, WalkOn, WatchList},
     reference::{Linked, Parked, Walk},
     *,
 };
-use crate::words::operation::{CancelReason, Deadline, Outcome};
+use crate::words::operation::{CancelReason, Outcome};
 
 type Ended = super::super::Ended<Key, u64>;
 
@@ -64,22 +61,6 @@ impl Model {
         self.reference.all[self.random.usize(..self.reference.all.len())].id
     }
 
-    /// One tick, or several of which the wheel may choose.
-    fn any_deadline(&mut self) -> Option<Deadline> {
-        let earliest = self.any_tick()?;
-        let tolerance = [0, 0, 1, 70, 5000, u64::MAX][self.random.usize(..6)];
-        Some(Deadline { earliest, latest: earliest.saturating_add(tolerance) })
-    }
-
-    /// The tick that the wheel chose.
-    fn chosen(&mut self, id: TimerHandle, deadline: Option<Deadline>) -> u64 {
-        let Some(Deadline { earliest, latest }) = deadline else { return u64::MAX };
-        let chosen = self.rooms[id.shard()].deadline(id).unwrap();
-        assert!((earliest..=latest).contains(&chosen), "{chosen} of {earliest} to {latest}");
-        self.reference.count_if(chosen > earliest, "expires later, with others");
-        chosen
-    }
-
     fn any_tick(&mut self) -> Option<u64> {
         match self.random.u8(..16) {
             0 => None,
@@ -116,7 +97,7 @@ impl Model {
         let counted = counted.count();
         let (key, watermark) = to_watch.remove(0);
         let Some(watched) = self.watched(key, watermark) else { return };
-        let (first_room, payload, deadline) = (key.room(), self.made, self.any_deadline());
+        let (first_room, payload, deadline) = (key.room(), self.made, self.any_tick());
         let parked_us = self.now * 1000 + self.random.u64(..1000);
         let span = Span { now: self.now, deadline, parked_us, follows: self.sequence };
         let at_once = to_watch.is_empty() && self.random.u8(..4) > 0;
@@ -127,7 +108,7 @@ impl Model {
         };
         let Arrived { id, due } = arrived;
         assert!(due == u64::MAX || room.next_due().is_some_and(|next| next <= due));
-        let chosen = self.chosen(id, deadline);
+        let chosen = deadline.unwrap_or(u64::MAX);
         assert_eq!(due == u64::MAX, chosen == u64::MAX);
         self.linked(key, watermark, Linked::first(id));
         let of = &mut self.reference.homes[first_room];
@@ -232,13 +213,13 @@ impl Model {
         let (id, verdict) = (held.id, held.verdict);
         let given_back = self.rooms[id.shard()].give_back(held);
         match (given_back, self.reference.settle(id, verdict)) {
-            (GivenBack::Parked, Settled::Parked) => {}
-            (GivenBack::CheckAgain(again), Settled::CheckAgain(payload)) => {
+            (Next::Parked, Next::Parked) => {}
+            (Next::CheckAgain(again), Next::CheckAgain(payload)) => {
                 assert_eq!((again.id, again.payload), (id, payload));
                 self.reference.count_if(true, "check again");
                 self.held.push(again);
             }
-            (GivenBack::Ended(ended), Settled::Ended(_, outcome)) => {
+            (Next::Ended(ended), Next::Ended((_, outcome))) => {
                 self.departed(ended, &outcome);
             }
             (given_back, expected) => panic!("{given_back:?}, and expected {expected:?}"),
@@ -275,7 +256,8 @@ impl Model {
         ids.retain(|id| id.shard() == first.shard());
         self.random.shuffle(&mut ids);
         let (outcome, mut ended) = (Outcome::Completed, Vec::new());
-        self.rooms[first.shard()].claim_all(&ids, &outcome, &mut ended);
+        let room = &mut self.rooms[first.shard()];
+        ended.extend(ids.iter().filter_map(|&id| room.claim(id, outcome.clone())));
         let mut ended = ended.into_iter();
         for id in ids {
             if self.reference.claim(id, &outcome) {
@@ -321,11 +303,12 @@ impl Model {
         let counted = room.get_mut(id).map(Entry::count_down);
         assert_eq!(counted, self.reference.count_down(id));
         match counted {
-            Some(CountedDown::Last(Claim::Ended(payload, outcome))) => {
-                let ended = room.remove_ended(id, payload, outcome.clone());
-                self.departed(ended, &outcome);
+            Some(true) => {
+                let ended = room.claim(id, Outcome::Completed);
+                assert_eq!(ended.is_some(), self.reference.claim(id, &Outcome::Completed));
+                ended.into_iter().for_each(|ended| _ = self.departed(ended, &Outcome::Completed));
             }
-            Some(CountedDown::Check) => self.check_out(id),
+            Some(false) => self.check_out(id),
             _ => {}
         }
     }

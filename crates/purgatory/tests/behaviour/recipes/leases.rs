@@ -58,22 +58,6 @@ fn one_that_is_free_is_had_at_once_and_then_in_the_order_of_asking() {
     is_free(&leases);
 }
 
-/// Nor does the event of another shard.
-#[test]
-fn an_event_without_a_lease_gives_nobody_one() {
-    let (_timer, waits) = by_hand();
-    let leases = leases(waits);
-    let holds = granted(&mut leases.acquire(7));
-    let mut waiting = leases.acquire(7);
-    assert!(!leases.waits.check_and_complete_one(&7));
-    assert_eq!(leases.waits.check_and_complete(&7) + leases.waits.check_and_complete(&8), 0);
-    assert!(poll(&mut waiting).is_pending());
-    drop(holds);
-    assert!(!leases.waits.check_and_complete_one(&7)); // once more: nobody else waits
-    drop(granted(&mut waiting));
-    is_free(&leases);
-}
-
 #[test]
 fn one_that_is_never_given_back_is_waited_for_until_time_is_up() {
     on_runtimes(|runtime| {

@@ -12,7 +12,6 @@ mod guide {
     pub mod leases;
     pub mod load_once;
     pub mod long_poll;
-    pub mod quorum_write;
     pub mod request_reply;
     pub mod retry;
     pub mod sessions;
@@ -25,7 +24,6 @@ mod forgotten;
 mod leases;
 mod load_once;
 mod long_poll;
-mod quorum_write;
 mod request_reply;
 mod retry;
 mod sessions;

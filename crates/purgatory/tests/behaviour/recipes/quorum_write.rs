@@ -5,19 +5,13 @@ use std::{
     thread,
 };
 
-use purgatory::{ThresholdPurgatory, WaitError};
+use purgatory::{WaitError};
 use timer_core::ManualTimer;
 
 use super::{
     CLOSED, MS, SECOND, SHUTDOWN, by_hand, guide::quorum_write::Replicas, off_runtime, on_runtimes,
     poll,
 };
-
-fn replicas<const N: usize>() -> (ManualTimer, Replicas<N>) {
-    let (timer, purgatory) = by_hand();
-    let committed = ThresholdPurgatory::from(purgatory);
-    (timer, Replicas { indices: [0; N].map(AtomicU64::new), committed })
-}
 
 #[test]
 fn what_is_committed_before_is_told_at_once_with_the_index_that_is() {

@@ -25,7 +25,6 @@ fn when() -> impl Strategy<Value = When> {
         14 => (1u64..100).prop_map(When::In),
         6 => (100u64..3000).prop_map(When::In),
         4 => (-8i64..80).prop_map(When::At),
-        5 => (0u64..300, 0u64..1000).prop_map(|(quarters, more)| When::Within(quarters, more)),
         1 => Just(When::Longest),
         8 => Just(When::Never),
     ]
@@ -69,8 +68,7 @@ fn plan(nested: BoxedStrategy<Act>) -> impl Strategy<Value = Arc<Plan>> {
     ];
     let style = prop_oneof![
         6 => Just(Style::Callback),
-        1 => Just(Style::Wait),
-        2 => Just(Style::WaitOr)
+        3 => Just(Style::Wait)
     ];
     let panics = (prop::option::weighted(0.06, 1u32..5), prop::bool::weighted(0.05));
     let rare =
@@ -184,9 +182,6 @@ fn act(nested: Option<BoxedStrategy<Act>>, is_step: bool) -> BoxedStrategy<Act> 
         (4, pick().prop_map(Act::Cancel).boxed()),
         (3, pick().prop_map(Act::Complete).boxed()),
         (4, (pick(), when()).prop_map(|(pick, when)| Act::Reschedule(pick, when)).boxed()),
-        (2, key().prop_map(Act::Defer).boxed()),
-        (2, (key(), 0u64..5).prop_map(|(key, by)| Act::DeferRise(key, by)).boxed()),
-        (2, Just(Act::RunDeferred).boxed()),
         (number(8, 2), (0u64..60).prop_map(Act::Advance).boxed()),
         (number(5, 1), pick().prop_map(Act::Poll).boxed()),
         (3, pick().prop_map(Act::DropFuture).boxed()),

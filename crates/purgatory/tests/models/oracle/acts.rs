@@ -3,8 +3,8 @@
 use purgatory::{Outcome, WaitError};
 
 use super::{
-    reference::{DROPPED, Job, Reference, SHUTDOWN, State, requested},
-    steps::{Act, Key, Pick, Returned, Runs, Saw, beside},
+    reference::{DROPPED, Reference, SHUTDOWN, State, requested},
+    steps::{Act, Key, Pick, Returned, Saw, beside},
 };
 
 impl Reference {
@@ -96,12 +96,6 @@ impl Reference {
                 let timeout = when.from(self.now_ns, self.quarter_ns());
                 self.call(|model| Some(Returned::Rescheduled(model.reschedule(number, timeout))))
             }),
-            Act::Defer(key) => self.defer(*key, None),
-            Act::DeferRise(key, by) => {
-                let value = self.raise(*key, *by);
-                self.defer(*key, Some(value))
-            }
-            Act::RunDeferred => self.counted(Self::run_deferred),
             Act::Advance(_) | Act::Pass(_) | Act::ToNext => {
                 self.let_time_pass(act);
                 None
@@ -159,26 +153,5 @@ impl Reference {
     fn end_picked(&mut self, own: Option<usize>, pick: Pick, outcome: Outcome) -> Option<Returned> {
         let number = self.pick_id(own, pick)?;
         self.call(|model| Some(Returned::Attempt(model.end(number, outcome))))
-    }
-
-    fn defer(&mut self, key: Key, value: Option<u64>) -> Option<Returned> {
-        self.call(|model| {
-            if model.closed {
-                return None;
-            }
-            let known = model
-                .deferred
-                .iter_mut()
-                .find(|known| known.0 == key && known.1.is_some() == value.is_some());
-            match known {
-                Some(known) => known.1 = known.1.max(value), // has not begun
-                None => model.deferred.push_back((key, value)),
-            }
-            let on_its_way = model.jobs.iter().any(|job| matches!(job, Job::RunDeferred));
-            if model.setup.executor != Runs::Inline && !on_its_way {
-                model.jobs.push_back(Job::RunDeferred);
-            }
-            None
-        })
     }
 }

@@ -7,7 +7,7 @@ use super::{
         DROPPED, Job, PANICKED, Reference, SHUTDOWN, Slot, State, Verdict, Watching, Work,
         requested,
     },
-    steps::{Pick, Returned, Runs, Saw, Style},
+    steps::{Pick, Returned, Runs, Saw},
 };
 
 /// So much work one call does after itself, unless all is done in place: docs/LOCKS.md.
@@ -115,18 +115,13 @@ impl Reference {
                     self.log.push(Saw::Woken(number));
                 }
             }
-            _ => self.unclaimed(number, result.ok(), "a value came after its future was dropped"),
+            _ => self.unclaimed(result.ok(), "a value came after its future was dropped"),
         }
     }
 
-    pub fn unclaimed(&mut self, number: usize, value: Option<u32>, path: &'static str) {
-        let Some(value) = value else { return };
-        if self.all[number].request.plan.style == Style::WaitOr {
-            self.count(path);
-            self.log.push(Saw::Unclaimed(number, value));
-        } else {
-            self.count("a value nobody took, without a hook");
-        }
+    /// A value that no future takes is dropped.
+    fn unclaimed(&mut self, value: Option<u32>, path: &'static str) {
+        self.count_if(value.is_some(), path);
     }
 
     pub fn poll(&mut self, own: Option<usize>, pick: Pick) -> Option<Returned> {
@@ -151,7 +146,7 @@ impl Reference {
                 self.end(number, requested("the future was dropped"));
             }
             Some(Slot::Filled(result)) => {
-                self.unclaimed(number, result.ok(), "a future dropped with its value");
+                self.unclaimed(result.ok(), "a future dropped with its value");
             }
             _ => {}
         }
@@ -240,26 +235,12 @@ impl Reference {
                     self.leave(nested);
                 }
             }
-            Job::RunDeferred => _ = self.run_deferred(),
             Job::Rest(work) => {
                 let nested = self.enter();
                 self.queue.extend(work);
                 self.leave(nested);
             }
         }
-    }
-
-    pub fn run_deferred(&mut self) -> usize {
-        let mut completed = 0;
-        while let Some((key, value)) = self.deferred.pop_front() {
-            let here = match value {
-                None => self.check_and_complete(key),
-                Some(value) => self.complete_up_to(key, value),
-            };
-            self.count_if(here > 0, "completed by a deferred event");
-            completed += here;
-        }
-        completed
     }
 
     /// Enters a call; true inside another one. What it ends is told when the outermost one returns.

@@ -308,7 +308,6 @@ impl Reference {
     pub fn close(&mut self, outcome: &Outcome) {
         let nested = self.enter();
         self.closed = true;
-        self.deferred.clear();
         let mut ended = Vec::new();
         for number in self.parked.clone() {
             if self.all[number].state == State::Parked {

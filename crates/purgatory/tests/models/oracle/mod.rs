@@ -77,7 +77,6 @@ impl Model {
         stats.parked = reference.parked.len() as u64;
         stats.watched =
             reference.parked.iter().map(|&n| reference.all[n].watches.len() as u64).sum();
-        stats.deferred = reference.deferred.len() as u64;
         stats.callbacks_waiting = reference.jobs.iter().map(Job::callbacks).sum();
         let counted = purgatory.stats();
         assert_eq!(counted, *stats);
@@ -102,14 +101,10 @@ impl Model {
         let mut most = self.waiters.clone();
         most.sort_unstable_by(|one, two| two.cmp(one));
         most.truncate(keys.min(3));
-        let busiest = snapshot.busiest.iter().map(|busy| busy.waiters);
+        let busiest = snapshot.busiest.iter().map(|&(_, waiters)| waiters);
         assert!(busiest.eq(most), "{:?} of {:?}", snapshot.busiest, self.waiters);
-        for busy in &snapshot.busiest {
-            assert_eq!(
-                busy.waiters, self.waiters[busy.key.0 as usize],
-                "waiters of {:?}",
-                busy.key
-            );
+        for (key, waiters) in &snapshot.busiest {
+            assert_eq!(*waiters, self.waiters[key.0 as usize], "waiters of {key:?}");
         }
         for key in [MANY_KEYS, MANY_KEYS + 150, MANY_KEYS + 390] {
             assert_eq!(

@@ -72,7 +72,7 @@ impl Reference {
         let now_ns = self.now_ns; // deadlines count from the call
         let timeout = self.all[number].request.timeout;
         let no_time = match timeout {
-            Timeout::After(delay) | Timeout::Within { delay, .. } => delay.is_zero(),
+            Timeout::After(delay) => delay.is_zero(),
             Timeout::At(at_ns) => at_ns <= now_ns,
             Timeout::Never => false,
             other => panic!("{other:?}"),
@@ -190,11 +190,11 @@ impl Reference {
     pub fn refused(&mut self, number: usize, reason: RefusedReason) -> Returned {
         self.at(number).state = State::Over;
         self.alive -= 1;
-        let refused = &mut self.stats.refused;
+        let stats = &mut self.stats;
         let (counted, path) = match reason {
-            RefusedReason::NoKeys => (&mut refused.no_keys, "refused without keys"),
-            RefusedReason::Full { .. } => (&mut refused.full, "refused, full"),
-            _ => (&mut refused.closed, "refused, closed"),
+            RefusedReason::NoKeys => (&mut stats.refused_no_keys, "refused without keys"),
+            RefusedReason::Full { .. } => (&mut stats.refused_full, "refused, full"),
+            _ => (&mut stats.refused_closed, "refused, closed"),
         };
         *counted += 1;
         self.count(path);

@@ -77,7 +77,6 @@ pub enum Work {
 /// What the executor keeps.
 pub enum Job {
     Tell(Vec<usize>, Outcome),
-    RunDeferred,
     /// What went beyond a call's budget.
     Rest(VecDeque<Work>),
 }
@@ -120,7 +119,6 @@ pub struct Reference {
     /// Handles, and whether one of them is to be had.
     pub handles: usize,
     pub handle: bool,
-    pub deferred: VecDeque<(Key, Option<u64>)>,
     pub values: Values,
     /// Operations whose ids are known, and those whose futures are at hand.
     pub ids: Vec<usize>,

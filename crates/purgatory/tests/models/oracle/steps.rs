@@ -49,8 +49,6 @@ pub enum When {
     Zero,
     In(u64),
     At(i64),
-    /// And up to so many more.
-    Within(u64, u64),
     Longest,
     #[default]
     Never,
@@ -74,7 +72,6 @@ pub enum Style {
     #[default]
     Callback,
     Wait,
-    WaitOr,
 }
 
 /// An operation to be parked.
@@ -146,9 +143,6 @@ pub enum Act {
     Cancel(Pick),
     Complete(Pick),
     Reschedule(Pick, When),
-    Defer(Key),
-    DeferRise(Key, u64),
-    RunDeferred,
     /// Quarters of a tick pass.
     Advance(u64),
     /// The same, but no wheel is turned.
@@ -177,7 +171,6 @@ pub enum Saw {
     },
     Callback(usize, Outcome),
     Woken(usize),
-    Unclaimed(usize, u32),
     /// The nanoseconds that `ToNext` took.
     Jumped(u64),
     Returned(Returned),
@@ -298,9 +291,6 @@ impl When {
         match self {
             When::Zero => Timeout::After(Duration::ZERO),
             When::In(quarters) => Timeout::After(duration(quarters)),
-            When::Within(quarters, more) => {
-                Timeout::Within { delay: duration(quarters), tolerance: duration(more) }
-            }
             When::At(quarters) => {
                 let by = quarters.unsigned_abs().saturating_mul(quarter_ns);
                 Timeout::At(if quarters < 0 {

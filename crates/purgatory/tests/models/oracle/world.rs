@@ -243,8 +243,8 @@ impl World {
                 self.count(|waits| waits.check_and_complete_one(&Alike(*key)).into())
             }
             Act::Events(keys) => {
-                let keys: Vec<_> = keys.iter().copied().map(Alike).collect();
-                self.count(|purgatory| purgatory.check_and_complete_all(&keys))
+                let event = |purgatory: &Real, key| purgatory.check_and_complete(&Alike(key));
+                self.count(|purgatory| keys.iter().map(|&key| event(purgatory, key)).sum())
             }
             Act::Rise(key, by) => {
                 let value = self.raise(*key, *by);
@@ -267,18 +267,6 @@ impl World {
                 let timeout = when.from(self.timer.clock().now_ns(), self.quarter_ns);
                 self.call(|purgatory| Returned::Rescheduled(purgatory.reschedule(id, timeout)))
             }),
-            Act::Defer(key) => {
-                self.handle().into_iter().for_each(|purgatory| purgatory.defer(Alike(*key)));
-                None
-            }
-            Act::DeferRise(key, by) => {
-                let value = self.raise(*key, *by);
-                self.handle()
-                    .into_iter()
-                    .for_each(|purgatory| purgatory.defer_up_to(Alike(*key), value));
-                None
-            }
-            Act::RunDeferred => self.count(Purgatory::run_deferred),
             Act::Advance(_) | Act::Pass(_) | Act::ToNext => {
                 self.let_time_pass(act);
                 None
@@ -289,8 +277,9 @@ impl World {
                 None
             }
             Act::Block if own.is_some() => self.call(|purgatory| {
-                let never = || -> Option<u32> { unreachable!("nothing is checked") };
-                Returned::Ready(purgatory.wait_blocking(&[Alike(1)], Duration::MAX, never))
+                let never = || None::<u32>;
+                let wait = purgatory.wait(&[Alike(1)], Duration::MAX, never);
+                Returned::Ready(wait.wait_blocking())
             }),
             Act::Block => None,
             Act::Snapshot(limit) => self.call(|purgatory| self.take_snapshot(purgatory, *limit)),
@@ -397,12 +386,7 @@ impl World {
             let holds = planned.try_complete();
             holds.then(|| planned.request.value(planned.look))
         };
-        let world = self.clone();
-        let unclaimed = move |value| world.saw(Saw::Unclaimed(number, value));
-        let future = match style {
-            Style::WaitOr => handle.wait_or(watches, timeout, condition, unclaimed),
-            _ => handle.wait(watches, timeout, condition),
-        };
+        let future = handle.wait(watches, timeout, condition);
         self.futures.lock().unwrap().insert(number, future);
         Some(Returned::Future)
     }
