@@ -14,7 +14,7 @@
 //! timer.advance(Duration::from_millis(1));
 //! assert_eq!(polls.len(), 1);
 //! timer.advance(Duration::from_millis(1)); // 1.5 ms round up to 2
-//! assert_eq!(poll.block(), Err(WaitError::Expired));
+//! assert_eq!(poll.wait_blocking(), Err(WaitError::Expired));
 //! # Ok::<(), purgatory::timer_core::BuildError>(())
 //! ```
 //!
@@ -25,12 +25,10 @@
 //! | a `Duration` | from now |
 //! | zero | one check, then it expires |
 //! | [`Timeout::At`](crate::Timeout::At) | a moment of the timer's clock |
-//! | [`Timeout::Within`](crate::Timeout::Within) | from now, or a tolerance later |
 //! | [`Timeout::Never`](crate::Timeout::Never) | until an event or a cancel |
 //! | [`reschedule`](crate::Purgatory::reschedule) | a new timeout while parked: a heartbeat |
 //!
-//! On Linux the clock stands still while the machine is suspended; that of `timer-core`'s feature
-//! `boot-clock` goes on.
+//! On Linux the clock stands still while the machine is suspended.
 //!
 //! # Why an expiry is late
 //!
@@ -53,4 +51,4 @@
 //! The same timer runs delayed and periodic tasks, sleeps and timeouts of futures: see
 //! [`timer_core`](crate::timer_core#what-is-here).
 //!
-//! Next: [a purgatory for one thread](super::local).
+//! Next: [one thread](super::local).
