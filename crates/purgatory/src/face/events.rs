@@ -18,9 +18,9 @@ where
     /// another thread is checking right now is left to that thread, which checks it again.)
     ///
     /// Checks and callbacks run here, with nothing locked: do not hold a lock that a check needs. A
-    /// thread that holds one [collects the keys and raises them after](crate::guide::recipes::raise_after_unlock).
-    /// Inside a check or callback this returns 0, and what waits for the key now is checked when
-    /// the outermost call returns.
+    /// thread that holds one [collects the keys and raises them
+    /// after](crate::guide::recipes::raise_after_unlock). Inside a check or callback this returns
+    /// 0, and what waits for the key now is checked when the outermost call returns.
     ///
     /// Watermark watches of the key are not touched: those are
     /// [`complete_up_to`](Self::complete_up_to)'s.

@@ -12,16 +12,15 @@ use timer_core::SystemTimer;
 
 use crate::{
     face::boxed::BoxedOperation,
-    observe::snapshot::Snapshot,
     paths::core::Core,
-    room::times::Times,
     sync::thread_slot,
     words::{
         operation::{
             CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
             Timeout,
         },
-        stats::Stats,
+        snapshot::Snapshot,
+        stats::{Stats, Times},
         watches::{WatchKey, Watches},
     },
 };

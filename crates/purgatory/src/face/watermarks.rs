@@ -120,8 +120,8 @@ where
     /// waits for k that it is one of and that still wait for others).
     ///
     /// # Errors
-    /// [`RefusedReason::TooManyKeys`] for one more key than [`with_keys_max`](Self::with_keys_max) allows; nothing
-    /// was changed.
+    /// [`RefusedReason::TooManyKeys`] for one more key than [`with_keys_max`](Self::with_keys_max)
+    /// allows; nothing was changed.
     pub fn raise(&self, key: &K, value: u64) -> Result<usize, RefusedReason> {
         let early =
             failpoint!(EventBeforeItsRise).then(|| self.purgatory.complete_up_to(key, value));
@@ -142,7 +142,8 @@ where
     /// assert!(replicas.raise(&2, 70).is_err()); // no place for another
     /// let waits = replicas.wait_for(&1, 71, Duration::from_secs(30));
     /// assert_eq!(replicas.remove(&1), 1); // it has left the cluster
-    /// assert_eq!(waits.wait_blocking().unwrap_err().to_string(), "cancelled: its key was removed");
+    /// let removed = waits.wait_blocking().unwrap_err();
+    /// assert_eq!(removed.to_string(), "cancelled: its key was removed");
     /// assert_eq!((replicas.value(&1), replicas.raise(&2, 70)), (None, Ok(0)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

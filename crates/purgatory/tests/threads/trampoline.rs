@@ -105,7 +105,7 @@ fn link(purgatory: &Purgatory<u32, Op>, left: usize, ended: &Arc<AtomicUsize>) {
 #[test]
 fn a_chain_needs_no_stack_when_the_executor_runs_jobs_in_place() {
     let purgatory = Purgatory::new("chain").unwrap();
-    purgatory.shutdown();
+    purgatory.shutdown(MINUTE);
     let ended = Arc::new(AtomicUsize::new(0));
     let counted = ended.clone();
     let small_stack = std::thread::Builder::new().stack_size(128 << 10);
