@@ -97,7 +97,7 @@ fn a_callback_that_keeps_the_executor_is_told_of_and_one_that_is_quick_is_not() 
 }
 
 #[test]
-fn a_missed_event_is_told_with_its_keys() {
+fn a_missed_event_is_told() {
     let lines = told(|timer, _| {
         let builder = Purgatory::builder("last").timer(timer).check_at_expiry(|_| ());
         let purgatory: Waiting = builder.build().unwrap();
@@ -111,8 +111,7 @@ fn a_missed_event_is_told_with_its_keys() {
         }
         std::mem::forget(purgatory); // no line for its end
     });
-    let missed = "WARN a condition came true without an event purgatory=\"last\" keys=\"[\\\"a\\\", \\\"b\\\"]\"";
-    assert_eq!(lines, [missed]);
+    assert_eq!(lines, ["WARN a condition came true without an event purgatory=\"last\""]);
 }
 
 #[test]
