@@ -84,8 +84,8 @@
 //!   at once. (If it expired under more than 17 keys, it leaves the lists as its callback runs.)
 //!   Counts are exact when nothing moves.
 //! - **Panics are contained.** A check, callback or waker that panics is counted and ends nothing
-//!   else. (A `Drop` that panics, or a key's `Eq`, `Hash` or `Clone`, may reach the caller or abort,
-//!   as in std's collections.)
+//!   else. (A `Drop` that panics, or a key's `Eq`, `Hash` or `Clone`, may reach the caller or
+//!   abort, as in std's collections.)
 //!
 //! # Features
 //!
@@ -93,8 +93,8 @@
 //! - `metrics` (on by default): `Purgatory::publish` hands counts and times to the `metrics`
 //!   facade.
 //! - `serde`: [`Snapshot`] and what is in it can be serialised.
-//! - `tokio`: timer-core's `TokioExecutor`, for callbacks inside a tokio runtime, and a timer on its
-//!   clock.
+//! - `tokio`: timer-core's `TokioExecutor`, for callbacks inside a tokio runtime, and a timer on
+//!   its clock.
 //! - `tracing`: events for operations that are not parked (debug), checks and callbacks that panic
 //!   (error), callbacks that keep the executor for 100 ms and missed events (warn), and shutdown
 //!   (info).
@@ -126,15 +126,14 @@ pub use face::{
     shutdown::ShutdownLeft,
     wait::{WaitError, WaitFuture},
 };
-pub use observe::snapshot::{Parked, Snapshot};
-pub use room::times::Times;
 pub use timer_core;
 pub use words::{
     operation::{
         CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
         RefusedReason, Timeout,
     },
-    stats::Stats,
+    snapshot::{Parked, Snapshot},
+    stats::{Stats, Times},
     watches::{WatchKey, Watches},
 };
 

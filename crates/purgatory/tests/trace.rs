@@ -59,7 +59,7 @@ fn refusals_panics_and_shutdown_are_told() {
         purgatory.cancel_for_key(&"k", "asked");
         park(purgatory, Probe::new().operation().on_check(|| panic!("out of ink")), Timeout::Never);
         park(purgatory, Probe::new().operation(), Timeout::Never);
-        purgatory.shutdown();
+        purgatory.shutdown(Duration::from_secs(60));
     });
     assert_eq!(
         lines,
@@ -75,8 +75,8 @@ fn refusals_panics_and_shutdown_are_told() {
 fn a_shutdown_is_told_once() {
     let lines = told(|_, _| {
         let own: Waiting = Purgatory::new("own").unwrap();
-        own.shutdown(); // and of its timer
-        own.shutdown();
+        own.shutdown(Duration::from_secs(60)); // and of its timer
+        own.shutdown(Duration::from_secs(60));
     });
     assert_eq!(lines, ["INFO shut down purgatory=\"own\" cancelled=0"]);
     let lines = told(|_, _| drop(Waiting::new("dropped").unwrap()));
@@ -97,9 +97,9 @@ fn a_callback_that_keeps_the_executor_is_told_of_and_one_that_is_quick_is_not() 
 }
 
 #[test]
-fn a_missed_event_is_told_with_its_keys() {
+fn a_missed_event_is_told() {
     let lines = told(|timer, _| {
-        let builder = Purgatory::builder("last").timer(timer).check_at_expiry();
+        let builder = Purgatory::builder("last").timer(timer).check_at_expiry(|_| ());
         let purgatory: Waiting = builder.build().unwrap();
         for ready in [true, false] {
             let probe = Probe::new();
@@ -111,8 +111,7 @@ fn a_missed_event_is_told_with_its_keys() {
         }
         std::mem::forget(purgatory); // no line for its end
     });
-    let missed = "WARN a condition came true without an event purgatory=\"last\" keys=\"[\\\"a\\\", \\\"b\\\"]\"";
-    assert_eq!(lines, [missed]);
+    assert_eq!(lines, ["WARN a condition came true without an event purgatory=\"last\""]);
 }
 
 #[test]
@@ -156,8 +155,8 @@ fn a_subscriber_that_panics_loses_nothing() {
         park(&purgatory, parked.operation(), Timeout::Never);
         let refused =
             purgatory.try_complete_else_watch(Probe::new().operation(), &["k"], MS).unwrap_err();
-        drop(refused.into_operation()); // it came back
-        purgatory.shutdown();
+        drop(refused.into_inner()); // it came back
+        purgatory.shutdown(Duration::from_secs(60));
     });
     assert!(matches!(parked.endings()[..], [Outcome::Cancelled(_)]));
 }

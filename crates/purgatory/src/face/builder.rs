@@ -6,13 +6,12 @@ use timer_core::{BuildError, Executor, MAX_SHARDS, SystemTimer, Timer, driver::D
 
 use crate::{
     face::{boxed::BoxedOperation, purgatory::Purgatory},
-    observe::snapshot::Parked,
     paths::{
         core::{Core, OnMissed, Settings},
         trampoline::Offload,
     },
     sync::default_rooms,
-    words::{operation::DelayedOperation, watches::WatchKey},
+    words::{operation::DelayedOperation, snapshot::Parked, watches::WatchKey},
 };
 
 /// Configures a [`Purgatory`].
@@ -110,12 +109,12 @@ where
     }
 
     /// Checks each operation once more when its time is up, and finds the events that were never
-    /// raised. An operation whose last check comes true ends as Completed. Unless an event was noted
-    /// meanwhile, that is a *missed event*: its condition came true without one, so it waited out
-    /// its time. It is counted ([`missed_events`](crate::Stats::missed_events),
+    /// raised. An operation whose last check comes true ends as Completed. Unless an event was
+    /// noted meanwhile, that is a *missed event*: its condition came true without one, so it waited
+    /// out its time. It is counted ([`missed_events`](crate::Stats::missed_events),
     /// `purgatory_missed_events_total`) and told to `hook`, on the executor, with nothing locked,
-    /// before the operation's callback. A panic in the hook is contained and counted, so it fails no
-    /// test: assert that the count is 0.
+    /// before the operation's callback. A panic in the hook is contained and counted, so it fails
+    /// no test: assert that the count is 0.
     ///
     /// An event that races the time-out may count as missed: look at the rate. A trigger that was
     /// forgotten is missed again and again.
@@ -123,9 +122,9 @@ where
     /// The check runs on the executor, where the callback of what expired runs; until then the
     /// operation counts as under check, and its end is decided: cancelling it, or a shutdown,
     /// changes nothing, and it ends as Expired, or as Completed if that check says so. One that
-    /// panics, or whose job the executor drops, ends as Expired. An operation that a thread is
-    /// checking when its time is up has its last check there; one with a timeout of zero has only
-    /// its first.
+    /// panics ends as Expired; if the executor drops the job, the check runs on the dropping
+    /// thread. An operation that a thread is checking when its time is up has its last check there;
+    /// one with a timeout of zero has only its first.
     ///
     /// Costs nothing where nothing expires; a check and a box for each operation that does.
     ///

@@ -18,9 +18,9 @@ use crate::{
 pub struct ShutdownLeft {
     /// Operations still under check: each ends as that is over, on the thread that checks it.
     pub under_check: usize,
-    /// Callbacks of what shutdowns ended that are not over. Those of what had expired before are not
-    /// among them:
-    /// [`Stats::callbacks_waiting`](crate::Stats::callbacks_waiting) has what waits.
+    /// Callbacks of what shutdowns ended that are not over. Those of what had expired before are
+    /// not among them: [`Stats::callbacks_waiting`](crate::Stats::callbacks_waiting) has what
+    /// waits.
     pub callbacks: usize,
     /// Threads of the purgatory's own timer that have not ended.
     pub threads: usize,

@@ -21,8 +21,7 @@ use crate::{
 };
 
 /// A value for each key that only rises, and those who wait for it: the high watermarks of
-/// partitions, how far each replica has come. One value alone has the key
-/// `()`.
+/// partitions, how far each replica has come. One value alone has the key `()`.
 ///
 /// It keeps the values, so there is no condition to write and no order of steps to get wrong. A key
 /// that was never raised counts as 0. A value stays until [`remove`](Self::remove). A handle:
@@ -95,8 +94,8 @@ where
         Watermarks { purgatory, values: Arc::new(Values::new(keys)) }
     }
 
-    /// Where the waits are parked: for metrics and snapshots, to cancel some, or for
-    /// [`shutdown_timeout`](Purgatory::shutdown_timeout). Its events raise no value.
+    /// Where the waits are parked: for metrics and snapshots, to cancel some, or to
+    /// [shut down](Purgatory::shutdown). Its events raise no value.
     pub fn purgatory(&self) -> &Purgatory<K, BoxedOperation> {
         &self.purgatory
     }
@@ -120,8 +119,8 @@ where
     /// waits for k that it is one of and that still wait for others).
     ///
     /// # Errors
-    /// [`RefusedReason::TooManyKeys`] for one more key than [`with_keys_max`](Self::with_keys_max) allows; nothing
-    /// was changed.
+    /// [`RefusedReason::TooManyKeys`] for one more key than [`with_keys_max`](Self::with_keys_max)
+    /// allows; nothing was changed.
     pub fn raise(&self, key: &K, value: u64) -> Result<usize, RefusedReason> {
         let early =
             failpoint!(EventBeforeItsRise).then(|| self.purgatory.complete_up_to(key, value));
@@ -142,7 +141,8 @@ where
     /// assert!(replicas.raise(&2, 70).is_err()); // no place for another
     /// let waits = replicas.wait_for(&1, 71, Duration::from_secs(30));
     /// assert_eq!(replicas.remove(&1), 1); // it has left the cluster
-    /// assert_eq!(waits.wait_blocking().unwrap_err().to_string(), "cancelled: its key was removed");
+    /// let removed = waits.wait_blocking().unwrap_err();
+    /// assert_eq!(removed.to_string(), "cancelled: its key was removed");
     /// assert_eq!((replicas.value(&1), replicas.raise(&2, 70)), (None, Ok(0)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

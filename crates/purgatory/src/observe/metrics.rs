@@ -12,8 +12,11 @@ use timer_core::driver::hand_over;
 
 use crate::{
     paths::core::Core,
-    room::times::Times,
-    words::{operation::DelayedOperation, stats::Stats, watches::WatchKey},
+    words::{
+        operation::DelayedOperation,
+        stats::{Stats, Times},
+        watches::WatchKey,
+    },
 };
 
 impl<K, O> Core<K, O>

@@ -4,10 +4,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{
     paths::core::Core,
-    room::times::Times,
     words::{
         watches::WatchKey,
-        {operation::DelayedOperation, stats::Stats},
+        {
+            operation::DelayedOperation,
+            stats::{Stats, Times},
+        },
     },
 };
 

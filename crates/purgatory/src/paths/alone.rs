@@ -22,9 +22,9 @@ where
     K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
-    /// Parks an operation under a key that has no waiter; `None` when it was given no time. Runs the
-    /// key's `Hash`, and its `Eq` under the lock of its room. What is refused is dropped, and its
-    /// key comes back.
+    /// Parks an operation under a key that has no waiter; `None` when it was given no time. Runs
+    /// the key's `Hash`, and its `Eq` under the lock of its room. What is refused is dropped, and
+    /// its key comes back.
     pub(crate) fn park_alone(
         &self,
         operation: O,

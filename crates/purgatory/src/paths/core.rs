@@ -18,13 +18,13 @@ use timer_core::{
 };
 
 use crate::{
-    observe::snapshot::Parked,
     paths::{counts::SharedCounts, trace, trampoline::Offload, versions::Versions},
     room::{CheckedOut, Ended, Room},
     sync::{AtomicU64, Mutex, Ordering},
     words::{
         check::{Verdict, check},
         operation::{DelayedOperation, OperationId, next_purgatory},
+        snapshot::Parked,
         watches::WatchKey,
     },
 };
@@ -80,7 +80,7 @@ pub(crate) struct Core<K, O> {
     pub(crate) callback_delay: OnceLock<parking_lot::Mutex<TimeHistogram>>,
     /// What has been handed to a recorder's histograms.
     #[cfg(feature = "metrics")]
-    pub(crate) published: parking_lot::Mutex<crate::room::times::Times>,
+    pub(crate) published: parking_lot::Mutex<crate::words::stats::Times>,
 }
 
 impl<K, O> Core<K, O>

@@ -80,7 +80,7 @@ impl<'a> Call<'a> {
     /// Enters a call. What goes beyond the call's budget runs `elsewhere`.
     pub(crate) fn enter(offload: &'a Arc<Offload>) -> Call<'a> {
         let outermost = THREAD.try_with(|thread| !thread.active.replace(true));
-        Call { outermost: outermost.unwrap_or(true), offload } // a thread at its end queues nothing
+        Call { outermost: outermost.unwrap_or(true), offload } // a thread that ends queues nothing
     }
 
     /// True inside a check or callback on this thread.
@@ -93,25 +93,14 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Leaves work to the outermost call on this thread. A panic in it stays in it.
+/// Leaves work to the outermost call on this thread. A panic in it is contained.
 pub(crate) fn enqueue(work: impl FnOnce() + Send + 'static) {
-    let mut work: Option<Work> = Some(Box::new(work));
-    let queued = THREAD.try_with(|thread| thread.queue.borrow_mut().extend(work.take()));
-    if queued.is_err() {
-        work.into_iter().for_each(|work| work()); // as in `resume`
-    }
+    THREAD.with(|thread| thread.queue.borrow_mut().push_back(Box::new(work)));
 }
 
-/// Puts work at the end of this thread's queue. A thread at its end has none: then it runs here.
+/// Puts work at the end of this thread's queue. A thread that ends has none: the work runs here.
 fn resume(mut work: VecDeque<Work>) {
-    let queued = THREAD.try_with(|thread| {
-        let queue = &mut *thread.queue.borrow_mut();
-        if queue.is_empty() {
-            std::mem::swap(queue, &mut work);
-        } else {
-            queue.append(&mut work);
-        }
-    });
+    let queued = THREAD.try_with(|thread| thread.queue.borrow_mut().append(&mut work));
     if queued.is_err() {
         work.into_iter().for_each(|work| work());
     }

@@ -155,7 +155,8 @@ impl<O> Entry<O> {
         self.bits & COUNTED_MAX as u16 == 0
     }
 
-    /// For expiry and cancel: takes the payload out for good, or leaves its holder a note to end it.
+    /// For expiry and cancel: takes the payload out for good, or leaves its holder a note to end
+    /// it.
     #[inline]
     pub(crate) fn claim(&mut self, outcome: &Outcome) -> Option<O> {
         let payload = self.payload.take();

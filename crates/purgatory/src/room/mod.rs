@@ -16,7 +16,7 @@ mod link;
 mod lists;
 mod peak;
 mod tickets;
-pub(crate) mod times;
+mod times;
 mod together;
 mod watermarks;
 
@@ -27,8 +27,12 @@ use timer_core::{
     driver::{Occupancy, ShardState},
 };
 
-use self::{counts::Counts, times::Times};
-use crate::words::{check::Verdict, operation::Outcome, stats::Stats};
+use self::counts::Counts;
+use crate::words::{
+    check::Verdict,
+    operation::Outcome,
+    stats::{Stats, Times},
+};
 pub(crate) use batch::{Batch, CheckedOut};
 pub(crate) use entry::Next;
 pub(crate) use entry::{COUNTED_MAX, Entry, UnderCheck, age_us};
@@ -164,7 +168,8 @@ impl<K: Eq + Clone, O> Room<K, O> {
         Watched { known: self.lists.known(key, hash), hash, watermark }
     }
 
-    /// Parks an operation that was checked under its one key. Hands both back when the room is full.
+    /// Parks an operation that was checked under its one key. Hands both back when the room is
+    /// full.
     #[inline]
     pub(crate) fn park(
         &mut self,

@@ -2,9 +2,7 @@
 //!
 //! A timed ending reads the clock, so nothing is timed before somebody asks for the times.
 
-use timer_core::TimeHistogram;
-
-use crate::words::operation::Outcome;
+use crate::words::{operation::Outcome, stats::Times};
 
 /// From when on an ending is timed.
 #[derive(Clone, Copy, Debug)]
@@ -12,25 +10,6 @@ pub(crate) struct Since {
     pub(crate) parked_us: u64,
     /// In ticks.
     pub(crate) deadline: u64,
-}
-
-/// How long operations waited, by how they ended, and how late those were that expired. Counted
-/// from the first time that anybody asked for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct Times {
-    /// From being parked to ending as Completed.
-    pub completed: TimeHistogram,
-    /// From being parked to ending as Expired.
-    pub expired: TimeHistogram,
-    /// From being parked to ending as Cancelled.
-    pub cancelled: TimeHistogram,
-    /// From its deadline, rounded up to a tick (with a tolerance, from the tick chosen), until what
-    /// expired was taken off the wheel.
-    pub lateness: TimeHistogram,
-    /// From being handed to the executor until a callback, or a last check, began.
-    pub callback_delay: TimeHistogram,
 }
 
 impl Times {

@@ -2,5 +2,6 @@
 
 pub(crate) mod check;
 pub(crate) mod operation;
+pub(crate) mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod watches;

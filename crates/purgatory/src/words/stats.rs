@@ -1,5 +1,7 @@
 //! What is counted of a purgatory, as numbers to look at.
 
+use timer_core::TimeHistogram;
+
 /// What a purgatory holds and has done. Exact when nothing moves.
 ///
 /// A field is called as its metric or that metric's label is, so it does not end in `_count`.
@@ -59,4 +61,22 @@ impl Stats {
         let refused = self.refused_closed + self.refused_full + self.refused_too_many_watermarks;
         self.checks += self.ended_at_once + refused; // after a check each
     }
+}
+
+/// How long operations waited, by how they ended, and how late those were that expired. Counted
+/// from the first time that anybody asked for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Times {
+    /// From being parked to ending as Completed.
+    pub completed: TimeHistogram,
+    /// From being parked to ending as Expired.
+    pub expired: TimeHistogram,
+    /// From being parked to ending as Cancelled.
+    pub cancelled: TimeHistogram,
+    /// From its deadline, rounded up to a tick, until what expired was taken off the wheel.
+    pub lateness: TimeHistogram,
+    /// From being handed to the executor until a callback, or a last check, began.
+    pub callback_delay: TimeHistogram,
 }

@@ -137,11 +137,11 @@ fn refusals_are_counted_by_reason() {
     drop(refused(Watches::keys(&["other"])));
     let levels: Vec<_> = (0..20_000).map(|level| ("k", level)).collect();
     drop(refused(Watches::up_to(&levels)));
-    purgatory.shutdown();
+    purgatory.shutdown(Duration::from_secs(60));
     drop(refused(Watches::keys(&["k"])));
-    let counts = purgatory.stats().refused;
-    assert_eq!((counts.no_keys, counts.full, counts.closed), (1, 2, 1));
-    assert_eq!(counts.too_many_watermarks, 1);
+    let stats = purgatory.stats();
+    assert_eq!((stats.refused_no_keys, stats.refused_full, stats.refused_closed), (1, 2, 1));
+    assert_eq!(stats.refused_too_many_watermarks, 1);
     assert_eq!(purgatory.stats().checks, 1 + 4); // all but the one without keys were checked
 }
 
@@ -172,7 +172,7 @@ fn callbacks_wait_from_the_hand_over_until_they_begin() {
 #[test]
 fn last_checks_wait_for_the_executor_too() {
     let (timer, kept) = (ManualTimer::new(), Later::default());
-    let purgatory = builder(&timer).executor(kept.clone()).check_at_expiry().build().unwrap();
+    let purgatory = builder(&timer).executor(kept.clone()).check_at_expiry(|_| ()).build().unwrap();
     purgatory.times();
     park(&purgatory, "k", MS);
     timer.advance(MS);

@@ -3,24 +3,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::support::{
-    DROPPED, Park, Probe, SECOND, SHUTDOWN, Waiting, by_hand_with, requested, waiting,
-};
-use purgatory::{
-    BoxedOperation, OperationId, Outcome, Purgatory, RefusedReason, Timeout, Watches, when,
-};
-
-/// Parks under these keys an operation that tells its number when it ends.
-fn park_numbered(
-    purgatory: &Waiting,
-    keys: &[&'static str],
-    number: usize,
-    told: &Arc<Mutex<Vec<(usize, Outcome)>>>,
-) -> OperationId {
-    let told = told.clone();
-    let tell = move |outcome| told.lock().unwrap().push((number, outcome));
-    purgatory.park(Probe::new().operation().then(tell), keys, Timeout::Never)
-}
+use crate::support::{DROPPED, Park, Probe, SECOND, SHUTDOWN, by_hand_with, requested, waiting};
+use purgatory::{BoxedOperation, Outcome, Purgatory, RefusedReason, Timeout, Watches, when};
 
 #[test]
 fn cancel_all_ends_everything_and_leaves_the_purgatory_open() {
@@ -105,7 +89,7 @@ fn dropping_the_last_handle_is_told_apart_from_a_shutdown() {
 
     let (_timer, second) = waiting();
     let shut_down = Probe::parked(&second, &["a"], Timeout::Never);
-    second.shutdown();
+    second.shutdown(std::time::Duration::from_secs(60));
     assert_eq!(shut_down.endings(), [SHUTDOWN]);
     let stats = second.stats();
     assert_eq!((stats.cancelled_by_shutdown, stats.cancelled_by_drop), (1, 0));
@@ -124,11 +108,10 @@ fn a_refusal_goes_into_anyhow_with_its_operation() {
     let told: Arc<Mutex<Vec<_>>> = Arc::default();
     park_or_fail(&purgatory, told.clone()).unwrap();
     let error = park_or_fail(&purgatory, told.clone()).unwrap_err();
-    assert_eq!(error.to_string(), "the operation was not parked: no more than 1 can be parked");
+    assert_eq!(error.to_string(), "not parked: no more than 1 can be parked");
     let refused = error.downcast::<purgatory::Refused<BoxedOperation>>().unwrap();
-    let (operation, reason) = refused.into_parts();
-    assert_eq!(reason, RefusedReason::Full { limit: 1 });
+    assert_eq!(refused.reason, RefusedReason::Full { limit: 1 });
     purgatory.cancel_all("room");
-    purgatory.park(operation, &[1], Timeout::Never);
+    purgatory.park(refused.into_inner(), &[1], Timeout::Never);
     assert_eq!(told.lock().unwrap().len(), 1);
 }

@@ -14,19 +14,16 @@ fn a_refusal_names_the_bound() {
         waits.try_complete_else_watch(operation, watches, Timeout::Never)
     };
     let says = |watches| park(watches).unwrap_err().to_string();
-    assert_eq!(says(Watches::keys(&[])), "the operation was not parked: no watch key");
+    assert_eq!(says(Watches::keys(&[])), "not parked: no watch key");
     let levels: Vec<_> = (0..20_000).map(|key| (key, 1)).collect();
     let many = says(Watches::up_to(&levels));
-    assert_eq!(
-        many,
-        "the operation was not parked: more than 16383 watermarks to count in one operation"
-    );
+    assert_eq!(many, "not parked: more than 16383 watermarks to count in one operation");
     park(Watches::keys(&[1])).unwrap();
     let full = says(Watches::keys(&[1]));
-    assert_eq!(full, "the operation was not parked: no more than 1 can be parked");
-    waits.shutdown();
+    assert_eq!(full, "not parked: no more than 1 can be parked");
+    waits.shutdown(std::time::Duration::from_secs(60));
     let closed = says(Watches::keys(&[1]));
-    assert_eq!(closed, "the operation was not parked: the purgatory was shut down");
+    assert_eq!(closed, "not parked: the purgatory was shut down");
     let rooms = Purgatory::<u32>::builder("rooms").rooms(3).build().unwrap_err();
     assert_eq!(rooms.to_string(), "3 shards or rooms: not a power of two in 1..=256");
 }
@@ -73,8 +70,11 @@ fn the_id_of_an_operation_is_of_one_purgatory_alone() {
 fn a_quorum_that_cannot_be_says_why() {
     let watermarks = purgatory::Watermarks::new("replicas").unwrap();
     let says = |k, quorum: &[(u32, u64)]| {
-        watermarks.wait_for_k(k, quorum, Timeout::Never).err().unwrap().to_string()
+        let refused = watermarks.wait_for_k(k, quorum, Timeout::Never).wait_blocking();
+        refused.unwrap_err().to_string()
     };
-    assert_eq!(says(3, &[(1, 5), (2, 5)]), "3 of 2 keys cannot be waited for");
-    assert_eq!(says(1, &[(1, 5), (1, 6)]), "a key comes twice");
+    let no_quorum = says(3, &[(1, 5), (2, 5)]);
+    assert_eq!(no_quorum, "not parked: 3 of 2 keys is no quorum: between 1 and 2 are");
+    let twice = says(1, &[(1, 5), (1, 6)]);
+    assert_eq!(twice, "not parked: a key comes twice in the quorum");
 }

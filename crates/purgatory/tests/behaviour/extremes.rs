@@ -7,7 +7,6 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    thread,
     time::Duration,
 };
 
@@ -18,7 +17,7 @@ use timer_core::ManualTimer;
 
 use crate::{
     effort::effort,
-    support::{Later, Park, Probe, Waiting, by_hand},
+    support::{Later, Park, by_hand},
 };
 
 /// Without `TEST_EFFORT`.
@@ -130,8 +129,6 @@ fn any_timeout_is_legal() {
         Timeout::After(Duration::from_millis(u64::MAX)),
         Timeout::At(u64::MAX),
         Timeout::At(u64::MAX - 1),
-        Timeout::Within { delay: Duration::MAX, tolerance: Duration::MAX },
-        Timeout::Within { delay: Duration::from_millis(1), tolerance: Duration::MAX },
         Timeout::Never,
     ];
     for timeout in longest {
@@ -215,29 +212,6 @@ fn what_has_expired_counts_against_the_limit_until_its_callback_begins() {
     assert_eq!(later.run(), 1);
     assert_eq!(ended.load(Relaxed), 2);
     (0..2).for_each(|_| assert!(matches!(park_one(), Ok(ParkResult::Parked(_)))));
-}
-
-/// A check that an event overtakes each time.
-#[test]
-fn what_is_to_look_again_and_again_is_left_to_the_executor_and_free_until_then() {
-    let (timer, later, probe) = (ManualTimer::new(), Later::default(), Probe::new());
-    let builder = Purgatory::builder("looks").timer(&timer).executor(later.clone());
-    let waits: Waiting = builder.build().unwrap();
-    let (inside, seen) = (waits.clone(), probe.clone());
-    let overtaken = move || {
-        if (2..50).contains(&seen.checks()) {
-            let event = || assert_eq!(inside.check_and_complete(&"a"), 0);
-            thread::scope(|scope| scope.spawn(event).join().unwrap());
-        }
-    };
-    let operation = probe.operation().on_check(overtaken);
-    waits.park(operation, &["a"], Timeout::Never);
-    assert_eq!((waits.check_and_complete(&"a"), later.len()), (0, 1));
-    assert!(waits.len() == 1 && waits.snapshot(1).under_check.is_empty());
-    let looks = probe.checks();
-    probe.make_ready();
-    assert_eq!((later.run(), probe.checks() - looks), (1, 1));
-    assert_eq!((probe.endings(), waits.len()), (vec![Outcome::Completed], 0));
 }
 
 /// Up to four keys have their watches in the operation's entry, a fifth asks for a block.

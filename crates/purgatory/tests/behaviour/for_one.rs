@@ -180,7 +180,7 @@ fn a_monitors_change_for_one_looks_no_further() {
     };
     let (first, second, third) = (take(), take(), take());
     assert_eq!(queue.update_one(&"jobs", |jobs| jobs.push(1)), ());
-    assert_eq!((first.block(), looks.load(SeqCst), queue.waiting()), (Ok(1), 4, 2));
+    assert_eq!((first.wait_blocking(), looks.load(SeqCst), queue.purgatory().len()), (Ok(1), 4, 2));
 
     // A change that panics may have changed anything.
     let panics = AssertUnwindSafe(|| {
@@ -190,5 +190,5 @@ fn a_monitors_change_for_one_looks_no_further() {
         });
     });
     assert!(catch_unwind(panics).is_err());
-    assert_eq!((second.block(), third.block()), (Ok(3), Ok(2)));
+    assert_eq!((second.wait_blocking(), third.wait_blocking()), (Ok(3), Ok(2)));
 }

@@ -10,15 +10,16 @@ mod counts;
 mod endings;
 mod errors;
 mod extremes;
+mod for_one;
 mod lookups;
 mod metrics;
-#[cfg(not(loom))]
-mod recipes;
+mod missed_events;
+mod monitor;
+// TEMP recipes
 mod replies;
 mod runtime;
 mod scenarios;
 mod snapshot;
-mod tolerance;
 mod waiting;
 mod watermarks;
 #[cfg(feature = "keyed")]

@@ -8,12 +8,12 @@ use std::{
 
 use crate::support::{Later, MS, Op, Park, Probe, Waiting, waiting};
 use purgatory::{
-    Builder, EndResult, MissedEvent, OperationId, Outcome, Purgatory, Timeout, WaitError,
+    Builder, EndResult, Monitor, OperationId, Outcome, Parked, Purgatory, Timeout, WaitError,
     Watches,
 };
 use timer_core::ManualTimer;
 
-type Missed = Arc<Mutex<Vec<MissedEvent<&'static str>>>>;
+type Missed = Arc<Mutex<Vec<Parked<&'static str>>>>;
 
 /// A purgatory with last checks, under a clock of its own, and what its hook was told.
 struct World {
@@ -32,7 +32,7 @@ impl World {
         let told = missed.clone();
         let builder = Purgatory::builder("missed").timer(&timer);
         let builder =
-            builder.on_missed_event(move |missed| told.lock().unwrap().push(missed.clone()));
+            builder.check_at_expiry(move |missed| told.lock().unwrap().push(missed.clone()));
         World { purgatory: build(builder).build().unwrap(), timer, missed }
     }
 
@@ -89,7 +89,7 @@ fn a_condition_that_came_true_without_an_event_completes_and_is_told() {
     assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Completed], 2));
     world.assert_over(1);
     let missed = world.missed.lock().unwrap()[0].clone();
-    assert_eq!((missed.id, missed.keys, missed.waited), (id, vec!["a", "b"], 10 * MS));
+    assert_eq!((missed.id, missed.keys, missed.age), (id, vec!["a", "b"], 10 * MS));
     let stats = world.purgatory.stats();
     assert_eq!((stats.completed, stats.expired, stats.checks), (1, 0, 2));
 }
@@ -138,37 +138,6 @@ fn an_event_during_a_last_check_that_is_false_changes_nothing() {
     world.assert_over(0);
 }
 
-/// A plain event does not touch a watermark watch, so it leaves no note.
-#[test]
-fn a_version_that_moved_is_no_miss() {
-    for watermarks in [&[("a", 5)][..], &[("b", 5), ("a", 5)], &[("b", 5), ("c", 5), ("a", 5)]] {
-        let world = World::new();
-        let probe = Probe::new();
-        let event = |purgatory: &Waiting| _ = purgatory.check_and_complete(&"a");
-        let operation = world.at_last_check(&probe, true, event);
-        world.purgatory.park(operation, Watches::up_to(watermarks), MS);
-        world.timer.advance(MS);
-        assert_eq!(probe.endings(), [Outcome::Completed]);
-        world.assert_over(0);
-    }
-}
-
-#[test]
-fn a_watermark_that_is_reached_during_the_last_check_is_no_miss() {
-    for further in [None, Some(("b", 9))] {
-        let world = World::new();
-        let probe = Probe::new();
-        let rise = |purgatory: &Waiting| _ = purgatory.complete_up_to(&"a", 5);
-        let operation = world.at_last_check(&probe, true, rise);
-        let watermarks: Vec<_> = [("a", 5)].into_iter().chain(further).collect();
-        let watches = Watches::up_to(&watermarks);
-        world.purgatory.park(operation, watches, MS);
-        world.timer.advance(MS);
-        assert_eq!(probe.endings(), [Outcome::Completed]);
-        world.assert_over(0);
-    }
-}
-
 #[test]
 fn a_watermark_that_nobody_raised_is_a_miss() {
     let world = World::new();
@@ -181,52 +150,6 @@ fn a_watermark_that_nobody_raised_is_a_miss() {
     world.timer.advance(MS);
     assert_eq!(world.missed.lock().unwrap()[0].keys, ["b"]); // what is still awaited
     world.assert_over(1);
-}
-
-/// An event checks sixteen together: the seventeenth expires while it calls the first back.
-#[test]
-fn an_event_under_way_is_no_miss() {
-    let world = World::new();
-    let (first, last) = (Probe::new(), Probe::new());
-    let timer = world.timer.clone();
-    let advance = move |_| thread::scope(|scope| _ = scope.spawn(|| timer.advance(10 * MS)).join());
-    world.park(first.operation().then(advance), &["a"]);
-    let between: Vec<_> = std::iter::repeat_with(Probe::new).take(15).collect();
-    between.iter().for_each(|probe| _ = world.park(probe.operation(), &["a"]));
-    world.park(last.operation(), &["a"]);
-    first.make_ready();
-    last.make_ready();
-    assert_eq!(world.purgatory.check_and_complete(&"a"), 1); // not the last
-    assert_eq!(last.endings(), [Outcome::Completed]);
-    assert!(between.iter().all(|probe| probe.endings() == [Outcome::Expired]));
-    world.assert_over(0);
-
-    let again = Probe::new(); // the event is over
-    world.park(again.operation(), &["a"]);
-    again.make_ready();
-    world.timer.advance(10 * MS);
-    world.assert_over(1);
-}
-
-/// A rise takes all that it meets, calls back those that are over, and checks the others then.
-#[test]
-fn a_rise_that_is_about_to_check_is_no_miss() {
-    let world = World::new();
-    let (first, second) = (Probe::new(), Probe::new());
-    let (timer, ready) = (world.timer.clone(), second.clone());
-    let advance = move |_| {
-        ready.make_ready();
-        thread::scope(|scope| _ = scope.spawn(|| timer.advance(10 * MS)).join());
-    };
-    let park = |operation, watermarks: &[(&'static str, u64)]| {
-        let watches = Watches::up_to(watermarks);
-        world.purgatory.park(operation, watches, 10 * MS);
-    };
-    park(first.operation().then(advance), &[("a", 1)]);
-    park(second.operation(), &[("a", 1), ("b", 5)]);
-    assert_eq!(world.purgatory.complete_up_to(&"a", 1), 1);
-    assert_eq!(second.endings(), [Outcome::Completed]);
-    world.assert_over(0);
 }
 
 #[test]
@@ -248,7 +171,7 @@ fn until_its_job_runs_it_is_under_check() {
 }
 
 #[test]
-fn one_whose_job_is_dropped_expires_unchecked() {
+fn a_dropped_last_check_runs_where_it_was_dropped() {
     for refused_at_once in [true, false] {
         let later = Later::default();
         let world = World::with(|builder| builder.executor(later.clone()));
@@ -259,12 +182,11 @@ fn one_whose_job_is_dropped_expires_unchecked() {
             world.timer.advance(10 * MS);
         } else {
             world.timer.advance(20 * MS);
-            world.purgatory.check_and_complete(&"a"); // a note makes no difference
+            world.purgatory.check_and_complete(&"a");
         }
         drop(later.take());
-        assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Expired], 1));
-        world.assert_over(0);
-        assert_eq!(world.purgatory.stats().checks, 1);
+        assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Completed], 2));
+        world.assert_over(u64::from(refused_at_once)); // in the other case an event was noted
     }
 }
 
@@ -289,7 +211,7 @@ fn a_last_check_that_panics_expires() {
 fn a_hook_that_panics_loses_nothing() {
     let timer = ManualTimer::new();
     let builder = Purgatory::builder("missed").timer(&timer);
-    let purgatory: Waiting = builder.on_missed_event(|_| panic!("in a hook")).build().unwrap();
+    let purgatory: Waiting = builder.check_at_expiry(|_| panic!("in a hook")).build().unwrap();
     let probe = Probe::parked(&purgatory, &["a"], MS);
     probe.make_ready();
     timer.advance(MS);
@@ -311,15 +233,14 @@ fn what_comes_from_outside_during_the_last_check_changes_nothing() {
                 1 => assert_eq!(purgatory.complete(named.recv().unwrap()), EndResult::Noted),
                 2 => assert_eq!(purgatory.cancel_for_key(&"a", "late"), 0),
                 3 => assert!(!purgatory.reschedule(named.recv().unwrap(), Timeout::Never)),
-                4 => purgatory.shutdown(),
+                4 => _ = purgatory.shutdown(std::time::Duration::ZERO),
                 _ => assert_eq!(purgatory.complete_up_to(&"a", 1), 0),
             };
             name.send(world.park(world.at_last_check(&probe, ready, act), &["a", "b"])).unwrap();
             world.timer.advance(10 * MS);
             let ended = if ready { Outcome::Completed } else { Outcome::Expired };
             assert_eq!(probe.endings(), [ended]);
-            // A rise of its key moved the version.
-            world.assert_over(u64::from(ready && attempt != 5));
+            world.assert_over(u64::from(ready));
         }
     }
 }
@@ -356,4 +277,30 @@ fn a_time_out_inside_a_callback_is_checked_there_in_order() {
     assert_eq!(*told.lock().unwrap(), [0, 1]);
     assert_eq!(second.endings(), [Outcome::Expired]);
     world.assert_over(1);
+}
+
+#[test]
+fn a_key_that_a_monitor_forgets_is_found() {
+    let (timer, missed) = (ManualTimer::new(), Missed::default());
+    let told = missed.clone();
+    let purgatory = Purgatory::builder("state").timer(&timer);
+    let purgatory =
+        purgatory.check_at_expiry(move |missed| told.lock().unwrap().push(missed.clone()));
+    let purgatory = purgatory.build().unwrap();
+    let monitor = Monitor::with(purgatory.clone(), 0);
+    let three = |state: &mut u32| (*state >= 3).then_some(*state);
+    let wait = monitor.wait(&["right"], MS, three);
+    monitor.update_key(&"wrong", |state| *state = 3);
+    timer.advance(MS);
+    assert_eq!(wait.wait_blocking(), Ok(3));
+    assert_eq!(missed.lock().unwrap()[0].keys, ["right"]);
+
+    let four = |state: &mut u32| (*state >= 4).then_some(*state);
+    let wait = monitor.wait(&["right"], MS, four);
+    monitor.update_keys(|state| (*state = 4, vec!["right"]));
+    assert_eq!(wait.wait_blocking(), Ok(4));
+    let wait = monitor.wait(&["right"], MS, |_| None::<()>);
+    timer.advance(MS);
+    assert_eq!(wait.wait_blocking(), Err(WaitError::Expired));
+    assert_eq!(purgatory.stats().missed_events, 1);
 }

@@ -40,7 +40,10 @@ fn failed(reason: &'static str) -> Answer {
 /// Nothing waits, and every key that was used is free.
 #[track_caller]
 fn nothing_is_left(waits: &Waits, replies: &Texts) {
-    assert_eq!((waits.len(), waits.watched(), waits.keys(), replies.expected()), (0, 0, 0, 0));
+    assert_eq!(
+        (waits.len(), waits.watched(), waits.keys(), replies.purgatory().len()),
+        (0, 0, 0, 0)
+    );
     for key in 0..10 {
         assert_eq!(replies.deliver(&key, "late"), Err("late"));
         assert!(replies.expect(key, Duration::ZERO).is_ok());
@@ -108,7 +111,7 @@ fn what_expired_or_went_leaves_its_key_free_though_the_executor_is_late() {
     let mut second = replies.expect(2, SECOND).unwrap();
     later.run(); // and the old ones' endings leave what is there now alone
     assert_eq!(poll(&mut expired), Poll::Ready(Err(WaitError::Expired)));
-    assert_eq!(replies.expect(1, SECOND).unwrap_err().key, 1);
+    assert_eq!(replies.expect(1, SECOND).unwrap_err().into_inner(), 1);
     assert_eq!((replies.deliver(&1, "again"), replies.deliver(&2, "second")), (Ok(()), Ok(())));
     assert_eq!((poll(&mut again), poll(&mut second)), (told("again"), told("second")));
     later.run();
@@ -120,7 +123,7 @@ fn what_expired_or_went_leaves_its_key_free_though_the_executor_is_late() {
 fn under_a_purgatory_that_checks_at_expiry_a_late_reply_comes_back() {
     let (timer, later) = (ManualTimer::new(), Later::default());
     let builder = Purgatory::builder("checks").timer(&timer).executor(later.clone());
-    let replies = Texts::from(builder.check_at_expiry().build().unwrap());
+    let replies = Texts::from(builder.check_at_expiry(|_| ()).build().unwrap());
     let mut reply = replies.expect(1, SECOND).unwrap();
     timer.advance(SECOND);
     assert_eq!((replies.deliver(&1, "late"), replies.fail_all("closed")), (Err("late"), 0));
@@ -157,8 +160,8 @@ fn a_reply_that_is_over_leaves_no_key_behind() {
     over.push(expect(3));
     timer.advance(SECOND);
     over.push(expect(4));
-    replies.shutdown();
-    over.push(expect(5)); // refused
+    replies.purgatory().shutdown(Duration::from_secs(60));
+    drop(replies.expect(keys[5].clone(), SECOND).unwrap_err());
     assert_eq!(keys.each_ref().map(Arc::strong_count), [1; 6]);
     drop(over);
 }
@@ -200,7 +203,7 @@ fn what_is_expected_by_a_task_that_failed_is_not_failed_with_it() {
     for reply in &mut old {
         assert!(Pin::new(reply).poll(&mut Context::from_waker(&waker)).is_pending());
     }
-    assert_eq!((replies.fail_all("closed"), replies.expected()), (10, 10));
+    assert_eq!((replies.fail_all("closed"), replies.purgatory().len()), (10, 10));
     for (key, mut reply) in (10..).zip(std::mem::take(&mut *again.1.lock().unwrap())) {
         assert_eq!(replies.deliver(&key, "new"), Ok(()));
         assert_eq!(poll(&mut reply), told("new"));
@@ -242,12 +245,12 @@ fn callbacks_that_deliver_and_expect_find_what_is_decided() {
 fn after_a_shutdown_nothing_is_expected_and_the_reply_says_so() {
     let (_timer, waits, replies) = replies();
     let waiting = replies.expect(1, Timeout::Never).unwrap();
-    replies.shutdown();
+    replies.purgatory().shutdown(Duration::from_secs(60));
     assert_eq!(waiting.wait_blocking(), Err(WaitError::Cancelled(CancelReason::Shutdown)));
     for _ in 0..2 {
-        let refused = replies.expect(1, SECOND).unwrap(); // its key is free again at once
+        let refused = replies.expect(1, SECOND).unwrap_err(); // its key is free again at once
         assert_eq!(replies.deliver(&1, "one"), Err("one"));
-        assert_eq!(refused.wait_blocking(), Err(WaitError::Refused(RefusedReason::Closed)));
+        assert_eq!((refused.reason, refused.into_inner()), (RefusedReason::Closed, 1));
     }
     assert_eq!(waits.len(), 0);
 
@@ -263,8 +266,8 @@ fn one_more_than_the_bound_is_refused_and_its_place_comes_back() {
     let waits = Purgatory::builder("bound").timer(&timer).max_parked(1).build().unwrap();
     let replies = Replies::from(waits);
     let first = replies.expect(1, SECOND).unwrap();
-    let full = Err(WaitError::Refused(RefusedReason::Full { limit: 1 }));
-    assert_eq!(replies.expect(2, SECOND).unwrap().wait_blocking(), full);
+    let refused = replies.expect(2, SECOND).unwrap_err();
+    assert_eq!((refused.reason, refused.into_inner()), (RefusedReason::Full { limit: 1 }, 2));
     assert_eq!((replies.deliver(&1, "one"), first.wait_blocking()), (Ok(()), Ok("one")));
     let mut second = replies.expect(2, SECOND).unwrap();
     assert_eq!((replies.deliver(&2, "two"), poll(&mut second)), (Ok(()), told("two")));
@@ -305,7 +308,7 @@ fn a_key_is_not_copied() {
     let replies: Replies<Counted, u8> = Replies::new("counted").unwrap();
     let expect = |key| replies.expect(Counted(key), SECOND * 60).unwrap();
     let (one, two, three) = (expect(1), expect(2), expect(3));
-    assert_eq!(replies.expect(Counted(1), SECOND).unwrap_err().key, Counted(1));
+    assert_eq!(replies.expect(Counted(1), SECOND).unwrap_err().into_inner(), Counted(1));
     assert_eq!(replies.deliver(&Counted(1), 1), Ok(()));
     assert_eq!(one.wait_blocking(), Ok(1));
     drop(two);

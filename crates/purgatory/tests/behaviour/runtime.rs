@@ -4,7 +4,7 @@
 use std::{thread, time::Duration};
 
 use crate::support::{MS, Park, Probe, Waiting, waiting};
-use purgatory::{Outcome, Purgatory, Replies, Timeout, TokioExecutor, WaitError};
+use purgatory::{Outcome, Purgatory, Replies, Timeout, WaitError, timer_core::TokioExecutor};
 use timer_core::{ManualTimer, SystemTimer, Timer};
 use tokio::{
     runtime::{Builder, Handle, Runtime},

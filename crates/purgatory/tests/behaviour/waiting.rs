@@ -104,7 +104,7 @@ fn a_future_polled_after_it_was_ready_panics() {
 fn a_thread_waits_as_a_task_does() {
     let purgatory: Waits = Purgatory::new("threads").unwrap();
     let shelf = Shelf::default();
-    let expired = purgatory.wait_blocking(&["a"], 2 * MS, || None::<u32>);
+    let expired = purgatory.wait(&["a"], 2 * MS, || None::<u32>).wait_blocking();
     assert_eq!(expired, Err(WaitError::Expired));
     std::thread::scope(|scope| {
         let (parked, seen) = mpsc::channel();
@@ -115,7 +115,8 @@ fn a_thread_waits_as_a_task_does() {
             value
         };
         let minute = Duration::from_secs(60);
-        let waiting = scope.spawn(move || purgatory.wait_blocking(&["a"], minute, condition));
+        let waiting =
+            scope.spawn(move || purgatory.wait(&["a"], minute, condition).wait_blocking());
         seen.recv().unwrap(); // it has looked once
         shelf.put(4);
         while purgatory.check_and_complete(&"a") == 0 && !waiting.is_finished() {
@@ -130,11 +131,14 @@ fn a_blocking_wait_inside_a_callback_is_an_error() {
     let (_timer, purgatory) = setup();
     let (send, result) = mpsc::channel();
     let inside = purgatory.clone();
-    let operation =
-        when(|| true, move |_| send.send(inside.wait_blocking(&["a"], MS, || Some(1))).unwrap());
-    purgatory.try_complete_else_watch(operation.into(), &["a"], MS).unwrap();
+    let operation = when(
+        || true,
+        move |_| send.send(inside.wait(&["a"], MS, || None::<u8>).wait_blocking()).unwrap(),
+    );
+    purgatory.try_complete_else_watch(operation, &["a"], MS).unwrap();
     assert_eq!(result.try_recv(), Ok(Err(WaitError::InsideCallback)));
-    assert_eq!(purgatory.wait_blocking(&["a"], MS, || Some(1)), Ok(1));
+    assert_eq!(purgatory.len(), 0); // what it had parked is cancelled
+    assert_eq!(purgatory.wait(&["a"], MS, || Some(1)).wait_blocking(), Ok(1));
 }
 
 #[test]
@@ -150,7 +154,7 @@ fn kinds_mix_in_a_purgatory_of_boxes() {
         move || seen.load(SeqCst) > 0,
         move |outcome| other.send(("counting", outcome)).unwrap(),
     );
-    purgatory.park(BoxedOperation::new(counting), &["a"], 10 * MS);
+    purgatory.park(counting, &["a"], 10 * MS);
     ready.store(1, SeqCst);
     assert_eq!(purgatory.check_and_complete(&"a"), 1);
     timer.advance(10 * MS);

@@ -247,14 +247,14 @@ fn a_wait_on_a_watermark_asks_for_its_value_at_the_end() {
         .wait(Watches::up_to(&watches), SECOND, move || seen.lock().unwrap().get(1).copied());
     log.lock().unwrap().push('b');
     assert_eq!(purgatory.complete_up_to(&1, 2), 1);
-    assert_eq!(second.block(), Ok('b'));
+    assert_eq!(second.wait_blocking(), Ok('b'));
 
     let panics = purgatory.wait(Watches::up_to(&watches), SECOND, {
         let mut first = true;
         move || if std::mem::take(&mut first) { None::<()> } else { panic!("no value") }
     });
     assert_eq!(purgatory.complete_up_to(&1, 2), 1);
-    assert_eq!(panics.block(), Err(WaitError::Cancelled(CancelReason::Panicked)));
+    assert_eq!(panics.wait_blocking(), Err(WaitError::Cancelled(CancelReason::Panicked)));
     assert_eq!(purgatory.stats().panics, 1);
 }
 

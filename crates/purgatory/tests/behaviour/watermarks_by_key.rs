@@ -15,8 +15,8 @@ use std::{
 
 use crate::support::{MS, SECOND, by_hand, poll};
 use purgatory::{
-    BoxedOperation, CancelReason, Outcome, ParkResult, Purgatory, QuorumError, RefusedReason,
-    TooManyKeys, WaitError, WaitFuture, Watermarks,
+    BoxedOperation, CancelReason, Outcome, ParkResult, Purgatory, RefusedReason, WaitError,
+    WaitFuture, Watermarks,
 };
 use timer_core::ManualTimer;
 
@@ -53,15 +53,15 @@ fn nothing_is_left(waits: &Waits) {
 fn a_rise_before_the_wait_after_it_twice_too_low_and_too_late() {
     let (timer, waits, watermarks) = watermarks();
     assert_eq!((watermarks.value(&1), watermarks.raise(&1, 5)), (None, Ok(0)));
-    assert_eq!(watermarks.wait_for(&1, 5, SECOND).block(), Ok(5));
+    assert_eq!(watermarks.wait_for(&1, 5, SECOND).wait_blocking(), Ok(5));
     // Reached by what was never raised.
-    assert_eq!(watermarks.wait_for(&2, 0, SECOND).block(), Ok(0));
+    assert_eq!(watermarks.wait_for(&2, 0, SECOND).wait_blocking(), Ok(0));
     let mut seven = watermarks.wait_for(&1, 7, SECOND);
     let mut nine = watermarks.wait_for(&1, 9, SECOND);
     let mut other = watermarks.wait_for(&2, 7, SECOND);
     assert_eq!((watermarks.raise(&1, 6), watermarks.raise(&1, 8)), (Ok(0), Ok(1)));
     assert_eq!((watermarks.raise(&1, 8), watermarks.raise(&1, 3)), (Ok(0), Ok(0)));
-    assert_eq!((watermarks.value(&1), watermarks.waiting()), (Some(8), 2)); // it does not fall
+    assert_eq!(watermarks.value(&1), Some(8)); // it does not fall
     assert_eq!(watermarks.purgatory().stats().parked, 2);
     assert_eq!((poll(&mut seven), poll(&mut nine)), (Poll::Ready(Ok(8)), Poll::Pending));
     timer.advance(SECOND);
@@ -105,11 +105,11 @@ fn a_key_that_is_removed_cancels_its_waits_and_begins_anew() {
     watermarks.raise(&1, 5).unwrap();
     watermarks.raise(&2, 5).unwrap();
     let one = watermarks.wait_for(&1, 6, SECOND);
-    let quorum = watermarks.wait_for_k(1, &[(1, 6), (2, 6)], SECOND).unwrap();
+    let quorum = watermarks.wait_for_k(1, &[(1, 6), (2, 6)], SECOND);
     let mut two = watermarks.wait_for(&2, 6, SECOND);
     assert_eq!((watermarks.remove(&1), watermarks.remove(&1), watermarks.remove(&9)), (2, 0, 0));
-    assert_eq!(one.block(), Err(WaitError::Cancelled(removed())));
-    assert_eq!(quorum.block(), Err(WaitError::Cancelled(removed())));
+    assert_eq!(one.wait_blocking(), Err(WaitError::Cancelled(removed())));
+    assert_eq!(quorum.wait_blocking(), Err(WaitError::Cancelled(removed())));
     assert_eq!((watermarks.value(&1), poll(&mut two)), (None, Poll::Pending));
     let mut anew = watermarks.wait_for(&1, 3, SECOND);
     assert_eq!((poll(&mut anew), watermarks.raise(&1, 2)), (Poll::Pending, Ok(0)));
@@ -138,8 +138,8 @@ fn one_more_key_than_the_bound_is_an_error_and_a_removed_one_makes_room() {
     assert_eq!((watermarks.raise(&1, 1), watermarks.raise(&2, 1)), (Ok(0), Ok(0)));
     let mut three = watermarks.wait_for(&3, 1, SECOND); // a wait needs no place
     let error = watermarks.raise(&3, 1).unwrap_err();
-    assert!(matches!(error, TooManyKeys { limit: 2, .. }));
-    assert_eq!(error.to_string(), "2 keys have a value already");
+    assert!(matches!(error, RefusedReason::TooManyKeys { limit: 2, .. }));
+    assert_eq!(error.to_string(), "no more than 2 keys can have a watermark");
     assert_eq!((watermarks.value(&3), poll(&mut three)), (None, Poll::Pending));
     // No place comes of it.
     assert_eq!((watermarks.raise(&1, 2), watermarks.remove(&9)), (Ok(0), 0));
@@ -158,7 +158,7 @@ fn k_of_n_complete_with_the_kth_whichever_it_is_and_whenever_the_others_came() {
             let (early, late): (Vec<u32>, Vec<u32>) =
                 order.into_iter().partition(|key| before & 1 << (key - 1) != 0);
             early.iter().for_each(|key| _ = watermarks.raise(key, 5).unwrap());
-            let mut quorum = watermarks.wait_for_k(2, &levels, SECOND).unwrap();
+            let mut quorum = watermarks.wait_for_k(2, &levels, SECOND);
             let mut reached = early;
             for key in late {
                 if reached.len() < 2 {
@@ -187,13 +187,16 @@ fn k_of_n_complete_with_the_kth_whichever_it_is_and_whenever_the_others_came() {
 #[test]
 fn what_is_no_quorum_is_an_error() {
     let (_timer, waits, watermarks) = watermarks();
-    let error = |k, levels: &[(u32, u64)]| watermarks.wait_for_k(k, levels, SECOND).err();
-    assert_eq!(error(0, &[(1, 5)]), Some(QuorumError::KOfN { k: 0, n: 1 }));
-    assert_eq!(error(2, &[(1, 5)]), Some(QuorumError::KOfN { k: 2, n: 1 }));
-    assert_eq!(error(1, &[]), Some(QuorumError::KOfN { k: 1, n: 0 }));
-    assert_eq!(error(2, &[(1, 5), (2, 5), (1, 7)]), Some(QuorumError::Repeated { key: 1 }));
-    assert_eq!(error(1, &[(1, 5)]), None);
-    assert_eq!(error(0, &[]).unwrap().to_string(), "0 of 0 keys cannot be waited for");
+    let refused =
+        |k, levels: &[(u32, u64)]| match poll(&mut watermarks.wait_for_k(k, levels, SECOND)) {
+            Poll::Ready(Err(WaitError::Refused(reason))) => Some(reason),
+            _ => None,
+        };
+    assert_eq!(refused(0, &[(1, 5)]), Some(RefusedReason::NoQuorum { k: 0, n: 1 }));
+    assert_eq!(refused(2, &[(1, 5)]), Some(RefusedReason::NoQuorum { k: 2, n: 1 }));
+    assert_eq!(refused(1, &[]), Some(RefusedReason::NoQuorum { k: 1, n: 0 }));
+    assert_eq!(refused(2, &[(1, 5), (2, 5), (1, 7)]), Some(RefusedReason::RepeatedKey));
+    assert_eq!(refused(1, &[(1, 5)]), None);
     nothing_is_left(&waits);
 }
 
@@ -201,7 +204,7 @@ fn what_is_no_quorum_is_an_error() {
 fn a_wait_that_is_dropped_or_shut_down_leaves_nothing() {
     let (_timer, waits, watermarks) = watermarks();
     drop(watermarks.wait_for(&1, 5, SECOND));
-    drop(watermarks.wait_for_k(2, &[(1, 5), (2, 5)], SECOND).unwrap());
+    drop(watermarks.wait_for_k(2, &[(1, 5), (2, 5)], SECOND));
     nothing_is_left(&waits);
     let reached = watermarks.wait_for(&1, 5, SECOND);
     assert_eq!(watermarks.raise(&1, 5), Ok(1));
@@ -209,11 +212,11 @@ fn a_wait_that_is_dropped_or_shut_down_leaves_nothing() {
     nothing_is_left(&waits);
 
     let waiting = watermarks.wait_for(&1, 6, SECOND);
-    watermarks.shutdown();
-    assert_eq!(waiting.block(), Err(WaitError::Cancelled(CancelReason::Shutdown)));
-    assert_eq!(watermarks.wait_for(&1, 5, SECOND).block(), Ok(5)); // needs not wait
+    watermarks.purgatory().shutdown(Duration::from_secs(60));
+    assert_eq!(waiting.wait_blocking(), Err(WaitError::Cancelled(CancelReason::Shutdown)));
+    assert_eq!(watermarks.wait_for(&1, 5, SECOND).wait_blocking(), Ok(5)); // needs not wait
     let closed = RefusedReason::Closed;
-    assert_eq!(watermarks.wait_for(&1, 6, SECOND).block(), Err(WaitError::Refused(closed)));
+    assert_eq!(watermarks.wait_for(&1, 6, SECOND).wait_blocking(), Err(WaitError::Refused(closed)));
     assert_eq!(watermarks.park(&1, 6, SECOND, drop).unwrap_err().reason, closed);
     assert_eq!((watermarks.raise(&1, 7), watermarks.value(&1)), (Ok(0), Some(7)));
     nothing_is_left(&waits);
@@ -225,14 +228,14 @@ fn a_wait_keeps_neither_keys_nor_values_when_it_is_over() {
     let watermarks = Watermarks::with_keys_max(Purgatory::new("keys").unwrap(), 1);
     let one = watermarks.wait_for(&key, 1, SECOND * 60);
     let levels = [(key.clone(), 1), (other.clone(), 1)];
-    let quorum = watermarks.wait_for_k(1, &levels, SECOND * 60).unwrap();
+    let quorum = watermarks.wait_for_k(1, &levels, SECOND * 60);
     watermarks.park(&key, 1, SECOND * 60, drop).unwrap();
     assert_eq!(watermarks.raise(&key, 1), Ok(3));
     assert!(watermarks.raise(&other, 1).is_err());
     watermarks.remove(&key);
     drop((levels, quorum));
     assert_eq!((Arc::strong_count(&key), Arc::strong_count(&other)), (1, 1));
-    assert_eq!(one.block(), Ok(1));
+    assert_eq!(one.wait_blocking(), Ok(1));
 }
 
 /// A leader appends and waits for two of three, or three of five; replicas fetch, fall behind,
@@ -264,7 +267,7 @@ fn quorums_under_crashes_in_virtual_time_end_as_the_model_says() {
                     let levels: Vec<_> = (0..n).map(|replica| (replica, log_end)).collect();
                     let timeout_ms = random.u64(1..40);
                     let timeout = Duration::from_millis(timeout_ms);
-                    let quorum = watermarks.wait_for_k(k, &levels, timeout).unwrap();
+                    let quorum = watermarks.wait_for_k(k, &levels, timeout);
                     open.push(Write { quorum, k, levels, deadline_ms: now_ms + timeout_ms });
                 }
                 6..15 if up[replica as usize] => {
@@ -359,8 +362,8 @@ fn every_wait_ends_once_on_real_threads() {
                     parked.fetch_add(1, SeqCst);
                     if random.u8(0..4) == 0 {
                         let levels = [0, 1, 2].map(|key| (key, threshold));
-                        let quorum = watermarks.wait_for_k(2, &levels, SECOND * 600).unwrap();
-                        let reached = quorum.block().unwrap();
+                        let quorum = watermarks.wait_for_k(2, &levels, SECOND * 600);
+                        let reached = quorum.wait_blocking().unwrap();
                         assert!(reached.len() >= 2);
                         assert!(reached.iter().all(|&(_, value)| value >= threshold));
                     }
@@ -370,7 +373,7 @@ fn every_wait_ends_once_on_real_threads() {
         raisers.into_iter().for_each(|raiser| raiser.join().unwrap());
         waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
     });
-    assert_eq!(watermarks.waiting(), 0); // each key's value is all that was waited for
+    assert_eq!(watermarks.purgatory().len(), 0); // each key's value is all that was waited for
     let [completed, cancelled, parked, missed] =
         [completed, cancelled, parked, missed].map(|count| count.load(SeqCst));
     assert_eq!((completed + cancelled, missed), (parked, 0));

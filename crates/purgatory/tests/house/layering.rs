@@ -111,7 +111,9 @@ fn only_the_reaper_the_workers_wait_and_shutdown_block() {
     absent("timer-core", &all_but_join, |name| name == "driver/tokio");
     absent("timer-core", &["parker.park", ".wait(", ".recv("], |name| name == "timers/system");
     absent("timer-core", &["parker.park", ".join(", ".recv("], |name| name == "timers/periodic");
-    absent("purgatory", &blocking, |name| !["face/wait", "face/shutdown"].contains(&name));
+    absent("purgatory", &["parker.park", ".join(", ".recv(", "thread::sleep"], |_| true);
+    let futures = ["face/wait", "face/shutdown", "face/monitor", "face/watermarks"];
+    absent("purgatory", &[".wait("], |name| !futures.contains(&name));
     absent("purgatory", &["thread::park"], |name| name != "face/wait");
 }
 
@@ -133,5 +135,5 @@ fn every_ending_is_called_back_in_one_place() {
     let of_paths = endings.iter().filter(|source| !source.name.starts_with("face/"));
     let mut found: Vec<_> = of_paths.flat_map(places).collect();
     found.sort();
-    assert_eq!(found, ["local/core", "paths/callbacks"]);
+    assert_eq!(found, ["paths/callbacks"]);
 }

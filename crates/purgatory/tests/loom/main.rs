@@ -567,7 +567,7 @@ fn future_drop_against_completion() {
 fn park_against_shutdown(faults: &[Failpoint], keys: &'static [u8]) {
     check(faults, move || {
         let setup = Setup::new();
-        let shutdown = setup.elsewhere(|setup| setup.purgatory.shutdown());
+        let shutdown = setup.elsewhere(|setup| setup.purgatory.shutdown(Duration::ZERO));
         let parked = setup.purgatory.try_complete_else_watch(setup.op(&[0]), keys, MS);
         shutdown.join().unwrap();
         match parked {
@@ -688,7 +688,7 @@ fn an_event_on_its_way_against_a_last_check() {
 fn a_change_against_a_last_check() {
     check(&[Failpoint::MissIgnoresAnnounced], || {
         let timer = ManualTimer::new();
-        let purgatory = Purgatory::builder("loom").timer(&timer).check_at_expiry();
+        let purgatory = Purgatory::builder("loom").timer(&timer).check_at_expiry(|_| ());
         let purgatory = purgatory.build().unwrap();
         let monitor = Monitor::with(purgatory.clone(), false);
         let endings = std::sync::Arc::new(AtomicUsize::new(0));

@@ -43,7 +43,7 @@ fn reply_against_its_time() {
             Ok(()) => Ok(7),
             Err(_) => Err(WaitError::Expired),
         };
-        assert_eq!((ending(&mut reply), replies.expected()), (Some(expected), 0));
+        assert_eq!((ending(&mut reply), replies.purgatory().len()), (Some(expected), 0));
         assert!(replies.expect(1, MS).is_ok());
     });
 }
@@ -61,7 +61,7 @@ fn reply_against_its_client_that_goes() {
         let network = thread::spawn(move || usize::from(network.deliver(&1, 7).is_ok()));
         drop(reply);
         assert_eq!(network.join().unwrap(), hooked.load(SeqCst), "a value was lost, or doubled");
-        assert_eq!((replies.expected(), replies.deliver(&1, 8)), (0, Err(8)));
+        assert_eq!((replies.purgatory().len(), replies.deliver(&1, 8)), (0, Err(8)));
     });
 }
 
@@ -103,7 +103,7 @@ fn expecting_against_shutdown() {
     check(&[Failpoint::ShutdownClosesNoRoom], || {
         let (_timer, replies) = replies();
         let network = replies.clone();
-        let network = thread::spawn(move || network.shutdown());
+        let network = thread::spawn(move || network.purgatory().shutdown(Duration::ZERO));
         let mut reply = replies.expect(1, MS).unwrap();
         network.join().unwrap();
         let closed = WaitError::Refused(RefusedReason::Closed);

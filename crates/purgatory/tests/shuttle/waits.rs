@@ -155,7 +155,7 @@ fn futures_against_cancel_time_and_shutdown() {
             }),
         ];
         join(ends);
-        pool.purgatory.shutdown();
+        pool.purgatory.shutdown(Duration::ZERO);
         join(takers);
         pool.assert_values([1]);
     });

@@ -111,7 +111,7 @@ impl<T: Time> World<T> {
                     RefusedReason::Full { limit } => self.settings.max_parked == Some(limit),
                     _ => false,
                 };
-                assert!(justified && refused.into_operation().number == number);
+                assert!(justified && refused.into_inner().number == number);
                 pages.operations[number].refused = true;
             }
         }
@@ -231,7 +231,7 @@ impl<T: Time> World<T> {
 
     pub fn shutdown(&self) {
         self.begin_shutdown();
-        self.purgatory.shutdown();
+        self.purgatory.shutdown(Duration::ZERO);
     }
 
     pub fn begin_shutdown(&self) {

@@ -73,14 +73,14 @@ fn a_shutdown_with_a_limit_tells_what_it_left() {
     let raising = purgatory.clone();
     let event = std::thread::spawn(move || raising.check_and_complete(&1));
     checking.recv().unwrap();
-    let left = purgatory.shutdown_timeout(Duration::ZERO);
+    let left = purgatory.shutdown(Duration::ZERO);
     assert_eq!((left.under_check, left.callbacks, left.threads > 0), (1, 1, true));
     assert!(!left.is_nothing());
     let late = purgatory.try_complete_else_watch(never(), &[1], MINUTE);
     assert!(late.is_err(), "closed at once");
     release.send(()).unwrap();
     free.send(()).unwrap();
-    assert!(purgatory.shutdown_timeout(MINUTE).is_nothing());
+    assert!(purgatory.shutdown(MINUTE).is_nothing());
     assert_eq!((event.join().unwrap(), purgatory.stats().cancelled_by_shutdown), (0, 2));
 }
 
@@ -100,10 +100,10 @@ fn a_shared_timers_shutdown_with_a_limit_closes_its_purgatories_at_once() {
     timer.shutdown_timeout(Duration::ZERO);
     let refused = purgatory.try_complete_else_watch(waits(&send), &[1], MINUTE).unwrap_err();
     assert_eq!((refused.reason, told.try_iter().count()), (RefusedReason::Closed, 0));
-    assert_eq!(purgatory.shutdown_timeout(Duration::ZERO).callbacks, 1, "it is left, again");
+    assert_eq!(purgatory.shutdown(Duration::ZERO).callbacks, 1, "it is left, again");
     kept.run();
     assert_eq!(told.try_iter().count(), 1);
-    assert!(purgatory.shutdown_timeout(Duration::ZERO).is_nothing());
+    assert!(purgatory.shutdown(Duration::ZERO).is_nothing());
 }
 
 /// Inside a callback what the shutdown ends is told later: until then it is left.
@@ -112,7 +112,7 @@ fn a_shutdown_with_a_limit_inside_a_callback_waits_for_nothing_and_tells_all_it_
     let (_timer, purgatory): (_, Waits<u32>) = by_hand();
     let (send, left) = mpsc::channel();
     let inside = purgatory.clone();
-    let shuts_down = move |_| send.send(inside.shutdown_timeout(MINUTE)).unwrap();
+    let shuts_down = move |_| send.send(inside.shutdown(MINUTE)).unwrap();
     purgatory.park(when(|| false, shuts_down), &[1], MINUTE);
     for _ in 0..3 {
         purgatory.park(never(), &[2], MINUTE);
@@ -120,7 +120,7 @@ fn a_shutdown_with_a_limit_inside_a_callback_waits_for_nothing_and_tells_all_it_
     assert_eq!(purgatory.complete_for_key(&1), 1);
     let left = left.try_recv().unwrap();
     assert_eq!((left.callbacks, left.under_check, left.threads), (3, 0, 0));
-    assert!(purgatory.shutdown_timeout(MINUTE).is_nothing());
+    assert!(purgatory.shutdown(MINUTE).is_nothing());
 }
 
 /// Tells the name of the thread that drops it.
@@ -153,7 +153,7 @@ fn the_reaper_drops_no_hook_of_a_purgatory_whose_last_handle_goes_meanwhile() {
     let (tell, told) = mpsc::channel();
     let hook = TellsWhere(tell);
     let builder = Purgatory::builder("gone").timer(&timer).executor(lets_go.clone());
-    let builder = builder.on_missed_event(move |_| _ = &hook);
+    let builder = builder.check_at_expiry(move |_| _ = &hook);
     let purgatory: Waits<u32> = builder.build().unwrap();
     let id = purgatory.park(never(), &[1], MINUTE);
     // The executor waits for this thread's handle to go.

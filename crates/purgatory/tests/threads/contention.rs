@@ -153,34 +153,6 @@ fn dropping_a_purgatory_with_a_timer_of_its_own_inside_an_expired_callback_is_fi
     assert_eq!(other.endings(), [Outcome::Cancelled(CancelReason::Dropped)]);
 }
 
-/// Two threads must not keep a third checking for ever: after eight looks the timer's executor goes
-/// on.
-#[test]
-fn a_check_that_is_always_overtaken_by_an_event_moves_to_the_executor() {
-    let purgatory: Waiting = Purgatory::new("overtaken").unwrap();
-    let probe = Probe::new();
-    let (other, caller) = (purgatory.clone(), std::thread::current().id());
-    let (checks_here, checks) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (here, all, ready) = (checks_here.clone(), checks.clone(), probe.clone());
-    let (send, ended) = mpsc::channel();
-    let operation = probe.operation().on_check(move || {
-        if std::thread::current().id() == caller {
-            here.fetch_add(1, SeqCst);
-        }
-        if all.fetch_add(1, SeqCst) == 30 {
-            ready.make_ready();
-        }
-        let other = other.clone();
-        let event = move || assert_eq!(other.check_and_complete(&"key"), 0);
-        std::thread::spawn(event).join().unwrap();
-    });
-    let operation = operation.then(move |outcome| send.send(outcome).unwrap());
-    let parked = purgatory.try_complete_else_watch(operation, &["key"], MINUTE).unwrap();
-    assert!(matches!(parked, ParkResult::Parked(_)));
-    assert_eq!(ended.recv(), Ok(Outcome::Completed));
-    assert_eq!((checks_here.load(SeqCst), checks.load(SeqCst)), (9, 31));
-}
-
 /// A rise completes some by count, and has others checked: no callback of the first finds the
 /// others held.
 #[test]

@@ -249,7 +249,7 @@ fn every_operation_ends_exactly_once_whatever_races() {
         let parked = ring.purgatory.try_complete_else_watch(forever, &[1, 2], Timeout::Never);
         assert!(matches!(parked, Ok(ParkResult::Parked(_))));
     }
-    ring.purgatory.shutdown();
+    ring.purgatory.shutdown(Duration::from_secs(60));
     timer.shutdown(); // runs what had expired
     for future in left {
         assert!(ring.poll(future).is_none(), "a future that nothing will ever wake");
@@ -306,7 +306,7 @@ fn memory_is_back_where_it_started() {
                 timer.advance(Duration::from_micros(100));
             }
         });
-        ring.purgatory.shutdown();
+        ring.purgatory.shutdown(Duration::from_secs(60));
     });
     let (bytes, all) = (bytes.load(SeqCst), all.load(SeqCst));
     println!("{all} bytes were allocated, {bytes} of them are left");

@@ -105,41 +105,11 @@ fn link(purgatory: &Purgatory<u32, Op>, left: usize, ended: &Arc<AtomicUsize>) {
 #[test]
 fn a_chain_needs_no_stack_when_the_executor_runs_jobs_in_place() {
     let purgatory = Purgatory::new("chain").unwrap();
-    purgatory.shutdown();
+    purgatory.shutdown(MINUTE);
     let ended = Arc::new(AtomicUsize::new(0));
     let counted = ended.clone();
     let small_stack = std::thread::Builder::new().stack_size(128 << 10);
     let thread = small_stack.spawn(move || link(&purgatory, 200_000, &counted)).unwrap();
     thread.join().unwrap();
     assert_eq!(ended.load(SeqCst), 200_001);
-}
-
-struct AtEnd(RefCell<Option<Box<dyn FnOnce()>>>);
-
-impl Drop for AtEnd {
-    fn drop(&mut self) {
-        self.0.take().into_iter().for_each(|act| act());
-    }
-}
-
-thread_local! {
-    static AT_END: AtEnd = const { AtEnd(RefCell::new(None)) };
-}
-
-/// The destructor of a thread-local raises what goes on and on, when others are gone already.
-#[test]
-fn a_chain_that_begins_as_its_thread_ends_needs_no_stack() {
-    let timer = SystemTimer::new().unwrap();
-    let purgatory = Purgatory::builder("end").timer(&timer).build().unwrap();
-    let ended = Arc::new(AtomicUsize::new(0));
-    let counted = ended.clone();
-    let thread = std::thread::Builder::new().stack_size(128 << 10).spawn(move || {
-        let inside = purgatory.clone();
-        let act = move || link(&inside, 10_000, &counted);
-        AT_END.with(|at_end| *at_end.0.borrow_mut() = Some(Box::new(act))); // made first, gone last
-        purgatory.check_and_complete(&1);
-    });
-    thread.unwrap().join().unwrap();
-    timer.shutdown(); // waits for what went to the worker
-    assert_eq!(ended.load(SeqCst), 10_001);
 }

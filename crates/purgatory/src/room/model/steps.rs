@@ -383,7 +383,7 @@ impl Model {
     }
 
     fn reschedule(&mut self) {
-        let (id, deadline) = (self.any_id(), self.any_deadline());
+        let (id, deadline) = (self.any_id(), self.any_tick());
         let room = &mut self.rooms[id.shard()];
         let due = room.reschedule(self.now, id, deadline);
         let next_due = room.next_due();
@@ -392,7 +392,7 @@ impl Model {
         assert_eq!(due.is_none(), too_late);
         self.reference.count_if(too_late, "rescheduled too late");
         let Some(due) = due else { return };
-        let to = self.chosen(id, deadline);
+        let to = deadline.unwrap_or(u64::MAX);
         assert!(due <= to.max(self.now));
         assert!(due == u64::MAX || next_due.is_some_and(|next| next <= due));
         let parked = self.reference.get(id).unwrap();

@@ -3,7 +3,7 @@
 use purgatory::{Outcome, WaitError};
 
 use super::{
-    reference::{DROPPED, Reference, SHUTDOWN, State, requested},
+    reference::{DROPPED, Reference, SHUTDOWN, Slot, State, requested},
     steps::{Act, Key, Pick, Returned, Saw, beside},
 };
 
@@ -107,12 +107,7 @@ impl Reference {
                     .for_each(|number| self.drop_future(number));
                 None
             }
-            Act::Block => own.and_then(|_| {
-                self.call(|model| {
-                    model.count("a blocking wait inside");
-                    Some(Returned::Ready(Err(WaitError::InsideCallback)))
-                })
-            }),
+            Act::Block => own.and_then(|_| self.block(own)),
             Act::Snapshot(limit) => {
                 self.call(|model| Some(Returned::Snapshot(model.snapshot(*limit))))
             }
@@ -137,6 +132,17 @@ impl Reference {
             }
         };
         self.log.extend(returned.map(Saw::Returned));
+    }
+
+    /// A blocking wait inside a check or callback yields what is there, and else is over.
+    fn block(&mut self, own: Option<usize>) -> Option<Returned> {
+        let number = self.pick_future(own, Pick::Recent(0))?;
+        if let Some(Slot::Waiting { .. }) = self.at(number).slot {
+            self.count("a blocking wait inside");
+            self.drop_future(number);
+            return Some(Returned::Ready(Err(WaitError::InsideCallback)));
+        }
+        self.take(number)
     }
 
     fn count_own_event(&mut self, own: Option<usize>, key: Key) {

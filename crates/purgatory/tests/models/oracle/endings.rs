@@ -126,13 +126,17 @@ impl Reference {
 
     pub fn poll(&mut self, own: Option<usize>, pick: Pick) -> Option<Returned> {
         let number = self.pick_future(own, pick)?;
-        let slot = self.at(number).slot.as_mut()?;
-        if let Slot::Waiting { polled } = slot {
+        if let Slot::Waiting { polled } = self.at(number).slot.as_mut()? {
             *polled = true;
             self.futures.insert(number);
             return Some(Returned::Pending);
         }
-        let Slot::Filled(result) = std::mem::replace(slot, Slot::Left) else { return None };
+        self.take(number)
+    }
+
+    /// The result of a wait that is over.
+    pub fn take(&mut self, number: usize) -> Option<Returned> {
+        let Slot::Filled(result) = self.at(number).slot.replace(Slot::Left)? else { return None };
         Some(Returned::Ready(result))
     }
 
@@ -214,6 +218,26 @@ impl Reference {
         }
     }
 
+    /// Tells what a shutdown ended, on the executor.
+    pub fn tell_closed(&mut self, ended: Vec<usize>) {
+        let counts = ended.chunks(JOB_TASKS).map(<[usize]>::len).collect::<Vec<_>>();
+        self.closing.extend(ended);
+        for count in counts {
+            match self.setup.executor {
+                Runs::Inline => self.run(Job::TellClosed(count)),
+                _ => self.jobs.push_back(Job::TellClosed(count)),
+            }
+        }
+    }
+
+    /// The next of those that a shutdown ended, in the order that was seen: none is promised.
+    fn closing_next(&mut self, count: usize) -> Vec<usize> {
+        let dropped = &self.dropped;
+        let seen = |number: &usize| dropped.iter().position(|dropped| dropped == number);
+        self.closing.sort_by_key(|number| seen(number).unwrap_or(usize::MAX));
+        self.closing.drain(..count).collect()
+    }
+
     pub fn run_job(&mut self) -> bool {
         let job = self.jobs.pop_front();
         let some = job.is_some();
@@ -234,6 +258,10 @@ impl Reference {
                     self.tell_here(nested, number, outcome.clone());
                     self.leave(nested);
                 }
+            }
+            Job::TellClosed(count) => {
+                let numbers = self.closing_next(count);
+                self.run(Job::Tell(numbers, SHUTDOWN));
             }
             Job::Rest(work) => {
                 let nested = self.enter();

@@ -317,8 +317,12 @@ impl Reference {
                 self.note(number, outcome.clone());
             }
         }
-        ended.sort_by_key(|&number| self.dropped.iter().position(|&dropped| dropped == number));
-        ended.into_iter().for_each(|number| self.finish(nested, number, outcome.clone()));
+        if *outcome == SHUTDOWN {
+            self.tell_closed(ended);
+        } else {
+            ended.sort_by_key(|&number| self.dropped.iter().position(|&dropped| dropped == number));
+            ended.into_iter().for_each(|number| self.finish(nested, number, outcome.clone()));
+        }
         self.leave(nested);
     }
 }

@@ -77,6 +77,8 @@ pub enum Work {
 /// What the executor keeps.
 pub enum Job {
     Tell(Vec<usize>, Outcome),
+    /// So many of those that a shutdown ended.
+    TellClosed(usize),
     /// What went beyond a call's budget.
     Rest(VecDeque<Work>),
 }
@@ -84,7 +86,11 @@ pub enum Job {
 impl Job {
     /// How many callbacks wait in it.
     pub fn callbacks(&self) -> u64 {
-        if let Job::Tell(numbers, _) = self { numbers.len() as u64 } else { 0 }
+        match self {
+            Job::Tell(numbers, _) => numbers.len() as u64,
+            Job::TellClosed(count) => *count as u64,
+            Job::Rest(_) => 0,
+        }
     }
 }
 
@@ -129,6 +135,8 @@ pub struct Reference {
     /// What was seen in this step, and the order in which operations were dropped.
     pub seen: Vec<Saw>,
     pub dropped: Vec<usize>,
+    /// Ended by a shutdown, and not told yet.
+    pub closing: Vec<usize>,
     /// How many events each hash of keys has had.
     pub versions: Vec<u64>,
     pub paths: Paths,

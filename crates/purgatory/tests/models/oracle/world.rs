@@ -276,12 +276,10 @@ impl World {
                 drop(self.pick_future(own, *pick));
                 None
             }
-            Act::Block if own.is_some() => self.call(|purgatory| {
-                let never = || None::<u32>;
-                let wait = purgatory.wait(&[Alike(1)], Duration::MAX, never);
-                Returned::Ready(wait.wait_blocking())
+            Act::Block => own.and_then(|_| {
+                let (_, future) = self.pick_future(own, Pick::Recent(0))?;
+                Some(Returned::Ready(future.wait_blocking()))
             }),
-            Act::Block => None,
             Act::Snapshot(limit) => self.call(|purgatory| self.take_snapshot(purgatory, *limit)),
             Act::RunJob | Act::RunJobs => {
                 while self.run_job() && matches!(act, Act::RunJobs) {}
@@ -290,7 +288,7 @@ impl World {
             Act::Shutdown => {
                 self.handle().into_iter().for_each(|purgatory| {
                     self.closed.store(true, Relaxed);
-                    purgatory.shutdown();
+                    purgatory.shutdown(Duration::ZERO);
                 });
                 None
             }
