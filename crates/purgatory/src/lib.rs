@@ -88,7 +88,7 @@
 //!
 //! # Features
 //!
-//! - `keyed` (on by default): [`Watermarks`], and timer-core's `KeyedTimer`.
+//! - `keyed` (on by default): [`Watermarks`].
 //! - `metrics` (on by default): `Purgatory::publish` hands counts and times to the `metrics`
 //!   facade.
 //! - `serde`: [`Snapshot`] and what is in it can be serialised.

@@ -5,6 +5,7 @@ use std::{
     fmt,
     hash::Hash,
     sync::Arc,
+    time::Duration,
 };
 
 use crossbeam_utils::CachePadded;
@@ -90,7 +91,7 @@ where
     fn drop(&mut self) {
         self.core.close(CancelReason::Dropped);
         if let Some(timer) = &self.core.own_timer {
-            timer.close(); // a future that is still held keeps the inside, but no threads
+            timer.shutdown(Duration::ZERO); // a future still held keeps the inside, but no threads
         }
     }
 }
@@ -439,7 +440,7 @@ where
     pub fn shutdown(&self) {
         self.core.close(CancelReason::Shutdown);
         if let Some(timer) = &self.core.own_timer {
-            timer.shutdown();
+            timer.shutdown(Duration::MAX);
         }
     }
 }

@@ -14,7 +14,7 @@ use std::{
 use smallvec::SmallVec;
 use timer_core::{
     Advanced, Job, TimerHandle,
-    driver::{Occupancy, Ran, WheelOwner, contain},
+    driver::{Ran, WheelCounts, WheelOwner, contain},
 };
 
 use crate::{
@@ -197,8 +197,8 @@ where
         }
     }
 
-    fn add_occupancy(&self, now: u64, occupancy: &mut Occupancy) {
-        self.rooms.add_occupancy(now, occupancy);
+    fn counts(&self) -> WheelCounts {
+        self.rooms.counts()
     }
 
     fn next_due(&self, room: usize) -> Option<u64> {
@@ -206,10 +206,10 @@ where
     }
 
     fn timer_closed(self: Arc<Self>) {
-        self.close(CancelReason::Shutdown);
-    }
-
-    fn timer_closed_offloading(self: Arc<Self>) {
-        self.close_offloading(CancelReason::Shutdown);
+        if self.driver().settings().inline {
+            self.close(CancelReason::Shutdown);
+        } else {
+            self.close_offloading(CancelReason::Shutdown);
+        }
     }
 }

@@ -24,15 +24,11 @@ use std::borrow::Borrow;
 
 use timer_core::{
     TaskId, TimerHandle, TimingWheel,
-    driver::{Occupancy, ShardState},
+    driver::{ShardState, WheelCounts},
 };
 
 use self::{counts::Counts, times::Timed};
-use crate::words::{
-    check::Verdict,
-    operation::{Deadline, Outcome},
-    stats::Stats,
-};
+use crate::words::{check::Verdict, operation::Outcome, stats::Stats};
 pub(crate) use batch::{Batch, CheckedOut};
 pub(crate) use entry::{COUNTED_MAX, Entry, UnderCheck, age_us};
 use entry::{Claim, CountedDown, PutOff, Settled};
@@ -60,7 +56,7 @@ pub(crate) struct Room<K, O> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) now: u64,
-    pub(crate) deadline: Option<Deadline>,
+    pub(crate) deadline: Option<u64>,
     /// By the timer's clock.
     pub(crate) parked_us: u64,
     /// The sequence of the operation parked before, when order matters over several rooms.
@@ -124,12 +120,8 @@ pub(crate) struct Ended<K, O> {
 }
 
 impl<K, O> ShardState for Room<K, O> {
-    fn add_occupancy(&self, now: u64, occupancy: &mut Occupancy) {
-        self.entries.wheel.add_occupancy(now, occupancy);
-    }
-
-    fn cancelled_count(&self) -> u64 {
-        self.entries.wheel.cancelled_count()
+    fn counts(&self) -> WheelCounts {
+        self.entries.wheel.counts()
     }
 }
 
@@ -232,9 +224,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         wheel.catch_up(span.now);
         span.follows.into_iter().for_each(|sequence| wheel.follow(sequence));
         let inserted = match span.deadline {
-            Some(to) => {
-                wheel.insert_within(to.earliest, to.latest, entry).map(|at| (at.id, at.due))
-            }
+            Some(tick) => wheel.insert(tick, entry).map(|at| (at.id, at.due)),
             None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
         };
         let (id, due) = inserted.map_err(|full| full.0)?;
@@ -524,7 +514,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         &mut self,
         now: u64,
         id: TimerHandle,
-        deadline: Option<Deadline>,
+        deadline: Option<u64>,
     ) -> Option<u64> {
         if self.get_mut(id)?.is_ending() {
             return None;
@@ -532,7 +522,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(now);
         match deadline {
-            Some(to) => wheel.reschedule_within(id.id(), to.earliest, to.latest),
+            Some(tick) => wheel.reschedule(id.id(), tick),
             None => wheel.unschedule(id.id()).then_some(u64::MAX),
         }
     }

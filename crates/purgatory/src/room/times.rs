@@ -46,8 +46,7 @@ pub struct Times {
     pub expired: TimeHistogram,
     /// From being parked to ending as Cancelled.
     pub cancelled: TimeHistogram,
-    /// From its deadline, rounded up to a tick (with a tolerance, from the tick chosen), until what
-    /// expired was taken off the wheel.
+    /// From its deadline, rounded up to a tick, until what expired was taken off the wheel.
     pub lateness: TimeHistogram,
     /// Checks for events. Few are timed, and stand for the others: the counts are estimates.
     pub check: TimeHistogram,

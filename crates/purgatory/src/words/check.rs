@@ -37,9 +37,7 @@ impl Timeout {
         match (first, self) {
             (Verdict::Satisfied, _) => Some(Outcome::Completed),
             (Verdict::Panicked, _) => Some(Outcome::Cancelled(CancelReason::Panicked)),
-            (_, Timeout::After(delay) | Timeout::Within { delay, .. }) if delay.is_zero() => {
-                Some(Outcome::Expired)
-            }
+            (_, Timeout::After(delay)) if delay.is_zero() => Some(Outcome::Expired),
             (_, Timeout::At(deadline_ns)) if deadline_ns <= now_ns => Some(Outcome::Expired),
             _ => None,
         }

@@ -170,56 +170,16 @@ pub enum Timeout {
     /// Until this moment of the timer's clock, in nanoseconds since its origin; rounded up to a
     /// tick. One in the past: one check, then it expires.
     At(u64),
-    /// At least `delay`, and up to `tolerance` longer: it expires at the first tick in between at
-    /// which the coarsest bucket begins, together with others of its
-    /// [room](crate::Builder::rooms); the buckets of other rooms may begin at other ticks. For
-    /// requests whose exact end matters to nobody. As with
-    /// [`Timer::schedule_within`](timer_core::Timer::schedule_within).
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use purgatory::{BoxedOperation, Purgatory, Timeout, timer_core::ManualTimer, when};
-    ///
-    /// let timer = ManualTimer::new();
-    /// let waits = Purgatory::<_, BoxedOperation>::builder("waits").timer(&timer).build()?;
-    /// let (delay, tolerance) = (Duration::from_millis(200), Duration::from_millis(100));
-    /// let timeout = Timeout::Within { delay, tolerance };
-    /// waits.try_complete_else_watch(when(|| false, drop).into(), &["key"], timeout)?;
-    /// timer.advance(delay - Duration::from_millis(1));
-    /// assert_eq!(waits.len(), 1);
-    /// timer.advance(tolerance + Duration::from_millis(1));
-    /// assert_eq!(waits.len(), 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    Within {
-        /// Not before. Zero: one check, then it expires.
-        delay: Duration,
-        /// So much later at most, before rounding up.
-        tolerance: Duration,
-    },
     /// Until something completes or cancels it.
     Never,
 }
 
-/// An operation expires at one of the ticks from `earliest` to `latest`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Deadline {
-    pub(crate) earliest: u64,
-    pub(crate) latest: u64,
-}
-
 impl Timeout {
-    /// The deadline; `None` for never.
-    pub(crate) fn deadline(self, tick: TickLength, now_ns: u64) -> Option<Deadline> {
-        let exact = |tick| Deadline { earliest: tick, latest: tick };
-        let after = |delay| tick.deadline(now_ns, delay);
+    /// The deadline in ticks; `None` for never.
+    pub(crate) fn deadline(self, tick: TickLength, now_ns: u64) -> Option<u64> {
         match self {
-            Timeout::At(deadline_ns) => Some(exact(tick.round_up(deadline_ns))),
-            Timeout::Within { delay, tolerance } if !delay.is_zero() => {
-                let latest = after(delay.saturating_add(tolerance));
-                Some(Deadline { earliest: after(delay), latest })
-            }
-            Timeout::After(delay) | Timeout::Within { delay, .. } => Some(exact(after(delay))),
+            Timeout::At(deadline_ns) => Some(tick.round_up(deadline_ns)),
+            Timeout::After(delay) => Some(tick.deadline(now_ns, delay)),
             Timeout::Never => None,
         }
     }

@@ -22,7 +22,6 @@ mod replies;
 mod runtime;
 mod scenarios;
 mod snapshot;
-mod tolerance;
 mod waiting;
 mod watermarks;
 #[cfg(feature = "keyed")]

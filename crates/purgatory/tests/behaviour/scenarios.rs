@@ -711,7 +711,7 @@ fn a_panic_in_a_keys_drop_keeps_no_operation_from_its_end() {
 fn shutting_the_timer_down_ends_what_it_would_have_expired() {
     let (timer, purgatory) = waiting();
     let probe = Probe::parked(&purgatory, &["a"], MINUTE);
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     assert_eq!(probe.endings(), [SHUTDOWN]);
     assert_empty(&purgatory);
     let build = Purgatory::<u32, Op>::builder("late").timer(&timer).build();

@@ -182,16 +182,6 @@ impl Run {
         let random = &mut self.random;
         match random.u8(..4) {
             0 => (Timeout::Never, None),
-            3 => {
-                let (after, more) = (random.u64(1..100), random.u64(..200));
-                let earliest = self.now_ms + after;
-                // The first tick at which a bucket of the coarsest level begins.
-                let starts = [3, 2, 1].map(|level| earliest.next_multiple_of(64_u64.pow(level)));
-                let chosen = starts.into_iter().find(|&start| start <= earliest + more);
-                let (delay, tolerance) =
-                    (Duration::from_millis(after), Duration::from_millis(more));
-                (Timeout::Within { delay, tolerance }, chosen.or(Some(earliest)))
-            }
             short => {
                 let after = random.u64(1..if short == 1 { 20 } else { 5000 });
                 (Duration::from_millis(after).into(), Some(self.now_ms + after))

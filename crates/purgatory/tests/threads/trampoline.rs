@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    time::Duration,
 };
 
 use crate::support::{MINUTE, Op, Park, Probe};
@@ -54,7 +55,7 @@ fn many_cancelled_inside_a_callback_are_each_told_once() {
     let purgatory = Purgatory::builder("many").timer(&timer).build().unwrap();
     let ended = Arc::new(AtomicUsize::new(0));
     cancel_in_a_callback(&purgatory, &ended, 100_000);
-    timer.shutdown(); // waits for what went to the worker
+    timer.shutdown(Duration::MAX); // waits for what went to the worker
     assert_eq!(ended.load(SeqCst), 100_001);
 }
 
@@ -140,6 +141,6 @@ fn a_chain_that_begins_as_its_thread_ends_needs_no_stack() {
         purgatory.check_and_complete(&1);
     });
     thread.unwrap().join().unwrap();
-    timer.shutdown(); // waits for what went to the worker
+    timer.shutdown(Duration::MAX); // waits for what went to the worker
     assert_eq!(ended.load(SeqCst), 10_001);
 }

@@ -10,7 +10,7 @@ use super::{
     reference::{Linked, Parked, Walk},
     *,
 };
-use crate::words::operation::{CancelReason, Deadline, Outcome};
+use crate::words::operation::{CancelReason, Outcome};
 
 type Ended = super::super::Ended<Key, u64>;
 
@@ -64,22 +64,6 @@ impl Model {
         self.reference.all[self.random.usize(..self.reference.all.len())].id
     }
 
-    /// One tick, or several of which the wheel may choose.
-    fn any_deadline(&mut self) -> Option<Deadline> {
-        let earliest = self.any_tick()?;
-        let tolerance = [0, 0, 1, 70, 5000, u64::MAX][self.random.usize(..6)];
-        Some(Deadline { earliest, latest: earliest.saturating_add(tolerance) })
-    }
-
-    /// The tick that the wheel chose.
-    fn chosen(&mut self, id: TimerHandle, deadline: Option<Deadline>) -> u64 {
-        let Some(Deadline { earliest, latest }) = deadline else { return u64::MAX };
-        let chosen = self.rooms[id.shard()].deadline(id).unwrap();
-        assert!((earliest..=latest).contains(&chosen), "{chosen} of {earliest} to {latest}");
-        self.reference.count_if(chosen > earliest, "expires later, with others");
-        chosen
-    }
-
     fn any_tick(&mut self) -> Option<u64> {
         match self.random.u8(..16) {
             0 => None,
@@ -116,7 +100,7 @@ impl Model {
         let counted = counted.count();
         let (key, watermark) = to_watch.remove(0);
         let Some(watched) = self.watched(key, watermark) else { return };
-        let (first_room, payload, deadline) = (key.room(), self.made, self.any_deadline());
+        let (first_room, payload, deadline) = (key.room(), self.made, self.any_tick());
         let parked_us = self.now * 1000 + self.random.u64(..1000);
         let span = Span { now: self.now, deadline, parked_us, follows: self.sequence };
         let at_once = to_watch.is_empty() && self.random.u8(..4) > 0;
@@ -127,7 +111,7 @@ impl Model {
         };
         let Arrived { id, due } = arrived;
         assert!(due == u64::MAX || room.next_due().is_some_and(|next| next <= due));
-        let chosen = self.chosen(id, deadline);
+        let chosen = deadline.unwrap_or(u64::MAX);
         assert_eq!(due == u64::MAX, chosen == u64::MAX);
         self.linked(key, watermark, Linked::first(id));
         let of = &mut self.reference.homes[first_room];
@@ -400,7 +384,7 @@ impl Model {
     }
 
     fn reschedule(&mut self) {
-        let (id, deadline) = (self.any_id(), self.any_deadline());
+        let (id, deadline) = (self.any_id(), self.any_tick());
         let room = &mut self.rooms[id.shard()];
         let due = room.reschedule(self.now, id, deadline);
         let next_due = room.next_due();
@@ -409,7 +393,7 @@ impl Model {
         assert_eq!(due.is_none(), too_late);
         self.reference.count_if(too_late, "rescheduled too late");
         let Some(due) = due else { return };
-        let to = self.chosen(id, deadline);
+        let to = deadline.unwrap_or(u64::MAX);
         assert!(due <= to.max(self.now));
         assert!(due == u64::MAX || next_due.is_some_and(|next| next <= due));
         let parked = self.reference.get(id).unwrap();

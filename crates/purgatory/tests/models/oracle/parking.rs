@@ -72,7 +72,7 @@ impl Reference {
         let now_ns = self.now_ns; // deadlines count from the call
         let timeout = self.all[number].request.timeout;
         let no_time = match timeout {
-            Timeout::After(delay) | Timeout::Within { delay, .. } => delay.is_zero(),
+            Timeout::After(delay) => delay.is_zero(),
             Timeout::At(at_ns) => at_ns <= now_ns,
             Timeout::Never => false,
             other => panic!("{other:?}"),

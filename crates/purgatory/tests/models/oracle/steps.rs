@@ -50,7 +50,6 @@ pub enum When {
     In(u64),
     At(i64),
     /// And up to so many more.
-    Within(u64, u64),
     Longest,
     #[default]
     Never,
@@ -298,9 +297,6 @@ impl When {
         match self {
             When::Zero => Timeout::After(Duration::ZERO),
             When::In(quarters) => Timeout::After(duration(quarters)),
-            When::Within(quarters, more) => {
-                Timeout::Within { delay: duration(quarters), tolerance: duration(more) }
-            }
             When::At(quarters) => {
                 let by = quarters.unsigned_abs().saturating_mul(quarter_ns);
                 Timeout::At(if quarters < 0 {

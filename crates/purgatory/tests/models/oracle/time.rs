@@ -16,25 +16,11 @@ impl Reference {
         let up = |at_ns: u128| at_ns.div_ceil(tick_ns.into()).try_into().unwrap_or(u64::MAX);
         let after = |delay: Duration| up(u128::from(now_ns) + delay.as_nanos());
         match timeout {
-            Timeout::Within { delay, tolerance } if !delay.is_zero() => {
-                Some(self.coarsest(after(delay), after(delay.saturating_add(tolerance))))
-            }
-            Timeout::After(delay) | Timeout::Within { delay, .. } => Some(after(delay)),
+            Timeout::After(delay) => Some(after(delay)),
             Timeout::At(at_ns) => Some(up(at_ns.into())),
             Timeout::Never => None,
             other => panic!("{other:?}"),
         }
-    }
-
-    /// The first of some ticks at which a bucket of the coarsest level begins.
-    fn coarsest(&mut self, earliest: u64, latest: u64) -> u64 {
-        let slots = self.setup.slots as u64;
-        let units = std::iter::successors(Some(slots), |unit| unit.checked_mul(slots));
-        let start = |unit: u64| earliest.div_ceil(unit).checked_mul(unit);
-        let starts = units.map_while(|unit| start(unit).filter(|&start| start <= latest));
-        let chosen = starts.last().unwrap_or(earliest);
-        self.count_if(chosen > earliest, "tolerance used");
-        chosen
     }
 
     pub fn let_time_pass(&mut self, act: &Act) {
