@@ -118,8 +118,7 @@
 //!
 //! A member is gone when no heartbeat has come for 30 seconds. A session waits for its time to run
 //! out, and a heartbeat gives it more, in O(1). Its number tells a late report of an old session
-//! from one of the new. (Where time is all, a [`KeyedTimer`](crate::timer_core::KeyedTimer) does it
-//! with less. Here events can end a session, too.)
+//! from one of the new.
 //!
 //! ```
 #![doc = include_str!("recipes/sessions.rs")]

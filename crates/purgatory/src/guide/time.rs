@@ -25,12 +25,10 @@
 //! | a `Duration` | from now |
 //! | zero | one check, then it expires |
 //! | [`Timeout::At`](crate::Timeout::At) | a moment of the timer's clock |
-//! | [`Timeout::Within`](crate::Timeout::Within) | from now, or a tolerance later |
 //! | [`Timeout::Never`](crate::Timeout::Never) | until an event or a cancel |
 //! | [`reschedule`](crate::Purgatory::reschedule) | a new timeout while parked: a heartbeat |
 //!
-//! On Linux the clock stands still while the machine is suspended; that of `timer-core`'s feature
-//! `boot-clock` goes on.
+//! On Linux the clock stands still while the machine is suspended.
 //!
 //! # Why an expiry is late
 //!

@@ -24,7 +24,7 @@ use std::borrow::Borrow;
 
 use timer_core::{
     TaskId, TimerHandle, TimingWheel,
-    driver::{Occupancy, ShardState},
+    driver::{ShardState, WheelCounts},
 };
 
 use self::counts::Counts;
@@ -101,12 +101,8 @@ pub(crate) struct Ended<K, O> {
 }
 
 impl<K, O> ShardState for Room<K, O> {
-    fn add_occupancy(&self, now: u64, occupancy: &mut Occupancy) {
-        self.entries.wheel.add_occupancy(now, occupancy);
-    }
-
-    fn cancelled_count(&self) -> u64 {
-        self.entries.wheel.cancelled_count()
+    fn counts(&self) -> WheelCounts {
+        self.entries.wheel.counts()
     }
 }
 

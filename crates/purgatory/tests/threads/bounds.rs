@@ -50,7 +50,7 @@ fn what_expires_under_many_keys_holds_up_no_timer() {
         kept.run();
         assert_eq!((purgatory.keys(), purgatory.stats().callbacks_waiting), (0, 0));
     }
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_shared_timers_shutdown_with_a_limit_closes_its_purgatories_at_once() {
         when(|| false, move |outcome| send.send(outcome).unwrap()).into()
     };
     purgatory.park(waits(&send), &[1], MINUTE);
-    timer.shutdown_timeout(Duration::ZERO);
+    timer.shutdown(Duration::ZERO);
     let refused = purgatory.try_complete_else_watch(waits(&send), &[1], MINUTE).unwrap_err();
     assert_eq!((refused.reason, told.try_iter().count()), (RefusedReason::Closed, 0));
     assert_eq!(purgatory.shutdown(Duration::ZERO).callbacks, 1, "it is left, again");
@@ -163,5 +163,5 @@ fn the_reaper_drops_no_hook_of_a_purgatory_whose_last_handle_goes_meanwhile() {
     drop(has);
     let dropped_by = told.recv_timeout(MINUTE).unwrap();
     assert!(dropped_by.contains("worker"), "{dropped_by}");
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
 }

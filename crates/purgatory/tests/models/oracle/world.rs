@@ -294,7 +294,7 @@ impl World {
             }
             Act::ShutdownTimer => {
                 self.closed.store(true, Relaxed);
-                self.timer.shutdown();
+                self.timer.shutdown(Duration::MAX);
                 None
             }
             Act::DropHandle => {
