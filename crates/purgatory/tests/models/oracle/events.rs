@@ -317,6 +317,7 @@ impl Reference {
             }
         }
         if *outcome == SHUTDOWN {
+            self.shut_down = true;
             return self.tell_closed(ended);
         }
         let nested = self.enter();
