@@ -4,7 +4,10 @@
 //! list, the outcome is decided. Then, with nothing locked, its other watches are released and its
 //! callback is run: here, or where the timer runs what expired.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use smallvec::SmallVec;
 use timer_core::{
@@ -33,9 +36,13 @@ pub(crate) const BUDGET: usize = 64;
 /// collected before the first are given back.
 const CLAIMED: usize = 4096;
 
-/// What expired gives so many further watches back on the thread that turns the wheels; of an
-/// operation with more they go with its callback.
+/// An expired operation with at most this many further watches gives them back on the thread that
+/// turns the wheels; one with more, as its callback runs.
 const RELEASED_AT_ONCE: usize = 16;
+
+/// A job on the executor gives back at most this many watches; the rest goes to the end of the
+/// executor's queue, so that operations with many keys delay the others' callbacks by little.
+const RELEASED_BY_JOB: usize = 2048;
 
 /// Something was handed to the executor.
 #[derive(Clone, Copy, Debug)]
@@ -170,9 +177,9 @@ where
         mut ended: Vec<Ended<K, O>>,
         latch: Option<&Latch>,
     ) {
-        let mut under_way: Vec<UnderWay> =
+        let under_way: Vec<UnderWay> =
             latch.into_iter().flat_map(|latch| ended.iter().map(|_| latch.begin())).collect();
-        // Nobody else's timers wait for the thread that turns wheels by hand.
+        // A manual timer shares no reaper, so everything is released here.
         let at_once = if self.sequence.is_some() { usize::MAX } else { RELEASED_AT_ONCE };
         let mut watches = Vec::new();
         for Ended { id, tickets, .. } in &mut ended {
@@ -184,12 +191,33 @@ where
         let (core, handed) = (self.clone(), self.to_executor(ended.len()));
         self.offload.execute(Job::new(move || {
             drop(left);
-            for ended in ended {
-                let (payload, outcome) = core.release_watches(ended);
-                let under_way = under_way.pop();
-                core.run_offloaded(handed, payload, outcome, Permit::Held, under_way);
-            }
+            core.run_endings(ended.into(), handed, under_way);
         }));
+    }
+
+    /// Releases and calls back what has ended, as a job's work; after [`RELEASED_BY_JOB`] watches
+    /// another job goes on.
+    fn run_endings(
+        self: Arc<Self>,
+        mut rest: VecDeque<Ended<K, O>>,
+        handed: Handed,
+        mut under_way: Vec<UnderWay>,
+    ) {
+        let mut budget = if self.offload.is_here() { usize::MAX } else { RELEASED_BY_JOB };
+        while let Some(mut ended) = rest.pop_front() {
+            if ended.tickets.len() > budget {
+                let some = ended.tickets.take_last(budget);
+                let mut some: Vec<_> = some.into_iter().map(|ticket| (ticket, ended.id)).collect();
+                self.release_all(&mut some);
+                rest.push_front(ended);
+                let core = self.clone();
+                let more = Job::new(move || core.run_endings(rest, handed, under_way));
+                return self.offload.execute(more);
+            }
+            budget -= ended.tickets.len();
+            let (payload, outcome) = self.release_watches(ended);
+            self.run_offloaded(handed, payload, outcome, Permit::Held, under_way.pop());
+        }
     }
 
     /// Counts what is handed to the executor; tells when that was, if it is timed.
