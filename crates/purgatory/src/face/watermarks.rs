@@ -96,7 +96,7 @@ where
     }
 
     /// Where the waits are parked: for metrics and snapshots, to cancel some, or for
-    /// [`shutdown_timeout`](Purgatory::shutdown_timeout). Its events raise no value.
+    /// [`shutdown`](Purgatory::shutdown). Its events raise no value.
     pub fn purgatory(&self) -> &Purgatory<K, BoxedOperation> {
         &self.purgatory
     }
