@@ -161,7 +161,8 @@ impl<T> Drop for End<T> {
     }
 }
 
-/// A future of the value that a parked condition yields. Made by [`Purgatory::wait`].
+/// A future of the value that a parked condition yields ([`Purgatory::wait`]), or of a reply
+/// ([`Replies::expect`](crate::Replies::expect)). On any runtime, or none.
 ///
 /// # Cancel safety
 /// Dropping it cancels the wait: the operation leaves the purgatory at once, or, while it is under

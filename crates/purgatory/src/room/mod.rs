@@ -215,7 +215,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
             Ok(inserted) => inserted,
             Err(full) => return Err((full.0, key)),
         };
-        self.lists.watch_first(&mut self.entries, id.index(), key.known, key.hash, key.watermark);
+        self.lists.watch(&mut self.entries, id.index(), key.known, key.hash, key.watermark);
         Ok(Arrived { id: self.handle(id), due })
     }
 
@@ -256,7 +256,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.lists.find(key, hash)
+        self.lists.keys.find(key, hash)
     }
 
     /// The operation that has waited for a key longest.
@@ -270,7 +270,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.find(key, hash).map(|record| self.lists.key(record).clone())
+        self.find(key, hash).map(|record| self.lists.keys.at(record).key().clone())
     }
 
     /// Starts a walk over watches of a key as they are now, with the first `limit` of them.
@@ -346,12 +346,12 @@ impl<K: Eq + Clone, O> Room<K, O> {
 
     /// Keys that have waiters.
     pub(crate) fn key_count(&self) -> usize {
-        self.lists.key_count()
+        self.lists.keys.len()
     }
 
     /// Each key with how many wait for it.
     pub(crate) fn waiters_by_key(&self) -> impl Iterator<Item = (&K, usize)> {
-        self.lists.waiters_by_key()
+        self.lists.keys.iter().map(|record| (record.key(), record.waiters as usize))
     }
 
     /// How many wait for a key. Runs the key's `Eq`.
@@ -359,7 +359,8 @@ impl<K: Eq + Clone, O> Room<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.lists.waiters(key, hash)
+        let record = self.find(key, hash).map(|record| self.lists.keys.at(record));
+        record.map_or(0, |record| record.waiters as usize)
     }
 
     /// The first key of an operation, unless that watch was taken. Runs the key's `Clone`.

@@ -255,10 +255,9 @@ impl Model {
         ids.extend(self.reference.gone.last());
         ids.retain(|id| id.shard() == first.shard());
         self.random.shuffle(&mut ids);
-        let (outcome, mut ended) = (Outcome::Completed, Vec::new());
-        let room = &mut self.rooms[first.shard()];
-        ended.extend(ids.iter().filter_map(|&id| room.claim(id, outcome.clone())));
-        let mut ended = ended.into_iter();
+        let (outcome, room) = (Outcome::Completed, &mut self.rooms[first.shard()]);
+        let ended = ids.iter().filter_map(|&id| room.claim(id, outcome.clone()));
+        let mut ended = ended.collect::<Vec<_>>().into_iter();
         for id in ids {
             if self.reference.claim(id, &outcome) {
                 let one = ended.next().expect("as many as the reference ended");
