@@ -9,7 +9,6 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use smallvec::SmallVec;
 use timer_core::{
     Job, TimerHandle,
     driver::{Latch, UnderWay, contain, jobs},
@@ -76,13 +75,13 @@ where
     pub(crate) fn finish_all(
         self: &Arc<Self>,
         call: &Call<'_>,
-        ended: impl IntoIterator<Item = Ended<K, O>>,
+        mut ended: impl AsMut<[Ended<K, O>]> + IntoIterator<Item = Ended<K, O>>,
     ) -> usize {
-        let over = self.release_watches_of_all(ended);
-        let completed = |(_, outcome): &&(O, Outcome)| matches!(outcome, Outcome::Completed);
-        let completed = over.iter().filter(completed).count();
-        for (payload, outcome) in over {
-            self.run_callback(call, payload, outcome, Permit::Held);
+        drop(self.take_watches(ended.as_mut(), usize::MAX));
+        let mut completed = 0;
+        for ended in ended {
+            completed += usize::from(matches!(ended.outcome, Outcome::Completed));
+            self.finish(call, ended);
         }
         completed
     }
@@ -97,26 +96,21 @@ where
         (payload, outcome)
     }
 
-    /// As [`release_watches`](Self::release_watches), for several: room by room.
-    fn release_watches_of_all(
-        &self,
-        ended: impl IntoIterator<Item = Ended<K, O>>,
-    ) -> SmallVec<[(O, Outcome); 1]> {
-        let mut watches = SmallVec::<[(Ticket, TimerHandle); 2]>::new();
-        let over = ended.into_iter().map(|ended| {
-            let Ended { id, payload, outcome, tickets, left, timed } = ended;
-            self.time_end(id, &outcome, timed);
-            drop(left);
-            watches.extend(tickets.iter().map(|ticket| (ticket, id)));
+    /// Gives the further watches back of operations that have `max` at most, room by room. Returns
+    /// the keys that have no waiter left.
+    fn take_watches(&self, ended: &mut [Ended<K, O>], max: usize) -> Vec<K> {
+        let (mut watches, mut left) = (Vec::new(), Vec::new());
+        for Ended { id, tickets, .. } in ended {
+            if (1..=max).contains(&tickets.len()) {
+                watches.extend(std::mem::take(tickets).iter().map(|ticket| (ticket, *id)));
+            }
             if watches.len() >= CLAIMED {
-                self.release_all(&mut watches);
+                left.append(&mut self.release_all(&mut watches));
                 watches.clear();
             }
-            (payload, outcome)
-        });
-        let over = over.collect();
-        self.release_all(&mut watches);
-        over
+        }
+        left.append(&mut self.release_all(&mut watches));
+        left
     }
 
     /// Records how long it waited, if that is timed, and how late it expired.
@@ -181,13 +175,7 @@ where
             latch.into_iter().flat_map(|latch| ended.iter().map(|_| latch.begin())).collect();
         // A manual timer shares no reaper, so everything is released here.
         let at_once = if self.sequence.is_some() { usize::MAX } else { RELEASED_AT_ONCE };
-        let mut watches = Vec::new();
-        for Ended { id, tickets, .. } in &mut ended {
-            if tickets.len() <= at_once {
-                watches.extend(std::mem::take(tickets).iter().map(|ticket| (ticket, *id)));
-            }
-        }
-        let left = self.release_all(&mut watches);
+        let left = self.take_watches(&mut ended, at_once);
         let (core, handed) = (self.clone(), self.to_executor(ended.len()));
         self.offload.execute(Job::new(move || {
             drop(left);
@@ -296,7 +284,7 @@ where
     /// Ends everything parked as Cancelled and refuses what comes later, a bounded step at a time.
     pub(crate) fn close(self: &Arc<Self>, reason: CancelReason) {
         let call = Call::enter(&self.offload);
-        self.close_rooms(reason, |ended| _ = self.finish_all(&call, ended.drain(..)));
+        self.close_rooms(reason, |ended| _ = self.finish_all(&call, std::mem::take(ended)));
     }
 
     /// As [`close`](Self::close), but what runs the user's code is the executor's; until that has

@@ -229,6 +229,17 @@ impl<K: Eq + Clone> Lists<K> {
     #[inline]
     pub(crate) fn unwatch_first<O>(&mut self, entries: &mut Entries<O>, index: u32) -> Option<K> {
         let link = std::mem::replace(entries.wheel.at_mut(index).link_mut(), Link::NOWHERE);
+        self.unwatch(entries, index, link)
+    }
+
+    /// The same for an operation that has left its entry.
+    #[inline]
+    pub(crate) fn unwatch<O>(
+        &mut self,
+        entries: &mut Entries<O>,
+        index: u32,
+        link: Link,
+    ) -> Option<K> {
         if link.of == NONE {
             return None;
         }

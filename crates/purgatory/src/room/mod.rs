@@ -387,6 +387,9 @@ impl<K: Eq + Clone, O> Room<K, O> {
     pub(crate) fn give_back(&mut self, held: CheckedOut<O>) -> GivenBack<K, O> {
         self.counts.checks += 1;
         let CheckedOut { id, payload, verdict } = held;
+        if verdict == Verdict::Satisfied {
+            return Next::Ended(self.remove_ended(id, payload, Outcome::Completed));
+        }
         let entry = self.get_mut(id).expect("Holder removes: the entry of a payload is there");
         match entry.settle(payload, verdict) {
             Next::Parked => Next::Parked,
@@ -419,13 +422,13 @@ impl<K: Eq + Clone, O> Room<K, O> {
     /// Takes an entry out, and its first watch.
     #[inline(always)]
     fn take_out(&mut self, id: TimerHandle) -> (Tickets, Option<K>) {
+        let Some(entry) = self.entries.wheel.cancel(id.id()) else { return Default::default() };
         let left = if failpoint!(EndedStaysListed) {
             None
         } else {
-            self.lists.unwatch_first(&mut self.entries, id.id().index())
+            self.lists.unwatch(&mut self.entries, id.id().index(), *entry.link())
         };
-        let tickets =
-            self.entries.wheel.cancel(id.id()).map(Entry::into_tickets).unwrap_or_default();
+        let tickets = entry.into_tickets();
         self.watched -= 1 + tickets.len();
         (tickets, left)
     }
