@@ -157,6 +157,10 @@ coverage:
 deny:
     cargo deny check bans licenses sources
 
-# Everything CI runs.
+# Everything CI runs for each change.
 ci:
     .ci/run
+
+# Long checks in full: the public API, malformed frames, libFuzzer, Prometheus, a browser, benches, soak.
+nightly:
+    .ci/nightly

@@ -167,6 +167,6 @@ fn main() -> Result<()> {
     }
     drop(server);
     all.iter().for_each(|waits| waits.shutdown());
-    [&inline, &busy].into_iter().for_each(|timer| _ = timer.shutdown());
+    [&inline, &busy].into_iter().for_each(|timer| _ = timer.shutdown(Duration::MAX));
     Ok(())
 }

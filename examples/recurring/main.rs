@@ -106,7 +106,7 @@ fn times(cron: &Cron, begin: &Zoned, end: &Zoned) -> Result<Vec<Zoned>> {
     });
     timer
         .advance(Duration::try_from(end.timestamp() - origin).context("it ends before it begins")?);
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     let ran = std::mem::take(&mut *ran.lock());
     Ok(ran)
 }
@@ -158,7 +158,7 @@ fn live(args: &Args, patterns: &[Cron]) -> Result<()> {
     }
     eprintln!("until Ctrl-C");
     stopped.recv().context("the signal handler is gone")?;
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     Ok(())
 }
 

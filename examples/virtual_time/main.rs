@@ -113,7 +113,7 @@ impl Story {
                 .map_err(|refused| refused.reason)?;
         }
         while cluster.timer.advance_to_next() {}
-        cluster.timer.shutdown();
+        cluster.timer.shutdown(Duration::MAX);
         Ok(mem::take(&mut *cluster.ends.lock()))
     }
 }

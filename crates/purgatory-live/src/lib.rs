@@ -1,7 +1,7 @@
 //! A live page of [purgatories](purgatory::Purgatory) and their [timers](timer_core::SystemTimer):
-//! the wheel's levels with their buckets, what is parked and for which keys, what ends a second and
-//! how, how long operations waited, the oldest of them. One self-contained file without outside
-//! assets, fed by server-sent events.
+//! what is parked and for which keys, what ends a second and how, how long operations waited, the
+//! oldest of them, what a timer holds and does. One self-contained file without outside assets,
+//! fed by server-sent events.
 //!
 //! [`Live`] collects what to show. Then either
 //!

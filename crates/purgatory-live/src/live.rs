@@ -79,7 +79,7 @@ impl Live {
         self
     }
 
-    /// Shows a timer: its wheels' levels, of all purgatories and tasks on it together.
+    /// Shows a timer: its counts, of all purgatories and tasks on it together.
     pub fn timer(mut self, timer: &SystemTimer) -> Live {
         self.timers.push(Arc::new(timer.clone()));
         self

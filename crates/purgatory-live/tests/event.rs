@@ -98,7 +98,7 @@ fn only_so_much_is_told_of_many_keys_and_operations() {
 }
 
 #[test]
-fn an_own_timer_comes_along_with_its_wheel() {
+fn an_own_timer_comes_along() {
     let purgatory = Purgatory::new("orders").unwrap();
     let other = SystemTimer::builder().name("other").build().unwrap();
     let id = other.schedule(Duration::from_secs(3600), || ()).unwrap();
@@ -111,13 +111,6 @@ fn an_own_timer_comes_along_with_its_wheel() {
     assert_eq!((&own["tick_s"], &own["stats"]["pending"]), (&json!(0.001), &json!(1)));
     assert_eq!(shared["stats"]["cancelled"], 1);
     assert!(own["now_s"].as_f64().unwrap() < 3600.0);
-
-    let levels = own["stats"]["levels"].as_array().unwrap();
-    let ticks: Vec<u64> =
-        levels.iter().map(|level| level["bucket_ticks"].as_u64().unwrap()).collect();
-    assert_eq!(ticks, [1, 64, 4096, 262_144]);
-    let held: u64 = levels[3]["buckets"].as_array().unwrap().iter().filter_map(Value::as_u64).sum();
-    assert_eq!(held, 1, "an hour is 13.7 buckets of the fourth level");
     assert_eq!(event["purgatories"].as_array().unwrap().len(), 1);
 }
 

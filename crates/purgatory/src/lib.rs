@@ -122,7 +122,7 @@ pub use face::{
     builder::Builder,
     monitor::Monitor,
     purgatory::Purgatory,
-    replies::{Expected, Replies, Reply},
+    replies::{Expected, Replies},
     shutdown::ShutdownLeft,
     wait::{WaitError, WaitFuture},
 };

@@ -20,11 +20,8 @@
 //! | I want | Use |
 //! |---|---|
 //! | to run something later, cancel it or move it | [`SystemTimer`] and [`Timer::schedule`] |
-//! | the same, when it need not be exact | [`Timer::schedule_within`] a tolerance |
 //! | to run something again and again | [`Timer::schedule_at_fixed_rate`], [`Timer::schedule_with_fixed_delay`] |
 //! | to wait in async code | [`Timer::sleep`], [`Timer::timeout`], [`Timer::interval`] |
-//! | a timeout that ends with its scope | [`CancelOnDrop`] |
-//! | one task for each key: sessions, heartbeats, debouncing | [`KeyedTimer`] |
 //! | many tasks of one type, without a box each | [`Timer::with_handler`] |
 //! | tests that do not sleep | [`ManualTimer`] |
 //! | a timer without a thread, on a tokio runtime | `SystemTimerBuilder::tokio` (feature `tokio`) |
@@ -41,9 +38,9 @@
 //! - **Idle is free.** The reaper sleeps until the next bucket that holds anything is due.
 //! - **Bounded.** However many fall due, a lock is held for a few hundred of them at a time.
 //! - **Panics stay inside.** A task that panics is contained and counted (`panicked` of
-//!   what it was scheduled on: [`TaskTimer`], [`KeyedTimer`] or the timer).
-//! - **No lock is held while your code runs**, except in `with` of [`TaskTimer`] and
-//!   [`KeyedTimer`], for the keys of the latter, and for a clock of yours.
+//!   what it was scheduled on: [`TaskTimer`] or the timer).
+//! - **No lock is held while your code runs**, except in [`TaskTimer::with`] and for a clock of
+//!   yours.
 //!
 //! # How deadlines find their bucket
 //!
@@ -111,8 +108,7 @@
 //! - A task may schedule and cancel others and itself. If it panics, the panic is contained,
 //!   counted ([`Timer::panicked`]) and reported ([`SystemTimerBuilder::on_panic`]).
 //! - An idle timer is two sleeping threads.
-//! - On Linux [`SystemClock`] stands still while the machine is suspended. `BootClock` (feature
-//!   `boot-clock`) goes on.
+//! - On Linux [`SystemClock`] stands still while the machine is suspended.
 //! - Memory comes in pages of 64 tasks; one task that stays holds its page.
 //!
 //! # Beside others
@@ -127,13 +123,9 @@
 //!
 //! # Features
 //!
-//! - `keyed` (on by default): [`KeyedTimer`].
 //! - `metrics` (on by default): `SystemTimer::publish` hands [`SystemTimer::stats`] to the
 //!   `metrics` facade.
 //! - `serde`: [`TimerStats`] can be serialised.
-//! - `boot-clock`: `BootClock`, a clock that counts the time the machine is suspended.
-//! - `stream`: [`Interval`] is a `futures_core::Stream`.
-//! - `hyper`: `HyperTimer`, a timer as hyper's own.
 //! - `tokio`: `SystemTimerBuilder::tokio`, a timer without a thread, on a runtime and its clock;
 //!   `TokioExecutor`.
 
@@ -147,8 +139,6 @@ mod sync;
 mod timers;
 mod wheel;
 
-#[cfg(all(feature = "boot-clock", any(target_os = "linux", target_os = "android")))]
-pub use driver::boot_clock::BootClock;
 pub use driver::clock::{Clock, ManualClock, SystemClock};
 pub use driver::executor::{Executor, JOB_TASKS, Job, Workers};
 pub use driver::handle::{MAX_SHARDS, TimerHandle};
@@ -159,23 +149,17 @@ pub use driver::tokio::TokioExecutor;
 pub use observe::histogram::TimeHistogram;
 pub use observe::stats::TimerStats;
 pub use timers::errors::{BuildError, ScheduleError, ScheduleErrorReason};
-pub use timers::guard::CancelOnDrop;
-#[cfg(feature = "hyper")]
-pub use timers::hyper::HyperTimer;
 pub use timers::interval::{Interval, MissedTicks};
-#[cfg(feature = "keyed")]
-pub use timers::keyed::KeyedTimer;
 pub use timers::manual::ManualTimer;
 pub use timers::periodic::{Periodic, PeriodicError};
 pub use timers::sleep::{Sleep, Sleeps};
-pub use timers::system::{SystemTimer, SystemTimerBuilder, TimerLeft};
+pub use timers::system::{SystemTimer, SystemTimerBuilder};
 pub use timers::task::{SharedTask, TimerTask};
 pub use timers::task_timer::TaskTimer;
 pub use timers::timeout::{TimeoutError, TimeoutFuture};
-pub use timers::timer::Timer;
+pub use timers::timer::{Timer, TimerLeft};
 pub use wheel::arena::{Full, MAX_TASKS, TaskId};
 pub use wheel::geometry::{SizeError, WheelSize};
-pub use wheel::occupancy::LevelStats;
 pub use wheel::tick::{TickError, TickLength};
 pub use wheel::timing_wheel::{Advanced, DueTask, Scheduled, TimingWheel};
 

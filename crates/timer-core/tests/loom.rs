@@ -98,7 +98,7 @@ fn schedule_against_turn() {
             timer.schedule(NOW, move || fired.say()).unwrap();
         }
         fired.iter().for_each(Fired::wait);
-        assert!(timer.shutdown().is_empty());
+        assert!(timer.shutdown(Duration::MAX).unfired.is_empty());
     });
 }
 
@@ -115,7 +115,7 @@ fn the_reapers_sleep_against_an_earlier_arrival() {
         });
         fired.wait();
         arrival.join().unwrap();
-        assert_eq!(timer.shutdown().len(), 1);
+        assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 1);
     });
 }
 
@@ -128,7 +128,7 @@ fn cancel_against_fire() {
         let counted = runs.clone();
         let handle = timer.schedule(NOW, move || *counted.lock().unwrap() += 1).unwrap();
         let cancelled = timer.cancel(handle);
-        let left = timer.shutdown().len();
+        let left = timer.shutdown(Duration::MAX).unfired.len();
         let runs = *runs.lock().unwrap();
         assert_eq!(usize::from(cancelled) + runs + left, 1, "{cancelled} {runs} {left}");
     });
@@ -146,7 +146,7 @@ fn shutdown_against_schedule() {
             let refused = other.schedule(HOUR, task).err();
             refused.map_or(0, |refused| usize::from(refused.reason == ScheduleErrorReason::Closed))
         });
-        let left = timer.shutdown().len();
+        let left = timer.shutdown(Duration::MAX).unfired.len();
         let refused = scheduling.join().unwrap();
         assert_eq!((refused + left, *runs.lock().unwrap()), (1, 0));
     });
@@ -223,7 +223,7 @@ fn a_shutdown_against_a_first_poll() {
         let (timer, task) = (ManualTimer::new(), task());
         let mut sleep = timer.sleep(MS);
         let closing = timer.clone();
-        let shutdown = loom::thread::spawn(move || _ = closing.shutdown());
+        let shutdown = loom::thread::spawn(move || _ = closing.shutdown(Duration::MAX));
         let polled = poll(&mut sleep, &task);
         shutdown.join().unwrap();
         assert_eq!(polled.is_pending(), task.0.load(SeqCst) == 1);

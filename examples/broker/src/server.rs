@@ -101,7 +101,7 @@ impl Broker {
         } else if self.threads.into_iter().any(|thread| thread.join().is_err()) {
             tracing::error!("a thread of the broker panicked");
         }
-        drop(self.timer.shutdown()); // nothing of ours is scheduled on it directly
+        drop(self.timer.shutdown(Duration::MAX)); // nothing of ours is scheduled on it directly
         let counters = self.manager.counters.lock().clone();
         Summary { parked: self.manager.stats(), ..counters }
     }

@@ -1,8 +1,7 @@
 //! Kafka's load test for its purgatory, with its parameters and its workload, over this project's
-//! purgatory, over the same with a tolerance or a heap for a timer, and over the shape of Kafka's
-//! first purgatory.
+//! purgatory, over the same with a heap for a timer, and over the shape of Kafka's first purgatory.
 //!
-//! `cargo run --release -p purgatory-benches --bin purgatory_perf` runs all four timers with both
+//! `cargo run --release -p purgatory-benches --bin purgatory_perf` runs all three timers with both
 //! published profiles at rising rates, each in a process of its own (`--quick`: under 40 s on two
 //! cores). `--profile low --rate 105000 --timer wheel` picks one.
 //!

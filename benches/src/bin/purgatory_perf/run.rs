@@ -25,8 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What a run came to.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Measured {
-    /// Requests a second, from the first to the last ending less the timeout and its
-    /// tolerance.
+    /// Requests a second, from the first to the last ending less the timeout.
     pub(crate) rate: f64,
     /// Processor time of the process for a request, the generator's share not in it.
     pub(crate) cpu_us: f64,
@@ -57,14 +56,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Measured> {
     let alone = drive(&workload, alone_num, args.seed, |_| Ok(Nothing))?;
     let _ = fs::write("/proc/self/clear_refs", "5"); // forgets the most memory so far
     let timer = args.timer.unwrap_or(TimerKind::Wheel);
-    let tolerance = match timer {
-        TimerKind::Tolerant => workload.timeout / 2,
-        _ => Duration::ZERO,
-    };
     let driven = match timer {
-        TimerKind::Wheel | TimerKind::Tolerant => {
-            drive(&workload, num, args.seed, |_| Ours::new(keys, tolerance))
-        }
+        TimerKind::Wheel => drive(&workload, num, args.seed, |_| Ours::new(keys)),
         TimerKind::Heap => drive(&workload, num, args.seed, |books| Ours::heap(keys, books.clock)),
         TimerKind::First => {
             drive(&workload, num, args.seed, |books| First::new(keys, args.purge, books.clock))
@@ -81,7 +74,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Measured> {
 
     let generator_us = alone.cpu_ns as f64 / alone_num as f64 / 1e3;
     let total_us = driven.cpu_ns as f64 / num as f64 / 1e3;
-    let timeout_ns = (workload.timeout + tolerance).as_nanos() as u64;
+    let timeout_ns = workload.timeout.as_nanos() as u64;
     let loaded_ns = driven.elapsed_ns.saturating_sub(timeout_ns).max(driven.generated_ns);
     Ok(Measured {
         rate: num as f64 / loaded_ns as f64 * 1e9,

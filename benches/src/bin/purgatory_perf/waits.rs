@@ -7,7 +7,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
-    time::Duration,
     vec::Drain,
 };
 
@@ -27,8 +26,6 @@ use crate::books::{Ending, Request};
 pub(crate) enum TimerKind {
     /// This project's purgatory: the hierarchical timing wheel.
     Wheel,
-    /// The same, with time-outs that may take up to half as long again.
-    Tolerant,
     /// The same purgatory without its timer, and a delay heap beside it.
     Heap,
     /// The shape of Kafka's first purgatory: one heap, one lock, and completed requests kept until
@@ -78,7 +75,6 @@ pub(crate) struct Ours {
     /// With it operations never time out by themselves: it cancels them. What was completed stays
     /// in it until its time.
     heap: Option<Delays<Heap<OperationId>>>,
-    tolerance: Duration,
 }
 
 impl DelayedOperation for Request {
@@ -95,13 +91,12 @@ impl DelayedOperation for Request {
 }
 
 impl Ours {
-    /// With `tolerance` on top of a request's time-out.
-    pub(crate) fn new(keys: Vec<Key>, tolerance: Duration) -> anyhow::Result<Self> {
-        Ok(Ours { purgatory: Purgatory::new("perf")?, keys, heap: None, tolerance })
+    pub(crate) fn new(keys: Vec<Key>) -> anyhow::Result<Self> {
+        Ok(Ours { purgatory: Purgatory::new("perf")?, keys, heap: None })
     }
 
     pub(crate) fn heap(keys: Vec<Key>, clock: SystemClock) -> anyhow::Result<Self> {
-        let ours = Ours::new(keys, Duration::ZERO)?;
+        let ours = Ours::new(keys)?;
         let expires = ours.purgatory.clone();
         let heap = Delays::start(clock, move |ids| {
             ids.for_each(|id| _ = expires.cancel(id, "its time ran out"));
@@ -114,10 +109,9 @@ impl Waits for Ours {
     type Ticket = Option<OperationId>;
 
     fn park(&self, request: Request) -> Option<OperationId> {
-        let (delay, tolerance) = (request.timeout, self.tolerance);
         let timeout = match &self.heap {
             Some(_) => Timeout::Never,
-            None => Timeout::Within { delay, tolerance },
+            None => Timeout::After(request.timeout),
         };
         let parked = self.purgatory.try_complete_else_watch(request, &self.keys, timeout);
         let ParkResult::Parked(id) = parked.expect("no bound is set, and it is open") else {

@@ -132,7 +132,7 @@ impl Load {
                         (0..timers).map(|_| book.owner(workers)).collect::<Result<Vec<_>, _>>()?;
                     if let Some(base_ns) = park(&book, &owners, lead_ns, due_ns)? {
                         let seen = look(&book, &owners, base_ns, window);
-                        owners.iter().for_each(|(timer, _)| _ = timer.shutdown());
+                        owners.iter().for_each(|(timer, _)| _ = timer.shutdown(Duration::MAX));
                         let told = book.told_ns.iter().map(|told| told.load(Relaxed)).enumerate();
                         let late = told.map(|(at, told)| told.checked_sub(base_ns + due_ns(at)));
                         let late = late.collect::<Option<Vec<_>>>();

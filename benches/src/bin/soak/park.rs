@@ -43,7 +43,6 @@ pub(crate) fn park(world: &Arc<World>, random: &mut Rng) -> Option<Mine> {
         None => Timeout::Never,
         Some(ns) => match (random.u32(0..8), Duration::from_nanos(ns)) {
             (0, _) => Timeout::At(opened.now_ns + ns),
-            (1, delay) => Timeout::Within { delay, tolerance: Duration::from_millis(100) },
             (_, delay) => Timeout::After(delay),
         },
     };

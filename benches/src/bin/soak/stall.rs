@@ -49,7 +49,7 @@ impl Stall {
     pub(crate) fn join(&self) {
         self.end();
         self.shared.workers.close();
-        self.shared.workers.join();
+        self.shared.workers.join(std::time::Duration::MAX);
     }
 }
 

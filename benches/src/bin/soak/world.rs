@@ -165,12 +165,12 @@ impl World {
                 self.monitor.shutdown();
                 self.replies.shutdown();
                 self.watermarks.shutdown();
-                self.timer.shutdown();
+                self.timer.shutdown(Duration::MAX);
             }
             1 => {
                 // With a limit, which may not suffice.
                 self.plain.shutdown_timeout(Duration::from_millis(1));
-                self.timer.shutdown_timeout(Duration::from_millis(1));
+                self.timer.shutdown(Duration::from_millis(1));
             }
             _ => {} // its last handles go, wherever they are
         }

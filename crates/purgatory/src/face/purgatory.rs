@@ -5,10 +5,11 @@ use std::{
     fmt,
     hash::Hash,
     sync::Arc,
+    time::Duration,
 };
 
 use crossbeam_utils::CachePadded;
-use timer_core::SystemTimer;
+use timer_core::{SystemTimer, Timer};
 
 use crate::{
     face::boxed::BoxedOperation,
@@ -89,7 +90,7 @@ where
     fn drop(&mut self) {
         self.core.close(CancelReason::Dropped);
         if let Some(timer) = &self.core.own_timer {
-            timer.close(); // a future that is still held keeps the inside, but no threads
+            timer.shutdown(Duration::ZERO); // a future still held keeps the inside, but no threads
         }
     }
 }

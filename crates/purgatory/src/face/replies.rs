@@ -8,8 +8,7 @@ use std::{
     borrow::{Borrow, Cow},
     fmt,
     hash::Hash,
-    pin::Pin,
-    task::{Context, Poll, Waker},
+    task::Waker,
 };
 
 use timer_core::BuildError;
@@ -116,13 +115,14 @@ where
     }
 
     /// Expects a reply under this key. It is registered when this returns, so send the request
-    /// after. The time counts from here.
+    /// after. The time counts from here. Cancel safety: see [`WaitFuture`]; dropped, it leaves the
+    /// key free, and a late reply is handed back by [`deliver`](Self::deliver).
     ///
     /// # Errors
     /// [`Refused`] hands the key back when a reply is expected under it
     /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or the purgatory is shut down or
     /// full.
-    pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<Reply<V>, Refused<K>> {
+    pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
         let answer = Answer::shared();
         let core = &self.purgatory.core;
         let expected = Expected { answer: answer.clone(), failures: core.sweeps() };
@@ -130,7 +130,7 @@ where
         if id.is_none() {
             let _ = Answer::fill(&answer, Err(WaitError::Expired)); // it was given no time
         }
-        Ok(Reply { wait: self.purgatory.future_of(answer, id) })
+        Ok(self.purgatory.future_of(answer, id))
     }
 
     /// Delivers a reply to whoever expects it under the key. The value is theirs when this returns,
@@ -217,42 +217,5 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Replies").field("purgatory", &self.purgatory).finish_non_exhaustive()
-    }
-}
-
-/// A future of a reply, made by [`Replies::expect`]. On any runtime, or none.
-///
-/// It yields a [`WaitError`] when the time ran out, all replies failed, or the purgatory was shut
-/// down.
-///
-/// # Cancel safety
-/// Dropped, it leaves nothing: the key is free, and a late reply is handed back by
-/// [`deliver`](Replies::deliver). A value that was delivered before is dropped.
-///
-/// # Panics
-/// When polled again after it was ready.
-#[must_use = "dropped, it expects nothing"]
-#[derive(Debug)]
-pub struct Reply<V> {
-    wait: WaitFuture<V>,
-}
-
-impl<V> Reply<V> {
-    /// Blocks this thread until the reply is there, or why not. The future may have been polled
-    /// before.
-    ///
-    /// # Errors
-    /// [`WaitError`]; [`InsideCallback`](WaitError::InsideCallback) when it would have to wait
-    /// inside a check, a callback or a timer's task, and then the reply is not expected any more.
-    pub fn wait_blocking(self) -> Result<V, WaitError> {
-        self.wait.wait_blocking()
-    }
-}
-
-impl<V> Future for Reply<V> {
-    type Output = Result<V, WaitError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.wait).poll(context)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use timer_core::{Clock, SystemClock, driver::Latch};
+use timer_core::{Clock, SystemClock, Timer, driver::Latch};
 
 use crate::{
     face::{purgatory::Purgatory, wait::must_not_block},
@@ -80,7 +80,7 @@ where
             pause.wait(left().min(Duration::from_millis(1)));
         }
         let own_timer = self.core.own_timer.as_ref();
-        let threads = own_timer.map_or(0, |timer| timer.shutdown_timeout(left()).threads);
+        let threads = own_timer.map_or(0, |timer| timer.shutdown(left()).threads);
         let callbacks = self.core.closing.wait(Duration::ZERO);
         ShutdownLeft { under_check: self.len(), callbacks, threads }
     }

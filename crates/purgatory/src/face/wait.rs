@@ -9,7 +9,10 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{Ordering, fence},
+    },
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
 };
@@ -161,7 +164,8 @@ impl<T> Drop for End<T> {
     }
 }
 
-/// A future of the value that a parked condition yields. Made by [`Purgatory::wait`].
+/// A future of the value that a parked condition yields ([`Purgatory::wait`]), or of a reply
+/// ([`Replies::expect`](crate::Replies::expect)). On any runtime, or none.
 ///
 /// # Cancel safety
 /// Dropping it cancels the wait: the operation leaves the purgatory at once, or, while it is under
@@ -203,25 +207,19 @@ impl<T> Future for WaitFuture<T> {
     type Output = Result<T, WaitError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // Wakers are user code: none is cloned or dropped under the lock.
-        let mut other = None;
+        // Wakers are user code: none is cloned or dropped under the lock. An operation that is gone
+        // has filled the answer; then no waker is needed.
+        let over = Arc::strong_count(&self.answer) == 1;
+        fence(Ordering::Acquire); // the operation filled the answer before it dropped its share
+        let mut waker = (!over).then(|| context.waker().clone());
         let mut answer = self.answer.lock();
-        if let Answer::Waiting(kept) = &*answer {
-            if kept.as_ref().is_some_and(|kept| kept.will_wake(context.waker())) {
-                return Poll::Pending;
-            }
+        if let Answer::Waiting(kept) = &mut *answer {
+            std::mem::swap(kept, &mut waker);
             drop(answer);
-            other = Some(context.waker().clone());
-            answer = self.answer.lock();
-            if let Answer::Waiting(kept) = &mut *answer {
-                std::mem::swap(kept, &mut other);
-                drop(answer);
-                return Poll::Pending;
-            }
+            return Poll::Pending;
         }
         let before = std::mem::replace(&mut *answer, Answer::Left);
         drop(answer);
-        drop(other); // it was filled meanwhile
         match before {
             Answer::Filled(result) => {
                 self.behind = None;

@@ -68,7 +68,7 @@ where
 {
     /// Over a purgatory that was configured otherwise: a shared timer, an executor, a bound.
     fn from(purgatory: Purgatory<K, BoxedOperation>) -> Self {
-        Watermarks::over(purgatory, None)
+        Watermarks::over(purgatory, usize::MAX)
     }
 }
 
@@ -87,11 +87,11 @@ where
     /// Over a purgatory, with values for at most `keys_max` keys at a time. (What waits under a key
     /// without a value does not count; [`max_parked`](crate::Builder::max_parked) bounds that.)
     pub fn with_keys_max(purgatory: Purgatory<K, BoxedOperation>, keys_max: usize) -> Self {
-        Watermarks::over(purgatory, Some(Limit::new(keys_max)))
+        Watermarks::over(purgatory, keys_max)
     }
 
-    fn over(purgatory: Purgatory<K, BoxedOperation>, keys: Option<Limit>) -> Self {
-        Watermarks { purgatory, values: Arc::new(Values::new(keys)) }
+    fn over(purgatory: Purgatory<K, BoxedOperation>, keys_max: usize) -> Self {
+        Watermarks { purgatory, values: Arc::new(Values::new(Limit::new(keys_max))) }
     }
 
     /// Where the waits are parked: for metrics and snapshots, to cancel some, or to

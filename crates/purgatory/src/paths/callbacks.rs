@@ -4,9 +4,11 @@
 //! list, the outcome is decided. Then, with nothing locked, its other watches are released and its
 //! callback is run: here, or where the timer runs what expired.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
-use smallvec::SmallVec;
 use timer_core::{
     Job, TimerHandle,
     driver::{Latch, UnderWay, contain, jobs},
@@ -33,9 +35,13 @@ pub(crate) const BUDGET: usize = 64;
 /// collected before the first are given back.
 const CLAIMED: usize = 4096;
 
-/// What expired gives so many further watches back on the thread that turns the wheels; of an
-/// operation with more they go with its callback.
+/// An expired operation with at most this many further watches gives them back on the thread that
+/// turns the wheels; one with more, as its callback runs.
 const RELEASED_AT_ONCE: usize = 16;
+
+/// A job on the executor gives back at most this many watches; the rest goes to the end of the
+/// executor's queue, so that operations with many keys delay the others' callbacks by little.
+const RELEASED_BY_JOB: usize = 2048;
 
 /// Something was handed to the executor.
 #[derive(Clone, Copy, Debug)]
@@ -69,13 +75,13 @@ where
     pub(crate) fn finish_all(
         self: &Arc<Self>,
         call: &Call<'_>,
-        ended: impl IntoIterator<Item = Ended<K, O>>,
+        mut ended: impl AsMut<[Ended<K, O>]> + IntoIterator<Item = Ended<K, O>>,
     ) -> usize {
-        let over = self.release_watches_of_all(ended);
-        let completed = |(_, outcome): &&(O, Outcome)| matches!(outcome, Outcome::Completed);
-        let completed = over.iter().filter(completed).count();
-        for (payload, outcome) in over {
-            self.run_callback(call, payload, outcome, Permit::Held);
+        drop(self.take_watches(ended.as_mut(), usize::MAX));
+        let mut completed = 0;
+        for ended in ended {
+            completed += usize::from(matches!(ended.outcome, Outcome::Completed));
+            self.finish(call, ended);
         }
         completed
     }
@@ -90,26 +96,21 @@ where
         (payload, outcome)
     }
 
-    /// As [`release_watches`](Self::release_watches), for several: room by room.
-    fn release_watches_of_all(
-        &self,
-        ended: impl IntoIterator<Item = Ended<K, O>>,
-    ) -> SmallVec<[(O, Outcome); 1]> {
-        let mut watches = SmallVec::<[(Ticket, TimerHandle); 2]>::new();
-        let over = ended.into_iter().map(|ended| {
-            let Ended { id, payload, outcome, tickets, left, timed } = ended;
-            self.time_end(id, &outcome, timed);
-            drop(left);
-            watches.extend(tickets.iter().map(|ticket| (ticket, id)));
+    /// Gives the further watches back of operations that have `max` at most, room by room. Returns
+    /// the keys that have no waiter left.
+    fn take_watches(&self, ended: &mut [Ended<K, O>], max: usize) -> Vec<K> {
+        let (mut watches, mut left) = (Vec::new(), Vec::new());
+        for Ended { id, tickets, .. } in ended {
+            if (1..=max).contains(&tickets.len()) {
+                watches.extend(std::mem::take(tickets).iter().map(|ticket| (ticket, *id)));
+            }
             if watches.len() >= CLAIMED {
-                self.release_all(&mut watches);
+                left.append(&mut self.release_all(&mut watches));
                 watches.clear();
             }
-            (payload, outcome)
-        });
-        let over = over.collect();
-        self.release_all(&mut watches);
-        over
+        }
+        left.append(&mut self.release_all(&mut watches));
+        left
     }
 
     /// Records how long it waited, if that is timed, and how late it expired.
@@ -170,26 +171,41 @@ where
         mut ended: Vec<Ended<K, O>>,
         latch: Option<&Latch>,
     ) {
-        let mut under_way: Vec<UnderWay> =
+        let under_way: Vec<UnderWay> =
             latch.into_iter().flat_map(|latch| ended.iter().map(|_| latch.begin())).collect();
-        // Nobody else's timers wait for the thread that turns wheels by hand.
+        // A manual timer shares no reaper, so everything is released here.
         let at_once = if self.sequence.is_some() { usize::MAX } else { RELEASED_AT_ONCE };
-        let mut watches = Vec::new();
-        for Ended { id, tickets, .. } in &mut ended {
-            if tickets.len() <= at_once {
-                watches.extend(std::mem::take(tickets).iter().map(|ticket| (ticket, *id)));
-            }
-        }
-        let left = self.release_all(&mut watches);
+        let left = self.take_watches(&mut ended, at_once);
         let (core, handed) = (self.clone(), self.to_executor(ended.len()));
         self.offload.execute(Job::new(move || {
             drop(left);
-            for ended in ended {
-                let (payload, outcome) = core.release_watches(ended);
-                let under_way = under_way.pop();
-                core.run_offloaded(handed, payload, outcome, Permit::Held, under_way);
-            }
+            core.run_endings(ended.into(), handed, under_way);
         }));
+    }
+
+    /// Releases and calls back what has ended, as a job's work; after [`RELEASED_BY_JOB`] watches
+    /// another job goes on.
+    fn run_endings(
+        self: Arc<Self>,
+        mut rest: VecDeque<Ended<K, O>>,
+        handed: Handed,
+        mut under_way: Vec<UnderWay>,
+    ) {
+        let mut budget = if self.offload.is_here() { usize::MAX } else { RELEASED_BY_JOB };
+        while let Some(mut ended) = rest.pop_front() {
+            if ended.tickets.len() > budget {
+                let some = ended.tickets.take_last(budget);
+                let mut some: Vec<_> = some.into_iter().map(|ticket| (ticket, ended.id)).collect();
+                self.release_all(&mut some);
+                rest.push_front(ended);
+                let core = self.clone();
+                let more = Job::new(move || core.run_endings(rest, handed, under_way));
+                return self.offload.execute(more);
+            }
+            budget -= ended.tickets.len();
+            let (payload, outcome) = self.release_watches(ended);
+            self.run_offloaded(handed, payload, outcome, Permit::Held, under_way.pop());
+        }
     }
 
     /// Counts what is handed to the executor; tells when that was, if it is timed.
@@ -268,7 +284,7 @@ where
     /// Ends everything parked as Cancelled and refuses what comes later, a bounded step at a time.
     pub(crate) fn close(self: &Arc<Self>, reason: CancelReason) {
         let call = Call::enter(&self.offload);
-        self.close_rooms(reason, |ended| _ = self.finish_all(&call, ended.drain(..)));
+        self.close_rooms(reason, |ended| _ = self.finish_all(&call, std::mem::take(ended)));
     }
 
     /// As [`close`](Self::close), but what runs the user's code is the executor's; until that has

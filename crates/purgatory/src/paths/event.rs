@@ -35,7 +35,7 @@ pub(super) const CHUNK: usize = 128;
 const TAKEN: usize = 64;
 
 /// Operations that have ended.
-type AllEnded<K, O> = SmallVec<[Ended<K, O>; 1]>;
+type AllEnded<K, O> = SmallVec<[Ended<K, O>; 8]>;
 
 /// Which watermark watches are taken off a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -382,7 +382,7 @@ where
     /// payloads out.
     fn attempt_all(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
         self.check_all(&mut batch.held);
-        let (mut again, mut ended) = (Vec::new(), Vec::new());
+        let (mut again, mut ended) = (Vec::new(), AllEnded::new());
         self.each_in_first_room(
             batch.held.drain(..),
             |held| held.id,

@@ -9,7 +9,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use timer_core::{
     Advanced, Job, TimerHandle,
-    driver::{Occupancy, WheelOwner, contain},
+    driver::{WheelCounts, WheelOwner, contain},
 };
 
 use crate::{
@@ -127,8 +127,8 @@ where
         }
     }
 
-    fn add_occupancy(&self, now: u64, occupancy: &mut Occupancy) {
-        self.rooms.add_occupancy(now, occupancy);
+    fn counts(&self) -> WheelCounts {
+        self.rooms.counts()
     }
 
     fn next_due(&self, room: usize) -> Option<u64> {
@@ -136,10 +136,6 @@ where
     }
 
     fn timer_closed(self: Arc<Self>) {
-        self.close(CancelReason::Shutdown);
-    }
-
-    fn timer_closed_offloading(self: Arc<Self>) {
         self.close_offloading(CancelReason::Shutdown);
     }
 }

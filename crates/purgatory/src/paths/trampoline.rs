@@ -202,7 +202,7 @@ mod tests {
             }
             assert!(!call.is_nested());
         }
-        timer.shutdown();
+        timer.shutdown(std::time::Duration::MAX);
         assert!(order.lock().unwrap().iter().copied().eq(0..QUEUE_BUDGET + 10));
     }
 

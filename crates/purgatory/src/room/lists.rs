@@ -12,8 +12,6 @@
 //! - **Place**: a walk's `next` and `last` name links of its list; a watch that leaves moves them
 //!   along before its link is gone.
 
-use std::borrow::Borrow;
-
 use timer_core::{
     TimerHandle, TimingWheel,
     driver::{PageSlot, Pages},
@@ -59,7 +57,7 @@ struct Walks {
 
 #[derive(Debug)]
 pub(crate) struct Lists<K> {
-    keys: Keys<K>,
+    pub(super) keys: Keys<K>,
     rest: Box<Rest>,
 }
 
@@ -179,22 +177,8 @@ impl<K: Eq + Clone> Lists<K> {
         }
     }
 
-    /// Watches an operation's first key: for its events, or for a level. O(1), but O(log watermark
-    /// watches of the key) for a level below another.
-    #[inline]
-    pub(crate) fn watch_first<O>(
-        &mut self,
-        entries: &mut Entries<O>,
-        index: u32,
-        known: Known<K>,
-        hash: u64,
-        watermark: Option<Watermark>,
-    ) {
-        self.link(entries, index, known, hash, watermark);
-    }
-
     /// Watches a further key of an operation; returns its slot, or `None` when 2^30 are in use. As
-    /// [`watch_first`](Self::watch_first).
+    /// [`watch`](Self::watch).
     pub(crate) fn watch_further<O>(
         &mut self,
         entries: &mut Entries<O>,
@@ -205,12 +189,15 @@ impl<K: Eq + Clone> Lists<K> {
     ) -> Option<u32> {
         let slot = self.rest.slots.claim()?;
         self.rest.slots.at_mut(slot).id = Some(id);
-        self.link(entries, slot | SLOT, known, hash, watermark);
+        self.watch(entries, slot | SLOT, known, hash, watermark);
         Some(slot)
     }
 
+    /// Links a watch: for the events of its key, or for a level. `at` is the index of its
+    /// operation's entry, or a slot with [`SLOT`]. O(1), but O(log watermark watches of the key)
+    /// for a level below another.
     #[inline]
-    fn link<O>(
+    pub(crate) fn watch<O>(
         &mut self,
         entries: &mut Entries<O>,
         at: u32,
@@ -242,6 +229,17 @@ impl<K: Eq + Clone> Lists<K> {
     #[inline]
     pub(crate) fn unwatch_first<O>(&mut self, entries: &mut Entries<O>, index: u32) -> Option<K> {
         let link = std::mem::replace(entries.wheel.at_mut(index).link_mut(), Link::NOWHERE);
+        self.unwatch(entries, index, link)
+    }
+
+    /// The same for an operation that has left its entry.
+    #[inline]
+    pub(crate) fn unwatch<O>(
+        &mut self,
+        entries: &mut Entries<O>,
+        index: u32,
+        link: Link,
+    ) -> Option<K> {
         if link.of == NONE {
             return None;
         }
@@ -380,14 +378,6 @@ impl<K: Eq + Clone> Lists<K> {
         }
     }
 
-    /// The record of a key that has waiters.
-    pub(crate) fn find<Q: Eq + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32>
-    where
-        K: Borrow<Q>,
-    {
-        self.keys.find(key, hash)
-    }
-
     /// The operation of the first plain watch of a key.
     #[inline]
     pub(crate) fn first_plain<O>(&self, entries: &Entries<O>, record: u32) -> Option<TimerHandle> {
@@ -490,30 +480,6 @@ impl<K: Eq + Clone> Lists<K> {
                 (false, false) => {}
             }
         }
-    }
-
-    /// Keys that have waiters.
-    pub(crate) fn key_count(&self) -> usize {
-        self.keys.len()
-    }
-
-    /// The key of a record.
-    pub(crate) fn key(&self, record: u32) -> &K {
-        self.keys.at(record).key()
-    }
-
-    /// Each key with how many wait for it.
-    pub(crate) fn waiters_by_key(&self) -> impl Iterator<Item = (&K, usize)> {
-        self.keys.iter().map(|record| (record.key(), record.waiters as usize))
-    }
-
-    /// How many wait for a key.
-    pub(crate) fn waiters<Q: Eq + ?Sized>(&self, key: &Q, hash: u64) -> usize
-    where
-        K: Borrow<Q>,
-    {
-        let record = self.keys.find(key, hash).map(|record| self.keys.at(record));
-        record.map_or(0, |record| record.waiters as usize)
     }
 
     /// The key of an operation's first watch, unless that was taken.
@@ -654,7 +620,7 @@ mod tests {
                 return Watch { id, slot: Some(slot.unwrap()) };
             }
             let id = self.entries.wheel.insert_unscheduled(Entry::held(0, 0)).unwrap();
-            self.lists.watch_first(&mut self.entries, id.index(), known, 7, watermark);
+            self.lists.watch(&mut self.entries, id.index(), known, 7, watermark);
             Watch { id: TimerHandle::new(3, id), slot: None }
         }
 
@@ -667,14 +633,14 @@ mod tests {
 
         fn waiters(&mut self, key: &str) -> Vec<TimerHandle> {
             let mut found = Vec::new();
-            let record = self.lists.find(&key.to_owned(), 7).unwrap();
+            let record = self.lists.keys.find(&key.to_owned(), 7).unwrap();
             let push = |entries: &mut _, waiter: super::Waiter| found.push(waiter.id(entries));
             self.lists.walk(&mut self.entries, record, WatchList::Plain, usize::MAX, push);
             found
         }
 
         fn assert_nothing_left(&self) {
-            assert_eq!((self.lists.key_count(), self.lists.rest.slots.len()), (0, 0));
+            assert_eq!((self.lists.keys.len(), self.lists.rest.slots.len()), (0, 0));
         }
     }
 
@@ -699,17 +665,17 @@ mod tests {
         let names: Vec<String> = (0..300).map(|n| n.to_string()).collect();
         let mut watched = Watched::new();
         let watches: Vec<_> = names.iter().map(|name| watched.watch(name, None)).collect();
-        assert_eq!(watched.lists.key_count(), 300);
+        assert_eq!(watched.lists.keys.len(), 300);
         for (name, &watch) in names.iter().zip(&watches) {
             assert_eq!(watched.waiters(name), [watch.id]);
-            assert_eq!(watched.lists.waiters(name, 7), 1);
+            assert_eq!(watched.waiters(name).len(), 1);
             let key = match watch.slot {
                 Some(slot) => watched.lists.further_key(slot, watch.id),
                 None => watched.lists.first_key(&watched.entries, watch.id.id().index()),
             };
             assert_eq!(key.as_ref(), Some(name));
             assert_eq!(watched.unwatch(watch).as_ref(), Some(name));
-            assert_eq!(watched.lists.find(name, 7), None);
+            assert_eq!(watched.lists.keys.find(name, 7), None);
         }
         watched.assert_nothing_left();
         let (table, pages) = watched.lists.keys.kept();
@@ -735,7 +701,7 @@ mod tests {
         let mut watched = Watched::new();
         let watches: Vec<_> = (0..7).map(|_| watched.watch("k", None)).collect();
         let mut found = Vec::new();
-        let record = watched.lists.find(&"k".to_owned(), 7).unwrap();
+        let record = watched.lists.keys.find(&"k".to_owned(), 7).unwrap();
         let push = |entries: &mut _, waiter: super::Waiter| found.push(waiter.id(entries));
         let mut on = watched.lists.walk(&mut watched.entries, record, WatchList::Plain, 2, push);
         leave.iter().for_each(|&at| _ = watched.unwatch(watches[at]));
@@ -772,7 +738,7 @@ mod tests {
         let mut watched = Watched::new();
         let watches: Vec<_> = (0..7).map(|_| watched.watch("k", None)).collect();
         let Watched { lists, entries, .. } = &mut watched;
-        let record = lists.find(&"k".to_owned(), 7).unwrap();
+        let record = lists.keys.find(&"k".to_owned(), 7).unwrap();
         let [given_up, other] = [1, 2].map(|limit| {
             match lists.walk(entries, record, WatchList::Plain, limit, |_, _| ()) {
                 WalkOn::Walk(number) => number,
@@ -797,7 +763,7 @@ mod tests {
     fn met(watched: &mut Watched, value: u64, limit: usize) -> [Vec<TimerHandle>; 2] {
         let Watched { lists, entries, .. } = watched;
         let (mut taken, mut met) = (Vec::new(), Vec::new());
-        let record = lists.find(&"k".to_owned(), 7).unwrap();
+        let record = lists.keys.find(&"k".to_owned(), 7).unwrap();
         loop {
             let step = lists.pop_up_to(entries, record, value, false, limit, |id| taken.push(id));
             if step.left.is_some() {
@@ -824,7 +790,10 @@ mod tests {
             .collect();
         let ids: Vec<_> = watches.iter().map(|watch| watch.id).collect();
         let plain = watched.watch("k", None);
-        assert_eq!(watched.lists.waiters(&"k".to_owned(), 7), 7);
+        assert_eq!(
+            watched.lists.keys.at(watched.lists.keys.find(&"k".to_owned(), 7).unwrap()).waiters,
+            7
+        );
         assert_eq!(met(&mut watched, 9, 1), [vec![], vec![]]);
         assert_eq!(met(&mut watched, 20, 1), [vec![ids[1], ids[3]], vec![ids[4]]]);
         // A lower value takes nothing new.

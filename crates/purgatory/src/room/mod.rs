@@ -24,7 +24,7 @@ use std::borrow::Borrow;
 
 use timer_core::{
     TaskId, TimerHandle, TimingWheel,
-    driver::{Occupancy, ShardState},
+    driver::{ShardState, WheelCounts},
 };
 
 use self::counts::Counts;
@@ -101,12 +101,8 @@ pub(crate) struct Ended<K, O> {
 }
 
 impl<K, O> ShardState for Room<K, O> {
-    fn add_occupancy(&self, now: u64, occupancy: &mut Occupancy) {
-        self.entries.wheel.add_occupancy(now, occupancy);
-    }
-
-    fn cancelled_count(&self) -> u64 {
-        self.entries.wheel.cancelled_count()
+    fn counts(&self) -> WheelCounts {
+        self.entries.wheel.counts()
     }
 }
 
@@ -219,7 +215,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
             Ok(inserted) => inserted,
             Err(full) => return Err((full.0, key)),
         };
-        self.lists.watch_first(&mut self.entries, id.index(), key.known, key.hash, key.watermark);
+        self.lists.watch(&mut self.entries, id.index(), key.known, key.hash, key.watermark);
         Ok(Arrived { id: self.handle(id), due })
     }
 
@@ -260,7 +256,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.lists.find(key, hash)
+        self.lists.keys.find(key, hash)
     }
 
     /// The operation that has waited for a key longest.
@@ -274,7 +270,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.find(key, hash).map(|record| self.lists.key(record).clone())
+        self.find(key, hash).map(|record| self.lists.keys.at(record).key().clone())
     }
 
     /// Starts a walk over watches of a key as they are now, with the first `limit` of them.
@@ -350,12 +346,12 @@ impl<K: Eq + Clone, O> Room<K, O> {
 
     /// Keys that have waiters.
     pub(crate) fn key_count(&self) -> usize {
-        self.lists.key_count()
+        self.lists.keys.len()
     }
 
     /// Each key with how many wait for it.
     pub(crate) fn waiters_by_key(&self) -> impl Iterator<Item = (&K, usize)> {
-        self.lists.waiters_by_key()
+        self.lists.keys.iter().map(|record| (record.key(), record.waiters as usize))
     }
 
     /// How many wait for a key. Runs the key's `Eq`.
@@ -363,7 +359,8 @@ impl<K: Eq + Clone, O> Room<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.lists.waiters(key, hash)
+        let record = self.find(key, hash).map(|record| self.lists.keys.at(record));
+        record.map_or(0, |record| record.waiters as usize)
     }
 
     /// The first key of an operation, unless that watch was taken. Runs the key's `Clone`.
@@ -390,6 +387,9 @@ impl<K: Eq + Clone, O> Room<K, O> {
     pub(crate) fn give_back(&mut self, held: CheckedOut<O>) -> GivenBack<K, O> {
         self.counts.checks += 1;
         let CheckedOut { id, payload, verdict } = held;
+        if verdict == Verdict::Satisfied {
+            return Next::Ended(self.remove_ended(id, payload, Outcome::Completed));
+        }
         let entry = self.get_mut(id).expect("Holder removes: the entry of a payload is there");
         match entry.settle(payload, verdict) {
             Next::Parked => Next::Parked,
@@ -422,13 +422,13 @@ impl<K: Eq + Clone, O> Room<K, O> {
     /// Takes an entry out, and its first watch.
     #[inline(always)]
     fn take_out(&mut self, id: TimerHandle) -> (Tickets, Option<K>) {
+        let Some(entry) = self.entries.wheel.cancel(id.id()) else { return Default::default() };
         let left = if failpoint!(EndedStaysListed) {
             None
         } else {
-            self.lists.unwatch_first(&mut self.entries, id.id().index())
+            self.lists.unwatch(&mut self.entries, id.id().index(), *entry.link())
         };
-        let tickets =
-            self.entries.wheel.cancel(id.id()).map(Entry::into_tickets).unwrap_or_default();
+        let tickets = entry.into_tickets();
         self.watched -= 1 + tickets.len();
         (tickets, left)
     }

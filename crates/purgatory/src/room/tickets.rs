@@ -91,6 +91,14 @@ impl Tickets {
         (few.slots[at], few.rooms[at], few.count) = (ticket.slot, ticket.room as u8, count);
     }
 
+    /// Takes the last `count` away, if there are many.
+    pub(crate) fn take_last(&mut self, count: usize) -> Vec<Ticket> {
+        match self {
+            Tickets::Few(_) => Vec::new(),
+            Tickets::Many(many) => many.split_off(many.len().saturating_sub(count)),
+        }
+    }
+
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = Ticket> {
         (0..self.len()).map(|at| match self {

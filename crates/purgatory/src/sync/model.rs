@@ -21,11 +21,11 @@ impl std::hash::Hasher for Number {
 /// As the one that ships, in one map behind a lock, where the one that ships has several.
 pub(crate) struct Values<K> {
     of: Mutex<Vec<(K, u64)>>,
-    keys: Option<Limit>,
+    keys: Limit,
 }
 
 impl<K: Hash + Eq + Clone> Values<K> {
-    pub(crate) fn new(keys: Option<Limit>) -> Self {
+    pub(crate) fn new(keys: Limit) -> Self {
         Values { of: Mutex::new(Vec::new()), keys }
     }
 
@@ -43,13 +43,11 @@ impl<K: Hash + Eq + Clone> Values<K> {
             *before = value.max(*before);
             return Ok(*before);
         }
-        match &self.keys {
-            Some(keys) if !keys.acquire() => Err(keys.max()),
-            _ => {
-                of.push((key.clone(), value));
-                Ok(value)
-            }
+        if !self.keys.acquire() {
+            return Err(self.keys.max());
         }
+        of.push((key.clone(), value));
+        Ok(value)
     }
 
     pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q)
@@ -59,9 +57,7 @@ impl<K: Hash + Eq + Clone> Values<K> {
         let mut of = self.of.lock();
         let before = of.len();
         of.retain(|(held, _)| held.borrow() != key);
-        if let Some(keys) = self.keys.as_ref().filter(|_| of.len() < before) {
-            keys.release(1);
-        }
+        self.keys.release(before - of.len());
     }
 
     pub(crate) fn len(&self) -> usize {

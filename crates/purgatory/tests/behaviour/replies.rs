@@ -13,7 +13,7 @@ use std::{
 };
 
 use purgatory::{
-    CancelReason, Expected, Purgatory, RefusedReason, Replies, Reply, Timeout, WaitError, when,
+    CancelReason, Expected, Purgatory, RefusedReason, Replies, Timeout, WaitError, WaitFuture, when,
 };
 use timer_core::ManualTimer;
 
@@ -189,7 +189,7 @@ fn what_was_expected_fails_together_and_what_comes_after_does_not() {
 /// failed.
 #[test]
 fn what_is_expected_by_a_task_that_failed_is_not_failed_with_it() {
-    struct Again(Texts, Mutex<Vec<Reply<&'static str>>>);
+    struct Again(Texts, Mutex<Vec<WaitFuture<&'static str>>>);
     impl Wake for Again {
         fn wake(self: Arc<Self>) {
             let next = 10 + self.1.lock().unwrap().len() as u64;

@@ -585,7 +585,7 @@ fn the_last_handle_may_be_dropped_inside_a_callback() {
 fn shutting_the_timer_down_ends_what_it_would_have_expired() {
     let (timer, purgatory) = waiting();
     let probe = Probe::parked(&purgatory, &["a"], MINUTE);
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     assert_eq!(probe.endings(), [SHUTDOWN]);
     assert_empty(&purgatory);
     let build = Purgatory::<u32, Op>::builder("late").timer(&timer).build();

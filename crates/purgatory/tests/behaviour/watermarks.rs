@@ -268,7 +268,7 @@ fn callbacks_run_on_the_executor_when_asked_to() {
     purgatory.park(operation, Watches::up_to(&[(1, 1)]), SECOND);
     assert_eq!(purgatory.complete_up_to(&1, 1), 1);
     assert_ne!(ended.recv().unwrap(), std::thread::current().id());
-    Timer::shutdown(&timer);
+    Timer::shutdown(&timer, std::time::Duration::MAX);
 }
 
 /// Kafka's scenarios for its raft's threshold purgatory.

@@ -1,5 +1,6 @@
 //! What is checked of the code and the pages themselves: layers, absences, lengths, links.
 
+mod budgets;
 mod layering;
 mod layers;
 mod tidy;

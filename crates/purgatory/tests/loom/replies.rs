@@ -8,7 +8,7 @@ use std::{
 
 use loom::thread;
 use purgatory::{
-    CancelReason, Purgatory, RefusedReason, Replies, Reply, WaitError, failpoints::Failpoint,
+    CancelReason, Purgatory, RefusedReason, Replies, WaitError, WaitFuture, failpoints::Failpoint,
 };
 use timer_core::ManualTimer;
 
@@ -22,7 +22,7 @@ fn replies() -> (ManualTimer, Replies<u8, u8>) {
 }
 
 /// How a reply ended, if it has.
-fn ending(reply: &mut Reply<u8>) -> Option<Result<u8, WaitError>> {
+fn ending(reply: &mut WaitFuture<u8>) -> Option<Result<u8, WaitError>> {
     let mut context = Context::from_waker(Waker::noop());
     match Pin::new(reply).poll(&mut context) {
         Poll::Ready(ended) => Some(ended),

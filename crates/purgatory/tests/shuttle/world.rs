@@ -215,9 +215,7 @@ impl<T: Time> World<T> {
 
     fn not_before_ns(&self, timeout: Timeout) -> Option<u64> {
         match timeout {
-            Timeout::After(delay) | Timeout::Within { delay, .. } => {
-                Some(self.book.now_ns() + delay.as_nanos() as u64)
-            }
+            Timeout::After(delay) => Some(self.book.now_ns() + delay.as_nanos() as u64),
             Timeout::At(at_ns) => Some(at_ns),
             Timeout::Never => None,
             other => panic!("{other:?}"),

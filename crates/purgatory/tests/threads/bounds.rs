@@ -32,7 +32,7 @@ impl Drop for Watched {
 
 /// The thread that turns all wheels does not go through the keys of what expired, and drops none.
 #[test]
-fn what_expires_under_many_keys_holds_up_no_timer() {
+fn expiring_under_many_keys_leaves_the_reaper_free() {
     let kept = Later::default();
     let timer = SystemTimer::builder().executor(kept.clone()).build().unwrap();
     let purgatory: Waits<Watched> = Purgatory::builder("many").timer(&timer).build().unwrap();
@@ -50,7 +50,38 @@ fn what_expires_under_many_keys_holds_up_no_timer() {
         kept.run();
         assert_eq!((purgatory.keys(), purgatory.stats().callbacks_waiting), (0, 0));
     }
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
+}
+
+/// Operations under many keys are released in pieces, between which other jobs get their turn.
+#[test]
+fn many_keys_do_not_hold_up_the_executors_queue() {
+    let kept = Later::default();
+    let timer = SystemTimer::builder().executor(kept.clone()).build().unwrap();
+    let purgatory: Waits<u32> = Purgatory::builder("many").timer(&timer).build().unwrap();
+    let keys: Vec<_> = (0..5000).collect();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let park = |name: &'static str, keys: &[u32]| {
+        let told = told.clone();
+        let tell = when(|| false, move |_| told.lock().unwrap().push(name));
+        let id = purgatory.park(tell, keys, MINUTE);
+        purgatory.reschedule(id, MS);
+    };
+    let wait_for_jobs = |jobs| {
+        while !purgatory.is_empty() || kept.len() < jobs {
+            std::thread::yield_now();
+        }
+    };
+    (0..3).for_each(|_| park("under many keys", &keys));
+    wait_for_jobs(1);
+    let jobs = kept.len();
+    park("under one", &keys[..1]);
+    wait_for_jobs(jobs + 1);
+    while kept.run() > 0 {}
+    let told = std::mem::take(&mut *told.lock().unwrap());
+    assert_eq!((told.len(), told.last()), (4, Some(&"under many keys")), "{told:?}");
+    assert_eq!((purgatory.keys(), purgatory.stats().callbacks_waiting), (0, 0));
+    timer.shutdown(Duration::MAX);
 }
 
 #[test]
@@ -97,7 +128,7 @@ fn a_shared_timers_shutdown_with_a_limit_closes_its_purgatories_at_once() {
         when(|| false, move |outcome| send.send(outcome).unwrap()).into()
     };
     purgatory.park(waits(&send), &[1], MINUTE);
-    timer.shutdown_timeout(Duration::ZERO);
+    timer.shutdown(Duration::ZERO);
     let refused = purgatory.try_complete_else_watch(waits(&send), &[1], MINUTE).unwrap_err();
     assert_eq!((refused.reason, told.try_iter().count()), (RefusedReason::Closed, 0));
     assert_eq!(purgatory.shutdown(Duration::ZERO).callbacks, 1, "it is left, again");
@@ -163,5 +194,5 @@ fn the_reaper_drops_no_hook_of_a_purgatory_whose_last_handle_goes_meanwhile() {
     drop(has);
     let dropped_by = told.recv_timeout(MINUTE).unwrap();
     assert!(dropped_by.contains("worker"), "{dropped_by}");
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
 }

@@ -174,6 +174,6 @@ fn an_executor_that_panics_as_it_is_asked_for_its_threads_loses_nothing() {
         assert_eq!(told.recv().unwrap(), Outcome::Expired);
         purgatory.shutdown(MINUTE);
         assert_eq!(told.recv().unwrap(), Outcome::Cancelled(CancelReason::Shutdown));
-        timer.shutdown();
+        timer.shutdown(Duration::MAX);
     }
 }

@@ -1,4 +1,4 @@
-//! Where time comes from. Nothing else in this crate reads it (but `boot_clock`, its other file).
+//! Where time comes from. Nothing else in this crate reads it.
 
 use std::{
     fmt,
@@ -98,36 +98,6 @@ impl Clock for SystemClock {
 impl Default for SystemClock {
     fn default() -> Self {
         SystemClock::new()
-    }
-}
-
-/// Moments of a clock as `Instant`s, for those who tell the time in them: counted from the present.
-#[cfg(feature = "hyper")]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Instants {
-    origin: Instant,
-    origin_ns: u64,
-}
-
-#[cfg(feature = "hyper")]
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the time")]
-impl Instants {
-    /// With `now_ns` on the clock.
-    pub(crate) fn new(now_ns: u64) -> Self {
-        Instants { origin: Instant::now(), origin_ns: now_ns }
-    }
-
-    /// A moment of the clock, from the origin on; the origin itself when it lies beyond what an
-    /// `Instant` can tell.
-    pub(crate) fn at_ns(&self, ns: u64) -> Instant {
-        let since = Duration::from_nanos(ns.saturating_sub(self.origin_ns));
-        self.origin.checked_add(since).unwrap_or(self.origin)
-    }
-
-    /// A moment on the clock; what lies before the origin is the origin.
-    pub(crate) fn to_ns(self, instant: Instant) -> u64 {
-        let since = instant.saturating_duration_since(self.origin).as_nanos();
-        self.origin_ns.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{
 use crate::{
     driver::spi::WheelOwner,
     observe::{histogram::TimeHistogram, stats::TimerStats},
-    wheel::occupancy::Occupancy,
+    wheel::timing_wheel::WheelCounts,
 };
 
 /// Tasks cancelled on wheels that are gone.
@@ -45,21 +45,18 @@ impl AdvanceCounts {
         self.cascaded += cascaded;
     }
 
-    /// Together with what the wheels of `owners` hold at `now_tick`, and those that are gone had
-    /// cancelled.
+    /// Together with the counts of `owners`, and of wheels that are gone.
     pub(crate) fn stats(
         self,
-        now_tick: u64,
         owners: &[Arc<dyn WheelOwner>],
         gone: &CancelledOnDropped,
         panics: u64,
     ) -> TimerStats {
-        let mut occupancy = Occupancy::default();
-        owners.iter().for_each(|owner| owner.add_occupancy(now_tick, &mut occupancy));
+        let counts: WheelCounts = owners.iter().map(|owner| owner.counts()).sum();
         TimerStats {
-            pending: occupancy.pending,
+            pending: counts.pending,
             fired: self.fired,
-            cancelled: gone.and(occupancy.cancelled),
+            cancelled: gone.and(counts.cancelled),
             cascaded: self.cascaded,
             wake_ups: self.wake_ups,
             spurious_wake_ups: self.spurious_wake_ups,
@@ -67,7 +64,6 @@ impl AdvanceCounts {
             panics,
             executor_queue: None,
             turns: self.rounds,
-            levels: occupancy.levels,
         }
     }
 }

@@ -172,6 +172,10 @@ struct Queue {
     closed: bool,
 }
 
+/// A wait of this or longer ends with what it waits for alone: a thread is joined, so that its
+/// thread-locals are gone, too.
+pub(crate) const UNLIMITED: Duration = Duration::from_secs(1 << 32);
+
 /// A queue with room for more jobs than this is given back when it empties.
 const KEPT_JOBS: usize = 1024;
 
@@ -203,18 +207,17 @@ impl Workers {
         self.shared.arrived.notify_all();
     }
 
-    /// As [`join`](Self::join), at most for so long; returns how many workers have not finished.
-    pub fn join_timeout(&self, limit: Duration) -> usize {
-        self.running.wait(limit)
-    }
-
-    /// Waits until the workers have finished, after [`close`](Self::close). Not for a timer's
-    /// thread to call.
-    pub fn join(&self) {
-        let mut threads = self.threads.lock(); // kept: who calls meanwhile waits, too
+    /// Waits until the workers have finished, after [`close`](Self::close), for at most `limit`;
+    /// returns how many have not. Not for a timer's thread to call without a limit.
+    pub fn join(&self, limit: Duration) -> usize {
+        if limit < UNLIMITED {
+            return self.running.wait(limit);
+        }
+        let mut threads = self.threads.lock(); // kept: another caller waits, too
         for thread in threads.drain(..) {
             let _ = thread.join(); // a worker contains its panics
         }
+        0
     }
 }
 
@@ -313,7 +316,7 @@ mod tests {
             }));
         }
         workers.close();
-        workers.join();
+        workers.join(Duration::MAX);
         drop(done);
         assert_eq!(results.iter().count(), 100);
         assert_eq!(workers.queued(), Some(0));

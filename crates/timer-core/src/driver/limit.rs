@@ -28,6 +28,11 @@ impl Limit {
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
     }
 
+    /// How many are taken.
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     /// Takes one, though `max` may be taken.
     pub fn exceed(&self) {
         self.taken.fetch_add(1, Ordering::AcqRel);

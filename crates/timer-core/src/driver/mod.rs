@@ -56,8 +56,6 @@
 //! ```
 
 pub(crate) mod bell;
-#[cfg(all(feature = "boot-clock", any(target_os = "linux", target_os = "android")))]
-pub(crate) mod boot_clock;
 pub(crate) mod clock;
 pub(crate) mod counts;
 pub(crate) mod due;
@@ -83,9 +81,9 @@ pub use self::shards::{ShardGuard, ShardState, Shards, wheel_for};
 pub use self::spi::{Driver, Settings, WheelOwner};
 #[cfg(feature = "metrics")]
 pub use crate::observe::metrics::hand_over;
-pub use crate::wheel::occupancy::Occupancy;
 pub use crate::wheel::pages::{PageSlot, Pages};
 pub use crate::wheel::search::DeadlineSearch;
+pub use crate::wheel::timing_wheel::WheelCounts;
 
 /// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` and `cfg(shuttle)` the
 /// model checker's; and there the failpoints.

@@ -16,7 +16,7 @@ use crate::{
         bell::Bell,
         clock::Clock,
         counts::{AdvanceCounts, CancelledOnDropped},
-        executor::{Latch, inside_timer},
+        executor::{Latch, UNLIMITED, inside_timer},
         panics::contain,
         spi::{TimerClosed, WheelOwner},
         wake::Wake,
@@ -115,17 +115,17 @@ impl Reaper {
         self.wake.wake();
     }
 
-    /// As [`join`](Self::join), at most for so long; false when the thread has not ended.
-    pub(crate) fn join_timeout(&self, limit: Duration) -> bool {
-        self.running.wait(limit) == 0
-    }
-
-    /// Waits for the thread to end, after [`close`](Self::close). Not for a timer's thread to call.
-    pub(crate) fn join(&self) {
-        let mut thread = self.thread.lock(); // kept: who calls meanwhile waits, too
+    /// Waits for the thread to end, after [`close`](Self::close); false when it has not within
+    /// `limit`. Not for a timer's thread to call without one.
+    pub(crate) fn join(&self, limit: Duration) -> bool {
+        if limit < UNLIMITED {
+            return self.running.wait(limit) == 0;
+        }
+        let mut thread = self.thread.lock(); // kept: another caller waits, too
         if let Some(thread) = thread.take() {
             let _ = thread.join(); // each turn is contained
         }
+        true
     }
 }
 

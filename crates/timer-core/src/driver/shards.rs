@@ -20,25 +20,21 @@ use crossbeam_utils::CachePadded;
 use crate::{
     driver::{bell::Bell, handle::TimerHandle, spi::Driver},
     sync::{Mutex, MutexGuard, failpoints::failpoint},
-    wheel::{arena::TaskId, occupancy::Occupancy, timing_wheel::TimingWheel},
+    wheel::{
+        arena::TaskId,
+        timing_wheel::{TimingWheel, WheelCounts},
+    },
 };
 
 /// What is under a shard's lock: a wheel, and what its owner keeps beside it.
 pub trait ShardState {
-    /// Adds what the wheel holds at `now_tick`, and has cancelled.
-    fn add_occupancy(&self, now_tick: u64, occupancy: &mut Occupancy);
-
-    /// How many tasks were cancelled on the wheel.
-    fn cancelled_count(&self) -> u64;
+    /// The wheel's.
+    fn counts(&self) -> WheelCounts;
 }
 
 impl<T> ShardState for TimingWheel<T> {
-    fn add_occupancy(&self, now_tick: u64, occupancy: &mut Occupancy) {
-        TimingWheel::add_occupancy(self, now_tick, occupancy);
-    }
-
-    fn cancelled_count(&self) -> u64 {
-        TimingWheel::cancelled_count(self)
+    fn counts(&self) -> WheelCounts {
+        TimingWheel::counts(self)
     }
 }
 
@@ -96,18 +92,15 @@ impl<S: ShardState> Shards<S> {
         self.shards.iter().map(|shard| count(&shard.lock().state)).sum()
     }
 
-    /// Adds what these wheels hold at `now_tick`, and have cancelled. O(shards × buckets).
-    pub fn add_occupancy(&self, now_tick: u64, occupancy: &mut Occupancy) {
-        for shard in &self.shards {
-            shard.lock().state.add_occupancy(now_tick, occupancy);
-        }
+    /// The sum over the wheels. O(shards).
+    pub fn counts(&self) -> WheelCounts {
+        self.shards.iter().map(|shard| shard.lock().state.counts()).sum()
     }
 }
 
 impl<S: ShardState> Drop for Shards<S> {
     fn drop(&mut self) {
-        let cancelled = self.shards.iter().map(|shard| shard.lock().state.cancelled_count()).sum();
-        self.bell.leave_cancelled(cancelled);
+        self.bell.leave_cancelled(self.counts().cancelled);
     }
 }
 

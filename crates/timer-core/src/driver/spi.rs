@@ -9,7 +9,11 @@ use std::{
 
 use crate::{
     driver::{bell::Bell, executor::Job, panics::Panicked},
-    wheel::{geometry::WheelSize, occupancy::Occupancy, tick::TickLength, timing_wheel::Advanced},
+    wheel::{
+        geometry::WheelSize,
+        tick::TickLength,
+        timing_wheel::{Advanced, WheelCounts},
+    },
 };
 
 /// How a driver was built.
@@ -80,21 +84,14 @@ pub trait WheelOwner: Send + Sync + 'static {
     /// The tick at which a shard next has work.
     fn next_due(&self, shard: usize) -> Option<u64>;
 
-    /// Adds what the wheels hold at `now_tick`, and have cancelled.
-    /// By default nothing.
-    fn add_occupancy(&self, now_tick: u64, occupancy: &mut Occupancy) {
-        let _ = (now_tick, occupancy);
+    /// The sum over the wheels; nothing by default. O(shards).
+    fn counts(&self) -> WheelCounts {
+        WheelCounts::default()
     }
 
-    /// The timer has been shut down: nothing will expire any more. Called with nothing locked.
+    /// The timer has been shut down: nothing will expire any more. Closes the wheels here; user
+    /// code that follows from it runs where jobs do. Called with nothing locked.
     fn timer_closed(self: Arc<Self>);
-
-    /// As [`timer_closed`](Self::timer_closed), for a caller whom no code of the user's is to hold
-    /// up: the wheels are closed here, and what comes of it runs on the executor. By default the
-    /// same.
-    fn timer_closed_offloading(self: Arc<Self>) {
-        self.timer_closed();
-    }
 }
 
 /// The timer has been shut down.

@@ -40,7 +40,6 @@ pub(crate) fn publish(
     let label = [("timer", name.to_owned())];
     let gauges = [
         ("timer_pending", "Tasks that will fall due", Some(stats.pending)),
-        ("timer_levels", "Levels that the wheels have", Some(stats.levels.len() as u64)),
         ("timer_executor_queue", "Jobs that wait for the timer's workers", stats.executor_queue),
     ];
     for (name, help, value) in gauges {

@@ -1,6 +1,6 @@
-//! `TimerStats`: what a timer has done and how full its wheels are. Plain numbers.
+//! `TimerStats`: what a timer holds and has done. Plain numbers.
 
-use crate::{observe::histogram::TimeHistogram, wheel::occupancy::LevelStats};
+use crate::observe::histogram::TimeHistogram;
 
 /// What a timer holds and has done, over all wheels that it turns: its own tasks, those of each
 /// [`TaskTimer`](crate::TaskTimer) on it, each purgatory's. Exact when nothing moves.
@@ -30,6 +30,4 @@ pub struct TimerStats {
     pub executor_queue: Option<u64>,
     /// How long the reaper's rounds took: one goes over all shards that are due.
     pub turns: TimeHistogram,
-    /// The levels of the wheels, the finest first.
-    pub levels: Vec<LevelStats>,
 }

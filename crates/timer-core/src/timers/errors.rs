@@ -77,7 +77,7 @@ impl From<TimerClosed> for BuildError {
 ///
 /// let timer = ManualTimer::new();
 /// let names = timer.with_handler(|name: &str| println!("{name}"))?;
-/// timer.shutdown();
+/// timer.shutdown(Duration::MAX);
 /// let refused = names.schedule(Duration::ZERO, "late").unwrap_err();
 /// assert_eq!(refused.reason, ScheduleErrorReason::Closed);
 /// assert_eq!(refused.into_task(), "late"); // it is ours again

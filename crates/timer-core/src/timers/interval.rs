@@ -44,7 +44,7 @@ pub enum MissedTicks {
 ///
 /// A tick is due a whole number of periods after the first, to the nanosecond, however late the
 /// others were taken (but see [`MissedTicks`]). Cost of a tick and where wakers run: as a
-/// [`Sleep`]'s. With the feature `stream` it is a `Stream`.
+/// [`Sleep`]'s.
 ///
 /// ```
 /// use std::{pin::pin, task::{Context, Poll, Waker}, time::Duration};

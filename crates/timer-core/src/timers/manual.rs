@@ -18,7 +18,12 @@ use crate::{
         spi::{Driver, Sealed, Settings, TimerClosed, WheelOwner},
     },
     observe::stats::TimerStats,
-    timers::{sleep::Sleeps, task::TimerTask, task_timer::TaskTimer, timer::Timer},
+    timers::{
+        sleep::Sleeps,
+        task::TimerTask,
+        task_timer::TaskTimer,
+        timer::{Timer, TimerLeft},
+    },
     wheel::{geometry::WheelSize, tick::TickLength},
 };
 
@@ -168,16 +173,15 @@ impl Timer for ManualTimer {
 
     /// The reaper's counts stay 0: there is none.
     fn stats(&self) -> TimerStats {
-        let now_tick = self.shared.settings.tick.round_down(self.shared.clock.now_ns());
         let counts = self.shared.counts.lock().clone();
-        counts.stats(now_tick, &self.shared.owners(), &self.shared.gone, self.panicked())
+        counts.stats(&self.shared.owners(), &self.shared.gone, self.panicked())
     }
 
-    fn shutdown(&self) -> Vec<Box<dyn TimerTask>> {
+    fn shutdown(&self, _: Duration) -> TimerLeft {
         self.shared.state.lock().closed = true;
-        let left = self.tasks.shutdown();
+        let unfired = self.tasks.shutdown();
         self.shared.owners().into_iter().for_each(WheelOwner::timer_closed);
-        left
+        TimerLeft { unfired, threads: 0 }
     }
 }
 

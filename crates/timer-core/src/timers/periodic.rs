@@ -60,7 +60,7 @@ impl Pace {
 /// A task that runs again and again, until it is cancelled or the timer is shut down or dropped.
 ///
 /// A panic in one run is contained, counted and reported, and the next run comes. Dropping this
-/// lets the task go on; [`CancelOnDrop`](crate::CancelOnDrop) does not.
+/// lets the task go on.
 ///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
@@ -127,7 +127,7 @@ impl Periodic {
     /// let beat = timer.schedule_at_fixed_rate(ms, ms, move || assert!(!seen.load(SeqCst)))?;
     /// assert!(beat.cancel_and_wait());
     /// over.store(true, SeqCst);
-    /// # timer.shutdown();
+    /// # timer.shutdown(Duration::MAX);
     /// # assert_eq!(timer.stats().panics, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

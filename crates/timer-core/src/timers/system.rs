@@ -26,7 +26,11 @@ use crate::{
     },
     observe::stats::TimerStats,
     timers::{
-        errors::BuildError, sleep::Sleeps, task::TimerTask, task_timer::TaskTimer, timer::Timer,
+        errors::BuildError,
+        sleep::Sleeps,
+        task::TimerTask,
+        task_timer::TaskTimer,
+        timer::{Timer, TimerLeft},
     },
     wheel::{geometry::WheelSize, tick::TickLength},
 };
@@ -134,84 +138,6 @@ impl SystemTimer {
     }
 }
 
-impl SystemTimer {
-    /// As [`shutdown`](Timer::shutdown), but waits for no thread: what had expired is run later.
-    pub fn close(&self) -> Vec<Box<dyn TimerTask>> {
-        self.close_owners(WheelOwner::timer_closed)
-    }
-
-    fn close_owners(&self, tell: impl Fn(Arc<dyn WheelOwner>)) -> Vec<Box<dyn TimerTask>> {
-        let left = self.tasks.shutdown();
-        self.shared.reaper.close();
-        self.shared.owners().into_iter().for_each(tell);
-        if let Some(workers) = &self.shared.workers {
-            workers.close();
-        }
-        left
-    }
-}
-
-/// What a [`shutdown_timeout`](SystemTimer::shutdown_timeout) left.
-#[non_exhaustive]
-pub struct TimerLeft {
-    /// The timer's own tasks that never fired.
-    pub unfired: Vec<Box<dyn TimerTask>>,
-    /// Threads of the timer that had not ended: each is in a task or callback, has some to run, or
-    /// was not given the time to end. On a thread of a timer that one is among them.
-    pub threads: usize,
-}
-
-impl fmt::Debug for TimerLeft {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TimerLeft { unfired, threads } = self;
-        f.debug_struct("TimerLeft")
-            .field("unfired", &unfired.len())
-            .field("threads", threads)
-            .finish_non_exhaustive()
-    }
-}
-
-impl SystemTimer {
-    /// As [`shutdown`](Timer::shutdown), but waits at most so long, and tells what was left: a task
-    /// that does not return holds up nobody. What is left goes on, and its thread ends after it.
-    ///
-    /// Purgatories and whatever else is on the timer are closed here, in O(what is pending), and
-    /// the callbacks of what that ends run on the executor. So with one that runs jobs in place
-    /// ([`inline`](SystemTimerBuilder::inline)) the limit does not hold for them. A timer with an
-    /// [executor](SystemTimerBuilder::executor) of yours has no threads but the reaper to wait for.
-    /// On a thread of a timer this waits for nobody, as `shutdown`.
-    ///
-    /// ```
-    /// use std::{sync::mpsc, time::Duration};
-    /// use timer_core::{SystemTimer, Timer};
-    ///
-    /// let timer = SystemTimer::new()?;
-    /// let (begun, running) = mpsc::channel();
-    /// let (release, blocked) = mpsc::channel::<()>();
-    /// timer.schedule(Duration::ZERO, move || {
-    ///     begun.send(()).unwrap();
-    ///     let _ = blocked.recv();
-    /// })?;
-    /// running.recv()?;
-    /// assert!(timer.shutdown_timeout(Duration::from_millis(10)).threads >= 1);
-    /// release.send(())?;
-    /// assert_eq!(timer.shutdown_timeout(Duration::from_secs(60)).threads, 0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn shutdown_timeout(&self, limit: Duration) -> TimerLeft {
-        let clock = SystemClock::new();
-        let unfired = self.close_owners(WheelOwner::timer_closed_offloading);
-        let Shared { reaper, workers, .. } = &*self.shared;
-        let left = || match on_timer_thread() {
-            true => Duration::ZERO,
-            false => limit.saturating_sub(Duration::from_nanos(clock.now_ns())),
-        };
-        let reapers = usize::from(!reaper.join_timeout(left()));
-        let workers = workers.as_ref().map_or(0, |workers| workers.join_timeout(left()));
-        TimerLeft { unfired, threads: reapers + workers }
-    }
-}
-
 impl Timer for SystemTimer {
     fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
         &self.tasks
@@ -226,24 +152,25 @@ impl Timer for SystemTimer {
     }
 
     fn stats(&self) -> TimerStats {
-        let Shared { clock, set_back, settings: Settings { tick, .. }, reaper, executor, .. } =
-            &*self.shared;
-        let now_tick = tick.round_down(clock.now_ns());
+        let Shared { set_back, reaper, executor, .. } = &*self.shared;
         let owners = self.shared.owners();
-        let stats = reaper.counts().stats(now_tick, &owners, reaper.gone(), self.panicked());
+        let stats = reaper.counts().stats(&owners, reaper.gone(), self.panicked());
         let clock_set_back = set_back.load(Ordering::Relaxed);
         TimerStats { executor_queue: executor.queued(), clock_set_back, ..stats }
     }
 
-    fn shutdown(&self) -> Vec<Box<dyn TimerTask>> {
-        let left = self.close();
-        if !on_timer_thread() {
-            self.shared.reaper.join();
-            if let Some(workers) = &self.shared.workers {
-                workers.join();
-            }
-        }
-        left
+    fn shutdown(&self, limit: Duration) -> TimerLeft {
+        let clock = SystemClock::new();
+        let unfired = self.tasks.shutdown();
+        let Shared { reaper, workers, .. } = &*self.shared;
+        reaper.close();
+        self.shared.owners().into_iter().for_each(WheelOwner::timer_closed);
+        workers.iter().for_each(|workers| workers.close());
+        let limit = if on_timer_thread() { Duration::ZERO } else { limit };
+        let left = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
+        let reapers = usize::from(!reaper.join(left()));
+        let workers = workers.as_ref().map_or(0, |workers| workers.join(left()));
+        TimerLeft { unfired, threads: reapers + workers }
     }
 }
 

@@ -24,9 +24,8 @@ use crate::{
     timers::errors::{ScheduleError, ScheduleErrorReason},
     wheel::{
         arena::MAX_TASKS,
-        occupancy::Occupancy,
         search::DeadlineSearch,
-        timing_wheel::{Advanced, Leftover, TimingWheel},
+        timing_wheel::{Advanced, Leftover, TimingWheel, WheelCounts},
     },
 };
 
@@ -93,12 +92,8 @@ impl<T> ShardGuard<'_, Shard<T>> {
 }
 
 impl<T> ShardState for Shard<T> {
-    fn add_occupancy(&self, now_tick: u64, occupancy: &mut Occupancy) {
-        self.wheel.add_occupancy(now_tick, occupancy);
-    }
-
-    fn cancelled_count(&self) -> u64 {
-        self.wheel.cancelled_count()
+    fn counts(&self) -> WheelCounts {
+        self.wheel.counts()
     }
 }
 
@@ -167,24 +162,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// [`ScheduleError`] hands the task back after shutdown, or when the timer is full.
     pub fn schedule(&self, delay: Duration, task: T) -> Result<TimerHandle, ScheduleError<T>> {
         let (now, deadline) = self.now_and_deadline(delay);
-        self.tasks.insert(now, deadline, deadline, task)
-    }
-
-    /// Has the handler run `task` once `delay` has passed, or up to `tolerance` later. As
-    /// [`Timer::schedule_within`](crate::Timer::schedule_within).
-    ///
-    /// # Errors
-    /// As [`schedule`](Self::schedule).
-    pub fn schedule_within(
-        &self,
-        delay: Duration,
-        tolerance: Duration,
-        task: T,
-    ) -> Result<TimerHandle, ScheduleError<T>> {
-        let now_ns = self.tasks.driver.now_ns();
-        let tick = self.tasks.driver.settings().tick;
-        let latest = tick.deadline(now_ns, delay.saturating_add(tolerance));
-        self.tasks.insert(tick.round_down(now_ns), tick.deadline(now_ns, delay), latest, task)
+        self.tasks.insert(now, deadline, task)
     }
 
     /// Has the handler run `task` at a moment of the timer's clock; one in the past is due at once.
@@ -194,7 +172,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// As [`schedule`](Self::schedule).
     pub fn schedule_at(&self, deadline_ns: u64, task: T) -> Result<TimerHandle, ScheduleError<T>> {
         let deadline = self.tasks.driver.settings().tick.round_up(deadline_ns);
-        self.tasks.insert(0, deadline, deadline, task)
+        self.tasks.insert(0, deadline, task)
     }
 
     /// Takes a pending task back; `None` if it is pending no more. O(1).
@@ -282,7 +260,7 @@ impl<T: Send + 'static> TaskTimer<T> {
         deadline: u64,
         task: T,
     ) -> Result<TimerHandle, ScheduleError<T>> {
-        self.tasks.insert(now, deadline, deadline, task)
+        self.tasks.insert(now, deadline, task)
     }
 
     /// Gives a pending task another tick, seen from `now`. False if it is pending no more.
@@ -301,40 +279,6 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// Counts and reports a panic that a task contained itself.
     pub(crate) fn report(&self, panicked: &Panicked) {
         self.tasks.run.report(panicked, &*self.tasks.driver);
-    }
-}
-
-/// What keyed tasks need besides.
-#[cfg(feature = "keyed")]
-impl<T: Send + 'static> TaskTimer<T> {
-    /// As [`reschedule`](Self::reschedule), but refused after shutdown. O(1).
-    pub(crate) fn try_reschedule(
-        &self,
-        handle: TimerHandle,
-        delay: Duration,
-    ) -> Result<bool, ScheduleErrorReason> {
-        let (now, deadline) = self.now_and_deadline(delay);
-        let mut shard = self.tasks.shards.lock(handle.shard());
-        if shard.closed {
-            return Err(ScheduleErrorReason::Closed);
-        }
-        Ok(shard.reschedule(handle, now, deadline))
-    }
-
-    /// As [`schedule`](Self::schedule), for a task in the place of one that has fallen due and will
-    /// do nothing: that one's place is as good as free. O(1).
-    pub(crate) fn schedule_again(
-        &self,
-        delay: Duration,
-        task: T,
-    ) -> Result<TimerHandle, ScheduleError<T>> {
-        let (now, deadline) = self.now_and_deadline(delay);
-        let mut shard = self.tasks.shards.lock(thread_slot());
-        let handle = self.tasks.insert_into(&mut shard, now, deadline, deadline, task)?;
-        if let Some(limit) = &self.tasks.pending {
-            limit.exceed();
-        }
-        Ok(handle)
     }
 }
 
@@ -377,8 +321,7 @@ impl<T: Send + 'static> Tasks<T> {
     fn insert(
         &self,
         now_tick: u64,
-        earliest_tick: u64,
-        latest_tick: u64,
+        deadline: u64,
         task: T,
     ) -> Result<TimerHandle, ScheduleError<T>> {
         if let Some(limit) = self.pending.as_ref().filter(|limit| !limit.acquire()) {
@@ -386,7 +329,7 @@ impl<T: Send + 'static> Tasks<T> {
             return Err(ScheduleError::new(task, reason));
         }
         let mut shard = self.shards.lock(thread_slot());
-        let inserted = self.insert_into(&mut shard, now_tick, earliest_tick, latest_tick, task);
+        let inserted = self.insert_into(&mut shard, now_tick, deadline, task);
         drop(shard);
         if inserted.is_err() {
             self.release(1);
@@ -398,15 +341,14 @@ impl<T: Send + 'static> Tasks<T> {
         &self,
         shard: &mut ShardGuard<'_, Shard<T>>,
         now_tick: u64,
-        earliest_tick: u64,
-        latest_tick: u64,
+        deadline: u64,
         task: T,
     ) -> Result<TimerHandle, ScheduleError<T>> {
         if shard.closed {
             return Err(ScheduleError::new(task, ScheduleErrorReason::Closed));
         }
         shard.wheel.catch_up(now_tick);
-        let scheduled = shard.wheel.insert_within(earliest_tick, latest_tick, task);
+        let scheduled = shard.wheel.insert(deadline, task);
         let scheduled = scheduled.map_err(|full| {
             let reason = ScheduleErrorReason::Full { limit: MAX_TASKS as usize };
             ScheduleError::new(full.0, reason)
@@ -517,8 +459,8 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
         self.shards.lock(shard).wheel.next_due()
     }
 
-    fn add_occupancy(&self, now_tick: u64, occupancy: &mut Occupancy) {
-        self.shards.add_occupancy(now_tick, occupancy);
+    fn counts(&self) -> WheelCounts {
+        self.shards.counts()
     }
 
     fn timer_closed(self: Arc<Self>) {

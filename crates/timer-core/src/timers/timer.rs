@@ -37,11 +37,41 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// What turns the wheels, for those who keep their own.
     fn driver(&self) -> Arc<dyn Driver>;
 
-    /// Ends the timer: later tasks are refused, every owner of wheels is told, the tasks that never
-    /// fired are handed back, those who sleep are woken, and the timer's threads are waited for
-    /// (but not from a thread of any timer), after they have run what had expired. A timer on a
-    /// tokio runtime has none.
-    fn shutdown(&self) -> Vec<Box<dyn TimerTask>>;
+    /// The present on the timer's clock, in nanoseconds: what deadlines of
+    /// [`schedule_at`](Self::schedule_at) and [`sleep_until_ns`](Self::sleep_until_ns) count from.
+    fn now_ns(&self) -> u64 {
+        self.driver().now_ns()
+    }
+
+    /// Ends the timer: later tasks are refused, sleeps are woken, purgatories and other owners of
+    /// wheels on it are closed, and the tasks that never fired are handed back. Then waits until
+    /// the timer's threads have run what had expired and what the closing ended, for at most
+    /// `limit`; [`Duration::MAX`] waits until that is over. What is left goes on, and its thread
+    /// ends after it.
+    ///
+    /// A thread of a timer waits for nothing here. A timer on a tokio runtime, or with an
+    /// [executor](crate::SystemTimerBuilder::executor) of yours, has no worker to wait for. Jobs
+    /// that run in place ([`inline`](crate::SystemTimerBuilder::inline), a
+    /// [`ManualTimer`](crate::ManualTimer)) run before this returns, whatever the limit.
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// use timer_core::{SystemTimer, Timer};
+    ///
+    /// let timer = SystemTimer::new()?;
+    /// let (begun, running) = mpsc::channel();
+    /// let (release, blocked) = mpsc::channel::<()>();
+    /// timer.schedule(Duration::ZERO, move || {
+    ///     begun.send(()).unwrap();
+    ///     let _ = blocked.recv();
+    /// })?;
+    /// running.recv()?;
+    /// assert!(timer.shutdown(Duration::from_millis(10)).threads >= 1);
+    /// release.send(())?;
+    /// assert_eq!(timer.shutdown(Duration::MAX).threads, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn shutdown(&self, limit: Duration) -> TimerLeft;
 
     /// Runs `task` once `delay` has passed: never before, and when the machine keeps up within
     /// one tick after. [`Duration::MAX`] and the like mean "practically never". O(1) for what a
@@ -55,37 +85,6 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         task: impl TimerTask,
     ) -> Result<TimerHandle, ScheduleError> {
         self.tasks().schedule(delay, Box::new(task))
-    }
-
-    /// As [`schedule`](Self::schedule), but `task` may run up to `tolerance` after `delay`: at the
-    /// first tick in between at which the coarsest bucket begins that does, if one does. Such a
-    /// task is handed down fewer times, if at all, and runs with others, so that the timer wakes up
-    /// less often. For what need not be exact, such as closing idle connections: of a minute, five
-    /// seconds, with the default tick and wheel. The larger the tolerance, the later it may be:
-    /// [`Duration::MAX`] is "practically never".
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use timer_core::{ManualTimer, Timer};
-    ///
-    /// let timer = ManualTimer::new();
-    /// let (delay, tolerance) = (Duration::from_secs(60), Duration::from_secs(5));
-    /// timer.schedule_within(delay, tolerance, || println!("closed")).unwrap();
-    /// timer.advance(delay - Duration::from_millis(1));
-    /// assert_eq!(timer.len(), 1);
-    /// timer.advance(tolerance + Duration::from_millis(1));
-    /// assert_eq!(timer.len(), 0);
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    fn schedule_within(
-        &self,
-        delay: Duration,
-        tolerance: Duration,
-        task: impl TimerTask,
-    ) -> Result<TimerHandle, ScheduleError> {
-        self.tasks().schedule_within(delay, tolerance, Box::new(task))
     }
 
     /// As [`schedule`](Self::schedule), at a moment of the timer's clock instead of after a delay;
@@ -209,8 +208,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.tasks().next_deadline_ns()
     }
 
-    /// What the timer holds and has done, over all wheels that it turns. O(wheels × shards ×
-    /// buckets), each shard locked for a moment, one after the other.
+    /// What the timer holds and has done, over all wheels that it turns. O(wheels × shards),
+    /// each shard locked for a moment, one after the other.
     fn stats(&self) -> TimerStats;
 
     /// How many tasks scheduled here panicked, and wakers of those who sleep. Each panic was
@@ -218,4 +217,15 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     fn panicked(&self) -> u64 {
         self.tasks().panicked() + self.sleeps().panicked()
     }
+}
+
+/// What a [`shutdown`](Timer::shutdown) left.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct TimerLeft {
+    /// The timer's own tasks that never fired.
+    pub unfired: Vec<Box<dyn TimerTask>>,
+    /// Threads of the timer that had not ended: each is in a task or callback, has some to run, or
+    /// was not given the time to end. On a thread of a timer that one is among them.
+    pub threads: usize,
 }

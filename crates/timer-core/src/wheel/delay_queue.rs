@@ -56,15 +56,6 @@ impl DelayQueue {
         }
     }
 
-    /// Calls `told` with each bucket that holds anything, and how much.
-    pub(crate) fn each(&self, now: u64, mut told: impl FnMut(DueBucket, usize)) {
-        for (number, level) in self.levels.iter().enumerate() {
-            for (slot, list) in level.buckets.iter().enumerate().filter(|(_, b)| !b.is_empty()) {
-                told(self.geometry.bucket_at(number, slot, now), list.len());
-            }
-        }
-    }
-
     pub(crate) fn level_count(&self) -> usize {
         self.levels.len()
     }

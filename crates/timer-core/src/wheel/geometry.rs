@@ -135,14 +135,6 @@ impl Geometry {
         u64::MAX - self.phase
     }
 
-    /// How many levels `u64` ticks can need.
-    fn levels_max(&self) -> usize {
-        match &self.scale {
-            Scale::Bits(bits) => u64::BITS.div_ceil(*bits) as usize,
-            Scale::Ticks(ticks) => ticks.len(),
-        }
-    }
-
     /// `time`, at most `last_tick`, in units of `level`.
     #[inline]
     fn unit(&self, level: usize, time: u64) -> u64 {
@@ -177,19 +169,6 @@ impl Geometry {
         if level == 0 { self.finest } else { self.slots }
     }
 
-    /// The ticks of a bucket of `level`.
-    pub(crate) fn bucket_ticks(&self, level: usize) -> u64 {
-        match &self.scale {
-            Scale::Bits(bits) => 1 << (bits * level as u32),
-            Scale::Ticks(ticks) => ticks[level],
-        }
-    }
-
-    /// How many buckets of `level` from that of `now` to that of `time`; none when it is due.
-    pub(crate) fn ahead(&self, level: usize, time: u64, now: u64) -> usize {
-        self.unit(level, time).saturating_sub(self.unit(level, now)) as usize
-    }
-
     /// The buckets of a level.
     pub(crate) fn buckets(&self, level: usize) -> usize {
         self.slots_of(level) as usize
@@ -198,26 +177,6 @@ impl Geometry {
     /// The slot of `now` on `level`.
     pub(crate) fn slot_now(&self, level: usize, now: u64) -> usize {
         self.slot(level, self.unit(level, now))
-    }
-
-    /// The first tick from `earliest` to `latest` at which a bucket of the coarsest level begins.
-    /// O(levels).
-    #[inline]
-    pub(crate) fn coarsest_start(&self, earliest: u64, latest: u64) -> u64 {
-        if latest <= earliest { earliest } else { self.start_within(earliest, latest) }
-    }
-
-    /// Apart, so that the exact case stays short where it is used.
-    fn start_within(&self, earliest: u64, latest: u64) -> u64 {
-        let Some(shifted) = earliest.checked_add(self.phase) else { return earliest };
-        let start = |level| {
-            let ticks = self.bucket_ticks(level);
-            Some(shifted.div_ceil(ticks).checked_mul(ticks)? - self.phase)
-        };
-        let within = |&start: &u64| start <= latest;
-        // Where a bucket of one level begins, so does one of each level below.
-        let starts = (1..self.levels_max()).map_while(|level| start(level).filter(within));
-        starts.last().unwrap_or(earliest)
     }
 
     /// The bucket at a slot that is less than a turn ahead of `now`.
@@ -280,23 +239,6 @@ mod tests {
         assert_eq!(bucket(20, 30_000, 0).0, 3); // 30 s needs four levels
         assert_eq!(bucket(20, 159_999, 0).0, 3);
         assert_eq!(bucket(20, 160_000, 0).0, 4);
-    }
-
-    #[test]
-    fn the_coarsest_bucket_that_begins_within_a_tolerance_is_found_up_to_the_end_of_time() {
-        for (phase, earliest, latest, expected) in [
-            (0, 1000, 1023, 1000),
-            (0, 1000, 1024, 1024),
-            (16, 1000, 1024, 1008),
-            (0, 1000, 9000, 4096),
-            (0, 1000, u64::MAX, 1 << 60),
-            (16, u64::MAX, u64::MAX, u64::MAX),
-            (16, u64::MAX - 20, u64::MAX, u64::MAX - 20),
-            (0, u64::MAX - 100, u64::MAX, u64::MAX - 63),
-        ] {
-            let geometry = Geometry::new(WheelSize::default(), phase);
-            assert_eq!(geometry.coarsest_start(earliest, latest), expected);
-        }
     }
 
     #[test]

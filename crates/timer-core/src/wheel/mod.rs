@@ -6,7 +6,6 @@ pub(crate) mod delay_queue;
 pub(crate) mod floors;
 pub(crate) mod geometry;
 pub(crate) mod late;
-pub(crate) mod occupancy;
 pub(crate) mod pages;
 pub(crate) mod search;
 pub(crate) mod steps;

@@ -13,12 +13,13 @@
 //!   of time, and a bucket that is due stays in place, each of its tasks still to be cancelled or
 //!   rescheduled like any other, until the last one was handed over.
 
+use std::iter::Sum;
+
 use crate::wheel::{
     arena::{Arena, Full, Node, Position, TaskId},
     delay_queue::DelayQueue,
     geometry::{DueBucket, Geometry, WheelSize},
     late::{LATE_TICKS, Late},
-    occupancy::Occupancy,
     pages::Records,
     task_list::{Chunk, Front},
 };
@@ -65,6 +66,25 @@ pub struct TimingWheel<T> {
     sequence: u32,
     /// Tasks that are due in a long while, if they are kept apart.
     pub(super) late: Option<Late>,
+}
+
+/// Counts of a wheel, or of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WheelCounts {
+    /// As [`TimerStats::pending`](crate::TimerStats::pending).
+    pub pending: u64,
+    /// As [`TimerStats::cancelled`](crate::TimerStats::cancelled).
+    pub cancelled: u64,
+}
+
+impl Sum for WheelCounts {
+    fn sum<I: Iterator<Item = WheelCounts>>(all: I) -> WheelCounts {
+        all.fold(WheelCounts::default(), |sum, one| WheelCounts {
+            pending: sum.pending + one.pending,
+            cancelled: sum.cancelled + one.cancelled,
+        })
+    }
 }
 
 /// What a peak has left behind: large blocks, which an allocator may take a long time to free.
@@ -202,20 +222,10 @@ impl<T> TimingWheel<T> {
         self.cancelled_count
     }
 
-    /// Adds what the wheel holds at `now`, which may be later than its present. O(buckets).
-    pub fn add_occupancy(&self, now: u64, occupancy: &mut Occupancy) {
-        occupancy.pending += u64::from(self.scheduled_count);
-        occupancy.cancelled += self.cancelled_count;
-        let geometry = self.buckets.geometry();
-        let now = now.max(self.now).min(geometry.last_tick());
-        if let Some(coarsest) = self.level_count().checked_sub(1) {
-            occupancy.add_levels(geometry, coarsest);
-        }
-        self.buckets.each(self.now, |bucket, tasks| occupancy.add(geometry, bucket, now, tasks));
-        for index in self.late.iter().flat_map(|late| late.live(&self.nodes)) {
-            let bucket = geometry.bucket(self.nodes.at(index).deadline, self.now);
-            occupancy.add(geometry, bucket, now, 1);
-        }
+    /// What will fall due, and what was cancelled. O(1).
+    #[doc(hidden)]
+    pub fn counts(&self) -> WheelCounts {
+        WheelCounts { pending: self.scheduled_count.into(), cancelled: self.cancelled_count }
     }
 
     /// How many tasks were inserted, a count that wraps: the [sequence](DueTask::sequence) of the
@@ -243,22 +253,6 @@ impl<T> TimingWheel<T> {
     pub fn insert(&mut self, deadline: u64, task: T) -> Result<Scheduled, Full<T>> {
         let id = self.keep(deadline, task)?;
         Ok(Scheduled { id, due: self.place(id.index) })
-    }
-
-    /// Adds a task due at one of the ticks from `earliest` to `latest`: the first at which
-    /// a bucket of the coarsest level begins. So it is handed down less, if at all, and others fall
-    /// due with it. A `latest` before `earliest` counts as `earliest`. O(levels).
-    ///
-    /// # Errors
-    /// As [`insert`](Self::insert).
-    #[inline]
-    pub fn insert_within(
-        &mut self,
-        earliest: u64,
-        latest: u64,
-        task: T,
-    ) -> Result<Scheduled, Full<T>> {
-        self.insert(self.buckets.geometry().coarsest_start(earliest, latest), task)
     }
 
     /// Adds a task that never falls due, until it is rescheduled. O(1).
@@ -372,12 +366,6 @@ impl<T> TimingWheel<T> {
         self.unlink(id.index);
         self.nodes.at_mut(id.index).deadline = deadline;
         Some(self.place(id.index))
-    }
-
-    /// Gives a task another deadline, chosen as by [`insert_within`](Self::insert_within). As
-    /// [`reschedule`](Self::reschedule).
-    pub fn reschedule_within(&mut self, id: TaskId, earliest: u64, latest: u64) -> Option<u64> {
-        self.reschedule(id, self.buckets.geometry().coarsest_start(earliest, latest))
     }
 
     /// Lets the present move up to `now` without handing anything over: as far as the earliest

@@ -4,7 +4,7 @@ use std::{error::Error, io, time::Duration};
 
 use timer_core::{
     BuildError, Full, ManualTimer, PeriodicError, ScheduleErrorReason, SystemTimer, TickLength,
-    Timer, TimingWheel, WheelSize,
+    Timer, TimingWheel, WheelSize, driver::wheel_for,
 };
 
 #[test]
@@ -26,7 +26,7 @@ fn a_timer_that_was_not_built_says_why() {
     let name = SystemTimer::builder().name("a\0b").build().unwrap_err();
     assert_eq!(name.to_string(), "\"a\\0b\" cannot name a thread");
     let timer = ManualTimer::new();
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     let closed = BuildError::from(timer.with_handler(|(): ()| ()).unwrap_err());
     assert_eq!(closed.to_string(), "the timer cannot be used");
     assert_eq!(closed.source().unwrap().to_string(), "the timer has been shut down");
@@ -37,7 +37,7 @@ fn a_task_that_was_not_scheduled_leaves_its_reason() {
     let timer = ManualTimer::new();
     let zero = timer.schedule_at_fixed_rate(Duration::ZERO, Duration::ZERO, || ()).unwrap_err();
     assert_eq!(zero.to_string(), "a period of 0 s; it must be above zero");
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     let second = Duration::from_secs(1);
     let closed = timer.schedule_at_fixed_rate(second, second, || ()).unwrap_err();
     assert_eq!(closed, PeriodicError::NotScheduled(ScheduleErrorReason::Closed));
@@ -55,9 +55,7 @@ fn a_builder_takes_tick_and_size() {
     let tick = TickLength::new(Duration::from_millis(4)).unwrap();
     let timer = SystemTimer::builder().tick(tick).wheel_size(WheelSize::KAFKA).build().unwrap();
     assert_eq!(timer.tick(), tick);
-    timer.schedule(Duration::from_secs(3600), || unreachable!()).unwrap();
-    let buckets: Vec<_> = timer.stats().levels.iter().map(|level| level.buckets.len()).collect();
-    assert_eq!(buckets, [40, 20, 20, 20, 20]);
-    let wheel: TimingWheel<()> = TimingWheel::new(WheelSize::KAFKA, 0);
-    assert!(wheel.is_empty());
+    let mut wheel: TimingWheel<()> = wheel_for(&*timer.driver(), 0, 1);
+    wheel.insert(wheel.now() + 2000, ()).unwrap();
+    assert_eq!(wheel.level_count(), 3, "levels of 20 slots");
 }

@@ -3,10 +3,7 @@
 
 mod errors;
 mod kafka_regressions;
-#[cfg(feature = "keyed")]
-mod keyed;
 mod sleep;
 mod stats;
-mod stream;
 mod tasks;
 mod worked_numbers;

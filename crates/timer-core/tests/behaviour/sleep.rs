@@ -177,7 +177,7 @@ fn what_lies_beyond_the_end_of_time_never_comes() {
         assert!(sleeps.iter_mut().all(|sleep| poll(sleep, &task).is_pending()));
         assert!(never_ticks(&mut beat, &task));
         assert_eq!(woken(&task), 0);
-        timer.shutdown();
+        timer.shutdown(Duration::MAX);
         assert_eq!(woken(&task), 3);
     }
 }
@@ -192,7 +192,7 @@ fn a_shutdown_wakes_all_who_sleep_and_refuses_more() {
     let mut sleeps: Vec<_> = (1..=1000).map(|ms| timer.sleep(ms * MS)).collect();
     assert!(sleeps.iter_mut().all(|sleep| poll(sleep, &task).is_pending()));
     let mut over = timer.sleep(Duration::ZERO);
-    assert!(timer.shutdown().is_empty());
+    assert!(timer.shutdown(Duration::MAX).unfired.is_empty());
     assert_eq!((woken(&task), wakers(&task), timer.sleeps().len()), (1000, 0, 0));
     assert!(sleeps.iter_mut().all(|sleep| poll(sleep, &task) == Poll::Ready(Err(CLOSED))));
     assert_eq!(poll(&mut timer.sleep(MS), &task), Poll::Ready(Err(CLOSED)));
@@ -205,7 +205,7 @@ fn a_shutdown_wakes_all_who_sleep_and_refuses_more() {
 #[test]
 fn a_first_sleep_after_the_shutdown_is_refused_too() {
     let (timer, task) = (ManualTimer::new(), task());
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     assert_eq!(poll(&mut timer.sleep(MS), &task), Poll::Ready(Err(CLOSED)));
     assert_eq!(poll(&mut timer.sleep(Duration::ZERO), &task), READY);
     assert_eq!((wakers(&task), timer.sleeps().len()), (0, 0));
@@ -223,7 +223,7 @@ fn a_full_timer_refuses_a_sleep_until_there_is_room() {
     assert_eq!(wakers(&task), 1);
     drop(first);
     assert!(poll(&mut second, &task).is_pending());
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     assert_eq!(poll(&mut second, &task), Poll::Ready(Err(CLOSED)));
 }
 
@@ -291,7 +291,7 @@ fn wakers_are_cloned_called_and_dropped_with_nothing_locked() {
     let [_called, _called_too, dropped, closed] = sleeps;
     drop(dropped);
     timer.advance(MS);
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     let count = |of| calls.lock().unwrap().iter().filter(|&&call| call == of).count();
     assert_eq!((count("clone"), count("wake"), count("drop")), (5, 3, 5));
     drop(closed);
@@ -324,7 +324,7 @@ fn a_waker_whose_call_panics_is_contained_and_the_others_are_woken() {
     timer.advance(MS);
     assert_eq!((woken(&task), timer.panicked()), (2, 1));
     assert_eq!(poll_with(&mut sleeps[1], waker), READY);
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     assert_eq!(timer.panicked(), 2);
 }
 
@@ -343,7 +343,7 @@ fn a_waker_whose_drop_panics_is_contained_wherever_it_happens() {
     assert!(poll_with(&mut sleep, waker).is_pending());
     timer.advance(MS); // woken, then dropped
     assert_eq!(timer.panicked(), 3);
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     assert_eq!(poll_with(&mut timer.sleep(MS), waker), Poll::Ready(Err(CLOSED))); // refused
     assert_eq!(timer.panicked(), 4);
 }
@@ -430,7 +430,7 @@ fn a_timeout_without_a_place_tells_why() {
     let (timer, task) = (ManualTimer::new(), task());
     let mut waiting = timer.timeout(MS, pending::<()>());
     assert!(poll(&mut waiting, &task).is_pending());
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     let closed = TimeoutError::NotScheduled(CLOSED);
     assert_eq!((woken(&task), poll(&mut waiting, &task)), (1, Poll::Ready(Err(closed))));
     assert_eq!(closed.to_string(), "not scheduled: the timer has been shut down");
@@ -530,7 +530,7 @@ fn an_interval_of_a_closed_timer_or_without_a_period_is_an_error() {
     let mut beat = timer.interval(10 * MS).unwrap();
     assert!(tick(&mut beat, &task).is_pending());
     timer.pass(10 * MS);
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     assert_eq!((woken(&task), tick(&mut beat, &task)), (1, Poll::Ready(Ok(10)))); // it was due
     assert_eq!(tick(&mut beat, &task), Poll::Ready(Err(CLOSED)));
 }

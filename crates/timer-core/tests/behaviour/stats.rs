@@ -47,38 +47,6 @@ fn all_wheels_that_a_timer_turns_are_counted_and_those_that_are_gone_keep_their_
 }
 
 #[test]
-fn levels_tell_how_far_ahead_tasks_are() {
-    let timer = ManualTimer::with(TickLength::default(), WheelSize::KAFKA);
-    for ms in [3, 3, 19, 25, 45, 450] {
-        timer.schedule(ms * MS, || ()).unwrap();
-    }
-    let filled = || -> Vec<Vec<(usize, u64)>> {
-        let levels = timer.stats().levels.into_iter();
-        levels
-            .map(|level| {
-                assert_eq!(level.buckets.len(), if level.bucket_ticks == 1 { 40 } else { 20 });
-                (0..).zip(level.buckets).filter(|&(_, tasks)| tasks > 0).collect()
-            })
-            .collect()
-    };
-    let ticks: Vec<_> = timer.stats().levels.iter().map(|level| level.bucket_ticks).collect();
-    assert_eq!(ticks, [1, 20, 400]);
-    assert_eq!(filled(), [vec![(3, 2), (19, 1), (25, 1)], vec![(2, 1)], vec![(1, 1)]]);
-    timer.advance(2 * MS);
-    assert_eq!(filled()[0], [(1, 2), (17, 1), (23, 1)]);
-    timer.pass(50 * MS); // nobody turns: what is overdue is at the present
-    assert_eq!(filled(), [vec![(0, 4)], vec![(0, 1)], vec![(1, 1)]]);
-}
-
-#[test]
-fn the_levels_of_64_slots_are_told_by_their_ticks() {
-    let timer = ManualTimer::new();
-    timer.schedule(Duration::from_secs(3600), || ()).unwrap();
-    let ticks: Vec<_> = timer.stats().levels.iter().map(|level| level.bucket_ticks).collect();
-    assert_eq!(ticks, [1, 64, 64 * 64, 64 * 64 * 64]);
-}
-
-#[test]
 fn a_system_timer_counts_its_rounds() {
     let timer = SystemTimer::builder().name("rounds").build().unwrap();
     let (send, fired) = mpsc::channel();
@@ -89,7 +57,7 @@ fn a_system_timer_counts_its_rounds() {
         timer.schedule(MS, move || send.send(()).unwrap()).unwrap();
         fired.recv().unwrap();
     }
-    timer.shutdown(); // the reaper is done counting
+    timer.shutdown(Duration::MAX); // the reaper is done counting
     let stats = timer.stats();
     assert_eq!((stats.fired, stats.pending, stats.executor_queue), (3, 0, Some(0)));
     assert_eq!((stats.cancelled, stats.turns.count()), (1, 3));

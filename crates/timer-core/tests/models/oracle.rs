@@ -62,9 +62,6 @@ pub enum Step {
     Cancel(Pick),
     Reschedule(Pick, When),
     Unschedule(Pick),
-    /// Due at one of so many ticks more.
-    InsertWithin(When, u16),
-    RescheduleWithin(Pick, When, u16),
     /// Everything that names a task, with the id of one that is gone.
     TouchGone(Pick),
     CatchUp(When),
@@ -149,15 +146,11 @@ impl Model {
 
     pub fn step(&mut self, step: &Step) {
         match *step {
-            Step::Insert(when) => self.insert(when, 0),
-            Step::InsertWithin(when, more) => self.insert(when, tolerance(more)),
-            Step::InsertMany(when, count) => (0..count % 300).for_each(|_| self.insert(when, 0)),
+            Step::Insert(when) => self.insert(when),
+            Step::InsertMany(when, count) => (0..count % 300).for_each(|_| self.insert(when)),
             Step::InsertUnscheduled => self.insert_unscheduled(),
             Step::Cancel(pick) => self.cancel(pick),
-            Step::Reschedule(pick, when) => self.reschedule(pick, when, 0),
-            Step::RescheduleWithin(pick, when, more) => {
-                self.reschedule(pick, when, tolerance(more));
-            }
+            Step::Reschedule(pick, when) => self.reschedule(pick, when),
             Step::Unschedule(pick) => self.unschedule(pick),
             Step::TouchGone(pick) => self.touch_gone(pick),
             Step::CatchUp(when) => self.catch_up(when),
@@ -174,47 +167,15 @@ impl Model {
         self.check();
     }
 
-    /// Due at a time, or up to so many ticks later.
-    fn insert(&mut self, when: When, more: u64) {
+    fn insert(&mut self, when: When) {
         if self.kept.len() >= self.bounds.kept {
             return;
         }
-        let (task, earliest) = (self.next_task, self.time(when));
+        let (task, deadline) = (self.next_task, self.time(when));
         self.next_task += 1;
-        let latest = earliest.saturating_add(more);
-        let scheduled = match more {
-            0 => self.wheel.insert(earliest, task),
-            _ => self.wheel.insert_within(earliest, latest, task),
-        };
-        let Scheduled { id, due, .. } = scheduled.unwrap();
-        let deadline = self.chosen(id, earliest, latest);
+        let Scheduled { id, due, .. } = self.wheel.insert(deadline, task).unwrap();
         self.keep(task, id, deadline, due);
         self.count(if deadline < self.wheel.now() { "insert in the past" } else { "insert" });
-    }
-
-    /// The tick of a tolerance that the wheel has chosen: the best.
-    fn chosen(&mut self, id: TaskId, earliest: u64, latest: u64) -> u64 {
-        let chosen = self.wheel.deadline(id).unwrap();
-        if earliest == latest || earliest > self.last_tick {
-            assert_eq!(chosen, earliest);
-            return chosen;
-        }
-        let ticks = earliest..=latest.min(self.last_tick);
-        let best = ticks.clone().map(|tick| self.level_begun(tick)).max().unwrap();
-        let first = ticks.clone().find(|&tick| self.level_begun(tick) == best);
-        assert_eq!(Some(chosen), first, "in {ticks:?}");
-        self.count(if chosen > earliest { "tolerance used" } else { "tolerance not used" });
-        chosen
-    }
-
-    /// The coarsest level of which a bucket begins at a tick, in wide arithmetic.
-    fn level_begun(&self, tick: u64) -> u32 {
-        let shifted = u128::from(tick) + u128::from(self.setup.phase);
-        let begins = |level: &u32| {
-            let unit = self.slots.checked_pow(*level);
-            unit.is_some_and(|unit| unit <= u128::from(u64::MAX) && shifted % unit == 0)
-        };
-        (0..64).take_while(begins).last().unwrap()
     }
 
     fn insert_unscheduled(&mut self) {
@@ -269,15 +230,10 @@ impl Model {
         }
     }
 
-    fn reschedule(&mut self, pick: Pick, when: When, more: u64) {
+    fn reschedule(&mut self, pick: Pick, when: When) {
         let Some((task, id)) = self.pick(pick) else { return };
-        let earliest = self.time(when);
-        let latest = earliest.saturating_add(more);
-        let work = match more {
-            0 => self.wheel.reschedule(id, earliest),
-            _ => self.wheel.reschedule_within(id, earliest, latest),
-        };
-        let deadline = self.chosen(id, earliest, latest);
+        let deadline = self.time(when);
+        let work = self.wheel.reschedule(id, deadline);
         let before = self.forget(task).due;
         self.keep(task, id, deadline, work.expect("it is kept"));
         self.count(match (before, self.kept[&task].due) {
@@ -300,7 +256,6 @@ impl Model {
         let Some(&id) = self.gone.get(nth) else { return };
         assert_eq!((self.wheel.get(id).copied(), self.wheel.cancel(id)), (None, None));
         assert_eq!((self.wheel.reschedule(id, 5), self.wheel.deadline(id)), (None, None));
-        assert_eq!(self.wheel.reschedule_within(id, 5, 9), None);
         assert!(!self.wheel.unschedule(id) && self.wheel.get_mut(id).is_none());
         self.count("touch what is gone");
     }
@@ -387,7 +342,7 @@ impl Model {
         for _ in 0..times {
             let Some(due) = self.wheel.next_due() else { return };
             if self.turn(due, 1, false) > 0 {
-                self.insert(when, 0);
+                self.insert(when);
                 self.count("re-entry");
             }
         }
@@ -491,9 +446,4 @@ impl When {
 /// Zero is no budget: nothing would ever happen.
 fn budget_of(byte: u8) -> usize {
     if byte == 0 { usize::MAX } else { byte.into() }
-}
-
-/// Few enough to try each of them.
-fn tolerance(more: u16) -> u64 {
-    (more % 512).into()
 }

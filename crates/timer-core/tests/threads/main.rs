@@ -1,9 +1,6 @@
 //! The timer on real threads, and inside runtimes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod hyper;
-#[cfg(feature = "keyed")]
-mod keyed;
 mod on_tokio;
 mod runtimes;
 mod system;

@@ -27,7 +27,7 @@ fn on_an_executor_that_only_blocks() {
         }
     });
     assert!(timer.sleeps().is_empty());
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -76,7 +76,7 @@ async fn a_shutdown_wakes_who_sleeps() {
         tokio::task::yield_now().await;
     }
     let closing = timer.clone();
-    tokio::task::spawn_blocking(move || closing.shutdown()).await.unwrap();
+    tokio::task::spawn_blocking(move || closing.shutdown(Duration::MAX)).await.unwrap();
     for sleeping in sleeping {
         assert_eq!(sleeping.await.unwrap(), Err(ScheduleErrorReason::Closed));
     }
@@ -96,7 +96,7 @@ fn a_sleep_that_is_due_when_it_is_first_polled_is_over_soon_also_after_a_shutdow
         std::hint::spin_loop();
     }
     pollster::block_on(first).unwrap();
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     pollster::block_on(second).unwrap();
     assert_eq!(pollster::block_on(timer.sleep(HOUR)), Err(ScheduleErrorReason::Closed));
 }

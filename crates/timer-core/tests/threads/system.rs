@@ -143,7 +143,7 @@ fn a_burst_is_handed_over_while_other_threads_go_on_scheduling() {
     while !timer.is_empty() {
         std::thread::yield_now();
     }
-    assert!(timer.shutdown().is_empty());
+    assert!(timer.shutdown(Duration::MAX).unfired.is_empty());
     assert_eq!(fired.load(SeqCst), 240_000);
 }
 
@@ -176,7 +176,7 @@ fn shutdown_hands_back_what_never_fired_and_refuses_what_comes_later() {
             let send = send.clone();
             timer.schedule(HOUR, move || send.send(()).unwrap()).unwrap();
         }
-        let left = timer.shutdown();
+        let left = timer.shutdown(Duration::MAX).unfired;
         assert_eq!((left.len(), timer.len(), fired.try_iter().count()), (1000, 0, 0));
         left.into_iter().for_each(|task| task.run()); // they are whole
         assert_eq!(fired.try_iter().count(), 1000);
@@ -184,7 +184,7 @@ fn shutdown_hands_back_what_never_fired_and_refuses_what_comes_later() {
         assert_eq!(late.reason, ScheduleErrorReason::Closed);
         late.into_task().run();
         assert_eq!(fired.try_iter().count(), 1);
-        assert!(timer.shutdown().is_empty());
+        assert!(timer.shutdown(Duration::MAX).unfired.is_empty());
     }
 }
 
@@ -193,7 +193,9 @@ fn shutdown_from_inside_a_task_does_not_wait_for_itself() {
     let timer = SystemTimer::new().unwrap();
     let (send, done) = mpsc::channel();
     let inside = timer.clone();
-    timer.schedule(MS, move || send.send(inside.shutdown().len()).unwrap()).unwrap();
+    timer
+        .schedule(MS, move || send.send(inside.shutdown(Duration::MAX).unfired.len()).unwrap())
+        .unwrap();
     assert_eq!(done.recv().unwrap(), 0);
 }
 
@@ -204,7 +206,7 @@ fn a_panicking_task_is_counted_and_the_timer_goes_on() {
     let (send, fired) = mpsc::channel();
     timer.schedule(5 * MS, move || send.send(()).unwrap()).unwrap();
     fired.recv().unwrap();
-    timer.shutdown(); // after which the count is final
+    timer.shutdown(Duration::MAX); // after which the count is final
     assert_eq!(timer.panicked(), 1);
 }
 
@@ -268,7 +270,7 @@ fn what_falls_due_together_is_spread_over_the_workers() {
     clock.advance(5 * MS);
     let in_time = || ran.recv_timeout(Duration::from_secs(60)).is_ok(); // or it would be for ever
     assert!((0..2 * WORKERS).all(|_| in_time()), "some of the workers were left out");
-    assert_eq!(timer.shutdown().len(), 0);
+    assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 0);
 }
 
 #[test]
@@ -384,7 +386,7 @@ fn a_clock_at_the_end_of_time_fires_what_is_due_and_nothing_else() {
     let (send, fired) = mpsc::channel();
     timer.schedule_at(5, move || send.send(()).unwrap()).unwrap();
     fired.recv().unwrap();
-    assert_eq!(timer.shutdown().len(), 1);
+    assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 1);
 }
 
 #[test]
@@ -417,7 +419,7 @@ fn two_timers_may_shut_each_other_down() {
         let (send, both) = (send.clone(), both.clone());
         let task = move || {
             both.wait();
-            send.send(other.shutdown().len()).unwrap();
+            send.send(other.shutdown(Duration::MAX).unfired.len()).unwrap();
         };
         timer.schedule(MS, task).unwrap();
     }
@@ -440,7 +442,7 @@ fn every_caller_of_shutdown_waits_for_what_is_running() {
     inside.recv().unwrap();
     std::thread::scope(|scope| {
         let shut_down = || {
-            timer.shutdown();
+            timer.shutdown(Duration::MAX);
             over.load(SeqCst)
         };
         let callers = [scope.spawn(shut_down), scope.spawn(shut_down)];
@@ -499,7 +501,7 @@ fn an_owner_that_panics_does_not_end_the_reaper_and_is_told_of_shutdown() {
     let (send, fired) = mpsc::channel();
     timer.schedule(MS, move || send.send(()).unwrap()).unwrap();
     fired.recv().unwrap();
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     assert!(owner.closed.load(SeqCst));
     assert_eq!(driver.attach(wheels.bell(), weak), Err(TimerClosed));
 }
@@ -585,7 +587,7 @@ fn after_cancel_and_wait_a_periodic_task_is_not_called() {
         assert!(periodic.cancel_and_wait());
         over.store(true, SeqCst);
     }
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     assert_eq!(late.load(SeqCst), 0);
 }
 
@@ -603,7 +605,7 @@ fn a_periodic_task_that_waits_for_itself_does_not() {
     let ms = Duration::from_millis(1);
     own.set(timer.schedule_with_fixed_delay(ms, ms, act).unwrap()).unwrap();
     assert_eq!(result.recv(), Ok(false));
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
 }
 
 /// Keeps its jobs until the test runs them: a worker that is blocked. As it takes one it lets go
@@ -648,7 +650,7 @@ fn the_reaper_drops_no_task_of_a_timer_whose_last_handle_goes_meanwhile() {
     while keeps.jobs.lock().unwrap().len() < 2 {
         std::thread::yield_now();
     }
-    timer.shutdown();
+    timer.shutdown(Duration::MAX);
     assert!(told.try_recv().is_err());
     std::mem::take(&mut *keeps.jobs.lock().unwrap()).into_iter().for_each(Job::run);
     let here = std::thread::current().name().unwrap().to_owned();
@@ -668,11 +670,11 @@ fn a_shutdown_with_a_limit_closes_all_there_is_and_tells_what_it_left() {
     timer.schedule(Duration::ZERO, stuck).unwrap();
     running.recv().unwrap();
     timer.schedule(HOUR, || ()).unwrap();
-    let left = timer.shutdown_timeout(Duration::ZERO);
+    let left = timer.shutdown(Duration::ZERO);
     assert_eq!((left.unfired.len(), left.threads > 0), (1, true));
     let refused = numbers.schedule(HOUR, 7).unwrap_err();
     assert_eq!(refused.into_parts(), (7, ScheduleErrorReason::Closed));
     release.send(()).unwrap();
-    let left = timer.shutdown_timeout(HOUR);
+    let left = timer.shutdown(HOUR);
     assert_eq!((left.unfired.len(), left.threads), (0, 0));
 }

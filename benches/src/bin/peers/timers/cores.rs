@@ -19,24 +19,20 @@ pub(crate) trait Core: Default {
     fn advance(&mut self, now: u64, sink: impl FnMut(u64));
 }
 
-/// The bare `TimingWheel`, and the same with a tolerance for each timer.
-pub(crate) struct OursWheel<const TOLERANCE: u64>(TimingWheel<u64>);
+/// The bare `TimingWheel`.
+pub(crate) struct OursWheel(TimingWheel<u64>);
 
-impl<const TOLERANCE: u64> Default for OursWheel<TOLERANCE> {
+impl Default for OursWheel {
     fn default() -> Self {
         OursWheel(TimingWheel::new(WheelSize::default(), 0))
     }
 }
 
-impl<const TOLERANCE: u64> Core for OursWheel<TOLERANCE> {
-    const NAME: &'static str = if TOLERANCE == 0 { "ours-wheel" } else { "ours-within" };
+impl Core for OursWheel {
+    const NAME: &'static str = "ours-wheel";
 
     fn insert(&mut self, deadline: u64, id: u64) {
-        match TOLERANCE {
-            0 => self.0.insert(deadline, id),
-            _ => self.0.insert_within(deadline, deadline + TOLERANCE, id),
-        }
-        .expect("room");
+        self.0.insert(deadline, id).expect("room");
     }
 
     fn advance(&mut self, now: u64, mut sink: impl FnMut(u64)) {

@@ -96,7 +96,7 @@ impl Model {
             .filter(|(_, watermark)| watermark.is_some_and(|watermark| watermark.counted));
         let counted = counted.count();
         let (key, watermark) = to_watch.remove(0);
-        let Some(watched) = self.watched(key, watermark) else { return };
+        let watched = self.watched(key, watermark);
         let (first_room, payload, deadline) = (key.room(), self.made, self.any_tick());
         let parked_us = self.now * 1000 + self.random.u64(..1000);
         let span = Span { now: self.now, deadline, parked_us, follows: self.sequence };
@@ -150,11 +150,11 @@ impl Model {
         let Some((key, watermark)) = self.arriving[at].to_watch.pop() else {
             return self.all_watched(at);
         };
-        let watched = self.watched(key, watermark);
         let id = self.arriving[at].id;
-        let Some(watched) = watched.filter(|_| self.random.u8(..16) > 0) else {
-            return self.withdraw(at); // the key's code panicked, or the room is full
-        };
+        if self.random.u8(..16) == 0 {
+            return self.withdraw(at); // the room is full
+        }
+        let watched = self.watched(key, watermark);
         let ticket = self.rooms[key.room()].watch(watched, id).unwrap();
         let tickets = &mut self.arriving[at].tickets;
         let again = tickets.contains(&ticket);
@@ -255,10 +255,9 @@ impl Model {
         ids.extend(self.reference.gone.last());
         ids.retain(|id| id.shard() == first.shard());
         self.random.shuffle(&mut ids);
-        let (outcome, mut ended) = (Outcome::Completed, Vec::new());
-        let room = &mut self.rooms[first.shard()];
-        ended.extend(ids.iter().filter_map(|&id| room.claim(id, outcome.clone())));
-        let mut ended = ended.into_iter();
+        let (outcome, room) = (Outcome::Completed, &mut self.rooms[first.shard()]);
+        let ended = ids.iter().filter_map(|&id| room.claim(id, outcome.clone()));
+        let mut ended = ended.collect::<Vec<_>>().into_iter();
         for id in ids {
             if self.reference.claim(id, &outcome) {
                 let one = ended.next().expect("as many as the reference ended");
@@ -275,9 +274,7 @@ impl Model {
         let (key, value, limit) =
             (self.any_key(), self.any_value() - self.watermark.min(self.behind), self.any_limit());
         let all = self.random.u8(..8) == 0;
-        let Some(found) = self.look_up(key, |room, of| room.find(of, key.hash())) else {
-            return;
-        };
+        let found = self.look_up(key, |room, of| room.find(of, key.hash()));
         assert_eq!(found.is_some(), self.reference.homes[key.room()].keys.contains_key(&key));
         let Some(record) = found else { return };
         let mut taken = Vec::new();
@@ -498,6 +495,6 @@ impl Model {
         let key = self.any_key();
         let waiters = self.look_up(key, |room, of| room.waiters(of, key.hash()));
         let expected = self.reference.homes[key.room()].keys.get(&key).map_or(0, |of| of.len());
-        assert_eq!(waiters.unwrap_or(expected), expected);
+        assert_eq!(waiters, expected);
     }
 }

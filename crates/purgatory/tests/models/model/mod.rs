@@ -46,7 +46,7 @@ const STEPS_A_CASE: usize = 200;
 const ALL_PATHS: usize = 500_000;
 
 /// Paths that the oracle counts.
-const PATHS: usize = 73;
+const PATHS: usize = 70;
 
 fn random(seed: u64) -> TestRng {
     let mut bytes = [0; 32];

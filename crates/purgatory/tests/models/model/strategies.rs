@@ -23,7 +23,7 @@ fn when() -> impl Strategy<Value = When> {
     prop_oneof![
         2 => Just(When::Zero),
         14 => (1u64..100).prop_map(When::In),
-        6 => (100u64..3000).prop_map(When::In),
+        11 => (100u64..3000).prop_map(When::In),
         4 => (-8i64..80).prop_map(When::At),
         1 => Just(When::Longest),
         8 => Just(When::Never),

@@ -111,6 +111,8 @@ impl Reference {
             Act::Snapshot(limit) => {
                 self.call(|model| Some(Returned::Snapshot(model.snapshot(*limit))))
             }
+            // Which of them a shutdown put into one job is not promised.
+            Act::RunJob | Act::RunJobs if own.is_some() && self.shut_down => None,
             Act::RunJob | Act::RunJobs => {
                 while self.run_job() && matches!(act, Act::RunJobs) {}
                 None

@@ -306,7 +306,6 @@ impl Reference {
 
     /// Ends everything, in the order that was seen: none is promised.
     pub fn close(&mut self, outcome: &Outcome) {
-        let nested = self.enter();
         self.closed = true;
         let mut ended = Vec::new();
         for number in self.parked.clone() {
@@ -318,11 +317,12 @@ impl Reference {
             }
         }
         if *outcome == SHUTDOWN {
-            self.tell_closed(ended);
-        } else {
-            ended.sort_by_key(|&number| self.dropped.iter().position(|&dropped| dropped == number));
-            ended.into_iter().for_each(|number| self.finish(nested, number, outcome.clone()));
+            self.shut_down = true;
+            return self.tell_closed(ended);
         }
+        let nested = self.enter();
+        ended.sort_by_key(|&number| self.dropped.iter().position(|&dropped| dropped == number));
+        ended.into_iter().for_each(|number| self.finish(nested, number, outcome.clone()));
         self.leave(nested);
     }
 }

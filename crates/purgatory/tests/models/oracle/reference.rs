@@ -135,6 +135,7 @@ pub struct Reference {
     /// What was seen in this step, and the order in which operations were dropped.
     pub seen: Vec<Saw>,
     pub dropped: Vec<usize>,
+    pub shut_down: bool,
     /// Ended by a shutdown, and not told yet.
     pub closing: Vec<usize>,
     /// How many events each hash of keys has had.

@@ -48,6 +48,7 @@ pub struct World {
     futures: Mutex<BTreeMap<usize, WaitFuture<u32>>>,
     jobs: Kept,
     closed: AtomicBool,
+    shut_down: AtomicBool,
     /// Operations that exist, parked or not.
     pub alive: AtomicUsize,
     /// Those dropped in this step, in order.
@@ -160,6 +161,7 @@ impl World {
             futures: Mutex::default(),
             jobs,
             closed: AtomicBool::new(false),
+            shut_down: AtomicBool::new(false),
             alive: AtomicUsize::new(0),
             dropped: Mutex::default(),
             snapshot: Mutex::default(),
@@ -281,6 +283,7 @@ impl World {
                 Some(Returned::Ready(future.wait_blocking()))
             }),
             Act::Snapshot(limit) => self.call(|purgatory| self.take_snapshot(purgatory, *limit)),
+            Act::RunJob | Act::RunJobs if own.is_some() && self.shut_down.load(Relaxed) => None,
             Act::RunJob | Act::RunJobs => {
                 while self.run_job() && matches!(act, Act::RunJobs) {}
                 None
@@ -288,13 +291,15 @@ impl World {
             Act::Shutdown => {
                 self.handle().into_iter().for_each(|purgatory| {
                     self.closed.store(true, Relaxed);
+                    self.shut_down.store(true, Relaxed);
                     purgatory.shutdown(Duration::ZERO);
                 });
                 None
             }
             Act::ShutdownTimer => {
                 self.closed.store(true, Relaxed);
-                self.timer.shutdown();
+                self.shut_down.store(true, Relaxed);
+                self.timer.shutdown(Duration::MAX);
                 None
             }
             Act::DropHandle => {

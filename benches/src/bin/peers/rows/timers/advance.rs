@@ -17,8 +17,6 @@ use crate::{
 };
 
 const TICKS: u64 = 1000;
-/// Of each timer, in `ours-within`.
-const TOLERANCE: u64 = 63;
 
 /// Nanoseconds a timer.
 pub(super) fn turn<C: Core>((timers, seed): (usize, u64)) -> anyhow::Result<f64> {
@@ -28,7 +26,7 @@ pub(super) fn turn<C: Core>((timers, seed): (usize, u64)) -> anyhow::Result<f64>
     let (mut fired, mut sum) = (0, 0);
     let clock = SystemClock::new();
     let begin = clock.now_ns();
-    for now in 0..=TICKS + TOLERANCE {
+    for now in 0..=TICKS {
         core.advance(now, |id| {
             fired += 1;
             sum += id;
@@ -43,7 +41,7 @@ pub(super) fn turn<C: Core>((timers, seed): (usize, u64)) -> anyhow::Result<f64>
 pub(crate) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let (timers, unit) = (run.sizes.one_m, "ns a timer");
     let mut contenders = contenders!(turn, Core:
-        OursWheel<0>, OursWheel<TOLERANCE>, HashedCore, NexusCore, DeadlineMap, LazyHeap);
+        OursWheel, HashedCore, NexusCore, DeadlineMap, LazyHeap);
     contenders[0].name = OURS;
     for round in 0..run.sizes.rounds {
         run.each(id, unit, round, &contenders, (timers, round as u64))?;

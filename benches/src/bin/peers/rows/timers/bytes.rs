@@ -44,7 +44,7 @@ fn inserted<C: Core>(timers: usize) -> anyhow::Result<f64> {
 pub(crate) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let mut contenders = timers!(pending, with_closure);
     contenders.retain(|one| ![HashedWheel::NAME, Polled::<AsyncIo>::NAME].contains(&one.name));
-    contenders.extend(contenders!(inserted, Core: OursWheel<0>, HashedCore));
+    contenders.extend(contenders!(inserted, Core: OursWheel, HashedCore));
     let above = (run.sizes.one_m.next_power_of_two() + 1, format!("{id}-above-power-of-two"));
     for (timers, id) in [(run.sizes.one_m, id.to_owned()), above] {
         run.each(&id, "bytes", 0, &contenders, timers)?;

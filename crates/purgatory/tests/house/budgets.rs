@@ -1,0 +1,128 @@
+//! Budgets of size: lines of code and files of each library, public types, settings. A change that
+//! needs more makes room elsewhere first; one that needs less lowers the budget.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+struct Budget {
+    of: &'static str,
+    /// Lines that are neither blank nor comment, without tests and the guide.
+    lines: usize,
+    files: usize,
+    /// Structs and enums that the crate's root exports and documents.
+    types: usize,
+    traits: usize,
+}
+
+const BUDGETS: [Budget; 2] = [
+    Budget { of: "purgatory", lines: 5400, files: 52, types: 23, traits: 2 },
+    Budget { of: "timer-core", lines: 4900, files: 47, types: 40, traits: 7 },
+];
+
+/// Settings of `Builder`.
+const SETTINGS: usize = 6;
+
+fn src(of: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of).join("src")
+}
+
+/// The sources that ship, without their tests: each path and text.
+fn sources(of: &str) -> Vec<(String, String)> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    let (src, mut paths) = (src(of), Vec::new());
+    walk(&src, &mut paths);
+    let read = |path: &PathBuf| {
+        let name = path.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
+        let text = fs::read_to_string(path).unwrap();
+        (name, text.split("#[cfg(test)]\nmod tests {").next().unwrap().to_owned())
+    };
+    let mut sources: Vec<_> = paths.iter().map(read).collect();
+    // The guide is its readers', and files of a `#[cfg(test)] mod` are tests.
+    let tests: Vec<String> = sources.iter().flat_map(test_modules).collect();
+    sources.retain(|(name, _)| {
+        !name.starts_with("guide/") && !tests.iter().any(|test| name.starts_with(test))
+    });
+    sources
+}
+
+/// The paths that a file names by `#[cfg(test)] mod name;`.
+fn test_modules((name, text): &(String, String)) -> Vec<String> {
+    let folder = name.strip_suffix("mod.rs").unwrap_or("").to_owned();
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    let pairs = lines.windows(2).filter(|pair| pair[0].starts_with("#[cfg(test)"));
+    let named = pairs.filter_map(|pair| pair[1].strip_prefix("mod ")?.strip_suffix(';'));
+    named
+        .flat_map(|module| [format!("{folder}{module}.rs"), format!("{folder}{module}/")])
+        .collect()
+}
+
+/// The names in the `pub use` lists of the crate's root.
+fn exported(of: &str) -> BTreeSet<String> {
+    let root = fs::read_to_string(src(of).join("lib.rs")).unwrap();
+    let lists = root.split("pub use ").skip(1).filter_map(|list| list.split(';').next());
+    let words = lists.flat_map(|list| list.split(|c: char| !c.is_alphanumeric() && c != '_'));
+    words.map(str::to_owned).collect()
+}
+
+/// Exported and documented items of these kinds.
+fn public(of: &str, kinds: &[&str]) -> BTreeSet<String> {
+    let exported = exported(of);
+    let mut found = BTreeSet::new();
+    for (_, text) in sources(of) {
+        let mut hidden = false;
+        for line in text.lines() {
+            let item = kinds.iter().find_map(|kind| line.strip_prefix(&format!("pub {kind} ")));
+            let name = item.and_then(|item| item.split(|c: char| !c.is_alphanumeric()).next());
+            found
+                .extend(name.filter(|name| !hidden && exported.contains(*name)).map(str::to_owned));
+            hidden = line == "#[doc(hidden)]" || hidden && line.starts_with("#[");
+        }
+    }
+    found
+}
+
+#[test]
+fn libraries_keep_their_budgets() {
+    let mut wrong = Vec::new();
+    for Budget { of, lines, files, types, traits } in BUDGETS {
+        let sources = sources(of);
+        let is_code = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with("//");
+        let code: usize =
+            sources.iter().map(|(_, text)| text.lines().filter(is_code).count()).sum();
+        let [structs, abilities] = [public(of, &["struct", "enum"]), public(of, &["trait"])];
+        assert!(code > lines / 2 && !structs.is_empty(), "{of} has its sources there");
+        let measured = [
+            ("lines of code", code, lines),
+            ("files", sources.len(), files),
+            ("public types", structs.len(), types),
+            ("public traits", abilities.len(), traits),
+        ];
+        for (what, is, most) in measured {
+            println!("{of}: {is} {what}, at most {most}");
+            if is > most {
+                wrong.push(format!("{of}: {is} {what}, at most {most}: {structs:?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn the_builder_keeps_its_settings_few() {
+    let builder = fs::read_to_string(src("purgatory").join("face/builder.rs")).unwrap();
+    let settings = builder.matches("(mut self").count();
+    assert!((1..=SETTINGS).contains(&settings), "{settings} settings, at most {SETTINGS}");
+}
