@@ -38,7 +38,6 @@ WRONG = HELD_UP | {  # misbehave
     "PurgatoryMissesEvents",
     "PurgatoryExecutorBacklog",
     "PurgatoryCallbacksLate",
-    "PurgatoryChecksBusy",
     "TimerBehind",
     "TimerSaturated",
     "TimerPanics",

@@ -50,8 +50,8 @@
 //! - **(j)** An event on one of its keys, or a watermark that is met but does not complete it.
 //! - **(l)** With [`check_at_expiry`](crate::Builder::check_at_expiry) the executor first holds it
 //!   for a last check, with Expired noted.
-//! - **(m)**, **(n)** The thread that calls or raises ends it, without a check. Several are ended by
-//!   a loop over their ids.
+//! - **(m)**, **(n)** The thread that calls or raises ends it, without a check. Several are ended
+//!   by a loop over their ids.
 //!
 //! # The end
 //!

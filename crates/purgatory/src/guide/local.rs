@@ -32,13 +32,14 @@
 //!
 //! Timeouts count from the last turn: turn after each sleep, before handling what came in. While
 //! nothing waits ([`is_empty`](crate::Purgatory::is_empty)) the loop can sleep until I/O, otherwise
-//! for a tick of the timer at most. With real I/O, and timed: `cargo run --release --example local`.
+//! for a tick of the timer at most. With real I/O, and timed: `cargo run --release --example
+//! local`.
 //!
 //! # Under an executor
 //!
-//! A task turns the timer, as `turn` above does. Futures of [`wait`](crate::Purgatory::wait) work in
-//! `spawn_local`; wrap what a condition holds. To wait by time alone, or on several threads, a timer
-//! [on tokio](super::tokio) needs no turning.
+//! A task turns the timer, as `turn` above does. Futures of [`wait`](crate::Purgatory::wait) work
+//! in `spawn_local`; wrap what a condition holds. To wait by time alone, or on several threads, a
+//! timer [on tokio](super::tokio) needs no turning.
 //!
 //! Next: [tests that do not sleep](super::testing).
 //!

@@ -21,7 +21,8 @@
 //!     group.generation += 1;
 //!     group.members.len()
 //! });
-//! assert_eq!((members, bob.wait_blocking(), eve.wait_blocking()), (1, Ok(1), Err(WaitError::Expired)));
+//! let (bob, eve) = (bob.wait_blocking(), eve.wait_blocking());
+//! assert_eq!((members, bob, eve), (1, Ok(1), Err(WaitError::Expired)));
 //! # Ok::<(), purgatory::timer_core::BuildError>(())
 //! ```
 //!
@@ -39,9 +40,9 @@
 //!
 //! # Pitfalls
 //!
-//! - **A condition that takes something**, such as a job from a queue, changes the state. When others
-//!   wait for what it leaves behind, raise their key once the value is there. Make the value a guard
-//!   that [gives itself back](super::recipes#a-queue): a future may be dropped with it.
+//! - **A condition that takes something**, such as a job from a queue, changes the state. When
+//!   others wait for what it leaves behind, raise their key once the value is there. Make the value
+//!   a guard that [gives itself back](super::recipes#a-queue): a future may be dropped with it.
 //! - **A slow closure** blocks all other threads that use the monitor. For long reads keep the
 //!   state in an `Arc` ([`read`](crate::Monitor::read)).
 //! - **A call of the monitor inside its own closure** panics.

@@ -61,8 +61,8 @@
 //!
 //! All of them can wait in one purgatory of [`BoxedOperation`](crate::BoxedOperation)s. A `wait` is
 //! parked by the call, not by the first poll. Dropping its [future](crate::WaitFuture) cancels it.
-//! It may be dropped with a value that it did not give: if the condition takes something, make that a
-//! guard which [gives itself back](super::recipes#leases).
+//! It may be dropped with a value that it did not give: if the condition takes something, make that
+//! a guard which [gives itself back](super::recipes#leases).
 //!
 //! # Checks and callbacks
 //!

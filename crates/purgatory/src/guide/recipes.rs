@@ -93,9 +93,9 @@
 //!
 //! # A queue
 //!
-//! Each job goes to one worker, in the order they asked. A future may be dropped after its value was
-//! decided: the worker's client has gone, or a `select!` took another branch. So the value is a guard
-//! here, too, and a job that was not done goes back to the front.
+//! Each job goes to one worker, in the order they asked. A future may be dropped after its value
+//! was decided: the worker's client has gone, or a `select!` took another branch. So the value is a
+//! guard here, too, and a job that was not done goes back to the front.
 //!
 //! ```
 #![doc = include_str!("recipes/queue.rs")]
@@ -111,10 +111,10 @@
 //!
 //! # Raise after unlock
 //!
-//! An event runs checks on your thread, so a thread that holds a lock which they need cannot raise
-//! it. It collects the keys meanwhile. What raises them is made before the lock, hence dropped after
-//! it: on every way out, early returns and panics too. (A [`Monitor`](crate::Monitor) does this for
-//! you.)
+//! An event runs checks on your thread, so a thread that holds a lock which they need cannot
+//! raise it. It collects the keys meanwhile. What raises them is made before the lock, hence
+//! dropped after it: on every way out, early returns and panics too. (A
+//! [`Monitor`](crate::Monitor) does this for you.)
 //!
 //! ```
 #![doc = include_str!("recipes/raise_after_unlock.rs")]
@@ -179,8 +179,8 @@
 //! # Debounce
 //!
 //! A document is saved when two seconds have passed without another edit. The operation is the save
-//! to come: an edit delays it. If it is too late for that, the save may not see the edit, so another
-//! one is parked.
+//! to come: an edit delays it. If it is too late for that, the save may not see the edit, so
+//! another one is parked.
 //!
 //! ```
 #![doc = include_str!("recipes/debounce.rs")]
@@ -315,8 +315,8 @@
 //! had this bug, in KAFKA-14334: followers raised no event when replication had moved their high
 //! watermark.) With [`check_at_expiry`](crate::Builder::check_at_expiry) each operation is checked
 //! once more when its time is up; what is true then completes, and is a *missed event*: counted,
-//! alerted on (`PurgatoryMissesEvents` in `docs/prometheus`) and told to a hook. A test asserts that
-//! there was none.
+//! alerted on (`PurgatoryMissesEvents` in `docs/prometheus`) and told to a hook. A test asserts
+//! that there was none.
 //!
 //! ```
 #![doc = include_str!("recipes/forgotten.rs")]

@@ -42,8 +42,8 @@
 //! # Pitfalls
 //!
 //! - **Sent before it is expected.** A fast reply then finds no waiter.
-//! - **Full, shut down, or expected already.** [`expect`](crate::Replies::expect) hands the key back
-//!   in an error. Send nothing then.
+//! - **Full, shut down, or expected already.** [`expect`](crate::Replies::expect) hands the key
+//!   back in an error. Send nothing then.
 //! - **Numbers used again.** A late reply to the old request is taken for one to the new. Count up,
 //!   or make the connection a part of the key.
 //! - **A value that must not be lost**, such as a lease. Its client may go between delivery and
