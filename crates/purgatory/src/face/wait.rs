@@ -234,11 +234,8 @@ impl<T> Drop for WaitFuture<T> {
     fn drop(&mut self) {
         let Some(behind) = self.behind.take() else { return }; // it was ready, and is taken
         let left = std::mem::replace(&mut *self.answer.lock(), Answer::Left);
-        if let (Answer::Waiting(_), Some(id)) = (&left, self.id)
-            && !failpoint!(DroppedFutureLeavesOperation)
-        {
-            behind.cancel(id);
-        }
+        let waits = matches!(left, Answer::Waiting(_)) && !failpoint!(DroppedFutureLeavesOperation);
+        self.id.filter(|_| waits).into_iter().for_each(|id| behind.cancel(id));
         drop(left); // its value or waker, with nothing locked
     }
 }
