@@ -120,10 +120,8 @@ struct End<T> {
     filled: bool,
 }
 
-impl<C, T> DelayedOperation for Waiting<C, T>
-where
-    C: FnMut() -> Option<T> + Send + 'static,
-    T: Send + 'static,
+impl<C: FnMut() -> Option<T> + Send + 'static, T: Send + 'static> DelayedOperation
+    for Waiting<C, T>
 {
     fn try_complete(&mut self) -> bool {
         self.value = (self.condition)();
@@ -192,11 +190,7 @@ trait Behind: Send + Sync {
     fn cancel(&self, id: OperationId);
 }
 
-impl<K, O> Behind for CachePadded<Arc<Core<K, O>>>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Behind for CachePadded<Arc<Core<K, O>>> {
     fn cancel(&self, id: OperationId) {
         let reason = CancelReason::Requested("the future was dropped".into());
         self.end(id.handle, Outcome::Cancelled(reason));
@@ -255,11 +249,7 @@ impl Wake for Unpark {
     }
 }
 
-impl<K, O> Purgatory<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// A future of what comes into the answer, for an operation that fills it when it ends.
     pub(crate) fn future_of<T>(&self, answer: Shared<T>, id: Option<OperationId>) -> WaitFuture<T> {
         WaitFuture { answer, behind: Some(self.share()), id }
@@ -279,10 +269,7 @@ where
     }
 }
 
-impl<K> Purgatory<K, BoxedOperation>
-where
-    K: WatchKey + Send,
-{
+impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     /// Waits until `condition` yields a value: now, or at an event on one of the keys. The
     /// condition is checked and parked by this call, not by the first poll; the time counts from
     /// here. On any runtime, or none.

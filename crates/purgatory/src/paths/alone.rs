@@ -17,11 +17,7 @@ use crate::{
     },
 };
 
-impl<K, O> Core<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Parks an operation under a key that has no waiter; `None` when it was given no time. Runs
     /// the key's `Hash`, and its `Eq` under the lock of its room. What is refused is dropped, and
     /// its key comes back.

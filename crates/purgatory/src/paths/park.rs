@@ -34,11 +34,9 @@ use crate::{
 };
 
 /// A place among `max_parked`, given back unless it is kept: when nothing is parked after all.
-pub(super) struct PermitGuard<'a, K: WatchKey + Send, O: DelayedOperation + Send>(
-    Option<&'a Core<K, O>>,
-);
+pub(super) struct PermitGuard<'a, K: WatchKey, O: DelayedOperation>(Option<&'a Core<K, O>>);
 
-impl<K: WatchKey + Send, O: DelayedOperation + Send> PermitGuard<'_, K, O> {
+impl<K: WatchKey, O: DelayedOperation> PermitGuard<'_, K, O> {
     /// The place is taken: whatever ends the operation gives it back.
     #[inline]
     pub(super) fn keep(&mut self) {
@@ -53,7 +51,7 @@ impl<K: WatchKey + Send, O: DelayedOperation + Send> PermitGuard<'_, K, O> {
     }
 }
 
-impl<K: WatchKey + Send, O: DelayedOperation + Send> Drop for PermitGuard<'_, K, O> {
+impl<K: WatchKey, O: DelayedOperation> Drop for PermitGuard<'_, K, O> {
     fn drop(&mut self) {
         self.give_back();
     }
@@ -75,11 +73,7 @@ enum UnderOne<O> {
     Busy(O),
 }
 
-impl<K, O> Core<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn park(
         self: &Arc<Self>,
         operation: O,

@@ -7,7 +7,7 @@ use purgatory::{
     timer_core::{BuildError, Timer},
 };
 
-pub fn telling<K: WatchKey + Send + fmt::Debug>(
+pub fn telling<K: WatchKey + fmt::Debug>(
     timer: &impl Timer,
     forgotten: mpsc::Sender<Vec<K>>,
 ) -> Result<Purgatory<K, BoxedOperation>, BuildError> {
