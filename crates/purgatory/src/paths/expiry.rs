@@ -6,10 +6,7 @@
 //! changes how the operation ends. Whether one that came true was a missed event is told by what
 //! happened meanwhile: see [`missed`](super::missed).
 
-use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use smallvec::SmallVec;
 use timer_core::{
@@ -179,14 +176,13 @@ where
     }
 
     fn round_over(self: Arc<Self>) {
-        let newest = self.sequence.as_ref().map_or(0, |sequence| sequence.load(Relaxed) as u32);
         let parallelism = self.offload.parallelism();
         if let Some(last_checks) = &self.last_checks {
             let due = std::mem::take(&mut *last_checks.due.lock());
-            due.into_jobs(newest, parallelism).for_each(|held| self.offload_last_checks(held));
+            due.into_jobs(parallelism).for_each(|held| self.offload_last_checks(held));
         }
         let expired = std::mem::take(&mut *self.expired.lock());
-        for ended in expired.into_jobs(newest, parallelism) {
+        for ended in expired.into_jobs(parallelism) {
             self.offload_endings(ended, None);
         }
         let driver = self.offload.driver.clone();
