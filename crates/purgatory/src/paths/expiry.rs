@@ -103,12 +103,11 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
     }
 
     fn round_over(self: Arc<Self>) {
-        let newest = self.sequence.as_ref().map_or(0, |sequence| sequence.load(Relaxed) as u32);
         let parallelism = self.offload.parallelism();
         let due = std::mem::take(&mut *self.last_checks.lock());
-        due.into_jobs(newest, parallelism).for_each(|held| self.offload_last_checks(held));
+        due.into_jobs(parallelism).for_each(|held| self.offload_last_checks(held));
         let expired = std::mem::take(&mut *self.expired.lock());
-        for ended in expired.into_jobs(newest, parallelism) {
+        for ended in expired.into_jobs(parallelism) {
             self.offload_endings(ended, None);
         }
         let driver = self.offload.driver.clone();

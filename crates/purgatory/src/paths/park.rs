@@ -277,7 +277,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             now: tick.round_down(now_ns),
             deadline: timeout.deadline(tick, now_ns),
             parked_us: now_ns / 1000,
-            follows: follows.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed) as u32),
+            follows: follows.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed)),
         }
     }
 

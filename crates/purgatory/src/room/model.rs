@@ -101,7 +101,7 @@ struct Model {
     spread: u64,
     behind: u64,
     /// Of the operation parked last, where order matters over both rooms.
-    sequence: Option<u32>,
+    sequence: Option<u64>,
     arriving: Vec<Arriving>,
     /// In a thread's hands.
     held: Vec<CheckedOut<u64>>,
@@ -118,7 +118,7 @@ impl Model {
         let rooms = [0, 1].map(|number| {
             let phase = random.u64(1..9); // so that u64::MAX is never
             let wheel = TimingWheel::with_phase(size, now, phase);
-            let wheel = if random.bool() { wheel.placing_late() } else { wheel }.keeping_order();
+            let wheel = if random.bool() { wheel.handing_down_early() } else { wheel };
             let mut room = Room::new(number, wheel);
             room.timed = random.bool().then(Box::default);
             room
@@ -140,7 +140,7 @@ impl Model {
             watermark: 0,
             spread: [2, 24][random.usize(..2)],
             behind: [8, 100][random.usize(..2)],
-            sequence: random.bool().then_some(u32::MAX - 20), // wraps
+            sequence: random.bool().then_some(u64::from(u32::MAX) - 20),
             arriving: Vec::new(),
             held: Vec::new(),
             taken: Vec::new(),

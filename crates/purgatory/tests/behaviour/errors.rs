@@ -55,7 +55,7 @@ fn the_id_of_an_operation_is_of_one_purgatory_alone() {
     let parts = ids.map(|id| {
         let text = id.to_string();
         let (purgatory, operation) = text.split_once('-').unwrap();
-        [purgatory, operation].map(|digits| u64::from_str_radix(digits, 16).unwrap())
+        [purgatory, operation].map(|digits| u128::from_str_radix(digits, 16).unwrap())
     });
     assert_eq!(parts[0][0], parts[1][0]);
     assert!(parts[0][0] != parts[2][0] && parts[0][1] != parts[1][1]);

@@ -82,8 +82,7 @@ pub use self::spi::{Driver, Settings, WheelOwner};
 #[cfg(feature = "metrics")]
 pub use crate::observe::metrics::hand_over;
 pub use crate::wheel::pages::{PageSlot, Pages};
-pub use crate::wheel::search::DeadlineSearch;
-pub use crate::wheel::timing_wheel::WheelCounts;
+pub use crate::wheel::timing_wheel::{DeadlineSearch, WheelCounts};
 
 /// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` and `cfg(shuttle)` the
 /// model checker's; and there the failpoints.

@@ -23,9 +23,8 @@ use crate::{
     sync::{Mutex, failpoints::failpoint, thread_slot},
     timers::errors::{ScheduleError, ScheduleErrorReason},
     wheel::{
-        arena::MAX_TASKS,
-        search::DeadlineSearch,
-        timing_wheel::{Advanced, Leftover, TimingWheel, WheelCounts},
+        node::MAX_TASKS,
+        timing_wheel::{Advanced, DeadlineSearch, TimingWheel, WheelCounts},
     },
 };
 
@@ -71,8 +70,8 @@ struct Tasks<T> {
     pending: Option<Limit>,
     /// At the timer's shutdown what is pending is run. Else it stays, to be taken back.
     run_at_close: bool,
-    /// What fell due in this round, and what is to be freed after it.
-    round: Mutex<(Due<T>, Vec<Leftover<T>>)>,
+    /// What fell due in this round.
+    round: Mutex<Due<T>>,
 }
 
 /// What is under a shard's lock.
@@ -141,7 +140,7 @@ impl<T: Send + 'static> TaskTimer<T> {
                 wheel: wheel_for(&*driver, number, driver.settings().shard_count),
                 closed: false,
             }),
-            round: Mutex::new((Due::default(), Vec::new())),
+            round: Mutex::new(Due::default()),
             pending: driver.settings().pending_max.map(Limit::new),
             run_at_close,
             driver,
@@ -226,8 +225,8 @@ impl<T: Send + 'static> TaskTimer<T> {
     }
 
     /// The earliest deadline of a pending task, on the timer's clock, rounded up to its tick.
-    /// O(shards × (levels + the tasks of one bucket a level) + tasks due in 4096 ticks or more),
-    /// each shard locked for 256 tasks at a time: what comes or goes meanwhile may be missed.
+    /// O(shards × (levels + the tasks of one bucket a level)), each shard locked for 256 tasks at a
+    /// time: what comes or goes meanwhile may be missed.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         let shards = 0..self.tasks.shards.count();
         let earliest = |shard| {
@@ -405,8 +404,8 @@ impl<T> Drop for Tasks<T> {
         if !std::mem::needs_drop::<T>() {
             return;
         }
-        let (due, _) = std::mem::take(&mut *self.round.lock());
-        drop_each(due.into_jobs(0, 1).flatten());
+        let due = std::mem::take(&mut *self.round.lock());
+        drop_each(due.into_jobs(1).flatten());
         for number in 0..self.shards.count() {
             let mut from = 0;
             while let Some(task) = self.take_from(number, &mut from) {
@@ -431,23 +430,20 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
     fn advance(&self, number: usize, now_tick: u64) -> Advanced {
         let in_order = self.driver.settings().in_order;
         let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
-        let (due, leftovers) = &mut *self.round.lock();
+        let mut due = self.round.lock();
         let mut shard = self.shards.lock(number);
-        let advanced = shard.wheel.turn(now_tick, budget, |task| {
+        let advanced = shard.wheel.advance(now_tick, budget, |task| {
             let order = in_order.then(|| (task.deadline(), task.sequence()));
             due.push(task.take(), order);
         });
         shard.advanced(advanced.next_due);
-        leftovers.extend(shard.wheel.take_leftover());
         advanced
     }
 
     fn round_over(self: Arc<Self>) {
-        let (due, leftovers) = std::mem::take(&mut *self.round.lock());
-        let newest = self.shards.lock(0).wheel.sequence(); // a timer with an order has one shard
-        let jobs = due.into_jobs(newest, self.driver.parallelism());
+        let due = std::mem::take(&mut *self.round.lock());
+        let jobs = due.into_jobs(self.driver.parallelism());
         self.execute(jobs.inspect(|tasks| self.release(tasks.len())));
-        drop(leftovers);
         let driver = self.driver.clone();
         if let Some(tasks) = Arc::into_inner(self) {
             // The last handle went meanwhile. What is pending is the user's to drop: not here.
@@ -538,24 +534,6 @@ mod tests {
             1
         }
         fn report_panic(&self, _: &Panicked) {}
-    }
-
-    #[test]
-    fn what_a_peak_left_is_given_back_when_it_is_on_its_way() {
-        let timer = ManualTimer::new();
-        let tasks = TaskTimer::on(timer.driver(), |()| ()).unwrap();
-        let delays = (1..=10_000).map(Duration::from_millis);
-        delays.for_each(|delay| _ = tasks.schedule(delay, ()).unwrap());
-        let owner = tasks.tasks.clone();
-        while !tasks.is_empty() {
-            assert!(owner.round.lock().1.is_empty(), "too early");
-            let next = owner.next_due(0).unwrap();
-            assert!(owner.advance(0, next).fired < 2);
-        }
-        assert_eq!(owner.round.lock().1.len(), 1);
-        assert!(owner.shards.lock(0).wheel.take_leftover().is_none(), "it was taken off");
-        owner.clone().round_over();
-        assert!(owner.round.lock().1.is_empty());
     }
 
     /// A turn takes at most 256 off the wheel, so that nobody waits long for its lock; a round
