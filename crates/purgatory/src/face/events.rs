@@ -15,8 +15,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     ///
     /// Checks and callbacks run here, with nothing locked: do not hold a lock that a check needs. A
     /// thread that holds one [collects the keys and raises them
-    /// after](crate::guide::recipes::raise_after_unlock). Inside a check or callback this returns
-    /// 0, and what waits for the key now is checked when the outermost call returns.
+    /// after](crate::guide::recipes#raise-after-unlock). Inside a check or callback this returns 0,
+    /// and what waits for the key now is checked when the outermost call returns.
     ///
     /// Watermark watches of the key are not touched: those are
     /// [`complete_up_to`](Self::complete_up_to)'s.
@@ -55,9 +55,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// operations that wait under this key alone, whose checks *take* what they wait for, and which
     /// nothing else completes; for others raise the event for all: an operation that is not checked
     /// waits on, until the next event or the end of its time. A future may be dropped with what it
-    /// took: make the value a [guard that gives itself back](crate::guide::recipes::leases) and
-    /// raises. Inside a check or callback this returns false, and the first is completed when the
-    /// outermost call returns.
+    /// took: make that a [guard that gives itself back](crate::guide::recipes#leases) and raises the
+    /// event again. Inside a check or callback this returns false, and the first is completed when
+    /// the outermost call returns.
     ///
     /// ```
     /// use std::{sync::{Arc, Mutex}, time::Duration};

@@ -213,7 +213,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     ///
     /// For waits under this key alone whose conditions take what they wait for. A future that is
     /// dropped drops the value it took: make the value a [guard that gives itself
-    /// back](crate::guide::recipes::leases).
+    /// back](crate::guide::recipes#leases).
     ///
     /// ```
     /// use std::{collections::VecDeque, time::Duration};

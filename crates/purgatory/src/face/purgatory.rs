@@ -40,8 +40,8 @@ use crate::{
 /// # The one rule
 /// Make the condition true *first*, then raise the event; and hold no lock of yours that a check
 /// needs while you do. Then no event is missed: when `check_and_complete` returns, every operation
-/// parked under the key before the call has ended, was seen unsatisfied, or is to be looked at
-/// again: by the thread that has it under check, or by the executor.
+/// parked under the key before the call has ended, was seen unsatisfied, or is checked again by the
+/// thread that has it under check.
 ///
 /// # Locks
 /// Checks and callbacks run with nothing of the purgatory locked, on the thread that parks, raises
@@ -104,8 +104,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// `watches` is a slice or array of keys, or a [`Watches`] with watermarks.
     ///
     /// `timeout` is a `Duration` from now or a [`Timeout`]. The check runs here once, and again for
-    /// each event that falls in between (from the ninth time on, on the executor). The callback may
-    /// have run before this returns.
+    /// each event that falls in between. The callback may have run before this returns.
     ///
     /// O(keys): nothing depends on how many others wait, but for a watermark below others of its
     /// key, which costs the log of how many such there are.
@@ -181,7 +180,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// let openings = Purgatory::<&str>::new("openings")?;
     /// for door in ["front", "front", "back"] {
     ///     let waits = when(|| false, |outcome| println!("go in: {outcome}"));
-    ///     openings.try_complete_else_watch(waits.into(), &[door], Timeout::Never)?;
+    ///     openings.try_complete_else_watch(waits, &[door], Timeout::Never)?;
     /// }
     /// assert_eq!((openings.complete_for_key(&"front"), openings.len()), (2, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -168,8 +168,8 @@ impl<T> Drop for End<T> {
 /// # Cancel safety
 /// Dropping it cancels the wait: the operation leaves the purgatory at once, or, while it is under
 /// check, when that check is over. A value that had been yielded but not taken is dropped: make it
-/// a guard that [gives itself back](crate::guide::recipes::leases) where it must not be lost.
-/// Polling it without awaiting its end, as a `select!` over `&mut` does, loses nothing.
+/// a [guard that gives itself back](crate::guide::recipes#leases). Polling it without awaiting its
+/// end, as a `select!` over `&mut` does, loses nothing.
 ///
 /// A future does not keep its purgatory open: when the last handle goes, the wait ends as
 /// [`Dropped`](CancelReason::Dropped).

@@ -21,8 +21,7 @@ use crate::{
 };
 
 /// A value for each key that only rises, and those who wait for it: the high watermarks of
-/// partitions, how far each replica has come. One value alone has the key
-/// `()`.
+/// partitions, how far each replica has come. One value alone has the key `()`.
 ///
 /// It keeps the values, so there is no condition to write and no order of steps to get wrong. A key
 /// that was never raised counts as 0. A value stays until [`remove`](Self::remove). A handle:
@@ -86,8 +85,8 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         Watermarks { purgatory, values: Arc::new(Values::new(Limit::new(keys_max))) }
     }
 
-    /// Where the waits are parked: for metrics and snapshots, to cancel some, or for
-    /// [`shutdown`](Purgatory::shutdown). Its events raise no value.
+    /// Where the waits are parked: for metrics and snapshots, to cancel some, or to
+    /// [shut down](Purgatory::shutdown). Its events raise no value.
     pub fn purgatory(&self) -> &Purgatory<K, BoxedOperation> {
         &self.purgatory
     }

@@ -41,8 +41,7 @@
 //! **Held**
 //!
 //! - **(f)** A check that comes true wins over every note.
-//! - **(g)** The same thread checks again. After eight times in a row it puts the operation back,
-//!   and the executor checks it next.
+//! - **(g)** The same thread checks again: as often as events came by meanwhile.
 //! - **(h)** The time ran out, or a thread cancelled or completed it. The first such note counts.
 //! - **(k)** Notes are read in the same lock hold, so none is lost.
 //!
@@ -51,7 +50,8 @@
 //! - **(j)** An event on one of its keys, or a watermark that is met but does not complete it.
 //! - **(l)** With [`check_at_expiry`](crate::Builder::check_at_expiry) the executor first holds it
 //!   for a last check, with Expired noted.
-//! - **(m)**, **(n)** The thread that calls or raises ends it, without a check.
+//! - **(m)**, **(n)** The thread that calls or raises ends it, without a check. Several are ended by
+//!   a loop over their ids.
 //!
 //! # The end
 //!
@@ -62,7 +62,7 @@
 //! | Outcome | The callback runs on |
 //! |---|---|
 //! | Completed | the thread whose check came true, that met the last watermark or called `complete`, or the holder |
-//! | Cancelled | the thread that cancelled, or the holder; the executor after `shutdown_timeout` |
+//! | Cancelled | the thread that cancelled, or the holder; the executor after `shutdown` |
 //! | Expired | the executor |
 //! | any, with [`callbacks_on_executor`](crate::Builder::callbacks_on_executor) | the executor |
 //!

@@ -10,7 +10,7 @@
 //! | [`watches`] | waiting for keys, watermarks or both |
 //! | [`lifecycle`] | an operation's states, where its callback runs |
 //! | [`time`] | deadlines, ticks, what is late and why |
-//! | [`local`] | one thread, no locks |
+//! | [`local`] | one thread, operations that are not `Send` |
 //! | [`testing`] | tests that do not sleep |
 //! | [`tokio`] | tasks, callbacks, the paused clock |
 //! | [`scale`] | keys, sizing, settings, many nodes |
@@ -23,6 +23,8 @@
 
 pub mod by_hand;
 pub mod lifecycle;
+pub mod local;
+pub mod monitor;
 pub mod operating;
 pub mod operations;
 pub mod questions;

@@ -21,7 +21,7 @@
 //!     group.generation += 1;
 //!     group.members.len()
 //! });
-//! assert_eq!((members, bob.block(), eve.block()), (1, Ok(1), Err(WaitError::Expired)));
+//! assert_eq!((members, bob.wait_blocking(), eve.wait_blocking()), (1, Ok(1), Err(WaitError::Expired)));
 //! # Ok::<(), purgatory::timer_core::BuildError>(())
 //! ```
 //!
@@ -39,9 +39,9 @@
 //!
 //! # Pitfalls
 //!
-//! - **A condition that takes something**, such as a job from a queue, changes the state. Use
-//!   [`wait_taking`](crate::Monitor::wait_taking): it raises keys for it, and puts back what a
-//!   dropped future did not take.
+//! - **A condition that takes something**, such as a job from a queue, changes the state. When others
+//!   wait for what it leaves behind, raise their key once the value is there. Make the value a guard
+//!   that [gives itself back](super::recipes#a-queue): a future may be dropped with it.
 //! - **A slow closure** blocks all other threads that use the monitor. For long reads keep the
 //!   state in an `Arc` ([`read`](crate::Monitor::read)).
 //! - **A call of the monitor inside its own closure** panics.

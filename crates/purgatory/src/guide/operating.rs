@@ -39,15 +39,15 @@
 //!
 //! A forgotten event fails no request: each waits out its time and is answered then.
 //! [`check_at_expiry`](crate::Builder::check_at_expiry) checks once more at expiry. If the check is
-//! true then, the operation completes and the missed event is counted. A `tracing` warning or
-//! [`on_missed_event`](crate::Builder::on_missed_event) names the keys. A
-//! [`Monitor`](crate::Monitor) made by `new` does this, but names no keys.
+//! true then, the operation completes, the missed event is counted, and your hook gets the keys. An
+//! event that races the timeout may count, too, so watch the share. A [`Monitor`](crate::Monitor)
+//! made by `new` does this, but names no keys.
 //!
 //! # Shutdown
 //!
 //! Take no more requests, let the parked ones drain ([recipes](super::recipes)), then call
-//! [`shutdown`](crate::Purgatory::shutdown). It cancels what is left, through its callbacks; if
-//! these may block, use [`shutdown_timeout`](crate::Purgatory::shutdown_timeout). Shut a shared
-//! timer down last: that waits for the callbacks on its threads.
+//! [`shutdown`](crate::Purgatory::shutdown) with a limit. It cancels what is left, through its
+//! callbacks, and says what was not over in time. Shut a shared timer down last: that waits for the
+//! callbacks on its threads.
 //!
 //! Next: [recipes](super::recipes).

@@ -26,7 +26,7 @@
 //! let seen = low_watermark.clone();
 //! let audit = reply.clone();
 //! let closures = when(move || seen.load(SeqCst) >= 5, move |_| audit.send("closures").unwrap());
-//! requests.try_complete_else_watch(closures.into(), &["orders-0"], timeout)?;
+//! requests.try_complete_else_watch(closures, &["orders-0"], timeout)?;
 //!
 //! let delete = DelayedDelete { low_watermark: low_watermark.clone(), reply };
 //! requests.try_complete_else_watch(BoxedOperation::new(delete), &["orders-0"], timeout)?;
@@ -47,7 +47,8 @@
 //! condition. An event that is raised too early may find nothing, and the operation waits on.
 //!
 //! *No lock*: the event runs checks on your thread. A check that needs a lock of this thread waits
-//! forever. Where you cannot release it first, [`defer`](crate::Purgatory::defer) the event.
+//! forever. Where a change is made deep under a lock, [collect its keys and raise them
+//! after](super::recipes#raise-after-unlock).
 //!
 //! # Ways to wait
 //!
@@ -56,12 +57,12 @@
 //! | a request with its own data | a [`DelayedOperation`](crate::DelayedOperation) | `bool` |
 //! | a small request | [`when`](crate::when) with two closures | `bool` |
 //! | a task | [`wait`](crate::Purgatory::wait) | `Option<T>` |
-//! | a thread | [`wait_blocking`](crate::Purgatory::wait_blocking) | `Option<T>` |
+//! | a thread | that future's [`wait_blocking`](crate::WaitFuture::wait_blocking) | `Option<T>` |
 //!
 //! All of them can wait in one purgatory of [`BoxedOperation`](crate::BoxedOperation)s. A `wait` is
 //! parked by the call, not by the first poll. Dropping its [future](crate::WaitFuture) cancels it.
-//! If its condition takes something, use [`wait_or`](crate::Purgatory::wait_or): its hook gets the
-//! value that a dropped future did not take.
+//! It may be dropped with a value that it did not give: if the condition takes something, make that a
+//! guard which [gives itself back](super::recipes#leases).
 //!
 //! # Checks and callbacks
 //!

@@ -1,4 +1,4 @@
-//! Recipes: eleven things that servers wait for, each as short as it gets.
+//! Recipes: fifteen things that servers wait for, each as short as it gets.
 //!
 //! Each is a module to paste, and its use. `tests/behaviour/recipes` tests the same files, in every
 //! order that a network may give.
@@ -55,17 +55,18 @@
 //! A write is committed when two of three replicas have it. Each says how far it has come; the
 //! second highest is what a majority has, and it only rises. A late, lower answer changes nothing.
 //!
-//! ```
+#![cfg_attr(feature = "keyed", doc = "```")]
+#![cfg_attr(not(feature = "keyed"), doc = "```ignore")]
 #![doc = include_str!("recipes/quorum_write.rs")]
 //!
 //! // Its use:
-//! let committed = ThresholdPurgatory::new("committed")?;
+//! let committed = Watermarks::new("committed")?;
 //! let replicas = Replicas { indices: [5, 0, 0].map(AtomicU64::new), committed };
 //! let write = replicas.committed(5); // the leader has written it
-//! assert_eq!(replicas.acknowledge(1, 3), 0); // 3 is committed
-//! assert_eq!(replicas.acknowledge(2, 6), 1); // 5 is
-//! assert_eq!(replicas.acknowledge(1, 2), 0); // late
-//! assert_eq!(write.block(), Ok(5));
+//! assert_eq!(replicas.acknowledge(1, 3)?, 0); // 3 is committed
+//! assert_eq!(replicas.acknowledge(2, 6)?, 1); // 5 is
+//! assert_eq!(replicas.acknowledge(1, 2)?, 0); // late
+//! assert_eq!(write.wait_blocking(), Ok(5));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -81,12 +82,49 @@
 //! // Its use:
 //! let free = Arc::new(Mutex::new([7].into()));
 //! let leases = Leases { free, waits: Purgatory::new("leases")? };
-//! let first = leases.acquire(7).block()?;
+//! let first = leases.acquire(7).wait_blocking()?;
 //! let [second, third] = [leases.acquire(7), leases.acquire(7)];
 //! drop(first); // the second has it now ...
 //! assert_eq!(leases.waits.waiters(&7), 1);
 //! drop(second); // ... and, as nobody is there to take it, the third
-//! assert_eq!(third.block()?.shard, 7);
+//! assert_eq!(third.wait_blocking()?.shard, 7);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A queue
+//!
+//! Each job goes to one worker, in the order they asked. A future may be dropped after its value was
+//! decided: the worker's client has gone, or a `select!` took another branch. So the value is a guard
+//! here, too, and a job that was not done goes back to the front.
+//!
+//! ```
+#![doc = include_str!("recipes/queue.rs")]
+//!
+//! // Its use:
+//! let queue = Queue { jobs: Monitor::new("jobs", VecDeque::new())? };
+//! let [first, second] = [(); 2].map(|()| queue.take(Duration::from_secs(30)));
+//! queue.push("a job".to_owned());
+//! drop(first); // this worker has gone, and the job was its own
+//! assert_eq!(second.wait_blocking()?.done(), "a job");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Raise after unlock
+//!
+//! An event runs checks on your thread, so a thread that holds a lock which they need cannot raise
+//! it. It collects the keys meanwhile. What raises them is made before the lock, hence dropped after
+//! it: on every way out, early returns and panics too. (A [`Monitor`](crate::Monitor) does this for
+//! you.)
+//!
+//! ```
+#![doc = include_str!("recipes/raise_after_unlock.rs")]
+//!
+//! // Its use:
+//! let accounts = Accounts { balances: Arc::default(), waits: Purgatory::new("accounts")? };
+//! let [rent, trip] = [(1, 50), (2, 80)].map(|(of, amount)| accounts.funded(of, amount));
+//! accounts.pay(&[(1, 60), (2, 60)]);
+//! accounts.pay(&[(2, 60)]);
+//! assert_eq!((rent.wait_blocking()?, trip.wait_blocking()?), (60, 120));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -135,6 +173,30 @@
 //! timer.advance(TIMEOUT / 2);
 //! assert_eq!(reports.try_iter().collect::<Vec<_>>(), [("bob", bob.number)]);
 //! assert!(!sessions.heartbeat(&bob)); // too late: he must join anew
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Debounce
+//!
+//! A document is saved when two seconds have passed without another edit. The operation is the save
+//! to come: an edit delays it. If it is too late for that, the save may not see the edit, so another
+//! one is parked.
+//!
+//! ```
+#![doc = include_str!("recipes/debounce.rs")]
+//!
+//! // Its use:
+//! let timer = purgatory::timer_core::ManualTimer::new();
+//! let saves = Purgatory::builder("saves").timer(&timer).build()?;
+//! let mut notes = Document { name: "notes", text: Arc::default(), saves, pending: None };
+//! let (disk, saved) = std::sync::mpsc::channel();
+//! for text in ["a", "ab", "abc"] {
+//!     let disk = disk.clone();
+//!     assert!(notes.edit(text, move |text| disk.send(text).unwrap()));
+//!     timer.advance(QUIET / 2);
+//! }
+//! timer.advance(QUIET / 2);
+//! assert_eq!(saved.try_iter().collect::<Vec<_>>(), ["abc"]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -201,7 +263,7 @@
 //! timer.advance(Duration::from_millis(250));
 //! assert_eq!(throttle.waits.len(), 1);
 //! timer.advance(Duration::from_millis(50));
-//! assert!(turns.into_iter().all(|turn| turn.block().is_ok()));
+//! assert!(turns.into_iter().all(|turn| turn.wait_blocking().is_ok()));
 //! releasing.cancel();
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -238,8 +300,8 @@
 //! let drained = server.drain(Duration::from_millis(100));
 //! assert!(server.begin().is_none());
 //! requests.complete_for_key(&"soon");
-//! assert!(drained.block().is_err()); // one never ends by itself
-//! requests.shutdown();
+//! assert!(drained.wait_blocking().is_err()); // one never ends by itself
+//! requests.shutdown(Duration::from_secs(30));
 //! let shutdown = Outcome::Cancelled(CancelReason::Shutdown);
 //! let answers: Vec<_> = answers.try_iter().collect();
 //! assert_eq!(answers, [("soon", Outcome::Completed), ("never", shutdown)]);
@@ -253,8 +315,8 @@
 //! had this bug, in KAFKA-14334: followers raised no event when replication had moved their high
 //! watermark.) With [`check_at_expiry`](crate::Builder::check_at_expiry) each operation is checked
 //! once more when its time is up; what is true then completes, and is a *missed event*: counted,
-//! alerted on (`PurgatoryMissesEvents` in `docs/prometheus`) and told with its keys. A test asserts
-//! that there was none.
+//! alerted on (`PurgatoryMissesEvents` in `docs/prometheus`) and told to a hook. A test asserts that
+//! there was none.
 //!
 //! ```
 #![doc = include_str!("recipes/forgotten.rs")]
@@ -273,7 +335,7 @@
 //! aborted.store(true, SeqCst); // a transaction's marker was written ...
 //! fetches.check_and_complete(&"orders-1"); // ... and the event of another partition raised
 //! timer.advance(Duration::from_millis(500));
-//! assert_eq!((fetch.block(), keys.try_recv()), (Ok("aborted"), Ok(vec!["orders-0"])));
+//! assert_eq!((fetch.wait_blocking(), keys.try_recv()), (Ok("aborted"), Ok(vec!["orders-0"])));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

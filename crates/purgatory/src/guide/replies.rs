@@ -37,16 +37,17 @@
 //! A reply that comes late, twice or unasked is handed back by
 //! [`deliver`](crate::Replies::deliver). When the connection goes,
 //! [`fail_all`](crate::Replies::fail_all) ends the replies expected so far. One that is expected
-//! later would wait for its whole time: [`shutdown`](crate::Replies::shutdown) refuses it.
+//! later would wait for its whole time: a [`shutdown`](crate::Purgatory::shutdown) refuses it.
 //!
 //! # Pitfalls
 //!
 //! - **Sent before it is expected.** A fast reply then finds no waiter.
-//! - **Full, or shut down.** [`expect`](crate::Replies::expect) is Ok; its future fails at once.
+//! - **Full, shut down, or expected already.** [`expect`](crate::Replies::expect) hands the key back
+//!   in an error. Send nothing then.
 //! - **Numbers used again.** A late reply to the old request is taken for one to the new. Count up,
 //!   or make the connection a part of the key.
 //! - **A value that must not be lost**, such as a lease. Its client may go between delivery and
-//!   poll: give [`expect_or`](crate::Replies::expect_or) a hook.
+//!   poll: make it a guard that [gives itself back](super::recipes#leases).
 //! - **Several replies to one request.** Use a channel, and one wait for its end.
 //!
 //! Next: [values that only rise](super::watermarks).

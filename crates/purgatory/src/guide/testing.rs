@@ -21,7 +21,6 @@
 //!
 //! | To test | Do |
 //! |---|---|
-//! | code that calls `defer` | call [`run_deferred`](crate::Purgatory::run_deferred): no other thread does here |
 //! | a blocking wait | advance the timer from another thread |
 //! | that no event is forgotten | [check at expiry](crate::Builder::check_at_expiry); assert that [`missed_events`](crate::Stats::missed_events) is 0 |
 //! | that nothing panicked | assert that [`panics`](crate::Stats::panics) is 0: checks and callbacks contain theirs, so an assertion there fails no test |

@@ -14,7 +14,7 @@
 //! timer.advance(Duration::from_millis(1));
 //! assert_eq!(polls.len(), 1);
 //! timer.advance(Duration::from_millis(1)); // 1.5 ms round up to 2
-//! assert_eq!(poll.block(), Err(WaitError::Expired));
+//! assert_eq!(poll.wait_blocking(), Err(WaitError::Expired));
 //! # Ok::<(), purgatory::timer_core::BuildError>(())
 //! ```
 //!
@@ -51,4 +51,4 @@
 //! The same timer runs delayed and periodic tasks, sleeps and timeouts of futures: see
 //! [`timer_core`](crate::timer_core#what-is-here).
 //!
-//! Next: [a purgatory for one thread](super::local).
+//! Next: [one thread](super::local).

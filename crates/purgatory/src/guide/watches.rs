@@ -30,7 +30,7 @@
 //! assert_eq!(produces.complete_up_to(&Key::Partition(0), 4), 1); // the other was not looked at
 //! state.lock().unwrap().leader = false;
 //! assert_eq!(produces.check_and_complete(&Key::Leader), 1);
-//! assert_eq!((fourth.block(), fifth.block()), (Ok(Ok(4)), Ok(Err("not the leader any more"))));
+//! assert_eq!((fourth.wait_blocking(), fifth.wait_blocking()), (Ok(Ok(4)), Ok(Err("not the leader any more"))));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -1,9 +1,8 @@
 //! Values that only rise: [`Watermarks`](crate::Watermarks) keeps one for each key.
 //!
 //! Use it when requests wait for the value itself: a high watermark, a replica's offset, an applied
-//! index. There is no check to write. For a single value there is
-//! [`ThresholdPurgatory`](crate::ThresholdPurgatory). Here each write waits until two of three
-//! replicas have it:
+//! index. There is no check to write. One value alone, such as Kafka's `ThresholdPurgatory` has, is a
+//! `Watermarks<()>`. Here each write waits until two of three replicas have it:
 //!
 //! ```
 //! # #[cfg(feature = "keyed")] {
@@ -16,12 +15,12 @@
 //!     fetched.wait_for_k(2, &replicas, Duration::from_millis(20))
 //! };
 //! fetched.raise(&"a", 8)?; // it has come this far
-//! let (seventh, eighth, ninth) = (write(7)?, write(8)?, write(9)?);
+//! let (seventh, eighth, ninth) = (write(7), write(8), write(9));
 //! fetched.raise(&"c", 8)?;
 //! fetched.raise(&"c", 6)?; // an answer that is late changes nothing
-//! assert_eq!(seventh.block(), Ok(vec![("a", 8), ("c", 8)]));
-//! assert_eq!(eighth.block(), Ok(vec![("a", 8), ("c", 8)]));
-//! assert_eq!(ninth.block(), Err(WaitError::Expired)); // only two are up, and neither has it
+//! assert_eq!(seventh.wait_blocking(), Ok(vec![("a", 8), ("c", 8)]));
+//! assert_eq!(eighth.wait_blocking(), Ok(vec![("a", 8), ("c", 8)]));
+//! assert_eq!(ninth.wait_blocking(), Err(WaitError::Expired)); // only two are up, and neither has it
 //! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -18,8 +18,8 @@ pub(crate) use timer_core::driver::sync::{
 /// How many versions a purgatory has: a power of two. A model has two, so that keys meet.
 pub(crate) const VERSIONS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 4096 };
 
-/// After so many looks at one operation in a row, each asked for by another event, it is put off:
-/// two threads must not keep a third checking for ever. A model gets there with fewer.
+/// Checks of an operation that is being parked under one key, before it is put in as held: each
+/// met another event. A model gets there with fewer.
 pub(crate) const LOOKS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
 /// So many payloads an event takes out and checks together. More would save locks; but each of them

@@ -45,10 +45,9 @@ pub trait DelayedOperation: Send + 'static {
     /// The check: true when the condition holds now. It decides, so the operation ends as
     /// [`Completed`](Outcome::Completed) when it returns true.
     ///
-    /// It runs on whichever thread parks the operation or raises an event on one of its keys (on
-    /// the executor when many events come by during one check, and for a [last
-    /// check](crate::Builder::check_at_expiry)), and must not block: while it runs the operation
-    /// can neither expire nor be cancelled. It may be called any number of times, but not again
+    /// It runs on whichever thread parks the operation or raises an event on one of its keys (for a
+    /// [last check](crate::Builder::check_at_expiry) on the executor), and must not block: while it
+    /// runs the operation can neither expire nor be cancelled. It may be called any number of times, but not again
     /// once it returned true. It may call the purgatory; what that ends is told after the outermost
     /// call.
     ///

@@ -75,8 +75,7 @@ pub struct Times {
     pub expired: TimeHistogram,
     /// From being parked to ending as Cancelled.
     pub cancelled: TimeHistogram,
-    /// From its deadline, rounded up to a tick until what
-    /// expired was taken off the wheel.
+    /// From its deadline, rounded up to a tick, until what expired was taken off the wheel.
     pub lateness: TimeHistogram,
     /// From being handed to the executor until a callback, or a last check, began.
     pub callback_delay: TimeHistogram,

@@ -32,6 +32,6 @@ impl Leases {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.of.free.lock().unwrap().insert(self.shard);
-        self.of.waits.check_and_complete(&self.shard); // the first of them has it then
+        self.of.waits.check_and_complete_one(&self.shard); // the first of them has it then
     }
 }

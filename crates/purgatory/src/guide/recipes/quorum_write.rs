@@ -5,23 +5,23 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{ThresholdPurgatory, WaitFuture};
+use purgatory::{RefusedReason, WaitFuture, Watermarks};
 
 pub struct Replicas<const N: usize> {
     pub indices: [AtomicU64; N], // how far each has come
-    pub committed: ThresholdPurgatory,
+    pub committed: Watermarks<()>,
 }
 
 impl<const N: usize> Replicas<N> {
     /// A future of the committed index, once that is at least `index`.
     pub fn committed(&self, index: u64) -> WaitFuture<u64> {
-        self.committed.wait_for(index, Duration::from_secs(30))
+        self.committed.wait_for(&(), index, Duration::from_secs(30))
     }
 
-    pub fn acknowledge(&self, replica: usize, index: u64) -> usize {
+    pub fn acknowledge(&self, replica: usize, index: u64) -> Result<usize, RefusedReason> {
         self.indices[replica].fetch_max(index, SeqCst);
         let mut indices = self.indices.each_ref().map(|index| index.load(SeqCst));
         indices.sort_unstable();
-        self.committed.complete_up_to(indices[(N - 1) / 2]) // a majority has come so far
+        self.committed.raise(&(), indices[(N - 1) / 2]) // a majority has come so far
     }
 }

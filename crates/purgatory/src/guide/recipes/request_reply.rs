@@ -35,7 +35,7 @@ impl Connection {
     /// connection is another of these. (Over a shared timer that costs no thread.)
     pub fn closed(&self) -> usize {
         let failed = self.replies.fail_all("connection closed");
-        self.replies.shutdown();
+        self.replies.purgatory().shutdown(Duration::ZERO);
         failed
     }
 }

@@ -21,8 +21,8 @@ impl Attempt {
         let timeout = Duration::from_millis(100 << self.number);
         let _ = self.told.send(format!("attempt {}, {timeout:?}", self.number));
         if let Err(refused) = attempts.try_complete_else_watch(self, &[request], timeout) {
-            let (attempt, reason) = refused.into_parts();
-            let _ = attempt.told.send(reason.to_string());
+            let reason = refused.reason.to_string();
+            let _ = refused.into_inner().told.send(reason);
         }
     }
 }

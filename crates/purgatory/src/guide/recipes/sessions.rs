@@ -13,7 +13,6 @@ use purgatory::{BoxedOperation, EndResult, OperationId, Outcome, ParkResult, Pur
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A later session of the same member has a higher number.
-#[derive(Debug)]
 pub struct Session {
     pub number: u64,
     id: OperationId,
@@ -32,13 +31,11 @@ impl Sessions {
         self.of.cancel_for_key(&member, "joined anew");
         let number = self.joined.fetch_add(1, Relaxed);
         let gone = self.gone.clone();
-        let told = move |outcome| {
-            if outcome == Outcome::Expired {
-                let _ = gone.send((member, number));
-            }
+        let told = move |outcome| match outcome {
+            Outcome::Expired => _ = gone.send((member, number)),
+            _ => {} // it left, joined anew, or all was shut down
         };
-        let session = when(|| false, told).into();
-        match self.of.try_complete_else_watch(session, &[member], TIMEOUT) {
+        match self.of.try_complete_else_watch(when(|| false, told), &[member], TIMEOUT) {
             Ok(ParkResult::Parked(id)) => Some(Session { number, id }),
             _ => None,
         }

@@ -33,7 +33,7 @@ impl Throttle {
             if self.permits.load(SeqCst) == 0 {
                 break; // taken by others who came just now
             }
-            self.waits.check_and_complete(&());
+            self.waits.check_and_complete_one(&());
         }
     }
 }

@@ -125,7 +125,7 @@ fn a_shutdown_answers_what_waits_and_hands_back_what_comes_later() {
     let (_timer, orders, client, answers) = partition();
     orders.replicated(1);
     produce(&orders, 2, &client).unwrap();
-    orders.produces.shutdown();
+    orders.produces.shutdown(SECOND);
     assert_eq!(produce(&orders, 2, &client), Err(RefusedReason::Closed));
     assert_eq!(produce(&orders, 1, &client).unwrap(), ParkResult::Ended(Completed));
     answered(&answers, &[(2, Cancelled(CancelReason::Shutdown)), (1, Completed)]);

@@ -80,7 +80,7 @@ fn a_shutdown_ends_the_wait() {
     let (_timer, server) = server();
     let open = server.begin().unwrap();
     let mut drain = server.drain(SECOND);
-    server.drained.shutdown();
+    server.drained.shutdown(SECOND);
     assert_eq!(poll(&mut drain), Err(SHUTDOWN).into());
     assert_eq!(poll(&mut server.drain(SECOND)), Err(CLOSED).into());
     drop(open);
@@ -128,8 +128,8 @@ fn a_request_whose_answer_panics_or_that_is_refused_is_over_too() {
     let (_timer, server) = self::server();
     let open = server.begin().unwrap();
     let mut drain = server.drain(SECOND);
-    requests.shutdown();
-    let refused = when(|| false, move |_| drop(open)).into();
+    requests.shutdown(SECOND);
+    let refused = when(|| false, move |_| drop(open));
     assert!(requests.try_complete_else_watch(refused, &[1], Timeout::Never).is_err());
     assert_eq!(poll(&mut drain), Ok(()).into());
 }
@@ -156,7 +156,7 @@ fn of_many_requests_none_is_open_once_it_is_drained() {
             while served.load(SeqCst) < 10 {
                 thread::yield_now();
             }
-            server.drain(SECOND).block().unwrap();
+            server.drain(SECOND).wait_blocking().unwrap();
             let (all, over) = (served.load(SeqCst), ended.load(SeqCst));
             assert_eq!(all, over);
             let requests: usize = serving.map(|thread| thread.join().unwrap()).iter().sum();

@@ -13,7 +13,7 @@ use std::{
 use purgatory::{BoxedOperation, Purgatory, WaitError, WaitFuture};
 use timer_core::ManualTimer;
 
-use super::{MS, SHUTDOWN, guide::forgotten::telling, poll};
+use super::{MS, SECOND, SHUTDOWN, guide::forgotten::telling, poll};
 
 struct Fetches {
     timer: ManualTimer,
@@ -95,7 +95,7 @@ fn a_client_that_has_gone_and_a_shutdown_miss_nothing_and_nobody_needs_to_listen
     fetches.aborted.store(false, SeqCst);
     let mut ends = fetches.fetch();
     fetches.aborted.store(true, SeqCst);
-    fetches.of.shutdown();
+    fetches.of.shutdown(SECOND);
     assert_eq!(poll(&mut ends), Err(SHUTDOWN).into());
     fetches.told(&[]);
 

@@ -58,6 +58,22 @@ fn one_that_is_free_is_had_at_once_and_then_in_the_order_of_asking() {
     is_free(&leases);
 }
 
+/// Nor does the event of another shard.
+#[test]
+fn an_event_without_a_lease_gives_nobody_one() {
+    let (_timer, waits) = by_hand();
+    let leases = leases(waits);
+    let holds = granted(&mut leases.acquire(7));
+    let mut waiting = leases.acquire(7);
+    assert!(!leases.waits.check_and_complete_one(&7));
+    assert_eq!(leases.waits.check_and_complete(&7) + leases.waits.check_and_complete(&8), 0);
+    assert!(poll(&mut waiting).is_pending());
+    drop(holds);
+    assert!(!leases.waits.check_and_complete_one(&7)); // once more: nobody else waits
+    drop(granted(&mut waiting));
+    is_free(&leases);
+}
+
 #[test]
 fn one_that_is_never_given_back_is_waited_for_until_time_is_up() {
     on_runtimes(|runtime| {
@@ -142,7 +158,7 @@ fn a_shutdown_ends_who_waits_and_leases_are_given_back_after_it() {
     let leases = leases(waits);
     let holds = granted(&mut leases.acquire(7));
     let mut waiting = leases.acquire(7);
-    leases.waits.shutdown();
+    leases.waits.shutdown(SECOND);
     failed(&mut waiting, &SHUTDOWN);
     failed(&mut leases.acquire(7), &CLOSED);
     drop(holds);

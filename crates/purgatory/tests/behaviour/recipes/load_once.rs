@@ -150,7 +150,7 @@ fn a_shutdown_ends_who_waits_and_not_who_loads() {
     let (tell, load) = told();
     let (mut first, mut second) = (Box::pin(cache.get(1, load)), Box::pin(cache.get(1, again())));
     assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
-    cache.waits.shutdown();
+    cache.waits.shutdown(SECOND);
     assert_eq!(poll(&mut second), Err(SHUTDOWN).into());
     assert_eq!(poll(&mut Box::pin(cache.get(1, again()))), Err(CLOSED).into());
     tell.send(100).unwrap();

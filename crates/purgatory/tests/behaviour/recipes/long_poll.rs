@@ -112,7 +112,7 @@ fn a_shutdown_ends_what_waits() {
         let fetch = runtime.spawn(logs.fetch(&[0, 100], 10, SECOND));
         let early = logs.fetch(&[0, 100], 10, SECOND);
         runtime.block_on(tokio::task::yield_now());
-        off_runtime(|| logs.fetches.shutdown());
+        off_runtime(|| logs.fetches.shutdown(SECOND));
         let told: [Bytes; 2] = [runtime.block_on(early), runtime.block_on(fetch).unwrap()];
         assert!(told.iter().all(|told| [Err(SHUTDOWN), Err(CLOSED)].contains(told)), "{told:?}");
         assert_eq!(told[0], Err(SHUTDOWN));

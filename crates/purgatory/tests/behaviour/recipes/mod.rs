@@ -7,11 +7,17 @@
 #[allow(unreachable_pub, clippy::unwrap_used, reason = "for the guide's readers")]
 mod guide {
     pub mod acks_all;
+    pub mod debounce;
     pub mod drain;
     pub mod forgotten;
     pub mod leases;
     pub mod load_once;
     pub mod long_poll;
+    pub mod one_thread;
+    pub mod queue;
+    #[cfg(feature = "keyed")]
+    pub mod quorum_write;
+    pub mod raise_after_unlock;
     pub mod request_reply;
     pub mod retry;
     pub mod sessions;
@@ -19,11 +25,17 @@ mod guide {
 }
 
 mod acks_all;
+mod debounce;
 mod drain;
 mod forgotten;
 mod leases;
 mod load_once;
 mod long_poll;
+mod one_thread;
+mod queue;
+#[cfg(feature = "keyed")]
+mod quorum_write;
+mod raise_after_unlock;
 mod request_reply;
 mod retry;
 mod sessions;

@@ -9,7 +9,7 @@ use std::{
 use purgatory::Purgatory;
 use timer_core::ManualTimer;
 
-use super::{Later, MS, guide::retry::Attempt};
+use super::{Later, MS, SECOND, guide::retry::Attempt};
 
 const ATTEMPTS: [&str; 3] = ["attempt 0, 100ms", "attempt 1, 200ms", "attempt 2, 400ms"];
 
@@ -109,11 +109,11 @@ fn an_answer_between_two_attempts_or_after_the_last_expiry_is_not_lost() {
 #[test]
 fn a_shutdown_is_told_before_and_while_an_attempt_waits() {
     let call = Call::started();
-    call.attempts.shutdown();
+    call.attempts.shutdown(SECOND);
     call.told(1, "cancelled: shut down");
 
     let (call, first) = Call::new(None);
-    call.attempts.shutdown();
+    call.attempts.shutdown(SECOND);
     first.start();
     call.told(1, "the purgatory was shut down");
 }

@@ -117,7 +117,7 @@ fn who_watches_may_have_gone() {
 fn a_shutdown_reports_nobody_and_lets_nobody_join() {
     let (timer, sessions, reports) = sessions();
     let alice = sessions.join("alice").unwrap();
-    sessions.of.shutdown();
+    sessions.of.shutdown(SECOND);
     assert!(!sessions.heartbeat(&alice) && sessions.join("bob").is_none());
     timer.advance(60 * SECOND);
     told(&reports, &[]);

@@ -90,7 +90,7 @@ fn clients_that_have_gone_take_no_turn_from_those_that_wait() {
     assert_eq!(throttle.waits.len(), 1);
     throttle.release(1);
     assert!(ready(&mut waits));
-    assert_eq!(expires.block(), Err(WaitError::Expired));
+    assert_eq!(expires.wait_blocking(), Err(WaitError::Expired));
     super::nothing_is_left(&throttle.waits);
     let mut again = throttle.turn(30 * SECOND); // the same client, once more
     throttle.release(1);
@@ -105,9 +105,7 @@ fn a_release_inside_a_callback_lets_as_many_go() {
     let callbacks = Purgatory::<u32>::new("callbacks").unwrap();
     let releases = throttle.clone();
     let callback = move |_| releases.release(3);
-    callbacks
-        .try_complete_else_watch(when(|| true, callback).into(), &[0], Timeout::Never)
-        .unwrap();
+    callbacks.try_complete_else_watch(when(|| true, callback), &[0], Timeout::Never).unwrap();
     assert_eq!(turns.each_mut().map(ready), [true, true, true, false, false]);
 }
 
@@ -115,7 +113,7 @@ fn a_release_inside_a_callback_lets_as_many_go() {
 fn a_shutdown_ends_who_waits() {
     let (_timer, throttle) = throttle();
     let [mut turn] = turns::<1>(&throttle);
-    throttle.waits.shutdown();
+    throttle.waits.shutdown(SECOND);
     assert_eq!(poll(&mut turn), Err(SHUTDOWN).into());
     assert_eq!(poll(&mut throttle.turn(SECOND)), Err(CLOSED).into());
     throttle.release(2);

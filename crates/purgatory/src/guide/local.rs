@@ -1,0 +1,45 @@
+//! One thread: operations that are not `Send`, under a timer that the thread's loop turns.
+//!
+//! Use it when requests begin and end on one thread: a thread-per-core runtime, or an event loop of
+//! your own. Three things make an ordinary purgatory fit:
+//!
+//! - **The loop turns a [`ManualTimer`]** by the time that has passed. No thread is started, and
+//!   what expires is called back in that turn.
+//! - **`rooms(1)`**: more rooms part threads, and here is one. Its lock is never contended.
+//! - **`send_wrapper::SendWrapper`** around what is not `Send`. It panics when another thread uses
+//!   or drops it, so raise events on this thread only. Another thread sends it a message.
+//!
+//! ```
+#![doc = include_str!("recipes/one_thread.rs")]
+//!
+//! // Its use, with the clock of your loop instead of these numbers:
+//! let log = Log::new(ManualTimer::new())?;
+//! let answers: Rc<Cell<Vec<String>>> = Rc::default();
+//! log.turn(Duration::from_millis(20));
+//! for (offset, timeout_ms) in [(1, 5000), (9, 300)] {
+//!     let answers = answers.clone();
+//!     log.fetch(offset, Duration::from_millis(timeout_ms), move |outcome| {
+//!         let mut all = answers.take();
+//!         all.push(format!("{offset} {outcome}"));
+//!         answers.set(all);
+//!     })?;
+//! }
+//! assert_eq!(log.append(), 1);
+//! log.turn(Duration::from_millis(320)); // 300 ms later
+//! assert_eq!(answers.take(), ["1 completed", "9 expired"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Timeouts count from the last turn: turn after each sleep, before handling what came in. While
+//! nothing waits ([`is_empty`](crate::Purgatory::is_empty)) the loop can sleep until I/O, otherwise
+//! for a tick of the timer at most. With real I/O, and timed: `cargo run --release --example local`.
+//!
+//! # Under an executor
+//!
+//! A task turns the timer, as `turn` above does. Futures of [`wait`](crate::Purgatory::wait) work in
+//! `spawn_local`; wrap what a condition holds. To wait by time alone, or on several threads, a timer
+//! [on tokio](super::tokio) needs no turning.
+//!
+//! Next: [tests that do not sleep](super::testing).
+//!
+//! [`ManualTimer`]: crate::timer_core::ManualTimer

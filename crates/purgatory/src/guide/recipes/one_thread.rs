@@ -1,0 +1,44 @@
+//! A log and the fetches that wait for it, all on one thread, whose loop turns the timer.
+
+use std::{cell::Cell, rc::Rc, time::Duration};
+
+use purgatory::timer_core::{BuildError, Clock, ManualTimer};
+use purgatory::{BoxedOperation, Outcome, ParkResult, Purgatory, RefusedReason, Watches, when};
+use send_wrapper::SendWrapper;
+
+pub struct Log {
+    pub end: Rc<Cell<u64>>,
+    pub fetches: Purgatory<&'static str, BoxedOperation>,
+    pub timer: ManualTimer,
+}
+
+impl Log {
+    pub fn new(timer: ManualTimer) -> Result<Self, BuildError> {
+        let fetches = Purgatory::builder("fetch").timer(&timer).rooms(1).build()?;
+        Ok(Log { end: Rc::default(), fetches, timer })
+    }
+
+    /// Turns the timer to this moment. Fetches whose time is up expire here, on this thread.
+    pub fn turn(&self, now: Duration) {
+        let shown = Duration::from_nanos(self.timer.clock().now_ns());
+        self.timer.advance(now.saturating_sub(shown));
+    }
+
+    /// Answers once the log has come to this offset, or in `timeout` from the last turn.
+    pub fn fetch(
+        &self,
+        offset: u64,
+        timeout: Duration,
+        answer: impl FnOnce(Outcome) + 'static,
+    ) -> Result<ParkResult, RefusedReason> {
+        let (seen, answer) = (SendWrapper::new(self.end.clone()), SendWrapper::new(answer));
+        let fetch = when(move || seen.get() >= offset, move |outcome| answer.take()(outcome));
+        let until = [("log", offset)];
+        Ok(self.fetches.try_complete_else_watch(fetch, Watches::up_to(&until), timeout)?)
+    }
+
+    pub fn append(&self) -> usize {
+        self.end.set(self.end.get() + 1); // the condition first ...
+        self.fetches.complete_up_to(&"log", self.end.get()) // ... then its event
+    }
+}
