@@ -97,9 +97,9 @@ soak *ARGS:
 lint:
     cargo fmt --check && cargo clippy --workspace --all-targets --all-features -- -D warnings && RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
 
-# The criterion benches.
-bench *ARGS:
-    cargo bench -p purgatory-benches --benches {{ARGS}}
+# Every table of docs/BENCHMARKS.md, as Markdown.
+figures *ARGS:
+    cargo run --release -p purgatory-benches --bin peers -- {{ARGS}} && cargo run --release -p purgatory-benches --bin purgatory_perf -- {{ARGS}} && cargo run --release -p purgatory-benches --bin observed -- {{ARGS}} && cargo run --release -p purgatory-benches --bin schemes -- {{ARGS}}
 
 # Timers beside what one would take instead, in one run.
 peers *ARGS:
@@ -109,13 +109,9 @@ peers *ARGS:
 schemes *ARGS:
     cargo run --release -p purgatory-benches --bin schemes -- {{ARGS}}
 
-# Kafka's load test over the wheel, exact and tolerant, a heap and the first purgatory's shape.
+# Kafka's load test over the wheel and the first purgatory's shape.
 perf *ARGS:
     cargo run --release -p purgatory-benches --bin purgatory_perf -- {{ARGS}}
-
-# Four kinds of load, raised until something cannot keep up; `--plot FILE` for the chart.
-saturation *ARGS:
-    cargo run --release -p purgatory-benches --bin saturation -- {{ARGS}}
 
 # What metrics and tracing cost the hot path.
 observed *ARGS:

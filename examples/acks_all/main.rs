@@ -95,8 +95,8 @@ impl Leader {
         let parked =
             self.produces.try_complete_else_watch(produce, Watches::up_to(&until), timeout);
         if let Err(refused) = parked {
-            let (produce, reason) = refused.into_parts();
-            produce.answer(Answer::Refused(reason));
+            let reason = refused.reason;
+            refused.into_inner().answer(Answer::Refused(reason));
         }
     }
 
@@ -112,7 +112,7 @@ impl Leader {
 
     /// Ends what still waits as cancelled, and refuses what comes.
     fn shut_down(&self) {
-        self.produces.shutdown();
+        self.produces.shutdown(Duration::from_secs(5));
     }
 }
 

@@ -50,7 +50,7 @@ async fn run(args: Args) -> Result<ExitCode> {
     let serving = tokio::spawn(serving.into_future());
     spawn_blocking(move || stop.wait()).await?;
     drop(end);
-    orders.waits().shutdown(); // whoever waits is answered with 503
+    orders.waits().shutdown(std::time::Duration::ZERO); // waits are answered with 503, by the executor
     let all_answered = timeout(args.shutdown_within, serving).await.is_ok();
     if !all_answered {
         eprintln!("error: connections were still open after {:?}", args.shutdown_within);
@@ -63,7 +63,7 @@ async fn run(args: Args) -> Result<ExitCode> {
         stats.completed,
         stats.expired,
         stats.cancelled,
-        stats.refused.full + stats.refused.closed
+        stats.refused_full + stats.refused_closed
     )?;
     Ok(if all_answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

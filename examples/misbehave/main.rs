@@ -139,7 +139,7 @@ fn main() -> Result<()> {
     let late = Purgatory::builder("late").timer(&inline).build()?;
     let full = Purgatory::builder("full").max_parked(10).build()?;
     let (panics, blocks) = (Waits::new("panics")?, Waits::new("blocks")?);
-    let forgets = Purgatory::builder("forgets").check_at_expiry().build()?;
+    let forgets = Purgatory::builder("forgets").check_at_expiry(|_| ()).build()?;
     let stuck = get_stuck(&stop)?;
     let (slow, busy) = (check_slowly(&stop)?, keep_a_reaper_busy(&stop)?);
     let all = [&late, &full, &panics, &blocks, &forgets, &stuck, &slow];
@@ -165,7 +165,7 @@ fn main() -> Result<()> {
         }
     }
     drop(server);
-    all.iter().for_each(|waits| waits.shutdown());
+    all.iter().for_each(|waits| _ = waits.shutdown(Duration::from_secs(5)));
     [&inline, &busy].into_iter().for_each(|timer| _ = timer.shutdown(Duration::MAX));
     Ok(())
 }

@@ -113,7 +113,7 @@ fn blocked(log: &Log) -> Result<&'static str> {
     let ((told, looked), mut reached) = (mpsc::channel(), log.reaches(1));
     let condition = move || told.send(()).ok().and_then(|()| reached());
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| log.waits.wait_blocking(&["log"], TIMEOUT, condition));
+        let waiter = scope.spawn(|| log.waits.wait(&["log"], TIMEOUT, condition).wait_blocking());
         looked.recv()?; // once, in vain
         log.grow(1);
         ensure!(waiter.join().ok() == Some(Ok(1)));
@@ -125,7 +125,7 @@ fn threshold() -> Result<&'static str> {
     let applied = Watermarks::new("applied-index")?;
     let [three, five] = [3, 5].map(|index| applied.wait_for(&(), index, TIMEOUT));
     ensure!(applied.raise(&(), 4)? == 1 && applied.raise(&(), 9)? == 1);
-    ensure!((three.block(), five.block()) == (Ok(4), Ok(9)));
+    ensure!((three.wait_blocking(), five.wait_blocking()) == (Ok(4), Ok(9)));
     Ok("each has the value that reached it")
 }
 

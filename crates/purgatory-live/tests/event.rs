@@ -119,7 +119,7 @@ fn a_purgatory_that_is_shut_down_can_be_looked_at() {
     let purgatory = Purgatory::new("orders").unwrap();
     park(&purgatory, &["a"], Duration::from_secs(3600));
     let live = Live::new().purgatory(&purgatory);
-    purgatory.shutdown();
+    purgatory.shutdown(std::time::Duration::from_secs(5));
     drop(purgatory);
     let event = event(&live);
     assert_eq!(event["purgatories"][0]["stats"]["cancelled_by_shutdown"], 1);

@@ -15,13 +15,16 @@ use crate::{
     reply::Reply, server::Counters, topics::TopicPartition, topics::Topics, topics::WatchKey,
 };
 
+/// How long a shutdown waits for answers that are under way.
+const SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
+
 /// Calls a method of each purgatory; its result is beside the name.
 macro_rules! each_purgatory {
-    ($manager:ident.$method:ident()) => {
+    ($manager:ident.$method:ident($($limit:expr)?)) => {
         [
-            ("produces", $manager.produces.$method()),
-            ("fetches", $manager.fetches.$method()),
-            ("delete-records", $manager.delete_records.$method()),
+            ("produces", $manager.produces.$method($($limit)?)),
+            ("fetches", $manager.fetches.$method($($limit)?)),
+            ("delete-records", $manager.delete_records.$method($($limit)?)),
         ]
     };
 }
@@ -99,7 +102,7 @@ pub(crate) fn park_up_to<O: DelayedOperation + Send>(
     let connection = [WatchKey::Connection(connection)];
     let watches = Watches::up_to(watermarks).checked().with_keys(&connection);
     if let Err(refused) = purgatory.try_complete_else_watch(operation, watches, timeout) {
-        refused.into_operation().on_complete(Outcome::Cancelled(CancelReason::Shutdown));
+        refused.into_inner().on_complete(Outcome::Cancelled(CancelReason::Shutdown));
     }
 }
 
@@ -222,6 +225,6 @@ impl ReplicaManager {
 
     /// Answers whatever is parked, and whatever comes later at once.
     pub(crate) fn shutdown(&self) {
-        each_purgatory!(self.shutdown());
+        each_purgatory!(self.shutdown(SHUTDOWN_WITHIN));
     }
 }

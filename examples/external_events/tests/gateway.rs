@@ -141,7 +141,7 @@ async fn one_too_many_is_told_to_come_again() {
 async fn shutdown_answers_whoever_waits() {
     let stage = Stage::new();
     let parked = stage.wait("/orders/7");
-    stage.orders.waits().shutdown();
+    stage.orders.waits().shutdown(Duration::ZERO);
     for response in [parked, stage.get("/orders/7")] {
         let response = response.await;
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);

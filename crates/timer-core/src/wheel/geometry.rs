@@ -59,7 +59,7 @@ impl WheelSize {
 impl Default for WheelSize {
     /// 64: one machine word of occupancy and a kilobyte a level. Cheaper than 20 everywhere;
     /// 256 hands over faster, starts and stops alike, and takes four times the memory for its
-    /// buckets (`docs/BENCHMARKS.md`).
+    /// buckets.
     fn default() -> Self {
         WheelSize { slots: 64 }
     }

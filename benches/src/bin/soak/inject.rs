@@ -1,9 +1,50 @@
-//! An executor that can be stalled: it holds its jobs for a while, and then drops some of them.
+//! What the soak injects: a clock that jumps, and an executor that can be stalled, which holds its
+//! jobs for a while and then drops some of them.
 
-use std::{mem, sync::Arc};
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
-use timer_core::{Executor, Job, Workers};
+use timer_core::{Clock, Executor, Job, SystemClock, Workers};
+
+/// A clock that jumps when told to. Clones show the same time.
+#[derive(Clone, Debug)]
+pub(crate) struct JumpingClock {
+    real: SystemClock,
+    offset_ns: Arc<AtomicU64>,
+}
+
+impl JumpingClock {
+    pub(crate) fn new() -> Self {
+        JumpingClock { real: SystemClock::new(), offset_ns: Arc::default() }
+    }
+
+    /// Time that has really passed.
+    pub(crate) fn real_ns(&self) -> u64 {
+        self.real.now_ns()
+    }
+
+    pub(crate) fn jump(&self, by: Duration) {
+        self.offset_ns.fetch_add(by.as_nanos() as u64, SeqCst);
+    }
+}
+
+impl Clock for JumpingClock {
+    fn now_ns(&self) -> u64 {
+        self.real_ns() + self.offset_ns.load(SeqCst)
+    }
+
+    /// A sleeping thread does not hear of a jump.
+    fn sleep_max(&self) -> Option<Duration> {
+        Some(Duration::from_millis(5))
+    }
+}
 
 /// Of the jobs that were held so many are dropped when they are let go, one in this many: those
 /// run where they are dropped.
