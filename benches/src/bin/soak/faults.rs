@@ -23,8 +23,6 @@ use crate::{
 pub(crate) enum Fault {
     Stall,
     Forwards,
-    Backwards,
-    ClockPanics,
     CancelAll,
     NewWorld,
     Look,
@@ -34,9 +32,7 @@ impl Fault {
     fn draw(random: &mut Rng) -> Fault {
         match random.u32(0..100) {
             0..25 => Fault::Stall,
-            25..45 => Fault::Forwards,
-            45..65 => Fault::Backwards,
-            65..75 => Fault::ClockPanics,
+            25..75 => Fault::Forwards,
             75..80 => Fault::CancelAll,
             80..90 => Fault::NewWorld,
             _ => Fault::Look,
@@ -77,8 +73,6 @@ impl Faults {
                 world.stall.end();
             }
             Fault::Forwards => ring.books.clock.forwards(jump(random)),
-            Fault::Backwards => ring.books.clock.backwards(jump(random)),
-            Fault::ClockPanics => ring.books.clock.panic_next(random.u32(1..100)),
             Fault::CancelAll => _ = world.plain.cancel_all("all at once"),
             Fault::NewWorld => {
                 drop(world);

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use arbitrary::Arbitrary;
-use timer_core::{Scheduled, TaskId, TimingWheel, WheelSize, driver::DeadlineSearch};
+use timer_core::{Scheduled, TaskId, TimingWheel, WheelSize};
 
 /// Links are walked after each of so many steps at first.
 const WALKED_FIRST: u64 = 16;
@@ -364,12 +364,6 @@ impl Model {
         }
         let first = buckets.iter().map(|(&bucket, tasks)| self.bucket_due(bucket, tasks)).min();
         assert_eq!(self.wheel.next_due(), first, "next_due against every bucket");
-        let scheduled = self.kept.values().filter(|kept| kept.due.is_some());
-        let first = scheduled.map(|kept| kept.deadline).min();
-        assert_eq!(self.wheel.next_deadline(), first);
-        let mut search = DeadlineSearch::default();
-        while !self.wheel.search_deadline(&mut search, 3) {}
-        assert_eq!(search.earliest, first);
     }
 
     /// When the bucket of some tasks is due, in wide arithmetic: as it begins, which is when each
