@@ -613,7 +613,7 @@ mod tests {
         fn watch(&mut self, key: &str, watermark: Option<Watermark>) -> Watch {
             let known = self.lists.known(&key.to_owned(), 7);
             self.elsewhere += 1;
-            if self.elsewhere.is_multiple_of(3) {
+            if self.elsewhere % 3 == 0 {
                 let id = TimerHandle::new(5, timer_core::TaskId::from_parts(self.elsewhere, 0));
                 let slot = self.lists.watch_further(&mut self.entries, id, known, 7, watermark);
                 return Watch { id, slot: Some(slot.unwrap()) };

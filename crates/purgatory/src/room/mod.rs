@@ -102,7 +102,7 @@ pub(crate) struct Ended<K, O> {
 
 impl<K, O> ShardState for Room<K, O> {
     fn counts(&self) -> WheelCounts {
-        self.entries.wheel.counts()
+        WheelCounts::of(&self.entries.wheel)
     }
 }
 

@@ -190,7 +190,6 @@ impl Model {
             assert_eq!(room.len(), all.clone().count());
             let deadlines = all.filter(|parked| parked.scheduled).map(|parked| parked.deadline);
             let (first, next_due) = (deadlines.min(), room.next_due());
-            assert_eq!(room.entries.wheel.next_deadline(), first);
             assert_eq!(next_due.is_some(), first.is_some());
             let latest = first.map(|deadline| deadline.max(room.entries.wheel.now()));
             assert!(next_due <= latest, "{next_due:?}, {latest:?}");
@@ -249,7 +248,7 @@ impl Model {
 fn number(name: &str) -> Option<u64> {
     let value = std::env::var_os(name)?;
     let number = value.to_str().and_then(|value| value.parse().ok());
-    Some(number.unwrap_or_else(|| panic!("{name}={} is no number", value.display())))
+    Some(number.unwrap_or_else(|| panic!("{name}={} is no number", value.to_string_lossy())))
 }
 
 #[test]

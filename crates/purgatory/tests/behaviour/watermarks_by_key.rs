@@ -331,7 +331,7 @@ fn every_wait_ends_once_on_real_threads() {
                 loop {
                     let next = value.fetch_add(1, SeqCst) + 1;
                     (0..3).for_each(|key| _ = watermarks.raise(&key, next).unwrap());
-                    if next.is_multiple_of(50) {
+                    if next % 50 == 0 {
                         watermarks.remove(&3);
                     }
                     watermarks.raise(&3, next).unwrap();

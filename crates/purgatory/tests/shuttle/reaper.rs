@@ -28,10 +28,6 @@ impl Clock for Clockwork {
     fn now_ns(&self) -> u64 {
         self.0.fetch_add(300_000, Relaxed)
     }
-
-    fn is_steady(&self) -> bool {
-        true
-    }
 }
 
 /// An executor whose thread is the model's.

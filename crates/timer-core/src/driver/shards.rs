@@ -18,12 +18,13 @@ use std::{
 use crossbeam_utils::CachePadded;
 
 use crate::{
-    driver::{bell::Bell, handle::TimerHandle, spi::Driver},
-    sync::{Mutex, MutexGuard, failpoints::failpoint},
-    wheel::{
-        node::TaskId,
-        timing_wheel::{TimingWheel, WheelCounts},
+    driver::{
+        bell::Bell,
+        handle::TimerHandle,
+        spi::{Driver, WheelCounts},
     },
+    sync::{Mutex, MutexGuard, failpoints::failpoint},
+    wheel::{node::TaskId, timing_wheel::TimingWheel},
 };
 
 /// What is under a shard's lock: a wheel, and what its owner keeps beside it.
@@ -34,7 +35,7 @@ pub trait ShardState {
 
 impl<T> ShardState for TimingWheel<T> {
     fn counts(&self) -> WheelCounts {
-        TimingWheel::counts(self)
+        WheelCounts::of(self)
     }
 }
 

@@ -16,15 +16,15 @@ use crate::{
         executor::{Job, jobs},
         handle::TimerHandle,
         limit::Limit,
-        panics::{Panicked, contain, drop_each},
+        panics::{Panicked, contain},
         shards::{ShardGuard, ShardState, Shards, wheel_for},
-        spi::{Driver, TimerClosed, WheelOwner},
+        spi::{Driver, TimerClosed, WheelCounts, WheelOwner},
     },
     sync::{Mutex, failpoints::failpoint, thread_slot},
     timers::errors::{ScheduleError, ScheduleErrorReason},
     wheel::{
         node::MAX_TASKS,
-        timing_wheel::{Advanced, DeadlineSearch, TimingWheel, WheelCounts},
+        timing_wheel::{Advanced, TimingWheel},
     },
 };
 
@@ -92,7 +92,7 @@ impl<T> ShardGuard<'_, Shard<T>> {
 
 impl<T> ShardState for Shard<T> {
     fn counts(&self) -> WheelCounts {
-        self.wheel.counts()
+        WheelCounts::of(&self.wheel)
     }
 }
 
@@ -224,20 +224,19 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.len() == 0
     }
 
-    /// The earliest deadline of a pending task, on the timer's clock, rounded up to its tick.
-    /// O(shards × (levels + the tasks of one bucket a level)), each shard locked for 256 tasks at a
-    /// time: what comes or goes meanwhile may be missed.
+    /// The earliest deadline of a pending task, on the timer's clock, rounded up to its tick. It
+    /// looks at all of them, each shard locked for 256 at a time: what comes or goes meanwhile may
+    /// be missed. O(tasks + shards).
     pub fn next_deadline_ns(&self) -> Option<u64> {
         let shards = 0..self.tasks.shards.count();
-        let earliest = |shard| {
-            let mut search = DeadlineSearch::default();
-            while !self.tasks.shards.lock(shard).wheel.search_deadline(&mut search, BUDGET) {}
-            search.earliest
-        };
-        shards
-            .filter_map(earliest)
-            .min()
-            .map(|tick| self.tasks.driver.settings().tick.start_ns(tick))
+        let earliest = shards.filter_map(|number| {
+            let (mut from, mut earliest) = (Some(0), None);
+            while let Some(start) = from {
+                from = self.tasks.look_at_some(number, start, &mut earliest);
+            }
+            earliest
+        });
+        earliest.min().map(|tick| self.tasks.driver.settings().tick.start_ns(tick))
     }
 
     /// How many tasks panicked. Each panic was contained.
@@ -376,6 +375,17 @@ impl<T: Send + 'static> Tasks<T> {
         left
     }
 
+    /// Looks at the deadlines of up to `BUDGET` tasks under one lock hold; returns where to go on.
+    fn look_at_some(&self, number: usize, from: u32, earliest: &mut Option<u64>) -> Option<u32> {
+        let (shard, mut from) = (self.shards.lock(number), from);
+        for _ in 0..BUDGET {
+            let id = shard.wheel.first_from(from)?;
+            *earliest = shard.wheel.deadline(id).into_iter().chain(*earliest).min();
+            from = id.index() + 1;
+        }
+        Some(from)
+    }
+
     /// Has tasks run, in jobs.
     fn execute(&self, jobs: impl Iterator<Item = Vec<T>>) {
         for tasks in jobs {
@@ -394,35 +404,6 @@ impl<T: Send + 'static> Tasks<T> {
             left.extend(shard.wheel.cancel(id));
         }
         Some(from)
-    }
-}
-
-impl<T> Drop for Tasks<T> {
-    /// Drops what is pending, one after the other: two tasks that panic as they are dropped would
-    /// end the process.
-    fn drop(&mut self) {
-        if !std::mem::needs_drop::<T>() {
-            return;
-        }
-        let due = std::mem::take(&mut *self.round.lock());
-        drop_each(due.into_jobs(1).flatten());
-        for number in 0..self.shards.count() {
-            let mut from = 0;
-            while let Some(task) = self.take_from(number, &mut from) {
-                drop_each([task]);
-            }
-        }
-    }
-}
-
-impl<T> Tasks<T> {
-    /// Takes the first task from an index on, and does not count it as cancelled.
-    fn take_from(&self, number: usize, from: &mut u32) -> Option<T> {
-        let mut shard = self.shards.lock(number);
-        let id = shard.wheel.first_from(*from)?;
-        *from = id.index();
-        shard.wheel.unschedule(id);
-        shard.wheel.cancel(id)
     }
 }
 

@@ -109,11 +109,11 @@ impl TimerTaskList {
         &chunks.at(chunk).entries[..len as usize]
     }
 
-    /// The chunks from `from` on, the last one first.
-    fn chunks<'a>(&self, chunks: &'a Pages<Chunk>, from: u32) -> impl Iterator<Item = u32> + 'a {
+    /// The chunks, the last one first.
+    fn chunks<'a>(&self, chunks: &'a Pages<Chunk>) -> impl Iterator<Item = u32> + 'a {
         let count = self.len.div_ceil(CHUNK) as usize;
         let previous = |&chunk: &u32| Some(chunks.get(chunk)?.previous);
-        std::iter::successors(Some(from), previous).take(count)
+        std::iter::successors(Some(self.tail), previous).take(count)
     }
 }
 
@@ -242,41 +242,12 @@ impl Buckets {
     pub(crate) fn read_ahead<T>(&self, nodes: &Pages<Node<T>>, number: usize) -> usize {
         let list = &self.lists[number];
         let mut read = 0;
-        for chunk in list.chunks(&self.chunks, list.tail).take(2) {
+        for chunk in list.chunks(&self.chunks).take(2) {
             let next = list.entries(&self.chunks, chunk);
             std::hint::black_box(next.iter().fold(0, |seen, &at| seen | nodes.at(at).touch()));
             read += next.len();
         }
         read
-    }
-
-    /// The earliest deadline in some chunks of a bucket, `budget` entries or a chunk's more: in
-    /// those from `from` on, or from the last one when that is not the bucket's any more. Returns
-    /// where to go on; `None` when all were seen. An entry that stays is seen though others leave
-    /// meanwhile, for it only moves to a chunk that is still to be seen.
-    pub(crate) fn earliest_from<T>(
-        &self,
-        nodes: &Pages<Node<T>>,
-        number: usize,
-        from: Option<u32>,
-        budget: &mut usize,
-        earliest: &mut Option<u64>,
-    ) -> Option<u32> {
-        let list = &self.lists[number];
-        let owned = |&chunk: &u32| {
-            self.chunks.get(chunk).is_some_and(|chunk| chunk.owner as usize == number)
-        };
-        let from = from.filter(owned).unwrap_or(list.tail);
-        for chunk in list.chunks(&self.chunks, from).take_while(owned) {
-            if *budget == 0 {
-                return Some(chunk);
-            }
-            let entries = list.entries(&self.chunks, chunk);
-            *budget = budget.saturating_sub(entries.len());
-            let here = entries.iter().map(|&index| nodes.at(index).deadline);
-            *earliest = here.chain(*earliest).min();
-        }
-        None
     }
 
     /// The earliest bucket of each level that holds anything, the coarsest level first. O(levels).
@@ -290,7 +261,7 @@ impl Buckets {
 
     /// The earliest bucket of a level.
     #[inline]
-    pub(crate) fn earliest_of(&self, level: usize, now: u64) -> Option<DueBucket> {
+    fn earliest_of(&self, level: usize, now: u64) -> Option<DueBucket> {
         let words = &self.occupied[level * self.words()..][..self.words()];
         let slot = first_from(words, self.geometry.slot_now(level, now))?;
         Some(self.geometry.bucket_at(level, slot, now))
@@ -324,7 +295,7 @@ impl Buckets {
             let bit = self.occupied[number / 64] >> (number % 64) & 1 == 1;
             assert_eq!(bit, list.len > 0, "Occupied");
             let mut len = 0;
-            for chunk in list.chunks(&self.chunks, list.tail) {
+            for chunk in list.chunks(&self.chunks) {
                 assert_eq!(self.chunks.at(chunk).owner as usize, number, "Owned");
                 let entries = list.entries(&self.chunks, chunk);
                 for (&index, place) in entries.iter().zip(chunk * SPAN..) {

@@ -15,8 +15,6 @@
 //! - **Due first**: a bucket that is handed down ahead of its expiration gets what a turn's budget
 //!   leaves after the tasks that are due.
 
-use std::iter::Sum;
-
 use crate::wheel::{
     buckets::Buckets,
     geometry::{DueBucket, Geometry, WheelSize},
@@ -64,25 +62,6 @@ pub struct TimingWheel<T> {
     sequence: u64,
     cancelled_count: u64,
     scheduled_count: u32,
-}
-
-/// Counts of a wheel, or of several.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct WheelCounts {
-    /// As [`TimerStats::pending`](crate::TimerStats::pending).
-    pub pending: u64,
-    /// As [`TimerStats::cancelled`](crate::TimerStats::cancelled).
-    pub cancelled: u64,
-}
-
-impl Sum for WheelCounts {
-    fn sum<I: Iterator<Item = WheelCounts>>(all: I) -> WheelCounts {
-        all.fold(WheelCounts::default(), |sum, one| WheelCounts {
-            pending: sum.pending + one.pending,
-            cancelled: sum.cancelled + one.cancelled,
-        })
-    }
 }
 
 /// Where an insertion put a task.
@@ -211,12 +190,6 @@ impl<T> TimingWheel<T> {
     /// Tasks that were cancelled while they were in a bucket.
     pub fn cancelled_count(&self) -> u64 {
         self.cancelled_count
-    }
-
-    /// What will fall due, and what was cancelled. O(1).
-    #[doc(hidden)]
-    pub fn counts(&self) -> WheelCounts {
-        WheelCounts { pending: self.scheduled_count.into(), cancelled: self.cancelled_count }
     }
 
     /// How many tasks were inserted: the [sequence](DueTask::sequence) of the last one.
@@ -427,44 +400,6 @@ impl<T> TimingWheel<T> {
         }
     }
 
-    /// The earliest deadline of a scheduled task, exactly. O(levels + the tasks of the earliest
-    /// bucket of each level).
-    pub fn next_deadline(&self) -> Option<u64> {
-        let mut search = DeadlineSearch::default();
-        self.search_deadline(&mut search, usize::MAX);
-        search.earliest
-    }
-
-    /// Goes on with a search for [`next_deadline`](Self::next_deadline), so that no lock need be
-    /// held over a whole bucket; true when it is over. A task that stays what it is while the
-    /// search lasts is found; and time may pass meanwhile. O(levels + budget).
-    #[doc(hidden)]
-    pub fn search_deadline(&self, search: &mut DeadlineSearch, mut budget: usize) -> bool {
-        // From the coarse to the fine: that way tasks go as time passes.
-        search.above = search.above.min(self.level_count());
-        while let Some(level) = search.above.checked_sub(1) {
-            let bucket = self.buckets.earliest_of(level, self.now);
-            if search.bucket != bucket {
-                (search.bucket, search.from) = (bucket, None);
-            }
-            if let Some(number) = bucket.map(|bucket| self.buckets.number(bucket)) {
-                let earliest = &mut search.earliest;
-                search.from = self.buckets.earliest_from(
-                    &self.nodes,
-                    number,
-                    search.from,
-                    &mut budget,
-                    earliest,
-                );
-                if search.from.is_some() {
-                    return false;
-                }
-            }
-            (search.above, search.bucket) = (level, None);
-        }
-        true
-    }
-
     /// Takes a task off its bucket: it never falls due, until it is rescheduled. False if it is
     /// gone. O(1).
     pub fn unschedule(&mut self, id: TaskId) -> bool {
@@ -496,24 +431,5 @@ impl<T> TimingWheel<T> {
     #[doc(hidden)]
     pub fn bucket_of(&self, id: TaskId) -> Option<(usize, usize)> {
         self.buckets.bucket_of(self.node(id)?)
-    }
-}
-
-/// How far a search for the earliest deadline has come, and what it found.
-#[derive(Debug)]
-pub struct DeadlineSearch {
-    /// The earliest found.
-    pub earliest: Option<u64>,
-    /// The level above the one that is searched.
-    above: usize,
-    /// The bucket that is searched.
-    bucket: Option<DueBucket>,
-    /// Chunk of that bucket to go on with.
-    from: Option<u32>,
-}
-
-impl Default for DeadlineSearch {
-    fn default() -> Self {
-        DeadlineSearch { earliest: None, above: usize::MAX, bucket: None, from: None }
     }
 }

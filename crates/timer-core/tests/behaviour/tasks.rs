@@ -11,7 +11,7 @@ use std::{
 
 use timer_core::{
     Clock, ManualTimer, PeriodicError, ScheduleErrorReason, SharedTask, SystemTimer, Timer,
-    TimingWheel, WheelSize, driver::DeadlineSearch,
+    TimingWheel, WheelSize,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -273,28 +273,6 @@ fn panics_are_reported_to_the_hook() {
     let timer = SystemTimer::builder().on_panic(hook).inline().build().unwrap();
     timer.schedule(MS, || panic!("number {}", 7)).unwrap();
     assert_eq!(said.recv().unwrap(), "number 7");
-}
-
-#[test]
-fn a_search_for_the_earliest_deadline_in_steps_finds_what_stays_while_others_leave() {
-    let mut random = fastrand::Rng::with_seed(5);
-    for at in [3_000, 100_000] {
-        let mut wheel = TimingWheel::new(WheelSize::default(), 0);
-        let first = at + random.u64(..50);
-        let mut others: Vec<_> =
-            (0..2_000).map(|_| wheel.insert(at + 51, ()).unwrap().id).collect();
-        wheel.insert(first, ()).unwrap();
-        (0..2_000).for_each(|_| others.push(wheel.insert(at + 51, ()).unwrap().id));
-        let (mut search, mut steps) = (DeadlineSearch::default(), 1);
-        while !wheel.search_deadline(&mut search, 100) {
-            steps += 1;
-            for _ in 0..20 {
-                wheel.cancel(others.swap_remove(random.usize(..others.len())));
-            }
-        }
-        assert_eq!(search.earliest, Some(first));
-        assert!((20..60).contains(&steps), "{steps} steps, of 100 tasks each");
-    }
 }
 
 /// A bucket of level 2 is handed down from 1024 ticks before it expires. That can wait for what is
