@@ -62,7 +62,7 @@ fn callback(log: &Log, on_this_thread: bool) -> Result<&'static str> {
 fn closures(log: &Log) -> Result<&'static str> {
     let ((told, outcome), mut reached) = (mpsc::channel(), log.reaches(1));
     let operation = when(move || reached().is_some(), move |outcome| _ = told.send(outcome));
-    let parked = log.waits.try_complete_else_watch(operation.into(), &["log"], TIMEOUT);
+    let parked = log.waits.try_complete_else_watch(operation, &["log"], TIMEOUT);
     ensure!(parked.is_ok() && log.grow(1) == 1 && outcome.recv()? == Outcome::Completed);
     Ok("told, without a struct")
 }
