@@ -225,7 +225,7 @@ fn two_purgatories_and_the_end_of_their_timer() {
 /// A panic in a check or a callback is that operation's own affair.
 #[test]
 fn checks_and_callbacks_that_panic() {
-    check(&[Failpoint::ExpiryLeavesNoNote, Failpoint::PanickedPutBack], || {
+    check(&[Failpoint::ExpiryLeavesNoNote], || {
         let world = World::new();
         world.finish([
             world.thread(|world| {
