@@ -225,7 +225,7 @@ where
                     return true;
                 }
             }
-            if failpoint!(EventForOneLooksAtOne) || !walk.check_out_next(1, &mut batch) {
+            if !walk.check_out_next(1, &mut batch) {
                 return false;
             }
         }
