@@ -13,7 +13,7 @@ use crate::{
     world::{MS, NEVER, Settings, Time, World},
 };
 
-/// Those that such threads come upon soon enough.
+/// Faults that such threads come upon soon enough.
 const FAULTS: [Failpoint; 5] = [
     Failpoint::ParkSkipsVersionCheck,
     Failpoint::EventRaisesNoVersion,
@@ -59,9 +59,9 @@ fn anything<T: Time>(world: &World<T>, thread: usize) {
     let one = parked.get(random.gen_range(0..4)).copied().into_iter();
     match random.gen_range(0..24) {
         0..10 => park_anything(world),
-        10..12 => world.event(key),
-        12..14 => world.rise(key, random.gen_range(1..3)),
-        14..16 => world.raise(key),
+        10..13 => world.event(key),
+        13..15 => world.rise(key, random.gen_range(1..3)),
+        15 => world.raise(key),
         16..18 => world.tick(),
         18 => world.cancel_for_key(key),
         19 => one.for_each(|id| world.cancel(id)),

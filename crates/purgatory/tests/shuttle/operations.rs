@@ -43,7 +43,7 @@ fn events_on_several_keys() {
     });
 }
 
-/// Levels rise on several keys: whoever takes the last one completes.
+/// Levels rise on several keys: the thread that takes the last one completes.
 #[test]
 fn levels_on_several_keys() {
     let faults = [
@@ -172,7 +172,7 @@ fn deadlines_that_move() {
     });
 }
 
-/// Each park is refused, or ended by somebody.
+/// Each park is refused, or ended.
 #[test]
 fn shutdown_in_the_middle() {
     check(&[Failpoint::ShutdownClosesNoRoom], || {
@@ -341,7 +341,7 @@ fn park_many(world: &World) {
     }
 }
 
-/// A walk holds its place among those who leave and those who come.
+/// A walk holds its place while operations leave and come.
 #[test]
 fn walks_over_many() {
     check_one_in(20, &[Failpoint::EventLeavesNoNote], || {
