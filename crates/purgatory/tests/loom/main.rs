@@ -10,6 +10,7 @@
 mod monitor;
 mod replies;
 mod rises;
+mod shutdown;
 mod waits;
 mod watermarks;
 
@@ -473,34 +474,6 @@ fn panicking_check_against_event() {
         let setup = setup.race([Raise(1)], &[Event(0, 1)]);
         setup.assert_ended_once(&[Outcome::Cancelled(CancelReason::Panicked)]);
     });
-}
-
-/// Either the park is refused, or what was parked is ended.
-fn park_against_shutdown(faults: &[Failpoint], keys: &'static [u8]) {
-    check(faults, move || {
-        let setup = Setup::new();
-        let shutdown = setup.elsewhere(|setup| setup.purgatory.shutdown(Duration::ZERO));
-        let parked = setup.purgatory.try_complete_else_watch(setup.op(&[0]), keys, MS);
-        shutdown.join().unwrap();
-        match parked {
-            Ok(_) => setup.assert_ended_once(&[Outcome::Cancelled(CancelReason::Shutdown)]),
-            Err(refused) => assert_eq!(refused.reason, RefusedReason::Closed),
-        }
-    });
-}
-
-#[test]
-fn park_against_shutdown_under_one_key() {
-    park_against_shutdown(&[Failpoint::ShutdownClosesNoRoom], ONE_KEY);
-}
-
-#[test]
-fn park_against_shutdown_under_two_keys() {
-    // And the other way round: the first room is closed last.
-    for keys in [TWO_ROOMS, &[2, 1], ONE_ROOM] {
-        let faults = [Failpoint::ShutdownClosesNoRoom, Failpoint::ExpiryLeavesNoNote];
-        park_against_shutdown(&faults, keys);
-    }
 }
 
 /// The last check of an operation whose time is up, against an event: one of the two ends it.
