@@ -30,8 +30,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let now_ns = self.driver().now_ns(); // deadlines count from the call
         let hash = self.versions.hash(&key);
         let mut room = self.room_of(hash);
-        let taken = room.find(&key, hash).is_some();
-        if taken && !failpoint!(TakenKeyParked) {
+        if room.find(&key, hash).is_some() {
             drop(room);
             return Err(Refused::new(key, RefusedReason::AlreadyExpected));
         }

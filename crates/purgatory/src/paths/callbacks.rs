@@ -269,7 +269,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// place.
     #[inline]
     fn call_back(&self, payload: O, outcome: Outcome, permit: Permit) {
-        if permit == Permit::Held && !failpoint!(EndingKeepsPermit) {
+        if permit == Permit::Held {
             self.release_permits(1);
         }
         if let Err(panicked) = contain(|| payload.on_complete(outcome)) {

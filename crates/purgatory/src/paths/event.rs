@@ -221,7 +221,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     return true;
                 }
             }
-            if failpoint!(EventForOneLooksAtOne) || !walk.check_out_next(1, &mut batch) {
+            if !walk.check_out_next(1, &mut batch) {
                 return false;
             }
         }

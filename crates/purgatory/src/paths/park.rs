@@ -40,9 +40,7 @@ impl<K: WatchKey, O: DelayedOperation> PermitGuard<'_, K, O> {
     /// The place is taken: whatever ends the operation gives it back.
     #[inline]
     pub(super) fn keep(&mut self) {
-        if !failpoint!(ParkKeepsNoPermit) {
-            self.0 = None;
-        }
+        self.0 = None;
     }
 
     /// Gives the place back now.
