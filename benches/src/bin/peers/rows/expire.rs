@@ -118,7 +118,8 @@ fn steady<T: Timer>((timers, window): (usize, Duration)) -> anyhow::Result<&'sta
             let moment = window.mul_f64(at as f64 / share as f64);
             let moment_ns = begin_ns + moment.as_nanos() as u64;
             while at.is_multiple_of(STEP) && clock.now_ns() < moment_ns {
-                thread::park_timeout(Duration::from_nanos(moment_ns - clock.now_ns()));
+                let ahead_ns = moment_ns.saturating_sub(clock.now_ns());
+                thread::park_timeout(Duration::from_nanos(ahead_ns));
             }
             let due_ns = clock.now_ns() + timeout.as_nanos() as u64;
             T::schedule_firing(&mut local, timeout, due_ns)
