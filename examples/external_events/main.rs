@@ -50,7 +50,8 @@ async fn run(args: Args) -> Result<ExitCode> {
     let serving = tokio::spawn(serving.into_future());
     spawn_blocking(move || stop.wait()).await?;
     drop(end);
-    orders.waits().shutdown(std::time::Duration::ZERO); // waits are answered with 503, by the executor
+    // The executor answers waits with 503.
+    orders.waits().shutdown(std::time::Duration::ZERO);
     let all_answered = timeout(args.shutdown_within, serving).await.is_ok();
     if !all_answered {
         eprintln!("error: connections were still open after {:?}", args.shutdown_within);

@@ -1,7 +1,7 @@
 //! A log server on one thread, with an event loop of its own: a fetch waits until the log has come
 //! to its offset or its time is up. The loop turns the timer, and sleeps until a datagram comes;
-//! while fetches wait, a tick at most. Nothing of the server is `Send`. At its end the program times
-//! what a fetch costs. `cargo run --release --example local`
+//! while fetches wait, a tick at most. Nothing of the server is `Send`. At its end the program
+//! times what a fetch costs. `cargo run --release --example local`
 
 use std::io::{self, ErrorKind::TimedOut, ErrorKind::WouldBlock, Write};
 use std::{cell::Cell, net::SocketAddr, net::UdpSocket, rc::Rc, thread, time::Duration};

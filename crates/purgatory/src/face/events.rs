@@ -55,9 +55,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// operations that wait under this key alone, whose checks *take* what they wait for, and which
     /// nothing else completes; for others raise the event for all: an operation that is not checked
     /// waits on, until the next event or the end of its time. A future may be dropped with what it
-    /// took: make that a [guard that gives itself back](crate::guide::recipes#leases) and raises the
-    /// event again. Inside a check or callback this returns false, and the first is completed when
-    /// the outermost call returns.
+    /// took: make that a [guard that gives itself back](crate::guide::recipes#leases) and raises
+    /// the event again. Inside a check or callback this returns false, and the first is completed
+    /// when the outermost call returns.
     ///
     /// ```
     /// use std::{sync::{Arc, Mutex}, time::Duration};

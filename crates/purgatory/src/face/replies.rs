@@ -112,8 +112,8 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     ///
     /// # Errors
     /// [`Refused`] hands the key back when a reply is expected under it
-    /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or the purgatory is shut down or
-    /// full.
+    /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or the purgatory is shut down
+    /// or full.
     pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
         let answer = Answer::shared();
         let core = &self.purgatory.core;

@@ -47,9 +47,9 @@ pub trait DelayedOperation: Send + 'static {
     ///
     /// It runs on whichever thread parks the operation or raises an event on one of its keys (for a
     /// [last check](crate::Builder::check_at_expiry) on the executor), and must not block: while it
-    /// runs the operation can neither expire nor be cancelled. It may be called any number of times, but not again
-    /// once it returned true. It may call the purgatory; what that ends is told after the outermost
-    /// call.
+    /// runs the operation can neither expire nor be cancelled. It may be called any number of
+    /// times, but not again once it returned true. It may call the purgatory; what that ends is
+    /// told after the outermost call.
     ///
     /// # Panics
     /// A panic in it is contained, and ends the operation as [`Panicked`](CancelReason::Panicked),
