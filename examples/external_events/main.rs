@@ -43,16 +43,15 @@ async fn run(args: Args) -> Result<ExitCode> {
     // Scripts wait for this line.
     writeln!(io::stdout(), "external_events: listening on http://{}", listener.local_addr()?)?;
 
-    let (wait_max, body_max) = (args.max_wait, args.max_head);
-    let gateway = routes::Gateway { orders: orders.clone(), nats, wait_max, body_max };
+    let gateway = routes::Gateway { orders: orders.clone(), nats, wait_max: args.max_wait };
     let (end, ended) = oneshot::channel::<()>();
-    let ended = async { drop(ended.await) };
-    let routes = routes::routes(gateway);
-    let serving =
-        tokio::spawn(routes::serve(listener, routes, args.max_connections, args.max_head, ended));
+    let serving = axum::serve(listener, routes::routes(gateway));
+    let serving = serving.with_graceful_shutdown(async { drop(ended.await) });
+    let serving = tokio::spawn(serving.into_future());
     spawn_blocking(move || stop.wait()).await?;
     drop(end);
-    orders.waits().shutdown(); // whoever waits is answered with 503
+    // The executor answers waits with 503.
+    orders.waits().shutdown(std::time::Duration::ZERO);
     let all_answered = timeout(args.shutdown_within, serving).await.is_ok();
     if !all_answered {
         eprintln!("error: connections were still open after {:?}", args.shutdown_within);
@@ -65,7 +64,7 @@ async fn run(args: Args) -> Result<ExitCode> {
         stats.completed,
         stats.expired,
         stats.cancelled,
-        stats.refused.full + stats.refused.closed
+        stats.refused_full + stats.refused_closed
     )?;
     Ok(if all_answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

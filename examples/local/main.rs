@@ -20,26 +20,17 @@ struct Fetch<A> {
     answer: A,
 }
 
-impl<A: FnOnce(Outcome, u64) + 'static> DelayedOperation for Fetch<A> {
+/// A fetch that stays on the thread that made it. Used on another one, it panics.
+struct Here<A>(SendWrapper<Fetch<A>>);
+
+impl<A: FnOnce(Outcome, u64) + 'static> DelayedOperation for Here<A> {
     fn try_complete(&mut self) -> bool {
-        self.log_end.get() >= self.offset
+        self.0.log_end.get() >= self.0.offset
     }
 
     fn on_complete(self, outcome: Outcome) {
-        (self.answer)(outcome, self.log_end.get());
-    }
-}
-
-/// An operation that stays on the thread that made it. Used on another one, it panics.
-struct Here<O>(SendWrapper<O>);
-
-impl<O: DelayedOperation> DelayedOperation for Here<O> {
-    fn try_complete(&mut self) -> bool {
-        self.0.try_complete()
-    }
-
-    fn on_complete(self, outcome: Outcome) {
-        self.0.take().on_complete(outcome);
+        let Fetch { log_end, answer, .. } = self.0.take();
+        answer(outcome, log_end.get());
     }
 }
 

@@ -43,14 +43,14 @@ fn park(
     timeout: impl Into<Timeout>,
     told: impl FnOnce(Outcome) + Send + 'static,
 ) -> bool {
-    waits.try_complete_else_watch(when(|| false, told).into(), &["key"], timeout).is_ok()
+    waits.try_complete_else_watch(when(|| false, told), &["key"], timeout).is_ok()
 }
 
 /// Parks an operation whose check is false when it is parked, and `second` for the event.
 fn park_to_check_again(waits: &Waits, mut second: impl FnMut() -> bool + Send + 'static) -> bool {
     let mut parked = false;
     let check = move || std::mem::replace(&mut parked, true) && second();
-    waits.try_complete_else_watch(when(check, drop).into(), &["key"], TIMEOUT).is_ok()
+    waits.try_complete_else_watch(when(check, drop), &["key"], TIMEOUT).is_ok()
 }
 
 /// One check that does not return, far beyond its operation's time-out: PurgatoryCheckStuck,
@@ -71,7 +71,7 @@ fn check_slowly(stop: &Arc<Stop>) -> Result<Waits> {
     let waits = Waits::new("slow checks")?;
     let (until, stop, event) = (stop.clone(), stop.clone(), waits.clone());
     let check = move || (until.pause(ROUND), false).1;
-    waits.try_complete_else_watch(when(check, drop).into(), &["key"], Timeout::Never)?;
+    waits.try_complete_else_watch(when(check, drop), &["key"], Timeout::Never)?;
     let raise = move || {
         while !stop.pause(Duration::from_millis(1)) {
             event.check_and_complete(&"key");
@@ -113,7 +113,6 @@ fn block_the_executor(blocks: &Waits, stop: &Arc<Stop>) {
             let stop = stop.clone();
             park(blocks, ROUND, move |_| _ = stop.pause(BLOCKS));
         }
-        blocks.defer("key"); // waits behind them
     }
 }
 
@@ -140,7 +139,7 @@ fn main() -> Result<()> {
     let late = Purgatory::builder("late").timer(&inline).build()?;
     let full = Purgatory::builder("full").max_parked(10).build()?;
     let (panics, blocks) = (Waits::new("panics")?, Waits::new("blocks")?);
-    let forgets = Purgatory::builder("forgets").check_at_expiry().build()?;
+    let forgets = Purgatory::builder("forgets").check_at_expiry(|_| ()).build()?;
     let stuck = get_stuck(&stop)?;
     let (slow, busy) = (check_slowly(&stop)?, keep_a_reaper_busy(&stop)?);
     let all = [&late, &full, &panics, &blocks, &forgets, &stuck, &slow];
@@ -166,7 +165,7 @@ fn main() -> Result<()> {
         }
     }
     drop(server);
-    all.iter().for_each(|waits| waits.shutdown());
+    all.iter().for_each(|waits| _ = waits.shutdown(Duration::from_secs(5)));
     [&inline, &busy].into_iter().for_each(|timer| _ = timer.shutdown(Duration::MAX));
     Ok(())
 }

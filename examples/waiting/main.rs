@@ -10,7 +10,7 @@ use std::{future, io, io::Write, time::Duration};
 
 use anyhow::{Result, bail, ensure};
 use clap::Command;
-use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, ThresholdPurgatory, when};
+use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, Watermarks, when};
 use timer_core::SystemTimer;
 
 const TIMEOUT: Duration = Duration::from_secs(60); // longer than anything here takes
@@ -62,7 +62,7 @@ fn callback(log: &Log, on_this_thread: bool) -> Result<&'static str> {
 fn closures(log: &Log) -> Result<&'static str> {
     let ((told, outcome), mut reached) = (mpsc::channel(), log.reaches(1));
     let operation = when(move || reached().is_some(), move |outcome| _ = told.send(outcome));
-    let parked = log.waits.try_complete_else_watch(operation.into(), &["log"], TIMEOUT);
+    let parked = log.waits.try_complete_else_watch(operation, &["log"], TIMEOUT);
     ensure!(parked.is_ok() && log.grow(1) == 1 && outcome.recv()? == Outcome::Completed);
     Ok("told, without a struct")
 }
@@ -82,13 +82,23 @@ fn future_dropped(log: &Log) -> Result<&'static str> {
     Ok("cancelled, and out of every list")
 }
 
-fn future_with_a_hook(log: &Log) -> Result<&'static str> {
-    let (keep, kept) = mpsc::channel();
-    let end = log.waits.wait_or(&["log"], TIMEOUT, log.reaches(1), move |end| _ = keep.send(end));
-    ensure!(log.grow(1) == 1 && kept.try_recv().is_err(), "the future has the value");
-    drop(end);
-    ensure!(kept.try_recv() == Ok(1));
-    Ok("dropped unawaited, and the hook got its value")
+/// A value that says when it is given back, as a lease would.
+struct Lease(mpsc::Sender<&'static str>);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let _ = self.0.send("given back"); // nobody may be listening
+    }
+}
+
+fn future_of_a_guard(log: &Log) -> Result<&'static str> {
+    let ((lender, given_back), mut reached) = (mpsc::channel(), log.reaches(1));
+    let lease = move || reached().map(|_| Lease(lender.clone()));
+    let lease = log.waits.wait(&["log"], TIMEOUT, lease);
+    ensure!(log.grow(1) == 1 && given_back.try_recv().is_err(), "the future has the lease");
+    drop(lease);
+    ensure!(given_back.try_recv() == Ok("given back"));
+    Ok("dropped unawaited, and the lease was given back")
 }
 
 async fn select(log: &Log) -> Result<&'static str> {
@@ -103,7 +113,7 @@ fn blocked(log: &Log) -> Result<&'static str> {
     let ((told, looked), mut reached) = (mpsc::channel(), log.reaches(1));
     let condition = move || told.send(()).ok().and_then(|()| reached());
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| log.waits.wait_blocking(&["log"], TIMEOUT, condition));
+        let waiter = scope.spawn(|| log.waits.wait(&["log"], TIMEOUT, condition).wait_blocking());
         looked.recv()?; // once, in vain
         log.grow(1);
         ensure!(waiter.join().ok() == Some(Ok(1)));
@@ -112,10 +122,10 @@ fn blocked(log: &Log) -> Result<&'static str> {
 }
 
 fn threshold() -> Result<&'static str> {
-    let applied = ThresholdPurgatory::new("applied-index")?;
-    let [three, five] = [3, 5].map(|index| applied.wait_for(index, TIMEOUT));
-    ensure!(applied.complete_up_to(4) == 1 && applied.complete_up_to(9) == 1);
-    ensure!((three.block(), five.block()) == (Ok(4), Ok(9)));
+    let applied = Watermarks::new("applied-index")?;
+    let [three, five] = [3, 5].map(|index| applied.wait_for(&(), index, TIMEOUT));
+    ensure!(applied.raise(&(), 4)? == 1 && applied.raise(&(), 9)? == 1);
+    ensure!((three.wait_blocking(), five.wait_blocking()) == (Ok(4), Ok(9)));
     Ok("each has the value that reached it")
 }
 
@@ -141,7 +151,7 @@ async fn main() -> Result<()> {
     show("closures", closures(&log()?))?;
     show("future, awaited", future_awaited(&log()?).await)?;
     show("future, dropped", future_dropped(&log()?))?;
-    show("future with a hook", future_with_a_hook(&log()?))?;
+    show("future of a guard", future_of_a_guard(&log()?))?;
     show("tokio::select!", select(&log()?).await)?;
     show("thread", blocked(&log()?))?;
     show("threshold", threshold())?;

@@ -16,8 +16,8 @@ use std::{
 use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
-use purgatory::{Purgatory, Timeout};
-use purgatory_benches::{Op, machine, median};
+use purgatory::{DelayedOperation, Outcome, Purgatory, Timeout};
+use purgatory_benches::{grouped, machine, markdown, median, name, number};
 use rustix::time::{ClockId, clock_gettime};
 use timer_core::TimeHistogram;
 
@@ -44,7 +44,7 @@ struct Args {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Way {
-    /// Nobody asks for anything
+    /// Nothing asks for metrics
     Unobserved,
     /// Waits are timed
     Timed,
@@ -52,11 +52,21 @@ enum Way {
     Scraped,
 }
 
-const WAYS: [(Way, &str); 3] = [
-    (Way::Unobserved, "nobody asks"),
-    (Way::Timed, "waits are timed"),
-    (Way::Scraped, "a Prometheus recorder is rendered 4 times a second"),
-];
+/// An operation of 16 bytes: waits for a number in a cell to reach another.
+struct Op {
+    cell: &'static AtomicU64,
+    required: u64,
+}
+
+impl DelayedOperation for Op {
+    fn try_complete(&mut self) -> bool {
+        self.cell.load(Relaxed) >= self.required
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        assert_eq!(outcome, Outcome::Completed);
+    }
+}
 
 /// A way, warmed up.
 struct Watched {
@@ -126,46 +136,36 @@ fn took_ms(work: impl FnOnce()) -> f64 {
     (thread_cpu() - begun).as_secs_f64() * 1e3
 }
 
-/// What publishing takes: with so many parked, and after so many endings.
-fn publishing(count: u64) -> Result<()> {
+/// Milliseconds that publishing takes: with so many parked, and after so many endings.
+fn publishing(count: u64) -> Result<Vec<Vec<String>>> {
     let watched = Watched::new(Way::Timed)?;
     let Watched { purgatory, recorder, .. } = &watched;
     let publish = || metrics::with_local_recorder(recorder, || purgatory.publish());
     publish();
-    say("publish, nothing parked", took_ms(publish), "ms");
+    let mut rows = Vec::new();
+    let mut row = |what: &str, ms: f64| rows.push(vec![what.to_owned(), number(ms)]);
+    row("publish, nothing parked", took_ms(publish));
     watched.round(count)?;
-    say(&format!("publish after {count} endings"), took_ms(publish), "ms");
+    row(&format!("publish after {} endings", grouped(count)), took_ms(publish));
     let mut page = String::new();
-    say("and rendering that", took_ms(|| page = recorder.handle().render()), "ms");
+    row("and rendering that", took_ms(|| page = recorder.handle().render()));
     let line = "purgatory_wait_seconds_count{purgatory=\"bench\",outcome=\"completed\"}";
     ensure!(page.contains(&format!("{line} {count}")), "not {count} waits in\n{page}");
     for number in 0..count {
         let operation = Op { cell: watched.done, required: u64::MAX };
         purgatory.try_complete_else_watch(operation, &[number % KEYS], Timeout::Never)?;
     }
-    say(&format!("publish with {count} parked"), took_ms(publish), "ms");
+    row(&format!("publish with {} parked", grouped(count)), took_ms(publish));
     watched.done.store(u64::MAX, Relaxed);
     (0..KEYS).for_each(|key| _ = purgatory.check_and_complete(&key));
     ensure!(purgatory.is_empty(), "{} left", purgatory.len());
-    Ok(())
+    Ok(rows)
 }
 
-#[expect(clippy::print_stdout, reason = "the report")]
-fn say(what: &str, figure: f64, unit: &str) {
-    println!("{what:<52} {figure:>9.2} {unit}");
-}
-
-fn main() -> Result<()> {
-    let args = Args::parse();
-    #[cfg(feature = "tracing")]
-    tracing_subscriber::fmt().with_writer(std::io::sink).init();
-    if let Some(way) = args.only {
-        return Watched::new(way)?.work(args.operations);
-    }
-    let tracing = if cfg!(feature = "tracing") { "on" } else { "off" };
-    eprintln!("{}; tracing {tracing}", machine());
-    let (rounds, operations) = if args.quick { (3, 20_000) } else { (31, args.operations) };
-    let mut ways = WAYS.iter().map(|&(way, _)| Watched::new(way)).collect::<Result<Vec<_>>>()?;
+/// Nanoseconds of CPU an operation, and of the first way, as medians over rounds.
+fn watching(rounds: usize, operations: u64) -> Result<Vec<Vec<String>>> {
+    let ways = Way::value_variants().iter().map(|&way| Watched::new(way));
+    let mut ways = ways.collect::<Result<Vec<_>>>()?;
     for round in 0..=rounds {
         for watched in &mut ways {
             let ns = watched.round(operations)?;
@@ -174,11 +174,28 @@ fn main() -> Result<()> {
             }
         }
     }
-    for (watched, (_, what)) in ways.iter().zip(WAYS) {
-        say(what, median(&watched.ns), "ns of CPU a park + complete");
-        let against: Vec<_> =
-            watched.ns.iter().zip(&ways[0].ns).map(|(ns, base)| ns / base).collect();
-        say("", median(&against), "× of the first, median of rounds");
+    let row = |watched: &Watched| {
+        let pairs = watched.ns.iter().zip(&ways[0].ns);
+        let against: Vec<_> = pairs.map(|(ns, base)| ns / base).collect();
+        vec![name(&watched.way), number(median(&watched.ns)), number(median(&against))]
+    };
+    Ok(ways.iter().map(row).collect())
+}
+
+#[expect(clippy::print_stdout, reason = "the report")]
+fn main() -> Result<()> {
+    let args = Args::parse();
+    #[cfg(feature = "tracing")]
+    tracing_subscriber::fmt().with_writer(std::io::sink).init();
+    if let Some(way) = args.only {
+        return Watched::new(way)?.work(args.operations);
     }
-    publishing(if args.quick { 20_000 } else { 1_000_000 })
+    let (rounds, operations) = if args.quick { (3, 20_000) } else { (31, args.operations) };
+    let tracing = if cfg!(feature = "tracing") { "on" } else { "off" };
+    println!("{}; tracing {tracing}\n", machine());
+    let rows = watching(rounds, operations)?;
+    println!("{}", markdown(&["park and complete", "ns of CPU", "of the first"], &rows));
+    let rows = publishing(if args.quick { 20_000 } else { 1_000_000 })?;
+    print!("{}", markdown(&["on the thread that publishes", "ms"], &rows));
+    Ok(())
 }

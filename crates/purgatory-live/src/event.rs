@@ -97,7 +97,7 @@ impl PurgatoryLook {
     fn of<K>(snapshot: Snapshot<K>, show: &Show<K>) -> PurgatoryLook {
         let Snapshot { name, stats, key_count, times, .. } = snapshot;
         let busy = |(key, waiters): (&K, usize)| Busy { key: shown(key, show), waiters };
-        let busiest = snapshot.busiest.iter().map(|busy| (&busy.key, busy.waiters));
+        let busiest = snapshot.busiest.iter().map(|(key, waiters)| (key, *waiters));
         PurgatoryLook {
             name,
             stats,

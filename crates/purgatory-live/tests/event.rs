@@ -22,7 +22,7 @@ fn park(
     keys: &[&'static str],
     timeout: Duration,
 ) {
-    let operation = BoxedOperation::new(when(|| false, drop));
+    let operation = when(|| false, drop);
     purgatory.try_complete_else_watch(operation, keys, timeout).unwrap();
 }
 
@@ -43,7 +43,7 @@ fn a_purgatory_is_its_snapshot_with_keys_as_text() {
     assert_eq!(look["name"], "orders");
     let counts = ["parked", "parked_total", "expired", "completed", "cancelled"];
     assert_eq!(counts.map(|name| look["stats"][name].as_u64().unwrap()), [1, 2, 1, 0, 0]);
-    assert_eq!(look["stats"]["refused"]["full"], 0);
+    assert_eq!(look["stats"]["refused_full"], 0);
     assert_eq!(look["key_count"], 2);
     let busiest = look["busiest"].as_array().unwrap();
     assert!(busiest.contains(&json!({"key": "\"a\"", "waiters": 1})), "{busiest:?}");
@@ -119,7 +119,7 @@ fn a_purgatory_that_is_shut_down_can_be_looked_at() {
     let purgatory = Purgatory::new("orders").unwrap();
     park(&purgatory, &["a"], Duration::from_secs(3600));
     let live = Live::new().purgatory(&purgatory);
-    purgatory.shutdown();
+    purgatory.shutdown(std::time::Duration::from_secs(5));
     drop(purgatory);
     let event = event(&live);
     assert_eq!(event["purgatories"][0]["stats"]["cancelled_by_shutdown"], 1);

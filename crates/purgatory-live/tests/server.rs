@@ -109,7 +109,7 @@ fn a_key_that_panics_ends_the_stream_and_not_the_server() {
     let operation = when(|| false, drop);
     purgatory.try_complete_else_watch(operation, &[Panics], Duration::from_secs(3600)).unwrap();
     while next_event(&mut stream).is_some() {}
-    purgatory.shutdown();
+    purgatory.shutdown(std::time::Duration::from_secs(5));
     let (_, mut stream) = ask(server.address(), "/events");
     assert!(next_event(&mut stream).is_some());
 }

@@ -37,28 +37,18 @@ mod set {
         MetWatchNotCounted,
         /// An end that finds an operation under check leaves its holder no note.
         ExpiryLeavesNoNote,
-        /// An operation whose check panicked is put back.
-        PanickedPutBack,
         /// An operation that ended stays on the list of its first key.
         EndedStaysListed,
         /// An expiry removes the entry of an operation that is under check.
         ExpiryRemovesCheckedOut,
-        /// A park gives its place among `max_parked` back though it parked.
-        ParkKeepsNoPermit,
         /// A future that is dropped leaves its operation parked.
         DroppedFutureLeavesOperation,
-        /// An ending does not give its place among `max_parked` back.
-        EndingKeepsPermit,
         /// A shutdown leaves the rooms open.
         ShutdownClosesNoRoom,
-        /// A reply is expected under a key that another is expected under.
-        TakenKeyParked,
         /// What is expected while all fails, fails, too.
         FailsWhatCameAfter,
         /// A rise of a watermark that is kept raises its event before the value.
         EventBeforeItsRise,
-        /// An event for one stops at the first waiter, whatever its check says.
-        EventForOneLooksAtOne,
         /// A wait on a monitor does not look whether all keys were raised while it was parked.
         WaitTrustsEarlierWalk,
     }

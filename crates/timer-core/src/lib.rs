@@ -66,8 +66,9 @@
 //! ```
 //!
 //! Most timers are cancelled on their first level and never handed down. By default a level has 64
-//! slots, and hours take four levels. In a timer, level 0 has two turns, and a crowded bucket of
-//! level 1 is handed down a quarter of a turn early, so that what is due need not wait for it.
+//! slots, and hours take four levels. In a timer each level has two turns, and a coarse bucket is
+//! handed down from a quarter of its span before it expires, after what is due, so that nothing
+//! due waits for it.
 //!
 //! Source: G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*, SOSP 1987.
 //!
@@ -158,8 +159,8 @@ pub use timers::task::{SharedTask, TimerTask};
 pub use timers::task_timer::TaskTimer;
 pub use timers::timeout::{TimeoutError, TimeoutFuture};
 pub use timers::timer::{Timer, TimerLeft};
-pub use wheel::arena::{Full, MAX_TASKS, TaskId};
 pub use wheel::geometry::{SizeError, WheelSize};
+pub use wheel::node::{Full, MAX_TASKS, TaskId};
 pub use wheel::tick::{TickError, TickLength};
 pub use wheel::timing_wheel::{Advanced, DueTask, Scheduled, TimingWheel};
 

@@ -1,10 +1,8 @@
 //! The books: how the produces were answered, and what is wrong.
 //!
 //! Nothing here comes from the counters of the library. The answers are counted where the producers
-//! get them. What was sent, and which replicas have it, the [audit](Books::audit) reads in the
-//! logs.
+//! get them. What was sent, and which replicas have it, is read in the logs.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::{collections::BTreeMap, fmt, ops::AddAssign, time::Duration};
 
 use crossbeam_utils::CachePadded;
@@ -14,13 +12,6 @@ use parking_lot::Mutex;
 use super::name;
 use crate::partition::Partition;
 use crate::{Answer, Leader};
-
-/// Answers of one partition come mostly from one thread at a time, so tallies by partition are
-/// hardly fought over; a few of them are enough, and their histograms are not small.
-const TALLIES_MAX: u32 = 16;
-
-/// Records taken out of a log in one hold of its lock.
-const BATCH: u64 = 4096;
 
 /// How many produces have ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,21 +52,22 @@ pub(crate) struct Tally {
     pub(crate) wait: Histogram<u64>,
     /// How late the expired ones were told.
     pub(crate) lateness: Histogram<u64>,
+    /// Every record of the partition below was acknowledged, or one after it was.
+    acknowledged: u64,
 }
 
 impl Default for Tally {
     fn default() -> Self {
         let empty = Histogram::new(3).expect("three significant figures are what it can do");
-        Self { counts: Counts::default(), wait: empty.clone(), lateness: empty }
+        Self { counts: Counts::default(), wait: empty.clone(), lateness: empty, acknowledged: 0 }
     }
 }
 
 /// The books of one run.
 #[derive(Debug)]
 pub(crate) struct Books {
+    /// By partition, of which the answers come mostly from one thread at a time.
     tallies: Vec<CachePadded<Mutex<Tally>>>,
-    /// By partition: every record below was acknowledged, or one after it was.
-    acknowledged: Vec<CachePadded<AtomicU64>>,
     faults: Mutex<BTreeMap<Fault, Problem>>,
     /// How long a produce may wait.
     timeout: Duration,
@@ -85,8 +77,7 @@ impl Books {
     /// Empty books.
     pub(crate) fn new(partitions: u32, timeout: Duration) -> Self {
         Self {
-            tallies: (0..partitions.min(TALLIES_MAX)).map(|_| CachePadded::default()).collect(),
-            acknowledged: (0..partitions).map(|_| CachePadded::default()).collect(),
+            tallies: (0..partitions).map(|_| CachePadded::default()).collect(),
             faults: Mutex::default(),
             timeout,
         }
@@ -105,16 +96,13 @@ impl Books {
     ) {
         let timeout = self.timeout;
         let place = || format!("offset {} of {}", offset - 1, partition.key);
-        if let Answer::Acknowledged = answer {
-            self.acknowledged[partition.key.0 as usize].fetch_max(offset, Ordering::AcqRel);
-            if partition.in_sync().any(|one| partition.followers[one].end() < offset) {
-                self.note(TOO_SOON, 1, place);
-            }
-        }
-        let tally = &mut *self.tallies[partition.key.0 as usize % self.tallies.len()].lock();
+        let tally = &mut *self.tallies[partition.key.0 as usize].lock();
         tally.counts.offsets = tally.counts.offsets.wrapping_add(offset);
         match answer {
             Answer::Acknowledged => {
+                let too_soon = partition.followers.iter().any(|log| log.end() < offset);
+                self.note(TOO_SOON, too_soon.into(), place);
+                tally.acknowledged = tally.acknowledged.max(offset);
                 tally.counts.completed += 1;
                 tally.counts.bytes += u64::from(bytes);
                 tally.wait += waited.as_nanos() as u64;
@@ -131,20 +119,6 @@ impl Books {
                 self.note(REFUSED, 1, || format!("{}: {reason:?}", place()));
             }
         }
-    }
-
-    /// How many acknowledged records an in-sync follower's log lacks; none for one that is not.
-    pub(crate) fn lacks(&self, partition: &Partition, follower: usize) -> u64 {
-        // What is acknowledged is read first: a follower that is in the set after that has it.
-        let acknowledged = self.acknowledged[partition.key.0 as usize].load(Ordering::Acquire);
-        let owes = if partition.is_in_sync(follower) { acknowledged } else { 0 };
-        owes.saturating_sub(partition.followers[follower].end())
-    }
-
-    /// A follower has fetched: that may have put it back into the in-sync set.
-    pub(crate) fn fetched(&self, partition: &Partition, follower: usize) {
-        let lacks = self.lacks(partition, follower) > 0;
-        self.note(BEHIND, lacks.into(), || format!("{} in {}", name(follower), partition.key));
     }
 
     /// The counts so far.
@@ -174,8 +148,30 @@ impl Books {
         }
     }
 
-    /// What has been found wrong so far.
-    pub(crate) fn problems(&self) -> Vec<Problem> {
+    /// Closes the books after the last answer: every operation has ended once, all logs are alike,
+    /// and every acknowledged record is in the log of every replica. Returns everything that is
+    /// wrong.
+    pub(crate) fn close(&self, leader: &Leader) -> Vec<Problem> {
+        let ends = || leader.partitions.iter().map(|partition| partition.log.end());
+        let (produced, totals) = (ends().sum::<u64>(), self.counts());
+        let ended = totals.ended();
+        let said = || format!("{ended} of {produced} have ended");
+        self.note(NEVER_ENDED, produced.saturating_sub(ended), said);
+        self.note(TWICE, ended.saturating_sub(produced), said);
+        // Each partition's offsets are 1, 2, 3 and so on.
+        let offsets = ends().fold(0, |sum: u64, end| sum.wrapping_add(end * (end + 1) / 2));
+        let differ = produced == ended && offsets != totals.offsets;
+        self.note(ANOTHERS, differ.into(), || "by the sum of all offsets".to_owned());
+        for (partition, tally) in leader.partitions.iter().zip(&self.tallies) {
+            let acknowledged = tally.lock().acknowledged;
+            for (follower, log) in partition.followers.iter().enumerate() {
+                let place = || format!("{} in {}, at {}", name(follower), partition.key, log.end());
+                self.note(MISSING, acknowledged.saturating_sub(log.end()), place);
+                let whole = log.end() >= partition.log.end();
+                let differs = whole && log.digest() != partition.log.digest();
+                self.note(LOGS_DIFFER, differs.into(), place);
+            }
+        }
         self.faults.lock().values().cloned().collect()
     }
 }
@@ -187,11 +183,9 @@ pub(crate) const NEVER_ENDED: Fault = "operations that never ended";
 pub(crate) const TWICE: Fault = "operations that ended twice";
 pub(crate) const ANOTHERS: Fault = "answers for another offset than the record's";
 pub(crate) const EARLY: Fault = "operations that expired before their deadline";
-pub(crate) const TOO_SOON: Fault = "records acknowledged before every in-sync log had them";
-pub(crate) const MISSING: Fault = "acknowledged records missing from an in-sync log";
-pub(crate) const BEHIND: Fault =
-    "fetches that left a follower in sync without what is acknowledged";
-pub(crate) const LOGS_DIFFER: Fault = "offsets where a follower's log is not the leader's";
+pub(crate) const TOO_SOON: Fault = "records acknowledged before every log had them";
+pub(crate) const MISSING: Fault = "acknowledged records missing from a log";
+pub(crate) const LOGS_DIFFER: Fault = "followers' logs that are not the leader's";
 pub(crate) const REFUSED: Fault = "operations refused by the purgatory";
 pub(crate) const STILL_PARKED: Fault = "operations still parked long after the last deadline";
 pub(crate) const PANICKED: Fault = "producers that panicked";
@@ -203,7 +197,7 @@ pub(crate) struct Problem {
     pub(crate) fault: Fault,
     /// How many cases.
     pub(crate) count: u64,
-    /// What the first case was.
+    /// The first case, in words.
     pub(crate) first: String,
 }
 
@@ -218,66 +212,4 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} (the first: {})", self.fault, self.count, self.first)
     }
-}
-
-/// The audit: a follower's log must be the beginning of the leader's, lines included; and at the
-/// end the answers must fit the logs.
-///
-/// While the run goes on, each pass takes off the logs the stretch that all replicas have, and
-/// compares it. The last pass takes what is left.
-impl Books {
-    /// Compares what all replicas have by now.
-    pub(crate) fn audit(&self, leader: &Leader) {
-        for partition in &leader.partitions {
-            let mut shared = partition.shared();
-            while shared > 0 {
-                let batch = shared.min(BATCH);
-                self.compare(partition, batch as usize);
-                shared -= batch;
-            }
-        }
-    }
-
-    /// Closes the books after the last answer: every operation has ended once, all logs are alike,
-    /// and every acknowledged record is in the log of every replica that is in sync in its
-    /// partition. Returns everything that is wrong.
-    pub(crate) fn close(&self, leader: &Leader) -> Vec<Problem> {
-        self.audit(leader);
-        leader.partitions.iter().for_each(|partition| self.compare(partition, usize::MAX));
-        let ends = || leader.partitions.iter().map(|partition| partition.log_end());
-        let (produced, ended) = (ends().sum::<u64>(), self.counts().ended());
-        let said = || format!("{ended} of {produced} have ended");
-        self.note(NEVER_ENDED, produced.saturating_sub(ended), said);
-        self.note(TWICE, ended.saturating_sub(produced), said);
-        // Each partition's offsets are 1, 2, 3 and so on.
-        let offsets = ends().fold(0, |sum: u64, end| sum.wrapping_add(end * (end + 1) / 2));
-        let differ = produced == ended && offsets != self.counts().offsets;
-        self.note(ANOTHERS, differ.into(), || "by the sum of all offsets".to_owned());
-        for partition in &leader.partitions {
-            for (follower, log) in partition.followers.iter().enumerate() {
-                let lacks = self.lacks(partition, follower);
-                self.note(MISSING, lacks, || place(partition, log.end(), follower));
-            }
-        }
-        self.problems()
-    }
-
-    /// Takes at most so many records off each log, and compares them.
-    fn compare(&self, partition: &Partition, max: usize) {
-        let (at, leaders) = partition.take(max);
-        for (follower, log) in partition.followers.iter().enumerate() {
-            let records = log.take(max);
-            let pairs = || leaders.iter().zip(&records);
-            let longer = records.len().saturating_sub(leaders.len());
-            let differing = longer + pairs().filter(|(one, other)| one != other).count();
-            self.note(LOGS_DIFFER, differing as u64, || {
-                let first = pairs().position(|(one, other)| one != other);
-                place(partition, at + first.unwrap_or(leaders.len()) as u64, follower)
-            });
-        }
-    }
-}
-
-fn place(partition: &Partition, offset: u64, follower: usize) -> String {
-    format!("offset {offset} of {}, in the log of {}", partition.key, name(follower))
 }

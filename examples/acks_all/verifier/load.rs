@@ -1,4 +1,4 @@
-//! The load: producers that send lines, followers that fetch, and the leader's rounds.
+//! The load: producers that send lines, and followers that fetch.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Thread};
@@ -16,12 +16,8 @@ use crate::partition::{Partition, Record};
 const BURST: Duration = Duration::from_millis(20);
 /// The shortest wait for the next turn: a thread does not wake up much faster than this anyway.
 const TURN_MIN: Duration = Duration::from_millis(1);
-/// The longest time between two of the leader's rounds: it bounds how much of the logs waits for
-/// the audit.
-const ROUND_MAX: Duration = Duration::from_millis(20);
-
-/// What all requests of one producer share. Full, the producer sleeps until half of them have been
-/// answered, so that it is woken for a batch of work and not for every answer.
+/// State that all requests of one producer share. Full, the producer sleeps until half of them have
+/// been answered, so that it is woken for a batch of work and not for every answer.
 #[derive(Debug)]
 struct Client {
     stage: Arc<Stage>,
@@ -30,7 +26,7 @@ struct Client {
 }
 
 impl Client {
-    /// Of the thread that calls.
+    /// Makes the client of the calling thread.
     fn new(stage: &Arc<Stage>) -> Self {
         let in_flight = CachePadded::default();
         Self { stage: Arc::clone(stage), in_flight, thread: thread::current() }
@@ -111,7 +107,7 @@ pub(super) fn produce(producer: u32, stage: &Arc<Stage>, text: &Text, stop: &Sto
 }
 
 /// A follower: fetches from every partition in turn and writes to its own logs, until `stop` is
-/// raised. A record is acknowledged when the slowest in-sync follower fetches the next time.
+/// raised. A record is acknowledged when the slowest follower fetches the next time.
 pub(super) fn follow(follower: usize, stage: &Stage, stop: &Stop) {
     let Stage { args, leader, .. } = stage;
     let mut fetched = Vec::new();
@@ -121,55 +117,12 @@ pub(super) fn follow(follower: usize, stage: &Stage, stop: &Stop) {
             for partition in &leader.partitions {
                 let log = &partition.followers[follower];
                 fetched.clear();
-                leader.fetch(partition, follower, log.end(), stage.now(), &mut fetched);
-                stage.books.fetched(partition, follower);
+                leader.fetch(partition, follower, log.end(), &mut fetched);
                 log.append(&fetched);
             }
         }
         if stop.pause(stalled.unwrap_or(args.follower_lag)) {
             return;
-        }
-    }
-}
-
-/// The leader's own thread: shrinks the in-sync sets, and has the logs audited. Like Kafka's, it
-/// looks at least every half of the bound: a follower that is gone is found after one and a half.
-pub(super) fn lead(stage: &Stage, stop: &Stop) {
-    let shrink_after = stage.args.isr_shrink_after;
-    let pause = shrink_after.map_or(ROUND_MAX, |after| ROUND_MAX.min(after / 2));
-    while !stop.pause(pause) {
-        if let Some(since) = shrink_after.and_then(|after| stage.now().checked_sub(after)) {
-            stage.leader.shrink_in_sync_sets(since);
-        }
-        stage.books.audit(&stage.leader);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::verifier::tests::stage;
-
-    #[test]
-    fn a_full_producer_waits_for_an_answer_or_for_its_end() {
-        for in_flight in [1, 2, 5] {
-            let (stage, stop) = (stage(&format!("--in-flight {in_flight}")), &Stop::new());
-            let client = &Arc::new(Client::new(&stage));
-            let (send, requests) = std::sync::mpsc::channel::<Request>();
-            thread::scope(|scope| {
-                scope.spawn(move || {
-                    for request in requests.iter().take(1000) {
-                        assert!(client.in_flight.load(Ordering::SeqCst) <= in_flight);
-                        request.answer(Answer::Cancelled, 1);
-                    }
-                    stop.raise();
-                    client.thread.unpark();
-                });
-                while let Some(request) = client.request(0, 5, stop) {
-                    let _ = send.send(request);
-                }
-            });
-            assert_eq!(stage.books.counts().cancelled, 1000);
         }
     }
 }

@@ -14,8 +14,7 @@ use std::io::{self, Write};
 use std::{process::ExitCode, sync::Arc, thread, time::Duration};
 
 use anyhow::{Context, Result};
-use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use example_support::Stop;
 use timer_core::{Clock, SystemClock};
 
@@ -36,18 +35,14 @@ const DRAIN_LOOK: Duration = Duration::from_millis(5);
 /// How long after the last deadline everything must have ended.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 
-/// What messages call a follower.
+/// The name of a follower in messages.
 fn name(follower: usize) -> String {
     format!("follower {}", follower + 1)
 }
 
 /// Does what the command line asks for.
 pub(crate) fn main() -> ExitCode {
-    let args = Args::parse();
-    if let Err(message) = args.check() {
-        Args::command().error(ErrorKind::ValueValidation, message).exit();
-    }
-    start(args).unwrap_or_else(|error| {
+    start(Args::parse()).unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
         ExitCode::FAILURE
     })
@@ -59,9 +54,8 @@ fn start(args: Args) -> Result<ExitCode> {
     let stage = Stage::new(args)?;
     let server = watch::serve(&stage)?;
     eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", server.address());
-    let mut progress = Progress::new(stage.args.seconds);
+    let mut progress = Progress::default();
     let report = stage.run(&text, &interrupted, &mut |state| progress.show(state));
-    progress.end();
 
     io::stdout().write_all(report.to_string().as_bytes()).context("cannot write the table")?;
     for problem in &report.problems {
@@ -71,7 +65,7 @@ fn start(args: Args) -> Result<ExitCode> {
     Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What a run is about; metrics are read from it meanwhile.
+/// Everything that a run works with; metrics are read from it meanwhile.
 #[derive(Debug)]
 pub(crate) struct Stage {
     args: Args,
@@ -103,7 +97,6 @@ impl Stage {
     ) -> Report {
         let (producing, replicating) = (&Stop::new(), &Stop::new());
         let produced_for = thread::scope(|threads| {
-            threads.spawn(|| load::lead(self, replicating));
             for follower in 0..FOLLOWERS {
                 threads.spawn(move || load::follow(follower, self, replicating));
             }

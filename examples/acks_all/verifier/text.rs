@@ -47,29 +47,3 @@ impl Text {
         (place as u32, &self.lines[place as usize])
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_keep_their_text_and_lose_their_newlines() {
-        let text = Text::read("one\r\n\nthrée".as_bytes(), "a test").unwrap();
-        let lines: Vec<_> = (0..4).map(|n| text.line(n)).collect();
-        assert_eq!(lines, [(0, "one"), (1, ""), (2, "thrée"), (0, "one")]);
-        assert!(Text::load(None).unwrap().lines.len() > 100);
-    }
-
-    #[test]
-    fn errors_name_the_input() {
-        let said = |result: Result<Text>| format!("{:#}", result.unwrap_err());
-        let read = |bytes: &[u8]| said(Text::read(bytes, "a test"));
-        assert_eq!(read(b""), "a test is empty: there is no line to send");
-        assert!(read(b"ab\xff").starts_with("cannot read a test: "));
-        for (path, error) in [("/no/such/file", "cannot open /no/such/file: "), ("/", " /: ")] {
-            assert!(said(Text::load(Some(Path::new(path)))).contains(error), "{path}");
-        }
-        let endless = said(Text::read(io::repeat(b'x'), "a pipe"));
-        assert_eq!(endless, "a pipe is longer than the 16 MiB that are read");
-    }
-}

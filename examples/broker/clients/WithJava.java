@@ -3,7 +3,6 @@
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Scanner;
@@ -15,7 +14,6 @@ import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
-import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -96,36 +94,10 @@ public class WithJava {
         return found;
     }
 
-    static List<String> member(Command command) {
-        String protocol = command.text("protocol", "classic");
-        Map<String, Object> config = config(
-            "group.id", command.text("group", ""), "auto.offset.reset", "earliest", "group.protocol", protocol);
-        if (protocol.equals("classic")) {
-            config.putAll(Map.of("session.timeout.ms", 6000, "heartbeat.interval.ms", 500));
-        }
-        try (var reader = consumer(config)) {
-            reader.subscribe(List.of(command.topic()), new ConsumerRebalanceListener() {
-                @Override public void onPartitionsRevoked(Collection<TopicPartition> partitions) {}
-                @Override public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
-                    System.out.println("assigned " + partitions.stream().map(at -> "" + at.partition()).sorted()
-                        .collect(Collectors.joining(",")));
-                }
-            });
-            while (true) reader.poll(Duration.ofMillis(100));
-        }
-    }
-
-    static List<String> offset(Command command) {
-        try (var reader = consumer(config())) {
-            var found = reader.offsetsForTimes(Map.of(command.at(), Long.valueOf(command.text("time_ms", "0"))));
-            var at = found.get(command.at());
-            return List.of(at == null ? "none" : "" + at.offset());
-        }
-    }
-
     static List<String> create(Command command) throws Exception {
         String[] pair = command.text("config", "").split(":");
-        var made = new NewTopic(command.topic(), 1, (short) 1).configs(Map.of(pair[0], pair[1]));
+        var made = new NewTopic(command.topic(), command.number("partitions", 1), (short) 3);
+        if (pair.length == 2) made.configs(Map.of(pair[0], pair[1]));
         try (var admin = Admin.create(config())) {
             admin.createTopics(List.of(made)).all().get(WAIT_S, TimeUnit.SECONDS);
         }
@@ -140,22 +112,12 @@ public class WithJava {
         return List.of();
     }
 
-    static List<String> transaction() {
-        try (var producer = producer(config("transactional.id", "x"))) {
-            producer.initTransactions();
-        }
-        return List.of();
-    }
-
     static List<String> answer(String verb, Command command) throws Exception {
         return switch (verb) {
             case "produce" -> produce(command);
             case "consume" -> consume(command);
-            case "member" -> member(command);
-            case "offset" -> offset(command);
             case "create" -> create(command);
-            case "delete" -> delete(command);
-            default -> transaction();
+            default -> delete(command);
         };
     }
 

@@ -1,38 +1,23 @@
 """What the drivers in Python share: they read commands and write one answer to each.
 
 A driver is started with the broker's address. A line of its input is a command, `VERB KEY=VALUE...`;
-its answer is `ok WORD...`, `error WORDS` as the client says it, or `cannot WORDS` where the client has
-no such thing. The verbs:
+its answer is `ok WORD...`, `error WORDS` as the client says it, or `cannot` where the client has no such
+thing. The verbs:
 
     produce topic count [partition acks codec size prefix timeout_ms idempotent]
     consume topic count [partition wait_ms min_bytes]     the values, from the first record on
-    member topic group [protocol]          until it is killed; a line for each change: `assigned 0,1`
-    offset topic time_ms [partition]       of the first record from then on; `none`, or the end
-    create topic config                    one partition, one replica; config is NAME:VALUE
+    create topic partitions [config]       three replicas; config is NAME:VALUE
     delete topic before [partition]        the records before that offset
-    transaction                            begins one
-
-A driver of a Kafka 0.9.0.1 has KAFKA=0.9.0.1 in its environment.
 """
 
-import os
 import sys
 
-OLD = os.environ.get("KAFKA") == "0.9.0.1"
 WAIT_S = 20  # of a driver for its client; who runs it waits longer
-
-
-class Cannot(Exception):
-    """The client has no such thing."""
 
 
 def values(prefix, count, size):
     """What is produced: each driver makes the same."""
     return [f"{prefix}-{at}-".ljust(size, "x").encode() for at in range(count)]
-
-
-def tell(*words):
-    print(*words, flush=True)
 
 
 def answer(verbs, line):
@@ -43,12 +28,10 @@ def answer(verbs, line):
     try:
         told = verbs[verb](**{name: int(v) if v.isdecimal() else v for name, v in arguments.items()})
         return " ".join(["ok", *map(str, told or [])])
-    except Cannot as error:
-        return f"cannot {error}"
     except Exception as error:  # of whatever kind the client has
         return " ".join(f"error {type(error).__name__}: {error}".split())
 
 
 def serve(verbs):
     for line in sys.stdin:
-        tell(answer(verbs, line))
+        print(answer(verbs, line), flush=True)

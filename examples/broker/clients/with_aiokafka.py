@@ -3,10 +3,10 @@
 import asyncio
 import sys
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
-from protocol import WAIT_S, Cannot, serve, tell, values
+from protocol import WAIT_S, serve, values
 
 CONFIG = {"bootstrap_servers": sys.argv[1]}
 
@@ -41,36 +41,6 @@ async def consume(topic, count, partition=0, wait_ms=500, min_bytes=1):
     return found
 
 
-class Told(ConsumerRebalanceListener):
-    def on_partitions_revoked(self, revoked):
-        pass
-
-    def on_partitions_assigned(self, assigned):
-        tell("assigned", ",".join(sorted(str(at.partition) for at in assigned)))
-
-
-async def member(topic, group, protocol="classic"):
-    if protocol != "classic":
-        raise Cannot("the classic protocol only")
-    reader = AIOKafkaConsumer(
-        **CONFIG, group_id=group, session_timeout_ms=6000, heartbeat_interval_ms=500,
-        auto_offset_reset="earliest", enable_auto_commit=False,
-    )
-    reader.subscribe([topic], listener=Told())
-    await reader.start()
-    async for _ in reader:
-        pass
-
-
-async def offset(topic, time_ms, partition=0):
-    reader = AIOKafkaConsumer(**CONFIG)
-    await reader.start()
-    at = TopicPartition(topic, partition)
-    found = (await reader.offsets_for_times({at: time_ms}))[at]
-    await reader.stop()
-    return [found.offset if found else "none"]
-
-
 async def with_admin(ask):
     admin = AIOKafkaAdminClient(**CONFIG)
     await admin.start()
@@ -80,8 +50,8 @@ async def with_admin(ask):
         await admin.close()
 
 
-async def create(topic, config):
-    new = NewTopic(topic, 1, 1, topic_configs=dict([config.split(":")]))
+async def create(topic, partitions, config=None):
+    new = NewTopic(topic, partitions, 3, topic_configs=dict([config.split(":")]) if config else {})
     created = await with_admin(lambda admin: admin.create_topics([new]))
     for _, code, *message in created.topic_errors:  # told, not raised
         if code:
@@ -93,13 +63,8 @@ async def delete(topic, before, partition=0):
     await with_admin(lambda admin: admin.delete_records(at))
 
 
-async def transaction():
-    producer = AIOKafkaProducer(**CONFIG, transactional_id="x")
-    await asyncio.wait_for(producer.start(), WAIT_S)
-
-
 def here(verb):
     return lambda **arguments: asyncio.run(verb(**arguments))
 
 
-serve({verb.__name__: here(verb) for verb in [produce, consume, member, offset, create, delete, transaction]})
+serve({verb.__name__: here(verb) for verb in [produce, consume, create, delete]})

@@ -3,14 +3,12 @@
 import sys
 import time
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from protocol import OLD, WAIT_S, serve, tell, values
+from protocol import WAIT_S, serve, values
 
 CONFIG = {"bootstrap.servers": sys.argv[1], "log_level": 0}
-if OLD:
-    CONFIG |= {"api.version.request": False, "broker.version.fallback": "0.9.0.1"}
 
 
 def raise_if(error):
@@ -31,12 +29,9 @@ def produce(topic, count, partition=0, acks="all", codec="none", size=60, prefix
         raise_if(error)
 
 
-def consumer(**config):
-    return Consumer(CONFIG | {"group.id": "unused", "enable.auto.commit": False} | config)
-
-
 def consume(topic, count, partition=0, wait_ms=500, min_bytes=1):
-    reader = consumer(**{"fetch.wait.max.ms": wait_ms, "fetch.min.bytes": min_bytes, "socket.timeout.ms": 60000})
+    config = {"group.id": "unused", "enable.auto.commit": False, "socket.timeout.ms": 60000}
+    reader = Consumer(CONFIG | config | {"fetch.wait.max.ms": wait_ms, "fetch.min.bytes": min_bytes})
     reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     found, end = [], time.monotonic() + WAIT_S
     while len(found) < count:
@@ -49,26 +44,8 @@ def consume(topic, count, partition=0, wait_ms=500, min_bytes=1):
     return found
 
 
-def member(topic, group, protocol="classic"):
-    config = {"group.id": group, "group.protocol": protocol, "auto.offset.reset": "earliest"}
-    if protocol == "classic":
-        config |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
-    reader = consumer(**config)
-    told = lambda _, partitions: tell("assigned", ",".join(sorted(str(at.partition) for at in partitions)))
-    reader.subscribe([topic], on_assign=told, on_revoke=lambda *_: tell("assigned"))
-    while True:
-        message = reader.poll(0.1)
-        raise_if(message and message.error())
-
-
-def offset(topic, time_ms, partition=0):
-    (found,) = consumer().offsets_for_times([TopicPartition(topic, partition, time_ms)], timeout=WAIT_S)
-    raise_if(found.error)
-    return ["none" if found.offset == OFFSET_END else found.offset]
-
-
-def create(topic, config):
-    new = NewTopic(topic, 1, 1, config=dict([config.split(":")]))
+def create(topic, partitions, config=None):
+    new = NewTopic(topic, partitions, 3, config=dict([config.split(":")]) if config else {})
     admin = AdminClient(CONFIG)
     admin.create_topics([new], request_timeout=WAIT_S)[topic].result(WAIT_S)
 
@@ -79,11 +56,4 @@ def delete(topic, before, partition=0):
     admin.delete_records([at], request_timeout=WAIT_S)[at].result(WAIT_S)
 
 
-def transaction():
-    try:
-        Producer(CONFIG | {"transactional.id": "x"}).init_transactions(WAIT_S)
-    except KafkaException as error:
-        raise_if(error.args[0])
-
-
-serve({verb.__name__: verb for verb in [produce, consume, member, offset, create, delete, transaction]})
+serve({verb.__name__: verb for verb in [produce, consume, create, delete]})

@@ -19,12 +19,12 @@ pub struct Args {
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:9092")]
     pub listen: SocketAddr,
 
-    /// Of a topic made on first use, or of whatever its maker leaves open.
+    /// Settings of every topic.
     #[command(flatten)]
     pub topic: TopicConfig,
 
     /// Partitions the broker makes at most, over all topics; followers fetch them all at once
-    #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u16).range(1..=32_000))]
+    #[arg(long, default_value_t = 1000, value_parser = value_parser!(u16).range(1..=32_000))]
     pub max_partitions: u16,
 
     /// The followers fetch nothing: acks=all times out, and is refused once they have left the
@@ -54,9 +54,8 @@ pub struct Args {
     #[arg(long, value_name = "LIST", requires = "node", value_parser = leader_of)]
     pub cluster: Option<SocketAddr>,
 
-    /// Largest request in bytes (Kafka's default is 100 MiB). A larger produce is answered with
-    /// MESSAGE_TOO_LARGE, anything else closes its connection. A follower's fetch names every
-    /// partition, so there is a least
+    /// Largest request in bytes (Kafka's default is 100 MiB); a larger one closes its connection. A
+    /// follower's fetch names every partition, so there is a least
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
     #[arg(value_parser = value_parser!(u32).range((10 << 20)..=(1 << 30)))]
     pub max_frame: u32,
@@ -66,42 +65,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub max_connections: usize,
 
-    /// Of these, connections of one IP address; one more is closed at once
-    #[arg(long, default_value_t = i32::MAX as u32, value_parser = value_parser!(u32).range(1..))]
-    pub max_connections_per_ip: u32,
-
-    /// Bytes that requests in memory may take, over all connections, from when they are read until
-    /// they are answered; with none left a connection waits and is not read from. (Each connection
-    /// has 32 KiB of its own.) What is larger closes its connection
-    #[arg(long, default_value_t = 256 << 20, value_parser = value_parser!(u64).range(1 << 16..))]
-    pub queued_max_request_bytes: u64,
-
-    /// The same of responses that may be large for their requests: records, metadata, what a group
-    /// knows
-    #[arg(long, default_value_t = 64 << 20, value_parser = value_parser!(u64).range(4 << 20..))]
-    pub queued_max_response_bytes: u64,
-
-    /// Bytes of all logs of a replica together; the largest gives up its oldest replicated records
-    /// first
-    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
-    pub max_logs: usize,
-
     /// Where Prometheus metrics and the live page are served; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     pub metrics_addr: SocketAddr,
-
-    /// Consumer groups at a time; a new one waits until another has gone, which one with offsets
-    /// does not
-    #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub max_groups: usize,
-
-    /// Members of one consumer group
-    #[arg(long, value_name = "N", default_value_t = 250)]
-    pub max_group_members: usize,
-
-    /// How long the first rebalance of a group waits for further members
-    #[arg(long, default_value = "3s", value_parser = humantime::parse_duration)]
-    pub group_initial_rebalance_delay: Duration,
 
     /// Log every connection and how every produce ended
     #[arg(long, short)]

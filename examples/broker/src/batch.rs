@@ -1,12 +1,10 @@
 //! Record batches, opaque: the header is checked, offset and leader epoch are written, the records
 //! stay as the client compressed them. <https://kafka.apache.org/documentation/#recordbatch>
 
-use std::iter;
-
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_protocol::ResponseError;
 
-use crate::{api::OrError, producer_state::Producer};
+use crate::api::OrError;
 
 /// Names of the codecs, by the lowest three bits of a batch's attributes.
 pub(crate) const CODECS: [&str; 5] = ["none", "gzip", "snappy", "lz4", "zstd"];
@@ -27,8 +25,6 @@ pub(crate) struct IncomingBatch {
     pub(crate) records: i32,
     /// Index into [`CODECS`].
     pub(crate) codec: usize,
-    /// `None`: not from an idempotent producer.
-    pub(crate) producer: Option<Producer>,
     bytes: BytesMut,
 }
 
@@ -39,8 +35,6 @@ pub(crate) struct RecordBatch {
     pub(crate) next_offset: i64,
     /// Bytes of the log before it; the log it is appended to sets this.
     pub(crate) position: u64,
-    /// The latest of its records', as the client says: milliseconds since 1970, -1 if it does not.
-    pub(crate) max_timestamp: i64,
     pub(crate) bytes: Bytes,
 }
 
@@ -71,19 +65,10 @@ fn check(batch: &[u8]) -> OrError<IncomingBatch> {
     let (last_offset_delta, records) = ((&header[23..]).get_i32(), (&header[57..]).get_i32());
     refuse!(crc32c::crc32c(&batch[CRC_END..]) != crc, CorruptMessage);
     let counted = records >= 1 && last_offset_delta == records - 1;
-    refuse!(!counted || attributes & CONTROL_BATCH != 0, InvalidRecord);
-    refuse!(attributes & TRANSACTIONAL != 0, TransactionalIdAuthorizationFailed);
-    let producer = Producer {
-        id: (&header[43..]).get_i64(),
-        epoch: (&header[51..]).get_i16(),
-        sequence: (&header[53..]).get_i32(),
-    };
-    let producer = (producer.id >= 0).then_some(producer);
-    let numbered = |producer: Producer| producer.epoch >= 0 && producer.sequence >= 0;
-    refuse!(!producer.is_none_or(numbered), InvalidRecord);
+    refuse!(!counted || attributes & (TRANSACTIONAL | CONTROL_BATCH) != 0, InvalidRecord);
     let codec = usize::from(attributes.to_be_bytes()[1] & 7);
     refuse!(codec >= CODECS.len(), UnsupportedCompressionType);
-    Ok(IncomingBatch { records, codec, producer, bytes: batch.into() })
+    Ok(IncomingBatch { records, codec, bytes: batch.into() })
 }
 
 impl IncomingBatch {
@@ -101,52 +86,9 @@ impl IncomingBatch {
             base_offset,
             next_offset: base_offset + i64::from(self.records),
             position: 0,
-            max_timestamp: (&self.bytes[35..]).get_i64(),
             bytes: self.bytes.freeze(),
         }
     }
-}
-
-impl RecordBatch {
-    /// Offset and timestamp of the first record from `start` on that is not earlier than
-    /// `timestamp`. A compressed batch is not looked into: it has its first record, which may be
-    /// too early, and too late only where the client does not say the latest.
-    pub(crate) fn first_at(&self, timestamp: i64, start: i64) -> Option<(i64, i64)> {
-        let first = (self.base_offset.max(start), (&self.bytes[27..]).get_i64());
-        let compressed = self.bytes[CRC_END + 1] & 7 != 0;
-        let later = |(offset, at): &(i64, i64)| {
-            *at >= timestamp && (first.0..self.next_offset).contains(offset)
-        };
-        let searched = !compressed && !(0..timestamp).contains(&self.max_timestamp);
-        let found = searched.then(|| self.records(first.1).find(later)).flatten();
-        found.or((self.max_timestamp.max(first.1) >= timestamp).then_some(first))
-    }
-
-    /// Their offsets and timestamps, up to one that is none.
-    fn records(&self, base_timestamp: i64) -> impl Iterator<Item = (i64, i64)> {
-        let mut rest = &self.bytes[HEADER_BYTES..];
-        iter::from_fn(move || {
-            let length = usize::try_from(varint(&mut rest)?).ok()?;
-            let (mut record, behind) = rest.split_at_checked(length)?;
-            (rest, record) = (behind, record.get(1..)?); // attributes
-            let (later, further) = (varint(&mut record)?, varint(&mut record)?);
-            Some((self.base_offset.checked_add(further)?, base_timestamp.checked_add(later)?))
-        })
-    }
-}
-
-/// The sign is in its lowest bit.
-fn varint(bytes: &mut &[u8]) -> Option<i64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if *byte < 0x80 {
-            return Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -167,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn several_batches_are_split_and_get_offset_and_epoch_under_the_same_crc() {
+    fn batches_are_split_and_numbered_under_the_same_crc() {
         let two = [record_batch(3), record_batch(2)].concat();
         let mut next = 40;
         for (batch, records) in parse(&two, LARGE).unwrap().into_iter().zip([3, 2]) {
@@ -191,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_larger_than_the_limit_is_told_before_it_is_missed() {
+    fn too_large_batch_is_told_before_its_bytes_are_there() {
         let batch = record_batch(3);
         assert!(parse(&batch, batch.len()).is_ok(), "the limit itself is allowed");
         let two = [&batch[..], &batch[..]].concat();
@@ -203,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn malformed_batches_are_named() {
         let mut flipped = record_batch(3).to_vec();
         *flipped.last_mut().unwrap() ^= 1;
         for end in 1..=flipped.len() {
@@ -213,9 +155,11 @@ mod tests {
             let bytes = changed(8, &length.to_be_bytes());
             assert_eq!(error(&bytes), ResponseError::CorruptMessage, "length {length}");
         }
-        let (magic_1, control) = (changed(16, &[1]), changed(21, &[0, 32]));
+        let [magic_1, control, transactional] =
+            [changed(16, &[1]), changed(21, &[0, 32]), changed(21, &[0, 16])];
         let (last_offset, none) = (changed(23, &[0, 0, 0, 3]), changed(57, &[0; 4]));
-        for bytes in [magic_1, control, last_offset, none, changed(57, &[0x80, 0, 0, 0])] {
+        let negative = changed(57, &[0x80, 0, 0, 0]);
+        for bytes in [magic_1, control, transactional, last_offset, none, negative] {
             assert_eq!(error(&bytes), ResponseError::InvalidRecord);
         }
     }

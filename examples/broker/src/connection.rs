@@ -1,29 +1,29 @@
-//! One connection, two threads: one reads the requests and starts each as soon as it is read, one
-//! writes the responses in the order of the requests ([`Pipeline`]). So a parked request holds up
-//! neither the next one nor the notice that the client is gone, which cancels what it has parked at
-//! once (with the pipeline full: when a place comes free). What goes wrong here ends this
-//! connection and nothing else.
+//! One connection, two threads: one reads requests, one handles them in their order, as Kafka does:
+//! the next request waits until the response before it is written. So the reader notices at once
+//! that the client is gone, and the request that waits is cancelled (with [`QUEUED_MAX`] requests
+//! behind it: when it ends). What goes wrong here ends this connection and nothing else.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::{collections::HashMap, sync::Arc, thread, time::Duration};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, Result, anyhow};
+use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
 use crate::api::{self, Client};
-use crate::pipeline::{Answer, Pipeline};
 use crate::{args::Args, frame::read_frame, replica_manager::ReplicaManager};
 
-/// From one whole request to the first byte of the next (Kafka's `connections.max.idle.ms`).
-pub(crate) const IDLE_MAX: Duration = Duration::from_secs(600);
-/// From the first byte of a request to its last.
-pub(crate) const FRAME_MAX: Duration = Duration::from_secs(30);
-/// From a response's first byte to its last: a client that does not read is let go.
-pub(crate) const WRITE_MAX: Duration = Duration::from_secs(30);
-/// Requests are decoded and responses encoded on a connection's threads: no recursion, no big
-/// values.
+/// A client that sends nothing for so long is let go (Kafka's `connections.max.idle.ms`).
+const IDLE_MAX: Duration = Duration::from_secs(600);
+/// A client that takes nothing of a response for so long is let go.
+const WRITE_MAX: Duration = Duration::from_secs(30);
+/// Requests that are read while one waits; no further one is read.
+const QUEUED_MAX: usize = 4;
+/// A connection's threads decode requests and encode responses: no recursion, no big values.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
 
 /// Serves a connection until it ends, and logs why if that was the client's fault.
@@ -42,78 +42,69 @@ pub(crate) fn serve(connection: &Registered, manager: &ReplicaManager) {
     }
 }
 
-fn requests(connection: &Registered, manager: &ReplicaManager) -> anyhow::Result<()> {
+fn requests(connection: &Registered, manager: &ReplicaManager) -> Result<()> {
     let stream = &*connection.stream;
     stream.set_nodelay(true)?;
-    let pipeline = Pipeline::new(connection.id, &manager.memory);
-    let client = Client { address: stream.local_addr()?, pipeline: Arc::clone(&pipeline) };
-    let timer = &manager.timer;
-    let cut_after = |time| {
-        let (stream, pipeline) = (Arc::clone(&connection.stream), Arc::clone(&pipeline));
-        let cut = move || {
-            pipeline.break_off();
-            stream.shutdown(Shutdown::Both).unwrap_or(());
-        };
-        timer.schedule(time, Box::new(cut)).ok().context("shutting down")
-    };
-    // What has begun must go on: a byte now and then does not.
-    let (silent, unread) = (cut_after(IDLE_MAX)?, cut_after(Duration::MAX)?);
-    let ended = thread::scope(|scope| {
-        let writer = thread::Builder::new().name("responses".to_owned()).stack_size(STACK_BYTES);
-        writer.spawn_scoped(scope, || {
-            // Ends after the last answer, and where one is missing.
-            let write = || {
-                while let Some((answer, _request)) = pipeline.next() {
-                    let mut share = pipeline.responses.share();
-                    let frame = match answer {
-                        Answer::Response(response) => contained(|| response(&mut share))?,
-                        Answer::Nothing => continue,
-                        Answer::Lost => break,
-                    };
-                    timer.reschedule(unread, WRITE_MAX);
-                    (&*stream).write_all(&frame)?;
-                    timer.reschedule(unread, Duration::MAX);
-                }
-                anyhow::Ok(())
-            };
-            match write() {
-                Err(error) if error.is::<io::Error>() => tracing::debug!("not written: {error:#}"),
-                Err(reason) => tracing::error!("not written: {reason:#}"),
-                Ok(()) => {}
-            }
-            pipeline.break_off();
-            let _: io::Result<()> = stream.shutdown(Shutdown::Both); // ends the reading, too
+    stream.set_read_timeout(Some(IDLE_MAX))?;
+    stream.set_write_timeout(Some(WRITE_MAX))?;
+    let client = Client { address: stream.local_addr()?, connection: connection.id };
+    let (frames, queued) = sync_channel(QUEUED_MAX);
+    let gone = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reader = thread::Builder::new().name("requests".to_owned()).stack_size(STACK_BYTES);
+        reader.spawn_scoped(scope, || {
+            read(stream, manager.args.max_frame, frames);
+            gone.store(true, SeqCst);
+            manager.cancel_for_connection(connection.id, "client disconnected");
         })?;
-        let mut reader = BufReader::new(stream);
-        let mut read = || {
-            while !reader.fill_buf()?.is_empty() {
-                timer.reschedule(silent, FRAME_MAX);
-                let mut share = pipeline.requests.share();
-                let take = |bytes| share.take(bytes);
-                let frame = read_frame(&mut reader, manager.args.max_frame, take)?;
-                let Some(frame) = frame else { break };
-                timer.reschedule(silent, IDLE_MAX);
-                contained(|| api::handle(manager, &client, frame, share))?;
+        let ended = answer(queued, stream, |frame| {
+            let answered = api::handle(manager, &client, frame);
+            // The reader sets this, then cancels: what was parked too late for it is seen here.
+            if gone.load(SeqCst) {
+                manager.cancel_for_connection(connection.id, "client disconnected");
             }
-            Ok(())
-        };
-        let ended = read();
-        manager.cancel_for_connection(connection.id, "client disconnected");
-        pipeline.finish();
+            answered
+        });
+        let _: io::Result<()> = stream.shutdown(Shutdown::Both); // ends the reading, too
         ended
-    });
-    [silent, unread].into_iter().for_each(|cut| drop(timer.cancel(cut)));
-    ended
+    })
 }
 
-/// The decoder is not ours: a panic on what it was fed (the hook tells what and where) must be no
-/// more than the end of who fed it.
-fn contained<T>(request: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+/// Reads until the client ends, or does wrong, which is the last that it hands on.
+fn read(stream: &TcpStream, frame_max: u32, frames: SyncSender<Result<Bytes>>) {
+    let mut reader = BufReader::new(stream);
+    while let Some(frame) = read_frame(&mut reader, frame_max).transpose() {
+        let last = frame.is_err();
+        if frames.send(frame).is_err() || last {
+            break;
+        }
+    }
+}
+
+/// Handles each request and writes its response before the next.
+fn answer(
+    requests: Receiver<Result<Bytes>>,
+    mut stream: &TcpStream,
+    handle: impl Fn(Bytes) -> Result<Receiver<api::Answer>>,
+) -> Result<()> {
+    for frame in requests {
+        let frame = frame?;
+        let answered = contained(|| handle(frame))?;
+        let answer = answered.recv().context("an answer is lost")?;
+        if let Some(response) = answer {
+            stream.write_all(&contained(response)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Turns a panic into an error. The decoder is not ours: a panic on what a client fed it (the hook
+/// tells what and where) must be no more than the end of that client's connection.
+fn contained<T>(request: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(request)).unwrap_or_else(|_| Err(anyhow!("panicked")))
 }
 
-/// The open connections: at most so many, of one address, too, and a shutdown ends them all in a
-/// bounded time.
+/// The open connections: at most so many, and a shutdown ends them all in a bounded time.
 pub(crate) struct Connections {
     open: Mutex<Open>,
     /// One of them ended.
@@ -121,29 +112,26 @@ pub(crate) struct Connections {
 }
 
 struct Open {
-    streams: HashMap<u64, (SocketAddr, Arc<TcpStream>)>,
+    streams: HashMap<u64, Arc<TcpStream>>,
     next_id: u64,
-    /// None any more once the broker shuts down.
+    /// 0 once the broker shuts down.
     connections_max: usize,
-    per_ip_max: usize,
 }
 
 /// A place among the open connections, given back on drop.
 pub(crate) struct Registered {
-    pub(crate) stream: Arc<TcpStream>,
+    stream: Arc<TcpStream>,
     peer: SocketAddr,
     /// Never used again.
-    pub(crate) id: u64,
+    id: u64,
     connections: Arc<Connections>,
 }
 
 impl Connections {
-    /// Beside those of the followers in this process.
+    /// The followers in this process have their places beside `--max-connections`.
     pub(crate) fn new(args: &Args) -> Arc<Connections> {
-        let [connections_max, per_ip_max] =
-            [args.max_connections, args.max_connections_per_ip as usize]
-                .map(|max| max.saturating_add(args.followers_here().len()));
-        let open = Open { streams: HashMap::new(), next_id: 0, connections_max, per_ip_max };
+        let connections_max = args.max_connections.saturating_add(args.followers_here().len());
+        let open = Open { streams: HashMap::new(), next_id: 0, connections_max };
         Arc::new(Connections { open: Mutex::new(open), ended: Condvar::new() })
     }
 
@@ -155,13 +143,12 @@ impl Connections {
     ) -> Option<Registered> {
         let stream = Arc::new(stream);
         let mut open = self.open.lock();
-        let of_ip = open.streams.values().filter(|(other, _)| other.ip() == peer.ip()).count();
-        if open.streams.len() >= open.connections_max || of_ip >= open.per_ip_max {
+        if open.streams.len() >= open.connections_max {
             return None;
         }
         let id = open.next_id;
         open.next_id += 1;
-        open.streams.insert(id, (peer, Arc::clone(&stream)));
+        open.streams.insert(id, Arc::clone(&stream));
         Some(Registered { stream, peer, id, connections: Arc::clone(self) })
     }
 
@@ -180,7 +167,7 @@ impl Connections {
 
 impl Open {
     fn cut(&self, how: Shutdown) {
-        for (_, stream) in self.streams.values() {
+        for stream in self.streams.values() {
             // One that is gone already is what we want.
             let _: io::Result<()> = stream.shutdown(how);
         }
@@ -199,8 +186,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_becomes_a_reason_to_close() {
-        let panicked: anyhow::Result<()> = contained(|| panic!("as it should"));
+    fn panic_becomes_a_reason_to_close() {
+        let panicked: Result<()> = contained(|| panic!("as it should"));
         assert_eq!(panicked.unwrap_err().to_string(), "panicked");
         assert_eq!(contained(|| Ok(4)).unwrap(), 4);
     }

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
 use bytes::BytesMut;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{
@@ -17,7 +16,7 @@ use purgatory::{DelayedOperation, Outcome};
 
 use crate::replica_manager::{ReplicaManager, park_up_to};
 use crate::topics::{Topics, WatchKey};
-use crate::{api::millis, memory::Share, partition::UpTo, pipeline::Reply};
+use crate::{api::millis, partition::UpTo, reply::Reply};
 
 /// Bytes of records in one response (Kafka's `replica.fetch.max.bytes` and `fetch.max.bytes`).
 pub(crate) const FETCH_BYTES_MAX: usize = 1 << 20;
@@ -34,9 +33,6 @@ pub(crate) struct DelayedFetch {
 pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Reply) {
     let (replica, max_wait) = (request.replica_id.0, millis(request.max_wait_ms));
     let mut watermarks = Vec::new();
-    if up_to(&request) == UpTo::LogEnd {
-        watermarks.push((WatchKey::Partitions(replica), asked(&request).count() as u64 + 1));
-    }
     for (topic, asked) in asked(&request) {
         let Ok(partition) = manager.topics.partition(topic, asked.partition) else { continue };
         let key = partition.key.clone();
@@ -53,19 +49,16 @@ pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Repl
     if max_wait.is_zero() {
         return operation.on_complete(Outcome::Expired);
     }
-    let connection = operation.reply.pipeline.requests.connection;
+    let connection = operation.reply.connection;
     park_up_to(&manager.fetches, operation, &watermarks, connection, max_wait);
 }
 
 impl DelayedOperation for DelayedFetch {
-    /// Enough is there, or an error, or nothing is asked for: then there is nothing to wait for. A
-    /// follower waits then, too, but never while there are partitions that it does not know: this
-    /// is how it hears of a new topic (Kafka's controller tells it).
+    /// Completes when enough is there, or an error, or a consumer asks for nothing: then there is
+    /// nothing to wait for. A follower that knows no partition yet waits for its time.
     fn try_complete(&mut self) -> bool {
         let mut bytes = 0;
-        let replica = self.request.replica_id.0;
-        let nothing_asked = replica < 0 && self.request.topics.is_empty();
-        let to_learn = asked(&self.request).count() < self.topics.partition_count(replica);
+        let nothing_asked = self.request.replica_id.0 < 0 && self.request.topics.is_empty();
         for (topic, asked) in asked(&self.request) {
             let partition = self.topics.partition(topic, asked.partition);
             let readable = |offset| partition?.readable_bytes(offset, up_to(&self.request));
@@ -74,19 +67,19 @@ impl DelayedOperation for DelayedFetch {
         }
         // What does not fit into the response is not waited for.
         let enough = size(self.request.min_bytes).min(bytes_max(&self.request));
-        nothing_asked || to_learn || bytes >= enough as u64
+        nothing_asked || bytes >= enough as u64
     }
 
     fn on_complete(self, outcome: Outcome) {
         tracing::debug!("fetch of {} partitions: {outcome:?}", asked(&self.request).count());
         let (request, topics) = (self.request, self.topics);
-        self.reply.send_in_turn(move |share| read(&topics, request, share));
+        self.reply.send_made(move || read(&topics, request));
     }
 }
 
 /// Reads what is there now, `max_bytes` of it; the first batch comes whatever its size, so that a
 /// consumer is never stuck before a large one (KIP-74).
-fn read(topics: &Topics, request: FetchRequest, share: &mut Share) -> Result<FetchResponse> {
+fn read(topics: &Topics, request: FetchRequest) -> FetchResponse {
     let (mut bytes_left, mut nothing_yet) = (bytes_max(&request), true);
     let up_to = up_to(&request);
     let mut data = |topic: &TopicName, asked: &FetchPartition| {
@@ -94,7 +87,7 @@ fn read(topics: &Topics, request: FetchRequest, share: &mut Share) -> Result<Fet
         data.high_watermark = -1;
         let partition = match topics.partition(topic, asked.partition) {
             Ok(partition) => partition,
-            Err(error) => return Ok(data.with_error_code(error.code())),
+            Err(error) => return data.with_error_code(error.code()),
         };
         let bytes = size(asked.partition_max_bytes).min(bytes_left);
         let read = partition.read(asked.fetch_offset, up_to, bytes, nothing_yet);
@@ -103,26 +96,24 @@ fn read(topics: &Topics, request: FetchRequest, share: &mut Share) -> Result<Fet
         data.log_start_offset = offsets.log_start;
         let batches = match read {
             Ok(batches) => batches,
-            Err(error) => return Ok(data.with_error_code(error.code())),
+            Err(error) => return data.with_error_code(error.code()),
         };
         let bytes = batches.iter().map(|batch| batch.bytes.len()).sum();
-        share.take(bytes)?;
         let mut records = BytesMut::with_capacity(bytes);
         batches.iter().for_each(|batch| records.extend_from_slice(&batch.bytes));
         nothing_yet &= records.is_empty();
         bytes_left = bytes_left.saturating_sub(records.len());
         data.high_watermark = offsets.high_watermark;
         data.last_stable_offset = offsets.high_watermark;
-        Ok(data.with_records(Some(records.freeze())))
+        data.with_records(Some(records.freeze()))
     };
     let mut responses = Vec::new();
     for topic in request.topics {
-        let partitions = topic.partitions.iter().map(|asked| data(&topic.topic, asked));
-        let partitions = partitions.collect::<Result<_>>()?;
+        let partitions = topic.partitions.iter().map(|asked| data(&topic.topic, asked)).collect();
         let response = FetchableTopicResponse::default().with_partitions(partitions);
         responses.push(response.with_topic(topic.topic));
     }
-    Ok(FetchResponse::default().with_responses(responses))
+    FetchResponse::default().with_responses(responses)
 }
 
 fn asked(request: &FetchRequest) -> impl Iterator<Item = (&TopicName, &FetchPartition)> {
@@ -144,23 +135,22 @@ fn size(bytes: i32) -> usize {
     usize::try_from(bytes).unwrap_or(0)
 }
 
-/// The earliest offset, the latest, and the first at a time or later; -1 when all are earlier, as
-/// in Kafka.
+/// Tells the earliest offset (timestamp -2) or the latest (-1); batches are not looked into, so
+/// there is no other time to ask for.
 pub(crate) fn list_offsets(topics: &Topics, request: ListOffsetsRequest) -> ListOffsetsResponse {
     let found = |topic: &TopicName, asked: &ListOffsetsPartition| {
-        let partition = topics.partition(topic, asked.partition_index)?;
+        let offsets = topics.partition(topic, asked.partition_index)?.offsets();
         match asked.timestamp {
-            -2 => Ok((partition.offsets().log_start, -1)), // the earliest
-            -1 => Ok((partition.offsets().high_watermark, -1)), // the latest
-            timestamp @ 0.. => Ok(partition.first_at(timestamp).unwrap_or((-1, -1))),
-            _ => Err(ResponseError::InvalidRequest),
+            -2 => Ok(offsets.log_start),
+            -1 => Ok(offsets.high_watermark),
+            _ => Err(ResponseError::UnsupportedForMessageFormat),
         }
     };
     let partition = |topic: &TopicName, asked: &ListOffsetsPartition| {
         let response = ListOffsetsPartitionResponse::default();
         let response = response.with_partition_index(asked.partition_index);
         match found(topic, asked) {
-            Ok((offset, timestamp)) => response.with_offset(offset).with_timestamp(timestamp),
+            Ok(offset) => response.with_offset(offset),
             Err(error) => response.with_error_code(error.code()),
         }
     };

@@ -1,7 +1,6 @@
 //! The log of one replica: batches in offset order, in memory.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering::Relaxed};
 
 use crate::batch::RecordBatch;
 
@@ -15,11 +14,9 @@ pub(crate) struct Log {
     /// Bytes ever appended: the position of the next batch.
     end_position: u64,
     pub(crate) size_bytes: usize,
-    /// The sizes of all logs together that share this count.
-    pub(crate) total_bytes: Arc<AtomicUsize>,
 }
 
-/// What a batch takes beside its bytes.
+/// Memory that a batch takes beside its bytes.
 const OVERHEAD_BYTES: usize = 128;
 
 impl Log {
@@ -30,7 +27,6 @@ impl Log {
         self.end_position += batch.bytes.len() as u64;
         self.log_end_offset = batch.next_offset;
         self.size_bytes += batch.bytes.len() + OVERHEAD_BYTES;
-        self.total_bytes.fetch_add(batch.bytes.len() + OVERHEAD_BYTES, Relaxed);
         self.batches.push_back(batch);
     }
 
@@ -49,21 +45,12 @@ impl Log {
         position(end_offset).saturating_sub(position(offset))
     }
 
-    /// Offset and timestamp of the first record that is not earlier than `timestamp`, in the
-    /// batches that end at `end_offset` or before. O(log's batches), and records where a batch does
-    /// not say its latest time.
-    pub(crate) fn first_at(&self, timestamp: i64, end_offset: i64) -> Option<(i64, i64)> {
-        let mut batches = self.read(self.log_start_offset, end_offset);
-        batches.find_map(|batch| batch.first_at(timestamp, self.log_start_offset))
-    }
-
     /// Drops the oldest batches below `offset` while the log is larger than `bytes_max`.
     pub(crate) fn trim(&mut self, offset: i64, bytes_max: usize) {
         while self.size_bytes > bytes_max
             && let Some(batch) = self.batches.pop_front_if(|batch| batch.next_offset <= offset)
         {
             self.size_bytes -= batch.bytes.len() + OVERHEAD_BYTES;
-            self.total_bytes.fetch_sub(batch.bytes.len() + OVERHEAD_BYTES, Relaxed);
             self.log_start_offset = self.log_start_offset.max(batch.next_offset);
         }
     }
@@ -76,7 +63,7 @@ impl Log {
         self.log_end_offset = self.log_end_offset.max(offset);
     }
 
-    /// Of the batch with `offset`, or of the one that comes next.
+    /// Finds the batch with `offset`, or the one that comes next.
     fn index(&self, offset: i64) -> usize {
         self.batches.partition_point(|batch| batch.next_offset <= offset)
     }

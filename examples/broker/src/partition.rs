@@ -2,18 +2,19 @@
 //! it.
 //!
 //! *High watermark*: the smallest log end offset over the in-sync replicas; it stands still while
-//! fewer than `min.insync.replicas` are (Kafka since 3.7; `--advance-below-min-isr` for the one
-//! before). *Low watermark*: the smallest log start offset over them. Neither ever goes back.
-//! Everything here is one lock and no waiting; whoever advances a watermark tells the purgatories
-//! afterwards, without this lock.
+//! fewer than `min.insync.replicas` are (as in Kafka since 3.7). *Low watermark*: the smallest log
+//! start offset over them. Neither ever goes back.
+//!
+//! Everything here is one lock and no waiting; a caller that advances a watermark tells the
+//! purgatories afterwards, without this lock.
 
-use std::{mem, sync::Arc, sync::atomic::AtomicUsize};
+use std::mem;
 
 use parking_lot::Mutex;
 
 use crate::{
-    api::OrError, batch::IncomingBatch, batch::RecordBatch, log::Log, producer_state::Producers,
-    topics::TopicConfig, topics::TopicPartition,
+    api::OrError, batch::IncomingBatch, batch::RecordBatch, log::Log, topics::TopicConfig,
+    topics::TopicPartition,
 };
 
 pub(crate) const LEADER_ID: i32 = 1;
@@ -33,7 +34,6 @@ struct State {
     high_watermark: i64,
     low_watermark: i64,
     replicas: Replicas,
-    producers: Producers,
 }
 
 pub(crate) struct Appended {
@@ -43,8 +43,6 @@ pub(crate) struct Appended {
     pub(crate) log_start_offset: i64,
     /// Whether a watermark did.
     pub(crate) advanced: bool,
-    /// It came again, and nothing was appended.
-    pub(crate) duplicate: bool,
 }
 
 /// How far a fetch may read.
@@ -66,36 +64,24 @@ pub(crate) struct Offsets {
 }
 
 impl Partition {
-    pub(crate) fn new(
-        key: TopicPartition,
-        config: TopicConfig,
-        all: &Arc<AtomicUsize>,
-    ) -> Partition {
-        let replicas = Replicas::new(config.replicas.into());
-        let mut state = State { replicas, ..State::default() };
-        state.log.total_bytes = Arc::clone(all);
-        Partition { key, config, state: Mutex::new(state) }
+    pub(crate) fn new(key: TopicPartition, config: TopicConfig) -> Partition {
+        Partition { key, config, state: Mutex::default() }
     }
 
-    /// Appends all batches, or none: when they came again, too. NOT_ENOUGH_REPLICAS when all that
-    /// are in sync shall have it and these are fewer than the minimum, KAFKA_STORAGE_ERROR when the
-    /// log is full of records that are not replicated yet.
+    /// Appends all batches, or none: NOT_ENOUGH_REPLICAS when all that are in sync shall have it
+    /// and these are fewer than the minimum, KAFKA_STORAGE_ERROR when the log is full of records
+    /// that are not replicated yet.
     pub(crate) fn append(&self, batches: Vec<IncomingBatch>, acks_all: bool) -> OrError<Appended> {
         let mut state = self.state.lock();
-        let too_few = state.replicas.in_sync() < self.config.in_sync_min();
+        let too_few = state.replicas.in_sync() < self.in_sync_min();
         refuse!(acks_all && too_few, NotEnoughReplicas);
-        let records: i64 = batches.iter().map(|batch| i64::from(batch.records)).sum();
-        let known = state.producers.duplicate(&batches)?;
-        let base_offset = known.unwrap_or(state.log.log_end_offset);
-        if known.is_none() {
-            state.append(batches, self.config.max_log)?;
-        }
+        let base_offset = state.log.log_end_offset;
+        state.append(batches, self.config.max_log)?;
         Ok(Appended {
             base_offset,
-            required_offset: base_offset + records,
+            required_offset: state.log.log_end_offset,
             log_start_offset: state.log.log_start_offset,
-            advanced: state.advance(self.config.advance_min()),
-            duplicate: known.is_some(),
+            advanced: state.advance(self.in_sync_min()),
         })
     }
 
@@ -108,7 +94,7 @@ impl Partition {
         if state.replicas.in_sync() > in_sync {
             tracing::info!("replica {id} is back in the in-sync set of {}", self.key);
         }
-        state.advance(self.config.advance_min())
+        state.advance(self.in_sync_min())
     }
 
     /// Moves the log start to `offset`; -1: to the high watermark, and no further goes. Returns the
@@ -118,7 +104,7 @@ impl Partition {
         let offset = if offset == -1 { state.high_watermark } else { offset };
         refuse!(!(0..=state.high_watermark).contains(&offset), OffsetOutOfRange);
         state.log.start_at(offset);
-        Ok((offset, state.advance(self.config.advance_min())))
+        Ok((offset, state.advance(self.in_sync_min())))
     }
 
     /// Batches from the one with `offset` on, `bytes_max` of them: whole ones, but with
@@ -149,24 +135,6 @@ impl Partition {
         Ok(state.log.bytes_between(offset, end))
     }
 
-    /// Offset and timestamp of the first replicated record that is not earlier than `timestamp`.
-    pub(crate) fn first_at(&self, timestamp: i64) -> Option<(i64, i64)> {
-        let state = self.state.lock();
-        state.log.first_at(timestamp, state.high_watermark)
-    }
-
-    pub(crate) fn log_bytes(&self) -> usize {
-        self.state.lock().log.size_bytes
-    }
-
-    /// Drops the oldest replicated records, an eighth of the log. False when none could go.
-    pub(crate) fn trim(&self) -> bool {
-        let mut state = self.state.lock();
-        let (bytes, high_watermark) = (state.log.size_bytes, state.high_watermark);
-        state.log.trim(high_watermark, (bytes - bytes / 8).saturating_sub(1));
-        state.log.size_bytes < bytes
-    }
-
     pub(crate) fn offsets(&self) -> Offsets {
         self.state.lock().offsets()
     }
@@ -179,17 +147,11 @@ impl Partition {
         for id in state.replicas.begin_lag_period(log_end) {
             tracing::warn!("replica {id} left the in-sync set of {}", self.key);
         }
-        state.advance(self.config.advance_min())
+        state.advance(self.in_sync_min())
     }
 
-    /// Whether the high watermark is there; NOT_ENOUGH_REPLICAS_AFTER_APPEND when it is, but fewer
-    /// replicas are in sync than the minimum.
-    pub(crate) fn replicated(&self, offset: i64) -> OrError<bool> {
-        let state = self.state.lock();
-        let replicated = state.high_watermark >= offset;
-        let too_few = state.replicas.in_sync() < self.config.in_sync_min();
-        refuse!(replicated && too_few, NotEnoughReplicasAfterAppend);
-        Ok(replicated)
+    fn in_sync_min(&self) -> usize {
+        self.config.min_insync_replicas.into()
     }
 
     pub(crate) fn in_sync_followers(&self) -> Vec<i32> {
@@ -203,11 +165,7 @@ impl State {
         refuse!(self.log.size_bytes > log_bytes_max, KafkaStorageError);
         self.replicas.note_caught_up(self.log.log_end_offset);
         for batch in batches {
-            let offset = self.log.log_end_offset;
-            if let Some(producer) = batch.producer {
-                self.producers.note(producer, batch.records, offset);
-            }
-            self.log.append(batch.assign(offset));
+            self.log.append(batch.assign(self.log.log_end_offset));
         }
         Ok(())
     }
@@ -240,12 +198,12 @@ impl State {
     }
 }
 
-/// What the leader knows of the followers, each from its last fetch and so one fetch late: where
+/// The leader's knowledge of the followers, each from its last fetch and so one fetch late: where
 /// their logs start and end, and who is in sync.
 #[derive(Default)]
 struct Replicas {
-    /// The first ones of [`FOLLOWER_IDS`].
-    followers: Vec<FollowerState>,
+    /// In the order of [`FOLLOWER_IDS`].
+    followers: [FollowerState; FOLLOWER_IDS.len()],
     /// Checks for lagging replicas, counted: no clock is read.
     lag_period: u64,
 }
@@ -262,12 +220,6 @@ struct FollowerState {
 }
 
 impl Replicas {
-    /// So many, the leader included.
-    fn new(replicas: usize) -> Replicas {
-        let followers = (1..replicas).map(|_| FollowerState::default()).collect();
-        Replicas { followers, lag_period: 0 }
-    }
-
     /// The in-sync replicas, the leader included.
     fn in_sync(&self) -> usize {
         1 + self.followers().count()

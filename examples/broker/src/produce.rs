@@ -2,16 +2,19 @@
 //! in-sync replicas have it (acks=all). DeleteRecords: the leader deletes at once; the answer waits
 //! for the followers.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use anyhow::ensure;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::{
-    delete_records_request::*, delete_records_response::*, produce_request::*, produce_response::*,
+    InitProducerIdRequest, InitProducerIdResponse, delete_records_request::*,
+    delete_records_response::*, produce_request::*, produce_response::*,
 };
 
 use crate::replica_fetcher::{Follower, all_have};
 use crate::replica_manager::{DelayedAnswer, ReplicaManager, Statuses, Wait};
 use crate::topics::WatchKey::{HighWatermark, LowWatermark};
-use crate::{api::millis, pipeline::Reply, server::Counters};
+use crate::{api::millis, reply::Reply, server::Counters};
 
 const ACKS_ALL: i16 = -1;
 
@@ -75,18 +78,16 @@ fn append(manager: &ReplicaManager, request: ProduceRequest) -> (ProduceResponse
 impl Statuses for ProduceResponse {
     fn settle(&mut self, wait: &Wait, followers: &[Follower], counters: &Counters) -> bool {
         let (partition, offset) = (&wait.partition, wait.required_offset);
-        let error_code = match partition.replicated(offset) {
-            Ok(false) => return false,
-            Ok(true) => 0,
-            Err(error) => error.code(),
-        };
+        if partition.offsets().high_watermark < offset {
+            return false;
+        }
         // The promise of acks=all, audited: what is acknowledged is in the in-sync followers' logs.
-        if error_code == 0 && !all_have(followers, partition, offset) {
+        if !all_have(followers, partition, offset) {
             counters.lock().acked_before_replicated += 1;
             let key = &partition.key;
             tracing::error!("{key} acknowledged up to {offset} before it was replicated");
         }
-        *self.error_code(wait) = error_code;
+        *self.error_code(wait) = 0;
         true
     }
 
@@ -141,4 +142,19 @@ impl Statuses for DeleteRecordsResponse {
     fn error_code(&mut self, wait: &Wait) -> &mut i16 {
         &mut self.topics[wait.at.0].partitions[wait.at.1].error_code
     }
+}
+
+/// Hands out a producer id, so that clients that are idempotent by default go on. Their sequence
+/// numbers are not looked at: a batch that comes again is appended again. Transactions are refused
+/// with an error that clients do not retry.
+pub(crate) fn init_producer_id(
+    manager: &ReplicaManager,
+    request: &InitProducerIdRequest,
+) -> InitProducerIdResponse {
+    let response = InitProducerIdResponse::default();
+    if request.transactional_id.is_some() {
+        let error = ResponseError::TransactionalIdAuthorizationFailed;
+        return response.with_error_code(error.code());
+    }
+    response.with_producer_id(manager.producer_ids.fetch_add(1, Relaxed).into())
 }

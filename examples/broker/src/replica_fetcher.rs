@@ -4,13 +4,13 @@
 //! leader takes the offsets it asks for as what it has, and so learns of its progress from its
 //! *next* fetch.
 //!
-//! Its fetches are long polls, so an idle follower waits in the leader's purgatory, and a new topic
-//! ends that wait. Topics are looked for whenever a fetch brought nothing, and every few fetches in
-//! any case. Its logs are in memory: one that is started again, or finds the leader again, begins
-//! anew. It serves no clients.
+//! Its fetches are long polls, so an idle follower waits in the leader's purgatory. It looks for
+//! topics whenever a fetch brought nothing, and every few fetches in any case, so a new topic is
+//! followed a tenth of a second later. Its logs are in memory: a follower that is started again, or
+//! finds the leader again, begins anew. It serves no clients.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::{io::BufReader, io::Write, mem, net::SocketAddr, net::TcpStream, time::Duration};
+use std::{io::BufReader, io::Write, net::SocketAddr, net::TcpStream, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -26,7 +26,7 @@ use crate::{
     log::Log, partition::Partition, topics::TopicPartition,
 };
 
-/// How long a fetch waits at the leader: as long as a deletion may go unnoticed.
+/// How long a fetch waits at the leader: as long as a deletion or a new topic may go unnoticed.
 const FETCH_WAIT_MAX: Duration = Duration::from_millis(100);
 /// After so many fetches that each brought something the topics are looked at again.
 const FETCHES_PER_METADATA: usize = 16;
@@ -73,12 +73,10 @@ impl Follower {
     /// Follows the leader until told to stop, with a pause between two fetches; reconnects for
     /// as long as it takes.
     pub(crate) fn follow(&self, leader: SocketAddr, stop: &Stop, interval: Duration) {
-        let mut reached = true;
         while !stop.is_raised() {
             let result = Session::connect(leader).and_then(|mut session| {
                 tracing::info!("replica {} follows {leader}", self.id);
                 self.logs.clear(); // whose log it had is not known any more
-                reached = true;
                 while !stop.is_raised() {
                     let paused = self.paused.load(Relaxed);
                     if !paused {
@@ -91,9 +89,7 @@ impl Follower {
             if let Err(reason) = result
                 && !stop.is_raised()
             {
-                if mem::take(&mut reached) {
-                    tracing::warn!("the leader at {leader} is not followed: {reason:#}");
-                }
+                tracing::debug!("the leader at {leader} is not followed: {reason:#}");
                 stop.pause(RECONNECT_AFTER);
             }
         }
@@ -129,19 +125,18 @@ impl Session {
     /// A fetch of everything; the topics before it, when it is time.
     fn round(&mut self, follower: &Follower) -> Result<()> {
         if self.fetches.is_multiple_of(FETCHES_PER_METADATA) {
-            self.topics = self.metadata(follower.id)?;
+            self.topics = self.metadata()?;
         }
         let news = self.fetch(follower)?;
         self.fetches = if news { self.fetches + 1 } else { 0 };
         Ok(())
     }
 
-    /// The names of the topics that this replica has, and how many partitions each has.
-    fn metadata(&mut self, replica: i32) -> Result<Vec<(TopicName, i32)>> {
+    /// The names of the topics, and how many partitions each has.
+    fn metadata(&mut self) -> Result<Vec<(TopicName, i32)>> {
         let all = MetadataRequest::default().with_topics(None);
         let response: MetadataResponse = self.ask(&all, 6)?;
         let topics = response.topics.into_iter().filter_map(|topic| {
-            topic.partitions.first()?.replica_nodes.iter().find(|node| node.0 == replica)?;
             let partitions = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
             Some((topic.name?, partitions))
         });
@@ -163,14 +158,13 @@ impl Session {
             FetchTopic::default().with_topic(name.clone()).with_partitions(partitions)
         };
         // Another one first each time, or those behind it would starve.
-        let turned = self.topics.iter().cycle().skip(self.fetches % self.topics.len().max(1));
         let request = FetchRequest::default()
             .with_replica_id(follower.id.into())
             .with_max_wait_ms(FETCH_WAIT_MAX.as_millis() as i32)
             .with_min_bytes(1)
             .with_max_bytes(FETCH_BYTES_MAX as i32)
             .with_session_epoch(-1)
-            .with_topics(turned.take(self.topics.len()).map(topic).collect());
+            .with_topics(turned(&self.topics, self.fetches).map(topic).collect());
         let response: FetchResponse = self.ask(&request, 10)?;
         let mut news = false;
         for topic in response.responses {
@@ -195,7 +189,7 @@ impl Session {
     fn ask<Q: Request>(&mut self, request: &Q, version: i16) -> Result<Q::Response> {
         self.correlation_id = self.correlation_id.wrapping_add(1);
         self.reader.get_mut().write_all(&encoded(request, version, self.correlation_id)?)?;
-        let answer = read_frame(&mut self.reader, u32::MAX, |_| Ok(()))?;
+        let answer = read_frame(&mut self.reader, u32::MAX)?;
         decoded(&mut answer.context("closed by the leader")?, version, self.correlation_id)
     }
 }
@@ -226,6 +220,21 @@ pub(crate) fn decoded<T: Decodable + HeaderVersion>(
     T::decode(frame, version)
 }
 
+/// All items, another one first for each turn.
+fn turned<T>(items: &[T], turn: usize) -> impl Iterator<Item = &T> {
+    items.iter().cycle().skip(turn % items.len().max(1)).take(items.len())
+}
+
 fn key(topic: &TopicName, partition: i32) -> TopicPartition {
     TopicPartition { topic: topic.as_str().into(), partition }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn each_topic_is_first_in_turn() {
+        let order = |turn| super::turned(&[1, 2, 3], turn).copied().collect::<Vec<_>>();
+        assert_eq!([0, 1, 2, 3].map(order), [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 2, 3]]);
+        assert_eq!(super::turned::<i32>(&[], 7).count(), 0);
+    }
 }

@@ -1,32 +1,30 @@
-//! The replicas, and the purgatories where requests wait for them. Who changes a partition comes
-//! through here, so that what is parked hears of every advance of a watermark.
+//! The replicas, and the purgatories where requests wait for them. Every change of a partition
+//! comes through here, so that what is parked hears of every advance of a watermark.
 
-use std::{any::type_name, fmt::Display, sync::Arc, time::Duration};
+use std::sync::{Arc, atomic::AtomicI64};
+use std::{any::type_name, time::Duration};
 
 use example_support::Stop;
 use kafka_protocol::{ResponseError, protocol::Encodable, protocol::HeaderVersion};
 use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, Stats, Watches};
-use purgatory_live::Live;
-use timer_core::{BuildError, TaskTimer, Timer, TimerTask};
+use timer_core::{BuildError, Timer};
 
 use crate::{
-    args::Args, batch, fetch::DelayedFetch, group::GroupCoordinator, memory::Memory,
-    partition::Appended, partition::FOLLOWER_IDS, partition::Partition, pipeline::Reply,
-    produce::DelayedDeleteRecords, produce::DelayedProduce, producer_state::ProducerIds,
-    replica_fetcher::Follower, server::Counters, topics::TopicPartition, topics::Topics,
-    topics::WatchKey,
+    args::Args, batch, fetch::DelayedFetch, partition::Appended, partition::Partition,
+    produce::DelayedDeleteRecords, produce::DelayedProduce, replica_fetcher::Follower,
+    reply::Reply, server::Counters, topics::TopicPartition, topics::Topics, topics::WatchKey,
 };
+
+/// How long a shutdown waits for answers that are under way.
+const SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Calls a method of each purgatory; its result is beside the name.
 macro_rules! each_purgatory {
-    ($manager:ident.$method:ident()) => {
+    ($manager:ident.$method:ident($($limit:expr)?)) => {
         [
-            ("produces", $manager.produces.$method()),
-            ("fetches", $manager.fetches.$method()),
-            ("delete-records", $manager.delete_records.$method()),
-            ("rebalances", $manager.groups.rebalances.$method()),
-            ("syncs", $manager.groups.syncs.$method()),
-            ("sessions", $manager.groups.sessions.$method()),
+            ("produces", $manager.produces.$method($($limit)?)),
+            ("fetches", $manager.fetches.$method($($limit)?)),
+            ("delete-records", $manager.delete_records.$method($($limit)?)),
         ]
     };
 }
@@ -34,19 +32,15 @@ macro_rules! each_purgatory {
 pub(crate) struct ReplicaManager {
     pub(crate) args: Args,
     pub(crate) topics: Arc<Topics>,
-    /// Those inside this process.
+    /// The followers inside this process.
     pub(crate) followers: Arc<[Follower]>,
     pub(crate) produces: Purgatory<WatchKey, DelayedProduce>,
     pub(crate) fetches: Purgatory<WatchKey, DelayedFetch>,
     pub(crate) delete_records: Purgatory<WatchKey, DelayedDeleteRecords>,
-    pub(crate) groups: Arc<GroupCoordinator>,
-    pub(crate) producer_ids: ProducerIds,
+    /// The next one.
+    pub(crate) producer_ids: AtomicI64,
     pub(crate) counters: Arc<Counters>,
     pub(crate) stop: Stop,
-    /// What requests may take, and what responses.
-    pub(crate) memory: [Arc<Memory>; 2],
-    /// For what is no operation: when a connection has been silent for too long.
-    pub(crate) timer: TaskTimer<Box<dyn TimerTask>>,
 }
 
 /// One partition of a request that waits for its replicas.
@@ -97,7 +91,7 @@ impl<R: Statuses> DelayedOperation for DelayedAnswer<R> {
 
 /// Parks an operation until its watermarks are reached, for `timeout` at most, or until its client
 /// is gone. They are its earliest moments: it is checked then, and completes when its check says
-/// so.
+/// so. A purgatory that was shut down ends it at once.
 pub(crate) fn park_up_to<O: DelayedOperation + Send>(
     purgatory: &Purgatory<WatchKey, O>,
     operation: O,
@@ -107,18 +101,8 @@ pub(crate) fn park_up_to<O: DelayedOperation + Send>(
 ) {
     let connection = [WatchKey::Connection(connection)];
     let watches = Watches::up_to(watermarks).checked().with_keys(&connection);
-    park(purgatory, operation, watches, timeout);
-}
-
-/// Parks an operation; a purgatory that was shut down ends it.
-pub(crate) fn park<'a, K: purgatory::WatchKey + Send, O: DelayedOperation + Send>(
-    purgatory: &Purgatory<K, O>,
-    operation: O,
-    watches: impl Into<Watches<'a, K>>,
-    timeout: Duration,
-) {
     if let Err(refused) = purgatory.try_complete_else_watch(operation, watches, timeout) {
-        refused.into_operation().on_complete(Outcome::Cancelled(CancelReason::Shutdown));
+        refused.into_inner().on_complete(Outcome::Cancelled(CancelReason::Shutdown));
     }
 }
 
@@ -133,13 +117,9 @@ impl ReplicaManager {
             produces: Purgatory::builder("produce").timer(timer).build()?,
             fetches: Purgatory::builder("fetch").timer(timer).build()?,
             delete_records: Purgatory::builder("delete-records").timer(timer).build()?,
-            groups: GroupCoordinator::new(args, timer)?,
-            producer_ids: ProducerIds::new(),
+            producer_ids: AtomicI64::new(0),
             counters: Arc::default(),
             stop: Stop::new(),
-            memory: [args.queued_max_request_bytes, args.queued_max_response_bytes]
-                .map(|bytes_max| Memory::new(bytes_max as usize)),
-            timer: timer.tasks().clone(),
         })
     }
 
@@ -156,16 +136,11 @@ impl ReplicaManager {
         let batches = batch::parse(records, partition.config.message_max_bytes as usize)?;
         refuse!(batches.is_empty(), InvalidRecord);
         let sizes: Vec<_> = batches.iter().map(|batch| (batch.codec, batch.records)).collect();
-        self.topics.make_room(records.len())?;
         let appended = partition.append(batches, acks == -1)?;
         let mut counters = self.counters.lock();
-        if appended.duplicate {
-            counters.duplicates += 1;
-        } else {
-            for (codec, records) in sizes {
-                counters.records += u64::from(records.unsigned_abs());
-                counters.batches[codec] += 1;
-            }
+        for (codec, records) in sizes {
+            counters.records += u64::from(records.unsigned_abs());
+            counters.batches[codec] += 1;
         }
         drop(counters);
         let log_end = WatchKey::LogEnd(partition.key.clone());
@@ -186,7 +161,7 @@ impl ReplicaManager {
         let watermark = |wait: &Wait| (key(wait.partition.key.clone()), offset(wait));
         let watermarks = waits.iter().map(watermark).collect::<Vec<_>>();
         let (followers, counters) = (Arc::clone(&self.followers), Arc::clone(&self.counters));
-        let connection = reply.pipeline.requests.connection;
+        let connection = reply.connection;
         let operation = DelayedAnswer { response, waits, followers, counters, reply };
         park_up_to(purgatory, operation, &watermarks, connection, timeout);
     }
@@ -202,14 +177,6 @@ impl ReplicaManager {
         let (required_offset, advanced) = partition.delete_records(offset)?;
         self.complete_parked(&partition, advanced);
         Ok((partition, required_offset))
-    }
-
-    /// Topics may have been made: whoever follows is to know.
-    pub(crate) fn complete_topics(&self) {
-        for id in FOLLOWER_IDS {
-            let partitions = self.topics.partition_count(id) as u64;
-            self.fetches.complete_up_to(&WatchKey::Partitions(id), partitions);
-        }
     }
 
     /// A follower fetches: that tells where its log starts and ends.
@@ -252,23 +219,12 @@ impl ReplicaManager {
         each_purgatory!(self.publish());
     }
 
-    pub(crate) fn stats(&self) -> [(&'static str, Stats); 6] {
+    pub(crate) fn stats(&self) -> [(&'static str, Stats); 3] {
         each_purgatory!(self.stats())
-    }
-
-    /// A live page of what waits here.
-    pub(crate) fn live(&self) -> Live {
-        Live::new()
-            .purgatory(&self.produces)
-            .purgatory(&self.fetches)
-            .purgatory(&self.delete_records)
-            .purgatory_with(&self.groups.rebalances, Display::fmt)
-            .purgatory_with(&self.groups.syncs, Display::fmt)
-            .purgatory(&self.groups.sessions)
     }
 
     /// Answers whatever is parked, and whatever comes later at once.
     pub(crate) fn shutdown(&self) {
-        each_purgatory!(self.shutdown());
+        each_purgatory!(self.shutdown(SHUTDOWN_WITHIN));
     }
 }

@@ -8,7 +8,7 @@ use std::{fmt, io, sync::Arc, time::Duration};
 use anyhow::Context;
 use parking_lot::Mutex;
 use purgatory::Stats;
-use purgatory_live::Server;
+use purgatory_live::{Live, Server};
 use timer_core::{SystemTimer, Timer};
 
 use crate::connection::{self, Connections};
@@ -82,7 +82,8 @@ impl Broker {
     /// Serves metrics and the live page, until what it returns is dropped.
     pub fn serve_metrics(&self) -> anyhow::Result<Server> {
         let (manager, timer) = (Arc::clone(&self.manager), self.timer.clone());
-        let live = manager.live().timer(&timer);
+        let live = Live::new().purgatory(&manager.produces).purgatory(&manager.fetches);
+        let live = live.purgatory(&manager.delete_records).timer(&timer);
         example_support::serve(self.manager.args.metrics_addr, &live, move || {
             manager.publish();
             timer.publish();
@@ -114,12 +115,7 @@ fn accept(
 ) -> io::Result<()> {
     let (stream, peer) = listener.accept()?;
     let Some(connection) = connections.register(stream, peer) else {
-        if !manager.stop.is_raised() {
-            tracing::warn!(
-                "{peer}: connection refused: too many are open already, or too many of its address"
-            );
-            manager.counters.lock().refused += 1;
-        }
+        tracing::debug!("{peer}: connection refused: too many are open");
         return Ok(());
     };
     let manager = Arc::clone(manager);
@@ -130,7 +126,7 @@ fn accept(
 
 pub(crate) type Counters = Mutex<Summary>;
 
-/// What a broker did from its start to its shutdown.
+/// Counts from a broker's start to its shutdown.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Summary {
@@ -138,14 +134,10 @@ pub struct Summary {
     pub records: u64,
     /// Record batches appended, by codec: none, gzip, snappy, lz4, zstd.
     pub batches: [u64; CODECS.len()],
-    /// Record batches of idempotent producers that came again and were not appended again.
-    pub duplicates: u64,
     /// Connections closed because of a malformed, oversized or unserved request.
     pub rejected: u64,
-    /// Connections closed at once because too many were open.
-    pub refused: u64,
     /// How what was parked ended, by the purgatory it was in.
-    pub parked: [(&'static str, Stats); 6],
+    pub parked: [(&'static str, Stats); 3],
     /// Acknowledged partitions whose records an in-sync follower did not have: 0, or it is a bug.
     pub acked_before_replicated: u64,
 }
@@ -164,8 +156,7 @@ impl fmt::Display for Summary {
                  {ended_at_once} ended at once"
             )?;
         }
-        writeln!(f, "duplicate batches: {}", self.duplicates)?;
-        writeln!(f, "rejected connections: {}; refused: {}", self.rejected, self.refused)?;
+        writeln!(f, "rejected connections: {}", self.rejected)?;
         write!(f, "acked before replicated: {}", self.acked_before_replicated)
     }
 }

@@ -45,18 +45,6 @@ pub struct Args {
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub max_parked: usize,
 
-    /// Connections open at a time; more of them wait. Beside those that wait for an order there
-    /// should be some for changes
-    #[arg(long, value_name = "N", default_value = "11000")]
-    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_100_000))]
-    pub max_connections: usize,
-
-    /// How long a client may take to send the head of a request, from its connection or from the
-    /// answer before on, and again for its body; then it is closed
-    #[arg(long, value_name = "DURATION", default_value = "10s")]
-    #[arg(value_parser = between("1ms", "1h"))]
-    pub max_head: Duration,
-
     /// Orders kept, by every gateway and by the stream that the first one makes; of more, those
     /// that have not changed for the longest are forgotten
     #[arg(long, value_name = "N", default_value = "100000")]
@@ -70,24 +58,4 @@ pub struct Args {
     /// Where Prometheus metrics and the live page are served; port 0 takes a free one
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     pub metrics_addr: SocketAddr,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bad_value_is_named_with_its_bound() {
-        for (option, value, bound) in [
-            ("--max-wait", "2h", "from 1ms to 1h"),
-            ("--max-wait", "soon", "expected number"),
-            ("--max-parked", "0", "1..=1000000"),
-            ("--max-orders", "99999999", "1..=10000000"),
-            ("--listen", "here", "socket address"),
-        ] {
-            let said = Args::try_parse_from(["external_events", option, value]).unwrap_err();
-            let said = said.to_string();
-            assert!(said.contains(value) && said.contains(bound), "{said}");
-        }
-    }
 }

@@ -7,7 +7,7 @@
 //! | [`args`] | the command line |
 //! | [`orders`] | the state, who waits for it, and the one rule: first the state changes, then the event is raised |
 //! | [`nats`] | the events as a JetStream stream, followed without a gap |
-//! | [`routes`] | HTTP in front; the connections, so many and so long |
+//! | [`routes`] | HTTP in front |
 
 pub mod args;
 pub mod nats;

@@ -219,7 +219,7 @@ mod tests {
         }
         assert_eq!((orders.count(), orders.position()), (2, 4));
         for (id, known) in [("a", Some(3)), ("b", None), ("c", Some(4))] {
-            let found = orders.wait(&id.into(), seen(EPOCH_1, 0), Duration::ZERO).block();
+            let found = orders.wait(&id.into(), seen(EPOCH_1, 0), Duration::ZERO).wait_blocking();
             assert_eq!(version(found), known, "{id}");
         }
         assert_eq!(orders.kept.lock().by_version.len(), 2);
@@ -233,7 +233,7 @@ mod tests {
         }
         let expected = Err(WaitError::Expired);
         let wait = orders.wait(&"a".into(), seen(EPOCH_1, 5), Duration::ZERO);
-        assert_eq!(wait.block(), expected);
+        assert_eq!(wait.wait_blocking(), expected);
         assert_eq!(orders.position(), 5);
     }
 
@@ -249,10 +249,10 @@ mod tests {
         assert_eq!(orders.waits.len(), 3);
         assert!(orders.begin(2));
         for one in [told, unknown] {
-            assert_eq!(one.block(), Ok(News::Anew { epoch: 2 }));
+            assert_eq!(one.wait_blocking(), Ok(News::Anew { epoch: 2 }));
         }
         assert_eq!(orders.waits.len(), 1, "who was told nothing waits for the next change");
         orders.change(order("a", 2, 1));
-        assert_eq!(version(next.block()), Some(1));
+        assert_eq!(version(next.wait_blocking()), Some(1));
     }
 }

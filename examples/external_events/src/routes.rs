@@ -1,24 +1,15 @@
 //! HTTP in front: a GET is a wait, a POST is an event. When a client goes away its handler's future
 //! is dropped, with it the wait, and so the operation leaves the purgatory at once.
-//!
-//! The connections: so many at a time, and each has a time within which its client must have sent
-//! the head of its next request. One that sends half a head, or nothing, gives its place back.
 
-use std::{fmt, pin::pin, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
-use axum::extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{StatusCode, header::RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router, routing::get};
 use humantime::format_duration;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::{server::graceful::GracefulShutdown, service::TowerToHyperService};
 use purgatory::{CancelReason, RefusedReason, WaitError};
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{sleep, timeout};
-use tokio::{net::TcpListener, sync::Semaphore};
 
 use crate::nats::Nats;
 use crate::orders::{News, Order, OrderId, Orders, Seen};
@@ -27,8 +18,6 @@ use crate::orders::{News, Order, OrderId, Orders, Seen};
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 const ID_BYTES_MAX: usize = 64;
 const STATE_BYTES_MAX: usize = 4096;
-/// After a failed accept (no file descriptors, say) the next try waits.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const RETRY_AFTER_S: &str = "1";
 
 /// What the handlers share.
@@ -40,8 +29,6 @@ pub struct Gateway {
     pub nats: Option<Nats>,
     /// The longest a request may wait.
     pub wait_max: Duration,
-    /// The longest a client may take to send a body.
-    pub body_max: Duration,
 }
 
 #[derive(Deserialize)]
@@ -109,14 +96,11 @@ async fn poll(
 async fn change(
     State(gateway): State<Gateway>,
     Path(id): Path<String>,
-    request: Request,
-) -> Result<Json<Order>, Response> {
-    let body = timeout(gateway.body_max, String::from_request(request, &())).await;
-    let too_slow = |_| Failure(StatusCode::REQUEST_TIMEOUT, "the body came too late".to_owned());
-    let state = body.map_err(too_slow)?.map_err(IntoResponse::into_response)?;
+    state: String,
+) -> Result<Json<Order>, Failure> {
     let id = order_id(&id)?;
     if state.is_empty() {
-        return Err(bad("the body is empty: it is the order's new state").into());
+        return Err(bad("the body is empty: it is the order's new state"));
     }
     let Seen { epoch, version } = match &gateway.nats {
         None => gateway.orders.change_here(id.clone(), state.as_str().into()),
@@ -165,63 +149,4 @@ impl IntoResponse for Failure {
             (status == StatusCode::SERVICE_UNAVAILABLE).then_some((RETRY_AFTER, RETRY_AFTER_S));
         (status, later.map(|header| [header]), text + "\n").into_response()
     }
-}
-
-impl From<Failure> for Response {
-    fn from(failure: Failure) -> Response {
-        failure.into_response()
-    }
-}
-
-/// Serves the routes until `stop`; returns when the requests that were under way then are answered.
-/// So many `connections` at a time, further ones wait until the system accepts them; `head` is the
-/// time from the start of one, or from the answer before, until the head of a request is there.
-///
-/// # Cancellation
-/// Dropped, it accepts no more; the connections go on by themselves.
-pub async fn serve(
-    listener: TcpListener,
-    routes: Router,
-    connections: usize,
-    head: Duration,
-    stop: impl Future<Output = ()>,
-) {
-    let places = Arc::new(Semaphore::new(connections));
-    let (open, mut stop) = (GracefulShutdown::new(), pin!(stop));
-    loop {
-        let accepted = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            accepted = accepted => accepted,
-            () = &mut stop => break,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                let served = open.watch(connection(stream, routes.clone(), head));
-                tokio::spawn(async move {
-                    let _ = served.await; // an error is the client's: it broke off, or was too slow
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                eprintln!("cannot accept a connection: {error}");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-    drop(listener);
-    open.shutdown().await;
-}
-
-/// Serves the routes on one connection, until it ends or a head does not come in time.
-pub fn connection<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: S,
-    routes: Router,
-    head: Duration,
-) -> http1::Connection<TokioIo<S>, TowerToHyperService<Router>> {
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(head);
-    http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
 }

@@ -98,7 +98,7 @@ impl<'a> Bytes<'a> {
 
     /// Once in sixteen times: nothing much happens after it.
     fn rarely(&mut self, end: Act) -> Act {
-        if self.byte().is_multiple_of(16) { end } else { Act::Several(vec![]) }
+        if self.byte() % 16 == 0 { end } else { Act::Several(vec![]) }
     }
 
     fn key(&mut self) -> Key {
@@ -113,7 +113,7 @@ impl<'a> Bytes<'a> {
     /// Inside a check or callback as often as not its own operation.
     fn pick(&mut self, inside: bool) -> Pick {
         let pick = self.any::<u8>();
-        if inside && pick.is_multiple_of(2) { Pick::Own } else { Pick::Any(pick.into()) }
+        if inside && pick % 2 == 0 { Pick::Own } else { Pick::Any(pick.into()) }
     }
 
     /// The look at which something happens.

@@ -1,12 +1,10 @@
-//! What was measured: for each measure and contender one value a round. Ratios and the table are
-//! made of the medians.
+//! What was measured: for each measure and contender one value a round. Ratios and tables are made
+//! of the medians.
 
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use purgatory_benches::{markdown, median, number};
 
-/// The name under which a measure's floor stands among the contenders.
-pub(crate) const FLOOR: &str = "floor";
 /// The contender that all others are compared with.
 pub(crate) const OURS: &str = "ours";
 
@@ -42,10 +40,21 @@ impl Results {
         &mut self.measures[at]
     }
 
-    /// True when one was measured whose name contains this.
-    pub(crate) fn has_contender(&self, part: &str) -> bool {
-        let mut entries = self.measures.iter().flat_map(|measure| &measure.entries);
-        entries.any(|entry| entry.name.contains(part))
+    /// Markdown tables of the medians, one for all measures with the same contenders.
+    pub(crate) fn tables(&self) -> String {
+        let (mut text, mut printed) = (String::new(), Vec::new());
+        for measure in &self.measures {
+            let names = measure.names();
+            if printed.contains(&names) {
+                continue;
+            }
+            let same = self.measures.iter().filter(|other| other.names() == names);
+            let rows: Vec<_> = same.map(Measure::row).collect();
+            let head: Vec<_> = ["row", "unit"].into_iter().chain(names.clone()).collect();
+            write!(text, "\n{}", markdown(&head, &rows)).expect("a string");
+            printed.push(names);
+        }
+        text
     }
 }
 
@@ -58,65 +67,43 @@ impl Measure {
         }
     }
 
-    fn median(&self, name: &str) -> Option<f64> {
-        self.entries.iter().find(|entry| entry.name == name).map(Entry::median)
+    fn names(&self) -> Vec<&'static str> {
+        self.entries.iter().map(|entry| entry.name).collect()
     }
 
-    /// The block of the table that stands for this measure.
-    pub(crate) fn table(&self) -> String {
-        let ours = self.median(OURS);
+    /// The measure in full: medians, spreads, and ours divided by each median.
+    pub(crate) fn block(&self) -> String {
+        let ours = self.entries.iter().find(|entry| entry.name == OURS).map(Entry::median);
+        let number = |value| number(value).replace(' ', ""); // a word
         let mut text = format!("\n{}  [{}]\n", self.id, self.unit);
         for entry in &self.entries {
-            let (name, median) = (entry.name, shown(entry.median()));
+            let (name, median) = (entry.name, number(entry.median()));
             let least = entry.values.iter().copied().fold(f64::INFINITY, f64::min);
             let most = entry.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let spread = format!("{} .. {}", shown(least), shown(most));
+            let spread = format!("{} .. {}", number(least), number(most));
             let ratio = ours.map_or("-".into(), |ours| ratio(ours, entry.median()));
-            let line = format!("  {name:<17}{median:>10}   {spread:<24} ours/this {ratio}");
-            writeln!(text, "{}", line.trim_end()).expect("a string");
+            writeln!(text, "  {name:<17}{median:>10}   {spread:<24} ours/this {ratio}")
+                .expect("a string");
         }
         text
     }
 
-    /// `RATIO` and `FLOOR` lines, to be found by a machine.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let Some(ours) = self.median(OURS) else { return Vec::new() };
-        let others = self.entries.iter().filter(|entry| entry.name != OURS);
-        let line = |entry: &Entry| {
-            let (id, name, theirs) = (&self.id, entry.name, entry.median());
-            let (ratio, ours, theirs) = (ratio(ours, theirs), shown(ours), shown(theirs));
-            match name {
-                FLOOR => format!("FLOOR {id} {ours} {theirs} {ratio}"),
-                _ => format!("RATIO {id} {name} {ours} {theirs} {ratio}"),
-            }
+    /// The measure's cells in a table; the best median is bold.
+    fn row(&self) -> Vec<String> {
+        let medians: Vec<_> = self.entries.iter().map(Entry::median).collect();
+        let best = medians.iter().copied().fold(f64::INFINITY, f64::min);
+        let cell = |median: &f64| match number(*median) {
+            shown if medians.len() > 1 && *median == best => format!("**{shown}**"),
+            shown => shown,
         };
-        others.map(line).collect()
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        let contenders: Vec<_> = self.entries.iter().map(Entry::json).collect();
-        json!({ "measure": self.id, "unit": self.unit, "contenders": contenders })
+        let about = [self.id.clone(), self.unit.to_owned()];
+        about.into_iter().chain(medians.iter().map(cell)).collect()
     }
 }
 
 impl Entry {
-    pub(crate) fn median(&self) -> f64 {
-        purgatory_benches::median(&self.values)
-    }
-
-    fn json(&self) -> Value {
-        json!({ "name": self.name, "median": self.median(), "rounds": self.values })
-    }
-}
-
-/// Three digits or so.
-pub(crate) fn shown(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".into(),
-        100.0.. => format!("{value:.0}"),
-        10.0.. => format!("{value:.1}"),
-        1.0.. => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
+    fn median(&self) -> f64 {
+        median(&self.values)
     }
 }
 
@@ -130,15 +117,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_become_ratio_and_floor_lines() {
+    fn medians_become_ratios_and_tables() {
         let mut results = Results::default();
         for (name, values) in [(OURS, [90.0, 80.0, 10.0]), ("peer", [160.0, 1.0, 900.0])] {
-            values.iter().for_each(|value| results.measure("cost", "ns").add(name, *value));
+            for value in values {
+                results.measure("cost", "ns").add(name, value);
+                results.measure("more", "ms").add(name, value);
+            }
         }
-        [40.0, 60.0].iter().for_each(|value| results.measure("cost", "ns").add(FLOOR, *value));
-        let lines = results.measures[0].lines();
-        assert_eq!(lines, ["RATIO cost peer 80.0 160 0.500", "FLOOR cost 80.0 50.0 1.600"]);
+        results.measure("alone", "ns").add(OURS, 1.0);
+        let tables = results.tables();
+        assert!(tables.contains("| row | unit | ours | peer |\n|---|---|---|---|\n"), "{tables}");
+        assert!(tables.contains("| cost | ns | **80.0** | 160 |\n| more | ms |"), "{tables}");
+        assert!(
+            tables.ends_with("\n\n| row | unit | ours |\n|---|---|---|\n| alone | ns | 1.00 |\n")
+        );
+        let block = results.measures[0].block();
+        assert!(block.contains("1.00 .. 900") && block.contains("ours/this 0.500"), "{block}");
         assert_eq!(ratio(0.0, 0.0), "-");
-        assert!(results.has_contender("pee") && !results.has_contender("nobody"));
     }
 }

@@ -12,21 +12,19 @@ use std::{
     time::Duration,
 };
 
-use anyhow::bail;
 use hdrhistogram::Histogram;
 use parking_lot::{Condvar, Mutex};
 use purgatory_benches::process_cpu_ns;
-use timer_core::{Clock, SystemClock, TickLength};
+use timer_core::{Clock, SystemClock};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const LEAD_MAX: Duration = Duration::from_secs(30);
 
 /// What is noted of the timers that fire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Noted {
-    /// When the first fired, and the last.
-    Ends,
-    /// How late each is, after the deadline asked for and after the same rounded up to a tick.
+    /// When the last fired.
+    Last,
+    /// How late each is, after the deadline asked for.
     Lateness,
 }
 
@@ -35,7 +33,6 @@ pub(crate) struct Sink {
     clock: SystemClock,
     expected: u64,
     fired: AtomicU64,
-    first_ns: AtomicU64,
     last_ns: AtomicU64,
     noted: Noted,
     lateness: Mutex<Lateness>,
@@ -46,8 +43,7 @@ pub(crate) struct Sink {
 /// Lateness of the timers that fired, in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Lateness {
-    pub(crate) asked: Histogram<u64>,
-    pub(crate) rounded: Histogram<u64>,
+    pub(crate) ns: Histogram<u64>,
     pub(crate) early: u64,
 }
 
@@ -55,16 +51,13 @@ impl Sink {
     /// A sink that expects so many timers to fire. It is never freed: timers of all kinds point at
     /// it.
     pub(crate) fn leaked(expected: u64, noted: Noted) -> &'static Sink {
-        let empty = histogram();
-        let lateness = Lateness { asked: empty.clone(), rounded: empty, early: 0 };
         Box::leak(Box::new(Sink {
             clock: SystemClock::new(),
             expected,
             fired: AtomicU64::new(0),
-            first_ns: AtomicU64::new(0),
             last_ns: AtomicU64::new(0),
             noted,
-            lateness: Mutex::new(lateness),
+            lateness: Mutex::new(Lateness { ns: histogram(), early: 0 }),
             done: Mutex::new(false),
             ended: Condvar::new(),
         }))
@@ -72,7 +65,7 @@ impl Sink {
 
     /// Of timers that must not fire.
     pub(crate) fn for_none() -> &'static Sink {
-        Sink::leaked(0, Noted::Ends)
+        Sink::leaked(0, Noted::Last)
     }
 
     /// The clock in which moments are told.
@@ -83,18 +76,12 @@ impl Sink {
     /// A timer that was due at `due_ns` fires.
     pub(crate) fn fired(&self, due_ns: u64) {
         if let Noted::Lateness = self.noted {
-            let tick = TickLength::default();
             let now = self.clock.now_ns();
-            let rounded = tick.start_ns(tick.round_up(due_ns));
             let mut lateness = self.lateness.lock();
             lateness.early += u64::from(now < due_ns);
-            lateness.asked.saturating_record(now.saturating_sub(due_ns));
-            lateness.rounded.saturating_record(now.saturating_sub(rounded));
+            lateness.ns.saturating_record(now.saturating_sub(due_ns));
         }
         let before = self.fired.fetch_add(1, Relaxed);
-        if before == 0 {
-            self.first_ns.store(self.clock.now_ns(), Relaxed);
-        }
         if before + 1 == self.expected {
             self.last_ns.store(self.clock.now_ns(), Relaxed);
             *self.done.lock() = true;
@@ -111,13 +98,17 @@ impl Sink {
         done.then(|| process_cpu_ns() - before_ns)
     }
 
+    pub(crate) fn expected(&self) -> u64 {
+        self.expected
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.fired.load(Relaxed)
     }
 
-    /// When the first fired, and the last.
-    pub(crate) fn ends_ns(&self) -> (u64, u64) {
-        (self.first_ns.load(Relaxed), self.last_ns.load(Relaxed))
+    /// When the last fired.
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.last_ns.load(Relaxed)
     }
 
     pub(crate) fn lateness(&self) -> Lateness {
@@ -125,23 +116,7 @@ impl Sink {
     }
 }
 
-/// Has timers scheduled that are due from `lead` on; with twice the lead as often as that was too
-/// short, which `attempt` tells by `None`.
-pub(crate) fn with_lead<T>(
-    who: &str,
-    mut lead: Duration,
-    mut attempt: impl FnMut(Duration) -> anyhow::Result<Option<T>>,
-) -> anyhow::Result<T> {
-    while lead <= LEAD_MAX {
-        if let Some(done) = attempt(lead)? {
-            return Ok(done);
-        }
-        lead *= 2;
-    }
-    bail!("{who}: not done within {LEAD_MAX:?}")
-}
-
-/// Nanoseconds up to a minute, to two digits.
+/// A histogram of nanoseconds up to a minute, to two digits.
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 2).expect("legal bounds")
 }

@@ -1,46 +1,104 @@
-//! Where requests wait: [`Waits`], and what is compared.
+//! Requests and what becomes of them; and where they wait: [`Waits`], and what is compared.
 
 use std::{
-    cmp::{Ordering, Reverse},
-    collections::BinaryHeap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
+    time::Duration,
     vec::Drain,
 };
 
 use clap::ValueEnum;
 use foldhash::HashMap;
+use hdrhistogram::Histogram;
 use parking_lot::Mutex;
-use purgatory::{DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, Timeout};
-use purgatory_benches::delays::{Delays, Queue};
-use serde::Serialize;
-use timer_core::SystemClock;
+use purgatory::{DelayedOperation, OperationId, Outcome, ParkResult, Purgatory};
+use purgatory_benches::delays::{Delays, Heap};
+use timer_core::{Clock, SystemClock};
 
-use crate::books::{Ending, Request};
+/// The longest lateness that is told from longer ones.
+const HOUR_NS: u64 = 3_600_000_000_000;
 
-/// What times the requests out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Completed,
+    Expired,
+}
+
+/// How long after their time the requests ended, by ending, in nanoseconds: each ending has a lock
+/// of its own, so that the threads that complete and those that expire do not meet.
+pub(crate) struct Books {
+    pub(crate) clock: SystemClock,
+    late: [Mutex<Histogram<u64>>; 2],
+}
+
+/// A request: when it began, and how long it may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) books: &'static Books,
+    pub(crate) began_ns: u64,
+    pub(crate) latency: Duration,
+    pub(crate) timeout: Duration,
+}
+
+impl Books {
+    pub(crate) fn new() -> Self {
+        let late = || Mutex::new(Histogram::new_with_max(HOUR_NS, 3).expect("these are legal"));
+        Books { clock: SystemClock::new(), late: [late(), late()] }
+    }
+
+    pub(crate) fn ended_as(&self, ending: Ending) -> u64 {
+        self.late[ending as usize].lock().len()
+    }
+
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended_as(Ending::Completed) + self.ended_as(Ending::Expired)
+    }
+
+    /// Median and 99th percentile.
+    pub(crate) fn late_ms(&self, ending: Ending) -> [f64; 2] {
+        let late = self.late[ending as usize].lock();
+        [0.5, 0.99].map(|quantile| late.value_at_quantile(quantile) as f64 / 1e6)
+    }
+}
+
+impl Request {
+    /// When its time runs out.
+    pub(crate) fn expires_ns(&self) -> u64 {
+        self.began_ns + self.timeout.as_nanos() as u64
+    }
+
+    pub(crate) fn end(&self, ending: Ending) {
+        let waited = self.books.clock.now_ns().saturating_sub(self.began_ns);
+        let due = match ending {
+            Ending::Completed => self.latency,
+            Ending::Expired => self.timeout,
+        };
+        let late_ns = waited.saturating_sub(due.as_nanos() as u64);
+        self.books.late[ending as usize].lock().saturating_record(late_ns);
+    }
+}
+
+/// What the requests wait in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TimerKind {
     /// This project's purgatory: the hierarchical timing wheel.
     Wheel,
-    /// The same purgatory without its timer, and a delay heap beside it.
-    Heap,
     /// The shape of Kafka's first purgatory: one heap, one lock, and completed requests kept until
     /// a purge.
     First,
 }
+
+/// The number of requests that *first* parks between two purges: Kafka's default at first.
+const PURGE: u32 = 10_000;
 
 /// A watch key.
 pub(crate) type Key = u32;
 
 /// Requests that wait until they are completed or their time runs out.
 pub(crate) trait Waits: Send + Sync + Sized + 'static {
-    /// What nobody completes ends, too.
-    const EXPIRES: bool = true;
-
     /// Names a request that waits.
     type Ticket: Send + 'static;
 
@@ -51,30 +109,10 @@ pub(crate) trait Waits: Send + Sync + Sized + 'static {
     fn complete(&self, tickets: impl Iterator<Item = Self::Ticket>);
 }
 
-/// No purgatory at all: what the generator and the completing thread cost by themselves.
-pub(crate) struct Nothing;
-
-impl Waits for Nothing {
-    const EXPIRES: bool = false;
-
-    type Ticket = Request;
-
-    fn park(&self, request: Request) -> Request {
-        request
-    }
-
-    fn complete(&self, requests: impl Iterator<Item = Request>) {
-        requests.for_each(|request| request.end(Ending::Completed));
-    }
-}
-
 /// This project's purgatory, as its docs say. Requests are completed by name, as in Kafka's test.
 pub(crate) struct Ours {
     purgatory: Purgatory<Key, Request>,
     keys: Vec<Key>,
-    /// With it operations never time out by themselves: it cancels them. What was completed stays
-    /// in it until its time.
-    heap: Option<Delays<Heap<OperationId>>>,
 }
 
 impl DelayedOperation for Request {
@@ -83,25 +121,13 @@ impl DelayedOperation for Request {
     }
 
     fn on_complete(self, outcome: Outcome) {
-        self.end(match outcome {
-            Outcome::Completed => Ending::Completed,
-            _ => Ending::Expired, // by the wheel, or cancelled by the heap
-        });
+        self.end(if outcome == Outcome::Completed { Ending::Completed } else { Ending::Expired });
     }
 }
 
 impl Ours {
     pub(crate) fn new(keys: Vec<Key>) -> anyhow::Result<Self> {
-        Ok(Ours { purgatory: Purgatory::new("perf")?, keys, heap: None })
-    }
-
-    pub(crate) fn heap(keys: Vec<Key>, clock: SystemClock) -> anyhow::Result<Self> {
-        let ours = Ours::new(keys)?;
-        let expires = ours.purgatory.clone();
-        let heap = Delays::start(clock, move |ids| {
-            ids.for_each(|id| _ = expires.cancel(id, "its time ran out"));
-        })?;
-        Ok(Ours { heap: Some(heap), ..ours })
+        Ok(Ours { purgatory: Purgatory::new("perf")?, keys })
     }
 }
 
@@ -109,21 +135,16 @@ impl Waits for Ours {
     type Ticket = Option<OperationId>;
 
     fn park(&self, request: Request) -> Option<OperationId> {
-        let timeout = match &self.heap {
-            Some(_) => Timeout::Never,
-            None => Timeout::After(request.timeout),
-        };
+        let timeout = request.timeout;
         let parked = self.purgatory.try_complete_else_watch(request, &self.keys, timeout);
-        let ParkResult::Parked(id) = parked.expect("no bound is set, and it is open") else {
-            return None;
-        };
-        self.heap.iter().for_each(|heap| _ = heap.add(request.expires_ns(), id));
-        Some(id)
+        match parked.expect("no bound is set, and it is open") {
+            ParkResult::Parked(id) => Some(id),
+            _ => None,
+        }
     }
 
     fn complete(&self, ids: impl Iterator<Item = Option<OperationId>>) {
-        let ids: Vec<OperationId> = ids.flatten().collect();
-        self.purgatory.complete_each(&ids);
+        ids.flatten().for_each(|id| _ = self.purgatory.complete(id));
     }
 }
 
@@ -132,8 +153,6 @@ impl Waits for Ours {
 /// enough were parked since the last.
 pub(crate) struct First {
     keys: Vec<Key>,
-    /// So many are parked between two purges.
-    purge: u32,
     lists: Mutex<Lists>,
     delays: Delays<Heap<Arc<Waiting>>>,
 }
@@ -163,11 +182,11 @@ impl Waiting {
 }
 
 impl First {
-    pub(crate) fn new(keys: Vec<Key>, purge: u32, clock: SystemClock) -> anyhow::Result<Self> {
+    pub(crate) fn new(keys: Vec<Key>, clock: SystemClock) -> anyhow::Result<Self> {
         let delays = Delays::start(clock, |waiting: Drain<'_, Arc<Waiting>>| {
             waiting.for_each(|waiting| waiting.end(Ending::Expired));
         })?;
-        Ok(First { keys, purge, lists: Mutex::default(), delays })
+        Ok(First { keys, lists: Mutex::default(), delays })
     }
 
     fn purge(&self, lists: &mut Lists) {
@@ -190,7 +209,7 @@ impl Waits for First {
         }
         self.delays.add(request.expires_ns(), waiting.clone());
         lists.since_purge += 1;
-        if lists.since_purge >= self.purge {
+        if lists.since_purge >= PURGE {
             self.purge(&mut lists);
         }
         waiting
@@ -198,64 +217,5 @@ impl Waits for First {
 
     fn complete(&self, waiting: impl Iterator<Item = Arc<Waiting>>) {
         waiting.for_each(|waiting| waiting.end(Ending::Completed));
-    }
-}
-
-/// A plain heap of what is due: what completes the requests at their latency, and what a purgatory
-/// over a heap expires them with.
-pub(crate) struct Heap<T>(BinaryHeap<Reverse<Due<T>>>);
-
-struct Due<T> {
-    at_ns: u64,
-    number: u64,
-    item: T,
-}
-
-impl<T> Ord for Due<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at_ns, self.number).cmp(&(other.at_ns, other.number))
-    }
-}
-
-impl<T> PartialOrd for Due<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> PartialEq for Due<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl<T> Eq for Due<T> {}
-
-impl<T> Default for Heap<T> {
-    fn default() -> Self {
-        Heap(BinaryHeap::new())
-    }
-}
-
-impl<T> Heap<T> {
-    /// Keeps the items that `keep` is true for. O(items).
-    pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
-        self.0.retain(|due| keep(&due.0.item));
-    }
-}
-
-impl<T: Send + 'static> Queue for Heap<T> {
-    type Item = T;
-
-    fn insert(&mut self, at_ns: u64, number: u64, item: T) {
-        self.0.push(Reverse(Due { at_ns, number, item }));
-    }
-
-    fn next_due(&mut self) -> Option<u64> {
-        self.0.peek().map(|first| first.0.at_ns)
-    }
-
-    fn pop(&mut self) -> Option<T> {
-        self.0.pop().map(|due| due.0.item)
     }
 }

@@ -15,14 +15,12 @@ mod algorithms;
 mod results;
 mod trial;
 
-use std::path::PathBuf;
-
 use clap::Parser;
-use purgatory_benches::{machine, make_folder, progress, write};
+use purgatory_benches::machine;
 
 use crate::{
     algorithms::ALL,
-    results::{Measure, Results},
+    results::{MEASURES, Results},
     trial::{Plan, Sizes},
 };
 
@@ -36,48 +34,30 @@ struct Args {
     /// Fewer rounds, shorter samples, less patience: a first look, not figures to quote.
     #[arg(long)]
     quick: bool,
-    /// Writes one log-log chart for each measure into a directory, as SVG.
-    #[arg(long, value_name = "DIR")]
-    plot: Option<PathBuf>,
 }
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    args.plot.as_deref().map_or(Ok(()), make_folder)?;
     let (mode, sizes) = if args.quick { ("quick", Sizes::QUICK) } else { ("full", Sizes::FULL) };
     println!("{mode} mode on {}", machine());
 
-    let trials = sizes.pending.len() * sizes.rounds * ALL.len();
-    let progress = progress(trials);
-    let at = |who: String| {
-        progress.set_message(who);
-        progress.inc(1);
-    };
-    let results = measure(sizes, at)?;
-    progress.finish_and_clear();
-
-    for measure in Measure::ALL {
-        print!("{}", results.table(measure, sizes.pending));
-        if let Some(dir) = &args.plot {
-            let file = dir.join(format!("{}.svg", measure.name()));
-            write(&file, &results.chart(measure)?)?;
-        }
+    let results = measure(sizes)?;
+    for measure in 0..MEASURES.len() {
+        println!("\n{}", results.table(measure, sizes.pending));
     }
     Ok(())
 }
 
-/// Measures the schemes among ever more pending timers, in rounds in which they take turns. `at` is
-/// told of each trial.
-fn measure(sizes: Sizes, at: impl Fn(String)) -> anyhow::Result<Results> {
+/// Measures the schemes among ever more pending timers, in rounds in which they take turns.
+fn measure(sizes: Sizes) -> anyhow::Result<Results> {
     let mut results = Results::default();
     for &pending in sizes.pending {
         for round in 0..sizes.rounds {
             for scheme in &ALL {
-                at(format!("{} among {pending}, round {}", scheme.name, round + 1));
-                if results.is_stopped(scheme.name, Measure::Start) {
+                if results.is_stopped(scheme.name, 0) {
                     continue;
                 }
-                let expire = !results.is_stopped(scheme.name, Measure::Expire);
+                let expire = !results.is_stopped(scheme.name, 3);
                 let costs = (scheme.trial)(&Plan { sizes, pending, seed: round as u64, expire })?;
                 results.add(scheme.name, pending, costs);
             }

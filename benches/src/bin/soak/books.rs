@@ -1,8 +1,7 @@
 //! The books: each operation has a number and a record, and its outcome is written there once.
 //!
-//! *Lost* is what has no outcome when nothing is under way any more, and a value that was dropped;
-//! *doubled* a second outcome; *early* what was told that it expired before its time. What is open
-//! is counted for each world, so that a loss is noticed when the world is over.
+//! *Lost* is an operation that has no outcome when nothing is under way any more, and a value that
+//! was dropped; *doubled* a second outcome; *early* an expiry before its time.
 
 use std::{
     mem,
@@ -14,19 +13,17 @@ use std::{
 
 use clap::ValueEnum;
 use crossbeam_utils::CachePadded;
-use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use purgatory::{CancelReason, Outcome, WaitError};
 use timer_core::Clock;
 
-use crate::clock::JumpingClock;
+use crate::inject::JumpingClock;
 
 /// What is parked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Shared,
     Fresh,
-    Hot,
     Levels,
     Chain,
     Future,
@@ -50,8 +47,6 @@ pub(crate) enum Ending {
     Dropped,
     /// It was handed back.
     Refused,
-    /// A key panicked as it was parked, so it was not.
-    Unparked,
 }
 
 impl From<Outcome> for Ending {
@@ -85,16 +80,12 @@ pub(crate) enum Plant {
     Leak,
 }
 
-/// The longest lateness that is told apart.
-const LATENESS_MAX_NS: u64 = 3_600_000_000_000;
+/// By so much a planted operation expires early.
+const EARLY_NS: u64 = 3_600_000_000_000;
 /// Of what went wrong so much is told.
 const TOLD: usize = 10;
 
-const KINDS: usize = Kind::Watermark as usize + 1;
-const ENDINGS: usize = Ending::Unparked as usize + 1;
-
-/// Operations of each kind by how they ended.
-pub(crate) type Endings = [[u64; ENDINGS]; KINDS];
+const ENDINGS: usize = Ending::Refused as usize + 1;
 
 /// What can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,36 +102,50 @@ pub(crate) enum Wrong {
 pub(crate) struct Books {
     pub(crate) clock: JumpingClock,
     plant: Option<Plant>,
-    numbers: CachePadded<AtomicU64>,
-    ended: [[CachePadded<AtomicU64>; ENDINGS]; KINDS],
-    lateness: Mutex<Histogram<u64>>,
+    opened: CachePadded<AtomicU64>,
+    ended: [CachePadded<AtomicU64>; ENDINGS],
     /// How often each thing went wrong, and the first of it in words.
     wrong: Mutex<([u64; 4], Vec<String>)>,
 }
 
 impl Books {
-    pub(crate) fn new(clock: JumpingClock, plant: Option<Plant>) -> anyhow::Result<Arc<Self>> {
-        let (numbers, ended, wrong) = Default::default();
-        let lateness = Mutex::new(Histogram::new_with_bounds(1, LATENESS_MAX_NS, 2)?);
-        Ok(Arc::new(Books { clock, plant, numbers, ended, lateness, wrong }))
+    pub(crate) fn new(clock: JumpingClock, plant: Option<Plant>) -> Arc<Self> {
+        let (opened, ended, wrong) = Default::default();
+        Arc::new(Books { clock, plant, opened, ended, wrong })
+    }
+
+    /// A new operation, which may expire `timeout_ns` from now, or never.
+    pub(crate) fn open(self: &Arc<Self>, kind: Kind, timeout_ns: Option<u64>) -> Arc<Record> {
+        let number = self.opened.fetch_add(1, SeqCst);
+        let planted = self.plant == Some(Plant::Early) && number.is_multiple_of(101);
+        let more_ns = if planted { EARLY_NS } else { 0 };
+        let due_ns = timeout_ns.map_or(u64::MAX, |ns| self.clock.now_ns() + ns + more_ns);
+        let (due_ns, state) = (AtomicU64::new(due_ns), AtomicU8::new(OPEN));
+        Arc::new(Record { number, kind, due_ns, state, books: self.clone() })
     }
 
     /// Operations so far.
     pub(crate) fn operations(&self) -> u64 {
-        self.numbers.load(SeqCst)
+        self.opened.load(SeqCst)
     }
 
-    pub(crate) fn endings(&self) -> Endings {
-        self.ended.each_ref().map(|kind| kind.each_ref().map(|count| count.load(SeqCst)))
+    /// Operations without an outcome. Exact when nothing moves.
+    pub(crate) fn pending(&self) -> u64 {
+        let ended: u64 = self.endings().iter().sum();
+        self.operations().saturating_sub(ended)
     }
 
-    /// How late expiries have been since this was called last, without those over whose wait the
-    /// clock jumped, and those that are polled for.
-    pub(crate) fn take_lateness(&self) -> Histogram<u64> {
-        let mut lateness = self.lateness.lock();
-        let taken = lateness.clone();
-        lateness.reset();
-        taken
+    /// Nothing is under way any more: what is open is lost.
+    pub(crate) fn close(&self) {
+        let lost = self.pending();
+        if lost > 0 {
+            self.note(Wrong::Lost, lost, &format!("{lost} operations without an outcome"));
+        }
+    }
+
+    /// Operations by how they ended.
+    pub(crate) fn endings(&self) -> [u64; ENDINGS] {
+        self.ended.each_ref().map(|count| count.load(SeqCst))
     }
 
     /// How much was lost, doubled, early and otherwise wrong, and the first of it in words.
@@ -157,73 +162,11 @@ impl Books {
     }
 }
 
-/// What is open in one world, whose timer goes by `clock`.
-#[derive(Debug)]
-pub(crate) struct Account {
-    pub(crate) books: Arc<Books>,
-    pub(crate) clock: Arc<dyn Clock>,
-    opened: CachePadded<AtomicU64>,
-    ended: CachePadded<AtomicU64>,
-}
-
-impl Account {
-    pub(crate) fn new(books: &Arc<Books>, clock: Arc<dyn Clock>) -> Arc<Self> {
-        let (opened, ended) = Default::default();
-        Arc::new(Account { books: books.clone(), clock, opened, ended })
-    }
-
-    /// A new operation, which may expire `timeout_ns` from now, or never. Gives the present, too,
-    /// by the timer's clock.
-    pub(crate) fn open(self: &Arc<Self>, kind: Kind, timeout_ns: Option<u64>) -> Opened {
-        let books = &self.books;
-        let number = books.numbers.fetch_add(1, SeqCst);
-        self.opened.fetch_add(1, SeqCst);
-        let record = Arc::new(Record {
-            number,
-            kind,
-            epoch: books.clock.epoch(),
-            due: [AtomicU64::new(0), AtomicU64::new(0)],
-            state: AtomicU8::new(OPEN),
-            account: self.clone(),
-        });
-        let present = record.present();
-        record.set_due(present, timeout_ns);
-        if books.plant == Some(Plant::Early) && number.is_multiple_of(101) {
-            record.set_due(present, timeout_ns.map(|ns| ns + LATENESS_MAX_NS));
-        }
-        Opened { record, now_ns: present[1] }
-    }
-
-    /// Operations without an outcome. Exact when nothing moves.
-    pub(crate) fn pending(&self) -> u64 {
-        let ended = self.ended.load(SeqCst);
-        self.opened.load(SeqCst).saturating_sub(ended)
-    }
-
-    /// Nothing is under way any more: what is open is lost.
-    pub(crate) fn close(&self, world: &str) {
-        let lost = self.pending();
-        if lost > 0 {
-            let what = format!("{world}: {lost} operations without an outcome");
-            self.books.note(Wrong::Lost, lost, &what);
-        }
-    }
-}
-
-/// An operation that was given a number, at this moment of the timer's clock.
-pub(crate) struct Opened {
-    pub(crate) record: Arc<Record>,
-    pub(crate) now_ns: u64,
-}
-
-/// A moment: the total of the injected clock, and what the timer's shows, which is read after it.
-type Moment = [u64; 2];
-
 const OPEN: u8 = 0;
 const ENDED: u8 = 1;
 /// Its future is gone; a value may still come.
 const LEFT: u8 = 2;
-/// It came, and was taken by a hook.
+/// It came, and was dropped.
 const UNCLAIMED: u8 = 3;
 
 /// One operation.
@@ -231,52 +174,29 @@ const UNCLAIMED: u8 = 3;
 pub(crate) struct Record {
     pub(crate) number: u64,
     kind: Kind,
-    /// The clock's when it was parked.
-    epoch: u32,
-    /// The [`Moment`] before which it must not expire.
-    due: [AtomicU64; 2],
+    /// The moment before which it must not expire.
+    due_ns: AtomicU64,
     state: AtomicU8,
-    account: Arc<Account>,
+    books: Arc<Books>,
 }
 
 impl Record {
-    /// Read again when a reading has panicked meanwhile: for that one the timer's clock stood
-    /// still, and its time would count from before this.
-    fn present(&self) -> Moment {
-        let clock = &self.account.books.clock;
-        loop {
-            let panicked = clock.panicked();
-            let present = [clock.total_ns(), self.account.clock.now_ns()];
-            if clock.panicked() == panicked {
-                return present;
-            }
-        }
-    }
-
-    fn set_due(&self, from: Moment, timeout_ns: Option<u64>) {
-        for (due, from_ns) in self.due.iter().zip(from) {
-            due.store(timeout_ns.map_or(u64::MAX, |ns| from_ns.saturating_add(ns)), SeqCst);
-        }
+    /// The moment before which it must not expire.
+    pub(crate) fn due_ns(&self) -> u64 {
+        self.due_ns.load(SeqCst)
     }
 
     /// Calls `reschedule`, which gives it another timeout and tells whether it did. Only one thread
     /// does so at a time. While that is under way the earlier of the two counts.
     pub(crate) fn reschedule(&self, timeout_ns: u64, reschedule: impl FnOnce() -> bool) {
-        let before = self.due.each_ref().map(|due| due.load(SeqCst));
-        let from = self.present();
-        for (at, from_ns) in from.into_iter().enumerate() {
-            self.due[at].fetch_min(from_ns.saturating_add(timeout_ns), SeqCst);
-        }
-        if reschedule() {
-            self.set_due(from, Some(timeout_ns));
-        } else {
-            self.set_due(before, Some(0));
-        }
+        let due_ns = self.books.clock.now_ns() + timeout_ns;
+        let before_ns = self.due_ns.fetch_min(due_ns, SeqCst);
+        self.due_ns.store(if reschedule() { due_ns } else { before_ns }, SeqCst);
     }
 
     /// Its outcome. A second one is wrong.
     pub(crate) fn end(&self, ending: impl Into<Ending>) {
-        let (ending, plant) = (ending.into(), self.account.books.plant);
+        let (ending, plant) = (ending.into(), self.books.plant);
         let planted = plant.is_some() && self.number % 1009 == 7;
         match plant {
             Some(Plant::Lost) if planted => return,
@@ -295,9 +215,7 @@ impl Record {
         if ending == Ending::Expired {
             self.judge();
         }
-        let Account { books, ended, .. } = &*self.account;
-        books.ended[self.kind as usize][ending as usize].fetch_add(1, SeqCst);
-        ended.fetch_add(1, SeqCst);
+        self.books.ended[ending as usize].fetch_add(1, SeqCst);
     }
 
     /// It completed; what its wait yielded must be right.
@@ -311,21 +229,7 @@ impl Record {
 
     fn note(&self, wrong: Wrong, count: u64, what: &str) {
         let what = format!("operation {} ({:?}): {what}", self.number, self.kind);
-        self.account.books.note(wrong, count, &what);
-    }
-
-    /// A key panicked as it was parked: it has this outcome unless it had one before.
-    pub(crate) fn unparked(&self) {
-        if self.state.load(SeqCst) == OPEN {
-            self.end(Ending::Unparked);
-        }
-    }
-
-    /// A hook took its value, as its future had gone.
-    pub(crate) fn end_unclaimed(&self) {
-        if let Err(state) = self.state.compare_exchange(LEFT, UNCLAIMED, SeqCst, SeqCst) {
-            self.doubled(Ending::Completed, state);
-        }
+        self.books.note(wrong, count, &what);
     }
 
     #[cold]
@@ -333,31 +237,17 @@ impl Record {
         self.note(Wrong::Doubled, 1, &format!("{ending:?} as well (state {state})"));
     }
 
-    /// Nothing expires before its time, by the timer's clock and by the total of the injected one.
+    /// Nothing expires before its time.
     fn judge(&self) {
-        let books = &self.account.books;
-        let due = self.due.each_ref().map(|due| due.load(SeqCst));
-        let now_ns = self.account.clock.now_ns();
-        let now = [books.clock.total_ns(), now_ns];
-        let (parked, epoch) = (self.epoch, books.clock.epoch());
-        for (what, at) in [("the total of the injected clock", 0), ("the timer's clock", 1)] {
-            if now[at] < due[at] {
-                let early_ns = due[at] - now[at];
-                let what = format!("{early_ns} ns early by {what}, epoch {parked} of {epoch}");
-                return self.note(Wrong::Early, 1, &what);
-            }
-        }
-        // Its outcome comes to a future that is polled now and then, mostly.
-        let polled =
-            matches!(self.kind, Kind::Future | Kind::Monitor | Kind::Reply | Kind::Watermark);
-        if !polled && parked == epoch {
-            books.lateness.lock().saturating_record((now[1] - due[1]).max(1));
+        let early_ns = self.due_ns().saturating_sub(self.books.clock.now_ns());
+        if early_ns > 0 {
+            self.note(Wrong::Early, 1, &format!("{early_ns} ns early"));
         }
     }
 }
 
 impl Drop for Record {
-    /// Names what is lost; [`Account::close`] counts it.
+    /// Names what is lost; [`Books::close`] counts it.
     fn drop(&mut self) {
         if *self.state.get_mut() == OPEN {
             self.note(Wrong::Lost, 0, "has no outcome");
@@ -365,10 +255,10 @@ impl Drop for Record {
     }
 }
 
-/// What a wait is for: it ends its operation as completed when it is taken, and must not be lost.
-/// Without a record it may be lost: it is handed over in a call that a key may panic in.
+/// The value of a wait: it ends its operation as completed when it is taken. It may be dropped only
+/// once, and only if its future was.
 #[derive(Debug)]
-pub(crate) struct Value(pub(crate) Option<Arc<Record>>);
+pub(crate) struct Value(Option<Arc<Record>>);
 
 impl Value {
     pub(crate) fn of(record: &Arc<Record>) -> Self {
@@ -379,21 +269,14 @@ impl Value {
     pub(crate) fn take(mut self) {
         self.0.take().into_iter().for_each(|record| record.end(Ending::Completed));
     }
-
-    /// It came when the future had gone, and reached its hook.
-    pub(crate) fn unclaimed(mut self) {
-        self.0.take().into_iter().for_each(|record| record.end_unclaimed());
-    }
-
-    /// It was handed back, or its operation ended without it.
-    pub(crate) fn back(mut self) {
-        self.0 = None;
-    }
 }
 
 impl Drop for Value {
     fn drop(&mut self) {
-        self.0.iter().for_each(|record| record.note(Wrong::Lost, 1, "its value was dropped"));
+        let Some(record) = self.0.take() else { return };
+        if record.state.compare_exchange(LEFT, UNCLAIMED, SeqCst, SeqCst).is_err() {
+            record.note(Wrong::Lost, 1, "its value was dropped");
+        }
     }
 }
 
@@ -405,80 +288,67 @@ mod tests {
 
     const HOUR_NS: u64 = 3_600_000_000_000;
 
-    fn account(plant: Option<Plant>) -> Arc<Account> {
-        let clock = JumpingClock::new();
-        let books = Books::new(clock.clone(), plant).unwrap();
-        Account::new(&books, Arc::new(clock))
+    fn books(plant: Option<Plant>) -> Arc<Books> {
+        Books::new(JumpingClock::new(), plant)
     }
 
     /// Lost, doubled, early, otherwise wrong.
-    fn wrong(account: &Account) -> [u64; 4] {
-        account.close("a test");
-        account.books.wrong().0
+    fn wrong(books: &Books) -> [u64; 4] {
+        books.close();
+        books.wrong().0
     }
 
     #[test]
     fn each_operation_has_one_outcome() {
-        let account = account(None);
-        let open = || account.open(Kind::Shared, Some(0)).record;
+        let books = books(None);
+        let open = || books.open(Kind::Shared, Some(0));
         open().end(Ending::Completed);
         let twice = open();
         twice.end(Outcome::Expired);
         twice.end(WaitError::Expired);
         drop(open());
-        assert_eq!((wrong(&account), account.books.operations()), ([1, 1, 0, 0], 3));
-        assert_eq!(account.books.endings()[0][..2], [1, 1]);
+        assert_eq!((wrong(&books), books.operations()), ([1, 1, 0, 0], 3));
+        assert_eq!(books.endings()[..2], [1, 1]);
     }
 
     #[test]
-    fn a_value_reaches_its_future_or_its_hook() {
-        let account = account(None);
-        let open = || account.open(Kind::Future, None).record;
+    fn value_is_taken_or_its_future_was_dropped() {
+        let books = books(None);
+        let open = || books.open(Kind::Future, None);
         Value::of(&open()).take();
         let left = open();
         left.end(Ending::Dropped);
-        Value::of(&left).unclaimed();
-        assert_eq!(wrong(&account), [0; 4]);
-        Value::of(&open()).unclaimed(); // its future is there
-        let dropped = open();
-        drop(Value::of(&dropped));
-        assert_eq!(wrong(&account)[1], 1);
+        drop(Value::of(&left));
+        assert_eq!(wrong(&books), [0; 4]);
+        drop(Value::of(&left)); // a second one
+        let waits = open();
+        drop(Value::of(&waits));
+        assert_eq!(books.wrong().0, [2, 0, 0, 0]);
     }
 
     #[test]
-    fn early_is_what_either_clock_says() {
-        let account = account(None);
-        let open = || account.open(Kind::Fresh, Some(HOUR_NS)).record;
+    fn expiry_before_its_time_is_early() {
+        let books = books(None);
+        let open = || books.open(Kind::Fresh, Some(HOUR_NS));
         let (early, later, sooner) = (open(), open(), open());
         early.end(Ending::Expired);
-        assert_eq!(account.books.wrong().0[2], 1);
-        account.books.clock.forwards(Duration::from_nanos(HOUR_NS));
-        open().end(Ending::Completed);
         sooner.reschedule(0, || true);
         sooner.end(Ending::Expired);
-        later.reschedule(HOUR_NS, || false); // it was too late for that
+        later.reschedule(0, || false); // it was too late for that
+        books.clock.jump(Duration::from_nanos(HOUR_NS));
         later.end(Ending::Expired);
-        let rescheduled = open();
-        account.books.clock.forwards(Duration::from_nanos(HOUR_NS));
-        rescheduled.reschedule(HOUR_NS, || true);
-        rescheduled.end(Ending::Expired);
-        account.open(Kind::Fresh, None).record.end(Ending::Expired); // never
-        assert_eq!(wrong(&account), [0, 0, 3, 0]);
-        let back = open();
-        account.books.clock.backwards(Duration::from_nanos(HOUR_NS));
-        account.books.clock.forwards(Duration::from_nanos(HOUR_NS));
-        back.end(Ending::Expired); // the total says it has passed, the clock does not
-        assert_eq!(wrong(&account)[2], 4);
+        books.open(Kind::Fresh, None).end(Ending::Expired); // never
+        assert_eq!(wrong(&books), [0, 0, 2, 0]);
     }
 
     #[test]
-    fn what_is_planted_is_noticed() {
+    fn planted_fault_is_noticed() {
         let planted = |plant| {
-            let account = account(Some(plant));
+            let books = books(Some(plant));
             for _ in 0..2000 {
-                account.open(Kind::Shared, Some(0)).record.end(Ending::Expired);
+                books.open(Kind::Shared, Some(0)).end(Ending::Expired);
             }
-            wrong(&account)
+            wrong(&books)
         };
         assert_eq!(planted(Plant::Lost), [2, 0, 0, 0]);
         assert_eq!(planted(Plant::Double), [0, 2, 0, 0]);

@@ -1,7 +1,8 @@
-//! The threads that park and complete, at a steady rate; and those that do so for a moment and end.
+//! What all threads share; the threads that park and complete, at a steady rate; and the thread
+//! that makes faults by a seed, one at a time: clocks that jump, executors that stall, worlds that
+//! end.
 
 use std::{
-    mem,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -10,70 +11,90 @@ use std::{
     time::Duration,
 };
 
+use clap::ValueEnum;
 use fastrand::Rng;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::{
-    act::{Mine, act, happen},
     books::Books,
-    park::{block, park},
-    stop::Stop,
-    world::World,
+    park::{Mine, block, happen, park},
+    world::{Closed, World},
 };
 
-/// So many a thread holds in its hands at least, once it has parked so many.
-const HANDS: usize = 16_384;
-/// Through this pool things go from thread to thread.
-const POOL: usize = 4096;
+/// The number of operations that are at hand at least, once that many were parked.
+const HANDS: usize = 32_768;
 /// With more open than this no more are parked for a while: the machine cannot keep up.
 const OPEN_MAX: u64 = 400_000;
-/// Seconds of operations that are made up for; what is behind by more is given up.
-const BEHIND_MAX: u64 = 1;
-/// A thread looks whether it is ahead after so many.
+/// A thread looks whether it is ahead after this many.
 const STEP: u64 = 64;
-/// Operations of a thread that lives for a moment.
-const MOMENT: usize = 100;
 const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// The end of the run, as all threads hear of it. Raised once; clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stop(Arc<(Mutex<bool>, Condvar)>);
+
+impl Stop {
+    pub(crate) fn raise(&self) {
+        *self.0.0.lock() = true;
+        self.0.1.notify_all();
+    }
+
+    pub(crate) fn is_raised(&self) -> bool {
+        *self.0.0.lock()
+    }
+
+    /// Waits so long, or until it is raised.
+    pub(crate) fn pause(&self, time: Duration) {
+        self.0.1.wait_while_for(&mut self.0.0.lock(), |raised| !*raised, time);
+    }
+}
 
 /// What all threads share.
 pub(crate) struct Ring {
     pub(crate) books: Arc<Books>,
     /// The world that stays.
     pub(crate) lasting: Arc<World>,
-    /// The one that is made anew now and then.
+    /// The one that is made anew now and then, and those before it.
     pub(crate) passing: RwLock<Option<Arc<World>>>,
-    /// Whatever a thread does it does holding this; one that holds it alone knows that nothing
-    /// moves.
+    pub(crate) closed: Mutex<Vec<Closed>>,
+    worlds: AtomicU64,
+    /// A thread does all that it does while it holds this; one that holds it alone knows that
+    /// nothing moves.
     pub(crate) gate: RwLock<()>,
     pub(crate) stop: Stop,
-    /// What each driver has in its hands, and the pool.
-    hands: Vec<Mutex<Vec<Mine>>>,
-    pool: Mutex<Vec<Mine>>,
-    pub(crate) visitors: AtomicU64,
-    /// What drivers gave up because they were behind.
-    given_up: AtomicU64,
+    /// How many faults of each kind there were.
+    pub(crate) faults: [AtomicU64; FAULTS],
+    /// Operations that were parked, for any thread to do something about.
+    hands: Mutex<Vec<Mine>>,
 }
 
 impl Ring {
-    pub(crate) fn new(books: &Arc<Books>, stop: &Stop, drivers: usize) -> anyhow::Result<Self> {
-        let hands = || Mutex::new(Vec::with_capacity(2 * HANDS));
-        Ok(Ring {
-            books: books.clone(),
-            lasting: World::new(0, books)?,
-            passing: RwLock::new(Some(World::new(1, books)?)),
+    pub(crate) fn new(books: Arc<Books>, stop: &Stop) -> anyhow::Result<Self> {
+        let ring = Ring {
+            lasting: World::new(0, &books)?,
+            passing: RwLock::default(),
+            closed: Mutex::default(),
+            worlds: AtomicU64::new(1),
             gate: RwLock::default(),
             stop: stop.clone(),
-            hands: (0..drivers).map(|_| hands()).collect(),
-            pool: Mutex::new(Vec::with_capacity(2 * POOL)),
-            visitors: AtomicU64::new(0),
-            given_up: AtomicU64::new(0),
-        })
+            faults: Default::default(),
+            hands: Mutex::new(Vec::with_capacity(2 * HANDS)),
+            books,
+        };
+        ring.pass()?;
+        Ok(ring)
     }
 
-    /// Operations that are open now.
-    pub(crate) fn open(&self) -> u64 {
-        let passing = self.passing.read().as_ref().map_or(0, |world| world.account.pending());
-        self.lasting.account.pending() + passing
+    /// Puts a world in the passing one's place that is built in another way.
+    pub(crate) fn pass(&self) -> anyhow::Result<Option<Arc<World>>> {
+        let fresh = World::new(self.worlds.fetch_add(1, SeqCst), &self.books)?;
+        Ok(self.passing.write().replace(fresh))
+    }
+
+    /// Closes a world.
+    pub(crate) fn close(&self, world: Option<Arc<World>>, random: &mut Rng) {
+        let closed = world.map(|world| world.close(random));
+        self.closed.lock().extend(closed);
     }
 
     /// One of the two worlds.
@@ -82,87 +103,42 @@ impl Ring {
         passing.unwrap_or_else(|| self.lasting.clone())
     }
 
-    /// Parks one, and does something to another that was parked before.
-    fn step(&self, world: &Arc<World>, mine: &mut Vec<Mine>, hands: usize, random: &mut Rng) {
-        mine.extend(park(world, random));
+    /// Parks one, and does something to another that was parked before, by this thread or another.
+    fn step(&self, world: &Arc<World>, random: &mut Rng) {
+        let parked = park(world, random);
         if random.u32(0..1000) < 2 {
             happen(world, random);
         }
-        if mine.len() < hands {
-            return;
-        }
-        let mut one = mine.swap_remove(random.usize(0..mine.len()));
-        if random.u32(0..4) == 0 {
-            let mut pool = self.pool.lock();
-            if pool.len() < POOL {
-                return pool.push(one);
-            }
-            let at = random.usize(0..POOL);
-            mem::swap(&mut one, &mut pool[at]);
-        }
-        mine.extend(act(one, random));
+        let one = {
+            let mut hands = self.hands.lock();
+            hands.extend(parked);
+            (hands.len() > HANDS).then(|| {
+                let at = random.usize(0..HANDS);
+                hands.swap_remove(at)
+            })
+        };
+        let still = one.and_then(|one| one.act(random));
+        self.hands.lock().extend(still);
     }
 
-    /// True when fewer than `rate` a second have been parked so far, by all threads together.
-    fn is_behind(&self, rate: u64) -> bool {
-        let wanted = u128::from(self.books.clock.real_ns()) * u128::from(rate) / 1_000_000_000;
-        let given_up = self.given_up.load(SeqCst);
-        let behind = (wanted as u64).saturating_sub(given_up + self.books.operations());
-        if behind > rate * BEHIND_MAX {
-            let more = given_up + behind - rate * BEHIND_MAX;
-            let _ = self.given_up.compare_exchange(given_up, more, SeqCst, SeqCst);
-        }
-        behind > 0
-    }
-
-    /// Parks, so that all together park so many a second, until the end.
-    pub(crate) fn drive(&self, number: usize, rate: u64, seed: u64) {
+    /// Parks, so that all together park so many a second, until the end; now and then in a thread
+    /// that lives for a moment.
+    pub(crate) fn drive(&self, rate: u64, seed: u64) {
         let mut random = Rng::with_seed(seed);
         while !self.stop.is_raised() {
-            if !self.is_behind(rate) || self.open() > OPEN_MAX {
+            let wanted = u128::from(self.books.clock.real_ns()) * u128::from(rate) / 1_000_000_000;
+            let ahead = u128::from(self.books.operations()) > wanted;
+            if ahead || self.books.pending() > OPEN_MAX {
                 thread::park_timeout(MILLISECOND);
                 continue;
             }
             let _inside = self.gate.read();
             let world = self.world(&mut random);
-            let mut mine = self.hands[number].lock();
-            for _ in 0..STEP {
-                self.step(&world, &mut mine, HANDS, &mut random);
-            }
-        }
-    }
-
-    /// Starts threads that live for a moment, two at a time, until the end.
-    pub(crate) fn visit(&self, seed: u64) {
-        let mut random = Rng::with_seed(seed);
-        while !self.stop.is_raised() {
-            self.stop.pause(Duration::from_millis(random.u64(1..100)));
-            let _inside = self.gate.read();
-            let seeds = [random.u64(..), random.u64(..)];
-            thread::scope(|scope| {
-                let _two = seeds.map(|seed| scope.spawn(move || self.moment(seed)));
-            });
-            self.visitors.fetch_add(2, SeqCst);
-        }
-    }
-
-    /// All that a thread does that lives for a moment. What is left in its hands goes to the pool.
-    fn moment(&self, seed: u64) {
-        let mut random = Rng::with_seed(seed);
-        let (world, mut mine) = (self.world(&mut random), Vec::new());
-        for _ in 0..MOMENT {
-            self.step(&world, &mut mine, MOMENT / 2, &mut random);
-        }
-        for _ in 0..random.u32(0..3) {
-            block(&world, &mut random);
-        }
-        for one in mine.into_iter().filter_map(|one| act(one, &mut random)) {
-            let mut pool = self.pool.lock();
-            pool.push(one);
-            let oldest = (pool.len() > POOL).then(|| pool.swap_remove(0));
-            drop(pool);
-            if let Some(still) = oldest.and_then(Mine::leave) {
-                self.pool.lock().push(still);
+            let mut steps = || (0..STEP).for_each(|_| self.step(&world, &mut random));
+            steps();
+            if self.books.operations().is_multiple_of(100) {
+                thread::scope(|scope| _ = scope.spawn(steps));
+                block(&world, &mut random);
             }
         }
     }
@@ -170,11 +146,74 @@ impl Ring {
     /// Everything is over that was parked, with nothing moving: takes what futures have. True when
     /// none is left that is not ready.
     pub(crate) fn collect(&self) -> bool {
-        let hands = self.hands.iter().chain([&self.pool]);
-        hands.fold(true, |all, mine| {
-            let mut mine = mine.lock();
-            mine.retain_mut(|one| !one.is_over());
-            all && mine.is_empty()
-        })
+        let mut hands = self.hands.lock();
+        hands.retain_mut(|one| !one.is_over());
+        hands.is_empty()
+    }
+}
+
+/// A fault around the purgatories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Fault {
+    Stall,
+    Jump,
+    CancelAll,
+    NewWorld,
+    Look,
+}
+
+const FAULTS: usize = Fault::Look as usize + 1;
+
+impl Fault {
+    fn draw(random: &mut Rng) -> Fault {
+        match random.u32(0..100) {
+            0..40 => Fault::Stall,
+            40..55 => Fault::Jump,
+            55..60 => Fault::CancelAll,
+            60..80 => Fault::NewWorld,
+            _ => Fault::Look,
+        }
+    }
+}
+
+/// Makes one fault after the other, until the end.
+pub(crate) fn break_things(ring: &Ring, seed: u64) -> anyhow::Result<()> {
+    let mut random = Rng::with_seed(seed);
+    while !ring.stop.is_raised() {
+        ring.stop.pause(Duration::from_millis(random.u64(20..500)));
+        let _inside = ring.gate.read();
+        let fault = Fault::draw(&mut random);
+        make(fault, ring, &mut random)?;
+        ring.faults[fault as usize].fetch_add(1, SeqCst);
+        ring.closed.lock().retain(|closed| !closed.is_over());
+    }
+    Ok(())
+}
+
+fn make(fault: Fault, ring: &Ring, random: &mut Rng) -> anyhow::Result<()> {
+    let world = ring.world(random);
+    match fault {
+        Fault::Stall => {
+            world.stall.begin();
+            ring.stop.pause(Duration::from_millis(random.u64(10..400)));
+            world.stall.end();
+        }
+        Fault::Jump => ring.books.clock.jump(jump(random)),
+        Fault::CancelAll => _ = world.plain.cancel_all("all at once"),
+        Fault::NewWorld => {
+            drop(world);
+            let old = ring.pass()?;
+            ring.close(old, random);
+        }
+        Fault::Look => world.look(),
+    }
+    Ok(())
+}
+
+/// Mostly below a second, else up to an hour.
+fn jump(random: &mut Rng) -> Duration {
+    match random.u32(0..4) {
+        0 => Duration::from_millis(random.u64(1000..3_600_000)),
+        _ => Duration::from_micros(random.u64(1..900_000)),
     }
 }

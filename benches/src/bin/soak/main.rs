@@ -7,37 +7,28 @@
 //! lasts, the other is closed and made anew now and then. Drivers park in every way there is, and
 //! do something to what was parked before: complete it, raise its event, cancel, reschedule, drop
 //! its future, leave it to its time. Other threads live for a moment. One makes faults: executors
-//! stall, the clock jumps, a world ends. Checks, callbacks and keys panic. Each operation has a
-//! number and one outcome in the books. At a standstill everything ends, and what is left of
-//! operations and of memory is looked at.
+//! stall, the clock jumps, a world ends. Checks and callbacks panic. Each operation has a number
+//! and one outcome in the books. At a standstill everything ends; no operation may be left, and
+//! memory must be what it was.
 //!
 //! What is drawn comes from a seed. Threads race, so the same seed makes the same kind of run, not
 //! the same run.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
-mod act;
 mod books;
-mod clock;
 mod driver;
-mod faults;
-mod key;
-mod memory;
-mod operation;
+mod inject;
 mod park;
-mod report;
 mod run;
-mod series;
-mod stall;
-mod stop;
 mod world;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Parser, value_parser};
-use purgatory_benches::{check_writable, machine};
+use purgatory_benches::machine;
 
-use crate::{books::Plant, stop::Stop};
+use crate::{books::Plant, driver::Stop};
 
 /// Parks operations at a steady rate with faults mixed in, and shows that none is lost, doubled or
 /// early and that memory stays as it is. Ctrl-C ends it with its table. Fails (exit code 1) when
@@ -52,18 +43,12 @@ struct Args {
     #[arg(long, value_name = "PER_SECOND", default_value_t = 200_000)]
     #[arg(value_parser = value_parser!(u64).range(1..=10_000_000))]
     rate: u64,
-    /// Threads that park and complete.
-    #[arg(long, default_value_t = 2, value_parser = value_parser!(u16).range(1..=64))]
-    threads: u16,
     /// Makes the operations and the faults; another one each time without it.
     #[arg(long)]
     seed: Option<u64>,
     /// Seconds between two lines of progress, on the standard error; 0 for none.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     progress: u64,
-    /// Writes a chart of memory, rate and lateness over time, as SVG.
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
     /// Makes a mistake in the books, to see that it is noticed.
     #[arg(long, hide = true)]
     plant: Option<Plant>,
@@ -79,25 +64,11 @@ impl Args {
 
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
-    check_writable(args.plot.as_deref())?;
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
     let stop = Stop::default();
     let raise = stop.clone();
     ctrlc::set_handler(move || raise.raise()).context("cannot listen for Ctrl-C")?;
     eprintln!("{}", machine());
-    eprintln!("seed {seed}, {} threads, {} a second", args.threads, args.rate);
+    eprintln!("seed {seed}, {} a second", args.rate);
     Ok(if run::run(&args, seed, &stop)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_are_six_standstills_at_least() {
-        let standstill = |args: &[&str]| Args::parse_from(["soak"].iter().chain(args)).standstill();
-        assert_eq!(standstill(&[]), 30);
-        assert_eq!(standstill(&["--seconds", "60"]), 10);
-        assert_eq!(standstill(&["--seconds", "3"]), 1);
-    }
 }

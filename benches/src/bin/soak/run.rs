@@ -1,69 +1,94 @@
-//! The run: starts the threads, takes a sample each second, brings everything to a standstill now
-//! and then, and ends it.
+//! The run: starts the threads, brings everything to a standstill now and then, ends it, and tells
+//! what it came to.
 
-use std::{thread, time::Duration};
+use std::{
+    alloc::System,
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
 
 use anyhow::anyhow;
+use clap::ValueEnum;
 use fastrand::Rng;
-use hdrhistogram::Histogram;
-use purgatory_benches::{status_kib, write};
+use purgatory_benches::{grouped, name};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 use crate::{
     Args,
-    books::{Books, Wrong},
-    clock::JumpingClock,
-    driver::Ring,
-    faults::Faults,
-    memory::{Judge, live_bytes},
-    series::{SAMPLES_MAX, Sample, chart, push},
-    stop::Stop,
+    books::{Books, Ending, Wrong},
+    driver::{Fault, Ring, Stop, break_things},
+    inject::JumpingClock,
 };
 
-/// At a standstill, when nothing has ended for so long, what has not is lost.
+/// At a standstill, when nothing has ended for this long, what has not is lost.
 const PATIENCE_NS: u64 = 10 * SECOND_NS;
+/// Threads that park and complete.
+const DRIVERS: usize = 2;
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND_NS: u64 = 1_000_000_000;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// What idle memory may grow by. The levels of a wheel and its pages are made when they are first
+/// used, the fourth level not before 262 s: some are made after the warm-up.
+const SLACK: u64 = 1 << 20;
+
+/// Bytes that are allocated now.
+fn live_bytes() -> u64 {
+    let stats = ALLOCATOR.stats();
+    stats.bytes_allocated.saturating_sub(stats.bytes_deallocated) as u64
+}
+
+/// Bytes at the standstills, where everything has ended and the passing world is gone; what is left
+/// is the lasting world, empty, and the soak itself. That must be what it was when the warm-up was
+/// over, but for [`SLACK`], however many operations went by.
+#[derive(Clone, Debug, Default)]
+struct Idle {
+    /// At the end of the warm-up.
+    base: Option<u64>,
+    /// At the latest standstill after that.
+    latest: Option<u64>,
+    grew: bool,
+}
+
+impl Idle {
+    fn note(&mut self, bytes: u64, warm: bool) {
+        match self.base {
+            Some(base) => {
+                self.latest = Some(bytes);
+                self.grew |= bytes > base + SLACK;
+            }
+            None if warm => self.base = Some(bytes),
+            None => {}
+        }
+    }
+}
 
 /// Runs it, and prints what it came to. True when nothing was wrong.
 pub(crate) fn run(args: &Args, seed: u64, stop: &Stop) -> anyhow::Result<bool> {
     let mut random = Rng::with_seed(seed);
-    let books = Books::new(JumpingClock::new(), args.plant)?;
-    let (ring, faults) = (Ring::new(&books, stop, args.threads.into())?, Faults::default());
-    let (of_visitors, of_faults) = (random.u64(..), random.u64(..));
-    let mut watch = Watch {
-        args,
-        seed,
-        ring: &ring,
-        faults: &faults,
-        memory: Judge::default(),
-        standstills: 0,
-        lateness_all: books.take_lateness(),
-        samples: Vec::with_capacity(SAMPLES_MAX),
-        before: (books.clock.real_ns(), 0),
-        idle_bytes: None,
-    };
+    let books = Books::new(JumpingClock::new(), args.plant);
+    let ring = &Ring::new(books, stop)?;
+    let of_faults = random.u64(..);
+    let mut watch = Watch { args, ring, idle: Idle::default(), standstills: 0 };
     thread::scope(|scope| {
-        let (ring, faults) = (&ring, &faults);
-        let visits = scope.spawn(move || stopping(stop, || ring.visit(of_visitors)));
-        let breaks = scope.spawn(move || stopping(stop, || faults.run(ring, of_faults)));
+        let breaks = scope.spawn(move || stopping(stop, || break_things(ring, of_faults)));
         let watched = stopping(stop, || {
-            for number in 0..usize::from(args.threads) {
+            for _ in 0..DRIVERS {
                 let seed = random.u64(..);
-                scope.spawn(move || stopping(stop, || ring.drive(number, args.rate, seed)));
+                scope.spawn(move || stopping(stop, || ring.drive(args.rate, seed)));
             }
             watch.watch(&mut random)
         });
-        visits.join().map_err(|_| anyhow!("a visitor panicked"))?;
         breaks.join().map_err(|_| anyhow!("the thread that makes faults panicked"))??;
         watched
     })?;
     if watch.is_right() {
         watch.standstill(&mut random)?;
-        watch.sample();
     }
-    println!("{}", watch.table());
-    let plot = |file| write(file, &chart(&watch.samples)?);
-    args.plot.as_deref().map_or(Ok(()), plot)?;
+    println!("{}", watch.table(seed));
     Ok(watch.is_right())
 }
 
@@ -80,18 +105,11 @@ fn stopping<R>(stop: &Stop, part: impl FnOnce() -> R) -> R {
 }
 
 /// What the first thread sees.
-pub(crate) struct Watch<'a> {
-    pub(crate) args: &'a Args,
-    pub(crate) seed: u64,
-    pub(crate) ring: &'a Ring,
-    pub(crate) faults: &'a Faults,
-    pub(crate) memory: Judge,
-    pub(crate) standstills: u64,
-    pub(crate) lateness_all: Histogram<u64>,
-    samples: Vec<Sample>,
-    /// When the last sample was taken, and how many there had been.
-    before: (u64, u64),
-    idle_bytes: Option<u64>,
+struct Watch<'a> {
+    args: &'a Args,
+    ring: &'a Ring,
+    idle: Idle,
+    standstills: u64,
 }
 
 impl Watch<'_> {
@@ -105,83 +123,49 @@ impl Watch<'_> {
             if second % self.args.standstill() == 0 {
                 self.standstill(random)?;
             }
-            let sample = self.sample();
             if *progress > 0 && second % progress == 0 {
-                eprintln!("{}", sample.line(books.operations()));
+                let (parked, open) = (grouped(books.operations()), grouped(books.pending()));
+                let live = live_bytes() >> 20;
+                eprintln!("{second:>6} s: {parked} operations, {open} open, {live} MiB live");
             }
         }
         Ok(())
     }
 
-    fn sample(&mut self) -> Sample {
-        let (books, live_bytes, open) = (&self.ring.books, live_bytes(), self.ring.open());
-        let (now_ns, operations) = (books.clock.real_ns(), books.operations());
-        let (before_ns, before) = self.before;
-        self.before = (now_ns, operations);
-        let at_s = now_ns as f64 / 1e9;
-        self.memory.live(at_s as u64, live_bytes, open);
-        let lateness = books.take_lateness();
-        let _ = self.lateness_all.add(&lateness); // as wide
-        let ms = |quantile| lateness.value_at_quantile(quantile) as f64 / 1e6;
-        let sample = Sample {
-            at_s,
-            seconds: (now_ns - before_ns) as f64 / 1e9,
-            operations: operations - before,
-            open,
-            live_bytes,
-            rss_bytes: status_kib("VmRSS:").unwrap_or(0) * 1024,
-            lateness_p50_ms: ms(0.5),
-            lateness_max_ms: ms(1.0),
-            idle_bytes: self.idle_bytes.take(),
-        };
-        push(&mut self.samples, sample);
-        sample
-    }
-
     /// Everything ends, while nothing else moves; then the books and the memory are looked at.
     fn standstill(&mut self, random: &mut Rng) -> anyhow::Result<()> {
-        let (ring, faults) = (self.ring, self.faults);
+        let ring = self.ring;
         let _alone = ring.gate.write();
-        let lasting = &ring.lasting;
-        lasting.end_all();
+        ring.lasting.end_all();
         let passing = ring.passing.write().take();
-        faults.close(passing, random);
+        ring.close(passing, random);
         self.wait();
-        lasting.account.close(&lasting.name);
-        if let Err(left) = lasting.check_empty() {
-            ring.books.note(Wrong::Other, 1, &format!("{}: {left:#}", lasting.name));
+        ring.books.close();
+        if let Err(left) = ring.lasting.check_empty() {
+            ring.books.note(Wrong::Other, 1, &format!("{left:#}"));
         }
-        faults.settle();
+        ring.closed.lock().drain(..).for_each(|closed| closed.stall.join());
         self.standstills += 1;
-        let (bytes, at_s) = (live_bytes(), ring.books.clock.real_ns() / SECOND_NS);
-        self.memory.idle(at_s, bytes, self.is_warm(at_s));
-        self.idle_bytes = Some(bytes);
-        *ring.passing.write() = Some(faults.world(ring)?);
+        // The warm-up is a quarter of the run, or ten minutes, and two standstills.
+        let quarter = self.args.seconds.map_or(u64::MAX, |seconds| seconds / 4);
+        let warm = ring.books.clock.real_ns() / SECOND_NS >= quarter.min(600);
+        self.idle.note(live_bytes(), warm && self.standstills > 2);
+        ring.pass()?;
         if !self.is_right() {
             ring.stop.raise();
         }
         Ok(())
     }
 
-    /// Nothing wrong has been seen.
-    pub(crate) fn is_right(&self) -> bool {
-        self.ring.books.wrong().0 == [0; 4] && self.memory.grew.is_empty()
-    }
-
-    /// After a quarter of the run, or ten minutes, and two standstills.
-    fn is_warm(&self, at_s: u64) -> bool {
-        let quarter = self.args.seconds.map_or(u64::MAX, |seconds| seconds / 4);
-        self.standstills > 2 && at_s >= quarter.min(600)
-    }
-
     /// Waits until nothing is under way.
     fn wait(&self) {
-        let (ring, faults) = (self.ring, self.faults);
-        let (mut since_ns, mut before) = (ring.books.clock.real_ns(), u64::MAX);
+        let (ring, clock) = (self.ring, &self.ring.books.clock);
+        let (mut since_ns, mut before) = (clock.real_ns(), u64::MAX);
         loop {
             let collected = ring.collect();
-            let pending = ring.lasting.account.pending() + faults.pending();
-            let now_ns = ring.books.clock.real_ns();
+            let closing = ring.closed.lock().iter().filter(|closed| !closed.is_over()).count();
+            let pending = ring.books.pending() + closing as u64;
+            let now_ns = clock.real_ns();
             if pending < before {
                 (since_ns, before) = (now_ns, pending);
             }
@@ -190,5 +174,65 @@ impl Watch<'_> {
             }
             thread::park_timeout(MILLISECOND);
         }
+    }
+
+    /// Nothing wrong has been seen.
+    fn is_right(&self) -> bool {
+        self.ring.books.wrong().0 == [0; 4] && !self.idle.grew
+    }
+
+    /// What the run came to; the last line says what was wrong, or that nothing was.
+    fn table(&self, seed: u64) -> String {
+        let (books, Idle { base, latest, grew }) = (&self.ring.books, &self.idle);
+        let ended = Ending::value_variants().iter().zip(books.endings());
+        let ended: Vec<_> =
+            ended.map(|(e, count)| format!("{} {}", name(e), grouped(count))).collect();
+        let fault = |(fault, count): (&Fault, &AtomicU64)| {
+            format!("{} {}", name(fault), count.load(SeqCst))
+        };
+        let faults: Vec<_> =
+            Fault::value_variants().iter().zip(&self.ring.faults).map(fault).collect();
+        let seconds = books.clock.real_ns() as f64 / 1e9;
+        let operations = grouped(books.operations());
+        let rate = grouped((books.operations() as f64 / seconds) as u64);
+        let idle = |bytes: &Option<u64>| bytes.map_or("no standstill".to_owned(), grouped);
+        let ([lost, doubled, early, other], told) = books.wrong();
+        let right = if self.is_right() { "ok" } else { "FAILED" };
+        let memory = match (grew, latest) {
+            (true, _) => "memory GREW",
+            (false, None) => "memory not judged: no standstill after the warm-up",
+            (false, _) => "memory flat",
+        };
+        let mut lines = vec![
+            format!("ended: {}", ended.join(", ")),
+            format!(
+                "seed {seed}, {seconds:.1} s, {rate} a second, {} standstills",
+                self.standstills
+            ),
+            format!("faults: {}", faults.join(", ")),
+            format!("idle memory, bytes: {} when warm, {} at the end", idle(base), idle(latest)),
+        ];
+        lines.extend(told);
+        lines.push(format!(
+            "{right}: {operations} operations, lost {lost}, doubled {doubled}, early {early}, \
+             otherwise wrong {other}, {memory}"
+        ));
+        lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_memory_may_grow_by_the_slack() {
+        let mut idle = Idle::default();
+        idle.note(9 << 20, false);
+        idle.note(1 << 20, true);
+        idle.note((1 << 20) + SLACK, true);
+        assert!(!idle.grew);
+        idle.note((1 << 20) + SLACK + 1, true);
+        assert!(idle.grew);
     }
 }

@@ -10,14 +10,10 @@ use std::{
 
 use anyhow::ensure;
 use fastrand::Rng;
-use purgatory::{BoxedOperation, DelayedOperation, Monitor, Purgatory, Replies, Watermarks};
+use purgatory::{BoxedOperation, Monitor, Purgatory, Replies, Watermarks};
 use timer_core::{SystemTimer, TickLength, Timer};
 
-use crate::{
-    books::{Account, Books, Value},
-    key::Key,
-    stall::Stall,
-};
+use crate::{books::Books, inject::Stall};
 
 /// Keys that many share; those of other sorts of keys lie above.
 pub(crate) const SHARED_KEYS: u64 = 1000;
@@ -26,9 +22,7 @@ pub(crate) const LEVEL_KEYS: u64 = 100;
 
 /// The sorts of keys that are not shared.
 pub(crate) const LEVELS: u64 = 1 << 32;
-/// The key that thousands wait for.
-pub(crate) const HOT: Key = Key(2 << 32);
-pub(crate) const CHAIN: Key = Key(3 << 32);
+pub(crate) const CHAIN: u64 = 3 << 32;
 /// And those that are never used twice: the number of their operation is added.
 pub(crate) const FRESH: u64 = 1 << 40;
 
@@ -37,29 +31,18 @@ pub(crate) type Shelf = Vec<u64>;
 
 /// A timer, and what is on it. Its fields go in this order.
 pub(crate) struct World {
-    pub(crate) name: String,
-    pub(crate) plain: Purgatory<Key, BoxedOperation>,
-    pub(crate) monitor: Monitor<Key, Shelf>,
-    pub(crate) replies: Replies<Key, Value>,
-    pub(crate) watermarks: Watermarks<Key>,
+    pub(crate) plain: Purgatory<u64, BoxedOperation>,
+    pub(crate) monitor: Monitor<u64, Shelf>,
+    pub(crate) replies: Replies<u64, u64>,
+    pub(crate) watermarks: Watermarks<u64>,
     timer: SystemTimer,
     pub(crate) stall: Stall,
-    pub(crate) account: Arc<Account>,
+    pub(crate) books: Arc<Books>,
     /// The values of the level keys of `plain`, which only rise.
     pub(crate) levels: Box<[AtomicU64]>,
-    pub(crate) hot: Hot,
     /// What was put on the shelf, and what was taken by waits that ended.
     pub(crate) put: AtomicU64,
     pub(crate) taken: AtomicU64,
-}
-
-/// A key that thousands wait for, one turn after the other.
-#[derive(Default)]
-pub(crate) struct Hot {
-    /// The next turn to be given out.
-    pub(crate) next: AtomicU64,
-    /// The turns below have come.
-    pub(crate) come: AtomicU64,
 }
 
 impl World {
@@ -81,68 +64,62 @@ impl World {
             plain = plain.callbacks_on_executor().max_parked(40_000);
         }
         if number % 3 == 1 {
-            plain = plain.check_at_expiry();
+            plain = plain.check_at_expiry(|_| ());
         }
-        let monitor = Purgatory::builder("monitor").timer(&timer).check_at_expiry().build()?;
+        let monitor =
+            Purgatory::builder("monitor").timer(&timer).check_at_expiry(|_| ()).build()?;
         Ok(Arc::new(World {
-            name,
             plain: plain.build()?,
             monitor: Monitor::with(monitor, vec![0; LEVEL_KEYS as usize]),
             replies: Purgatory::builder("replies").timer(&timer).build()?.into(),
             watermarks: Purgatory::builder("watermarks").timer(&timer).build()?.into(),
             stall,
-            account: Account::new(books, timer.clock()),
+            books: books.clone(),
             timer,
             levels: (0..LEVEL_KEYS).map(|_| AtomicU64::new(0)).collect(),
-            hot: Default::default(),
             put: AtomicU64::new(0),
             taken: AtomicU64::new(0),
         }))
+    }
+
+    /// The value of a level key.
+    pub(crate) fn level(&self, key: u64) -> u64 {
+        self.levels[key as usize].load(SeqCst)
+    }
+
+    /// All but the replies'.
+    fn purgatories(&self) -> [&Purgatory<u64, BoxedOperation>; 3] {
+        [&self.plain, self.monitor.purgatory(), self.watermarks.purgatory()]
     }
 
     /// Ends everything that is parked, and leaves the world open.
     pub(crate) fn end_all(&self) {
         self.stall.end();
         self.replies.fail_all("over");
-        for purgatory in [&self.plain, self.monitor.purgatory(), self.watermarks.purgatory()] {
+        for purgatory in self.purgatories() {
             purgatory.cancel_all("over");
-        }
-        for purgatory in [&self.plain, self.monitor.purgatory(), self.watermarks.purgatory()] {
-            purgatory.run_deferred();
         }
     }
 
     /// Looks at everything as a scrape or a debug page does.
     pub(crate) fn look(&self) {
-        fn at<O: DelayedOperation + Send>(purgatory: &Purgatory<Key, O>) {
+        for purgatory in self.purgatories() {
             let _counted = (purgatory.stats(), purgatory.times(), purgatory.snapshot(5));
         }
-        at(&self.plain);
-        at(self.monitor.purgatory());
-        at(self.replies.purgatory());
-        at(self.watermarks.purgatory());
-        let _counted = self.timer.stats();
+        let _counted = (self.replies.purgatory().stats(), self.timer.stats());
     }
 
     /// When nothing is under way any more and everything has ended: nothing may be left.
     pub(crate) fn check_empty(&self) -> anyhow::Result<()> {
-        fn of<O: DelayedOperation + Send>(
-            what: &str,
-            purgatory: &Purgatory<Key, O>,
-        ) -> anyhow::Result<()> {
+        for purgatory in self.purgatories() {
             let left = [purgatory.len(), purgatory.watched(), purgatory.keys()];
-            ensure!(left == [0; 3], "{what}: {left:?} parked, watched and keys are left");
+            ensure!(left == [0; 3], "{left:?} parked, watched and keys are left");
             let stats = purgatory.stats();
             let ended = stats.completed + stats.expired + stats.cancelled;
-            ensure!(stats.parked_total == ended, "{what}: counts do not add up: {stats:?}");
-            let waits = [stats.deferred, stats.callbacks_waiting];
-            ensure!(waits == [0; 2], "{what}: {waits:?} events and callbacks wait");
-            Ok(())
+            ensure!(stats.parked_total == ended, "counts do not add up: {stats:?}");
         }
-        of("plain", &self.plain)?;
-        of("monitor", self.monitor.purgatory())?;
-        of("replies", self.replies.purgatory())?;
-        of("watermarks", self.watermarks.purgatory())?;
+        let replies = self.replies.purgatory().len();
+        ensure!(replies == 0, "{replies} replies are left");
         let left: u64 = self.monitor.read(|shelf| shelf.iter().sum());
         let (put, taken) = (self.put.load(SeqCst), self.taken.load(SeqCst));
         ensure!(put == taken + left, "{put} were put on the shelf, {taken} taken, {left} left");
@@ -150,45 +127,34 @@ impl World {
     }
 
     /// Closes it in one of the ways there are. What was parked has ended when this returns, or does
-    /// as soon as the check or job that holds it up is over; the [`Closing`] tells.
-    pub(crate) fn close(self: Arc<Self>, random: &mut Rng) -> Closing {
-        let way = random.u32(0..3);
-        let closing = Closing {
-            name: format!("{}, closed in way {way}", self.name),
-            world: Arc::downgrade(&self),
-            stall: self.stall.clone(),
-            account: self.account.clone(),
-        };
-        match way {
+    /// as soon as the check or job that holds it up is over; the [`Closed`] tells.
+    pub(crate) fn close(self: Arc<Self>, random: &mut Rng) -> Closed {
+        let limit = Duration::from_millis(1);
+        match random.u32(0..3) {
             0 => {
-                self.plain.shutdown();
-                self.monitor.shutdown();
-                self.replies.shutdown();
-                self.watermarks.shutdown();
-                self.timer.shutdown(Duration::MAX);
+                self.purgatories().into_iter().for_each(|all| _ = all.shutdown(limit));
+                self.replies.purgatory().shutdown(limit);
+                self.timer.shutdown(limit);
             }
             1 => {
-                // With a limit, which may not suffice.
-                self.plain.shutdown_timeout(Duration::from_millis(1));
-                self.timer.shutdown(Duration::from_millis(1));
+                self.plain.shutdown(limit); // which may not suffice
+                self.timer.shutdown(limit);
             }
             _ => {} // its last handles go, wherever they are
         }
-        closing
+        Closed { world: Arc::downgrade(&self), stall: self.stall.clone() }
     }
 }
 
 /// A world that was closed.
-pub(crate) struct Closing {
-    pub(crate) name: String,
+pub(crate) struct Closed {
     world: Weak<World>,
     pub(crate) stall: Stall,
-    pub(crate) account: Arc<Account>,
 }
 
-impl Closing {
-    /// Nobody has it in hands any more, and all has ended.
+impl Closed {
+    /// True when no thread has it in hands any more.
     pub(crate) fn is_over(&self) -> bool {
-        self.world.strong_count() == 0 && self.account.pending() == 0
+        self.world.strong_count() == 0
     }
 }

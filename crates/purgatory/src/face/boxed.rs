@@ -27,11 +27,11 @@ use crate::words::operation::{DelayedOperation, Outcome};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct BoxedOperation {
-    operation: Box<dyn Erased + Send>,
+    operation: Box<dyn Erased>,
 }
 
 /// `DelayedOperation` with a callback that a box can make.
-trait Erased {
+trait Erased: Send {
     fn try_complete(&mut self) -> bool;
     fn on_complete(self: Box<Self>, outcome: Outcome);
 }
@@ -48,7 +48,7 @@ impl<O: DelayedOperation> Erased for O {
 
 impl BoxedOperation {
     /// Boxes an operation.
-    pub fn new(operation: impl DelayedOperation + Send) -> Self {
+    pub fn new(operation: impl DelayedOperation) -> Self {
         BoxedOperation { operation: Box::new(operation) }
     }
 }
@@ -102,8 +102,8 @@ where
 
 impl<C, F> DelayedOperation for Closures<C, F>
 where
-    C: FnMut() -> bool + 'static,
-    F: FnOnce(Outcome) + 'static,
+    C: FnMut() -> bool + Send + 'static,
+    F: FnOnce(Outcome) + Send + 'static,
 {
     fn try_complete(&mut self) -> bool {
         (self.condition)()

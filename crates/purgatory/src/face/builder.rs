@@ -45,11 +45,7 @@ pub struct Builder<K, O = BoxedOperation> {
     builds: PhantomData<fn() -> (K, O)>,
 }
 
-impl<K, O> Builder<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     pub(crate) fn new(name: String) -> Self {
         Builder {
             name,
@@ -184,11 +180,7 @@ where
 }
 
 /// Making one.
-impl<K, O> Purgatory<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// A purgatory with a [`SystemTimer`] of its own (two threads). A program with several shares
     /// one timer: see [`builder`](Self::builder).
     ///

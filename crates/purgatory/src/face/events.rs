@@ -8,11 +8,7 @@ use crate::{
 };
 
 /// Raising events.
-impl<K, O> Purgatory<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// The event: something that operations parked under `key` wait for may have come true. Checks
     /// them in the order they were parked and returns how many this call completed. (One that
     /// another thread is checking right now is left to that thread, which checks it again.)

@@ -60,18 +60,11 @@ use crate::{
 /// so; in a condition this ends the wait as [`Panicked`](crate::CancelReason::Panicked), as any
 /// panic there does. After a closure's panic the lock is free, and the state is as the closure left
 /// it.
-pub struct Monitor<K, S>
-where
-    K: WatchKey + Send,
-    S: Send + 'static,
-{
+pub struct Monitor<K: WatchKey, S: Send + 'static> {
     shared: Arc<Shared<K, S>>,
 }
 
-struct Shared<K, S>
-where
-    K: WatchKey + Send,
-{
+struct Shared<K: WatchKey, S> {
     purgatory: Purgatory<K, BoxedOperation>,
     state: Mutex<S>,
     /// The thread whose closure has the state locked; 0 for none.
@@ -114,10 +107,7 @@ impl<S> Drop for Inside<'_, S> {
     }
 }
 
-impl<K, S> Shared<K, S>
-where
-    K: WatchKey + Send,
-{
+impl<K: WatchKey, S> Shared<K, S> {
     /// Panics on the thread whose closure has the state locked: it would wait for itself.
     fn must_be_outside(&self, call: &str) -> u64 {
         let thread = THREAD.with(|number| *number);
@@ -157,11 +147,7 @@ where
     }
 }
 
-impl<K, S> Monitor<K, S>
-where
-    K: WatchKey + Send,
-    S: Send + 'static,
-{
+impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// A monitor of this state, with a timer of its own; `name` labels its metrics. Waits whose
     /// time is up look once more, so that a key which [`update_key`](Self::update_key) or
     /// [`update_keys`](Self::update_keys) forgets is counted as a [missed
@@ -339,21 +325,13 @@ where
     }
 }
 
-impl<K, S> Clone for Monitor<K, S>
-where
-    K: WatchKey + Send,
-    S: Send + 'static,
-{
+impl<K: WatchKey, S: Send + 'static> Clone for Monitor<K, S> {
     fn clone(&self) -> Self {
         Monitor { shared: self.shared.clone() }
     }
 }
 
-impl<K, S> fmt::Debug for Monitor<K, S>
-where
-    K: WatchKey + Send,
-    S: Send + 'static,
-{
+impl<K: WatchKey, S: Send + 'static> fmt::Debug for Monitor<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Monitor").field("purgatory", &self.shared.purgatory).finish_non_exhaustive()
     }

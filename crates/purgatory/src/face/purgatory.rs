@@ -59,21 +59,13 @@ use crate::{
 /// Parking and completing under one key takes three locks and a clock read. Up to four keys need no
 /// allocation, but for what the rooms keep. Threads meet only where their keys have the same room
 /// ([`Builder::rooms`](crate::Builder::rooms)).
-pub struct Purgatory<K, O = BoxedOperation>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+pub struct Purgatory<K: WatchKey, O: DelayedOperation = BoxedOperation> {
     pub(crate) core: Arc<Core<K, O>>,
     handle: Arc<Handle<K, O>>,
 }
 
 /// What the handles share. Closes the purgatory when the last one goes.
-struct Handle<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+struct Handle<K: WatchKey, O: DelayedOperation> {
     /// For the futures: those of different threads do not count on the same word.
     shares: Box<[Arc<Share<K, O>>]>,
     core: Arc<Core<K, O>>,
@@ -82,11 +74,7 @@ where
 /// A share in the inside, on cache lines of its own.
 type Share<K, O> = CachePadded<Arc<Core<K, O>>>;
 
-impl<K, O> Drop for Handle<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Drop for Handle<K, O> {
     fn drop(&mut self) {
         self.core.close(CancelReason::Dropped);
         if let Some(timer) = &self.core.own_timer {
@@ -95,11 +83,7 @@ where
     }
 }
 
-impl<K, O> Purgatory<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// The first handle of what was built.
     pub(crate) fn handle_of(core: Arc<Core<K, O>>) -> Self {
         let share = || Arc::new(CachePadded::new(core.clone()));
@@ -381,21 +365,13 @@ where
     }
 }
 
-impl<K, O> Clone for Purgatory<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Clone for Purgatory<K, O> {
     fn clone(&self) -> Self {
         Purgatory { core: self.core.clone(), handle: self.handle.clone() }
     }
 }
 
-impl<K, O> fmt::Debug for Purgatory<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> fmt::Debug for Purgatory<K, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Purgatory").field("name", &self.core.name).finish_non_exhaustive()
     }

@@ -59,11 +59,7 @@ use crate::{
 /// # Locks
 /// A key's `Eq` runs under the lock of its room and must not call back. Wakers run with nothing
 /// locked.
-pub struct Replies<K, V>
-where
-    K: WatchKey + Send,
-    V: Send + 'static,
-{
+pub struct Replies<K: WatchKey, V: Send + 'static> {
     purgatory: Purgatory<K, Expected<V>>,
 }
 
@@ -101,11 +97,7 @@ impl<V> fmt::Debug for Expected<V> {
     }
 }
 
-impl<K, V> Replies<K, V>
-where
-    K: WatchKey + Send,
-    V: Send + 'static,
-{
+impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// With a timer of its own; `name` labels its metrics.
     ///
     /// # Errors
@@ -120,8 +112,8 @@ where
     ///
     /// # Errors
     /// [`Refused`] hands the key back when a reply is expected under it
-    /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or the purgatory is shut
-    /// down or full.
+    /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or the purgatory is shut down
+    /// or full.
     pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
         let answer = Answer::shared();
         let core = &self.purgatory.core;
@@ -188,11 +180,7 @@ where
     }
 }
 
-impl<K, V> From<Purgatory<K, Expected<V>>> for Replies<K, V>
-where
-    K: WatchKey + Send,
-    V: Send + 'static,
-{
+impl<K: WatchKey, V: Send + 'static> From<Purgatory<K, Expected<V>>> for Replies<K, V> {
     /// Over a purgatory that was configured otherwise: a shared timer, a bound. Its events do
     /// nothing, since nothing in it has a check. Two over one purgatory are the same `Replies`.
     fn from(purgatory: Purgatory<K, Expected<V>>) -> Self {
@@ -200,21 +188,13 @@ where
     }
 }
 
-impl<K, V> Clone for Replies<K, V>
-where
-    K: WatchKey + Send,
-    V: Send + 'static,
-{
+impl<K: WatchKey, V: Send + 'static> Clone for Replies<K, V> {
     fn clone(&self) -> Self {
         Replies { purgatory: self.purgatory.clone() }
     }
 }
 
-impl<K, V> fmt::Debug for Replies<K, V>
-where
-    K: WatchKey + Send,
-    V: Send + 'static,
-{
+impl<K: WatchKey, V: Send + 'static> fmt::Debug for Replies<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Replies").field("purgatory", &self.purgatory).finish_non_exhaustive()
     }

@@ -33,11 +33,7 @@ impl ShutdownLeft {
     }
 }
 
-impl<K, O> Purgatory<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Ends all that is parked as Cancelled ([`Shutdown`](crate::CancelReason::Shutdown)), refuses
     /// what would have to wait from now on, and waits at most `limit` until checks and callbacks
     /// are over; says what was left. What is left still ends, once and as it would have. `limit`

@@ -120,10 +120,8 @@ struct End<T> {
     filled: bool,
 }
 
-impl<C, T> DelayedOperation for Waiting<C, T>
-where
-    C: FnMut() -> Option<T> + Send + 'static,
-    T: Send + 'static,
+impl<C: FnMut() -> Option<T> + Send + 'static, T: Send + 'static> DelayedOperation
+    for Waiting<C, T>
 {
     fn try_complete(&mut self) -> bool {
         self.value = (self.condition)();
@@ -192,11 +190,7 @@ trait Behind: Send + Sync {
     fn cancel(&self, id: OperationId);
 }
 
-impl<K, O> Behind for CachePadded<Arc<Core<K, O>>>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Behind for CachePadded<Arc<Core<K, O>>> {
     fn cancel(&self, id: OperationId) {
         let reason = CancelReason::Requested("the future was dropped".into());
         self.end(id.handle, Outcome::Cancelled(reason));
@@ -234,11 +228,8 @@ impl<T> Drop for WaitFuture<T> {
     fn drop(&mut self) {
         let Some(behind) = self.behind.take() else { return }; // it was ready, and is taken
         let left = std::mem::replace(&mut *self.answer.lock(), Answer::Left);
-        if let (Answer::Waiting(_), Some(id)) = (&left, self.id)
-            && !failpoint!(DroppedFutureLeavesOperation)
-        {
-            behind.cancel(id);
-        }
+        let waits = matches!(left, Answer::Waiting(_)) && !failpoint!(DroppedFutureLeavesOperation);
+        self.id.filter(|_| waits).into_iter().for_each(|id| behind.cancel(id));
         drop(left); // its value or waker, with nothing locked
     }
 }
@@ -258,11 +249,7 @@ impl Wake for Unpark {
     }
 }
 
-impl<K, O> Purgatory<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// A future of what comes into the answer, for an operation that fills it when it ends.
     pub(crate) fn future_of<T>(&self, answer: Shared<T>, id: Option<OperationId>) -> WaitFuture<T> {
         WaitFuture { answer, behind: Some(self.share()), id }
@@ -282,10 +269,7 @@ where
     }
 }
 
-impl<K> Purgatory<K, BoxedOperation>
-where
-    K: WatchKey + Send,
-{
+impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     /// Waits until `condition` yields a value: now, or at an event on one of the keys. The
     /// condition is checked and parked by this call, not by the first poll; the time counts from
     /// here. On any runtime, or none.

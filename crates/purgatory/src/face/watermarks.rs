@@ -48,10 +48,7 @@ use crate::{
 /// # Locks
 /// A key's `Hash`, `Eq` and `Clone` run under locks and must not call back. Callbacks and wakers
 /// run with nothing locked, where those of any [`Purgatory`] run.
-pub struct Watermarks<K>
-where
-    K: WatchKey + Send + Sync,
-{
+pub struct Watermarks<K: WatchKey + Sync> {
     purgatory: Purgatory<K, BoxedOperation>,
     values: Arc<Values<K>>,
 }
@@ -62,20 +59,14 @@ fn reached<K: WatchKey>(values: &Values<K>, key: &K, threshold: u64) -> Option<u
     (value >= threshold).then_some(value)
 }
 
-impl<K> From<Purgatory<K, BoxedOperation>> for Watermarks<K>
-where
-    K: WatchKey + Send + Sync,
-{
+impl<K: WatchKey + Sync> From<Purgatory<K, BoxedOperation>> for Watermarks<K> {
     /// Over a purgatory that was configured otherwise: a shared timer, an executor, a bound.
     fn from(purgatory: Purgatory<K, BoxedOperation>) -> Self {
         Watermarks::over(purgatory, usize::MAX)
     }
 }
 
-impl<K> Watermarks<K>
-where
-    K: WatchKey + Send + Sync,
-{
+impl<K: WatchKey + Sync> Watermarks<K> {
     /// With a timer of its own; `name` labels its metrics.
     ///
     /// # Errors
@@ -226,19 +217,13 @@ where
     }
 }
 
-impl<K> Clone for Watermarks<K>
-where
-    K: WatchKey + Send + Sync,
-{
+impl<K: WatchKey + Sync> Clone for Watermarks<K> {
     fn clone(&self) -> Self {
         Watermarks { purgatory: self.purgatory.clone(), values: self.values.clone() }
     }
 }
 
-impl<K> fmt::Debug for Watermarks<K>
-where
-    K: WatchKey + Send + Sync,
-{
+impl<K: WatchKey + Sync> fmt::Debug for Watermarks<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watermarks").field("purgatory", &self.purgatory).finish_non_exhaustive()
     }

@@ -44,8 +44,8 @@
 //! Set [`max_parked`](crate::Builder::max_parked) on a server: if events stop, a purgatory holds
 //! rate × timeout. Leave room for the clients of a node that is away.
 //!
-//! With 128 rooms (2 processors) an empty purgatory with `String` keys takes 125 KB (`--only
-//! empty-purgatory`), so do not make one for each partition. After a peak, memory is given back in
+//! With 128 rooms (2 processors) an empty purgatory takes some 100 KB, so do not make one for each
+//! partition. After a peak, memory is given back in
 //! pages of 64 operations; one that stays holds its page.
 //!
 //! # Settings

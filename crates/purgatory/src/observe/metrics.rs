@@ -19,11 +19,7 @@ use crate::{
     },
 };
 
-impl<K, O> Core<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn publish(&self) {
         self.publish_times();
         let stats = self.stats();

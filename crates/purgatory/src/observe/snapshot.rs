@@ -41,11 +41,7 @@ fn keep_highest<T>(ranked: &mut Vec<(u64, T)>, limit: usize) -> Vec<(u64, T)> {
     ranked.split_off(limit.min(ranked.len()))
 }
 
-impl<K, O> Core<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn snapshot(&self, limit: usize) -> Snapshot<K> {
         let now_ns = self.driver().now_ns();
         let Survey { oldest, longest } = self.survey(limit, now_ns);

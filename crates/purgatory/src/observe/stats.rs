@@ -13,11 +13,7 @@ use crate::{
     },
 };
 
-impl<K, O> Core<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Adds up what the rooms counted.
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = Stats::default();

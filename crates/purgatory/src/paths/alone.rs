@@ -17,11 +17,7 @@ use crate::{
     },
 };
 
-impl<K, O> Core<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Parks an operation under a key that has no waiter; `None` when it was given no time. Runs
     /// the key's `Hash`, and its `Eq` under the lock of its room. What is refused is dropped, and
     /// its key comes back.
@@ -34,8 +30,7 @@ where
         let now_ns = self.driver().now_ns(); // deadlines count from the call
         let hash = self.versions.hash(&key);
         let mut room = self.room_of(hash);
-        let taken = room.find(&key, hash).is_some();
-        if taken && !failpoint!(TakenKeyParked) {
+        if room.find(&key, hash).is_some() {
             drop(room);
             return Err(Refused::new(key, RefusedReason::AlreadyExpected));
         }

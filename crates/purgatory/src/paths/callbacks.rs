@@ -58,11 +58,7 @@ pub(crate) enum Permit {
     None,
 }
 
-impl<K, O> Core<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends what has ended: out of every watch list, then called back.
     #[inline]
     pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) {
@@ -273,7 +269,7 @@ where
     /// place.
     #[inline]
     fn call_back(&self, payload: O, outcome: Outcome, permit: Permit) {
-        if permit == Permit::Held && !failpoint!(EndingKeepsPermit) {
+        if permit == Permit::Held {
             self.release_permits(1);
         }
         if let Err(panicked) = contain(|| payload.on_complete(outcome)) {

@@ -17,11 +17,7 @@ use crate::{
     },
 };
 
-impl<K, O> Core<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends everything parked under `key`; returns how many this call ended. All are claimed before
     /// the first is called back, so that what a callback parks stays.
     pub(crate) fn end_for_key<Q: Hash + Eq + ?Sized>(

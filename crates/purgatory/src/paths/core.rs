@@ -83,11 +83,7 @@ pub(crate) struct Core<K, O> {
     pub(crate) published: parking_lot::Mutex<crate::words::stats::Times>,
 }
 
-impl<K, O> Core<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// A purgatory attached to its timer.
     pub(crate) fn new(settings: Settings<K>) -> Result<Arc<Self>, TimerClosed> {
         let Settings { name, offload, offload_all, own_timer, max_parked, rooms, on_missed } =

@@ -108,11 +108,7 @@ pub(crate) fn check_once(ids: &mut Vec<TimerHandle>) {
     }
 }
 
-impl<K, O> Core<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Attempts everything parked under `key`; returns how many this call ended as Completed.
     /// Inside a callback the walk waits for the outermost call.
     pub(crate) fn check_and_complete<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q) -> usize
@@ -225,7 +221,7 @@ where
                     return true;
                 }
             }
-            if failpoint!(EventForOneLooksAtOne) || !walk.check_out_next(1, &mut batch) {
+            if !walk.check_out_next(1, &mut batch) {
                 return false;
             }
         }

@@ -27,11 +27,7 @@ use crate::{
     },
 };
 
-impl<K, O> Core<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn offload_last_checks(self: &Arc<Self>, all: Vec<CheckedOut<O>>) {
         let (core, handed) = (self.clone(), self.to_executor(all.len()));
         self.offload.execute(Job::new(move || {
@@ -83,11 +79,7 @@ where
     }
 }
 
-impl<K, O> WheelOwner for Core<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
     fn advance(&self, room: usize, now: u64) -> Advanced {
         let (now_ns, tick, in_order) =
             (self.driver().now_ns(), self.driver().settings().tick, self.sequence.is_some());
@@ -111,12 +103,11 @@ where
     }
 
     fn round_over(self: Arc<Self>) {
-        let newest = self.sequence.as_ref().map_or(0, |sequence| sequence.load(Relaxed) as u32);
         let parallelism = self.offload.parallelism();
         let due = std::mem::take(&mut *self.last_checks.lock());
-        due.into_jobs(newest, parallelism).for_each(|held| self.offload_last_checks(held));
+        due.into_jobs(parallelism).for_each(|held| self.offload_last_checks(held));
         let expired = std::mem::take(&mut *self.expired.lock());
-        for ended in expired.into_jobs(newest, parallelism) {
+        for ended in expired.into_jobs(parallelism) {
             self.offload_endings(ended, None);
         }
         let driver = self.offload.driver.clone();

@@ -34,17 +34,13 @@ use crate::{
 };
 
 /// A place among `max_parked`, given back unless it is kept: when nothing is parked after all.
-pub(super) struct PermitGuard<'a, K: WatchKey + Send, O: DelayedOperation + Send>(
-    Option<&'a Core<K, O>>,
-);
+pub(super) struct PermitGuard<'a, K: WatchKey, O: DelayedOperation>(Option<&'a Core<K, O>>);
 
-impl<K: WatchKey + Send, O: DelayedOperation + Send> PermitGuard<'_, K, O> {
+impl<K: WatchKey, O: DelayedOperation> PermitGuard<'_, K, O> {
     /// The place is taken: whatever ends the operation gives it back.
     #[inline]
     pub(super) fn keep(&mut self) {
-        if !failpoint!(ParkKeepsNoPermit) {
-            self.0 = None;
-        }
+        self.0 = None;
     }
 
     /// Gives the place back now.
@@ -53,7 +49,7 @@ impl<K: WatchKey + Send, O: DelayedOperation + Send> PermitGuard<'_, K, O> {
     }
 }
 
-impl<K: WatchKey + Send, O: DelayedOperation + Send> Drop for PermitGuard<'_, K, O> {
+impl<K: WatchKey, O: DelayedOperation> Drop for PermitGuard<'_, K, O> {
     fn drop(&mut self) {
         self.give_back();
     }
@@ -75,11 +71,7 @@ enum UnderOne<O> {
     Busy(O),
 }
 
-impl<K, O> Core<K, O>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn park(
         self: &Arc<Self>,
         operation: O,
@@ -283,7 +275,7 @@ where
             now: tick.round_down(now_ns),
             deadline: timeout.deadline(tick, now_ns),
             parked_us: now_ns / 1000,
-            follows: follows.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed) as u32),
+            follows: follows.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed)),
         }
     }
 

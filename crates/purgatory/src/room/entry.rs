@@ -173,9 +173,7 @@ impl<O> Entry<O> {
         match (verdict, self.end.take()) {
             (Verdict::Satisfied, _) => Next::Ended((payload, Outcome::Completed)),
             (_, Some(end)) => Next::Ended((payload, *end)),
-            (Verdict::Panicked, None) if !failpoint!(PanickedPutBack) => {
-                Next::Ended((payload, Outcome::Cancelled(Panicked)))
-            }
+            (Verdict::Panicked, None) => Next::Ended((payload, Outcome::Cancelled(Panicked))),
             (_, None) if self.bits & RECHECK != 0 => {
                 self.bits &= !(RECHECK | SEEN);
                 Next::CheckAgain(payload)

@@ -14,7 +14,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         now_ns: u64,
         tick: TickLength,
         budget: usize,
-        mut expired: impl FnMut(Ended<K, O>, (u64, u32)),
+        mut expired: impl FnMut(Ended<K, O>, (u64, u64)),
     ) -> Advanced {
         let Room { entries: Entries { wheel, room }, timed, .. } = self;
         let mut due = Vec::new();
@@ -48,7 +48,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         &mut self,
         now: u64,
         budget: usize,
-        mut expired: impl FnMut(CheckedOut<O>, (u64, u32)),
+        mut expired: impl FnMut(CheckedOut<O>, (u64, u64)),
     ) -> Advanced {
         let Room { entries: Entries { wheel, room }, .. } = self;
         wheel.advance(now, budget, |mut task| {

@@ -51,7 +51,7 @@ impl<K> PageSlot for RecordSlot<K> {
     const PAGE_BITS: u32 = 4;
     const MAX: u32 = WAITERS_MAX as u32;
 
-    fn vacant(_: u32) -> Self {
+    fn vacant() -> Self {
         RecordSlot(None)
     }
 }
@@ -102,7 +102,6 @@ impl<K: Eq> Far<K> {
         let Far { records, table } = self;
         let record = records.at_mut(at).0.take()?;
         records.release(at);
-        records.tidy();
         if let Ok(entry) = table.find_entry(record.hash, |&other| other == at) {
             entry.remove();
         }

@@ -64,7 +64,7 @@ pub(crate) struct Span {
     /// By the timer's clock.
     pub(crate) parked_us: u64,
     /// The sequence of the operation parked before, when order matters over several rooms.
-    pub(crate) follows: Option<u32>,
+    pub(crate) follows: Option<u64>,
 }
 
 /// A key to be watched in this room.
@@ -102,7 +102,7 @@ pub(crate) struct Ended<K, O> {
 
 impl<K, O> ShardState for Room<K, O> {
     fn counts(&self) -> WheelCounts {
-        self.entries.wheel.counts()
+        WheelCounts::of(&self.entries.wheel)
     }
 }
 

@@ -101,7 +101,7 @@ struct Model {
     spread: u64,
     behind: u64,
     /// Of the operation parked last, where order matters over both rooms.
-    sequence: Option<u32>,
+    sequence: Option<u64>,
     arriving: Vec<Arriving>,
     /// In a thread's hands.
     held: Vec<CheckedOut<u64>>,
@@ -118,7 +118,7 @@ impl Model {
         let rooms = [0, 1].map(|number| {
             let phase = random.u64(1..9); // so that u64::MAX is never
             let wheel = TimingWheel::with_phase(size, now, phase);
-            let wheel = if random.bool() { wheel.placing_late() } else { wheel }.keeping_order();
+            let wheel = if random.bool() { wheel.handing_down_early() } else { wheel };
             let mut room = Room::new(number, wheel);
             room.timed = random.bool().then(Box::default);
             room
@@ -140,7 +140,7 @@ impl Model {
             watermark: 0,
             spread: [2, 24][random.usize(..2)],
             behind: [8, 100][random.usize(..2)],
-            sequence: random.bool().then_some(u32::MAX - 20), // wraps
+            sequence: random.bool().then_some(u64::from(u32::MAX) - 20),
             arriving: Vec::new(),
             held: Vec::new(),
             taken: Vec::new(),
@@ -190,7 +190,6 @@ impl Model {
             assert_eq!(room.len(), all.clone().count());
             let deadlines = all.filter(|parked| parked.scheduled).map(|parked| parked.deadline);
             let (first, next_due) = (deadlines.min(), room.next_due());
-            assert_eq!(room.entries.wheel.next_deadline(), first);
             assert_eq!(next_due.is_some(), first.is_some());
             let latest = first.map(|deadline| deadline.max(room.entries.wheel.now()));
             assert!(next_due <= latest, "{next_due:?}, {latest:?}");
@@ -249,7 +248,7 @@ impl Model {
 fn number(name: &str) -> Option<u64> {
     let value = std::env::var_os(name)?;
     let number = value.to_str().and_then(|value| value.parse().ok());
-    Some(number.unwrap_or_else(|| panic!("{name}={} is no number", value.display())))
+    Some(number.unwrap_or_else(|| panic!("{name}={} is no number", value.to_string_lossy())))
 }
 
 #[test]

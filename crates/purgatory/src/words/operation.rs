@@ -37,7 +37,7 @@ use timer_core::{TickLength, TimerHandle, driver::Exclusive};
 ///     }
 /// }
 /// ```
-pub trait DelayedOperation: 'static {
+pub trait DelayedOperation: Send + 'static {
     /// False for operations that no event checks: [`Expected`](crate::Expected) replies.
     #[doc(hidden)]
     const CHECKED: bool = true;

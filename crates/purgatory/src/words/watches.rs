@@ -15,9 +15,9 @@ use std::{fmt, hash::Hash};
 /// is_a_key::<String>();
 /// is_a_key::<(&'static str, u32)>();
 /// ```
-pub trait WatchKey: Hash + Eq + Clone + 'static {}
+pub trait WatchKey: Hash + Eq + Clone + Send + 'static {}
 
-impl<K: Hash + Eq + Clone + 'static> WatchKey for K {}
+impl<K: Hash + Eq + Clone + Send + 'static> WatchKey for K {}
 
 /// What an operation waits for: events on plain keys, watermarks that keys are to reach, or both.
 ///

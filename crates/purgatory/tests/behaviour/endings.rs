@@ -98,7 +98,7 @@ fn dropping_the_last_handle_is_told_apart_from_a_shutdown() {
 /// As many programs do: `?` on whatever comes.
 fn park_or_fail(purgatory: &Purgatory<u32>, told: Arc<Mutex<Vec<Outcome>>>) -> anyhow::Result<()> {
     let operation = when(|| false, move |outcome| told.lock().unwrap().push(outcome));
-    purgatory.try_complete_else_watch(operation.into(), &[1], Timeout::Never)?;
+    purgatory.try_complete_else_watch(operation, &[1], Timeout::Never)?;
     Ok(())
 }
 

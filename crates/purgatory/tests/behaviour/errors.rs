@@ -10,7 +10,7 @@ fn a_refusal_names_the_bound() {
     let waits: Purgatory<u32, BoxedOperation> =
         Purgatory::builder("waits").max_parked(1).build().unwrap();
     let park = |watches: Watches<'_, u32>| {
-        let operation = when(|| false, drop).into();
+        let operation = when(|| false, drop);
         waits.try_complete_else_watch(operation, watches, Timeout::Never)
     };
     let says = |watches| park(watches).unwrap_err().to_string();
@@ -45,7 +45,7 @@ fn an_outcome_says_why() {
 fn the_id_of_an_operation_is_of_one_purgatory_alone() {
     let [one, other] = ["one", "other"].map(|name| Purgatory::new(name).unwrap());
     let park = |purgatory: &Purgatory<u32, BoxedOperation>| {
-        let operation = when(|| false, drop).into();
+        let operation = when(|| false, drop);
         match purgatory.try_complete_else_watch(operation, &[1], Timeout::Never).unwrap() {
             ParkResult::Parked(id) => id,
             ended => panic!("{ended:?}"),
@@ -55,7 +55,7 @@ fn the_id_of_an_operation_is_of_one_purgatory_alone() {
     let parts = ids.map(|id| {
         let text = id.to_string();
         let (purgatory, operation) = text.split_once('-').unwrap();
-        [purgatory, operation].map(|digits| u64::from_str_radix(digits, 16).unwrap())
+        [purgatory, operation].map(|digits| u128::from_str_radix(digits, 16).unwrap())
     });
     assert_eq!(parts[0][0], parts[1][0]);
     assert!(parts[0][0] != parts[2][0] && parts[0][1] != parts[1][1]);

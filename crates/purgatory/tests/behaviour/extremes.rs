@@ -42,7 +42,7 @@ fn park<K: WatchKey + Send>(
         ended.fetch_add(1, Relaxed);
     };
     let operation = when(move || done.load(Relaxed) >= number, told);
-    let parked = waits.try_complete_else_watch(operation.into(), keys, timeout).unwrap();
+    let parked = waits.try_complete_else_watch(operation, keys, timeout).unwrap();
     assert!(matches!(parked, ParkResult::Parked(_)));
 }
 
@@ -71,7 +71,7 @@ fn one_key_has_very_many_watermarks_and_each_rise_takes_its_own() {
         let ended = ended.clone();
         let told = move |_| _ = ended.fetch_add(1, Relaxed);
         let watches = [("k", level)];
-        let operation = BoxedOperation::from(when(|| false, told));
+        let operation = when(|| false, told);
         waits.park(operation, Watches::up_to(&watches), Timeout::Never);
     }
     assert_eq!(waits.complete_up_to(&"k", 10), 10);
@@ -158,7 +158,7 @@ fn a_chain_of_very_many_completions_needs_no_stack() {
             done.store(number + 1, Relaxed);
             next.check_and_complete(&(number + 1));
         };
-        let link = BoxedOperation::from(when(move || seen.load(Relaxed) >= number, told));
+        let link = when(move || seen.load(Relaxed) >= number, told);
         waits.park(link, &[number], Timeout::Never);
     }
     done.store(1, Relaxed);
@@ -178,7 +178,7 @@ fn a_callback_that_blocks_holds_up_nobody_else() {
         inside.send(()).unwrap();
         drop(gate.lock());
     };
-    let operation = BoxedOperation::from(when(|| false, blocks));
+    let operation = when(|| false, blocks);
     waits.park(operation, &["k"], Timeout::Never);
     std::thread::scope(|scope| {
         scope.spawn(|| waits.cancel_for_key(&"k", "asked"));
@@ -203,7 +203,7 @@ fn what_has_expired_counts_against_the_limit_until_its_callback_begins() {
     let park_one = || {
         let ended: Arc<AtomicU64> = Arc::clone(&ended);
         let operation = when(|| false, move |_| _ = ended.fetch_add(1, Relaxed));
-        waits.try_complete_else_watch(BoxedOperation::from(operation), &["a"], second)
+        waits.try_complete_else_watch(operation, &["a"], second)
     };
     (0..2).for_each(|_| assert!(matches!(park_one(), Ok(ParkResult::Parked(_)))));
     timer.advance(second);
@@ -221,7 +221,7 @@ fn watches_of_up_to_four_keys_take_no_allocation() {
     let keys = ["a", "b", "c", "d", "e"];
     let allocations = |keys: &[&'static str]| {
         let once = || {
-            let operation = BoxedOperation::from(when(|| false, |_| ()));
+            let operation = when(|| false, |_| ());
             let id = waits.park(operation, keys, Timeout::Never);
             waits.complete(id);
         };

@@ -152,7 +152,7 @@ fn jobs_and_consumers_meet_on_real_threads() {
                         taken.fetch_add(1, SeqCst);
                     };
                     let consumer = when(take, took);
-                    purgatory.try_complete_else_watch(consumer.into(), &[1], SECOND * 600).unwrap();
+                    purgatory.try_complete_else_watch(consumer, &[1], SECOND * 600).unwrap();
                 }
             });
             scope.spawn(|| {

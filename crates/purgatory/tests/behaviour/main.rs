@@ -15,7 +15,8 @@ mod lookups;
 mod metrics;
 mod missed_events;
 mod monitor;
-// TEMP recipes
+#[cfg(not(loom))]
+mod recipes;
 mod replies;
 mod runtime;
 mod scenarios;

@@ -234,7 +234,7 @@ fn callbacks_that_deliver_and_expect_find_what_is_decided() {
         let ends = (failing.wait_blocking(), blocks.wait_blocking());
         seen.lock().unwrap().push(ends);
     };
-    callbacks.try_complete_else_watch(when(|| true, callback).into(), &[0], SECOND).unwrap();
+    callbacks.try_complete_else_watch(when(|| true, callback), &[0], SECOND).unwrap();
     assert_eq!(*told_of.lock().unwrap(), [(failed("closed"), Err(WaitError::InsideCallback))]);
     assert_eq!(callbacks.stats().panics, 0);
     assert_eq!(first.wait_blocking(), Ok("one"));

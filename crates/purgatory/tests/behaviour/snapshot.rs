@@ -21,7 +21,7 @@ fn a_snapshot_tells_what_waits_for_what_and_since_when() {
     }
     let snapshot = purgatory.snapshot(10);
     assert_eq!((&*snapshot.name, snapshot.key_count), ("test", 2));
-    let busiest: Vec<_> = snapshot.busiest.iter().copied().collect();
+    let busiest: Vec<_> = snapshot.busiest.to_vec();
     assert_eq!(busiest, [("a", 2), ("b", 1)]);
     let told = |parked: &purgatory::Parked<&'static str>| {
         (parked.keys.clone(), parked.age, parked.expires_in, parked.under_check)
@@ -57,7 +57,7 @@ fn of_thousands_the_oldest_and_the_busiest_are_found() {
     let ages: Vec<_> = snapshot.oldest.iter().map(|parked| parked.age).collect();
     assert_eq!(ages, [5_000 * MS, 4_999 * MS, 4_998 * MS]);
     assert_eq!(snapshot.oldest[0].expires_in, None);
-    let busiest: Vec<_> = snapshot.busiest.iter().copied().collect();
+    let busiest: Vec<_> = snapshot.busiest.to_vec();
     assert_eq!(busiest, [("key-69", 139), ("key-68", 137), ("key-67", 135)]);
 }
 

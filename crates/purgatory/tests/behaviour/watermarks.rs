@@ -271,8 +271,6 @@ fn callbacks_run_on_the_executor_when_asked_to() {
     Timer::shutdown(&timer, std::time::Duration::MAX);
 }
 
-/// Kafka's scenarios for its raft's threshold purgatory.
-
 /// A rise that looked at each watch would check 16 000 times.
 #[test]
 fn a_rise_checks_an_operation_once_however_many_of_its_thresholds_it_meets() {

@@ -331,7 +331,7 @@ fn every_wait_ends_once_on_real_threads() {
                 loop {
                     let next = value.fetch_add(1, SeqCst) + 1;
                     (0..3).for_each(|key| _ = watermarks.raise(&key, next).unwrap());
-                    if next.is_multiple_of(50) {
+                    if next % 50 == 0 {
                         watermarks.remove(&3);
                     }
                     watermarks.raise(&3, next).unwrap();
@@ -377,4 +377,54 @@ fn every_wait_ends_once_on_real_threads() {
     let [completed, cancelled, parked, missed] =
         [completed, cancelled, parked, missed].map(|count| count.load(SeqCst));
     assert_eq!((completed + cancelled, missed), (parked, 0));
+}
+
+/// Kafka's scenarios for its raft's threshold purgatory, on one watermark.
+mod threshold {
+    use super::*;
+
+    fn threshold() -> (ManualTimer, Watermarks<()>) {
+        let (timer, purgatory) = by_hand();
+        (timer, Watermarks::from(purgatory))
+    }
+
+    #[test]
+    fn rises_complete_what_they_reach() {
+        let (_timer, applied) = threshold();
+        let [three, one, also_one] = [3, 1, 1].map(|index| applied.wait_for(&(), index, SECOND));
+        assert_eq!(applied.raise(&(), 1), Ok(2));
+        assert_eq!((one.wait_blocking(), also_one.wait_blocking()), (Ok(1), Ok(1)));
+        assert_eq!((applied.raise(&(), 2), applied.raise(&(), 5)), (Ok(0), Ok(1)));
+        assert_eq!(three.wait_blocking(), Ok(5));
+        assert_eq!((applied.raise(&(), 2), applied.value(&())), (Ok(0), Some(5))); // never back
+        assert_eq!(applied.wait_for(&(), 5, SECOND).wait_blocking(), Ok(5)); // at once
+    }
+
+    #[test]
+    fn one_rise_completes_in_order_of_thresholds() {
+        let (_timer, applied) = threshold();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        for threshold in [4, 2, 3, 1, 2] {
+            let order = order.clone();
+            let then = move |_| order.lock().unwrap().push(threshold);
+            applied.park(&(), threshold, SECOND, then).unwrap();
+        }
+        assert_eq!(applied.raise(&(), 3), Ok(4));
+        assert_eq!(*order.lock().unwrap(), [1, 2, 2, 3]);
+    }
+
+    #[test]
+    fn time_cancel_and_shutdown_end_what_is_not_reached() {
+        let (timer, applied) = threshold();
+        let soon = applied.wait_for(&(), 1, 10 * MS);
+        let late = applied.wait_for(&(), 1, SECOND);
+        timer.advance(10 * MS);
+        assert_eq!(soon.wait_blocking(), Err(WaitError::Expired));
+        assert_eq!(applied.purgatory().cancel_for_key(&(), "resigned"), 1);
+        let resigned = CancelReason::Requested("resigned".into());
+        assert_eq!(late.wait_blocking(), Err(WaitError::Cancelled(resigned)));
+        let rest = applied.wait_for(&(), 5, SECOND);
+        applied.purgatory().shutdown(SECOND);
+        assert_eq!(rest.wait_blocking(), Err(WaitError::Cancelled(CancelReason::Shutdown)));
+    }
 }

@@ -18,7 +18,7 @@ const COLUMNS: usize = 100;
 const WORDS: usize = 17_000;
 /// Lines of code of the broker, which is an example: neither blank ones nor comments, its tests
 /// and the clients that try it taken off.
-const BROKER: usize = 2950;
+const BROKER: usize = 1950;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

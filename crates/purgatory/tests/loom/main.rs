@@ -7,15 +7,21 @@
 
 #![cfg(loom)]
 
+mod monitor;
 mod replies;
+mod rises;
+mod shutdown;
+mod waits;
 mod watermarks;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -27,13 +33,12 @@ use loom::{
     thread,
 };
 use purgatory::{
-    BoxedOperation, Builder, CancelReason, DelayedOperation, Monitor, Outcome, Purgatory,
-    RefusedReason, Timeout, Watches,
+    Builder, CancelReason, DelayedOperation, Outcome, Purgatory, RefusedReason, Timeout, Watches,
     failpoints::{Failpoint, plant},
 };
-use timer_core::{Executor, Job, ManualTimer};
+use timer_core::ManualTimer;
 
-use Act::{Cancel, Event, EventForOne, Park, ParkChecked, ParkUpTo, Raise, Rise, Time};
+use Act::{Cancel, Event, EventForOne, Park, Raise, Time};
 use Outcome::{Completed, Expired};
 
 /// The bound of the search; beyond it these models show nothing new.
@@ -45,8 +50,6 @@ struct Op {
     flags: Vec<Arc<AtomicBool>>,
     /// Its check panics instead.
     panics: bool,
-    /// A flag that its callback sets.
-    sets: Option<Arc<AtomicBool>>,
     endings: std::sync::Arc<Mutex<Vec<Outcome>>>,
 }
 
@@ -59,7 +62,6 @@ impl DelayedOperation for Op {
 
     fn on_complete(self, outcome: Outcome) {
         self.endings.lock().unwrap().push(outcome);
-        self.sets.into_iter().for_each(|flag| flag.store(true, Relaxed));
     }
 }
 
@@ -106,7 +108,7 @@ impl Setup {
 
     fn op(&self, flags: &[usize]) -> Op {
         let flags = flags.iter().map(|&flag| self.flags[flag].clone()).collect();
-        Op { flags, panics: false, sets: None, endings: self.endings.clone() }
+        Op { flags, panics: false, endings: self.endings.clone() }
     }
 
     fn park<'a>(
@@ -181,6 +183,14 @@ impl Setup {
 fn assert_nothing_left<O: DelayedOperation + Send>(purgatory: &Purgatory<u8, O>) {
     let left = (purgatory.len(), purgatory.watched(), purgatory.keys());
     assert_eq!(left, (0, 0, 0), "left behind");
+}
+
+/// Polls a future once; `None` while it is pending.
+fn ending<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    match Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(ended) => Some(ended),
+        Poll::Pending => None,
+    }
 }
 
 fn cancelled() -> Outcome {
@@ -291,7 +301,7 @@ impl DelayedOperation for Consumer {
 /// Two jobs, each raised for one, of two that wait: none waits on while a job lies there.
 #[test]
 fn two_events_for_one_against_each_other() {
-    check(&[Failpoint::EventForOneLooksAtOne], || {
+    check(&[Failpoint::EndedStaysListed], || {
         let timer = ManualTimer::new();
         let purgatory: Purgatory<u8, Consumer> =
             Purgatory::builder("loom").timer(&timer).build().unwrap();
@@ -408,18 +418,23 @@ fn cancel_against_event() {
     event_against(&[Failpoint::ExpiryLeavesNoNote], ONE_KEY, 1, Cancel(1), cancelled);
 }
 
-/// A place among those that may be parked is taken once, and given back once.
+/// A permit of `max_parked` is taken once and given back once. The planted fault is about the
+/// event: lost permits need no race (behaviour: `a_refusal_names_the_bound`).
 #[test]
-fn a_place_against_event() {
+fn permit_against_event() {
     for keys in [ONE_KEY, TWO_ROOMS] {
-        check(&[Failpoint::EndingKeepsPermit, Failpoint::ParkKeepsNoPermit], move || {
+        check(&[Failpoint::ParkSkipsVersionCheck], move || {
             let setup = Setup::with(|builder| builder.max_parked(1));
             let setup = setup.race([Event(0, 1)], &[Park(&[0], keys)]);
             setup.assert_ended_once(&[Completed]);
             let park = || setup.purgatory.try_complete_else_watch(setup.op(&[1]), &[1], MS);
-            assert!(park().is_ok(), "the place is free");
+            assert!(park().is_ok(), "the permit came back");
             let refused = park().err().map(|refused| refused.reason);
-            assert_eq!(refused, Some(RefusedReason::Full { limit: 1 }), "the place is taken");
+            assert_eq!(
+                refused,
+                Some(RefusedReason::Full { limit: 1 }),
+                "the permit came back twice"
+            );
         });
     }
 }
@@ -450,85 +465,10 @@ fn park_against_event_against_expiry() {
     });
 }
 
-#[test]
-fn park_against_rise() {
-    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion], || {
-        let setup = Setup::new().race([Rise(0, 1)], &[ParkUpTo(&[0], &[(1, 5)])]);
-        setup.assert_ended_once(&[Completed]);
-    });
-}
-
-#[test]
-fn park_against_rise_in_the_check_form() {
-    check(&[Failpoint::ParkSkipsVersionCheck], || {
-        let setup = Setup::new().race([Rise(0, 1)], &[ParkChecked(&[0], &[(1, 5)])]);
-        setup.assert_ended_once(&[Completed]);
-    });
-}
-
-/// Both watermarks are met while they are being watched.
-#[test]
-fn park_against_two_rises() {
-    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventLeavesNoNote], || {
-        let parks = ParkUpTo(BOTH, &[(1, 5), (2, 5)]);
-        let setup = Setup::new().race([Rise(0, 1), Rise(1, 2)], &[parks]);
-        setup.assert_ended_once(&[Completed]);
-    });
-}
-
-/// The watch of the first key is taken and its slot given back, while the second key's is claimed.
-#[test]
-fn park_against_rise_in_one_room() {
-    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventLeavesNoNote], || {
-        let setup = Setup::new().race([Rise(0, 1)], &[ParkUpTo(&[0], &[(1, 5), (3, 5)])]);
-        setup.assert_ended_once(&[Completed]);
-    });
-}
-
-/// Two watermarks of one operation are met at once: one of the two takes the last.
-#[test]
-fn rise_against_rise() {
-    check(&[Failpoint::MetWatchNotCounted], || {
-        let setup = Setup::new();
-        // A condition that the checks never see true: only the count can end it.
-        let never = Arc::new(AtomicBool::new(false));
-        let operation = Op { flags: vec![never], ..setup.op(&[]) };
-        setup.park(operation, Watches::up_to(&[(1, 5), (2, 5)]), MS);
-        setup.race([Rise(0, 1), Rise(1, 2)], &[]).assert_ended_once(&[Completed]);
-    });
-}
-
-/// The same in the check form, where both may find the other's check under way.
-#[test]
-fn rise_against_rise_in_the_check_form() {
-    check(&[Failpoint::EventLeavesNoNote], || {
-        let setup = Setup::new().alone(&[ParkChecked(BOTH, &[(1, 5), (2, 5)])]);
-        setup.race([Rise(0, 1), Rise(1, 2)], &[]).assert_ended_once(&[Completed]);
-    });
-}
-
-#[test]
-fn rise_against_cancel_and_expiry() {
-    check(&[Failpoint::ExpiryRemovesCheckedOut], || {
-        let setup = Setup::new();
-        setup.park(setup.op(&[0]), Watches::up_to(&[(1, 5)]).with_keys(&[2]), MS);
-        let setup = setup.race([Rise(0, 1), Event(1, 2)], &[Time]);
-        setup.assert_ended_once(&[Completed, Expired]);
-    });
-}
-
-#[test]
-fn rise_against_cancel_for_key() {
-    check(&[Failpoint::ExpiryLeavesNoNote], || {
-        let setup = Setup::new().alone(&[ParkChecked(BOTH, &[(1, 5)])]);
-        setup.race([Rise(0, 1)], &[Cancel(1)]).assert_ended_once(&[cancelled()]);
-    });
-}
-
 /// A check that panics while another event finds it under way.
 #[test]
 fn panicking_check_against_event() {
-    check(&[Failpoint::PanickedPutBack], || {
+    check(&[Failpoint::EventLeavesNoNote], || {
         let setup = Setup::new();
         setup.park(Op { panics: true, ..setup.op(&[0]) }, ONE_KEY, MS);
         let setup = setup.race([Raise(1)], &[Event(0, 1)]);
@@ -536,170 +476,14 @@ fn panicking_check_against_event() {
     });
 }
 
-/// The value of a wait goes to the future, or to the hook when the future was dropped: never to
-/// both, never to neither.
+/// The last check of an operation whose time is up, against an event: one of the two ends it.
 #[test]
-fn future_drop_against_completion() {
-    check(&[Failpoint::DroppedFutureLeavesOperation], || {
-        let timer = ManualTimer::new();
-        let purgatory: Purgatory<u8, BoxedOperation> =
-            Purgatory::builder("loom").timer(&timer).build().unwrap();
-        let flag = Arc::new(AtomicBool::new(false));
-        let taken = std::sync::Arc::new(AtomicUsize::new(0));
-        let unclaimed = std::sync::Arc::new(AtomicUsize::new(0));
-        let (seen, took, lost) = (flag.clone(), taken.clone(), unclaimed.clone());
-        let condition = move || seen.load(Relaxed).then(|| _ = took.fetch_add(1, SeqCst));
-        let hook = move |()| _ = lost.fetch_add(1, SeqCst);
-        let future = purgatory.wait_or(&[1], MS, condition, hook);
-        let other = purgatory.clone();
-        let event = thread::spawn(move || {
-            flag.store(true, Relaxed);
-            other.check_and_complete(&1);
+fn last_check_against_event() {
+    for keys in [ONE_KEY, TWO_ROOMS] {
+        check(&[Failpoint::EndedStaysListed], move || {
+            let setup = Setup::with(|builder| builder.check_at_expiry(|_| ()));
+            let setup = setup.alone(&[Park(&[0], keys)]).race([Event(0, 1)], &[Time]);
+            setup.assert_ended_once(&[Completed, Expired]);
         });
-        drop(future);
-        event.join().unwrap();
-        assert_eq!(taken.load(SeqCst), unclaimed.load(SeqCst), "a value was lost");
-        assert_nothing_left(&purgatory);
-    });
-}
-
-/// Either the park is refused, or what was parked is ended.
-fn park_against_shutdown(faults: &[Failpoint], keys: &'static [u8]) {
-    check(faults, move || {
-        let setup = Setup::new();
-        let shutdown = setup.elsewhere(|setup| setup.purgatory.shutdown(Duration::ZERO));
-        let parked = setup.purgatory.try_complete_else_watch(setup.op(&[0]), keys, MS);
-        shutdown.join().unwrap();
-        match parked {
-            Ok(_) => setup.assert_ended_once(&[Outcome::Cancelled(CancelReason::Shutdown)]),
-            Err(refused) => assert_eq!(refused.reason, RefusedReason::Closed),
-        }
-    });
-}
-
-#[test]
-fn park_against_shutdown_under_one_key() {
-    park_against_shutdown(&[Failpoint::ShutdownClosesNoRoom], ONE_KEY);
-}
-
-#[test]
-fn park_against_shutdown_under_two_keys() {
-    // And the other way round: the first room is closed last.
-    for keys in [TWO_ROOMS, &[2, 1], ONE_ROOM] {
-        let faults = [Failpoint::ShutdownClosesNoRoom, Failpoint::ExpiryLeavesNoNote];
-        park_against_shutdown(&faults, keys);
     }
-}
-
-/// Keeps its jobs until the model runs them.
-#[derive(Clone, Debug, Default)]
-struct Later(std::sync::Arc<Mutex<Vec<Job>>>);
-
-impl Executor for Later {
-    fn execute(&self, job: Job) {
-        self.0.lock().unwrap().push(job);
-    }
-}
-
-impl Later {
-    fn run(&self) {
-        loop {
-            let Some(job) = self.0.lock().unwrap().pop() else { return };
-            job.run();
-        }
-    }
-}
-
-/// An operation that one thread checks while another raises two events, which is once too often: it
-/// is put off, to an executor that is blocked until all else is over.
-fn put_off_against(fault: Failpoint, second: Act, own: &'static [Act], ended: fn() -> Outcome) {
-    check(&[fault], move || {
-        let later = Later::default();
-        let setup = Setup::with(|builder| builder.executor(later.clone()));
-        setup.act(Park(&[0], ONE_KEY));
-        let checks = setup.elsewhere(|setup| setup.act(Raise(1)));
-        let overtakes = setup.elsewhere(move |setup| [Raise(1), second].map(|act| setup.act(act)));
-        own.iter().for_each(|&act| setup.act(act));
-        checks.join().unwrap();
-        overtakes.join().unwrap();
-        later.run();
-        setup.assert_ended_once(&[ended()]);
-    });
-}
-
-#[test]
-fn an_operation_that_is_put_off_hears_of_its_event() {
-    put_off_against(Failpoint::PutOffNotLookedAt, Event(0, 1), &[], || Completed);
-}
-
-#[test]
-fn an_operation_that_is_put_off_can_be_cancelled() {
-    put_off_against(Failpoint::PutOffForgetsEnd, Raise(1), &[Cancel(1)], cancelled);
-}
-
-#[test]
-fn an_operation_that_is_put_off_can_expire() {
-    put_off_against(Failpoint::PutOffForgetsEnd, Raise(1), &[Time], || Expired);
-}
-
-/// Two operations: what ends the first has come to the last check of the second. Both end, and no
-/// event is missing.
-#[track_caller]
-fn assert_none_missed(setup: &Setup) {
-    assert_eq!(setup.endings.lock().unwrap().len(), 2);
-    assert_eq!(setup.purgatory.stats().missed_events, 0);
-}
-
-/// A rise ends one operation, whose callback makes another's condition true; that one the rise
-/// comes to next. The other's time is up before that, after that, or in between: never is an event
-/// missing.
-#[test]
-fn a_rise_on_its_way_against_a_last_check() {
-    check(&[Failpoint::MissIgnoresNotes], || {
-        let setup = Setup::with(Builder::check_at_expiry);
-        let first = Op { sets: Some(setup.flags[1].clone()), ..setup.op(&[0]) };
-        setup.park(first, Watches::up_to(&[(1, 1)]), Timeout::Never);
-        setup.park(setup.op(&[1]), Watches::up_to(&[(1, 1), (3, 5)]), MS);
-        let rise = setup.elsewhere(|setup| setup.purgatory.complete_up_to(&1, 1));
-        setup.act(Time);
-        rise.join().unwrap();
-        assert_none_missed(&setup);
-        assert_eq!(setup.purgatory.len(), 0);
-    });
-}
-
-/// An event whose walk comes to an operation in its second step; the callback of the first step
-/// makes that one's condition true.
-#[test]
-fn an_event_on_its_way_against_a_last_check() {
-    check(&[Failpoint::MissIgnoresVersions, Failpoint::MissIgnoresEventsUnderWay], || {
-        let setup = Setup::with(Builder::check_at_expiry);
-        let first = Op { sets: Some(setup.flags[1].clone()), ..setup.op(&[0]) };
-        setup.park(first, ONE_KEY, Timeout::Never);
-        let never = Op { flags: vec![Arc::new(AtomicBool::new(false))], ..setup.op(&[]) };
-        setup.park(never, ONE_KEY, Timeout::Never);
-        setup.park(setup.op(&[1]), ONE_KEY, MS);
-        assert_none_missed(&setup.race([Event(0, 1)], &[Time]));
-    });
-}
-
-/// A monitor's change, which is there before its event.
-#[test]
-fn a_change_against_a_last_check() {
-    check(&[Failpoint::MissIgnoresAnnounced], || {
-        let timer = ManualTimer::new();
-        let purgatory = Purgatory::builder("loom").timer(&timer).check_at_expiry(|_| ());
-        let purgatory = purgatory.build().unwrap();
-        let monitor = Monitor::with(purgatory.clone(), false);
-        let endings = std::sync::Arc::new(AtomicUsize::new(0));
-        let told = endings.clone();
-        let then = move |_| _ = told.fetch_add(1, SeqCst);
-        monitor.park(&[1], MS, |done: &mut bool| done.then_some(()), then).unwrap();
-        let changing = monitor.clone();
-        let change = thread::spawn(move || changing.update_key(&1, |done| *done = true));
-        timer.advance(MS);
-        change.join().unwrap();
-        assert_eq!((endings.load(SeqCst), purgatory.len()), (1, 0));
-        assert_eq!(purgatory.stats().missed_events, 0);
-    });
 }

@@ -1,30 +1,16 @@
-//! Watermarks: values that rise and go, and those who wait for them.
-
-use std::{
-    pin::Pin,
-    task::{Context, Poll, Waker},
-};
+//! Watermarks: values that rise and go against waits for them.
 
 use loom::thread;
-use purgatory::{Purgatory, WaitError, WaitFuture, Watermarks, failpoints::Failpoint};
+use purgatory::{Purgatory, WaitError, Watermarks, failpoints::Failpoint};
 use timer_core::ManualTimer;
 
-use super::{MS, check};
+use super::{MS, check, ending};
 
 /// Watermarks under a hand-turned clock.
 fn watermarks() -> (ManualTimer, Watermarks<u8>) {
     let timer = ManualTimer::new();
     let watermarks = Watermarks::from(Purgatory::builder("loom").timer(&timer).build().unwrap());
     (timer, watermarks)
-}
-
-/// How a wait ended, if it has.
-fn ending<T>(wait: &mut WaitFuture<T>) -> Option<Result<T, WaitError>> {
-    let mut context = Context::from_waker(Waker::noop());
-    match Pin::new(wait).poll(&mut context) {
-        Poll::Ready(ended) => Some(ended),
-        Poll::Pending => None,
-    }
 }
 
 /// A value is seen by the check before the wait, or its rise sees the wait.
@@ -36,7 +22,7 @@ fn rise_against_wait() {
         let leader = thread::spawn(move || leader.raise(&1, 3));
         let mut wait = watermarks.wait_for(&1, 2, MS);
         leader.join().unwrap().unwrap();
-        assert_eq!((ending(&mut wait), watermarks.waiting()), (Some(Ok(3)), 0));
+        assert_eq!((ending(&mut wait), watermarks.purgatory().len()), (Some(Ok(3)), 0));
     });
 }
 
@@ -77,7 +63,7 @@ fn rise_and_removal_against_wait() {
             }
             other => panic!("{other:?}"),
         }
-        assert_eq!(watermarks.waiting(), 0);
+        assert_eq!(watermarks.purgatory().len(), 0);
     });
 }
 
@@ -89,9 +75,12 @@ fn rises_against_waiting_for_two_of_three() {
         let replica = watermarks.clone();
         let replica = thread::spawn(move || replica.raise(&2, 1));
         let quorum = [(1, 1), (2, 1), (3, 1)];
-        let mut wait = watermarks.wait_for_k(2, &quorum, MS).unwrap();
+        let mut wait = watermarks.wait_for_k(2, &quorum, MS);
         watermarks.raise(&1, 1).unwrap();
         replica.join().unwrap().unwrap();
-        assert_eq!((ending(&mut wait), watermarks.waiting()), (Some(Ok(vec![(1, 1), (2, 1)])), 0));
+        assert_eq!(
+            (ending(&mut wait), watermarks.purgatory().len()),
+            (Some(Ok(vec![(1, 1), (2, 1)])), 0)
+        );
     });
 }

@@ -13,7 +13,7 @@ use crate::{
     world::{MS, NEVER, Settings, Time, World},
 };
 
-/// Those that such threads come upon soon enough.
+/// Faults that such threads come upon soon enough.
 const FAULTS: [Failpoint; 5] = [
     Failpoint::ParkSkipsVersionCheck,
     Failpoint::EventRaisesNoVersion,
@@ -59,15 +59,13 @@ fn anything<T: Time>(world: &World<T>, thread: usize) {
     let one = parked.get(random.gen_range(0..4)).copied().into_iter();
     match random.gen_range(0..24) {
         0..10 => park_anything(world),
-        10..12 => world.event(key),
-        12..14 => world.rise(key, random.gen_range(1..3)),
-        14 if thread > 1 => world.raise(key),
-        14 => world.run_deferred(),
-        15 => world.defer(key),
+        10..13 => world.event(key),
+        13..15 => world.rise(key, random.gen_range(1..3)),
+        15 => world.raise(key),
         16..18 => world.tick(),
         18 => world.cancel_for_key(key),
         19 => one.for_each(|id| world.cancel(id)),
-        20 if thread > 1 => world.complete_each(&parked),
+        20 if thread > 1 => parked.into_iter().for_each(|id| world.complete(id)),
         20 => one.for_each(|id| world.complete(id)),
         21 if thread == 0 => {
             let timeout = MS * random.gen_range(0..3);
@@ -96,7 +94,7 @@ fn park_anything<T: Time>(world: &World<T>) {
     let (inside, key) = (world.clone(), random.gen_range(1..4));
     op = match random.gen_range(0..12) {
         0 => op.then(move || inside.event(key)),
-        1 => op.then(move || inside.defer(key)),
+        1 => op.then(move || inside.raise(key)),
         2 => op.then(move || inside.rise(key, 2)),
         3 => op.then(move || inside.cancel_for_key(key)),
         4 => op.then(move || _ = inside.park(inside.op(&[key, 4]), MS)),

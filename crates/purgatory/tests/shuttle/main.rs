@@ -14,7 +14,6 @@ mod anything;
 mod book;
 #[path = "../../../timer-core/tests/support/effort.rs"]
 mod effort;
-mod keys;
 mod operations;
 mod reaper;
 mod schedules;

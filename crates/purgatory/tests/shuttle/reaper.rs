@@ -6,10 +6,7 @@ use std::sync::{
 };
 
 use purgatory::failpoints::Failpoint;
-use purgatory::{BoxedOperation, Purgatory, WaitError};
 use shuttle::{
-    future::block_on,
-    rand::{Rng, thread_rng},
     sync::mpsc,
     thread::{self, JoinHandle},
 };
@@ -27,10 +24,6 @@ struct Clockwork(AtomicU64);
 impl Clock for Clockwork {
     fn now_ns(&self) -> u64 {
         self.0.fetch_add(300_000, Relaxed)
-    }
-
-    fn is_steady(&self) -> bool {
-        true
     }
 }
 
@@ -82,7 +75,7 @@ impl Working {
         world.wait_for_time(); // for what a callback of the worker's parked
         world.assert_nothing_missed();
         world.begin_shutdown();
-        assert!(world.timer.shutdown(Duration::MAX).unfired.is_empty());
+        assert!(world.timer.shutdown(std::time::Duration::MAX).unfired.is_empty());
         world.assert_over();
     }
 }
@@ -105,7 +98,7 @@ fn expiry_without_help() {
                 world.thread(|world| {
                     world.park(world.op(&[1, 2]), NEVER);
                     world.park(world.op(&[3]), NEVER);
-                    world.defer(1);
+                    world.event(1);
                 }),
                 world.thread(|world| {
                     let inside = world.clone();
@@ -115,9 +108,8 @@ fn expiry_without_help() {
                 world.thread(move |world| {
                     let by_hand = counted.clone();
                     let task = world.timer.schedule(MS, move || _ = counted.fetch_add(1, Relaxed));
-                    world.defer(2);
-                    world.event(1);
-                    world.defer(3);
+                    world.event(2);
+                    world.event(3);
                     if world.timer.cancel(task.unwrap()) {
                         by_hand.fetch_add(1, Relaxed);
                     }
@@ -136,7 +128,7 @@ fn the_timer_is_shut_down_meanwhile() {
         let world = World::on(builder.shards(2).build().unwrap(), Settings::default());
         let shut_down = |world: &World<SystemTimer>| {
             world.begin_shutdown();
-            assert!(world.timer.shutdown(Duration::MAX).unfired.is_empty());
+            assert!(world.timer.shutdown(std::time::Duration::MAX).unfired.is_empty());
         };
         join([
             world.thread(move |world| {
@@ -152,35 +144,5 @@ fn the_timer_is_shut_down_meanwhile() {
             world.thread(shut_down),
         ]);
         world.assert_over();
-    });
-}
-
-/// A check that an event overtakes each time goes to the executor, where it can still be cancelled.
-#[test]
-fn a_check_that_is_always_overtaken() {
-    check(&[Failpoint::EventLeavesNoNote], || {
-        let (timer, working) = Working::timer();
-        let purgatory: Purgatory<u8, BoxedOperation> =
-            Purgatory::builder("overtaken").timer(&timer).build().unwrap();
-        let mut looks = 0;
-        let overtaking = purgatory.clone();
-        let future = purgatory.wait(&[1], NEVER, move || {
-            looks += 1;
-            let overtaking = overtaking.clone();
-            join([thread::spawn(move || _ = overtaking.check_and_complete(&1))]);
-            (looks >= 12).then_some(looks)
-        });
-        let (cancelling, cancels) = (purgatory.clone(), thread_rng().gen_range(0..2));
-        let cancel = thread::spawn(move || {
-            (0..cancels).for_each(|_| _ = cancelling.cancel_for_key(&1, "shuttle"));
-        });
-        let deferring = purgatory.clone();
-        let event = thread::spawn(move || deferring.defer(1));
-        let result = block_on(future);
-        assert!(matches!(result, Ok(12) | Err(WaitError::Cancelled(_))), "{result:?}");
-        join([cancel, event]);
-        working.stop();
-        assert!(timer.shutdown(Duration::MAX).unfired.is_empty());
-        assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
     });
 }

@@ -67,13 +67,6 @@ pub fn check_one_in(fewer: usize, faults: &[impl Into<Fault> + Copy], scenario: 
     check_with(&config(), fewer, &all(faults), scenario);
 }
 
-/// The same for a scenario whose threads go on while one of them unwinds.
-pub fn check_unwinding(faults: &[impl Into<Fault> + Copy], scenario: fn()) {
-    let mut config = config();
-    config.ungraceful_shutdown_config.immediately_return_on_panic = false;
-    check_with(&config, 1, &all(faults), scenario);
-}
-
 fn check_with(config: &Config, fewer: usize, faults: &[Fault], scenario: fn()) {
     if let Ok(schedule) = std::env::var("SHUTTLE_REPLAY") {
         Runner::new(ReplayScheduler::new_from_encoded(schedule.trim()), config.clone())

@@ -3,16 +3,17 @@
 use std::{
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
     time::Duration,
 };
 
 use purgatory::failpoints::Failpoint;
 use purgatory::{
-    BoxedOperation, CancelReason, Purgatory, ThresholdPurgatory, Timeout, WaitError, WaitFuture,
+    BoxedOperation, CancelReason, Monitor, Purgatory, Timeout, WaitError, WaitFuture, Watermarks,
 };
 use shuttle::{
     future::block_on,
+    rand::{Rng, thread_rng},
     sync::Mutex,
     thread::{self, JoinHandle},
 };
@@ -23,37 +24,82 @@ use crate::{
     world::{MS, NEVER, join},
 };
 
-/// Checks take a lock that is held while the event is deferred: nobody waits for ever, and no event
-/// is lost.
+/// Changes of a monitor's state, by one key and by all, against waits for what they add up to.
 #[test]
-fn deferred_events() {
-    check(&[Failpoint::EventRaisesNoVersion, Failpoint::EventLeavesNoNote], || {
-        let purgatory: Purgatory<u8, BoxedOperation> =
-            Purgatory::builder("deferred").timer(&ManualTimer::new()).build().unwrap();
-        let count = Arc::new(Mutex::new(0));
+fn monitor_changes_end_their_waits() {
+    let faults = [
+        Failpoint::EventRaisesNoVersion,
+        Failpoint::EventLeavesNoNote,
+        Failpoint::WaitTrustsEarlierWalk,
+    ];
+    check(&faults, || {
+        let purgatory = Purgatory::builder("monitor").timer(&ManualTimer::new()).build().unwrap();
+        let counter: Monitor<u8, u32> = Monitor::with(purgatory, 0);
         let wait = |least: u32| {
-            let (purgatory, count) = (purgatory.clone(), count.clone());
+            let counter = counter.clone();
             thread::spawn(move || {
-                let reached = move || Some(*count.lock().unwrap()).filter(|&count| count >= least);
-                assert!(block_on(purgatory.wait(&[1, 2], NEVER, reached)).unwrap() >= least);
+                let wait = counter.wait(&[1, 2], NEVER, move |count| {
+                    Some(*count).filter(|&count| count >= least)
+                });
+                assert!(block_on(wait).unwrap() >= least);
             })
         };
-        let add = |key: u8| {
-            let (purgatory, count) = (purgatory.clone(), count.clone());
-            thread::spawn(move || {
-                let mut held = count.lock().unwrap();
-                *held += 1;
-                purgatory.defer(key);
-                drop(held);
-                purgatory.run_deferred();
+        let add = |key: Option<u8>| {
+            let counter = counter.clone();
+            thread::spawn(move || match key {
+                Some(key) => counter.update_key(&key, |count| *count += 1),
+                None => counter.update(|count| *count += 1),
             })
         };
-        join([wait(1), wait(3), add(1), add(2), add(1)]);
-        assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
+        join([wait(1), wait(3), add(Some(1)), add(Some(2)), add(None)]);
+        assert_nothing_left(counter.purgatory());
     });
 }
 
-/// Values that waits take out of a pool and, when nobody is there to have them, put back.
+/// A check that an event overtakes each time is repeated each time.
+#[test]
+fn overtaken_check_is_repeated() {
+    check(&[Failpoint::EventLeavesNoNote], || {
+        let purgatory: Purgatory<u8, BoxedOperation> =
+            Purgatory::builder("overtaken").timer(&ManualTimer::new()).build().unwrap();
+        let mut looks = 0;
+        let overtaking = purgatory.clone();
+        let wait = purgatory.wait(&[1], NEVER, move || {
+            looks += 1;
+            let overtaking = overtaking.clone();
+            join([thread::spawn(move || _ = overtaking.check_and_complete(&1))]);
+            (looks >= 12).then_some(looks)
+        });
+        let (cancelling, cancels) = (purgatory.clone(), thread_rng().gen_range(0..2));
+        let cancel = thread::spawn(move || {
+            (0..cancels).for_each(|_| _ = cancelling.cancel_for_key(&1, "shuttle"));
+        });
+        let result = block_on(wait);
+        assert!(matches!(result, Ok(12) | Err(WaitError::Cancelled(_))), "{result:?}");
+        join([cancel]);
+        assert_nothing_left(&purgatory);
+    });
+}
+
+/// A value of a pool, which goes back when it is dropped untaken.
+struct Pooled {
+    pool: Pool,
+    value: Option<u32>,
+}
+
+impl Pooled {
+    fn take(mut self) -> u32 {
+        self.value.take().unwrap()
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        self.value.into_iter().for_each(|value| self.pool.put(value));
+    }
+}
+
+/// Values that waits take out of a pool.
 #[derive(Clone)]
 struct Pool {
     purgatory: Purgatory<u8, BoxedOperation>,
@@ -72,10 +118,12 @@ impl Pool {
         self.purgatory.check_and_complete(&1);
     }
 
-    fn wait(&self, timeout: impl Into<Timeout>) -> WaitFuture<u32> {
-        let (values, unclaimed) = (self.values.clone(), self.clone());
-        let take = move || values.lock().unwrap().pop();
-        self.purgatory.wait_or(&[1, 2], timeout, take, move |value| unclaimed.put(value))
+    fn wait(&self, timeout: impl Into<Timeout>) -> WaitFuture<Pooled> {
+        let pool = self.clone();
+        self.purgatory.wait(&[1, 2], timeout, move || {
+            let value = Some(pool.values.lock().unwrap().pop()?);
+            Some(Pooled { pool: pool.clone(), value })
+        })
     }
 
     /// A thread that waits for a value to the end; one that has to get it, when there is no end.
@@ -84,8 +132,8 @@ impl Pool {
         thread::spawn(move || {
             let future = pool.wait(timeout.map_or(NEVER, Timeout::After));
             let result = block_on(future);
-            assert!(timeout.is_some() || result.is_ok(), "{result:?}");
-            pool.taken.lock().unwrap().extend(result);
+            assert!(timeout.is_some() || result.is_ok(), "{:?}", result.err());
+            pool.taken.lock().unwrap().extend(result.map(Pooled::take));
         })
     }
 
@@ -95,11 +143,8 @@ impl Pool {
         thread::spawn(move || {
             drop(pool.wait(NEVER));
             let mut future = pool.wait(MS);
-            let polled =
-                Future::poll(Pin::new(&mut future), &mut Context::from_waker(Waker::noop()));
-            if let Poll::Ready(Ok(value)) = polled {
-                pool.put(value);
-            }
+            // A value that it yields goes back as it is dropped.
+            drop(Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())));
         })
     }
 
@@ -114,8 +159,7 @@ impl Pool {
         values.extend(&*self.taken.lock().unwrap());
         values.sort_unstable();
         assert!(values.iter().copied().eq(expected), "{values:?}");
-        let purgatory = &self.purgatory;
-        assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
+        assert_nothing_left(&self.purgatory);
         assert_eq!(Arc::strong_count(&self.values), 1, "a wait was not dropped");
     }
 }
@@ -199,27 +243,33 @@ fn the_last_handle_is_dropped() {
     });
 }
 
-/// One value rises for many: nobody is told of less than it waits for, and nobody waits on.
+/// One value rises for many waits: each yields no less than its threshold, and all end.
 #[test]
-fn thresholds() {
+fn one_watermark_ends_many_waits() {
     check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion], || {
-        let waits = Purgatory::builder("thresholds").timer(&ManualTimer::new()).build().unwrap();
-        let waits = ThresholdPurgatory::from(waits);
+        let purgatory = Purgatory::builder("watermark").timer(&ManualTimer::new()).build().unwrap();
+        let watermark = Watermarks::from(purgatory);
         let wait = |threshold: u64| {
-            let waits = waits.clone();
+            let watermark = watermark.clone();
             thread::spawn(move || {
-                drop(waits.wait_for(threshold, NEVER));
-                let value = block_on(waits.wait_for(threshold, NEVER)).unwrap();
+                drop(watermark.wait_for(&(), threshold, NEVER));
+                let value = block_on(watermark.wait_for(&(), threshold, NEVER)).unwrap();
                 assert!((threshold..10).contains(&value), "{value} for {threshold}");
             })
         };
         let rise = |values: [u64; 2]| {
-            let waits = waits.clone();
+            let watermark = watermark.clone();
             thread::spawn(move || {
-                values.into_iter().for_each(|value| _ = waits.complete_up_to(value))
+                values.into_iter().for_each(|value| _ = watermark.raise(&(), value).unwrap());
             })
         };
         join([wait(1), wait(4), wait(9), rise([3, 5]), rise([9, 2])]);
-        assert_eq!((waits.value(), waits.waiting()), (9, 0));
+        assert_eq!((watermark.value(&()), watermark.purgatory().len()), (Some(9), 0));
     });
+}
+
+#[track_caller]
+fn assert_nothing_left(purgatory: &Purgatory<u8, BoxedOperation>) {
+    let left = (purgatory.len(), purgatory.watched(), purgatory.keys());
+    assert_eq!(left, (0, 0, 0), "left behind");
 }

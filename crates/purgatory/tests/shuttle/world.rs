@@ -57,7 +57,6 @@ impl World {
     pub fn finish(&self, threads: impl IntoIterator<Item = JoinHandle<()>>) {
         join(threads);
         assert_eq!(self.book.now_ns(), (MS * self.book.pages().ticks).as_nanos() as u64);
-        self.run_deferred();
         self.assert_nothing_missed();
         self.tick(); // what was parked after the clock had moved on, but counted from before
         let now_ns = self.book.now_ns();
@@ -139,16 +138,6 @@ impl<T: Time> World<T> {
         self.book.count(self.purgatory.complete_up_to(&key, value));
     }
 
-    /// Makes a condition true, and leaves its event to the executor or to `run_deferred`.
-    pub fn defer(&self, key: u8) {
-        self.make_true(key);
-        self.purgatory.defer(key);
-    }
-
-    pub fn run_deferred(&self) {
-        self.book.count(self.purgatory.run_deferred());
-    }
-
     pub fn cancel_for_key(&self, key: u8) {
         let reason = format!("key {key}");
         self.book.begin(reason.clone());
@@ -179,14 +168,6 @@ impl<T: Time> World<T> {
     pub fn complete(&self, (number, id): (usize, OperationId)) {
         self.book.begin(format!("complete {number}"));
         self.attempted(number, self.purgatory.complete(id), Outcome::Completed);
-    }
-
-    pub fn complete_each(&self, parked: &[(usize, OperationId)]) {
-        let ids: Vec<_> = parked.iter().map(|&(_, id)| id).collect();
-        for (number, _) in parked {
-            self.book.begin(format!("complete {number}"));
-        }
-        self.book.count(self.purgatory.complete_each(&ids));
     }
 
     /// For calls that are not inside a callback: what they end has been told.

@@ -215,7 +215,7 @@ impl DelayedOperation for Op {
 
 /// An operation that waits for ever, and tells nobody of its end.
 pub fn never() -> BoxedOperation {
-    when(|| false, drop).into()
+    when(|| false, drop)
 }
 
 /// A purgatory of these.

@@ -125,7 +125,7 @@ fn a_shared_timers_shutdown_with_a_limit_closes_its_purgatories_at_once() {
     let (send, told) = mpsc::channel();
     let waits = |send: &mpsc::Sender<Outcome>| {
         let send = send.clone();
-        when(|| false, move |outcome| send.send(outcome).unwrap()).into()
+        when(|| false, move |outcome| send.send(outcome).unwrap())
     };
     purgatory.park(waits(&send), &[1], MINUTE);
     timer.shutdown(Duration::ZERO);

@@ -85,7 +85,7 @@ fn a_wait_that_is_over_may_be_taken_inside_a_callback() {
     let waits = purgatory.wait(&[1], MINUTE, || None::<()>);
     let (send, result) = mpsc::channel();
     let then = move |_| send.send((over.wait_blocking(), waits.wait_blocking())).unwrap();
-    purgatory.try_complete_else_watch(when(|| true, then).into(), &[1], MINUTE).unwrap();
+    purgatory.try_complete_else_watch(when(|| true, then), &[1], MINUTE).unwrap();
     assert_eq!(result.recv(), Ok((Ok(7), Err(WaitError::InsideCallback))));
     assert!(purgatory.is_empty());
 }

@@ -9,17 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::driver::panics::contain;
-
 /// A source of time: nanoseconds since an origin of its own.
 ///
-/// A timer does not let its clock go back: what it reads is at least what was read before, and a
-/// clock that panics stands still for that reading. One that is more than a second behind what it
-/// showed before is not waited for: time goes on from there at its pace, so that a clock that was
-/// an hour ahead once does not stop the timer for an hour
-/// ([`TimerStats::clock_set_back`](crate::TimerStats::clock_set_back) counts it). (All of that
-/// costs a word that all threads write, and is spared for a clock that [is
-/// steady](Self::is_steady).) A clock that jumps ahead, because the machine was suspended, is
+/// It must be monotonic, on any thread, and must not panic. A wheel ignores a time earlier than its
+/// present, so a clock that goes back makes what was scheduled before late, and what is scheduled
+/// then may fire early by as much. A clock that jumps ahead, because the machine was suspended, is
 /// caught up with in bounded steps.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Nanoseconds since the clock's origin; `u64::MAX` (584 years) is the end of time. May be
@@ -31,11 +25,6 @@ pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// default.
     fn sleep_max(&self) -> Option<Duration> {
         None
-    }
-
-    /// True for a clock that promises never to go back, on any thread, and never to panic.
-    fn is_steady(&self) -> bool {
-        false
     }
 }
 
@@ -89,10 +78,6 @@ impl Clock for SystemClock {
     fn now_ns(&self) -> u64 {
         self.timeout_at(Instant::now())
     }
-
-    fn is_steady(&self) -> bool {
-        true
-    }
 }
 
 impl Default for SystemClock {
@@ -138,138 +123,5 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now_ns(&self) -> u64 {
         self.now_ns.load(Ordering::Acquire)
-    }
-
-    fn is_steady(&self) -> bool {
-        true
-    }
-}
-
-/// Another's clock, kept from going back and from panicking.
-///
-/// It stands still while the clock is behind what it showed before, but not for longer than
-/// [`BEHIND_MAX_NS`]: further behind, what it showed before was wrong, and time goes on from there
-/// at the clock's pace, until the clock shows again what it showed before: then it was only behind
-/// for a while. How often it went back is counted.
-#[derive(Debug)]
-pub(crate) struct Steady<C> {
-    clock: C,
-    latest_ns: AtomicU64,
-    /// What is added to the clock since it went back.
-    ahead_ns: AtomicU64,
-    set_back: Arc<AtomicU64>,
-}
-
-/// A clock is waited for when it is behind by no more than this.
-const BEHIND_MAX_NS: u64 = 1_000_000_000;
-
-impl<C: Clock> Steady<C> {
-    pub(crate) fn new(clock: C, set_back: Arc<AtomicU64>) -> Self {
-        let (latest_ns, ahead_ns) = Default::default();
-        Steady { clock, latest_ns, ahead_ns, set_back }
-    }
-
-    /// What the clock shows, unless it panics.
-    fn read(&self) -> Option<u64> {
-        let mut now_ns = None;
-        let _ = contain(|| now_ns = Some(self.clock.now_ns()));
-        now_ns
-    }
-
-    /// The clock shows again what it showed before it went back.
-    #[cold]
-    fn come_back(&self, ahead_ns: u64) {
-        let relaxed = Ordering::Relaxed;
-        let _ = self.ahead_ns.compare_exchange(ahead_ns, 0, Ordering::AcqRel, relaxed);
-    }
-
-    /// The clock may have gone back a long way, or this thread was stopped since it read it: so it
-    /// is read again after what was shown.
-    #[cold]
-    fn go_on(&self) {
-        let ahead_ns = self.ahead_ns.load(Ordering::Acquire);
-        let latest_ns = self.latest_ns.load(Ordering::Acquire);
-        let Some(now_ns) = self.read() else { return };
-        let behind_ns = latest_ns.saturating_sub(now_ns.saturating_add(ahead_ns));
-        if behind_ns > BEHIND_MAX_NS {
-            let further_ns = ahead_ns.saturating_add(behind_ns);
-            let went_on = self.ahead_ns.compare_exchange(
-                ahead_ns,
-                further_ns,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
-            self.set_back.fetch_add(u64::from(went_on.is_ok()), Ordering::Relaxed);
-        }
-    }
-}
-
-impl<C: Clock> Clock for Steady<C> {
-    fn now_ns(&self) -> u64 {
-        let ahead_ns = self.ahead_ns.load(Ordering::Acquire);
-        let Some(now_ns) = self.read() else { return self.latest_ns.load(Ordering::Acquire) };
-        let now_ns = match ahead_ns {
-            0 => now_ns,
-            _ if now_ns.saturating_add(BEHIND_MAX_NS) >= self.latest_ns.load(Ordering::Acquire) => {
-                self.come_back(ahead_ns);
-                now_ns
-            }
-            _ => now_ns.saturating_add(ahead_ns),
-        };
-        let latest_ns = self.latest_ns.fetch_max(now_ns, Ordering::AcqRel);
-        if latest_ns.saturating_sub(now_ns) > BEHIND_MAX_NS {
-            self.go_on();
-        }
-        latest_ns.max(now_ns)
-    }
-
-    fn sleep_max(&self) -> Option<Duration> {
-        let mut sleep_max = None;
-        let _ = contain(|| sleep_max = self.clock.sleep_max());
-        sleep_max
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Shows what it is told, and panics at the end of time.
-    #[derive(Clone, Debug, Default)]
-    struct Told(Arc<AtomicU64>);
-
-    impl Clock for Told {
-        fn now_ns(&self) -> u64 {
-            let now_ns = self.0.load(Ordering::Acquire);
-            assert!(now_ns < u64::MAX, "a clock that panics");
-            now_ns
-        }
-    }
-
-    #[test]
-    fn a_clock_that_was_an_hour_ahead_once_is_waited_for_a_second_at_most() {
-        const SECOND: u64 = 1_000_000_000;
-        let (told, set_back) = (Told::default(), Arc::<AtomicU64>::default());
-        let steady = Steady::new(told.clone(), set_back.clone());
-        let read = |now_ns| {
-            told.0.store(now_ns, Ordering::Release);
-            (steady.now_ns(), set_back.load(Ordering::Relaxed))
-        };
-        assert_eq!(read(5 * SECOND), (5 * SECOND, 0));
-        assert_eq!(read(4 * SECOND), (5 * SECOND, 0), "a second behind: it is waited for");
-        assert_eq!(read(u64::MAX), (5 * SECOND, 0), "a panic says nothing");
-        let hour = 3600 * SECOND;
-        assert_eq!(read(hour), (hour, 0));
-        assert_eq!(read(6 * SECOND), (hour, 1), "it goes on from there");
-        assert_eq!(read(7 * SECOND), (hour + SECOND, 1));
-        assert_eq!(read(2 * hour), (2 * hour, 1), "it is where it was before");
-        assert_eq!(read(8 * SECOND), (2 * hour, 2));
-        assert_eq!(read(10 * SECOND), (2 * hour + 2 * SECOND, 2));
-        assert_eq!(
-            read(2 * hour + 2 * SECOND),
-            (2 * hour + 2 * SECOND, 2),
-            "nothing is early by it"
-        );
-        assert_eq!(read(2 * hour + 3 * SECOND), (2 * hour + 3 * SECOND, 2));
     }
 }

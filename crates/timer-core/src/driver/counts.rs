@@ -6,9 +6,8 @@ use std::sync::{
 };
 
 use crate::{
-    driver::spi::WheelOwner,
+    driver::spi::{WheelCounts, WheelOwner},
     observe::{histogram::TimeHistogram, stats::TimerStats},
-    wheel::timing_wheel::WheelCounts,
 };
 
 /// Tasks cancelled on wheels that are gone.
@@ -60,7 +59,6 @@ impl AdvanceCounts {
             cascaded: self.cascaded,
             wake_ups: self.wake_ups,
             spurious_wake_ups: self.spurious_wake_ups,
-            clock_set_back: 0,
             panics,
             executor_queue: None,
             turns: self.rounds,

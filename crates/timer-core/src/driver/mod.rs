@@ -78,12 +78,10 @@ pub use self::executor::{Latch, Ran, UnderWay, jobs, on_timer_thread};
 pub use self::limit::Limit;
 pub use self::panics::{Apart, contain, drop_each};
 pub use self::shards::{ShardGuard, ShardState, Shards, wheel_for};
-pub use self::spi::{Driver, Settings, WheelOwner};
+pub use self::spi::{Driver, Settings, WheelCounts, WheelOwner};
 #[cfg(feature = "metrics")]
 pub use crate::observe::metrics::hand_over;
 pub use crate::wheel::pages::{PageSlot, Pages};
-pub use crate::wheel::search::DeadlineSearch;
-pub use crate::wheel::timing_wheel::WheelCounts;
 
 /// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` and `cfg(shuttle)` the
 /// model checker's; and there the failpoints.

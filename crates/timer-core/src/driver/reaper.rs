@@ -93,8 +93,7 @@ impl Reaper {
     ) -> Result<(), TimerClosed> {
         let mut arrivals = self.shared.arrivals.lock();
         let arrivals = arrivals.as_mut().ok_or(TimerClosed)?;
-        arrivals.push(Attached { bell: bell.clone(), wheels });
-        self.wake.wake();
+        arrivals.push(Attached { bell: bell.clone(), wheels }); // seen when it rings
         Ok(())
     }
 

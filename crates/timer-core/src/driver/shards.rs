@@ -18,12 +18,13 @@ use std::{
 use crossbeam_utils::CachePadded;
 
 use crate::{
-    driver::{bell::Bell, handle::TimerHandle, spi::Driver},
-    sync::{Mutex, MutexGuard, failpoints::failpoint},
-    wheel::{
-        arena::TaskId,
-        timing_wheel::{TimingWheel, WheelCounts},
+    driver::{
+        bell::Bell,
+        handle::TimerHandle,
+        spi::{Driver, WheelCounts},
     },
+    sync::{Mutex, MutexGuard, failpoints::failpoint},
+    wheel::{node::TaskId, timing_wheel::TimingWheel},
 };
 
 /// What is under a shard's lock: a wheel, and what its owner keeps beside it.
@@ -34,7 +35,7 @@ pub trait ShardState {
 
 impl<T> ShardState for TimingWheel<T> {
     fn counts(&self) -> WheelCounts {
-        TimingWheel::counts(self)
+        WheelCounts::of(self)
     }
 }
 
@@ -106,14 +107,13 @@ impl<S: ShardState> Drop for Shards<S> {
 
 /// A wheel for one of `count` shards of `driver`. Its coarse buckets are shifted by a fraction of a
 /// bucket of levels 1 to 3 each (at 1 ms and 64 slots: of 64 ms, 4 s and 4 min), so that the shards
-/// hand theirs down one after the other; but not where order matters, which it keeps then.
+/// hand theirs down one after the other; but not where order matters.
 pub fn wheel_for<T>(driver: &dyn Driver, number: usize, count: usize) -> TimingWheel<T> {
     let size = driver.settings().wheel_size;
     let now_tick = driver.settings().tick.round_down(driver.now_ns());
     let shifted = if driver.settings().in_order { 0 } else { number as u64 };
     let phase = phase(size.slots() as u64, shifted, count as u64);
-    let wheel = TimingWheel::with_phase(size, now_tick, phase).placing_late();
-    if driver.settings().in_order { wheel.keeping_order() } else { wheel }
+    TimingWheel::with_phase(size, now_tick, phase).handing_down_early()
 }
 
 fn phase(slots: u64, number: u64, count: u64) -> u64 {

@@ -4,6 +4,7 @@
 use std::{
     error::Error,
     fmt,
+    iter::Sum,
     sync::{Arc, Weak},
 };
 
@@ -12,7 +13,7 @@ use crate::{
     wheel::{
         geometry::WheelSize,
         tick::TickLength,
-        timing_wheel::{Advanced, WheelCounts},
+        timing_wheel::{Advanced, TimingWheel},
     },
 };
 
@@ -92,6 +93,33 @@ pub trait WheelOwner: Send + Sync + 'static {
     /// The timer has been shut down: nothing will expire any more. Closes the wheels here; user
     /// code that follows from it runs where jobs do. Called with nothing locked.
     fn timer_closed(self: Arc<Self>);
+}
+
+/// Counts of a wheel, or of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WheelCounts {
+    /// As [`TimerStats::pending`](crate::TimerStats::pending).
+    pub pending: u64,
+    /// As [`TimerStats::cancelled`](crate::TimerStats::cancelled).
+    pub cancelled: u64,
+}
+
+impl WheelCounts {
+    /// The counts of a wheel. O(1).
+    pub fn of<T>(wheel: &TimingWheel<T>) -> Self {
+        let pending = wheel.scheduled_count() as u64;
+        WheelCounts { pending, cancelled: wheel.cancelled_count() }
+    }
+}
+
+impl Sum for WheelCounts {
+    fn sum<I: Iterator<Item = WheelCounts>>(all: I) -> WheelCounts {
+        all.fold(WheelCounts::default(), |sum, one| WheelCounts {
+            pending: sum.pending + one.pending,
+            cancelled: sum.cancelled + one.cancelled,
+        })
+    }
 }
 
 /// The timer has been shut down.

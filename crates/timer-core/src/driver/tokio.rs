@@ -150,10 +150,6 @@ impl Clock for TokioClock {
             _ => self.read_inside_ns(),
         }
     }
-
-    fn is_steady(&self) -> bool {
-        true
-    }
 }
 
 /// Starts a reaper as a task of a runtime; `None` when that has no time.

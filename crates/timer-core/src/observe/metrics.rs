@@ -58,11 +58,6 @@ pub(crate) fn publish(
             "Times that the reaper woke up for nothing",
             stats.spurious_wake_ups,
         ),
-        (
-            "timer_clock_set_back_total",
-            "Times that a clock of the user's went back by more than a second",
-            stats.clock_set_back,
-        ),
         ("timer_panics_total", "Panics of tasks scheduled on the timer itself", stats.panics),
     ];
     for (name, help, value) in counters {

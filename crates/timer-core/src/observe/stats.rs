@@ -20,9 +20,6 @@ pub struct TimerStats {
     pub wake_ups: u64,
     /// Those of them for nothing: nothing was due any more, and nobody had rung.
     pub spurious_wake_ups: u64,
-    /// Times that a clock of the user's went back by more than a second: what it had shown was
-    /// wrong, and time went on from there.
-    pub clock_set_back: u64,
     /// Panics of tasks scheduled on the timer itself.
     pub panics: u64,
     /// Jobs that wait for a worker, each a batch of what fell due; `None` when the executor does

@@ -17,7 +17,7 @@ use std::{
 use crossbeam_utils::CachePadded;
 
 use crate::{
-    driver::{handle::TimerHandle, panics::contain, spi::Driver},
+    driver::{handle::TimerHandle, spi::Driver},
     sync::{failpoints::failpoint, thread_slot},
     timers::{errors::ScheduleErrorReason, task_timer::TaskTimer},
     wheel::tick::{TickLength, later_ns},
@@ -63,7 +63,7 @@ impl Sleeps {
         self.len() == 0
     }
 
-    /// How many wakers panicked, when they were called or dropped. Each panic was contained.
+    /// How many wakers panicked when they were called. Each panic was contained.
     pub fn panicked(&self) -> u64 {
         self.shared.wakers.get().map_or(0, |wakers| wakers[0].panicked())
     }
@@ -152,8 +152,8 @@ impl Shared {
 /// # Where wakers run
 /// A waker is called by the timer's executor (with a [`ManualTimer`](crate::ManualTimer) on the
 /// advancing thread), cloned by who polls, and dropped by who polls from elsewhere, drops the
-/// sleep, or wakes. Each of it with nothing locked. A panic of a clone reaches who polls and
-/// changes nothing; a panic of a wake or a drop is contained and counted ([`Sleeps::panicked`]).
+/// sleep, or wakes. Each of it with nothing locked. A panic of a wake is contained and counted
+/// ([`Sleeps::panicked`]); one of a clone or a drop reaches its caller and changes nothing.
 ///
 /// # Which timer
 /// A sleep keeps its timer's threads running, with or without other handles, until it is dropped.
@@ -237,16 +237,9 @@ impl Sleep {
             Some(false) => {
                 let mut other = waker.clone();
                 let replaced = self.wakers.with(handle, |kept| std::mem::swap(kept, &mut other));
-                self.discard(other); // the one before, or, if it came too late, this one
+                drop(other); // the one before, or, if it came too late, this one
                 replaced.is_some() || failpoint!(LateWakerWaits)
             }
-        }
-    }
-
-    /// Drops a waker. A panic of it stays inside.
-    fn discard(&self, waker: Waker) {
-        if let Err(panicked) = contain(|| drop(waker)) {
-            self.wakers.report(&panicked);
         }
     }
 }
@@ -272,9 +265,7 @@ impl Future for Sleep {
             }
             Err(refused) => {
                 self.registration = Registration::Off;
-                let (task, reason) = refused.into_parts();
-                self.discard(task);
-                Poll::Ready(if self.is_due() { Ok(()) } else { Err(reason) })
+                Poll::Ready(if self.is_due() { Ok(()) } else { Err(refused.into_reason()) })
             }
         }
     }
@@ -285,10 +276,8 @@ impl Drop for Sleep {
         if failpoint!(DroppedSleepStays) {
             return;
         }
-        if let Registration::On(handle) = self.registration
-            && let Some(waker) = self.wakers.cancel(handle)
-        {
-            self.discard(waker);
+        if let Registration::On(handle) = self.registration {
+            drop(self.wakers.cancel(handle));
         }
     }
 }

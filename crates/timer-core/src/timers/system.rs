@@ -3,10 +3,7 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -17,7 +14,7 @@ use crate::observe::{histogram::TimeHistogram, metrics};
 use crate::{
     driver::{
         bell::Bell,
-        clock::{Clock, Steady, SystemClock},
+        clock::{Clock, SystemClock},
         executor::{Executor, Inline, Job, Workers, on_timer_thread},
         handle::MAX_SHARDS,
         panics::{Panicked, contain},
@@ -69,7 +66,6 @@ pub struct SystemTimer {
 
 struct Shared {
     clock: Arc<dyn Clock>,
-    set_back: Arc<AtomicU64>,
     settings: Settings,
     reaper: Reaper,
     executor: Arc<dyn Executor>,
@@ -152,11 +148,10 @@ impl Timer for SystemTimer {
     }
 
     fn stats(&self) -> TimerStats {
-        let Shared { set_back, reaper, executor, .. } = &*self.shared;
+        let Shared { reaper, executor, .. } = &*self.shared;
         let owners = self.shared.owners();
         let stats = reaper.counts().stats(&owners, reaper.gone(), self.panicked());
-        let clock_set_back = set_back.load(Ordering::Relaxed);
-        TimerStats { executor_queue: executor.queued(), clock_set_back, ..stats }
+        TimerStats { executor_queue: executor.queued(), ..stats }
     }
 
     fn shutdown(&self, limit: Duration) -> TimerLeft {
@@ -231,7 +226,6 @@ pub struct SystemTimerBuilder {
     wheel_size: WheelSize,
     shards: Option<usize>,
     clock: Option<Arc<dyn Clock>>,
-    set_back: Arc<AtomicU64>,
     executor: Option<Arc<dyn Executor>>,
     inline: bool,
     workers: usize,
@@ -255,7 +249,6 @@ impl Default for SystemTimerBuilder {
             wheel_size: WheelSize::default(),
             shards: None,
             clock: None,
-            set_back: Arc::default(),
             executor: None,
             inline: false,
             workers: 1,
@@ -291,10 +284,7 @@ impl SystemTimerBuilder {
     /// Another clock. The reaper sleeps in real time: a clock that is turned by hand does not wake
     /// it, and belongs into a [`ManualTimer`](crate::ManualTimer).
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Some(match clock.is_steady() {
-            true => Arc::new(clock),
-            false => Arc::new(Steady::new(clock, self.set_back.clone())),
-        });
+        self.clock = Some(Arc::new(clock));
         self
     }
 
@@ -395,7 +385,6 @@ impl SystemTimerBuilder {
         let Threads { clock, reaper, executor, workers } = self.start()?;
         let shared = Arc::new(Shared {
             clock,
-            set_back: self.set_back,
             settings: Settings {
                 tick: self.tick,
                 wheel_size: self.wheel_size,

@@ -16,16 +16,15 @@ use crate::{
         executor::{Job, jobs},
         handle::TimerHandle,
         limit::Limit,
-        panics::{Panicked, contain, drop_each},
+        panics::{Panicked, contain},
         shards::{ShardGuard, ShardState, Shards, wheel_for},
-        spi::{Driver, TimerClosed, WheelOwner},
+        spi::{Driver, TimerClosed, WheelCounts, WheelOwner},
     },
     sync::{Mutex, failpoints::failpoint, thread_slot},
     timers::errors::{ScheduleError, ScheduleErrorReason},
     wheel::{
-        arena::MAX_TASKS,
-        search::DeadlineSearch,
-        timing_wheel::{Advanced, Leftover, TimingWheel, WheelCounts},
+        node::MAX_TASKS,
+        timing_wheel::{Advanced, TimingWheel},
     },
 };
 
@@ -71,8 +70,8 @@ struct Tasks<T> {
     pending: Option<Limit>,
     /// At the timer's shutdown what is pending is run. Else it stays, to be taken back.
     run_at_close: bool,
-    /// What fell due in this round, and what is to be freed after it.
-    round: Mutex<(Due<T>, Vec<Leftover<T>>)>,
+    /// What fell due in this round.
+    round: Mutex<Due<T>>,
 }
 
 /// What is under a shard's lock.
@@ -93,7 +92,7 @@ impl<T> ShardGuard<'_, Shard<T>> {
 
 impl<T> ShardState for Shard<T> {
     fn counts(&self) -> WheelCounts {
-        self.wheel.counts()
+        WheelCounts::of(&self.wheel)
     }
 }
 
@@ -141,7 +140,7 @@ impl<T: Send + 'static> TaskTimer<T> {
                 wheel: wheel_for(&*driver, number, driver.settings().shard_count),
                 closed: false,
             }),
-            round: Mutex::new((Due::default(), Vec::new())),
+            round: Mutex::new(Due::default()),
             pending: driver.settings().pending_max.map(Limit::new),
             run_at_close,
             driver,
@@ -225,20 +224,19 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.len() == 0
     }
 
-    /// The earliest deadline of a pending task, on the timer's clock, rounded up to its tick.
-    /// O(shards × (levels + the tasks of one bucket a level) + tasks due in 4096 ticks or more),
-    /// each shard locked for 256 tasks at a time: what comes or goes meanwhile may be missed.
+    /// The earliest deadline of a pending task, on the timer's clock, rounded up to its tick. It
+    /// looks at all of them, each shard locked for 256 at a time: what comes or goes meanwhile may
+    /// be missed. O(tasks + shards).
     pub fn next_deadline_ns(&self) -> Option<u64> {
         let shards = 0..self.tasks.shards.count();
-        let earliest = |shard| {
-            let mut search = DeadlineSearch::default();
-            while !self.tasks.shards.lock(shard).wheel.search_deadline(&mut search, BUDGET) {}
-            search.earliest
-        };
-        shards
-            .filter_map(earliest)
-            .min()
-            .map(|tick| self.tasks.driver.settings().tick.start_ns(tick))
+        let earliest = shards.filter_map(|number| {
+            let (mut from, mut earliest) = (Some(0), None);
+            while let Some(start) = from {
+                from = self.tasks.look_at_some(number, start, &mut earliest);
+            }
+            earliest
+        });
+        earliest.min().map(|tick| self.tasks.driver.settings().tick.start_ns(tick))
     }
 
     /// How many tasks panicked. Each panic was contained.
@@ -377,6 +375,17 @@ impl<T: Send + 'static> Tasks<T> {
         left
     }
 
+    /// Looks at the deadlines of up to `BUDGET` tasks under one lock hold; returns where to go on.
+    fn look_at_some(&self, number: usize, from: u32, earliest: &mut Option<u64>) -> Option<u32> {
+        let (shard, mut from) = (self.shards.lock(number), from);
+        for _ in 0..BUDGET {
+            let id = shard.wheel.first_from(from)?;
+            *earliest = shard.wheel.deadline(id).into_iter().chain(*earliest).min();
+            from = id.index() + 1;
+        }
+        Some(from)
+    }
+
     /// Has tasks run, in jobs.
     fn execute(&self, jobs: impl Iterator<Item = Vec<T>>) {
         for tasks in jobs {
@@ -398,56 +407,24 @@ impl<T: Send + 'static> Tasks<T> {
     }
 }
 
-impl<T> Drop for Tasks<T> {
-    /// Drops what is pending, one after the other: two tasks that panic as they are dropped would
-    /// end the process.
-    fn drop(&mut self) {
-        if !std::mem::needs_drop::<T>() {
-            return;
-        }
-        let (due, _) = std::mem::take(&mut *self.round.lock());
-        drop_each(due.into_jobs(0, 1).flatten());
-        for number in 0..self.shards.count() {
-            let mut from = 0;
-            while let Some(task) = self.take_from(number, &mut from) {
-                drop_each([task]);
-            }
-        }
-    }
-}
-
-impl<T> Tasks<T> {
-    /// Takes the first task from an index on, and does not count it as cancelled.
-    fn take_from(&self, number: usize, from: &mut u32) -> Option<T> {
-        let mut shard = self.shards.lock(number);
-        let id = shard.wheel.first_from(*from)?;
-        *from = id.index();
-        shard.wheel.unschedule(id);
-        shard.wheel.cancel(id)
-    }
-}
-
 impl<T: Send + 'static> WheelOwner for Tasks<T> {
     fn advance(&self, number: usize, now_tick: u64) -> Advanced {
         let in_order = self.driver.settings().in_order;
         let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
-        let (due, leftovers) = &mut *self.round.lock();
+        let mut due = self.round.lock();
         let mut shard = self.shards.lock(number);
-        let advanced = shard.wheel.turn(now_tick, budget, |task| {
+        let advanced = shard.wheel.advance(now_tick, budget, |task| {
             let order = in_order.then(|| (task.deadline(), task.sequence()));
             due.push(task.take(), order);
         });
         shard.advanced(advanced.next_due);
-        leftovers.extend(shard.wheel.take_leftover());
         advanced
     }
 
     fn round_over(self: Arc<Self>) {
-        let (due, leftovers) = std::mem::take(&mut *self.round.lock());
-        let newest = self.shards.lock(0).wheel.sequence(); // a timer with an order has one shard
-        let jobs = due.into_jobs(newest, self.driver.parallelism());
+        let due = std::mem::take(&mut *self.round.lock());
+        let jobs = due.into_jobs(self.driver.parallelism());
         self.execute(jobs.inspect(|tasks| self.release(tasks.len())));
-        drop(leftovers);
         let driver = self.driver.clone();
         if let Some(tasks) = Arc::into_inner(self) {
             // The last handle went meanwhile. What is pending is the user's to drop: not here.
@@ -538,24 +515,6 @@ mod tests {
             1
         }
         fn report_panic(&self, _: &Panicked) {}
-    }
-
-    #[test]
-    fn what_a_peak_left_is_given_back_when_it_is_on_its_way() {
-        let timer = ManualTimer::new();
-        let tasks = TaskTimer::on(timer.driver(), |()| ()).unwrap();
-        let delays = (1..=10_000).map(Duration::from_millis);
-        delays.for_each(|delay| _ = tasks.schedule(delay, ()).unwrap());
-        let owner = tasks.tasks.clone();
-        while !tasks.is_empty() {
-            assert!(owner.round.lock().1.is_empty(), "too early");
-            let next = owner.next_due(0).unwrap();
-            assert!(owner.advance(0, next).fired < 2);
-        }
-        assert_eq!(owner.round.lock().1.len(), 1);
-        assert!(owner.shards.lock(0).wheel.take_leftover().is_none(), "it was taken off");
-        owner.clone().round_over();
-        assert!(owner.round.lock().1.is_empty());
     }
 
     /// A turn takes at most 256 off the wheel, so that nobody waits long for its lock; a round

@@ -203,7 +203,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     }
 
     /// The earliest deadline of the tasks scheduled here, on the timer's clock, rounded up to its
-    /// tick. O(shards × (levels + the tasks of one bucket a level)).
+    /// tick. O(tasks + shards).
     fn next_deadline_ns(&self) -> Option<u64> {
         self.tasks().next_deadline_ns()
     }

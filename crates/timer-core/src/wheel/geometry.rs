@@ -1,21 +1,22 @@
 //! Which level and which slot a deadline belongs to: the arithmetic of the wheel, and nothing else.
 //!
 //! Level `k` has buckets of `size^k` ticks. Time on it is counted in those: the *unit* of a time
-//! `t` is `t / size^k`. A deadline belongs to the lowest level on which it is less than one turn
-//! ahead, `unit(deadline) - unit(now) < slots`, at slot `unit(deadline) mod slots`. Both are taken
-//! from absolute times (never from the delay alone), so a slot holds one unit at a time.
+//! `t` is `t / size^k`. A deadline belongs to the lowest level whose ring reaches it,
+//! `unit(deadline) - unit(now) < ring`, at slot `unit(deadline) mod ring`. Both are taken from
+//! absolute times (never from the delay alone), so a slot holds one unit at a time.
 //!
-//! With *two turns*, level 0 has twice as many slots, so each tick of a bucket of level 1 has its
-//! slot there before the bucket expires. A crowded one is due a quarter of a turn early.
+//! A ring is one turn of `size` slots. With *two turns* each level overlaps the one above by a
+//! turn, so a coarse bucket can be handed down before it expires: its *lead* is a quarter of its
+//! ticks, and what is due meanwhile goes first.
 //!
 //! A *phase* shifts where units begin, so that the shards of a timer do not all hand down their
 //! coarse buckets at the same tick.
 
 use std::{error::Error, fmt};
 
-use crate::wheel::steps::step;
+use crate::wheel::step;
 
-/// How many slots each level of a wheel has; level 0 of a timer's has twice as many.
+/// How many slots each level of a wheel has; the levels of a timer's have twice as many.
 ///
 /// ```
 /// use timer_core::WheelSize;
@@ -58,7 +59,7 @@ impl WheelSize {
 impl Default for WheelSize {
     /// 64: one machine word of occupancy and a kilobyte a level. Cheaper than 20 everywhere;
     /// 256 hands over faster, starts and stops alike, and takes four times the memory for its
-    /// buckets (`docs/BENCHMARKS.md`).
+    /// buckets.
     fn default() -> Self {
         WheelSize { slots: 64 }
     }
@@ -91,9 +92,9 @@ pub(crate) struct DueBucket {
 
 #[derive(Debug)]
 pub(crate) struct Geometry {
-    slots: u64,
-    /// Slots of level 0.
-    finest: u64,
+    size: u32,
+    /// The slots of a level: one or two turns.
+    ring: u32,
     phase: u64,
     scale: Scale,
 }
@@ -116,23 +117,39 @@ impl Geometry {
             let ticks = std::iter::successors(Some(1u64), |ticks| ticks.checked_mul(slots));
             Scale::Ticks(ticks.collect())
         };
-        Geometry { slots, finest: slots, phase, scale }
+        let size = u32::from(size.slots);
+        Geometry { size, ring: size, phase, scale }
     }
 
-    /// Gives level 0 two turns.
+    /// Gives each level two turns.
     pub(crate) fn take_two_turns(&mut self) {
-        self.finest = 2 * self.slots;
+        self.ring = 2 * self.size;
     }
 
-    /// How many ticks before it expires a crowded bucket of a level is due.
+    /// The slots of a level.
+    #[inline]
+    pub(crate) fn ring(&self) -> usize {
+        self.ring as usize
+    }
+
+    /// How many ticks before it expires a bucket may be handed down.
     #[inline]
     pub(crate) fn lead(&self, level: usize) -> u64 {
-        if level == 1 { (self.finest - self.slots) / 4 } else { 0 }
+        if self.ring > self.size { self.bucket_ticks(level) / 4 } else { 0 }
     }
 
     /// The last tick that has a place; only a shifted wheel has any beyond it.
     pub(crate) fn last_tick(&self) -> u64 {
         u64::MAX - self.phase
+    }
+
+    /// The ticks of a bucket of `level`.
+    #[inline]
+    fn bucket_ticks(&self, level: usize) -> u64 {
+        match &self.scale {
+            Scale::Bits(bits) => 1 << (bits * level as u32),
+            Scale::Ticks(ticks) => ticks[level],
+        }
     }
 
     /// `time`, at most `last_tick`, in units of `level`.
@@ -154,38 +171,27 @@ impl Geometry {
         shifted.saturating_sub(self.phase)
     }
 
-    /// The slot of a unit: `unit` modulo the slots of its level.
+    /// The slot of a unit: `unit` modulo the ring.
     #[inline]
-    fn slot(&self, level: usize, unit: u64) -> usize {
-        let slots = self.slots_of(level);
+    fn slot(&self, unit: u64) -> usize {
         match self.scale {
-            Scale::Bits(_) => (unit & (slots - 1)) as usize,
-            Scale::Ticks(_) => (unit % slots) as usize,
+            Scale::Bits(_) => unit as usize & (self.ring() - 1),
+            Scale::Ticks(_) => (unit % u64::from(self.ring)) as usize,
         }
     }
 
-    #[inline]
-    fn slots_of(&self, level: usize) -> u64 {
-        if level == 0 { self.finest } else { self.slots }
-    }
-
-    /// The buckets of a level.
-    pub(crate) fn buckets(&self, level: usize) -> usize {
-        self.slots_of(level) as usize
-    }
-
     /// The slot of `now` on `level`.
+    #[inline]
     pub(crate) fn slot_now(&self, level: usize, now: u64) -> usize {
-        self.slot(level, self.unit(level, now))
+        self.slot(self.unit(level, now))
     }
 
-    /// The bucket at a slot that is less than a turn ahead of `now`.
+    /// The bucket at a slot that is less than a round of the ring ahead of `now`.
     #[inline]
     pub(crate) fn bucket_at(&self, level: usize, slot: usize, now: u64) -> DueBucket {
         let unit = self.unit(level, now);
-        let slots = self.buckets(level);
-        let ahead = slot + slots - self.slot(level, unit);
-        let ahead = if ahead >= slots { ahead - slots } else { ahead };
+        let ahead = slot + self.ring() - self.slot(unit);
+        let ahead = if ahead >= self.ring() { ahead - self.ring() } else { ahead };
         DueBucket { level, slot, expiration: self.start(level, unit + ahead as u64) }
     }
 
@@ -204,9 +210,9 @@ impl Geometry {
         loop {
             step();
             let unit = self.unit(level, deadline);
-            if unit - self.unit(level, now) < self.slots_of(level) {
+            if unit - self.unit(level, now) < u64::from(self.ring) {
                 let expiration = self.start(level, unit);
-                return DueBucket { level, slot: self.slot(level, unit), expiration };
+                return DueBucket { level, slot: self.slot(unit), expiration };
             }
             level += 1;
         }

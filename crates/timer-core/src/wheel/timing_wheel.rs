@@ -12,16 +12,15 @@
 //! - **Reached**: the present never passes a bucket that holds anything; so a bucket holds one unit
 //!   of time, and a bucket that is due stays in place, each of its tasks still to be cancelled or
 //!   rescheduled like any other, until the last one was handed over.
-
-use std::iter::Sum;
+//! - **Due first**: a bucket that is handed down ahead of its expiration gets what a turn's budget
+//!   leaves after the tasks that are due.
 
 use crate::wheel::{
-    arena::{Arena, Full, Node, Position, TaskId},
-    delay_queue::DelayQueue,
+    buckets::Buckets,
     geometry::{DueBucket, Geometry, WheelSize},
-    late::{LATE_TICKS, Late},
-    pages::Records,
-    task_list::{Chunk, Front},
+    node::{Full, Node, Place, TaskId},
+    pages::Pages,
+    step,
 };
 
 /// A hierarchical timing wheel of tasks `T`, driven by the ticks it is told.
@@ -47,48 +46,23 @@ use crate::wheel::{
 /// ```
 ///
 /// Insert and reschedule cost O(levels), at most 11 for the default size and 3 for a delay under
-/// four minutes at 1 ms; cancel is O(1). A pending task costs about 22 bytes beside itself,
-/// and up to 150 when it is alone in its bucket.
+/// four minutes at 1 ms; cancel is O(1). A pending task costs about 29 bytes beside itself.
 ///
 /// Source: G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*, SOSP 1987; the
 /// sliding rule by which a deadline picks its level is Kafka's.
 #[derive(Debug)]
-#[repr(C)] // what starting and stopping a late task writes lies together
 pub struct TimingWheel<T> {
-    /// Where tasks go that are due soon.
-    pub(super) buckets: Box<DelayQueue>,
-    pub(super) nodes: Arena<T>,
-    pub(super) now: u64,
+    /// Boxed: what many wheels lie in is small.
+    buckets: Box<Buckets>,
+    nodes: Pages<Node<T>>,
+    now: u64,
     /// At or below the tick at which the first bucket is due; exact after `advance`.
     due_bound: u64,
+    /// The task inserted last.
+    sequence: u64,
     cancelled_count: u64,
     scheduled_count: u32,
-    sequence: u32,
-    /// Tasks that are due in a long while, if they are kept apart.
-    pub(super) late: Option<Late>,
 }
-
-/// Counts of a wheel, or of several.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct WheelCounts {
-    /// As [`TimerStats::pending`](crate::TimerStats::pending).
-    pub pending: u64,
-    /// As [`TimerStats::cancelled`](crate::TimerStats::cancelled).
-    pub cancelled: u64,
-}
-
-impl Sum for WheelCounts {
-    fn sum<I: Iterator<Item = WheelCounts>>(all: I) -> WheelCounts {
-        all.fold(WheelCounts::default(), |sum, one| WheelCounts {
-            pending: sum.pending + one.pending,
-            cancelled: sum.cancelled + one.cancelled,
-        })
-    }
-}
-
-/// What a peak has left behind: large blocks, which an allocator may take a long time to free.
-pub(crate) type Leftover<T> = ((Option<Records<Node<T>>>, Vec<u32>), Option<Records<Chunk>>);
 
 /// Where an insertion put a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,14 +94,14 @@ pub struct Advanced {
 /// until it is cancelled or rescheduled by its id.
 #[derive(Debug)]
 pub struct DueTask<'a, T> {
-    nodes: &'a mut Arena<T>,
+    nodes: &'a mut Pages<Node<T>>,
     index: u32,
 }
 
 impl<T> DueTask<'_, T> {
     /// The task's id.
     pub fn id(&self) -> TaskId {
-        self.nodes.id(self.index)
+        TaskId { index: self.index, sequence: self.sequence() }
     }
 
     /// The deadline it was given, in ticks.
@@ -135,10 +109,9 @@ impl<T> DueTask<'_, T> {
         self.nodes.at(self.index).deadline
     }
 
-    /// Its place in the order of insertion, a count that wraps at `u32::MAX`; 0 unless the wheel
-    /// [keeps it](TimingWheel::keeping_order).
-    pub fn sequence(&self) -> u32 {
-        self.nodes.sequence(self.index)
+    /// Its place in the order of insertion.
+    pub fn sequence(&self) -> u64 {
+        self.nodes.at(self.index).sequence
     }
 
     /// The task.
@@ -149,8 +122,18 @@ impl<T> DueTask<'_, T> {
 
     /// Takes the task out. O(1).
     pub fn take(self) -> T {
-        self.nodes.remove(self.index)
+        remove(self.nodes, self.index)
     }
+}
+
+/// Takes out a task that is in no bucket. O(1), but for the freeing of an emptied page.
+#[inline]
+fn remove<T>(nodes: &mut Pages<Node<T>>, index: u32) -> T {
+    let node = nodes.at_mut(index);
+    node.sequence = 0;
+    let task = node.task.take().expect("Live: only a live node is removed");
+    nodes.release(index);
+    task
 }
 
 impl<T> TimingWheel<T> {
@@ -165,34 +148,21 @@ impl<T> TimingWheel<T> {
     /// last `phase` ticks of `u64` mean "never" to such a wheel.
     pub fn with_phase(size: WheelSize, start: u64, phase: u64) -> Self {
         TimingWheel {
-            buckets: Box::new(DelayQueue::new(Geometry::new(size, phase))),
-            nodes: Arena::new(),
+            buckets: Box::new(Buckets::new(Geometry::new(size, phase))),
+            nodes: Pages::new(),
             now: start,
             due_bound: u64::MAX,
-            scheduled_count: 0,
-            cancelled_count: 0,
             sequence: 0,
-            late: None,
+            cancelled_count: 0,
+            scheduled_count: 0,
         }
     }
 
-    /// With tasks that are due in 4096 ticks or more kept apart until their time comes near:
-    /// starting and stopping them then costs less, and those that survive are looked at every 2048
-    /// ticks. Level 0 then has two turns of slots, and a crowded bucket of level 1 is handed down
-    /// early: what is due meanwhile comes first. To be called before anything is inserted.
+    /// Lets a coarse bucket be handed down from a quarter of its span before it expires, after what
+    /// is due. Each level then has two turns of slots. To be called before anything is inserted.
     #[must_use]
-    pub fn placing_late(mut self) -> Self {
+    pub fn handing_down_early(mut self) -> Self {
         self.buckets.take_two_turns();
-        self.late.get_or_insert_with(Late::new);
-        self
-    }
-
-    /// With the place of each task in the order of insertion kept: its
-    /// [sequence](DueTask::sequence). It takes 4 to 8 bytes for each task of the peak, until none
-    /// is left. To be called before anything is inserted.
-    #[must_use]
-    pub fn keeping_order(mut self) -> Self {
-        self.nodes.keep_order();
         self
     }
 
@@ -222,20 +192,14 @@ impl<T> TimingWheel<T> {
         self.cancelled_count
     }
 
-    /// What will fall due, and what was cancelled. O(1).
-    #[doc(hidden)]
-    pub fn counts(&self) -> WheelCounts {
-        WheelCounts { pending: self.scheduled_count.into(), cancelled: self.cancelled_count }
-    }
-
-    /// How many tasks were inserted, a count that wraps: the [sequence](DueTask::sequence) of the
-    /// last one, if [order is kept](Self::keeping_order).
-    pub fn sequence(&self) -> u32 {
+    /// How many tasks were inserted: the [sequence](DueTask::sequence) of the last one.
+    pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Has the next task's sequence follow this one: so several wheels can count together.
-    pub fn follow(&mut self, sequence: u32) {
+    /// Has the next task's sequence follow this one: so several wheels can count together, as long
+    /// as none is given the same twice.
+    pub fn follow(&mut self, sequence: u64) {
         self.sequence = sequence;
     }
 
@@ -265,23 +229,21 @@ impl<T> TimingWheel<T> {
 
     #[inline]
     fn keep(&mut self, deadline: u64, task: T) -> Result<TaskId, Full<T>> {
-        self.sequence = self.sequence.wrapping_add(1);
-        self.nodes.insert(deadline, self.sequence, task).map_err(Full)
+        let Some(index) = self.nodes.claim() else { return Err(Full(task)) };
+        self.sequence += 1;
+        let (sequence, place) = (self.sequence, Place::NONE);
+        *self.nodes.at_mut(index) = Node { deadline, sequence, place, task: Some(task) };
+        Ok(TaskId { index, sequence })
     }
 
-    /// Puts a node that is on no list into its bucket; returns when the bucket is due.
+    /// Puts a node that is in no bucket into its bucket; returns when that is due.
     #[inline]
     fn place(&mut self, index: u32) -> u64 {
         let deadline = self.nodes.at(index).deadline.max(self.now);
-        if deadline > self.buckets.geometry().last_tick() {
+        if deadline > self.buckets.last_tick() {
             return u64::MAX;
         }
         self.scheduled_count += 1;
-        if let Some(late) = self.late.as_mut().filter(|_| deadline - self.now >= LATE_TICKS) {
-            let due = late.add(&mut self.nodes, index);
-            self.due_bound = self.due_bound.min(due);
-            return due;
-        }
         let due = self.buckets.place(&mut self.nodes, index, deadline, self.now);
         self.due_bound = self.due_bound.min(due);
         due
@@ -290,25 +252,27 @@ impl<T> TimingWheel<T> {
     /// Takes a node off the bucket it is in; false if it is in none.
     #[inline]
     fn unlink(&mut self, index: u32) -> bool {
-        let position = self.nodes.at(index).position;
-        match &mut self.late {
-            _ if position == Position::NONE => return false,
-            Some(late) if position.entry_at().is_none() => late.remove(&mut self.nodes, index),
-            _ => self.buckets.remove(&mut self.nodes, index),
-        }
-        self.scheduled_count -= 1;
-        true
+        let unlinked = self.buckets.remove(&mut self.nodes, index);
+        self.scheduled_count -= u32::from(unlinked);
+        unlinked
+    }
+
+    #[inline]
+    fn node(&self, id: TaskId) -> Option<&Node<T>> {
+        step();
+        self.nodes.get(id.index).filter(|node| node.sequence == id.sequence)
     }
 
     /// The task of `id`, if the wheel still keeps it. O(1).
     pub fn get(&self, id: TaskId) -> Option<&T> {
-        self.nodes.get(id).map(Node::task)
+        self.node(id).map(Node::task)
     }
 
     /// The task of `id`, if the wheel still keeps it. O(1).
     #[inline]
     pub fn get_mut(&mut self, id: TaskId) -> Option<&mut T> {
-        self.nodes.get_mut(id).map(Node::task_mut)
+        let node = self.nodes.get_mut(id.index)?;
+        (node.sequence == id.sequence).then(|| node.task_mut())
     }
 
     /// The task at the index of a task that the wheel keeps. O(1).
@@ -332,37 +296,27 @@ impl<T> TimingWheel<T> {
     #[doc(hidden)]
     #[inline]
     pub fn id_at(&self, index: u32) -> TaskId {
-        self.nodes.id(index)
+        TaskId { index, sequence: self.nodes.at(index).sequence }
     }
 
     /// The deadline of `id` in ticks, as it was given. O(1).
     pub fn deadline(&self, id: TaskId) -> Option<u64> {
-        self.nodes.get(id).map(|node| node.deadline)
+        self.node(id).map(|node| node.deadline)
     }
 
     /// Takes a task out: at once, off the bucket and out of memory. `None` if it is gone already.
     /// O(1).
     #[inline]
     pub fn cancel(&mut self, id: TaskId) -> Option<T> {
-        self.nodes.get(id)?;
+        self.node(id)?;
         self.cancelled_count += u64::from(self.unlink(id.index));
-        let task = self.nodes.remove(id.index);
-        if self.nodes.is_untidy() {
-            drop(self.take_leftover());
-        }
-        Some(task)
-    }
-
-    /// Takes off what a peak has left behind, unless what was in it is still there.
-    pub(crate) fn take_leftover(&mut self) -> Option<Leftover<T>> {
-        let untidy = self.nodes.is_untidy() || self.buckets.is_untidy();
-        untidy.then(|| (self.nodes.take_leftover(), self.buckets.take_leftover()))
+        Some(remove(&mut self.nodes, id.index))
     }
 
     /// Gives a task another deadline, earlier or later; it keeps its id. Returns when the wheel
     /// next has work for it, or `None` if it is gone. O(levels), without an allocation of a node.
     pub fn reschedule(&mut self, id: TaskId, deadline: u64) -> Option<u64> {
-        self.nodes.get(id)?;
+        self.node(id)?;
         self.unlink(id.index);
         self.nodes.at_mut(id.index).deadline = deadline;
         Some(self.place(id.index))
@@ -390,17 +344,7 @@ impl<T> TimingWheel<T> {
     /// The tick of the earliest bucket, exactly: when to call [`advance`](Self::advance) next.
     /// `None` when nothing is scheduled. O(levels).
     pub fn next_due(&self) -> Option<u64> {
-        let bucket = self.buckets.next_due(self.now);
-        let late = self.late.as_ref().and_then(Late::due);
-        bucket.into_iter().chain(late).min().map(|due| due.max(self.now))
-    }
-
-    /// The earliest deadline of a scheduled task, exactly. O(levels + the tasks of the earliest
-    /// bucket of each level).
-    pub fn next_deadline(&self) -> Option<u64> {
-        let placed = self.buckets.earliest_deadline(&self.nodes, self.now);
-        let late = self.late.iter().flat_map(|late| late.live(&self.nodes));
-        placed.into_iter().chain(late.map(|index| self.nodes.at(index).deadline)).min()
+        self.buckets.next_due(self.now).map(|due| due.max(self.now))
     }
 
     /// Advances the wheel to `now`: every task due by then is offered to `sink`, in order of tick,
@@ -413,59 +357,21 @@ impl<T> TimingWheel<T> {
         &mut self,
         now: u64,
         budget: usize,
-        sink: impl FnMut(DueTask<'_, T>),
-    ) -> Advanced {
-        let advanced = self.turn(now, budget, sink);
-        drop(self.take_leftover());
-        advanced
-    }
-
-    /// As [`advance`](Self::advance), for an owner who drops the [leftover](Self::take_leftover).
-    pub(crate) fn turn(
-        &mut self,
-        now: u64,
-        budget: usize,
         mut sink: impl FnMut(DueTask<'_, T>),
     ) -> Advanced {
         let target = now.max(self.now);
         let mut advanced = Advanced { fired: 0, cascaded: 0, next_due: None };
-        let mut looked = 0;
-        while advanced.fired + advanced.cascaded + looked < budget && target >= self.due_bound {
-            let bucket = self.buckets.first_due(target, self.now);
-            let late =
-                self.late.as_ref().filter(|late| late.due().is_some_and(|due| due <= target));
-            match (late, bucket) {
-                // What is due comes first, as long as nothing on the late list may be.
-                (Some(late), bucket)
-                    if bucket.is_none_or(|bucket| late.deadline_bound() <= bucket.expiration) =>
-                {
-                    self.now = self.now.max(late.due().unwrap_or(0)); // Reached
-                    let left = budget - advanced.fired - advanced.cascaded - looked;
-                    looked += self.look_at_late(left, &mut advanced);
-                }
-                (_, Some(bucket)) => {
-                    self.now = self.now.max(bucket.expiration.min(target)); // Reached
-                    self.empty(bucket, budget, &mut advanced, &mut sink);
-                }
-                _ => break,
-            }
+        while advanced.fired + advanced.cascaded < budget
+            && let Some(bucket) = self.buckets.first_due(target, self.now)
+        // Due first
+        {
+            self.now = self.now.max(bucket.expiration.min(target)); // Reached
+            self.empty(bucket, budget, &mut advanced, &mut sink);
         }
         advanced.next_due = self.next_due();
         self.due_bound = advanced.next_due.unwrap_or(u64::MAX);
         self.catch_up(target);
         advanced
-    }
-
-    /// Puts into buckets what is not late any more; returns how many steps it took besides.
-    fn look_at_late(&mut self, budget: usize, advanced: &mut Advanced) -> usize {
-        let Some(late) = &mut self.late else { return 0 };
-        let mut near = Vec::new();
-        let looked = late.look(&mut self.nodes, self.now, budget, &mut near);
-        self.scheduled_count -= near.len() as u32;
-        advanced.cascaded += near.len();
-        let looked = looked - near.len();
-        near.into_iter().for_each(|index| _ = self.place(index));
-        looked
     }
 
     /// Hands over or hands down what is in a due bucket, within the budget.
@@ -476,16 +382,13 @@ impl<T> TimingWheel<T> {
         advanced: &mut Advanced,
         sink: &mut impl FnMut(DueTask<'_, T>),
     ) {
-        let mut front = Front::default();
+        let (bucket, mut read) = (self.buckets.number(bucket), 0);
         while advanced.fired + advanced.cascaded < budget {
-            let Some(index) = front.next() else {
-                front = self.buckets.front(&self.nodes, bucket);
-                if front.is_empty() {
-                    return;
-                }
-                continue;
-            };
-            self.buckets.pop_front(&mut self.nodes, bucket, index);
+            if read == 0 {
+                read = self.buckets.read_ahead(&self.nodes, bucket);
+            }
+            let Some(index) = self.buckets.pop(&mut self.nodes, bucket) else { return };
+            read -= 1;
             self.scheduled_count -= 1;
             if self.nodes.at(index).deadline <= self.now {
                 advanced.fired += 1; // Never early
@@ -500,7 +403,7 @@ impl<T> TimingWheel<T> {
     /// Takes a task off its bucket: it never falls due, until it is rescheduled. False if it is
     /// gone. O(1).
     pub fn unschedule(&mut self, id: TaskId) -> bool {
-        if self.nodes.get(id).is_none() {
+        if self.node(id).is_none() {
             return false;
         }
         self.unlink(id.index);
@@ -511,7 +414,7 @@ impl<T> TimingWheel<T> {
     /// The first task in the wheel's keeping whose index is `index` or above: with `0`, then one
     /// above each id found, every task is visited, in no order that means anything.
     pub fn first_from(&self, index: u32) -> Option<TaskId> {
-        self.nodes.first_from(index)
+        self.nodes.first_from(index).map(|index| self.id_at(index))
     }
 
     /// Walks every link and checks every invariant, for tests. O(n + buckets).
@@ -520,15 +423,13 @@ impl<T> TimingWheel<T> {
     /// When one does not hold.
     #[doc(hidden)]
     pub fn assert_valid(&self) {
-        let late = self.late.as_ref().map_or(0, |late| late.assert_valid(&self.nodes));
-        assert_eq!(self.buckets.assert_valid(&self.nodes, self.now) + late, self.scheduled_count());
+        assert_eq!(self.buckets.assert_valid(&self.nodes, self.now), self.scheduled_count());
         assert!(self.next_due().is_none_or(|due| due >= self.now && due >= self.due_bound));
     }
 
     /// Level and slot of a task in a bucket, for tests.
     #[doc(hidden)]
     pub fn bucket_of(&self, id: TaskId) -> Option<(usize, usize)> {
-        self.nodes.get(id)?;
-        self.buckets.level_and_slot(&self.nodes, id.index)
+        self.buckets.bucket_of(self.node(id)?)
     }
 }

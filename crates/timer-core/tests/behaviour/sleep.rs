@@ -329,26 +329,6 @@ fn a_waker_whose_call_panics_is_contained_and_the_others_are_woken() {
 }
 
 #[test]
-fn a_waker_whose_drop_panics_is_contained_wherever_it_happens() {
-    let (timer, task) = (ManualTimer::new(), task());
-    let (waker, _) = hostile(&timer, "drop");
-    let mut sleep = timer.sleep(MS);
-    assert!(poll_with(&mut sleep, waker).is_pending());
-    assert!(poll(&mut sleep, &task).is_pending()); // replaced
-    assert_eq!(timer.panicked(), 1);
-    assert!(poll_with(&mut sleep, waker).is_pending());
-    drop(sleep);
-    assert_eq!(timer.panicked(), 2);
-    let mut sleep = timer.sleep(MS);
-    assert!(poll_with(&mut sleep, waker).is_pending());
-    timer.advance(MS); // woken, then dropped
-    assert_eq!(timer.panicked(), 3);
-    timer.shutdown(Duration::MAX);
-    assert_eq!(poll_with(&mut timer.sleep(MS), waker), Poll::Ready(Err(CLOSED))); // refused
-    assert_eq!(timer.panicked(), 4);
-}
-
-#[test]
 fn a_wake_may_make_poll_and_drop_sleeps() {
     struct Again(ManualTimer, Mutex<Option<Sleep>>, Arc<Task>);
     impl Wake for Again {

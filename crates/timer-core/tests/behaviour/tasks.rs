@@ -11,7 +11,7 @@ use std::{
 
 use timer_core::{
     Clock, ManualTimer, PeriodicError, ScheduleErrorReason, SharedTask, SystemTimer, Timer,
-    TimingWheel, WheelSize, driver::DeadlineSearch,
+    TimingWheel, WheelSize,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -275,56 +275,36 @@ fn panics_are_reported_to_the_hook() {
     assert_eq!(said.recv().unwrap(), "number 7");
 }
 
+/// A bucket of level 2 is handed down from 1024 ticks before it expires. That can wait for what is
+/// due; what is due after it cannot come first.
 #[test]
-fn a_search_for_the_earliest_deadline_in_steps_finds_what_stays_while_others_leave() {
-    let mut random = fastrand::Rng::with_seed(5);
-    for (at, late) in [(3_000, false), (100_000, false), (100_000, true)] {
-        let wheel = TimingWheel::new(WheelSize::default(), 0);
-        let mut wheel = if late { wheel.placing_late() } else { wheel };
-        let first = at + random.u64(..50);
-        let mut others: Vec<_> =
-            (0..2_000).map(|_| wheel.insert(at + 51, ()).unwrap().id).collect();
-        wheel.insert(first, ()).unwrap();
-        (0..2_000).for_each(|_| others.push(wheel.insert(at + 51, ()).unwrap().id));
-        let (mut search, mut steps) = (DeadlineSearch::default(), 1);
-        while !wheel.search_deadline(&mut search, 100) {
-            steps += 1;
-            for _ in 0..20 {
-                wheel.cancel(others.swap_remove(random.usize(..others.len())));
-            }
-        }
-        assert_eq!(search.earliest, Some(first));
-        assert!((20..60).contains(&steps), "{steps} steps, of 100 tasks each");
-    }
-}
-
-/// A wheel that keeps late tasks apart looks them through 2048 ticks ahead. That can wait for what
-/// is due; what is due after them cannot come first.
-#[test]
-fn what_is_due_does_not_wait_while_late_tasks_are_looked_through() {
-    let mut wheel = TimingWheel::new(WheelSize::default(), 0).placing_late();
-    (0..10_000).for_each(|task| _ = wheel.insert(5_000, task).unwrap());
-    wheel.insert(3_000, 10_000).unwrap();
+fn due_tasks_go_before_a_distant_hand_down() {
+    let mut wheel = TimingWheel::new(WheelSize::default(), 0).handing_down_early();
+    (0..10_000).for_each(|task| _ = wheel.insert(9_000, task).unwrap());
+    assert_eq!(wheel.next_due(), Some(8_192 - 1_024));
+    wheel.catch_up(7_000);
+    wheel.insert(7_300, 10_000).unwrap();
+    assert_eq!(wheel.advance(7_290, 256, |_| unreachable!()).cascaded, 256, "it was due before");
     let mut fired = Vec::new();
-    let advanced = wheel.advance(3_000, 256, |task| fired.push(task.take()));
+    let advanced = wheel.advance(7_300, 256, |task| fired.push(task.take()));
     assert_eq!((fired.as_slice(), advanced.fired), ([10_000].as_slice(), 1));
-    assert_eq!(advanced.next_due, Some(3_000), "it looks on");
-    wheel.insert(4_999, 10_001).unwrap();
-    wheel.insert(5_001, 10_002).unwrap();
+    assert_eq!(advanced.next_due, Some(7_300), "it hands down on");
+    wheel.insert(8_999, 10_001).unwrap();
+    wheel.insert(9_001, 10_002).unwrap();
     wheel.assert_valid();
     fired.clear();
     while wheel.next_due().is_some() {
-        let advanced = wheel.advance(6_000, 256, |task| fired.push(task.take()));
+        let advanced = wheel.advance(9_500, 256, |task| fired.push(task.take()));
         assert!(advanced.fired + advanced.cascaded <= 256);
     }
     assert_eq!((fired.len(), fired[0], fired[10_001]), (10_002, 10_001, 10_002));
 }
 
-/// Neither does it while a crowded bucket is handed down, which begins a quarter of a turn early.
-/// The last few wait until it expires.
+/// A bucket of level 1 is handed down from 16 ticks before it expires, likewise. The last few wait
+/// until then.
 #[test]
-fn what_is_due_does_not_wait_while_a_coarse_bucket_is_handed_down() {
-    let mut wheel = TimingWheel::new(WheelSize::default(), 0).placing_late();
+fn due_tasks_go_before_a_near_hand_down() {
+    let mut wheel = TimingWheel::new(WheelSize::default(), 0).handing_down_early();
     (0..10_000).for_each(|task| _ = wheel.insert(256 + task % 64, task).unwrap());
     wheel.catch_up(200);
     wheel.insert(240, 10_000).unwrap();

@@ -12,10 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use arbitrary::Arbitrary;
-use timer_core::{Scheduled, TaskId, TimingWheel, WheelSize, driver::DeadlineSearch};
-
-/// Stale items of a list of late tasks, beside four for each live one.
-const LATE_STALE_MAX: usize = 1024;
+use timer_core::{Scheduled, TaskId, TimingWheel, WheelSize};
 
 /// Links are walked after each of so many steps at first.
 const WALKED_FIRST: u64 = 16;
@@ -26,8 +23,7 @@ pub struct Setup {
     pub slots: u8,
     pub start: When,
     pub phase: u8,
-    pub late: bool,
-    pub order: bool,
+    pub early: bool,
 }
 
 /// What a case takes at most.
@@ -115,8 +111,7 @@ impl Model {
         let slots = WheelSize::MIN + usize::from(setup.slots);
         let (size, phase) = (WheelSize::new(slots).unwrap(), u64::from(setup.phase));
         let wheel = TimingWheel::with_phase(size, setup.start.from(0), phase);
-        let wheel = if setup.late { wheel.placing_late() } else { wheel };
-        let wheel = if setup.order { wheel.keeping_order() } else { wheel };
+        let wheel = if setup.early { wheel.handing_down_early() } else { wheel };
         Model {
             setup,
             bounds,
@@ -269,10 +264,8 @@ impl Model {
     }
 
     fn advance(&mut self, now: u64, budget: usize) {
-        // Each call fires a task or hands one down, which each level does once; or looks at one of
-        // the late and stale, all of which it does once for each late task at most.
-        let (kept, stale) = (self.kept.len(), LATE_STALE_MAX);
-        let calls_max = (kept + 1) * (self.wheel.level_count() + 1 + 4 * kept + stale);
+        // Each call fires a task or hands one down, which each level does once.
+        let calls_max = (self.kept.len() + 1) * (self.wheel.level_count() + 1);
         for _ in 0..calls_max {
             self.turn(now, budget, false);
             if self.wheel.next_due().is_none_or(|due| due > now) {
@@ -287,10 +280,9 @@ impl Model {
     fn turn(&mut self, now: u64, budget: usize, leave: bool) -> usize {
         let levels = self.levels();
         let mut fired = Vec::new();
-        let in_order = self.setup.order;
         let turn = self.wheel.advance(now, budget, |mut task| {
             let number = *task.get_mut();
-            assert_eq!(u64::from(task.sequence()), if in_order { number + 1 } else { 0 });
+            assert_eq!(task.sequence(), number + 1);
             fired.push((task.id(), task.deadline(), number));
             if !leave {
                 task.take();
@@ -358,7 +350,7 @@ impl Model {
         assert_eq!(next.is_some(), first.is_some());
         assert!(next <= first, "work at {next:?}, after the first deadline {first:?}");
         let one_in = if self.kept.len() > 200 { 1000 } else { self.bounds.walked };
-        if self.steps.is_multiple_of(one_in) || one_in < 1000 && self.steps < WALKED_FIRST {
+        if self.steps % one_in == 0 || one_in < 1000 && self.steps < WALKED_FIRST {
             self.walk();
         }
     }
@@ -366,42 +358,25 @@ impl Model {
     fn walk(&mut self) {
         self.wheel.assert_valid();
         let scheduled = self.kept.values().filter_map(|kept| Some((kept.id, kept.due?)));
-        let (late, placed): (Vec<_>, Vec<_>) =
-            scheduled.partition(|&(id, _)| self.wheel.bucket_of(id).is_none());
-        assert!(late.is_empty() || self.setup.late, "in no bucket");
         let mut buckets: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for (id, at) in placed {
+        for (id, at) in scheduled {
             buckets.entry(self.wheel.bucket_of(id).unwrap()).or_default().push(at);
         }
         let first = buckets.iter().map(|(&bucket, tasks)| self.bucket_due(bucket, tasks)).min();
-        if let Some(near) = late.iter().map(|&(_, at)| at - 2048).min() {
-            self.count("in no bucket yet");
-            let first = first.map_or(near, |first| first.min(near));
-            // What was cancelled may have been the first of them: then it is a look for nothing.
-            let due = self.wheel.next_due().filter(|&due| due >= self.wheel.now());
-            assert!(due.is_some_and(|due| due <= first), "{due:?} against {first}");
-        } else {
-            assert_eq!(self.wheel.next_due(), first, "next_due against every bucket");
-        }
-        let scheduled = self.kept.values().filter(|kept| kept.due.is_some());
-        let first = scheduled.map(|kept| kept.deadline).min();
-        assert_eq!(self.wheel.next_deadline(), first);
-        let mut search = DeadlineSearch::default();
-        while !self.wheel.search_deadline(&mut search, 3) {}
-        assert_eq!(search.earliest, first);
+        assert_eq!(self.wheel.next_due(), first, "next_due against every bucket");
     }
 
     /// When the bucket of some tasks is due, in wide arithmetic: as it begins, which is when each
-    /// is due rounded down to the level's tick; or a quarter of a turn before that, when there are
-    /// many and level 0 has two turns.
+    /// is due rounded down to the level's tick; or a quarter of its ticks before that, when it is
+    /// handed down early.
     fn bucket_due(&self, (level, slot): (usize, usize), tasks: &[u64]) -> u64 {
-        let (unit, early) = (self.slots.pow(level as u32), self.setup.late);
+        let (unit, early) = (self.slots.pow(level as u32), self.setup.early);
         let phase = u128::from(self.setup.phase);
         let number = (u128::from(tasks[0]) + phase) / unit;
         assert!(tasks.iter().all(|&at| (u128::from(at) + phase) / unit == number));
-        let turns = if early && level == 0 { 2 } else { 1 };
+        let turns = if early { 2 } else { 1 };
         assert_eq!(slot as u128, number % (turns * self.slots), "the slot of {tasks:?}");
-        let lead = if early && level == 1 && tasks.len() > 64 { self.slots / 4 } else { 0 };
+        let lead = if early { unit / 4 } else { 0 };
         let due = (number * unit).saturating_sub(phase) - lead;
         u64::try_from(due).unwrap().max(self.wheel.now())
     }

@@ -8,7 +8,7 @@
 pub(crate) fn number(name: &str) -> Option<u64> {
     let value = std::env::var_os(name)?;
     let number = value.to_str().and_then(|value| value.parse().ok());
-    Some(number.unwrap_or_else(|| panic!("{name}={} is no number", value.display())))
+    Some(number.unwrap_or_else(|| panic!("{name}={} is no number", value.to_string_lossy())))
 }
 
 /// `base`, so many times as `TEST_EFFORT` says.

@@ -1,4 +1,4 @@
-//! What the tests share: a broker without threads, arguments, record batches, requests.
+//! Things that the tests share: a broker without threads, arguments, record batches, requests.
 
 #[path = "../../../../crates/timer-core/tests/support/effort.rs"]
 mod effort;
@@ -6,11 +6,12 @@ pub(crate) mod examples;
 mod fetches;
 mod fuzz;
 mod produce;
-pub(crate) mod tcp;
+mod tcp;
 mod wire;
 
 use std::marker::PhantomData;
-use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, mpsc::Receiver, mpsc::TryRecvError};
 
 use anyhow::Result;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -18,8 +19,8 @@ use clap::Parser;
 use kafka_protocol::protocol::{Decodable, HeaderVersion, Request};
 use timer_core::ManualTimer;
 
-use crate::api::{self, Client};
-use crate::{args::Args, partition::Partition, pipeline::Answer, schemas::APIS};
+use crate::api::{self, Answer};
+use crate::{args::Args, partition::Partition, schemas::APIS};
 use crate::{replica_fetcher, replica_manager::ReplicaManager};
 use examples::produce;
 
@@ -41,24 +42,22 @@ impl Fixture {
         Fixture { timer, manager, connections: AtomicU64::new(0) }
     }
 
-    pub(crate) fn client(&self) -> Client {
-        crate::fuzz::client(&self.manager, self.connections.fetch_add(1, Relaxed))
-    }
-
     /// One request over a connection of its own, at the last version.
     pub(crate) fn ask<Q: Request>(&self, body: &Q) -> Asked<Q::Response> {
-        self.ask_at(latest::<Q>(), body)
+        self.ask_at(latest::<Q>(), body).unwrap()
     }
 
-    pub(crate) fn ask_at<Q: Request>(&self, version: i16, body: &Q) -> Asked<Q::Response> {
-        ask(&self.manager, self.client(), version, body).unwrap()
+    pub(crate) fn ask_at<Q: Request>(&self, version: i16, body: &Q) -> Result<Asked<Q::Response>> {
+        let connection = self.connections.fetch_add(1, Relaxed);
+        let client = crate::fuzz::client(connection);
+        let answer = api::handle(&self.manager, &client, request(version, body))?;
+        Ok(Asked { connection, version, answer, response: PhantomData })
     }
 
     /// One request that is answered at once, if at all.
     pub(crate) fn answer(&self, frame: impl Into<Bytes>) -> Result<Option<BytesMut>> {
-        let client = self.client();
-        handle(&self.manager, &client, frame.into())?;
-        Ok(next_frame(&client))
+        let client = crate::fuzz::client(self.connections.fetch_add(1, Relaxed));
+        Ok(next_frame(&api::handle(&self.manager, &client, frame.into())?))
     }
 
     pub(crate) fn partition(&self, index: i32) -> Arc<Partition> {
@@ -94,26 +93,17 @@ impl Fixture {
 
 /// A request that was sent, over this connection.
 pub(crate) struct Asked<T> {
-    pub(crate) client: Client,
+    pub(crate) connection: u64,
     version: i16,
+    answer: Receiver<Answer>,
     response: PhantomData<T>,
 }
 
 impl<T: Decodable + HeaderVersion> Asked<T> {
     /// The response, once it is there.
     pub(crate) fn answer(&self) -> Option<T> {
-        Some(decoded(self.version, next_frame(&self.client)?))
+        Some(decoded(self.version, next_frame(&self.answer)?))
     }
-}
-
-pub(crate) fn ask<Q: Request>(
-    manager: &ReplicaManager,
-    client: Client,
-    version: i16,
-    body: &Q,
-) -> Result<Asked<Q::Response>> {
-    handle(manager, &client, request(version, body))?;
-    Ok(Asked { client, version, response: PhantomData })
 }
 
 /// The last version of a request.
@@ -121,20 +111,11 @@ pub(crate) fn latest<Q: Request>() -> i16 {
     APIS.iter().find(|api| api.key as i16 == Q::KEY).expect("it is served").advertised.1
 }
 
-/// A request that was read.
-pub(crate) fn handle(manager: &ReplicaManager, client: &Client, frame: Bytes) -> Result<()> {
-    let mut share = client.pipeline.requests.share();
-    share.take(frame.len())?;
-    api::handle(manager, client, frame, share)
-}
-
-fn next_frame(client: &Client) -> Option<BytesMut> {
-    match client.pipeline.is_ready().then(|| client.pipeline.next())??.0 {
-        Answer::Response(response) => {
-            Some(response(&mut client.pipeline.responses.share()).unwrap())
-        }
-        Answer::Nothing => None,
-        Answer::Lost => panic!("an answer is lost"),
+fn next_frame(answer: &Receiver<Answer>) -> Option<BytesMut> {
+    match answer.try_recv() {
+        Ok(response) => response.map(|response| response().unwrap()),
+        Err(TryRecvError::Empty) => None,
+        Err(TryRecvError::Disconnected) => panic!("an answer is lost"),
     }
 }
 

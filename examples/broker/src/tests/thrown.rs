@@ -2,16 +2,15 @@
 //! of its corpus and the tests here share.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::{sync::OnceLock, time::Duration};
+use std::sync::{OnceLock, mpsc::Receiver};
+use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use clap::Parser;
-use kafka_protocol::messages::ApiKey;
 use timer_core::ManualTimer;
 
-use crate::api::{self, Client};
+use crate::api::{self, Answer, Client};
 use crate::partition::{Partition, UpTo};
-use crate::pipeline::{Answer, PLACES_MAX, Pipeline};
 use crate::replica_manager::ReplicaManager;
 use crate::{args::Args, fetch::FETCH_BYTES_MAX, frame::read_frame};
 
@@ -20,71 +19,53 @@ const FRAME_MAX: u32 = 64 << 10;
 const CONNECTIONS: usize = 4;
 /// No API has such a key: what happens beside the requests.
 const EVENTS: u8 = 0x7f;
-/// Longer than anything waits: a timeout is an `i32` of milliseconds.
-const LONG: Duration = Duration::from_secs(30 * 24 * 3600);
-const BOUNDS: &str =
-    "broker --max-partitions 16 --max-log 20000 --max-groups 4 --max-group-members 4";
+const BOUNDS: &str = "broker --max-partitions 16 --max-log 20000";
 
-/// One connection as its reader sees it, with nobody who writes the answers.
+/// One connection as its thread sees it, with nobody who reads the responses.
 struct Connection {
     client: Client,
-    /// Requests that were accepted and wait for their answers, or have them.
-    accepted: Vec<Bytes>,
-    /// One that was not: its connection is to be closed.
-    refused: bool,
+    /// The request that waits for its answer, or has it.
+    asked: Option<(Bytes, Receiver<Answer>)>,
 }
 
 /// A client without a socket.
-pub(crate) fn client(manager: &ReplicaManager, number: u64) -> Client {
-    let pipeline = Pipeline::new(number, &manager.memory);
-    Client { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9092)), pipeline }
+pub(crate) fn client(connection: u64) -> Client {
+    Client { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9092)), connection }
 }
 
 impl Connection {
-    fn new(manager: &ReplicaManager, number: u64) -> Connection {
-        Connection { client: client(manager, number), accepted: Vec::new(), refused: false }
+    fn new(number: u64) -> Connection {
+        Connection { client: client(number), asked: None }
     }
 
-    /// Handles a request; false when the connection is over, because it was refused or more would
-    /// have to wait for a place.
+    /// Handles a request; false when the connection is over, because it was refused or the request
+    /// before still waits.
     fn handle(&mut self, manager: &ReplicaManager, frame: Bytes) -> bool {
-        let share = self.client.pipeline.requests.share();
-        match api::handle(manager, &self.client, frame.clone(), share) {
-            Ok(()) => self.accepted.push(frame),
-            Err(_) => self.refused = true,
+        if self.asked.take().is_some_and(|(asked, answer)| !is_answered(&asked, &answer)) {
+            return false;
         }
-        !self.refused && self.accepted.len() < PLACES_MAX
+        self.asked = api::handle(manager, &self.client, frame.clone()).ok().map(|it| (frame, it));
+        self.asked.is_some()
     }
 
-    /// The client is gone: each request has exactly one answer, and a refused one none. But a
-    /// member is not gone with its connection: a request that waits for its group is given up.
+    /// The client is gone: the request that waited has its answer now.
     fn hang_up(self, manager: &ReplicaManager) {
-        let pipeline = &self.client.pipeline;
-        manager.cancel_for_connection(pipeline.requests.connection, "client disconnected");
-        pipeline.finish();
-        for frame in &self.accepted {
-            let response = match pipeline.next().map(|(answer, _)| answer) {
-                Some(Answer::Response(response)) => response(&mut pipeline.responses.share()),
-                Some(Answer::Nothing) => continue,
-                Some(Answer::Lost) if waits_for_its_group(frame) => continue,
-                Some(Answer::Lost) | None => panic!("no answer: {frame:?}"),
-            };
-            let response = response.unwrap_or_else(|error| panic!("{error:#}: {frame:?}"));
-            let length = u32::try_from(response.len() - 4).unwrap_or(0);
-            assert_eq!(response[..4], length.to_be_bytes(), "the length in front");
-            assert_eq!(response[4..8], frame[4..8], "another request's answer");
-        }
-        match pipeline.next() {
-            None => {}
-            Some((Answer::Lost, _)) if self.refused => assert!(pipeline.next().is_none()),
-            Some(_) => panic!("an answer too many: {:?}", self.accepted),
+        manager.cancel_for_connection(self.client.connection, "client disconnected");
+        if let Some((frame, answer)) = self.asked {
+            assert!(is_answered(&frame, &answer), "no answer: {frame:?}");
         }
     }
 }
 
-/// A JoinGroup, a SyncGroup.
-fn waits_for_its_group(mut frame: &[u8]) -> bool {
-    [ApiKey::JoinGroup as i16, ApiKey::SyncGroup as i16].contains(&frame.get_i16())
+/// Whether a request has its answer, which must be its own.
+fn is_answered(frame: &[u8], answer: &Receiver<Answer>) -> bool {
+    let Ok(answer) = answer.try_recv() else { return false };
+    let Some(response) = answer else { return true };
+    let response = response().unwrap_or_else(|error| panic!("{error:#}: {frame:?}"));
+    let length = u32::try_from(response.len() - 4).unwrap_or(0);
+    assert_eq!(response[..4], length.to_be_bytes(), "the length in front");
+    assert_eq!(response[4..8], frame[4..8], "another request's answer");
+    true
 }
 
 /// One fetch by a follower; returns whether that brought news.
@@ -123,8 +104,7 @@ pub(crate) struct Session {
 /// says; the followers fetch; another connection goes on; this one hangs up.
 ///
 /// # Panics
-/// When a request has no answer or two, or something stays behind when all have hung up and time
-/// has passed.
+/// When a request has no answer, or something stays behind when all have hung up.
 pub fn run(data: &[u8]) {
     let mut session = Session::new();
     session.read(data);
@@ -138,12 +118,12 @@ impl Session {
         let timer = ManualTimer::new();
         let manager = ReplicaManager::new(args, &timer).expect("its timer is open");
         manager.topics.get_or_create("t").expect("the first topic");
-        let open = std::array::from_fn(|number| Connection::new(&manager, number as u64));
+        let open = std::array::from_fn(|number| Connection::new(number as u64));
         Session { timer, manager, open, current: 0, next_number: CONNECTIONS as u64 }
     }
 
     pub(crate) fn read(&mut self, mut data: &[u8]) {
-        while let Ok(Some(frame)) = read_frame(&mut data, FRAME_MAX, |_| Ok(())) {
+        while let Ok(Some(frame)) = read_frame(&mut data, FRAME_MAX) {
             if frame[0] == EVENTS {
                 self.happen(&frame);
             } else if !self.open[self.current].handle(&self.manager, frame) {
@@ -167,7 +147,7 @@ impl Session {
 
     /// The current connection ends, and another one takes its place.
     pub(crate) fn hang_up(&mut self) {
-        let next = Connection::new(&self.manager, self.next_number);
+        let next = Connection::new(self.next_number);
         self.next_number += 1;
         std::mem::replace(&mut self.open[self.current], next).hang_up(&self.manager);
     }
@@ -177,13 +157,8 @@ impl Session {
             self.current = connection;
             self.hang_up();
         }
-        let ReplicaManager { produces, fetches, delete_records, groups, .. } = &self.manager;
+        let ReplicaManager { produces, fetches, delete_records, .. } = &self.manager;
         assert_eq!(produces.len() + fetches.len() + delete_records.len(), 0, "still parked");
         assert_eq!(produces.watched() + fetches.watched() + delete_records.watched(), 0);
-        let parked = || groups.rebalances.len() + groups.syncs.len() + groups.sessions.len();
-        for _ in 0..3 {
-            self.timer.advance(LONG);
-        }
-        assert_eq!(parked(), 0, "members without a session");
     }
 }

@@ -2,21 +2,23 @@
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
-use indicatif::ProgressBar;
 
-use crate::{
-    contender::Contender,
-    results::{FLOOR, OURS, Results},
-    sink::Lateness,
-    sizes::Sizes,
-};
+use crate::{contender::Contender, results::Results, sizes::Sizes};
+
+/// Measures one row.
+type Measure = fn(&'static str, &mut Run<'_>) -> anyhow::Result<()>;
 
 /// One row, or several measured together.
 pub(crate) struct Row {
-    /// What it measures: the identifiers of its measures begin so.
+    /// The identifiers of its measures begin with this.
     pub(crate) id: &'static str,
-    pub(crate) about: &'static str,
-    pub(super) run: fn(&'static str, &mut Run<'_>) -> anyhow::Result<()>,
+    /// The question that it answers.
+    pub(crate) question: &'static str,
+    run: Measure,
+}
+
+pub(super) const fn row(id: &'static str, question: &'static str, run: Measure) -> Row {
+    Row { id, question, run }
 }
 
 impl Row {
@@ -30,8 +32,7 @@ impl Row {
 pub(crate) struct Run<'a> {
     pub(crate) sizes: Sizes,
     pub(crate) results: &'a mut Results,
-    pub(crate) progress: &'a ProgressBar,
-    /// Parts of names: who takes part. All when empty.
+    /// Parts of the names of those who take part; all when empty.
     pub(crate) only: &'a [String],
 }
 
@@ -39,14 +40,13 @@ impl Run<'_> {
     /// Has each of these measured once, if it takes part; `add` is told what came of it.
     pub(super) fn turns<A: Copy, R>(
         &mut self,
-        id: &str,
-        round: usize,
         contenders: &[Contender<A, R>],
         of: A,
         mut add: impl FnMut(&mut Self, &'static str, R),
     ) -> anyhow::Result<()> {
         for one in contenders {
-            if self.begins(id, round, one.name) {
+            let takes_part = self.only.iter().any(|part| one.name.contains(part));
+            if takes_part || self.only.is_empty() {
                 add(self, one.name, (one.measure)(of)?);
             }
         }
@@ -58,44 +58,15 @@ impl Run<'_> {
         &mut self,
         id: &str,
         unit: &'static str,
-        round: usize,
         contenders: &[Contender<A, f64>],
         of: A,
     ) -> anyhow::Result<()> {
-        self.turns(id, round, contenders, of, |run, name, value| run.add(id, unit, name, value))
+        self.turns(contenders, of, |run, name, value| run.add(id, unit, name, value))
     }
 
-    /// Tells who is at work. False for one that takes no part.
-    pub(super) fn begins(&self, id: &str, round: usize, name: &str) -> bool {
-        let takes = self.only.is_empty() || self.only.iter().any(|part| name.contains(part));
-        if takes {
-            self.progress.set_message(format!("{id}: {name}, round {}", round + 1));
-            self.progress.tick();
-        }
-        takes
-    }
-
-    /// Adds one round's value of a contender or a floor.
+    /// Adds one round's value of a contender.
     pub(super) fn add(&mut self, id: &str, unit: &'static str, name: &'static str, value: f64) {
         self.results.measure(id, unit).add(name, value);
-    }
-
-    pub(super) fn floor(&mut self, id: &str, unit: &'static str, value: f64) {
-        self.add(id, unit, FLOOR, value);
-    }
-
-    /// Adds how late a contender was, of ours also after the deadline rounded up to its tick.
-    pub(super) fn lateness(
-        &mut self,
-        id: &str,
-        name: &'static str,
-        lateness: &Lateness,
-        quantiles: &[(&str, f64)],
-    ) {
-        self.quantiles_ms(id, name, &lateness.asked, quantiles);
-        if name == OURS {
-            self.quantiles_ms(id, "ours-rounded", &lateness.rounded, quantiles);
-        }
     }
 
     /// Adds quantiles of what was measured of a contender, in milliseconds.

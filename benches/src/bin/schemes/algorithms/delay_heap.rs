@@ -1,19 +1,27 @@
 //! A priority queue of timers.
 
-use purgatory_benches::{LazyHeap, delays::Queue as _};
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use foldhash::HashSet;
 
 use super::scheme::{Claim, Refused, Scheme, Task};
+
+/// Below it the heap is not worth a purge.
+const SMALL: usize = 64;
 
 /// The earliest deadline is on top of a binary heap; a tick looks at it.
 ///
 /// O(log n) to start (at worst: a later deadline than most stays near the bottom) and to fire. Stop
-/// is *lazy*, and the trap is the memory of the dead: [`LazyHeap`].
-/// `java.util.concurrent.DelayQueue`; Kafka's first purgatory; scheme 3 of Varghese and Lauck.
+/// is *lazy*: it only takes the timer's number out of the set of live ones. The trap is the memory
+/// of the dead, which stay until they come to the top, or until they are more than the live and a
+/// purge sweeps them out. `java.util.concurrent.DelayQueue`; Kafka's first purgatory; scheme 3 of
+/// Varghese and Lauck.
 #[derive(Debug, Default)]
 pub(crate) struct DelayHeap {
     now: u64,
     started: u64,
-    timers: LazyHeap,
+    heap: BinaryHeap<Reverse<(u64, u64, Task)>>,
+    live: HashSet<u64>,
 }
 
 impl Scheme for DelayHeap {
@@ -23,23 +31,51 @@ impl Scheme for DelayHeap {
 
     fn start(&mut self, delay: u64, task: Task) -> Result<u64, Refused> {
         self.started += 1;
-        let deadline = self.now.saturating_add(delay.max(1));
-        self.timers.insert(deadline, self.started, task);
+        self.heap.push(Reverse((self.now.saturating_add(delay.max(1)), self.started, task)));
+        self.live.insert(self.started);
         Ok(self.started)
     }
 
     fn stop(&mut self, handle: u64) -> bool {
-        self.timers.remove(handle)
+        let was_live = self.live.remove(&handle);
+        if self.heap.len() > 2 * self.live.len() + SMALL {
+            self.heap.retain(|Reverse((_, number, _))| self.live.contains(number));
+        }
+        was_live
     }
 
     fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
         self.now += ticks;
-        while self.timers.next_due().is_some_and(|deadline| deadline <= self.now) {
-            fired.extend(self.timers.pop());
+        while let Some(&Reverse((deadline, number, task))) = self.heap.peek() {
+            let live = self.live.contains(&number);
+            if live && deadline > self.now {
+                return;
+            }
+            self.heap.pop();
+            if live {
+                self.live.remove(&number);
+                fired.push(task);
+            }
         }
     }
 
     fn pending(&self) -> usize {
-        self.timers.len()
+        self.live.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dead_stay_until_they_outnumber_the_living() {
+        let mut heap = DelayHeap::default();
+        let handles: Vec<_> = (0..1000).map(|task| heap.start(5, task).unwrap()).collect();
+        assert!(handles[..500].iter().all(|&handle| heap.stop(handle)));
+        assert_eq!((heap.pending(), heap.heap.len()), (500, 1000));
+        assert!(handles[500..600].iter().all(|&handle| heap.stop(handle)));
+        assert_eq!(heap.pending(), 400);
+        assert!(heap.heap.len() < 600);
     }
 }

@@ -18,13 +18,7 @@ pub(crate) struct HierarchicalWheel {
 
 impl Default for HierarchicalWheel {
     fn default() -> Self {
-        HierarchicalWheel::of(WheelSize::default())
-    }
-}
-
-impl HierarchicalWheel {
-    pub(crate) fn of(size: WheelSize) -> Self {
-        HierarchicalWheel { wheel: TimingWheel::new(size, 0) }
+        HierarchicalWheel { wheel: TimingWheel::new(WheelSize::default(), 0) }
     }
 }
 

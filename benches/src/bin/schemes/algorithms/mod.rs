@@ -1,7 +1,7 @@
 //! The timer algorithms that are compared, each in its plain form, behind [`Scheme`].
 //!
 //! An algorithm is one file, but for the list in no order, which is a hashed wheel of one slot. It
-//! joins the run and the model by a line in [`ALL`] and in `tests`.
+//! joins the run by a line in [`ALL`].
 
 mod bounded_wheel;
 mod delay_heap;
@@ -10,8 +10,6 @@ mod hierarchical_wheel;
 mod rings;
 pub(crate) mod scheme;
 pub(crate) mod sorted_list;
-#[cfg(test)]
-mod tests;
 
 use self::{
     bounded_wheel::BoundedWheel,

@@ -7,7 +7,7 @@ use purgatory::{
     timer_core::{BuildError, Timer},
 };
 
-pub fn telling<K: WatchKey + Send>(
+pub fn telling<K: WatchKey>(
     timer: &impl Timer,
     forgotten: mpsc::Sender<Vec<K>>,
 ) -> Result<Purgatory<K, BoxedOperation>, BuildError> {

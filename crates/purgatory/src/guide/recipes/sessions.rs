@@ -31,9 +31,10 @@ impl Sessions {
         self.of.cancel_for_key(&member, "joined anew");
         let number = self.joined.fetch_add(1, Relaxed);
         let gone = self.gone.clone();
-        let told = move |outcome| match outcome {
-            Outcome::Expired => _ = gone.send((member, number)),
-            _ => {} // it left, joined anew, or all was shut down
+        let told = move |outcome| {
+            if outcome == Outcome::Expired {
+                _ = gone.send((member, number)); // else it left, or joined anew
+            }
         };
         match self.of.try_complete_else_watch(when(|| false, told), &[member], TIMEOUT) {
             Ok(ParkResult::Parked(id)) => Some(Session { number, id }),

@@ -59,7 +59,7 @@ pub(super) struct Parked {
     pub(super) deadline: u64,
     /// Its time is still to come.
     pub(super) scheduled: bool,
-    pub(super) sequence: u32,
+    pub(super) sequence: u64,
     /// Watermarks to be counted down.
     pub(super) counted: usize,
     /// Of its further keys.
@@ -76,7 +76,7 @@ pub(super) struct Parked {
 pub(super) struct FirstRoom {
     pub(super) keys: BTreeMap<Number, Waiting>,
     pub(super) counts: Counts,
-    pub(super) sequence: u32,
+    pub(super) sequence: u64,
 }
 
 /// What a walk under way has still to come by.

@@ -227,7 +227,7 @@ impl Model {
     }
 
     /// Compares what has ended; returns its deadline and sequence.
-    fn departed(&mut self, ended: Ended, outcome: &Outcome) -> (u64, u32) {
+    fn departed(&mut self, ended: Ended, outcome: &Outcome) -> (u64, u64) {
         let (parked, left) = self.reference.remove_ended(ended.id, outcome);
         assert_eq!((ended.payload, &ended.outcome), (parked.payload, outcome));
         assert!(ended.tickets.iter().eq(parked.tickets.iter().copied()));

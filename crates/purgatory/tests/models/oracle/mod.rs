@@ -89,7 +89,7 @@ impl Model {
                 "waiters of {key}"
             );
         }
-        if self.steps.is_multiple_of(16) {
+        if self.steps % 16 == 0 {
             self.compare_keys(&purgatory);
         }
     }

@@ -1,9 +1,8 @@
-//! `poll-loop`: long-poll fetches, 256 at once, each of a partition of its own, that wait at most
-//! half a second for their data, which comes at a random moment: how often the storage is looked at
-//! for each, and how long the answer takes after the data is there, in ms.
+//! `poll-loop`: how long an answer takes after its data is there. 256 long-poll fetches, each of a
+//! partition of its own, wait at most half a second for their data, which comes at a random moment.
 //!
-//! `poll-loop` is what one writes without a purgatory: look, sleep for half of what is left of the
-//! time, and look again until less than a millisecond is left.
+//! The contender `poll-loop` has no purgatory: it looks, sleeps for half of the time that is left,
+//! and looks again until less than a millisecond is left.
 
 use std::{
     sync::{
@@ -30,18 +29,13 @@ const DATA_WITHIN_MS: u64 = 400;
 const LEAST: Duration = Duration::from_millis(1);
 const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
 
-/// A partition's storage.
+/// A partition's storage: when data was appended, 0 while there is none.
 #[derive(Default)]
-struct Partition {
-    /// 0 while there is no data.
-    appended_ns: AtomicU64,
-    looks: AtomicU64,
-}
+struct Partition(AtomicU64);
 
 impl Partition {
     fn look(&self) -> bool {
-        self.looks.fetch_add(1, Ordering::Relaxed);
-        self.appended_ns.load(Ordering::Acquire) > 0
+        self.0.load(Ordering::Acquire) > 0
     }
 }
 
@@ -60,10 +54,8 @@ async fn poll(partition: &Partition, clock: &SystemClock) -> bool {
     }
 }
 
-/// Looks at the storage for each fetch, and how late the answers are.
-fn measure(
-    purgatory: Option<Purgatory<usize, BoxedOperation>>,
-) -> anyhow::Result<(f64, Histogram<u64>)> {
+/// How late the answers are.
+fn measure(purgatory: Option<Purgatory<usize, BoxedOperation>>) -> anyhow::Result<Histogram<u64>> {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build()?;
     let clock = SystemClock::new();
     let partitions: Arc<[Partition]> = (0..FETCHES).map(|_| Partition::default()).collect();
@@ -75,7 +67,7 @@ fn measure(
             let (storage, raises) = (partitions.clone(), purgatory.clone());
             let appends = tokio::spawn(async move {
                 sleep(Duration::from_millis(data_ms)).await;
-                storage[at].appended_ns.store(clock.now_ns(), Ordering::Release);
+                storage[at].0.store(clock.now_ns(), Ordering::Release);
                 raises.into_iter().for_each(|raises| _ = raises.check_and_complete(&at));
             });
             let found = match &purgatory {
@@ -91,18 +83,17 @@ fn measure(
         }
     });
     let fetches: Vec<_> = fetches.map(|fetch| runtime.spawn(fetch)).collect();
-    let (mut late, mut looks) = (histogram(), 0);
+    let mut late = histogram();
     for (fetch, partition) in fetches.into_iter().zip(&*partitions) {
         let answered_ns = runtime.block_on(fetch)??;
         ensure!(answered_ns.is_some(), "a fetch was given up though its data was there");
-        let appended_ns = partition.appended_ns.load(Ordering::Relaxed);
+        let appended_ns = partition.0.load(Ordering::Relaxed);
         late.record(answered_ns.unwrap_or_default().saturating_sub(appended_ns))?;
-        looks += partition.looks.load(Ordering::Relaxed);
     }
-    Ok((looks as f64 / FETCHES as f64, late))
+    Ok(late)
 }
 
-fn ours((): ()) -> anyhow::Result<(f64, Histogram<u64>)> {
+fn ours((): ()) -> anyhow::Result<Histogram<u64>> {
     measure(Some(Purgatory::builder("fetch").timer(&SystemTimer::new()?).build()?))
 }
 
@@ -111,9 +102,8 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
         Contender { name: OURS, measure: ours },
         Contender { name: "poll-loop", measure: |()| measure(None) },
     ];
-    for round in 0..run.sizes.real_time_rounds {
-        run.turns(id, round, &contenders, (), |run, name, (looks, late)| {
-            run.add(&format!("{id}-looks"), "looks", name, looks);
+    for _ in 0..run.sizes.rounds {
+        run.turns(&contenders, (), |run, name, late| {
             run.quantiles_ms(&format!("{id}-late"), name, &late, &QUANTILES);
         })?;
     }

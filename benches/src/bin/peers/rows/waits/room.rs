@@ -5,7 +5,7 @@ use std::{
     future::poll_fn,
     pin::Pin,
     sync::{
-        Arc, Barrier,
+        Arc,
         mpsc::{self, RecvTimeoutError},
     },
     task::Poll,
@@ -44,25 +44,24 @@ pub(super) struct Task<T>(mpsc::Receiver<T>);
 
 impl<W: Peer> Room<W> {
     pub(super) fn open(workers: usize) -> anyhow::Result<Self> {
-        Self::with(workers, W::start)
-    }
-
-    /// Of one that is started in another way, inside the runtime.
-    pub(super) fn with(
-        workers: usize,
-        start: impl FnOnce() -> anyhow::Result<W>,
-    ) -> anyhow::Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(workers).enable_time().build()?;
         let waits = {
             let _inside = runtime.enter();
-            Arc::new(start()?)
+            Arc::new(W::start()?)
         };
         Ok(Room { runtime: Arc::new(runtime), waits })
     }
 
     /// To be asked when all requests are over.
     pub(super) fn nothing_left(&self) -> anyhow::Result<()> {
-        nothing_left(&*self.waits)
+        let left = self.waits.left();
+        ensure!(left == 0, "{}: {left} of what waits is still held", W::NAME);
+        Ok(())
+    }
+
+    /// Runs a task on this thread.
+    pub(super) fn block_on<T>(&self, task: impl Future<Output = T>) -> T {
+        self.runtime.block_on(unconstrained(task))
     }
 
     /// Starts a task. It is not made to yield every so often: it stands for many that are short.
@@ -87,25 +86,6 @@ impl<W: Peer> Room<W> {
         Task(ended)
     }
 
-    /// Runs two tasks on threads of their own, begun together; what they came to.
-    pub(super) fn both<A: Send + 'static, B: Send + 'static>(
-        &self,
-        first: impl Future<Output = A> + Send + 'static,
-        second: impl Future<Output = B> + Send + 'static,
-    ) -> anyhow::Result<(A, B)> {
-        let together = Arc::new(Barrier::new(2));
-        let other = together.clone();
-        let first = self.thread(async move {
-            together.wait();
-            first.await
-        });
-        let second = self.thread(async move {
-            other.wait();
-            second.await
-        });
-        Ok((self.join(first)?, self.join(second)?))
-    }
-
     /// What the task came to. An error when it waits for a request that got lost.
     pub(super) fn join<T>(&self, task: Task<T>) -> anyhow::Result<T> {
         let ended = task.0.recv_timeout(PATIENCE);
@@ -128,12 +108,6 @@ pub(super) fn warmed_up(
     Ok(work(before, count)? as f64 / count as f64)
 }
 
-pub(super) fn nothing_left<W: Peer>(waits: &W) -> anyhow::Result<()> {
-    let left = waits.left();
-    ensure!(left == 0, "{}: {left} of what waits is still held", W::NAME);
-    Ok(())
-}
-
 /// Every one of these requests must have been completed, once.
 pub(super) fn all_completed<W: Peer>(progress: &Progress, requests: u64) -> anyhow::Result<()> {
     let (completed, ended) = (progress.completed(), progress.ended());
@@ -146,33 +120,29 @@ pub(super) fn all_completed<W: Peer>(progress: &Progress, requests: u64) -> anyh
     Ok(())
 }
 
-/// Where a request's keys come from.
-pub(super) enum Keys {
-    /// Random ones of [`KEYS`] from the first on.
-    Random(Rng, u64),
-    /// Never used before or again: the next one.
-    Fresh(u64),
+/// Random ones of [`KEYS`] keys, from the first on.
+pub(super) struct Keys {
+    random: Rng,
+    first: u64,
 }
 
 impl Keys {
+    pub(super) fn new(seed: u64, first: u64) -> Self {
+        Keys { random: Rng::with_seed(seed), first }
+    }
+
     pub(super) fn next<const K: usize>(&mut self) -> [u64; K] {
-        std::array::from_fn(|_| match self {
-            Keys::Random(random, first) => *first + random.u64(0..KEYS),
-            Keys::Fresh(next) => {
-                *next += 1;
-                *next
-            }
-        })
+        std::array::from_fn(|_| self.first + self.random.u64(0..KEYS))
     }
 }
 
-/// What pends, if its form knows that, in the order in which it was parked.
-pub(super) type Pending<'a> = VecDeque<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>;
+/// Waits that pend, in the order in which they were parked.
+pub(super) type Pending<'a, T = ()> = VecDeque<Pin<Box<dyn Future<Output = T> + Send + 'a>>>;
 
 /// Has a wait registered with its task, by a first poll; it is kept if it pends.
-pub(super) async fn begin<'a>(
-    mut wait: Pin<Box<impl Future<Output = ()> + Send + 'a>>,
-    pending: &mut Pending<'a>,
+pub(super) async fn begin<'a, T>(
+    mut wait: Pin<Box<impl Future<Output = T> + Send + 'a>>,
+    pending: &mut Pending<'a, T>,
 ) {
     if poll_once(wait.as_mut()).await.is_pending() {
         pending.push_back(wait);
@@ -187,11 +157,10 @@ pub(super) async fn park_all<'a, W: Waits, const K: usize>(
     pending: &mut Pending<'a>,
     requests: usize,
 ) {
-    let mut keys = Keys::Random(Rng::with_seed(1), first);
+    let mut keys = Keys::new(1, first);
     for _ in 0..requests {
         begin(Box::pin(waits.park(keys.next::<K>(), HOUR, request)), pending).await;
     }
-    waits.settle().await;
 }
 
 /// Completes them.

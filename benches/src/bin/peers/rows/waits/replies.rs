@@ -1,0 +1,252 @@
+//! `replies-…`: a request that is answered, under a number never used before, from the moment it is
+//! registered until its reply was taken, by the number of requests. On one thread (`1t`) 64 are
+//! asked, answered and awaited. On two (`2t`) one thread asks and awaits, the other answers, at
+//! most 512 behind. Both give way while they have nothing to do, so it takes two processors that
+//! are free. `replies-bytes`: the heap in use while a million are unanswered, by their number; a
+//! future counts in its box, as in a task of its own, but without the task.
+
+use std::{
+    future::poll_fn,
+    ops::Range,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Poll,
+};
+
+use crossbeam_utils::Backoff;
+use dashmap::DashMap;
+use foldhash::fast::RandomState;
+use purgatory::Replies;
+use timer_core::{Clock, SystemClock};
+use tokio::{sync::oneshot, time::timeout};
+
+use super::room::{Pending, Room, TIMEOUT, begin, poll_once, warmed_up};
+use crate::{
+    contender::{Peer, contenders},
+    results::OURS,
+    rows::row::Run,
+};
+
+/// Requests that are asked before the first is answered, on one thread.
+const WINDOW: u64 = 64;
+/// Requests that may be unanswered, on two.
+const AHEAD_MAX: usize = 512;
+
+/// Where requests wait for replies, by number.
+trait Asks: Peer {
+    /// A reply to this request, which can be delivered from now on; `None` if none came in time.
+    fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send;
+
+    /// The reply has come. False when nobody waits for it.
+    fn deliver(&self, number: u64, reply: u64) -> bool;
+}
+
+/// Ours: `Replies`.
+struct OursReplies(Replies<u64, u64>);
+
+impl Peer for OursReplies {
+    const NAME: &'static str = OURS;
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(OursReplies(Replies::new("replies")?))
+    }
+
+    fn left(&self) -> usize {
+        self.0.purgatory().len()
+    }
+}
+
+impl Asks for OursReplies {
+    fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send {
+        let mut reply = self.0.expect(number, TIMEOUT).ok();
+        poll_fn(move |context| match &mut reply {
+            Some(reply) => Pin::new(reply).poll(context).map(Result::ok),
+            None => Poll::Ready(None), // a number that is expected already
+        })
+    }
+
+    fn deliver(&self, number: u64, reply: u64) -> bool {
+        self.0.deliver(&number, reply).is_ok()
+    }
+}
+
+/// Written by hand: oneshot senders by number in a `DashMap`, and tokio's `timeout`. A request that
+/// is given up takes its sender off the map.
+#[derive(Default)]
+struct Oneshots(DashMap<u64, oneshot::Sender<u64>, RandomState>);
+
+/// A place on the map.
+struct Registered<'a> {
+    oneshots: &'a Oneshots,
+    number: u64,
+    told: oneshot::Receiver<u64>,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        if !self.told.is_terminated() {
+            self.oneshots.0.remove(&self.number);
+        }
+    }
+}
+
+impl Peer for Oneshots {
+    const NAME: &'static str = "dashmap-oneshot";
+
+    fn start() -> anyhow::Result<Self> {
+        Ok(Oneshots::default())
+    }
+
+    fn left(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Asks for Oneshots {
+    fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send {
+        let (tell, told) = oneshot::channel();
+        self.0.insert(number, tell);
+        let mut registered = Registered { oneshots: self, number, told };
+        async move { timeout(TIMEOUT, &mut registered.told).await.ok()?.ok() }
+    }
+
+    fn deliver(&self, number: u64, reply: u64) -> bool {
+        self.0.remove(&number).is_some_and(|(_, tell)| tell.send(reply).is_ok())
+    }
+}
+
+/// Requests that wait, the first of which has the next number to be answered.
+struct Asked<'a> {
+    replies: Pending<'a, Option<u64>>,
+    next: u64,
+}
+
+impl<'a> Asked<'a> {
+    fn new(first: u64) -> Self {
+        Asked { replies: Pending::new(), next: first }
+    }
+
+    /// Asks, and has the future registered with its task.
+    async fn ask<A: Asks>(&mut self, asks: &'a A, number: u64) {
+        begin(Box::pin(asks.ask(number)), &mut self.replies).await;
+    }
+
+    /// Takes replies until so many requests pend at most.
+    async fn until(&mut self, may_pend: usize) {
+        let backoff = Backoff::new();
+        while self.replies.len() > may_pend {
+            match poll_once(self.replies[0].as_mut()).await {
+                Poll::Pending => backoff.snooze(),
+                Poll::Ready(reply) => {
+                    assert_eq!(reply, Some(!self.next), "a wrong reply");
+                    self.next += 1;
+                    self.replies.pop_front();
+                    backoff.reset();
+                }
+            }
+        }
+    }
+}
+
+/// The reply to a request is its number's complement.
+fn answer<A: Asks>(asks: &A, mut numbers: Range<u64>) {
+    let all = numbers.all(|number| asks.deliver(number, !number));
+    assert!(all, "nobody waited for a reply");
+}
+
+/// Nanoseconds for so many requests from `first` on.
+async fn ask_alone<A: Asks>(asks: Arc<A>, first: u64, requests: u64) -> u64 {
+    let (clock, mut asked) = (SystemClock::new(), Asked::new(first));
+    let end = first + requests;
+    for window in (first..end).step_by(WINDOW as usize) {
+        let numbers = window..end.min(window + WINDOW);
+        for number in numbers.clone() {
+            asked.ask(&*asks, number).await;
+        }
+        answer(&*asks, numbers);
+        asked.until(0).await;
+    }
+    clock.now_ns()
+}
+
+/// The thread that asks, on two.
+async fn asker<A: Asks>(asks: Arc<A>, first: u64, requests: u64, end: Arc<AtomicU64>) -> u64 {
+    let (clock, mut asked) = (SystemClock::new(), Asked::new(first));
+    for number in first..first + requests {
+        asked.ask(&*asks, number).await;
+        end.store(number + 1, Ordering::Release);
+        asked.until(AHEAD_MAX).await;
+    }
+    asked.until(0).await;
+    clock.now_ns()
+}
+
+/// The thread that answers, on two.
+async fn answerer<A: Asks>(asks: Arc<A>, first: u64, requests: u64, asked: Arc<AtomicU64>) {
+    let (mut next, backoff) = (first, Backoff::new());
+    while next < first + requests {
+        let end = asked.load(Ordering::Acquire);
+        if next >= end {
+            backoff.snooze();
+            continue;
+        }
+        backoff.reset();
+        answer(&*asks, next..end);
+        next = end;
+    }
+}
+
+/// Nanoseconds a request.
+fn replies_each<A: Asks>((threads, requests): (usize, u64)) -> anyhow::Result<f64> {
+    let room = Room::<A>::open(1)?;
+    warmed_up(requests, |first, requests| {
+        let asks = room.waits.clone();
+        let ns = if threads == 1 {
+            room.join(room.spawn(ask_alone(asks, first, requests)))?
+        } else {
+            let asked = Arc::new(AtomicU64::new(first));
+            let answers = room.thread(answerer(asks.clone(), first, requests, asked.clone()));
+            let ns = room.join(room.thread(asker(asks, first, requests, asked)))?;
+            room.join(answers)?;
+            ns
+        };
+        room.nothing_left()?;
+        Ok(ns)
+    })
+}
+
+pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let threads = if id.ends_with("-2t") { 2 } else { 1 };
+    let requests = run.sizes.operations;
+    for _ in 0..2 * run.sizes.rounds {
+        let contenders = contenders!(replies_each, Peer: OursReplies, Oneshots);
+        run.each(id, "ns", &contenders, (threads, requests as u64))?;
+    }
+    Ok(())
+}
+
+/// Bytes in use for each unanswered request, all of which are answered then.
+fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
+    let room = Room::<A>::open(1)?;
+    let asks = &*room.waits;
+    let mut asked = Asked { replies: Pending::with_capacity(requests as usize), next: 0 };
+    let counted = allocation_counter::measure(|| {
+        room.block_on(async {
+            for number in 0..requests {
+                asked.ask(asks, number).await;
+            }
+        });
+    });
+    answer(asks, 0..requests);
+    room.block_on(asked.until(0));
+    room.nothing_left()?;
+    Ok(counted.bytes_current as f64 / requests as f64)
+}
+
+pub(in crate::rows) fn bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let contenders = contenders!(bytes_each, Peer: OursReplies, Oneshots);
+    run.each(id, "bytes", &contenders, run.sizes.one_m as u64)
+}

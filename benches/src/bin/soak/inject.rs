@@ -1,0 +1,116 @@
+//! What the soak injects: a clock that jumps, and an executor that can be stalled, which holds its
+//! jobs for a while and then drops some of them.
+
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use timer_core::{Clock, Executor, Job, SystemClock, Workers};
+
+/// A clock that jumps when told to. Clones show the same time.
+#[derive(Clone, Debug)]
+pub(crate) struct JumpingClock {
+    real: SystemClock,
+    offset_ns: Arc<AtomicU64>,
+}
+
+impl JumpingClock {
+    pub(crate) fn new() -> Self {
+        JumpingClock { real: SystemClock::new(), offset_ns: Arc::default() }
+    }
+
+    /// Time that has really passed.
+    pub(crate) fn real_ns(&self) -> u64 {
+        self.real.now_ns()
+    }
+
+    pub(crate) fn jump(&self, by: Duration) {
+        self.offset_ns.fetch_add(by.as_nanos() as u64, SeqCst);
+    }
+}
+
+impl Clock for JumpingClock {
+    fn now_ns(&self) -> u64 {
+        self.real_ns() + self.offset_ns.load(SeqCst)
+    }
+
+    /// A sleeping thread does not hear of a jump.
+    fn sleep_max(&self) -> Option<Duration> {
+        Some(Duration::from_millis(5))
+    }
+}
+
+/// Of the jobs that were held so many are dropped when they are let go, one in this many: those
+/// run where they are dropped.
+const DROPPED: usize = 8;
+
+/// Hands jobs to workers, but while it is stalled. Clones are the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Stall {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    workers: Workers,
+    /// `None` while it is not stalled.
+    held: Mutex<Option<Vec<Job>>>,
+}
+
+impl Stall {
+    pub(crate) fn new(name: &str, workers: usize) -> anyhow::Result<Self> {
+        let workers = Workers::start(name, workers)?;
+        Ok(Stall { shared: Arc::new(Shared { workers, held: Mutex::default() }) })
+    }
+
+    /// Holds jobs from here on.
+    pub(crate) fn begin(&self) {
+        self.shared.held.lock().get_or_insert_default();
+    }
+
+    /// Lets the jobs go that were held.
+    pub(crate) fn end(&self) {
+        let held = mem::take(&mut *self.shared.held.lock()).unwrap_or_default();
+        for (at, job) in held.into_iter().enumerate() {
+            if at % DROPPED == DROPPED - 1 {
+                drop(job);
+            } else {
+                self.shared.workers.execute(job);
+            }
+        }
+    }
+
+    /// Waits until the workers have ended; no more jobs are to come.
+    pub(crate) fn join(&self) {
+        self.end();
+        self.shared.workers.close();
+        self.shared.workers.join(std::time::Duration::MAX);
+    }
+}
+
+impl Executor for Stall {
+    fn execute(&self, job: Job) {
+        let mut held = self.shared.held.lock();
+        match &mut *held {
+            Some(held) => held.push(job),
+            None => {
+                drop(held);
+                self.shared.workers.execute(job);
+            }
+        }
+    }
+
+    fn queued(&self) -> Option<u64> {
+        self.shared.workers.queued()
+    }
+
+    fn parallelism(&self) -> usize {
+        self.shared.workers.parallelism()
+    }
+}

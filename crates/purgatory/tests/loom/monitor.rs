@@ -1,0 +1,79 @@
+//! Changes of a monitor's state against waits for them: a wait gets its value in every
+//! interleaving.
+
+use loom::thread;
+use purgatory::{Monitor, Purgatory, failpoints::Failpoint};
+use timer_core::ManualTimer;
+
+use super::{MS, ONE_KEY, ONE_ROOM, TWO_ROOMS, WHILE_WATCHING, assert_nothing_left, check, ending};
+
+/// A state: the number of jobs that wait for a worker.
+type Jobs = Monitor<u8, usize>;
+
+/// Jobs under a hand-turned clock.
+fn jobs() -> (ManualTimer, Jobs) {
+    let timer = ManualTimer::new();
+    let purgatory = Purgatory::builder("loom").timer(&timer).build().unwrap();
+    (timer, Monitor::with(purgatory, 0))
+}
+
+/// A wait for a job under these keys, as one is added.
+fn change_against_wait(faults: &[Failpoint], keys: &'static [u8], add: fn(&Jobs)) {
+    check(faults, move || {
+        let (_timer, jobs) = jobs();
+        let adding = jobs.clone();
+        let adds = thread::spawn(move || add(&adding));
+        let mut wait = jobs.wait(keys, MS, |jobs| jobs.checked_sub(1).map(|left| *jobs = left));
+        adds.join().unwrap();
+        assert_eq!((ending(&mut wait), jobs.read(|jobs| *jobs)), (Some(Ok(())), 0));
+        assert_nothing_left(jobs.purgatory());
+    });
+}
+
+#[test]
+fn update_against_wait_under_one_key() {
+    change_against_wait(&[Failpoint::WaitTrustsEarlierWalk], ONE_KEY, |jobs| {
+        jobs.update(|jobs| *jobs += 1);
+    });
+}
+
+#[test]
+fn update_against_wait_under_two_keys() {
+    for keys in [TWO_ROOMS, ONE_ROOM] {
+        change_against_wait(&[Failpoint::WaitTrustsEarlierWalk], keys, |jobs| {
+            jobs.update(|jobs| *jobs += 1);
+        });
+    }
+}
+
+#[test]
+fn update_key_against_wait_under_one_key() {
+    let faults = [Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion];
+    change_against_wait(&faults, ONE_KEY, |jobs| jobs.update_key(&1, |jobs| *jobs += 1));
+}
+
+#[test]
+fn update_key_against_wait_under_two_keys() {
+    change_against_wait(&WHILE_WATCHING, TWO_ROOMS, |jobs| jobs.update_key(&2, |jobs| *jobs += 1));
+}
+
+#[test]
+fn update_one_against_wait() {
+    let faults = [Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion];
+    change_against_wait(&faults, ONE_KEY, |jobs| jobs.update_one(&1, |jobs| *jobs += 1));
+}
+
+/// Two updates, each with half of what a parked wait needs.
+#[test]
+fn two_updates_against_each_other() {
+    check(&[Failpoint::EventLeavesNoNote], || {
+        let (_timer, jobs) = jobs();
+        let mut wait = jobs.wait(&[1], MS, |jobs| (*jobs == 2).then_some(()));
+        let adding = jobs.clone();
+        let adds = thread::spawn(move || adding.update(|jobs| *jobs += 1));
+        jobs.update(|jobs| *jobs += 1);
+        adds.join().unwrap();
+        assert_eq!(ending(&mut wait), Some(Ok(())));
+        assert_nothing_left(jobs.purgatory());
+    });
+}

@@ -1,0 +1,86 @@
+//! Rises of watermarks that are counted down, or checked, against what may end their operations.
+
+use loom::sync::{Arc, atomic::AtomicBool};
+use purgatory::{Watches, failpoints::Failpoint};
+
+use super::{
+    Act::{Cancel, Event, ParkChecked, ParkUpTo, Rise, Time},
+    BOTH, MS, Op,
+    Outcome::{Completed, Expired},
+    Setup, cancelled, check,
+};
+
+#[test]
+fn park_against_rise() {
+    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion], || {
+        let setup = Setup::new().race([Rise(0, 1)], &[ParkUpTo(&[0], &[(1, 5)])]);
+        setup.assert_ended_once(&[Completed]);
+    });
+}
+
+#[test]
+fn park_against_rise_in_the_check_form() {
+    check(&[Failpoint::ParkSkipsVersionCheck], || {
+        let setup = Setup::new().race([Rise(0, 1)], &[ParkChecked(&[0], &[(1, 5)])]);
+        setup.assert_ended_once(&[Completed]);
+    });
+}
+
+/// Both watermarks are met while they are being watched.
+#[test]
+fn park_against_two_rises() {
+    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventLeavesNoNote], || {
+        let parks = ParkUpTo(BOTH, &[(1, 5), (2, 5)]);
+        let setup = Setup::new().race([Rise(0, 1), Rise(1, 2)], &[parks]);
+        setup.assert_ended_once(&[Completed]);
+    });
+}
+
+/// The watch of the first key is taken and its slot given back, while the second key's is claimed.
+#[test]
+fn park_against_rise_in_one_room() {
+    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventLeavesNoNote], || {
+        let setup = Setup::new().race([Rise(0, 1)], &[ParkUpTo(&[0], &[(1, 5), (3, 5)])]);
+        setup.assert_ended_once(&[Completed]);
+    });
+}
+
+/// Two watermarks of one operation are met at once: one of the two takes the last.
+#[test]
+fn rise_against_rise() {
+    check(&[Failpoint::MetWatchNotCounted], || {
+        let setup = Setup::new();
+        // A condition that the checks never see true: only the count can end it.
+        let never = Arc::new(AtomicBool::new(false));
+        let operation = Op { flags: vec![never], ..setup.op(&[]) };
+        setup.park(operation, Watches::up_to(&[(1, 5), (2, 5)]), MS);
+        setup.race([Rise(0, 1), Rise(1, 2)], &[]).assert_ended_once(&[Completed]);
+    });
+}
+
+/// The same in the check form, where both may find the other's check under way.
+#[test]
+fn rise_against_rise_in_the_check_form() {
+    check(&[Failpoint::EventLeavesNoNote], || {
+        let setup = Setup::new().alone(&[ParkChecked(BOTH, &[(1, 5), (2, 5)])]);
+        setup.race([Rise(0, 1), Rise(1, 2)], &[]).assert_ended_once(&[Completed]);
+    });
+}
+
+#[test]
+fn rise_against_cancel_and_expiry() {
+    check(&[Failpoint::ExpiryRemovesCheckedOut], || {
+        let setup = Setup::new();
+        setup.park(setup.op(&[0]), Watches::up_to(&[(1, 5)]).with_keys(&[2]), MS);
+        let setup = setup.race([Rise(0, 1), Event(1, 2)], &[Time]);
+        setup.assert_ended_once(&[Completed, Expired]);
+    });
+}
+
+#[test]
+fn rise_against_cancel_for_key() {
+    check(&[Failpoint::ExpiryLeavesNoNote], || {
+        let setup = Setup::new().alone(&[ParkChecked(BOTH, &[(1, 5)])]);
+        setup.race([Rise(0, 1)], &[Cancel(1)]).assert_ended_once(&[cancelled()]);
+    });
+}

@@ -1,0 +1,413 @@
+//! `Buckets`: the buckets of every level, by when they are due.
+//!
+//! A bucket's [`TimerTaskList`] is a stack of node indices in chunks of 128 bytes; a node knows its
+//! place there, and when it leaves the last one takes it (Kafka's list is a doubly linked ring).
+//! Emptying a bucket reads the next indices ahead, where a linked list waits for one node to learn
+//! the next. All lists share their chunks: what one gives back the next one takes, so handing down
+//! asks the allocator for nothing, and no large block is grown or freed under a lock.
+//!
+//! The bitmap lets time jump: instead of visiting each tick, the wheel asks for the next bucket
+//! that holds anything (Kafka keeps a `java.util.concurrent.DelayQueue` *of buckets* for this). A
+//! level is a ring of buckets; it only ever holds one round of its ring, so the first set bit at or
+//! after the present is its earliest bucket, and the earliest of all is the earliest of at most one
+//! bucket a level.
+//!
+//! - **Place**: the index at `node.place` is the node's, for each node in a bucket.
+//! - **One round**: a bucket holds one unit of time, less than a round of its ring ahead. Which one
+//!   follows from its slot and the present.
+//! - **Occupied**: a bucket's bit is set exactly when it is not empty.
+//! - **Owned**: a chunk in use names its bucket, any other none; only the last one has gaps.
+//! - **Cascade first**: of two buckets that expire at the same tick that of the higher level comes
+//!   first: what it hands down is there when the tick itself is reached.
+
+use crate::wheel::{
+    geometry::{DueBucket, Geometry},
+    node::{MAX_TASKS, Node, Place},
+    pages::{PageSlot, Pages},
+    step,
+};
+
+/// Entries of a chunk: with its links it fills 128 bytes.
+const CHUNK: u32 = 30;
+
+/// Places from one chunk to the next.
+const SPAN: u32 = 32;
+
+/// No chunk, or no bucket.
+const NONE: u32 = u32::MAX;
+
+/// A part of a list.
+#[derive(Debug)]
+struct Chunk {
+    entries: [u32; CHUNK as usize],
+    previous: u32,
+    /// Number of the bucket that uses it.
+    owner: u32,
+}
+
+impl PageSlot for Chunk {
+    const PAGE_BITS: u32 = 3;
+    const MAX: u32 = MAX_TASKS; // one a task would do
+
+    fn vacant() -> Self {
+        Chunk { entries: [0; CHUNK as usize], previous: NONE, owner: NONE }
+    }
+}
+
+/// The entry at a place.
+#[inline]
+fn entry(chunks: &mut Pages<Chunk>, place: u32) -> &mut u32 {
+    &mut chunks.at_mut(place / SPAN).entries[(place % SPAN) as usize]
+}
+
+/// The tasks of one bucket: indices of their nodes, in no order that means anything.
+#[derive(Debug)]
+struct TimerTaskList {
+    /// The last chunk, if there is an entry.
+    tail: u32,
+    len: u32,
+}
+
+impl TimerTaskList {
+    const EMPTY: TimerTaskList = TimerTaskList { tail: NONE, len: 0 };
+
+    /// Adds an index of bucket `owner`; returns its place. O(1), but for the making of a page.
+    #[inline]
+    fn push(&mut self, chunks: &mut Pages<Chunk>, owner: u32, index: u32) -> u32 {
+        let end = self.len % CHUNK;
+        if end == 0 {
+            let added = chunks.claim().expect("fewer chunks than tasks");
+            let chunk = chunks.at_mut(added);
+            (chunk.previous, chunk.owner) = (self.tail, owner);
+            self.tail = added;
+        }
+        self.len += 1;
+        let place = self.tail * SPAN + end;
+        *entry(chunks, place) = index;
+        place
+    }
+
+    /// Takes the last index out. O(1), but for the freeing of a page.
+    #[inline]
+    fn pop(&mut self, chunks: &mut Pages<Chunk>) -> Option<u32> {
+        self.len = self.len.checked_sub(1)?;
+        let end = self.len % CHUNK;
+        let index = *entry(chunks, self.tail * SPAN + end);
+        if end == 0 {
+            let given = chunks.at_mut(self.tail);
+            given.owner = NONE; // Owned
+            let previous = given.previous;
+            chunks.release(self.tail);
+            self.tail = previous;
+        }
+        Some(index)
+    }
+
+    /// The entries of a chunk of this list.
+    fn entries<'a>(&self, chunks: &'a Pages<Chunk>, chunk: u32) -> &'a [u32] {
+        let len = if chunk == self.tail { (self.len - 1) % CHUNK + 1 } else { CHUNK };
+        &chunks.at(chunk).entries[..len as usize]
+    }
+
+    /// The chunks, the last one first.
+    fn chunks<'a>(&self, chunks: &'a Pages<Chunk>) -> impl Iterator<Item = u32> + 'a {
+        let count = self.len.div_ceil(CHUNK) as usize;
+        let previous = |&chunk: &u32| Some(chunks.get(chunk)?.previous);
+        std::iter::successors(Some(self.tail), previous).take(count)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Buckets {
+    geometry: Geometry,
+    /// Level by level, each filled up to whole words of `occupied`. Made on demand, from the finest
+    /// up.
+    lists: Box<[TimerTaskList]>,
+    occupied: Box<[u64]>,
+    chunks: Pages<Chunk>,
+}
+
+impl Buckets {
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        let (lists, occupied) = Default::default();
+        Buckets { geometry, lists, occupied, chunks: Pages::new() }
+    }
+
+    /// Gives each level two turns, unless a level was made already.
+    pub(crate) fn take_two_turns(&mut self) {
+        if self.lists.is_empty() {
+            self.geometry.take_two_turns();
+        }
+    }
+
+    /// The last tick that has a bucket.
+    #[inline]
+    pub(crate) fn last_tick(&self) -> u64 {
+        self.geometry.last_tick()
+    }
+
+    /// Words of `occupied` a level.
+    #[inline]
+    fn words(&self) -> usize {
+        self.geometry.ring().div_ceil(64)
+    }
+
+    #[inline]
+    pub(crate) fn number(&self, bucket: DueBucket) -> usize {
+        bucket.level * self.words() * 64 + bucket.slot
+    }
+
+    /// Level and slot of a node's bucket, if it is in one. O(1).
+    pub(crate) fn bucket_of<T>(&self, node: &Node<T>) -> Option<(usize, usize)> {
+        let mut place = node.place;
+        let chunk = place.take()? / SPAN;
+        Some(self.level_and_slot(self.chunks.at(chunk).owner as usize))
+    }
+
+    fn level_and_slot(&self, number: usize) -> (usize, usize) {
+        (number / (self.words() * 64), number % (self.words() * 64))
+    }
+
+    pub(crate) fn level_count(&self) -> usize {
+        self.occupied.len() / self.words()
+    }
+
+    /// Puts a node into the bucket of a deadline, which `now` is not after; returns when that is
+    /// due. O(levels).
+    #[inline]
+    pub(crate) fn place<T>(
+        &mut self,
+        nodes: &mut Pages<Node<T>>,
+        index: u32,
+        deadline: u64,
+        now: u64,
+    ) -> u64 {
+        let bucket = self.geometry.bucket(deadline, now);
+        let number = self.number(bucket);
+        if number >= self.lists.len() {
+            self.make_levels(bucket.level + 1);
+        }
+        let place = self.lists[number].push(&mut self.chunks, number as u32, index);
+        nodes.at_mut(index).place = Place::at(place);
+        self.occupied[number / 64] |= 1 << (number % 64);
+        self.due(bucket)
+    }
+
+    #[cold]
+    fn make_levels(&mut self, levels: usize) {
+        let words = levels * self.words();
+        let mut occupied = std::mem::take(&mut self.occupied).into_vec();
+        occupied.resize(words, 0);
+        self.occupied = occupied.into();
+        let mut lists = std::mem::take(&mut self.lists).into_vec();
+        lists.resize_with(words * 64, || TimerTaskList::EMPTY);
+        self.lists = lists.into();
+    }
+
+    /// Takes a node out of its bucket; false if it is in none. O(1).
+    #[inline]
+    pub(crate) fn remove<T>(&mut self, nodes: &mut Pages<Node<T>>, index: u32) -> bool {
+        let Some(place) = nodes.at_mut(index).place.take() else { return false };
+        debug_assert_eq!(*entry(&mut self.chunks, place), index, "Place");
+        let number = self.chunks.at(place / SPAN).owner as usize;
+        let last = self.pop_from(number).expect("Place: the bucket is not empty");
+        if last != index {
+            step();
+            *entry(&mut self.chunks, place) = last;
+            nodes.at_mut(last).place = Place::at(place);
+        }
+        true
+    }
+
+    /// Takes the last node out of a bucket. O(1).
+    #[inline]
+    pub(crate) fn pop<T>(&mut self, nodes: &mut Pages<Node<T>>, number: usize) -> Option<u32> {
+        let index = self.pop_from(number)?;
+        nodes.at_mut(index).place = Place::NONE;
+        Some(index)
+    }
+
+    #[inline]
+    fn pop_from(&mut self, number: usize) -> Option<u32> {
+        let list = &mut self.lists[number];
+        let index = list.pop(&mut self.chunks)?;
+        if list.len == 0 {
+            self.occupied[number / 64] &= !(1 << (number % 64)); // Occupied
+        }
+        Some(index)
+    }
+
+    /// Reads the nodes of a bucket that leave it next, so that their cache misses overlap; returns
+    /// how many.
+    pub(crate) fn read_ahead<T>(&self, nodes: &Pages<Node<T>>, number: usize) -> usize {
+        let list = &self.lists[number];
+        let mut read = 0;
+        for chunk in list.chunks(&self.chunks).take(2) {
+            let next = list.entries(&self.chunks, chunk);
+            std::hint::black_box(next.iter().fold(0, |seen, &at| seen | nodes.at(at).touch()));
+            read += next.len();
+        }
+        read
+    }
+
+    /// The earliest bucket of each level that holds anything, the coarsest level first. O(levels).
+    #[inline]
+    fn earliest(&self, now: u64) -> impl Iterator<Item = DueBucket> {
+        (0..self.level_count()).rev().filter_map(move |level| {
+            step();
+            self.earliest_of(level, now)
+        })
+    }
+
+    /// The earliest bucket of a level.
+    #[inline]
+    fn earliest_of(&self, level: usize, now: u64) -> Option<DueBucket> {
+        let words = &self.occupied[level * self.words()..][..self.words()];
+        let slot = first_from(words, self.geometry.slot_now(level, now))?;
+        Some(self.geometry.bucket_at(level, slot, now))
+    }
+
+    /// The tick from which a bucket is emptied: its expiration, or before it its lead.
+    #[inline]
+    fn due(&self, bucket: DueBucket) -> u64 {
+        bucket.expiration.saturating_sub(self.geometry.lead(bucket.level))
+    }
+
+    /// When the first bucket is due, exactly. O(levels).
+    #[inline]
+    pub(crate) fn next_due(&self, now: u64) -> Option<u64> {
+        self.earliest(now).map(|bucket| self.due(bucket)).min()
+    }
+
+    /// Of the buckets that are due at `tick` the one that expires first (Cascade first): so what is
+    /// due comes before what is handed down ahead of its time. O(levels).
+    #[inline]
+    pub(crate) fn first_due(&self, tick: u64, now: u64) -> Option<DueBucket> {
+        let due = self.earliest(now).filter(|&bucket| self.due(bucket) <= tick);
+        due.min_by_key(|bucket| bucket.expiration) // of equal ones the first
+    }
+
+    /// Checks One round, Occupied, Owned and every Place; returns how many nodes are in buckets.
+    /// O(n + buckets).
+    pub(crate) fn assert_valid<T>(&self, nodes: &Pages<Node<T>>, now: u64) -> usize {
+        let (mut count, mut chunks) = (0, 0);
+        for (number, list) in self.lists.iter().enumerate() {
+            let bit = self.occupied[number / 64] >> (number % 64) & 1 == 1;
+            assert_eq!(bit, list.len > 0, "Occupied");
+            let mut len = 0;
+            for chunk in list.chunks(&self.chunks) {
+                assert_eq!(self.chunks.at(chunk).owner as usize, number, "Owned");
+                let entries = list.entries(&self.chunks, chunk);
+                for (&index, place) in entries.iter().zip(chunk * SPAN..) {
+                    step();
+                    let node = nodes.at(index);
+                    assert_eq!(node.place, Place::at(place), "Place");
+                    let (level, slot) = self.level_and_slot(number);
+                    let bucket = self.geometry.bucket_at(level, slot, now);
+                    assert!(self.geometry.holds(bucket, node.deadline, now), "One round");
+                    node.task();
+                }
+                (len, chunks) = (len + entries.len(), chunks + 1);
+            }
+            assert_eq!(len, list.len as usize, "Owned");
+            count += len;
+        }
+        assert_eq!(self.chunks.len(), chunks, "Owned");
+        count
+    }
+}
+
+/// The first bit set at or after `start`, going round once.
+#[inline]
+fn first_from(words: &[u64], start: usize) -> Option<usize> {
+    let (first, ahead) = (start / 64, u64::MAX << (start % 64));
+    let bit = |number: usize, mask: u64| {
+        let word = words[number] & mask;
+        (word != 0).then(|| number * 64 + word.trailing_zeros() as usize)
+    };
+    bit(first, ahead)
+        .or_else(|| (first + 1..words.len()).chain(0..first).find_map(|n| bit(n, u64::MAX)))
+        .or_else(|| bit(first, !ahead))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wheel::{geometry::WheelSize, pages::PageSlot};
+
+    fn buckets() -> (Pages<Node<()>>, Buckets) {
+        (Pages::new(), Buckets::new(Geometry::new(WheelSize::KAFKA, 0)))
+    }
+
+    fn node(nodes: &mut Pages<Node<()>>, deadline: u64) -> u32 {
+        let index = nodes.claim().unwrap();
+        *nodes.at_mut(index) = Node { deadline, task: Some(()), ..Node::vacant() };
+        index
+    }
+
+    #[test]
+    fn the_first_bit_is_found_going_round() {
+        for slots in [2usize, 20, 64, 65, 200] {
+            for occupied in 0..slots {
+                let mut words = vec![0; slots.div_ceil(64)];
+                words[occupied / 64] |= 1 << (occupied % 64);
+                for start in 0..slots {
+                    assert_eq!(first_from(&words, start), Some(occupied));
+                }
+            }
+            assert_eq!(first_from(&vec![0; slots.div_ceil(64)], slots - 1), None);
+        }
+    }
+
+    #[test]
+    fn of_two_bits_the_one_ahead_wins() {
+        let mut words = [0; 4];
+        for slot in [10, 150] {
+            words[slot / 64] |= 1 << (slot % 64);
+        }
+        assert_eq!(first_from(&words, 11), Some(150));
+        assert_eq!(first_from(&words, 151), Some(10));
+        assert_eq!(first_from(&words, 10), Some(10));
+    }
+
+    #[test]
+    fn a_slot_and_the_present_say_when_a_bucket_is_due() {
+        let (mut nodes, mut buckets) = buckets();
+        for (now, expiration) in [(5000, 10_000), (7990, 10_000), (10_000, 10_400)] {
+            let [a, b] = [0; 2].map(|deadline| node(&mut nodes, deadline));
+            assert_eq!(buckets.place(&mut nodes, a, expiration + 399, now), expiration);
+            assert_eq!(buckets.place(&mut nodes, b, expiration, now), expiration);
+            let first = buckets.first_due(u64::MAX, now).unwrap();
+            assert_eq!((first.level, first.expiration), (2, expiration));
+            assert!([a, b].into_iter().all(|index| buckets.remove(&mut nodes, index)));
+            assert_eq!(buckets.first_due(u64::MAX, now), None);
+        }
+    }
+
+    #[test]
+    fn of_two_buckets_due_together_the_higher_level_comes_first() {
+        let (mut nodes, mut buckets) = buckets();
+        for (now, deadline) in [(0, 39), (20, 20), (20, 23)] {
+            let index = node(&mut nodes, deadline);
+            buckets.place(&mut nodes, index, deadline, now);
+        }
+        let head = buckets.first_due(20, 20).unwrap();
+        assert_eq!((head.level, head.expiration), (1, 20));
+        assert_eq!(buckets.assert_valid(&nodes, 20), 3);
+    }
+
+    #[test]
+    fn one_survivor_of_a_large_bucket_keeps_little_of_it() {
+        for survivor in [0, 50_000, 99_999] {
+            let (mut nodes, mut buckets) = buckets();
+            let indices: Vec<_> = (0..100_000).map(|_| node(&mut nodes, 7)).collect();
+            indices.iter().for_each(|&index| _ = buckets.place(&mut nodes, index, 7, 0));
+            for &index in indices.iter().filter(|&&index| index != indices[survivor]) {
+                assert!(buckets.remove(&mut nodes, index));
+            }
+            assert_eq!(buckets.assert_valid(&nodes, 0), 1);
+            assert!(buckets.chunks.pages_with_memory() <= 2, "a page and a spare one");
+            assert_eq!(buckets.pop(&mut nodes, 7), Some(indices[survivor]));
+        }
+    }
+}

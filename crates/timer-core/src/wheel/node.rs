@@ -1,0 +1,129 @@
+//! Nodes and ids. A node is a task and its timer links side by side, so that starting, stopping and
+//! firing a timer touch one place.
+//!
+//! An id is (index, sequence), where the sequence is the number of the insertion. It is given out
+//! once, so an old id finds nothing, ever, whatever uses the node's memory by then; and sequences
+//! are the order of insertion.
+
+use std::{error::Error, fmt};
+
+use crate::wheel::pages::PageSlot;
+
+/// How many tasks one wheel holds at most: 2^26, about 67 million.
+pub const MAX_TASKS: u32 = 1 << 26;
+
+/// Names a task on one [`TimingWheel`](crate::TimingWheel). Never reused for another task.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TaskId {
+    pub(crate) index: u32,
+    pub(crate) sequence: u64,
+}
+
+impl TaskId {
+    /// The index for [`TimingWheel::first_from`](crate::TimingWheel::first_from); below
+    /// [`MAX_TASKS`].
+    pub fn index(self) -> u32 {
+        self.index
+    }
+
+    /// The number of the task's insertion, from 1.
+    pub fn sequence(self) -> u64 {
+        self.sequence
+    }
+
+    /// The id with this index and sequence.
+    pub fn from_parts(index: u32, sequence: u64) -> TaskId {
+        TaskId { index, sequence }
+    }
+}
+
+impl fmt::Debug for TaskId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TaskId({}v{})", self.index, self.sequence)
+    }
+}
+
+/// The wheel holds [`MAX_TASKS`] tasks already; the task comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Full<T>(pub T);
+
+impl<T> fmt::Debug for Full<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Full(..)")
+    }
+}
+
+impl<T> fmt::Display for Full<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a wheel holds at most {MAX_TASKS} tasks")
+    }
+}
+
+impl<T> Error for Full<T> {}
+
+/// Position of a node in its bucket: a chunk and an entry of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(u32);
+
+impl Place {
+    /// The node is in no bucket.
+    pub(crate) const NONE: Place = Place(u32::MAX);
+
+    #[inline]
+    pub(crate) fn at(place: u32) -> Place {
+        debug_assert!(place < u32::MAX);
+        Place(place)
+    }
+
+    /// Takes the position, if it is in a bucket.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        let place = std::mem::replace(self, Place::NONE).0;
+        (place < u32::MAX).then_some(place)
+    }
+}
+
+/// A task and its timer links.
+#[derive(Debug)]
+pub(crate) struct Node<T> {
+    /// When the task is due, in ticks, as asked (it may lie in the past).
+    pub(crate) deadline: u64,
+    /// 0 when the node is free.
+    pub(crate) sequence: u64,
+    pub(crate) place: Place,
+    pub(crate) task: Option<T>,
+}
+
+impl<T> Node<T> {
+    pub(crate) fn task(&self) -> &T {
+        self.task.as_ref().expect("Live: an index in a bucket names a live node")
+    }
+
+    pub(crate) fn task_mut(&mut self) -> &mut T {
+        self.task.as_mut().expect("Live: an index in a bucket names a live node")
+    }
+
+    /// Reads the deadline and whether there is a task: as a rule both ends of the node.
+    pub(crate) fn touch(&self) -> u64 {
+        self.deadline | u64::from(self.task.is_some())
+    }
+}
+
+impl<T> PageSlot for Node<T> {
+    const PAGE_BITS: u32 = 6;
+    const MAX: u32 = MAX_TASKS;
+
+    fn vacant() -> Self {
+        Node { deadline: 0, sequence: 0, place: Place::NONE, task: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_costs_24_bytes_beside_its_task() {
+        assert_eq!(size_of::<Node<Box<u64>>>(), 24 + 8);
+    }
+}

@@ -1,0 +1,65 @@
+//! The way of an answer from whatever knows it, an operation's callback or the request's own
+//! thread, to the connection's thread.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use anyhow::{Context, Result};
+use bytes::{BufMut, BytesMut};
+use kafka_protocol::{messages::ResponseHeader, protocol::Encodable, protocol::HeaderVersion};
+
+/// Makes a whole frame; called by the connection's thread. `None`: the client expects no response.
+pub(crate) type Answer = Option<Box<dyn FnOnce() -> Result<BytesMut> + Send>>;
+
+/// The place of one request's answer. Dropped without one, the connection is closed.
+pub(crate) struct Reply {
+    /// The number of the connection that waits for the answer.
+    pub(crate) connection: u64,
+    version: i16,
+    correlation_id: i32,
+    answer: SyncSender<Answer>,
+}
+
+impl Reply {
+    pub(crate) fn new(
+        connection: u64,
+        version: i16,
+        correlation_id: i32,
+    ) -> (Reply, Receiver<Answer>) {
+        let (answer, answered) = sync_channel(1);
+        (Reply { connection, version, correlation_id, answer }, answered)
+    }
+
+    pub(crate) fn send<T: Encodable + HeaderVersion + Send + 'static>(self, body: T) {
+        self.send_made(|| body);
+    }
+
+    /// Sends what may be large: the connection's thread makes it, just before it is written.
+    pub(crate) fn send_made<T: Encodable + HeaderVersion>(
+        self,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) {
+        let (version, id) = (self.version, self.correlation_id);
+        self.fill(Some(Box::new(move || response(&body(), version, id))));
+    }
+
+    pub(crate) fn send_nothing(self) {
+        self.fill(None);
+    }
+
+    fn fill(self, answer: Answer) {
+        // It fails when the connection is gone, and then nobody waits for the answer.
+        drop(self.answer.try_send(answer));
+    }
+}
+
+/// Encodes a whole frame. A field that the version lacks is left out; encoding fails where the
+/// protocol does not allow that.
+fn response<T: Encodable + HeaderVersion>(body: &T, version: i16, id: i32) -> Result<BytesMut> {
+    let mut frame = BytesMut::from(&[0; 4][..]);
+    let header = ResponseHeader::default().with_correlation_id(id);
+    header.encode(&mut frame, T::header_version(version))?;
+    body.encode(&mut frame, version)?;
+    let length = i32::try_from(frame.len() - 4).context("response too large")?;
+    (&mut frame[..4]).put_i32(length);
+    Ok(frame)
+}
