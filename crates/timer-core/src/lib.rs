@@ -142,13 +142,12 @@ mod wheel;
 
 pub use driver::clock::{Clock, ManualClock, SystemClock};
 pub use driver::executor::{Executor, JOB_TASKS, Job, Workers};
-pub use driver::handle::{MAX_SHARDS, TimerHandle};
+pub use driver::owner::TimerClosed;
 pub use driver::panics::Panicked;
-pub use driver::spi::TimerClosed;
+pub use driver::shards::{MAX_SHARDS, TimerHandle};
 #[cfg(feature = "tokio")]
 pub use driver::tokio::TokioExecutor;
-pub use observe::histogram::TimeHistogram;
-pub use observe::stats::TimerStats;
+pub use observe::{TimeHistogram, TimerStats};
 pub use timers::errors::{BuildError, ScheduleError, ScheduleErrorReason};
 pub use timers::interval::{Interval, MissedTicks};
 pub use timers::manual::ManualTimer;

@@ -261,7 +261,7 @@ where
         drop(first_room);
         let further = tickets.iter().filter_map(|&ticket| self.key_of(ticket, id).map(Apart::new));
         let keys: Vec<Apart<K>> = first.into_iter().chain(further).collect();
-        let expires_ns = self.driver().settings().tick.start_ns(deadline).saturating_sub(now_ns);
+        let expires_ns = self.driver().tick.start_ns(deadline).saturating_sub(now_ns);
         Some(Parked {
             id: self.id(id),
             keys: keys.into_iter().map(Apart::take).collect(),

@@ -118,7 +118,7 @@ where
         let Some(since) = timed else { return };
         let now_ns = self.driver().now_ns();
         let waited_us = age_us(since.parked_us, now_ns / 1000);
-        let late_ns = now_ns.saturating_sub(self.driver().settings().tick.start_ns(since.deadline));
+        let late_ns = now_ns.saturating_sub(self.driver().tick.start_ns(since.deadline));
         if let Some(timed) = &mut self.first_room_of(id).timed {
             timed.ended(outcome, since.stands_for, waited_us, late_ns);
         }

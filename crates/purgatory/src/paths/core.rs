@@ -15,7 +15,7 @@ use std::{
 use crossbeam_utils::CachePadded;
 use timer_core::{
     Panicked, SystemTimer, TimeHistogram, TimerClosed, TimerHandle,
-    driver::{Driver, Due, Latch, Limit, ShardGuard, Shards, WheelOwner, contain, wheel_for},
+    driver::{Driver, Due, Latch, Limit, ShardGuard, Shards, WheelOwner, contain},
 };
 
 use crate::{
@@ -99,15 +99,15 @@ where
         let Settings { name, offload, offload_all, own_timer, max_parked, rooms, last_checks } =
             settings;
         let driver = &*offload.driver;
-        let room = |number| Room::new(number, wheel_for(driver, number, rooms));
+        let room = |number| Room::new(number, driver.wheel(number, rooms));
         let counter = || CachePadded::new(AtomicU64::new(0));
         let core = Arc::new(Core {
             number: next_purgatory(),
             name,
-            at_once: std::iter::repeat_with(counter).take(driver.settings().shard_count).collect(),
+            at_once: std::iter::repeat_with(counter).take(driver.shard_count).collect(),
             rooms: Shards::new(driver, rooms, room),
             versions: Versions::new(rooms),
-            sequence: driver.settings().in_order.then(|| AtomicU64::new(0)),
+            sequence: driver.by_hand.then(|| AtomicU64::new(0)),
             expired: Mutex::new(Due::default()),
             last_checks: last_checks.map(|on_missed| Box::new(LastChecks::new(on_missed))),
             offload: Arc::new(offload),
@@ -138,8 +138,8 @@ where
         (id.purgatory == self.number).then_some(id.handle)
     }
 
-    pub(crate) fn driver(&self) -> &dyn Driver {
-        &*self.offload.driver
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.offload.driver
     }
 
     /// Locks the room of the keys of this hash.

@@ -155,7 +155,7 @@ where
 {
     fn advance(&self, room: usize, now: u64) -> Advanced {
         let (now_ns, tick, in_order) =
-            (self.driver().now_ns(), self.driver().settings().tick, self.sequence.is_some());
+            (self.driver().now_ns(), self.driver().tick, self.sequence.is_some());
         let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
         if let Some(last_checks) = &self.last_checks {
             let mut due = last_checks.due.lock();
@@ -202,7 +202,7 @@ where
     }
 
     fn timer_closed(self: Arc<Self>) {
-        if self.driver().settings().inline {
+        if self.driver().inline {
             self.close(CancelReason::Shutdown);
         } else {
             self.close_offloading(CancelReason::Shutdown);

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use crate::{
     driver::{
         executor::{Latch, on_timer_thread},
-        handle::TimerHandle,
         panics::contain,
+        shards::TimerHandle,
     },
     timers::{
         errors::ScheduleErrorReason,
