@@ -1,7 +1,7 @@
 //! `ManualTimer`: the same wheels and the same hand-over, turned by hand. For tests and
 //! simulations.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use parking_lot::Mutex;
 
@@ -14,7 +14,10 @@ use crate::{
         reaper::{Reaper, Wake},
     },
     timers::timer::{Inside, Timer},
-    wheel::{geometry::WheelSize, tick::TickLength},
+    wheel::{
+        geometry::WheelSize,
+        tick::{TickLength, later_ns},
+    },
 };
 
 /// A timer whose time passes only in [`advance`](Self::advance). A handle: clones are the same
@@ -120,6 +123,64 @@ impl ManualTimer {
     /// The clock this timer shows, to be read (it shows the tick of a task while it runs).
     pub fn clock(&self) -> impl Clock + Clone + use<> {
         self.clock.clone()
+    }
+
+    /// Lets `by` pass while the tasks of a runtime run: they run until they wait, then time goes on
+    /// to the next moment at which anything has work, and so on to the end of `by`. With zero only
+    /// what is due now. For tests on a runtime of one thread.
+    ///
+    /// Tasks count as waiting once they were let run 64 times and nothing of this timer changed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use timer_core::{ManualTimer, Timer};
+    ///
+    /// #[tokio::main(flavor = "current_thread")]
+    /// async fn main() {
+    ///     let (timer, second) = (ManualTimer::new(), Duration::from_secs(1));
+    ///     let sleeper = timer.clone();
+    ///     let ten_beats = tokio::spawn(async move {
+    ///         for _ in 0..10 {
+    ///             sleeper.sleep(second).await.unwrap();
+    ///         }
+    ///     });
+    ///     timer.settle(9 * second).await;
+    ///     assert!(!ten_beats.is_finished());
+    ///     timer.settle(second).await;
+    ///     assert!(ten_beats.is_finished());
+    /// }
+    /// ```
+    pub async fn settle(&self, by: Duration) {
+        let target_ns = later_ns(self.clock.now_ns(), by);
+        let tick = self.inside.driver.tick;
+        let left_to = |due_ns: u64| due_ns.saturating_sub(self.clock.now_ns());
+        loop {
+            self.let_tasks_run().await;
+            let next_ns = earliest(&self.dues()).map(|next| tick.start_ns(next));
+            let Some(due_ns) = next_ns.filter(|&due_ns| due_ns <= target_ns) else { break };
+            self.advance(Duration::from_nanos(left_to(due_ns)));
+        }
+        self.advance(Duration::from_nanos(left_to(target_ns)));
+    }
+
+    /// Yields until nothing of this timer has changed for a while.
+    async fn let_tasks_run(&self) {
+        let state = || (earliest(&self.dues()), self.stats().pending, self.stats().cancelled);
+        let (mut seen, mut quiet) = (state(), 0);
+        while quiet < 64 {
+            let mut yielded = false;
+            poll_fn(|context| {
+                if std::mem::replace(&mut yielded, true) {
+                    return Poll::Ready(());
+                }
+                context.waker().wake_by_ref();
+                Poll::Pending
+            })
+            .await;
+            let now = state();
+            quiet = if now == seen { quiet + 1 } else { 0 };
+            seen = now;
+        }
     }
 
     /// Of each owner, when each of its shards next has work.

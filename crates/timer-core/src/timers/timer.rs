@@ -128,7 +128,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     }
 
     /// Runs `task` again and again, `period` from one *start* to the next. A run that takes longer
-    /// than that makes the starts it missed fall out; they do not pile up. See [`Periodic`].
+    /// than that makes the starts it missed fall out; they do not pile up. See [`Periodic`], and
+    /// for many such tasks [`Periodic::first_after`].
     ///
     /// # Errors
     /// [`PeriodicError`] when the period is zero, or the timer is shut down or full.
