@@ -65,6 +65,11 @@
 //! level 0                     |440|441|...|450|      here from 440 to 450, and fires.
 //! ```
 //!
+//! ```text
+//! schedule ─▶ shard, by thread ─▶ bucket, by deadline ─▶ handed down ─▶ due ─▶ job ─▶ task runs
+//!             (one lock)          cancel: out at once    reaper: 256 a lock hold      worker
+//! ```
+//!
 //! Most timers are cancelled on their first level and never handed down. By default a level has 64
 //! slots, and hours take four levels. In a timer each level has two turns, and a coarse bucket is
 //! handed down from a quarter of its span before it expires, after what is due, so that nothing

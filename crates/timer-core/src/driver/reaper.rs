@@ -228,7 +228,9 @@ impl Reaper {
 
     /// All counts but those of panics and of the executor.
     pub(crate) fn stats(&self) -> TimerStats {
-        let living: WheelCounts = self.owners().iter().map(|(owner, _)| owner.counts()).sum();
+        // Kept until the end: what is dropped meanwhile would be counted twice.
+        let owners = self.owners();
+        let living: WheelCounts = owners.iter().map(|(owner, _)| owner.counts()).sum();
         let mut counts = self.shared.counts.lock();
         let cancelled = living.cancelled + self.shared.cancelled.load(atomic::Ordering::Relaxed);
         counts.cancelled_told = counts.cancelled_told.max(cancelled);

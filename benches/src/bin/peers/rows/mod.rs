@@ -15,7 +15,7 @@ use waits::{
 };
 
 /// Every row, in the order of the table.
-pub(crate) const ROWS: [Row; 45] = [
+pub(crate) const ROWS: [Row; 47] = [
     // First: pingora's thread, once the sleeps have made it, wakes up a hundred times a second.
     Row { id: "idle", about: "1000 timers an hour away", run: idle::run },
     Row { id: "schedule-cancel-1t-0", about: "a timeout that is cancelled", run: schedule::timers },
@@ -30,8 +30,14 @@ pub(crate) const ROWS: [Row; 45] = [
     Row { id: "sleep-timeout-2t", about: "two threads, per thread", run: schedule::sleeps },
     Row { id: "random-replace-1m", about: "one of 1M pending by another", run: schedule::timers },
     Row { id: "advance-1m", about: "1M over a second of virtual time", run: advance::run },
+    Row {
+        id: "longest-insert-1m",
+        about: "of 1M, while the structure grows",
+        run: advance::longest,
+    },
     Row { id: "lateness-1m-per-s", about: "1M over a second of real time", run: expire::lateness },
     Row { id: "lateness-1m-per-s-1t", about: "scheduled by one thread", run: expire::lateness },
+    Row { id: "uniform-1m", about: "1M with one time-out", run: expire::lateness },
     Row { id: "burst-1m", about: "1M due at one moment", run: expire::burst },
     Row { id: "bytes-per-timer", about: "heap of 1M pending timers", run: bytes::run },
     Row { id: "park-complete-1key", about: "a request that an event completes", run: park::run },

@@ -1,6 +1,8 @@
 //! `advance-1m`: what it costs to turn a core over a second of virtual time, tick by tick, in which
 //! a million timers fall due at random. Filling it is not measured. (tokio's wheels turn only with
 //! its clock and runtime, and async-io's timers live in its reactor.)
+//!
+//! `longest-insert-1m`: the longest of a million insertions.
 
 use std::hint::black_box;
 
@@ -36,6 +38,30 @@ pub(super) fn turn<C: Core>((timers, seed): (usize, u64)) -> anyhow::Result<f64>
     let all = timers as u64;
     ensure!((fired, black_box(sum)) == (all, all * (all - 1) / 2), "{}: {fired} fired", C::NAME);
     Ok(spent as f64 / timers as f64)
+}
+
+/// The longest of a million insertions, in microseconds: how long a lock over it would be held.
+pub(super) fn longest_insert<C: Core>((timers, seed): (usize, u64)) -> anyhow::Result<f64> {
+    let (mut core, mut random) = (C::default(), Rng::with_seed(seed));
+    let clock = SystemClock::new();
+    let (mut longest_ns, mut before_ns) = (0, clock.now_ns());
+    for id in 0..timers as u64 {
+        core.insert(random.u64(1..=60 * TICKS), id);
+        let now_ns = clock.now_ns();
+        longest_ns = longest_ns.max(now_ns - before_ns);
+        before_ns = now_ns;
+    }
+    Ok(longest_ns as f64 / 1e3)
+}
+
+pub(crate) fn longest(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let mut contenders =
+        contenders!(longest_insert, Core: OursWheel, HashedCore, NexusCore, DeadlineMap, LazyHeap);
+    contenders[0].name = OURS;
+    for round in 0..run.sizes.rounds {
+        run.each(id, "us", round, &contenders, (run.sizes.one_m, round as u64))?;
+    }
+    Ok(())
 }
 
 pub(crate) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {

@@ -1,8 +1,9 @@
-//! `lateness-1m-per-s` and `burst-1m`: a million timers that fire, in real time.
+//! `lateness-1m-per-s`, `uniform-1m` and `burst-1m`: a million timers that fire, in real time.
 //!
 //! Eight threads schedule them, in `lateness-1m-per-s-1t` one, before the first is due (a round in
 //! which they were not done by then is thrown away and repeated with twice the lead).
 //! `ours-rounded` is the same run as `ours`, late after the deadline rounded up to its tick.
+//! In `uniform-1m` all have the same time-out, and are late after the moment each was given.
 //! `lateness-1m-per-s-cpu` is the processor time of the process from the last one scheduled until
 //! the last one fired, a clock read, a lock and two records a timer for the sink included.
 //!
@@ -32,8 +33,8 @@ pub(super) struct Expire {
     pub(super) timers: usize,
     /// That schedule them.
     pub(super) threads: usize,
-    /// Over which they fall due at random.
-    pub(super) window: Duration,
+    /// Over which they fall due at random; `None`: `lead` after each was scheduled.
+    pub(super) window: Option<Duration>,
     pub(super) lead: Duration,
     pub(super) noted: Noted,
 }
@@ -61,9 +62,12 @@ fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Ex
     let schedule = |thread| {
         let mut random = Rng::with_seed(thread);
         let mut local = timer.local();
-        let window = 0..=expire.window.as_nanos() as u64;
+        let window = expire.window.map(|window| 0..=window.as_nanos() as u64);
         let one = |_| {
-            let due_ns = base_ns + random.u64(window.clone());
+            let due_ns = match &window {
+                Some(window) => base_ns + random.u64(window.clone()),
+                None => sink.clock().now_ns() + lead.as_nanos() as u64,
+            };
             let delay = due_ns.saturating_sub(sink.clock().now_ns()).max(1_000_000);
             T::schedule_firing(&mut local, Duration::from_nanos(delay), due_ns)
         };
@@ -96,8 +100,9 @@ pub(crate) fn lateness(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()
     } else {
         (THREADS, timers!(expire, firing))
     };
-    let (timers, window) = (sizes.one_m, sizes.window);
-    let all = Expire { timers, threads, window, lead: window, noted };
+    let (timers, lead) = (sizes.one_m, sizes.window);
+    let window = (id != "uniform-1m").then_some(lead);
+    let all = Expire { timers, threads, window, lead, noted };
     for round in 0..sizes.real_time_rounds {
         run.turns(id, round, &contenders, all, |run, name, Expired { sink, cpu_ns, .. }| {
             let lateness = sink.lateness();
@@ -112,7 +117,7 @@ pub(crate) fn lateness(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()
 
 pub(crate) fn burst(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let sizes = run.sizes;
-    let (timers, window, noted) = (sizes.one_m, Duration::ZERO, Noted::Ends);
+    let (timers, window, noted) = (sizes.one_m, Some(Duration::ZERO), Noted::Ends);
     let all = Expire { timers, threads: THREADS, window, lead: sizes.window, noted };
     let ends = |run: &mut Run<'_>, name, late_ns: [f64; 2]| {
         for (end, ns) in ["first", "last"].into_iter().zip(late_ns) {

@@ -77,7 +77,10 @@ fn a_pending_timer_that_has_gone_is_noticed() {
 #[test]
 fn a_timer_that_fires_twice_is_noticed() {
     let (window, lead, noted) = (Duration::ZERO, Duration::from_secs(1), Noted::Ends);
-    assert!(expire::<Broken>(Expire { timers: 8, threads: 8, window, lead, noted }).is_err());
+    assert!(
+        expire::<Broken>(Expire { timers: 8, threads: 8, window: Some(window), lead, noted })
+            .is_err()
+    );
 }
 
 #[test]
