@@ -65,6 +65,11 @@
 //! level 0                     |440|441|...|450|      here from 440 to 450, and fires.
 //! ```
 //!
+//! ```text
+//! schedule ─▶ shard, by thread ─▶ bucket, by deadline ─▶ handed down ─▶ due ─▶ job ─▶ task runs
+//!             (one lock)          cancel: out at once    reaper: 256 a lock hold      worker
+//! ```
+//!
 //! Most timers are cancelled on their first level and never handed down. By default a level has 64
 //! slots, and hours take four levels. In a timer each level has two turns, and a coarse bucket is
 //! handed down from a quarter of its span before it expires, after what is due, so that nothing
@@ -142,13 +147,12 @@ mod wheel;
 
 pub use driver::clock::{Clock, ManualClock, SystemClock};
 pub use driver::executor::{Executor, JOB_TASKS, Job, Workers};
-pub use driver::handle::{MAX_SHARDS, TimerHandle};
+pub use driver::owner::TimerClosed;
 pub use driver::panics::Panicked;
-pub use driver::spi::TimerClosed;
+pub use driver::shards::{MAX_SHARDS, TimerHandle};
 #[cfg(feature = "tokio")]
 pub use driver::tokio::TokioExecutor;
-pub use observe::histogram::TimeHistogram;
-pub use observe::stats::TimerStats;
+pub use observe::{TimeHistogram, TimerStats};
 pub use timers::errors::{BuildError, ScheduleError, ScheduleErrorReason};
 pub use timers::interval::{Interval, MissedTicks};
 pub use timers::manual::ManualTimer;

@@ -36,7 +36,7 @@ use crate::{
 #[must_use = "it builds nothing by itself"]
 pub struct Builder<K, O = BoxedOperation> {
     name: String,
-    driver: Option<Arc<dyn Driver>>,
+    driver: Option<Arc<Driver>>,
     executor: Option<Arc<dyn Executor>>,
     callbacks_on_executor: bool,
     max_parked: Option<usize>,

@@ -133,7 +133,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         drop(first_room);
         let further = tickets.iter().filter_map(|&ticket| self.key_of(ticket, id));
         let keys = first.into_iter().chain(further).collect();
-        let expires_ns = self.driver().settings().tick.start_ns(deadline).saturating_sub(now_ns);
+        let expires_ns = self.driver().tick.start_ns(deadline).saturating_sub(now_ns);
         Some(Parked {
             id: self.id(id),
             keys,

@@ -115,7 +115,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let Some(since) = timed else { return };
         let now_ns = self.driver().now_ns();
         let waited_us = age_us(since.parked_us, now_ns / 1000);
-        let late_ns = now_ns.saturating_sub(self.driver().settings().tick.start_ns(since.deadline));
+        let late_ns = now_ns.saturating_sub(self.driver().tick.start_ns(since.deadline));
         if let Some(timed) = &mut self.first_room_of(id).timed {
             timed.ended(outcome, waited_us, late_ns);
         }

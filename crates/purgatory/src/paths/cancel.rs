@@ -80,7 +80,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Gives one operation another timeout, unless its end is decided or noted.
     pub(crate) fn reschedule(&self, id: TimerHandle, timeout: Timeout) -> bool {
         let now_ns = self.driver().now_ns();
-        let tick = self.driver().settings().tick;
+        let tick = self.driver().tick;
         let deadline = timeout.deadline(tick, now_ns);
         let mut first_room = self.first_room_of(id);
         let due = first_room.reschedule(tick.round_down(now_ns), id, deadline);

@@ -14,7 +14,7 @@ use std::{
 
 use timer_core::{
     Panicked, SystemTimer, TimeHistogram, TimerClosed, TimerHandle,
-    driver::{Driver, Due, Latch, Limit, ShardGuard, Shards, WheelOwner, contain, wheel_for},
+    driver::{Driver, Due, Latch, Limit, ShardGuard, Shards, WheelOwner, contain},
 };
 
 use crate::{
@@ -89,13 +89,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let Settings { name, offload, offload_all, own_timer, max_parked, rooms, on_missed } =
             settings;
         let driver = &*offload.driver;
-        let room = |number| Room::new(number, wheel_for(driver, number, rooms));
+        let room = |number| Room::new(number, driver.wheel(number, rooms));
         let core = Arc::new(Core {
             number: next_purgatory(),
             name,
             rooms: Shards::new(driver, rooms, room),
             versions: Versions::new(rooms),
-            sequence: driver.settings().in_order.then(|| AtomicU64::new(0)),
+            sequence: driver.by_hand.then(|| AtomicU64::new(0)),
             expired: Mutex::new(Due::default()),
             last_checks: Mutex::new(Due::default()),
             on_missed,
@@ -126,8 +126,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         (id.purgatory == self.number).then_some(id.handle)
     }
 
-    pub(crate) fn driver(&self) -> &dyn Driver {
-        &*self.offload.driver
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.offload.driver
     }
 
     /// Locks the room of the keys of this hash.

@@ -269,7 +269,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(super) fn span(&self, terms: Terms) -> Span {
         let Terms { now_ns, timeout, .. } = terms;
-        let tick = self.driver().settings().tick;
+        let tick = self.driver().tick;
         let follows = self.sequence.as_ref();
         Span {
             now: tick.round_down(now_ns),

@@ -39,7 +39,7 @@ thread_local! {
 /// Where a purgatory's work goes that the calling thread is not to do: an executor of its own, or
 /// the timer's.
 pub(crate) struct Offload {
-    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) driver: Arc<Driver>,
     pub(crate) executor: Option<Arc<dyn Executor>>,
 }
 
@@ -66,7 +66,7 @@ impl Offload {
 
     /// True when jobs run on the calling thread after all.
     pub(crate) fn is_here(&self) -> bool {
-        self.executor.is_none() && self.driver.settings().inline
+        self.executor.is_none() && self.driver.inline
     }
 }
 

@@ -100,13 +100,13 @@ fn only_the_clock_reads_the_time() {
 fn only_the_reaper_the_workers_wait_and_shutdown_block() {
     let blocking = ["parker.park", ".wait(", ".join(", ".recv(", "thread::sleep", "thread::{sleep"];
     absent("timer-core", &blocking, |name| {
-        !["driver/reaper", "driver/executor", "timers/periodic", "timers/system", "sync/model"]
+        !["driver/reaper", "driver/executor", "timers/periodic", "driver/driver", "sync/model"]
             .contains(&name)
             && name != "driver/tokio"
     });
     let all_but_join = ["parker.park", ".wait(", ".recv(", "thread::sleep", "thread::{sleep"];
     absent("timer-core", &all_but_join, |name| name == "driver/tokio");
-    absent("timer-core", &["parker.park", ".wait(", ".recv("], |name| name == "timers/system");
+    absent("timer-core", &["parker.park", ".wait(", ".recv("], |name| name == "driver/driver");
     absent("timer-core", &["parker.park", ".join(", ".recv("], |name| name == "timers/periodic");
     absent("purgatory", &["parker.park", ".join(", ".recv(", "thread::sleep"], |_| true);
     let futures = ["face/wait", "face/shutdown", "face/monitor", "face/watermarks"];

@@ -154,11 +154,11 @@ pub struct Book {
     conditions: [AtomicBool; KEYS],
     levels: [AtomicU64; KEYS],
     pages: Mutex<Pages>,
-    driver: Arc<dyn Driver>,
+    driver: Arc<Driver>,
 }
 
 impl Book {
-    pub fn new(driver: Arc<dyn Driver>) -> Arc<Self> {
+    pub fn new(driver: Arc<Driver>) -> Arc<Self> {
         Arc::new(Book {
             conditions: Default::default(),
             levels: Default::default(),

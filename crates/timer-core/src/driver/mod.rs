@@ -16,7 +16,7 @@
 //! };
 //! use timer_core::{
 //!     Advanced, DueTask, ManualTimer, Timer, TimingWheel,
-//!     driver::{Shards, WheelOwner, wheel_for},
+//!     driver::{Shards, WheelOwner},
 //! };
 //!
 //! struct Numbers {
@@ -41,7 +41,7 @@
 //!
 //! let timer = ManualTimer::new();
 //! let driver = timer.driver();
-//! let wheels = Shards::new(&*driver, 1, |number| wheel_for(&*driver, number, 1));
+//! let wheels = Shards::new(&driver, 1, |number| driver.wheel(number, 1));
 //! let numbers = Arc::new(Numbers { wheels, due: Mutex::default() });
 //! let owner: Weak<dyn WheelOwner> = Arc::downgrade(&numbers) as _;
 //! driver.attach(numbers.wheels.bell(), owner)?;
@@ -55,32 +55,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub(crate) mod bell;
 pub(crate) mod clock;
-pub(crate) mod counts;
-pub(crate) mod due;
-pub(crate) mod exclusive;
+#[expect(clippy::module_inception, reason = "the folder is named after it")]
+pub(crate) mod driver;
 pub(crate) mod executor;
-pub(crate) mod handle;
-pub(crate) mod limit;
+pub(crate) mod owner;
 pub(crate) mod panics;
 pub(crate) mod reaper;
 pub(crate) mod shards;
-pub(crate) mod spi;
 #[cfg(feature = "tokio")]
 pub(crate) mod tokio;
-pub(crate) mod wake;
 
-pub use self::bell::Bell;
-pub use self::due::Due;
-pub use self::exclusive::Exclusive;
-pub use self::executor::{Latch, Ran, UnderWay, jobs, on_timer_thread};
-pub use self::limit::Limit;
+pub use self::driver::Driver;
+pub use self::executor::{Due, Latch, Ran, UnderWay, jobs, on_timer_thread};
+pub use self::owner::{WheelCounts, WheelOwner};
 pub use self::panics::{Apart, contain, drop_each};
-pub use self::shards::{ShardGuard, ShardState, Shards, wheel_for};
-pub use self::spi::{Driver, Settings, WheelCounts, WheelOwner};
+pub use self::reaper::Bell;
+pub use self::shards::{ShardGuard, ShardState, Shards};
 #[cfg(feature = "metrics")]
 pub use crate::observe::metrics::hand_over;
+pub use crate::sync::{Exclusive, Limit};
 pub use crate::wheel::pages::{PageSlot, Pages};
 
 /// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` and `cfg(shuttle)` the

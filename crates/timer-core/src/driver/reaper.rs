@@ -1,29 +1,77 @@
 //! The reaper: the one thread that waits for time to pass, for all wheels of a timer. Or the one
-//! task, of a tokio runtime ([`tokio`](super::tokio)).
+//! task, of a tokio runtime ([`tokio`](super::tokio)); or nobody, and a hand turns them.
 //!
 //! It sleeps until the next bucket of any shard is due (not until the next tick: an idle timer
 //! wakes nobody), turns the shards that are due or were rung for, a bounded amount of work each,
 //! and sleeps again. A shard with more due is visited again in the next round, after the others.
 
 use std::{
-    io,
-    sync::{Arc, Weak},
+    fmt, io,
+    sync::{Arc, Weak, atomic},
     time::Duration,
 };
 
 use crate::{
     driver::{
-        bell::Bell,
         clock::Clock,
-        counts::{AdvanceCounts, CancelledOnDropped},
         executor::{Latch, UNLIMITED, inside_timer},
+        owner::{TimerClosed, WheelCounts, WheelOwner},
         panics::contain,
-        spi::{TimerClosed, WheelOwner},
-        wake::Wake,
     },
-    sync::{AtomicBool, JoinHandle, Mutex, Ordering, Parker, spawn},
+    observe::{TimeHistogram, TimerStats},
+    sync::{AtomicU64, JoinHandle, Mutex, Ordering, Parker, Unparker, spawn},
     wheel::tick::TickLength,
 };
+
+/// Wakes the reaper, or keeps it from its next sleep.
+#[derive(Clone, Debug)]
+pub(crate) enum Wake {
+    Thread(Unparker),
+    #[cfg(feature = "tokio")]
+    Task(Arc<tokio::sync::Notify>),
+    /// A hand comes by itself.
+    Nobody,
+}
+
+impl Wake {
+    fn wake(&self) {
+        match self {
+            Wake::Thread(reaper) => reaper.unpark(),
+            #[cfg(feature = "tokio")]
+            Wake::Task(reaper) => reaper.notify_one(),
+            Wake::Nobody => {}
+        }
+    }
+}
+
+/// How wheels tell their timer that one of them has work earlier than it knows of: made by
+/// [`Driver::bell`](crate::driver::Driver::bell), rung by [`Shards`](crate::driver::Shards).
+#[derive(Debug)]
+pub struct Bell {
+    /// A bit for each shard, 64 a word.
+    rung: Box<[AtomicU64]>,
+    shard_count: usize,
+    reaper: Wake,
+    /// The timer's count of tasks cancelled on wheels that are gone.
+    cancelled: Arc<atomic::AtomicU64>,
+}
+
+impl Bell {
+    pub(crate) fn ring(&self, shard: usize) {
+        self.rung[shard / 64].fetch_or(1 << (shard % 64), Ordering::Release);
+        self.reaper.wake();
+    }
+
+    /// Of 64 shards, those that were rung since the last call, a bit each.
+    fn take(&self, word: usize) -> u64 {
+        self.rung[word].swap(0, Ordering::Acquire)
+    }
+
+    /// Wheels are dropped on which so many tasks had been cancelled.
+    pub(crate) fn leave_cancelled(&self, count: u64) {
+        self.cancelled.fetch_add(count, atomic::Ordering::Relaxed);
+    }
+}
 
 /// One owner of wheels.
 #[derive(Clone)]
@@ -32,86 +80,112 @@ struct Attached {
     wheels: Weak<dyn WheelOwner>,
 }
 
-/// The handle on the reaper. Dropping it ends its thread, or task, without waiting for it.
-#[derive(Debug)]
-pub(crate) struct Reaper {
-    shared: Arc<Shared>,
-    wake: Wake,
-    /// None of a task.
-    thread: Mutex<Option<JoinHandle<()>>>,
-    running: Latch,
+/// All owners.
+#[derive(Default)]
+struct Owners {
+    all: Vec<Attached>,
+    /// Owners the reaper has not seen yet.
+    arrivals: Vec<Attached>,
+    /// Those that are gone are swept out when there are so many.
+    sweep_at: usize,
+    closed: bool,
+}
+
+/// What is counted as wheels are turned.
+#[derive(Default)]
+struct Counts {
+    fired: u64,
+    cascaded: u64,
+    wake_ups: u64,
+    spurious_wake_ups: u64,
+    turns: TimeHistogram,
+    /// The most cancellations that were told: wheels that are just being dropped are neither among
+    /// the living nor in the count of those that are gone.
+    cancelled_told: u64,
 }
 
 struct Shared {
     clock: Arc<dyn Clock>,
     tick: TickLength,
-    /// Owners the thread has not seen yet; `None` once closed.
-    arrivals: Mutex<Option<Vec<Attached>>>,
-    closed: AtomicBool,
-    /// Only the thread itself writes it. Not the model's lock: nothing depends on it.
-    counts: parking_lot::Mutex<AdvanceCounts>,
-    gone: CancelledOnDropped,
+    owners: Mutex<Owners>,
+    /// Not the model's lock: nothing depends on it.
+    counts: parking_lot::Mutex<Counts>,
+    /// Tasks cancelled on wheels that are gone.
+    cancelled: Arc<atomic::AtomicU64>,
 }
 
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("clock", &self.clock).finish_non_exhaustive()
+/// The handle on the reaper. Dropping it ends its thread, or task, without waiting for it.
+pub(crate) struct Reaper {
+    shared: Arc<Shared>,
+    wake: Wake,
+    /// None of a task, or of a hand.
+    thread: Mutex<Option<JoinHandle<()>>>,
+    running: Latch,
+}
+
+impl fmt::Debug for Reaper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reaper").finish_non_exhaustive()
     }
 }
 
 impl Reaper {
+    /// A reaper without a thread, and its rounds: for a task that `wake` wakes, or for a hand.
+    pub(crate) fn new(clock: Arc<dyn Clock>, tick: TickLength, wake: Wake) -> (Reaper, Rounds) {
+        let (owners, counts, cancelled) =
+            (Mutex::new(Owners::default()), Default::default(), Arc::default());
+        let shared = Arc::new(Shared { clock, tick, owners, counts, cancelled });
+        let rounds = Rounds { shared: shared.clone(), visited: Vec::new(), woken: false };
+        (Reaper { shared, wake, thread: Mutex::new(None), running: Latch::default() }, rounds)
+    }
+
     pub(crate) fn start(clock: Arc<dyn Clock>, tick: TickLength, name: &str) -> io::Result<Reaper> {
         let parker = Parker::new();
         let wake = Wake::Thread(parker.unparker().clone());
-        let (shared, rounds) = Rounds::new(clock, tick);
-        let running = Latch::default();
-        let under_way = running.begin();
+        let (reaper, rounds) = Reaper::new(clock, tick, wake);
+        let under_way = reaper.running.begin();
         let turn = move || {
             inside_timer(|| rounds.run(parker));
             drop(under_way);
         };
-        let thread = Mutex::new(Some(spawn(name, turn)?));
-        Ok(Reaper { shared, wake, thread, running })
+        *reaper.thread.lock() = Some(spawn(name, turn)?);
+        Ok(reaper)
     }
 
-    /// A reaper whose rounds are gone over by a task, which `wake` wakes.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn of_task(clock: Arc<dyn Clock>, tick: TickLength, wake: Wake) -> (Reaper, Rounds) {
-        let (shared, rounds) = Rounds::new(clock, tick);
-        let (thread, running) = (Mutex::new(None), Latch::default());
-        (Reaper { shared, wake, thread, running }, rounds)
+    pub(crate) fn bell(&self, shard_count: usize) -> Arc<Bell> {
+        let words = std::iter::repeat_with(|| AtomicU64::new(0)).take(shard_count.div_ceil(64));
+        let (reaper, cancelled) = (self.wake.clone(), self.shared.cancelled.clone());
+        Arc::new(Bell { rung: words.collect(), shard_count, reaper, cancelled })
     }
 
-    pub(crate) fn bell(&self, shards: usize) -> Arc<Bell> {
-        Arc::new(Bell::new(shards, Some(self.wake.clone()), self.shared.gone.count.clone()))
-    }
-
+    /// Nobody is woken: the reaper learns of the owner when that rings.
     pub(crate) fn attach(
         &self,
         bell: &Arc<Bell>,
         wheels: Weak<dyn WheelOwner>,
     ) -> Result<(), TimerClosed> {
-        let mut arrivals = self.shared.arrivals.lock();
-        let arrivals = arrivals.as_mut().ok_or(TimerClosed)?;
-        arrivals.push(Attached { bell: bell.clone(), wheels }); // seen when it rings
+        let mut owners = self.shared.owners.lock();
+        if owners.closed {
+            return Err(TimerClosed);
+        }
+        if owners.all.len() >= owners.sweep_at {
+            owners.all.retain(|owner| owner.wheels.strong_count() > 0);
+            owners.arrivals.retain(|owner| owner.wheels.strong_count() > 0);
+            owners.sweep_at = 2 * owners.all.len() + 16;
+        }
+        let attached = Attached { bell: bell.clone(), wheels };
+        if !matches!(self.wake, Wake::Nobody) {
+            owners.arrivals.push(attached.clone());
+        }
+        owners.all.push(attached);
         Ok(())
     }
 
-    /// What it has counted.
-    pub(crate) fn counts(&self) -> AdvanceCounts {
-        self.shared.counts.lock().clone()
-    }
-
-    /// What wheels that are gone had cancelled.
-    pub(crate) fn gone(&self) -> &CancelledOnDropped {
-        &self.shared.gone
-    }
-
-    /// Attaches no more, and lets the thread, or task, end.
-    pub(crate) fn close(&self) {
-        *self.shared.arrivals.lock() = None;
-        self.shared.closed.store(true, Ordering::Release);
+    /// Attaches no more, and lets the thread, or task, end; returns all owners.
+    pub(crate) fn close(&self) -> Vec<Arc<dyn WheelOwner>> {
+        self.shared.owners.lock().closed = true;
         self.wake.wake();
+        self.owners().into_iter().map(|(owner, _)| owner).collect()
     }
 
     /// Waits for the thread to end, after [`close`](Self::close); false when it has not within
@@ -126,11 +200,58 @@ impl Reaper {
         }
         true
     }
+
+    /// All owners, in the order they were attached, and how many shards each has.
+    pub(crate) fn owners(&self) -> Vec<(Arc<dyn WheelOwner>, usize)> {
+        let owners = self.shared.owners.lock();
+        let alive = |owner: &Attached| Some((owner.wheels.upgrade()?, owner.bell.shard_count));
+        owners.all.iter().filter_map(alive).collect()
+    }
+
+    /// Counts a turn of a wheel.
+    pub(crate) fn count(&self, fired: usize, cascaded: usize) {
+        let mut counts = self.shared.counts.lock();
+        counts.fired += fired as u64;
+        counts.cascaded += cascaded as u64;
+    }
+
+    /// How often it has woken up.
+    pub(crate) fn wake_ups(&self) -> u64 {
+        self.shared.counts.lock().wake_ups
+    }
+
+    /// How long rounds took.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn turns(&self) -> TimeHistogram {
+        self.shared.counts.lock().turns.clone()
+    }
+
+    /// All counts but those of panics and of the executor.
+    pub(crate) fn stats(&self) -> TimerStats {
+        // Kept until the end: what is dropped meanwhile would be counted twice.
+        let owners = self.owners();
+        let living: WheelCounts = owners.iter().map(|(owner, _)| owner.counts()).sum();
+        let mut counts = self.shared.counts.lock();
+        let cancelled = living.cancelled + self.shared.cancelled.load(atomic::Ordering::Relaxed);
+        counts.cancelled_told = counts.cancelled_told.max(cancelled);
+        TimerStats {
+            pending: living.pending,
+            fired: counts.fired,
+            cancelled: counts.cancelled_told,
+            cascaded: counts.cascaded,
+            wake_ups: counts.wake_ups,
+            spurious_wake_ups: counts.spurious_wake_ups,
+            panics: 0,
+            executor_queue: None,
+            turns: counts.turns.clone(),
+        }
+    }
 }
 
 impl Drop for Reaper {
     fn drop(&mut self) {
-        self.close();
+        self.shared.owners.lock().closed = true;
+        self.wake.wake();
     }
 }
 
@@ -169,18 +290,6 @@ struct Visited {
 }
 
 impl Rounds {
-    fn new(clock: Arc<dyn Clock>, tick: TickLength) -> (Arc<Shared>, Rounds) {
-        let shared = Arc::new(Shared {
-            clock,
-            tick,
-            arrivals: Mutex::new(Some(Vec::new())),
-            closed: AtomicBool::new(false),
-            counts: parking_lot::Mutex::default(),
-            gone: CancelledOnDropped::default(),
-        });
-        (shared.clone(), Rounds { shared, visited: Vec::new(), woken: false })
-    }
-
     fn run(mut self, parker: Parker) {
         loop {
             match self.round() {
@@ -195,10 +304,8 @@ impl Rounds {
 
     /// Advances what is due; tells how long to sleep then.
     pub(crate) fn round(&mut self) -> Pause {
-        if self.shared.closed.load(Ordering::Acquire) {
-            return Pause::Over;
-        }
-        let mut round = Round { called: self.welcome(), ..Round::default() };
+        let Some(called) = self.welcome() else { return Pause::Over };
+        let mut round = Round { called, ..Round::default() };
         let now_ns = self.shared.clock.now_ns();
         let now_tick = self.shared.tick.round_down(now_ns);
         let again_ticks = self.shared.tick.round_up(AFTER_PANIC_NS);
@@ -215,16 +322,14 @@ impl Rounds {
     /// The rounds end though nobody closed the timer: closes it, and tells its owners.
     #[cfg(feature = "tokio")]
     pub(crate) fn abandon(&mut self) {
-        if self.shared.closed.load(Ordering::Acquire) {
+        let mut owners = self.shared.owners.lock();
+        if std::mem::replace(&mut owners.closed, true) {
             return;
         }
-        self.welcome();
-        let late = self.shared.arrivals.lock().take();
-        self.shared.closed.store(true, Ordering::Release);
-        let visited = self.visited.drain(..).map(|visited| visited.attached);
-        for attached in visited.chain(late.into_iter().flatten()) {
-            let owner = attached.wheels.upgrade();
-            owner.into_iter().for_each(|owner| _ = contain(|| owner.timer_closed()));
+        let all = owners.all.clone();
+        drop(owners);
+        for owner in all.iter().filter_map(|attached| attached.wheels.upgrade()) {
+            let _ = contain(|| owner.timer_closed());
         }
     }
 
@@ -234,25 +339,25 @@ impl Rounds {
         let mut counts = self.shared.counts.lock();
         counts.wake_ups += u64::from(woken);
         if let Some(took_ns) = took_ns {
-            counts.add(round.fired, round.cascaded);
-            counts.rounds.record(took_ns);
+            counts.fired += round.fired;
+            counts.cascaded += round.cascaded;
+            counts.turns.record(took_ns);
         } else {
             counts.spurious_wake_ups += u64::from(woken && !round.called);
         }
     }
 
-    /// Takes in new owners; true when there are some.
-    fn welcome(&mut self) -> bool {
-        let arrivals = match &mut *self.shared.arrivals.lock() {
-            Some(arrivals) => std::mem::take(arrivals),
-            None => return false,
-        };
+    /// Takes in new owners; true when there are some, `None` when the timer was closed.
+    fn welcome(&mut self) -> Option<bool> {
+        let mut owners = self.shared.owners.lock();
+        let arrivals = (!owners.closed).then(|| std::mem::take(&mut owners.arrivals))?;
+        drop(owners);
         let welcomed = !arrivals.is_empty();
         self.visited.extend(arrivals.into_iter().map(|attached| {
-            let next_due = vec![None; attached.bell.shard_count()];
+            let next_due = vec![None; attached.bell.shard_count];
             Visited { attached, next_due }
         }));
-        welcomed
+        Some(welcomed)
     }
 
     /// Until the next bucket of any shard is due.

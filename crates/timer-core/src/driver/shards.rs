@@ -11,6 +11,7 @@
 
 use std::{
     fmt,
+    num::NonZeroU32,
     ops::{Deref, DerefMut},
     sync::Arc,
 };
@@ -18,11 +19,7 @@ use std::{
 use crossbeam_utils::CachePadded;
 
 use crate::{
-    driver::{
-        bell::Bell,
-        handle::TimerHandle,
-        spi::{Driver, WheelCounts},
-    },
+    driver::{driver::Driver, owner::WheelCounts, reaper::Bell},
     sync::{Mutex, MutexGuard, failpoints::failpoint},
     wheel::{node::TaskId, timing_wheel::TimingWheel},
 };
@@ -62,7 +59,7 @@ struct Shard<S> {
 impl<S: ShardState> Shards<S> {
     /// So many shards (a power of two), made by number, for `driver`: still to be
     /// [attached](Driver::attach) by their owner.
-    pub fn new(driver: &dyn Driver, count: usize, make: impl Fn(usize) -> S) -> Self {
+    pub fn new(driver: &Driver, count: usize, make: impl Fn(usize) -> S) -> Self {
         let shard = |number| Shard { state: make(number), wake_before_tick: u64::MAX };
         let locked = |number| CachePadded::new(Mutex::new(shard(number)));
         Shards { shards: (0..count).map(locked).collect(), bell: driver.bell(count) }
@@ -103,22 +100,6 @@ impl<S: ShardState> Drop for Shards<S> {
     fn drop(&mut self) {
         self.bell.leave_cancelled(self.counts().cancelled);
     }
-}
-
-/// A wheel for one of `count` shards of `driver`. Its coarse buckets are shifted by a fraction of a
-/// bucket of levels 1 to 3 each (at 1 ms and 64 slots: of 64 ms, 4 s and 4 min), so that the shards
-/// hand theirs down one after the other; but not where order matters.
-pub fn wheel_for<T>(driver: &dyn Driver, number: usize, count: usize) -> TimingWheel<T> {
-    let size = driver.settings().wheel_size;
-    let now_tick = driver.settings().tick.round_down(driver.now_ns());
-    let shifted = if driver.settings().in_order { 0 } else { number as u64 };
-    let phase = phase(size.slots() as u64, shifted, count as u64);
-    TimingWheel::with_phase(size, now_tick, phase).handing_down_early()
-}
-
-fn phase(slots: u64, number: u64, count: u64) -> u64 {
-    let spans = std::iter::successors(Some(slots), |span| span.checked_mul(slots)).take(3);
-    spans.map(|span| span / count * number + span % count * number / count).sum()
 }
 
 /// A locked shard. Unlocks when dropped, and then rings if it was given earlier work.
@@ -192,23 +173,80 @@ impl<S> ShardGuard<'_, S> {
     }
 }
 
+/// The most shards an owner's wheels can have.
+pub const MAX_SHARDS: usize = 256;
+
+/// Where the shard begins in a handle's upper word.
+const SHARD_AT: u32 = 24;
+
+/// Names a task on sharded wheels: shard, index and sequence in 96 bits. Never reused by those
+/// wheels, and meaningless to any others: there it may name a task of theirs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TimerHandle {
+    /// The shard in 8 bits, and the 24 upper ones of the sequence's 56: they last for 228 years at
+    /// ten million tasks a second.
+    high: u32,
+    /// The 32 lower bits of the sequence.
+    low: u32,
+    /// One above the index: so an `Option` of a handle costs nothing.
+    above: NonZeroU32,
+}
+
+impl TimerHandle {
+    /// The public name of a task on a shard's wheel.
+    #[inline]
+    pub fn new(shard: usize, id: TaskId) -> Self {
+        TimerHandle {
+            high: (shard as u32) << SHARD_AT | (id.sequence() >> 32) as u32,
+            low: id.sequence() as u32,
+            above: NonZeroU32::MIN.saturating_add(id.index()),
+        }
+    }
+
+    /// The shard that keeps the task.
+    #[inline]
+    pub fn shard(self) -> usize {
+        (self.high >> SHARD_AT) as usize
+    }
+
+    /// The task's name on that shard's wheel.
+    #[inline]
+    pub fn id(self) -> TaskId {
+        let upper = self.high & ((1 << SHARD_AT) - 1);
+        let sequence = u64::from(upper) << 32 | u64::from(self.low);
+        TaskId::from_parts(self.above.get() - 1, sequence)
+    }
+
+    /// The handle as a number. From the top: shard (8 bits), sequence (56), and one above the index
+    /// (32).
+    pub fn to_bits(self) -> u128 {
+        u128::from(self.high) << 64 | u128::from(self.low) << 32 | u128::from(self.above.get())
+    }
+}
+
+impl fmt::Debug for TimerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TimerHandle({}:{:?})", self.shard(), self.id())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wheel::node::MAX_TASKS;
 
     #[test]
-    fn the_shards_of_a_timer_hand_down_each_levels_buckets_at_different_ticks() {
-        for (slots, count) in [(64, 16), (20, 8), (64, 64)] {
-            for level in 1..=3 {
-                let span = u64::pow(slots, level);
-                let mut at: Vec<_> = (0..count).map(|n| phase(slots, n, count) % span).collect();
-                at.sort_unstable();
-                at.dedup();
-                let distinct = count.min(span) as usize;
-                assert_eq!(at.len(), distinct, "level {level} of {slots} slots, {count} shards");
-                let widest = at.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
-                assert!(widest <= 2 * span / count + 1, "bunched on level {level}: {at:?}");
+    fn a_handle_keeps_shard_index_and_sequence_apart() {
+        const { assert!(MAX_SHARDS <= 256) };
+        for index in [0, 1, 2, 3, 4, MAX_TASKS / 2 + 1, MAX_TASKS - 1] {
+            for sequence in [0, 1, 1 << 32, (1 << 56) - 1] {
+                for shard in [0, 1, MAX_SHARDS - 1, 255] {
+                    let id = TaskId::from_parts(index, sequence);
+                    let handle = TimerHandle::new(shard, id);
+                    assert_eq!((handle.shard(), handle.id()), (shard, id));
+                }
             }
         }
+        assert_eq!(size_of::<Option<TimerHandle>>(), 12);
     }
 }

@@ -15,8 +15,7 @@ use crate::{
         clock::Clock,
         executor::{Executor, Job, inside_timer},
         panics::contain,
-        reaper::{Pause, Reaper, Rounds},
-        wake::Wake,
+        reaper::{Pause, Reaper, Rounds, Wake},
     },
     wheel::tick::TickLength,
 };
@@ -161,7 +160,7 @@ pub(crate) fn start(handle: &Handle, clock: Arc<dyn Clock>, tick: TickLength) ->
         return None;
     }
     let called = Arc::new(Notify::new());
-    let (reaper, rounds) = Reaper::of_task(clock, tick, Wake::Task(called.clone()));
+    let (reaper, rounds) = Reaper::new(clock, tick, Wake::Task(called.clone()));
     drop(handle.spawn(run(Task { rounds }, called)));
     Some(reaper)
 }

@@ -10,7 +10,7 @@ use ::metrics::{gauge, histogram};
 
 use parking_lot::Mutex;
 
-use crate::observe::{histogram::TimeHistogram, stats::TimerStats};
+use crate::observe::{TimeHistogram, TimerStats};
 
 /// A recorder takes values one by one and keeps each until it is rendered, so that who was not
 /// scraped for an hour would hand over for half a minute, and fill the memory. Of more than so many

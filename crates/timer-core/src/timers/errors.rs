@@ -3,7 +3,8 @@
 use std::{error::Error, fmt, io};
 
 use crate::{
-    driver::{exclusive::Exclusive, handle::MAX_SHARDS, spi::TimerClosed},
+    driver::{owner::TimerClosed, shards::MAX_SHARDS},
+    sync::Exclusive,
     timers::task::TimerTask,
 };
 

@@ -6,6 +6,7 @@
 use std::{
     error::Error,
     fmt,
+    hash::{BuildHasher, Hasher, RandomState},
     sync::Arc,
     thread::{self, ThreadId},
     time::Duration,
@@ -16,8 +17,8 @@ use parking_lot::Mutex;
 use crate::{
     driver::{
         executor::{Latch, on_timer_thread},
-        handle::TimerHandle,
         panics::contain,
+        shards::TimerHandle,
     },
     timers::{
         errors::ScheduleErrorReason,
@@ -95,6 +96,26 @@ enum State {
 }
 
 impl Periodic {
+    /// A delay below `period`, at random: for the first start of a task that many run, so that they
+    /// do not all run at one moment.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use timer_core::{ManualTimer, Periodic, Timer};
+    ///
+    /// let (timer, minute) = (ManualTimer::new(), Duration::from_secs(60));
+    /// let first = Periodic::first_after(minute);
+    /// let cleaner = timer.schedule_at_fixed_rate(first, minute, || println!("cleaned"))?;
+    /// # assert!(first < minute && cleaner.cancel());
+    /// # Ok::<(), timer_core::PeriodicError>(())
+    /// ```
+    pub fn first_after(period: Duration) -> Duration {
+        let random = RandomState::new().build_hasher().finish(); // its keys are random
+        let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        let below_ns = (u128::from(random) * u128::from(period_ns)) >> 64;
+        Duration::from_nanos(below_ns as u64)
+    }
+
     /// Ends it: after this returned no run is begun. One that was begun before goes on, and its
     /// task may only then be called: nobody waits for it here
     /// ([`cancel_and_wait`](Self::cancel_and_wait) does). From inside the task: this run is the

@@ -17,7 +17,7 @@ use std::{
 use crossbeam_utils::CachePadded;
 
 use crate::{
-    driver::{handle::TimerHandle, spi::Driver},
+    driver::{driver::Driver, shards::TimerHandle},
     sync::{failpoints::failpoint, thread_slot},
     timers::{errors::ScheduleErrorReason, task_timer::TaskTimer},
     wheel::tick::{TickLength, later_ns},
@@ -34,9 +34,7 @@ pub struct Sleeps {
 }
 
 struct Shared {
-    driver: Arc<dyn Driver>,
-    /// [`Driver::finds_overdue`].
-    overdue_is_found: bool,
+    driver: Arc<Driver>,
     /// The same wheels behind a count of references for each shard: threads that make and drop
     /// sleeps do not write to the same memory.
     wakers: OnceLock<Box<[Wakers]>>,
@@ -47,9 +45,8 @@ type Wakers = Arc<CachePadded<TaskTimer<Waker>>>;
 
 impl Sleeps {
     /// Sleeps for a timer that is turned by `driver`.
-    pub fn on(driver: Arc<dyn Driver>) -> Self {
-        let overdue_is_found = driver.settings().finds_overdue;
-        Sleeps { shared: Arc::new(Shared { driver, overdue_is_found, wakers: OnceLock::new() }) }
+    pub fn on(driver: Arc<Driver>) -> Self {
+        Sleeps { shared: Arc::new(Shared { driver, wakers: OnceLock::new() }) }
     }
 
     /// How many are registered: sleeps that were polled, are not due and were not dropped. Exact
@@ -68,15 +65,15 @@ impl Sleeps {
         self.shared.wakers.get().map_or(0, |wakers| wakers[0].panicked())
     }
 
-    pub(crate) fn driver(&self) -> &dyn Driver {
-        &*self.shared.driver
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.shared.driver
     }
 
     pub(crate) fn sleep(&self, delay: Duration) -> Sleep {
         let now_ns = self.shared.driver.now_ns();
-        let registration = match self.shared.overdue_is_found {
-            true => Registration::Fresh { now_ns },
-            false => Registration::Off,
+        let registration = match self.shared.driver.by_hand {
+            false => Registration::Fresh { now_ns },
+            true => Registration::Off,
         };
         self.until(later_ns(now_ns, delay), registration)
     }
@@ -103,7 +100,7 @@ impl Shared {
         self.wakers.get_or_init(|| {
             let wakers = TaskTimer::run_at_close(self.driver.clone(), Waker::wake);
             let counted = || Arc::new(CachePadded::new(wakers.clone()));
-            std::iter::repeat_with(counted).take(self.driver.settings().shard_count).collect()
+            std::iter::repeat_with(counted).take(self.driver.shard_count).collect()
         })
     }
 }
@@ -218,7 +215,7 @@ impl Sleep {
     }
 
     fn tick(&self) -> TickLength {
-        self.wakers.driver().settings().tick
+        self.wakers.driver().tick
     }
 
     /// The first tick at or after the deadline. The end of time is never reached.

@@ -1,33 +1,22 @@
 //! `SystemTimer`: a clock, a reaper thread that turns the wheels, and workers that run what fell
 //! due.
 
-use std::{
-    fmt,
-    sync::{Arc, Weak},
-    time::Duration,
-};
-
-use parking_lot::Mutex;
+use std::{fmt, sync::Arc};
 
 #[cfg(feature = "metrics")]
-use crate::observe::{histogram::TimeHistogram, metrics};
+use crate::observe::metrics;
 use crate::{
     driver::{
-        bell::Bell,
         clock::{Clock, SystemClock},
-        executor::{Executor, Inline, Job, Workers, on_timer_thread},
-        handle::MAX_SHARDS,
-        panics::{Panicked, contain},
+        driver::{Driver, PanicHook},
+        executor::{Executor, Inline, Workers},
+        panics::Panicked,
         reaper::Reaper,
-        spi::{Driver, Sealed, Settings, TimerClosed, WheelOwner},
+        shards::MAX_SHARDS,
     },
-    observe::stats::TimerStats,
     timers::{
         errors::BuildError,
-        sleep::Sleeps,
-        task::TimerTask,
-        task_timer::TaskTimer,
-        timer::{Timer, TimerLeft},
+        timer::{Inside, Timer},
     },
     wheel::{geometry::WheelSize, tick::TickLength},
 };
@@ -59,32 +48,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "when the last handle is dropped, its threads end and its tasks are dropped unrun"]
 pub struct SystemTimer {
-    shared: Arc<Shared>,
-    tasks: TaskTimer<Box<dyn TimerTask>>,
-    sleeps: Sleeps,
-}
-
-struct Shared {
-    clock: Arc<dyn Clock>,
-    settings: Settings,
-    reaper: Reaper,
-    executor: Arc<dyn Executor>,
-    /// The executor again, when it is our own to close.
-    workers: Option<Arc<Workers>>,
-    on_panic: Option<PanicHook>,
-    owners: Mutex<Vec<Weak<dyn WheelOwner>>>,
-    name: String,
-    #[cfg(feature = "metrics")]
-    published_turns: Mutex<TimeHistogram>,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
-            .field("clock", &self.clock)
-            .field("tick", &self.settings.tick)
-            .finish_non_exhaustive()
-    }
+    inside: Inside,
 }
 
 impl SystemTimer {
@@ -104,23 +68,23 @@ impl SystemTimer {
 
     /// How often the reaper has woken up: stands still while nothing is due.
     pub fn wake_ups(&self) -> u64 {
-        self.shared.reaper.counts().wake_ups
+        self.inside.driver.reaper.wake_ups()
     }
 
     /// The name it was built with.
     pub fn name(&self) -> &str {
-        &self.shared.name
+        &self.inside.driver.name
     }
 
     /// The clock this timer goes by, to be read: what moments are given in, as
     /// [`schedule_at`](Timer::schedule_at) takes them.
     pub fn clock(&self) -> Arc<dyn Clock> {
-        self.shared.clock.clone()
+        self.inside.driver.clock.clone()
     }
 
     /// The length of its tick.
     pub fn tick(&self) -> TickLength {
-        self.shared.settings.tick
+        self.inside.driver.tick
     }
 
     /// Hands the [`stats`](Timer::stats) to the installed `metrics` recorder, labelled with the
@@ -129,95 +93,16 @@ impl SystemTimer {
     /// lists; cost as `stats`.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
-        let turns = || self.shared.reaper.counts().rounds;
-        metrics::publish(&self.shared.name, self.stats(), turns, &self.shared.published_turns);
+        let Driver { name, reaper, published_turns, .. } = &*self.inside.driver;
+        metrics::publish(name, self.stats(), || reaper.turns(), published_turns);
     }
 }
 
 impl Timer for SystemTimer {
-    fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
-        &self.tasks
-    }
-
-    fn sleeps(&self) -> &Sleeps {
-        &self.sleeps
-    }
-
-    fn driver(&self) -> Arc<dyn Driver> {
-        self.shared.clone()
-    }
-
-    fn stats(&self) -> TimerStats {
-        let Shared { reaper, executor, .. } = &*self.shared;
-        let owners = self.shared.owners();
-        let stats = reaper.counts().stats(&owners, reaper.gone(), self.panicked());
-        TimerStats { executor_queue: executor.queued(), ..stats }
-    }
-
-    fn shutdown(&self, limit: Duration) -> TimerLeft {
-        let clock = SystemClock::new();
-        let unfired = self.tasks.shutdown();
-        let Shared { reaper, workers, .. } = &*self.shared;
-        reaper.close();
-        self.shared.owners().into_iter().for_each(WheelOwner::timer_closed);
-        workers.iter().for_each(|workers| workers.close());
-        let limit = if on_timer_thread() { Duration::ZERO } else { limit };
-        let left = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
-        let reapers = usize::from(!reaper.join(left()));
-        let workers = workers.as_ref().map_or(0, |workers| workers.join(left()));
-        TimerLeft { unfired, threads: reapers + workers }
+    fn inside(&self) -> &Inside {
+        &self.inside
     }
 }
-
-impl Shared {
-    fn owners(&self) -> Vec<Arc<dyn WheelOwner>> {
-        self.owners.lock().iter().filter_map(Weak::upgrade).collect()
-    }
-}
-
-impl Sealed for Shared {}
-
-impl Driver for Shared {
-    fn now_ns(&self) -> u64 {
-        self.clock.now_ns()
-    }
-
-    fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    fn bell(&self, shards: usize) -> Arc<Bell> {
-        self.reaper.bell(shards)
-    }
-
-    fn attach(&self, bell: &Arc<Bell>, wheels: Weak<dyn WheelOwner>) -> Result<(), TimerClosed> {
-        let mut owners = self.owners.lock();
-        owners.retain(|owner| owner.strong_count() > 0);
-        self.reaper.attach(bell, wheels.clone())?;
-        owners.push(wheels);
-        Ok(())
-    }
-
-    fn execute(&self, job: Job) {
-        // A user's executor may panic; the job then was dropped, and has run.
-        let _ = contain(|| self.executor.execute(job));
-    }
-
-    fn parallelism(&self) -> usize {
-        let mut parallelism = 1; // of an executor that panics
-        let _ = contain(|| parallelism = self.executor.parallelism());
-        parallelism
-    }
-
-    fn report_panic(&self, panicked: &Panicked) {
-        if let Some(hook) = &self.on_panic {
-            let _ = contain(|| hook(panicked));
-        }
-    }
-}
-
-/// Told of each contained panic.
-type PanicHook = Box<dyn Fn(&Panicked) + Send + Sync>;
 
 /// Configures a [`SystemTimer`].
 #[must_use = "starts nothing until it is built"]
@@ -383,29 +268,23 @@ impl SystemTimerBuilder {
             return Err(BuildError::Name(self.name));
         }
         let Threads { clock, reaper, executor, workers } = self.start()?;
-        let shared = Arc::new(Shared {
+        let driver = Driver {
+            tick: self.tick,
+            wheel_size: self.wheel_size,
+            shard_count: shards,
+            by_hand: false,
+            inline: self.inline,
+            pending_max: self.pending_max,
             clock,
-            settings: Settings {
-                tick: self.tick,
-                wheel_size: self.wheel_size,
-                shard_count: shards,
-                in_order: false,
-                finds_overdue: true, // the bell rings
-                inline: self.inline,
-                pending_max: self.pending_max,
-            },
             reaper,
             executor,
             workers,
             on_panic: self.on_panic,
-            owners: Mutex::default(),
             name: self.name,
             #[cfg(feature = "metrics")]
-            published_turns: Mutex::default(),
-        });
-        let tasks = TaskTimer::on(shared.clone(), |task: Box<dyn TimerTask>| task.run())?;
-        let sleeps = Sleeps::on(shared.clone());
-        Ok(SystemTimer { shared, tasks, sleeps })
+            published_turns: Default::default(),
+        };
+        Ok(SystemTimer { inside: Inside::new(driver) })
     }
 }
 

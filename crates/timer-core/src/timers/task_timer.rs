@@ -12,15 +12,13 @@ use std::{
 
 use crate::{
     driver::{
-        due::Due,
-        executor::{Job, jobs},
-        handle::TimerHandle,
-        limit::Limit,
+        driver::Driver,
+        executor::{Due, Job, jobs},
+        owner::{TimerClosed, WheelCounts, WheelOwner},
         panics::{Panicked, contain},
-        shards::{ShardGuard, ShardState, Shards, wheel_for},
-        spi::{Driver, TimerClosed, WheelCounts, WheelOwner},
+        shards::{ShardGuard, ShardState, Shards, TimerHandle},
     },
-    sync::{Mutex, failpoints::failpoint, thread_slot},
+    sync::{Limit, Mutex, failpoints::failpoint, thread_slot},
     timers::errors::{ScheduleError, ScheduleErrorReason},
     wheel::{
         node::MAX_TASKS,
@@ -65,7 +63,7 @@ pub struct TaskTimer<T> {
 
 struct Tasks<T> {
     shards: Shards<Shard<T>>,
-    driver: Arc<dyn Driver>,
+    driver: Arc<Driver>,
     run: Arc<Run<T>>,
     pending: Option<Limit>,
     /// At the timer's shutdown what is pending is run. Else it stays, to be taken back.
@@ -108,7 +106,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// # Errors
     /// [`TimerClosed`] after shutdown.
     pub fn on(
-        driver: Arc<dyn Driver>,
+        driver: Arc<Driver>,
         handler: impl Fn(T) + Send + Sync + 'static,
     ) -> Result<Self, TimerClosed> {
         let timer = TaskTimer::detached(driver, handler, false);
@@ -119,7 +117,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// As [`on`](Self::on), but the timer's shutdown runs what is pending, before its time; and on
     /// a timer that was shut down, every task is refused.
     pub(crate) fn run_at_close(
-        driver: Arc<dyn Driver>,
+        driver: Arc<Driver>,
         handler: impl Fn(T) + Send + Sync + 'static,
     ) -> Self {
         let timer = TaskTimer::detached(driver, handler, true);
@@ -130,18 +128,18 @@ impl<T: Send + 'static> TaskTimer<T> {
     }
 
     fn detached(
-        driver: Arc<dyn Driver>,
+        driver: Arc<Driver>,
         handler: impl Fn(T) + Send + Sync + 'static,
         run_at_close: bool,
     ) -> Self {
         let run = Run { handler: Box::new(handler), panicked: AtomicU64::new(0) };
         let tasks = Arc::new(Tasks {
-            shards: Shards::new(&*driver, driver.settings().shard_count, |number| Shard {
-                wheel: wheel_for(&*driver, number, driver.settings().shard_count),
+            shards: Shards::new(&driver, driver.shard_count, |number| Shard {
+                wheel: driver.wheel(number, driver.shard_count),
                 closed: false,
             }),
             round: Mutex::new(Due::default()),
-            pending: driver.settings().pending_max.map(Limit::new),
+            pending: driver.pending_max.map(Limit::new),
             run_at_close,
             driver,
             run: Arc::new(run),
@@ -170,7 +168,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// # Errors
     /// As [`schedule`](Self::schedule).
     pub fn schedule_at(&self, deadline_ns: u64, task: T) -> Result<TimerHandle, ScheduleError<T>> {
-        let deadline = self.tasks.driver.settings().tick.round_up(deadline_ns);
+        let deadline = self.tasks.driver.tick.round_up(deadline_ns);
         self.tasks.insert(0, deadline, task)
     }
 
@@ -192,7 +190,7 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// The present and a deadline, in ticks.
     fn now_and_deadline(&self, delay: Duration) -> (u64, u64) {
         let now_ns = self.tasks.driver.now_ns();
-        let tick = self.tasks.driver.settings().tick;
+        let tick = self.tasks.driver.tick;
         (tick.round_down(now_ns), tick.deadline(now_ns, delay))
     }
 
@@ -236,7 +234,7 @@ impl<T: Send + 'static> TaskTimer<T> {
             }
             earliest
         });
-        earliest.min().map(|tick| self.tasks.driver.settings().tick.start_ns(tick))
+        earliest.min().map(|tick| self.tasks.driver.tick.start_ns(tick))
     }
 
     /// How many tasks panicked. Each panic was contained.
@@ -270,13 +268,13 @@ impl<T: Send + 'static> TaskTimer<T> {
         WeakTaskTimer { tasks: Arc::downgrade(&self.tasks) }
     }
 
-    pub(crate) fn driver(&self) -> &Arc<dyn Driver> {
+    pub(crate) fn driver(&self) -> &Arc<Driver> {
         &self.tasks.driver
     }
 
     /// Counts and reports a panic that a task contained itself.
     pub(crate) fn report(&self, panicked: &Panicked) {
-        self.tasks.run.report(panicked, &*self.tasks.driver);
+        self.tasks.run.report(panicked, &self.tasks.driver);
     }
 }
 
@@ -390,7 +388,7 @@ impl<T: Send + 'static> Tasks<T> {
     fn execute(&self, jobs: impl Iterator<Item = Vec<T>>) {
         for tasks in jobs {
             let (run, driver) = (self.run.clone(), self.driver.clone());
-            self.driver.execute(Job::new(move || run.all(tasks, &*driver)));
+            self.driver.execute(Job::new(move || run.all(tasks, &driver)));
         }
     }
 
@@ -409,7 +407,7 @@ impl<T: Send + 'static> Tasks<T> {
 
 impl<T: Send + 'static> WheelOwner for Tasks<T> {
     fn advance(&self, number: usize, now_tick: u64) -> Advanced {
-        let in_order = self.driver.settings().in_order;
+        let in_order = self.driver.by_hand;
         let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
         let mut due = self.round.lock();
         let mut shard = self.shards.lock(number);
@@ -452,7 +450,7 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
 
 impl<T> Run<T> {
     /// Runs each task of a batch; a panic in one does not reach the next.
-    fn all(&self, tasks: Vec<T>, driver: &dyn Driver) {
+    fn all(&self, tasks: Vec<T>, driver: &Driver) {
         for task in tasks {
             if let Err(panicked) = contain(|| (self.handler)(task)) {
                 self.report(&panicked, driver);
@@ -460,7 +458,7 @@ impl<T> Run<T> {
         }
     }
 
-    fn report(&self, panicked: &Panicked, driver: &dyn Driver) {
+    fn report(&self, panicked: &Panicked, driver: &Driver) {
         self.panicked.fetch_add(1, Ordering::Relaxed);
         driver.report_panic(panicked);
     }
@@ -473,72 +471,63 @@ mod tests {
     use super::*;
     use crate::{
         driver::{
-            bell::Bell,
-            spi::{Sealed, Settings},
+            clock::ManualClock,
+            executor::Executor,
+            reaper::{Reaper, Wake},
         },
-        timers::{manual::ManualTimer, timer::Timer},
+        wheel::tick::TickLength,
     };
 
-    /// Reaches the driver under a timer, to see how much it hands over at once.
-    #[derive(Debug)]
+    /// Counts how many tasks each job ran.
+    #[derive(Clone, Debug, Default)]
     struct Counting {
-        under: Arc<dyn Driver>,
-        settings: Settings,
-        owners: Mutex<Vec<Weak<dyn WheelOwner>>>,
         ran: Arc<AtomicUsize>,
-        /// How many tasks each ran.
-        jobs: Mutex<Vec<usize>>,
+        jobs: Arc<Mutex<Vec<usize>>>,
     }
 
-    impl Sealed for Counting {}
-
-    impl Driver for Counting {
-        fn now_ns(&self) -> u64 {
-            self.under.now_ns()
-        }
-        fn settings(&self) -> &Settings {
-            &self.settings
-        }
-        fn bell(&self, shards: usize) -> Arc<Bell> {
-            Arc::new(Bell::new(shards, None, Arc::default()))
-        }
-        fn attach(&self, _: &Arc<Bell>, owner: Weak<dyn WheelOwner>) -> Result<(), TimerClosed> {
-            self.owners.lock().push(owner);
-            Ok(())
-        }
+    impl Executor for Counting {
         fn execute(&self, job: Job) {
             let before = self.ran.load(SeqCst);
             job.run();
             self.jobs.lock().push(self.ran.load(SeqCst) - before);
         }
-        fn parallelism(&self) -> usize {
-            1
-        }
-        fn report_panic(&self, _: &Panicked) {}
+    }
+
+    /// A driver that nobody turns.
+    fn driver(executor: Counting) -> Arc<Driver> {
+        let (clock, tick) = (Arc::new(ManualClock::new()), TickLength::default());
+        Arc::new(Driver {
+            tick,
+            wheel_size: Default::default(),
+            shard_count: 1,
+            by_hand: false,
+            inline: false,
+            pending_max: None,
+            clock: clock.clone(),
+            reaper: Reaper::new(clock, tick, Wake::Nobody).0,
+            executor: Arc::new(executor),
+            workers: None,
+            on_panic: None,
+            name: String::new(),
+            #[cfg(feature = "metrics")]
+            published_turns: Default::default(),
+        })
     }
 
     /// A turn takes at most 256 off the wheel, so that nobody waits long for its lock; a round
     /// hands over jobs of at most 64, so that other jobs get a turn in between.
     #[test]
     fn one_turn_hands_over_a_bounded_number_of_tasks() {
-        let ran = Arc::new(AtomicUsize::new(0));
-        let under = ManualTimer::new().driver();
-        let driver = Arc::new(Counting {
-            settings: Settings { in_order: false, ..*under.settings() },
-            under,
-            owners: Mutex::new(Vec::new()),
-            ran: ran.clone(),
-            jobs: Mutex::new(Vec::new()),
-        });
-        let counted = ran.clone();
-        let handler = move |()| _ = counted.fetch_add(1, SeqCst);
-        let tasks = TaskTimer::on(driver.clone(), handler).unwrap();
+        let counting = Counting::default();
+        let ran = counting.ran.clone();
+        let handler = move |()| _ = ran.fetch_add(1, SeqCst);
+        let tasks = TaskTimer::on(driver(counting.clone()), handler).unwrap();
         (0..1000).for_each(|_| _ = tasks.schedule_at(0, ()).unwrap());
-        let owner = driver.owners.lock()[0].upgrade().unwrap();
+        let owner = tasks.tasks.clone();
         let mut turned = Vec::new();
         loop {
             let advanced = owner.advance(0, 0);
-            turned.push((advanced.fired, tasks.len(), ran.load(SeqCst)));
+            turned.push((advanced.fired, tasks.len(), counting.ran.load(SeqCst)));
             if advanced.next_due.is_none() {
                 break;
             }
@@ -547,6 +536,6 @@ mod tests {
         owner.round_over();
         let mut jobs = vec![64; 15];
         jobs.push(1000 - 15 * 64);
-        assert_eq!(*driver.jobs.lock(), jobs);
+        assert_eq!(*counting.jobs.lock(), jobs);
     }
 }

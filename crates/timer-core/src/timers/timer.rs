@@ -3,11 +3,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    driver::{
-        handle::TimerHandle,
-        spi::{Driver, TimerClosed},
-    },
-    observe::stats::TimerStats,
+    driver::{driver::Driver, owner::TimerClosed, shards::TimerHandle},
+    observe::TimerStats,
     timers::{
         errors::ScheduleError,
         interval::Interval,
@@ -28,19 +25,29 @@ use crate::{
 /// Nothing of the timer is locked while a task runs, so a task may schedule and cancel, itself
 /// included. The trait is not dyn compatible: what takes any timer is generic over it.
 pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
+    /// The inside of the timer, which is the same for all: only the timers of this crate have one.
+    #[doc(hidden)]
+    fn inside(&self) -> &Inside;
+
     /// The timer's own tasks: what `schedule` schedules on.
-    fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>>;
+    fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
+        &self.inside().tasks
+    }
 
     /// Those who sleep on the timer: what [`sleep`](Self::sleep) registers with.
-    fn sleeps(&self) -> &Sleeps;
+    fn sleeps(&self) -> &Sleeps {
+        &self.inside().sleeps
+    }
 
     /// What turns the wheels, for those who keep their own.
-    fn driver(&self) -> Arc<dyn Driver>;
+    fn driver(&self) -> Arc<Driver> {
+        self.inside().driver.clone()
+    }
 
     /// The present on the timer's clock, in nanoseconds: what deadlines of
     /// [`schedule_at`](Self::schedule_at) and [`sleep_until_ns`](Self::sleep_until_ns) count from.
     fn now_ns(&self) -> u64 {
-        self.driver().now_ns()
+        self.inside().driver.now_ns()
     }
 
     /// Ends the timer: later tasks are refused, sleeps are woken, purgatories and other owners of
@@ -71,7 +78,10 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// assert_eq!(timer.shutdown(Duration::MAX).threads, 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    fn shutdown(&self, limit: Duration) -> TimerLeft;
+    fn shutdown(&self, limit: Duration) -> TimerLeft {
+        let unfired = self.tasks().shutdown();
+        TimerLeft { unfired, threads: self.inside().driver.shutdown(limit) }
+    }
 
     /// Runs `task` once `delay` has passed: never before, and when the machine keeps up within
     /// one tick after. [`Duration::MAX`] and the like mean "practically never". O(1) for what a
@@ -118,7 +128,8 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     }
 
     /// Runs `task` again and again, `period` from one *start* to the next. A run that takes longer
-    /// than that makes the starts it missed fall out; they do not pile up. See [`Periodic`].
+    /// than that makes the starts it missed fall out; they do not pile up. See [`Periodic`], and
+    /// for many such tasks [`Periodic::first_after`].
     ///
     /// # Errors
     /// [`PeriodicError`] when the period is zero, or the timer is shut down or full.
@@ -210,12 +221,32 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
 
     /// What the timer holds and has done, over all wheels that it turns. O(wheels × shards),
     /// each shard locked for a moment, one after the other.
-    fn stats(&self) -> TimerStats;
+    fn stats(&self) -> TimerStats {
+        self.inside().driver.stats(self.panicked())
+    }
 
     /// How many tasks scheduled here panicked, and wakers of those who sleep. Each panic was
     /// contained.
     fn panicked(&self) -> u64 {
         self.tasks().panicked() + self.sleeps().panicked()
+    }
+}
+
+/// What the handles of a timer share.
+#[derive(Clone, Debug)]
+pub struct Inside {
+    pub(crate) driver: Arc<Driver>,
+    tasks: TaskTimer<Box<dyn TimerTask>>,
+    sleeps: Sleeps,
+}
+
+impl Inside {
+    /// The inside of a new timer.
+    pub(crate) fn new(driver: Driver) -> Self {
+        let driver = Arc::new(driver);
+        let tasks = TaskTimer::on(driver.clone(), |task: Box<dyn TimerTask>| task.run());
+        let Ok(tasks) = tasks else { unreachable!("a new timer is open") };
+        Inside { sleeps: Sleeps::on(driver.clone()), driver, tasks }
     }
 }
 

@@ -4,7 +4,7 @@ use std::{error::Error, io, time::Duration};
 
 use timer_core::{
     BuildError, Full, ManualTimer, PeriodicError, ScheduleErrorReason, SystemTimer, TickLength,
-    Timer, TimingWheel, WheelSize, driver::wheel_for,
+    Timer, TimingWheel, WheelSize,
 };
 
 #[test]
@@ -55,7 +55,7 @@ fn a_builder_takes_tick_and_size() {
     let tick = TickLength::new(Duration::from_millis(4)).unwrap();
     let timer = SystemTimer::builder().tick(tick).wheel_size(WheelSize::KAFKA).build().unwrap();
     assert_eq!(timer.tick(), tick);
-    let mut wheel: TimingWheel<()> = wheel_for(&*timer.driver(), 0, 1);
+    let mut wheel: TimingWheel<()> = timer.driver().wheel(0, 1);
     wheel.insert(wheel.now() + 2000, ()).unwrap();
     assert_eq!(wheel.level_count(), 3, "levels of 20 slots");
 }

@@ -7,9 +7,7 @@ use std::{
     time::Duration,
 };
 
-use timer_core::{
-    Clock, ManualTimer, TickLength, Timer, TimingWheel, WheelSize, driver::wheel_for,
-};
+use timer_core::{Clock, ManualTimer, TickLength, Timer, TimingWheel, WheelSize};
 
 const MS: u64 = 1_000_000;
 
@@ -218,7 +216,7 @@ fn after_idling_a_delay_of_nothing_is_not_handed_down() {
     assert_eq!(kafka.turn(), KafkaTurn { fired: 1, buckets: 2 });
 
     let timer = ManualTimer::with(TickLength::MILLISECOND, WheelSize::KAFKA);
-    let mut ours = wheel_for(&*timer.driver(), 0, 1);
+    let mut ours = timer.driver().wheel(0, 1);
     ours.catch_up(1000);
     ours.insert(1000, ()).unwrap();
     assert_eq!(ours.next_due(), Some(1000), "its own bucket");

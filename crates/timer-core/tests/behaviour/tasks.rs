@@ -10,8 +10,8 @@ use std::{
 };
 
 use timer_core::{
-    Clock, ManualTimer, PeriodicError, ScheduleErrorReason, SharedTask, SystemTimer, Timer,
-    TimingWheel, WheelSize,
+    Clock, ManualTimer, Periodic, PeriodicError, ScheduleErrorReason, SharedTask, SystemTimer,
+    Timer, TimingWheel, WheelSize,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -209,6 +209,19 @@ fn a_panic_in_one_run_is_counted_and_the_next_run_comes() {
     timer.advance(3 * MS);
     assert_eq!((ran.try_iter().collect::<Vec<_>>(), timer.panicked()), (vec![1, 2, 3], 1));
     assert!(beat.unwrap().is_active());
+}
+
+#[test]
+fn a_random_first_start_lies_within_the_period() {
+    assert_eq!(Periodic::first_after(Duration::ZERO), Duration::ZERO);
+    assert!(Periodic::first_after(Duration::MAX) < Duration::MAX);
+    let starts: Vec<_> = (0..1000).map(|_| Periodic::first_after(SECOND)).collect();
+    assert!(starts.iter().all(|&start| start < SECOND));
+    for tenth in 0..10 {
+        let slot = tenth * SECOND / 10..(tenth + 1) * SECOND / 10;
+        let there = starts.iter().filter(|start| slot.contains(start)).count();
+        assert!((20..300).contains(&there), "{there} of 1000 in slot {tenth}");
+    }
 }
 
 #[test]

@@ -4,7 +4,9 @@
 
 use std::{future::pending, time::Duration};
 
-use timer_core::{Clock, ScheduleErrorReason, SystemClock, SystemTimer, TimeoutError, Timer};
+use timer_core::{
+    Clock, ManualTimer, ScheduleErrorReason, SystemClock, SystemTimer, TimeoutError, Timer,
+};
 use tokio::sync::oneshot;
 
 const MS: Duration = Duration::from_millis(1);
@@ -99,4 +101,39 @@ fn a_sleep_that_is_due_when_it_is_first_polled_is_over_soon_also_after_a_shutdow
     timer.shutdown(Duration::MAX);
     pollster::block_on(second).unwrap();
     assert_eq!(pollster::block_on(timer.sleep(HOUR)), Err(ScheduleErrorReason::Closed));
+}
+
+/// Two tasks hand a token to and fro, each after a sleep, and a third gives up on them.
+#[tokio::test]
+async fn settling_lets_tasks_follow_time_step_by_step() {
+    let timer = ManualTimer::new();
+    let (to, mut from) = tokio::sync::mpsc::channel(1);
+    let (back, mut again) = tokio::sync::mpsc::channel(1);
+    let (one, other, clock) = (timer.clone(), timer.clone(), timer.clock());
+    tokio::spawn(async move {
+        loop {
+            one.sleep(3 * MS).await.unwrap();
+            to.send(()).await.unwrap();
+            again.recv().await.unwrap();
+        }
+    });
+    let rounds = tokio::spawn(async move {
+        let mut seen = Vec::new();
+        while let Ok(Some(())) = other.timeout(5 * MS, from.recv()).await {
+            other.sleep(MS * (seen.len() as u32 + 1)).await.unwrap();
+            back.send(()).await.unwrap();
+            seen.push(clock.now_ns() / 1_000_000);
+            if seen.len() == 4 {
+                from.close();
+            }
+        }
+        seen
+    });
+    timer.settle(Duration::ZERO).await;
+    assert_eq!(timer.sleeps().len(), 2);
+    timer.settle(8 * MS).await;
+    assert!(!rounds.is_finished());
+    timer.settle(HOUR).await;
+    assert_eq!(rounds.await.unwrap(), [4, 9, 15, 22]);
+    assert_eq!(timer.clock().now_ns(), 3_600_008_000_000);
 }

@@ -12,7 +12,7 @@ use std::{
 use timer_core::{
     Advanced, BuildError, Clock, Executor, Job, ManualClock, ManualTimer, ScheduleErrorReason,
     SystemClock, SystemTimer, TaskTimer, TickLength, Timer, TimerClosed, TimingWheel, WheelSize,
-    driver::{Shards, WheelOwner, wheel_for},
+    driver::{Shards, WheelOwner},
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -464,7 +464,7 @@ fn an_owner_that_panics_does_not_end_the_reaper_and_is_told_of_shutdown() {
     let driver = timer.driver();
     let owner = Arc::new(Panicking::default());
     let weak: std::sync::Weak<dyn WheelOwner> = Arc::downgrade(&owner) as _;
-    let wheels = Shards::new(&*driver, 1, |number| wheel_for::<()>(&*driver, number, 1));
+    let wheels = Shards::new(&driver, 1, |number| driver.wheel::<()>(number, 1));
     driver.attach(wheels.bell(), weak.clone()).unwrap();
     wheels.lock(0).work_at(1); // rings for the owner
     let (send, fired) = mpsc::channel();
@@ -508,7 +508,7 @@ impl WheelOwner for PanicsOnce {
 fn an_owner_that_panicked_once_is_turned_again_for_what_was_left() {
     let timer = SystemTimer::builder().shards(1).build().unwrap();
     let driver = timer.driver();
-    let wheels = Shards::new(&*driver, 1, |number| wheel_for(&*driver, number, 1));
+    let wheels = Shards::new(&driver, 1, |number| driver.wheel(number, 1));
     let bell = wheels.bell().clone();
     let (send, fired) = mpsc::channel();
     let (panicked, fired_to) = (AtomicBool::new(false), Mutex::new(send));
@@ -516,7 +516,7 @@ fn an_owner_that_panicked_once_is_turned_again_for_what_was_left() {
     let weak: std::sync::Weak<dyn WheelOwner> = Arc::downgrade(&owner) as _;
     driver.attach(&bell, weak).unwrap();
     let mut shard = owner.wheels.lock(0);
-    let now = driver.settings().tick.round_down(driver.now_ns());
+    let now = driver.tick.round_down(driver.now_ns());
     shard.catch_up(now);
     for (deadline, task) in [(now + 2, 1), (now + 20, 2)] {
         let due = shard.insert(deadline, task).unwrap().due;

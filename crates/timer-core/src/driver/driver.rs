@@ -1,0 +1,162 @@
+//! [`Driver`]: the inside of every timer.
+
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use crate::{
+    driver::{
+        clock::{Clock, SystemClock},
+        executor::{Executor, Job, Workers, on_timer_thread},
+        owner::{TimerClosed, WheelOwner},
+        panics::{Panicked, contain},
+        reaper::{Bell, Reaper},
+    },
+    observe::TimerStats,
+    wheel::{geometry::WheelSize, tick::TickLength, timing_wheel::TimingWheel},
+};
+
+/// Told of each contained panic.
+pub(crate) type PanicHook = Box<dyn Fn(&Panicked) + Send + Sync>;
+
+/// What turns wheels: a clock, a tick, and a thread, a task or a hand that comes when the next
+/// bucket is due. The inside of [`SystemTimer`](crate::SystemTimer) and
+/// [`ManualTimer`](crate::ManualTimer).
+///
+/// One driver serves any number of owners of wheels ([`WheelOwner`]), each with its own kind of
+/// task.
+pub struct Driver {
+    /// The length of a tick.
+    pub tick: TickLength,
+    /// The size of each wheel.
+    pub wheel_size: WheelSize,
+    /// The number of shards of a [`TaskTimer`](crate::TaskTimer): a power of two, at most
+    /// [`MAX_SHARDS`](crate::MAX_SHARDS).
+    pub shard_count: usize,
+    /// The wheels are turned by hand: tasks of one tick are to be handed over in the order they
+    /// were inserted, and a task that is overdue as it is inserted waits for the next turn.
+    pub by_hand: bool,
+    /// [`execute`](Driver::execute) runs jobs on the calling thread.
+    pub inline: bool,
+    /// How many tasks each [`TaskTimer`](crate::TaskTimer) takes at most.
+    pub pending_max: Option<usize>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) reaper: Reaper,
+    pub(crate) executor: Arc<dyn Executor>,
+    /// The executor again, when it is our own to close.
+    pub(crate) workers: Option<Arc<Workers>>,
+    pub(crate) on_panic: Option<PanicHook>,
+    pub(crate) name: String,
+    #[cfg(feature = "metrics")]
+    pub(crate) published_turns: parking_lot::Mutex<crate::observe::TimeHistogram>,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver")
+            .field("clock", &self.clock)
+            .field("tick", &self.tick)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    /// The present, in nanoseconds since its clock's origin.
+    #[inline]
+    pub fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    /// Creates the wake-up signal for `shard_count` wheels.
+    pub fn bell(&self, shard_count: usize) -> Arc<Bell> {
+        self.reaper.bell(shard_count)
+    }
+
+    /// Has `wheels` turned from now on, until they are dropped: nothing may lie on them yet. O(1)
+    /// on average.
+    ///
+    /// # Errors
+    /// [`TimerClosed`] after shutdown.
+    pub fn attach(
+        &self,
+        bell: &Arc<Bell>,
+        wheels: Weak<dyn WheelOwner>,
+    ) -> Result<(), TimerClosed> {
+        self.reaper.attach(bell, wheels)
+    }
+
+    /// Creates a wheel for one of `count` shards. Its coarse buckets are shifted by a fraction of a
+    /// bucket of levels 1 to 3 each (at 1 ms and 64 slots: of 64 ms, 4 s and 4 min), so that the
+    /// shards hand theirs down one after the other; but not where order matters.
+    pub fn wheel<T>(&self, number: usize, count: usize) -> TimingWheel<T> {
+        let now_tick = self.tick.round_down(self.now_ns());
+        let shifted = if self.by_hand { 0 } else { number as u64 };
+        let phase = phase(self.wheel_size.slots() as u64, shifted, count as u64);
+        TimingWheel::with_phase(self.wheel_size, now_tick, phase).handing_down_early()
+    }
+
+    /// Runs a job where expired tasks run. An executor that panics has dropped the job, and so run
+    /// it.
+    pub fn execute(&self, job: Job) {
+        let _ = contain(|| self.executor.execute(job));
+    }
+
+    /// How many threads run jobs, as far as that is known.
+    pub fn parallelism(&self) -> usize {
+        let mut parallelism = 1; // of an executor that panics
+        let _ = contain(|| parallelism = self.executor.parallelism());
+        parallelism
+    }
+
+    /// Tells the timer's hook of a contained panic.
+    pub fn report_panic(&self, panicked: &Panicked) {
+        if let Some(hook) = &self.on_panic {
+            let _ = contain(|| hook(panicked));
+        }
+    }
+
+    /// Counts of all wheels and of the reaper.
+    pub(crate) fn stats(&self, panics: u64) -> TimerStats {
+        TimerStats { panics, executor_queue: self.executor.queued(), ..self.reaper.stats() }
+    }
+
+    /// Attaches no more, tells all owners, and waits for the threads, for at most `limit`; returns
+    /// how many have not ended.
+    pub(crate) fn shutdown(&self, limit: Duration) -> usize {
+        let clock = SystemClock::new();
+        self.reaper.close().into_iter().for_each(WheelOwner::timer_closed);
+        self.workers.iter().for_each(|workers| workers.close());
+        let limit = if on_timer_thread() { Duration::ZERO } else { limit };
+        let left = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
+        let reapers = usize::from(!self.reaper.join(left()));
+        reapers + self.workers.as_ref().map_or(0, |workers| workers.join(left()))
+    }
+}
+
+fn phase(slots: u64, number: u64, count: u64) -> u64 {
+    let spans = std::iter::successors(Some(slots), |span| span.checked_mul(slots)).take(3);
+    spans.map(|span| span / count * number + span % count * number / count).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_hand_down_at_different_ticks() {
+        for (slots, count) in [(64, 16), (20, 8), (64, 64)] {
+            for level in 1..=3 {
+                let span = u64::pow(slots, level);
+                let mut at: Vec<_> = (0..count).map(|n| phase(slots, n, count) % span).collect();
+                at.sort_unstable();
+                at.dedup();
+                let distinct = count.min(span) as usize;
+                assert_eq!(at.len(), distinct, "level {level} of {slots} slots, {count} shards");
+                let widest = at.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+                assert!(widest <= 2 * span / count + 1, "bunched on level {level}: {at:?}");
+            }
+        }
+    }
+}
