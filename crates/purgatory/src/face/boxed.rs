@@ -33,12 +33,17 @@ pub struct BoxedOperation {
 /// `DelayedOperation` with a callback that a box can make.
 trait Erased: Send {
     fn try_complete(&mut self) -> bool;
+    fn last_check(&mut self) -> bool;
     fn on_complete(self: Box<Self>, outcome: Outcome);
 }
 
 impl<O: DelayedOperation> Erased for O {
     fn try_complete(&mut self) -> bool {
         DelayedOperation::try_complete(self)
+    }
+
+    fn last_check(&mut self) -> bool {
+        DelayedOperation::last_check(self)
     }
 
     fn on_complete(self: Box<Self>, outcome: Outcome) {
@@ -56,6 +61,10 @@ impl BoxedOperation {
 impl DelayedOperation for BoxedOperation {
     fn try_complete(&mut self) -> bool {
         self.operation.try_complete()
+    }
+
+    fn last_check(&mut self) -> bool {
+        self.operation.last_check()
     }
 
     fn on_complete(self, outcome: Outcome) {

@@ -59,7 +59,9 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
         }
     }
 
-    /// Shares a timer, instead of starting one: any number of purgatories, one reaper.
+    /// Shares a timer, instead of starting one: any number of purgatories, one reaper. On a
+    /// [`ManualTimer`](timer_core::ManualTimer) that is never turned nothing expires: the time-outs
+    /// are the caller's.
     pub fn timer(mut self, timer: &impl Timer) -> Self {
         self.driver = Some(timer.driver());
         self

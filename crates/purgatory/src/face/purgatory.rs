@@ -87,7 +87,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// The first handle of what was built.
     pub(crate) fn handle_of(core: Arc<Core<K, O>>) -> Self {
         let share = || Arc::new(CachePadded::new(core.clone()));
-        let shares = std::iter::repeat_with(share).take(core.driver().shard_count).collect();
+        let count = core.driver().shard_count.min(core.rooms.count());
+        let shares = std::iter::repeat_with(share).take(count).collect();
         Purgatory { handle: Arc::new(Handle { shares, core: core.clone() }), core }
     }
 

@@ -146,6 +146,18 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         }
     }
 
+    /// As [`deliver`](Self::deliver), with a value that is made only if a reply is expected under
+    /// the key, with nothing locked: false if none is. A value whose future is dropped meanwhile is
+    /// dropped, too.
+    pub fn deliver_with<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: impl FnOnce() -> V) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let Some(expected) = self.purgatory.core.take_alone(key) else { return false };
+        let filled = expected.fill(Ok(value()));
+        filled.map(|waker| self.purgatory.wake(waker)).is_ok()
+    }
+
     /// Fails everything that was expected before this call, as
     /// [`Requested`](CancelReason::Requested) with this reason; returns how much. For a connection
     /// that goes: what is expected from now on, over the next one, is not touched. O(expected).

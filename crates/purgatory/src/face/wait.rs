@@ -65,6 +65,12 @@ impl fmt::Display for WaitError {
 impl Error for WaitError {}
 
 impl WaitError {
+    /// True when the time ran out. A loop that waits for the [next event](Purgatory::next_event)
+    /// ends with every other error: to try again at once would fail at once.
+    pub fn is_expired(&self) -> bool {
+        *self == WaitError::Expired
+    }
+
     /// What a wait that ended without a value says.
     pub(crate) fn of(outcome: Outcome) -> WaitError {
         match outcome {
@@ -188,12 +194,17 @@ pub struct WaitFuture<T> {
 /// A purgatory as its futures see it. They do not keep it open.
 trait Behind: Send + Sync {
     fn cancel(&self, id: OperationId);
+    fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
 }
 
 impl<K: WatchKey, O: DelayedOperation> Behind for CachePadded<Arc<Core<K, O>>> {
     fn cancel(&self, id: OperationId) {
         let reason = CancelReason::Requested("the future was dropped".into());
         self.end(id.handle, Outcome::Cancelled(reason));
+    }
+
+    fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
+        Core::reschedule(self, id.handle, timeout)
     }
 }
 
@@ -324,9 +335,69 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     where
         K: 'a,
     {
+        self.await_end(watches, timeout, |end| Waiting { condition, value: None, end })
+    }
+
+    /// A future of the next event on one of the keys: registered by this call, over at the first
+    /// event after it, at the timeout, or at shutdown. For a condition that has to be awaited, a
+    /// storage say: register, read, and await this only if what was read does not suffice. An event
+    /// that comes while the storage is read is not lost. O(keys).
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use purgatory::{Purgatory, WaitError};
+    ///
+    /// # struct Storage;
+    /// # impl Storage { async fn read(&self) -> Vec<u8> { Vec::new() } }
+    /// /// A fetch: waits until there are enough bytes, or yields what is there in the end.
+    /// async fn fetch(
+    ///     appends: &Purgatory<&'static str>,
+    ///     storage: &Storage,
+    ///     min_bytes: usize,
+    ///     max_wait: Duration,
+    /// ) -> Result<Vec<u8>, WaitError> {
+    ///     let deadline = Instant::now() + max_wait;
+    ///     loop {
+    ///         let left = deadline.saturating_duration_since(Instant::now());
+    ///         let appended = appends.next_event(&["orders-0"], left); // registered ...
+    ///         let bytes = storage.read().await; // ... before the log is read
+    ///         if bytes.len() >= min_bytes {
+    ///             return Ok(bytes);
+    ///         }
+    ///         match appended.await {
+    ///             Err(error) if error.is_expired() => return Ok(bytes),
+    ///             ended => ended?, // another error would come again at once
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn next_event<'a>(
+        &self,
+        watches: impl Into<Watches<'a, K>>,
+        timeout: impl Into<Timeout>,
+    ) -> WaitFuture<()>
+    where
+        K: 'a,
+    {
+        self.await_end(watches, timeout, |end| NextEvent { registered: false, end })
+    }
+
+    /// Parks an operation that fills an answer when it ends.
+    fn await_end<'a, T: Send + 'static, O: DelayedOperation>(
+        &self,
+        watches: impl Into<Watches<'a, K>>,
+        timeout: impl Into<Timeout>,
+        operation: impl FnOnce(End<T>) -> O,
+    ) -> WaitFuture<T>
+    where
+        K: 'a,
+    {
         let answer = Answer::shared();
         let end = End { answer: answer.clone(), filled: false };
-        let operation = BoxedOperation::new(Waiting { condition, value: None, end });
+        let operation = BoxedOperation::new(operation(end));
         let id = match self.try_complete_else_watch(operation, watches, timeout) {
             Ok(ParkResult::Parked(id)) => Some(id),
             Ok(ParkResult::Ended(_)) => None,
@@ -339,11 +410,41 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     }
 }
 
+/// Ends at the first event after it was registered.
+struct NextEvent {
+    registered: bool,
+    end: End<()>,
+}
+
+impl DelayedOperation for NextEvent {
+    fn try_complete(&mut self) -> bool {
+        std::mem::replace(&mut self.registered, true)
+    }
+
+    fn last_check(&mut self) -> bool {
+        false // no event
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        self.end.fill(match outcome {
+            Outcome::Completed => Ok(()),
+            _ => Err(WaitError::of(outcome)),
+        });
+    }
+}
+
 impl<T> WaitFuture<T> {
     /// The operation's name, to complete, cancel or reschedule it by; `None` when it was over at
     /// once.
     pub fn id(&self) -> Option<OperationId> {
         self.id
+    }
+
+    /// Gives the wait another timeout, counted from now, as [`Purgatory::reschedule`] does. False
+    /// when it is over.
+    pub fn reschedule(&self, timeout: impl Into<Timeout>) -> bool {
+        let waits = self.behind.as_ref().zip(self.id);
+        waits.is_some_and(|(behind, id)| behind.reschedule(id, timeout.into()))
     }
 
     /// Blocks this thread until the wait is over. The future may have been polled before. Under a

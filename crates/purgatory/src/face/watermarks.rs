@@ -112,11 +112,50 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// # Errors
     /// [`RefusedReason::TooManyKeys`] for one more key than [`with_keys_max`](Self::with_keys_max)
     /// allows; nothing was changed.
-    pub fn raise(&self, key: &K, value: u64) -> Result<usize, RefusedReason> {
-        let early =
-            failpoint!(EventBeforeItsRise).then(|| self.purgatory.complete_up_to(key, value));
+    pub fn raise<Q>(&self, key: &Q, value: u64) -> Result<usize, RefusedReason>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.change(key, |before| value.max(before))
+    }
+
+    /// As [`raise`](Self::raise), by `by` above what the value is: for a value that counts. It
+    /// stops at [`u64::MAX`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::Watermarks;
+    ///
+    /// let votes: Watermarks<String> = Watermarks::new("votes")?;
+    /// let elected = votes.wait_for(&"term 7".to_owned(), 2, Duration::from_secs(1));
+    /// assert_eq!((votes.bump("term 7", 1)?, votes.bump("term 7", 1)?), (0, 1));
+    /// assert_eq!(elected.wait_blocking()?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`raise`](Self::raise).
+    pub fn bump<Q>(&self, key: &Q, by: u64) -> Result<usize, RefusedReason>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.change(key, |before| before.saturating_add(by))
+    }
+
+    /// The value first, then its event.
+    fn change<Q>(&self, key: &Q, to: impl Fn(u64) -> u64) -> Result<usize, RefusedReason>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let early = failpoint!(EventBeforeItsRise).then(|| {
+            let value = to(self.values.get(key).unwrap_or(0));
+            self.purgatory.complete_up_to(key, value)
+        });
         let value =
-            self.values.raise(key, value).map_err(|limit| RefusedReason::TooManyKeys { limit })?;
+            self.values.raise(key, to).map_err(|limit| RefusedReason::TooManyKeys { limit })?;
         Ok(early.unwrap_or_else(|| self.purgatory.complete_up_to(key, value)))
     }
 

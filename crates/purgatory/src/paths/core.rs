@@ -22,7 +22,7 @@ use crate::{
     room::{CheckedOut, Ended, Room},
     sync::{AtomicU64, Mutex, Ordering},
     words::{
-        check::{Verdict, check},
+        check::Verdict,
         operation::{DelayedOperation, OperationId, next_purgatory},
         snapshot::Parked,
         watches::WatchKey,
@@ -168,7 +168,25 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Runs an operation's check, with nothing locked.
     pub(crate) fn check(&self, operation: &mut O) -> Verdict {
-        check(operation, |panicked| self.report(panicked))
+        self.check_by(operation, O::try_complete)
+    }
+
+    /// Runs this check of an operation. A panic in it is contained, and reported.
+    #[inline]
+    pub(crate) fn check_by(
+        &self,
+        operation: &mut O,
+        check: impl FnOnce(&mut O) -> bool,
+    ) -> Verdict {
+        let mut satisfied = false;
+        if let Err(panicked) = contain(|| satisfied = check(operation)) {
+            self.report(&panicked);
+            Verdict::Panicked
+        } else if satisfied {
+            Verdict::Satisfied
+        } else {
+            Verdict::Unsatisfied
+        }
     }
 
     /// Runs the checks of many, in order: one catch for all that do not panic.

@@ -53,7 +53,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// event, one is missing, or was late.
     fn last_check(self: &Arc<Self>, call: &Call<'_>, mut held: CheckedOut<O>) {
         let id = held.id;
-        held.verdict = self.check(&mut held.payload);
+        held.verdict = self.check_by(&mut held.payload, O::last_check);
         let noted = self.first_room_of(id).get_mut(id).is_none_or(|entry| entry.event_noted());
         if held.verdict == Verdict::Satisfied && !noted {
             self.counts.missed.fetch_add(1, Relaxed);

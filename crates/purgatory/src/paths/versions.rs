@@ -5,12 +5,12 @@
 //!   condition came true and before it walks. A thread that parks reads the version, checks, and
 //!   compares under the lock as it watches. Equal: no event fell in between. Raised: check again.
 //!   Versions are never made anew, moved or reset; keys that share one cost each other a needless
-//!   check now and then, so there are thousands, whatever the number of rooms. Those of one room
+//!   check now and then. Those of one room
 //!   are neighbours, so that events in different rooms seldom write to one cache line.
 
 use std::hash::{BuildHasher, Hash};
 
-use crate::sync::{AtomicU64, KeyHasher, Ordering, VERSIONS};
+use crate::sync::{AtomicU64, KeyHasher, Ordering, VERSIONS_A_ROOM};
 
 /// A key's hash and its version, read before a check.
 #[derive(Clone, Copy, Debug)]
@@ -23,18 +23,14 @@ pub(crate) struct KeyVersion {
 pub(crate) struct Versions {
     versions: Box<[AtomicU64]>,
     hasher: KeyHasher,
-    /// As many versions a room has, as a power of two.
-    room_bits: u32,
 }
 
 impl Versions {
     /// For so many rooms: a power of two.
     pub(crate) fn new(rooms: usize) -> Self {
-        assert!(rooms <= VERSIONS, "a version is of one room");
         let version = || AtomicU64::new(0);
         Versions {
-            room_bits: (VERSIONS / rooms).trailing_zeros(),
-            versions: std::iter::repeat_with(version).take(VERSIONS).collect(),
+            versions: std::iter::repeat_with(version).take(rooms * VERSIONS_A_ROOM).collect(),
             hasher: KeyHasher::default(),
         }
     }
@@ -75,26 +71,26 @@ impl Versions {
 
     #[inline]
     fn of(&self, hash: u64) -> &AtomicU64 {
-        &self.versions[number(hash)]
+        &self.versions[self.number(hash)]
     }
 
     /// The room of a key of this hash.
     #[inline]
     pub(crate) fn room(&self, hash: u64) -> usize {
-        number(hash) >> self.room_bits
+        self.number(hash) / VERSIONS_A_ROOM
     }
 
     /// How many events there have been: what the versions count. O(versions), without a lock.
     pub(crate) fn events(&self) -> u64 {
         self.versions.iter().map(|version| version.load(Ordering::Relaxed)).sum()
     }
-}
 
-/// Which version a key of this hash has. The upper bits of that are the room's number.
-#[inline]
-fn number(hash: u64) -> usize {
-    // The bits above those by which a hash table places, below those it tags with.
-    (hash >> 32) as usize & (VERSIONS - 1)
+    /// Which version a key of this hash has. The upper bits of that are the room's number.
+    #[inline]
+    fn number(&self, hash: u64) -> usize {
+        // The bits above those by which a hash table places, below those it tags with.
+        (hash >> 32) as usize & (self.versions.len() - 1)
+    }
 }
 
 #[cfg(test)]
@@ -102,12 +98,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_room_has_as_many_versions_and_they_are_neighbours() {
-        for rooms in [1, 8, VERSIONS] {
+    fn versions_of_a_room_are_neighbours() {
+        for rooms in [1, 8, 256] {
             let versions = Versions::new(rooms);
-            let each = VERSIONS / rooms;
             let hash_of = |number: usize| (number as u64) << 32;
-            assert!((0..VERSIONS).all(|at| versions.room(hash_of(at)) == at / each), "{rooms}");
+            let all = 0..rooms * VERSIONS_A_ROOM;
+            assert!(all.into_iter().all(|at| versions.room(hash_of(at)) == at / VERSIONS_A_ROOM));
         }
     }
 }

@@ -15,8 +15,8 @@ pub(crate) use timer_core::driver::sync::{
     AtomicU64, Mutex, MutexGuard, Ordering, thread_local, thread_slot,
 };
 
-/// How many versions a purgatory has: a power of two. A model has two, so that keys meet.
-pub(crate) const VERSIONS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 4096 };
+/// The number of versions a room has: a power of two. A model has one, so that keys meet.
+pub(crate) const VERSIONS_A_ROOM: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 /// Checks of an operation that is being parked under one key, before it is put in as held: each
 /// met another event. A model gets there with fewer.
@@ -28,10 +28,10 @@ pub(crate) const LOOKS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 pub(crate) const TOGETHER: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 
 /// How many rooms a purgatory has unless its builder says: 64 for each processor, as a power of two
-/// from 64 to [`MAX_SHARDS`](timer_core::MAX_SHARDS). A model has two, as of versions.
+/// from 64 to [`MAX_SHARDS`](timer_core::MAX_SHARDS). A model has two.
 pub(crate) fn default_rooms() -> usize {
     if cfg!(any(loom, shuttle)) {
-        return VERSIONS;
+        return 2;
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (processors * 64).next_power_of_two().clamp(64, timer_core::MAX_SHARDS)

@@ -37,16 +37,21 @@ impl<K: Hash + Eq + Clone> Values<K> {
         of.iter().find(|(held, _)| held.borrow() == key).map(|(_, value)| *value)
     }
 
-    pub(crate) fn raise(&self, key: &K, value: u64) -> Result<u64, usize> {
+    pub(crate) fn raise<Q>(&self, key: &Q, to: impl Fn(u64) -> u64) -> Result<u64, usize>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
         let mut of = self.of.lock();
-        if let Some((_, before)) = of.iter_mut().find(|(held, _)| held == key) {
-            *before = value.max(*before);
+        if let Some((_, before)) = of.iter_mut().find(|(held, _)| held.borrow() == key) {
+            *before = to(*before);
             return Ok(*before);
         }
         if !self.keys.acquire() {
             return Err(self.keys.max());
         }
-        of.push((key.clone(), value));
+        let value = to(0);
+        of.push((key.to_owned(), value));
         Ok(value)
     }
 

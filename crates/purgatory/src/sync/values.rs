@@ -33,17 +33,21 @@ impl<K: Hash + Eq + Clone> Values<K> {
         self.of.get(key).map(|value| *value)
     }
 
-    /// Raises a value, unless it is higher already; returns what it is then, or how many keys there
-    /// may be when this would be one more.
-    pub(crate) fn raise(&self, key: &K, value: u64) -> Result<u64, usize> {
+    /// Changes a value, which begins at 0, as `to` says; returns what it is then, or how many keys
+    /// there may be when this would be one more.
+    pub(crate) fn raise<Q>(&self, key: &Q, to: impl Fn(u64) -> u64) -> Result<u64, usize>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
         let raised = |before: &mut u64| {
-            *before = value.max(*before);
+            *before = to(*before);
             *before
         };
         if let Some(mut before) = self.of.get_mut(key) {
             return Ok(raised(&mut before));
         }
-        match self.of.entry(key.clone()) {
+        match self.of.entry(key.to_owned()) {
             Entry::Occupied(mut before) => Ok(raised(before.get_mut())), // another thread was first
             Entry::Vacant(free) => {
                 if !self.keys.acquire() {
@@ -51,7 +55,7 @@ impl<K: Hash + Eq + Clone> Values<K> {
                     return Err(self.keys.max());
                 }
                 self.peak.fetch_max(self.keys.taken(), Relaxed);
-                Ok(*free.insert(value))
+                Ok(*free.insert(to(0)))
             }
         }
     }
@@ -91,7 +95,7 @@ mod tests {
     #[test]
     fn removing_keys_gives_a_peak_back() {
         let values = Values::new(Limit::new(usize::MAX));
-        (0..100_000_u32).for_each(|key| _ = values.raise(&key, 1));
+        (0..100_000_u32).for_each(|key| _ = values.raise(&key, |_| 1));
         let peak = values.capacity();
         (10..100_000_u32).for_each(|key| values.remove(&key));
         assert_eq!((values.len(), values.get(&5)), (10, Some(1)));

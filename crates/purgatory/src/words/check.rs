@@ -1,8 +1,6 @@
-//! Running an operation's check, and what it found.
+//! What an operation's check found.
 
-use timer_core::{Panicked, driver::contain};
-
-use super::operation::{CancelReason, DelayedOperation, Outcome, Timeout};
+use super::operation::{CancelReason, Outcome, Timeout};
 
 /// What a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,23 +8,6 @@ pub(crate) enum Verdict {
     Satisfied,
     Unsatisfied,
     Panicked,
-}
-
-/// Runs an operation's check. A panic in it is contained, and reported.
-#[inline]
-pub(crate) fn check<O: DelayedOperation>(
-    operation: &mut O,
-    report: impl FnOnce(&Panicked),
-) -> Verdict {
-    let mut satisfied = false;
-    if let Err(panicked) = contain(|| satisfied = operation.try_complete()) {
-        report(&panicked);
-        Verdict::Panicked
-    } else if satisfied {
-        Verdict::Satisfied
-    } else {
-        Verdict::Unsatisfied
-    }
 }
 
 impl Timeout {

@@ -56,6 +56,12 @@ pub trait DelayedOperation: Send + 'static {
     /// or as what was noted while it ran: its time was up, or it was cancelled.
     fn try_complete(&mut self) -> bool;
 
+    /// The last check, when the time is up.
+    #[doc(hidden)]
+    fn last_check(&mut self) -> bool {
+        self.try_complete()
+    }
+
     /// Called exactly once, with how the operation ended, which is out of every list by then.
     ///
     /// Runs on the thread that completed or cancelled it; on the executor when it

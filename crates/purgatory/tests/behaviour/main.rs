@@ -7,6 +7,7 @@ mod effort;
 mod support;
 
 mod counts;
+mod doors;
 mod endings;
 mod errors;
 mod extremes;
