@@ -145,7 +145,7 @@ mod sync;
 mod timers;
 mod wheel;
 
-pub use driver::clock::{Clock, ManualClock, SystemClock};
+pub use driver::clock::{Clock, ManualClock, SystemClock, TickError, TickLength};
 pub use driver::executor::{Executor, JOB_TASKS, Job, Workers};
 pub use driver::owner::TimerClosed;
 pub use driver::panics::Panicked;
@@ -154,18 +154,15 @@ pub use driver::shards::{MAX_SHARDS, TimerHandle};
 pub use driver::tokio::TokioExecutor;
 pub use observe::{TimeHistogram, TimerStats};
 pub use timers::errors::{BuildError, ScheduleError, ScheduleErrorReason};
-pub use timers::interval::{Interval, MissedTicks};
 pub use timers::manual::ManualTimer;
-pub use timers::periodic::{Periodic, PeriodicError};
-pub use timers::sleep::{Sleep, Sleeps};
+pub use timers::periodic::{Interval, MissedTicks, Periodic, PeriodicError};
+pub use timers::sleep::{Sleep, Sleeps, TimeoutError, TimeoutFuture};
 pub use timers::system::{SystemTimer, SystemTimerBuilder};
-pub use timers::task::{SharedTask, TimerTask};
 pub use timers::task_timer::TaskTimer;
-pub use timers::timeout::{TimeoutError, TimeoutFuture};
 pub use timers::timer::{Timer, TimerLeft};
+pub use timers::{SharedTask, TimerTask};
 pub use wheel::geometry::{SizeError, WheelSize};
 pub use wheel::node::{Full, MAX_TASKS, TaskId};
-pub use wheel::tick::{TickError, TickLength};
 pub use wheel::timing_wheel::{Advanced, DueTask, Scheduled, TimingWheel};
 
 /// The programs in the README, as they are.

@@ -1,7 +1,15 @@
-//! Where time comes from. Nothing else in this crate reads it.
+//! Where time comes from, and ticks, the unit in which wheels count it. Nothing else in this crate
+//! reads the time, and nanoseconds become ticks here alone.
+//!
+//! A clock says how many nanoseconds have passed since its origin; the wheel only knows whole
+//! ticks. *Deadlines round up, the present rounds down*: a task due at `d` ns sits at tick
+//! `ceil(d / tick)`, the wheel is turned to `floor(now / tick)`, so a task can only be reached
+//! when `now >= d`. That is the whole of "never early", for any tick.
 
 use std::{
+    error::Error,
     fmt,
+    num::NonZeroU64,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -123,5 +131,160 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now_ns(&self) -> u64 {
         self.now_ns.load(Ordering::Acquire)
+    }
+}
+
+/// The length of one tick: how finely the wheel tells times apart.
+///
+/// A task fires at the first tick at or after its deadline, so a longer tick means fewer buckets
+/// and wake-ups, and up to one tick more lateness. It never means earliness.
+///
+/// ```
+/// use std::time::Duration;
+/// use timer_core::TickLength;
+///
+/// let tick = TickLength::new(Duration::from_millis(10))?;
+/// assert_eq!(tick.round_up(10_000_001), 2); // a deadline: up
+/// assert_eq!(tick.round_down(19_999_999), 1); // the present: down
+/// # Ok::<(), timer_core::TickError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TickLength {
+    nanos: NonZeroU64,
+}
+
+impl TickLength {
+    /// One millisecond, Kafka's tick and the default.
+    pub const MILLISECOND: TickLength =
+        TickLength { nanos: NonZeroU64::new(1_000_000).expect("not zero") };
+    /// The shortest tick: 100 µs. Below it a thread's wake-up costs more than the tick.
+    pub const MIN: Duration = Duration::from_micros(100);
+    /// The longest tick: one day.
+    pub const MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+    /// A tick of `length`.
+    ///
+    /// # Errors
+    /// [`TickError`] with the value when it is outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
+    pub fn new(length: Duration) -> Result<TickLength, TickError> {
+        if !(TickLength::MIN..=TickLength::MAX).contains(&length) {
+            return Err(TickError { length });
+        }
+        u64::try_from(length.as_nanos())
+            .ok()
+            .and_then(NonZeroU64::new)
+            .map(|nanos| TickLength { nanos })
+            .ok_or(TickError { length })
+    }
+
+    /// The tick's length.
+    pub fn length(self) -> Duration {
+        Duration::from_nanos(self.nanos.get())
+    }
+
+    /// The first tick at or after `time_ns`: how deadlines become ticks.
+    #[inline]
+    pub fn round_up(self, time_ns: u64) -> u64 {
+        time_ns.div_ceil(self.nanos.get())
+    }
+
+    /// The last tick at or before `time_ns`: how the present becomes a tick.
+    #[inline]
+    pub fn round_down(self, time_ns: u64) -> u64 {
+        time_ns / self.nanos
+    }
+
+    /// The tick of a deadline `delay` after `now_ns`, rounded up; `u64::MAX` ticks when it lies
+    /// beyond them.
+    #[inline]
+    pub fn deadline(self, now_ns: u64, delay: Duration) -> u64 {
+        let fits =
+            u64::try_from(delay.as_nanos()).ok().and_then(|delay_ns| now_ns.checked_add(delay_ns));
+        match fits {
+            Some(deadline_ns) => self.round_up(deadline_ns),
+            None => {
+                let deadline_ns = u128::from(now_ns) + delay.as_nanos();
+                let ticks = deadline_ns.div_ceil(u128::from(self.nanos.get()));
+                u64::try_from(ticks).unwrap_or(u64::MAX)
+            }
+        }
+    }
+
+    /// The moment at which `tick` begins, in nanoseconds; `u64::MAX` when it lies beyond them.
+    pub fn start_ns(self, tick: u64) -> u64 {
+        tick.saturating_mul(self.nanos.get())
+    }
+}
+
+impl Default for TickLength {
+    fn default() -> Self {
+        TickLength::MILLISECOND
+    }
+}
+
+/// The moment `delay` after another, in nanoseconds; `u64::MAX` when it lies beyond them.
+pub(crate) fn later_ns(from_ns: u64, delay: Duration) -> u64 {
+    from_ns.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// A tick length outside the bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TickError {
+    /// The length asked for.
+    pub length: Duration,
+}
+
+impl fmt::Display for TickError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (length, min, max) = (self.length, TickLength::MIN, TickLength::MAX);
+        write!(f, "a tick of {length:?} is outside {min:?}..={max:?}")
+    }
+}
+
+impl Error for TickError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_round_up_and_the_present_rounds_down() {
+        let tick = TickLength::MILLISECOND;
+        assert_eq!(tick.deadline(0, Duration::ZERO), 0);
+        assert_eq!(tick.deadline(1, Duration::ZERO), 1);
+        assert_eq!(tick.deadline(999_999, Duration::from_nanos(1)), 1);
+        assert_eq!(tick.deadline(1_000_000, Duration::from_nanos(1)), 2);
+        assert_eq!(tick.round_down(1_999_999), 1);
+    }
+
+    #[test]
+    fn a_base_tick_of_20_ms_rounds_237_up_to_240() {
+        let tick = TickLength::new(Duration::from_millis(20)).unwrap();
+        let due = tick.deadline(0, Duration::from_millis(237));
+        assert_eq!(tick.start_ns(due), 240_000_000);
+    }
+
+    #[test]
+    fn a_duration_beyond_u64_ticks_saturates() {
+        let tick = TickLength::MILLISECOND;
+        assert_eq!(tick.deadline(5, Duration::MAX), u64::MAX);
+        // Beyond u64 nanoseconds, still within u64 ticks.
+        let century_10 = Duration::from_secs(1000 * 365 * 86_400);
+        assert_eq!(tick.deadline(0, century_10), 1000 * 365 * 86_400 * 1000);
+        assert_eq!(tick.deadline(u64::MAX, Duration::from_nanos(1)), 18_446_744_073_710);
+        assert_eq!(tick.start_ns(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_tick_outside_the_bounds_is_named() {
+        for length in [Duration::ZERO, Duration::from_nanos(99_999), Duration::MAX] {
+            let error = TickLength::new(length).unwrap_err();
+            assert_eq!(error.length, length);
+            assert!(error.to_string().contains("100µs..=86400s"), "{error}");
+        }
+        for length in [TickLength::MIN, TickLength::MAX] {
+            assert_eq!(TickLength::new(length).unwrap().length(), length);
+        }
     }
 }

@@ -8,14 +8,14 @@ use std::{
 
 use crate::{
     driver::{
-        clock::{Clock, SystemClock},
+        clock::{Clock, SystemClock, TickLength},
         executor::{Executor, Job, Workers, on_timer_thread},
         owner::{TimerClosed, WheelOwner},
         panics::{Panicked, contain},
         reaper::{Bell, Reaper},
     },
     observe::TimerStats,
-    wheel::{geometry::WheelSize, tick::TickLength, timing_wheel::TimingWheel},
+    wheel::{geometry::WheelSize, timing_wheel::TimingWheel},
 };
 
 /// Told of each contained panic.

@@ -12,6 +12,7 @@ use std::{
 };
 
 use crate::{
+    driver::clock::TickLength,
     driver::{
         clock::Clock,
         executor::{Latch, UNLIMITED, inside_timer},
@@ -20,7 +21,6 @@ use crate::{
     },
     observe::{TimeHistogram, TimerStats},
     sync::{AtomicU64, JoinHandle, Mutex, Ordering, Parker, Unparker, spawn},
-    wheel::tick::TickLength,
 };
 
 /// Wakes the reaper, or keeps it from its next sleep.

@@ -11,13 +11,13 @@ use tokio::{
 };
 
 use crate::{
+    driver::clock::TickLength,
     driver::{
         clock::Clock,
         executor::{Executor, Job, inside_timer},
         panics::contain,
         reaper::{Pause, Reaper, Rounds, Wake},
     },
-    wheel::tick::TickLength,
 };
 
 /// An [`Executor`] on a tokio runtime, for

@@ -1,10 +1,7 @@
 //! What a timer tells of itself: how long things took, what it holds and has done, publishing it.
 
-mod histogram;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics;
-
-pub use self::histogram::TimeHistogram;
 
 /// What a timer holds and has done, over all wheels that it turns: its own tasks, those of each
 /// [`TaskTimer`](crate::TaskTimer) on it, each purgatory's. Exact when nothing moves.
@@ -31,4 +28,168 @@ pub struct TimerStats {
     pub executor_queue: Option<u64>,
     /// How long the reaper's rounds took: one goes over all shards that are due.
     pub turns: TimeHistogram,
+}
+
+/// How long things took: how many took how long, from 10 µs to 10 minutes in steps of 2 to 2.5, and
+/// the exact sum. Recording is O(log buckets) and allocates nothing.
+///
+/// ```
+/// use timer_core::TimeHistogram;
+///
+/// let mut waits = TimeHistogram::default();
+/// waits.record(3_000_000); // 3 ms, in nanoseconds
+/// waits.record(4_000_000);
+/// let bucket = TimeHistogram::BOUNDS_S.iter().position(|&bound| bound == 0.005).unwrap();
+/// assert_eq!((waits.buckets()[bucket], waits.count(), waits.sum_s()), (2, 2, 0.007));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimeHistogram {
+    buckets: [u64; BUCKETS],
+    /// Of each bucket, in nanoseconds: a u64 would be full after ten minutes of a million waits of
+    /// 30 s a second.
+    sums_ns: [u128; BUCKETS],
+}
+
+const BUCKETS: usize = TimeHistogram::BOUNDS_S.len() + 1;
+
+/// The bounds again, in nanoseconds.
+const BOUNDS_NS: [u64; BUCKETS - 1] = {
+    let mut bounds = [0; BUCKETS - 1];
+    let mut at = 0;
+    while at < bounds.len() {
+        bounds[at] = (TimeHistogram::BOUNDS_S[at] * 1e9 + 0.5) as u64;
+        at += 1;
+    }
+    bounds
+};
+
+impl TimeHistogram {
+    /// The upper bound of each bucket but the last, which has none; in seconds. What a recorder of
+    /// histograms wants to be told.
+    pub const BOUNDS_S: &[f64] = &[
+        0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
+        0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
+    ];
+
+    /// Counts something that took so many nanoseconds.
+    pub fn record(&mut self, took_ns: u64) {
+        self.record_many(took_ns, 1);
+    }
+
+    /// Counts so many that took so many nanoseconds each.
+    pub fn record_many(&mut self, took_ns: u64, count: u64) {
+        let bucket = BOUNDS_NS.partition_point(|&bound| bound < took_ns);
+        self.buckets[bucket] += count;
+        self.sums_ns[bucket] += u128::from(took_ns) * u128::from(count);
+    }
+
+    /// How many were counted in each bucket; the last one has no upper bound.
+    pub fn buckets(&self) -> &[u64] {
+        &self.buckets
+    }
+
+    /// How many were counted.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// How long all of them took, in seconds.
+    pub fn sum_s(&self) -> f64 {
+        self.sums_ns.iter().sum::<u128>() as f64 / 1e9
+    }
+
+    /// Adds what another counted.
+    pub fn add(&mut self, other: &TimeHistogram) {
+        let both = self.buckets.iter_mut().zip(&mut self.sums_ns);
+        for ((bucket, sum), (more, more_ns)) in both.zip(other.buckets.iter().zip(&other.sums_ns)) {
+            *bucket += more;
+            *sum += more_ns;
+        }
+    }
+
+    /// For each bucket that has counted since `earlier`, an older state of the same histogram: how
+    /// many, and their mean in seconds, which lies in the bucket. So that one who records the mean
+    /// that many times ends with the same buckets, count and sum.
+    #[cfg(any(test, feature = "metrics"))]
+    pub(crate) fn since(&self, earlier: &TimeHistogram) -> impl Iterator<Item = (u64, f64)> {
+        (0..BUCKETS).filter_map(|at| {
+            let count = self.buckets[at].checked_sub(earlier.buckets[at]).filter(|&n| n > 0)?;
+            let sum_ns = self.sums_ns[at].saturating_sub(earlier.sums_ns[at]);
+            let mean_s = sum_ns as f64 / count as f64 / 1e9;
+            Some((
+                count,
+                TimeHistogram::BOUNDS_S.get(at).map_or(mean_s, |&bound| mean_s.min(bound)),
+            ))
+        })
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for TimeHistogram {
+    /// Its buckets (see [`BOUNDS_S`](TimeHistogram::BOUNDS_S)), the sum of each in seconds, the
+    /// count and the sum of all.
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let mut histogram = to.serialize_struct("TimeHistogram", 4)?;
+        histogram.serialize_field("buckets", &self.buckets)?;
+        histogram.serialize_field("sums_s", &self.sums_ns.map(|sum_ns| sum_ns as f64 / 1e9))?;
+        histogram.serialize_field("count", &self.count())?;
+        histogram.serialize_field("sum_s", &self.sum_s())?;
+        histogram.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_belongs_to_the_bucket_below_it() {
+        for (at, &bound_s) in TimeHistogram::BOUNDS_S.iter().enumerate() {
+            let bound_ns = (bound_s * 1e9).round() as u64;
+            let mut histogram = TimeHistogram::default();
+            histogram.record(bound_ns);
+            histogram.record(bound_ns + 1);
+            assert_eq!(histogram.buckets()[at..at + 2], [1, 1], "{bound_s} s");
+        }
+        assert_eq!(BOUNDS_NS[0], 10_000);
+        assert_eq!(BOUNDS_NS[23], 600_000_000_000);
+    }
+
+    #[test]
+    fn the_least_and_the_most_have_their_places() {
+        let mut histogram = TimeHistogram::default();
+        histogram.record(0);
+        histogram.record(u64::MAX);
+        histogram.record(u64::MAX);
+        assert_eq!((histogram.buckets()[0], histogram.buckets()[24], histogram.count()), (1, 2, 3));
+        assert_eq!(histogram.sum_s(), 2.0 * u64::MAX as f64 / 1e9);
+    }
+
+    #[test]
+    fn recording_the_means_again_gives_the_same_histogram() {
+        let mut total = TimeHistogram::default();
+        let mut again = TimeHistogram::default();
+        let mut taken = 1;
+        for _ in 0..40 {
+            let before = total.clone();
+            for _ in 0..25 {
+                taken = taken * 7 % 700_000_000_003; // from nanoseconds to beyond the last bound
+                total.record(taken);
+            }
+            for (count, mean_s) in total.since(&before) {
+                let at = TimeHistogram::BOUNDS_S.partition_point(|&bound| bound < mean_s);
+                again.buckets[at] += count;
+                again.sums_ns[at] += (mean_s * count as f64 * 1e9).round() as u128;
+            }
+        }
+        assert_eq!(again.buckets, total.buckets);
+        assert!(
+            (again.sum_s() - total.sum_s()).abs() < 1e-6,
+            "{} {}",
+            again.sum_s(),
+            total.sum_s()
+        );
+        assert_eq!(total.since(&total).count(), 0);
+    }
 }

@@ -5,7 +5,7 @@ use std::{error::Error, fmt, io};
 use crate::{
     driver::{owner::TimerClosed, shards::MAX_SHARDS},
     sync::Exclusive,
-    timers::task::TimerTask,
+    timers::TimerTask,
 };
 
 /// A timer, or something with a timer of its own, could not be built.

@@ -7,17 +7,14 @@ use parking_lot::Mutex;
 
 use crate::{
     driver::{
-        clock::{Clock, ManualClock},
+        clock::{Clock, ManualClock, TickLength, later_ns},
         driver::Driver,
         executor::Inline,
         owner::WheelOwner,
         reaper::{Reaper, Wake},
     },
     timers::timer::{Inside, Timer},
-    wheel::{
-        geometry::WheelSize,
-        tick::{TickLength, later_ns},
-    },
+    wheel::geometry::WheelSize,
 };
 
 /// A timer whose time passes only in [`advance`](Self::advance). A handle: clones are the same

@@ -1,4 +1,5 @@
-//! `Sleep`: a future that is ready at its time, on any runtime.
+//! `Sleep`: a future that is ready at its time, on any runtime; and `TimeoutFuture`: another
+//! future, with a limit on how long it may take.
 //!
 //! What lies on the wheel is the waker of the task that polled last, in a [`TaskTimer`] whose
 //! handler wakes it. *The wheel decides*: a sleep is registered exactly while its handle is pending
@@ -7,20 +8,25 @@
 //! needed before.
 
 use std::{
+    error::Error,
     fmt,
     pin::Pin,
     sync::{Arc, OnceLock},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
 use crossbeam_utils::CachePadded;
+use pin_project_lite::pin_project;
 
 use crate::{
-    driver::{driver::Driver, shards::TimerHandle},
+    driver::{
+        clock::{TickLength, later_ns},
+        driver::Driver,
+        shards::TimerHandle,
+    },
     sync::{failpoints::failpoint, thread_slot},
     timers::{errors::ScheduleErrorReason, task_timer::TaskTimer},
-    wheel::tick::{TickLength, later_ns},
 };
 
 /// Those who sleep on a timer: where [`Sleep`], [`TimeoutFuture`](crate::TimeoutFuture) and
@@ -284,3 +290,118 @@ impl fmt::Debug for Sleep {
         f.debug_struct("Sleep").field("deadline_ns", &self.deadline_ns()).finish_non_exhaustive()
     }
 }
+
+pin_project! {
+    /// A future that yields another's output, unless the time is up before. Made by
+    /// [`Timer::timeout`](crate::Timer::timeout).
+    ///
+    /// The other is polled first: what is ready when the time is up counts as in time, and what is
+    /// ready at once costs a clock read and nothing on the wheel. `Send`, `Sync` and `Unpin` as the
+    /// other is. Costs, cancel safety and where wakers run: as a [`Sleep`]'s.
+    ///
+    /// # When the time is up
+    /// The other future is not dropped before this one is. To go on with it, lend it: `&mut
+    /// future`, or `future.as_mut()` of a pinned one, is a future, too.
+    ///
+    /// ```
+    /// use std::{future::Future, pin::pin, task::{Context, Poll, Waker}, time::Duration};
+    /// use timer_core::{ManualTimer, TimeoutError, Timer};
+    ///
+    /// let timer = ManualTimer::new();
+    /// let mut context = Context::from_waker(Waker::noop()); // your runtime's
+    ///
+    /// let mut answer = pin!(timer.sleep(Duration::from_secs(3))); // what takes its time
+    /// {
+    ///     let mut first = pin!(timer.timeout(Duration::from_secs(2), answer.as_mut()));
+    ///     assert!(first.as_mut().poll(&mut context).is_pending());
+    ///     timer.advance(Duration::from_secs(2));
+    ///     assert_eq!(first.as_mut().poll(&mut context), Poll::Ready(Err(TimeoutError::Elapsed)));
+    /// }
+    /// timer.advance(Duration::from_secs(1));
+    /// assert_eq!(answer.as_mut().poll(&mut context), Poll::Ready(Ok(()))); // it was not lost
+    /// ```
+    ///
+    /// # Errors
+    /// [`TimeoutError`]. Polled after that, it polls the other again, which may be ready by now.
+    ///
+    /// # Panics
+    /// Polled after it yielded the other's output, it does what the other does then, which may be a
+    /// panic.
+    #[must_use = "it does nothing unless polled"]
+    pub struct TimeoutFuture<F> {
+        #[pin]
+        future: F,
+        sleep: Sleep,
+    }
+}
+
+impl<F> TimeoutFuture<F> {
+    pub(crate) fn new(future: F, sleep: Sleep) -> Self {
+        TimeoutFuture { future, sleep }
+    }
+
+    /// The other future.
+    pub fn get_ref(&self) -> &F {
+        &self.future
+    }
+
+    /// The other future, to be changed.
+    pub fn get_mut(&mut self) -> &mut F {
+        &mut self.future
+    }
+
+    /// The other future, pinned.
+    pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut F> {
+        self.project().future
+    }
+
+    /// Hands the other future back, after the time was up, say.
+    pub fn into_inner(self) -> F {
+        self.future
+    }
+
+    /// The sleep that limits it, to be reset, say.
+    pub fn sleep_mut(self: Pin<&mut Self>) -> &mut Sleep {
+        self.project().sleep
+    }
+}
+
+impl<F: Future> Future for TimeoutFuture<F> {
+    type Output = Result<F::Output, TimeoutError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(output) = this.future.poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        let slept = ready!(Pin::new(this.sleep).poll(context));
+        Poll::Ready(Err(slept.map_or_else(TimeoutError::NotScheduled, |()| TimeoutError::Elapsed)))
+    }
+}
+
+impl<F> fmt::Debug for TimeoutFuture<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimeoutFuture").field("sleep", &self.sleep).finish_non_exhaustive()
+    }
+}
+
+/// A future did not end within its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TimeoutError {
+    /// The time is up.
+    Elapsed,
+    /// The other future is not ready, and nothing can limit it: the timer was shut down or is full.
+    NotScheduled(ScheduleErrorReason),
+}
+
+impl fmt::Display for TimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TimeoutError::Elapsed => f.write_str("the time is up"),
+            TimeoutError::NotScheduled(reason) => write!(f, "not scheduled: {reason}"),
+        }
+    }
+}
+
+impl Error for TimeoutError {}

@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc};
 use crate::observe::metrics;
 use crate::{
     driver::{
-        clock::{Clock, SystemClock},
+        clock::{Clock, SystemClock, TickLength},
         driver::{Driver, PanicHook},
         executor::{Executor, Inline, Workers},
         panics::Panicked,
@@ -18,7 +18,7 @@ use crate::{
         errors::BuildError,
         timer::{Inside, Timer},
     },
-    wheel::{geometry::WheelSize, tick::TickLength},
+    wheel::geometry::WheelSize,
 };
 
 /// The timer for programs: one reaper thread that sleeps until the next task is due, any number of

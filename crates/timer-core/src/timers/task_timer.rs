@@ -470,12 +470,12 @@ mod tests {
 
     use super::*;
     use crate::{
+        driver::clock::TickLength,
         driver::{
             clock::ManualClock,
             executor::Executor,
             reaper::{Reaper, Wake},
         },
-        wheel::tick::TickLength,
     };
 
     /// Counts how many tasks each job ran.

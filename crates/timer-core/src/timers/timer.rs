@@ -6,13 +6,11 @@ use crate::{
     driver::{driver::Driver, owner::TimerClosed, shards::TimerHandle},
     observe::TimerStats,
     timers::{
+        TimerTask,
         errors::ScheduleError,
-        interval::Interval,
-        periodic::{self, Pace, Periodic, PeriodicError},
-        sleep::{Sleep, Sleeps},
-        task::TimerTask,
+        periodic::{self, Interval, Pace, Periodic, PeriodicError},
+        sleep::{Sleep, Sleeps, TimeoutFuture},
         task_timer::TaskTimer,
-        timeout::TimeoutFuture,
     },
 };
 

@@ -172,25 +172,18 @@ impl Buckets {
         self.occupied.len() / self.words()
     }
 
-    /// Puts a node into the bucket of a deadline, which `now` is not after; returns when that is
-    /// due. O(levels).
+    /// Puts the index of a node, which is to keep its place, into the bucket of a deadline that
+    /// `now` is not after; returns when the bucket is due, too. O(levels).
     #[inline]
-    pub(crate) fn place<T>(
-        &mut self,
-        nodes: &mut Pages<Node<T>>,
-        index: u32,
-        deadline: u64,
-        now: u64,
-    ) -> u64 {
+    pub(crate) fn push(&mut self, index: u32, deadline: u64, now: u64) -> (Place, u64) {
         let bucket = self.geometry.bucket(deadline, now);
         let number = self.number(bucket);
         if number >= self.lists.len() {
             self.make_levels(bucket.level + 1);
         }
         let place = self.lists[number].push(&mut self.chunks, number as u32, index);
-        nodes.at_mut(index).place = Place::at(place);
         self.occupied[number / 64] |= 1 << (number % 64);
-        self.due(bucket)
+        (Place::at(place), self.due(bucket))
     }
 
     #[cold]
@@ -339,6 +332,18 @@ mod tests {
         (Pages::new(), Buckets::new(Geometry::new(WheelSize::KAFKA, 0)))
     }
 
+    /// Puts a node into its bucket; returns when that is due.
+    fn place(
+        (nodes, buckets): (&mut Pages<Node<()>>, &mut Buckets),
+        index: u32,
+        deadline: u64,
+        now: u64,
+    ) -> u64 {
+        let (place, due) = buckets.push(index, deadline, now);
+        nodes.at_mut(index).place = place;
+        due
+    }
+
     fn node(nodes: &mut Pages<Node<()>>, deadline: u64) -> u32 {
         let index = nodes.claim().unwrap();
         *nodes.at_mut(index) = Node { deadline, task: Some(()), ..Node::vacant() };
@@ -375,8 +380,8 @@ mod tests {
         let (mut nodes, mut buckets) = buckets();
         for (now, expiration) in [(5000, 10_000), (7990, 10_000), (10_000, 10_400)] {
             let [a, b] = [0; 2].map(|deadline| node(&mut nodes, deadline));
-            assert_eq!(buckets.place(&mut nodes, a, expiration + 399, now), expiration);
-            assert_eq!(buckets.place(&mut nodes, b, expiration, now), expiration);
+            assert_eq!(place((&mut nodes, &mut buckets), a, expiration + 399, now), expiration);
+            assert_eq!(place((&mut nodes, &mut buckets), b, expiration, now), expiration);
             let first = buckets.first_due(u64::MAX, now).unwrap();
             assert_eq!((first.level, first.expiration), (2, expiration));
             assert!([a, b].into_iter().all(|index| buckets.remove(&mut nodes, index)));
@@ -389,7 +394,7 @@ mod tests {
         let (mut nodes, mut buckets) = buckets();
         for (now, deadline) in [(0, 39), (20, 20), (20, 23)] {
             let index = node(&mut nodes, deadline);
-            buckets.place(&mut nodes, index, deadline, now);
+            place((&mut nodes, &mut buckets), index, deadline, now);
         }
         let head = buckets.first_due(20, 20).unwrap();
         assert_eq!((head.level, head.expiration), (1, 20));
@@ -401,7 +406,7 @@ mod tests {
         for survivor in [0, 50_000, 99_999] {
             let (mut nodes, mut buckets) = buckets();
             let indices: Vec<_> = (0..100_000).map(|_| node(&mut nodes, 7)).collect();
-            indices.iter().for_each(|&index| _ = buckets.place(&mut nodes, index, 7, 0));
+            indices.iter().for_each(|&index| _ = place((&mut nodes, &mut buckets), index, 7, 0));
             for &index in indices.iter().filter(|&&index| index != indices[survivor]) {
                 assert!(buckets.remove(&mut nodes, index));
             }

@@ -5,7 +5,6 @@ pub(crate) mod buckets;
 pub(crate) mod geometry;
 pub(crate) mod node;
 pub(crate) mod pages;
-pub(crate) mod tick;
 pub(crate) mod timing_wheel;
 
 /// Counts a node or level that is looked at, in tests: complexity claims are held against that.

@@ -95,6 +95,12 @@ pub(crate) struct Node<T> {
 }
 
 impl<T> Node<T> {
+    /// A node without a sequence.
+    #[inline]
+    pub(crate) fn new(deadline: u64, place: Place, task: T) -> Self {
+        Node { deadline, sequence: 0, place, task: Some(task) }
+    }
+
     pub(crate) fn task(&self) -> &T {
         self.task.as_ref().expect("Live: an index in a bucket names a live node")
     }

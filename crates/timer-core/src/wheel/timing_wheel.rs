@@ -215,8 +215,9 @@ impl<T> TimingWheel<T> {
     /// [`Full`] hands the task back when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
     #[inline]
     pub fn insert(&mut self, deadline: u64, task: T) -> Result<Scheduled, Full<T>> {
-        let id = self.keep(deadline, task)?;
-        Ok(Scheduled { id, due: self.place(id.index) })
+        let Some(index) = self.nodes.claim() else { return Err(Full(task)) };
+        let (place, due) = self.put(index, deadline);
+        Ok(Scheduled { id: self.keep(index, Node::new(deadline, place, task)), due })
     }
 
     /// Adds a task that never falls due, until it is rescheduled. O(1).
@@ -224,28 +225,37 @@ impl<T> TimingWheel<T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn insert_unscheduled(&mut self, task: T) -> Result<TaskId, Full<T>> {
-        self.keep(u64::MAX, task)
-    }
-
-    #[inline]
-    fn keep(&mut self, deadline: u64, task: T) -> Result<TaskId, Full<T>> {
         let Some(index) = self.nodes.claim() else { return Err(Full(task)) };
-        self.sequence += 1;
-        let (sequence, place) = (self.sequence, Place::NONE);
-        *self.nodes.at_mut(index) = Node { deadline, sequence, place, task: Some(task) };
-        Ok(TaskId { index, sequence })
+        Ok(self.keep(index, Node::new(u64::MAX, Place::NONE, task)))
     }
 
-    /// Puts a node that is in no bucket into its bucket; returns when that is due.
     #[inline]
-    fn place(&mut self, index: u32) -> u64 {
-        let deadline = self.nodes.at(index).deadline.max(self.now);
+    fn keep(&mut self, index: u32, node: Node<T>) -> TaskId {
+        self.sequence += 1;
+        let sequence = self.sequence;
+        *self.nodes.at_mut(index) = Node { sequence, ..node };
+        TaskId { index, sequence }
+    }
+
+    /// Puts an index that is in no bucket into the one of a deadline; returns its place there, and
+    /// when the bucket is due.
+    #[inline]
+    fn put(&mut self, index: u32, deadline: u64) -> (Place, u64) {
+        let deadline = deadline.max(self.now);
         if deadline > self.buckets.last_tick() {
-            return u64::MAX;
+            return (Place::NONE, u64::MAX);
         }
         self.scheduled_count += 1;
-        let due = self.buckets.place(&mut self.nodes, index, deadline, self.now);
+        let (place, due) = self.buckets.push(index, deadline, self.now);
         self.due_bound = self.due_bound.min(due);
+        (place, due)
+    }
+
+    /// Puts a node that is in no bucket into the one of its deadline; returns when that is due.
+    #[inline]
+    fn place(&mut self, index: u32) -> u64 {
+        let (place, due) = self.put(index, self.nodes.at(index).deadline);
+        self.nodes.at_mut(index).place = place;
         due
     }
 
