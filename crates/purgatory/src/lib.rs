@@ -106,36 +106,32 @@
 #[doc(hidden)]
 pub mod failpoints;
 
-mod face;
+mod engine;
 pub mod guide;
+mod handles;
 mod observe;
-mod paths;
+mod operation;
 mod room;
 #[doc(hidden)]
 pub mod sync;
-mod words;
 
 #[cfg(feature = "keyed")]
-pub use face::watermarks::Watermarks;
-pub use face::{
+pub use handles::watermarks::Watermarks;
+pub use handles::{
     boxed::{BoxedOperation, when},
     builder::Builder,
     monitor::Monitor,
-    purgatory::Purgatory,
+    purgatory::{Purgatory, ShutdownLeft},
     replies::{Expected, Replies},
-    shutdown::ShutdownLeft,
     wait::{WaitError, WaitFuture},
 };
-pub use timer_core;
-pub use words::{
-    operation::{
-        CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
-        RefusedReason, Timeout,
-    },
-    snapshot::{Parked, Snapshot},
-    stats::{Stats, Times},
+pub use operation::{
+    CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
+    RefusedReason, Timeout,
+    stats::{Parked, Snapshot, Stats, Times},
     watches::{WatchKey, Watches},
 };
+pub use timer_core;
 
 /// The programs in the README, as they are: one takes `Watermarks`.
 #[cfg(all(doctest, feature = "keyed"))]

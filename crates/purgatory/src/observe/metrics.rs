@@ -11,9 +11,9 @@ use ::metrics::{
 use timer_core::driver::hand_over;
 
 use crate::{
-    paths::core::Core,
-    words::{
-        operation::DelayedOperation,
+    engine::core::Core,
+    operation::{
+        DelayedOperation,
         stats::{Stats, Times},
         watches::WatchKey,
     },

@@ -3,4 +3,3 @@
 #[cfg(feature = "metrics")]
 mod metrics;
 pub(crate) mod snapshot;
-mod stats;

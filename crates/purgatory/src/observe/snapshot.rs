@@ -10,18 +10,18 @@
 //! a check that ends wipes the mark, and a later snapshot that finds the mark knows that it is
 //! looking at the same check still.
 
-use std::{borrow::Borrow, cmp, hash::Hash, time::Duration};
+use std::{borrow::Borrow, cmp, hash::Hash, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use timer_core::TimerHandle;
 
 use crate::{
-    paths::core::{Checks, Core},
-    room::{Ticket, UnderCheck},
-    words::{
-        operation::DelayedOperation,
-        snapshot::{Parked, Snapshot},
+    engine::core::{Checks, Core},
+    operation::{
+        DelayedOperation,
+        stats::{Parked, Snapshot, Stats, Times},
         watches::WatchKey,
     },
+    room::{Ticket, UnderCheck},
 };
 
 /// Entries looked at under one lock hold.
@@ -175,5 +175,30 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     {
         let hash = self.versions.hash(key);
         self.room_of(hash).waiters(key, hash)
+    }
+}
+
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Adds up what the rooms counted.
+    pub(crate) fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        (0..self.rooms.count()).for_each(|room| self.rooms.lock(room).add_to(&mut stats));
+        self.counts.add_to(&mut stats);
+        if O::CHECKED {
+            stats.add_first_checks();
+        }
+        stats.checks += self.counts.looks.load(Relaxed);
+        stats.events = self.versions.events();
+        stats
+    }
+
+    /// Adds up what the rooms have timed; those that have not begun begin now.
+    pub(crate) fn times(&self) -> Times {
+        let mut times = Times::default();
+        for room in 0..self.rooms.count() {
+            times.add(self.rooms.lock(room).timed.get_or_insert_default());
+        }
+        times.callback_delay = self.callback_delay.get_or_init(Default::default).lock().clone();
+        times
     }
 }

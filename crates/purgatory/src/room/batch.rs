@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
-use super::lists::{Entries, Waiter};
-use crate::words::check::Verdict;
+use super::watchers::{Entries, Waiter};
+use crate::operation::Verdict;
 
 /// A payload out of its entry, and what its check found.
 #[derive(Debug)]

@@ -13,8 +13,8 @@
 //!   that as a note.
 //! - **One outcome**: it is decided when the payload leaves for good, which happens once.
 
-use super::{link::Link, tickets::Tickets};
-use crate::words::{check::Verdict, operation::Outcome};
+use super::links::{Link, Tickets};
+use crate::operation::{Outcome, Verdict};
 
 #[derive(Debug)]
 pub(crate) struct Entry<O> {
@@ -169,7 +169,7 @@ impl<O> Entry<O> {
     /// For the holder: gives the payload back with what its check found, and acts on the notes.
     #[inline]
     pub(crate) fn settle(&mut self, payload: O, verdict: Verdict) -> Next<O, (O, Outcome)> {
-        use crate::words::operation::CancelReason::Panicked;
+        use crate::operation::CancelReason::Panicked;
         match (verdict, self.end.take()) {
             (Verdict::Satisfied, _) => Next::Ended((payload, Outcome::Completed)),
             (_, Some(end)) => Next::Ended((payload, *end)),
@@ -230,7 +230,7 @@ pub(crate) fn age_us(parked_us: u64, now_us: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::words::operation::CancelReason;
+    use crate::operation::CancelReason;
 
     const PANICKED: Outcome = Outcome::Cancelled(CancelReason::Panicked);
 

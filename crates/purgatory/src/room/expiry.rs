@@ -2,8 +2,8 @@
 
 use timer_core::{Advanced, TickLength, TimerHandle};
 
-use super::{CheckedOut, Ended, Room, lists::Entries};
-use crate::words::{check::Verdict, operation::Outcome};
+use super::{CheckedOut, Ended, Room, Ticket, watchers::Entries};
+use crate::operation::{Outcome, Verdict};
 
 impl<K: Eq + Clone, O> Room<K, O> {
     /// Turns the wheel to a moment: what nobody holds ends, and is told with its deadline and, if
@@ -57,5 +57,13 @@ impl<K: Eq + Clone, O> Room<K, O> {
             let order = (task.deadline(), task.sequence());
             expired(CheckedOut { id, payload, verdict: Verdict::Unsatisfied }, order);
         })
+    }
+}
+
+impl<K: Eq + Clone, O> Room<K, O> {
+    /// Takes further watches away; adds to `left` the keys that nobody waits for any more.
+    pub(crate) fn unwatch_all(&mut self, watches: &[(Ticket, TimerHandle)], left: &mut Vec<K>) {
+        self.lists.read_ahead_further(&self.entries, watches);
+        left.extend(watches.iter().filter_map(|&(ticket, id)| self.unwatch(ticket, id)));
     }
 }

@@ -9,9 +9,8 @@ use hashbrown::HashTable;
 use timer_core::driver::{PageSlot, Pages};
 
 use super::{
-    link::{Ends, WAITERS_MAX},
-    peak,
-    watermarks::WatermarkList,
+    links::{Ends, WAITERS_MAX},
+    watermark_queue::{WatermarkList, shrinks_to},
 };
 
 /// A table for more keys than this gives a peak back. Fewer in tests, which get there.
@@ -105,7 +104,7 @@ impl<K: Eq> Far<K> {
         if let Ok(entry) = table.find_entry(record.hash, |&other| other == at) {
             entry.remove();
         }
-        if let Some(capacity) = peak::shrinks_to(table.capacity(), table.len(), KEPT_KEYS) {
+        if let Some(capacity) = shrinks_to(table.capacity(), table.len(), KEPT_KEYS) {
             table.shrink_to(capacity, |&at| hash_of(records, at));
         }
         Some(record)

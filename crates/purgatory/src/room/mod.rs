@@ -10,15 +10,10 @@ mod batch;
 mod counts;
 mod entry;
 mod expiry;
-mod heap;
 mod keys;
-mod link;
-mod lists;
-mod peak;
-mod tickets;
-mod times;
-mod together;
-mod watermarks;
+mod links;
+mod watchers;
+mod watermark_queue;
 
 use std::borrow::Borrow;
 
@@ -26,21 +21,19 @@ use timer_core::{
     TaskId, TimerHandle, TimingWheel,
     driver::{ShardState, WheelCounts},
 };
+use watchers::{Entries, Lists, Waiter};
 
 use self::counts::Counts;
-use crate::words::{
-    check::Verdict,
-    operation::Outcome,
+use crate::operation::{
+    Outcome, Verdict,
     stats::{Stats, Times},
 };
+
 pub(crate) use batch::{Batch, CheckedOut};
-pub(crate) use entry::Next;
-pub(crate) use entry::{COUNTED_MAX, Entry, UnderCheck, age_us};
-pub(crate) use link::{WAITERS_MAX, WatchList, Watermark};
-use lists::{Entries, Lists, Waiter};
-pub(crate) use lists::{Known, Popped, WalkOn};
-pub(crate) use tickets::{Ticket, Tickets};
-pub(crate) use times::Since;
+pub(crate) use counts::Since;
+pub(crate) use entry::{COUNTED_MAX, Entry, Next, UnderCheck, age_us};
+pub(crate) use links::{Ticket, Tickets, WAITERS_MAX, WatchList, Watermark};
+pub(crate) use watchers::{Known, Popped, WalkOn};
 
 #[derive(Debug)]
 #[repr(C)] // what an operation with one key writes lies together
@@ -486,7 +479,7 @@ mod tests {
 
     #[test]
     fn each_reason_of_a_cancellation_is_counted_and_told() {
-        use crate::words::operation::CancelReason::{Dropped, Panicked, Shutdown};
+        use crate::operation::CancelReason::{Dropped, Panicked, Shutdown};
         let mut room = Room::<u64, u8>::new(0, TimingWheel::new(Default::default(), 0));
         for (reason, times) in [(Shutdown, 2), (Dropped, 3), (Panicked, 4)] {
             (0..times).for_each(|_| room.counts.ended(&Outcome::Cancelled(reason.clone())));

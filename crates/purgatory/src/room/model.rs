@@ -20,10 +20,10 @@ use std::{
     rc::Rc,
 };
 
+use reference::{Paths, Reference};
 use timer_core::{TaskId, TimerHandle, TimingWheel, WheelSize};
 
 use super::{CheckedOut, Known, Ticket, Watched, Watermark, keys::KEPT_KEYS};
-use reference::{Paths, Reference};
 
 const HOMES: usize = 2;
 

@@ -6,14 +6,15 @@ mod model;
 #[cfg(all(feature = "keyed", not(any(loom, shuttle))))]
 mod values;
 
-#[cfg(any(loom, shuttle))]
-pub(crate) use model::Values;
-#[cfg(all(feature = "keyed", not(any(loom, shuttle))))]
-pub(crate) use values::Values;
-
 pub(crate) use timer_core::driver::sync::{
     AtomicU64, Mutex, MutexGuard, Ordering, thread_local, thread_slot,
 };
+
+#[cfg(all(feature = "keyed", not(any(loom, shuttle))))]
+pub(crate) use values::Values;
+
+#[cfg(any(loom, shuttle))]
+pub(crate) use model::Values;
 
 /// The number of versions a room has: a power of two. A model has one, so that keys meet.
 pub(crate) const VERSIONS_A_ROOM: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };

@@ -109,9 +109,9 @@ fn only_the_reaper_the_workers_wait_and_shutdown_block() {
     absent("timer-core", &["parker.park", ".wait(", ".recv("], |name| name == "driver/driver");
     absent("timer-core", &["parker.park", ".join(", ".recv("], |name| name == "timers/periodic");
     absent("purgatory", &["parker.park", ".join(", ".recv(", "thread::sleep"], |_| true);
-    let futures = ["face/wait", "face/shutdown", "face/monitor", "face/watermarks"];
+    let futures = ["handles/wait", "handles/purgatory", "handles/monitor", "handles/watermarks"];
     absent("purgatory", &[".wait("], |name| !futures.contains(&name));
-    absent("purgatory", &["thread::park"], |name| name != "face/wait");
+    absent("purgatory", &["thread::park"], |name| name != "handles/wait");
 }
 
 #[test]
@@ -129,8 +129,33 @@ fn every_ending_is_called_back_in_one_place() {
         vec![source.name.clone(); calls.count()]
     };
     let endings = sources("purgatory");
-    let of_paths = endings.iter().filter(|source| !source.name.starts_with("face/"));
+    let of_paths = endings.iter().filter(|source| !source.name.starts_with("handles/"));
     let mut found: Vec<_> = of_paths.flat_map(places).collect();
     found.sort();
-    assert_eq!(found, ["paths/callbacks"]);
+    assert_eq!(found, ["engine/complete"]);
+}
+
+/// Each function in docs/ARCHITECTURE.md's drawing of an operation's ways is one of the code.
+#[test]
+fn ways_of_an_operation_are_those_of_the_code() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ARCHITECTURE.md");
+    let page = fs::read_to_string(page).unwrap();
+    let drawing = page.split("## The way of an operation").nth(1).unwrap();
+    let drawing = drawing.split("```text").nth(1).unwrap().split("```").next().unwrap();
+    let sources = sources("purgatory");
+    let has = |function: &str| {
+        let [plain, generic] = ["(", "<"].map(|end| format!("fn {function}{end}"));
+        let lines = sources.iter().flat_map(|source| &source.code);
+        lines.into_iter().any(|(_, line)| line.contains(&plain) || line.contains(&generic))
+    };
+    let mut steps = 0;
+    for way in drawing.lines().filter(|line| !line.trim().is_empty()) {
+        let (_, way) = way.split_once(' ').unwrap();
+        for step in way.split(['>', ';', ',']) {
+            let function = step.trim().rsplit("::").next().unwrap();
+            assert!(has(function), "no function {function} in the code");
+            steps += 1;
+        }
+    }
+    assert!(steps > 20, "{steps} steps are drawn");
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use timer_core::TimerHandle;
 
 use super::{
-    super::{link::SLOT, *},
+    super::{links::SLOT, *},
     HOMES, Number,
 };
-use crate::words::operation::CancelReason;
+use crate::operation::CancelReason;
 
 pub(super) type Paths = BTreeMap<&'static str, u64>;
 

@@ -7,7 +7,7 @@ use super::{
     reference::{Linked, Parked, Walk},
     *,
 };
-use crate::words::operation::{CancelReason, Outcome};
+use crate::operation::{CancelReason, Outcome};
 
 type Ended = super::super::Ended<Key, u64>;
 

@@ -1,0 +1,274 @@
+//! What all handles of a purgatory share: the rooms, the versions, the timer.
+//!
+//! A key's *room* is told by its hash; an operation's *first room* is that of its first key. Its
+//! entry there is the task of the room's wheel, so that parking it and starting its timer are one
+//! insertion, ending it and stopping its timer one removal.
+//!
+//! The paths are told in the files beside this one: [`park`](super::park), [`event`](super::event)
+//! and [`complete`](super::complete).
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicU64 as Count, Ordering::Relaxed},
+    },
+};
+
+use timer_core::{
+    Panicked, SystemTimer, TimeHistogram, TimerClosed, TimerHandle,
+    driver::{Driver, Due, Latch, Limit, ShardGuard, Shards, WheelOwner, contain},
+};
+
+use crate::{
+    engine::{nested::Offload, trace, versions::Versions},
+    operation::{
+        DelayedOperation, OperationId, RefusedReason, Verdict, next_purgatory,
+        stats::{Parked, Stats},
+        watches::WatchKey,
+    },
+    room::{CheckedOut, Ended, Room},
+    sync::{AtomicU64, Mutex, Ordering},
+};
+
+pub(crate) type RoomGuard<'a, K, O> = ShardGuard<'a, Room<K, O>>;
+
+/// Since when checks are known to be under way: those that the last snapshot found.
+pub(crate) type Checks = HashMap<TimerHandle, u64>;
+
+/// What a purgatory is built from.
+pub(crate) struct Settings<K> {
+    pub(crate) name: Arc<str>,
+    pub(crate) offload: Offload,
+    pub(crate) offload_all: bool,
+    pub(crate) own_timer: Option<SystemTimer>,
+    pub(crate) max_parked: Option<usize>,
+    pub(crate) rooms: usize,
+    pub(crate) on_missed: Option<OnMissed<K>>,
+}
+
+/// Whom to tell of an operation that its last check completed.
+pub(crate) type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
+
+pub(crate) struct Core<K, O> {
+    /// Tells its operations' ids from those of other purgatories.
+    pub(crate) number: u32,
+    pub(crate) name: Arc<str>,
+    pub(crate) rooms: Shards<Room<K, O>>,
+    pub(crate) versions: Versions,
+    /// Counts what is parked, where order matters over the rooms.
+    pub(crate) sequence: Option<AtomicU64>,
+    /// What expired in this round of the timer.
+    pub(crate) expired: Mutex<Due<Ended<K, O>>>,
+    /// When operations are checked once more when their time is up: those that are.
+    pub(crate) last_checks: Mutex<Due<CheckedOut<O>>>,
+    pub(crate) on_missed: Option<OnMissed<K>>,
+    pub(crate) offload: Arc<Offload>,
+    /// Every callback runs on the executor, not only those of what expired.
+    pub(crate) offload_all: bool,
+    /// The driver's timer, when it is not shared.
+    pub(crate) own_timer: Option<SystemTimer>,
+    pub(crate) counts: SharedCounts,
+    /// Callbacks of what a shutdown with a limit ended.
+    pub(crate) closing: Latch,
+    /// How many may be parked.
+    pub(crate) permits: Option<Limit>,
+    /// Checks that the last snapshot found under way, and since when.
+    pub(crate) checks_known: Mutex<Checks>,
+    /// How many times all that waits alone was taken: see [`alone`](super::single).
+    pub(super) sweeps: AtomicU64,
+    /// How long callbacks waited for the executor, once somebody has asked for it. Not the model's
+    /// lock: nothing depends on it.
+    pub(crate) callback_delay: OnceLock<parking_lot::Mutex<TimeHistogram>>,
+    /// What has been handed to a recorder's histograms.
+    #[cfg(feature = "metrics")]
+    pub(crate) published: parking_lot::Mutex<crate::operation::stats::Times>,
+}
+
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// A purgatory attached to its timer.
+    pub(crate) fn new(settings: Settings<K>) -> Result<Arc<Self>, TimerClosed> {
+        let Settings { name, offload, offload_all, own_timer, max_parked, rooms, on_missed } =
+            settings;
+        let driver = &*offload.driver;
+        let room = |number| Room::new(number, driver.wheel(number, rooms));
+        let core = Arc::new(Core {
+            number: next_purgatory(),
+            name,
+            rooms: Shards::new(driver, rooms, room),
+            versions: Versions::new(rooms),
+            sequence: driver.by_hand.then(|| AtomicU64::new(0)),
+            expired: Mutex::new(Due::default()),
+            last_checks: Mutex::new(Due::default()),
+            on_missed,
+            offload: Arc::new(offload),
+            offload_all,
+            own_timer,
+            counts: SharedCounts::default(),
+            closing: Latch::default(),
+            permits: max_parked.map(Limit::new),
+            checks_known: Mutex::new(Checks::new()),
+            sweeps: AtomicU64::new(0),
+            callback_delay: Default::default(),
+            #[cfg(feature = "metrics")]
+            published: Default::default(),
+        });
+        let owner: Weak<dyn WheelOwner> = Arc::downgrade(&core) as _;
+        core.driver().attach(core.rooms.bell(), owner)?;
+        Ok(core)
+    }
+
+    /// The public name of an operation.
+    pub(crate) fn id(&self, handle: TimerHandle) -> OperationId {
+        OperationId { handle, purgatory: self.number }
+    }
+
+    /// The operation of a public name, unless it is another purgatory's.
+    pub(crate) fn handle(&self, id: OperationId) -> Option<TimerHandle> {
+        (id.purgatory == self.number).then_some(id.handle)
+    }
+
+    pub(crate) fn driver(&self) -> &Driver {
+        &self.offload.driver
+    }
+
+    /// Locks the room of the keys of this hash.
+    #[inline]
+    pub(crate) fn room_of(&self, hash: u64) -> RoomGuard<'_, K, O> {
+        self.rooms.lock(self.versions.room(hash))
+    }
+
+    /// Locks the room of its first key.
+    #[inline]
+    pub(crate) fn first_room_of(&self, id: TimerHandle) -> RoomGuard<'_, K, O> {
+        self.rooms.lock(id.shard())
+    }
+
+    pub(crate) fn count_at_once(&self) {
+        self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Gives back the permits of operations that have ended.
+    pub(crate) fn release_permits(&self, count: usize) {
+        if let Some(permits) = &self.permits {
+            permits.release(count);
+        }
+    }
+
+    /// Counts a contained panic of a check or callback, and tells the timer's hook.
+    pub(crate) fn report(&self, panicked: &Panicked) {
+        self.counts.panics.fetch_add(1, Ordering::Relaxed);
+        trace::panicked(&self.name, panicked);
+        self.driver().report_panic(panicked);
+    }
+
+    pub(crate) fn report_if(&self, result: Result<(), Panicked>) {
+        if let Err(panicked) = result {
+            self.report(&panicked);
+        }
+    }
+
+    /// Runs an operation's check, with nothing locked.
+    pub(crate) fn check(&self, operation: &mut O) -> Verdict {
+        self.check_by(operation, O::try_complete)
+    }
+
+    /// Runs this check of an operation. A panic in it is contained, and reported.
+    #[inline]
+    pub(crate) fn check_by(
+        &self,
+        operation: &mut O,
+        check: impl FnOnce(&mut O) -> bool,
+    ) -> Verdict {
+        let mut satisfied = false;
+        if let Err(panicked) = contain(|| satisfied = check(operation)) {
+            self.report(&panicked);
+            Verdict::Panicked
+        } else if satisfied {
+            Verdict::Satisfied
+        } else {
+            Verdict::Unsatisfied
+        }
+    }
+
+    /// Runs the checks of many, in order: one catch for all that do not panic.
+    pub(crate) fn check_all(&self, held: &mut [CheckedOut<O>]) {
+        let mut at = 0;
+        while at < held.len() {
+            let checked = contain(|| {
+                for held in &mut held[at..] {
+                    at += 1;
+                    if held.payload.try_complete() {
+                        held.verdict = Verdict::Satisfied;
+                    }
+                }
+            });
+            if let Err(panicked) = checked {
+                self.report(&panicked);
+                held[at - 1].verdict = Verdict::Panicked;
+            }
+        }
+    }
+
+    /// Calls `act` for each item under the lock of its first room, which is kept for as long as the
+    /// next item has the same.
+    pub(crate) fn each_in_first_room<T>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        id: impl Fn(&T) -> TimerHandle,
+        mut act: impl FnMut(&mut Room<K, O>, T),
+    ) {
+        let mut first_room: Option<RoomGuard<'_, K, O>> = None;
+        for item in items {
+            let id = id(&item);
+            if first_room.as_ref().is_some_and(|first_room| first_room.number() != id.shard()) {
+                first_room = None;
+            }
+            act(first_room.get_or_insert_with(|| self.first_room_of(id)), item);
+        }
+    }
+}
+
+/// Counts that no room's lock goes with. Not the model's atomics: nothing depends on them.
+#[derive(Debug, Default)]
+pub(crate) struct SharedCounts {
+    /// Operations that ended without being parked.
+    pub(crate) ended_at_once: Count,
+    pub(crate) missed: Count,
+    pub(crate) panics: Count,
+    pub(crate) callbacks_waiting: Count,
+    /// Further checks by threads that park while events come by.
+    pub(crate) looks: Count,
+    no_keys: Count,
+    closed: Count,
+    full: Count,
+    too_many_watermarks: Count,
+    /// The subscriber was told of the shutdown.
+    pub(crate) told_closed: std::sync::atomic::AtomicBool,
+}
+
+impl SharedCounts {
+    /// Counts an operation that was not parked.
+    pub(crate) fn refused(&self, reason: RefusedReason) {
+        let count = match reason {
+            RefusedReason::NoKeys => &self.no_keys,
+            RefusedReason::Closed => &self.closed,
+            RefusedReason::Full { .. } => &self.full,
+            RefusedReason::TooManyWatermarks { .. } => &self.too_many_watermarks,
+            _ => return, // of what no operation was made for
+        };
+        count.fetch_add(1, Relaxed);
+    }
+
+    /// Adds what it has counted.
+    pub(crate) fn add_to(&self, stats: &mut Stats) {
+        stats.ended_at_once = self.ended_at_once.load(Relaxed);
+        stats.panics = self.panics.load(Relaxed);
+        stats.missed_events = self.missed.load(Relaxed);
+        stats.callbacks_waiting = self.callbacks_waiting.load(Relaxed);
+        stats.refused_no_keys = self.no_keys.load(Relaxed);
+        stats.refused_closed = self.closed.load(Relaxed);
+        stats.refused_full = self.full.load(Relaxed);
+        stats.refused_too_many_watermarks = self.too_many_watermarks.load(Relaxed);
+    }
+}

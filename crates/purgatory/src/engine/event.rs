@@ -1,0 +1,418 @@
+//! Events: attempt to complete what waits for a key; and cancelling, which takes the same walks.
+//!
+//! An event walks the key's waiters in the order they were parked, a chunk at a time. It takes the
+//! payloads of the chunk out of their entries (that is the claim; what is out already gets a note),
+//! checks them with nothing locked, and gives them back. Then the callbacks of what ended run. The
+//! entries of most are in the key's own room: they are taken out in the lock hold that finds them.
+//!
+//! A rise of a key's watermark first takes the watches it meets off the key, and *the thread that
+//! takes a watch counts it down*, with no code of the user's in between. Then it walks those that
+//! were met and wait for their check, as an event does.
+
+use std::{borrow::Borrow, collections::HashSet, hash::Hash, sync::Arc};
+
+use smallvec::SmallVec;
+use timer_core::{TimerHandle, driver::Shards};
+
+use crate::{
+    engine::{
+        core::Core,
+        nested::{Call, enqueue},
+    },
+    operation::{DelayedOperation, Outcome, Verdict, watches::WatchKey},
+    room::{Batch, CheckedOut, Ended, Next, Room, WalkOn, WatchList},
+    sync::TOGETHER,
+};
+
+/// How many waiters are found under one lock hold where nothing is checked.
+pub(super) const CHUNK: usize = 128;
+
+/// Watermark watches that are taken, and counted down, under one lock hold.
+const TAKEN: usize = 64;
+
+/// Operations that have ended.
+type AllEnded<K, O> = SmallVec<[Ended<K, O>; 8]>;
+
+/// Which watermark watches are taken off a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pop {
+    /// Those that count and are met by this value; the others that are met stay.
+    Met(u64, Raise),
+    /// Every one.
+    All,
+}
+
+/// What is raised.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// For all that wait.
+    All,
+    /// For the first that it completes.
+    One,
+    /// To this value.
+    Rise(u64),
+}
+
+/// When an event's version is raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Raise {
+    /// As the event comes to the key's room.
+    Now,
+    /// It was, when the event was queued.
+    Before,
+}
+
+/// A walk over waiters of one key, in the order they were parked: those present when it began,
+/// but for those that have left before it came by. Nothing is locked between steps.
+pub(super) struct Walk<'a, K: Eq + Clone, O> {
+    rooms: &'a Shards<Room<K, O>>,
+    room: usize,
+    on: WalkOn,
+}
+
+impl<K: Eq + Clone, O> Walk<'_, K, O> {
+    /// Checks out the next waiters, so many at most; false at the end.
+    fn check_out_next(&mut self, limit: usize, batch: &mut Batch<O>) -> bool {
+        let WalkOn::Walk(number) = self.on else { return false };
+        self.on = self.rooms.lock(self.room).check_out_walk_on(number, limit, batch);
+        true
+    }
+
+    /// The next waiters, if there are more.
+    pub(super) fn next(&mut self) -> Option<Vec<TimerHandle>> {
+        let WalkOn::Walk(number) = self.on else { return None };
+        let mut found = Vec::new();
+        self.on = self.rooms.lock(self.room).walk_on(number, CHUNK, &mut found);
+        Some(found)
+    }
+}
+
+impl<K: Eq + Clone, O> Drop for Walk<'_, K, O> {
+    fn drop(&mut self) {
+        if let WalkOn::Walk(number) = self.on {
+            self.rooms.lock(self.room).end_walk(number);
+        }
+    }
+}
+
+/// Leaves of each operation the first mention: a rise that met several of its watermarks checks it
+/// once.
+pub(crate) fn check_once(ids: &mut Vec<TimerHandle>) {
+    if ids.len() > 1 {
+        let mut known = HashSet::with_hasher(foldhash::fast::RandomState::default());
+        ids.retain(|&id| known.insert(id));
+    }
+}
+
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Attempts everything parked under `key`; returns how many this call ended as Completed.
+    /// Inside a callback the walk waits for the outermost call.
+    pub(crate) fn check_and_complete<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        let call = Call::enter(&self.offload);
+        let hash = self.versions.hash(key);
+        if call.is_nested() {
+            self.queue_event(key, hash, Event::All);
+            return 0;
+        }
+        self.event(&call, key, hash, Raise::Now)
+    }
+
+    /// As [`check_and_complete`](Self::check_and_complete), until a check of this call has come
+    /// true; true if one has.
+    pub(crate) fn check_and_complete_one<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let call = Call::enter(&self.offload);
+        let hash = self.versions.hash(key);
+        if call.is_nested() {
+            self.queue_event(key, hash, Event::One);
+            return false;
+        }
+        self.event_for_one(&call, key, hash, Raise::Now)
+    }
+
+    /// An event, or a rise to a value, inside a check or callback: what waits for the key now is
+    /// walked when the outermost call gets to it. What is parked later finds the version raised.
+    #[cold]
+    fn queue_event<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, event: Event)
+    where
+        K: Borrow<Q>,
+    {
+        let room = self.room_of(hash);
+        self.versions.raise(hash);
+        let stored = room.stored(key, hash);
+        drop(room);
+        let Some(key) = stored else { return };
+        let core = self.clone();
+        enqueue(move || {
+            let call = Call::enter(&core.offload);
+            match event {
+                Event::All => _ = core.event::<K>(&call, &key, hash, Raise::Before),
+                Event::One => _ = core.event_for_one::<K>(&call, &key, hash, Raise::Before),
+                Event::Rise(value) => {
+                    _ = core.rise::<K>(&call, &key, hash, value, Raise::Before);
+                }
+            }
+        });
+    }
+
+    fn event<Q: Eq + ?Sized>(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        key: &Q,
+        hash: u64,
+        raise: Raise,
+    ) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        let mut room = self.room_of(hash);
+        if raise == Raise::Now {
+            self.versions.raise(hash);
+        }
+        if !O::CHECKED {
+            return 0;
+        }
+        let Some(record) = room.find(key, hash) else { return 0 };
+        let mut batch = Batch::new(room.number());
+        let on = room.check_out_walk(record, WatchList::Plain, TOGETHER, &mut batch);
+        let walk = (on != WalkOn::Done).then(|| self.walk(room.number(), on));
+        drop(room);
+        let completed = self.attempt(call, &mut batch);
+        completed + walk.map_or(0, |walk| self.attempt_rest(call, walk, batch))
+    }
+
+    /// As [`event`](Self::event), one waiter after the other, until the check of one came true.
+    fn event_for_one<Q: Eq + ?Sized>(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        key: &Q,
+        hash: u64,
+        raise: Raise,
+    ) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let mut room = self.room_of(hash);
+        if raise == Raise::Now {
+            self.versions.raise(hash);
+        }
+        let record = if O::CHECKED { room.find(key, hash) } else { None };
+        let Some(record) = record else { return false };
+        let mut batch = Batch::new(room.number());
+        let on = room.check_out_walk(record, WatchList::Plain, 1, &mut batch);
+        let mut walk = self.walk(room.number(), on);
+        drop(room);
+        loop {
+            self.check_out_foreign(&mut batch);
+            if let Some(held) = batch.held.pop() {
+                let (verdict, ended) = self.settle_with_verdict(held);
+                ended.into_iter().for_each(|ended| self.finish(call, ended));
+                // One that another thread completed meanwhile has not used the event up.
+                if verdict == Verdict::Satisfied {
+                    return true;
+                }
+            }
+            if !walk.check_out_next(1, &mut batch) {
+                return false;
+            }
+        }
+    }
+
+    pub(super) fn walk(&self, room: usize, on: WalkOn) -> Walk<'_, K, O> {
+        Walk { rooms: &self.rooms, room, on }
+    }
+
+    /// Completes what `value` meets of the watermarks that wait for `key`; returns how many this
+    /// call ended as Completed. Inside a callback it waits for the outermost call.
+    pub(crate) fn complete_up_to<Q: Hash + Eq + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        value: u64,
+    ) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        let call = Call::enter(&self.offload);
+        let hash = self.versions.hash(key);
+        if call.is_nested() {
+            self.queue_event(key, hash, Event::Rise(value));
+            return 0;
+        }
+        self.rise(&call, key, hash, value, Raise::Now)
+    }
+
+    fn rise<Q: Eq + ?Sized>(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        key: &Q,
+        hash: u64,
+        value: u64,
+        raise: Raise,
+    ) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        let (mut ended, mut check) = (AllEnded::new(), Vec::new());
+        let (walk, mut met) =
+            self.pop_up_to(key, hash, Pop::Met(value, raise), |first_room, id| {
+                let Some(entry) = first_room.get_mut(id) else { return };
+                if entry.count_down() {
+                    ended.extend(first_room.claim(id, Outcome::Completed));
+                } else {
+                    check.push(id);
+                }
+            });
+        let mut completed = self.finish_all(call, ended);
+        let mut batch = Batch::new(0);
+        check_once(&mut check);
+        for ids in check.chunks(TOGETHER) {
+            batch.foreign.extend(ids.iter().map(|&id| (0, id)));
+            completed += self.attempt(call, &mut batch);
+        }
+        completed += self.attempt(call, &mut met);
+        completed + self.attempt_rest(call, walk, met)
+    }
+
+    /// Takes watermark watches off the key, some at a time, for `act` to apply in the first rooms
+    /// of their operations; returns the walk over those that are met and stay, the first of them
+    /// checked out if nothing was taken: otherwise callbacks come first, and nothing is held
+    /// meanwhile. No user code runs in between, or what it parks would be taken, too.
+    pub(super) fn pop_up_to<Q: Eq + ?Sized>(
+        &self,
+        key: &Q,
+        hash: u64,
+        taking: Pop,
+        mut act: impl FnMut(&mut Room<K, O>, TimerHandle),
+    ) -> (Walk<'_, K, O>, Batch<O>)
+    where
+        K: Borrow<Q>,
+    {
+        let mut taken = SmallVec::<[TimerHandle; TAKEN]>::new();
+        let (value, all, raise) = match taking {
+            Pop::Met(value, raise) => (value, false, raise == Raise::Now),
+            Pop::All => (u64::MAX, true, false),
+        };
+        let mut batch = Batch::new(0);
+        for step in 0.. {
+            let mut room = self.room_of(hash);
+            let number = room.number();
+            batch.room = number;
+            if step == 0 && raise {
+                self.versions.raise(hash);
+            }
+            let Some(record) = room.find(key, hash) else { break };
+            taken.clear();
+            let took = room.pop_up_to(record, value, all, TAKEN, |id| taken.push(id));
+            let mut on = WalkOn::Done;
+            if took.all && took.left.is_none() && !all {
+                let together = if step == 0 && taken.is_empty() { TOGETHER } else { 0 };
+                on = room.check_out_walk(record, WatchList::Met, together, &mut batch);
+            }
+            if taken.iter().all(|id| id.shard() == number) {
+                taken.iter().for_each(|&id| act(&mut room, id));
+                drop(room);
+            } else {
+                drop(room);
+                self.each_in_first_room(taken.iter().copied(), |&id| id, &mut act);
+            }
+            if took.all {
+                return (self.walk(number, on), batch); // the key left is dropped after the unlock
+            }
+        }
+        (self.walk(0, WalkOn::Done), batch)
+    }
+
+    /// Attempts each waiter of a walk.
+    fn attempt_rest(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        mut walk: Walk<'_, K, O>,
+        mut batch: Batch<O>,
+    ) -> usize {
+        let mut completed = 0;
+        while walk.check_out_next(TOGETHER, &mut batch) {
+            completed += self.attempt(call, &mut batch);
+        }
+        completed
+    }
+
+    /// Checks the waiters of a batch, in order, and finishes those that are over. Leaves it empty.
+    #[inline]
+    fn attempt(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
+        if !batch.foreign.is_empty() {
+            self.check_out_foreign(batch);
+        }
+        if batch.held.len() > 1 {
+            return self.attempt_all(call, batch);
+        }
+        let ended = batch.held.pop().and_then(|held| self.settle(held));
+        ended.map_or(0, |ended| self.finish_counting(call, ended))
+    }
+
+    /// Checks out those whose first key is in another room.
+    fn check_out_foreign(&self, batch: &mut Batch<O>) {
+        let Batch { held, foreign, .. } = batch;
+        let mut added = 0;
+        self.each_in_first_room(
+            foreign.drain(..),
+            |&(_, id)| id,
+            |first_room, (before, id)| {
+                if let Some(one) = first_room.check_out(id) {
+                    held.insert(before + added, one);
+                    added += 1;
+                }
+            },
+        );
+    }
+
+    /// Of many each room is locked once for a run of them, and the checks run with all their
+    /// payloads out.
+    fn attempt_all(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
+        self.check_all(&mut batch.held);
+        let (mut again, mut ended) = (Vec::new(), AllEnded::new());
+        self.each_in_first_room(
+            batch.held.drain(..),
+            |held| held.id,
+            |first_room, held| match first_room.give_back(held) {
+                Next::Parked => {}
+                Next::CheckAgain(held) => again.push(held),
+                Next::Ended(over) => ended.push(over),
+            },
+        );
+        ended.extend(again.into_iter().filter_map(|held| self.settle(held)));
+        self.finish_all(call, ended)
+    }
+
+    #[inline]
+    fn finish_counting(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) -> usize {
+        let completed = usize::from(matches!(ended.outcome, Outcome::Completed));
+        self.finish(call, ended);
+        completed
+    }
+
+    /// Checks an operation until it is parked or over.
+    #[inline]
+    pub(crate) fn settle(&self, held: CheckedOut<O>) -> Option<Ended<K, O>> {
+        self.settle_with_verdict(held).1
+    }
+
+    /// As [`settle`](Self::settle), with what the last check found.
+    #[inline]
+    fn settle_with_verdict(&self, mut held: CheckedOut<O>) -> (Verdict, Option<Ended<K, O>>) {
+        loop {
+            let verdict = self.check(&mut held.payload);
+            held.verdict = verdict;
+            let given_back = self.first_room_of(held.id).give_back(held);
+            match given_back {
+                Next::Parked => return (verdict, None),
+                Next::Ended(ended) => return (verdict, Some(ended)),
+                Next::CheckAgain(again) => held = again,
+            }
+        }
+    }
+}

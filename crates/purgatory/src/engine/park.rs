@@ -1,0 +1,409 @@
+//! Parking: check, watch every key, check again if an event came by.
+//!
+//! 1. Read each key's version, then check. True: over, and nothing else was touched.
+//! 2. *One key*: under its room's lock compare the version. Unmoved: put the operation in, on the
+//!    wheel and on the key's list. Moved: unlock and check again. So nobody ever sees it held.
+//! 3. *Several keys*, and one whose version keeps moving: put an entry into the first key's room,
+//!    held by this thread; watch the other keys in their rooms, one after the other, comparing
+//!    versions; then give the payload back as any holder does. A version that moved counts as an
+//!    event that found the entry held, so the holder looks again.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use foldhash::fast::RandomState;
+use smallvec::SmallVec;
+use timer_core::{MAX_TASKS, TimerHandle};
+
+use super::versions::KeyVersion;
+use crate::{
+    engine::{
+        complete::Permit,
+        core::{Core, RoomGuard},
+        nested::Call,
+        trace,
+    },
+    operation::{
+        CancelReason, DelayedOperation, Outcome, ParkResult, Refused, RefusedReason, Timeout,
+        Verdict,
+        watches::{WatchKey, Watches},
+    },
+    room::{
+        Arrived, COUNTED_MAX, CheckedOut, GivenBack, Next, Room, Span, Tickets, WAITERS_MAX,
+        Watched, Watermark,
+    },
+    sync::{LOOKS, Ordering},
+};
+
+/// A place among `max_parked`, given back unless it is kept: when nothing is parked after all.
+pub(super) struct PermitGuard<'a, K: WatchKey, O: DelayedOperation>(Option<&'a Core<K, O>>);
+
+impl<K: WatchKey, O: DelayedOperation> PermitGuard<'_, K, O> {
+    /// The place is taken: whatever ends the operation gives it back.
+    #[inline]
+    pub(super) fn keep(&mut self) {
+        self.0 = None;
+    }
+
+    /// Gives the place back now.
+    fn give_back(&mut self) {
+        self.0.take().into_iter().for_each(|core| core.release_permits(1));
+    }
+}
+
+impl<K: WatchKey, O: DelayedOperation> Drop for PermitGuard<'_, K, O> {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+/// What an operation is parked with.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) now_ns: u64,
+    pub(super) timeout: Timeout,
+    /// Watermarks to be counted down.
+    pub(super) counted: usize,
+}
+
+/// What became of an attempt to park under one key.
+enum UnderOne<O> {
+    Done(Result<ParkResult, Refused<O>>),
+    /// Events kept coming by.
+    Busy(O),
+}
+
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    pub(crate) fn park(
+        self: &Arc<Self>,
+        operation: O,
+        watches: Watches<'_, K>,
+        timeout: Timeout,
+    ) -> Result<ParkResult, Refused<O>> {
+        let Watches { keys, watermarks, counted } = watches;
+        match (keys, watermarks) {
+            ([], []) => self.refuse(operation, RefusedReason::NoKeys),
+            ([key], []) => self.park_one(operation, key, None, timeout),
+            ([], [(key, threshold)]) => {
+                let watermark = Watermark { threshold: *threshold, counted };
+                self.park_one(operation, key, Some(watermark), timeout)
+            }
+            _ => self.park_several(operation, watches, timeout),
+        }
+    }
+
+    fn park_one(
+        self: &Arc<Self>,
+        mut operation: O,
+        key: &K,
+        watermark: Option<Watermark>,
+        timeout: Timeout,
+    ) -> Result<ParkResult, Refused<O>> {
+        let call = Call::enter(&self.offload);
+        let now_ns = self.driver().now_ns(); // deadlines count from the call
+        let mut watch = Watch { key, version: self.versions.read(key), watermark };
+        if let Some(outcome) = timeout.at_once(self.check(&mut operation), now_ns) {
+            return Ok(self.end_at_once(&call, operation, outcome));
+        }
+        let mut permit = match self.permit() {
+            Ok(permit) => permit,
+            Err(full) => return self.refuse(operation, full),
+        };
+        let counted = usize::from(watermark.is_some_and(|watermark| watermark.counted));
+        let terms = Terms { now_ns, timeout, counted };
+        match self.park_under_one(&call, operation, &mut watch, terms, &mut permit) {
+            UnderOne::Done(done) => done,
+            UnderOne::Busy(operation) => {
+                let watch_set = [watch];
+                let (id, given_back) = self.park_held(operation, &watch_set, terms, &mut permit)?;
+                Ok(self.over_or_parked(&call, id, given_back))
+            }
+        }
+    }
+
+    fn park_several(
+        self: &Arc<Self>,
+        mut operation: O,
+        watches: Watches<'_, K>,
+        timeout: Timeout,
+    ) -> Result<ParkResult, Refused<O>> {
+        let call = Call::enter(&self.offload);
+        let now_ns = self.driver().now_ns();
+        let watch_set = watches.watch_set(|key| self.versions.read(key));
+        if let Some(outcome) = timeout.at_once(self.check(&mut operation), now_ns) {
+            return Ok(self.end_at_once(&call, operation, outcome));
+        }
+        let counted = counted(&watch_set);
+        if counted > COUNTED_MAX {
+            return self.refuse(operation, RefusedReason::TooManyWatermarks { limit: COUNTED_MAX });
+        }
+        let mut permit = match self.permit() {
+            Ok(permit) => permit,
+            Err(full) => return self.refuse(operation, full),
+        };
+        let terms = Terms { now_ns, timeout, counted };
+        let (id, given_back) = self.park_held(operation, &watch_set, terms, &mut permit)?;
+        Ok(self.over_or_parked(&call, id, given_back))
+    }
+
+    #[inline]
+    pub(super) fn permit(&self) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
+        match &self.permits {
+            Some(permits) if !permits.acquire() => {
+                Err(RefusedReason::Full { limit: permits.max() })
+            }
+            _ => Ok(PermitGuard(Some(self))),
+        }
+    }
+
+    /// What became of an operation that its parker gave back.
+    fn over_or_parked(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        id: TimerHandle,
+        given_back: GivenBack<K, O>,
+    ) -> ParkResult {
+        let ended = match given_back {
+            Next::Parked => None,
+            Next::CheckAgain(held) => self.settle(held),
+            Next::Ended(ended) => Some(ended),
+        };
+        let Some(ended) = ended else { return ParkResult::Parked(self.id(id)) };
+        let outcome = ended.outcome.clone();
+        self.finish(call, ended);
+        ParkResult::Ended(outcome)
+    }
+
+    /// Parks under one key, unless events keep coming by.
+    #[inline]
+    fn park_under_one(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        mut operation: O,
+        watch: &mut Watch<'_, K>,
+        terms: Terms,
+        permit: &mut PermitGuard<'_, K, O>,
+    ) -> UnderOne<O> {
+        for looks in 1..=LOOKS {
+            let mut room = self.room_of(watch.version.hash);
+            if room.closed {
+                drop(room);
+                return UnderOne::Done(self.refuse(operation, RefusedReason::Closed));
+            }
+            if !self.versions.moved(watch.version) {
+                let key = watch.in_room(&room);
+                let span = self.span(terms);
+                let parked = room.park(span, operation, terms.counted, key);
+                return UnderOne::Done(match parked {
+                    Ok(Arrived { id, due }) => {
+                        room.counts.checks += looks as u64;
+                        self.work_at(&mut room, span, due);
+                        permit.keep();
+                        Ok(ParkResult::Parked(self.id(id)))
+                    }
+                    Err((operation, _)) => {
+                        drop(room);
+                        self.refuse(operation, RefusedReason::Full { limit: MAX_TASKS as usize })
+                    }
+                });
+            }
+            drop(room);
+            watch.version = self.versions.read_hash(watch.version.hash);
+            let outcome = match self.check(&mut operation) {
+                Verdict::Unsatisfied => continue,
+                Verdict::Satisfied => Outcome::Completed,
+                Verdict::Panicked => Outcome::Cancelled(CancelReason::Panicked),
+            };
+            self.counts.looks.fetch_add(looks as u64, Relaxed);
+            permit.give_back(); // before the callback, which may park another
+            return UnderOne::Done(Ok(self.end_at_once(call, operation, outcome)));
+        }
+        self.counts.looks.fetch_add(LOOKS as u64, Relaxed);
+        UnderOne::Busy(operation)
+    }
+
+    /// Parks under any number of keys, the payload in this thread's hands until all are watched.
+    fn park_held(
+        &self,
+        operation: O,
+        watch_set: &[Watch<'_, K>],
+        terms: Terms,
+        permit: &mut PermitGuard<'_, K, O>,
+    ) -> Result<(TimerHandle, GivenBack<K, O>), Refused<O>> {
+        let first = &watch_set[0];
+        let mut room = self.room_of(first.version.hash);
+        if room.closed {
+            drop(room);
+            return self.refuse(operation, RefusedReason::Closed);
+        }
+        let key = first.in_room(&room);
+        let span = self.span(terms);
+        let Some(Arrived { id, due }) = room.arrive(span, terms.counted, key) else {
+            drop(room);
+            return self.refuse(operation, RefusedReason::Full { limit: MAX_TASKS as usize });
+        };
+        let mut event_passed = self.versions.moved(first.version);
+        self.work_at(&mut room, span, due);
+        drop(room);
+        let mut tickets = Tickets::with_capacity(watch_set.len() - 1);
+        let all_watched = watch_set[1..].iter().all(|watch| {
+            let mut room = self.room_of(watch.version.hash);
+            let key = watch.in_room(&room);
+            event_passed |= self.versions.moved(watch.version);
+            let ticket = room.watch(key, id);
+            tickets.extend(ticket);
+            ticket.is_some()
+        });
+        let mut first_room = self.first_room_of(id);
+        if !all_watched {
+            let left = first_room.withdraw(id);
+            drop(first_room);
+            drop(left);
+            self.release(id, &tickets);
+            return self.refuse(operation, RefusedReason::Full { limit: WAITERS_MAX });
+        }
+        first_room.watched(id, tickets, event_passed);
+        permit.keep();
+        let held = CheckedOut { id, payload: operation, verdict: Verdict::Unsatisfied };
+        Ok((id, first_room.give_back(held)))
+    }
+
+    #[inline]
+    pub(super) fn span(&self, terms: Terms) -> Span {
+        let Terms { now_ns, timeout, .. } = terms;
+        let tick = self.driver().tick;
+        let follows = self.sequence.as_ref();
+        Span {
+            now: tick.round_down(now_ns),
+            deadline: timeout.deadline(tick, now_ns),
+            parked_us: now_ns / 1000,
+            follows: follows.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    /// Tells the timer when a room has work, unless that is never.
+    #[inline]
+    pub(super) fn work_at(&self, room: &mut RoomGuard<'_, K, O>, span: Span, due: u64) {
+        if span.deadline.is_some() {
+            room.work_at(due);
+        }
+    }
+
+    /// Ends an operation that was never parked.
+    fn end_at_once(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        operation: O,
+        outcome: Outcome,
+    ) -> ParkResult {
+        self.count_at_once();
+        self.run_callback(call, operation, outcome.clone(), Permit::None);
+        ParkResult::Ended(outcome)
+    }
+
+    /// Hands an operation or its key back, with nothing locked.
+    #[cold]
+    pub(super) fn refuse<T, V>(&self, value: V, reason: RefusedReason) -> Result<T, Refused<V>> {
+        self.report_refused(reason);
+        Err(Refused::new(value, reason))
+    }
+
+    /// Counts and traces an operation that is not parked, with nothing locked.
+    pub(super) fn report_refused(&self, reason: RefusedReason) {
+        self.counts.refused(reason);
+        trace::refused(&self.name, reason);
+    }
+}
+
+/// From so many keys on, repeated ones are found by a hash set instead of by comparing each pair.
+const KEYS_COMPARED: usize = 16;
+
+/// A watch to be set: its key, the version it had before the check, and its watermark if it has
+/// one.
+pub(crate) struct Watch<'a, K> {
+    pub(crate) key: &'a K,
+    pub(crate) version: KeyVersion,
+    pub(crate) watermark: Option<Watermark>,
+}
+
+pub(crate) type WatchSet<'a, K> = SmallVec<[Watch<'a, K>; 4]>;
+
+/// How many watermarks are to be counted down.
+#[inline]
+pub(crate) fn counted<K>(watch_set: &[Watch<'_, K>]) -> usize {
+    let counts = |watch: &&Watch<'_, K>| watch.watermark.is_some_and(|watermark| watermark.counted);
+    watch_set.iter().filter(counts).count()
+}
+
+impl Watermark {
+    /// What tells two watches of a key apart. In the check form one does for all thresholds: once
+    /// the lowest is met, its watch is checked at every rise.
+    fn distinct(watermark: Option<Watermark>) -> Option<Watermark> {
+        watermark.map(|watermark| {
+            if watermark.counted { watermark } else { Watermark { threshold: 0, ..watermark } }
+        })
+    }
+}
+
+impl<K> Watch<'_, K> {
+    /// Watches for the lower of two levels.
+    fn lower_to(&mut self, watermark: Option<Watermark>) {
+        if let (Some(kept), Some(watermark)) = (&mut self.watermark, watermark) {
+            kept.threshold = kept.threshold.min(watermark.threshold);
+        }
+    }
+}
+
+impl<K: Eq + Clone> Watch<'_, K> {
+    /// Looks the key up in its room. Runs the key's `Eq` and `Clone`; a panic of theirs changes
+    /// nothing.
+    #[inline]
+    pub(crate) fn in_room<O>(&self, room: &Room<K, O>) -> Watched<K> {
+        room.known(self.key, self.version.hash, self.watermark)
+    }
+}
+
+impl<'a, K: Hash + Eq> Watches<'a, K> {
+    /// The watches to be set, once where one is repeated; `read` looks at a key.
+    #[inline]
+    pub(crate) fn watch_set(self, read: impl Fn(&K) -> KeyVersion) -> WatchSet<'a, K> {
+        let mut watch_set = WatchSet::new();
+        if let ([key], []) = (self.keys, self.watermarks) {
+            watch_set.push(Watch { key, version: read(key), watermark: None });
+            return watch_set;
+        }
+        let plain = self.keys.iter().map(|key| (key, None));
+        let watermarks = self.watermarks.iter().map(|(key, threshold)| {
+            (key, Some(Watermark { threshold: *threshold, counted: self.counted }))
+        });
+        if self.keys.len() + self.watermarks.len() > KEYS_COMPARED {
+            let count = self.keys.len() + self.watermarks.len();
+            let mut known = HashMap::with_capacity_and_hasher(count, RandomState::default());
+            for (key, watermark) in plain.chain(watermarks) {
+                let at =
+                    *known.entry((key, Watermark::distinct(watermark))).or_insert(watch_set.len());
+                match watch_set.get_mut(at) {
+                    Some(other) => other.lower_to(watermark),
+                    None => watch_set.push(Watch { key, version: read(key), watermark }),
+                }
+            }
+        } else {
+            for (key, watermark) in plain.chain(watermarks) {
+                let (version, distinct) = (read(key), Watermark::distinct(watermark));
+                let same = |other: &&mut Watch<'_, K>| {
+                    other.version.hash == version.hash
+                        && Watermark::distinct(other.watermark) == distinct
+                        && other.key == key
+                };
+                match watch_set.iter_mut().find(same) {
+                    Some(other) => other.lower_to(watermark),
+                    None => watch_set.push(Watch { key, version, watermark }),
+                }
+            }
+        }
+        watch_set
+    }
+}

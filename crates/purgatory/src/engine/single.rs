@@ -1,0 +1,102 @@
+//! Operations that wait for a key alone: what [`Replies`](crate::Replies) parks. No event checks
+//! them; who has what they wait for takes them out by their key. So a room is a map of them, with
+//! time-outs: one lock hold to put one in, one to take it out.
+
+use std::{borrow::Borrow, hash::Hash};
+
+use timer_core::MAX_TASKS;
+
+use crate::{
+    engine::{core::Core, park::Terms},
+    operation::{
+        DelayedOperation, OperationId, Outcome, Refused, RefusedReason, Timeout, Verdict,
+        watches::WatchKey,
+    },
+    room::{Arrived, Ended, Known, Watched},
+    sync::Ordering,
+};
+
+impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Parks an operation under a key that has no waiter; `None` when it was given no time. Runs
+    /// the key's `Hash`, and its `Eq` under the lock of its room. What is refused is dropped, and
+    /// its key comes back.
+    pub(crate) fn park_alone(
+        &self,
+        operation: O,
+        key: K,
+        timeout: Timeout,
+    ) -> Result<Option<OperationId>, Refused<K>> {
+        let now_ns = self.driver().now_ns(); // deadlines count from the call
+        let hash = self.versions.hash(&key);
+        let mut room = self.room_of(hash);
+        if room.find(&key, hash).is_some() {
+            drop(room);
+            return Err(Refused::new(key, RefusedReason::AlreadyExpected));
+        }
+        if timeout.at_once(Verdict::Unsatisfied, now_ns).is_some() {
+            drop(room);
+            self.count_at_once();
+            return Ok(None);
+        }
+        let permit = if room.closed { Err(RefusedReason::Closed) } else { self.permit() };
+        let mut permit = match permit {
+            Ok(permit) => permit,
+            Err(reason) => {
+                drop(room);
+                return self.refuse(key, reason);
+            }
+        };
+        let span = self.span(Terms { now_ns, timeout, counted: 0 });
+        let watched = Watched { known: Known::New(key), hash, watermark: None };
+        match room.park(span, operation, 0, watched) {
+            Ok(Arrived { id, due }) => {
+                self.work_at(&mut room, span, due);
+                permit.keep();
+                Ok(Some(self.id(id)))
+            }
+            Err((operation, key)) => {
+                drop(room);
+                drop(operation);
+                let Known::New(key) = key.known else { unreachable!("it was new") };
+                self.refuse(key, RefusedReason::Full { limit: MAX_TASKS as usize })
+            }
+        }
+    }
+
+    /// Ends the operation that waits for a key as Completed, and hands it over uncalled. Its key is
+    /// free when this returns.
+    pub(crate) fn take_alone<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<O>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.versions.hash(key);
+        let mut room = self.room_of(hash);
+        let id = room.find(key, hash).and_then(|record| room.first_waiter(record))?;
+        let ended = room.claim(id, Outcome::Completed);
+        drop(room);
+        ended.map(|ended| self.hand_over(ended))
+    }
+
+    /// How many times all have been taken: to be read before an operation is parked, and kept in
+    /// it.
+    pub(crate) fn sweeps(&self) -> u64 {
+        self.sweeps.load(Ordering::Acquire)
+    }
+
+    /// Cancels all that were parked before this call, by the sweeps before each, and hands them
+    /// over uncalled. What is parked meanwhile stays, whatever its room. O(parked).
+    pub(crate) fn take_all(&self, outcome: &Outcome, sweeps_before: impl Fn(&O) -> u64) -> Vec<O> {
+        let before = self.sweeps.fetch_add(1, Ordering::AcqRel);
+        let is_old =
+            |operation: &O| sweeps_before(operation) <= before || failpoint!(FailsWhatCameAfter);
+        let mut ended = Vec::new();
+        self.claim_all(false, outcome, &mut ended, is_old, |_| ());
+        ended.into_iter().map(|ended| self.hand_over(ended)).collect()
+    }
+
+    fn hand_over(&self, ended: Ended<K, O>) -> O {
+        let (payload, _) = self.release_watches(ended);
+        self.release_permits(1);
+        payload
+    }
+}

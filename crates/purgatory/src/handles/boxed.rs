@@ -1,0 +1,124 @@
+//! Operations without a type of their own: several kinds in one purgatory ([`BoxedOperation`]), and
+//! a pair of closures instead of a struct ([`when`]).
+
+use std::fmt;
+
+use crate::operation::{DelayedOperation, Outcome};
+
+/// Any operation, boxed: for a purgatory in which several kinds wait, futures and blocking waits
+/// among them.
+///
+/// ```
+/// use std::time::Duration;
+/// use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, when};
+///
+/// struct Fetch;
+/// impl DelayedOperation for Fetch {
+///     fn try_complete(&mut self) -> bool { true }
+///     fn on_complete(self, outcome: Outcome) { assert_eq!(outcome, Outcome::Completed) }
+/// }
+///
+/// let requests: Purgatory<&str, BoxedOperation> = Purgatory::new("requests")?;
+/// let timeout = Duration::from_secs(1);
+/// requests.try_complete_else_watch(BoxedOperation::new(Fetch), &["orders-0"], timeout)?;
+/// let produce = when(|| false, |outcome| println!("produce: {outcome}"));
+/// requests.try_complete_else_watch(produce, &["orders-0"], timeout)?;
+/// assert_eq!(requests.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct BoxedOperation {
+    operation: Box<dyn Erased>,
+}
+
+/// `DelayedOperation` with a callback that a box can make.
+trait Erased: Send {
+    fn try_complete(&mut self) -> bool;
+    fn last_check(&mut self) -> bool;
+    fn on_complete(self: Box<Self>, outcome: Outcome);
+}
+
+impl<O: DelayedOperation> Erased for O {
+    fn try_complete(&mut self) -> bool {
+        DelayedOperation::try_complete(self)
+    }
+
+    fn last_check(&mut self) -> bool {
+        DelayedOperation::last_check(self)
+    }
+
+    fn on_complete(self: Box<Self>, outcome: Outcome) {
+        DelayedOperation::on_complete(*self, outcome);
+    }
+}
+
+impl BoxedOperation {
+    /// Boxes an operation.
+    pub fn new(operation: impl DelayedOperation) -> Self {
+        BoxedOperation { operation: Box::new(operation) }
+    }
+}
+
+impl DelayedOperation for BoxedOperation {
+    fn try_complete(&mut self) -> bool {
+        self.operation.try_complete()
+    }
+
+    fn last_check(&mut self) -> bool {
+        self.operation.last_check()
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        self.operation.on_complete(outcome);
+    }
+}
+
+impl fmt::Debug for BoxedOperation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BoxedOperation").finish_non_exhaustive()
+    }
+}
+
+/// An operation of two closures.
+struct Closures<C, F> {
+    condition: C,
+    then: F,
+}
+
+/// An operation without a struct: waits until `condition` is true, then calls `then` with how it
+/// ended.
+///
+/// ```
+/// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
+/// use purgatory::{Outcome, Purgatory, when};
+///
+/// let ready = Arc::new(AtomicBool::new(false));
+/// let seen = ready.clone();
+/// let waits = when(move || seen.load(SeqCst), |outcome| assert_eq!(outcome, Outcome::Completed));
+///
+/// let purgatory = Purgatory::new("closures")?;
+/// purgatory.try_complete_else_watch(waits, &["key"], Duration::from_secs(1))?;
+/// ready.store(true, SeqCst);
+/// assert_eq!(purgatory.check_and_complete(&"key"), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn when<C, F>(condition: C, then: F) -> BoxedOperation
+where
+    C: FnMut() -> bool + Send + 'static,
+    F: FnOnce(Outcome) + Send + 'static,
+{
+    BoxedOperation::new(Closures { condition, then })
+}
+
+impl<C, F> DelayedOperation for Closures<C, F>
+where
+    C: FnMut() -> bool + Send + 'static,
+    F: FnOnce(Outcome) + Send + 'static,
+{
+    fn try_complete(&mut self) -> bool {
+        (self.condition)()
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        (self.then)(outcome);
+    }
+}

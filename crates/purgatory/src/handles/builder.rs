@@ -1,0 +1,205 @@
+//! What a [`Purgatory`] is built from.
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use timer_core::{BuildError, Executor, MAX_SHARDS, SystemTimer, Timer, driver::Driver};
+
+use crate::{
+    engine::{
+        core::{Core, OnMissed, Settings},
+        nested::Offload,
+    },
+    handles::{boxed::BoxedOperation, purgatory::Purgatory},
+    operation::{DelayedOperation, stats::Parked, watches::WatchKey},
+    sync::default_rooms,
+};
+
+/// Configures a [`Purgatory`].
+///
+/// ```
+/// use std::time::Duration;
+/// use purgatory::{DelayedOperation, Outcome, Purgatory};
+/// use timer_core::ManualTimer;
+/// # struct Request;
+/// # impl DelayedOperation for Request {
+/// #     fn try_complete(&mut self) -> bool { false }
+/// #     fn on_complete(self, outcome: Outcome) { assert_eq!(outcome, Outcome::Expired) }
+/// # }
+///
+/// let timer = ManualTimer::new(); // in a program: a SystemTimer, shared by all its purgatories
+/// let fetches = Purgatory::builder("fetch").timer(&timer).build()?;
+/// fetches.try_complete_else_watch(Request, &[1], Duration::from_millis(20))?;
+/// timer.advance(Duration::from_millis(20));
+/// assert!(fetches.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "it builds nothing by itself"]
+pub struct Builder<K, O = BoxedOperation> {
+    name: String,
+    driver: Option<Arc<Driver>>,
+    executor: Option<Arc<dyn Executor>>,
+    callbacks_on_executor: bool,
+    max_parked: Option<usize>,
+    rooms: usize,
+    on_missed: Option<OnMissed<K>>,
+    builds: PhantomData<fn() -> (K, O)>,
+}
+
+impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
+    pub(crate) fn new(name: String) -> Self {
+        Builder {
+            name,
+            driver: None,
+            executor: None,
+            callbacks_on_executor: false,
+            max_parked: None,
+            rooms: default_rooms(),
+            on_missed: None,
+            builds: PhantomData,
+        }
+    }
+
+    /// Shares a timer, instead of starting one: any number of purgatories, one reaper. On a
+    /// [`ManualTimer`](timer_core::ManualTimer) that is never turned nothing expires: the time-outs
+    /// are the caller's.
+    pub fn timer(mut self, timer: &impl Timer) -> Self {
+        self.driver = Some(timer.driver());
+        self
+    }
+
+    /// Runs what this purgatory's expired operations call back, and whatever else is not for the
+    /// calling thread, on this executor instead of the timer's: last checks, and what is beyond the
+    /// first 1024 callbacks queued behind one call.
+    ///
+    /// [`Workers`](timer_core::Workers) is one. [`execute`](Executor::execute) is called with
+    /// nothing locked; a panic in it is contained, and a job that it drops runs on the dropping
+    /// thread.
+    pub fn executor(mut self, executor: impl Executor) -> Self {
+        self.executor = Some(Arc::new(executor));
+        self
+    }
+
+    /// Runs every callback on the executor: the timer's, or the purgatory's own. By default only
+    /// those of expired operations run there, and the others on the thread that completed or
+    /// cancelled. For callbacks too slow for the threads that raise events; costs a hand-over each.
+    pub fn callbacks_on_executor(mut self) -> Self {
+        self.callbacks_on_executor = true;
+        self
+    }
+
+    /// How many operations there may be at most: parked, and over with their callback still to
+    /// come. One more that would have to wait is refused and handed back (its first check runs
+    /// before). The place of one that is over comes free just before its callback, so of several
+    /// that one event ends the first callbacks may still find none, and an executor that falls
+    /// behind makes for refusals, not for memory. No limit by default; with one, all threads share
+    /// a counter.
+    pub fn max_parked(mut self, max: usize) -> Self {
+        self.max_parked = Some(max);
+        self
+    }
+
+    /// Into how many rooms its keys are parted by their hash, each with a lock: a power of two up
+    /// to [`MAX_SHARDS`]. More rooms keep more threads out of each other's way; each takes half a
+    /// kilobyte when empty. By default 64 for each processor, at least 64 and at most 256.
+    pub fn rooms(mut self, count: usize) -> Self {
+        self.rooms = count;
+        self
+    }
+
+    /// Checks each operation once more when its time is up, and finds the events that were never
+    /// raised. An operation whose last check comes true ends as Completed. Unless an event was
+    /// noted meanwhile, that is a *missed event*: its condition came true without one, so it waited
+    /// out its time. It is counted ([`missed_events`](crate::Stats::missed_events),
+    /// `purgatory_missed_events_total`) and told to `hook`, on the executor, with nothing locked,
+    /// before the operation's callback. A panic in the hook is contained and counted, so it fails
+    /// no test: assert that the count is 0.
+    ///
+    /// An event that races the time-out may count as missed: look at the rate. A trigger that was
+    /// forgotten is missed again and again.
+    ///
+    /// The check runs on the executor, where the callback of what expired runs; until then the
+    /// operation counts as under check, and its end is decided: cancelling it, or a shutdown,
+    /// changes nothing, and it ends as Expired, or as Completed if that check says so. One that
+    /// panics ends as Expired; if the executor drops the job, the check runs on the dropping
+    /// thread. An operation that a thread is checking when its time is up has its last check there;
+    /// one with a timeout of zero has only its first.
+    ///
+    /// Costs nothing where nothing expires; a check and a box for each operation that does.
+    ///
+    /// ```
+    /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
+    /// use purgatory::{Purgatory, when};
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let fetches = Purgatory::builder("fetch")
+    ///     .timer(&timer)
+    ///     .check_at_expiry(|missed| eprintln!("no event: {:?}", missed.keys))
+    ///     .build()?;
+    /// let appended = Arc::new(AtomicBool::new(false));
+    /// let seen = appended.clone();
+    /// let fetch = when(move || seen.load(SeqCst), |outcome| println!("fetch: {outcome}"));
+    /// fetches.try_complete_else_watch(fetch, &["orders-0"], Duration::from_millis(500))?;
+    ///
+    /// appended.store(true, SeqCst); // and no check_and_complete(&"orders-0")
+    /// timer.advance(Duration::from_millis(500));
+    /// let stats = fetches.stats();
+    /// assert_eq!((stats.completed, stats.expired, stats.missed_events), (1, 0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check_at_expiry(mut self, hook: impl Fn(&Parked<K>) + Send + Sync + 'static) -> Self {
+        self.on_missed = Some(Box::new(hook));
+        self
+    }
+
+    /// Builds the purgatory, with a timer of its own unless one is shared.
+    ///
+    /// # Errors
+    /// [`BuildError`] when the shared timer was shut down, or no thread can be had for an own one;
+    /// [`BuildError::Shards`] for a number of [`rooms`](Self::rooms) that is out of bounds.
+    pub fn build(self) -> Result<Purgatory<K, O>, BuildError> {
+        if !self.rooms.is_power_of_two() || self.rooms > MAX_SHARDS {
+            return Err(BuildError::Shards(self.rooms));
+        }
+        let (driver, own_timer) = match self.driver {
+            Some(driver) => (driver, None),
+            None => {
+                let timer = SystemTimer::builder().name(&*self.name).build()?;
+                (timer.driver(), Some(timer))
+            }
+        };
+        let core = Core::new(Settings {
+            name: self.name.into(),
+            offload: Offload { driver, executor: self.executor },
+            offload_all: self.callbacks_on_executor,
+            own_timer,
+            max_parked: self.max_parked,
+            rooms: self.rooms,
+            on_missed: self.on_missed,
+        })?;
+        Ok(Purgatory::handle_of(core))
+    }
+}
+
+/// Making one.
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
+    /// A purgatory with a [`SystemTimer`] of its own (two threads). A program with several shares
+    /// one timer: see [`builder`](Self::builder).
+    ///
+    /// # Errors
+    /// [`BuildError::Thread`] when the operating system gives no thread.
+    pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
+        Self::builder(name).build()
+    }
+
+    /// A purgatory to be configured; `name` labels its metrics.
+    pub fn builder(name: impl Into<String>) -> Builder<K, O> {
+        Builder::new(name.into())
+    }
+}
+
+impl<K, O> fmt::Debug for Builder<K, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("name", &self.name).finish_non_exhaustive()
+    }
+}

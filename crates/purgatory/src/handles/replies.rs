@@ -1,0 +1,210 @@
+//! Request and reply: [`Replies`].
+//!
+//! A reply that is expected is an operation without a check, [alone](crate::engine::single) under
+//! its key: the room is the map. Whoever takes it out, by its key or because its time is up,
+//! decides how it ends, under the room's lock, and fills the answer of its future.
+
+use std::{
+    borrow::{Borrow, Cow},
+    fmt,
+    hash::Hash,
+    task::Waker,
+};
+
+use timer_core::BuildError;
+
+use crate::{
+    handles::{
+        purgatory::Purgatory,
+        wait::{Answer, Shared, WaitError, WaitFuture},
+    },
+    operation::{CancelReason, DelayedOperation, Outcome, Refused, Timeout, watches::WatchKey},
+};
+
+/// Replies that are expected, each under its request's key: what came in is handed to whoever
+/// asked.
+///
+/// [`expect`](Self::expect) first, then send the request: a reply that is faster than the rest of
+/// the sender finds its place. [`deliver`](Self::deliver) hands back what nobody waits for: a reply
+/// that comes late, twice or unasked. A handle: clones are the same, and dropping the last one ends
+/// what is expected as Cancelled.
+///
+/// ```
+/// use std::{sync::mpsc, thread, time::Duration};
+/// use purgatory::Replies;
+///
+/// let replies = Replies::new("replies")?;
+/// let (connection, requests) = mpsc::channel();
+/// let network = replies.clone();
+/// thread::spawn(move || {
+///     for request in requests {
+///         network.deliver(&request, format!("reply to {request}")).unwrap();
+///     }
+/// });
+///
+/// let reply = replies.expect(7, Duration::from_secs(30))?; // registered ...
+/// connection.send(7)?; // ... so now it may come
+/// assert_eq!(reply.wait_blocking()?, "reply to 7");
+/// assert_eq!(replies.deliver(&7, "again".to_owned()), Err("again".to_owned()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Cost
+/// A lock to register it, one to deliver it, a clock read, one allocation; no copy of the key.
+/// O(1).
+///
+/// # Locks
+/// A key's `Eq` runs under the lock of its room and must not call back. Wakers run with nothing
+/// locked.
+pub struct Replies<K: WatchKey, V: Send + 'static> {
+    purgatory: Purgatory<K, Expected<V>>,
+}
+
+/// A reply that is expected: what a purgatory of [`Replies`] parks. Events pass it over.
+#[doc(hidden)]
+pub struct Expected<V> {
+    answer: Shared<V>,
+    /// How many times all had failed before it.
+    failures: u64,
+}
+
+impl<V> Expected<V> {
+    /// Fills the answer, unless its future has gone; gives what is to be woken.
+    fn fill(self, result: Result<V, WaitError>) -> Result<Option<Waker>, Result<V, WaitError>> {
+        Answer::fill(&self.answer, result)
+    }
+}
+
+impl<V: Send + 'static> DelayedOperation for Expected<V> {
+    const CHECKED: bool = false;
+
+    fn try_complete(&mut self) -> bool {
+        false
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        let filled = self.fill(Err(WaitError::of(outcome)));
+        filled.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+impl<V> fmt::Debug for Expected<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expected").finish_non_exhaustive()
+    }
+}
+
+impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
+    /// With a timer of its own; `name` labels its metrics.
+    ///
+    /// # Errors
+    /// As [`Purgatory::new`].
+    pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
+        Purgatory::new(name).map(Self::from)
+    }
+
+    /// Expects a reply under this key. It is registered when this returns, so send the request
+    /// after. The time counts from here. Cancel safety: see [`WaitFuture`]; dropped, it leaves the
+    /// key free, and a late reply is handed back by [`deliver`](Self::deliver).
+    ///
+    /// # Errors
+    /// [`Refused`] hands the key back when a reply is expected under it
+    /// ([`AlreadyExpected`](crate::RefusedReason::AlreadyExpected)), or the purgatory is shut down
+    /// or full.
+    pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
+        let answer = Answer::shared();
+        let core = &self.purgatory.core;
+        let expected = Expected { answer: answer.clone(), failures: core.sweeps() };
+        let id = core.park_alone(expected, key, timeout.into())?;
+        if id.is_none() {
+            let _ = Answer::fill(&answer, Err(WaitError::Expired)); // it was given no time
+        }
+        Ok(self.purgatory.future_of(answer, id))
+    }
+
+    /// Delivers a reply to whoever expects it under the key. The value is theirs when this returns,
+    /// and the key is free; their task is woken. O(1).
+    ///
+    /// # Errors
+    /// The value, when nobody waits for it: it was not expected, or no longer, or one has come
+    /// before.
+    pub fn deliver<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: V) -> Result<(), V>
+    where
+        K: Borrow<Q>,
+    {
+        let Some(expected) = self.purgatory.core.take_alone(key) else { return Err(value) };
+        match expected.fill(Ok(value)) {
+            Ok(waker) => {
+                self.purgatory.wake(waker);
+                Ok(())
+            }
+            Err(Ok(value)) => Err(value),
+            Err(Err(_)) => unreachable!("a value comes back as one"),
+        }
+    }
+
+    /// As [`deliver`](Self::deliver), with a value that is made only if a reply is expected under
+    /// the key, with nothing locked: false if none is. A value whose future is dropped meanwhile is
+    /// dropped, too.
+    pub fn deliver_with<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: impl FnOnce() -> V) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let Some(expected) = self.purgatory.core.take_alone(key) else { return false };
+        let filled = expected.fill(Ok(value()));
+        filled.map(|waker| self.purgatory.wake(waker)).is_ok()
+    }
+
+    /// Fails everything that was expected before this call, as
+    /// [`Requested`](CancelReason::Requested) with this reason; returns how much. For a connection
+    /// that goes: what is expected from now on, over the next one, is not touched. O(expected).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{CancelReason, Replies, WaitError};
+    ///
+    /// let replies: Replies<u32, String> = Replies::new("replies")?;
+    /// let reply = replies.expect(1, Duration::from_secs(30))?;
+    /// assert_eq!(replies.fail_all("connection closed"), 1);
+    /// let closed = CancelReason::Requested("connection closed".into());
+    /// assert_eq!(reply.wait_blocking(), Err(WaitError::Cancelled(closed)));
+    /// assert!(replies.expect(1, Duration::from_secs(30)).is_ok()); // over the next connection
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn fail_all(&self, reason: impl Into<Cow<'static, str>>) -> usize {
+        let cancelled = CancelReason::Requested(reason.into());
+        let outcome = Outcome::Cancelled(cancelled.clone());
+        let old = self.purgatory.core.take_all(&outcome, |expected| expected.failures);
+        let fail = |expected: Expected<V>| {
+            let filled = expected.fill(Err(WaitError::Cancelled(cancelled.clone())));
+            filled.map(|waker| self.purgatory.wake(waker)).is_ok()
+        };
+        old.into_iter().map(fail).filter(|&failed| failed).count()
+    }
+
+    /// Where they are expected: for metrics, snapshots and [`shutdown`](Purgatory::shutdown). To
+    /// complete one there gives it no value.
+    pub fn purgatory(&self) -> &Purgatory<K, Expected<V>> {
+        &self.purgatory
+    }
+}
+
+impl<K: WatchKey, V: Send + 'static> From<Purgatory<K, Expected<V>>> for Replies<K, V> {
+    /// Over a purgatory that was configured otherwise: a shared timer, a bound. Its events do
+    /// nothing, since nothing in it has a check. Two over one purgatory are the same `Replies`.
+    fn from(purgatory: Purgatory<K, Expected<V>>) -> Self {
+        Replies { purgatory }
+    }
+}
+
+impl<K: WatchKey, V: Send + 'static> Clone for Replies<K, V> {
+    fn clone(&self) -> Self {
+        Replies { purgatory: self.purgatory.clone() }
+    }
+}
+
+impl<K: WatchKey, V: Send + 'static> fmt::Debug for Replies<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replies").field("purgatory", &self.purgatory).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,485 @@
+//! Waiting: a future of the value that a condition yields, and the same for a thread.
+//!
+//! A condition is a closure that gives `Some(value)` once it holds. The value is handed over
+//! through an answer that operation and future share. *One swap decides*: the operation fills the
+//! answer or the future leaves it; the later of the two finds out.
+
+use std::{
+    error::Error,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{Ordering, fence},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+};
+
+use crossbeam_utils::CachePadded;
+use timer_core::driver::contain;
+
+use crate::{
+    engine::{core::Core, nested::must_not_block},
+    handles::{boxed::BoxedOperation, purgatory::Purgatory},
+    operation::{
+        CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, RefusedReason, Timeout,
+        watches::{WatchKey, Watches},
+    },
+    sync::Mutex,
+};
+
+/// Why a wait ended without a value. See [`Purgatory::wait`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The time ran out.
+    Expired,
+    /// The wait was given up: cancelled by its key, ended with the purgatory, or its condition
+    /// panicked.
+    Cancelled(CancelReason),
+    /// It had to wait and could not be parked.
+    Refused(RefusedReason),
+    /// A blocking wait inside a check, a callback or a timer's task: what it waits for may be
+    /// waiting for its thread.
+    InsideCallback,
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitError::Expired => f.write_str("the time ran out"),
+            WaitError::Cancelled(reason) => write!(f, "cancelled: {reason}"),
+            WaitError::Refused(reason) => write!(f, "not parked: {reason}"),
+            WaitError::InsideCallback => {
+                f.write_str("a blocking wait inside a check, a callback or a timer's task")
+            }
+        }
+    }
+}
+
+impl Error for WaitError {}
+
+impl WaitError {
+    /// True when the time ran out. A loop that waits for the [next event](Purgatory::next_event)
+    /// ends with every other error: to try again at once would fail at once.
+    pub fn is_expired(&self) -> bool {
+        *self == WaitError::Expired
+    }
+
+    /// What a wait that ended without a value says.
+    pub(crate) fn of(outcome: Outcome) -> WaitError {
+        match outcome {
+            Outcome::Completed => {
+                WaitError::Cancelled(CancelReason::Requested("completed without a value".into()))
+            }
+            Outcome::Expired => WaitError::Expired,
+            Outcome::Cancelled(reason) => WaitError::Cancelled(reason),
+        }
+    }
+}
+
+/// What a wait's operation and its future share.
+pub(crate) enum Answer<T> {
+    Waiting(Option<Waker>),
+    Filled(Result<T, WaitError>),
+    /// The future is gone, or has taken what was here.
+    Left,
+}
+
+pub(crate) type Shared<T> = Arc<Mutex<Answer<T>>>;
+
+impl<T> Answer<T> {
+    pub(crate) fn shared() -> Shared<T> {
+        Arc::new(Mutex::new(Answer::Waiting(None)))
+    }
+
+    /// The operation's swap. Gives what is to be woken, with nothing locked; or the result back,
+    /// when nobody waits for it any more.
+    pub(crate) fn fill(
+        answer: &Mutex<Answer<T>>,
+        result: Result<T, WaitError>,
+    ) -> Result<Option<Waker>, Result<T, WaitError>> {
+        let mut answer = answer.lock();
+        let Answer::Waiting(waker) = &mut *answer else { return Err(result) };
+        let waker = waker.take();
+        *answer = Answer::Filled(result);
+        Ok(waker)
+    }
+}
+
+/// The operation behind a wait.
+struct Waiting<C, T> {
+    condition: C,
+    value: Option<T>,
+    end: End<T>,
+}
+
+/// The operation's side of the answer. Dropped unfilled, by a panic of the condition or because the
+/// operation was refused, it says so.
+struct End<T> {
+    answer: Shared<T>,
+    filled: bool,
+}
+
+impl<C: FnMut() -> Option<T> + Send + 'static, T: Send + 'static> DelayedOperation
+    for Waiting<C, T>
+{
+    fn try_complete(&mut self) -> bool {
+        self.value = (self.condition)();
+        self.value.is_some()
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        let Waiting { mut condition, value, end } = self;
+        let value = match outcome {
+            // By a watermark, or from outside: no check may have asked for the value yet.
+            Outcome::Completed => value.or_else(&mut condition),
+            _ => None,
+        };
+        drop(condition);
+        end.fill(value.ok_or_else(|| WaitError::of(outcome)));
+    }
+}
+
+impl<T> End<T> {
+    fn fill(mut self, result: Result<T, WaitError>) {
+        self.fill_once(result);
+    }
+
+    fn fill_once(&mut self, result: Result<T, WaitError>) {
+        self.filled = true;
+        if let Ok(waker) = Answer::fill(&self.answer, result) {
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl<T> Drop for End<T> {
+    fn drop(&mut self) {
+        if !self.filled {
+            // The condition's panic may be under way: a waker's must not meet it.
+            let _ = contain(|| self.fill_once(Err(WaitError::Cancelled(CancelReason::Panicked))));
+        }
+    }
+}
+
+/// A future of the value that a parked condition yields ([`Purgatory::wait`]), or of a reply
+/// ([`Replies::expect`](crate::Replies::expect)). On any runtime, or none.
+///
+/// # Cancel safety
+/// Dropping it cancels the wait: the operation leaves the purgatory at once, or, while it is under
+/// check, when that check is over. A value that had been yielded but not taken is dropped: make it
+/// a [guard that gives itself back](crate::guide::recipes#leases). Polling it without awaiting its
+/// end, as a `select!` over `&mut` does, loses nothing.
+///
+/// A future does not keep its purgatory open: when the last handle goes, the wait ends as
+/// [`Dropped`](CancelReason::Dropped).
+///
+/// # Panics
+/// When polled again after it was ready.
+#[must_use = "dropped, it cancels the wait"]
+pub struct WaitFuture<T> {
+    answer: Shared<T>,
+    /// Where it waits, until it is over.
+    behind: Option<Arc<dyn Behind>>,
+    /// Its name there, if it was parked.
+    id: Option<OperationId>,
+}
+
+/// A purgatory as its futures see it. They do not keep it open.
+trait Behind: Send + Sync {
+    fn cancel(&self, id: OperationId);
+    fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
+}
+
+impl<K: WatchKey, O: DelayedOperation> Behind for CachePadded<Arc<Core<K, O>>> {
+    fn cancel(&self, id: OperationId) {
+        let reason = CancelReason::Requested("the future was dropped".into());
+        self.end(id.handle, Outcome::Cancelled(reason));
+    }
+
+    fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
+        Core::reschedule(self, id.handle, timeout)
+    }
+}
+
+impl<T> Future for WaitFuture<T> {
+    type Output = Result<T, WaitError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Wakers are user code: none is cloned or dropped under the lock. An operation that is gone
+        // has filled the answer; then no waker is needed.
+        let over = Arc::strong_count(&self.answer) == 1;
+        fence(Ordering::Acquire); // the operation filled the answer before it dropped its share
+        let mut waker = (!over).then(|| context.waker().clone());
+        let mut answer = self.answer.lock();
+        if let Answer::Waiting(kept) = &mut *answer {
+            std::mem::swap(kept, &mut waker);
+            drop(answer);
+            return Poll::Pending;
+        }
+        let before = std::mem::replace(&mut *answer, Answer::Left);
+        drop(answer);
+        match before {
+            Answer::Filled(result) => {
+                self.behind = None;
+                Poll::Ready(result)
+            }
+            _ => panic!("a wait was polled after it was over"),
+        }
+    }
+}
+
+impl<T> Drop for WaitFuture<T> {
+    fn drop(&mut self) {
+        let Some(behind) = self.behind.take() else { return }; // it was ready, and is taken
+        let left = std::mem::replace(&mut *self.answer.lock(), Answer::Left);
+        let waits = matches!(left, Answer::Waiting(_)) && !failpoint!(DroppedFutureLeavesOperation);
+        self.id.filter(|_| waits).into_iter().for_each(|id| behind.cancel(id));
+        drop(left); // its value or waker, with nothing locked
+    }
+}
+
+impl<T> fmt::Debug for WaitFuture<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitFuture").finish_non_exhaustive()
+    }
+}
+
+/// Wakes a thread that waits.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
+    /// A future of what comes into the answer, for an operation that fills it when it ends.
+    pub(crate) fn future_of<T>(&self, answer: Shared<T>, id: Option<OperationId>) -> WaitFuture<T> {
+        WaitFuture { answer, behind: Some(self.share()), id }
+    }
+
+    /// A future that yields this refusal.
+    #[cfg(feature = "keyed")]
+    pub(crate) fn refused<T>(&self, reason: RefusedReason) -> WaitFuture<T> {
+        let answer = Answer::shared();
+        let _ = Answer::fill(&answer, Err(WaitError::Refused(reason)));
+        self.future_of(answer, None)
+    }
+
+    /// Wakes a task for which an answer was filled. A panic of its waker is contained and counted.
+    pub(crate) fn wake(&self, waker: Option<Waker>) {
+        self.core.report_if(contain(|| waker.into_iter().for_each(Waker::wake)));
+    }
+}
+
+impl<K: WatchKey> Purgatory<K, BoxedOperation> {
+    /// Waits until `condition` yields a value: now, or at an event on one of the keys. The
+    /// condition is checked and parked by this call, not by the first poll; the time counts from
+    /// here. On any runtime, or none.
+    ///
+    /// The condition runs as a [check](DelayedOperation::try_complete) does, on the threads that
+    /// raise events and with nothing locked. It is asked no more once it yielded a value. The
+    /// future wakes its task where a callback would run, with nothing locked either. One allocation
+    /// for the operation, one for the answer it shares with the future; O(keys), as
+    /// [`try_complete_else_watch`](Self::try_complete_else_watch).
+    ///
+    /// # Errors
+    /// The future yields a [`WaitError`]: time ran out, cancelled, or refused.
+    ///
+    /// ```
+    /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, time::Duration};
+    /// use purgatory::{BoxedOperation, Purgatory, WaitError};
+    ///
+    /// # fn block_on<F: Future>(future: F) -> F::Output {
+    /// #     struct Unpark(std::thread::Thread);
+    /// #     impl std::task::Wake for Unpark { fn wake(self: Arc<Self>) { self.0.unpark() } }
+    /// #     let waker = Arc::new(Unpark(std::thread::current())).into();
+    /// #     let mut context = std::task::Context::from_waker(&waker);
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     loop {
+    /// #         match future.as_mut().poll(&mut context) {
+    /// #             std::task::Poll::Ready(output) => return output,
+    /// #             std::task::Poll::Pending => std::thread::park(),
+    /// #         }
+    /// #     }
+    /// # }
+    /// let purgatory: Purgatory<&str, BoxedOperation> = Purgatory::new("waits")?;
+    /// let log_end = Arc::new(AtomicU64::new(0));
+    /// let seen = log_end.clone();
+    /// let enough = move || Some(seen.load(SeqCst)).filter(|&end| end > 0);
+    /// let bytes = purgatory.wait(&["log"], Duration::from_secs(1), enough);
+    /// log_end.store(7, SeqCst);
+    /// purgatory.check_and_complete(&"log");
+    /// assert_eq!(block_on(bytes), Ok(7));
+    ///
+    /// let never = purgatory.wait(&["log"], Duration::from_millis(5), || None::<()>);
+    /// assert_eq!(block_on(never), Err(WaitError::Expired));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// An asynchronous condition: let a task evaluate it, store what it found and raise the event.
+    pub fn wait<'a, T: Send + 'static>(
+        &self,
+        watches: impl Into<Watches<'a, K>>,
+        timeout: impl Into<Timeout>,
+        condition: impl FnMut() -> Option<T> + Send + 'static,
+    ) -> WaitFuture<T>
+    where
+        K: 'a,
+    {
+        self.await_end(watches, timeout, |end| Waiting { condition, value: None, end })
+    }
+
+    /// A future of the next event on one of the keys: registered by this call, over at the first
+    /// event after it, at the timeout, or at shutdown. For a condition that has to be awaited, a
+    /// storage say: register, read, and await this only if what was read does not suffice. An event
+    /// that comes while the storage is read is not lost. O(keys).
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use purgatory::{Purgatory, WaitError};
+    ///
+    /// # struct Storage;
+    /// # impl Storage { async fn read(&self) -> Vec<u8> { Vec::new() } }
+    /// /// A fetch: waits until there are enough bytes, or yields what is there in the end.
+    /// async fn fetch(
+    ///     appends: &Purgatory<&'static str>,
+    ///     storage: &Storage,
+    ///     min_bytes: usize,
+    ///     max_wait: Duration,
+    /// ) -> Result<Vec<u8>, WaitError> {
+    ///     let deadline = Instant::now() + max_wait;
+    ///     loop {
+    ///         let left = deadline.saturating_duration_since(Instant::now());
+    ///         let appended = appends.next_event(&["orders-0"], left); // registered ...
+    ///         let bytes = storage.read().await; // ... before the log is read
+    ///         if bytes.len() >= min_bytes {
+    ///             return Ok(bytes);
+    ///         }
+    ///         match appended.await {
+    ///             Err(error) if error.is_expired() => return Ok(bytes),
+    ///             ended => ended?, // another error would come again at once
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn next_event<'a>(
+        &self,
+        watches: impl Into<Watches<'a, K>>,
+        timeout: impl Into<Timeout>,
+    ) -> WaitFuture<()>
+    where
+        K: 'a,
+    {
+        self.await_end(watches, timeout, |end| NextEvent { registered: false, end })
+    }
+
+    /// Parks an operation that fills an answer when it ends.
+    fn await_end<'a, T: Send + 'static, O: DelayedOperation>(
+        &self,
+        watches: impl Into<Watches<'a, K>>,
+        timeout: impl Into<Timeout>,
+        operation: impl FnOnce(End<T>) -> O,
+    ) -> WaitFuture<T>
+    where
+        K: 'a,
+    {
+        let answer = Answer::shared();
+        let end = End { answer: answer.clone(), filled: false };
+        let operation = BoxedOperation::new(operation(end));
+        let id = match self.try_complete_else_watch(operation, watches, timeout) {
+            Ok(ParkResult::Parked(id)) => Some(id),
+            Ok(ParkResult::Ended(_)) => None,
+            Err(refused) => {
+                let _ = Answer::fill(&answer, Err(WaitError::Refused(refused.reason)));
+                None // and nobody has polled yet
+            }
+        };
+        self.future_of(answer, id)
+    }
+}
+
+/// Ends at the first event after it was registered.
+struct NextEvent {
+    registered: bool,
+    end: End<()>,
+}
+
+impl DelayedOperation for NextEvent {
+    fn try_complete(&mut self) -> bool {
+        std::mem::replace(&mut self.registered, true)
+    }
+
+    fn last_check(&mut self) -> bool {
+        false // no event
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        self.end.fill(match outcome {
+            Outcome::Completed => Ok(()),
+            _ => Err(WaitError::of(outcome)),
+        });
+    }
+}
+
+impl<T> WaitFuture<T> {
+    /// The operation's name, to complete, cancel or reschedule it by; `None` when it was over at
+    /// once.
+    pub fn id(&self) -> Option<OperationId> {
+        self.id
+    }
+
+    /// Gives the wait another timeout, counted from now, as [`Purgatory::reschedule`] does. False
+    /// when it is over.
+    pub fn reschedule(&self, timeout: impl Into<Timeout>) -> bool {
+        let waits = self.behind.as_ref().zip(self.id);
+        waits.is_some_and(|(behind, id)| behind.reschedule(id, timeout.into()))
+    }
+
+    /// Blocks this thread until the wait is over. The future may have been polled before. Under a
+    /// [`ManualTimer`](timer_core::ManualTimer) another thread has to advance it.
+    ///
+    /// ```
+    /// use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}}, thread, time::Duration};
+    /// use purgatory::{Purgatory, WaitError};
+    ///
+    /// let purgatory: Purgatory<&str> = Purgatory::new("epoch")?;
+    /// let epoch = Arc::new(AtomicU64::new(0));
+    /// let (seen, raises) = (epoch.clone(), purgatory.clone());
+    /// let leader = thread::spawn(move || {
+    ///     epoch.store(1, SeqCst);
+    ///     raises.check_and_complete(&"epoch");
+    /// });
+    /// let began = move || Some(seen.load(SeqCst)).filter(|&epoch| epoch > 0);
+    /// let wait = purgatory.wait(&["epoch"], Duration::from_secs(30), began);
+    /// assert_eq!(wait.wait_blocking(), Ok(1));
+    ///
+    /// let never = purgatory.wait(&["epoch"], Duration::from_millis(1), || None::<()>);
+    /// assert_eq!(never.wait_blocking(), Err(WaitError::Expired));
+    /// # leader.join().unwrap();
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`WaitError`]; [`InsideCallback`](WaitError::InsideCallback) when it would have to wait
+    /// inside a check, a callback or a timer's task, and then the wait is cancelled.
+    pub fn wait_blocking(mut self) -> Result<T, WaitError> {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            match Pin::new(&mut self).poll(&mut context) {
+                Poll::Ready(result) => return result,
+                Poll::Pending if must_not_block() => return Err(WaitError::InsideCallback),
+                Poll::Pending => thread::park(),
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What is counted of a purgatory, as numbers to look at.
+
+use std::time::Duration;
+
+use timer_core::TimeHistogram;
+
+use super::OperationId;
+
+/// What a purgatory holds and has done. Exact when nothing moves.
+///
+/// A field is called as its metric or that metric's label is, so it does not end in `_count`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Stats {
+    /// Operations parked now, those under check included.
+    pub parked: u64,
+    /// Watches of what is parked now: an operation has one for each of its keys and one for each of
+    /// its watermarks, met or not.
+    pub watched: u64,
+    /// Operations ever parked: the sum of `parked` and the three ends below.
+    pub parked_total: u64,
+    /// Parked operations that ended as Completed.
+    pub completed: u64,
+    /// Parked operations that ended as Expired.
+    pub expired: u64,
+    /// Parked operations that ended as Cancelled, for whatever reason.
+    pub cancelled: u64,
+    /// Those of them that a shutdown ended.
+    pub cancelled_by_shutdown: u64,
+    /// Those of them that ended as the last handle was dropped.
+    pub cancelled_by_drop: u64,
+    /// Those of them whose check panicked.
+    pub cancelled_by_panic: u64,
+    /// Operations that ended without being parked: their first check came true (nearly always),
+    /// or panicked, or their timeout was zero.
+    pub ended_at_once: u64,
+    /// Checks and callbacks that panicked.
+    pub panics: u64,
+    /// Checks: the first of each operation, and those for events.
+    pub checks: u64,
+    /// Operations whose condition had come true without an event: found by their
+    /// [last check](crate::Builder::check_at_expiry), so 0 without one.
+    pub missed_events: u64,
+    /// Events, raised by anybody: plain ones and rises of watermarks, those on keys without waiters
+    /// too.
+    pub events: u64,
+    /// Operations that were handed back instead of being parked, for want of a key.
+    pub refused_no_keys: u64,
+    /// Operations that were handed back after shutdown.
+    pub refused_closed: u64,
+    /// Operations that were handed back because as many were parked as may be.
+    pub refused_full: u64,
+    /// Operations that were handed back for more watermarks to be counted than one can have.
+    pub refused_too_many_watermarks: u64,
+    /// Callbacks handed to the executor that have not begun: of what expired, or all
+    /// ([`callbacks_on_executor`](crate::Builder::callbacks_on_executor)). Not those beyond the
+    /// first 1024 that were queued behind one call.
+    pub callbacks_waiting: u64,
+}
+
+impl Stats {
+    /// Adds the first checks of what was not parked.
+    pub(crate) fn add_first_checks(&mut self) {
+        let refused = self.refused_closed + self.refused_full + self.refused_too_many_watermarks;
+        self.checks += self.ended_at_once + refused; // after a check each
+    }
+}
+
+/// How long operations waited, by how they ended, and how late those were that expired. Counted
+/// from the first time that anybody asked for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Times {
+    /// From being parked to ending as Completed.
+    pub completed: TimeHistogram,
+    /// From being parked to ending as Expired.
+    pub expired: TimeHistogram,
+    /// From being parked to ending as Cancelled.
+    pub cancelled: TimeHistogram,
+    /// From its deadline, rounded up to a tick, until what expired was taken off the wheel.
+    pub lateness: TimeHistogram,
+    /// From being handed to the executor until a callback, or a last check, began.
+    pub callback_delay: TimeHistogram,
+}
+
+/// What a purgatory holds, and what became of what it held. Made by
+/// [`Purgatory::snapshot`](crate::Purgatory::snapshot). With the feature `serde` it can be
+/// serialised; durations then are seconds.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Snapshot<K> {
+    /// The purgatory's name.
+    pub name: String,
+    /// Counts: what is parked, and why operations ended.
+    pub stats: Stats,
+    /// How many keys have waiters.
+    pub key_count: usize,
+    /// The keys with the most waiters, most first, each with how many watches it has, counted as by
+    /// [`Purgatory::waiters`](crate::Purgatory::waiters).
+    pub busiest: Vec<(K, usize)>,
+    /// What has been parked for longest, longest first.
+    pub oldest: Vec<Parked<K>>,
+    /// What is under check, by how long that is known to go on, longest first. A check that never
+    /// returns shows up here, and its operation cannot expire.
+    pub under_check: Vec<Parked<K>>,
+    /// How long operations waited. Counted from the first snapshot, or
+    /// [`times`](crate::Purgatory::times), on.
+    pub times: Times,
+}
+
+/// A parked operation.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Parked<K> {
+    /// Its name, to cancel or complete it by.
+    pub id: OperationId,
+    /// The keys it still waits for, one for each watch. A watermark that was met and counted is
+    /// none.
+    pub keys: Vec<K>,
+    /// How long it has been parked, to the microsecond.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds"))]
+    pub age: Duration,
+    /// How long until it expires, to the timer's tick; zero when it is due, `None` when it never
+    /// does.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds_or_none"))]
+    pub expires_in: Option<Duration>,
+    /// When it is under check: for how long at least, which is since the first snapshot that found
+    /// it in this check.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_seconds_or_none"))]
+    pub under_check: Option<Duration>,
+}
+
+#[cfg(feature = "serde")]
+fn as_seconds<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(duration.as_secs_f64())
+}
+
+#[cfg(feature = "serde")]
+fn as_seconds_or_none<S: serde::Serializer>(
+    duration: &Option<Duration>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&duration.map(|duration| duration.as_secs_f64()), to)
+}
