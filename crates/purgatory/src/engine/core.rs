@@ -75,7 +75,7 @@ pub(crate) struct Core<K, O> {
     pub(crate) permits: Option<Limit>,
     /// Checks that the last snapshot found under way, and since when.
     pub(crate) checks_known: Mutex<Checks>,
-    /// How many times all that waits alone was taken: see [`alone`](super::single).
+    /// The number of `fail_all` calls: see [`single`](super::single).
     pub(super) sweeps: AtomicU64,
     /// How long callbacks waited for the executor, once somebody has asked for it. Not the model's
     /// lock: nothing depends on it.

@@ -4,7 +4,7 @@
 //!
 //! Offsets rise, so nearly every watch comes with a threshold at or above all others. Such a one
 //! goes to the end of a sorted *run*, and a rise of the watermark takes the run's front, both
-//! without a search. The others go into a [`heap`](super::watermark_queue).
+//! without a search. The others go into a heap.
 //!
 //! - **Placed**: whatever moves an item tells where it went, so that a watch knows its position and
 //!   leaves from the middle. In the run it leaves a gap.
