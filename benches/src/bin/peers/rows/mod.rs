@@ -12,13 +12,14 @@ use row::{Row, row};
 use waits::{operations, park, poll_loop, replies};
 
 /// Every row, in the order of the table.
-pub(crate) const ROWS: [Row; 25] = [
+pub(crate) const ROWS: [Row; 26] = [
     row("idle", "How often does a process wake up while 1000 timers are far away?", timers::idle),
     row("schedule-cancel-1t-0", "What does a time-out cost that is cancelled?", timers::schedule),
     row("schedule-cancel-1t-1m", "And with 1M timers pending?", timers::schedule),
     row("schedule-cancel-2t-100k", "And on two threads at once, each?", timers::schedule),
     row("random-replace-1m", "What does it cost to move one of 1M deadlines?", timers::schedule),
-    row("advance-1m", "What does a timer cost its wheel until it fires?", timers::advance),
+    row("advance-1m", "What does a timer cost its wheel until it fires?", timers::core),
+    row("longest-insert-1m", "How long is a wheel locked for an insertion at most?", timers::core),
     row("lateness-1m-per-s", "How late do 1M timers fire that fall due in 1 s?", expire::lateness),
     row("burst-1m", "How late do 1M timers fire that fall due at once?", expire::burst),
     row("uniform-1m", "How late with 1M a second, all with one time-out?", expire::uniform),

@@ -15,7 +15,7 @@
 //!
 //! `advance-1m`: what it costs to turn a core over a second of virtual time, tick by tick, in which
 //! a million timers fall due at random. Filling it is not measured. (tokio's wheels turn only with
-//! its clock and runtime.)
+//! its clock and runtime.) `longest-insert-1m`: the longest insertion, for which a lock is held.
 
 use std::{
     fs,
@@ -225,10 +225,24 @@ fn turn<C: Core>((timers, seed): (usize, u64)) -> anyhow::Result<f64> {
     Ok(spent as f64 / timers as f64)
 }
 
-pub(super) fn advance(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
-    let contenders = contenders!(turn, Core: OursWheel, DeadlineMap);
+/// The longest of a million insertions, in microseconds.
+fn longest<C: Core>((timers, seed): (usize, u64)) -> anyhow::Result<f64> {
+    let (mut core, mut random, clock) = (C::default(), Rng::with_seed(seed), SystemClock::new());
+    let insert_ns = |id| {
+        let begin_ns = clock.now_ns();
+        core.insert(random.u64(1..=60 * TICKS), id);
+        clock.now_ns() - begin_ns
+    };
+    Ok((0..timers as u64).map(insert_ns).max().unwrap_or(0) as f64 / 1e3)
+}
+
+pub(super) fn core(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
+    let (unit, contenders) = match id {
+        "advance-1m" => ("ns a timer", contenders!(turn, Core: OursWheel, DeadlineMap)),
+        _ => ("us", contenders!(longest, Core: OursWheel, DeadlineMap)),
+    };
     for round in 0..run.sizes.rounds {
-        run.each(id, "ns a timer", &contenders, (run.sizes.one_m, round as u64))?;
+        run.each(id, unit, &contenders, (run.sizes.one_m, round as u64))?;
     }
     Ok(())
 }
