@@ -66,21 +66,6 @@ fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
     Ok(waits)
 }
 
-/// Checks that take all of the time of the thread that raises events: PurgatoryChecksBusy.
-fn check_slowly(stop: &Arc<Stop>) -> Result<Waits> {
-    let waits = Waits::new("slow checks")?;
-    let (until, stop, event) = (stop.clone(), stop.clone(), waits.clone());
-    let check = move || (until.pause(ROUND), false).1;
-    waits.try_complete_else_watch(when(check, drop), &["key"], Timeout::Never)?;
-    let raise = move || {
-        while !stop.pause(Duration::from_millis(1)) {
-            event.check_and_complete(&"key");
-        }
-    };
-    thread::Builder::new().name("slow checks".to_owned()).spawn(raise)?;
-    Ok(waits)
-}
-
 /// Tasks that take nearly all of the time of a reaper: TimerSaturated.
 fn keep_a_reaper_busy(stop: &Arc<Stop>) -> Result<SystemTimer> {
     let (timer, stop) = (SystemTimer::builder().name("busy").inline().build()?, stop.clone());
@@ -141,8 +126,8 @@ fn main() -> Result<()> {
     let (panics, blocks) = (Waits::new("panics")?, Waits::new("blocks")?);
     let forgets = Purgatory::builder("forgets").check_at_expiry(|_| ()).build()?;
     let stuck = get_stuck(&stop)?;
-    let (slow, busy) = (check_slowly(&stop)?, keep_a_reaper_busy(&stop)?);
-    let all = [&late, &full, &panics, &blocks, &forgets, &stuck, &slow];
+    let busy = keep_a_reaper_busy(&stop)?;
+    let all = [&late, &full, &panics, &blocks, &forgets, &stuck];
 
     let live = [&inline, &busy].into_iter().fold(Live::new(), |live, timer| live.timer(timer));
     let live = all.iter().fold(live, |live, waits| live.purgatory_with(waits, Display::fmt));

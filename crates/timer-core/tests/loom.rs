@@ -1,5 +1,5 @@
 //! Every interleaving of the timer and its reaper, on the shipped code: `just loom`, or
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p timer-core --test loom`.
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p timer-core --features __loom --test loom`.
 //!
 //! Each model is run as it is, where no interleaving may fail or stop, and then with a failpoint
 //! set in the very line it is about, where one must. Time stands still at 0, and a sleeping reaper

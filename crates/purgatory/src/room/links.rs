@@ -193,7 +193,7 @@ impl Tickets {
 
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = Ticket> {
-        (0..self.len()).map(|at| match self {
+        (0..self.len()).map(move |at| match self {
             Tickets::Few(few) => Ticket { room: u32::from(few.rooms[at]), slot: few.slots[at] },
             Tickets::Many(many) => many[at],
         })

@@ -1,5 +1,5 @@
 //! Every interleaving of the small cores, on the shipped code: `just loom`, or
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p purgatory --test loom`.
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p purgatory --features __loom --test loom`.
 //!
 //! Each model is run as it is, where no interleaving may fail, and then with a fault planted in
 //! the very line it is about, where one must. The conditions are read and written `Relaxed`: what

@@ -82,7 +82,7 @@ fn check_with(config: &Config, fewer: usize, faults: &[Fault], scenario: fn()) {
             run.passed,
             "schedule {} from seed {seed} failed; to see it again, and nothing else:
 RUSTFLAGS='--cfg shuttle' SHUTTLE_REPLAY='<the schedule above>' cargo test --release \
---target-dir target/shuttle -p purgatory --test shuttle -- --exact {test}",
+--target-dir target/shuttle -p purgatory --features __shuttle --test shuttle -- --exact {test}",
             run.schedules
         );
     };

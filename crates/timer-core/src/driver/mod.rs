@@ -69,7 +69,7 @@ pub(crate) mod tokio;
 pub use self::driver::Driver;
 pub use self::executor::{Due, Latch, Ran, UnderWay, jobs, on_timer_thread};
 pub use self::owner::{WheelCounts, WheelOwner};
-pub use self::panics::{Apart, contain, drop_each};
+pub use self::panics::contain;
 pub use self::reaper::Bell;
 pub use self::shards::{ShardGuard, ShardState, Shards};
 #[cfg(feature = "metrics")]

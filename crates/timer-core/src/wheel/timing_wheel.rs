@@ -371,10 +371,8 @@ impl<T> TimingWheel<T> {
     ) -> Advanced {
         let target = now.max(self.now);
         let mut advanced = Advanced { fired: 0, cascaded: 0, next_due: None };
-        while advanced.fired + advanced.cascaded < budget
-            && let Some(bucket) = self.buckets.first_due(target, self.now)
-        // Due first
-        {
+        while advanced.fired + advanced.cascaded < budget {
+            let Some(bucket) = self.buckets.first_due(target, self.now) else { break };
             self.now = self.now.max(bucket.expiration.min(target)); // Reached
             self.empty(bucket, budget, &mut advanced, &mut sink);
         }

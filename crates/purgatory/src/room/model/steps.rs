@@ -444,10 +444,9 @@ impl Model {
     pub(super) fn release(&mut self, at: usize) {
         let (id, ticket) = self.reference.leaving.swap_remove(at);
         let (mut watches, of) = (vec![(ticket, id)], ticket.room as usize);
-        while self.random.bool()
-            && let Some(at) =
-                self.reference.leaving.iter().position(|(_, ticket)| ticket.room as usize == of)
-        {
+        while self.random.bool() {
+            let mut leaving = self.reference.leaving.iter();
+            let Some(at) = leaving.position(|(_, ticket)| ticket.room as usize == of) else { break };
             let (id, ticket) = self.reference.leaving.swap_remove(at);
             watches.push((ticket, id));
         }
