@@ -78,7 +78,7 @@ impl Working {
         world.wait_for_time(); // for what a callback of the worker's parked
         world.assert_nothing_missed();
         world.begin_shutdown();
-        assert!(world.timer.shutdown(Duration::MAX).unfired.is_empty());
+        assert!(world.timer.shutdown(std::time::Duration::MAX).unfired.is_empty());
         world.assert_over();
     }
 }
@@ -132,7 +132,7 @@ fn the_timer_is_shut_down_meanwhile() {
         let world = World::on(builder.shards(2).build().unwrap(), Settings::default());
         let shut_down = |world: &World<SystemTimer>| {
             world.begin_shutdown();
-            assert!(world.timer.shutdown(Duration::MAX).unfired.is_empty());
+            assert!(world.timer.shutdown(std::time::Duration::MAX).unfired.is_empty());
         };
         join([
             world.thread(move |world| {
@@ -176,7 +176,7 @@ fn a_check_that_is_always_overtaken() {
         assert!(matches!(result, Ok(12) | Err(WaitError::Cancelled(_))), "{result:?}");
         join([cancel, event]);
         working.stop();
-        assert!(timer.shutdown(Duration::MAX).unfired.is_empty());
+        assert!(timer.shutdown(std::time::Duration::MAX).unfired.is_empty());
         assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
     });
 }
