@@ -25,7 +25,7 @@ use std::{
 /// caught up with in bounded steps.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
     /// Nanoseconds since the clock's origin; `u64::MAX` (584 years) is the end of time. May be
-    /// called under a lock of whoever keeps wheels, and must not call back.
+    /// called under the lock of a wheel, and must not call back.
     fn now_ns(&self) -> u64;
 
     /// The longest a thread may sleep before it must look at this clock again, while it waits for

@@ -161,7 +161,7 @@ impl Executor for Inline {
     }
 }
 
-/// Counts what is under way, for whoever waits until it is over.
+/// Counts the work under way, for a thread that waits until it is over.
 #[derive(Clone, Debug, Default)]
 pub struct Latch(Arc<(Mutex<usize>, Condvar)>);
 

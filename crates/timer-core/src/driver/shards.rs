@@ -4,10 +4,10 @@
 //! A thread that starts a timer takes the shard it is given and nothing else, so threads do not
 //! write to the same memory. What the reaper needs to know is under the same lock:
 //!
-//! - **Wake before**: each shard holds the tick by which its timer means to come by. Whoever
-//!   gives the shard work earlier than that lowers it and, after unlocking, rings. So there is no
-//!   moment at which an earlier arrival is missed, and no ring for a later one. When tasks are
-//!   cancelled the tick stays, and costs at most one needless visit.
+//! - **Wake before**: each shard holds the tick by which its timer means to come by. A thread that
+//!   gives the shard earlier work lowers it and, after unlocking, rings. So there is no moment at
+//!   which an earlier arrival is missed, and no ring for a later one. When tasks are cancelled the
+//!   tick stays, and costs at most one needless visit.
 
 use std::{
     fmt,

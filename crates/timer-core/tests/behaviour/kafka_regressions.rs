@@ -106,10 +106,11 @@ impl KafkaTimer {
     fn turn(&mut self) -> KafkaTurn {
         let mut turn = KafkaTurn::default();
         let now = self.now_ms();
-        while turn.buckets < Self::WEDGED
-            && let Some(bucket) = self.wheel.earliest().filter(|bucket| bucket.due <= Some(now))
-            && let Bucket { due: Some(due), expirations } = std::mem::take(bucket)
-        {
+        while turn.buckets < Self::WEDGED {
+            let due = self.wheel.earliest().filter(|bucket| bucket.due <= Some(now));
+            let Some(Bucket { due: Some(due), expirations }) = due.map(std::mem::take) else {
+                break;
+            };
             turn.buckets += 1;
             self.wheel.advance(due);
             turn.fired += expirations.into_iter().filter(|&task| !self.wheel.add(task)).count();

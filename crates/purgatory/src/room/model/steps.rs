@@ -446,7 +446,9 @@ impl Model {
         let (mut watches, of) = (vec![(ticket, id)], ticket.room as usize);
         while self.random.bool() {
             let mut leaving = self.reference.leaving.iter();
-            let Some(at) = leaving.position(|(_, ticket)| ticket.room as usize == of) else { break };
+            let Some(at) = leaving.position(|(_, ticket)| ticket.room as usize == of) else {
+                break;
+            };
             let (id, ticket) = self.reference.leaving.swap_remove(at);
             watches.push((ticket, id));
         }
