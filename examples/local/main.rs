@@ -1,6 +1,6 @@
 //! A log server on one thread, with an event loop of its own: a fetch waits until the log has come
-//! to its offset or its time is up. The loop turns the timer, and sleeps until a datagram comes;
-//! while fetches wait, a tick at most. Nothing of the server is `Send`. At its end the program
+//! to its offset or its time is up. The loop turns the timer, and sleeps until a datagram comes or
+//! the timer has work. Nothing of the server is `Send`. At its end the program
 //! times what a fetch costs. `cargo run --release --example local`
 
 use std::io::{self, ErrorKind::TimedOut, ErrorKind::WouldBlock, Write};
@@ -54,7 +54,7 @@ fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
     let fetches = Purgatory::builder("fetch").timer(&timer).rooms(1).build()?;
     let log_end: Rc<Cell<u64>> = Rc::default();
     loop {
-        let sleep = (!fetches.is_empty()).then_some(TICK);
+        let sleep = timer.next_due_in().map(|sleep| sleep.max(TICK)); // zero would be for ever
         socket.set_read_timeout(sleep)?;
         let received = receive(socket, &mut datagram)?;
         turn(&timer, &clock);

@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::live::Live;
 
-/// Of the time, events may be made for one part in so many.
+/// Events may take one part in this many of the time.
 const SHARE: u32 = 5;
 /// When the browser tries again after the connection was lost.
 const RETRY: Duration = Duration::from_secs(1);
@@ -79,11 +79,11 @@ fn events(feed: Arc<Feed>) -> Sse<impl Stream<Item = Result<sse::Event, Infallib
     Sse::new(events).keep_alive(KeepAlive::default())
 }
 
-/// One event for all who listen.
+/// One event for all clients of the page.
 struct Feed {
     live: Live,
-    /// Held by the one who makes the next, or waits for its time; the others wait for the lock and
-    /// find it made. One who is dropped meanwhile lets the next one do it.
+    /// Held by the client that makes the next event, or waits for its time; the others wait for the
+    /// lock and find it made. If that client is dropped meanwhile, another makes it.
     latest: Mutex<Latest>,
 }
 

@@ -31,7 +31,7 @@ use crate::{
 /// meanwhile.
 pub(crate) const BUDGET: usize = 64;
 
-/// So many operations a shutdown claims before it calls the first back; so many watches are
+/// A shutdown claims this many operations before it calls the first back; this many watches are
 /// collected before the first are given back.
 const CLAIMED: usize = 4096;
 

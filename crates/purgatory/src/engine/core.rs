@@ -47,7 +47,7 @@ pub(crate) struct Settings<K> {
     pub(crate) on_missed: Option<OnMissed<K>>,
 }
 
-/// Whom to tell of an operation that its last check completed.
+/// The hook that is told of an operation that its last check completed.
 pub(crate) type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
 
 pub(crate) struct Core<K, O> {
@@ -77,8 +77,8 @@ pub(crate) struct Core<K, O> {
     pub(crate) checks_known: Mutex<Checks>,
     /// The number of `fail_all` calls: see [`single`](super::single).
     pub(super) sweeps: AtomicU64,
-    /// How long callbacks waited for the executor, once somebody has asked for it. Not the model's
-    /// lock: nothing depends on it.
+    /// How long callbacks waited for the executor, once the program has asked for it. Not the
+    /// model's lock: nothing depends on it.
     pub(crate) callback_delay: OnceLock<parking_lot::Mutex<TimeHistogram>>,
     /// What has been handed to a recorder's histograms.
     #[cfg(feature = "metrics")]

@@ -42,7 +42,7 @@ pub(super) enum Pop {
     All,
 }
 
-/// What is raised.
+/// The event that is raised.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// For all that wait.
@@ -71,7 +71,7 @@ pub(super) struct Walk<'a, K: Eq + Clone, O> {
 }
 
 impl<K: Eq + Clone, O> Walk<'_, K, O> {
-    /// Checks out the next waiters, so many at most; false at the end.
+    /// Checks out the next waiters, at most this many; false at the end.
     fn check_out_next(&mut self, limit: usize, batch: &mut Batch<O>) -> bool {
         let WalkOn::Walk(number) = self.on else { return false };
         self.on = self.rooms.lock(self.room).check_out_walk_on(number, limit, batch);

@@ -318,7 +318,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 }
 
-/// From so many keys on, repeated ones are found by a hash set instead of by comparing each pair.
+/// From this many keys on, repeated ones are found by a hash set instead of by comparing each pair.
 const KEYS_COMPARED: usize = 16;
 
 /// A watch to be set: its key, the version it had before the check, and its watermark if it has

@@ -1,6 +1,6 @@
 //! Operations that wait for a key alone: what [`Replies`](crate::Replies) parks. No event checks
-//! them; who has what they wait for takes them out by their key. So a room is a map of them, with
-//! time-outs: one lock hold to put one in, one to take it out.
+//! them; the code that has their reply takes them out by their key. So a room is a map of them,
+//! with time-outs: one lock hold to put one in, one to take it out.
 
 use std::{borrow::Borrow, hash::Hash};
 

@@ -34,7 +34,7 @@ pub(crate) fn missed(purgatory: &str) {
     tell!(warn, purgatory, "a condition came true without an event");
 }
 
-/// Told by whoever shuts down first, and by others only if they cancelled something meanwhile.
+/// Told by the first shutdown, and by a later one only if it cancelled something.
 #[allow(unused_variables, reason = "without the feature nothing is told")]
 pub(crate) fn closed(purgatory: &str, told: &AtomicBool, cancelled: usize) {
     if told.swap(true, Relaxed) && cancelled == 0 {

@@ -26,7 +26,7 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// For so many rooms: a power of two.
+    /// For this many rooms: a power of two.
     pub(crate) fn new(rooms: usize) -> Self {
         let version = || AtomicU64::new(0);
         Versions {

@@ -30,10 +30,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Timeouts count from the last turn: turn after each sleep, before handling what came in. While
-//! nothing waits ([`is_empty`](crate::Purgatory::is_empty)) the loop can sleep until I/O, otherwise
-//! for a tick of the timer at most. With real I/O, and timed: `cargo run --release --example
-//! local`.
+//! Timeouts count from the last turn: turn after each sleep, before handling what came in. The loop
+//! sleeps until I/O, and at most for [`ManualTimer::next_due_in`]. With real I/O, and timed:
+//! `cargo run --release --example local`.
 //!
 //! # Under an executor
 //!
@@ -44,3 +43,4 @@
 //! Next: [tests that do not sleep](super::testing).
 //!
 //! [`ManualTimer`]: crate::timer_core::ManualTimer
+//! [`ManualTimer::next_due_in`]: crate::timer_core::ManualTimer::next_due_in

@@ -31,5 +31,5 @@
 //!
 //! # Where to go on
 //!
-//! `docs/KAFKA.md` for those who know Kafka's, `docs/LOCKS.md` for locks,
+//! `docs/KAFKA.md` if you know Kafka's, `docs/LOCKS.md` for locks,
 //! `docs/DESIGN.md` for reasons, `docs/BENCHMARKS.md` for figures, and `examples`.

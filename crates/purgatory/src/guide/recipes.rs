@@ -245,7 +245,7 @@
 //!
 //! # Released at a rate
 //!
-//! Clients over their quota are answered later, no more than so many in each period, in the order
+//! Clients over their quota are answered later, at most a fixed number in each period, in the order
 //! they came. A client that has gone takes no place. (Kafka throttles clients in this way.)
 //!
 //! ```

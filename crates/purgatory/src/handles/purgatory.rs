@@ -26,9 +26,9 @@ use crate::{
 /// Where requests wait until they can be answered: operations `O`, parked under keys `K`. Without
 /// an `O` it takes any, boxed, futures and blocking waits among them.
 ///
-/// Park with [`try_complete_else_watch`](Self::try_complete_else_watch); whoever makes a condition
-/// true calls [`check_and_complete`](Self::check_and_complete) with its key; what nobody completes
-/// in time, the timer expires. Each operation ends exactly once.
+/// Park with [`try_complete_else_watch`](Self::try_complete_else_watch); the code that makes a
+/// condition true calls [`check_and_complete`](Self::check_and_complete) with its key; what nobody
+/// completes in time, the timer expires. Each operation ends exactly once.
 ///
 /// A handle: clones are the same purgatory. Dropping the last one ends whatever is parked as
 /// [`Dropped`](CancelReason::Dropped), without waiting for anybody; it may be dropped inside a

@@ -21,8 +21,8 @@ use crate::{
     operation::{CancelReason, DelayedOperation, Outcome, Refused, Timeout, watches::WatchKey},
 };
 
-/// Replies that are expected, each under its request's key: what came in is handed to whoever
-/// asked.
+/// Replies that are expected, each under its request's key: a reply that comes in is handed to
+/// its waiter.
 ///
 /// [`expect`](Self::expect) first, then send the request: a reply that is faster than the rest of
 /// the sender finds its place. [`deliver`](Self::deliver) hands back what nobody waits for: a reply
@@ -122,8 +122,8 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         Ok(self.purgatory.future_of(answer, id))
     }
 
-    /// Delivers a reply to whoever expects it under the key. The value is theirs when this returns,
-    /// and the key is free; their task is woken. O(1).
+    /// Delivers a reply to its waiter, the one that expects the key. The waiter has the value when
+    /// this returns, and the key is free; its task is woken. O(1).
     ///
     /// # Errors
     /// The value, when nobody waits for it: it was not expected, or no longer, or one has come

@@ -1,4 +1,4 @@
-//! Values by key that only rise, and those who wait for them: [`Watermarks`].
+//! Values by key that only rise, and waits for them: [`Watermarks`].
 //!
 //! The map's value is the truth: a rise changes it first, and what the rise reaches is checked
 //! against it. So a rise that is late, behind a removal, completes nothing.
@@ -20,7 +20,7 @@ use crate::{
     sync::Values,
 };
 
-/// A value for each key that only rises, and those who wait for it: the high watermarks of
+/// A value for each key that only rises, and waits for it: the high watermarks of
 /// partitions, how far each replica has come. One value alone has the key `()`.
 ///
 /// It keeps the values, so there is no condition to write and no order of steps to get wrong. A key

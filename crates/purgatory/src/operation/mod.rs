@@ -1,4 +1,4 @@
-//! What is parked, and how it ends.
+//! The operation: its trait, its id, and how it ends.
 
 pub(crate) mod stats;
 pub(crate) mod watches;
@@ -87,7 +87,7 @@ pub trait DelayedOperation: Send + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Its check came true, the last of its watermarks was reached, or somebody completed it.
+    /// Its check came true, the last of its watermarks was reached, or it was completed by a call.
     Completed,
     /// Its time ran out first.
     Expired,

@@ -1,4 +1,4 @@
-//! What is counted of a purgatory, as numbers to look at.
+//! The counts of a purgatory, as numbers to look at.
 
 use std::time::Duration;
 

@@ -55,7 +55,7 @@ pub(crate) enum Next<C, E> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnderCheck {
     No,
-    /// `seen`: and was in this very check when somebody looked before.
+    /// `seen`: an earlier look found it in this very check.
     Yes {
         seen: bool,
     },
@@ -109,7 +109,7 @@ impl<O> Entry<O> {
     }
 
     /// Gives the entry its further watch slots; `event_passed` if one of the keys saw an event
-    /// since the parker looked. Only for the parker, who holds it.
+    /// since the parker looked. Only the parker, which holds it, calls this.
     #[inline]
     pub(crate) fn watched(&mut self, tickets: Tickets, event_passed: bool) {
         self.tickets = tickets;

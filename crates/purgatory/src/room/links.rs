@@ -147,7 +147,7 @@ impl Extend<Ticket> for Tickets {
 }
 
 impl Tickets {
-    /// None yet, with room for so many.
+    /// None yet, with room for this many.
     #[inline]
     pub(crate) fn with_capacity(count: usize) -> Self {
         match count {

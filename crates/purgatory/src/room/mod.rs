@@ -40,7 +40,7 @@ pub(crate) use watchers::{Known, Popped, WalkOn};
 pub(crate) struct Room<K, O> {
     entries: Entries<O>,
     lists: Lists<K>,
-    /// Once somebody has asked for it.
+    /// Once the program has asked for it.
     pub(crate) timed: Option<Box<Times>>,
     /// Set before the room is emptied for good, tested before anything is put in.
     pub(crate) closed: bool,

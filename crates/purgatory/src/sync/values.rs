@@ -21,7 +21,7 @@ pub(crate) struct Values<K> {
 }
 
 impl<K: Hash + Eq + Clone> Values<K> {
-    /// Without values; for at most so many keys.
+    /// Without values; for at most this many keys.
     pub(crate) fn new(keys: Limit) -> Self {
         Values { of: DashMap::default(), keys, peak: AtomicUsize::new(0) }
     }

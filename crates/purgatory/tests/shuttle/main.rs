@@ -1,5 +1,6 @@
 //! Whole scenarios of three to six threads, on the shipped code, in schedules chosen at random:
-//! `just shuttle`, or `RUSTFLAGS="--cfg shuttle" cargo test --release -p purgatory --features __shuttle --test shuttle`.
+//! `just shuttle`, or `RUSTFLAGS="--cfg shuttle" cargo test --release -p purgatory
+//! --features __shuttle --test shuttle`.
 //!
 //! loom walks every interleaving of two or three calls; here many calls meet, in a sample of
 //! theirs. `TEST_EFFORT` says how many a scenario: 200 without it. The schedule that fails is

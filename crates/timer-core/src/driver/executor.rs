@@ -84,7 +84,7 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// How many threads run jobs: what falls due together is parted among so many. One unless it
+    /// How many threads run jobs: what falls due together is parted among this many. One unless it
     /// tells.
     fn parallelism(&self) -> usize {
         1

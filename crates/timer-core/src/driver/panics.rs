@@ -1,4 +1,4 @@
-//! A panic of somebody else's code goes no further than here.
+//! A panic of the user's code goes no further than here.
 
 use std::{
     any::Any,

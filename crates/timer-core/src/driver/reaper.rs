@@ -67,7 +67,7 @@ impl Bell {
         self.rung[word].swap(0, Ordering::Acquire)
     }
 
-    /// Wheels are dropped on which so many tasks had been cancelled.
+    /// Wheels are dropped on which this many tasks had been cancelled.
     pub(crate) fn leave_cancelled(&self, count: u64) {
         self.cancelled.fetch_add(count, atomic::Ordering::Relaxed);
     }
@@ -86,12 +86,12 @@ struct Owners {
     all: Vec<Attached>,
     /// Owners the reaper has not seen yet.
     arrivals: Vec<Attached>,
-    /// Those that are gone are swept out when there are so many.
+    /// Those that are gone are swept out when there are this many.
     sweep_at: usize,
     closed: bool,
 }
 
-/// What is counted as wheels are turned.
+/// The counts of turning wheels.
 #[derive(Default)]
 struct Counts {
     fired: u64,

@@ -24,7 +24,7 @@ use crate::{
     wheel::{node::TaskId, timing_wheel::TimingWheel},
 };
 
-/// What is under a shard's lock: a wheel, and what its owner keeps beside it.
+/// A shard, under its lock: a wheel, and what its owner keeps beside it.
 pub trait ShardState {
     /// The wheel's.
     fn counts(&self) -> WheelCounts;

@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 
 use crate::observe::{TimeHistogram, TimerStats};
 
-/// A recorder takes values one by one and keeps each until it is rendered, so that who was not
-/// scraped for an hour would hand over for half a minute, and fill the memory. Of more than so many
-/// only a share is.
+/// A recorder takes values one by one and keeps each until it is rendered, so a program that was
+/// not scraped for an hour would hand over for half a minute, and fill the memory. Of more values
+/// than this only a share is handed over.
 const HANDED_OVER_MAX: u64 = 1_000_000;
 
 /// Hands what `total` has counted since it was `published` to the recorder's histogram: all of it,
-/// or of more than a million one in so many. What a recorder that panics did not take is lost:
+/// or of more than a million an even share. What a recorder that panics did not take is lost:
 /// nothing is handed over twice.
 pub fn hand_over(total: TimeHistogram, published: &mut TimeHistogram, to: &Histogram) {
     let earlier = std::mem::replace(published, total.clone());

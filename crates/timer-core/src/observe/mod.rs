@@ -71,12 +71,12 @@ impl TimeHistogram {
         0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
     ];
 
-    /// Counts something that took so many nanoseconds.
+    /// Counts something that took this many nanoseconds.
     pub fn record(&mut self, took_ns: u64) {
         self.record_many(took_ns, 1);
     }
 
-    /// Counts so many that took so many nanoseconds each.
+    /// Counts `count` that took this many nanoseconds each.
     pub fn record_many(&mut self, took_ns: u64, count: u64) {
         let bucket = BOUNDS_NS.partition_point(|&bound| bound < took_ns);
         self.buckets[bucket] += count;
@@ -108,7 +108,7 @@ impl TimeHistogram {
     }
 
     /// For each bucket that has counted since `earlier`, an older state of the same histogram: how
-    /// many, and their mean in seconds, which lies in the bucket. So that one who records the mean
+    /// many, and their mean in seconds, which lies in the bucket. A recorder that records the mean
     /// that many times ends with the same buckets, count and sum.
     #[cfg(any(test, feature = "metrics"))]
     pub(crate) fn since(&self, earlier: &TimeHistogram) -> impl Iterator<Item = (u64, f64)> {

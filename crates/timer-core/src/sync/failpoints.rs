@@ -39,7 +39,7 @@ mod set {
         LateWakerWaits,
         /// A sleep that is dropped stays on the wheel.
         DroppedSleepStays,
-        /// A shutdown leaves those asleep who sleep.
+        /// A shutdown leaves sleepers asleep.
         ShutdownWakesNoSleeper,
     }
 

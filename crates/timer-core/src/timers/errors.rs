@@ -120,7 +120,7 @@ impl<T> From<ScheduleError<T>> for ScheduleErrorReason {
     }
 }
 
-/// Why a task could not be scheduled. An error by itself, for those to whom the task is no error to
+/// Why a task could not be scheduled. An error by itself, for callers to which the task is no error to
 /// carry around: it is `Send` and `Sync` whatever the task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

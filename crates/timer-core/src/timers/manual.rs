@@ -111,10 +111,33 @@ impl ManualTimer {
         if self.target_ns.lock().is_some() {
             return false;
         }
-        let Some(next_tick) = earliest(&self.dues()) else { return false };
-        let due_ns = self.inside.driver.tick.start_ns(next_tick);
-        self.advance(Duration::from_nanos(due_ns.saturating_sub(self.clock.now_ns())));
+        let Some(until) = self.next_due_in() else { return false };
+        self.advance(until);
         true
+    }
+
+    /// How long it is until anything has work: a task is due, or a wheel hands tasks down to a
+    /// finer level. `None` when nothing is pending. An event loop sleeps for this long at most,
+    /// then calls [`advance`](Self::advance). O(wheels); each wheel is locked for a moment.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use timer_core::{ManualTimer, Timer};
+    ///
+    /// let timer = ManualTimer::new();
+    /// assert_eq!(timer.next_due_in(), None);
+    /// let ms = Duration::from_millis;
+    /// let task = timer.schedule(ms(15), || ())?;
+    /// assert_eq!(timer.next_due_in(), Some(ms(15)));
+    /// timer.advance(ms(5));
+    /// assert_eq!(timer.next_due_in(), Some(ms(10)));
+    /// task.cancel();
+    /// assert_eq!(timer.next_due_in(), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn next_due_in(&self) -> Option<Duration> {
+        let due_ns = self.inside.driver.tick.start_ns(earliest(&self.dues())?);
+        Some(Duration::from_nanos(due_ns.saturating_sub(self.clock.now_ns())))
     }
 
     /// The clock this timer shows, to be read (it shows the tick of a task while it runs).

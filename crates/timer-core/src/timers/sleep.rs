@@ -29,7 +29,7 @@ use crate::{
     timers::{errors::ScheduleErrorReason, task_timer::TaskTimer},
 };
 
-/// Those who sleep on a timer: where [`Sleep`], [`TimeoutFuture`](crate::TimeoutFuture) and
+/// The sleepers of a timer: where [`Sleep`], [`TimeoutFuture`](crate::TimeoutFuture) and
 /// [`Interval`](crate::Interval) leave their wakers. A handle: clones are the same.
 ///
 /// Made with a timer, and reached by [`Timer::sleeps`](crate::Timer::sleeps). Its wheels are made
@@ -46,7 +46,7 @@ struct Shared {
     wakers: OnceLock<Box<[Wakers]>>,
 }
 
-/// Wakers on wheels, and the count of those who use them.
+/// Wakers on wheels, and the count of their users.
 type Wakers = Arc<CachePadded<TaskTimer<Waker>>>;
 
 impl Sleeps {
@@ -138,7 +138,7 @@ impl Shared {
 ///
 /// # Errors
 /// Polled before its time, it yields a [`ScheduleErrorReason`] when it has no place on the wheel:
-/// `Closed` after the timer's shutdown, which wakes all who sleep, and `Full` when as many sleep as
+/// `Closed` after the timer's shutdown, which wakes all sleepers, and `Full` when as many sleep as
 /// the timer was [built for](crate::SystemTimerBuilder::pending_max). (That bound is for its sleeps
 /// apart from its tasks.) Polled again it tries again; polled after its time has come, it is `Ok`
 /// on any timer.
@@ -154,9 +154,10 @@ impl Shared {
 ///
 /// # Where wakers run
 /// A waker is called by the timer's executor (with a [`ManualTimer`](crate::ManualTimer) on the
-/// advancing thread), cloned by who polls, and dropped by who polls from elsewhere, drops the
-/// sleep, or wakes. Each of it with nothing locked. A panic of a wake is contained and counted
-/// ([`Sleeps::panicked`]); one of a clone or a drop reaches its caller and changes nothing.
+/// advancing thread), cloned by the polling thread, and dropped by a thread that polls with another
+/// waker, drops the sleep, or wakes. Each of it with nothing locked. A panic of a wake is contained
+/// and counted ([`Sleeps::panicked`]); one of a clone or a drop reaches its caller and changes
+/// nothing.
 ///
 /// # Which timer
 /// A sleep keeps its timer's threads running, with or without other handles, until it is dropped.

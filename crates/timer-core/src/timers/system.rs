@@ -229,8 +229,8 @@ impl SystemTimerBuilder {
     /// it. [`shutdown`](Timer::shutdown) waits for no task.
     ///
     /// A paused clock goes on by itself when all tasks wait. A timer that was cancelled since the
-    /// reaper looked counts there as one to come, so who waits for a thread outside may find that
-    /// its time has passed.
+    /// reaper looked counts there as one to come, so a task that waits for a thread outside may
+    /// find its time passed.
     ///
     /// ```
     /// use std::time::Duration;
@@ -288,7 +288,7 @@ impl SystemTimerBuilder {
     }
 }
 
-/// A clock, and who waits and works by it.
+/// A clock, and the threads that wait and work by it.
 struct Threads {
     clock: Arc<dyn Clock>,
     reaper: Reaper,

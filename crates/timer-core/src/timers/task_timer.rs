@@ -72,7 +72,7 @@ struct Tasks<T> {
     round: Mutex<Due<T>>,
 }
 
-/// What is under a shard's lock.
+/// A shard, under its lock.
 struct Shard<T> {
     wheel: TimingWheel<T>,
     closed: bool,

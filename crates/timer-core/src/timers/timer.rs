@@ -32,12 +32,12 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         &self.inside().tasks
     }
 
-    /// Those who sleep on the timer: what [`sleep`](Self::sleep) registers with.
+    /// The sleepers of the timer: what [`sleep`](Self::sleep) registers with.
     fn sleeps(&self) -> &Sleeps {
         &self.inside().sleeps
     }
 
-    /// What turns the wheels, for those who keep their own.
+    /// What turns the wheels, for owners that keep their own.
     fn driver(&self) -> Arc<Driver> {
         self.inside().driver.clone()
     }
@@ -223,7 +223,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         self.inside().driver.stats(self.panicked())
     }
 
-    /// How many tasks scheduled here panicked, and wakers of those who sleep. Each panic was
+    /// How many tasks scheduled here panicked, and wakers of sleepers. Each panic was
     /// contained.
     fn panicked(&self) -> u64 {
         self.tasks().panicked() + self.sleeps().panicked()

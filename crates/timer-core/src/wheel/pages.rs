@@ -13,14 +13,14 @@
 pub trait PageSlot {
     /// log2 of the slots in a page; at most 6.
     const PAGE_BITS: u32;
-    /// At most so many slots.
+    /// At most this many slots.
     const MAX: u32;
 
     /// A free slot.
     fn vacant() -> Self;
 }
 
-/// When nothing is in use, the records of so many pages are kept.
+/// When nothing is in use, the records of this many pages are kept.
 const KEPT_PAGES: usize = 64;
 
 /// The end of a list of pages.
@@ -49,7 +49,7 @@ pub struct Pages<N> {
 }
 
 impl<N: PageSlot> Pages<N> {
-    /// What is free in a page with nothing live.
+    /// The free slots of a page with nothing live.
     const ALL: u64 = u64::MAX >> (64 - (1u32 << N::PAGE_BITS));
 
     /// No page yet.

@@ -1,4 +1,4 @@
-//! Clients that wait for their turn: so many at once, and no more.
+//! Clients that wait for their turn: a fixed number at once, and no more.
 
 use std::{
     sync::{
@@ -31,7 +31,7 @@ impl Throttle {
         self.permits.store(n, SeqCst);
         for _ in 0..n {
             if self.permits.load(SeqCst) == 0 {
-                break; // taken by others who came just now
+                break; // taken by others that came just now
             }
             self.waits.check_and_complete_one(&());
         }

@@ -444,11 +444,9 @@ impl Model {
     pub(super) fn release(&mut self, at: usize) {
         let (id, ticket) = self.reference.leaving.swap_remove(at);
         let (mut watches, of) = (vec![(ticket, id)], ticket.room as usize);
+        let of_room = |(_, ticket): &(_, Ticket)| ticket.room as usize == of;
         while self.random.bool() {
-            let mut leaving = self.reference.leaving.iter();
-            let Some(at) = leaving.position(|(_, ticket)| ticket.room as usize == of) else {
-                break;
-            };
+            let Some(at) = self.reference.leaving.iter().position(of_room) else { break };
             let (id, ticket) = self.reference.leaving.swap_remove(at);
             watches.push((ticket, id));
         }
