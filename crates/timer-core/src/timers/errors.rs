@@ -120,8 +120,8 @@ impl<T> From<ScheduleError<T>> for ScheduleErrorReason {
     }
 }
 
-/// Why a task could not be scheduled. An error by itself, for callers to which the task is no error to
-/// carry around: it is `Send` and `Sync` whatever the task is.
+/// Why a task could not be scheduled. An error by itself, for callers to which the task is no error
+/// to carry around: it is `Send` and `Sync` whatever the task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScheduleErrorReason {
