@@ -1,6 +1,7 @@
 //! `Buckets`: the buckets of every level, by when they are due.
 //!
-//! A bucket's [`TimerTaskList`] is a stack of node indices in chunks of 128 bytes; a node knows its
+//! A bucket's [`TimerTaskList`] is a stack of node indices, the first in the list itself and the
+//! others in chunks of 128 bytes: most buckets of a purgatory's rooms hold one task. A node knows its
 //! place there, and when it leaves the last one takes it (Kafka's list is a doubly linked ring).
 //! Emptying a bucket reads the next indices ahead, where a linked list waits for one node to learn
 //! the next. All lists share their chunks: what one gives back the next one takes, so handing down
@@ -36,6 +37,9 @@ const SPAN: u32 = 32;
 /// No chunk, or no bucket.
 const NONE: u32 = u32::MAX;
 
+/// With this bit a place is the first entry of a bucket, whose number is the rest.
+const FIRST: u32 = 1 << 31;
+
 /// A part of a list.
 #[derive(Debug)]
 struct Chunk {
@@ -54,49 +58,50 @@ impl PageSlot for Chunk {
     }
 }
 
-/// The entry at a place.
-#[inline]
-fn entry(chunks: &mut Pages<Chunk>, place: u32) -> &mut u32 {
-    &mut chunks.at_mut(place / SPAN).entries[(place % SPAN) as usize]
-}
-
 /// The tasks of one bucket: indices of their nodes, in no order that means anything.
 #[derive(Debug)]
 struct TimerTaskList {
-    /// The last chunk, if there is an entry.
-    tail: u32,
     len: u32,
+    /// The first entry, if there is one.
+    first: u32,
+    /// The last chunk, if there is a second entry.
+    tail: u32,
 }
 
 impl TimerTaskList {
-    const EMPTY: TimerTaskList = TimerTaskList { tail: NONE, len: 0 };
+    const EMPTY: TimerTaskList = TimerTaskList { len: 0, first: NONE, tail: NONE };
 
     /// Adds an index of bucket `owner`; returns its place. O(1), but for the making of a page.
     #[inline]
     fn push(&mut self, chunks: &mut Pages<Chunk>, owner: u32, index: u32) -> u32 {
-        let end = self.len % CHUNK;
+        self.len += 1;
+        if self.len == 1 {
+            self.first = index;
+            return FIRST | owner;
+        }
+        let end = (self.len - 2) % CHUNK;
         if end == 0 {
             let added = chunks.claim().expect("fewer chunks than tasks");
             let chunk = chunks.at_mut(added);
             (chunk.previous, chunk.owner) = (self.tail, owner);
             self.tail = added;
         }
-        self.len += 1;
-        let place = self.tail * SPAN + end;
-        *entry(chunks, place) = index;
-        place
+        chunks.at_mut(self.tail).entries[end as usize] = index;
+        self.tail * SPAN + end
     }
 
     /// Takes the last index out. O(1), but for the freeing of a page.
     #[inline]
     fn pop(&mut self, chunks: &mut Pages<Chunk>) -> Option<u32> {
         self.len = self.len.checked_sub(1)?;
-        let end = self.len % CHUNK;
-        let index = *entry(chunks, self.tail * SPAN + end);
+        if self.len == 0 {
+            return Some(self.first);
+        }
+        let (end, last) = ((self.len - 1) % CHUNK, chunks.at_mut(self.tail));
+        let index = last.entries[end as usize];
         if end == 0 {
-            let given = chunks.at_mut(self.tail);
-            given.owner = NONE; // Owned
-            let previous = given.previous;
+            last.owner = NONE; // Owned
+            let previous = last.previous;
             chunks.release(self.tail);
             self.tail = previous;
         }
@@ -105,13 +110,13 @@ impl TimerTaskList {
 
     /// The entries of a chunk of this list.
     fn entries<'a>(&self, chunks: &'a Pages<Chunk>, chunk: u32) -> &'a [u32] {
-        let len = if chunk == self.tail { (self.len - 1) % CHUNK + 1 } else { CHUNK };
+        let len = if chunk == self.tail { (self.len - 2) % CHUNK + 1 } else { CHUNK };
         &chunks.at(chunk).entries[..len as usize]
     }
 
     /// The chunks, the last one first.
     fn chunks<'a>(&self, chunks: &'a Pages<Chunk>) -> impl Iterator<Item = u32> + 'a {
-        let count = self.len.div_ceil(CHUNK) as usize;
+        let count = self.len.saturating_sub(1).div_ceil(CHUNK) as usize;
         let previous = |&chunk: &u32| Some(chunks.get(chunk)?.previous);
         std::iter::successors(Some(self.tail), previous).take(count)
     }
@@ -160,8 +165,24 @@ impl Buckets {
     /// Level and slot of a node's bucket, if it is in one. O(1).
     pub(crate) fn bucket_of<T>(&self, node: &Node<T>) -> Option<(usize, usize)> {
         let mut place = node.place;
-        let chunk = place.take()? / SPAN;
-        Some(self.level_and_slot(self.chunks.at(chunk).owner as usize))
+        Some(self.level_and_slot(self.owner(place.take()?)))
+    }
+
+    /// The number of the bucket that a place is in.
+    #[inline]
+    fn owner(&self, place: u32) -> usize {
+        let owner =
+            if place & FIRST == 0 { self.chunks.at(place / SPAN).owner } else { place ^ FIRST };
+        owner as usize
+    }
+
+    /// The entry at a place.
+    #[inline]
+    fn entry(&mut self, place: u32) -> &mut u32 {
+        if place & FIRST == 0 {
+            return &mut self.chunks.at_mut(place / SPAN).entries[(place % SPAN) as usize];
+        }
+        &mut self.lists[(place ^ FIRST) as usize].first
     }
 
     fn level_and_slot(&self, number: usize) -> (usize, usize) {
@@ -201,12 +222,11 @@ impl Buckets {
     #[inline]
     pub(crate) fn remove<T>(&mut self, nodes: &mut Pages<Node<T>>, index: u32) -> bool {
         let Some(place) = nodes.at_mut(index).place.take() else { return false };
-        debug_assert_eq!(*entry(&mut self.chunks, place), index, "Place");
-        let number = self.chunks.at(place / SPAN).owner as usize;
-        let last = self.pop_from(number).expect("Place: the bucket is not empty");
+        debug_assert_eq!(*self.entry(place), index, "Place");
+        let last = self.pop_from(self.owner(place)).expect("Place: the bucket is not empty");
         if last != index {
             step();
-            *entry(&mut self.chunks, place) = last;
+            *self.entry(place) = last;
             nodes.at_mut(last).place = Place::at(place);
         }
         true
@@ -234,7 +254,7 @@ impl Buckets {
     /// how many.
     pub(crate) fn read_ahead<T>(&self, nodes: &Pages<Node<T>>, number: usize) -> usize {
         let list = &self.lists[number];
-        let mut read = 0;
+        let mut read = list.len.min(1) as usize;
         for chunk in list.chunks(&self.chunks).take(2) {
             let next = list.entries(&self.chunks, chunk);
             std::hint::black_box(next.iter().fold(0, |seen, &at| seen | nodes.at(at).touch()));
@@ -287,19 +307,15 @@ impl Buckets {
         for (number, list) in self.lists.iter().enumerate() {
             let bit = self.occupied[number / 64] >> (number % 64) & 1 == 1;
             assert_eq!(bit, list.len > 0, "Occupied");
-            let mut len = 0;
+            let mut len = list.len.min(1) as usize;
+            if len == 1 {
+                self.assert_placed(nodes, now, (list.first, FIRST | number as u32));
+            }
             for chunk in list.chunks(&self.chunks) {
                 assert_eq!(self.chunks.at(chunk).owner as usize, number, "Owned");
                 let entries = list.entries(&self.chunks, chunk);
-                for (&index, place) in entries.iter().zip(chunk * SPAN..) {
-                    step();
-                    let node = nodes.at(index);
-                    assert_eq!(node.place, Place::at(place), "Place");
-                    let (level, slot) = self.level_and_slot(number);
-                    let bucket = self.geometry.bucket_at(level, slot, now);
-                    assert!(self.geometry.holds(bucket, node.deadline, now), "One round");
-                    node.task();
-                }
+                let places = entries.iter().copied().zip(chunk * SPAN..);
+                places.for_each(|placed| self.assert_placed(nodes, now, placed));
                 (len, chunks) = (len + entries.len(), chunks + 1);
             }
             assert_eq!(len, list.len as usize, "Owned");
@@ -307,6 +323,17 @@ impl Buckets {
         }
         assert_eq!(self.chunks.len(), chunks, "Owned");
         count
+    }
+
+    /// Checks an index against its place.
+    fn assert_placed<T>(&self, nodes: &Pages<Node<T>>, now: u64, (index, place): (u32, u32)) {
+        step();
+        let node = nodes.at(index);
+        assert_eq!(node.place, Place::at(place), "Place");
+        let (level, slot) = self.level_and_slot(self.owner(place));
+        let bucket = self.geometry.bucket_at(level, slot, now);
+        assert!(self.geometry.holds(bucket, node.deadline, now), "One round");
+        node.task();
     }
 }
 
