@@ -123,7 +123,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         self.counts.add_to(stats);
     }
 
-    pub(crate) fn next_due(&self) -> Option<u64> {
+    pub(crate) fn next_due(&mut self) -> Option<u64> {
         self.entries.wheel.next_due()
     }
 

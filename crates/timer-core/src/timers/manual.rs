@@ -131,7 +131,7 @@ impl ManualTimer {
     /// assert_eq!(timer.next_due_in(), Some(ms(15)));
     /// timer.advance(ms(5));
     /// assert_eq!(timer.next_due_in(), Some(ms(10)));
-    /// task.cancel();
+    /// timer.cancel(task);
     /// assert_eq!(timer.next_due_in(), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

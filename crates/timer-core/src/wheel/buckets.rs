@@ -16,7 +16,8 @@
 //! - **Place**: the index at `node.place` is the node's, for each node in a bucket.
 //! - **One round**: a bucket holds one unit of time, less than a round of its ring ahead. Which one
 //!   follows from its slot and the present.
-//! - **Occupied**: a bucket's bit is set exactly when it is not empty.
+//! - **Occupied**: the bit of a bucket that is not empty is set. That of one that has emptied stays
+//!   until the bucket is looked for, so that a task that comes and goes writes to no word of bits.
 //! - **Owned**: a chunk in use names its bucket, any other none; only the last one has gaps.
 //! - **Cascade first**: of two buckets that expire at the same tick that of the higher level comes
 //!   first: what it hands down is there when the tick itself is reached.
@@ -203,7 +204,10 @@ impl Buckets {
             self.make_levels(bucket.level + 1);
         }
         let place = self.lists[number].push(&mut self.chunks, number as u32, index);
-        self.occupied[number / 64] |= 1 << (number % 64);
+        let (word, bit) = (&mut self.occupied[number / 64], 1 << (number % 64));
+        if *word & bit == 0 {
+            *word |= bit; // Occupied
+        }
         (Place::at(place), self.due(bucket))
     }
 
@@ -242,12 +246,7 @@ impl Buckets {
 
     #[inline]
     fn pop_from(&mut self, number: usize) -> Option<u32> {
-        let list = &mut self.lists[number];
-        let index = list.pop(&mut self.chunks)?;
-        if list.len == 0 {
-            self.occupied[number / 64] &= !(1 << (number % 64)); // Occupied
-        }
-        Some(index)
+        self.lists[number].pop(&mut self.chunks)
     }
 
     /// Reads the nodes of a bucket that leave it next, so that their cache misses overlap; returns
@@ -263,21 +262,29 @@ impl Buckets {
         read
     }
 
-    /// The earliest bucket of each level that holds anything, the coarsest level first. O(levels).
+    /// The earliest bucket of each level that holds anything and when it is due, the coarsest level
+    /// first. O(levels), and O(1) for each bucket that has emptied since.
     #[inline]
-    fn earliest(&self, now: u64) -> impl Iterator<Item = DueBucket> {
+    fn earliest(&mut self, now: u64) -> impl Iterator<Item = (DueBucket, u64)> {
         (0..self.level_count()).rev().filter_map(move |level| {
-            step();
-            self.earliest_of(level, now)
+            let bucket = self.earliest_of(level, now)?;
+            Some((bucket, self.due(bucket)))
         })
     }
 
-    /// The earliest bucket of a level.
+    /// The earliest bucket of a level that holds anything. Clears the bits before it.
     #[inline]
-    fn earliest_of(&self, level: usize, now: u64) -> Option<DueBucket> {
-        let words = &self.occupied[level * self.words()..][..self.words()];
-        let slot = first_from(words, self.geometry.slot_now(level, now))?;
-        Some(self.geometry.bucket_at(level, slot, now))
+    fn earliest_of(&mut self, level: usize, now: u64) -> Option<DueBucket> {
+        let words = self.words();
+        loop {
+            step();
+            let occupied = &mut self.occupied[level * words..][..words];
+            let slot = first_from(occupied, self.geometry.slot_now(level, now))?;
+            if self.lists[level * words * 64 + slot].len > 0 {
+                return Some(self.geometry.bucket_at(level, slot, now));
+            }
+            occupied[slot / 64] &= !(1 << (slot % 64)); // Occupied
+        }
     }
 
     /// The tick from which a bucket is emptied: its expiration, or before it its lead.
@@ -288,16 +295,16 @@ impl Buckets {
 
     /// When the first bucket is due, exactly. O(levels).
     #[inline]
-    pub(crate) fn next_due(&self, now: u64) -> Option<u64> {
-        self.earliest(now).map(|bucket| self.due(bucket)).min()
+    pub(crate) fn next_due(&mut self, now: u64) -> Option<u64> {
+        self.earliest(now).map(|(_, due)| due).min()
     }
 
     /// Of the buckets that are due at `tick` the one that expires first (Cascade first): so what is
     /// due comes before what is handed down ahead of its time. O(levels).
     #[inline]
-    pub(crate) fn first_due(&self, tick: u64, now: u64) -> Option<DueBucket> {
-        let due = self.earliest(now).filter(|&bucket| self.due(bucket) <= tick);
-        due.min_by_key(|bucket| bucket.expiration) // of equal ones the first
+    pub(crate) fn first_due(&mut self, tick: u64, now: u64) -> Option<DueBucket> {
+        let due = self.earliest(now).filter(|&(_, due)| due <= tick);
+        due.map(|(bucket, _)| bucket).min_by_key(|bucket| bucket.expiration) // of equal ones the first
     }
 
     /// Checks One round, Occupied, Owned and every Place; returns how many nodes are in buckets.
@@ -306,7 +313,7 @@ impl Buckets {
         let (mut count, mut chunks) = (0, 0);
         for (number, list) in self.lists.iter().enumerate() {
             let bit = self.occupied[number / 64] >> (number % 64) & 1 == 1;
-            assert_eq!(bit, list.len > 0, "Occupied");
+            assert!(bit || list.len == 0, "Occupied");
             let mut len = list.len.min(1) as usize;
             if len == 1 {
                 self.assert_placed(nodes, now, (list.first, FIRST | number as u32));

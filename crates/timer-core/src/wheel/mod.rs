@@ -87,7 +87,7 @@ mod steps {
 
     #[test]
     fn the_counter_would_notice_a_walk_over_all_tasks() {
-        let (wheel, _) = wheel(1000);
+        let (mut wheel, _) = wheel(1000);
         assert!(steps_of(|| wheel.assert_valid()).1 >= 1000);
     }
 

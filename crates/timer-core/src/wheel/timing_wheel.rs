@@ -352,8 +352,8 @@ impl<T> TimingWheel<T> {
     }
 
     /// The tick of the earliest bucket, exactly: when to call [`advance`](Self::advance) next.
-    /// `None` when nothing is scheduled. O(levels).
-    pub fn next_due(&self) -> Option<u64> {
+    /// `None` when nothing is scheduled. O(levels), and O(1) once for each bucket that has emptied.
+    pub fn next_due(&mut self) -> Option<u64> {
         self.buckets.next_due(self.now).map(|due| due.max(self.now))
     }
 
@@ -430,7 +430,7 @@ impl<T> TimingWheel<T> {
     /// # Panics
     /// When one does not hold.
     #[doc(hidden)]
-    pub fn assert_valid(&self) {
+    pub fn assert_valid(&mut self) {
         assert_eq!(self.buckets.assert_valid(&self.nodes, self.now), self.scheduled_count());
         assert!(self.next_due().is_none_or(|due| due >= self.now && due >= self.due_bound));
     }
