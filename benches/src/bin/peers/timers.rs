@@ -145,10 +145,11 @@ pub(crate) struct TokioSleep {
     sink: &'static Sink,
 }
 
-/// Polls a sleep for the first time, which registers it: it must not be over yet.
+/// Polls a sleep for the first time, which registers it; one that is over already fires here.
 fn register(sleep: Pin<&mut Sleep>, waker: &Waker) {
-    let poll = sleep.poll(&mut Context::from_waker(waker));
-    assert!(poll.is_pending(), "a sleep was over when first polled");
+    if sleep.poll(&mut Context::from_waker(waker)).is_ready() {
+        waker.wake_by_ref();
+    }
 }
 
 fn registered(delay: Duration, waker: &Waker) -> Pin<Box<Sleep>> {
