@@ -1,11 +1,11 @@
 //! `Buckets`: the buckets of every level, by when they are due.
 //!
 //! A bucket's [`TimerTaskList`] is a stack of node indices, the first in the list itself and the
-//! others in chunks of 128 bytes: most buckets of a purgatory's rooms hold one task. A node knows its
-//! place there, and when it leaves the last one takes it (Kafka's list is a doubly linked ring).
-//! Emptying a bucket reads the next indices ahead, where a linked list waits for one node to learn
-//! the next. All lists share their chunks: what one gives back the next one takes, so handing down
-//! asks the allocator for nothing, and no large block is grown or freed under a lock.
+//! others in chunks of 128 bytes: most buckets of a purgatory's rooms hold one task. A node knows
+//! its place there, and when it leaves the last one takes it (Kafka's list is a doubly linked
+//! ring). Emptying a bucket reads the next indices ahead, where a linked list waits for one node to
+//! learn the next. All lists share their chunks: what one gives back the next one takes, so handing
+//! down asks the allocator for nothing, and no large block is grown or freed under a lock.
 //!
 //! The bitmap lets time jump: instead of visiting each tick, the wheel asks for the next bucket
 //! that holds anything (Kafka keeps a `java.util.concurrent.DelayQueue` *of buckets* for this). A
@@ -304,7 +304,8 @@ impl Buckets {
     #[inline]
     pub(crate) fn first_due(&mut self, tick: u64, now: u64) -> Option<DueBucket> {
         let due = self.earliest(now).filter(|&(_, due)| due <= tick);
-        due.map(|(bucket, _)| bucket).min_by_key(|bucket| bucket.expiration) // of equal ones the first
+        // Of equal ones the first.
+        due.map(|(bucket, _)| bucket).min_by_key(|bucket| bucket.expiration)
     }
 
     /// Checks One round, Occupied, Owned and every Place; returns how many nodes are in buckets.
