@@ -6,7 +6,7 @@
 //!
 //! ```toml
 //! [dependencies]
-//! purgatory = { path = "purgatory/crates/purgatory" } # where you cloned it
+//! purgatory = { path = "../purgatory/crates/purgatory" } # where you cloned it
 //! tokio = { version = "1", features = ["macros", "rt"] }
 //! ```
 //!
