@@ -37,10 +37,10 @@ pub(crate) fn missed(purgatory: &str) {
 /// Told by the first shutdown, and by a later one only if it cancelled something.
 #[allow(unused_variables, reason = "without the feature nothing is told")]
 pub(crate) fn closed(purgatory: &str, told: &AtomicBool, cancelled: usize) {
-    if told.swap(true, Relaxed) && cancelled == 0 {
-        return;
+    let first = !told.swap(true, Relaxed);
+    if first || cancelled > 0 {
+        tell!(info, purgatory, cancelled, "shut down");
     }
-    tell!(info, purgatory, cancelled, "shut down");
 }
 
 /// Runs a callback, and tells of it if that took long by the timer's clock.
