@@ -99,7 +99,8 @@
 //!   (error), callbacks that keep the executor for 100 ms and missed events (warn), and shutdown
 //!   (info).
 
-#![cfg_attr(docsrs, feature(doc_cfg))] // docs.rs shows which feature an item is behind
+// docs.rs shows which feature an item is behind.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // The manual is of all features: without one, links to its items lead nowhere.
 #![cfg_attr(not(feature = "keyed"), allow(rustdoc::broken_intra_doc_links))]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
