@@ -24,7 +24,7 @@ use crate::{
         trace,
     },
     operation::{CancelReason, DelayedOperation, EndResult, Outcome, Timeout, watches::WatchKey},
-    room::{Ended, Room, Since, Ticket, Tickets, WalkOn, WatchList, age_us},
+    room::{Ended, EndedAt, Room, Ticket, Tickets, WalkOn, WatchList},
 };
 
 /// Operations that expire, or are emptied out, under one lock hold: events of their keys wait
@@ -85,8 +85,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes what has ended out of the watch lists it is still on.
     #[inline]
     pub(crate) fn release_watches(&self, ended: Ended<K, O>) -> (O, Outcome) {
-        let Ended { id, payload, outcome, tickets, left, timed } = ended;
-        self.time_end(id, &outcome, timed);
+        let Ended { id, payload, outcome, tickets, left } = ended;
         drop(left);
         self.release(id, &tickets);
         (payload, outcome)
@@ -109,16 +108,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         left
     }
 
-    /// Records how long it waited, if that is timed, and how late it expired.
+    /// The present, if endings are timed: for an operation that is about to end.
     #[inline]
-    fn time_end(&self, id: TimerHandle, outcome: &Outcome, timed: Option<Box<Since>>) {
-        let Some(since) = timed else { return };
-        let now_ns = self.driver().now_ns();
-        let waited_us = age_us(since.parked_us, now_ns / 1000);
-        let late_ns = now_ns.saturating_sub(self.driver().tick.start_ns(since.deadline));
-        if let Some(timed) = &mut self.first_room_of(id).timed {
-            timed.ended(outcome, waited_us, late_ns);
-        }
+    pub(crate) fn ending_at(&self) -> EndedAt {
+        self.timed.load(Relaxed).then(|| self.driver().now_ns())
     }
 
     /// Gives watch slots back; a key nobody waits for any more is dropped with nothing locked.
@@ -357,13 +350,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         ended: &mut Vec<Ended<K, O>>,
         is_meant: &impl Fn(&O) -> bool,
     ) -> Option<u32> {
+        let at = self.ending_at();
         let mut room = self.rooms.lock(room);
         room.closed |= close;
         for _ in 0..BUDGET {
             let id = room.first_from(from)?;
             from = id.id().index() + 1;
             if room.payload(id).is_none_or(is_meant) {
-                ended.extend(room.claim(id, outcome.clone()));
+                ended.extend(room.claim(id, outcome.clone(), at));
             }
         }
         Some(from)
@@ -383,9 +377,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     {
         let call = Call::enter(&self.offload);
         let hash = self.versions.hash(key);
-        let mut ended = Vec::new();
-        let mut claim =
-            |first_room: &mut Room<K, O>, id| ended.extend(first_room.claim(id, outcome.clone()));
+        let (mut ended, at) = (Vec::new(), self.ending_at());
+        let mut claim = |first_room: &mut Room<K, O>, id| {
+            ended.extend(first_room.claim(id, outcome.clone(), at));
+        };
         self.claim_each(key, hash, WatchList::Plain, &mut claim);
         // What a rise meets meanwhile is on one of these two.
         self.pop_up_to(key, hash, Pop::All, &mut claim);
@@ -419,12 +414,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Ends one operation from outside.
     pub(crate) fn end(self: &Arc<Self>, id: TimerHandle, outcome: Outcome) -> EndResult {
-        let call = Call::enter(&self.offload);
+        let (call, at) = (Call::enter(&self.offload), self.ending_at());
         let mut first_room = self.first_room_of(id);
         if first_room.get_mut(id).is_none() {
             return EndResult::Gone;
         }
-        let Some(ended) = first_room.claim(id, outcome) else { return EndResult::Noted };
+        let Some(ended) = first_room.claim(id, outcome, at) else { return EndResult::Noted };
         drop(first_room);
         self.finish(&call, ended);
         EndResult::Ended

@@ -11,7 +11,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicU64 as Count, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64 as Count, Ordering::Relaxed},
     },
 };
 
@@ -63,6 +63,8 @@ pub(crate) struct Core<K, O> {
     /// When operations are checked once more when their time is up: those that are.
     pub(crate) last_checks: Mutex<Due<CheckedOut<O>>>,
     pub(crate) on_missed: Option<OnMissed<K>>,
+    /// Somebody asked for times.
+    pub(crate) timed: AtomicBool,
     pub(crate) offload: Arc<Offload>,
     /// Every callback runs on the executor, not only those of what expired.
     pub(crate) offload_all: bool,
@@ -101,6 +103,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             expired: Mutex::new(Due::default()),
             last_checks: Mutex::new(Due::default()),
             on_missed,
+            timed: AtomicBool::new(false),
             offload: Arc::new(offload),
             offload_all,
             own_timer,

@@ -258,11 +258,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         K: Borrow<Q>,
     {
         let (mut ended, mut check) = (AllEnded::new(), Vec::new());
+        let at = self.ending_at();
         let (walk, mut met) =
             self.pop_up_to(key, hash, Pop::Met(value, raise), |first_room, id| {
                 let Some(entry) = first_room.get_mut(id) else { return };
                 if entry.count_down() {
-                    ended.extend(first_room.claim(id, Outcome::Completed));
+                    ended.extend(first_room.claim(id, Outcome::Completed, at));
                 } else {
                     check.push(id);
                 }
@@ -375,10 +376,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn attempt_all(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
         self.check_all(&mut batch.held);
         let (mut again, mut ended) = (Vec::new(), AllEnded::new());
+        let at = self.ending_at();
         self.each_in_first_room(
             batch.held.drain(..),
             |held| held.id,
-            |first_room, held| match first_room.give_back(held) {
+            |first_room, held| match first_room.give_back(held, at) {
                 Next::Parked => {}
                 Next::CheckAgain(held) => again.push(held),
                 Next::Ended(over) => ended.push(over),
@@ -407,7 +409,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         loop {
             let verdict = self.check(&mut held.payload);
             held.verdict = verdict;
-            let given_back = self.first_room_of(held.id).give_back(held);
+            let at = self.ending_at();
+            let given_back = self.first_room_of(held.id).give_back(held, at);
             match given_back {
                 Next::Parked => return (verdict, None),
                 Next::Ended(ended) => return (verdict, Some(ended)),

@@ -62,7 +62,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 }
             }));
         }
-        let given_back = self.first_room_of(id).give_back(held);
+        let at = self.ending_at();
+        let given_back = self.first_room_of(id).give_back(held, at);
         if let Next::Ended(ended) = given_back {
             let (payload, outcome) = self.release_watches(ended);
             self.run_callback_here(call, payload, outcome, Permit::Held);
@@ -77,8 +78,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
     fn advance(&self, room: usize, now: u64) -> Advanced {
-        let (now_ns, tick, in_order) =
-            (self.driver().now_ns(), self.driver().tick, self.sequence.is_some());
+        let (now_ns, in_order) = (self.driver().now_ns(), self.sequence.is_some());
         let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
         if self.on_missed.is_some() {
             let mut due = self.last_checks.lock();
@@ -91,7 +91,7 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
         }
         let mut expired = self.expired.lock();
         let mut room = self.rooms.lock(room);
-        let turn = room.expire(now, now_ns, tick, budget, |ended, order| {
+        let turn = room.expire(now, now_ns, budget, |ended, order| {
             expired.push(ended, in_order.then_some(order));
         });
         room.advanced(turn.next_due);

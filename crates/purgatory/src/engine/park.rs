@@ -257,6 +257,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             tickets.extend(ticket);
             ticket.is_some()
         });
+        let at = self.ending_at();
         let mut first_room = self.first_room_of(id);
         if !all_watched {
             let left = first_room.withdraw(id);
@@ -268,7 +269,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         first_room.watched(id, tickets, event_passed);
         permit.keep();
         let held = CheckedOut { id, payload: operation, verdict: Verdict::Unsatisfied };
-        Ok((id, first_room.give_back(held)))
+        Ok((id, first_room.give_back(held, at)))
     }
 
     #[inline]

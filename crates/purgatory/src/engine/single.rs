@@ -69,10 +69,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     where
         K: Borrow<Q>,
     {
-        let hash = self.versions.hash(key);
+        let (hash, at) = (self.versions.hash(key), self.ending_at());
         let mut room = self.room_of(hash);
         let id = room.find(key, hash).and_then(|record| room.first_waiter(record))?;
-        let ended = room.claim(id, Outcome::Completed);
+        let ended = room.claim(id, Outcome::Completed, at);
         drop(room);
         ended.map(|ended| self.hand_over(ended))
     }

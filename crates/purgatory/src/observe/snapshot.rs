@@ -21,7 +21,7 @@ use crate::{
         stats::{Parked, Snapshot, Stats, Times},
         watches::WatchKey,
     },
-    room::{Ticket, UnderCheck},
+    room::{Ticket, Timed, UnderCheck},
 };
 
 /// Entries looked at under one lock hold.
@@ -194,9 +194,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Adds up what the rooms have timed; those that have not begun begin now.
     pub(crate) fn times(&self) -> Times {
-        let mut times = Times::default();
+        let (mut times, tick) = (Times::default(), self.driver().tick);
+        self.timed.store(true, Relaxed);
         for room in 0..self.rooms.count() {
-            times.add(self.rooms.lock(room).timed.get_or_insert_default());
+            let mut room = self.rooms.lock(room);
+            let begin = || Box::new(Timed { times: Times::default(), tick });
+            times.add(&room.timed.get_or_insert_with(begin).times);
         }
         times.callback_delay = self.callback_delay.get_or_init(Default::default).lock().clone();
         times

@@ -50,26 +50,16 @@ impl Counts {
     }
 }
 
-/// From when on an ending is timed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Since {
-    pub(crate) parked_us: u64,
-    /// In ticks.
-    pub(crate) deadline: u64,
-}
-
 impl Times {
-    /// Records an ending.
-    pub(crate) fn ended(&mut self, outcome: &Outcome, waited_us: u64, late_ns: u64) {
-        let waited_ns = waited_us * 1000;
-        match outcome {
-            Outcome::Completed => self.completed.record(waited_ns),
-            Outcome::Cancelled(_) => self.cancelled.record(waited_ns),
-            Outcome::Expired => {
-                self.expired.record(waited_ns);
-                self.lateness.record(late_ns);
-            }
-        }
+    /// Records how long one waited that has ended.
+    #[inline]
+    pub(crate) fn ended(&mut self, outcome: &Outcome, waited_us: u64) {
+        let times = match outcome {
+            Outcome::Completed => &mut self.completed,
+            Outcome::Cancelled(_) => &mut self.cancelled,
+            Outcome::Expired => &mut self.expired,
+        };
+        times.record(waited_us * 1000);
     }
 
     /// Adds what another has recorded.

@@ -1,6 +1,6 @@
 //! Turning a room's wheel.
 
-use timer_core::{Advanced, TickLength, TimerHandle};
+use timer_core::{Advanced, TimerHandle};
 
 use super::{CheckedOut, Ended, Room, Ticket, watchers::Entries};
 use crate::operation::{Outcome, Verdict};
@@ -12,7 +12,6 @@ impl<K: Eq + Clone, O> Room<K, O> {
         &mut self,
         now: u64,
         now_ns: u64,
-        tick: TickLength,
         budget: usize,
         mut expired: impl FnMut(Ended<K, O>, (u64, u64)),
     ) -> Advanced {
@@ -27,8 +26,9 @@ impl<K: Eq + Clone, O> Room<K, O> {
             };
             let order = (task.deadline(), task.sequence());
             if let Some(timed) = timed {
-                let late_ns = now_ns.saturating_sub(tick.start_ns(order.0));
-                timed.ended(&Outcome::Expired, task.get_mut().age_us(now_ns / 1000), late_ns);
+                let late_ns = now_ns.saturating_sub(timed.tick.start_ns(order.0));
+                timed.times.ended(&Outcome::Expired, task.get_mut().age_us(now_ns / 1000));
+                timed.times.lateness.record(late_ns);
             }
             let id = TimerHandle::new(*room as usize, task.id());
             due.push((id, payload, order)); // its neighbours cannot be reached from here
@@ -38,7 +38,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
             self.counts.ended(&Outcome::Expired);
             let (tickets, left) = self.take_out(id);
             let outcome = Outcome::Expired;
-            expired(Ended { id, payload, outcome, tickets, left, timed: None }, order);
+            expired(Ended { id, payload, outcome, tickets, left }, order);
         }
         turn
     }

@@ -58,10 +58,15 @@ impl<K> PageSlot for RecordSlot<K> {
 /// Of the keys of one hash modulo this the first has its record *near*, without a table.
 pub(super) const NEAR: usize = 16;
 
+/// A place near.
+#[derive(Debug)]
+#[repr(align(64))] // in one cache line
+struct Near<K>(Option<Record<K>>);
+
 #[derive(Debug)]
 pub(super) struct Keys<K> {
     /// Empty until the first key comes, then [`NEAR`] places; the records with the lowest numbers.
-    near: Box<[Option<Record<K>>]>,
+    near: Box<[Near<K>]>,
     far: Box<Far<K>>,
     /// Of the last record that had watermark watches: the next one takes it over.
     spare: Option<Box<WatermarkList>>,
@@ -124,7 +129,7 @@ impl<K: Eq> Keys<K> {
         K: Borrow<Q>,
     {
         let near = near(hash);
-        match self.near.get(near)? {
+        match &self.near.get(near)?.0 {
             Some(record) if record.is(key, hash) => Some(near as u32),
             _ => self.far.find(key, hash).map(|at| at + NEAR as u32),
         }
@@ -133,7 +138,7 @@ impl<K: Eq> Keys<K> {
     #[inline]
     pub(super) fn at(&self, number: u32) -> &Record<K> {
         let record = match (number as usize).checked_sub(NEAR) {
-            None => self.near[number as usize].as_ref(),
+            None => self.near[number as usize].0.as_ref(),
             Some(at) => self.far.records.at(at as u32).0.as_ref(),
         };
         record.expect("Linked: a slot in use names a record")
@@ -142,7 +147,7 @@ impl<K: Eq> Keys<K> {
     #[inline]
     pub(super) fn at_mut(&mut self, number: u32) -> &mut Record<K> {
         let record = match (number as usize).checked_sub(NEAR) {
-            None => self.near[number as usize].as_mut(),
+            None => self.near[number as usize].0.as_mut(),
             Some(at) => self.far.records.at_mut(at as u32).0.as_mut(),
         };
         record.expect("Linked: a slot in use names a record")
@@ -163,10 +168,10 @@ impl<K: Eq> Keys<K> {
         let near = near(hash);
         let record = Record { key, hash, waiters: 0, plain: Ends::EMPTY, watermarks: None };
         if self.near.is_empty() {
-            self.near = std::iter::repeat_with(|| None).take(NEAR).collect();
+            self.near = std::iter::repeat_with(|| Near(None)).take(NEAR).collect();
         }
-        if self.near[near].is_none() {
-            self.near[near] = Some(record);
+        if self.near[near].0.is_none() {
+            self.near[near].0 = Some(record);
             return near as u32;
         }
         self.far.add(record) + NEAR as u32
@@ -181,7 +186,7 @@ impl<K: Eq> Keys<K> {
             return None;
         }
         let record = match (number as usize).checked_sub(NEAR) {
-            None => self.near[number as usize].take()?,
+            None => self.near[number as usize].0.take()?,
             Some(at) => self.far.remove(at as u32)?,
         };
         if let Some(watermarks) = record.watermarks {
@@ -191,14 +196,14 @@ impl<K: Eq> Keys<K> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.near.iter().flatten().count() + self.far.table.len()
+        self.near.iter().filter_map(|near| near.0.as_ref()).count() + self.far.table.len()
     }
 
     /// Every record, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Record<K>> {
         let Far { records, table } = &*self.far;
         let far = table.iter().filter_map(|&at| records.at(at).0.as_ref());
-        self.near.iter().flatten().chain(far)
+        self.near.iter().filter_map(|near| near.0.as_ref()).chain(far)
     }
 
     /// Every record with its number, for tests: each is found by its key, and has waiters.
@@ -206,7 +211,7 @@ impl<K: Eq> Keys<K> {
     pub(super) fn assert_valid(&self) -> Vec<(u32, &Record<K>)> {
         let next = |&at: &u32| self.far.records.first_from(at + 1);
         let far = std::iter::successors(self.far.records.first_from(0), next);
-        let near = (0..self.near.len()).filter(|&at| self.near[at].is_some()).map(|at| at as u32);
+        let near = (0..self.near.len()).filter(|&at| self.near[at].0.is_some()).map(|at| at as u32);
         let numbers = near.chain(far.map(|at| at + NEAR as u32));
         let records: Vec<_> = numbers.map(|number| (number, self.at(number))).collect();
         for (number, record) in &records {

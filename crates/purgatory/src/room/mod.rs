@@ -18,7 +18,7 @@ mod watermark_queue;
 use std::borrow::Borrow;
 
 use timer_core::{
-    TaskId, TimerHandle, TimingWheel,
+    TaskId, TickLength, TimerHandle, TimingWheel,
     driver::{ShardState, WheelCounts},
 };
 use watchers::{Entries, Lists, Waiter};
@@ -30,23 +30,22 @@ use crate::operation::{
 };
 
 pub(crate) use batch::{Batch, CheckedOut};
-pub(crate) use counts::Since;
-pub(crate) use entry::{COUNTED_MAX, Entry, Next, UnderCheck, age_us};
+pub(crate) use entry::{COUNTED_MAX, Entry, Next, UnderCheck};
 pub(crate) use links::{Ticket, Tickets, WAITERS_MAX, WatchList, Watermark};
 pub(crate) use watchers::{Known, Popped, WalkOn};
 
 #[derive(Debug)]
-#[repr(C)] // what an operation with one key writes lies together
+#[repr(C)] // what each operation writes comes first, in as few cache lines as can be
 pub(crate) struct Room<K, O> {
     entries: Entries<O>,
-    lists: Lists<K>,
-    /// Once the program has asked for it.
-    pub(crate) timed: Option<Box<Times>>,
-    /// Set before the room is emptied for good, tested before anything is put in.
-    pub(crate) closed: bool,
     /// Watches of the operations whose first key is here.
     pub(crate) watched: usize,
     pub(crate) counts: Counts,
+    lists: Lists<K>,
+    /// Once the program has asked for it.
+    pub(crate) timed: Option<Box<Timed>>,
+    /// Set before the room is emptied for good, tested before anything is put in.
+    pub(crate) closed: bool,
 }
 
 /// When an operation is parked and due, in ticks (`None`: never).
@@ -59,6 +58,17 @@ pub(crate) struct Span {
     /// The sequence of the operation parked before, when order matters over several rooms.
     pub(crate) follows: Option<u64>,
 }
+
+/// What a room times once the program has asked for it.
+#[derive(Debug)]
+pub(crate) struct Timed {
+    pub(crate) times: Times,
+    pub(crate) tick: TickLength,
+}
+
+/// The nanosecond of the timer's clock at which an operation ends, if that is timed. It is read
+/// before the lock is taken.
+pub(crate) type EndedAt = Option<u64>;
 
 /// A key to be watched in this room.
 #[derive(Debug)]
@@ -89,8 +99,6 @@ pub(crate) struct Ended<K, O> {
     pub(crate) tickets: Tickets,
     /// Its first key, if nobody waits for that any more.
     pub(crate) left: Option<K>,
-    /// If its ending is to be timed.
-    pub(crate) timed: Option<Box<Since>>,
 }
 
 impl<K, O> ShardState for Room<K, O> {
@@ -377,25 +385,32 @@ impl<K: Eq + Clone, O> Room<K, O> {
     /// Gives a payload back that was checked. Always in line: a payload that goes through memory on
     /// its way costs an event on a key with many waiters a third more.
     #[inline(always)]
-    pub(crate) fn give_back(&mut self, held: CheckedOut<O>) -> GivenBack<K, O> {
+    pub(crate) fn give_back(&mut self, held: CheckedOut<O>, at: EndedAt) -> GivenBack<K, O> {
         self.counts.checks += 1;
         let CheckedOut { id, payload, verdict } = held;
         if verdict == Verdict::Satisfied {
-            return Next::Ended(self.remove_ended(id, payload, Outcome::Completed));
+            return Next::Ended(self.remove_ended(id, payload, Outcome::Completed, at));
         }
         let entry = self.get_mut(id).expect("Holder removes: the entry of a payload is there");
         match entry.settle(payload, verdict) {
             Next::Parked => Next::Parked,
             Next::CheckAgain(payload) => Next::CheckAgain(CheckedOut { id, payload, verdict }),
-            Next::Ended((payload, outcome)) => Next::Ended(self.remove_ended(id, payload, outcome)),
+            Next::Ended((payload, outcome)) => {
+                Next::Ended(self.remove_ended(id, payload, outcome, at))
+            }
         }
     }
 
     /// Ends an operation from outside; `None` when its holder was left a note, or it is gone.
     #[inline]
-    pub(crate) fn claim(&mut self, id: TimerHandle, outcome: Outcome) -> Option<Ended<K, O>> {
+    pub(crate) fn claim(
+        &mut self,
+        id: TimerHandle,
+        outcome: Outcome,
+        at: EndedAt,
+    ) -> Option<Ended<K, O>> {
         let payload = self.get_mut(id)?.claim(&outcome)?;
-        Some(self.remove_ended(id, payload, outcome))
+        Some(self.remove_ended(id, payload, outcome, at))
     }
 
     /// Takes an entry whose payload is out for good off the wheel and its first key's list.
@@ -405,11 +420,14 @@ impl<K: Eq + Clone, O> Room<K, O> {
         id: TimerHandle,
         payload: O,
         outcome: Outcome,
+        at: EndedAt,
     ) -> Ended<K, O> {
-        let timed = if self.timed.is_some() { self.since(id) } else { None };
+        if let Some(now_ns) = at {
+            self.time_end(id, &outcome, now_ns);
+        }
         self.counts.ended(&outcome);
         let (tickets, left) = self.take_out(id);
-        Ended { id, payload, outcome, tickets, left, timed }
+        Ended { id, payload, outcome, tickets, left }
     }
 
     /// Takes an entry out, and its first watch.
@@ -426,11 +444,15 @@ impl<K: Eq + Clone, O> Room<K, O> {
         (tickets, left)
     }
 
-    #[cold]
-    fn since(&mut self, id: TimerHandle) -> Option<Box<Since>> {
-        let deadline = self.deadline(id)?;
-        let parked_us = self.get_mut(id)?.parked_us();
-        Some(Box::new(Since { parked_us, deadline }))
+    /// Records how long it waited and, if it expired, how late.
+    fn time_end(&mut self, id: TimerHandle, outcome: &Outcome, now_ns: u64) {
+        let Room { entries: Entries { wheel, .. }, timed: Some(timed), .. } = self else { return };
+        let Some(entry) = wheel.get(id.id()) else { return };
+        timed.times.ended(outcome, entry.age_us(now_ns / 1000));
+        let due = wheel.deadline(id.id()).filter(|_| matches!(outcome, Outcome::Expired));
+        if let Some(due) = due {
+            timed.times.lateness.record(now_ns.saturating_sub(timed.tick.start_ns(due)));
+        }
     }
 
     /// Gives an operation another deadline, unless its end is decided or noted; returns when the

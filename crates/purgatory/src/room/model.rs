@@ -21,9 +21,9 @@ use std::{
 };
 
 use reference::{Paths, Reference};
-use timer_core::{TaskId, TimerHandle, TimingWheel, WheelSize};
+use timer_core::{TaskId, TickLength, TimerHandle, TimingWheel, WheelSize};
 
-use super::{CheckedOut, Known, Ticket, Watched, Watermark, keys::KEPT_KEYS};
+use super::{CheckedOut, Known, Ticket, Timed, Times, Watched, Watermark, keys::KEPT_KEYS};
 
 const HOMES: usize = 2;
 
@@ -120,7 +120,9 @@ impl Model {
             let wheel = TimingWheel::with_phase(size, now, phase);
             let wheel = if random.bool() { wheel.handing_down_early() } else { wheel };
             let mut room = Room::new(number, wheel);
-            room.timed = random.bool().then(Box::default);
+            let begin =
+                || Box::new(Timed { times: Times::default(), tick: TickLength::MILLISECOND });
+            room.timed = random.bool().then(begin);
             room
         });
         let (keys, many) = match random.u8(..16) {
@@ -166,6 +168,11 @@ impl Model {
         watched
     }
 
+    /// The present, for what ends.
+    fn now_ns(&self) -> Option<u64> {
+        Some(self.now * 1_000_000)
+    }
+
     /// After a step.
     fn compare(&mut self) {
         let mut key_count = 0;
@@ -181,6 +188,9 @@ impl Model {
                 assert_eq!(waiters, first_room.keys[&key.number].len());
             }
             assert_eq!(room.counts, first_room.counts);
+            let times =
+                room.timed.as_ref().map_or_else(Times::default, |timed| timed.times.clone());
+            assert_eq!(times, first_room.times);
             assert_eq!(room.watched, self.reference.watched(number));
             let walks = self.reference.walks.iter().filter(|walk| walk.room == number).count();
             assert_eq!(room.lists.walks(), walks, "a walk that is over is forgotten");

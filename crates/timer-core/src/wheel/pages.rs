@@ -9,6 +9,8 @@
 //! - **Listed**: a page is on one list at most: `partial` (it has a free slot, or was freed since)
 //!   or `vacant` (it has no memory). A page with a free slot is on `partial`.
 
+use smallvec::SmallVec;
+
 /// A slot of [`Pages`].
 pub trait PageSlot {
     /// log2 of the slots in a page; at most 6.
@@ -40,7 +42,8 @@ struct Page<N> {
 /// Slots `N` with stable indices.
 #[derive(Debug)]
 pub struct Pages<N> {
-    pages: Vec<Page<N>>,
+    /// The record of the first page lies here, so that few slots cost one cache line less.
+    pages: SmallVec<[Page<N>; 1]>,
     partial: u32,
     vacant: u32,
     len: u32,
@@ -54,7 +57,7 @@ impl<N: PageSlot> Pages<N> {
 
     /// No page yet.
     pub fn new() -> Self {
-        Pages { pages: Vec::new(), partial: END, vacant: END, len: 0, spare: false }
+        Pages { pages: SmallVec::new(), partial: END, vacant: END, len: 0, spare: false }
     }
 
     /// Slots in use.
@@ -225,7 +228,7 @@ mod tests {
         (1..4000).for_each(|step| pages.release(indices[step * 1009 % 4000]));
         assert_eq!((pages.len(), pages.pages_with_memory(), pages.pages.len()), (1, 2, 250));
         pages.release(indices[0]);
-        assert_eq!((pages.len(), pages.pages_with_memory(), pages.pages.capacity()), (0, 0, 0));
+        assert_eq!((pages.len(), pages.pages_with_memory(), pages.pages.capacity()), (0, 0, 1));
         let again: Vec<_> = (0..4000).map(|_| pages.claim().unwrap()).collect();
         assert!(!pages.is_empty() && again == indices);
     }

@@ -76,6 +76,7 @@ pub(super) struct Parked {
 pub(super) struct FirstRoom {
     pub(super) keys: BTreeMap<Number, Waiting>,
     pub(super) counts: Counts,
+    pub(super) times: Times,
     pub(super) sequence: u64,
 }
 
@@ -266,6 +267,15 @@ impl Reference {
     ) -> (Parked, Option<Number>) {
         self.homes[id.shard()].counts.ended(outcome);
         self.remove(id)
+    }
+
+    pub(super) fn time_end(&mut self, parked: &Parked, outcome: &Outcome, now: u64) {
+        self.count_if(true, "timed");
+        let times = &mut self.homes[parked.id.shard()].times;
+        times.ended(outcome, (now * 1000).saturating_sub(parked.parked_us));
+        if *outcome == Outcome::Expired {
+            times.lateness.record(now.saturating_sub(parked.deadline) * 1_000_000);
+        }
     }
 
     pub(super) fn remove(&mut self, id: TimerHandle) -> (Parked, Option<Number>) {

@@ -211,7 +211,7 @@ impl Model {
 
     fn settle(&mut self, held: CheckedOut<u64>) {
         let (id, verdict) = (held.id, held.verdict);
-        let given_back = self.rooms[id.shard()].give_back(held);
+        let given_back = self.rooms[id.shard()].give_back(held, self.now_ns());
         match (given_back, self.reference.settle(id, verdict)) {
             (Next::Parked, Next::Parked) => {}
             (Next::CheckAgain(again), Next::CheckAgain(payload)) => {
@@ -233,9 +233,8 @@ impl Model {
         assert!(ended.tickets.iter().eq(parked.tickets.iter().copied()));
         assert_eq!(ended.left.map(|key| key.number), left);
         self.reference.count_if(left.is_some(), "a key whose last waiter left");
-        self.reference.count_if(ended.timed.is_some(), "timed");
-        if let Some(since) = ended.timed {
-            assert_eq!((since.parked_us, since.deadline), (parked.parked_us, parked.deadline));
+        if self.rooms[ended.id.shard()].timed.is_some() {
+            self.reference.time_end(&parked, outcome, self.now);
         }
         (parked.deadline, parked.sequence)
     }
@@ -243,7 +242,7 @@ impl Model {
     pub(super) fn claim(&mut self, id: TimerHandle) {
         let asked = Outcome::Cancelled(CancelReason::Requested("asked".into()));
         let outcome = [Outcome::Completed, asked][self.random.usize(..2)].clone();
-        let ended = self.rooms[id.shard()].claim(id, outcome.clone());
+        let ended = self.rooms[id.shard()].claim(id, outcome.clone(), self.now_ns());
         assert_eq!(ended.is_some(), self.reference.claim(id, &outcome));
         ended.into_iter().for_each(|ended| _ = self.departed(ended, &outcome));
     }
@@ -255,8 +254,9 @@ impl Model {
         ids.extend(self.reference.gone.last());
         ids.retain(|id| id.shard() == first.shard());
         self.random.shuffle(&mut ids);
-        let (outcome, room) = (Outcome::Completed, &mut self.rooms[first.shard()]);
-        let ended = ids.iter().filter_map(|&id| room.claim(id, outcome.clone()));
+        let (outcome, at) = (Outcome::Completed, self.now_ns());
+        let room = &mut self.rooms[first.shard()];
+        let ended = ids.iter().filter_map(|&id| room.claim(id, outcome.clone(), at));
         let mut ended = ended.collect::<Vec<_>>().into_iter();
         for id in ids {
             if self.reference.claim(id, &outcome) {
@@ -296,12 +296,12 @@ impl Model {
         if cancel {
             return self.claim(id);
         }
-        let room = &mut self.rooms[id.shard()];
+        let (at, room) = (self.now_ns(), &mut self.rooms[id.shard()]);
         let counted = room.get_mut(id).map(Entry::count_down);
         assert_eq!(counted, self.reference.count_down(id));
         match counted {
             Some(true) => {
-                let ended = room.claim(id, Outcome::Completed);
+                let ended = room.claim(id, Outcome::Completed, at);
                 assert_eq!(ended.is_some(), self.reference.claim(id, &Outcome::Completed));
                 ended.into_iter().for_each(|ended| _ = self.departed(ended, &Outcome::Completed));
             }
@@ -407,7 +407,7 @@ impl Model {
         let room = &mut self.rooms[number];
         let (turned_to, mut told) = (room.entries.wheel.now(), Vec::new());
         let tick = TickLength::MILLISECOND;
-        let turn = room.expire(now, tick.start_ns(now), tick, budget, |ended, order| {
+        let turn = room.expire(now, tick.start_ns(now), budget, |ended, order| {
             told.push((ended, order));
         });
         let fired = told.len();
@@ -483,7 +483,7 @@ impl Model {
     fn touch_gone(&mut self) {
         let Some(id) = self.random.choice(&self.reference.gone).copied() else { return };
         let room = &mut self.rooms[id.shard()];
-        assert!(room.check_out(id).is_none() && room.claim(id, Outcome::Completed).is_none());
+        assert!(room.check_out(id).is_none() && room.claim(id, Outcome::Completed, None).is_none());
         assert_eq!((room.reschedule(self.now, id, None), room.deadline(id)), (None, None));
         self.reference.count_if(true, "named by an id that is gone");
         let never = TimerHandle::new(id.shard(), TaskId::from_parts(1 << 20, 0));
