@@ -146,20 +146,23 @@ impl<K: Eq> Keys<K> {
 
     #[inline]
     pub(super) fn at_mut(&mut self, number: u32) -> &mut Record<K> {
-        let record = match (number as usize).checked_sub(NEAR) {
-            None => self.near[number as usize].0.as_mut(),
-            Some(at) => self.far.records.at_mut(at as u32).0.as_mut(),
-        };
-        record.expect("Linked: a slot in use names a record")
+        self.at_and_spare(number).0
     }
 
     /// The watermark watches of a key, to be added to or taken from.
     #[inline]
     pub(super) fn watermarks_mut(&mut self, number: u32) -> &mut WatermarkList {
-        if self.at(number).watermarks.is_none() {
-            self.at_mut(number).watermarks = Some(self.spare.take().unwrap_or_default());
-        }
-        self.at_mut(number).watermarks.as_mut().expect("just made")
+        let (record, spare) = self.at_and_spare(number);
+        record.watermarks.get_or_insert_with(|| spare.take().unwrap_or_default())
+    }
+
+    #[inline]
+    fn at_and_spare(&mut self, number: u32) -> (&mut Record<K>, &mut Option<Box<WatermarkList>>) {
+        let record = match (number as usize).checked_sub(NEAR) {
+            None => self.near[number as usize].0.as_mut(),
+            Some(at) => self.far.records.at_mut(at as u32).0.as_mut(),
+        };
+        (record.expect("Linked: a slot in use names a record"), &mut self.spare)
     }
 
     /// A record for a key that has none.

@@ -146,7 +146,7 @@ impl<T> Due<T> {
 
 fn sorted<T>(tasks: Vec<T>, order: &mut Vec<(u64, u64)>) -> Vec<T> {
     let mut sorted: Vec<_> = order.drain(..).zip(tasks).collect();
-    sorted.sort_by_key(|(place, _)| *place);
+    sorted.sort_unstable_by_key(|(place, _)| *place);
     sorted.into_iter().map(|(_, task)| task).collect()
 }
 
