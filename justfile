@@ -89,6 +89,10 @@ virtual-time *ARGS:
 stress:
     TEST_EFFORT=100 cargo test --release -p purgatory --test threads stress::every -- --nocapture
 
+# Programs that do everything wrong, for ten minutes, with the books kept.
+attack:
+    TEST_EFFORT=600 cargo test --release -p purgatory --all-features --test threads attack:: -- --nocapture
+
 # 200 000 operations a second with faults mixed in, until Ctrl-C: none lost, doubled or early, memory flat.
 soak *ARGS:
     cargo run --release -p purgatory-benches --bin soak -- {{ARGS}}

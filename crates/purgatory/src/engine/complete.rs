@@ -377,17 +377,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     {
         let call = Call::enter(&self.offload);
         let hash = self.versions.hash(key);
-        let (mut ended, at) = (Vec::new(), self.ending_at());
+        let (mut unfinished, at) = (self.unfinished(&call), self.ending_at());
         let mut claim = |first_room: &mut Room<K, O>, id| {
-            ended.extend(first_room.claim(id, outcome.clone(), at));
+            unfinished.ended.extend(first_room.claim(id, outcome.clone(), at));
         };
         self.claim_each(key, hash, WatchList::Plain, &mut claim);
         // What a rise meets meanwhile is on one of these two.
         self.pop_up_to(key, hash, Pop::All, &mut claim);
         self.claim_each(key, hash, WatchList::Met, &mut claim);
-        let count = ended.len();
-        self.finish_all(&call, ended);
-        count
+        unfinished.ended.len()
     }
 
     /// Applies `claim` to each waiter of a key, in the room of its operation's first key.

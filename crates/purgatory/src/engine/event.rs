@@ -33,6 +33,27 @@ const TAKEN: usize = 64;
 /// Operations that have ended.
 type AllEnded<K, O> = SmallVec<[Ended<K, O>; 8]>;
 
+/// Operations that a call ends and has still to finish. Dropped, as when a key's `Eq` panics, it
+/// finishes them.
+pub(super) struct Unfinished<'a, K: WatchKey, O: DelayedOperation> {
+    pub(super) core: &'a Arc<Core<K, O>>,
+    pub(super) call: &'a Call<'a>,
+    pub(super) ended: AllEnded<K, O>,
+}
+
+impl<K: WatchKey, O: DelayedOperation> Unfinished<'_, K, O> {
+    /// Returns how many completed.
+    fn finish(&mut self) -> usize {
+        self.core.finish_all(self.call, std::mem::take(&mut self.ended))
+    }
+}
+
+impl<K: WatchKey, O: DelayedOperation> Drop for Unfinished<'_, K, O> {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
 /// Which watermark watches are taken off a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pop {
@@ -223,6 +244,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
+    pub(super) fn unfinished<'a>(self: &'a Arc<Self>, call: &'a Call<'_>) -> Unfinished<'a, K, O> {
+        Unfinished { core: self, call, ended: AllEnded::new() }
+    }
+
     pub(super) fn walk(&self, room: usize, on: WalkOn) -> Walk<'_, K, O> {
         Walk { rooms: &self.rooms, room, on }
     }
@@ -257,18 +282,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     where
         K: Borrow<Q>,
     {
-        let (mut ended, mut check) = (AllEnded::new(), Vec::new());
+        let (mut met_last, mut check) = (self.unfinished(call), Vec::new());
         let at = self.ending_at();
         let (walk, mut met) =
             self.pop_up_to(key, hash, Pop::Met(value, raise), |first_room, id| {
                 let Some(entry) = first_room.get_mut(id) else { return };
                 if entry.count_down() {
-                    ended.extend(first_room.claim(id, Outcome::Completed, at));
+                    met_last.ended.extend(first_room.claim(id, Outcome::Completed, at));
                 } else {
                     check.push(id);
                 }
             });
-        let mut completed = self.finish_all(call, ended);
+        let mut completed = met_last.finish();
         let mut batch = Batch::new(0);
         check_once(&mut check);
         for ids in check.chunks(TOGETHER) {

@@ -69,6 +69,22 @@ pub(super) struct Terms {
     pub(super) counted: usize,
 }
 
+/// An operation whose keys are not all watched yet. Dropped then, as when a key's `Eq` panics, it
+/// takes the operation's entry and watches away.
+struct Arriving<'a, K: WatchKey, O: DelayedOperation> {
+    core: &'a Core<K, O>,
+    id: TimerHandle,
+    tickets: Tickets,
+}
+
+impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
+    fn drop(&mut self) {
+        let left = self.core.first_room_of(self.id).withdraw(self.id);
+        drop(left); // with nothing locked
+        self.core.release(self.id, &self.tickets);
+    }
+}
+
 /// What became of an attempt to park under one key.
 enum UnderOne<O> {
     Done(Result<ParkResult, Refused<O>>),
@@ -248,24 +264,24 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut event_passed = self.versions.moved(first.version);
         self.work_at(&mut room, span, due);
         drop(room);
-        let mut tickets = Tickets::with_capacity(watch_set.len() - 1);
+        let tickets = Tickets::with_capacity(watch_set.len() - 1);
+        let mut arriving = Arriving { core: self, id, tickets };
         let all_watched = watch_set[1..].iter().all(|watch| {
             let mut room = self.room_of(watch.version.hash);
             let key = watch.in_room(&room);
             event_passed |= self.versions.moved(watch.version);
             let ticket = room.watch(key, id);
-            tickets.extend(ticket);
+            arriving.tickets.extend(ticket);
             ticket.is_some()
         });
-        let at = self.ending_at();
-        let mut first_room = self.first_room_of(id);
         if !all_watched {
-            let left = first_room.withdraw(id);
-            drop(first_room);
-            drop(left);
-            self.release(id, &tickets);
+            drop(arriving);
             return self.refuse(operation, RefusedReason::Full { limit: WAITERS_MAX });
         }
+        let tickets = std::mem::take(&mut arriving.tickets);
+        std::mem::forget(arriving);
+        let at = self.ending_at();
+        let mut first_room = self.first_room_of(id);
         first_room.watched(id, tickets, event_passed);
         permit.keep();
         let held = CheckedOut { id, payload: operation, verdict: Verdict::Unsatisfied };

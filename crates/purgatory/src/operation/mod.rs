@@ -19,6 +19,9 @@ use timer_core::{TickLength, TimerHandle, driver::Exclusive};
 /// checks it, nobody else does, so neither asks for `Sync`. A [`Purgatory`](crate::Purgatory) takes
 /// operations that are `Send`.
 ///
+/// An operation is moved by value from call to call. One of 4 KB takes up to 256 KB of a thread's
+/// stack, and a program with one of 16 KB is built in half a minute: keep large state in a `Box`.
+///
 /// ```
 /// use std::{sync::mpsc, time::Duration};
 /// use purgatory::{DelayedOperation, Outcome};

@@ -6,6 +6,7 @@ mod effort;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod attack;
 mod bounds;
 mod contention;
 mod hostile;
