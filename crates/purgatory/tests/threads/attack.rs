@@ -2,8 +2,8 @@
 //! completes operations on several threads; afterwards each operation that was taken has ended
 //! once. `TEST_EFFORT` makes attacks longer; `just attack` runs all of them for ten minutes.
 //!
-//! `fork` without `exec` is not among them: it takes `unsafe`, which this project forbids. The child
-//! has none of the timer's threads, so nothing expires in it.
+//! `fork` without `exec` is not among them: it takes `unsafe`, which this project forbids. The
+//! child has none of the timer's threads, so nothing expires in it.
 
 use std::{
     hash::{Hash, Hasher},
@@ -280,7 +280,7 @@ impl Executor for Unruly {
         match fastrand::u8(..5) {
             0 => job.run(),
             1 => drop(job),
-            2 => _ = std::thread::spawn(|| job.run()).join().unwrap(),
+            2 => std::thread::spawn(|| job.run()).join().unwrap(),
             3 => self.0.execute(job),
             _ => {
                 let mut kept = self.0.take();
