@@ -1,6 +1,6 @@
 //! Under tokio: tasks, callbacks and the runtime's clock.
 //!
-//! Futures of this crate work in any task, on any runtime. The feature `tokio` adds callbacks that
+//! Futures of this crate work on any runtime. The feature `tokio` adds callbacks that
 //! run inside the runtime, and a timer on its clock.
 //!
 //! # A paused clock
@@ -37,7 +37,7 @@
 //! | `tokio::spawn` in a callback | a `TokioExecutor` with `callbacks_on_executor`, or a `Handle` in the operation |
 //! | to await in a check | [an asynchronous condition](super::operations#an-asynchronous-condition) |
 //! | a wait in `select!` | take it by value: dropped, it is cancelled; polled by `&mut`, it waits on |
-//! | to block: `wait_blocking`, `shutdown` | `spawn_blocking` |
+//! | to block: `wait_blocking`, `shutdown` | `spawn_blocking`; a task is [refused](crate::WaitError::InsideCallback) |
 //!
 //! - **A paused clock stands still while a `spawn_blocking` task runs**: in a test await the wait.
 //! - **A callback is not always inside the runtime.** On a timer's worker `tokio::spawn` panics.

@@ -21,7 +21,7 @@ use crossbeam_utils::CachePadded;
 use timer_core::driver::contain;
 
 use crate::{
-    engine::{core::Core, nested::must_not_block},
+    engine::core::Core,
     handles::{boxed::BoxedOperation, purgatory::Purgatory},
     operation::{
         CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, RefusedReason, Timeout,
@@ -41,8 +41,9 @@ pub enum WaitError {
     Cancelled(CancelReason),
     /// It had to wait and could not be parked.
     Refused(RefusedReason),
-    /// A blocking wait inside a check, a callback or a timer's task: what it waits for may be
-    /// waiting for its thread.
+    /// A blocking wait where its end may itself wait for the thread: inside a check, a callback or
+    /// a timer's task, or on a thread that runs a tokio runtime's tasks while the timer or the
+    /// executor is on tokio. There await the future, or block in `spawn_blocking`.
     InsideCallback,
 }
 
@@ -52,9 +53,9 @@ impl fmt::Display for WaitError {
             WaitError::Expired => f.write_str("the time ran out"),
             WaitError::Cancelled(reason) => write!(f, "cancelled: {reason}"),
             WaitError::Refused(reason) => write!(f, "not parked: {reason}"),
-            WaitError::InsideCallback => {
-                f.write_str("a blocking wait inside a check, a callback or a timer's task")
-            }
+            WaitError::InsideCallback => f.write_str(
+                "a blocking wait inside a check, a callback or a task that it may wait for",
+            ),
         }
     }
 }
@@ -192,6 +193,7 @@ pub struct WaitFuture<T> {
 trait Behind: Send + Sync {
     fn cancel(&self, id: OperationId);
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
+    fn must_not_block(&self) -> bool;
 }
 
 impl<K: WatchKey, O: DelayedOperation> Behind for CachePadded<Arc<Core<K, O>>> {
@@ -202,6 +204,10 @@ impl<K: WatchKey, O: DelayedOperation> Behind for CachePadded<Arc<Core<K, O>>> {
 
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
         Core::reschedule(self, id.handle, timeout)
+    }
+
+    fn must_not_block(&self) -> bool {
+        self.offload.must_not_block()
     }
 }
 
@@ -444,6 +450,10 @@ impl<T> WaitFuture<T> {
         waits.is_some_and(|(behind, id)| behind.reschedule(id, timeout.into()))
     }
 
+    fn must_not_block(&self) -> bool {
+        self.behind.as_ref().is_some_and(|behind| behind.must_not_block())
+    }
+
     /// Blocks this thread until the wait is over. The future may have been polled before. Under a
     /// [`ManualTimer`](timer_core::ManualTimer) another thread has to advance it.
     ///
@@ -469,15 +479,16 @@ impl<T> WaitFuture<T> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`]; [`InsideCallback`](WaitError::InsideCallback) when it would have to wait
-    /// inside a check, a callback or a timer's task, and then the wait is cancelled.
+    /// [`WaitError`]; at once [`InsideCallback`](WaitError::InsideCallback) when it would have to
+    /// wait inside a check, a callback or a task that its end may wait for, and then the wait is
+    /// cancelled.
     pub fn wait_blocking(mut self) -> Result<T, WaitError> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
             match Pin::new(&mut self).poll(&mut context) {
                 Poll::Ready(result) => return result,
-                Poll::Pending if must_not_block() => return Err(WaitError::InsideCallback),
+                Poll::Pending if self.must_not_block() => return Err(WaitError::InsideCallback),
                 Poll::Pending => thread::park(),
             }
         }

@@ -6,6 +6,7 @@ mod effort;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod blocking;
 mod counts;
 mod doors;
 mod endings;
