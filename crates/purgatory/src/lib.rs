@@ -96,8 +96,8 @@
 //! - `tokio`: timer-core's `TokioExecutor`, for callbacks inside a tokio runtime, and a timer on
 //!   its clock.
 //! - `tracing`: events for operations that are not parked (debug), checks and callbacks that panic
-//!   (error), callbacks that keep the executor for 100 ms and missed events (warn), and shutdown
-//!   (info).
+//!   (error), callbacks that keep the executor for 100 ms, missed events and, in debug builds,
+//!   checks that take more than a second (warn), and shutdown (info).
 
 // docs.rs shows which feature an item is behind.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -126,11 +126,11 @@ pub use handles::{
     monitor::Monitor,
     purgatory::{Purgatory, ShutdownLeft},
     replies::{Expected, Replies},
-    wait::{WaitError, WaitFuture},
+    wait::{IntoAnswer, WaitFuture},
 };
 pub use operation::{
     CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
-    RefusedReason, Timeout,
+    RefusedReason, Timeout, WaitError,
     stats::{Parked, Snapshot, Stats, Times},
     watches::{WatchKey, Watches},
 };

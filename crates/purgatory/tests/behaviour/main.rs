@@ -7,6 +7,7 @@ mod effort;
 mod support;
 
 mod blocking;
+mod conditions;
 mod counts;
 mod doors;
 mod endings;
