@@ -252,7 +252,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
     /// A future that yields this refusal.
     #[cfg(feature = "keyed")]
-    pub(crate) fn refused<T>(&self, reason: crate::RefusedReason) -> WaitFuture<T> {
+    pub(crate) fn refused<T>(&self, reason: crate::operation::RefusedReason) -> WaitFuture<T> {
         let answer = Answer::shared();
         let _ = Answer::fill(&answer, Err(WaitError::Refused(reason)));
         self.future_of(answer, None)
