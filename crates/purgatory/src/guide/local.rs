@@ -34,6 +34,24 @@
 //! sleeps until I/O, and at most for [`ManualTimer::next_due_in`]. With real I/O, and timed:
 //! `cargo run --release --example local`.
 //!
+//! # A thread per core
+//!
+//! Each core has its own purgatory and is the only one to use it. A key belongs to one core; other
+//! threads send it messages. Its loop sleeps in `inbox.recv_timeout`, or in its I/O.
+//!
+//! ```
+#![doc = include_str!("recipes/cores.rs")]
+//!
+//! // Its use, on the core's thread:
+//! let (outbox, core) = Core::new()?;
+//! let (client, answers) = channel();
+//! let request = purgatory::when(|| true, move |outcome| client.send(outcome).unwrap());
+//! outbox.send((7, Message::Request(Duration::from_secs(30), request)))?; // on any thread
+//! core.turn(Duration::ZERO)?;
+//! assert_eq!(answers.recv()?, purgatory::Outcome::Completed);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Under an executor
 //!
 //! A task turns the timer, as `turn` above does. Futures of [`wait`](crate::Purgatory::wait) work

@@ -1,4 +1,4 @@
-//! Recipes: fifteen things that servers wait for, each as short as it gets.
+//! Recipes: twenty things that servers wait for, each as short as it gets.
 //!
 //! Each is a module to paste, and its use. `tests/behaviour/recipes` tests the same files, in every
 //! order that a network may give.
@@ -48,6 +48,59 @@
 //!     assert_eq!(bytes.await, Ok(64));
 //!     Ok(())
 //! }
+//! ```
+//!
+//! # A long poll over an asynchronous store
+//!
+//! A check cannot await a read, so the poll waits for events alone and reads after each. Writers of
+//! this process raise them. For writers elsewhere the poll stays, rarer.
+//!
+//! ```
+#![doc = include_str!("recipes/stored_poll.rs")]
+//!
+//! // Its use:
+//! struct Memory(std::sync::Mutex<Vec<u8>>);
+//!
+//! impl Store for Memory {
+//!     async fn read(&self, _partition: u32) -> io::Result<Vec<u8>> {
+//!         Ok(self.0.lock().unwrap().clone())
+//!     }
+//! }
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+//!     let timer = purgatory::timer_core::SystemTimer::new()?;
+//!     let appends = Purgatory::builder("fetch").timer(&timer).build()?;
+//!     let (store, look_every) = (Memory(Default::default()), Duration::from_secs(1));
+//!     let logs = Logs { store, timer, appends, look_every };
+//!     let append = async {
+//!         logs.store.0.lock().unwrap().extend(b"a record");
+//!         logs.appends.check_and_complete(&7)
+//!     };
+//!     let (bytes, completed) = tokio::join!(logs.fetch(7, 8, Duration::from_secs(30)), append);
+//!     assert_eq!((bytes?, completed), (b"a record".to_vec(), 1));
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # One deadline for several waits
+//!
+//! A timeout counts from its call: two waits of 30 seconds may take 60. Fix the moment once.
+//!
+//! ```
+#![doc = include_str!("recipes/deadline.rs")]
+//!
+//! // Its use:
+//! let timer = purgatory::timer_core::ManualTimer::new();
+//! let waits = |name: &str| Purgatory::builder(name).timer(&timer).build();
+//! let places = Monitor::with(waits("places")?, 1);
+//! let high_watermark = Monitor::with(waits("produce")?, 7);
+//! let produces = Produces { timer: timer.clone(), places, high_watermark };
+//! # use purgatory::Purgatory;
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! assert_eq!(produces.produce(7, Duration::from_secs(30)).await, Ok(7));
+//! # });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # A quorum write
@@ -152,6 +205,24 @@
 //! }
 //! ```
 //!
+//! # Single flight with takeover
+//!
+//! As above, but the next that *waits* takes a failed load over. The wait's value is a guard: the
+//! right to load.
+//!
+//! ```
+#![doc = include_str!("recipes/single_flight.rs")]
+//!
+//! // Its use:
+//! let flights = Flights { values: Arc::default(), waits: Purgatory::new("flights")? };
+//! let first = flights.get(1).wait_blocking()?;
+//! let [second, third] = [flights.get(1), flights.get(1)];
+//! drop(first); // it failed
+//! second.wait_blocking()?.unwrap_err().loaded(100);
+//! assert_eq!(third.wait_blocking()?.ok(), Some(100));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Sessions
 //!
 //! A member is gone when no heartbeat has come for 30 seconds. A session waits for its time to run
@@ -173,6 +244,45 @@
 //! timer.advance(TIMEOUT / 2);
 //! assert_eq!(reports.try_iter().collect::<Vec<_>>(), [("bob", bob.number)]);
 //! assert!(!sessions.heartbeat(&bob)); // too late: he must join anew
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A connection's scope
+//!
+//! Each request waits under one key more, its connection's. When that closes, all of them end.
+//!
+//! ```
+#![doc = include_str!("recipes/connection.rs")]
+//!
+//! // Its use:
+//! let (requests, closed) = (Purgatory::new("requests")?, Arc::default());
+//! let connection = Connection { number: 7, closed, requests };
+//! let (client, answers) = std::sync::mpsc::channel();
+//! connection.request(1, || false, move |outcome| client.send(outcome.to_string()).unwrap())?;
+//! assert_eq!(connection.close(), 1);
+//! assert_eq!(answers.recv()?, "cancelled: connection closed");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A topic made again
+//!
+//! A watermark only rises, so a topic that is deleted and made again needs another key: name and
+//! epoch. An append or a fetch of the old one that comes late touches nothing of the new.
+//!
+#![cfg_attr(feature = "keyed", doc = "```")]
+#![cfg_attr(not(feature = "keyed"), doc = "```ignore")]
+#![doc = include_str!("recipes/epochs.rs")]
+//!
+//! // Its use:
+//! let ends = Watermarks::new("ends")?;
+//! let topics = Topics { epochs: Mutex::default(), made: AtomicU64::new(0), ends };
+//! let old = ("orders", topics.create("orders"));
+//! topics.append(old, 100)?;
+//! topics.delete(old);
+//! let new = ("orders", topics.create("orders"));
+//! let fetch = topics.fetch(new, 1).unwrap();
+//! assert!(!topics.append(old, 101)? && topics.append(new, 1)?);
+//! assert_eq!(fetch.wait_blocking(), Ok(1));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
