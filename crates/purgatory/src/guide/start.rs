@@ -42,11 +42,18 @@
 //! | Term | Meaning |
 //! |---|---|
 //! | *operation* | a request: a check, and a callback for its end |
+//! | *park* | to check an operation and, if it has to wait, to take it in |
 //! | *watch key* | what an operation waits for: an order, a partition |
+//! | *watch* | an operation's place under one of its keys |
 //! | *event* | conditions under this key may be true now |
+//! | [*watermark*](super::watermarks) | a value that only rises; its event is a *rise* |
+//! | [*held*](super::lifecycle) | under check: one thread has taken the operation out |
+//! | *note* | what other threads leave in its place meanwhile |
 //! | *outcome* | Completed, Expired or Cancelled; each operation has exactly one |
-//! | *timer* | a timing wheel and the thread that turns it, the *reaper* |
+//! | [*last check*](super::operating#missed-events) | at expiry, finds a *missed event*: a condition that came true without one |
+//! | *timer*, *tick* | a timing wheel and the thread that turns it, the *reaper*; its unit |
 //! | *executor* | runs callbacks of expired operations; by default one worker thread of the timer |
+//! | *room* | a lock and the keys that hash to it |
 //!
 //! The promises are on the [crate's page](crate#what-is-promised).
 //!

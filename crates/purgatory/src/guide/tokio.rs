@@ -5,9 +5,9 @@
 //!
 //! # A paused clock
 //!
-//! `SystemTimerBuilder::tokio` makes the timer a task of the runtime, on its clock; one with its
-//! own thread goes by the machine's. In a test, write `#[tokio::test(start_paused = true)]`, with
-//! tokio's feature `test-util`:
+//! [`SystemTimerBuilder::tokio`][timer] makes the timer a task of the runtime, on its clock; one
+//! with its own thread goes by the machine's. In a test, write `#[tokio::test(start_paused =
+//! true)]`, with tokio's feature `test-util`:
 //!
 //! ```
 //! use std::time::Duration;
@@ -34,7 +34,7 @@
 //!
 //! | You want | Do |
 //! |---|---|
-//! | `tokio::spawn` in a callback | a `TokioExecutor` with `callbacks_on_executor`, or a `Handle` in the operation |
+//! | `tokio::spawn` in a callback | a [`TokioExecutor`][executor] with `callbacks_on_executor`, or a `Handle` in the operation |
 //! | to await in a check | [an asynchronous condition](super::operations#an-asynchronous-condition) |
 //! | a wait in `select!` | take it by value: dropped, it is cancelled; polled by `&mut`, it waits on |
 //! | to block: `wait_blocking`, `shutdown` | `spawn_blocking`; a task is [refused](crate::WaitError::InsideCallback) |
@@ -46,3 +46,7 @@
 //!   is blocked. When the runtime is dropped, the timer and its purgatories are shut down.
 //!
 //! Next: [scale](super::scale).
+//!
+#![cfg_attr(feature = "tokio", doc = "[executor]: crate::timer_core::TokioExecutor")]
+#![cfg_attr(feature = "tokio", doc = "[timer]: crate::timer_core::SystemTimerBuilder::tokio")]
+#![cfg_attr(not(feature = "tokio"), doc = "[executor]: crate#features\n[timer]: crate#features")]

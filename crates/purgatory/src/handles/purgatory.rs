@@ -344,8 +344,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.own_timer.as_ref()
     }
 
-    /// Hands counts and times to the installed `metrics` recorder, labelled with the purgatory's
-    /// name, and its [own timer](Self::own_timer)'s. `docs/METRICS.md` lists them.
+    /// (Feature `metrics`.) Hands counts and times to the installed `metrics` recorder, labelled
+    /// with the purgatory's name, and its [own timer](Self::own_timer)'s. `docs/METRICS.md` lists
+    /// them.
     ///
     /// Call it once at the start, from when on waits are timed, and then before each scrape, from
     /// one place. Nothing is published otherwise, and nothing on an operation's path touches a

@@ -19,7 +19,7 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 2] = [
-    Budget { of: "purgatory", lines: 5316, files: 39, types: 22, traits: 3 },
+    Budget { of: "purgatory", lines: 5323, files: 39, types: 22, traits: 3 },
     Budget { of: "timer-core", lines: 3988, files: 30, types: 35, traits: 5 },
 ];
 

@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// An [`Executor`] on a tokio runtime, for
+/// (Feature `tokio`.) An [`Executor`] on a tokio runtime, for
 /// [`SystemTimerBuilder::executor`](crate::SystemTimerBuilder::executor) or a purgatory's
 /// `Builder::executor`: what it runs may call `tokio::spawn`, start tokio's timers and use its
 /// sockets.
