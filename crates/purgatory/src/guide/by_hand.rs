@@ -1,5 +1,5 @@
-//! The same by hand: what a loop, a map of channels, a `Notify` or an actor leaves to you, and when
-//! it is the better choice.
+//! The same by hand: what a loop, a map of channels, a `Notify` or an actor leaves to you. README
+//! says when each is enough.
 //!
 //! # A loop that looks again
 //!
@@ -34,8 +34,8 @@
 //! }
 //! ```
 //!
-//! Nothing is lost. But an answer comes up to half of the timeout late, and idle requests keep
-//! looking (`docs/BENCHMARKS.md`, row `poll-loop`).
+//! An answer comes up to half of the timeout late, and idle requests keep looking
+//! (`docs/BENCHMARKS.md`, row `poll-loop`).
 //!
 //! # A map of channels and a timeout
 //!
@@ -203,14 +203,13 @@
 //! }
 //! ```
 //!
-//! In that order nothing is lost. Left to you: making and removing a key's `Notify` while waiters
-//! come and go, and waiting for several keys.
+//! Left to you: making and removing a key's `Notify` while waiters come and go, and waiting for
+//! several keys.
 //!
 //! # An actor
 //!
-//! One task owns the waiters and a `DelayQueue`; requests, events and cancels are messages. There
-//! are no races. But a slow check delays all others and every timeout, and the mailbox needs a
-//! bound.
+//! One task owns the waiters and a `DelayQueue`; requests, events and cancels are messages. A slow
+//! check delays all others and every timeout, and the mailbox needs a bound.
 //!
 //! # Side by side
 //!
@@ -221,12 +220,5 @@
 //! | timeout and value at once | both may win | the waiter decides | the actor decides | one outcome |
 //! | an event wakes | all | all | the ready | the ready |
 //! | shutdown | a closed channel | waits on | up to you | each is cancelled |
-//!
-//! # When by hand is better
-//!
-//! - One answer that always comes: a `oneshot`.
-//! - One value that many tasks follow: `tokio::sync::watch`. One event: a `Notify`.
-//! - A few threads that wait for one thing: a condition variable.
-//! - One thread that does everything: an actor.
 //!
 //! Next: [questions](super::questions).

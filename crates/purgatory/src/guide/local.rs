@@ -1,7 +1,6 @@
 //! One thread: operations that are not `Send`, under a timer that the thread's loop turns.
 //!
-//! Use it when requests begin and end on one thread: a thread-per-core runtime, or an event loop of
-//! your own. Three things make an ordinary purgatory fit:
+//! For requests that begin and end on one thread, three things make an ordinary purgatory fit:
 //!
 //! - **The loop turns a [`ManualTimer`]** by the time that has passed. No thread is started, and
 //!   what expires is called back in that turn.
@@ -31,8 +30,8 @@
 //! ```
 //!
 //! Timeouts count from the last turn: turn after each sleep, before handling what came in. The loop
-//! sleeps until I/O, and at most for [`ManualTimer::next_due_in`]. With real I/O, and timed:
-//! `cargo run --release --example local`.
+//! sleeps until I/O, at most for [`ManualTimer::next_due_in`]. With real I/O: `cargo run --release
+//! --example local`.
 //!
 //! # A thread per core
 //!
@@ -54,9 +53,8 @@
 //!
 //! # Under an executor
 //!
-//! A task turns the timer, as `turn` above does. Futures of [`wait`](crate::Purgatory::wait) work
-//! in `spawn_local`; wrap what a condition holds. To wait by time alone, or on several threads, a
-//! timer [on tokio](super::tokio) needs no turning.
+//! A task turns the timer. Futures of [`wait`](crate::Purgatory::wait) work in `spawn_local`; wrap
+//! what a condition holds. A timer [on tokio](super::tokio) needs no turning.
 //!
 //! Next: [tests that do not sleep](super::testing).
 //!

@@ -1,8 +1,4 @@
-//! Getting started: a first program, and the terms that the other chapters use.
-//!
-//! A request that cannot be answered yet is *parked* under *watch keys*. The thread that makes its
-//! condition true raises an *event* on a key, and the request is answered. If no thread does so in
-//! time, the request *expires*.
+//! Getting started: a first program, and the terms.
 //!
 //! ```toml
 //! [dependencies]
@@ -34,8 +30,8 @@
 //! ```
 //!
 //! First the condition, then the event: that is [the one rule](super::operations#the-one-rule).
-//! [`Monitor`](super::monitor), [`Replies`](super::replies) and [`Watermarks`](super::watermarks)
-//! keep it for you. Use one of them where it fits.
+//! [`Watermarks`](super::watermarks), [`Replies`](super::replies) and [`Monitor`](super::monitor)
+//! keep it for you.
 //!
 //! # Terms
 //!
@@ -54,7 +50,5 @@
 //! | *timer*, *tick* | a timing wheel and the thread that turns it, the *reaper*; its unit |
 //! | *executor* | runs callbacks of expired operations; by default one worker thread of the timer |
 //! | *room* | a lock and the keys that hash to it |
-//!
-//! The promises are on the [crate's page](crate#what-is-promised).
 //!
 //! Next: [a state and the waits for it](super::monitor).

@@ -1,7 +1,7 @@
 //! Under tokio: tasks, callbacks and the runtime's clock.
 //!
-//! Futures of this crate work on any runtime. The feature `tokio` adds callbacks that
-//! run inside the runtime, and a timer on its clock.
+//! Futures of this crate work on any runtime. The feature `tokio` adds callbacks inside the
+//! runtime, and a timer on its clock.
 //!
 //! # A paused clock
 //!
@@ -42,8 +42,8 @@
 //! - **A paused clock stands still while a `spawn_blocking` task runs**: in a test await the wait.
 //! - **A callback is not always inside the runtime.** On a timer's worker `tokio::spawn` panics.
 //! - **An event does not yield.** The task that raises it runs all its checks and callbacks.
-//! - **A timer on a runtime** expires nothing while the runtime is not driven, or its only thread
-//!   is blocked. When the runtime is dropped, the timer and its purgatories are shut down.
+//! - **A timer on a runtime** expires nothing while that is not driven. When the runtime is
+//!   dropped, the timer and its purgatories are shut down.
 //!
 //! Next: [scale](super::scale).
 //!
