@@ -6,53 +6,38 @@
 //! that changes what requests wait for raises the *event* of its key, and the requests under that
 //! key are checked again. What is not completed in time *expires*.
 //!
-//! ```
-//! use std::{
-//!     sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}, mpsc},
-//!     time::Duration,
-//! };
-//! use purgatory::{DelayedOperation, Outcome, ParkResult, Purgatory};
+#![doc = include_str!("../doc/event.svg")]
 //!
-//! /// A produce with acks=all: over when the high watermark has passed its record.
-//! struct DelayedProduce {
-//!     high_watermark: Arc<AtomicU64>,
-//!     required_offset: u64,
-//!     reply: mpsc::Sender<Outcome>,
-//! }
+#![cfg_attr(feature = "keyed", doc = "```")]
+#![cfg_attr(not(feature = "keyed"), doc = "```ignore")]
+//! use std::{thread, time::Duration};
+//! use purgatory::{WaitError, Watermarks};
 //!
-//! impl DelayedOperation for DelayedProduce {
-//!     fn try_complete(&mut self) -> bool {
-//!         self.high_watermark.load(SeqCst) >= self.required_offset
-//!     }
-//!     fn on_complete(self, outcome: Outcome) {
-//!         self.reply.send(outcome).unwrap();
-//!     }
-//! }
+//! let high_watermarks = Watermarks::new("produce")?; // one for each partition
 //!
-//! let produces = Purgatory::new("produce")?;
-//! let high_watermark = Arc::new(AtomicU64::new(0));
-//! let (reply, replies) = mpsc::channel();
-//! let seen = high_watermark.clone();
-//! let produce = DelayedProduce { high_watermark: seen, required_offset: 1, reply };
+//! // A produce with acks=all: until the high watermark has passed its record.
+//! let (long, short) = (Duration::from_secs(30), Duration::from_millis(20));
+//! let produce = high_watermarks.wait_for(&"orders-0", 42, long);
+//! let stalled = high_watermarks.wait_for(&"orders-1", 7, short);
 //!
-//! let parked = produces.try_complete_else_watch(produce, &["orders-0"], Duration::from_secs(30))?;
-//! assert!(matches!(parked, ParkResult::Parked(_)));
+//! let followers = high_watermarks.clone();
+//! thread::spawn(move || followers.raise(&"orders-0", 42)); // they have the record
 //!
-//! high_watermark.store(1, SeqCst); // the condition first ...
-//! assert_eq!(produces.check_and_complete(&"orders-0"), 1); // ... then its event
-//! assert_eq!(replies.recv()?, Outcome::Completed);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! assert_eq!(produce.wait_blocking(), Ok(42)); // or in a task: produce.await
+//! assert_eq!(stalled.wait_blocking(), Err(WaitError::Expired));
+//! # Ok::<(), purgatory::timer_core::BuildError>(())
 //! ```
 //!
-//! The [`guide`] begins with [a first program](guide::start).
+//! Requests of your own, with a check and a callback: [`DelayedOperation`]. The [`guide`] begins
+//! with [a first program](guide::start) and the [terms](guide::start#terms).
 //!
 //! # What is here
 //!
 //! | I want | Use | Chapter |
 //! |---|---|---|
-//! | a state and the waits for it, in one | [`Monitor`] | [monitor](guide::monitor) |
-//! | to match replies with requests | [`Replies`] | [replies](guide::replies) |
 //! | to wait for values that only rise, or for k of n | [`Watermarks`] | [watermarks](guide::watermarks) |
+//! | to match replies with requests | [`Replies`] | [replies](guide::replies) |
+//! | a state and the waits for it, in one | [`Monitor`], until many wait under one key: each change checks them all | [monitor](guide::monitor) |
 //! | a request of my own, with a callback | [`DelayedOperation`], or [`when`] with two closures | [operations](guide::operations) |
 //! | several kinds of request in one purgatory | [`BoxedOperation`] | [operations](guide::operations) |
 //! | to wait for a value, in a task or a thread | [`Purgatory::wait`], [`WaitFuture::wait_blocking`] | [operations](guide::operations) |
@@ -64,7 +49,7 @@
 //! | to give one more time | [`Purgatory::reschedule`] | [time](guide::time) |
 //! | one thread, operations that are not `Send` | a timer turned by the event loop | [local](guide::local) |
 //! | tests that do not sleep | [`ManualTimer`](timer_core::ManualTimer) | [testing](guide::testing) |
-//! | callbacks or a timer on a runtime | the feature `tokio` | [tokio](guide::tokio) |
+//! | callbacks or a timer on a runtime | [`TokioExecutor`][executor], [`SystemTimerBuilder::tokio`][timer] | [tokio](guide::tokio) |
 //! | one timer for several purgatories | [`Builder::timer`] | [scale](guide::scale) |
 //! | a bound on how many wait | [`Builder::max_parked`] | [scale](guide::scale) |
 //! | to see what waits, and since when | [`Purgatory::snapshot`], [`Purgatory::stats`] | [operating](guide::operating) |
@@ -90,15 +75,20 @@
 //! # Features
 //!
 //! - `keyed` (on by default): [`Watermarks`].
-//! - `metrics` (on by default): `Purgatory::publish` hands counts and times to the `metrics`
-//!   facade.
+//! - `metrics` (on by default): [`Purgatory::publish`][publish] hands counts and times to the
+//!   `metrics` facade.
 //! - `serde`: [`Snapshot`] and what is in it can be serialised.
-//! - `tokio`: timer-core's `TokioExecutor`, for callbacks inside a tokio runtime, and a timer on
-//!   its clock.
+//! - `tokio`: [`TokioExecutor`][executor], for callbacks inside a tokio runtime, and [a
+//!   timer][timer] on its clock.
 //! - `tracing`: events for operations that are not parked (debug), checks and callbacks that panic
-//!   (error), callbacks that keep the executor for 100 ms and missed events (warn), and shutdown
-//!   (info).
-
+//!   (error), callbacks that keep the executor for 100 ms, missed events and, in debug builds,
+//!   checks that take more than a second (warn), and shutdown (info).
+//!
+#![cfg_attr(feature = "metrics", doc = "[publish]: Purgatory::publish")]
+#![cfg_attr(not(feature = "metrics"), doc = "[publish]: guide::operating#metrics")]
+#![cfg_attr(feature = "tokio", doc = "[executor]: timer_core::TokioExecutor")]
+#![cfg_attr(feature = "tokio", doc = "[timer]: timer_core::SystemTimerBuilder::tokio")]
+#![cfg_attr(not(feature = "tokio"), doc = "[executor]: guide::tokio\n[timer]: guide::tokio")]
 // docs.rs shows which feature an item is behind.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The manual is of all features: without one, links to its items lead nowhere.
@@ -126,11 +116,11 @@ pub use handles::{
     monitor::Monitor,
     purgatory::{Purgatory, ShutdownLeft},
     replies::{Expected, Replies},
-    wait::{WaitError, WaitFuture},
+    wait::{IntoAnswer, WaitFuture},
 };
 pub use operation::{
     CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
-    RefusedReason, Timeout,
+    RefusedReason, Timeout, WaitError,
     stats::{Parked, Snapshot, Stats, Times},
     watches::{WatchKey, Watches},
 };

@@ -6,7 +6,8 @@ mod support;
 
 use std::{
     io,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
+    thread,
     time::Duration,
 };
 
@@ -159,4 +160,38 @@ fn a_subscriber_that_panics_loses_nothing() {
         purgatory.shutdown(Duration::from_secs(60));
     });
     assert!(matches!(parked.endings()[..], [Outcome::Cancelled(_)]));
+}
+
+/// In debug builds.
+#[cfg(debug_assertions)]
+#[test]
+fn a_stuck_check_is_told_once_with_both_threads() {
+    let lines = told(|timer, purgatory| {
+        let (begun, checks) = mpsc::channel();
+        let (release, blocked) = mpsc::channel::<()>();
+        let check = move || {
+            begun.send(()).unwrap();
+            _ = blocked.recv();
+        };
+        let parks = purgatory.clone();
+        let stuck = thread::Builder::new().name("parks".to_owned());
+        let stuck = stuck.spawn(move || {
+            park(&parks, Probe::new().operation().on_check(check), Timeout::Never);
+        });
+        checks.recv().unwrap();
+        let seen = || _ = purgatory.check_and_complete(&"k");
+        timer.advance(Duration::from_secs(1));
+        seen();
+        timer.advance(MS);
+        seen();
+        seen();
+        drop(release);
+        stuck.unwrap().join().unwrap();
+    });
+    let here = thread::current().name().unwrap().to_owned();
+    let told = format!(
+        "WARN a check takes more than a second; does it wait for a lock held while raising? \
+         purgatory=\"orders\" on=\"parks\" seen_by=\"{here}\""
+    );
+    assert_eq!(lines, [told]);
 }

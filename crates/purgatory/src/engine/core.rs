@@ -71,6 +71,7 @@ pub(crate) struct Core<K, O> {
     /// The driver's timer, when it is not shared.
     pub(crate) own_timer: Option<SystemTimer>,
     pub(crate) counts: SharedCounts,
+    checking: trace::Checking,
     /// Callbacks of what a shutdown with a limit ended.
     pub(crate) closing: Latch,
     /// How many may be parked.
@@ -108,6 +109,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             offload_all,
             own_timer,
             counts: SharedCounts::default(),
+            checking: trace::Checking::default(),
             closing: Latch::default(),
             permits: max_parked.map(Limit::new),
             checks_known: Mutex::new(Checks::new()),
@@ -184,7 +186,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         check: impl FnOnce(&mut O) -> bool,
     ) -> Verdict {
         let mut satisfied = false;
-        if let Err(panicked) = contain(|| satisfied = check(operation)) {
+        if let Err(panicked) = contain(|| satisfied = self.run_check(operation, check)) {
             self.report(&panicked);
             Verdict::Panicked
         } else if satisfied {
@@ -194,6 +196,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
+    fn run_check(&self, operation: &mut O, check: impl FnOnce(&mut O) -> bool) -> bool {
+        self.checking.run(|| self.driver().now_ns(), || check(operation))
+    }
+
+    /// In debug builds, tells of checks that keep their threads for more than a second.
+    pub(super) fn tell_stuck(&self) {
+        self.checking.tell_stuck(&self.name, || self.driver().now_ns());
+    }
+
     /// Runs the checks of many, in order: one catch for all that do not panic.
     pub(crate) fn check_all(&self, held: &mut [CheckedOut<O>]) {
         let mut at = 0;
@@ -201,7 +212,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let checked = contain(|| {
                 for held in &mut held[at..] {
                     at += 1;
-                    if held.payload.try_complete() {
+                    if self.run_check(&mut held.payload, O::try_complete) {
                         held.verdict = Verdict::Satisfied;
                     }
                 }

@@ -191,6 +191,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     where
         K: Borrow<Q>,
     {
+        self.tell_stuck();
         let mut room = self.room_of(hash);
         if raise == Raise::Now {
             self.versions.raise(hash);

@@ -78,6 +78,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
     fn advance(&self, room: usize, now: u64) -> Advanced {
+        self.tell_stuck();
         let (now_ns, in_order) = (self.driver().now_ns(), self.sequence.is_some());
         let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
         if self.on_missed.is_some() {

@@ -64,6 +64,15 @@ impl Offload {
         parallelism
     }
 
+    /// True where the end of a blocking wait may itself wait for the calling thread.
+    pub(crate) fn must_not_block(&self) -> bool {
+        let mut needed = Call::is_open() || on_timer_thread() || self.driver.needs_this_thread();
+        if let (false, Some(executor)) = (needed, &self.executor) {
+            let _ = contain(|| needed = executor.needs_this_thread());
+        }
+        needed
+    }
+
     /// True when jobs run on the calling thread after all.
     pub(crate) fn is_here(&self) -> bool {
         self.executor.is_none() && self.driver.inline
@@ -91,11 +100,6 @@ impl<'a> Call<'a> {
     pub(crate) fn is_nested(&self) -> bool {
         !self.outermost
     }
-}
-
-/// True where what a blocking wait waits for may be waiting for this thread.
-pub(crate) fn must_not_block() -> bool {
-    Call::is_open() || on_timer_thread()
 }
 
 /// Leaves work to the outermost call on this thread. A panic in it is contained.

@@ -2,7 +2,10 @@
 //! completed. A subscriber is user code: it is called with nothing locked, and its panics stay
 //! here.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread::{self, Thread},
+};
 
 use timer_core::Panicked;
 
@@ -10,6 +13,9 @@ use crate::operation::RefusedReason;
 
 /// A callback on the executor that takes so long is told of.
 const SLOW_NS: u64 = 100_000_000;
+
+/// A check that takes longer than this is told of, in debug builds.
+const STUCK_NS: u64 = 1_000_000_000;
 
 /// Tells the subscriber, if the feature is on.
 macro_rules! tell {
@@ -54,5 +60,61 @@ pub(crate) fn slow(purgatory: &str, now_ns: impl Fn() -> u64, callback: impl FnO
     let took_ns = now_ns().saturating_sub(began_ns);
     if took_ns >= SLOW_NS {
         tell!(warn, purgatory, seconds = took_ns as f64 / 1e9, "a callback kept the executor");
+    }
+}
+
+/// Checks that run now, known in debug builds only: each thread, and since when. One that has been
+/// running for more than a second probably waits for a lock that a thread holds while it raises an
+/// event.
+#[derive(Debug, Default)]
+pub(crate) struct Checking(parking_lot::Mutex<Vec<(Thread, u64)>>);
+
+/// A check that runs, until this is dropped.
+struct Running<'a>(&'a Checking);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let (mut running, here) = (self.0.0.lock(), thread::current().id());
+        let last = running.iter().rposition(|(thread, _)| thread.id() == here);
+        last.map(|at| running.remove(at));
+    }
+}
+
+impl Checking {
+    /// Runs a check.
+    #[inline]
+    pub(crate) fn run(&self, now_ns: impl Fn() -> u64, check: impl FnOnce() -> bool) -> bool {
+        let _running = cfg!(debug_assertions).then(|| {
+            let since_ns = now_ns();
+            self.0.lock().push((thread::current(), since_ns));
+            Running(self)
+        });
+        check()
+    }
+
+    /// Tells, once each, of checks that have been running for more than a second on other threads.
+    #[inline]
+    pub(crate) fn tell_stuck(&self, purgatory: &str, now_ns: impl Fn() -> u64) {
+        if cfg!(debug_assertions) && !self.0.lock().is_empty() {
+            let (now_ns, here) = (now_ns(), thread::current());
+            let mut stuck = Vec::new();
+            for (thread, since_ns) in &mut *self.0.lock() {
+                if thread.id() != here.id() && now_ns.saturating_sub(*since_ns) > STUCK_NS {
+                    *since_ns = u64::MAX; // told
+                    stuck.push(thread.clone());
+                }
+            }
+            stuck.iter().for_each(|on| stuck_check(purgatory, on, &here));
+        }
+    }
+}
+
+/// Tells of a check that keeps its thread, and of the thread that came by.
+fn stuck_check(purgatory: &str, on: &Thread, seen_by: &Thread) {
+    let [on, seen_by] = [on, seen_by].map(|thread| thread.name().unwrap_or("unnamed"));
+    let what = "a check takes more than a second; does it wait for a lock held while raising?";
+    tell!(warn, purgatory, on, seen_by, "{what}");
+    if !cfg!(feature = "tracing") {
+        eprintln!("purgatory {purgatory}, thread {on}, seen by thread {seen_by}: {what}");
     }
 }

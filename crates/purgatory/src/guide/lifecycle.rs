@@ -1,7 +1,7 @@
 //! The states of an operation, from the call that parks it to its callback.
 //!
 //! A waiting operation is *parked*, or it is *held*: one thread has taken it out and checks it,
-//! with nothing locked. Only that thread can end it. Other threads leave a *note* in its place.
+//! with nothing locked. Only that thread can end it; others leave a *note* in its place.
 //!
 //! ```text
 //!         try_complete_else_watch
@@ -26,38 +26,26 @@
 //!                       ──(n) complete, its last watermark ─────► Completed
 //! ```
 //!
-//! **Coming in**
-//!
 //! - **(a)**, **(b)** The first check runs in the call that parks. Without time to wait it is the
 //!   only one.
-//! - **(c)**, **(i)** It ends as [`Panicked`](crate::CancelReason::Panicked). A noted end wins over
-//!   (i).
-//! - **(d)** The purgatory is shut down or full, or there are too many watermarks; or it has no
-//!   keys. The operation comes back in [`Refused`](crate::Refused), its callback
-//!   uncalled.
-//! - **(e)** An event between check and watch is noticed: each event is counted. With one key it is
-//!   parked at once.
-//!
-//! **Held**
-//!
+//! - **(c)**, **(i)** It ends as [`Panicked`](crate::CancelReason::Panicked), unless an end was
+//!   noted.
+//! - **(d)** Shut down, full, too many watermarks or no keys: it comes back in
+//!   [`Refused`](crate::Refused), its callback uncalled.
+//! - **(e)** An event between check and watch is noticed: events are counted.
 //! - **(f)** A check that comes true wins over every note.
-//! - **(g)** The same thread checks again: as often as events came by meanwhile.
+//! - **(g)** As often as events came by meanwhile.
 //! - **(h)** The time ran out, or a thread cancelled or completed it. The first such note counts.
-//! - **(k)** Notes are read in the same lock hold, so none is lost.
-//!
-//! **Parked**
-//!
 //! - **(j)** An event on one of its keys, or a watermark that is met but does not complete it.
 //! - **(l)** With [`check_at_expiry`](crate::Builder::check_at_expiry) the executor first holds it
 //!   for a last check, with Expired noted.
-//! - **(m)**, **(n)** The thread that calls or raises ends it, without a check. Several are ended
-//!   by a loop over their ids.
+//! - **(m)**, **(n)** The thread that calls or raises ends it, without a check.
 //!
 //! # The end
 //!
-//! The outcome is decided under the lock. Then the operation's watches leave the lists of its keys,
-//! its place under [`max_parked`](crate::Builder::max_parked) is free, and its callback runs once,
-//! with nothing locked:
+//! The outcome is decided under the lock. Then its watches leave the lists, its place under
+//! [`max_parked`](crate::Builder::max_parked) is free, and its callback runs once, with nothing
+//! locked:
 //!
 //! | Outcome | The callback runs on |
 //! |---|---|
@@ -69,9 +57,9 @@
 //! The executor is the purgatory's [own](crate::Builder::executor), or else the timer's. Under a
 //! [`ManualTimer`](super::testing) it is the calling thread.
 //!
-//! What a callback ends is called back when the outermost call on its thread returns. An event in a
-//! callback returns 0 and happens then, too. So a long chain of completions needs no stack. After
-//! 1024 steps the executor goes on.
+//! An event in a callback returns 0. What it ends is called back when the outermost call on its
+//! thread returns, so a long chain of completions needs no stack. After 1024 steps the executor
+//! goes on.
 //!
 //! ```
 //! use std::{sync::mpsc, time::Duration};

@@ -1,7 +1,6 @@
 //! One thread: operations that are not `Send`, under a timer that the thread's loop turns.
 //!
-//! Use it when requests begin and end on one thread: a thread-per-core runtime, or an event loop of
-//! your own. Three things make an ordinary purgatory fit:
+//! For requests that begin and end on one thread, three things make an ordinary purgatory fit:
 //!
 //! - **The loop turns a [`ManualTimer`]** by the time that has passed. No thread is started, and
 //!   what expires is called back in that turn.
@@ -31,14 +30,31 @@
 //! ```
 //!
 //! Timeouts count from the last turn: turn after each sleep, before handling what came in. The loop
-//! sleeps until I/O, and at most for [`ManualTimer::next_due_in`]. With real I/O, and timed:
-//! `cargo run --release --example local`.
+//! sleeps until I/O, at most for [`ManualTimer::next_due_in`]. With real I/O: `cargo run --release
+//! --example local`.
+//!
+//! # A thread per core
+//!
+//! Each core has its own purgatory and is the only one to use it. A key belongs to one core; other
+//! threads send it messages. Its loop sleeps in `inbox.recv_timeout`, or in its I/O.
+//!
+//! ```
+#![doc = include_str!("recipes/cores.rs")]
+//!
+//! // Its use, on the core's thread:
+//! let (outbox, core) = Core::new()?;
+//! let (client, answers) = channel();
+//! let request = purgatory::when(|| true, move |outcome| client.send(outcome).unwrap());
+//! outbox.send((7, Message::Request(Duration::from_secs(30), request)))?; // on any thread
+//! core.turn(Duration::ZERO)?;
+//! assert_eq!(answers.recv()?, purgatory::Outcome::Completed);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! # Under an executor
 //!
-//! A task turns the timer, as `turn` above does. Futures of [`wait`](crate::Purgatory::wait) work
-//! in `spawn_local`; wrap what a condition holds. To wait by time alone, or on several threads, a
-//! timer [on tokio](super::tokio) needs no turning.
+//! A task turns the timer. Futures of [`wait`](crate::Purgatory::wait) work in `spawn_local`; wrap
+//! what a condition holds. A timer [on tokio](super::tokio) needs no turning.
 //!
 //! Next: [tests that do not sleep](super::testing).
 //!

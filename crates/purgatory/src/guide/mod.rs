@@ -3,18 +3,11 @@
 //! | Chapter | About |
 //! |---|---|
 //! | [`start`] | a first program, terms |
-//! | [`monitor`] | a state and the waits for it |
-//! | [`replies`] | requests and their replies |
-//! | [`watermarks`] | values that only rise, k of n |
-//! | [`operations`] | operations of your own: the one rule, ways to wait |
-//! | [`watches`] | waiting for keys, watermarks or both |
-//! | [`lifecycle`] | an operation's states, where its callback runs |
-//! | [`time`] | deadlines, ticks, what is late and why |
-//! | [`local`] | one thread, operations that are not `Send` |
-//! | [`testing`] | tests that do not sleep |
-//! | [`tokio`] | tasks, callbacks, the paused clock |
-//! | [`scale`] | keys, sizing, settings, many nodes |
-//! | [`operating`] | metrics, alerts, missed events, shutdown |
+//! | [`watermarks`], [`replies`], [`monitor`] | the ready-made forms |
+//! | [`operations`], [`watches`] | operations of your own, and what they wait for |
+//! | [`lifecycle`], [`time`] | an operation's states; deadlines, what is late and why |
+//! | [`local`], [`tokio`], [`testing`] | one thread, a runtime, tests that do not sleep |
+//! | [`scale`], [`operating`] | keys, sizing, settings, many nodes; metrics, missed events, shutdown |
 //! | [`recipes`] | what servers wait for, as programs |
 //! | [`by_hand`] | a loop, channels, `Notify` or an actor instead |
 //! | [`questions`] | questions, limits |

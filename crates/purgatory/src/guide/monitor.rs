@@ -1,7 +1,8 @@
 //! A state and the waits for it: [`Monitor`].
 //!
-//! Use it when conditions are about a state in this process and one lock is enough. Closures change
-//! the state. The monitor raises the events after it has released its lock.
+//! Use it when conditions are about a state in this process and one lock is enough. Leave it for
+//! [watermarks](super::watermarks) or [operations of your own](super::operations) when many wait
+//! under one key: with n waits, each change makes n checks.
 //!
 //! ```
 //! use std::{collections::HashMap, time::Duration};
@@ -26,28 +27,20 @@
 //! # Ok::<(), purgatory::timer_core::BuildError>(())
 //! ```
 //!
-//! # Which keys a change raises
-//!
-//! | Change | Raises |
-//! |---|---|
-//! | [`update`](crate::Monitor::update) | every key that has waiters: right, but slow when many wait |
-//! | [`update_key`](crate::Monitor::update_key) | the key that you name |
-//! | [`update_keys`](crate::Monitor::update_keys) | the keys that the closure returns |
-//! | [`update_one`](crate::Monitor::update_one) | the key that you name, until one wait has its value: one more job |
-//!
-//! Start with `update`. Name keys when a measurement asks for it: a forgotten key is a [missed
-//! event](super::operating#missed-events).
+//! [`update`](crate::Monitor::update) raises every key that has waiters. Where that is too slow,
+//! name the keys: [`update_key`](crate::Monitor::update_key),
+//! [`update_keys`](crate::Monitor::update_keys), or [`update_one`](crate::Monitor::update_one) for
+//! one more job. A forgotten key is a [missed event](super::operating#missed-events).
 //!
 //! # Pitfalls
 //!
-//! - **A condition that takes something**, such as a job from a queue, changes the state. When
-//!   others wait for what it leaves behind, raise their key once the value is there. Make the value
-//!   a guard that [gives itself back](super::recipes#a-queue): a future may be dropped with it.
+//! - **A condition that takes something**, such as a job, changes the state. When others wait for
+//!   what it leaves behind, raise their key. A future may be dropped with its value: make that a
+//!   guard which [gives itself back](super::recipes#a-queue).
 //! - **A slow closure** blocks all other threads that use the monitor. For long reads keep the
 //!   state in an `Arc` ([`read`](crate::Monitor::read)).
-//! - **A call of the monitor inside its own closure** panics.
-//! - **Two monitors**, one used inside a closure of the other, are nested locks: always take them
-//!   in the same order.
+//! - **A call of the monitor inside its own closure** panics. Two monitors, one inside a closure of
+//!   the other, are nested locks.
 //!
 //! Next: [requests and their replies](super::replies).
 //!

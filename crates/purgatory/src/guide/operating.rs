@@ -1,7 +1,7 @@
 //! Operating: what to watch, and what to do when requests hang.
 //!
 //! A [`snapshot`](crate::Purgatory::snapshot) names the oldest operations with their keys, and
-//! those under check. For a health check:
+//! those under check:
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,8 +23,7 @@
 //!
 //! # Metrics
 //!
-//! `docs/METRICS.md` has the few lines for Prometheus, what each metric means, alerts and a
-//! dashboard, and what saturation looks like. Watch these first:
+//! `docs/METRICS.md` has all, with alerts and a dashboard. Watch these first:
 //!
 //! | You see | Usual cause |
 //! |---|---|
@@ -38,16 +37,14 @@
 //! # Missed events
 //!
 //! A forgotten event fails no request: each waits out its time and is answered then.
-//! [`check_at_expiry`](crate::Builder::check_at_expiry) checks once more at expiry. If the check is
-//! true then, the operation completes, the missed event is counted, and your hook gets the keys. An
-//! event that races the timeout may count, too, so watch the share. A [`Monitor`](crate::Monitor)
-//! made by `new` does this, but names no keys.
+//! [`check_at_expiry`](crate::Builder::check_at_expiry) [finds
+//! it](super::recipes#a-trigger-that-was-forgotten). An event that races the timeout may count,
+//! too, so watch the share.
 //!
 //! # Shutdown
 //!
-//! Take no more requests, let the parked ones drain ([recipes](super::recipes)), then call
-//! [`shutdown`](crate::Purgatory::shutdown) with a limit. It cancels what is left, through its
-//! callbacks, and says what was not over in time. Shut a shared timer down last: that waits for the
-//! callbacks on its threads.
+//! Take no more requests, let the parked ones [drain](super::recipes#draining-before-the-end), then
+//! call [`shutdown`](crate::Purgatory::shutdown) with a limit. Shut a shared timer down last: that
+//! waits for the callbacks on its threads.
 //!
 //! Next: [recipes](super::recipes).

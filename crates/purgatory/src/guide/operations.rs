@@ -1,8 +1,5 @@
 //! Operations of your own: a check that says when a request can be answered, and a callback that
-//! answers it.
-//!
-//! Use them when no ready-made form fits, or when locks must be finer than a monitor's. Here one is
-//! a struct and one is two closures:
+//! answers it. Here one is a struct and one is two closures:
 //!
 //! ```
 //! use std::{sync::{Arc, atomic::{AtomicU64, Ordering::SeqCst}, mpsc}, time::Duration};
@@ -43,12 +40,12 @@
 //! raise it.**
 //!
 //! *First the condition*: parking checks the operation, watches its keys, and checks again if an
-//! event came in between. So a later event finds the operation parked, or the check sees the
-//! condition. An event that is raised too early may find nothing, and the operation waits on.
+//! event came in between. An event that is raised too early may find nothing, and the operation
+//! waits on.
 //!
 //! *No lock*: the event runs checks on your thread. A check that needs a lock of this thread waits
-//! forever. Where a change is made deep under a lock, [collect its keys and raise them
-//! after](super::recipes#raise-after-unlock).
+//! forever; in debug builds that is told after a second, once another thread comes by. Under a
+//! lock, [collect the keys and raise them after](super::recipes#raise-after-unlock).
 //!
 //! # Ways to wait
 //!
@@ -56,13 +53,11 @@
 //! |---|---|---|
 //! | a request with its own data | a [`DelayedOperation`](crate::DelayedOperation) | `bool` |
 //! | a small request | [`when`](crate::when) with two closures | `bool` |
-//! | a task | [`wait`](crate::Purgatory::wait) | `Option<T>` |
-//! | a thread | that future's [`wait_blocking`](crate::WaitFuture::wait_blocking) | `Option<T>` |
+//! | a task | [`wait`](crate::Purgatory::wait) | `bool` or `Option<T>` |
+//! | a thread | that future's [`wait_blocking`](crate::WaitFuture::wait_blocking) | the same |
 //!
 //! All of them can wait in one purgatory of [`BoxedOperation`](crate::BoxedOperation)s. A `wait` is
-//! parked by the call, not by the first poll. Dropping its [future](crate::WaitFuture) cancels it.
-//! It may be dropped with a value that it did not give: if the condition takes something, make that
-//! a guard which [gives itself back](super::recipes#leases).
+//! parked by the call, not by the first poll; dropping its [future](crate::WaitFuture) cancels it.
 //!
 //! # Checks and callbacks
 //!
@@ -71,14 +66,13 @@
 //! - **The thread that raises the event runs the checks**, and by default the callbacks. Keep both
 //!   short, or move callbacks to [the executor](crate::Builder::callbacks_on_executor).
 //! - **Both may call anything**, but a blocking wait in them is an
-//!   [error](crate::WaitError::InsideCallback). Another crate's `block_on` is not noticed, and may
-//!   stop the timer.
+//!   [error](crate::WaitError::InsideCallback), and another crate's `block_on` may stop the timer.
 //! - **A key's `Eq` and `Clone` run under a lock.** They must be fast and not call the purgatory.
 //!
 //! # An asynchronous condition
 //!
-//! A check cannot await. Let a task await, store what it found, and raise the event. The check only
-//! looks at what is stored.
+//! A check cannot await. Let a task await, store what it found, and raise the event. (Or [wait for
+//! events alone](super::recipes#a-long-poll-over-an-asynchronous-store).)
 //!
 //! ```
 //! use std::{collections::HashMap, sync::{Arc, Mutex}, time::Duration};

@@ -7,18 +7,12 @@
 //! **`check_and_complete` returned 0, but an operation completed.** The call counts what it ended
 //! itself, not what [another thread](super::lifecycle) held. Inside a callback it returns 0.
 //!
-//! **What if something panics?** A check or callback: the panic is contained, counted and told to
-//! the timer's [`on_panic`](crate::timer_core::SystemTimerBuilder::on_panic). A key's `Hash`, `Eq`
-//! or `Clone`: the caller gets it, nothing stays locked, and every other operation still ends once.
-//!
 //! **What if the last handle is dropped?** What is parked is cancelled. The drop waits for no
 //! thread. An operation that holds a handle keeps its purgatory open: with `Timeout::Never`, call
-//! `shutdown`. Shutting down a shared timer shuts down its purgatories.
+//! `shutdown`.
 //!
 //! **In which order do operations end?** An event checks in the order of parking; a rise goes by
 //! threshold first. Two events at once may overtake each other.
-//!
-//! **What does an idle purgatory cost?** The two sleeping threads of its timer. Nothing polls.
 //!
 //! # Limits
 //!

@@ -1,13 +1,11 @@
-//! Recipes: fifteen things that servers wait for, each as short as it gets.
+//! Recipes: what servers wait for, each a module to paste, and its use.
 //!
-//! Each is a module to paste, and its use. `tests/behaviour/recipes` tests the same files, in every
-//! order that a network may give.
+//! `tests/behaviour/recipes` tests the same files, in every order that a network may give.
 //!
 //! # acks=all
 //!
-//! A produce is answered once every in-sync replica has its record: when the high watermark has
-//! passed it. A rise of the watermark completes just those it reaches. The program
-//! `examples/acks_all` does this with logs and followers.
+//! A produce is answered once the high watermark has passed its record. A rise completes just those
+//! it reaches. With logs and followers: `examples/acks_all`.
 //!
 //! ```
 #![doc = include_str!("recipes/acks_all.rs")]
@@ -29,10 +27,9 @@
 //!
 //! # A long-poll fetch
 //!
-//! A consumer that has read everything wants no answer until 64 bytes have come, over all of its
-//! partitions. A sum is more than a number that rises, so this is the check form, and each
-//! partition is watched from the first byte that is new. A fetch that expires is answered with what
-//! there is.
+//! A consumer wants no answer until 64 bytes have come, over all of its partitions. A sum is more
+//! than a number that rises, so this is the check form, and each partition is watched from the
+//! first new byte. A fetch that expires is answered with what there is.
 //!
 //! ```
 #![doc = include_str!("recipes/long_poll.rs")]
@@ -50,10 +47,63 @@
 //! }
 //! ```
 //!
+//! # A long poll over an asynchronous store
+//!
+//! A check cannot await a read, so the poll waits for events alone and reads after each. Writers of
+//! this process raise them. For writers elsewhere the poll stays, rarer.
+//!
+//! ```
+#![doc = include_str!("recipes/stored_poll.rs")]
+//!
+//! // Its use:
+//! struct Memory(std::sync::Mutex<Vec<u8>>);
+//!
+//! impl Store for Memory {
+//!     async fn read(&self, _partition: u32) -> io::Result<Vec<u8>> {
+//!         Ok(self.0.lock().unwrap().clone())
+//!     }
+//! }
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+//!     let timer = purgatory::timer_core::SystemTimer::new()?;
+//!     let appends = Purgatory::builder("fetch").timer(&timer).build()?;
+//!     let (store, look_every) = (Memory(Default::default()), Duration::from_secs(1));
+//!     let logs = Logs { store, timer, appends, look_every };
+//!     let append = async {
+//!         logs.store.0.lock().unwrap().extend(b"a record");
+//!         logs.appends.check_and_complete(&7)
+//!     };
+//!     let (bytes, completed) = tokio::join!(logs.fetch(7, 8, Duration::from_secs(30)), append);
+//!     assert_eq!((bytes?, completed), (b"a record".to_vec(), 1));
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # One deadline for several waits
+//!
+//! A timeout counts from its call: two waits of 30 seconds may take 60. Fix the moment once.
+//!
+//! ```
+#![doc = include_str!("recipes/deadline.rs")]
+//!
+//! // Its use:
+//! let timer = purgatory::timer_core::ManualTimer::new();
+//! let waits = |name: &str| Purgatory::builder(name).timer(&timer).build();
+//! let places = Monitor::with(waits("places")?, 1);
+//! let high_watermark = Monitor::with(waits("produce")?, 7);
+//! let produces = Produces { timer: timer.clone(), places, high_watermark };
+//! # use purgatory::Purgatory;
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! assert_eq!(produces.produce(7, Duration::from_secs(30)).await, Ok(7));
+//! # });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # A quorum write
 //!
-//! A write is committed when two of three replicas have it. Each says how far it has come; the
-//! second highest is what a majority has, and it only rises. A late, lower answer changes nothing.
+//! A write is committed when two of three replicas have it: the second highest index is what a
+//! majority has, and it only rises.
 //!
 #![cfg_attr(feature = "keyed", doc = "```")]
 #![cfg_attr(not(feature = "keyed"), doc = "```ignore")]
@@ -72,9 +122,9 @@
 //!
 //! # Leases
 //!
-//! One holder at a time, the others in the order they came (one that comes just as a lease is given
-//! back may be faster). The condition *takes* the lease, so the event asks no more than one. A
-//! lease gives itself back when dropped, also when it was taken for a client that has gone.
+//! One holder at a time, the others in the order they came. The condition *takes* the lease, so the
+//! event asks no more than one. A lease gives itself back when dropped, also when it was taken for
+//! a client that has gone.
 //!
 //! ```
 #![doc = include_str!("recipes/leases.rs")]
@@ -93,9 +143,8 @@
 //!
 //! # A queue
 //!
-//! Each job goes to one worker, in the order they asked. A future may be dropped after its value
-//! was decided: the worker's client has gone, or a `select!` took another branch. So the value is a
-//! guard here, too, and a job that was not done goes back to the front.
+//! Each job goes to one worker, in the order they asked. The value is a guard here, too: a job that
+//! was not done goes back to the front.
 //!
 //! ```
 #![doc = include_str!("recipes/queue.rs")]
@@ -111,9 +160,8 @@
 //!
 //! # Raise after unlock
 //!
-//! An event runs checks on your thread, so a thread that holds a lock which they need cannot
-//! raise it. It collects the keys meanwhile. What raises them is made before the lock, hence
-//! dropped after it: on every way out, early returns and panics too. (A
+//! A thread that holds a lock which checks need collects the keys meanwhile. What raises them is
+//! made before the lock, hence dropped after it: on early returns and panics, too. (A
 //! [`Monitor`](crate::Monitor) does this for you.)
 //!
 //! ```
@@ -130,8 +178,8 @@
 //!
 //! # A cache that loads once
 //!
-//! Many ask for what is not cached: the first loads it, the others wait for that. A load that
-//! fails, panics, or whose client goes, wakes them too, and the next one to ask tries anew.
+//! The first to ask loads, the others wait for that. A load that fails, panics, or whose client
+//! goes, wakes them, too, and the next one to ask tries anew.
 //!
 //! ```
 #![doc = include_str!("recipes/load_once.rs")]
@@ -152,11 +200,28 @@
 //! }
 //! ```
 //!
+//! # Single flight with takeover
+//!
+//! As above, but the next that *waits* takes a failed load over. The wait's value is a guard: the
+//! right to load.
+//!
+//! ```
+#![doc = include_str!("recipes/single_flight.rs")]
+//!
+//! // Its use:
+//! let flights = Flights { values: Arc::default(), waits: Purgatory::new("flights")? };
+//! let first = flights.get(1).wait_blocking()?;
+//! let [second, third] = [flights.get(1), flights.get(1)];
+//! drop(first); // it failed
+//! second.wait_blocking()?.unwrap_err().loaded(100);
+//! assert_eq!(third.wait_blocking()?.ok(), Some(100));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Sessions
 //!
 //! A member is gone when no heartbeat has come for 30 seconds. A session waits for its time to run
-//! out, and a heartbeat gives it more, in O(1). Its number tells a late report of an old session
-//! from one of the new.
+//! out; a heartbeat gives it more. Its number tells an old session from a new one.
 //!
 //! ```
 #![doc = include_str!("recipes/sessions.rs")]
@@ -176,11 +241,49 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # A connection's scope
+//!
+//! Each request waits under one key more, its connection's. When that closes, all of them end.
+//!
+//! ```
+#![doc = include_str!("recipes/connection.rs")]
+//!
+//! // Its use:
+//! let (requests, closed) = (Purgatory::new("requests")?, Arc::default());
+//! let connection = Connection { number: 7, closed, requests };
+//! let (client, answers) = std::sync::mpsc::channel();
+//! connection.request(1, || false, move |outcome| client.send(outcome.to_string()).unwrap())?;
+//! assert_eq!(connection.close(), 1);
+//! assert_eq!(answers.recv()?, "cancelled: connection closed");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A topic made again
+//!
+//! A watermark only rises, so a topic that is deleted and made again needs another key: name and
+//! epoch. An append or a fetch of the old one that comes late touches nothing of the new.
+//!
+#![cfg_attr(feature = "keyed", doc = "```")]
+#![cfg_attr(not(feature = "keyed"), doc = "```ignore")]
+#![doc = include_str!("recipes/epochs.rs")]
+//!
+//! // Its use:
+//! let ends = Watermarks::new("ends")?;
+//! let topics = Topics { epochs: Mutex::default(), made: AtomicU64::new(0), ends };
+//! let old = ("orders", topics.create("orders"));
+//! topics.append(old, 100)?;
+//! topics.delete(old);
+//! let new = ("orders", topics.create("orders"));
+//! let fetch = topics.fetch(new, 1).unwrap();
+//! assert!(!topics.append(old, 101)? && topics.append(new, 1)?);
+//! assert_eq!(fetch.wait_blocking(), Ok(1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Debounce
 //!
 //! A document is saved when two seconds have passed without another edit. The operation is the save
-//! to come: an edit delays it. If it is too late for that, the save may not see the edit, so
-//! another one is parked.
+//! to come; an edit delays it, or, too late for that, parks another.
 //!
 //! ```
 #![doc = include_str!("recipes/debounce.rs")]
@@ -202,8 +305,7 @@
 //!
 //! # Request and reply
 //!
-//! Requests go out over one connection and replies come back in any order, twice, late or never.
-//! [`Replies`](crate::Replies) keeps what is expected. [Its chapter](super::replies) has the
+//! [`Replies`](crate::Replies) keeps what is expected; [its chapter](super::replies) has the whole
 //! connection.
 //!
 //! ```
@@ -222,8 +324,7 @@
 //! # Retry with backoff
 //!
 //! Each attempt is an operation that waits for the answer; one that expires parks the next. All
-//! read one cell. So an answer completes the attempt that waits; between two, the next is not
-//! parked; and after the last nobody looks. A client that gives up fills the cell, too.
+//! read one cell, so an answer between two counts. A client that gives up fills the cell, too.
 //!
 //! ```
 #![doc = include_str!("recipes/retry.rs")]
@@ -246,7 +347,7 @@
 //! # Released at a rate
 //!
 //! Clients over their quota are answered later, at most a fixed number in each period, in the order
-//! they came. A client that has gone takes no place. (Kafka throttles clients in this way.)
+//! they came. A client that has gone takes no place.
 //!
 //! ```
 #![doc = include_str!("recipes/throttle.rs")]
@@ -270,9 +371,8 @@
 //!
 //! # Draining before the end
 //!
-//! A server that is to stop takes no more requests, lets those that wait have a while longer, and
-//! answers the rest. That is a wait, too: until no request is open. A request leaves its purgatory
-//! before its callback answers it, so count them yourself.
+//! A server that is to stop takes no more requests and waits until none is open. A request leaves
+//! its purgatory before its callback answers it, so count them yourself.
 //!
 //! ```
 #![doc = include_str!("recipes/drain.rs")]
@@ -310,13 +410,12 @@
 //!
 //! # A trigger that was forgotten
 //!
-//! Somebody changes what requests wait for and raises no event, or that of another key. No request
-//! fails: each waits out its time and is answered then, so it shows as slowness at best. (Kafka has
-//! had this bug, in KAFKA-14334: followers raised no event when replication had moved their high
-//! watermark.) With [`check_at_expiry`](crate::Builder::check_at_expiry) each operation is checked
-//! once more when its time is up; what is true then completes, and is a *missed event*: counted,
-//! alerted on (`PurgatoryMissesEvents` in `docs/prometheus`) and told to a hook. A test asserts
-//! that there was none.
+//! A thread changes what requests wait for and raises no event, or that of another key. Each
+//! request waits out its time and is answered then: slowness, at best. (Kafka has had this bug:
+//! KAFKA-14334.) With [`check_at_expiry`](crate::Builder::check_at_expiry) each operation is
+//! checked once more when its time is up; what is true then completes, and is a *missed event*:
+//! counted, alerted on (`PurgatoryMissesEvents`) and told to a hook. A test asserts that there was
+//! none.
 //!
 //! ```
 #![doc = include_str!("recipes/forgotten.rs")]
@@ -339,8 +438,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Monitor`](crate::Monitor) made by `new` does this always, since
-//! [`update_key`](crate::Monitor::update_key) can forget a key, too; one with a purgatory of your
-//! own if you build that so, and then it names them.
+//! A [`Monitor`](crate::Monitor) made by `new` does this, but names no keys.
 //!
 //! Next: [the same by hand](super::by_hand).

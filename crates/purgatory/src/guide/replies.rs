@@ -1,7 +1,7 @@
 //! Requests and their replies: [`Replies`](crate::Replies), a map from request to waiter.
 //!
-//! Use it when requests go out over a connection, each with a number, and replies come back in any
-//! order. Expect the reply first, then send the request.
+//! Requests go out over a connection, each with a number, and replies come back in any order,
+//! twice, late or never. Expect the reply first, then send the request.
 //!
 //! ```
 #![doc = include_str!("recipes/request_reply.rs")]
@@ -34,20 +34,17 @@
 //! }
 //! ```
 //!
-//! A reply that comes late, twice or unasked is handed back by
-//! [`deliver`](crate::Replies::deliver). When the connection goes,
-//! [`fail_all`](crate::Replies::fail_all) ends the replies expected so far. One that is expected
-//! later would wait for its whole time: a [`shutdown`](crate::Purgatory::shutdown) refuses it.
+//! When the connection goes, [`fail_all`](crate::Replies::fail_all) ends the replies expected so
+//! far; a [`shutdown`](crate::Purgatory::shutdown) refuses those expected later.
 //!
 //! # Pitfalls
 //!
 //! - **Sent before it is expected.** A fast reply then finds no waiter.
 //! - **Full, shut down, or expected already.** [`expect`](crate::Replies::expect) hands the key
 //!   back in an error. Send nothing then.
-//! - **Numbers used again.** A late reply to the old request is taken for one to the new. Count up,
-//!   or make the connection a part of the key.
-//! - **A value that must not be lost**, such as a lease. Its client may go between delivery and
-//!   poll: make it a guard that [gives itself back](super::recipes#leases).
-//! - **Several replies to one request.** Use a channel, and one wait for its end.
+//! - **Numbers used again.** A late reply is taken for one to the new request. Count up, or make
+//!   the connection a part of the key.
+//! - **A value that must not be lost.** Its client may go between delivery and poll: make it a
+//!   guard that [gives itself back](super::recipes#leases).
 //!
 //! Next: [values that only rise](super::watermarks).

@@ -19,9 +19,8 @@
 //! - **As fine as the change**: the partition, not the topic. An event checks every operation under
 //!   its key.
 //! - **No finer than the event knows**: the thread that raises it must not search for keys.
-//! - **Several keys** when several changes can make the condition true.
-//! - **The connection as one more key**, for [`cancel_for_key`](crate::Purgatory::cancel_for_key)
-//!   when the client goes.
+//! - **Several keys** when several changes can make the condition true; [the
+//!   connection](super::recipes#a-connections-scope) as one more.
 //! - **Long strings as `Arc<str>`**: keys are cloned.
 //!
 //! # Sizing
@@ -42,11 +41,8 @@
 //! | one of 20 nodes for a million long polls, futures, three keys | 2 500/s | 20 s | 50 000 | 20 MB | 0.1 % |
 //!
 //! Set [`max_parked`](crate::Builder::max_parked) on a server: if events stop, a purgatory holds
-//! rate × timeout. Leave room for the clients of a node that is away.
-//!
-//! With 128 rooms (2 processors) an empty purgatory takes some 100 KB, so do not make one for each
-//! partition. After a peak, memory is given back in
-//! pages of 64 operations; one that stays holds its page.
+//! rate × timeout. With 128 rooms (2 processors) an empty one takes some 100 KB: do not make one
+//! for each partition.
 //!
 //! # Settings
 //!
@@ -58,11 +54,9 @@
 //!
 //! # Many nodes
 //!
-//! A request is parked where its connection is.
-//!
-//! - **Route clients to the node that has the data**, as Kafka does. Then no event travels.
-//! - **Or send events over a bus.** On arrival change the state, then raise the event. The bus must
-//!   keep what is published while a node reconnects (example `external_events`).
-//! - **A node that dies loses its waits**; clients ask again elsewhere.
+//! A request is parked where its connection is. Route clients to the node that has the data, as
+//! Kafka does: then no event travels. Or send events over a bus that keeps what is published while
+//! a node reconnects (example `external_events`); on arrival change the state, then raise the
+//! event. A node that dies loses its waits; clients ask again elsewhere.
 //!
 //! Next: [operating](super::operating).

@@ -1,8 +1,4 @@
-//! Getting started: a first program, and the terms that the other chapters use.
-//!
-//! A request that cannot be answered yet is *parked* under *watch keys*. The thread that makes its
-//! condition true raises an *event* on a key, and the request is answered. If no thread does so in
-//! time, the request *expires*.
+//! Getting started: a first program, and the terms.
 //!
 //! ```toml
 //! [dependencies]
@@ -34,20 +30,25 @@
 //! ```
 //!
 //! First the condition, then the event: that is [the one rule](super::operations#the-one-rule).
-//! [`Monitor`](super::monitor), [`Replies`](super::replies) and [`Watermarks`](super::watermarks)
-//! keep it for you. Use one of them where it fits.
+//! [`Watermarks`](super::watermarks), [`Replies`](super::replies) and [`Monitor`](super::monitor)
+//! keep it for you.
 //!
 //! # Terms
 //!
 //! | Term | Meaning |
 //! |---|---|
 //! | *operation* | a request: a check, and a callback for its end |
+//! | *park* | to check an operation and, if it has to wait, to take it in |
 //! | *watch key* | what an operation waits for: an order, a partition |
+//! | *watch* | an operation's place under one of its keys |
 //! | *event* | conditions under this key may be true now |
+//! | [*watermark*](super::watermarks) | a value that only rises; its event is a *rise* |
+//! | [*held*](super::lifecycle) | under check: one thread has taken the operation out |
+//! | *note* | what other threads leave in its place meanwhile |
 //! | *outcome* | Completed, Expired or Cancelled; each operation has exactly one |
-//! | *timer* | a timing wheel and the thread that turns it, the *reaper* |
+//! | [*last check*](super::operating#missed-events) | at expiry, finds a *missed event*: a condition that came true without one |
+//! | *timer*, *tick* | a timing wheel and the thread that turns it, the *reaper*; its unit |
 //! | *executor* | runs callbacks of expired operations; by default one worker thread of the timer |
-//!
-//! The promises are on the [crate's page](crate#what-is-promised).
+//! | *room* | a lock and the keys that hash to it |
 //!
 //! Next: [a state and the waits for it](super::monitor).

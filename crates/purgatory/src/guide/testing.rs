@@ -1,7 +1,7 @@
 //! Tests that do not sleep: a clock that you turn.
 //!
-//! A [`ManualTimer`](crate::timer_core::ManualTimer) is the real wheel, and the purgatory on it is
-//! the real one, too. What falls due runs on your thread, in order.
+//! On a [`ManualTimer`](crate::timer_core::ManualTimer), the real wheel, what falls due runs on
+//! your thread, in order.
 //!
 //! ```
 //! use std::{sync::mpsc, time::Duration};

@@ -1,7 +1,7 @@
 //! Time: how deadlines are counted, and what makes an expiry late.
 //!
-//! A timeout counts from the call that parks. Its deadline rounds up to the timer's next *tick*, 1
-//! ms by default. Nothing expires before its deadline.
+//! A timeout counts from the call that parks. Its deadline rounds up to the timer's next tick, 1 ms
+//! by default.
 //!
 //! ```
 //! use std::time::Duration;
@@ -35,20 +35,14 @@
 //! | Cause | How late | What helps |
 //! |---|---|---|
 //! | rounding up | one tick | a [shorter tick](crate::timer_core::TickLength), at least 100 µs |
-//! | reaper and worker wake up | two wake-ups | |
+//! | reaper and worker wake up | two wake-ups | – |
 //! | other callbacks on the executor | their time | short callbacks, more workers |
 //! | the operation is under check | until it returns | short checks |
 //! | many expire in one tick | until their turn | spread timeouts |
 //! | glibc tidies up what a million callbacks freed | 50 ms | another allocator, such as jemalloc |
 //! | a timer on [tokio](super::tokio) | 1 ms, and other tasks | a timer with its own thread |
 //!
-//! The metric of lateness begins at the rounded deadline and ends when the reaper takes the
-//! operation off the wheel or, if it is checked then, after that check. Within one tick the order
-//! is not promised, except by a `ManualTimer`.
-//!
-//! # Other timers
-//!
-//! The same timer runs delayed and periodic tasks, sleeps and timeouts of futures: see
-//! [`timer_core`](crate::timer_core#what-is-here).
+//! Within one tick the order is not promised, except by a `ManualTimer`. The same timer runs
+//! [delayed and periodic tasks, sleeps and timeouts](crate::timer_core#what-is-here).
 //!
 //! Next: [one thread](super::local).

@@ -1,13 +1,13 @@
 //! Under tokio: tasks, callbacks and the runtime's clock.
 //!
-//! Futures of this crate work in any task, on any runtime. The feature `tokio` adds callbacks that
-//! run inside the runtime, and a timer on its clock.
+//! Futures of this crate work on any runtime. The feature `tokio` adds callbacks inside the
+//! runtime, and a timer on its clock.
 //!
 //! # A paused clock
 //!
-//! `SystemTimerBuilder::tokio` makes the timer a task of the runtime, on its clock; one with its
-//! own thread goes by the machine's. In a test, write `#[tokio::test(start_paused = true)]`, with
-//! tokio's feature `test-util`:
+//! [`SystemTimerBuilder::tokio`][timer] makes the timer a task of the runtime, on its clock; one
+//! with its own thread goes by the machine's. In a test, write `#[tokio::test(start_paused =
+//! true)]`, with tokio's feature `test-util`:
 //!
 //! ```
 //! use std::time::Duration;
@@ -34,15 +34,19 @@
 //!
 //! | You want | Do |
 //! |---|---|
-//! | `tokio::spawn` in a callback | a `TokioExecutor` with `callbacks_on_executor`, or a `Handle` in the operation |
+//! | `tokio::spawn` in a callback | a [`TokioExecutor`][executor] with `callbacks_on_executor`, or a `Handle` in the operation |
 //! | to await in a check | [an asynchronous condition](super::operations#an-asynchronous-condition) |
 //! | a wait in `select!` | take it by value: dropped, it is cancelled; polled by `&mut`, it waits on |
-//! | to block: `wait_blocking`, `shutdown` | `spawn_blocking` |
+//! | to block: `wait_blocking`, `shutdown` | `spawn_blocking`; a task is [refused](crate::WaitError::InsideCallback) |
 //!
 //! - **A paused clock stands still while a `spawn_blocking` task runs**: in a test await the wait.
 //! - **A callback is not always inside the runtime.** On a timer's worker `tokio::spawn` panics.
 //! - **An event does not yield.** The task that raises it runs all its checks and callbacks.
-//! - **A timer on a runtime** expires nothing while the runtime is not driven, or its only thread
-//!   is blocked. When the runtime is dropped, the timer and its purgatories are shut down.
+//! - **A timer on a runtime** expires nothing while that is not driven. When the runtime is
+//!   dropped, the timer and its purgatories are shut down.
 //!
 //! Next: [scale](super::scale).
+//!
+#![cfg_attr(feature = "tokio", doc = "[executor]: crate::timer_core::TokioExecutor")]
+#![cfg_attr(feature = "tokio", doc = "[timer]: crate::timer_core::SystemTimerBuilder::tokio")]
+#![cfg_attr(not(feature = "tokio"), doc = "[executor]: crate#features\n[timer]: crate#features")]

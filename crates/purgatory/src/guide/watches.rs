@@ -1,8 +1,6 @@
 //! What an operation waits for: plain keys, watermarks, or both.
 //!
-//! A plain key is for any condition. A watermark is for a value that only rises: an event looks
-//! only at the operations that the value has reached. Here each produce waits for the high
-//! watermark, or for the leader to change:
+//! Here each produce waits for the high watermark, or for the leader to change:
 //!
 //! ```
 //! use std::{sync::{Arc, Mutex}, time::Duration};
@@ -45,19 +43,17 @@
 //! | the same, and something more | `up_to(..).`[`checked()`] | [`complete_up_to`] | those reached, at each rise from then on |
 //! | values, or something else first | `up_to(..).`[`with_keys(..)`] | both | as above, each its own |
 //!
-//! With 10 000 waiting, none of them ready, a plain event takes 145 µs (row `hot-key` of
+//! With 10 000 waiting, none of them ready, a plain event takes 134 µs (row `hot-key` of
 //! `docs/BENCHMARKS.md`); a rise looks at none of them.
 //!
 //! # Pitfalls
 //!
-//! - **The two events are separate.** `check_and_complete` does not touch watermarks,
-//!   `complete_up_to` no plain keys. A key with both kinds of watches needs both.
+//! - **The two events are separate.** A key with both kinds of watches needs both.
 //! - **The purgatory keeps no values.** The check must know the whole condition: at parking it
-//!   finds what was reached before. It also runs when one of several watermarks is met.
-//! - **With `checked()`, choose the lowest threshold that can matter.** An operation waits for 10
-//!   bytes from two partitions, with a threshold of 5 for each. The first brings 6, the second 4.
-//!   The condition is true, but the second threshold is not met and nothing is checked. Wait for
-//!   one byte more of each.
+//!   finds what was reached before.
+//! - **With `checked()`, choose the lowest threshold that can matter.** For 10 bytes from two
+//!   partitions, thresholds of 5 each are wrong: 6 and 4 suffice, and the second is not met. Wait
+//!   for one byte more of each.
 //!
 //! Next: [the states of an operation](super::lifecycle).
 //!

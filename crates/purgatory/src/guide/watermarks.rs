@@ -1,8 +1,8 @@
 //! Values that only rise: [`Watermarks`](crate::Watermarks) keeps one for each key.
 //!
 //! Use it when requests wait for the value itself: a high watermark, a replica's offset, an applied
-//! index. There is no check to write. One value alone, such as Kafka's `ThresholdPurgatory` has, is
-//! a `Watermarks<()>`. Here each write waits until two of three replicas have it:
+//! index. One value alone is a `Watermarks<()>`. Here each write waits until two of three replicas
+//! have it:
 //!
 //! ```
 //! # #[cfg(feature = "keyed")] {
@@ -29,12 +29,10 @@
 //! # Pitfalls
 //!
 //! - **Keys that come and go.** A value stays until [`remove`](crate::Watermarks::remove), which
-//!   also cancels its waits. If keys come from clients, [limit](crate::Watermarks::with_keys_max)
-//!   them.
-//! - **Removing a key cancels every wait for k that names it**, even if enough keys remain. Wait
-//!   again, without it. Start it under the lock under which you remove keys.
-//! - **A value that falls**, as of a truncated log: remove it, then raise it again. A late `raise`
-//!   brings the old value back, so make the replica's epoch a part of the key.
+//!   cancels its waits, every wait for k that names it included. If keys come from clients,
+//!   [limit](crate::Watermarks::with_keys_max) them.
+//! - **A value that falls**, as of a truncated log: make the epoch [a part of the
+//!   key](super::recipes#a-topic-made-again), as a late `raise` would bring the old value back.
 //! - **A condition that is more than the value** needs a check: see [watches](super::watches).
 //!
 //! Next: [operations of your own](super::operations).

@@ -20,7 +20,11 @@ use std::{
 use timer_core::BuildError;
 
 use crate::{
-    handles::{boxed::BoxedOperation, purgatory::Purgatory, wait::WaitFuture},
+    handles::{
+        boxed::BoxedOperation,
+        purgatory::Purgatory,
+        wait::{IntoAnswer, WaitFuture},
+    },
     operation::{Timeout, watches::WatchKey},
     sync::{AtomicU64, Mutex, MutexGuard, Ordering, thread_local},
 };
@@ -291,10 +295,10 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         look(&self.shared.enter("Monitor::read called"))
     }
 
-    /// Waits until `condition` yields a value: now, or after a change of one of the keys. It is
-    /// checked and parked by this call, not by the first poll; the time counts from here. On any
-    /// runtime, or none; a thread waits with [`WaitFuture::wait_blocking`]. O(keys). Cancel safety:
-    /// see [`WaitFuture`].
+    /// Waits until `condition` gives a value or `true`: now, or after a change of one of the keys.
+    /// It is checked and parked by this call, not by the first poll; the time counts from here. On
+    /// any runtime, or none; a thread waits with [`WaitFuture::wait_blocking`]. O(keys). Cancel
+    /// safety: see [`WaitFuture`].
     ///
     /// The condition may take its value out of the state. Nothing is raised then: when others wait
     /// for what it leaves behind (for room in a queue), raise their key by
@@ -306,16 +310,17 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     ///
     /// # Panics
     /// When called inside a closure of this monitor.
-    pub fn wait<T: Send + 'static>(
+    pub fn wait<R: IntoAnswer<Answer: Send + 'static>>(
         &self,
         keys: &[K],
         timeout: impl Into<Timeout>,
-        mut condition: impl FnMut(&mut S) -> Option<T> + Send + 'static,
-    ) -> WaitFuture<T> {
+        mut condition: impl FnMut(&mut S) -> R + Send + 'static,
+    ) -> WaitFuture<R::Answer> {
         self.shared.must_be_outside("Monitor::wait called");
         let before = self.shared.raised_all.load(Ordering::Acquire);
         let weak = Arc::downgrade(&self.shared); // a wait does not keep the monitor open
-        let looks = move || condition(&mut weak.upgrade()?.enter("a condition checked"));
+        let looks =
+            move || condition(&mut weak.upgrade()?.enter("a condition checked")).into_answer();
         let wait = self.shared.purgatory.wait(keys, timeout, looks);
         let unmoved = self.shared.raised_all.load(Ordering::Acquire) == before;
         if !unmoved && !failpoint!(WaitTrustsEarlierWalk) {

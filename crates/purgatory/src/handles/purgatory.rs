@@ -12,7 +12,7 @@ use crossbeam_utils::CachePadded;
 use timer_core::{Clock, SystemClock, SystemTimer, Timer, driver::Latch};
 
 use crate::{
-    engine::{core::Core, nested::must_not_block},
+    engine::core::Core,
     handles::boxed::BoxedOperation,
     operation::{
         CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
@@ -344,8 +344,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.own_timer.as_ref()
     }
 
-    /// Hands counts and times to the installed `metrics` recorder, labelled with the purgatory's
-    /// name, and its [own timer](Self::own_timer)'s. `docs/METRICS.md` lists them.
+    /// (Feature `metrics`.) Hands counts and times to the installed `metrics` recorder, labelled
+    /// with the purgatory's name, and its [own timer](Self::own_timer)'s. `docs/METRICS.md` lists
+    /// them.
     ///
     /// Call it once at the start, from when on waits are timed, and then before each scrape, from
     /// one place. Nothing is published otherwise, and nothing on an operation's path touches a
@@ -405,10 +406,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// executor, or here if that runs jobs in place (a [`ManualTimer`](timer_core::ManualTimer), an
     /// inline timer, or one that was shut down): for them the limit does not hold. A timer of the
     /// purgatory's own is shut down, too; a shared one goes on. Inside a check, a callback or a
-    /// timer's task this waits for nothing.
+    /// timer's task this waits for nothing, nor in async code that it [would
+    /// hold up](crate::WaitError::InsideCallback).
     ///
-    /// O(parked + rooms). It blocks: where the callbacks run on a tokio runtime of one thread, call
-    /// it from `spawn_blocking`.
+    /// O(parked + rooms). It blocks: in async code, call it from `spawn_blocking`.
     ///
     /// ```
     /// use std::{sync::mpsc, time::Duration};
@@ -428,7 +429,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     pub fn shutdown(&self, limit: Duration) -> ShutdownLeft {
         let (clock, pause) = (SystemClock::new(), Latch::default());
-        let limit = if must_not_block() { Duration::ZERO } else { limit };
+        let limit = if self.core.offload.must_not_block() { Duration::ZERO } else { limit };
         let left = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
         self.core.close_offloading(CancelReason::Shutdown);
         self.core.closing.wait(left());

@@ -16,9 +16,11 @@ use timer_core::BuildError;
 use crate::{
     handles::{
         purgatory::Purgatory,
-        wait::{Answer, Shared, WaitError, WaitFuture},
+        wait::{Answer, Shared, WaitFuture},
     },
-    operation::{CancelReason, DelayedOperation, Outcome, Refused, Timeout, watches::WatchKey},
+    operation::{
+        CancelReason, DelayedOperation, Outcome, Refused, Timeout, WaitError, watches::WatchKey,
+    },
 };
 
 /// Replies that are expected, each under its request's key: a reply that comes in is handed to

@@ -5,7 +5,6 @@
 //! answer or the future leaves it; the later of the two finds out.
 
 use std::{
-    error::Error,
     fmt,
     future::Future,
     pin::Pin,
@@ -21,62 +20,42 @@ use crossbeam_utils::CachePadded;
 use timer_core::driver::contain;
 
 use crate::{
-    engine::{core::Core, nested::must_not_block},
+    engine::core::Core,
     handles::{boxed::BoxedOperation, purgatory::Purgatory},
     operation::{
-        CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, RefusedReason, Timeout,
+        CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, Timeout, WaitError,
         watches::{WatchKey, Watches},
     },
     sync::Mutex,
 };
 
-/// Why a wait ended without a value. See [`Purgatory::wait`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WaitError {
-    /// The time ran out.
-    Expired,
-    /// The wait was given up: cancelled by its key, ended with the purgatory, or its condition
-    /// panicked.
-    Cancelled(CancelReason),
-    /// It had to wait and could not be parked.
-    Refused(RefusedReason),
-    /// A blocking wait inside a check, a callback or a timer's task: what it waits for may be
-    /// waiting for its thread.
-    InsideCallback,
+/// The result of a condition that [`Purgatory::wait`] or [`Monitor::wait`](crate::Monitor::wait)
+/// checks: `Some(value)` or `true` once it holds, `None` or `false` until then.
+#[diagnostic::on_unimplemented(
+    message = "a condition gives `bool` or `Option`, not `{Self}`",
+    label = "`false` or `None` waits on, `true` or `Some(value)` ends the wait"
+)]
+pub trait IntoAnswer {
+    /// The value that the wait yields: `()` for a `bool`.
+    type Answer;
+
+    /// The value, once the condition holds.
+    fn into_answer(self) -> Option<Self::Answer>;
 }
 
-impl fmt::Display for WaitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WaitError::Expired => f.write_str("the time ran out"),
-            WaitError::Cancelled(reason) => write!(f, "cancelled: {reason}"),
-            WaitError::Refused(reason) => write!(f, "not parked: {reason}"),
-            WaitError::InsideCallback => {
-                f.write_str("a blocking wait inside a check, a callback or a timer's task")
-            }
-        }
+impl<T> IntoAnswer for Option<T> {
+    type Answer = T;
+
+    fn into_answer(self) -> Option<T> {
+        self
     }
 }
 
-impl Error for WaitError {}
+impl IntoAnswer for bool {
+    type Answer = ();
 
-impl WaitError {
-    /// True when the time ran out. A loop that waits for the [next event](Purgatory::next_event)
-    /// ends with every other error: to try again at once would fail at once.
-    pub fn is_expired(&self) -> bool {
-        *self == WaitError::Expired
-    }
-
-    /// What a wait that ended without a value says.
-    pub(crate) fn of(outcome: Outcome) -> WaitError {
-        match outcome {
-            Outcome::Completed => {
-                WaitError::Cancelled(CancelReason::Requested("completed without a value".into()))
-            }
-            Outcome::Expired => WaitError::Expired,
-            Outcome::Cancelled(reason) => WaitError::Cancelled(reason),
-        }
+    fn into_answer(self) -> Option<()> {
+        self.then_some(())
     }
 }
 
@@ -123,11 +102,14 @@ struct End<T> {
     filled: bool,
 }
 
-impl<C: FnMut() -> Option<T> + Send + 'static, T: Send + 'static> DelayedOperation
-    for Waiting<C, T>
+impl<C, R, T> DelayedOperation for Waiting<C, T>
+where
+    C: FnMut() -> R + Send + 'static,
+    R: IntoAnswer<Answer = T>,
+    T: Send + 'static,
 {
     fn try_complete(&mut self) -> bool {
-        self.value = (self.condition)();
+        self.value = (self.condition)().into_answer();
         self.value.is_some()
     }
 
@@ -135,7 +117,7 @@ impl<C: FnMut() -> Option<T> + Send + 'static, T: Send + 'static> DelayedOperati
         let Waiting { mut condition, value, end } = self;
         let value = match outcome {
             // By a watermark, or from outside: no check may have asked for the value yet.
-            Outcome::Completed => value.or_else(&mut condition),
+            Outcome::Completed => value.or_else(|| condition().into_answer()),
             _ => None,
         };
         drop(condition);
@@ -192,6 +174,7 @@ pub struct WaitFuture<T> {
 trait Behind: Send + Sync {
     fn cancel(&self, id: OperationId);
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool;
+    fn must_not_block(&self) -> bool;
 }
 
 impl<K: WatchKey, O: DelayedOperation> Behind for CachePadded<Arc<Core<K, O>>> {
@@ -202,6 +185,10 @@ impl<K: WatchKey, O: DelayedOperation> Behind for CachePadded<Arc<Core<K, O>>> {
 
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
         Core::reschedule(self, id.handle, timeout)
+    }
+
+    fn must_not_block(&self) -> bool {
+        self.offload.must_not_block()
     }
 }
 
@@ -265,7 +252,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
     /// A future that yields this refusal.
     #[cfg(feature = "keyed")]
-    pub(crate) fn refused<T>(&self, reason: RefusedReason) -> WaitFuture<T> {
+    pub(crate) fn refused<T>(&self, reason: crate::operation::RefusedReason) -> WaitFuture<T> {
         let answer = Answer::shared();
         let _ = Answer::fill(&answer, Err(WaitError::Refused(reason)));
         self.future_of(answer, None)
@@ -278,7 +265,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 }
 
 impl<K: WatchKey> Purgatory<K, BoxedOperation> {
-    /// Waits until `condition` yields a value: now, or at an event on one of the keys. The
+    /// Waits until `condition` gives a value or `true`: now, or at an event on one of the keys. The
     /// condition is checked and parked by this call, not by the first poll; the time counts from
     /// here. On any runtime, or none.
     ///
@@ -317,18 +304,18 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     /// purgatory.check_and_complete(&"log");
     /// assert_eq!(block_on(bytes), Ok(7));
     ///
-    /// let never = purgatory.wait(&["log"], Duration::from_millis(5), || None::<()>);
+    /// let never = purgatory.wait(&["log"], Duration::from_millis(5), || false);
     /// assert_eq!(block_on(never), Err(WaitError::Expired));
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     ///
     /// An asynchronous condition: let a task evaluate it, store what it found and raise the event.
-    pub fn wait<'a, T: Send + 'static>(
+    pub fn wait<'a, R: IntoAnswer<Answer: Send + 'static>>(
         &self,
         watches: impl Into<Watches<'a, K>>,
         timeout: impl Into<Timeout>,
-        condition: impl FnMut() -> Option<T> + Send + 'static,
-    ) -> WaitFuture<T>
+        condition: impl FnMut() -> R + Send + 'static,
+    ) -> WaitFuture<R::Answer>
     where
         K: 'a,
     {
@@ -444,6 +431,10 @@ impl<T> WaitFuture<T> {
         waits.is_some_and(|(behind, id)| behind.reschedule(id, timeout.into()))
     }
 
+    fn must_not_block(&self) -> bool {
+        self.behind.as_ref().is_some_and(|behind| behind.must_not_block())
+    }
+
     /// Blocks this thread until the wait is over. The future may have been polled before. Under a
     /// [`ManualTimer`](timer_core::ManualTimer) another thread has to advance it.
     ///
@@ -469,15 +460,16 @@ impl<T> WaitFuture<T> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError`]; [`InsideCallback`](WaitError::InsideCallback) when it would have to wait
-    /// inside a check, a callback or a timer's task, and then the wait is cancelled.
+    /// [`WaitError`]; at once [`InsideCallback`](WaitError::InsideCallback) when it would have to
+    /// wait inside a check, a callback or a task that its end may wait for, and then the wait is
+    /// cancelled.
     pub fn wait_blocking(mut self) -> Result<T, WaitError> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
             match Pin::new(&mut self).poll(&mut context) {
                 Poll::Ready(result) => return result,
-                Poll::Pending if must_not_block() => return Err(WaitError::InsideCallback),
+                Poll::Pending if self.must_not_block() => return Err(WaitError::InsideCallback),
                 Poll::Pending => thread::park(),
             }
         }

@@ -20,8 +20,8 @@ use crate::{
     sync::Values,
 };
 
-/// A value for each key that only rises, and waits for it: the high watermarks of
-/// partitions, how far each replica has come. One value alone has the key `()`.
+/// (Feature `keyed`.) A value for each key that only rises, and waits for it: the high watermarks
+/// of partitions, how far each replica has come. One value alone has the key `()`.
 ///
 /// It keeps the values, so there is no condition to write and no order of steps to get wrong. A key
 /// that was never raised counts as 0. A value stays until [`remove`](Self::remove). A handle:

@@ -370,3 +370,78 @@ impl Timeout {
         }
     }
 }
+
+/// Why a wait ended without a value. See [`Purgatory::wait`](crate::Purgatory::wait).
+///
+/// # In a loop
+/// Only a wait whose time ran out has waited. Every other error comes at once and would come at
+/// once again, so a loop that tries again after each error spins. End it with such an error:
+///
+/// ```
+/// use std::{collections::VecDeque, time::Duration};
+/// use purgatory::{Monitor, WaitError};
+///
+/// fn work(queue: &Monitor<&'static str, VecDeque<u32>>) -> WaitError {
+///     loop {
+///         let job = queue.wait(&["jobs"], Duration::from_secs(1), |jobs| jobs.pop_front());
+///         match job.wait_blocking() {
+///             Ok(job) => println!("job {job}"),
+///             Err(error) if error.is_expired() => println!("no job for a second"),
+///             Err(error) => return error, // shut down, full, or where no thread may block
+///         }
+///     }
+/// }
+///
+/// let queue = Monitor::new("queue", VecDeque::from([7]))?;
+/// queue.purgatory().shutdown(Duration::ZERO);
+/// assert_eq!(work(&queue).to_string(), "not parked: the purgatory was shut down"); // after job 7
+/// # Ok::<(), purgatory::timer_core::BuildError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The time ran out.
+    Expired,
+    /// The wait was given up: cancelled by its key, ended with the purgatory, or its condition
+    /// panicked.
+    Cancelled(CancelReason),
+    /// It had to wait and could not be parked.
+    Refused(RefusedReason),
+    /// A blocking wait where its end may itself wait for the thread: inside a check, a callback or
+    /// a timer's task, or on a thread that runs a tokio runtime's tasks while the timer or the
+    /// executor is on tokio. There await the future, or block in `spawn_blocking`.
+    InsideCallback,
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitError::Expired => f.write_str("the time ran out"),
+            WaitError::Cancelled(reason) => write!(f, "cancelled: {reason}"),
+            WaitError::Refused(reason) => write!(f, "not parked: {reason}"),
+            WaitError::InsideCallback => f.write_str(
+                "a blocking wait inside a check, a callback or a task that it may wait for",
+            ),
+        }
+    }
+}
+
+impl Error for WaitError {}
+
+impl WaitError {
+    /// True when the time ran out; a loop ends with [every other error](Self#in-a-loop).
+    pub fn is_expired(&self) -> bool {
+        *self == WaitError::Expired
+    }
+
+    /// What a wait that ended without a value says.
+    pub(crate) fn of(outcome: Outcome) -> WaitError {
+        match outcome {
+            Outcome::Completed => {
+                WaitError::Cancelled(CancelReason::Requested("completed without a value".into()))
+            }
+            Outcome::Expired => WaitError::Expired,
+            Outcome::Cancelled(reason) => WaitError::Cancelled(reason),
+        }
+    }
+}

@@ -35,7 +35,7 @@ fn an_outcome_says_why() {
     assert_eq!(cancelled(CancelReason::Dropped), "cancelled: its purgatory was dropped");
     assert_eq!(cancelled(CancelReason::Panicked), "cancelled: its check panicked");
     let inside = WaitError::InsideCallback.to_string();
-    assert_eq!(inside, "a blocking wait inside a check, a callback or a timer's task");
+    assert_eq!(inside, "a blocking wait inside a check, a callback or a task that it may wait for");
     let refused = WaitError::Refused(RefusedReason::NoKeys).to_string();
     assert_eq!(refused, "not parked: no watch key");
 }

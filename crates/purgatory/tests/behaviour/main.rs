@@ -6,6 +6,8 @@ mod effort;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod blocking;
+mod conditions;
 mod counts;
 mod doors;
 mod endings;

@@ -110,6 +110,13 @@ impl Driver {
         parallelism
     }
 
+    /// True when no wheel is turned, or no job run, while the calling thread blocks.
+    pub fn needs_this_thread(&self) -> bool {
+        let mut needs = false; // of an executor that panics
+        let _ = contain(|| needs = self.executor.needs_this_thread());
+        needs || self.reaper.needs_this_thread()
+    }
+
     /// Tells the timer's hook of a contained panic.
     pub fn report_panic(&self, panicked: &Panicked) {
         if let Some(hook) = &self.on_panic {

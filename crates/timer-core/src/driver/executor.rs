@@ -74,6 +74,9 @@ impl fmt::Debug for Job {
 }
 
 /// Runs jobs on threads of its own.
+///
+/// It must run or drop each job that it takes. A job holds what it came from: an executor that
+/// keeps jobs and runs none keeps the timer, the purgatory and what expired alive.
 pub trait Executor: Send + Sync + fmt::Debug + 'static {
     /// Takes a job to be run soon. Must neither block nor run it before returning: the caller is
     /// the reaper, or a thread in the middle of an event.
@@ -88,6 +91,13 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
     /// tells.
     fn parallelism(&self) -> usize {
         1
+    }
+
+    /// True when the calling thread is one that runs jobs, between two of them: an event loop, or a
+    /// thread of a runtime. If it blocked, its jobs would wait for it, so a purgatory refuses a
+    /// blocking wait there. (A timer's own threads are known without this.)
+    fn needs_this_thread(&self) -> bool {
+        false
     }
 }
 

@@ -152,6 +152,15 @@ impl Reaper {
         Ok(reaper)
     }
 
+    /// True when it is a task, and the calling thread runs a runtime's tasks.
+    pub(crate) fn needs_this_thread(&self) -> bool {
+        match self.wake {
+            #[cfg(feature = "tokio")]
+            Wake::Task(_) => super::tokio::runs_tasks_here(),
+            _ => false,
+        }
+    }
+
     pub(crate) fn bell(&self, shard_count: usize) -> Arc<Bell> {
         let words = std::iter::repeat_with(|| AtomicU64::new(0)).take(shard_count.div_ceil(64));
         let (reaper, cancelled) = (self.wake.clone(), self.shared.cancelled.clone());

@@ -1,7 +1,16 @@
 //! On a tokio runtime (feature `tokio`): jobs as its tasks ([`TokioExecutor`]), time as its clock
 //! shows it, and a reaper that is one of its tasks.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Waker},
+    thread,
+    time::Duration,
+};
 
 use tokio::{
     runtime::{Handle, TryCurrentError},
@@ -20,7 +29,7 @@ use crate::{
     },
 };
 
-/// An [`Executor`] on a tokio runtime, for
+/// (Feature `tokio`.) An [`Executor`] on a tokio runtime, for
 /// [`SystemTimerBuilder::executor`](crate::SystemTimerBuilder::executor) or a purgatory's
 /// `Builder::executor`: what it runs may call `tokio::spawn`, start tokio's timers and use its
 /// sockets.
@@ -99,6 +108,34 @@ impl Executor for TokioExecutor {
     fn parallelism(&self) -> usize {
         self.handle.metrics().num_workers()
     }
+
+    fn needs_this_thread(&self) -> bool {
+        runs_tasks_here()
+    }
+}
+
+/// A waker that notes its wake-up.
+#[derive(Default)]
+struct Noted(AtomicBool);
+
+impl std::task::Wake for Noted {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// True on a thread that runs a runtime's tasks: in `block_on` or on a worker, but not in
+/// `spawn_blocking` or `block_in_place`. There a task that yields is woken later, by that thread;
+/// elsewhere `yield_now` has to wake it at once.
+pub(crate) fn runs_tasks_here() -> bool {
+    if Handle::try_current().is_err() {
+        return false;
+    }
+    let noted = Arc::new(Noted::default());
+    let waker = Waker::from(noted.clone());
+    let mut turn = pin!(task::yield_now());
+    let pending = turn.as_mut().poll(&mut Context::from_waker(&waker)).is_pending();
+    pending && !noted.0.load(Ordering::Relaxed)
 }
 
 /// The clock of a tokio runtime: the machine's, or in a test the one that it has paused.

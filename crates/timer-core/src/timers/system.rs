@@ -87,10 +87,10 @@ impl SystemTimer {
         self.inside.driver.tick
     }
 
-    /// Hands the [`stats`](Timer::stats) to the installed `metrics` recorder, labelled with the
-    /// timer's [name](SystemTimerBuilder::name). Call it before each scrape: nothing is published
-    /// otherwise, and nothing on a task's path touches a shared metric. What `docs/METRICS.md`
-    /// lists; cost as `stats`.
+    /// (Feature `metrics`.) Hands the [`stats`](Timer::stats) to the installed `metrics` recorder,
+    /// labelled with the timer's [name](SystemTimerBuilder::name). Call it before each scrape:
+    /// nothing is published otherwise, and nothing on a task's path touches a shared metric. What
+    /// `docs/METRICS.md` lists; cost as `stats`.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
         let Driver { name, reaper, published_turns, .. } = &*self.inside.driver;
@@ -217,10 +217,10 @@ impl SystemTimerBuilder {
         self
     }
 
-    /// With the feature `tokio`: on a tokio runtime, without a thread. The reaper is a task of it,
-    /// which waits by tokio's clock, and what expired runs as tasks of it. So a test with a paused
-    /// clock just works. What is scheduled on the timer may come from anywhere. (A
-    /// [clock](Self::clock) or [executor](Self::executor) that is set stays.)
+    /// (Feature `tokio`.) On a tokio runtime, without a thread. The reaper is a task of it, which
+    /// waits by tokio's clock, and what expired runs as tasks of it. So a test with a paused clock
+    /// just works. What is scheduled on the timer may come from anywhere. (A [clock](Self::clock)
+    /// or [executor](Self::executor) that is set stays.)
     ///
     /// tokio waits in steps of a millisecond, so expiry is up to one later than on a thread of the
     /// timer's own, and as late as other tasks make it. On a runtime that is not driven, or whose

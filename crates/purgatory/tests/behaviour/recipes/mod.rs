@@ -7,8 +7,13 @@
 #[allow(unreachable_pub, clippy::unwrap_used, reason = "for the guide's readers")]
 mod guide {
     pub mod acks_all;
+    pub mod connection;
+    pub mod cores;
+    pub mod deadline;
     pub mod debounce;
     pub mod drain;
+    #[cfg(feature = "keyed")]
+    pub mod epochs;
     pub mod forgotten;
     pub mod leases;
     pub mod load_once;
@@ -21,12 +26,19 @@ mod guide {
     pub mod request_reply;
     pub mod retry;
     pub mod sessions;
+    pub mod single_flight;
+    pub mod stored_poll;
     pub mod throttle;
 }
 
 mod acks_all;
+mod connection;
+mod cores;
+mod deadline;
 mod debounce;
 mod drain;
+#[cfg(feature = "keyed")]
+mod epochs;
 mod forgotten;
 mod leases;
 mod load_once;
@@ -39,6 +51,8 @@ mod raise_after_unlock;
 mod request_reply;
 mod retry;
 mod sessions;
+mod single_flight;
+mod stored_poll;
 mod throttle;
 
 use std::thread;

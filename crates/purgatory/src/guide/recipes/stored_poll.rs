@@ -1,0 +1,42 @@
+//! A long poll over a store that is read asynchronously, and that others write to, too.
+
+use std::{error::Error, io, time::Duration};
+
+use purgatory::{Purgatory, Timeout, timer_core::Timer};
+
+pub trait Store {
+    fn read(&self, partition: u32) -> impl Future<Output = io::Result<Vec<u8>>> + Send;
+}
+
+pub struct Logs<S, T> {
+    pub store: S,
+    pub timer: T, // that of `appends`
+    pub appends: Purgatory<u32>,
+    pub look_every: Duration, // for what is written elsewhere
+}
+
+impl<S: Store, T: Timer> Logs<S, T> {
+    /// At least `min_bytes` of a partition, or what there is after `max_wait`.
+    pub async fn fetch(
+        &self,
+        partition: u32,
+        min_bytes: usize,
+        max_wait: Duration,
+    ) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
+        let deadline_ns = self.timer.now_ns() + max_wait.as_nanos() as u64;
+        loop {
+            let now_ns = self.timer.now_ns();
+            let look_ns = deadline_ns.min(now_ns + self.look_every.as_nanos() as u64);
+            let until = Timeout::At(look_ns);
+            let event = self.appends.next_event(&[partition], until); // registered ...
+            let bytes = self.store.read(partition).await?; // ... before the store is read
+            if bytes.len() >= min_bytes || now_ns >= deadline_ns {
+                return Ok(bytes);
+            }
+            match event.await {
+                Err(error) if error.is_expired() => {} // perhaps it was written elsewhere
+                event => event?,                       // a writer of this process raises it
+            }
+        }
+    }
+}
