@@ -17,7 +17,7 @@ use std::{
 
 use timer_core::{
     Executor, Job,
-    driver::{Driver, contain, on_timer_thread},
+    driver::{Driver, contain},
 };
 
 use crate::sync::thread_local;
@@ -95,7 +95,7 @@ impl<'a> Call<'a> {
 
 /// True where what a blocking wait waits for may be waiting for this thread.
 pub(crate) fn must_not_block() -> bool {
-    Call::is_open() || on_timer_thread()
+    Call::is_open() || Driver::on_timer_thread()
 }
 
 /// Leaves work to the outermost call on this thread. A panic in it is contained.

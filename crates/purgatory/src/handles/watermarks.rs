@@ -5,7 +5,7 @@
 
 use std::{borrow::Borrow, collections::HashSet, fmt, hash::Hash, sync::Arc};
 
-use timer_core::{BuildError, driver::Limit};
+use timer_core::{BuildError, driver::sync::Limit};
 
 use crate::{
     handles::{

@@ -189,7 +189,7 @@ impl Model {
             let all = self.reference.all.iter().filter(|parked| parked.id.shard() == number);
             assert_eq!(room.len(), all.clone().count());
             let deadlines = all.filter(|parked| parked.scheduled).map(|parked| parked.deadline);
-            let (first, next_due) = (deadlines.min(), room.next_due());
+            let (first, next_due) = (deadlines.min(), room.entries.wheel.next_due());
             assert_eq!(next_due.is_some(), first.is_some());
             let latest = first.map(|deadline| deadline.max(room.entries.wheel.now()));
             assert!(next_due <= latest, "{next_due:?}, {latest:?}");

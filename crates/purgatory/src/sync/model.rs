@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, hash::Hash};
 
-use timer_core::driver::{Limit, sync::Mutex};
+use timer_core::driver::sync::{Limit, Mutex};
 
 /// Neighbouring numbers go to different rooms.
 #[derive(Debug, Default)]

@@ -4,20 +4,15 @@
 use std::{fmt, sync::Arc};
 
 #[cfg(feature = "metrics")]
-use crate::observe::metrics;
+use crate::observe::publish;
 use crate::{
     driver::{
         clock::{Clock, SystemClock, TickLength},
         driver::{Driver, PanicHook},
-        executor::{Executor, Inline, Workers},
-        panics::Panicked,
-        reaper::Reaper,
+        executor::{Executor, Inline, Panicked, Workers},
         shards::MAX_SHARDS,
     },
-    timers::{
-        errors::BuildError,
-        timer::{Inside, Timer},
-    },
+    timers::{BuildError, task_timer::Inside, timer::Timer},
     wheel::geometry::WheelSize,
 };
 
@@ -48,7 +43,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "when the last handle is dropped, its threads end and its tasks are dropped unrun"]
 pub struct SystemTimer {
-    inside: Inside,
+    inside: Arc<Inside>,
 }
 
 impl SystemTimer {
@@ -61,14 +56,13 @@ impl SystemTimer {
         SystemTimer::builder().build()
     }
 
+    fn of(driver: Driver) -> SystemTimer {
+        SystemTimer { inside: Inside::new(driver) }
+    }
+
     /// A timer to be configured.
     pub fn builder() -> SystemTimerBuilder {
         SystemTimerBuilder::default()
-    }
-
-    /// How often the reaper has woken up: stands still while nothing is due.
-    pub fn wake_ups(&self) -> u64 {
-        self.inside.driver.reaper.wake_ups()
     }
 
     /// The name it was built with.
@@ -93,8 +87,10 @@ impl SystemTimer {
     /// lists; cost as `stats`.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
-        let Driver { name, reaper, published_turns, .. } = &*self.inside.driver;
-        metrics::publish(name, self.stats(), || reaper.turns(), published_turns);
+        // Read under the lock: what was read before it may be older than what was published
+        // meanwhile.
+        let published = self.inside.driver.published_turns.try_lock();
+        publish(self.name(), self.stats(), published);
     }
 }
 
@@ -105,6 +101,7 @@ impl Timer for SystemTimer {
 }
 
 /// Configures a [`SystemTimer`].
+#[derive(Default)]
 #[must_use = "starts nothing until it is built"]
 pub struct SystemTimerBuilder {
     tick: TickLength,
@@ -116,7 +113,7 @@ pub struct SystemTimerBuilder {
     workers: usize,
     pending_max: Option<usize>,
     on_panic: Option<PanicHook>,
-    name: String,
+    name: Option<String>,
     #[cfg(feature = "tokio")]
     runtime: Option<tokio::runtime::Handle>,
 }
@@ -124,25 +121,6 @@ pub struct SystemTimerBuilder {
 impl fmt::Debug for SystemTimerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SystemTimerBuilder").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl Default for SystemTimerBuilder {
-    fn default() -> Self {
-        SystemTimerBuilder {
-            tick: TickLength::default(),
-            wheel_size: WheelSize::default(),
-            shards: None,
-            clock: None,
-            executor: None,
-            inline: false,
-            workers: 1,
-            pending_max: None,
-            on_panic: None,
-            name: "timer".to_owned(),
-            #[cfg(feature = "tokio")]
-            runtime: None,
-        }
     }
 }
 
@@ -213,7 +191,7 @@ impl SystemTimerBuilder {
     /// The start of the threads' names, and the label of the timer's metrics; `timer` by default.
     /// Give each timer that publishes its own.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
+        self.name = Some(name.into());
         self
     }
 
@@ -260,70 +238,48 @@ impl SystemTimerBuilder {
     /// [`BuildError`] when a thread cannot be had, the shard count is out of bounds, or a tokio
     /// runtime has no time.
     pub fn build(mut self) -> Result<SystemTimer, BuildError> {
-        let shards = self.shards.unwrap_or_else(default_shards);
-        if !shards.is_power_of_two() || shards > MAX_SHARDS {
-            return Err(BuildError::Shards(shards));
+        let shard_count = self.shards.unwrap_or_else(default_shards);
+        if !shard_count.is_power_of_two() || shard_count > MAX_SHARDS {
+            return Err(BuildError::Shards(shard_count));
         }
-        if self.name.contains('\0') {
-            return Err(BuildError::Name(self.name));
+        let name = self.name.take().unwrap_or_else(|| "timer".to_owned());
+        if name.contains('\0') {
+            return Err(BuildError::Name(name));
         }
-        let Threads { clock, reaper, executor, workers } = self.start()?;
-        let driver = Driver {
-            tick: self.tick,
-            wheel_size: self.wheel_size,
-            shard_count: shards,
-            by_hand: false,
-            inline: self.inline,
-            pending_max: self.pending_max,
-            clock,
-            reaper,
-            executor,
-            workers,
-            on_panic: self.on_panic,
-            name: self.name,
-            #[cfg(feature = "metrics")]
-            published_turns: Default::default(),
-        };
-        Ok(SystemTimer { inside: Inside::new(driver) })
-    }
-}
-
-/// A clock, and the threads that wait and work by it.
-struct Threads {
-    clock: Arc<dyn Clock>,
-    reaper: Reaper,
-    executor: Arc<dyn Executor>,
-    workers: Option<Arc<Workers>>,
-}
-
-impl SystemTimerBuilder {
-    fn start(&mut self) -> Result<Threads, BuildError> {
+        let mut driver = self.clock_and_executor(&name)?;
+        driver.name = name;
+        driver.shard_count = shard_count;
+        driver.wheel_size = self.wheel_size;
+        driver.inline = self.inline;
+        driver.pending_max = self.pending_max;
+        driver.on_panic = self.on_panic;
         #[cfg(feature = "tokio")]
-        if let Some(runtime) = self.runtime.take() {
-            return self.start_on(runtime);
+        if let Some(runtime) = &self.runtime {
+            let started = crate::driver::tokio::start_reaper(&mut driver, runtime);
+            return started.then(|| SystemTimer::of(driver)).ok_or(BuildError::NoTime);
         }
-        let clock = self.clock.take().unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let reaper = Reaper::start(clock.clone(), self.tick, &format!("{}-reaper", self.name))?;
-        let (executor, workers) = match self.executor.take() {
-            Some(executor) => (executor, None),
-            None => {
-                let name = format!("{}-worker", self.name);
-                let workers = Arc::new(Workers::start(&name, self.workers)?);
-                (workers.clone() as Arc<dyn Executor>, Some(workers))
-            }
-        };
-        Ok(Threads { clock, reaper, executor, workers })
+        driver.start_reaper()?;
+        Ok(SystemTimer::of(driver))
     }
 
-    #[cfg(feature = "tokio")]
-    fn start_on(&mut self, runtime: tokio::runtime::Handle) -> Result<Threads, BuildError> {
-        use crate::driver::tokio::{TokioClock, TokioExecutor, start};
-        let of_runtime = || Arc::new(TokioClock::new(runtime.clone())) as Arc<dyn Clock>;
-        let clock = self.clock.take().unwrap_or_else(of_runtime);
-        let reaper = start(&runtime, clock.clone(), self.tick).ok_or(BuildError::NoTime)?;
-        let of_runtime = || Arc::new(TokioExecutor::new(runtime.clone())) as Arc<dyn Executor>;
-        let executor = self.executor.take().unwrap_or_else(of_runtime);
-        Ok(Threads { clock, reaper, executor, workers: None })
+    fn clock_and_executor(&mut self, name: &str) -> Result<Driver, BuildError> {
+        let (clock, executor) = (self.clock.take(), self.executor.take());
+        #[cfg(feature = "tokio")]
+        if let Some(runtime) = &self.runtime {
+            use crate::driver::tokio::{TokioClock, TokioExecutor};
+            let clock = clock.unwrap_or_else(|| Arc::new(TokioClock::new(runtime.clone())));
+            let executor =
+                executor.unwrap_or_else(|| Arc::new(TokioExecutor::new(runtime.clone())));
+            return Ok(Driver::new(clock, self.tick, executor));
+        }
+        let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+        if let Some(executor) = executor {
+            return Ok(Driver::new(clock, self.tick, executor));
+        }
+        let workers = Arc::new(Workers::start(&format!("{name}-worker"), self.workers)?);
+        let mut driver = Driver::new(clock, self.tick, workers.clone());
+        driver.workers = Some(workers);
+        Ok(driver)
     }
 }
 

@@ -41,13 +41,10 @@ impl WheelSize {
     /// A wheel of `slots` slots a level.
     ///
     /// # Errors
-    /// [`SizeError`] with the value when it is outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
-    pub fn new(slots: usize) -> Result<WheelSize, SizeError> {
-        if (WheelSize::MIN..=WheelSize::MAX).contains(&slots) {
-            Ok(WheelSize { slots: slots as u16 })
-        } else {
-            Err(SizeError { slots })
-        }
+    /// [`OutOfBounds`] when it is outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
+    pub fn new(slots: usize) -> Result<WheelSize, OutOfBounds<usize>> {
+        let slots = OutOfBounds::check("slots of a wheel", slots, Self::MIN, Self::MAX)?;
+        Ok(WheelSize { slots: slots as u16 })
     }
 
     /// The number of slots.
@@ -65,22 +62,35 @@ impl Default for WheelSize {
     }
 }
 
-/// A wheel size outside the bounds.
+/// A setting outside its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct SizeError {
-    /// The size asked for.
-    pub slots: usize,
+pub struct OutOfBounds<T> {
+    /// The value asked for.
+    pub value: T,
+    what: &'static str,
+    min: T,
+    max: T,
 }
 
-impl fmt::Display for SizeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (slots, min, max) = (self.slots, WheelSize::MIN, WheelSize::MAX);
-        write!(f, "a wheel of {slots} slots is outside {min}..={max}")
+impl<T: PartialOrd> OutOfBounds<T> {
+    /// The value, if it is within the bounds.
+    pub(crate) fn check(what: &'static str, value: T, min: T, max: T) -> Result<T, Self> {
+        if (&min..=&max).contains(&&value) {
+            return Ok(value);
+        }
+        Err(OutOfBounds { value, what, min, max })
     }
 }
 
-impl Error for SizeError {}
+impl<T: fmt::Debug> fmt::Display for OutOfBounds<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OutOfBounds { value, what, min, max } = self;
+        write!(f, "{what}: {value:?} is outside {min:?}..={max:?}")
+    }
+}
+
+impl<T: fmt::Debug> Error for OutOfBounds<T> {}
 
 /// A bucket, and the tick at which it expires: the first that a task in it can be due at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

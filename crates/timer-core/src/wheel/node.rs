@@ -5,7 +5,7 @@
 //! once, so an old id finds nothing, ever, whatever uses the node's memory by then; and sequences
 //! are the order of insertion.
 
-use std::{error::Error, fmt};
+use std::fmt;
 
 use crate::wheel::pages::PageSlot;
 
@@ -42,24 +42,6 @@ impl fmt::Debug for TaskId {
         write!(f, "TaskId({}v{})", self.index, self.sequence)
     }
 }
-
-/// The wheel holds [`MAX_TASKS`] tasks already; the task comes back.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Full<T>(pub T);
-
-impl<T> fmt::Debug for Full<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Full(..)")
-    }
-}
-
-impl<T> fmt::Display for Full<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a wheel holds at most {MAX_TASKS} tasks")
-    }
-}
-
-impl<T> Error for Full<T> {}
 
 /// Position of a node in its bucket: a chunk and an entry of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

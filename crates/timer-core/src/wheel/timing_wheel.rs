@@ -18,7 +18,7 @@
 use crate::wheel::{
     buckets::Buckets,
     geometry::{DueBucket, Geometry, WheelSize},
-    node::{Full, Node, Place, TaskId},
+    node::{Node, Place, TaskId},
     pages::Pages,
     step,
 };
@@ -212,10 +212,10 @@ impl<T> TimingWheel<T> {
     /// [`advance`](Self::advance). O(levels).
     ///
     /// # Errors
-    /// [`Full`] hands the task back when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
+    /// The task comes back when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
     #[inline]
-    pub fn insert(&mut self, deadline: u64, task: T) -> Result<Scheduled, Full<T>> {
-        let Some(index) = self.nodes.claim() else { return Err(Full(task)) };
+    pub fn insert(&mut self, deadline: u64, task: T) -> Result<Scheduled, T> {
+        let Some(index) = self.nodes.claim() else { return Err(task) };
         let (place, due) = self.put(index, deadline);
         Ok(Scheduled { id: self.keep(index, Node::new(deadline, place, task)), due })
     }
@@ -224,8 +224,8 @@ impl<T> TimingWheel<T> {
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
-    pub fn insert_unscheduled(&mut self, task: T) -> Result<TaskId, Full<T>> {
-        let Some(index) = self.nodes.claim() else { return Err(Full(task)) };
+    pub fn insert_unscheduled(&mut self, task: T) -> Result<TaskId, T> {
+        let Some(index) = self.nodes.claim() else { return Err(task) };
         Ok(self.keep(index, Node::new(u64::MAX, Place::NONE, task)))
     }
 
