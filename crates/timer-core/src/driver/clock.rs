@@ -157,11 +157,10 @@ impl TickLength {
         Duration::from_nanos(self.nanos.get())
     }
 
-    /// The first tick at or after `time_ns`: how deadlines become ticks. The end of time,
-    /// `u64::MAX`, is never reached.
+    /// The first tick at or after `time_ns`: how deadlines become ticks.
     #[inline]
     pub fn round_up(self, time_ns: u64) -> u64 {
-        if time_ns == u64::MAX { u64::MAX } else { time_ns.div_ceil(self.nanos.get()) }
+        time_ns.div_ceil(self.nanos.get())
     }
 
     /// The last tick at or before `time_ns`: how the present becomes a tick.
@@ -170,11 +169,20 @@ impl TickLength {
         time_ns / self.nanos
     }
 
-    /// The tick of a deadline `delay` after `now_ns`, rounded up; `u64::MAX` when it lies beyond
-    /// the end of time.
+    /// The tick of a deadline `delay` after `now_ns`, rounded up; `u64::MAX` ticks when it lies
+    /// beyond them.
     #[inline]
     pub fn deadline(self, now_ns: u64, delay: Duration) -> u64 {
-        self.round_up(later_ns(now_ns, delay))
+        let fits =
+            u64::try_from(delay.as_nanos()).ok().and_then(|delay_ns| now_ns.checked_add(delay_ns));
+        match fits {
+            Some(deadline_ns) => self.round_up(deadline_ns),
+            None => {
+                let deadline_ns = u128::from(now_ns) + delay.as_nanos();
+                let ticks = deadline_ns.div_ceil(u128::from(self.nanos.get()));
+                u64::try_from(ticks).unwrap_or(u64::MAX)
+            }
+        }
     }
 
     /// The moment at which `tick` begins, in nanoseconds; `u64::MAX` when it lies beyond them.
@@ -217,10 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_beyond_the_end_of_time_is_never() {
+    fn a_duration_beyond_u64_ticks_saturates() {
         let tick = TickLength::MILLISECOND;
         assert_eq!(tick.deadline(5, Duration::MAX), u64::MAX);
-        assert_eq!(tick.deadline(u64::MAX - 1, Duration::from_nanos(1)), u64::MAX);
+        // Beyond u64 nanoseconds, still within u64 ticks.
+        let century_10 = Duration::from_secs(1000 * 365 * 86_400);
+        assert_eq!(tick.deadline(0, century_10), 1000 * 365 * 86_400 * 1000);
+        assert_eq!(tick.deadline(u64::MAX, Duration::from_nanos(1)), 18_446_744_073_710);
         assert_eq!(tick.start_ns(u64::MAX), u64::MAX);
     }
 

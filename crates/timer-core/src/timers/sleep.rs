@@ -157,9 +157,12 @@ impl Sleep {
         self.wakers.driver().tick
     }
 
-    /// The first tick at or after the deadline.
+    /// The first tick at or after the deadline. The end of time is never reached.
     fn deadline(&self) -> u64 {
-        self.tick().round_up(self.deadline_ns)
+        match self.deadline_ns {
+            u64::MAX => u64::MAX,
+            deadline_ns => self.tick().round_up(deadline_ns),
+        }
     }
 
     /// Has the wheel keep this waker. False if the sleep is registered no more.
