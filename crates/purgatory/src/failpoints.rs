@@ -1,72 +1,45 @@
 //! Failpoints: faults that the loom and shuttle tests plant, to see that each is noticed. In a
 //! build without those switches `failpoint!` is `false`, and there is nothing else of them.
 
-/// True when the running model has set this failpoint.
-#[cfg(not(any(loom, shuttle)))]
+/// True when the running model has planted this fault.
 macro_rules! failpoint {
-    ($point:ident) => {
-        false
+    ($fault:ident) => {
+        timer_core::failpoint!($fault)
     };
 }
 
-/// True when the running model has set this failpoint.
+/// A fault.
 #[cfg(any(loom, shuttle))]
-macro_rules! failpoint {
-    ($point:ident) => {
-        $crate::failpoints::Failpoint::$point.is_set()
-    };
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failpoint {
+    /// A park does not compare its keys' versions.
+    ParkSkipsVersionCheck,
+    /// An event does not raise its key's version.
+    EventRaisesNoVersion,
+    /// An event that finds an operation under check leaves its holder no note.
+    EventLeavesNoNote,
+    /// A watermark watch that was taken off its key is not counted down.
+    MetWatchNotCounted,
+    /// An end that finds an operation under check leaves its holder no note.
+    ExpiryLeavesNoNote,
+    /// An operation that ended stays on the list of its first key.
+    EndedStaysListed,
+    /// An expiry removes the entry of an operation that is under check.
+    ExpiryRemovesCheckedOut,
+    /// A future that is dropped leaves its operation parked.
+    DroppedFutureLeavesOperation,
+    /// A shutdown leaves the rooms open.
+    ShutdownClosesNoRoom,
+    /// What is expected while all fails, fails, too.
+    FailsWhatCameAfter,
+    /// A rise of a watermark that is kept raises its event before the value.
+    EventBeforeItsRise,
+    /// A wait on a monitor does not look whether all keys were raised while it was parked.
+    WaitTrustsEarlierWalk,
 }
 
+/// Plants a fault, or none, for the models that this thread of the machine runs.
 #[cfg(any(loom, shuttle))]
-pub use set::{Failpoint, plant};
-
-#[cfg(any(loom, shuttle))]
-mod set {
-    use std::cell::Cell;
-
-    /// A fault.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Failpoint {
-        /// A park does not compare its keys' versions.
-        ParkSkipsVersionCheck,
-        /// An event does not raise its key's version.
-        EventRaisesNoVersion,
-        /// An event that finds an operation under check leaves its holder no note.
-        EventLeavesNoNote,
-        /// A watermark watch that was taken off its key is not counted down.
-        MetWatchNotCounted,
-        /// An end that finds an operation under check leaves its holder no note.
-        ExpiryLeavesNoNote,
-        /// An operation that ended stays on the list of its first key.
-        EndedStaysListed,
-        /// An expiry removes the entry of an operation that is under check.
-        ExpiryRemovesCheckedOut,
-        /// A future that is dropped leaves its operation parked.
-        DroppedFutureLeavesOperation,
-        /// A shutdown leaves the rooms open.
-        ShutdownClosesNoRoom,
-        /// What is expected while all fails, fails, too.
-        FailsWhatCameAfter,
-        /// A rise of a watermark that is kept raises its event before the value.
-        EventBeforeItsRise,
-        /// A wait on a monitor does not look whether all keys were raised while it was parked.
-        WaitTrustsEarlierWalk,
-    }
-
-    impl Failpoint {
-        pub(crate) fn is_set(self) -> bool {
-            SET.get() == Some(self)
-        }
-    }
-
-    // The threads of a model run on one thread of the machine, so a plain thread-local is seen by
-    // all of them.
-    std::thread_local! {
-        static SET: Cell<Option<Failpoint>> = const { Cell::new(None) };
-    }
-
-    /// Sets a failpoint, or none, for the models that this thread of the machine runs.
-    pub fn plant(failpoint: Option<Failpoint>) {
-        SET.set(failpoint);
-    }
+pub fn plant(fault: Option<Failpoint>) {
+    timer_core::driver::sync::plant(fault.map(|fault| format!("{fault:?}")));
 }

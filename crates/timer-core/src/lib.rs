@@ -37,8 +37,8 @@
 //! - **At once.** A cancelled task is out of the wheel and out of memory before `cancel` returns.
 //! - **Idle is free.** The reaper sleeps until the next bucket that holds anything is due.
 //! - **Bounded.** However many fall due, a lock is held for a few hundred of them at a time.
-//! - **Panics stay inside.** A task that panics is contained and counted (`panicked` of
-//!   what it was scheduled on: [`TaskTimer`] or the timer).
+//! - **Panics stay inside.** A task that panics is contained and counted ([`TaskTimer::panicked`],
+//!   [`TimerStats::panics`]).
 //! - **No lock is held while your code runs**, except in [`TaskTimer::with`] and for a clock of
 //!   yours.
 //!
@@ -84,7 +84,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use timer_core::{MissedTicks, SystemTimer, TimeoutError, Timer};
+//! use timer_core::{SystemTimer, TimeoutError, Timer};
 //!
 //! # pollster::block_on(async {
 //! let timer = SystemTimer::new()?;
@@ -94,7 +94,7 @@
 //! let late = timer.timeout(Duration::from_millis(5), answer).await;
 //! assert_eq!(late, Err(TimeoutError::Elapsed));
 //!
-//! let mut beat = timer.interval(Duration::from_millis(1))?.missed_ticks(MissedTicks::Skip);
+//! let mut beat = timer.interval(Duration::from_millis(1))?;
 //! for _ in 0..3 {
 //!     beat.tick().await?;
 //! }
@@ -103,7 +103,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! On a [`ManualTimer`], turn the clock once the sleeps are [registered](Sleeps::len).
+//! On a [`ManualTimer`], turn the clock once the sleeps are [registered](Timer::sleepers).
 //!
 //! # Good to know
 //!
@@ -112,7 +112,7 @@
 //! - Tasks of one tick fire in no promised order, except on a [`ManualTimer`].
 //! - What expires runs on one worker unless you ask for more. A task must not block for long.
 //! - A task may schedule and cancel others and itself. If it panics, the panic is contained,
-//!   counted ([`Timer::panicked`]) and reported ([`SystemTimerBuilder::on_panic`]).
+//!   counted ([`TimerStats::panics`]) and reported ([`SystemTimerBuilder::on_panic`]).
 //! - An idle timer is two sleeping threads.
 //! - On Linux [`SystemClock`] stands still while the machine is suspended.
 //! - Memory comes in pages of 64 tasks; one task that stays holds its page.
@@ -145,24 +145,21 @@ mod sync;
 mod timers;
 mod wheel;
 
-pub use driver::clock::{Clock, ManualClock, SystemClock, TickError, TickLength};
-pub use driver::executor::{Executor, JOB_TASKS, Job, Workers};
-pub use driver::owner::TimerClosed;
-pub use driver::panics::Panicked;
+pub use driver::clock::{Clock, SystemClock, TickLength};
+pub use driver::executor::{Executor, JOB_TASKS, Job, Panicked, Workers};
 pub use driver::shards::{MAX_SHARDS, TimerHandle};
 #[cfg(feature = "tokio")]
 pub use driver::tokio::TokioExecutor;
 pub use observe::{TimeHistogram, TimerStats};
-pub use timers::errors::{BuildError, ScheduleError, ScheduleErrorReason};
 pub use timers::manual::ManualTimer;
-pub use timers::periodic::{Interval, MissedTicks, Periodic, PeriodicError};
-pub use timers::sleep::{Sleep, Sleeps, TimeoutError, TimeoutFuture};
+pub use timers::periodic::{Interval, Periodic};
+pub use timers::sleep::{Sleep, TimeoutError, TimeoutFuture};
 pub use timers::system::{SystemTimer, SystemTimerBuilder};
 pub use timers::task_timer::TaskTimer;
 pub use timers::timer::{Timer, TimerLeft};
-pub use timers::{SharedTask, TimerTask};
-pub use wheel::geometry::{SizeError, WheelSize};
-pub use wheel::node::{Full, MAX_TASKS, TaskId};
+pub use timers::{BuildError, ScheduleError, ScheduleErrorReason, TimerTask};
+pub use wheel::geometry::{OutOfBounds, WheelSize};
+pub use wheel::node::{MAX_TASKS, TaskId};
 pub use wheel::timing_wheel::{Advanced, DueTask, Scheduled, TimingWheel};
 
 /// The programs in the README, as they are.

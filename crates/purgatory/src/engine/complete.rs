@@ -13,7 +13,10 @@ use std::{
 
 use timer_core::{
     Job, TimerHandle,
-    driver::{Latch, UnderWay, contain, jobs},
+    driver::{
+        Due, contain,
+        sync::{Latch, UnderWay},
+    },
 };
 
 use crate::{
@@ -280,7 +283,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// run, it is counted by `closing`.
     pub(crate) fn close_offloading(self: &Arc<Self>, reason: CancelReason) {
         self.close_rooms(reason, |ended| {
-            for ended in jobs(std::mem::take(ended), self.offload.parallelism()) {
+            for ended in Due::from(std::mem::take(ended)).into_jobs(self.offload.parallelism()) {
                 self.offload_endings(ended, Some(&self.closing));
             }
         });

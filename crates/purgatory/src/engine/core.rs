@@ -10,14 +10,14 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, OnceLock, Weak,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64 as Count, Ordering::Relaxed},
     },
 };
 
 use timer_core::{
-    Panicked, SystemTimer, TimeHistogram, TimerClosed, TimerHandle,
-    driver::{Driver, Due, Latch, Limit, ShardGuard, Shards, WheelOwner, contain},
+    BuildError, Panicked, SystemTimer, TimeHistogram, TimerHandle,
+    driver::{Driver, Due, ShardGuard, Shards, contain, sync::Latch},
 };
 
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
         watches::WatchKey,
     },
     room::{CheckedOut, Ended, Room},
-    sync::{AtomicU64, Mutex, Ordering},
+    sync::{AtomicU64, Limit, Mutex, Ordering},
 };
 
 pub(crate) type RoomGuard<'a, K, O> = ShardGuard<'a, Room<K, O>>;
@@ -90,15 +90,14 @@ pub(crate) struct Core<K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// A purgatory attached to its timer.
-    pub(crate) fn new(settings: Settings<K>) -> Result<Arc<Self>, TimerClosed> {
+    pub(crate) fn new(settings: Settings<K>) -> Result<Arc<Self>, BuildError> {
         let Settings { name, offload, offload_all, own_timer, max_parked, rooms, on_missed } =
             settings;
         let driver = &*offload.driver;
-        let room = |number| Room::new(number, driver.wheel(number, rooms));
         let core = Arc::new(Core {
             number: next_purgatory(),
             name,
-            rooms: Shards::new(driver, rooms, room),
+            rooms: driver.shards(rooms, Room::new),
             versions: Versions::new(rooms),
             sequence: driver.by_hand.then(|| AtomicU64::new(0)),
             expired: Mutex::new(Due::default()),
@@ -118,9 +117,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             #[cfg(feature = "metrics")]
             published: Default::default(),
         });
-        let owner: Weak<dyn WheelOwner> = Arc::downgrade(&core) as _;
-        core.driver().attach(core.rooms.bell(), owner)?;
-        Ok(core)
+        let attached = core.driver().attach(&core, &core.rooms);
+        attached.then_some(core).ok_or(BuildError::Closed)
     }
 
     /// The public name of an operation.

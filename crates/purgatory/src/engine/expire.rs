@@ -8,8 +8,8 @@
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use timer_core::{
-    Advanced, Job, TimerHandle,
-    driver::{WheelCounts, WheelOwner, contain},
+    Advanced, Job, TimerHandle, TimerStats,
+    driver::{WheelOwner, contain},
 };
 
 use crate::{
@@ -115,12 +115,12 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
         }
     }
 
-    fn counts(&self) -> WheelCounts {
-        self.rooms.counts()
+    fn add_to(&self, stats: &mut TimerStats) {
+        self.rooms.add_to(stats);
     }
 
     fn next_due(&self, room: usize) -> Option<u64> {
-        self.rooms.lock(room).next_due()
+        self.rooms.next_due(room)
     }
 
     fn timer_closed(self: Arc<Self>) {

@@ -17,7 +17,7 @@ use std::{
 
 use timer_core::{
     Executor, Job,
-    driver::{Driver, contain, on_timer_thread},
+    driver::{Driver, contain},
 };
 
 use crate::sync::thread_local;
@@ -66,7 +66,8 @@ impl Offload {
 
     /// True where the end of a blocking wait may itself wait for the calling thread.
     pub(crate) fn must_not_block(&self) -> bool {
-        let mut needed = Call::is_open() || on_timer_thread() || self.driver.needs_this_thread();
+        let mut needed =
+            Call::is_open() || Driver::on_timer_thread() || self.driver.needs_this_thread();
         if let (false, Some(executor)) = (needed, &self.executor) {
             let _ = contain(|| needed = executor.needs_this_thread());
         }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crossbeam_utils::CachePadded;
-use timer_core::{Clock, SystemClock, SystemTimer, Timer, driver::Latch};
+use timer_core::{Clock, SystemClock, SystemTimer, Timer, driver::sync::Latch};
 
 use crate::{
     engine::core::Core,

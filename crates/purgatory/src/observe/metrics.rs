@@ -8,7 +8,6 @@ use ::metrics::{
     SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
     histogram,
 };
-use timer_core::driver::hand_over;
 
 use crate::{
     engine::core::Core,
@@ -136,7 +135,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         ];
         for (outcome, waits, published) in waits {
             let labels = self.labels("outcome", outcome);
-            hand_over(waits, published, &histogram!(WAIT, &labels));
+            waits.hand_over(published, &histogram!(WAIT, &labels));
         }
         let others = [
             (
@@ -154,7 +153,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         ];
         for (name, help, times, published) in others {
             describe_histogram!(name, Unit::Seconds, help);
-            hand_over(times, published, &histogram!(name, &self.label()));
+            times.hand_over(published, &histogram!(name, &self.label()));
         }
     }
 

@@ -11,7 +11,8 @@ use std::{
     time::Duration,
 };
 
-use timer_core::{TickLength, TimerHandle, driver::Exclusive};
+use parking_lot::Mutex;
+use timer_core::{TickLength, TimerHandle};
 
 /// A request that cannot be answered yet: a condition to check, and what to do when it is over.
 ///
@@ -249,14 +250,15 @@ pub enum EndResult {
 #[must_use = "the operation is in it, unanswered"]
 #[non_exhaustive]
 pub struct Refused<O> {
-    value: Exclusive<O>,
+    /// Never locked: so it is `Sync` for a value that is not.
+    value: Mutex<O>,
     /// Why.
     pub reason: RefusedReason,
 }
 
 impl<O> Refused<O> {
     pub(crate) fn new(value: O, reason: RefusedReason) -> Self {
-        Refused { value: Exclusive::new(value), reason }
+        Refused { value: Mutex::new(value), reason }
     }
 
     /// The operation, or the key.

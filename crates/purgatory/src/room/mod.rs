@@ -17,10 +17,7 @@ mod watermark_queue;
 
 use std::borrow::Borrow;
 
-use timer_core::{
-    TaskId, TickLength, TimerHandle, TimingWheel,
-    driver::{ShardState, WheelCounts},
-};
+use timer_core::{TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
 use watchers::{Entries, Lists, Waiter};
 
 use self::counts::Counts;
@@ -102,8 +99,10 @@ pub(crate) struct Ended<K, O> {
 }
 
 impl<K, O> ShardState for Room<K, O> {
-    fn counts(&self) -> WheelCounts {
-        WheelCounts::of(&self.entries.wheel)
+    type Task = Entry<O>;
+
+    fn wheel(&mut self) -> &mut TimingWheel<Entry<O>> {
+        &mut self.entries.wheel
     }
 }
 
@@ -129,10 +128,6 @@ impl<K: Eq + Clone, O> Room<K, O> {
         stats.parked += self.len() as u64;
         stats.watched += self.watched as u64;
         self.counts.add_to(stats);
-    }
-
-    pub(crate) fn next_due(&mut self) -> Option<u64> {
-        self.entries.wheel.next_due()
     }
 
     pub(crate) fn deadline(&self, id: TimerHandle) -> Option<u64> {
@@ -214,7 +209,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         };
         let (id, due) = match inserted {
             Ok(inserted) => inserted,
-            Err(full) => return Err((full.0, key)),
+            Err(entry) => return Err((entry, key)),
         };
         self.lists.watch(&mut self.entries, id.index(), key.known, key.hash, key.watermark);
         Ok(Arrived { id: self.handle(id), due })

@@ -117,9 +117,7 @@ impl Model {
         let now = random.u64(..1000);
         let rooms = [0, 1].map(|number| {
             let phase = random.u64(1..9); // so that u64::MAX is never
-            let wheel = TimingWheel::with_phase(size, now, phase);
-            let wheel = if random.bool() { wheel.handing_down_early() } else { wheel };
-            let mut room = Room::new(number, wheel);
+            let mut room = Room::new(number, TimingWheel::with_phase(size, now, phase));
             let begin =
                 || Box::new(Timed { times: Times::default(), tick: TickLength::MILLISECOND });
             room.timed = random.bool().then(begin);
@@ -199,7 +197,7 @@ impl Model {
             let all = self.reference.all.iter().filter(|parked| parked.id.shard() == number);
             assert_eq!(room.len(), all.clone().count());
             let deadlines = all.filter(|parked| parked.scheduled).map(|parked| parked.deadline);
-            let (first, next_due) = (deadlines.min(), room.next_due());
+            let (first, next_due) = (deadlines.min(), room.entries.wheel.next_due());
             assert_eq!(next_due.is_some(), first.is_some());
             let latest = first.map(|deadline| deadline.max(room.entries.wheel.now()));
             assert!(next_due <= latest, "{next_due:?}, {latest:?}");

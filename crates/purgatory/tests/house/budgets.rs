@@ -19,8 +19,8 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 2] = [
-    Budget { of: "purgatory", lines: 5370, files: 39, types: 22, traits: 3 },
-    Budget { of: "timer-core", lines: 3989, files: 30, types: 35, traits: 5 },
+    Budget { of: "purgatory", lines: 5390, files: 40, types: 22, traits: 3 },
+    Budget { of: "timer-core", lines: 3280, files: 24, types: 28, traits: 4 },
 ];
 
 /// Settings of `Builder`.

@@ -1,6 +1,7 @@
 //! What is checked of the code and the pages themselves: layers, absences, lengths, links.
 
 mod budgets;
+mod imports;
 mod layering;
 mod layers;
 mod tidy;

@@ -301,9 +301,9 @@ fn an_executor_is_unruly() {
     while !purgatory.shutdown(MS).is_nothing() {
         unruly.0.run();
     }
+    timer.shutdown(Duration::MAX); // its reaper may be in a job
     assert_empty(&purgatory);
     books.close();
-    timer.shutdown(Duration::MAX);
 }
 
 /// Calls back into the purgatory as a wait is woken, and as its waker is dropped.

@@ -7,7 +7,6 @@
 //! when `now >= d`. That is the whole of "never early", for any tick.
 
 use std::{
-    error::Error,
     fmt,
     num::NonZeroU64,
     sync::{
@@ -16,6 +15,8 @@ use std::{
     },
     time::{Duration, Instant},
 };
+
+use crate::wheel::geometry::OutOfBounds;
 
 /// A source of time: nanoseconds since an origin of its own.
 ///
@@ -94,36 +95,15 @@ impl Default for SystemClock {
     }
 }
 
-/// A clock turned by hand. Clones show the same time.
-///
-/// ```
-/// use std::time::Duration;
-/// use timer_core::{Clock, ManualClock};
-///
-/// let clock = ManualClock::new();
-/// clock.advance(Duration::from_millis(3));
-/// assert_eq!(clock.now_ns(), 3_000_000);
-/// ```
+/// The clock of a [`ManualTimer`](crate::ManualTimer). Clones show the same time.
 #[derive(Clone, Debug, Default)]
-pub struct ManualClock {
+pub(crate) struct ManualClock {
     now_ns: Arc<AtomicU64>,
 }
 
 impl ManualClock {
-    /// A clock that shows 0.
-    pub fn new() -> Self {
-        ManualClock::default()
-    }
-
-    /// Moves the clock ahead, at most to the end of time.
-    pub fn advance(&self, by: Duration) {
-        let by_ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-        let ahead = |now_ns: u64| Some(now_ns.saturating_add(by_ns));
-        let _ = self.now_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, ahead);
-    }
-
     /// Moves the clock ahead to `now_ns`; one in the past changes nothing.
-    pub fn advance_to(&self, now_ns: u64) {
+    pub(crate) fn advance_to(&self, now_ns: u64) {
         self.now_ns.fetch_max(now_ns, Ordering::AcqRel);
     }
 }
@@ -146,7 +126,7 @@ impl Clock for ManualClock {
 /// let tick = TickLength::new(Duration::from_millis(10))?;
 /// assert_eq!(tick.round_up(10_000_001), 2); // a deadline: up
 /// assert_eq!(tick.round_down(19_999_999), 1); // the present: down
-/// # Ok::<(), timer_core::TickError>(())
+/// # Ok::<(), timer_core::OutOfBounds<Duration>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TickLength {
@@ -165,16 +145,11 @@ impl TickLength {
     /// A tick of `length`.
     ///
     /// # Errors
-    /// [`TickError`] with the value when it is outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
-    pub fn new(length: Duration) -> Result<TickLength, TickError> {
-        if !(TickLength::MIN..=TickLength::MAX).contains(&length) {
-            return Err(TickError { length });
-        }
-        u64::try_from(length.as_nanos())
-            .ok()
-            .and_then(NonZeroU64::new)
-            .map(|nanos| TickLength { nanos })
-            .ok_or(TickError { length })
+    /// [`OutOfBounds`] when it is outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
+    pub fn new(length: Duration) -> Result<TickLength, OutOfBounds<Duration>> {
+        let length = OutOfBounds::check("a tick", length, Self::MIN, Self::MAX)?;
+        let nanos = NonZeroU64::new(length.as_nanos() as u64).unwrap_or(NonZeroU64::MIN);
+        Ok(TickLength { nanos })
     }
 
     /// The tick's length.
@@ -223,26 +198,10 @@ impl Default for TickLength {
 }
 
 /// The moment `delay` after another, in nanoseconds; `u64::MAX` when it lies beyond them.
+#[inline]
 pub(crate) fn later_ns(from_ns: u64, delay: Duration) -> u64 {
     from_ns.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
 }
-
-/// A tick length outside the bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TickError {
-    /// The length asked for.
-    pub length: Duration,
-}
-
-impl fmt::Display for TickError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (length, min, max) = (self.length, TickLength::MIN, TickLength::MAX);
-        write!(f, "a tick of {length:?} is outside {min:?}..={max:?}")
-    }
-}
-
-impl Error for TickError {}
 
 #[cfg(test)]
 mod tests {
@@ -280,7 +239,7 @@ mod tests {
     fn a_tick_outside_the_bounds_is_named() {
         for length in [Duration::ZERO, Duration::from_nanos(99_999), Duration::MAX] {
             let error = TickLength::new(length).unwrap_err();
-            assert_eq!(error.length, length);
+            assert_eq!(error.value, length);
             assert!(error.to_string().contains("100µs..=86400s"), "{error}");
         }
         for length in [TickLength::MIN, TickLength::MAX] {

@@ -1,7 +1,7 @@
 //! [`Driver`]: the inside of every timer.
 
 use std::{
-    fmt,
+    fmt, io,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -9,24 +9,24 @@ use std::{
 use crate::{
     driver::{
         clock::{Clock, SystemClock, TickLength},
-        executor::{Executor, Job, Workers, on_timer_thread},
-        owner::{TimerClosed, WheelOwner},
-        panics::{Panicked, contain},
-        reaper::{Bell, Reaper},
+        executor::{Executor, Inline, Job, Panicked, Threads, Workers, contain, on_timer_thread},
+        reaper::{Rounds, Shared},
+        shards::{Bell, ShardState, Shards, Wake, WheelOwner},
     },
     observe::TimerStats,
+    sync::Parker,
     wheel::{geometry::WheelSize, timing_wheel::TimingWheel},
 };
 
 /// Told of each contained panic.
-pub(crate) type PanicHook = Box<dyn Fn(&Panicked) + Send + Sync>;
+type PanicHook = Box<dyn Fn(&Panicked) + Send + Sync>;
 
 /// What turns wheels: a clock, a tick, and a thread, a task or a hand that comes when the next
 /// bucket is due. The inside of [`SystemTimer`](crate::SystemTimer) and
 /// [`ManualTimer`](crate::ManualTimer).
 ///
 /// One driver serves any number of owners of wheels ([`WheelOwner`]), each with its own kind of
-/// task.
+/// task. Dropping it ends its threads, or its task, without waiting for them.
 pub struct Driver {
     /// The length of a tick.
     pub tick: TickLength,
@@ -40,13 +40,17 @@ pub struct Driver {
     pub by_hand: bool,
     /// [`execute`](Driver::execute) runs jobs on the calling thread.
     pub inline: bool,
-    /// How many tasks each [`TaskTimer`](crate::TaskTimer) takes at most.
-    pub pending_max: Option<usize>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) reaper: Reaper,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) wake: Wake,
+    /// Whether the wheels are turned by the calling thread, between two of its tasks.
+    pub(crate) turns_here: fn() -> bool,
+    /// The reaper, unless that is a task, or a hand.
+    reaper: Threads,
     pub(crate) executor: Arc<dyn Executor>,
     /// The executor again, when it is our own to close.
     pub(crate) workers: Option<Arc<Workers>>,
+    /// Told of each contained panic.
     pub(crate) on_panic: Option<PanicHook>,
     pub(crate) name: String,
     #[cfg(feature = "metrics")]
@@ -63,38 +67,78 @@ impl fmt::Debug for Driver {
 }
 
 impl Driver {
+    /// A driver of one shard by the machine's clock, turned by nobody, with jobs that run in place.
+    pub(crate) fn new() -> Self {
+        Driver {
+            tick: TickLength::default(),
+            wheel_size: WheelSize::default(),
+            shard_count: 1,
+            by_hand: false,
+            inline: false,
+            clock: Arc::new(SystemClock::new()),
+            shared: Shared::new(),
+            wake: None,
+            turns_here: || false,
+            reaper: Threads::new(),
+            executor: Arc::new(Inline),
+            workers: None,
+            on_panic: None,
+            name: "timer".to_owned(),
+            #[cfg(feature = "metrics")]
+            published_turns: Default::default(),
+        }
+    }
+
+    /// The rounds of a thread or task.
+    pub(crate) fn rounds(&self) -> Rounds {
+        Rounds::new(self.shared.clone(), self.clock.clone(), self.tick)
+    }
+
+    /// Has a thread turn the wheels.
+    pub(crate) fn start_reaper(&mut self) -> io::Result<()> {
+        let parker = Parker::new();
+        let unparker = parker.unparker().clone();
+        self.wake = Some(Arc::new(move || unparker.unpark()));
+        let rounds = self.rounds();
+        self.reaper.start(&format!("{}-reaper", self.name), move || rounds.run(parker))
+    }
+
     /// The present, in nanoseconds since its clock's origin.
     #[inline]
     pub fn now_ns(&self) -> u64 {
         self.clock.now_ns()
     }
 
-    /// Creates the wake-up signal for `shard_count` wheels.
-    pub fn bell(&self, shard_count: usize) -> Arc<Bell> {
-        self.reaper.bell(shard_count)
-    }
-
-    /// Has `wheels` turned from now on, until they are dropped: nothing may lie on them yet. O(1)
-    /// on average.
-    ///
-    /// # Errors
-    /// [`TimerClosed`] after shutdown.
-    pub fn attach(
+    /// Makes `count` shards (a power of two), each from its number and a wheel, still to be
+    /// [attached](Self::attach). Their coarse buckets are shifted by a fraction of a bucket of
+    /// levels 1 to 3 each (at 1 ms and 64 slots: of 64 ms, 4 s and 4 min), so that the shards hand
+    /// theirs down one after the other; but not where order matters.
+    pub fn shards<S: ShardState>(
         &self,
-        bell: &Arc<Bell>,
-        wheels: Weak<dyn WheelOwner>,
-    ) -> Result<(), TimerClosed> {
-        self.reaper.attach(bell, wheels)
+        count: usize,
+        make: impl Fn(usize, TimingWheel<S::Task>) -> S,
+    ) -> Shards<S> {
+        let now_tick = self.tick.round_down(self.now_ns());
+        let make = |number: usize| {
+            let shifted = if self.by_hand { 0 } else { number as u64 };
+            let phase = phase(self.wheel_size.slots() as u64, shifted, count as u64);
+            make(number, TimingWheel::with_phase(self.wheel_size, now_tick, phase))
+        };
+        Shards::new(Bell::new(count, self.wake.clone(), self.shared.cancelled.clone()), make)
     }
 
-    /// Creates a wheel for one of `count` shards. Its coarse buckets are shifted by a fraction of a
-    /// bucket of levels 1 to 3 each (at 1 ms and 64 slots: of 64 ms, 4 s and 4 min), so that the
-    /// shards hand theirs down one after the other; but not where order matters.
-    pub fn wheel<T>(&self, number: usize, count: usize) -> TimingWheel<T> {
-        let now_tick = self.tick.round_down(self.now_ns());
-        let shifted = if self.by_hand { 0 } else { number as u64 };
-        let phase = phase(self.wheel_size.slots() as u64, shifted, count as u64);
-        TimingWheel::with_phase(self.wheel_size, now_tick, phase).handing_down_early()
+    /// Has an owner's `shards` turned from now on, until it is dropped: nothing may lie on them
+    /// yet. False after shutdown. O(1) on average.
+    #[must_use = "after shutdown nothing is attached"]
+    pub fn attach<S: ShardState>(&self, owner: &Arc<impl WheelOwner>, shards: &Shards<S>) -> bool {
+        let wheels: Weak<dyn WheelOwner> = Arc::downgrade(owner) as _;
+        self.shared.attach(&shards.bell, wheels)
+    }
+
+    /// True on a reaper or worker of any timer, and in a runtime's task while it does their work:
+    /// there nobody waits for such a thread, which may be waiting for this one.
+    pub fn on_timer_thread() -> bool {
+        on_timer_thread()
     }
 
     /// Runs a job where expired tasks run. An executor that panics has dropped the job, and so run
@@ -114,7 +158,7 @@ impl Driver {
     pub fn needs_this_thread(&self) -> bool {
         let mut needs = false; // of an executor that panics
         let _ = contain(|| needs = self.executor.needs_this_thread());
-        needs || self.reaper.needs_this_thread()
+        needs || (self.turns_here)()
     }
 
     /// Tells the timer's hook of a contained panic.
@@ -126,19 +170,30 @@ impl Driver {
 
     /// Counts of all wheels and of the reaper.
     pub(crate) fn stats(&self, panics: u64) -> TimerStats {
-        TimerStats { panics, executor_queue: self.executor.queued(), ..self.reaper.stats() }
+        TimerStats { panics, executor_queue: self.executor.queued(), ..self.shared.stats() }
+    }
+
+    fn close(&self) {
+        self.shared.close();
+        self.wake.iter().for_each(|wake| wake());
     }
 
     /// Attaches no more, tells all owners, and waits for the threads, for at most `limit`; returns
     /// how many have not ended.
     pub(crate) fn shutdown(&self, limit: Duration) -> usize {
         let clock = SystemClock::new();
-        self.reaper.close().into_iter().for_each(WheelOwner::timer_closed);
+        self.close();
+        self.shared.owners().into_iter().for_each(|(owner, _)| owner.timer_closed());
         self.workers.iter().for_each(|workers| workers.close());
         let limit = if on_timer_thread() { Duration::ZERO } else { limit };
         let left = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
-        let reapers = usize::from(!self.reaper.join(left()));
-        reapers + self.workers.as_ref().map_or(0, |workers| workers.join(left()))
+        self.reaper.join(left()) + self.workers.as_ref().map_or(0, |workers| workers.join(left()))
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

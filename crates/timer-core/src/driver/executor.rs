@@ -2,68 +2,76 @@
 //! wheel.
 //!
 //! A [`Job`] is a batch of them. *It runs, whatever happens to it*: an executor that drops a job
-//! runs it on the dropping thread, so what expired still ends.
+//! runs it on the dropping thread, so what expired still ends. A panic of the user's code goes no
+//! further than [`contain`].
 
 use std::{
+    any::Any,
     cell::Cell,
-    collections::VecDeque,
     fmt, io,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
+        mpsc,
     },
     time::Duration,
 };
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
-use crate::{
-    driver::panics::contain,
-    sync::{JoinHandle, spawn, thread_local},
-};
+use crate::sync::{self, JoinHandle, Latch, spawn, thread_local};
+
+/// Calls `work` and keeps a panic from going further.
+///
+/// # Errors
+/// [`Panicked`] when it did.
+pub fn contain(work: impl FnOnce()) -> Result<(), Panicked> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Panicked { payload })
+}
+
+/// A panic that was contained.
+pub struct Panicked {
+    payload: Box<dyn Any + Send>,
+}
+
+impl Panicked {
+    /// What was said, when it was text.
+    pub fn message(&self) -> &str {
+        let owned = self.payload.downcast_ref::<String>().map(String::as_str);
+        let constant = self.payload.downcast_ref::<&'static str>().copied();
+        owned.or(constant).unwrap_or("no message")
+    }
+}
+
+impl fmt::Debug for Panicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Panicked").field(&self.message()).finish()
+    }
+}
 
 /// Work for an [`Executor`]. Runs once: by [`run`](Self::run), or else when it is dropped.
 pub struct Job {
-    work: Option<Box<dyn FnOnce(Ran) + Send>>,
-}
-
-/// How a job came to run.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ran {
-    /// Its executor ran it.
-    AsAsked,
-    /// Its executor dropped it.
-    Dropped,
+    work: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Job {
     /// A job that calls `work`.
     pub fn new(work: impl FnOnce() + Send + 'static) -> Self {
-        Job::told(|_| work())
-    }
-
-    /// A job whose `work` is told whether its executor dropped it.
-    #[doc(hidden)]
-    pub fn told(work: impl FnOnce(Ran) + Send + 'static) -> Self {
         Job { work: Some(Box::new(work)) }
     }
 
     /// Runs the job. A panic in it stays in it.
-    pub fn run(mut self) {
-        self.run_once(Ran::AsAsked);
-    }
-
-    fn run_once(&mut self, ran: Ran) {
-        if let Some(work) = self.work.take() {
-            let _ = contain(|| work(ran));
-        }
+    pub fn run(self) {
+        drop(self);
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
-        self.run_once(Ran::Dropped);
+        if let Some(work) = self.work.take() {
+            let _ = contain(work);
+        }
     }
 }
 
@@ -101,17 +109,6 @@ pub trait Executor: Send + Sync + fmt::Debug + 'static {
     }
 }
 
-/// What fell due together, in jobs of [`JOB_TASKS`] at most, and small enough that each of
-/// `parallelism` threads gets one.
-pub fn jobs<T>(due: Vec<T>, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
-    let size = due.len().div_ceil(parallelism.max(1)).clamp(1, JOB_TASKS);
-    let mut due = due.into_iter();
-    std::iter::from_fn(move || {
-        let job: Vec<T> = due.by_ref().take(size).collect();
-        (!job.is_empty()).then_some(job)
-    })
-}
-
 /// Tasks that one job runs at most.
 pub const JOB_TASKS: usize = 64;
 
@@ -126,7 +123,13 @@ pub struct Due<T> {
 
 impl<T> Default for Due<T> {
     fn default() -> Self {
-        Due { tasks: Vec::new(), order: Vec::new() }
+        Due::from(Vec::new())
+    }
+}
+
+impl<T> From<Vec<T>> for Due<T> {
+    fn from(tasks: Vec<T>) -> Self {
+        Due { tasks, order: Vec::new() }
     }
 }
 
@@ -138,26 +141,22 @@ impl<T> Due<T> {
         self.order.extend(order);
     }
 
-    /// True when nothing fell due.
-    pub fn is_empty(&self) -> bool {
-        self.tasks.is_empty()
-    }
-
-    /// The tasks in jobs of [`JOB_TASKS`](crate::JOB_TASKS) at most, and few enough that each of
+    /// The tasks in jobs of [`JOB_TASKS`](crate::JOB_TASKS) at most, and small enough that each of
     /// `parallelism` threads gets one.
     pub fn into_jobs(self, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
-        let Due { mut tasks, mut order } = self;
-        if order.len() == tasks.len() {
-            tasks = sorted(tasks, &mut order);
+        let Due { mut tasks, order } = self;
+        if !order.is_empty() {
+            let mut sorted: Vec<_> = order.into_iter().zip(tasks).collect();
+            sorted.sort_unstable_by_key(|(place, _)| *place);
+            tasks = sorted.into_iter().map(|(_, task)| task).collect();
         }
-        jobs(tasks, parallelism)
+        let size = tasks.len().div_ceil(parallelism.max(1)).clamp(1, JOB_TASKS);
+        let mut tasks = tasks.into_iter();
+        std::iter::from_fn(move || {
+            let job: Vec<T> = tasks.by_ref().take(size).collect();
+            (!job.is_empty()).then_some(job)
+        })
     }
-}
-
-fn sorted<T>(tasks: Vec<T>, order: &mut Vec<(u64, u64)>) -> Vec<T> {
-    let mut sorted: Vec<_> = order.drain(..).zip(tasks).collect();
-    sorted.sort_unstable_by_key(|(place, _)| *place);
-    sorted.into_iter().map(|(_, task)| task).collect()
 }
 
 /// Runs each job at once, on the thread that hands it in: the reaper's, for what expired. A slow
@@ -171,35 +170,40 @@ impl Executor for Inline {
     }
 }
 
-/// Counts the work under way, for a thread that waits until it is over.
-#[derive(Clone, Debug, Default)]
-pub struct Latch(Arc<(Mutex<usize>, Condvar)>);
-
-/// One thing under way.
+/// Threads of a timer's own.
 #[derive(Debug)]
-pub struct UnderWay(Latch);
-
-impl Latch {
-    /// One more is under way, until what is returned is dropped.
-    pub fn begin(&self) -> UnderWay {
-        *self.0.0.lock() += 1;
-        UnderWay(self.clone())
-    }
-
-    /// Waits until nothing is under way, at most for so long; returns what is then.
-    pub fn wait(&self, limit: Duration) -> usize {
-        let (count, over) = &*self.0;
-        let mut count = count.lock();
-        let _ = over.wait_while_for(&mut count, |count| *count > 0, limit);
-        *count
-    }
+pub(crate) struct Threads {
+    handles: sync::Mutex<Vec<JoinHandle<()>>>,
+    running: Latch,
 }
 
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        let (count, over) = &*self.0.0;
-        *count.lock() -= 1;
-        over.notify_all();
+/// A wait of this or longer ends with what it waits for alone: a thread is joined, so that its
+/// thread-locals are gone, too.
+const UNLIMITED: Duration = Duration::from_secs(1 << 32);
+
+impl Threads {
+    pub(crate) fn new() -> Self {
+        Threads { handles: sync::Mutex::new(Vec::new()), running: Latch::default() }
+    }
+
+    pub(crate) fn start(&self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let running = self.running.begin();
+        let thread = spawn(name, move || {
+            inside_timer(work);
+            drop(running);
+        })?;
+        self.handles.lock().push(thread);
+        Ok(())
+    }
+
+    /// Waits until the threads have ended, for at most `limit`; returns how many have not.
+    pub(crate) fn join(&self, limit: Duration) -> usize {
+        if limit < UNLIMITED {
+            return self.running.wait(limit);
+        }
+        let mut handles = self.handles.lock(); // kept: another caller waits, too
+        handles.drain(..).for_each(|thread| _ = thread.join()); // each contains its panics
+        0
     }
 }
 
@@ -208,31 +212,12 @@ impl Drop for UnderWay {
 /// Dropping it (or [`close`](Self::close)) lets the workers finish what is queued and end.
 #[derive(Debug)]
 pub struct Workers {
-    shared: Arc<Shared>,
+    /// None once it was closed.
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    queued: Arc<AtomicU64>,
     count: usize,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    running: Latch,
+    threads: Threads,
 }
-
-#[derive(Debug, Default)]
-struct Shared {
-    queue: Mutex<Queue>,
-    arrived: Condvar,
-    queued: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    closed: bool,
-}
-
-/// A wait of this or longer ends with what it waits for alone: a thread is joined, so that its
-/// thread-locals are gone, too.
-pub(crate) const UNLIMITED: Duration = Duration::from_secs(1 << 32);
-
-/// A queue with room for more jobs than this is given back when it empties.
-const KEPT_JOBS: usize = 1024;
 
 impl Workers {
     /// Starts `count` workers (at least one), named `name-0`, `name-1`, …
@@ -240,39 +225,32 @@ impl Workers {
     /// # Errors
     /// The operating system's, when it has no thread to give.
     pub fn start(name: &str, count: usize) -> io::Result<Workers> {
-        let shared = Arc::new(Shared::default());
-        let count = count.max(1);
-        let (threads, running) = (Mutex::default(), Latch::default());
-        let workers = Workers { shared, count, threads, running };
-        (0..count).try_fold(workers, |mut workers, number| {
-            let (shared, running) = (workers.shared.clone(), workers.running.begin());
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let (queue, queued) = (Arc::new(Mutex::new(queue)), Arc::new(AtomicU64::new(0)));
+        let (count, threads) = (count.max(1), Threads::new());
+        for number in 0..count {
+            let (queue, queued) = (queue.clone(), queued.clone());
+            let next_job = move || queue.lock().recv();
             let work = move || {
-                inside_timer(|| shared.work());
-                drop(running);
+                while let Ok(job) = next_job() {
+                    queued.fetch_sub(1, Ordering::Relaxed);
+                    job.run();
+                }
             };
-            let thread = spawn(&format!("{name}-{number}"), work)?;
-            workers.threads.get_mut().push(thread);
-            Ok(workers)
-        })
+            threads.start(&format!("{name}-{number}"), work)?;
+        }
+        Ok(Workers { jobs: Mutex::new(Some(jobs)), queued, count, threads })
     }
 
     /// Takes no more jobs (later ones run where they are handed in) and lets the workers finish.
     pub fn close(&self) {
-        self.shared.queue.lock().closed = true;
-        self.shared.arrived.notify_all();
+        *self.jobs.lock() = None;
     }
 
     /// Waits until the workers have finished, after [`close`](Self::close), for at most `limit`;
     /// returns how many have not. Not for a timer's thread to call without a limit.
     pub fn join(&self, limit: Duration) -> usize {
-        if limit < UNLIMITED {
-            return self.running.wait(limit);
-        }
-        let mut threads = self.threads.lock(); // kept: another caller waits, too
-        for thread in threads.drain(..) {
-            let _ = thread.join(); // a worker contains its panics
-        }
-        0
+        self.threads.join(limit)
     }
 }
 
@@ -295,33 +273,28 @@ pub(crate) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// True on a reaper or worker of any timer, and in a runtime's task while it does their work: there
-/// nobody waits for such a thread, which may be waiting for this one.
-pub fn on_timer_thread() -> bool {
+/// True on a timer's thread: see [`Driver::on_timer_thread`](crate::driver::Driver).
+pub(crate) fn on_timer_thread() -> bool {
     OF_A_TIMER.try_with(Cell::get).unwrap_or(true)
-}
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        self.close();
-    }
 }
 
 impl Executor for Workers {
     fn execute(&self, job: Job) {
-        let mut queue = self.shared.queue.lock();
-        if queue.closed {
-            drop(queue);
-            return job.run();
+        let jobs = self.jobs.lock();
+        match &*jobs {
+            Some(jobs) => {
+                self.queued.fetch_add(1, Ordering::Relaxed);
+                drop(jobs.send(job));
+            }
+            None => {
+                drop(jobs);
+                job.run();
+            }
         }
-        queue.jobs.push_back(job);
-        self.shared.queued.fetch_add(1, Ordering::Relaxed);
-        drop(queue);
-        self.shared.arrived.notify_one();
     }
 
     fn queued(&self) -> Option<u64> {
-        Some(self.shared.queued.load(Ordering::Relaxed))
+        Some(self.queued.load(Ordering::Relaxed))
     }
 
     fn parallelism(&self) -> usize {
@@ -329,35 +302,9 @@ impl Executor for Workers {
     }
 }
 
-impl Shared {
-    fn work(&self) {
-        while let Some(job) = self.next_job() {
-            self.queued.fetch_sub(1, Ordering::Relaxed);
-            job.run();
-        }
-    }
-
-    fn next_job(&self) -> Option<Job> {
-        let mut queue = self.queue.lock();
-        loop {
-            if let Some(job) = queue.jobs.pop_front() {
-                if queue.jobs.is_empty() && queue.jobs.capacity() > KEPT_JOBS {
-                    queue.jobs = VecDeque::new(); // a peak is given back
-                }
-                return Some(job);
-            }
-            if queue.closed {
-                return None;
-            }
-            self.arrived.wait(&mut queue);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
 
     #[test]
     fn workers_finish_their_queue_after_close_and_outlive_a_panic() {
@@ -380,13 +327,13 @@ mod tests {
     #[test]
     fn what_fell_due_is_parted_among_the_threads_there_are() {
         let sizes = |due: usize, parallelism| -> Vec<usize> {
-            jobs(vec![(); due], parallelism).map(|job| job.len()).collect()
+            Due::from(vec![(); due]).into_jobs(parallelism).map(|job| job.len()).collect()
         };
         assert_eq!(sizes(0, 4), []);
         assert_eq!(sizes(3, 8), [1, 1, 1]);
         assert_eq!(sizes(10, 4), [3, 3, 3, 1]);
         assert_eq!(sizes(130, 1), [64, 64, 2]);
-        assert!(jobs((0..200).collect(), 2).flatten().eq(0..200));
+        assert!(Due::from(Vec::from_iter(0..200)).into_jobs(2).flatten().eq(0..200));
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use std::{
-//!     sync::{Arc, Mutex, Weak},
+//!     sync::{Arc, Mutex},
 //!     time::Duration,
 //! };
 //! use timer_core::{
@@ -34,51 +34,41 @@
 //!     }
 //!     fn round_over(self: Arc<Self>) {} // what is due could go to the driver's executor here
 //!     fn next_due(&self, shard: usize) -> Option<u64> {
-//!         self.wheels.lock(shard).next_due()
+//!         self.wheels.next_due(shard)
 //!     }
 //!     fn timer_closed(self: Arc<Self>) {}
 //! }
 //!
 //! let timer = ManualTimer::new();
 //! let driver = timer.driver();
-//! let wheels = Shards::new(&driver, 1, |number| driver.wheel(number, 1));
+//! let wheels = driver.shards(1, |_number, wheel| wheel);
 //! let numbers = Arc::new(Numbers { wheels, due: Mutex::default() });
-//! let owner: Weak<dyn WheelOwner> = Arc::downgrade(&numbers) as _;
-//! driver.attach(numbers.wheels.bell(), owner)?;
+//! assert!(driver.attach(&numbers, &numbers.wheels)); // else the timer was shut down
 //!
 //! let mut shard = numbers.wheels.lock(0);
-//! let scheduled = shard.insert(20, 7)?; // at tick 20
+//! let scheduled = shard.insert(20, 7).unwrap(); // at tick 20
 //! shard.work_at(scheduled.due);
 //! drop(shard);
 //! timer.advance(Duration::from_millis(20));
 //! assert_eq!(*numbers.due.lock().unwrap(), [7]);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 pub(crate) mod clock;
 #[expect(clippy::module_inception, reason = "the folder is named after it")]
 pub(crate) mod driver;
 pub(crate) mod executor;
-pub(crate) mod owner;
-pub(crate) mod panics;
 pub(crate) mod reaper;
 pub(crate) mod shards;
 #[cfg(feature = "tokio")]
 pub(crate) mod tokio;
 
 pub use self::driver::Driver;
-pub use self::executor::{Due, Latch, Ran, UnderWay, jobs, on_timer_thread};
-pub use self::owner::{WheelCounts, WheelOwner};
-pub use self::panics::contain;
-pub use self::reaper::Bell;
-pub use self::shards::{ShardGuard, ShardState, Shards};
-#[cfg(feature = "metrics")]
-pub use crate::observe::metrics::hand_over;
-pub use crate::sync::{Exclusive, Limit};
+pub use self::executor::{Due, contain};
+pub use self::shards::{ShardGuard, ShardState, Shards, WheelOwner};
 pub use crate::wheel::pages::{PageSlot, Pages};
 
 /// Locks, atomics and thread-locals: those that ship, or under `cfg(loom)` and `cfg(shuttle)` the
-/// model checker's; and there the failpoints.
+/// model checker's, and there the failpoints; a bound, a count of work under way.
 pub mod sync {
     pub use crate::sync::*;
 }

@@ -13,43 +13,99 @@ use std::{
     fmt,
     num::NonZeroU32,
     ops::{Deref, DerefMut},
-    sync::Arc,
+    sync::{Arc, atomic},
 };
 
 use crossbeam_utils::CachePadded;
 
 use crate::{
-    driver::{driver::Driver, owner::WheelCounts, reaper::Bell},
-    sync::{Mutex, MutexGuard, failpoints::failpoint},
-    wheel::{node::TaskId, timing_wheel::TimingWheel},
+    observe::TimerStats,
+    sync::{AtomicU64, Mutex, MutexGuard, Ordering, failpoint},
+    wheel::{
+        node::TaskId,
+        timing_wheel::{Advanced, TimingWheel},
+    },
 };
+
+/// An owner of sharded wheels, as a timer sees it.
+pub trait WheelOwner: Send + Sync + 'static {
+    /// Advances one shard's wheel to `now_tick` within a bounded amount of work, and keeps what
+    /// fell due until the round is over. Returns what that was and when to call again. Called with
+    /// nothing locked, by one thread at a time.
+    fn advance(&self, shard: usize, now_tick: u64) -> Advanced;
+
+    /// Hands over what fell due, after the last [`advance`](Self::advance) of a round over the
+    /// shards. Called with nothing locked.
+    fn round_over(self: Arc<Self>);
+
+    /// The tick at which a shard next has work.
+    fn next_due(&self, shard: usize) -> Option<u64>;
+
+    /// Adds what is pending on the wheels, and was cancelled there; nothing by default. O(shards).
+    fn add_to(&self, _stats: &mut TimerStats) {}
+
+    /// The timer has been shut down: nothing will expire any more. Closes the wheels here; user
+    /// code that follows from it runs where jobs do. Called with nothing locked.
+    fn timer_closed(self: Arc<Self>);
+}
 
 /// A shard, under its lock: a wheel, and what its owner keeps beside it.
 pub trait ShardState {
-    /// The wheel's.
-    fn counts(&self) -> WheelCounts;
+    /// What is on the wheel.
+    type Task;
+
+    /// The wheel.
+    fn wheel(&mut self) -> &mut TimingWheel<Self::Task>;
 }
 
 impl<T> ShardState for TimingWheel<T> {
-    fn counts(&self) -> WheelCounts {
-        WheelCounts::of(self)
+    type Task = T;
+
+    fn wheel(&mut self) -> &mut TimingWheel<T> {
+        self
+    }
+}
+
+/// Wakes whatever turns the wheels of a timer; `None` where that comes by itself.
+pub(crate) type Wake = Option<Arc<dyn Fn() + Send + Sync>>;
+
+/// How wheels tell their timer that one of them has work earlier than it knows of.
+pub(crate) struct Bell {
+    /// A bit for each shard, 64 a word.
+    rung: Box<[AtomicU64]>,
+    pub(crate) shard_count: usize,
+    pub(crate) wake: Wake,
+    /// The timer's count of tasks cancelled on wheels that are gone.
+    cancelled: Arc<atomic::AtomicU64>,
+}
+
+impl Bell {
+    pub(crate) fn new(
+        shard_count: usize,
+        wake: Wake,
+        cancelled: Arc<atomic::AtomicU64>,
+    ) -> Arc<Bell> {
+        let words = std::iter::repeat_with(|| AtomicU64::new(0)).take(shard_count.div_ceil(64));
+        Arc::new(Bell { rung: words.collect(), shard_count, wake, cancelled })
+    }
+
+    fn ring(&self, shard: usize) {
+        self.rung[shard / 64].fetch_or(1 << (shard % 64), Ordering::Release);
+        self.wake.iter().for_each(|wake| wake());
+    }
+
+    /// Of 64 shards, those that were rung since the last call, a bit each.
+    pub(crate) fn take(&self, word: usize) -> u64 {
+        self.rung[word].swap(0, Ordering::Acquire)
     }
 }
 
 /// Sharded wheels: an `S`, which has a wheel, under each shard's lock.
 pub struct Shards<S: ShardState> {
     shards: Box<[CachePadded<Mutex<Shard<S>>>]>,
-    bell: Arc<Bell>,
+    pub(crate) bell: Arc<Bell>,
 }
 
-impl<S: ShardState> fmt::Debug for Shards<S> {
-    /// How many there are: what is on them may be the user's, and would be printed under the locks.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shards").field("count", &self.shards.len()).finish_non_exhaustive()
-    }
-}
-
-#[derive(Debug)]
 struct Shard<S> {
     state: S,
     /// Wake before: see the module.
@@ -57,22 +113,15 @@ struct Shard<S> {
 }
 
 impl<S: ShardState> Shards<S> {
-    /// So many shards (a power of two), made by number, for `driver`: still to be
-    /// [attached](Driver::attach) by their owner.
-    pub fn new(driver: &Driver, count: usize, make: impl Fn(usize) -> S) -> Self {
+    pub(crate) fn new(bell: Arc<Bell>, make: impl Fn(usize) -> S) -> Self {
         let shard = |number| Shard { state: make(number), wake_before_tick: u64::MAX };
         let locked = |number| CachePadded::new(Mutex::new(shard(number)));
-        Shards { shards: (0..count).map(locked).collect(), bell: driver.bell(count) }
+        Shards { shards: (0..bell.shard_count).map(locked).collect(), bell }
     }
 
     /// How many shards there are: a power of two.
     pub fn count(&self) -> usize {
         self.shards.len()
-    }
-
-    /// The bell to attach these wheels with.
-    pub fn bell(&self) -> &Arc<Bell> {
-        &self.bell
     }
 
     /// Locks a shard; numbers beyond the last wrap around.
@@ -90,20 +139,31 @@ impl<S: ShardState> Shards<S> {
         self.shards.iter().map(|shard| count(&shard.lock().state)).sum()
     }
 
-    /// The sum over the wheels. O(shards).
-    pub fn counts(&self) -> WheelCounts {
-        self.shards.iter().map(|shard| shard.lock().state.counts()).sum()
+    /// The tick at which a shard next has work.
+    pub fn next_due(&self, shard: usize) -> Option<u64> {
+        self.lock(shard).wheel().next_due()
+    }
+
+    /// Adds what is pending on the wheels, and was cancelled there. O(shards).
+    pub fn add_to(&self, stats: &mut TimerStats) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let wheel = shard.state.wheel();
+            stats.pending += wheel.scheduled_count() as u64;
+            stats.cancelled += wheel.cancelled_count();
+        }
     }
 }
 
 impl<S: ShardState> Drop for Shards<S> {
     fn drop(&mut self) {
-        self.bell.leave_cancelled(self.counts().cancelled);
+        let mut stats = TimerStats::default();
+        self.add_to(&mut stats);
+        self.bell.cancelled.fetch_add(stats.cancelled, atomic::Ordering::Relaxed);
     }
 }
 
 /// A locked shard. Unlocks when dropped, and then rings if it was given earlier work.
-#[derive(Debug)]
 #[must_use = "dropped at once, it unlocks at once"]
 pub struct ShardGuard<'a, S> {
     // In this order: the lock is released before the bell is rung.
@@ -111,7 +171,6 @@ pub struct ShardGuard<'a, S> {
     ringer: Ringer<'a>,
 }
 
-#[derive(Debug)]
 struct Ringer<'a> {
     bell: &'a Bell,
     shard: usize,
@@ -226,7 +285,8 @@ impl TimerHandle {
 
 impl fmt::Debug for TimerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TimerHandle({}:{:?})", self.shard(), self.id())
+        let id = self.id();
+        write!(f, "TimerHandle({}:{}v{})", self.shard(), id.index(), id.sequence())
     }
 }
 

@@ -8,7 +8,6 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Waker},
-    thread,
     time::Duration,
 };
 
@@ -19,14 +18,11 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::{
-    driver::clock::TickLength,
-    driver::{
-        clock::Clock,
-        executor::{Executor, Job, inside_timer},
-        panics::contain,
-        reaper::{Pause, Reaper, Rounds, Wake},
-    },
+use crate::driver::{
+    clock::Clock,
+    driver::Driver,
+    executor::{Executor, Job, contain, inside_timer},
+    reaper::{Pause, Rounds},
 };
 
 /// (Feature `tokio`.) An [`Executor`] on a tokio runtime, for
@@ -36,8 +32,8 @@ use crate::{
 ///
 /// Each job is a task of the runtime, so what it runs must be short and not block, as any task: a
 /// callback that takes its time spawns it. A runtime that is shut down takes no task; the job then
-/// runs where it is refused or dropped, still with the runtime entered (but in a thread-local's
-/// destructor, where none can be), so a `tokio::spawn` in it does not panic, and spawns nothing.
+/// runs where it is refused or dropped, still with the runtime entered, so a `tokio::spawn` in it
+/// does not panic, and spawns nothing.
 ///
 /// ```
 /// use std::time::Duration;
@@ -75,34 +71,23 @@ impl TokioExecutor {
     }
 }
 
-/// A job that runs inside its runtime, also when it is dropped.
+/// A job that runs inside its runtime, where it is dropped.
 struct Inside {
     handle: Handle,
     job: Option<Job>,
 }
 
-impl Inside {
-    fn run(mut self) {
-        if let Some(job) = self.job.take() {
-            let _inside = self.handle.enter();
-            inside_timer(|| job.run());
-        }
-    }
-}
-
 impl Drop for Inside {
     fn drop(&mut self) {
-        if let Some(job) = self.job.take() {
-            let _inside = self.handle.enter();
-            inside_timer(|| drop(job)); // it runs
-        }
+        let _inside = self.handle.enter();
+        inside_timer(|| drop(self.job.take())); // it runs
     }
 }
 
 impl Executor for TokioExecutor {
     fn execute(&self, job: Job) {
         let inside = Inside { handle: self.handle.clone(), job: Some(job) };
-        drop(self.handle.spawn(async move { inside.run() }));
+        drop(self.handle.spawn(async move { drop(inside) }));
     }
 
     fn parallelism(&self) -> usize {
@@ -152,54 +137,29 @@ impl TokioClock {
         drop(inside);
         TokioClock { handle, origin }
     }
-
-    /// A paused clock is seen from inside its runtime alone.
-    fn read_inside_ns(&self) -> u64 {
-        let _inside = self.handle.enter();
-        self.since_origin_ns(Instant::now())
-    }
-
-    /// In a thread-local's destructor no runtime can be entered any more: another thread reads it.
-    #[cold]
-    fn read_elsewhere_ns(&self) -> u64 {
-        let read = thread::scope(|scope| {
-            let reader = thread::Builder::new().spawn_scoped(scope, || self.read_inside_ns());
-            reader.ok().and_then(|reader| reader.join().ok())
-        });
-        read.unwrap_or_else(|| self.since_origin_ns(machine_now()))
-    }
-
-    fn since_origin_ns(&self, now: Instant) -> u64 {
-        u64::try_from((now - self.origin).as_nanos()).unwrap_or(u64::MAX)
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "where tokio's clock cannot be had")]
-fn machine_now() -> Instant {
-    Instant::from_std(std::time::Instant::now())
 }
 
 impl Clock for TokioClock {
+    /// A paused clock is seen from inside its runtime alone.
     fn now_ns(&self) -> u64 {
-        match Handle::try_current() {
-            Err(error) if error.is_thread_local_destroyed() => self.read_elsewhere_ns(),
-            _ => self.read_inside_ns(),
-        }
+        let _inside = self.handle.enter();
+        u64::try_from((Instant::now() - self.origin).as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
-/// Starts a reaper as a task of a runtime; `None` when that has no time.
-pub(crate) fn start(handle: &Handle, clock: Arc<dyn Clock>, tick: TickLength) -> Option<Reaper> {
+/// Has a task of a runtime turn the wheels; false when that has no time.
+pub(crate) fn start_reaper(driver: &mut Driver, handle: &Handle) -> bool {
     let inside = handle.enter();
     let has_time = contain(|| drop(sleep(Duration::ZERO))).is_ok();
     drop(inside);
-    if !has_time {
-        return None;
+    if has_time {
+        let called = Arc::new(Notify::new());
+        let notify = called.clone();
+        driver.turns_here = runs_tasks_here;
+        driver.wake = Some(Arc::new(move || notify.notify_one()));
+        drop(handle.spawn(run(Task { rounds: driver.rounds() }, called)));
     }
-    let called = Arc::new(Notify::new());
-    let (reaper, rounds) = Reaper::new(clock, tick, Wake::Task(called.clone()));
-    drop(handle.spawn(run(Task { rounds }, called)));
-    Some(reaper)
+    has_time
 }
 
 /// The rounds, while they are a task. When the runtime drops that, the timer is closed.

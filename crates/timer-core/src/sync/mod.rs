@@ -2,81 +2,101 @@
 //! `loom` walks every interleaving of a few steps, `shuttle` a random choice of many.
 //!
 //! Everything in this project that they check takes these from here, so that the code that is
-//! checked is the code that ships. Besides: a bound ([`Limit`]) and a value that is `Sync` because
-//! nobody shares it ([`Exclusive`]).
+//! checked is the code that ships; with failpoints, at which a model has it go wrong to show that
+//! the model would notice. Besides: a count of work under way ([`Latch`]).
 
-use std::sync::PoisonError;
+use std::{sync::Arc, time::Duration};
 
-pub(crate) mod failpoints;
 #[cfg(any(loom, shuttle))]
 mod model;
+
 #[cfg(not(any(loom, shuttle)))]
-mod real;
+mod real {
+    //! `parking_lot`, `std` and crossbeam: what ships.
+
+    pub use crossbeam_utils::sync::{Parker, Unparker};
+    pub use parking_lot::{Mutex, MutexGuard};
+    pub use std::{
+        sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        thread::JoinHandle,
+        thread_local,
+    };
+
+    /// Starts a thread of this name.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn spawn(
+        name: &str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<JoinHandle<()>> {
+        std::thread::Builder::new().name(name.to_owned()).spawn(work)
+    }
+
+    thread_local! {
+        static SLOT: usize = {
+            static THREADS: AtomicUsize = AtomicUsize::new(0);
+            THREADS.fetch_add(1, Ordering::Relaxed)
+        };
+    }
+
+    /// A small number for this thread: counts up from 0 as threads first ask.
+    #[inline]
+    pub fn thread_slot() -> usize {
+        SLOT.try_with(|slot| *slot).unwrap_or(0)
+    }
+
+    /// No fault is planted in what ships.
+    #[inline(always)]
+    pub const fn is_planted(_fault: &str) -> bool {
+        false
+    }
+}
 
 #[cfg(any(loom, shuttle))]
 pub use self::model::*;
 #[cfg(not(any(loom, shuttle)))]
 pub use self::real::*;
 
-/// At most `max` at a time.
+/// True when the running model has planted this fault; `false` in a build that ships.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! failpoint {
+    ($fault:ident) => {
+        $crate::driver::sync::is_planted(stringify!($fault))
+    };
+}
+
+pub(crate) use failpoint;
+
+/// Counts the work under way, for a thread that waits until it is over.
+#[derive(Clone, Debug, Default)]
+pub struct Latch(Arc<(parking_lot::Mutex<usize>, parking_lot::Condvar)>);
+
+/// One thing under way.
 #[derive(Debug)]
-pub struct Limit {
-    max: usize,
-    taken: AtomicUsize,
-}
+pub struct UnderWay(Latch);
 
-impl Limit {
-    /// None is taken yet.
-    pub fn new(max: usize) -> Self {
-        Limit { max, taken: AtomicUsize::new(0) }
+impl Latch {
+    /// One more is under way, until what is returned is dropped.
+    pub fn begin(&self) -> UnderWay {
+        *self.0.0.lock() += 1;
+        UnderWay(self.clone())
     }
 
-    /// The bound.
-    pub fn max(&self) -> usize {
-        self.max
-    }
-
-    /// Takes one, unless `max` are taken.
-    #[must_use = "one that was taken has to be released"]
-    pub fn acquire(&self) -> bool {
-        let more = |taken| (taken < self.max).then_some(taken + 1);
-        self.taken.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
-    }
-
-    /// The number taken.
-    pub fn taken(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
-    }
-
-    /// Takes one, though `max` may be taken.
-    pub fn exceed(&self) {
-        self.taken.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Gives `count` back.
-    pub fn release(&self, count: usize) {
-        self.taken.fetch_sub(count, Ordering::AcqRel);
+    /// Waits until nothing is under way, at most for so long; returns what is then.
+    pub fn wait(&self, limit: Duration) -> usize {
+        let (count, over) = &*self.0;
+        let mut count = count.lock();
+        let _ = over.wait_while_for(&mut count, |count| *count > 0, limit);
+        *count
     }
 }
 
-/// A value that only its owner reaches, so that it is `Sync` when it is `Send`. Nothing is ever
-/// locked.
-#[derive(Debug, Default)]
-pub struct Exclusive<T>(std::sync::Mutex<T>);
-
-impl<T> Exclusive<T> {
-    /// Keeps a value.
-    pub fn new(value: T) -> Self {
-        Exclusive(std::sync::Mutex::new(value))
-    }
-
-    /// The value, to be changed.
-    pub fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Gives the value out.
-    pub fn into_inner(self) -> T {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let (count, over) = &*self.0.0;
+        *count.lock() -= 1;
+        over.notify_all();
     }
 }

@@ -5,7 +5,6 @@ use loom as model;
 #[cfg(shuttle)]
 use shuttle as model;
 
-pub use crate::sync::failpoints::{Failpoint, plant};
 pub use model::{
     sync::{
         MutexGuard,
@@ -14,7 +13,24 @@ pub use model::{
     thread::JoinHandle,
     thread_local,
 };
-use std::{sync::Arc, time::Duration};
+use std::{cell::RefCell, sync::Arc, time::Duration};
+
+// The threads of a model run on one thread of the machine, so a plain thread-local is seen by all
+// of them.
+std::thread_local! {
+    static PLANTED: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Plants the fault that a `failpoint!` names, or none, for the models that this thread of the
+/// machine runs.
+pub fn plant(fault: Option<String>) {
+    PLANTED.set(fault);
+}
+
+/// True when this fault is planted.
+pub fn is_planted(fault: &str) -> bool {
+    PLANTED.with_borrow(|planted| planted.as_deref() == Some(fault))
+}
 
 /// Starts a thread of the model.
 ///

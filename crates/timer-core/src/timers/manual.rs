@@ -9,11 +9,9 @@ use crate::{
     driver::{
         clock::{Clock, ManualClock, TickLength, later_ns},
         driver::Driver,
-        executor::Inline,
-        owner::WheelOwner,
-        reaper::{Reaper, Wake},
+        shards::WheelOwner,
     },
-    timers::timer::{Inside, Timer},
+    timers::{task_timer::Inside, timer::Timer},
     wheel::geometry::WheelSize,
 };
 
@@ -43,7 +41,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
 pub struct ManualTimer {
-    inside: Inside,
+    inside: Arc<Inside>,
     clock: ManualClock,
     /// Where the running `advance` is going.
     target_ns: Arc<Mutex<Option<u64>>>,
@@ -57,24 +55,11 @@ impl ManualTimer {
 
     /// A timer at time 0 with this tick and wheel size.
     pub fn with(tick: TickLength, wheel_size: WheelSize) -> Self {
-        let clock = ManualClock::new();
-        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
-        let driver = Driver {
-            tick,
-            wheel_size,
-            shard_count: 1,
-            by_hand: true,
-            inline: true,
-            pending_max: None,
-            clock: shared.clone(),
-            reaper: Reaper::new(shared, tick, Wake::Nobody).0,
-            executor: Arc::new(Inline),
-            workers: None,
-            on_panic: None, // the program's panic hook has been told
-            name: "manual".to_owned(),
-            #[cfg(feature = "metrics")]
-            published_turns: Default::default(),
-        };
+        let clock = ManualClock::default();
+        let mut driver = Driver::new();
+        driver.clock = Arc::new(clock.clone());
+        (driver.tick, driver.wheel_size) = (tick, wheel_size);
+        (driver.by_hand, driver.inline) = (true, true);
         ManualTimer { inside: Inside::new(driver), clock, target_ns: Arc::default() }
     }
 
@@ -82,27 +67,22 @@ impl ManualTimer {
     /// returns. Called inside one of those tasks (or on another thread meanwhile), it only moves
     /// the running call's goal further and returns at once.
     pub fn advance(&self, by: Duration) {
-        let by_ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         {
             let mut target_ns = self.target_ns.lock();
             let from_ns = target_ns.unwrap_or(self.clock.now_ns());
-            if target_ns.replace(from_ns.saturating_add(by_ns)).is_some() {
+            if target_ns.replace(later_ns(from_ns, by)).is_some() {
                 return;
             }
         }
-        let unwinding = Done(self);
         while self.step() {}
-        std::mem::forget(unwinding);
     }
 
     /// Lets `by` pass without turning the wheels: what a task does that takes its time. What fell
     /// due meanwhile runs, late, in the running or the next [`advance`](Self::advance).
     pub fn pass(&self, by: Duration) {
-        self.clock.advance(by);
-        if let Some(target_ns) = &mut *self.target_ns.lock() {
-            let by_ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-            *target_ns = target_ns.saturating_add(by_ns);
-        }
+        let mut target_ns = self.target_ns.lock();
+        self.clock.advance_to(later_ns(self.clock.now_ns(), by));
+        *target_ns = target_ns.map(|target_ns| later_ns(target_ns, by));
     }
 
     /// Jumps to the next moment at which anything has work, and does it. False when nothing has, or
@@ -205,7 +185,7 @@ impl ManualTimer {
 
     /// Of each owner, when each of its shards next has work.
     fn dues(&self) -> Vec<OwnersDues> {
-        let owners = self.inside.driver.reaper.owners().into_iter();
+        let owners = self.inside.driver.shared.owners().into_iter();
         let dues = owners.map(|(owner, shards)| {
             let dues = (0..shards).map(|shard| owner.next_due(shard)).collect();
             (owner, dues)
@@ -216,7 +196,7 @@ impl ManualTimer {
     /// One tick that has work, or the last stretch to the goal; false when there.
     fn step(&self) -> bool {
         let Some(target_ns) = *self.target_ns.lock() else { return false };
-        let Driver { tick, reaper, .. } = &*self.inside.driver;
+        let Driver { tick, shared, .. } = &*self.inside.driver;
         let owners = self.dues();
         let next_tick = earliest(&owners).filter(|&next| next <= tick.round_down(target_ns));
         let Some(next_tick) = next_tick else {
@@ -233,7 +213,7 @@ impl ManualTimer {
             let due = dues.iter().map(|due| due.is_some_and(|due| due <= now_tick));
             for (shard, _) in due.enumerate().filter(|&(_, due)| due) {
                 let advanced = owner.advance(shard, now_tick);
-                reaper.count(advanced.fired, advanced.cascaded);
+                shared.count(advanced.fired, advanced.cascaded);
             }
             owner.round_over();
         }
@@ -250,15 +230,6 @@ impl Timer for ManualTimer {
 impl Default for ManualTimer {
     fn default() -> Self {
         ManualTimer::new()
-    }
-}
-
-/// Ends a running `advance` when a panic does.
-struct Done<'a>(&'a ManualTimer);
-
-impl Drop for Done<'_> {
-    fn drop(&mut self) {
-        *self.0.target_ns.lock() = None;
     }
 }
 

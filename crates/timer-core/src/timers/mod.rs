@@ -1,9 +1,12 @@
 //! The timers that users hold: one with a thread, one turned by hand, and what is scheduled on
-//! them.
+//! them; why one could not be built, or a task not scheduled.
 
-use std::{fmt, sync::Arc};
+use std::{error::Error, fmt, io};
 
-pub(crate) mod errors;
+use parking_lot::Mutex;
+
+use crate::driver::shards::MAX_SHARDS;
+
 pub(crate) mod manual;
 pub(crate) mod periodic;
 pub(crate) mod sleep;
@@ -32,14 +35,133 @@ impl fmt::Debug for dyn TimerTask {
     }
 }
 
-impl TimerTask for Arc<dyn SharedTask> {
-    fn run(self: Box<Self>) {
-        SharedTask::run(&**self);
+/// A timer, or something with a timer of its own, could not be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The operating system gave no thread.
+    Thread(io::Error),
+    /// The count of a timer's shards, or of a purgatory's rooms, is no power of two from 1 to
+    /// [`MAX_SHARDS`](crate::MAX_SHARDS).
+    Shards(usize),
+    /// The timer, or the runtime that it is on, has been shut down.
+    Closed,
+    /// The tokio runtime of the timer has no time (`enable_time`), so it cannot wait for it to
+    /// pass. Found by a panic of tokio's, which is contained; the program's panic hook is told of
+    /// it.
+    #[cfg(feature = "tokio")]
+    NoTime,
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::Thread(_) => f.write_str("no thread for the timer"),
+            BuildError::Shards(count) => {
+                write!(f, "{count} shards or rooms: not a power of two in 1..={MAX_SHARDS}")
+            }
+            BuildError::Closed => f.write_str("the timer has been shut down"),
+            #[cfg(feature = "tokio")]
+            BuildError::NoTime => f.write_str("the tokio runtime was built without `enable_time`"),
+        }
     }
 }
 
-/// A task that several may hold: scheduled as an `Arc<dyn SharedTask>`, any number of times.
-pub trait SharedTask: Send + Sync + 'static {
-    /// Runs the task.
-    fn run(&self);
+impl Error for BuildError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            BuildError::Thread(error) => Some(error),
+            _ => None,
+        }
+    }
 }
+
+impl From<io::Error> for BuildError {
+    fn from(error: io::Error) -> Self {
+        BuildError::Thread(error)
+    }
+}
+
+/// A task could not be scheduled; it comes back.
+///
+/// It is `Send` and `Sync` for every task that is `Send`, so `?` takes it into `anyhow::Error` as
+/// it is, the task inside; and [`ScheduleErrorReason`] is the same without the task.
+///
+/// ```
+/// use std::time::Duration;
+/// use timer_core::{ManualTimer, ScheduleErrorReason, Timer};
+///
+/// let timer = ManualTimer::new();
+/// let names = timer.with_handler(|name: &str| println!("{name}"));
+/// timer.shutdown(Duration::MAX);
+/// let refused = names.schedule(Duration::ZERO, "late").unwrap_err();
+/// assert_eq!(refused.reason, ScheduleErrorReason::Closed);
+/// assert_eq!(refused.into_task(), "late"); // it is ours again
+/// ```
+#[must_use = "the task is in it"]
+#[non_exhaustive]
+pub struct ScheduleError<T = Box<dyn TimerTask>> {
+    /// Never locked: so it is `Sync` for a task that is not.
+    task: Mutex<T>,
+    /// Why.
+    pub reason: ScheduleErrorReason,
+}
+
+impl<T> ScheduleError<T> {
+    pub(crate) fn new(task: T, reason: ScheduleErrorReason) -> Self {
+        ScheduleError { task: Mutex::new(task), reason }
+    }
+
+    /// The task.
+    pub fn into_task(self) -> T {
+        self.task.into_inner()
+    }
+}
+
+impl<T> From<ScheduleError<T>> for ScheduleErrorReason {
+    fn from(refused: ScheduleError<T>) -> Self {
+        refused.reason
+    }
+}
+
+/// Why a task could not be scheduled. An error by itself, for callers to which the task is no error
+/// to carry around: it is `Send` and `Sync` whatever the task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ScheduleErrorReason {
+    /// The timer has been shut down.
+    Closed,
+    /// As many tasks are pending as the timer was built to take, or as one shard can take.
+    Full {
+        /// How many those are.
+        limit: usize,
+    },
+    /// A period of zero would run without end.
+    ZeroPeriod,
+}
+
+impl<T> fmt::Debug for ScheduleError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScheduleError").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for ScheduleError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not scheduled: {}", self.reason)
+    }
+}
+
+impl fmt::Display for ScheduleErrorReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ScheduleErrorReason::Closed => f.write_str("the timer has been shut down"),
+            ScheduleErrorReason::Full { limit } => write!(f, "{limit} tasks are pending already"),
+            ScheduleErrorReason::ZeroPeriod => f.write_str("a period must be above zero"),
+        }
+    }
+}
+
+impl<T> Error for ScheduleError<T> {}
+
+impl Error for ScheduleErrorReason {}

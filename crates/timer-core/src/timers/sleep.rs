@@ -11,105 +11,23 @@ use std::{
     error::Error,
     fmt,
     pin::Pin,
-    sync::{Arc, OnceLock},
     task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
-use crossbeam_utils::CachePadded;
 use pin_project_lite::pin_project;
 
 use crate::{
     driver::{
         clock::{TickLength, later_ns},
-        driver::Driver,
         shards::TimerHandle,
     },
-    sync::{failpoints::failpoint, thread_slot},
-    timers::{errors::ScheduleErrorReason, task_timer::TaskTimer},
+    sync::failpoint,
+    timers::{
+        ScheduleErrorReason,
+        task_timer::{Inside, Wakers},
+    },
 };
-
-/// The sleepers of a timer: where [`Sleep`], [`TimeoutFuture`](crate::TimeoutFuture) and
-/// [`Interval`](crate::Interval) leave their wakers. A handle: clones are the same.
-///
-/// Made with a timer, and reached by [`Timer::sleeps`](crate::Timer::sleeps). Its wheels are made
-/// when the first sleep is.
-#[derive(Clone)]
-pub struct Sleeps {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    driver: Arc<Driver>,
-    /// The same wheels behind a count of references for each shard: threads that make and drop
-    /// sleeps do not write to the same memory.
-    wakers: OnceLock<Box<[Wakers]>>,
-}
-
-/// Wakers on wheels, and the count of their users.
-type Wakers = Arc<CachePadded<TaskTimer<Waker>>>;
-
-impl Sleeps {
-    /// Sleeps for a timer that is turned by `driver`.
-    pub fn on(driver: Arc<Driver>) -> Self {
-        Sleeps { shared: Arc::new(Shared { driver, wakers: OnceLock::new() }) }
-    }
-
-    /// How many are registered: sleeps that were polled, are not due and were not dropped. Exact
-    /// when nothing moves. O(shards).
-    pub fn len(&self) -> usize {
-        self.shared.wakers.get().map_or(0, |wakers| wakers[0].len())
-    }
-
-    /// True when none is registered. O(shards).
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// How many wakers panicked when they were called. Each panic was contained.
-    pub fn panicked(&self) -> u64 {
-        self.shared.wakers.get().map_or(0, |wakers| wakers[0].panicked())
-    }
-
-    pub(crate) fn driver(&self) -> &Driver {
-        &self.shared.driver
-    }
-
-    pub(crate) fn sleep(&self, delay: Duration) -> Sleep {
-        let now_ns = self.shared.driver.now_ns();
-        let registration = match self.shared.driver.by_hand {
-            false => Registration::Fresh { now_ns },
-            true => Registration::Off,
-        };
-        self.until(later_ns(now_ns, delay), registration)
-    }
-
-    pub(crate) fn sleep_until_ns(&self, deadline_ns: u64) -> Sleep {
-        self.until(deadline_ns, Registration::Off)
-    }
-
-    fn until(&self, deadline_ns: u64, registration: Registration) -> Sleep {
-        let wakers = self.shared.wakers();
-        let wakers = wakers[thread_slot() & (wakers.len() - 1)].clone();
-        Sleep { wakers, deadline_ns, registration }
-    }
-}
-
-impl fmt::Debug for Sleeps {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sleeps").field("driver", &self.shared.driver).finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    fn wakers(&self) -> &[Wakers] {
-        self.wakers.get_or_init(|| {
-            let wakers = TaskTimer::run_at_close(self.driver.clone(), Waker::wake);
-            let counted = || Arc::new(CachePadded::new(wakers.clone()));
-            std::iter::repeat_with(counted).take(self.driver.shard_count).collect()
-        })
-    }
-}
 
 /// A future that is ready once its time has come: never before, and when the machine keeps up
 /// within one tick after. Made by [`Timer::sleep`](crate::Timer::sleep). `Send`, `Sync` and
@@ -138,10 +56,8 @@ impl Shared {
 ///
 /// # Errors
 /// Polled before its time, it yields a [`ScheduleErrorReason`] when it has no place on the wheel:
-/// `Closed` after the timer's shutdown, which wakes all sleepers, and `Full` when as many sleep as
-/// the timer was [built for](crate::SystemTimerBuilder::pending_max). (That bound is for its sleeps
-/// apart from its tasks.) Polled again it tries again; polled after its time has come, it is `Ok`
-/// on any timer.
+/// `Closed` after the timer's shutdown, which wakes all sleepers. Polled again it tries again;
+/// polled after its time has come, it is `Ok` on any timer.
 ///
 /// # Cost
 /// Making it: a clock read. The first poll: a lock that no other thread wants, for a place on the
@@ -156,11 +72,12 @@ impl Shared {
 /// A waker is called by the timer's executor (with a [`ManualTimer`](crate::ManualTimer) on the
 /// advancing thread), cloned by the polling thread, and dropped by a thread that polls with another
 /// waker, drops the sleep, or wakes. Each of it with nothing locked. A panic of a wake is contained
-/// and counted ([`Sleeps::panicked`]); one of a clone or a drop reaches its caller and changes
-/// nothing.
+/// and counted ([`Timer::stats`](crate::Timer::stats)); one of a clone or a drop reaches its caller
+/// and changes nothing.
 ///
 /// # Which timer
 /// A sleep keeps its timer's threads running, with or without other handles, until it is dropped.
+#[derive(Debug)]
 #[must_use = "it sleeps when polled"]
 pub struct Sleep {
     wakers: Wakers,
@@ -170,7 +87,7 @@ pub struct Sleep {
 }
 
 /// Where a sleep's waker is, as far as is known.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Registration {
     /// Not on the wheel yet; made at this moment. A driver that finds what is overdue by itself
     /// need not be asked for the time once more.
@@ -182,9 +99,17 @@ enum Registration {
 }
 
 impl Sleep {
-    /// When it is ready, on the timer's clock, rounded up to its tick; `u64::MAX` for never.
-    pub fn deadline_ns(&self) -> u64 {
-        self.tick().start_ns(self.deadline())
+    pub(crate) fn after(timer: &Inside, delay: Duration) -> Self {
+        let now_ns = timer.driver.now_ns();
+        let mut sleep = Sleep::until(timer, later_ns(now_ns, delay));
+        if !timer.driver.by_hand {
+            sleep.registration = Registration::Fresh { now_ns };
+        }
+        sleep
+    }
+
+    pub(crate) fn until(timer: &Inside, deadline_ns: u64) -> Self {
+        Sleep { wakers: timer.wakers().clone(), deadline_ns, registration: Registration::Off }
     }
 
     /// True when its time has come. Reads the clock.
@@ -195,21 +120,15 @@ impl Sleep {
     /// Gives it `delay` from now, earlier or later than before, over or not. If it is registered it
     /// stays so, with its waker; else the next poll sees to that. O(1).
     pub fn reset(&mut self, delay: Duration) {
-        let now_ns = self.now_ns();
-        self.reset_to(now_ns, later_ns(now_ns, delay));
+        self.reset_to_ns(later_ns(self.now_ns(), delay));
     }
 
     /// As [`reset`](Self::reset), to a moment of the timer's clock; one in the past is due at once,
     /// and `u64::MAX` never. Reads no clock.
     pub fn reset_to_ns(&mut self, deadline_ns: u64) {
-        self.reset_to(0, deadline_ns);
-    }
-
-    fn reset_to(&mut self, now_ns: u64, deadline_ns: u64) {
         self.deadline_ns = deadline_ns;
-        let (now, deadline) = (self.tick().round_down(now_ns), self.deadline());
         self.registration = match self.registration {
-            Registration::On(handle) if self.wakers.reschedule_at(handle, now, deadline) => {
+            Registration::On(handle) if self.wakers.reschedule_at(handle, 0, self.deadline()) => {
                 self.registration
             }
             _ => Registration::Off, // taken off the wheel, its waker is called: a poll follows
@@ -262,14 +181,14 @@ impl Future for Sleep {
             self.registration = Registration::Off;
             return Poll::Ready(Ok(()));
         }
-        match self.wakers.insert_at(now, deadline, context.waker().clone()) {
+        match self.wakers.tasks.insert(now, deadline, context.waker().clone()) {
             Ok(handle) => {
                 self.registration = Registration::On(handle);
                 Poll::Pending
             }
             Err(refused) => {
                 self.registration = Registration::Off;
-                Poll::Ready(if self.is_due() { Ok(()) } else { Err(refused.into_reason()) })
+                Poll::Ready(if self.is_due() { Ok(()) } else { Err(refused.reason) })
             }
         }
     }
@@ -283,12 +202,6 @@ impl Drop for Sleep {
         if let Registration::On(handle) = self.registration {
             drop(self.wakers.cancel(handle));
         }
-    }
-}
-
-impl fmt::Debug for Sleep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sleep").field("deadline_ns", &self.deadline_ns()).finish_non_exhaustive()
     }
 }
 
@@ -328,6 +241,7 @@ pin_project! {
     /// # Panics
     /// Polled after it yielded the other's output, it does what the other does then, which may be a
     /// panic.
+    #[derive(Debug)]
     #[must_use = "it does nothing unless polled"]
     pub struct TimeoutFuture<F> {
         #[pin]
@@ -339,31 +253,6 @@ pin_project! {
 impl<F> TimeoutFuture<F> {
     pub(crate) fn new(future: F, sleep: Sleep) -> Self {
         TimeoutFuture { future, sleep }
-    }
-
-    /// The other future.
-    pub fn get_ref(&self) -> &F {
-        &self.future
-    }
-
-    /// The other future, to be changed.
-    pub fn get_mut(&mut self) -> &mut F {
-        &mut self.future
-    }
-
-    /// The other future, pinned.
-    pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut F> {
-        self.project().future
-    }
-
-    /// Hands the other future back, after the time was up, say.
-    pub fn into_inner(self) -> F {
-        self.future
-    }
-
-    /// The sleep that limits it, to be reset, say.
-    pub fn sleep_mut(self: Pin<&mut Self>) -> &mut Sleep {
-        self.project().sleep
     }
 }
 
@@ -377,12 +266,6 @@ impl<F: Future> Future for TimeoutFuture<F> {
         }
         let slept = ready!(Pin::new(this.sleep).poll(context));
         Poll::Ready(Err(slept.map_or_else(TimeoutError::NotScheduled, |()| TimeoutError::Elapsed)))
-    }
-}
-
-impl<F> fmt::Debug for TimeoutFuture<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TimeoutFuture").field("sleep", &self.sleep).finish_non_exhaustive()
     }
 }
 

@@ -1,23 +1,18 @@
 //! `SystemTimer`: a clock, a reaper thread that turns the wheels, and workers that run what fell
 //! due.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 #[cfg(feature = "metrics")]
-use crate::observe::metrics;
+use crate::observe::publish;
 use crate::{
     driver::{
         clock::{Clock, SystemClock, TickLength},
-        driver::{Driver, PanicHook},
-        executor::{Executor, Inline, Workers},
-        panics::Panicked,
-        reaper::Reaper,
+        driver::Driver,
+        executor::{Executor, Inline, Panicked, Workers},
         shards::MAX_SHARDS,
     },
-    timers::{
-        errors::BuildError,
-        timer::{Inside, Timer},
-    },
+    timers::{BuildError, task_timer::Inside, timer::Timer},
     wheel::geometry::WheelSize,
 };
 
@@ -48,7 +43,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "when the last handle is dropped, its threads end and its tasks are dropped unrun"]
 pub struct SystemTimer {
-    inside: Inside,
+    inside: Arc<Inside>,
 }
 
 impl SystemTimer {
@@ -61,25 +56,27 @@ impl SystemTimer {
         SystemTimer::builder().build()
     }
 
-    /// A timer to be configured.
-    pub fn builder() -> SystemTimerBuilder {
-        SystemTimerBuilder::default()
+    fn of(driver: Driver) -> SystemTimer {
+        SystemTimer { inside: Inside::new(driver) }
     }
 
-    /// How often the reaper has woken up: stands still while nothing is due.
-    pub fn wake_ups(&self) -> u64 {
-        self.inside.driver.reaper.wake_ups()
+    /// A timer to be configured.
+    pub fn builder() -> SystemTimerBuilder {
+        let mut driver = Driver::new();
+        driver.shard_count = default_shards();
+        SystemTimerBuilder {
+            driver,
+            clock: None,
+            executor: None,
+            workers: 1,
+            #[cfg(feature = "tokio")]
+            runtime: None,
+        }
     }
 
     /// The name it was built with.
     pub fn name(&self) -> &str {
         &self.inside.driver.name
-    }
-
-    /// The clock this timer goes by, to be read: what moments are given in, as
-    /// [`schedule_at`](Timer::schedule_at) takes them.
-    pub fn clock(&self) -> Arc<dyn Clock> {
-        self.inside.driver.clock.clone()
     }
 
     /// The length of its tick.
@@ -93,8 +90,10 @@ impl SystemTimer {
     /// `docs/METRICS.md` lists; cost as `stats`.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
-        let Driver { name, reaper, published_turns, .. } = &*self.inside.driver;
-        metrics::publish(name, self.stats(), || reaper.turns(), published_turns);
+        // Read under the lock: what was read before it may be older than what was published
+        // meanwhile.
+        let published = self.inside.driver.published_turns.try_lock();
+        publish(self.name(), self.stats(), published);
     }
 }
 
@@ -105,64 +104,34 @@ impl Timer for SystemTimer {
 }
 
 /// Configures a [`SystemTimer`].
+#[derive(Debug)]
 #[must_use = "starts nothing until it is built"]
 pub struct SystemTimerBuilder {
-    tick: TickLength,
-    wheel_size: WheelSize,
-    shards: Option<usize>,
+    driver: Driver,
     clock: Option<Arc<dyn Clock>>,
     executor: Option<Arc<dyn Executor>>,
-    inline: bool,
     workers: usize,
-    pending_max: Option<usize>,
-    on_panic: Option<PanicHook>,
-    name: String,
     #[cfg(feature = "tokio")]
     runtime: Option<tokio::runtime::Handle>,
-}
-
-impl fmt::Debug for SystemTimerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SystemTimerBuilder").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl Default for SystemTimerBuilder {
-    fn default() -> Self {
-        SystemTimerBuilder {
-            tick: TickLength::default(),
-            wheel_size: WheelSize::default(),
-            shards: None,
-            clock: None,
-            executor: None,
-            inline: false,
-            workers: 1,
-            pending_max: None,
-            on_panic: None,
-            name: "timer".to_owned(),
-            #[cfg(feature = "tokio")]
-            runtime: None,
-        }
-    }
 }
 
 impl SystemTimerBuilder {
     /// The tick; 1 ms by default.
     pub fn tick(mut self, tick: TickLength) -> Self {
-        self.tick = tick;
+        self.driver.tick = tick;
         self
     }
 
     /// Slots a level; 64 by default, [`WheelSize::KAFKA`] for Kafka's 20.
     pub fn wheel_size(mut self, size: WheelSize) -> Self {
-        self.wheel_size = size;
+        self.driver.wheel_size = size;
         self
     }
 
     /// Shards of each set of tasks' wheels: a power of two up to [`MAX_SHARDS`]. By default eight
     /// for each processor, at least 8 and at most 256.
     pub fn shards(mut self, count: usize) -> Self {
-        self.shards = Some(count);
+        self.driver.shard_count = count;
         self
     }
 
@@ -183,7 +152,7 @@ impl SystemTimerBuilder {
     /// Runs what expired on `executor` instead of worker threads of the timer's own.
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.executor = Some(Arc::new(executor));
-        self.inline = false;
+        self.driver.inline = false;
         self
     }
 
@@ -191,29 +160,21 @@ impl SystemTimerBuilder {
     /// a timer that nobody else shares.
     pub fn inline(mut self) -> Self {
         self.executor = Some(Arc::new(Inline));
-        self.inline = true;
-        self
-    }
-
-    /// How many tasks may be pending at most, in the timer itself, in each
-    /// [`TaskTimer`](crate::TaskTimer) on it and among its sleeps; one more is refused and handed
-    /// back. No limit by default; with one, all threads share a counter.
-    pub fn pending_max(mut self, max: usize) -> Self {
-        self.pending_max = Some(max);
+        self.driver.inline = true;
         self
     }
 
     /// Is told of each panic that was contained, on the thread that it happened on. (The program's
     /// panic hook has been told before.)
     pub fn on_panic(mut self, hook: impl Fn(&Panicked) + Send + Sync + 'static) -> Self {
-        self.on_panic = Some(Box::new(hook));
+        self.driver.on_panic = Some(Box::new(hook));
         self
     }
 
     /// The start of the threads' names, and the label of the timer's metrics; `timer` by default.
-    /// Give each timer that publishes its own.
+    /// Give each timer that publishes its own. A NUL character becomes a question mark.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
+        self.driver.name = name.into().replace('\0', "?");
         self
     }
 
@@ -259,71 +220,30 @@ impl SystemTimerBuilder {
     /// # Errors
     /// [`BuildError`] when a thread cannot be had, the shard count is out of bounds, or a tokio
     /// runtime has no time.
-    pub fn build(mut self) -> Result<SystemTimer, BuildError> {
-        let shards = self.shards.unwrap_or_else(default_shards);
-        if !shards.is_power_of_two() || shards > MAX_SHARDS {
-            return Err(BuildError::Shards(shards));
+    pub fn build(self) -> Result<SystemTimer, BuildError> {
+        let SystemTimerBuilder { mut driver, clock, executor, workers, .. } = self;
+        if !driver.shard_count.is_power_of_two() || driver.shard_count > MAX_SHARDS {
+            return Err(BuildError::Shards(driver.shard_count));
         }
-        if self.name.contains('\0') {
-            return Err(BuildError::Name(self.name));
-        }
-        let Threads { clock, reaper, executor, workers } = self.start()?;
-        let driver = Driver {
-            tick: self.tick,
-            wheel_size: self.wheel_size,
-            shard_count: shards,
-            by_hand: false,
-            inline: self.inline,
-            pending_max: self.pending_max,
-            clock,
-            reaper,
-            executor,
-            workers,
-            on_panic: self.on_panic,
-            name: self.name,
-            #[cfg(feature = "metrics")]
-            published_turns: Default::default(),
-        };
-        Ok(SystemTimer { inside: Inside::new(driver) })
-    }
-}
-
-/// A clock, and the threads that wait and work by it.
-struct Threads {
-    clock: Arc<dyn Clock>,
-    reaper: Reaper,
-    executor: Arc<dyn Executor>,
-    workers: Option<Arc<Workers>>,
-}
-
-impl SystemTimerBuilder {
-    fn start(&mut self) -> Result<Threads, BuildError> {
         #[cfg(feature = "tokio")]
-        if let Some(runtime) = self.runtime.take() {
-            return self.start_on(runtime);
+        if let Some(runtime) = self.runtime {
+            use crate::driver::tokio::{TokioClock, TokioExecutor, start_reaper};
+            let handle = || runtime.clone();
+            driver.clock = clock.unwrap_or_else(|| Arc::new(TokioClock::new(handle())));
+            driver.executor = executor.unwrap_or_else(|| Arc::new(TokioExecutor::new(handle())));
+            let started = start_reaper(&mut driver, &runtime);
+            return started.then(|| SystemTimer::of(driver)).ok_or(BuildError::NoTime);
         }
-        let clock = self.clock.take().unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let reaper = Reaper::start(clock.clone(), self.tick, &format!("{}-reaper", self.name))?;
-        let (executor, workers) = match self.executor.take() {
-            Some(executor) => (executor, None),
+        driver.clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+        driver.executor = match executor {
+            Some(executor) => executor,
             None => {
-                let name = format!("{}-worker", self.name);
-                let workers = Arc::new(Workers::start(&name, self.workers)?);
-                (workers.clone() as Arc<dyn Executor>, Some(workers))
+                let name = format!("{}-worker", driver.name);
+                driver.workers.insert(Arc::new(Workers::start(&name, workers)?)).clone()
             }
         };
-        Ok(Threads { clock, reaper, executor, workers })
-    }
-
-    #[cfg(feature = "tokio")]
-    fn start_on(&mut self, runtime: tokio::runtime::Handle) -> Result<Threads, BuildError> {
-        use crate::driver::tokio::{TokioClock, TokioExecutor, start};
-        let of_runtime = || Arc::new(TokioClock::new(runtime.clone())) as Arc<dyn Clock>;
-        let clock = self.clock.take().unwrap_or_else(of_runtime);
-        let reaper = start(&runtime, clock.clone(), self.tick).ok_or(BuildError::NoTime)?;
-        let of_runtime = || Arc::new(TokioExecutor::new(runtime.clone())) as Arc<dyn Executor>;
-        let executor = self.executor.take().unwrap_or_else(of_runtime);
-        Ok(Threads { clock, reaper, executor, workers: None })
+        driver.start_reaper()?;
+        Ok(SystemTimer::of(driver))
     }
 }
 

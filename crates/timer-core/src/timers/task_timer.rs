@@ -4,22 +4,24 @@
 use std::{
     fmt,
     sync::{
-        Arc, Weak,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
+    task::Waker,
     time::Duration,
 };
+
+use crossbeam_utils::CachePadded;
 
 use crate::{
     driver::{
         driver::Driver,
-        executor::{Due, Job, jobs},
-        owner::{TimerClosed, WheelCounts, WheelOwner},
-        panics::{Panicked, contain},
-        shards::{ShardGuard, ShardState, Shards, TimerHandle},
+        executor::{Due, Job, Panicked, contain},
+        shards::{ShardState, Shards, TimerHandle, WheelOwner},
     },
-    sync::{Limit, Mutex, failpoints::failpoint, thread_slot},
-    timers::errors::{ScheduleError, ScheduleErrorReason},
+    observe::TimerStats,
+    sync::{Mutex, failpoint, thread_slot},
+    timers::{ScheduleError, ScheduleErrorReason, TimerTask},
     wheel::{
         node::MAX_TASKS,
         timing_wheel::{Advanced, TimingWheel},
@@ -44,7 +46,7 @@ const BUDGET: usize = 256;
 ///
 /// let timer = ManualTimer::new();
 /// let (send, expired) = mpsc::channel();
-/// let sessions = timer.with_handler(move |session: Session| send.send(session.id).unwrap())?;
+/// let sessions = timer.with_handler(move |session: Session| send.send(session.id).unwrap());
 ///
 /// let handle = sessions.schedule(Duration::from_secs(30), Session { id: 7, heartbeats: 0 })?;
 /// timer.advance(Duration::from_secs(29));
@@ -58,14 +60,13 @@ const BUDGET: usize = 256;
 /// ```
 #[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
 pub struct TaskTimer<T> {
-    tasks: Arc<Tasks<T>>,
+    pub(crate) tasks: Arc<Tasks<T>>,
 }
 
-struct Tasks<T> {
+pub(crate) struct Tasks<T> {
     shards: Shards<Shard<T>>,
     driver: Arc<Driver>,
     run: Arc<Run<T>>,
-    pending: Option<Limit>,
     /// At the timer's shutdown what is pending is run. Else it stays, to be taken back.
     run_at_close: bool,
     /// What fell due in this round.
@@ -78,19 +79,11 @@ struct Shard<T> {
     closed: bool,
 }
 
-impl<T> ShardGuard<'_, Shard<T>> {
-    /// Gives a pending task another tick, seen from `now`; false if it is pending no more.
-    fn reschedule(&mut self, handle: TimerHandle, now: u64, deadline: u64) -> bool {
-        self.wheel.catch_up(now);
-        let due = self.wheel.reschedule(handle.id(), deadline);
-        due.into_iter().for_each(|due| self.work_at(due));
-        due.is_some()
-    }
-}
-
 impl<T> ShardState for Shard<T> {
-    fn counts(&self) -> WheelCounts {
-        WheelCounts::of(&self.wheel)
+    type Task = T;
+
+    fn wheel(&mut self) -> &mut TimingWheel<T> {
+        &mut self.wheel
     }
 }
 
@@ -101,55 +94,24 @@ struct Run<T> {
 }
 
 impl<T: Send + 'static> TaskTimer<T> {
-    /// Wheels on any driver; [`Timer::with_handler`](crate::Timer::with_handler) is the short way.
-    ///
-    /// # Errors
-    /// [`TimerClosed`] after shutdown.
-    pub fn on(
-        driver: Arc<Driver>,
-        handler: impl Fn(T) + Send + Sync + 'static,
-    ) -> Result<Self, TimerClosed> {
-        let timer = TaskTimer::detached(driver, handler, false);
-        timer.attach()?;
-        Ok(timer)
-    }
-
-    /// As [`on`](Self::on), but the timer's shutdown runs what is pending, before its time; and on
-    /// a timer that was shut down, every task is refused.
-    pub(crate) fn run_at_close(
-        driver: Arc<Driver>,
-        handler: impl Fn(T) + Send + Sync + 'static,
-    ) -> Self {
-        let timer = TaskTimer::detached(driver, handler, true);
-        if timer.attach().is_err() {
-            timer.tasks.clone().timer_closed();
-        }
-        timer
-    }
-
-    fn detached(
+    /// Wheels on a driver, all of whose tasks are refused after shutdown; which may
+    /// `run_at_close`, before its time, what is pending then.
+    pub(crate) fn on(
         driver: Arc<Driver>,
         handler: impl Fn(T) + Send + Sync + 'static,
         run_at_close: bool,
     ) -> Self {
-        let run = Run { handler: Box::new(handler), panicked: AtomicU64::new(0) };
         let tasks = Arc::new(Tasks {
-            shards: Shards::new(&driver, driver.shard_count, |number| Shard {
-                wheel: driver.wheel(number, driver.shard_count),
-                closed: false,
-            }),
+            shards: driver.shards(driver.shard_count, |_, wheel| Shard { wheel, closed: false }),
             round: Mutex::new(Due::default()),
-            pending: driver.pending_max.map(Limit::new),
             run_at_close,
+            run: Arc::new(Run { handler: Box::new(handler), panicked: AtomicU64::new(0) }),
             driver,
-            run: Arc::new(run),
         });
+        if !tasks.driver.attach(&tasks, &tasks.shards) {
+            tasks.clone().timer_closed();
+        }
         TaskTimer { tasks }
-    }
-
-    fn attach(&self) -> Result<(), TimerClosed> {
-        let owner: Weak<dyn WheelOwner> = Arc::downgrade(&self.tasks) as _;
-        self.tasks.driver.attach(self.tasks.shards.bell(), owner)
     }
 
     /// Has the handler run `task` once `delay` has passed. As
@@ -174,9 +136,7 @@ impl<T: Send + 'static> TaskTimer<T> {
 
     /// Takes a pending task back; `None` if it is pending no more. O(1).
     pub fn cancel(&self, handle: TimerHandle) -> Option<T> {
-        let task = self.tasks.shards.lock(handle.shard()).wheel.cancel(handle.id())?;
-        self.tasks.release(1);
-        Some(task)
+        self.tasks.shards.lock(handle.shard()).wheel.cancel(handle.id())
     }
 
     /// Cancels a pending task and drops it; true if that kept it from running. O(1).
@@ -222,21 +182,6 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.len() == 0
     }
 
-    /// The earliest deadline of a pending task, on the timer's clock, rounded up to its tick. It
-    /// looks at all of them, each shard locked for 256 at a time: what comes or goes meanwhile may
-    /// be missed. O(tasks + shards).
-    pub fn next_deadline_ns(&self) -> Option<u64> {
-        let shards = 0..self.tasks.shards.count();
-        let earliest = shards.filter_map(|number| {
-            let (mut from, mut earliest) = (Some(0), None);
-            while let Some(start) = from {
-                from = self.tasks.look_at_some(number, start, &mut earliest);
-            }
-            earliest
-        });
-        earliest.min().map(|tick| self.tasks.driver.tick.start_ns(tick))
-    }
-
     /// How many tasks panicked. Each panic was contained.
     pub fn panicked(&self) -> u64 {
         self.tasks.run.panicked.load(Ordering::Relaxed)
@@ -248,24 +193,13 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.tasks.take_all()
     }
 
-    /// Has the handler run `task` at a tick, seen from another.
-    #[inline]
-    pub(crate) fn insert_at(
-        &self,
-        now: u64,
-        deadline: u64,
-        task: T,
-    ) -> Result<TimerHandle, ScheduleError<T>> {
-        self.tasks.insert(now, deadline, task)
-    }
-
     /// Gives a pending task another tick, seen from `now`. False if it is pending no more.
     pub(crate) fn reschedule_at(&self, handle: TimerHandle, now: u64, deadline: u64) -> bool {
-        self.tasks.shards.lock(handle.shard()).reschedule(handle, now, deadline)
-    }
-
-    pub(crate) fn downgrade(&self) -> WeakTaskTimer<T> {
-        WeakTaskTimer { tasks: Arc::downgrade(&self.tasks) }
+        let mut shard = self.tasks.shards.lock(handle.shard());
+        shard.wheel.catch_up(now);
+        let due = shard.wheel.reschedule(handle.id(), deadline);
+        due.into_iter().for_each(|due| shard.work_at(due));
+        due.is_some()
     }
 
     pub(crate) fn driver(&self) -> &Arc<Driver> {
@@ -275,29 +209,6 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// Counts and reports a panic that a task contained itself.
     pub(crate) fn report(&self, panicked: &Panicked) {
         self.tasks.run.report(panicked, &self.tasks.driver);
-    }
-}
-
-/// A handle that keeps nothing alive: for tasks that lie on the very wheels they use.
-pub(crate) struct WeakTaskTimer<T> {
-    tasks: Weak<Tasks<T>>,
-}
-
-impl<T> WeakTaskTimer<T> {
-    pub(crate) fn upgrade(&self) -> Option<TaskTimer<T>> {
-        self.tasks.upgrade().map(|tasks| TaskTimer { tasks })
-    }
-}
-
-impl<T> Clone for WeakTaskTimer<T> {
-    fn clone(&self) -> Self {
-        WeakTaskTimer { tasks: self.tasks.clone() }
-    }
-}
-
-impl<T> fmt::Debug for WeakTaskTimer<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WeakTaskTimer").finish_non_exhaustive()
     }
 }
 
@@ -313,50 +224,65 @@ impl<T> fmt::Debug for TaskTimer<T> {
     }
 }
 
-impl<T: Send + 'static> Tasks<T> {
-    fn insert(
-        &self,
-        now_tick: u64,
-        deadline: u64,
-        task: T,
-    ) -> Result<TimerHandle, ScheduleError<T>> {
-        if let Some(limit) = self.pending.as_ref().filter(|limit| !limit.acquire()) {
-            let reason = ScheduleErrorReason::Full { limit: limit.max() };
-            return Err(ScheduleError::new(task, reason));
-        }
-        let mut shard = self.shards.lock(thread_slot());
-        let inserted = self.insert_into(&mut shard, now_tick, deadline, task);
-        drop(shard);
-        if inserted.is_err() {
-            self.release(1);
-        }
-        inserted
+/// What the handles of a timer share.
+#[derive(Debug)]
+pub struct Inside {
+    pub(crate) driver: Arc<Driver>,
+    pub(crate) tasks: TaskTimer<Box<dyn TimerTask>>,
+    /// Where sleeps leave their wakers; made when the first one is. The same wheels behind a count
+    /// of references for each shard: threads that make and drop sleeps do not write to the same
+    /// memory.
+    wakers: OnceLock<Box<[Wakers]>>,
+}
+
+/// Wakers on wheels, and the count of their users.
+pub(crate) type Wakers = Arc<CachePadded<TaskTimer<Waker>>>;
+
+impl Inside {
+    /// The inside of a new timer.
+    pub(crate) fn new(driver: Driver) -> Arc<Self> {
+        let driver = Arc::new(driver);
+        let tasks = TaskTimer::on(driver.clone(), |task: Box<dyn TimerTask>| task.run(), false);
+        Arc::new(Inside { driver, tasks, wakers: OnceLock::new() })
     }
 
-    fn insert_into(
+    /// Where this thread leaves wakers.
+    pub(crate) fn wakers(&self) -> &Wakers {
+        let wakers = self.wakers.get_or_init(|| {
+            let wakers = TaskTimer::on(self.driver.clone(), Waker::wake, true);
+            let counted = || Arc::new(CachePadded::new(wakers.clone()));
+            std::iter::repeat_with(counted).take(self.driver.shard_count).collect()
+        });
+        &wakers[thread_slot() & (wakers.len() - 1)]
+    }
+
+    /// A number of the sleepers; 0 when there never was one.
+    pub(crate) fn of_sleepers<N: Default>(&self, number: impl Fn(&TaskTimer<Waker>) -> N) -> N {
+        self.wakers.get().map_or_else(N::default, |wakers| number(&wakers[0]))
+    }
+}
+
+impl<T: Send + 'static> Tasks<T> {
+    /// Has the handler run `task` at a tick, seen from another.
+    #[inline]
+    pub(crate) fn insert(
         &self,
-        shard: &mut ShardGuard<'_, Shard<T>>,
         now_tick: u64,
         deadline: u64,
         task: T,
     ) -> Result<TimerHandle, ScheduleError<T>> {
+        let mut shard = self.shards.lock(thread_slot());
         if shard.closed {
+            drop(shard);
             return Err(ScheduleError::new(task, ScheduleErrorReason::Closed));
         }
         shard.wheel.catch_up(now_tick);
-        let scheduled = shard.wheel.insert(deadline, task);
-        let scheduled = scheduled.map_err(|full| {
+        let scheduled = shard.wheel.insert(deadline, task).map_err(|task| {
             let reason = ScheduleErrorReason::Full { limit: MAX_TASKS as usize };
-            ScheduleError::new(full.0, reason)
+            ScheduleError::new(task, reason)
         })?;
         shard.work_at(scheduled.due);
         Ok(shard.handle(scheduled.id))
-    }
-
-    fn release(&self, count: usize) {
-        if let Some(limit) = &self.pending {
-            limit.release(count);
-        }
     }
 
     /// Closes all shards and takes out what is pending.
@@ -365,28 +291,15 @@ impl<T: Send + 'static> Tasks<T> {
         for number in 0..self.shards.count() {
             let mut from = Some(0);
             while let Some(start) = from {
-                let before = left.len();
                 from = self.close_some(number, start, &mut left);
-                self.release(left.len() - before);
             }
         }
         left
     }
 
-    /// Looks at the deadlines of up to `BUDGET` tasks under one lock hold; returns where to go on.
-    fn look_at_some(&self, number: usize, from: u32, earliest: &mut Option<u64>) -> Option<u32> {
-        let (shard, mut from) = (self.shards.lock(number), from);
-        for _ in 0..BUDGET {
-            let id = shard.wheel.first_from(from)?;
-            *earliest = shard.wheel.deadline(id).into_iter().chain(*earliest).min();
-            from = id.index() + 1;
-        }
-        Some(from)
-    }
-
     /// Has tasks run, in jobs.
-    fn execute(&self, jobs: impl Iterator<Item = Vec<T>>) {
-        for tasks in jobs {
+    fn execute(&self, due: Due<T>) {
+        for tasks in due.into_jobs(self.driver.parallelism()) {
             let (run, driver) = (self.run.clone(), self.driver.clone());
             self.driver.execute(Job::new(move || run.all(tasks, &driver)));
         }
@@ -412,7 +325,7 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
         let mut due = self.round.lock();
         let mut shard = self.shards.lock(number);
         let advanced = shard.wheel.advance(now_tick, budget, |task| {
-            let order = in_order.then(|| (task.deadline(), task.sequence()));
+            let order = in_order.then(|| (task.deadline(), task.id().sequence()));
             due.push(task.take(), order);
         });
         shard.advanced(advanced.next_due);
@@ -421,8 +334,7 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
 
     fn round_over(self: Arc<Self>) {
         let due = std::mem::take(&mut *self.round.lock());
-        let jobs = due.into_jobs(self.driver.parallelism());
-        self.execute(jobs.inspect(|tasks| self.release(tasks.len())));
+        self.execute(due);
         let driver = self.driver.clone();
         if let Some(tasks) = Arc::into_inner(self) {
             // The last handle went meanwhile. What is pending is the user's to drop: not here.
@@ -431,11 +343,11 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
     }
 
     fn next_due(&self, shard: usize) -> Option<u64> {
-        self.shards.lock(shard).wheel.next_due()
+        self.shards.next_due(shard)
     }
 
-    fn counts(&self) -> WheelCounts {
-        self.shards.counts()
+    fn add_to(&self, stats: &mut TimerStats) {
+        self.shards.add_to(stats);
     }
 
     fn timer_closed(self: Arc<Self>) {
@@ -443,7 +355,7 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
             self.shards.lock(number).closed = true; // what is pending can still be taken back
         }
         if self.run_at_close && !failpoint!(ShutdownWakesNoSleeper) {
-            self.execute(jobs(self.take_all(), self.driver.parallelism()));
+            self.execute(Due::from(self.take_all()));
         }
     }
 }
@@ -469,14 +381,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     use super::*;
-    use crate::{
-        driver::clock::TickLength,
-        driver::{
-            clock::ManualClock,
-            executor::Executor,
-            reaper::{Reaper, Wake},
-        },
-    };
+    use crate::driver::executor::Executor;
 
     /// Counts how many tasks each job ran.
     #[derive(Clone, Debug, Default)]
@@ -495,23 +400,9 @@ mod tests {
 
     /// A driver that nobody turns.
     fn driver(executor: Counting) -> Arc<Driver> {
-        let (clock, tick) = (Arc::new(ManualClock::new()), TickLength::default());
-        Arc::new(Driver {
-            tick,
-            wheel_size: Default::default(),
-            shard_count: 1,
-            by_hand: false,
-            inline: false,
-            pending_max: None,
-            clock: clock.clone(),
-            reaper: Reaper::new(clock, tick, Wake::Nobody).0,
-            executor: Arc::new(executor),
-            workers: None,
-            on_panic: None,
-            name: String::new(),
-            #[cfg(feature = "metrics")]
-            published_turns: Default::default(),
-        })
+        let mut driver = Driver::new();
+        driver.executor = Arc::new(executor);
+        Arc::new(driver)
     }
 
     /// A turn takes at most 256 off the wheel, so that nobody waits long for its lock; a round
@@ -521,7 +412,7 @@ mod tests {
         let counting = Counting::default();
         let ran = counting.ran.clone();
         let handler = move |()| _ = ran.fetch_add(1, SeqCst);
-        let tasks = TaskTimer::on(driver(counting.clone()), handler).unwrap();
+        let tasks = TaskTimer::on(driver(counting.clone()), handler, false);
         (0..1000).for_each(|_| _ = tasks.schedule_at(0, ()).unwrap());
         let owner = tasks.tasks.clone();
         let mut turned = Vec::new();

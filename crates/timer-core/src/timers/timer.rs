@@ -3,14 +3,13 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    driver::{driver::Driver, owner::TimerClosed, shards::TimerHandle},
+    driver::{driver::Driver, shards::TimerHandle},
     observe::TimerStats,
     timers::{
-        TimerTask,
-        errors::ScheduleError,
-        periodic::{self, Interval, Pace, Periodic, PeriodicError},
-        sleep::{Sleep, Sleeps, TimeoutFuture},
-        task_timer::TaskTimer,
+        ScheduleError, ScheduleErrorReason, TimerTask,
+        periodic::{self, Interval, Pace, Periodic},
+        sleep::{Sleep, TimeoutFuture},
+        task_timer::{Inside, TaskTimer},
     },
 };
 
@@ -26,16 +25,6 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// The inside of the timer, which is the same for all: only the timers of this crate have one.
     #[doc(hidden)]
     fn inside(&self) -> &Inside;
-
-    /// The timer's own tasks: what `schedule` schedules on.
-    fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
-        &self.inside().tasks
-    }
-
-    /// The sleepers of the timer: what [`sleep`](Self::sleep) registers with.
-    fn sleeps(&self) -> &Sleeps {
-        &self.inside().sleeps
-    }
 
     /// What turns the wheels, for owners that keep their own.
     fn driver(&self) -> Arc<Driver> {
@@ -77,7 +66,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn shutdown(&self, limit: Duration) -> TimerLeft {
-        let unfired = self.tasks().shutdown();
+        let unfired = self.inside().tasks.shutdown();
         TimerLeft { unfired, threads: self.inside().driver.shutdown(limit) }
     }
 
@@ -92,7 +81,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         delay: Duration,
         task: impl TimerTask,
     ) -> Result<TimerHandle, ScheduleError> {
-        self.tasks().schedule(delay, Box::new(task))
+        self.inside().tasks.schedule(delay, Box::new(task))
     }
 
     /// As [`schedule`](Self::schedule), at a moment of the timer's clock instead of after a delay;
@@ -105,24 +94,24 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         deadline_ns: u64,
         task: impl TimerTask,
     ) -> Result<TimerHandle, ScheduleError> {
-        self.tasks().schedule_at(deadline_ns, Box::new(task))
+        self.inside().tasks.schedule_at(deadline_ns, Box::new(task))
     }
 
     /// Cancels a task: out of the wheel at once, dropped on this thread. True if that kept it from
     /// running. O(1).
     fn cancel(&self, handle: TimerHandle) -> bool {
-        self.tasks().drop_pending(handle)
+        self.inside().tasks.drop_pending(handle)
     }
 
     /// Gives a pending task `delay` from now, earlier or later than before; it keeps its handle,
     /// and nothing is allocated. False if it is pending no more. O(1).
     fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
-        self.tasks().reschedule(handle, delay)
+        self.inside().tasks.reschedule(handle, delay)
     }
 
     /// True until the task falls due or is cancelled. O(1).
     fn is_pending(&self, handle: TimerHandle) -> bool {
-        self.tasks().is_pending(handle)
+        self.inside().tasks.is_pending(handle)
     }
 
     /// Runs `task` again and again, `period` from one *start* to the next. A run that takes longer
@@ -130,14 +119,14 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// for many such tasks [`Periodic::first_after`].
     ///
     /// # Errors
-    /// [`PeriodicError`] when the period is zero, or the timer is shut down or full.
+    /// [`ScheduleErrorReason`] when the period is zero, or the timer is shut down or full.
     fn schedule_at_fixed_rate(
         &self,
         first: Duration,
         period: Duration,
         task: impl FnMut() + Send + 'static,
-    ) -> Result<Periodic, PeriodicError> {
-        periodic::start(self.tasks(), first, Pace::Rate(period), task)
+    ) -> Result<Periodic, ScheduleErrorReason> {
+        periodic::start(&self.inside().tasks, first, Pace::Rate(period), task)
     }
 
     /// Runs `task` again and again, `delay` from the *end* of one run to the start of the next. See
@@ -150,20 +139,20 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         first: Duration,
         delay: Duration,
         task: impl FnMut() + Send + 'static,
-    ) -> Result<Periodic, PeriodicError> {
-        periodic::start(self.tasks(), first, Pace::Delay(delay), task)
+    ) -> Result<Periodic, ScheduleErrorReason> {
+        periodic::start(&self.inside().tasks, first, Pace::Delay(delay), task)
     }
 
     /// A future that is ready once `delay` has passed from this call. [`Duration::MAX`] and the
     /// like mean "practically never". On any runtime; see [`Sleep`].
     fn sleep(&self, delay: Duration) -> Sleep {
-        self.sleeps().sleep(delay)
+        Sleep::after(self.inside(), delay)
     }
 
     /// As [`sleep`](Self::sleep), until a moment of the timer's clock; one in the past is due at
     /// once, and `u64::MAX` never. Reads no clock.
     fn sleep_until_ns(&self, deadline_ns: u64) -> Sleep {
-        self.sleeps().sleep_until_ns(deadline_ns)
+        Sleep::until(self.inside(), deadline_ns)
     }
 
     /// A future that yields what `future` does, or an error when `limit` has passed from this call
@@ -176,75 +165,41 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// tokio's). See [`Interval`].
     ///
     /// # Errors
-    /// [`PeriodicError::ZeroPeriod`].
-    fn interval(&self, period: Duration) -> Result<Interval, PeriodicError> {
-        self.interval_from(period, period)
-    }
-
-    /// As [`interval`](Self::interval), with the first tick after `first`, which may be zero.
-    ///
-    /// # Errors
-    /// As there.
-    fn interval_from(&self, first: Duration, period: Duration) -> Result<Interval, PeriodicError> {
-        Interval::new(self.sleeps(), first, period)
+    /// [`ScheduleErrorReason::ZeroPeriod`].
+    fn interval(&self, period: Duration) -> Result<Interval, ScheduleErrorReason> {
+        Interval::new(self.inside(), period)
     }
 
     /// Wheels for tasks of one type, each run by `handler`: no box a task, and a pending one can be
-    /// reached by its handle.
-    ///
-    /// # Errors
-    /// [`TimerClosed`] after shutdown.
+    /// reached by its handle. After shutdown each task is refused.
     fn with_handler<T: Send + 'static>(
         &self,
         handler: impl Fn(T) + Send + Sync + 'static,
-    ) -> Result<TaskTimer<T>, TimerClosed> {
-        TaskTimer::on(self.driver(), handler)
+    ) -> TaskTimer<T> {
+        TaskTimer::on(self.driver(), handler, false)
     }
 
     /// Tasks scheduled here and not yet due. O(shards).
     fn len(&self) -> usize {
-        self.tasks().len()
+        self.inside().tasks.len()
     }
 
     /// True when no task is scheduled here. O(shards).
     fn is_empty(&self) -> bool {
-        self.tasks().is_empty()
-    }
-
-    /// The earliest deadline of the tasks scheduled here, on the timer's clock, rounded up to its
-    /// tick. O(tasks + shards).
-    fn next_deadline_ns(&self) -> Option<u64> {
-        self.tasks().next_deadline_ns()
+        self.inside().tasks.is_empty()
     }
 
     /// What the timer holds and has done, over all wheels that it turns. O(wheels × shards),
     /// each shard locked for a moment, one after the other.
     fn stats(&self) -> TimerStats {
-        self.inside().driver.stats(self.panicked())
+        let Inside { driver, tasks, .. } = self.inside();
+        driver.stats(tasks.panicked() + self.inside().of_sleepers(TaskTimer::panicked))
     }
 
-    /// How many tasks scheduled here panicked, and wakers of sleepers. Each panic was
-    /// contained.
-    fn panicked(&self) -> u64 {
-        self.tasks().panicked() + self.sleeps().panicked()
-    }
-}
-
-/// What the handles of a timer share.
-#[derive(Clone, Debug)]
-pub struct Inside {
-    pub(crate) driver: Arc<Driver>,
-    tasks: TaskTimer<Box<dyn TimerTask>>,
-    sleeps: Sleeps,
-}
-
-impl Inside {
-    /// The inside of a new timer.
-    pub(crate) fn new(driver: Driver) -> Self {
-        let driver = Arc::new(driver);
-        let tasks = TaskTimer::on(driver.clone(), |task: Box<dyn TimerTask>| task.run());
-        let Ok(tasks) = tasks else { unreachable!("a new timer is open") };
-        Inside { sleeps: Sleeps::on(driver.clone()), driver, tasks }
+    /// How many sleeps are registered: polled, not yet due and not dropped. Exact when nothing
+    /// moves. O(shards).
+    fn sleepers(&self) -> usize {
+        self.inside().of_sleepers(TaskTimer::len)
     }
 }
 

@@ -3,19 +3,18 @@
 use std::{error::Error, io, time::Duration};
 
 use timer_core::{
-    BuildError, Full, ManualTimer, PeriodicError, ScheduleErrorReason, SystemTimer, TickLength,
-    Timer, TimingWheel, WheelSize,
+    BuildError, ManualTimer, ScheduleErrorReason, SystemTimer, TickLength, Timer, TimingWheel,
+    WheelSize,
 };
 
 #[test]
 fn sizes_name_the_value_and_the_bounds() {
     let says = |slots| WheelSize::new(slots).unwrap_err().to_string();
-    assert_eq!(says(1), "a wheel of 1 slots is outside 2..=32768");
-    assert_eq!(says(40_000), "a wheel of 40000 slots is outside 2..=32768");
+    assert_eq!(says(1), "slots of a wheel: 1 is outside 2..=32768");
+    assert_eq!(says(40_000), "slots of a wheel: 40000 is outside 2..=32768");
     let shards = SystemTimer::builder().shards(3).build().unwrap_err();
     assert_eq!(shards.to_string(), "3 shards or rooms: not a power of two in 1..=256");
     assert!(shards.source().is_none());
-    assert_eq!(Full("task").to_string(), "a wheel holds at most 67108864 tasks");
 }
 
 #[test]
@@ -23,25 +22,19 @@ fn a_timer_that_was_not_built_says_why() {
     let thread = BuildError::from(io::Error::other("no more threads"));
     assert_eq!(thread.to_string(), "no thread for the timer");
     assert_eq!(thread.source().unwrap().to_string(), "no more threads");
-    let name = SystemTimer::builder().name("a\0b").build().unwrap_err();
-    assert_eq!(name.to_string(), "\"a\\0b\" cannot name a thread");
-    let timer = ManualTimer::new();
-    timer.shutdown(Duration::MAX);
-    let closed = BuildError::from(timer.with_handler(|(): ()| ()).unwrap_err());
-    assert_eq!(closed.to_string(), "the timer cannot be used");
-    assert_eq!(closed.source().unwrap().to_string(), "the timer has been shut down");
+    let odd = SystemTimer::builder().name("a\0b").build().unwrap();
+    assert_eq!(odd.name(), "a?b");
 }
 
 #[test]
 fn a_task_that_was_not_scheduled_leaves_its_reason() {
     let timer = ManualTimer::new();
     let zero = timer.schedule_at_fixed_rate(Duration::ZERO, Duration::ZERO, || ()).unwrap_err();
-    assert_eq!(zero.to_string(), "a period of 0 s; it must be above zero");
+    assert_eq!(zero.to_string(), "a period must be above zero");
     timer.shutdown(Duration::MAX);
     let second = Duration::from_secs(1);
     let closed = timer.schedule_at_fixed_rate(second, second, || ()).unwrap_err();
-    assert_eq!(closed, PeriodicError::NotScheduled(ScheduleErrorReason::Closed));
-    assert!(closed.to_string().starts_with("not scheduled: "), "{closed}");
+    assert_eq!(closed, ScheduleErrorReason::Closed);
     let schedule = || -> Result<(), ScheduleErrorReason> {
         timer.schedule(second, || ())?;
         Ok(())
@@ -55,7 +48,9 @@ fn a_builder_takes_tick_and_size() {
     let tick = TickLength::new(Duration::from_millis(4)).unwrap();
     let timer = SystemTimer::builder().tick(tick).wheel_size(WheelSize::KAFKA).build().unwrap();
     assert_eq!(timer.tick(), tick);
-    let mut wheel: TimingWheel<()> = timer.driver().wheel(0, 1);
-    wheel.insert(wheel.now() + 2000, ()).unwrap();
+    let shards = timer.driver().shards(1, |_, wheel: TimingWheel<()>| wheel);
+    let mut wheel = shards.lock(0);
+    let far = wheel.now() + 2000;
+    wheel.insert(far, ()).unwrap();
     assert_eq!(wheel.level_count(), 3, "levels of 20 slots");
 }

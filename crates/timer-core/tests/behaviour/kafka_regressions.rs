@@ -217,7 +217,8 @@ fn after_idling_a_delay_of_nothing_is_not_handed_down() {
     assert_eq!(kafka.turn(), KafkaTurn { fired: 1, buckets: 2 });
 
     let timer = ManualTimer::with(TickLength::MILLISECOND, WheelSize::KAFKA);
-    let mut ours = timer.driver().wheel(0, 1);
+    let shards = timer.driver().shards(1, |_, wheel| wheel);
+    let mut ours = shards.lock(0);
     ours.catch_up(1000);
     ours.insert(1000, ()).unwrap();
     assert_eq!(ours.next_due(), Some(1000), "its own bucket");

@@ -2,13 +2,12 @@
 #![cfg(all(feature = "tokio", not(loom)))]
 
 use std::{
-    cell::RefCell,
     sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
 
-use timer_core::{BuildError, SystemTimer, Timer, driver::on_timer_thread};
+use timer_core::{BuildError, SystemTimer, Timer, driver::Driver};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::{mpsc::unbounded_channel, oneshot},
@@ -101,7 +100,7 @@ fn a_thread_outside_schedules_by_the_same_paused_clock() {
     let scheduling = timer.clone();
     let clock = thread::spawn(move || {
         scheduling.schedule(MS * 20, || send.send(()).unwrap()).unwrap();
-        scheduling.clock().now_ns()
+        scheduling.now_ns()
     });
     assert_eq!(u128::from(clock.join().unwrap()) / HOUR.as_nanos(), 1);
     runtime.block_on(async {
@@ -203,12 +202,12 @@ fn a_task_of_another_runtime_schedules_by_this_ones_clock() {
     let advance = |runtime: &Runtime, by| runtime.block_on(tokio::time::advance(by));
     for (ahead, behind) in [(&own, &other), (&other, &own)] {
         advance(ahead, HOUR);
-        let before = timer.clock().now_ns();
-        let (clock, scheduling) = (timer.clock(), timer.clone());
+        let before = timer.now_ns();
+        let scheduling = timer.clone();
         let (send, mut fired) = oneshot::channel();
         let task = other.spawn(async move {
             scheduling.schedule(MS * 20, || send.send(()).unwrap()).unwrap();
-            clock.now_ns()
+            scheduling.now_ns()
         });
         assert_eq!(other.block_on(task).unwrap(), before);
         own.block_on(async {
@@ -227,45 +226,8 @@ fn a_task_of_another_runtime_schedules_by_this_ones_clock() {
 async fn what_expires_is_told_apart_from_other_tasks() {
     let timer = here();
     let (send, told) = oneshot::channel();
-    timer.schedule(MS, || send.send(on_timer_thread()).unwrap()).unwrap();
+    timer.schedule(MS, || send.send(Driver::on_timer_thread()).unwrap()).unwrap();
     assert!(told.await.unwrap());
-    assert!(!on_timer_thread());
-    assert!(!tokio::spawn(async { on_timer_thread() }).await.unwrap());
-}
-
-thread_local! {
-    static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
-}
-
-struct Late(SystemTimer, mpsc::Sender<u64>);
-
-impl Drop for Late {
-    fn drop(&mut self) {
-        self.0.schedule(MS, || ()).unwrap();
-        self.1.send(self.0.clock().now_ns()).unwrap();
-    }
-}
-
-/// Where tokio's own thread-locals are gone already: it is this clock all the same, whatever the
-/// machine's says.
-#[test]
-fn in_a_thread_locals_destructor_the_clock_is_read_all_the_same() {
-    for advanced in [HOUR, Duration::ZERO] {
-        let runtime = paused();
-        let inside = runtime.enter();
-        let timer = here();
-        drop(inside);
-        runtime.block_on(tokio::time::advance(advanced));
-        let (_open, nothing) = mpsc::channel::<()>();
-        let _ = nothing.recv_timeout(MS * 20); // the machine's clock goes on
-        let shown_ns = timer.clock().now_ns();
-        let (send, told) = mpsc::channel();
-        let handle = runtime.handle().clone();
-        let late = thread::spawn(move || {
-            LATE.set(Some(Late(timer, send)));
-            let _tokios_own_come_after = handle.enter();
-        });
-        late.join().unwrap();
-        assert_eq!(told.recv().unwrap(), shown_ns);
-    }
+    assert!(!Driver::on_timer_thread());
+    assert!(!tokio::spawn(async { Driver::on_timer_thread() }).await.unwrap());
 }

@@ -24,11 +24,14 @@ fn on_an_executor_that_only_blocks() {
         assert_eq!(timer.timeout(HOUR, timer.sleep(MS)).await, Ok(Ok(())));
         let mut beat = timer.interval(MS).unwrap();
         let first_ns = beat.tick().await.unwrap();
-        for number in 1..5 {
-            assert_eq!(beat.tick().await, Ok(first_ns + number * 1_000_000)); // none is lost
+        let mut before_ns = first_ns;
+        for _ in 1..5 {
+            let tick_ns = beat.tick().await.unwrap();
+            assert!(tick_ns > before_ns && (tick_ns - first_ns) % 1_000_000 == 0, "off the beat");
+            before_ns = tick_ns;
         }
     });
-    assert!(timer.sleeps().is_empty());
+    assert_eq!(timer.sleepers(), 0);
     timer.shutdown(Duration::MAX);
 }
 
@@ -49,7 +52,7 @@ async fn on_tokio() {
     for limited in limited.collect::<Vec<_>>() {
         assert_eq!(limited.await.unwrap(), Err(TimeoutError::Elapsed));
     }
-    assert!(timer.sleeps().is_empty());
+    assert_eq!(timer.sleepers(), 0);
 }
 
 /// One task polls it first, another goes on with it.
@@ -74,7 +77,7 @@ async fn a_sleep_moves_between_tasks() {
 async fn a_shutdown_wakes_who_sleeps() {
     let timer = SystemTimer::new().unwrap();
     let sleeping: Vec<_> = (0..100).map(|_| tokio::spawn(timer.sleep(HOUR))).collect();
-    while timer.sleeps().len() < 100 {
+    while timer.sleepers() < 100 {
         tokio::task::yield_now().await;
     }
     let closing = timer.clone();
@@ -130,7 +133,7 @@ async fn settling_lets_tasks_follow_time_step_by_step() {
         seen
     });
     timer.settle(Duration::ZERO).await;
-    assert_eq!(timer.sleeps().len(), 2);
+    assert_eq!(timer.sleepers(), 2);
     timer.settle(8 * MS).await;
     assert!(!rounds.is_finished());
     timer.settle(HOUR).await;

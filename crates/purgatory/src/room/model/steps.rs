@@ -107,7 +107,7 @@ impl Model {
             false => room.arrive(span, counted, watched).unwrap(),
         };
         let Arrived { id, due } = arrived;
-        assert!(due == u64::MAX || room.next_due().is_some_and(|next| next <= due));
+        assert!(due == u64::MAX || room.entries.wheel.next_due().is_some_and(|next| next <= due));
         let chosen = deadline.unwrap_or(u64::MAX);
         assert_eq!(due == u64::MAX, chosen == u64::MAX);
         self.linked(key, watermark, Linked::first(id));
@@ -383,7 +383,7 @@ impl Model {
         let (id, deadline) = (self.any_id(), self.any_tick());
         let room = &mut self.rooms[id.shard()];
         let due = room.reschedule(self.now, id, deadline);
-        let next_due = room.next_due();
+        let next_due = room.entries.wheel.next_due();
         let parked = self.reference.get(id).unwrap();
         let (too_late, was) = (parked.end.is_some(), parked.deadline);
         assert_eq!(due.is_none(), too_late);
@@ -434,7 +434,7 @@ impl Model {
         let stopped = turn.fired + turn.cascaded == budget;
         assert!(turn.fired + turn.cascaded <= budget && turn.fired == fired + noted.len());
         assert!(left.is_empty() || stopped && turn.next_due.is_some_and(|due| due <= now));
-        assert_eq!(turn.next_due, self.rooms[number].next_due());
+        assert_eq!(turn.next_due, self.rooms[number].entries.wheel.next_due());
         self.reference.count_if(fired > 0, "expired");
         self.reference.count_if(!noted.is_empty(), "expired while held");
         self.reference.count_if(!left.is_empty(), "expiry stopped by its budget");

@@ -1,3 +1,0 @@
-//! What is checked of the code itself: its layers.
-
-mod layers;
