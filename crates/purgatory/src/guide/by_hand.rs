@@ -69,8 +69,7 @@
 //! ```
 //!
 //! To repair it: register first, then check. Remove the sender when its waiter goes, from each of
-//! its keys. Decide whether timeout or value won. Hold no lock of the map over an `await` or a
-//! callback.
+//! its keys. Decide whether timeout or value won. Hold no lock of the map over an `await`.
 //!
 //! # From a map of senders to `Replies`
 //!
@@ -220,5 +219,3 @@
 //! | timeout and value at once | both may win | the waiter decides | the actor decides | one outcome |
 //! | an event wakes | all | all | the ready | the ready |
 //! | shutdown | a closed channel | waits on | up to you | each is cancelled |
-//!
-//! Next: [questions](super::questions).

@@ -36,7 +36,7 @@
 //! - **(f)** A check that comes true wins over every note.
 //! - **(g)** As often as events came by meanwhile.
 //! - **(h)** The time ran out, or a thread cancelled or completed it. The first such note counts.
-//! - **(j)** An event on one of its keys, or a watermark that is met but does not complete it.
+//! - **(j)** An event, or a watermark that is met but does not complete it.
 //! - **(l)** With [`check_at_expiry`](crate::Builder::check_at_expiry) the executor first holds it
 //!   for a last check, with Expired noted.
 //! - **(m)**, **(n)** The thread that calls or raises ends it, without a check.
@@ -94,5 +94,3 @@
 //! assert_eq!(ends.try_iter().collect::<Vec<_>>(), expected);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
-//!
-//! Next: [time](super::time).

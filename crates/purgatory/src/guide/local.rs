@@ -56,7 +56,5 @@
 //! A task turns the timer. Futures of [`wait`](crate::Purgatory::wait) work in `spawn_local`; wrap
 //! what a condition holds. A timer [on tokio](super::tokio) needs no turning.
 //!
-//! Next: [tests that do not sleep](super::testing).
-//!
 //! [`ManualTimer`]: crate::timer_core::ManualTimer
 //! [`ManualTimer::next_due_in`]: crate::timer_core::ManualTimer::next_due_in

@@ -42,6 +42,4 @@
 //! - **A call of the monitor inside its own closure** panics. Two monitors, one inside a closure of
 //!   the other, are nested locks.
 //!
-//! Next: [requests and their replies](super::replies).
-//!
 //! [`Monitor`]: crate::Monitor

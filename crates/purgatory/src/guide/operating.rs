@@ -46,5 +46,3 @@
 //! Take no more requests, let the parked ones [drain](super::recipes#draining-before-the-end), then
 //! call [`shutdown`](crate::Purgatory::shutdown) with a limit. Shut a shared timer down last: that
 //! waits for the callbacks on its threads.
-//!
-//! Next: [recipes](super::recipes).

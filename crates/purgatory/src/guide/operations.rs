@@ -101,5 +101,3 @@
 //!     Ok(())
 //! }
 //! ```
-//!
-//! Next: [what an operation waits for](super::watches).

@@ -49,8 +49,8 @@
 //!
 //! # A long poll over an asynchronous store
 //!
-//! A check cannot await a read, so the poll waits for events alone and reads after each. Writers of
-//! this process raise them. For writers elsewhere the poll stays, rarer.
+//! A check cannot await a read, so the poll waits for events alone and reads after each. For
+//! writers elsewhere it looks again, rarely.
 //!
 //! ```
 #![doc = include_str!("recipes/stored_poll.rs")]
@@ -202,8 +202,7 @@
 //!
 //! # Single flight with takeover
 //!
-//! As above, but the next that *waits* takes a failed load over. The wait's value is a guard: the
-//! right to load.
+//! As above, but the next that *waits* takes a failed load over.
 //!
 //! ```
 #![doc = include_str!("recipes/single_flight.rs")]
@@ -260,8 +259,8 @@
 //!
 //! # A topic made again
 //!
-//! A watermark only rises, so a topic that is deleted and made again needs another key: name and
-//! epoch. An append or a fetch of the old one that comes late touches nothing of the new.
+//! A watermark only rises, so a topic made again needs another key: name and epoch. What comes late
+//! of the old one touches nothing of the new.
 //!
 #![cfg_attr(feature = "keyed", doc = "```")]
 #![cfg_attr(not(feature = "keyed"), doc = "```ignore")]
@@ -300,24 +299,6 @@
 //! }
 //! timer.advance(QUIET / 2);
 //! assert_eq!(saved.try_iter().collect::<Vec<_>>(), ["abc"]);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! # Request and reply
-//!
-//! [`Replies`](crate::Replies) keeps what is expected; [its chapter](super::replies) has the whole
-//! connection.
-//!
-//! ```
-//! use std::time::Duration;
-//! use purgatory::Replies;
-//!
-//! let replies = Replies::new("replies")?;
-//! let reply = replies.expect(7, Duration::from_secs(30))?; // first expected ...
-//! let send = |number| replies.deliver(&number, "a fast reply"); // ... then sent
-//! send(7)?;
-//! assert_eq!(reply.wait_blocking()?, "a fast reply");
-//! assert_eq!(replies.deliver(&7, "again"), Err("again"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -439,5 +420,3 @@
 //! ```
 //!
 //! A [`Monitor`](crate::Monitor) made by `new` does this, but names no keys.
-//!
-//! Next: [the same by hand](super::by_hand).

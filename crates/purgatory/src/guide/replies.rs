@@ -46,5 +46,3 @@
 //!   the connection a part of the key.
 //! - **A value that must not be lost.** Its client may go between delivery and poll: make it a
 //!   guard that [gives itself back](super::recipes#leases).
-//!
-//! Next: [values that only rise](super::watermarks).

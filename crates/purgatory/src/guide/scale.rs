@@ -1,6 +1,6 @@
 //! Scale: choosing keys, sizing, settings, and many nodes.
 //!
-//! Have one timer for a process, and a purgatory with a name and a bound for each kind of request:
+//! One timer for a process, a purgatory with a bound for each kind of request:
 //!
 //! ```
 //! use std::time::Duration;
@@ -38,7 +38,6 @@
 //! |---|---|---|---|---|---|
 //! | acks=all | 100 000/s | 5 ms | 500 | 44 kB | 1.8 % |
 //! | long poll, three keys | 20 000/s | 500 ms | 10 000 | 1.4 MB | 0.8 % |
-//! | one of 20 nodes for a million long polls, futures, three keys | 2 500/s | 20 s | 50 000 | 20 MB | 0.1 % |
 //!
 //! Set [`max_parked`](crate::Builder::max_parked) on a server: if events stop, a purgatory holds
 //! rate × timeout. With 128 rooms (2 processors) an empty one takes some 100 KB: do not make one
@@ -48,8 +47,8 @@
 //!
 //! | Setting | Change it when |
 //! |---|---|
-//! | tick | timeouts are a few ms: shorter. Timeouts are seconds and wake-ups matter: longer |
-//! | [`rooms`](crate::Builder::rooms) | few operations on many processors: fewer. Far more threads than processors: more |
+//! | tick | timeouts are a few ms: shorter. Wake-ups matter: longer |
+//! | [`rooms`](crate::Builder::rooms) | few operations on many processors: fewer |
 //! | workers, [`executor`](crate::Builder::executor) | `purgatory_callbacks_waiting` grows |
 //!
 //! # Many nodes
@@ -58,5 +57,3 @@
 //! Kafka does: then no event travels. Or send events over a bus that keeps what is published while
 //! a node reconnects (example `external_events`); on arrival change the state, then raise the
 //! event. A node that dies loses its waits; clients ask again elsewhere.
-//!
-//! Next: [operating](super::operating).

@@ -50,5 +50,3 @@
 //! | *timer*, *tick* | a timing wheel and the thread that turns it, the *reaper*; its unit |
 //! | *executor* | runs callbacks of expired operations; by default one worker thread of the timer |
 //! | *room* | a lock and the keys that hash to it |
-//!
-//! Next: [a state and the waits for it](super::monitor).

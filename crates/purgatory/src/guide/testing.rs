@@ -26,5 +26,3 @@
 //! | that nothing panicked | assert that [`panics`](crate::Stats::panics) is 0: checks and callbacks contain theirs, so an assertion there fails no test |
 //! | with `start_paused` | put the timer [on the runtime](super::tokio#a-paused-clock) |
 //! | a cluster with random delays | see `cargo run --release --example virtual_time` |
-//!
-//! Next: [tokio](super::tokio).

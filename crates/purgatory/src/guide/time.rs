@@ -39,10 +39,7 @@
 //! | other callbacks on the executor | their time | short callbacks, more workers |
 //! | the operation is under check | until it returns | short checks |
 //! | many expire in one tick | until their turn | spread timeouts |
-//! | glibc tidies up what a million callbacks freed | 50 ms | another allocator, such as jemalloc |
 //! | a timer on [tokio](super::tokio) | 1 ms, and other tasks | a timer with its own thread |
 //!
 //! Within one tick the order is not promised, except by a `ManualTimer`. The same timer runs
 //! [delayed and periodic tasks, sleeps and timeouts](crate::timer_core#what-is-here).
-//!
-//! Next: [one thread](super::local).

@@ -34,18 +34,15 @@
 //!
 //! | You want | Do |
 //! |---|---|
-//! | `tokio::spawn` in a callback | a [`TokioExecutor`][executor] with `callbacks_on_executor`, or a `Handle` in the operation |
+//! | `tokio::spawn` in a callback, which panics on a timer's worker | a [`TokioExecutor`][executor] with `callbacks_on_executor`, or a `Handle` in the operation |
 //! | to await in a check | [an asynchronous condition](super::operations#an-asynchronous-condition) |
 //! | a wait in `select!` | take it by value: dropped, it is cancelled; polled by `&mut`, it waits on |
 //! | to block: `wait_blocking`, `shutdown` | `spawn_blocking`; a task is [refused](crate::WaitError::InsideCallback) |
 //!
 //! - **A paused clock stands still while a `spawn_blocking` task runs**: in a test await the wait.
-//! - **A callback is not always inside the runtime.** On a timer's worker `tokio::spawn` panics.
 //! - **An event does not yield.** The task that raises it runs all its checks and callbacks.
 //! - **A timer on a runtime** expires nothing while that is not driven. When the runtime is
 //!   dropped, the timer and its purgatories are shut down.
-//!
-//! Next: [scale](super::scale).
 //!
 #![cfg_attr(feature = "tokio", doc = "[executor]: crate::timer_core::TokioExecutor")]
 #![cfg_attr(feature = "tokio", doc = "[timer]: crate::timer_core::SystemTimerBuilder::tokio")]

@@ -55,8 +55,6 @@
 //!   partitions, thresholds of 5 each are wrong: 6 and 4 suffice, and the second is not met. Wait
 //!   for one byte more of each.
 //!
-//! Next: [the states of an operation](super::lifecycle).
-//!
 //! [`check_and_complete`]: crate::Purgatory::check_and_complete
 //! [`check_and_complete_one`]: crate::Purgatory::check_and_complete_one
 //! [`complete_up_to`]: crate::Purgatory::complete_up_to

@@ -34,5 +34,3 @@
 //! - **A value that falls**, as of a truncated log: make the epoch [a part of the
 //!   key](super::recipes#a-topic-made-again), as a late `raise` would bring the old value back.
 //! - **A condition that is more than the value** needs a check: see [watches](super::watches).
-//!
-//! Next: [operations of your own](super::operations).
