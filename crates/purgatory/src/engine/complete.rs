@@ -432,14 +432,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Gives one operation another timeout, unless its end is decided or noted.
     pub(crate) fn reschedule(&self, id: TimerHandle, timeout: Timeout) -> bool {
-        let now_ns = self.driver().now_ns();
-        let tick = self.driver().tick;
-        let deadline = timeout.deadline(tick, now_ns);
+        let span = self.span_from(self.driver().now_ns(), timeout);
         let mut first_room = self.first_room_of(id);
-        let due = first_room.reschedule(tick.round_down(now_ns), id, deadline);
-        if let (Some(due), Some(_)) = (due, deadline) {
-            first_room.work_at(due);
-        }
+        let due = first_room.reschedule(id, span);
+        due.into_iter().for_each(|due| self.work_at(&mut first_room, span, due));
         due.is_some()
     }
 }

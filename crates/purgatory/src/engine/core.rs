@@ -13,6 +13,7 @@ use std::{
         Arc, OnceLock, Weak,
         atomic::{AtomicU64 as Count, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use timer_core::{
@@ -27,7 +28,7 @@ use crate::{
         stats::{Parked, Stats},
         watches::WatchKey,
     },
-    room::{CheckedOut, Ended, Room},
+    room::{CheckedOut, Ended, Recheck, Room},
     sync::{AtomicU64, Mutex, Ordering},
 };
 
@@ -44,10 +45,11 @@ pub(crate) struct Settings<K> {
     pub(crate) own_timer: Option<SystemTimer>,
     pub(crate) max_parked: Option<usize>,
     pub(crate) rooms: usize,
+    pub(crate) recheck_every: Option<Duration>,
     pub(crate) on_missed: Option<OnMissed<K>>,
 }
 
-/// The hook that is told of an operation that its last check completed.
+/// The hook that is told of an operation that a check without an event completed.
 pub(crate) type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
 
 pub(crate) struct Core<K, O> {
@@ -60,8 +62,11 @@ pub(crate) struct Core<K, O> {
     pub(crate) sequence: Option<AtomicU64>,
     /// What expired in this round of the timer.
     pub(crate) expired: Mutex<Due<Ended<K, O>>>,
-    /// When operations are checked once more when their time is up: those that are.
-    pub(crate) last_checks: Mutex<Due<CheckedOut<O>>>,
+    /// Operations to be checked without an event that this round of the timer found.
+    pub(crate) rechecks: Mutex<Due<Recheck<O>>>,
+    /// How often; `None` for never.
+    pub(crate) recheck_every: Option<Duration>,
+    /// There is a last check when time is up, and what it or a recheck completes is told.
     pub(crate) on_missed: Option<OnMissed<K>>,
     pub(crate) offload: Arc<Offload>,
     /// Every callback runs on the executor, not only those of what expired.
@@ -88,9 +93,9 @@ pub(crate) struct Core<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// A purgatory attached to its timer.
     pub(crate) fn new(settings: Settings<K>) -> Result<Arc<Self>, TimerClosed> {
-        let Settings { name, offload, offload_all, own_timer, max_parked, rooms, on_missed } =
-            settings;
+        let Settings { name, offload, offload_all, own_timer, rooms, .. } = settings;
         let driver = &*offload.driver;
+        let recheck_every = settings.recheck_every.filter(|_| O::CHECKED);
         let room = |number| Room::new(number, driver.wheel(number, rooms));
         let core = Arc::new(Core {
             number: next_purgatory(),
@@ -99,14 +104,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             versions: Versions::new(rooms),
             sequence: driver.by_hand.then(|| AtomicU64::new(0)),
             expired: Mutex::new(Due::default()),
-            last_checks: Mutex::new(Due::default()),
-            on_missed,
+            rechecks: Mutex::new(Due::default()),
+            recheck_every: recheck_every.map(|every| every.max(driver.tick.length())),
+            on_missed: settings.on_missed,
             offload: Arc::new(offload),
             offload_all,
             own_timer,
             counts: SharedCounts::default(),
             closing: Latch::default(),
-            permits: max_parked.map(Limit::new),
+            permits: settings.max_parked.map(Limit::new),
             checks_known: Mutex::new(Checks::new()),
             sweeps: AtomicU64::new(0),
             callback_delay: Default::default(),

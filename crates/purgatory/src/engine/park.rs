@@ -274,20 +274,30 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(super) fn span(&self, terms: Terms) -> Span {
         let Terms { now_ns, timeout, .. } = terms;
-        let tick = self.driver().tick;
         let follows = self.sequence.as_ref();
         Span {
-            now: tick.round_down(now_ns),
-            deadline: timeout.deadline(tick, now_ns),
-            parked_us: now_ns / 1000,
             follows: follows.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed)),
+            ..self.span_from(now_ns, timeout)
         }
+    }
+
+    /// The span of an operation that keeps its place in the order.
+    #[inline]
+    pub(super) fn span_from(&self, now_ns: u64, timeout: Timeout) -> Span {
+        let tick = self.driver().tick;
+        let deadline = timeout.deadline(tick, now_ns);
+        let armed = match self.recheck_every {
+            Some(every) => Some(tick.deadline(now_ns, every).min(deadline.unwrap_or(u64::MAX))),
+            None => deadline,
+        };
+        let now = tick.round_down(now_ns);
+        Span { now, deadline, armed, parked_us: now_ns / 1000, follows: None }
     }
 
     /// Tells the timer when a room has work, unless that is never.
     #[inline]
     pub(super) fn work_at(&self, room: &mut RoomGuard<'_, K, O>, span: Span, due: u64) {
-        if span.deadline.is_some() {
+        if span.armed.is_some() {
             room.work_at(due);
         }
     }

@@ -47,7 +47,8 @@
 //!
 //! **Parked**
 //!
-//! - **(j)** An event on one of its keys, or a watermark that is met but does not complete it.
+//! - **(j)** An event on one of its keys, a watermark that is met but does not complete it, or a
+//!   [recheck](crate::Builder::recheck_every).
 //! - **(l)** With [`check_at_expiry`](crate::Builder::check_at_expiry) the executor first holds it
 //!   for a last check, with Expired noted.
 //! - **(m)**, **(n)** The thread that calls or raises ends it, without a check. Several are ended

@@ -43,6 +43,10 @@
 //! event that races the timeout may count, too, so watch the share. A [`Monitor`](crate::Monitor)
 //! made by `new` does this, but names no keys.
 //!
+//! [`recheck_every`](crate::Builder::recheck_every) heals: an operation that waits for longer than
+//! an interval is checked again each interval. A forgotten event then costs one interval instead of
+//! the whole timeout. Choose one above the usual wait, so that few operations are checked.
+//!
 //! # Shutdown
 //!
 //! Take no more requests, let the parked ones drain ([recipes](super::recipes)), then call

@@ -33,7 +33,7 @@ pub struct BoxedOperation {
 /// `DelayedOperation` with a callback that a box can make.
 trait Erased: Send {
     fn try_complete(&mut self) -> bool;
-    fn last_check(&mut self) -> bool;
+    fn check_without_event(&mut self) -> bool;
     fn on_complete(self: Box<Self>, outcome: Outcome);
 }
 
@@ -42,8 +42,8 @@ impl<O: DelayedOperation> Erased for O {
         DelayedOperation::try_complete(self)
     }
 
-    fn last_check(&mut self) -> bool {
-        DelayedOperation::last_check(self)
+    fn check_without_event(&mut self) -> bool {
+        DelayedOperation::check_without_event(self)
     }
 
     fn on_complete(self: Box<Self>, outcome: Outcome) {
@@ -63,8 +63,8 @@ impl DelayedOperation for BoxedOperation {
         self.operation.try_complete()
     }
 
-    fn last_check(&mut self) -> bool {
-        self.operation.last_check()
+    fn check_without_event(&mut self) -> bool {
+        self.operation.check_without_event()
     }
 
     fn on_complete(self, outcome: Outcome) {

@@ -1,6 +1,6 @@
 //! What a [`Purgatory`] is built from.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use timer_core::{BuildError, Executor, MAX_SHARDS, SystemTimer, Timer, driver::Driver};
 
@@ -41,6 +41,7 @@ pub struct Builder<K, O = BoxedOperation> {
     callbacks_on_executor: bool,
     max_parked: Option<usize>,
     rooms: usize,
+    recheck_every: Option<Duration>,
     on_missed: Option<OnMissed<K>>,
     builds: PhantomData<fn() -> (K, O)>,
 }
@@ -54,6 +55,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
             callbacks_on_executor: false,
             max_parked: None,
             rooms: default_rooms(),
+            recheck_every: None,
             on_missed: None,
             builds: PhantomData,
         }
@@ -68,8 +70,8 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     }
 
     /// Runs what this purgatory's expired operations call back, and whatever else is not for the
-    /// calling thread, on this executor instead of the timer's: last checks, and what is beyond the
-    /// first 1024 callbacks queued behind one call.
+    /// calling thread, on this executor instead of the timer's: rechecks and last checks, and what
+    /// is beyond the first 1024 callbacks queued behind one call.
     ///
     /// [`Workers`](timer_core::Workers) is one. [`execute`](Executor::execute) is called with
     /// nothing locked; a panic in it is contained, and a job that it drops runs on the dropping
@@ -152,6 +154,45 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
         self
     }
 
+    /// Checks each operation that waits for longer than `every` once each `every`, so that an event
+    /// that was forgotten costs at most that, and not the whole time-out: an operation whose
+    /// condition has come true ends as Completed, and unless an event was noted meanwhile, that is
+    /// a missed event, counted and told as by [`check_at_expiry`](Self::check_at_expiry). Without
+    /// that there is no hook, and no check when time is up. Off by default.
+    ///
+    /// The check runs on the executor, with nothing locked. Until then the operation waits on:
+    /// events, cancels and its deadline come as ever. `every` rounds up to a tick, at least one,
+    /// and counts from parking, the last recheck, or a new deadline. (An executor that falls behind
+    /// delays a check; a second is not queued.) One that panics ends its operation as
+    /// [`Panicked`](crate::CancelReason::Panicked). Not for [`Replies`](crate::Replies) and
+    /// [`next_event`](Purgatory::next_event), which have nothing to check.
+    ///
+    /// Costs nothing to operations that end before; a check and a place on the wheel each time.
+    ///
+    /// ```
+    /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
+    /// use purgatory::{Purgatory, when};
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let second = Duration::from_secs(1);
+    /// let fetches = Purgatory::builder("fetch").timer(&timer).recheck_every(second).build()?;
+    /// let appended = Arc::new(AtomicBool::new(false));
+    /// let seen = appended.clone();
+    /// let fetch = when(move || seen.load(SeqCst), |outcome| println!("fetch: {outcome}"));
+    /// fetches.try_complete_else_watch(fetch, &["orders-0"], 30 * second)?;
+    ///
+    /// appended.store(true, SeqCst); // and no check_and_complete(&"orders-0")
+    /// timer.advance(second);
+    /// let stats = fetches.stats();
+    /// assert_eq!((stats.completed, stats.missed_events, fetches.len()), (1, 1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn recheck_every(mut self, every: Duration) -> Self {
+        self.recheck_every = Some(every);
+        self
+    }
+
     /// Builds the purgatory, with a timer of its own unless one is shared.
     ///
     /// # Errors
@@ -175,6 +216,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
             own_timer,
             max_parked: self.max_parked,
             rooms: self.rooms,
+            recheck_every: self.recheck_every,
             on_missed: self.on_missed,
         })?;
         Ok(Purgatory::handle_of(core))

@@ -49,6 +49,7 @@ pub trait DelayedOperation: Send + 'static {
     /// [`Completed`](Outcome::Completed) when it returns true.
     ///
     /// It runs on whichever thread parks the operation or raises an event on one of its keys (for a
+    /// [recheck](crate::Builder::recheck_every) or
     /// [last check](crate::Builder::check_at_expiry) on the executor), and must not block: while it
     /// runs the operation can neither expire nor be cancelled. It may be called any number of
     /// times, but not again once it returned true. It may call the purgatory; what that ends is
@@ -59,9 +60,9 @@ pub trait DelayedOperation: Send + 'static {
     /// or as what was noted while it ran: its time was up, or it was cancelled.
     fn try_complete(&mut self) -> bool;
 
-    /// The last check, when the time is up.
+    /// The check without an event: while it waits, or when its time is up.
     #[doc(hidden)]
-    fn last_check(&mut self) -> bool {
+    fn check_without_event(&mut self) -> bool {
         self.try_complete()
     }
 

@@ -39,8 +39,9 @@ pub struct Stats {
     pub panics: u64,
     /// Checks: the first of each operation, and those for events.
     pub checks: u64,
-    /// Operations whose condition had come true without an event: found by their
-    /// [last check](crate::Builder::check_at_expiry), so 0 without one.
+    /// Operations whose condition had come true without an event: found by a
+    /// [recheck](crate::Builder::recheck_every) or their
+    /// [last check](crate::Builder::check_at_expiry), so 0 without these.
     pub missed_events: u64,
     /// Events, raised by anybody: plain ones and rises of watermarks, those on keys without waiters
     /// too.
@@ -53,7 +54,7 @@ pub struct Stats {
     pub refused_full: u64,
     /// Operations that were handed back for more watermarks to be counted than one can have.
     pub refused_too_many_watermarks: u64,
-    /// Callbacks handed to the executor that have not begun: of what expired, or all
+    /// Callbacks and rechecks handed to the executor that have not begun: of what expired, or all
     /// ([`callbacks_on_executor`](crate::Builder::callbacks_on_executor)). Not those beyond the
     /// first 1024 that were queued behind one call.
     pub callbacks_waiting: u64,
@@ -81,7 +82,7 @@ pub struct Times {
     pub cancelled: TimeHistogram,
     /// From its deadline, rounded up to a tick, until what expired was taken off the wheel.
     pub lateness: TimeHistogram,
-    /// From being handed to the executor until a callback, or a last check, began.
+    /// From being handed to the executor until a callback, recheck or last check began.
     pub callback_delay: TimeHistogram,
 }
 

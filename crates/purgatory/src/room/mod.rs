@@ -18,7 +18,7 @@ mod watermark_queue;
 use std::borrow::Borrow;
 
 use timer_core::{
-    TaskId, TimerHandle, TimingWheel,
+    Advanced, TaskId, TimerHandle, TimingWheel,
     driver::{ShardState, WheelCounts},
 };
 use watchers::{Entries, Lists, Waiter};
@@ -29,7 +29,7 @@ use crate::operation::{
     stats::{Stats, Times},
 };
 
-pub(crate) use batch::{Batch, CheckedOut};
+pub(crate) use batch::{Batch, CheckedOut, Recheck};
 pub(crate) use counts::Since;
 pub(crate) use entry::{COUNTED_MAX, Entry, Next, UnderCheck, age_us};
 pub(crate) use links::{Ticket, Tickets, WAITERS_MAX, WatchList, Watermark};
@@ -54,11 +54,33 @@ pub(crate) struct Room<K, O> {
 pub(crate) struct Span {
     pub(crate) now: u64,
     pub(crate) deadline: Option<u64>,
+    /// When the wheel is to come by: then, or earlier to have it checked again.
+    pub(crate) armed: Option<u64>,
     /// By the timer's clock.
     pub(crate) parked_us: u64,
     /// The sequence of the operation parked before, when order matters over several rooms.
     pub(crate) follows: Option<u64>,
 }
+
+/// A turn of a wheel, to the tick `now`, within `budget` steps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) now: u64,
+    pub(crate) budget: usize,
+    /// Ticks from one recheck of an operation to the next. At least 1.
+    pub(crate) every: u64,
+}
+
+/// What a turn did.
+#[derive(Debug)]
+pub(crate) struct Turned {
+    pub(crate) advanced: Advanced,
+    /// What is due again, unless it was already.
+    pub(crate) again: Vec<(TimerHandle, Order)>,
+}
+
+/// The tick at which the wheel was to come by, and the sequence.
+pub(crate) type Order = (u64, u64);
 
 /// A key to be watched in this room.
 #[derive(Debug)]
@@ -128,7 +150,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
     }
 
     pub(crate) fn deadline(&self, id: TimerHandle) -> Option<u64> {
-        self.entries.wheel.deadline(id.id())
+        self.entries.wheel.get(id.id()).map(Entry::deadline)
     }
 
     #[inline]
@@ -194,14 +216,15 @@ impl<K: Eq + Clone, O> Room<K, O> {
     fn put_in(
         &mut self,
         span: Span,
-        entry: Entry<O>,
+        mut entry: Entry<O>,
         key: Watched<K>,
     ) -> Result<Arrived, (Entry<O>, Watched<K>)> {
+        entry.set_deadline(span.deadline);
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(span.now);
         span.follows.into_iter().for_each(|sequence| wheel.follow(sequence));
-        let inserted = match span.deadline {
-            Some(deadline) => wheel.insert(deadline, entry).map(|at| (at.id, at.due)),
+        let inserted = match span.armed {
+            Some(armed) => wheel.insert(armed, entry).map(|at| (at.id, at.due)),
             None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
         };
         let (id, due) = match inserted {
@@ -435,19 +458,17 @@ impl<K: Eq + Clone, O> Room<K, O> {
 
     /// Gives an operation another deadline, unless its end is decided or noted; returns when the
     /// wheel has work for it.
-    pub(crate) fn reschedule(
-        &mut self,
-        now: u64,
-        id: TimerHandle,
-        deadline: Option<u64>,
-    ) -> Option<u64> {
-        if self.get_mut(id)?.is_ending() {
+    pub(crate) fn reschedule(&mut self, id: TimerHandle, span: Span) -> Option<u64> {
+        let Span { now, deadline, armed, .. } = span;
+        let entry = self.get_mut(id)?;
+        if entry.is_ending() {
             return None;
         }
+        entry.set_deadline(deadline);
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(now);
-        match deadline {
-            Some(deadline) => wheel.reschedule(id.id(), deadline),
+        match armed {
+            Some(armed) => wheel.reschedule(id.id(), armed),
             None => wheel.unschedule(id.id()).then_some(u64::MAX),
         }
     }

@@ -16,6 +16,7 @@ mod lookups;
 mod metrics;
 mod missed_events;
 mod monitor;
+mod recheck;
 #[cfg(not(loom))]
 mod recipes;
 mod replies;

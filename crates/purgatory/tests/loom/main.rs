@@ -476,6 +476,27 @@ fn panicking_check_against_event() {
     });
 }
 
+/// A recheck that is on its way, against an event or a cancel: one outcome, and
+/// nothing stays.
+#[test]
+fn recheck_against_event_and_cancel() {
+    let rechecking = || Setup::with(|builder| builder.recheck_every(MS));
+    let parked = move |setup: Shared, keys: &'static [u8]| {
+        setup.park(setup.op(&[0]), keys, 2 * MS);
+        setup
+    };
+    for keys in [ONE_KEY, TWO_ROOMS] {
+        check(&[Failpoint::EventLeavesNoNote], move || {
+            let setup = parked(rechecking(), keys).race([Event(0, 1)], &[Time]);
+            setup.assert_ended_once(&[Completed]);
+        });
+        check(&[Failpoint::ExpiryLeavesNoNote], move || {
+            let setup = parked(rechecking(), keys).race([Cancel(1)], &[Time]);
+            setup.assert_ended_once(&[cancelled()]);
+        });
+    }
+}
+
 /// The last check of an operation whose time is up, against an event: one of the two ends it.
 #[test]
 fn last_check_against_event() {
