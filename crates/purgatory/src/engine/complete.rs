@@ -18,7 +18,7 @@ use timer_core::{
 
 use crate::{
     engine::{
-        core::Core,
+        core::{Core, Permit},
         event::{CHUNK, Pop},
         nested::{Call, enqueue},
         trace,
@@ -50,20 +50,12 @@ pub(crate) struct Handed {
     at_ns: Option<u64>,
 }
 
-/// Whether an operation that is over has a place among `max_parked`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Permit {
-    Held,
-    /// It was never parked.
-    None,
-}
-
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends what has ended: out of every watch list, then called back.
     #[inline]
     pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) {
-        let (payload, outcome) = self.release_watches(ended);
-        self.run_callback(call, payload, outcome, Permit::Held);
+        let (payload, outcome, permit) = self.release_watches(ended);
+        self.run_callback(call, payload, outcome, permit);
     }
 
     /// The same for several: all of them are out of every watch list before the first is called
@@ -84,12 +76,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Takes what has ended out of the watch lists it is still on.
     #[inline]
-    pub(crate) fn release_watches(&self, ended: Ended<K, O>) -> (O, Outcome) {
-        let Ended { id, payload, outcome, tickets, left, timed } = ended;
+    pub(crate) fn release_watches(&self, ended: Ended<K, O>) -> (O, Outcome, Permit) {
+        let Ended { id, payload, outcome, weight, tickets, left, timed } = ended;
         self.time_end(id, &outcome, timed);
         drop(left);
         self.release(id, &tickets);
-        (payload, outcome)
+        (payload, outcome, Permit::Held(weight))
     }
 
     /// Gives the further watches back of operations that have `max` at most, room by room. Returns
@@ -199,8 +191,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 return self.offload.execute(more);
             }
             budget -= ended.tickets.len();
-            let (payload, outcome) = self.release_watches(ended);
-            self.run_offloaded(handed, payload, outcome, Permit::Held, under_way.pop());
+            let (payload, outcome, permit) = self.release_watches(ended);
+            self.run_offloaded(handed, payload, outcome, permit, under_way.pop());
         }
     }
 
@@ -269,9 +261,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// place.
     #[inline]
     fn call_back(&self, payload: O, outcome: Outcome, permit: Permit) {
-        if permit == Permit::Held {
-            self.release_permits(1);
-        }
+        self.release_permit(permit);
         if let Err(panicked) = contain(|| payload.on_complete(outcome)) {
             self.report(&panicked);
         }

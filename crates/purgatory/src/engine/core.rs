@@ -44,6 +44,7 @@ pub(crate) struct Settings<K> {
     pub(crate) offload_all: bool,
     pub(crate) own_timer: Option<SystemTimer>,
     pub(crate) max_parked: Option<usize>,
+    pub(crate) max_weight: Option<u64>,
     pub(crate) rooms: usize,
     pub(crate) recheck_every: Option<Duration>,
     pub(crate) on_missed: Option<OnMissed<K>>,
@@ -78,6 +79,8 @@ pub(crate) struct Core<K, O> {
     pub(crate) closing: Latch,
     /// How many may be parked.
     pub(crate) permits: Option<Limit>,
+    /// How heavy all that is parked may be together.
+    pub(crate) weights: Option<Limit>,
     /// Checks that the last snapshot found under way, and since when.
     pub(crate) checks_known: Mutex<Checks>,
     /// The number of `fail_all` calls: see [`single`](super::single).
@@ -113,6 +116,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             counts: SharedCounts::default(),
             closing: Latch::default(),
             permits: settings.max_parked.map(Limit::new),
+            weights: settings
+                .max_weight
+                .map(|max| Limit::new(max.try_into().unwrap_or(usize::MAX))),
             checks_known: Mutex::new(Checks::new()),
             sweeps: AtomicU64::new(0),
             callback_delay: Default::default(),
@@ -154,11 +160,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Gives back the permits of operations that have ended.
-    pub(crate) fn release_permits(&self, count: usize) {
-        if let Some(permits) = &self.permits {
-            permits.release(count);
-        }
+    /// Gives back the place and weight of an operation that has ended.
+    #[inline]
+    pub(crate) fn release_permit(&self, permit: Permit) {
+        let Permit::Held(weight) = permit else { return };
+        self.permits.iter().for_each(|permits| permits.release(1));
+        self.weights.iter().for_each(|weights| weights.release(weight as usize));
     }
 
     /// Counts a contained panic of a check or callback, and tells the timer's hook.
@@ -235,6 +242,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 }
 
+/// Whether an operation that is over has a place among `max_parked`, and its weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permit {
+    Held(u64),
+    /// It was never parked.
+    None,
+}
+
 /// Counts that no room's lock goes with. Not the model's atomics: nothing depends on them.
 #[derive(Debug, Default)]
 pub(crate) struct SharedCounts {
@@ -248,6 +263,7 @@ pub(crate) struct SharedCounts {
     no_keys: Count,
     closed: Count,
     full: Count,
+    too_heavy: Count,
     too_many_watermarks: Count,
     /// The subscriber was told of the shutdown.
     pub(crate) told_closed: std::sync::atomic::AtomicBool,
@@ -260,6 +276,7 @@ impl SharedCounts {
             RefusedReason::NoKeys => &self.no_keys,
             RefusedReason::Closed => &self.closed,
             RefusedReason::Full { .. } => &self.full,
+            RefusedReason::TooHeavy { .. } => &self.too_heavy,
             RefusedReason::TooManyWatermarks { .. } => &self.too_many_watermarks,
             _ => return, // of what no operation was made for
         };
@@ -275,6 +292,7 @@ impl SharedCounts {
         stats.refused_no_keys = self.no_keys.load(Relaxed);
         stats.refused_closed = self.closed.load(Relaxed);
         stats.refused_full = self.full.load(Relaxed);
+        stats.refused_too_heavy = self.too_heavy.load(Relaxed);
         stats.refused_too_many_watermarks = self.too_many_watermarks.load(Relaxed);
     }
 }

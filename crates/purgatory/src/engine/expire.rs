@@ -15,7 +15,7 @@ use timer_core::{
 
 use crate::{
     engine::{
-        complete::{BUDGET, Permit},
+        complete::BUDGET,
         core::Core,
         nested::{Call, enqueue},
         trace,
@@ -75,8 +75,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Next::Ended(ended) => Some(ended),
         };
         if let Some(ended) = ended {
-            let (payload, outcome) = self.release_watches(ended);
-            self.run_callback_here(call, payload, outcome, Permit::Held);
+            let (payload, outcome, permit) = self.release_watches(ended);
+            self.run_callback_here(call, payload, outcome, permit);
         }
     }
 

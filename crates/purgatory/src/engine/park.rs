@@ -16,13 +16,12 @@ use std::{
 
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
-use timer_core::{MAX_TASKS, TimerHandle};
+use timer_core::{MAX_TASKS, TimerHandle, driver::Limit};
 
 use super::versions::KeyVersion;
 use crate::{
     engine::{
-        complete::Permit,
-        core::{Core, RoomGuard},
+        core::{Core, Permit, RoomGuard},
         nested::Call,
         trace,
     },
@@ -38,19 +37,24 @@ use crate::{
     sync::{LOOKS, Ordering},
 };
 
-/// A place among `max_parked`, given back unless it is kept: when nothing is parked after all.
-pub(super) struct PermitGuard<'a, K: WatchKey, O: DelayedOperation>(Option<&'a Core<K, O>>);
+/// A place among `max_parked` and a part of `max_weight`, given back unless they are kept: when
+/// nothing is parked after all.
+pub(super) struct PermitGuard<'a, K: WatchKey, O: DelayedOperation> {
+    core: Option<&'a Core<K, O>>,
+    pub(super) weight: u64,
+}
 
 impl<K: WatchKey, O: DelayedOperation> PermitGuard<'_, K, O> {
     /// The place is taken: whatever ends the operation gives it back.
     #[inline]
     pub(super) fn keep(&mut self) {
-        self.0 = None;
+        self.core = None;
     }
 
     /// Gives the place back now.
     fn give_back(&mut self) {
-        self.0.take().into_iter().for_each(|core| core.release_permits(1));
+        let permit = Permit::Held(self.weight);
+        self.core.take().into_iter().for_each(|core| core.release_permit(permit));
     }
 }
 
@@ -67,6 +71,7 @@ pub(super) struct Terms {
     pub(super) timeout: Timeout,
     /// Watermarks to be counted down.
     pub(super) counted: usize,
+    pub(super) weight: u64,
 }
 
 /// What became of an attempt to park under one key.
@@ -108,12 +113,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let Some(outcome) = timeout.at_once(self.check(&mut operation), now_ns) {
             return Ok(self.end_at_once(&call, operation, outcome));
         }
-        let mut permit = match self.permit() {
+        let mut permit = match self.permit(&operation) {
             Ok(permit) => permit,
             Err(full) => return self.refuse(operation, full),
         };
         let counted = usize::from(watermark.is_some_and(|watermark| watermark.counted));
-        let terms = Terms { now_ns, timeout, counted };
+        let terms = Terms { now_ns, timeout, counted, weight: permit.weight };
         match self.park_under_one(&call, operation, &mut watch, terms, &mut permit) {
             UnderOne::Done(done) => done,
             UnderOne::Busy(operation) => {
@@ -140,23 +145,28 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if counted > COUNTED_MAX {
             return self.refuse(operation, RefusedReason::TooManyWatermarks { limit: COUNTED_MAX });
         }
-        let mut permit = match self.permit() {
+        let mut permit = match self.permit(&operation) {
             Ok(permit) => permit,
             Err(full) => return self.refuse(operation, full),
         };
-        let terms = Terms { now_ns, timeout, counted };
+        let terms = Terms { now_ns, timeout, counted, weight: permit.weight };
         let (id, given_back) = self.park_held(operation, &watch_set, terms, &mut permit)?;
         Ok(self.over_or_parked(&call, id, given_back))
     }
 
+    /// A place for an operation. Asks for its weight, if that is bounded.
     #[inline]
-    pub(super) fn permit(&self) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
-        match &self.permits {
-            Some(permits) if !permits.acquire() => {
-                Err(RefusedReason::Full { limit: permits.max() })
-            }
-            _ => Ok(PermitGuard(Some(self))),
+    pub(super) fn permit(&self, operation: &O) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
+        let weight = if self.weights.is_some() { operation.weight() } else { 1 };
+        if let Some(permits) = self.permits.as_ref().filter(|permits| !permits.acquire(1)) {
+            return Err(RefusedReason::Full { limit: permits.max() });
         }
+        let fits = |weights: &Limit| usize::try_from(weight).is_ok_and(|of| weights.acquire(of));
+        if let Some(weights) = self.weights.as_ref().filter(|weights| !fits(weights)) {
+            self.permits.iter().for_each(|permits| permits.release(1));
+            return Err(RefusedReason::TooHeavy { weight, limit: weights.max() as u64 });
+        }
+        Ok(PermitGuard { core: Some(self), weight })
     }
 
     /// What became of an operation that its parker gave back.
@@ -273,10 +283,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     #[inline]
     pub(super) fn span(&self, terms: Terms) -> Span {
-        let Terms { now_ns, timeout, .. } = terms;
+        let Terms { now_ns, timeout, weight, .. } = terms;
         let follows = self.sequence.as_ref();
         Span {
             follows: follows.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed)),
+            weight,
             ..self.span_from(now_ns, timeout)
         }
     }
@@ -291,7 +302,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             None => deadline,
         };
         let now = tick.round_down(now_ns);
-        Span { now, deadline, armed, parked_us: now_ns / 1000, follows: None }
+        Span { now, deadline, armed, parked_us: now_ns / 1000, weight: 1, follows: None }
     }
 
     /// Tells the timer when a room has work, unless that is never.

@@ -57,7 +57,8 @@
 //! # The end
 //!
 //! The outcome is decided under the lock. Then the operation's watches leave the lists of its keys,
-//! its place under [`max_parked`](crate::Builder::max_parked) is free, and its callback runs once,
+//! its place under [`max_parked`](crate::Builder::max_parked) and
+//! [`max_weight`](crate::Builder::max_weight) is free, and its callback runs once,
 //! with nothing locked:
 //!
 //! | Outcome | The callback runs on |

@@ -42,7 +42,8 @@
 //! | one of 20 nodes for a million long polls, futures, three keys | 2 500/s | 20 s | 50 000 | 20 MB | 0.1 % |
 //!
 //! Set [`max_parked`](crate::Builder::max_parked) on a server: if events stop, a purgatory holds
-//! rate × timeout. Leave room for the clients of a node that is away.
+//! rate × timeout. Leave room for the clients of a node that is away. Where operations keep data of
+//! very different size, bound that by [`max_weight`](crate::Builder::max_weight).
 //!
 //! With 128 rooms (2 processors) an empty purgatory takes some 100 KB, so do not make one for each
 //! partition. After a peak, memory is given back in

@@ -34,6 +34,7 @@ pub struct BoxedOperation {
 trait Erased: Send {
     fn try_complete(&mut self) -> bool;
     fn check_without_event(&mut self) -> bool;
+    fn weight(&self) -> u64;
     fn on_complete(self: Box<Self>, outcome: Outcome);
 }
 
@@ -46,13 +47,17 @@ impl<O: DelayedOperation> Erased for O {
         DelayedOperation::check_without_event(self)
     }
 
+    fn weight(&self) -> u64 {
+        DelayedOperation::weight(self)
+    }
+
     fn on_complete(self: Box<Self>, outcome: Outcome) {
         DelayedOperation::on_complete(*self, outcome);
     }
 }
 
 impl BoxedOperation {
-    /// Boxes an operation.
+    /// Boxes an operation. Its weight is that of what is boxed.
     pub fn new(operation: impl DelayedOperation) -> Self {
         BoxedOperation { operation: Box::new(operation) }
     }
@@ -65,6 +70,10 @@ impl DelayedOperation for BoxedOperation {
 
     fn check_without_event(&mut self) -> bool {
         self.operation.check_without_event()
+    }
+
+    fn weight(&self) -> u64 {
+        self.operation.weight()
     }
 
     fn on_complete(self, outcome: Outcome) {

@@ -40,6 +40,7 @@ pub struct Builder<K, O = BoxedOperation> {
     executor: Option<Arc<dyn Executor>>,
     callbacks_on_executor: bool,
     max_parked: Option<usize>,
+    max_weight: Option<u64>,
     rooms: usize,
     recheck_every: Option<Duration>,
     on_missed: Option<OnMissed<K>>,
@@ -54,6 +55,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
             executor: None,
             callbacks_on_executor: false,
             max_parked: None,
+            max_weight: None,
             rooms: default_rooms(),
             recheck_every: None,
             on_missed: None,
@@ -97,6 +99,41 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// a counter.
     pub fn max_parked(mut self, max: usize) -> Self {
         self.max_parked = Some(max);
+        self
+    }
+
+    /// How heavy the operations may be together that [`max_parked`](Self::max_parked) counts, in
+    /// whatever [`weight`](DelayedOperation::weight) counts: bytes, for a bound on memory. One more
+    /// that would have to wait and does not fit is refused and handed back
+    /// ([`TooHeavy`](crate::RefusedReason::TooHeavy)), before anything is parked; a lighter one may
+    /// still be taken. Exact on any number of threads, which share a counter then. No limit by
+    /// default; then no weight is asked for.
+    ///
+    /// A wait, a closure and an expected reply weigh 1.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{DelayedOperation, Outcome, Purgatory, RefusedReason};
+    ///
+    /// struct Produce(Vec<u8>);
+    /// impl DelayedOperation for Produce {
+    ///     fn try_complete(&mut self) -> bool { false }
+    ///     fn on_complete(self, _: Outcome) {}
+    ///     fn weight(&self) -> u64 { self.0.len() as u64 }
+    /// }
+    ///
+    /// let produces = Purgatory::builder("produce").max_weight(1000).build()?;
+    /// let timeout = Duration::from_secs(30);
+    /// produces.try_complete_else_watch(Produce(vec![0; 900]), &["orders-0"], timeout)?;
+    /// let large = produces.try_complete_else_watch(Produce(vec![0; 200]), &["orders-1"], timeout);
+    /// let reason = RefusedReason::TooHeavy { weight: 200, limit: 1000 };
+    /// assert_eq!(large.unwrap_err().reason, reason);
+    /// produces.try_complete_else_watch(Produce(vec![0; 100]), &["orders-0"], timeout)?;
+    /// assert_eq!(produces.stats().weight, 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_weight(mut self, max: u64) -> Self {
+        self.max_weight = Some(max);
         self
     }
 
@@ -215,6 +252,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
             offload_all: self.callbacks_on_executor,
             own_timer,
             max_parked: self.max_parked,
+            max_weight: self.max_weight,
             rooms: self.rooms,
             recheck_every: self.recheck_every,
             on_missed: self.on_missed,

@@ -8,7 +8,7 @@ use ::metrics::{
     SharedString, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
     histogram,
 };
-use timer_core::driver::hand_over;
+use timer_core::driver::{Limit, hand_over};
 
 use crate::{
     engine::core::Core,
@@ -56,7 +56,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 stats.callbacks_waiting,
             ),
         ];
-        for (name, help, value) in gauges {
+        let max = |limit: &Option<Limit>| limit.as_ref().map(|limit| limit.max() as u64);
+        let limits = [
+            ("purgatory_max_parked", "Bound on operations", max(&self.permits)),
+            (
+                "purgatory_weight",
+                "Weight of operations now",
+                max(&self.weights).map(|_| stats.weight),
+            ),
+            ("purgatory_max_weight", "Bound on weight", max(&self.weights)),
+        ];
+        let limits = limits.into_iter().filter_map(|(name, help, of)| Some((name, help, of?)));
+        for (name, help, value) in gauges.into_iter().chain(limits) {
             describe_gauge!(name, Unit::Count, help);
             gauge!(name, &self.label()).set(value as f64);
         }
@@ -116,6 +127,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 ("no_keys", stats.refused_no_keys),
                 ("closed", stats.refused_closed),
                 ("full", stats.refused_full),
+                ("too_heavy", stats.refused_too_heavy),
                 ("too_many_watermarks", stats.refused_too_many_watermarks),
             ],
         );

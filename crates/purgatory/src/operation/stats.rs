@@ -18,6 +18,9 @@ pub struct Stats {
     /// Watches of what is parked now: an operation has one for each of its keys and one for each of
     /// its watermarks, met or not.
     pub watched: u64,
+    /// How heavy they are together, and those over with their callback still to come; 0 without
+    /// [`max_weight`](crate::Builder::max_weight).
+    pub weight: u64,
     /// Operations ever parked: the sum of `parked` and the three ends below.
     pub parked_total: u64,
     /// Parked operations that ended as Completed.
@@ -52,6 +55,8 @@ pub struct Stats {
     pub refused_closed: u64,
     /// Operations that were handed back because as many were parked as may be.
     pub refused_full: u64,
+    /// Operations that were handed back because all would have been too heavy together.
+    pub refused_too_heavy: u64,
     /// Operations that were handed back for more watermarks to be counted than one can have.
     pub refused_too_many_watermarks: u64,
     /// Callbacks and rechecks handed to the executor that have not begun: of what expired, or all
@@ -63,7 +68,10 @@ pub struct Stats {
 impl Stats {
     /// Adds the first checks of what was not parked.
     pub(crate) fn add_first_checks(&mut self) {
-        let refused = self.refused_closed + self.refused_full + self.refused_too_many_watermarks;
+        let refused = self.refused_closed
+            + self.refused_full
+            + self.refused_too_heavy
+            + self.refused_too_many_watermarks;
         self.checks += self.ended_at_once + refused; // after a check each
     }
 }

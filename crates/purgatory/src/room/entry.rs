@@ -22,8 +22,7 @@ pub(crate) struct Entry<O> {
     tickets: Tickets,
     /// The watch of its first key.
     link: Link,
-    /// Boxed because it is rare.
-    end: Option<Box<Outcome>>,
+    rare: Option<Box<Rare>>,
     /// In ticks, `u64::MAX` for never. The wheel comes by earlier if it is to be checked before.
     deadline: u64,
     /// The microsecond of the timer's clock at which it was parked, modulo 2^48 (nine years).
@@ -31,6 +30,13 @@ pub(crate) struct Entry<O> {
     parked_high: u16,
     /// The watermark watches still to be met, and three flags above.
     bits: u32,
+}
+
+/// What few entries have.
+#[derive(Debug)]
+struct Rare {
+    end: Option<Outcome>,
+    weight: u64,
 }
 
 /// An event came by while the entry was held, or a rise is about to have it checked.
@@ -75,7 +81,7 @@ impl<O> Entry<O> {
             payload: None,
             tickets: Tickets::default(),
             link: Link::NOWHERE,
-            end: None,
+            rare: None,
             deadline: u64::MAX,
             parked_low: now_us as u32,
             parked_high: (now_us >> 32) as u16,
@@ -118,6 +124,23 @@ impl<O> Entry<O> {
     #[inline]
     pub(crate) fn set_deadline(&mut self, deadline: Option<u64>) {
         self.deadline = deadline.unwrap_or(u64::MAX);
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_with(|| Box::new(Rare { end: None, weight: 1 }))
+    }
+
+    /// Its part of `max_weight`.
+    #[inline]
+    pub(crate) fn weight(&self) -> u64 {
+        self.rare.as_ref().map_or(1, |rare| rare.weight)
+    }
+
+    #[inline]
+    pub(crate) fn set_weight(&mut self, weight: u64) {
+        if weight != 1 {
+            self.rare().weight = weight;
+        }
     }
 
     /// Notes that it is due for a check without an event; false if it was already.
@@ -165,7 +188,7 @@ impl<O> Entry<O> {
     /// its holder that note.
     pub(crate) fn check_out_for_last(&mut self) -> Option<O> {
         let payload = self.payload.take();
-        self.end.get_or_insert_with(|| Box::new(Outcome::Expired));
+        self.rare().end.get_or_insert(Outcome::Expired);
         payload
     }
 
@@ -191,7 +214,7 @@ impl<O> Entry<O> {
     pub(crate) fn claim(&mut self, outcome: &Outcome) -> Option<O> {
         let payload = self.payload.take();
         if payload.is_none() && !failpoint!(ExpiryLeavesNoNote) {
-            self.end.get_or_insert_with(|| Box::new(outcome.clone()));
+            self.rare().end.get_or_insert_with(|| outcome.clone());
         }
         payload
     }
@@ -200,9 +223,9 @@ impl<O> Entry<O> {
     #[inline]
     pub(crate) fn settle(&mut self, payload: O, verdict: Verdict) -> Next<O, (O, Outcome)> {
         use crate::operation::CancelReason::Panicked;
-        match (verdict, self.end.take()) {
+        match (verdict, self.rare.as_mut().and_then(|rare| rare.end.take())) {
             (Verdict::Satisfied, _) => Next::Ended((payload, Outcome::Completed)),
-            (_, Some(end)) => Next::Ended((payload, *end)),
+            (_, Some(end)) => Next::Ended((payload, end)),
             (Verdict::Panicked, None) => Next::Ended((payload, Outcome::Cancelled(Panicked))),
             (_, None) if self.bits & RECHECK != 0 => {
                 self.bits &= !(RECHECK | SEEN);
@@ -218,7 +241,7 @@ impl<O> Entry<O> {
 
     /// True when an end is noted.
     pub(crate) fn is_ending(&self) -> bool {
-        self.end.is_some()
+        self.rare.as_ref().is_some_and(|rare| rare.end.is_some())
     }
 
     /// For a snapshot: whether it is under check, and if so whether the last snapshot saw that

@@ -69,9 +69,9 @@ impl<K: Eq + Clone, O> Room<K, O> {
         self.lists.read_ahead(&self.entries, due.iter().map(|(id, ..)| *id));
         for (id, payload, order) in due {
             self.counts.ended(&Outcome::Expired);
-            let (tickets, left) = self.take_out(id);
+            let (tickets, left, weight) = self.take_out(id);
             let outcome = Outcome::Expired;
-            expired(Ended { id, payload, outcome, tickets, left, timed: None }, order);
+            expired(Ended { id, payload, outcome, weight, tickets, left, timed: None }, order);
         }
         turned
     }

@@ -58,6 +58,7 @@ pub(crate) struct Span {
     pub(crate) armed: Option<u64>,
     /// By the timer's clock.
     pub(crate) parked_us: u64,
+    pub(crate) weight: u64,
     /// The sequence of the operation parked before, when order matters over several rooms.
     pub(crate) follows: Option<u64>,
 }
@@ -107,6 +108,7 @@ pub(crate) struct Ended<K, O> {
     pub(crate) id: TimerHandle,
     pub(crate) payload: O,
     pub(crate) outcome: Outcome,
+    pub(crate) weight: u64,
     /// Its watches of further keys, still to be released.
     pub(crate) tickets: Tickets,
     /// Its first key, if nobody waits for that any more.
@@ -220,6 +222,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         key: Watched<K>,
     ) -> Result<Arrived, (Entry<O>, Watched<K>)> {
         entry.set_deadline(span.deadline);
+        entry.set_weight(span.weight);
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(span.now);
         span.follows.into_iter().for_each(|sequence| wheel.follow(sequence));
@@ -431,22 +434,23 @@ impl<K: Eq + Clone, O> Room<K, O> {
     ) -> Ended<K, O> {
         let timed = if self.timed.is_some() { self.since(id) } else { None };
         self.counts.ended(&outcome);
-        let (tickets, left) = self.take_out(id);
-        Ended { id, payload, outcome, tickets, left, timed }
+        let (tickets, left, weight) = self.take_out(id);
+        Ended { id, payload, outcome, weight, tickets, left, timed }
     }
 
-    /// Takes an entry out, and its first watch.
+    /// Takes an entry out, and its first watch; returns its weight, too.
     #[inline(always)]
-    fn take_out(&mut self, id: TimerHandle) -> (Tickets, Option<K>) {
+    fn take_out(&mut self, id: TimerHandle) -> (Tickets, Option<K>, u64) {
         let Some(entry) = self.entries.wheel.cancel(id.id()) else { return Default::default() };
         let left = if failpoint!(EndedStaysListed) {
             None
         } else {
             self.lists.unwatch(&mut self.entries, id.id().index(), *entry.link())
         };
+        let weight = entry.weight();
         let tickets = entry.into_tickets();
         self.watched -= 1 + tickets.len();
-        (tickets, left)
+        (tickets, left, weight)
     }
 
     #[cold]

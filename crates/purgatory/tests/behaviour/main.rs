@@ -27,3 +27,4 @@ mod waiting;
 mod watermarks;
 #[cfg(feature = "keyed")]
 mod watermarks_by_key;
+mod weight;

@@ -19,12 +19,12 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 2] = [
-    Budget { of: "purgatory", lines: 5320, files: 39, types: 22, traits: 2 },
+    Budget { of: "purgatory", lines: 5400, files: 39, types: 22, traits: 2 },
     Budget { of: "timer-core", lines: 3945, files: 30, types: 35, traits: 5 },
 ];
 
 /// Settings of `Builder`.
-const SETTINGS: usize = 7;
+const SETTINGS: usize = 8;
 
 fn src(of: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of).join("src")

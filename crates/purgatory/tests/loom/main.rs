@@ -63,6 +63,10 @@ impl DelayedOperation for Op {
     fn on_complete(self, outcome: Outcome) {
         self.endings.lock().unwrap().push(outcome);
     }
+
+    fn weight(&self) -> u64 {
+        2
+    }
 }
 
 /// What a thread does.
@@ -437,6 +441,22 @@ fn permit_against_event() {
             );
         });
     }
+}
+
+/// Two that park at once under a bound on weight that fits one: one is refused.
+#[test]
+fn weight_against_weight() {
+    check(&[], || {
+        let setup = Setup::with(|builder| builder.max_weight(3));
+        let park = |setup: &Setup| {
+            setup.purgatory.try_complete_else_watch(setup.op(&[0]), &[1], MS).is_ok()
+        };
+        let other = setup.elsewhere(park);
+        let own = park(&setup);
+        assert_ne!(own, other.join().unwrap(), "one of the two fits");
+        assert_eq!(setup.purgatory.stats().weight, 2);
+        setup.alone(&[Time]).assert_ended_once(&[Expired]);
+    });
 }
 
 #[test]

@@ -320,7 +320,7 @@ impl<T: Send + 'static> Tasks<T> {
         deadline: u64,
         task: T,
     ) -> Result<TimerHandle, ScheduleError<T>> {
-        if let Some(limit) = self.pending.as_ref().filter(|limit| !limit.acquire()) {
+        if let Some(limit) = self.pending.as_ref().filter(|limit| !limit.acquire(1)) {
             let reason = ScheduleErrorReason::Full { limit: limit.max() };
             return Err(ScheduleError::new(task, reason));
         }

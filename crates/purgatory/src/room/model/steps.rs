@@ -224,6 +224,7 @@ impl Model {
         let (parked, left) = self.reference.remove_ended(ended.id, outcome);
         assert_eq!((ended.payload, &ended.outcome), (parked.payload, outcome));
         assert!(ended.tickets.iter().eq(parked.tickets.iter().copied()));
+        assert_eq!(ended.weight, parked.payload); // as it was parked with
         assert_eq!(ended.left.map(|key| key.number), left);
         self.reference.count_if(left.is_some(), "a key whose last waiter left");
         self.reference.count_if(ended.timed.is_some(), "timed");

@@ -30,7 +30,14 @@ impl Model {
         let again = self.random.u8(..3) == 0;
         let first = self.now + self.random.u64(1..150);
         let armed = if again { Some(first.min(deadline.unwrap_or(u64::MAX))) } else { deadline };
-        Span { now: self.now, deadline, armed, parked_us, follows: self.sequence }
+        Span {
+            now: self.now,
+            deadline,
+            armed,
+            parked_us,
+            weight: self.made,
+            follows: self.sequence,
+        }
     }
 
     pub(super) fn reschedule(&mut self) {
