@@ -361,7 +361,7 @@ def made_up(at_s, ended, waits, expired=None, idle=False, times=1):
         "name": name,
         "stats": {"parked": parked, "watched": 14 * times, "parked_total": parked + 3 * ended * times, "completed": ended * times,
                   "expired": ended * times, "cancelled": ended * times, "cancelled_by_shutdown": 0, "cancelled_by_drop": 0, "cancelled_by_panic": 0, "ended_at_once": 2, "panics": 1,
-                  "checks": 5, "events": 6, "missed_events": 0, "refused": {"no_keys": 0, "closed": 2, "full": 1, "too_many_watermarks": 0},
+                  "checks": 5, "events": 6, "missed_events": 0, "refused": {"no_keys": 0, "closed": 2, "full": 1, "too_heavy": 0, "too_many_watermarks": 0},
                   "callbacks_waiting": 0, "deferred": 0},
         "key_count": 0 if idle else len(keys),
         "busiest": [] if idle else [{"key": key, "waiters": (10 - n) * times} for n, key in enumerate(keys)],

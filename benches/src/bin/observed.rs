@@ -1,6 +1,6 @@
-//! What watching a purgatory costs: parking and completing while nobody asks, once waits are timed,
-//! and while a Prometheus recorder is published to and rendered four times a second; and what
-//! publishing takes itself.
+//! What watching a purgatory costs: parking and completing while nobody asks, with rechecks that no
+//! operation waits for, once waits are timed, and while a Prometheus recorder is published to and
+//! rendered four times a second; and what publishing takes itself.
 //!
 //! `cargo run --release -p purgatory-benches --bin observed` (append `-- --quick` for a first
 //! look). The ways take turns, and each figure is the median of its rounds. With `--features
@@ -46,6 +46,8 @@ struct Args {
 enum Way {
     /// Nothing asks for metrics
     Unobserved,
+    /// The same, and each operation would be rechecked after ten seconds
+    Rechecked,
     /// Waits are timed
     Timed,
     /// Published and rendered four times a second, to a Prometheus recorder
@@ -79,8 +81,12 @@ struct Watched {
 
 impl Watched {
     fn new(way: Way) -> Result<Self> {
-        let purgatory = Purgatory::new("bench")?;
-        if way != Way::Unobserved {
+        let builder = Purgatory::builder("bench");
+        let purgatory = match way {
+            Way::Rechecked => builder.recheck_every(TIMEOUT / 3).build()?,
+            _ => builder.build()?,
+        };
+        if matches!(way, Way::Timed | Way::Scraped) {
             purgatory.times();
         }
         let recorder =

@@ -26,6 +26,9 @@ pub(crate) const CHAIN: u64 = 3 << 32;
 /// And those that are never used twice: the number of their operation is added.
 pub(crate) const FRESH: u64 = 1 << 40;
 
+/// How often waits are checked without an event, where they are.
+const RECHECK_EVERY: Duration = Duration::from_millis(200);
+
 /// What the monitor keeps: how much there is to take of each thing.
 pub(crate) type Shelf = Vec<u64>;
 
@@ -47,7 +50,7 @@ pub(crate) struct World {
 
 impl World {
     /// A world; its number says how it is built: the timer's tick and workers, where callbacks run,
-    /// whether there are last checks and a limit.
+    /// whether there are rechecks, last checks and a limit.
     pub(crate) fn new(number: u64, books: &Arc<Books>) -> anyhow::Result<Arc<Self>> {
         let name = format!("world {number}");
         let workers = 1 + usize::from(number % 3 == 2);
@@ -64,10 +67,10 @@ impl World {
             plain = plain.callbacks_on_executor().max_parked(40_000);
         }
         if number % 3 == 1 {
-            plain = plain.check_at_expiry(|_| ());
+            plain = plain.check_at_expiry(|_| ()).recheck_every(RECHECK_EVERY);
         }
-        let monitor =
-            Purgatory::builder("monitor").timer(&timer).check_at_expiry(|_| ()).build()?;
+        let monitor = Purgatory::builder("monitor").timer(&timer).recheck_every(RECHECK_EVERY);
+        let monitor = monitor.check_at_expiry(|_| ()).build()?;
         Ok(Arc::new(World {
             plain: plain.build()?,
             monitor: Monitor::with(monitor, vec![0; LEVEL_KEYS as usize]),

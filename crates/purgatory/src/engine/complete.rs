@@ -21,7 +21,7 @@ use timer_core::{
 
 use crate::{
     engine::{
-        core::Core,
+        core::{Core, Permit},
         event::{CHUNK, Pop},
         nested::{Call, enqueue},
         trace,
@@ -53,20 +53,12 @@ pub(crate) struct Handed {
     at_ns: Option<u64>,
 }
 
-/// Whether an operation that is over has a place among `max_parked`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Permit {
-    Held,
-    /// It was never parked.
-    None,
-}
-
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends what has ended: out of every watch list, then called back.
     #[inline]
     pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) {
-        let (payload, outcome) = self.release_watches(ended);
-        self.run_callback(call, payload, outcome, Permit::Held);
+        let (payload, outcome, permit) = self.release_watches(ended);
+        self.run_callback(call, payload, outcome, permit);
     }
 
     /// The same for several: all of them are out of every watch list before the first is called
@@ -87,11 +79,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Takes what has ended out of the watch lists it is still on.
     #[inline]
-    pub(crate) fn release_watches(&self, ended: Ended<K, O>) -> (O, Outcome) {
-        let Ended { id, payload, outcome, tickets, left } = ended;
+    pub(crate) fn release_watches(&self, ended: Ended<K, O>) -> (O, Outcome, Permit) {
+        let Ended { id, payload, outcome, weight, tickets, left } = ended;
         drop(left);
         self.release(id, &tickets);
-        (payload, outcome)
+        (payload, outcome, Permit::Held(weight))
     }
 
     /// Gives the further watches back of operations that have `max` at most, room by room. Returns
@@ -195,8 +187,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 return self.offload.execute(more);
             }
             budget -= ended.tickets.len();
-            let (payload, outcome) = self.release_watches(ended);
-            self.run_offloaded(handed, payload, outcome, Permit::Held, under_way.pop());
+            let (payload, outcome, permit) = self.release_watches(ended);
+            self.run_offloaded(handed, payload, outcome, permit, under_way.pop());
         }
     }
 
@@ -265,9 +257,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// place.
     #[inline]
     fn call_back(&self, payload: O, outcome: Outcome, permit: Permit) {
-        if permit == Permit::Held {
-            self.release_permits(1);
-        }
+        self.release_permit(permit);
         if let Err(panicked) = contain(|| payload.on_complete(outcome)) {
             self.report(&panicked);
         }
@@ -428,14 +418,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Gives one operation another timeout, unless its end is decided or noted.
     pub(crate) fn reschedule(&self, id: TimerHandle, timeout: Timeout) -> bool {
-        let now_ns = self.driver().now_ns();
-        let tick = self.driver().tick;
-        let deadline = timeout.deadline(tick, now_ns);
+        let span = self.span_from(self.driver().now_ns(), timeout);
         let mut first_room = self.first_room_of(id);
-        let due = first_room.reschedule(tick.round_down(now_ns), id, deadline);
-        if let (Some(due), Some(_)) = (due, deadline) {
-            first_room.work_at(due);
-        }
+        let due = first_room.reschedule(id, span);
+        due.into_iter().for_each(|due| self.work_at(&mut first_room, span, due));
         due.is_some()
     }
 }

@@ -13,6 +13,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64 as Count, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use timer_core::{
@@ -27,7 +28,7 @@ use crate::{
         stats::{Parked, Stats},
         watches::WatchKey,
     },
-    room::{CheckedOut, Ended, Room},
+    room::{CheckedOut, Ended, Recheck, Room},
     sync::{AtomicU64, Limit, Mutex, Ordering},
 };
 
@@ -43,11 +44,13 @@ pub(crate) struct Settings<K> {
     pub(crate) offload_all: bool,
     pub(crate) own_timer: Option<SystemTimer>,
     pub(crate) max_parked: Option<usize>,
+    pub(crate) max_weight: Option<u64>,
     pub(crate) rooms: usize,
+    pub(crate) recheck_every: Option<Duration>,
     pub(crate) on_missed: Option<OnMissed<K>>,
 }
 
-/// The hook that is told of an operation that its last check completed.
+/// The hook that is told of an operation that a check without an event completed.
 pub(crate) type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
 
 pub(crate) struct Core<K, O> {
@@ -60,8 +63,11 @@ pub(crate) struct Core<K, O> {
     pub(crate) sequence: Option<AtomicU64>,
     /// What expired in this round of the timer.
     pub(crate) expired: Mutex<Due<Ended<K, O>>>,
-    /// When operations are checked once more when their time is up: those that are.
-    pub(crate) last_checks: Mutex<Due<CheckedOut<O>>>,
+    /// Operations to be checked without an event that this round of the timer found.
+    pub(crate) rechecks: Mutex<Due<Recheck<O>>>,
+    /// How often; `None` for never.
+    pub(crate) recheck_every: Option<Duration>,
+    /// There is a last check when time is up, and what it or a recheck completes is told.
     pub(crate) on_missed: Option<OnMissed<K>>,
     /// Somebody asked for times.
     pub(crate) timed: AtomicBool,
@@ -76,6 +82,8 @@ pub(crate) struct Core<K, O> {
     pub(crate) closing: Latch,
     /// How many may be parked.
     pub(crate) permits: Option<Limit>,
+    /// How heavy all that is parked may be together.
+    pub(crate) weights: Option<Limit>,
     /// Checks that the last snapshot found under way, and since when.
     pub(crate) checks_known: Mutex<Checks>,
     /// The number of `fail_all` calls: see [`single`](super::single).
@@ -91,9 +99,9 @@ pub(crate) struct Core<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// A purgatory attached to its timer.
     pub(crate) fn new(settings: Settings<K>) -> Result<Arc<Self>, BuildError> {
-        let Settings { name, offload, offload_all, own_timer, max_parked, rooms, on_missed } =
-            settings;
+        let Settings { name, offload, offload_all, own_timer, rooms, .. } = settings;
         let driver = &*offload.driver;
+        let recheck_every = settings.recheck_every.filter(|_| O::CHECKED);
         let core = Arc::new(Core {
             number: next_purgatory(),
             name,
@@ -101,8 +109,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             versions: Versions::new(rooms),
             sequence: driver.by_hand.then(|| AtomicU64::new(0)),
             expired: Mutex::new(Due::default()),
-            last_checks: Mutex::new(Due::default()),
-            on_missed,
+            rechecks: Mutex::new(Due::default()),
+            recheck_every: recheck_every.map(|every| every.max(driver.tick.length())),
+            on_missed: settings.on_missed,
             timed: AtomicBool::new(false),
             offload: Arc::new(offload),
             offload_all,
@@ -110,7 +119,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             counts: SharedCounts::default(),
             checking: trace::Checking::default(),
             closing: Latch::default(),
-            permits: max_parked.map(Limit::new),
+            permits: settings.max_parked.map(Limit::new),
+            weights: settings
+                .max_weight
+                .map(|max| Limit::new(max.try_into().unwrap_or(usize::MAX))),
             checks_known: Mutex::new(Checks::new()),
             sweeps: AtomicU64::new(0),
             callback_delay: Default::default(),
@@ -151,11 +163,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Gives back the permits of operations that have ended.
-    pub(crate) fn release_permits(&self, count: usize) {
-        if let Some(permits) = &self.permits {
-            permits.release(count);
-        }
+    /// Gives back the place and weight of an operation that has ended.
+    #[inline]
+    pub(crate) fn release_permit(&self, permit: Permit) {
+        let Permit::Held(weight) = permit else { return };
+        self.permits.iter().for_each(|permits| permits.release(1));
+        self.weights.iter().for_each(|weights| weights.release(weight as usize));
     }
 
     /// Counts a contained panic of a check or callback, and tells the timer's hook.
@@ -241,6 +254,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 }
 
+/// Whether an operation that is over has a place among `max_parked`, and its weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permit {
+    Held(u64),
+    /// It was never parked.
+    None,
+}
+
 /// Counts that no room's lock goes with. Not the model's atomics: nothing depends on them.
 #[derive(Debug, Default)]
 pub(crate) struct SharedCounts {
@@ -254,6 +275,7 @@ pub(crate) struct SharedCounts {
     no_keys: Count,
     closed: Count,
     full: Count,
+    too_heavy: Count,
     too_many_watermarks: Count,
     /// The subscriber was told of the shutdown.
     pub(crate) told_closed: std::sync::atomic::AtomicBool,
@@ -266,6 +288,7 @@ impl SharedCounts {
             RefusedReason::NoKeys => &self.no_keys,
             RefusedReason::Closed => &self.closed,
             RefusedReason::Full { .. } => &self.full,
+            RefusedReason::TooHeavy { .. } => &self.too_heavy,
             RefusedReason::TooManyWatermarks { .. } => &self.too_many_watermarks,
             _ => return, // of what no operation was made for
         };
@@ -281,6 +304,7 @@ impl SharedCounts {
         stats.refused_no_keys = self.no_keys.load(Relaxed);
         stats.refused_closed = self.closed.load(Relaxed);
         stats.refused_full = self.full.load(Relaxed);
+        stats.refused_too_heavy = self.too_heavy.load(Relaxed);
         stats.refused_too_many_watermarks = self.too_many_watermarks.load(Relaxed);
     }
 }

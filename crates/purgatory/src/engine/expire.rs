@@ -1,9 +1,10 @@
-//! Expiry: what the timer finds due ends. Or it is checked once more, if the purgatory was built
-//! so.
+//! Expiry: what the timer finds due ends. Or it is checked without an event, if the purgatory was
+//! built so: a *recheck* while it waits, or the *last check* when its time is up.
 //!
-//! *The last check* is the executor's, since neither the timer's thread nor anybody else is to wait
-//! for it. Until then the entry is held, with its end noted as Expired, so nothing but that check
-//! changes how the operation ends.
+//! Both are the executor's, since neither the timer's thread nor anybody else is to wait for them.
+//! Until the last check the entry is held, with its end noted as Expired, so nothing but that check
+//! changes how the operation ends. One that is due for a recheck waits on as ever, until the
+//! executor comes to it.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -14,42 +15,47 @@ use timer_core::{
 
 use crate::{
     engine::{
-        complete::{BUDGET, Permit},
+        complete::BUDGET,
         core::Core,
         nested::{Call, enqueue},
         trace,
     },
     operation::{CancelReason, DelayedOperation, Verdict, watches::WatchKey},
-    room::{CheckedOut, Next, Ticket},
+    room::{Next, Recheck, Ticket, Turn, Turned},
 };
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    fn offload_last_checks(self: &Arc<Self>, all: Vec<CheckedOut<O>>) {
+    fn offload_rechecks(self: &Arc<Self>, all: Vec<Recheck<O>>) {
         let (core, handed) = (self.clone(), self.to_executor(all.len()));
         self.offload.execute(Job::new(move || {
-            for held in all {
+            for due in all {
                 core.begin(handed);
                 let now_ns = || core.driver().now_ns();
-                trace::slow(&core.name, now_ns, || core.last_check_in_call(held));
+                trace::slow(&core.name, now_ns, || core.recheck_in_call(due));
             }
         }));
     }
 
-    fn last_check_in_call(self: &Arc<Self>, held: CheckedOut<O>) {
+    fn recheck_in_call(self: &Arc<Self>, due: Recheck<O>) {
         let call = Call::enter(&self.offload);
         if call.is_nested() {
             let core = self.clone();
-            enqueue(move || core.last_check(&Call::enter(&core.offload), held));
+            enqueue(move || core.recheck(&Call::enter(&core.offload), due));
         } else {
-            self.last_check(&call, held);
+            self.recheck(&call, due);
         }
     }
 
-    /// Checks an operation whose time is up, and ends it. When that check comes true without an
-    /// event, one is missing, or was late.
-    fn last_check(self: &Arc<Self>, call: &Call<'_>, mut held: CheckedOut<O>) {
+    /// Checks an operation without an event. When that check comes true, an event is missing, or
+    /// was late.
+    fn recheck(self: &Arc<Self>, call: &Call<'_>, due: Recheck<O>) {
+        let held = match due {
+            Recheck::Last(held) => Some(held),
+            Recheck::Again(id) => self.first_room_of(id).check_out_again(id),
+        };
+        let Some(mut held) = held else { return };
         let id = held.id;
-        held.verdict = self.check_by(&mut held.payload, O::last_check);
+        held.verdict = self.check_by(&mut held.payload, O::check_without_event);
         let noted = self.first_room_of(id).get_mut(id).is_none_or(|entry| entry.event_noted());
         if held.verdict == Verdict::Satisfied && !noted {
             self.counts.missed.fetch_add(1, Relaxed);
@@ -64,9 +70,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let at = self.ending_at();
         let given_back = self.first_room_of(id).give_back(held, at);
-        if let Next::Ended(ended) = given_back {
-            let (payload, outcome) = self.release_watches(ended);
-            self.run_callback_here(call, payload, outcome, Permit::Held);
+        let ended = match given_back {
+            Next::Parked => None,
+            Next::CheckAgain(held) => self.settle(held),
+            Next::Ended(ended) => Some(ended),
+        };
+        if let Some(ended) = ended {
+            let (payload, outcome, permit) = self.release_watches(ended);
+            self.run_callback_here(call, payload, outcome, permit);
         }
     }
 
@@ -81,28 +92,35 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
         self.tell_stuck();
         let (now_ns, in_order) = (self.driver().now_ns(), self.sequence.is_some());
         let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
-        if self.on_missed.is_some() {
-            let mut due = self.last_checks.lock();
+        let every = self.recheck_every.map_or(1, |every| self.driver().tick.deadline(0, every));
+        let turn = Turn { now, budget, every };
+        let Turned { advanced, again } = if self.on_missed.is_some() {
+            let mut rechecks = self.rechecks.lock();
             let mut room = self.rooms.lock(room);
-            let turn = room.check_out_expired(now, budget, |held, order| {
-                due.push(held, in_order.then_some(order));
+            let turned = room.check_out_expired(turn, |held, order| {
+                rechecks.push(Recheck::Last(held), in_order.then_some(order));
             });
-            room.advanced(turn.next_due);
-            return turn;
+            room.advanced(turned.advanced.next_due);
+            turned
+        } else {
+            let mut expired = self.expired.lock();
+            let mut room = self.rooms.lock(room);
+            let turned = room.expire(turn, now_ns, |ended, order| {
+                expired.push(ended, in_order.then_some(order));
+            });
+            room.advanced(turned.advanced.next_due);
+            turned
+        };
+        for (id, order) in again {
+            self.rechecks.lock().push(Recheck::Again(id), in_order.then_some(order));
         }
-        let mut expired = self.expired.lock();
-        let mut room = self.rooms.lock(room);
-        let turn = room.expire(now, now_ns, budget, |ended, order| {
-            expired.push(ended, in_order.then_some(order));
-        });
-        room.advanced(turn.next_due);
-        turn
+        advanced
     }
 
     fn round_over(self: Arc<Self>) {
         let parallelism = self.offload.parallelism();
-        let due = std::mem::take(&mut *self.last_checks.lock());
-        due.into_jobs(parallelism).for_each(|held| self.offload_last_checks(held));
+        let rechecks = std::mem::take(&mut *self.rechecks.lock());
+        rechecks.into_jobs(parallelism).for_each(|due| self.offload_rechecks(due));
         let expired = std::mem::take(&mut *self.expired.lock());
         for ended in expired.into_jobs(parallelism) {
             self.offload_endings(ended, None);

@@ -21,8 +21,7 @@ use timer_core::{MAX_TASKS, TimerHandle};
 use super::versions::KeyVersion;
 use crate::{
     engine::{
-        complete::Permit,
-        core::{Core, RoomGuard},
+        core::{Core, Permit, RoomGuard},
         nested::Call,
         trace,
     },
@@ -35,22 +34,27 @@ use crate::{
         Arrived, COUNTED_MAX, CheckedOut, GivenBack, Next, Room, Span, Tickets, WAITERS_MAX,
         Watched, Watermark,
     },
-    sync::{LOOKS, Ordering},
+    sync::{LOOKS, Limit, Ordering},
 };
 
-/// A place among `max_parked`, given back unless it is kept: when nothing is parked after all.
-pub(super) struct PermitGuard<'a, K: WatchKey, O: DelayedOperation>(Option<&'a Core<K, O>>);
+/// A place among `max_parked` and a part of `max_weight`, given back unless they are kept: when
+/// nothing is parked after all.
+pub(super) struct PermitGuard<'a, K: WatchKey, O: DelayedOperation> {
+    core: Option<&'a Core<K, O>>,
+    pub(super) weight: u64,
+}
 
 impl<K: WatchKey, O: DelayedOperation> PermitGuard<'_, K, O> {
     /// The place is taken: whatever ends the operation gives it back.
     #[inline]
     pub(super) fn keep(&mut self) {
-        self.0 = None;
+        self.core = None;
     }
 
     /// Gives the place back now.
     fn give_back(&mut self) {
-        self.0.take().into_iter().for_each(|core| core.release_permits(1));
+        let permit = Permit::Held(self.weight);
+        self.core.take().into_iter().for_each(|core| core.release_permit(permit));
     }
 }
 
@@ -67,6 +71,7 @@ pub(super) struct Terms {
     pub(super) timeout: Timeout,
     /// Watermarks to be counted down.
     pub(super) counted: usize,
+    pub(super) weight: u64,
 }
 
 /// An operation whose keys are not all watched yet. Dropped then, as when a key's `Eq` panics, it
@@ -124,12 +129,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let Some(outcome) = timeout.at_once(self.check(&mut operation), now_ns) {
             return Ok(self.end_at_once(&call, operation, outcome));
         }
-        let mut permit = match self.permit() {
+        let mut permit = match self.permit(&operation) {
             Ok(permit) => permit,
             Err(full) => return self.refuse(operation, full),
         };
         let counted = usize::from(watermark.is_some_and(|watermark| watermark.counted));
-        let terms = Terms { now_ns, timeout, counted };
+        let terms = Terms { now_ns, timeout, counted, weight: permit.weight };
         match self.park_under_one(&call, operation, &mut watch, terms, &mut permit) {
             UnderOne::Done(done) => done,
             UnderOne::Busy(operation) => {
@@ -156,23 +161,28 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if counted > COUNTED_MAX {
             return self.refuse(operation, RefusedReason::TooManyWatermarks { limit: COUNTED_MAX });
         }
-        let mut permit = match self.permit() {
+        let mut permit = match self.permit(&operation) {
             Ok(permit) => permit,
             Err(full) => return self.refuse(operation, full),
         };
-        let terms = Terms { now_ns, timeout, counted };
+        let terms = Terms { now_ns, timeout, counted, weight: permit.weight };
         let (id, given_back) = self.park_held(operation, &watch_set, terms, &mut permit)?;
         Ok(self.over_or_parked(&call, id, given_back))
     }
 
+    /// A place for an operation. Asks for its weight, if that is bounded.
     #[inline]
-    pub(super) fn permit(&self) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
-        match &self.permits {
-            Some(permits) if !permits.acquire() => {
-                Err(RefusedReason::Full { limit: permits.max() })
-            }
-            _ => Ok(PermitGuard(Some(self))),
+    pub(super) fn permit(&self, operation: &O) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
+        let weight = if self.weights.is_some() { operation.weight() } else { 1 };
+        if let Some(permits) = self.permits.as_ref().filter(|permits| !permits.acquire(1)) {
+            return Err(RefusedReason::Full { limit: permits.max() });
         }
+        let fits = |weights: &Limit| usize::try_from(weight).is_ok_and(|of| weights.acquire(of));
+        if let Some(weights) = self.weights.as_ref().filter(|weights| !fits(weights)) {
+            self.permits.iter().for_each(|permits| permits.release(1));
+            return Err(RefusedReason::TooHeavy { weight, limit: weights.max() as u64 });
+        }
+        Ok(PermitGuard { core: Some(self), weight })
     }
 
     /// What became of an operation that its parker gave back.
@@ -290,21 +300,32 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     #[inline]
     pub(super) fn span(&self, terms: Terms) -> Span {
-        let Terms { now_ns, timeout, .. } = terms;
-        let tick = self.driver().tick;
+        let Terms { now_ns, timeout, weight, .. } = terms;
         let follows = self.sequence.as_ref();
         Span {
-            now: tick.round_down(now_ns),
-            deadline: timeout.deadline(tick, now_ns),
-            parked_us: now_ns / 1000,
             follows: follows.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed)),
+            weight,
+            ..self.span_from(now_ns, timeout)
         }
+    }
+
+    /// The span of an operation that keeps its place in the order.
+    #[inline]
+    pub(super) fn span_from(&self, now_ns: u64, timeout: Timeout) -> Span {
+        let tick = self.driver().tick;
+        let deadline = timeout.deadline(tick, now_ns);
+        let armed = match self.recheck_every {
+            Some(every) => Some(tick.deadline(now_ns, every).min(deadline.unwrap_or(u64::MAX))),
+            None => deadline,
+        };
+        let now = tick.round_down(now_ns);
+        Span { now, deadline, armed, parked_us: now_ns / 1000, weight: 1, follows: None }
     }
 
     /// Tells the timer when a room has work, unless that is never.
     #[inline]
     pub(super) fn work_at(&self, room: &mut RoomGuard<'_, K, O>, span: Span, due: u64) {
-        if span.deadline.is_some() {
+        if span.armed.is_some() {
             room.work_at(due);
         }
     }

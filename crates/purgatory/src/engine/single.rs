@@ -38,7 +38,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.count_at_once();
             return Ok(None);
         }
-        let permit = if room.closed { Err(RefusedReason::Closed) } else { self.permit() };
+        let permit = if room.closed { Err(RefusedReason::Closed) } else { self.permit(&operation) };
         let mut permit = match permit {
             Ok(permit) => permit,
             Err(reason) => {
@@ -46,7 +46,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 return self.refuse(key, reason);
             }
         };
-        let span = self.span(Terms { now_ns, timeout, counted: 0 });
+        let span = self.span(Terms { now_ns, timeout, counted: 0, weight: permit.weight });
         let watched = Watched { known: Known::New(key), hash, watermark: None };
         match room.park(span, operation, 0, watched) {
             Ok(Arrived { id, due }) => {
@@ -95,8 +95,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     fn hand_over(&self, ended: Ended<K, O>) -> O {
-        let (payload, _) = self.release_watches(ended);
-        self.release_permits(1);
+        let (payload, _, permit) = self.release_watches(ended);
+        self.release_permit(permit);
         payload
     }
 }

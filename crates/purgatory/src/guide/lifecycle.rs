@@ -36,7 +36,8 @@
 //! - **(f)** A check that comes true wins over every note.
 //! - **(g)** As often as events came by meanwhile.
 //! - **(h)** The time ran out, or a thread cancelled or completed it. The first such note counts.
-//! - **(j)** An event, or a watermark that is met but does not complete it.
+//! - **(j)** An event, a watermark that is met but does not complete it, or a
+//!   [recheck](crate::Builder::recheck_every).
 //! - **(l)** With [`check_at_expiry`](crate::Builder::check_at_expiry) the executor first holds it
 //!   for a last check, with Expired noted.
 //! - **(m)**, **(n)** The thread that calls or raises ends it, without a check.

@@ -41,6 +41,10 @@
 //! it](super::recipes#a-trigger-that-was-forgotten). An event that races the timeout may count,
 //! too, so watch the share.
 //!
+//! [`recheck_every`](crate::Builder::recheck_every) heals: an operation that waits for longer than
+//! an interval is checked again each interval. A forgotten event then costs one interval instead of
+//! the whole timeout. Choose one above the usual wait, so that few operations are checked.
+//!
 //! # Shutdown
 //!
 //! Take no more requests, let the parked ones [drain](super::recipes#draining-before-the-end), then

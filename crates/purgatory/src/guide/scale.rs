@@ -40,8 +40,8 @@
 //! | long poll, three keys | 20 000/s | 500 ms | 10 000 | 1.4 MB | 0.8 % |
 //!
 //! Set [`max_parked`](crate::Builder::max_parked) on a server: if events stop, a purgatory holds
-//! rate × timeout. With 128 rooms (2 processors) an empty one takes some 100 KB: do not make one
-//! for each partition.
+//! rate × timeout. [`max_weight`](crate::Builder::max_weight) bounds what differs in size. With
+//! 128 rooms (2 processors) an empty one takes some 100 KB: do not make one for each partition.
 //!
 //! # Settings
 //!

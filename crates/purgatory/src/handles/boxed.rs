@@ -33,7 +33,8 @@ pub struct BoxedOperation {
 /// `DelayedOperation` with a callback that a box can make.
 trait Erased: Send {
     fn try_complete(&mut self) -> bool;
-    fn last_check(&mut self) -> bool;
+    fn check_without_event(&mut self) -> bool;
+    fn weight(&self) -> u64;
     fn on_complete(self: Box<Self>, outcome: Outcome);
 }
 
@@ -42,8 +43,12 @@ impl<O: DelayedOperation> Erased for O {
         DelayedOperation::try_complete(self)
     }
 
-    fn last_check(&mut self) -> bool {
-        DelayedOperation::last_check(self)
+    fn check_without_event(&mut self) -> bool {
+        DelayedOperation::check_without_event(self)
+    }
+
+    fn weight(&self) -> u64 {
+        DelayedOperation::weight(self)
     }
 
     fn on_complete(self: Box<Self>, outcome: Outcome) {
@@ -52,7 +57,7 @@ impl<O: DelayedOperation> Erased for O {
 }
 
 impl BoxedOperation {
-    /// Boxes an operation.
+    /// Boxes an operation. Its weight is that of what is boxed.
     pub fn new(operation: impl DelayedOperation) -> Self {
         BoxedOperation { operation: Box::new(operation) }
     }
@@ -63,8 +68,12 @@ impl DelayedOperation for BoxedOperation {
         self.operation.try_complete()
     }
 
-    fn last_check(&mut self) -> bool {
-        self.operation.last_check()
+    fn check_without_event(&mut self) -> bool {
+        self.operation.check_without_event()
+    }
+
+    fn weight(&self) -> u64 {
+        self.operation.weight()
     }
 
     fn on_complete(self, outcome: Outcome) {

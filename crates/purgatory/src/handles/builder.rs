@@ -1,6 +1,6 @@
 //! What a [`Purgatory`] is built from.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use timer_core::{BuildError, Executor, MAX_SHARDS, SystemTimer, Timer, driver::Driver};
 
@@ -40,7 +40,9 @@ pub struct Builder<K, O = BoxedOperation> {
     executor: Option<Arc<dyn Executor>>,
     callbacks_on_executor: bool,
     max_parked: Option<usize>,
+    max_weight: Option<u64>,
     rooms: usize,
+    recheck_every: Option<Duration>,
     on_missed: Option<OnMissed<K>>,
     builds: PhantomData<fn() -> (K, O)>,
 }
@@ -53,7 +55,9 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
             executor: None,
             callbacks_on_executor: false,
             max_parked: None,
+            max_weight: None,
             rooms: default_rooms(),
+            recheck_every: None,
             on_missed: None,
             builds: PhantomData,
         }
@@ -68,8 +72,8 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     }
 
     /// Runs what this purgatory's expired operations call back, and whatever else is not for the
-    /// calling thread, on this executor instead of the timer's: last checks, and what is beyond the
-    /// first 1024 callbacks queued behind one call.
+    /// calling thread, on this executor instead of the timer's: rechecks and last checks, and what
+    /// is beyond the first 1024 callbacks queued behind one call.
     ///
     /// [`Workers`](timer_core::Workers) is one. [`execute`](Executor::execute) is called with
     /// nothing locked; a panic in it is contained, and a job that it drops runs on the dropping
@@ -95,6 +99,41 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// a counter.
     pub fn max_parked(mut self, max: usize) -> Self {
         self.max_parked = Some(max);
+        self
+    }
+
+    /// How heavy the operations may be together that [`max_parked`](Self::max_parked) counts, in
+    /// whatever [`weight`](DelayedOperation::weight) counts: bytes, for a bound on memory. One more
+    /// that would have to wait and does not fit is refused and handed back
+    /// ([`TooHeavy`](crate::RefusedReason::TooHeavy)), before anything is parked; a lighter one may
+    /// still be taken. Exact on any number of threads, which share a counter then. No limit by
+    /// default; then no weight is asked for.
+    ///
+    /// A wait, a closure and an expected reply weigh 1.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{DelayedOperation, Outcome, Purgatory, RefusedReason};
+    ///
+    /// struct Produce(Vec<u8>);
+    /// impl DelayedOperation for Produce {
+    ///     fn try_complete(&mut self) -> bool { false }
+    ///     fn on_complete(self, _: Outcome) {}
+    ///     fn weight(&self) -> u64 { self.0.len() as u64 }
+    /// }
+    ///
+    /// let produces = Purgatory::builder("produce").max_weight(1000).build()?;
+    /// let timeout = Duration::from_secs(30);
+    /// produces.try_complete_else_watch(Produce(vec![0; 900]), &["orders-0"], timeout)?;
+    /// let large = produces.try_complete_else_watch(Produce(vec![0; 200]), &["orders-1"], timeout);
+    /// let reason = RefusedReason::TooHeavy { weight: 200, limit: 1000 };
+    /// assert_eq!(large.unwrap_err().reason, reason);
+    /// produces.try_complete_else_watch(Produce(vec![0; 100]), &["orders-0"], timeout)?;
+    /// assert_eq!(produces.stats().weight, 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn max_weight(mut self, max: u64) -> Self {
+        self.max_weight = Some(max);
         self
     }
 
@@ -152,6 +191,45 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
         self
     }
 
+    /// Checks each operation that waits for longer than `every` once each `every`, so that an event
+    /// that was forgotten costs at most that, and not the whole time-out: an operation whose
+    /// condition has come true ends as Completed, and unless an event was noted meanwhile, that is
+    /// a missed event, counted and told as by [`check_at_expiry`](Self::check_at_expiry). Without
+    /// that there is no hook, and no check when time is up. Off by default.
+    ///
+    /// The check runs on the executor, with nothing locked. Until then the operation waits on:
+    /// events, cancels and its deadline come as ever. `every` rounds up to a tick, at least one,
+    /// and counts from parking, the last recheck, or a new deadline. (An executor that falls behind
+    /// delays a check; a second is not queued.) One that panics ends its operation as
+    /// [`Panicked`](crate::CancelReason::Panicked). Not for [`Replies`](crate::Replies) and
+    /// [`next_event`](Purgatory::next_event), which have nothing to check.
+    ///
+    /// Costs nothing to operations that end before; a check and a place on the wheel each time.
+    ///
+    /// ```
+    /// use std::{sync::{Arc, atomic::{AtomicBool, Ordering::SeqCst}}, time::Duration};
+    /// use purgatory::{Purgatory, when};
+    /// use purgatory::timer_core::ManualTimer;
+    ///
+    /// let timer = ManualTimer::new();
+    /// let second = Duration::from_secs(1);
+    /// let fetches = Purgatory::builder("fetch").timer(&timer).recheck_every(second).build()?;
+    /// let appended = Arc::new(AtomicBool::new(false));
+    /// let seen = appended.clone();
+    /// let fetch = when(move || seen.load(SeqCst), |outcome| println!("fetch: {outcome}"));
+    /// fetches.try_complete_else_watch(fetch, &["orders-0"], 30 * second)?;
+    ///
+    /// appended.store(true, SeqCst); // and no check_and_complete(&"orders-0")
+    /// timer.advance(second);
+    /// let stats = fetches.stats();
+    /// assert_eq!((stats.completed, stats.missed_events, fetches.len()), (1, 1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn recheck_every(mut self, every: Duration) -> Self {
+        self.recheck_every = Some(every);
+        self
+    }
+
     /// Builds the purgatory, with a timer of its own unless one is shared.
     ///
     /// # Errors
@@ -174,7 +252,9 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
             offload_all: self.callbacks_on_executor,
             own_timer,
             max_parked: self.max_parked,
+            max_weight: self.max_weight,
             rooms: self.rooms,
+            recheck_every: self.recheck_every,
             on_missed: self.on_missed,
         })?;
         Ok(Purgatory::handle_of(core))

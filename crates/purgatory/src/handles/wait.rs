@@ -405,7 +405,7 @@ impl DelayedOperation for NextEvent {
         std::mem::replace(&mut self.registered, true)
     }
 
-    fn last_check(&mut self) -> bool {
+    fn check_without_event(&mut self) -> bool {
         false // no event
     }
 

@@ -16,6 +16,7 @@ use crate::{
         stats::{Stats, Times},
         watches::WatchKey,
     },
+    sync::Limit,
 };
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -55,7 +56,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 stats.callbacks_waiting,
             ),
         ];
-        for (name, help, value) in gauges {
+        let max = |limit: &Option<Limit>| limit.as_ref().map(|limit| limit.max() as u64);
+        let limits = [
+            ("purgatory_max_parked", "Bound on operations", max(&self.permits)),
+            (
+                "purgatory_weight",
+                "Weight of operations now",
+                max(&self.weights).map(|_| stats.weight),
+            ),
+            ("purgatory_max_weight", "Bound on weight", max(&self.weights)),
+        ];
+        let limits = limits.into_iter().filter_map(|(name, help, of)| Some((name, help, of?)));
+        for (name, help, value) in gauges.into_iter().chain(limits) {
             describe_gauge!(name, Unit::Count, help);
             gauge!(name, &self.label()).set(value as f64);
         }
@@ -115,6 +127,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 ("no_keys", stats.refused_no_keys),
                 ("closed", stats.refused_closed),
                 ("full", stats.refused_full),
+                ("too_heavy", stats.refused_too_heavy),
                 ("too_many_watermarks", stats.refused_too_many_watermarks),
             ],
         );

@@ -184,6 +184,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut stats = Stats::default();
         (0..self.rooms.count()).for_each(|room| self.rooms.lock(room).add_to(&mut stats));
         self.counts.add_to(&mut stats);
+        stats.weight = self.weights.as_ref().map_or(0, |weights| weights.taken() as u64);
         if O::CHECKED {
             stats.add_first_checks();
         }

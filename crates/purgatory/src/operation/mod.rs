@@ -53,6 +53,7 @@ pub trait DelayedOperation: Send + 'static {
     /// [`Completed`](Outcome::Completed) when it returns true.
     ///
     /// It runs on whichever thread parks the operation or raises an event on one of its keys (for a
+    /// [recheck](crate::Builder::recheck_every) or
     /// [last check](crate::Builder::check_at_expiry) on the executor), and must not block: while it
     /// runs the operation can neither expire nor be cancelled. It may be called any number of
     /// times, but not again once it returned true. It may call the purgatory; what that ends is
@@ -63,9 +64,19 @@ pub trait DelayedOperation: Send + 'static {
     /// or as what was noted while it ran: its time was up, or it was cancelled.
     fn try_complete(&mut self) -> bool;
 
-    /// The last check, when the time is up.
+    /// How heavy it is, for [`max_weight`](crate::Builder::max_weight): 1 by default, or the bytes
+    /// that it keeps, say. May be 0.
+    ///
+    /// Asked once, when it has to wait and the purgatory has that bound, by the thread that parks
+    /// it and with nothing locked; what it says later changes nothing. A panic in it reaches that
+    /// thread, and nothing was parked.
+    fn weight(&self) -> u64 {
+        1
+    }
+
+    /// The check without an event: while it waits, or when its time is up.
     #[doc(hidden)]
-    fn last_check(&mut self) -> bool {
+    fn check_without_event(&mut self) -> bool {
         self.try_complete()
     }
 
@@ -288,6 +299,13 @@ pub enum RefusedReason {
         /// How many those are.
         limit: usize,
     },
+    /// It does not fit: what is parked would be heavier than the purgatory was built to take.
+    TooHeavy {
+        /// How heavy it is.
+        weight: u64,
+        /// How heavy all may be together.
+        limit: u64,
+    },
     /// More watermarks to be counted than one operation can have.
     TooManyWatermarks {
         /// How many it can have.
@@ -317,6 +335,9 @@ impl fmt::Display for RefusedReason {
             RefusedReason::NoKeys => f.write_str("no watch key"),
             RefusedReason::Closed => f.write_str("the purgatory was shut down"),
             RefusedReason::Full { limit } => write!(f, "no more than {limit} can be parked"),
+            RefusedReason::TooHeavy { weight, limit } => {
+                write!(f, "a weight of {weight} more than fits into {limit}")
+            }
             RefusedReason::TooManyWatermarks { limit } => {
                 write!(f, "more than {limit} watermarks to count in one operation")
             }

@@ -18,6 +18,9 @@ pub struct Stats {
     /// Watches of what is parked now: an operation has one for each of its keys and one for each of
     /// its watermarks, met or not.
     pub watched: u64,
+    /// How heavy they are together, and those over with their callback still to come; 0 without
+    /// [`max_weight`](crate::Builder::max_weight).
+    pub weight: u64,
     /// Operations ever parked: the sum of `parked` and the three ends below.
     pub parked_total: u64,
     /// Parked operations that ended as Completed.
@@ -39,8 +42,9 @@ pub struct Stats {
     pub panics: u64,
     /// Checks: the first of each operation, and those for events.
     pub checks: u64,
-    /// Operations whose condition had come true without an event: found by their
-    /// [last check](crate::Builder::check_at_expiry), so 0 without one.
+    /// Operations whose condition had come true without an event: found by a
+    /// [recheck](crate::Builder::recheck_every) or their
+    /// [last check](crate::Builder::check_at_expiry), so 0 without these.
     pub missed_events: u64,
     /// Events, raised by anybody: plain ones and rises of watermarks, those on keys without waiters
     /// too.
@@ -51,9 +55,11 @@ pub struct Stats {
     pub refused_closed: u64,
     /// Operations that were handed back because as many were parked as may be.
     pub refused_full: u64,
+    /// Operations that were handed back because all would have been too heavy together.
+    pub refused_too_heavy: u64,
     /// Operations that were handed back for more watermarks to be counted than one can have.
     pub refused_too_many_watermarks: u64,
-    /// Callbacks handed to the executor that have not begun: of what expired, or all
+    /// Callbacks and rechecks handed to the executor that have not begun: of what expired, or all
     /// ([`callbacks_on_executor`](crate::Builder::callbacks_on_executor)). Not those beyond the
     /// first 1024 that were queued behind one call.
     pub callbacks_waiting: u64,
@@ -62,7 +68,10 @@ pub struct Stats {
 impl Stats {
     /// Adds the first checks of what was not parked.
     pub(crate) fn add_first_checks(&mut self) {
-        let refused = self.refused_closed + self.refused_full + self.refused_too_many_watermarks;
+        let refused = self.refused_closed
+            + self.refused_full
+            + self.refused_too_heavy
+            + self.refused_too_many_watermarks;
         self.checks += self.ended_at_once + refused; // after a check each
     }
 }
@@ -81,7 +90,7 @@ pub struct Times {
     pub cancelled: TimeHistogram,
     /// From its deadline, rounded up to a tick, until what expired was taken off the wheel.
     pub lateness: TimeHistogram,
-    /// From being handed to the executor until a callback, or a last check, began.
+    /// From being handed to the executor until a callback, recheck or last check began.
     pub callback_delay: TimeHistogram,
 }
 

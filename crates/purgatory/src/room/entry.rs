@@ -22,20 +22,31 @@ pub(crate) struct Entry<O> {
     tickets: Tickets,
     /// The watch of its first key.
     link: Link,
-    /// Boxed because it is rare.
-    end: Option<Box<Outcome>>,
+    rare: Option<Box<Rare>>,
+    /// In ticks, `u64::MAX` for never. The wheel comes by earlier if it is to be checked before.
+    deadline: u64,
     /// The microsecond of the timer's clock at which it was parked, modulo 2^48 (nine years).
     parked_low: u32,
     parked_high: u16,
-    /// The watermark watches still to be met, and two flags above.
-    bits: u16,
+    /// The watermark watches still to be met, and three flags above.
+    bits: u32,
+}
+
+/// What few entries have.
+#[derive(Debug)]
+struct Rare {
+    end: Option<Outcome>,
+    weight: u64,
 }
 
 /// An event came by while the entry was held, or a rise is about to have it checked.
-const RECHECK: u16 = 1 << 15;
+const RECHECK: u32 = 1 << 15;
 
 /// A snapshot saw this very check.
-const SEEN: u16 = 1 << 14;
+const SEEN: u32 = 1 << 14;
+
+/// A check without an event is on its way.
+const DUE_AGAIN: u32 = 1 << 16;
 
 /// How many watermark watches an entry can count.
 pub(crate) const COUNTED_MAX: usize = SEEN as usize - 1;
@@ -70,10 +81,11 @@ impl<O> Entry<O> {
             payload: None,
             tickets: Tickets::default(),
             link: Link::NOWHERE,
-            end: None,
+            rare: None,
+            deadline: u64::MAX,
             parked_low: now_us as u32,
             parked_high: (now_us >> 32) as u16,
-            bits: counted as u16,
+            bits: counted as u32,
         }
     }
 
@@ -101,6 +113,47 @@ impl<O> Entry<O> {
     #[inline]
     pub(crate) fn link_mut(&mut self) -> &mut Link {
         &mut self.link
+    }
+
+    /// When its time is up, in ticks; `u64::MAX` for never.
+    #[inline]
+    pub(crate) fn deadline(&self) -> u64 {
+        self.deadline
+    }
+
+    #[inline]
+    pub(crate) fn set_deadline(&mut self, deadline: Option<u64>) {
+        self.deadline = deadline.unwrap_or(u64::MAX);
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_with(|| Box::new(Rare { end: None, weight: 1 }))
+    }
+
+    /// Its part of `max_weight`.
+    #[inline]
+    pub(crate) fn weight(&self) -> u64 {
+        self.rare.as_ref().map_or(1, |rare| rare.weight)
+    }
+
+    #[inline]
+    pub(crate) fn set_weight(&mut self, weight: u64) {
+        if weight != 1 {
+            self.rare().weight = weight;
+        }
+    }
+
+    /// Notes that it is due for a check without an event; false if it was already.
+    pub(crate) fn due_again(&mut self) -> bool {
+        let first = self.bits & DUE_AGAIN == 0;
+        self.bits |= DUE_AGAIN;
+        first
+    }
+
+    /// For that check: takes the payload out, unless it is held and so under check.
+    pub(crate) fn check_out_again(&mut self) -> Option<O> {
+        self.bits &= !DUE_AGAIN;
+        self.payload.take()
     }
 
     /// For how long it has been parked, in microseconds.
@@ -135,7 +188,7 @@ impl<O> Entry<O> {
     /// its holder that note.
     pub(crate) fn check_out_for_last(&mut self) -> Option<O> {
         let payload = self.payload.take();
-        self.end.get_or_insert_with(|| Box::new(Outcome::Expired));
+        self.rare().end.get_or_insert(Outcome::Expired);
         payload
     }
 
@@ -147,12 +200,12 @@ impl<O> Entry<O> {
     /// Counts down a watermark watch that was met and taken off its key. True: it was the last one,
     /// so the operation is to be completed. Otherwise it is to be checked.
     pub(crate) fn count_down(&mut self) -> bool {
-        debug_assert!(self.bits & COUNTED_MAX as u16 > 0, "each counted watch is taken once");
-        self.bits -= u16::from(!failpoint!(MetWatchNotCounted));
+        debug_assert!(self.bits & COUNTED_MAX as u32 > 0, "each counted watch is taken once");
+        self.bits -= u32::from(!failpoint!(MetWatchNotCounted));
         if !failpoint!(EventLeavesNoNote) {
             self.bits |= RECHECK;
         }
-        self.bits & COUNTED_MAX as u16 == 0
+        self.bits & COUNTED_MAX as u32 == 0
     }
 
     /// For expiry and cancel: takes the payload out for good, or leaves its holder a note to end
@@ -161,7 +214,7 @@ impl<O> Entry<O> {
     pub(crate) fn claim(&mut self, outcome: &Outcome) -> Option<O> {
         let payload = self.payload.take();
         if payload.is_none() && !failpoint!(ExpiryLeavesNoNote) {
-            self.end.get_or_insert_with(|| Box::new(outcome.clone()));
+            self.rare().end.get_or_insert_with(|| outcome.clone());
         }
         payload
     }
@@ -170,9 +223,9 @@ impl<O> Entry<O> {
     #[inline]
     pub(crate) fn settle(&mut self, payload: O, verdict: Verdict) -> Next<O, (O, Outcome)> {
         use crate::operation::CancelReason::Panicked;
-        match (verdict, self.end.take()) {
+        match (verdict, self.rare.as_mut().and_then(|rare| rare.end.take())) {
             (Verdict::Satisfied, _) => Next::Ended((payload, Outcome::Completed)),
-            (_, Some(end)) => Next::Ended((payload, *end)),
+            (_, Some(end)) => Next::Ended((payload, end)),
             (Verdict::Panicked, None) => Next::Ended((payload, Outcome::Cancelled(Panicked))),
             (_, None) if self.bits & RECHECK != 0 => {
                 self.bits &= !(RECHECK | SEEN);
@@ -188,7 +241,7 @@ impl<O> Entry<O> {
 
     /// True when an end is noted.
     pub(crate) fn is_ending(&self) -> bool {
-        self.end.is_some()
+        self.rare.as_ref().is_some_and(|rare| rare.end.is_some())
     }
 
     /// For a snapshot: whether it is under check, and if so whether the last snapshot saw that
@@ -336,6 +389,6 @@ mod tests {
 
     #[test]
     fn an_entry_is_no_larger_than_its_parts() {
-        assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 16 + 12 + 8 + 8 + 4);
+        assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 16 + 12 + 8 + 8 + 8 + 4);
     }
 }

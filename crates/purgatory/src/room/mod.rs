@@ -17,7 +17,7 @@ mod watermark_queue;
 
 use std::borrow::Borrow;
 
-use timer_core::{TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
+use timer_core::{Advanced, TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
 use watchers::{Entries, Lists, Waiter};
 
 use self::counts::Counts;
@@ -26,7 +26,7 @@ use crate::operation::{
     stats::{Stats, Times},
 };
 
-pub(crate) use batch::{Batch, CheckedOut};
+pub(crate) use batch::{Batch, CheckedOut, Recheck};
 pub(crate) use entry::{COUNTED_MAX, Entry, Next, UnderCheck};
 pub(crate) use links::{Ticket, Tickets, WAITERS_MAX, WatchList, Watermark};
 pub(crate) use watchers::{Known, Popped, WalkOn};
@@ -50,8 +50,11 @@ pub(crate) struct Room<K, O> {
 pub(crate) struct Span {
     pub(crate) now: u64,
     pub(crate) deadline: Option<u64>,
+    /// When the wheel is to come by: then, or earlier to have it checked again.
+    pub(crate) armed: Option<u64>,
     /// By the timer's clock.
     pub(crate) parked_us: u64,
+    pub(crate) weight: u64,
     /// The sequence of the operation parked before, when order matters over several rooms.
     pub(crate) follows: Option<u64>,
 }
@@ -66,6 +69,26 @@ pub(crate) struct Timed {
 /// The nanosecond of the timer's clock at which an operation ends, if that is timed. It is read
 /// before the lock is taken.
 pub(crate) type EndedAt = Option<u64>;
+
+/// A turn of a wheel, to the tick `now`, within `budget` steps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) now: u64,
+    pub(crate) budget: usize,
+    /// Ticks from one recheck of an operation to the next. At least 1.
+    pub(crate) every: u64,
+}
+
+/// What a turn did.
+#[derive(Debug)]
+pub(crate) struct Turned {
+    pub(crate) advanced: Advanced,
+    /// What is due again, unless it was already.
+    pub(crate) again: Vec<(TimerHandle, Order)>,
+}
+
+/// The tick at which the wheel was to come by, and the sequence.
+pub(crate) type Order = (u64, u64);
 
 /// A key to be watched in this room.
 #[derive(Debug)]
@@ -92,6 +115,7 @@ pub(crate) struct Ended<K, O> {
     pub(crate) id: TimerHandle,
     pub(crate) payload: O,
     pub(crate) outcome: Outcome,
+    pub(crate) weight: u64,
     /// Its watches of further keys, still to be released.
     pub(crate) tickets: Tickets,
     /// Its first key, if nobody waits for that any more.
@@ -131,7 +155,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
     }
 
     pub(crate) fn deadline(&self, id: TimerHandle) -> Option<u64> {
-        self.entries.wheel.deadline(id.id())
+        self.entries.wheel.get(id.id()).map(Entry::deadline)
     }
 
     #[inline]
@@ -197,14 +221,16 @@ impl<K: Eq + Clone, O> Room<K, O> {
     fn put_in(
         &mut self,
         span: Span,
-        entry: Entry<O>,
+        mut entry: Entry<O>,
         key: Watched<K>,
     ) -> Result<Arrived, (Entry<O>, Watched<K>)> {
+        entry.set_deadline(span.deadline);
+        entry.set_weight(span.weight);
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(span.now);
         span.follows.into_iter().for_each(|sequence| wheel.follow(sequence));
-        let inserted = match span.deadline {
-            Some(deadline) => wheel.insert(deadline, entry).map(|at| (at.id, at.due)),
+        let inserted = match span.armed {
+            Some(armed) => wheel.insert(armed, entry).map(|at| (at.id, at.due)),
             None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
         };
         let (id, due) = match inserted {
@@ -421,22 +447,23 @@ impl<K: Eq + Clone, O> Room<K, O> {
             self.time_end(id, &outcome, now_ns);
         }
         self.counts.ended(&outcome);
-        let (tickets, left) = self.take_out(id);
-        Ended { id, payload, outcome, tickets, left }
+        let (tickets, left, weight) = self.take_out(id);
+        Ended { id, payload, outcome, weight, tickets, left }
     }
 
-    /// Takes an entry out, and its first watch.
+    /// Takes an entry out, and its first watch; returns its weight, too.
     #[inline(always)]
-    fn take_out(&mut self, id: TimerHandle) -> (Tickets, Option<K>) {
+    fn take_out(&mut self, id: TimerHandle) -> (Tickets, Option<K>, u64) {
         let Some(entry) = self.entries.wheel.cancel(id.id()) else { return Default::default() };
         let left = if failpoint!(EndedStaysListed) {
             None
         } else {
             self.lists.unwatch(&mut self.entries, id.id().index(), *entry.link())
         };
+        let weight = entry.weight();
         let tickets = entry.into_tickets();
         self.watched -= 1 + tickets.len();
-        (tickets, left)
+        (tickets, left, weight)
     }
 
     /// Records how long it waited and, if it expired, how late.
@@ -444,27 +471,25 @@ impl<K: Eq + Clone, O> Room<K, O> {
         let Room { entries: Entries { wheel, .. }, timed: Some(timed), .. } = self else { return };
         let Some(entry) = wheel.get(id.id()) else { return };
         timed.times.ended(outcome, entry.age_us(now_ns / 1000));
-        let due = wheel.deadline(id.id()).filter(|_| matches!(outcome, Outcome::Expired));
-        if let Some(due) = due {
-            timed.times.lateness.record(now_ns.saturating_sub(timed.tick.start_ns(due)));
+        if matches!(outcome, Outcome::Expired) {
+            let due_ns = timed.tick.start_ns(entry.deadline());
+            timed.times.lateness.record(now_ns.saturating_sub(due_ns));
         }
     }
 
     /// Gives an operation another deadline, unless its end is decided or noted; returns when the
     /// wheel has work for it.
-    pub(crate) fn reschedule(
-        &mut self,
-        now: u64,
-        id: TimerHandle,
-        deadline: Option<u64>,
-    ) -> Option<u64> {
-        if self.get_mut(id)?.is_ending() {
+    pub(crate) fn reschedule(&mut self, id: TimerHandle, span: Span) -> Option<u64> {
+        let Span { now, deadline, armed, .. } = span;
+        let entry = self.get_mut(id)?;
+        if entry.is_ending() {
             return None;
         }
+        entry.set_deadline(deadline);
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(now);
-        match deadline {
-            Some(deadline) => wheel.reschedule(id.id(), deadline),
+        match armed {
+            Some(armed) => wheel.reschedule(id.id(), armed),
             None => wheel.unschedule(id.id()).then_some(u64::MAX),
         }
     }

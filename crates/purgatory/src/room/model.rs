@@ -14,6 +14,7 @@
 
 pub(in crate::room) mod reference;
 mod steps;
+mod time;
 
 use std::{
     panic::{catch_unwind, resume_unwind},
@@ -38,7 +39,7 @@ const STEPS_A_CASE: u64 = 400;
 const TIMES_WITH_MANY: u64 = 4;
 
 /// Paths that are counted.
-const PATHS: usize = 41;
+const PATHS: usize = 45;
 
 /// A key; the even ones have room 0 as their first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -196,7 +197,7 @@ impl Model {
             self.many_keys |= count > KEPT_KEYS;
             let all = self.reference.all.iter().filter(|parked| parked.id.shard() == number);
             assert_eq!(room.len(), all.clone().count());
-            let deadlines = all.filter(|parked| parked.scheduled).map(|parked| parked.deadline);
+            let deadlines = all.filter(|parked| parked.scheduled).map(|parked| parked.armed);
             let (first, next_due) = (deadlines.min(), room.entries.wheel.next_due());
             assert_eq!(next_due.is_some(), first.is_some());
             let latest = first.map(|deadline| deadline.max(room.entries.wheel.now()));

@@ -20,15 +20,14 @@ impl Limit {
         self.max
     }
 
-    /// Takes one, unless `max` are taken.
-    #[must_use = "one that was taken has to be released"]
-    pub(crate) fn acquire(&self) -> bool {
-        let more = |taken| (taken < self.max).then_some(taken + 1);
+    /// Takes `count`, unless more than `max` would be taken.
+    #[must_use = "what was taken has to be released"]
+    pub(crate) fn acquire(&self, count: usize) -> bool {
+        let more = |taken: usize| taken.checked_add(count).filter(|&taken| taken <= self.max);
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
     }
 
     /// The number taken.
-    #[cfg(feature = "keyed")]
     pub(crate) fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }

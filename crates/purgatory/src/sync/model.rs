@@ -49,7 +49,7 @@ impl<K: Hash + Eq + Clone> Values<K> {
             *before = to(*before);
             return Ok(*before);
         }
-        if !self.keys.acquire() {
+        if !self.keys.acquire(1) {
             return Err(self.keys.max());
         }
         let value = to(0);

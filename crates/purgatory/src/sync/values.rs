@@ -51,7 +51,7 @@ impl<K: Hash + Eq + Clone> Values<K> {
         match self.of.entry(key.to_owned()) {
             Entry::Occupied(mut before) => Ok(raised(before.get_mut())), // another thread was first
             Entry::Vacant(free) => {
-                if !self.keys.acquire() {
+                if !self.keys.acquire(1) {
                     drop(free.into_key()); // with nothing locked
                     return Err(self.keys.max());
                 }

@@ -18,6 +18,7 @@ mod lookups;
 mod metrics;
 mod missed_events;
 mod monitor;
+mod recheck;
 #[cfg(not(loom))]
 mod recipes;
 mod replies;
@@ -28,3 +29,4 @@ mod waiting;
 mod watermarks;
 #[cfg(feature = "keyed")]
 mod watermarks_by_key;
+mod weight;

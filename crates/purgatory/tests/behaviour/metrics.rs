@@ -15,7 +15,8 @@ use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
 
 /// A purgatory in which something of everything has happened.
 fn eventful(timer: &ManualTimer) -> Waiting {
-    let purgatory = Purgatory::builder("orders").timer(timer).max_parked(4).build().unwrap();
+    let purgatory =
+        Purgatory::builder("orders").timer(timer).max_parked(4).max_weight(9).build().unwrap();
     purgatory.publish(); // times count from here on
     let park = |operation: Op, timeout| {
         purgatory.try_complete_else_watch(operation, &["k"], timeout).map(drop)

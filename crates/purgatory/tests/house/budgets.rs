@@ -19,12 +19,12 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 2] = [
-    Budget { of: "purgatory", lines: 5390, files: 40, types: 22, traits: 3 },
+    Budget { of: "purgatory", lines: 5560, files: 40, types: 22, traits: 3 },
     Budget { of: "timer-core", lines: 3280, files: 24, types: 28, traits: 4 },
 ];
 
 /// Settings of `Builder`.
-const SETTINGS: usize = 6;
+const SETTINGS: usize = 8;
 
 fn src(of: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of).join("src")

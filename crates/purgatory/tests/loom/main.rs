@@ -63,6 +63,10 @@ impl DelayedOperation for Op {
     fn on_complete(self, outcome: Outcome) {
         self.endings.lock().unwrap().push(outcome);
     }
+
+    fn weight(&self) -> u64 {
+        2
+    }
 }
 
 /// What a thread does.
@@ -439,6 +443,22 @@ fn permit_against_event() {
     }
 }
 
+/// Two that park at once under a bound on weight that fits one: one is refused.
+#[test]
+fn weight_against_weight() {
+    check(&[], || {
+        let setup = Setup::with(|builder| builder.max_weight(3));
+        let park = |setup: &Setup| {
+            setup.purgatory.try_complete_else_watch(setup.op(&[0]), &[1], MS).is_ok()
+        };
+        let other = setup.elsewhere(park);
+        let own = park(&setup);
+        assert_ne!(own, other.join().unwrap(), "one of the two fits");
+        assert_eq!(setup.purgatory.stats().weight, 2);
+        setup.alone(&[Time]).assert_ended_once(&[Expired]);
+    });
+}
+
 #[test]
 fn event_against_event() {
     check(&[Failpoint::EventLeavesNoNote], || {
@@ -474,6 +494,27 @@ fn panicking_check_against_event() {
         let setup = setup.race([Raise(1)], &[Event(0, 1)]);
         setup.assert_ended_once(&[Outcome::Cancelled(CancelReason::Panicked)]);
     });
+}
+
+/// A recheck that is on its way, against an event or a cancel: one outcome, and
+/// nothing stays.
+#[test]
+fn recheck_against_event_and_cancel() {
+    let rechecking = || Setup::with(|builder| builder.recheck_every(MS));
+    let parked = move |setup: Shared, keys: &'static [u8]| {
+        setup.park(setup.op(&[0]), keys, 2 * MS);
+        setup
+    };
+    for keys in [ONE_KEY, TWO_ROOMS] {
+        check(&[Failpoint::EventLeavesNoNote], move || {
+            let setup = parked(rechecking(), keys).race([Event(0, 1)], &[Time]);
+            setup.assert_ended_once(&[Completed]);
+        });
+        check(&[Failpoint::ExpiryLeavesNoNote], move || {
+            let setup = parked(rechecking(), keys).race([Cancel(1)], &[Time]);
+            setup.assert_ended_once(&[cancelled()]);
+        });
+    }
 }
 
 /// The last check of an operation whose time is up, against an event: one of the two ends it.

@@ -12,3 +12,4 @@ mod contention;
 mod hostile;
 mod stress;
 mod trampoline;
+mod weights;

@@ -25,6 +25,8 @@ use crate::effort::{effort, number};
 const OPERATIONS: u64 = 100_000;
 const THREADS: usize = 4;
 const KEYS: u32 = 50;
+/// Half of all wait for longer.
+const RECHECK: Duration = Duration::from_millis(10);
 
 /// How many ended as what. Ending consumes an operation, so the sum tells whether each ended once.
 #[derive(Debug, Default)]
@@ -231,7 +233,11 @@ fn every_operation_ends_exactly_once_whatever_races() {
     let seeds = number("STRESS_SEED").unwrap_or(0) * THREADS as u64;
     let timer = SystemTimer::builder().workers(2).build().unwrap();
     let ring = &Ring {
-        purgatory: Purgatory::builder("stress").timer(&timer).build().unwrap(),
+        purgatory: Purgatory::builder("stress")
+            .timer(&timer)
+            .recheck_every(RECHECK)
+            .build()
+            .unwrap(),
         tally: Arc::default(),
         values: (0..KEYS).map(|_| AtomicU64::new(0)).collect(),
     };

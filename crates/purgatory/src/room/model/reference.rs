@@ -57,6 +57,10 @@ pub(super) struct Parked {
     pub(super) parked_us: u64,
     /// `u64::MAX`: never.
     pub(super) deadline: u64,
+    /// When the wheel comes by.
+    pub(super) armed: u64,
+    /// A recheck was told, and not begun.
+    pub(super) due_again: bool,
     /// Its time is still to come.
     pub(super) scheduled: bool,
     pub(super) sequence: u64,

@@ -1,9 +1,7 @@
 //! The steps: the room first, then the reference, then what both say.
 
-use timer_core::TickLength;
-
 use super::{
-    super::{Arrived, Batch, Entry, Next, Span, Tickets, UnderCheck, Verdict, WalkOn, WatchList},
+    super::{Arrived, Batch, Entry, Next, Tickets, UnderCheck, Verdict, WalkOn, WatchList},
     reference::{Linked, Parked, Walk},
     *,
 };
@@ -46,7 +44,10 @@ impl Model {
                 let at = self.random.usize(..self.reference.leaving.len());
                 self.release(at);
             }
-            97 if !self.reference.all.is_empty() => self.look(),
+            97 if !self.reference.all.is_empty() => match self.random.bool() {
+                true => self.look(),
+                false => self.check_out_again(),
+            },
             98 => self.touch_gone(),
             _ => self.read(),
         }
@@ -57,18 +58,8 @@ impl Model {
         Number(self.random.u16(..self.keys))
     }
 
-    fn any_id(&mut self) -> TimerHandle {
+    pub(super) fn any_id(&mut self) -> TimerHandle {
         self.reference.all[self.random.usize(..self.reference.all.len())].id
-    }
-
-    fn any_tick(&mut self) -> Option<u64> {
-        match self.random.u8(..16) {
-            0 => None,
-            1 => Some(u64::MAX),
-            2 => Some(self.now.saturating_sub(self.random.u64(..50))),
-            3..5 => Some(self.now + self.random.u64(..100_000)),
-            _ => Some(self.now + self.random.u64(..200)),
-        }
     }
 
     fn any_limit(&mut self) -> usize {
@@ -99,7 +90,7 @@ impl Model {
         let watched = self.watched(key, watermark);
         let (first_room, payload, deadline) = (key.room(), self.made, self.any_tick());
         let parked_us = self.now * 1000 + self.random.u64(..1000);
-        let span = Span { now: self.now, deadline, parked_us, follows: self.sequence };
+        let span = self.span(deadline, parked_us);
         let at_once = to_watch.is_empty() && self.random.u8(..4) > 0;
         let room = &mut self.rooms[first_room];
         let arrived = match at_once {
@@ -109,7 +100,7 @@ impl Model {
         let Arrived { id, due } = arrived;
         assert!(due == u64::MAX || room.entries.wheel.next_due().is_some_and(|next| next <= due));
         let chosen = deadline.unwrap_or(u64::MAX);
-        assert_eq!(due == u64::MAX, chosen == u64::MAX);
+        assert_eq!(due == u64::MAX, span.armed.is_none_or(|armed| armed == u64::MAX));
         self.linked(key, watermark, Linked::first(id));
         let of = &mut self.reference.homes[first_room];
         of.sequence = self.sequence.unwrap_or(of.sequence).wrapping_add(1);
@@ -120,7 +111,9 @@ impl Model {
             payload,
             parked_us,
             deadline: chosen,
-            scheduled: chosen < u64::MAX,
+            armed: span.armed.unwrap_or(u64::MAX),
+            due_again: false,
+            scheduled: span.armed.is_some_and(|armed| armed < u64::MAX),
             sequence: of.sequence,
             counted,
             tickets: Vec::new(),
@@ -227,10 +220,11 @@ impl Model {
     }
 
     /// Compares what has ended; returns its deadline and sequence.
-    fn departed(&mut self, ended: Ended, outcome: &Outcome) -> (u64, u64) {
+    pub(super) fn departed(&mut self, ended: Ended, outcome: &Outcome) -> (u64, u64) {
         let (parked, left) = self.reference.remove_ended(ended.id, outcome);
         assert_eq!((ended.payload, &ended.outcome), (parked.payload, outcome));
         assert!(ended.tickets.iter().eq(parked.tickets.iter().copied()));
+        assert_eq!(ended.weight, parked.payload); // as it was parked with
         assert_eq!(ended.left.map(|key| key.number), left);
         self.reference.count_if(left.is_some(), "a key whose last waiter left");
         if self.rooms[ended.id.shard()].timed.is_some() {
@@ -379,67 +373,6 @@ impl Model {
         }
     }
 
-    fn reschedule(&mut self) {
-        let (id, deadline) = (self.any_id(), self.any_tick());
-        let room = &mut self.rooms[id.shard()];
-        let due = room.reschedule(self.now, id, deadline);
-        let next_due = room.entries.wheel.next_due();
-        let parked = self.reference.get(id).unwrap();
-        let (too_late, was) = (parked.end.is_some(), parked.deadline);
-        assert_eq!(due.is_none(), too_late);
-        self.reference.count_if(too_late, "rescheduled too late");
-        let Some(due) = due else { return };
-        let to = deadline.unwrap_or(u64::MAX);
-        assert!(due <= to.max(self.now));
-        assert!(due == u64::MAX || next_due.is_some_and(|next| next <= due));
-        let parked = self.reference.get(id).unwrap();
-        (parked.deadline, parked.scheduled) = (to, to < u64::MAX);
-        self.reference.count_if(was == u64::MAX && to < u64::MAX, "rescheduled from never");
-        self.reference.count_if(was < u64::MAX && to == u64::MAX, "rescheduled to never");
-        self.reference.count_if(was < u64::MAX && to < u64::MAX, "rescheduled");
-    }
-
-    /// Time passes, and one of the wheels is turned.
-    fn expire(&mut self) {
-        self.now += [0, 1, 20, 300][self.random.usize(..4)];
-        let (now, number) = (self.now, self.random.usize(..HOMES));
-        let budget = [1, 2, 5, 64, usize::MAX][self.random.usize(..5)];
-        let room = &mut self.rooms[number];
-        let (turned_to, mut told) = (room.entries.wheel.now(), Vec::new());
-        let tick = TickLength::MILLISECOND;
-        let turn = room.expire(now, tick.start_ns(now), budget, |ended, order| {
-            told.push((ended, order));
-        });
-        let fired = told.len();
-        let mut before = 0;
-        for (ended, order) in told {
-            assert_eq!(self.departed(ended, &Outcome::Expired), order);
-            assert!(order.0 <= now, "early");
-            assert!(order.0 <= turned_to || before <= order.0, "not in order of tick");
-            before = before.max(order.0);
-        }
-        // What is held was left a note, if the budget went that far.
-        let room = &self.rooms[number];
-        let in_bucket = |id: TimerHandle| room.entries.wheel.bucket_of(id.id()).is_some();
-        let due = |parked: &Parked| {
-            parked.scheduled && parked.id.shard() == number && parked.deadline <= now
-        };
-        let due = self.reference.all.iter().filter(|parked| due(parked));
-        let (left, noted): (Vec<_>, Vec<_>) =
-            due.map(|parked| parked.id).partition(|&id| in_bucket(id));
-        for id in &noted {
-            assert!(!self.reference.claim(*id, &Outcome::Expired), "only what is held stays");
-            self.reference.get(*id).unwrap().scheduled = false;
-        }
-        let stopped = turn.fired + turn.cascaded == budget;
-        assert!(turn.fired + turn.cascaded <= budget && turn.fired == fired + noted.len());
-        assert!(left.is_empty() || stopped && turn.next_due.is_some_and(|due| due <= now));
-        assert_eq!(turn.next_due, self.rooms[number].entries.wheel.next_due());
-        self.reference.count_if(fired > 0, "expired");
-        self.reference.count_if(!noted.is_empty(), "expired while held");
-        self.reference.count_if(!left.is_empty(), "expiry stopped by its budget");
-    }
-
     /// A further watch of what has ended is released, or several of one room are.
     pub(super) fn release(&mut self, at: usize) {
         let (id, ticket) = self.reference.leaving.swap_remove(at);
@@ -482,9 +415,11 @@ impl Model {
 
     fn touch_gone(&mut self) {
         let Some(id) = self.random.choice(&self.reference.gone).copied() else { return };
+        let span = self.span(None, 0);
         let room = &mut self.rooms[id.shard()];
         assert!(room.check_out(id).is_none() && room.claim(id, Outcome::Completed, None).is_none());
-        assert_eq!((room.reschedule(self.now, id, None), room.deadline(id)), (None, None));
+        assert!(room.check_out_again(id).is_none());
+        assert_eq!((room.reschedule(id, span), room.deadline(id)), (None, None));
         self.reference.count_if(true, "named by an id that is gone");
         let never = TimerHandle::new(id.shard(), TaskId::from_parts(1 << 20, 0));
         assert!(self.rooms[id.shard()].check_out(never).is_none());
