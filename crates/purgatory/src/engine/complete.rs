@@ -68,13 +68,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         call: &Call<'_>,
         mut ended: impl AsMut<[Ended<K, O>]> + IntoIterator<Item = Ended<K, O>>,
     ) -> usize {
-        drop(self.take_watches(ended.as_mut(), usize::MAX));
+        self.take_all_watches(ended.as_mut());
         let mut completed = 0;
         for ended in ended {
             completed += usize::from(matches!(ended.outcome, Outcome::Completed));
             self.finish(call, ended);
         }
         completed
+    }
+
+    /// Takes several out of every watch list they are still on.
+    pub(super) fn take_all_watches(&self, ended: &mut [Ended<K, O>]) {
+        drop(self.take_watches(ended, usize::MAX));
     }
 
     /// Takes what has ended out of the watch lists it is still on.

@@ -43,14 +43,18 @@ pub(super) struct Unfinished<'a, K: WatchKey, O: DelayedOperation> {
 
 impl<K: WatchKey, O: DelayedOperation> Unfinished<'_, K, O> {
     /// Returns how many completed.
+    #[inline]
     fn finish(&mut self) -> usize {
-        self.core.finish_all(self.call, std::mem::take(&mut self.ended))
+        self.core.take_all_watches(&mut self.ended);
+        self.ended.drain(..).map(|ended| self.core.finish_counting(self.call, ended)).sum()
     }
 }
 
 impl<K: WatchKey, O: DelayedOperation> Drop for Unfinished<'_, K, O> {
     fn drop(&mut self) {
-        self.finish();
+        if !self.ended.is_empty() {
+            self.finish();
+        }
     }
 }
 
