@@ -31,7 +31,7 @@ use crate::operation::{
 
 pub(crate) use batch::{Batch, CheckedOut, Recheck};
 pub(crate) use counts::Since;
-pub(crate) use entry::{COUNTED_MAX, Entry, Next, UnderCheck, age_us};
+pub(crate) use entry::{COUNTED_MAX, Entry, Next, Tag, UnderCheck, age_us};
 pub(crate) use links::{Ticket, Tickets, WAITERS_MAX, WatchList, Watermark};
 pub(crate) use watchers::{Known, Popped, WalkOn};
 
@@ -58,7 +58,7 @@ pub(crate) struct Span {
     pub(crate) armed: Option<u64>,
     /// By the timer's clock.
     pub(crate) parked_us: u64,
-    pub(crate) weight: u64,
+    pub(crate) tag: Tag,
     /// The sequence of the operation parked before, when order matters over several rooms.
     pub(crate) follows: Option<u64>,
 }
@@ -222,7 +222,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         key: Watched<K>,
     ) -> Result<Arrived, (Entry<O>, Watched<K>)> {
         entry.set_deadline(span.deadline);
-        entry.set_weight(span.weight);
+        entry.set_tag(span.tag);
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(span.now);
         span.follows.into_iter().for_each(|sequence| wheel.follow(sequence));
@@ -363,6 +363,23 @@ impl<K: Eq + Clone, O> Room<K, O> {
         self.lists.pop_up_to(&mut self.entries, record, value, all, limit, taken)
     }
 
+    /// For an event on a key that has waiters.
+    #[inline]
+    pub(crate) fn raised(&mut self, record: u32) {
+        self.lists.keys.at_mut(record).quiet_since_ms = 0;
+    }
+
+    /// Each key with the milliseconds that it is known to have had waiters and no event: since the
+    /// first such look, at `now_ms` of a clock that is never 0.
+    pub(crate) fn quiet(&mut self, now_ms: u32, mut found: impl FnMut(&K, u32)) {
+        self.lists.keys.each_mut(|record| {
+            if record.quiet_since_ms == 0 {
+                record.quiet_since_ms = now_ms;
+            }
+            found(record.key(), now_ms.wrapping_sub(record.quiet_since_ms));
+        });
+    }
+
     /// Keys that have waiters.
     pub(crate) fn key_count(&self) -> usize {
         self.lists.keys.len()
@@ -447,7 +464,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         } else {
             self.lists.unwatch(&mut self.entries, id.id().index(), *entry.link())
         };
-        let weight = entry.weight();
+        let weight = entry.tag().weight;
         let tickets = entry.into_tickets();
         self.watched -= 1 + tickets.len();
         (tickets, left, weight)

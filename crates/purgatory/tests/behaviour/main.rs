@@ -12,6 +12,7 @@ mod endings;
 mod errors;
 mod extremes;
 mod for_one;
+mod labels;
 mod lookups;
 mod metrics;
 mod missed_events;

@@ -19,7 +19,7 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 2] = [
-    Budget { of: "purgatory", lines: 5400, files: 39, types: 22, traits: 2 },
+    Budget { of: "purgatory", lines: 5525, files: 39, types: 22, traits: 2 },
     Budget { of: "timer-core", lines: 3945, files: 30, types: 35, traits: 5 },
 ];
 
