@@ -11,6 +11,7 @@ mod doors;
 mod endings;
 mod errors;
 mod extremes;
+mod fair_ends;
 mod for_one;
 mod labels;
 mod lookups;
