@@ -4,7 +4,7 @@
 # kcat produces every line of a file with acks=all and consumes it again, for each compression codec;
 # a long poll wakes on data and ends at its time. With paused followers acks=all fails with the broker's
 # timed-out error within its bounds and acks=1 succeeds; malformed frames close their own connection
-# only; a client that is killed has its parked produce cancelled; SIGTERM ends the broker in time. Every
+# only; a client that is killed has its parked produce cancelled; SIGUSR1 tells what waits; SIGTERM ends the broker in time. Every
 # wait is bounded. (clients/ puts other clients, too, through what any client does.)
 set -euo pipefail
 
@@ -187,8 +187,11 @@ kill -KILL "$kcat_pid"
 unset "pids[$kcat_pid]"
 wait_for "cancellation" grep -q 'Requested("client disconnected")' "$work/broker.err"
 
-echo "== SIGTERM while a produce waits"
+echo "== SIGUSR1 and SIGTERM while a produce waits"
 park
+kill -USR1 "$broker_pid"
+wait_for "snapshot" grep -q '^produce: 1 parked under' "$work/broker.err"
+grep -q '^  oldest: .* under \[.*, expires in ' "$work/broker.err" || fail "no produce in the snapshot"
 stop_broker
 summary "parked produces: 0 completed, 3 expired, 2 cancelled"
 echo "broker check: passed"

@@ -26,6 +26,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let broker = Broker::start(&args)?;
     let metrics = broker.serve_metrics()?;
     eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", metrics.address());
+    broker.write_snapshots_on_usr1()?;
     // Scripts wait for this line.
     writeln!(io::stdout(), "broker: listening on {}", broker.address())?;
     io::stdout().flush()?;

@@ -52,7 +52,7 @@
 //! | callbacks or a timer on a runtime | [`TokioExecutor`][executor], [`SystemTimerBuilder::tokio`][timer] | [tokio](guide::tokio) |
 //! | one timer for several purgatories | [`Builder::timer`] | [scale](guide::scale) |
 //! | a bound on what waits | [`Builder::max_parked`], [`Builder::max_weight`] | [scale](guide::scale) |
-//! | to see what waits, and since when | [`Purgatory::snapshot`], [`Purgatory::stats`] | [operating](guide::operating) |
+//! | to see what waits, and since when | [`Purgatory::snapshot`], [`Purgatory::stats`], [`Watches::labelled`] | [operating](guide::operating) |
 //! | to find forgotten events, and heal | [`Builder::check_at_expiry`], [`Builder::recheck_every`] | [operating](guide::operating) |
 //! | a program to start from | | [recipes](guide::recipes) |
 //! | to know what I would write instead | | [by hand](guide::by_hand) |

@@ -15,7 +15,7 @@ use std::{process::ExitCode, sync::Arc, thread, time::Duration};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use example_support::Stop;
+use example_support::{Stop, write_on_usr1};
 use timer_core::{Clock, SystemClock};
 
 use crate::Leader;
@@ -32,6 +32,9 @@ const FOLLOWER_STALLED: usize = 1;
 const WATCH: Duration = Duration::from_millis(250);
 /// How often the drain is looked at.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
+/// How many of the oldest produces SIGUSR1 shows.
+const OLDEST: usize = 10;
+
 /// How long after the last deadline everything must have ended.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
 
@@ -54,6 +57,8 @@ fn start(args: Args) -> Result<ExitCode> {
     let stage = Stage::new(args)?;
     let server = watch::serve(&stage)?;
     eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", server.address());
+    let asked = Arc::clone(&stage);
+    write_on_usr1(move || asked.leader.produces.snapshot(OLDEST).to_string())?;
     let mut progress = Progress::default();
     let report = stage.run(&text, &interrupted, &mut |state| progress.show(state));
 

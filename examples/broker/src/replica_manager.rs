@@ -18,6 +18,9 @@ use crate::{
 /// How long a shutdown waits for answers that are under way.
 const SHUTDOWN_WITHIN: Duration = Duration::from_secs(5);
 
+/// How many keys and operations of each purgatory a snapshot shows.
+const SHOWN: usize = 10;
+
 /// Calls a method of each purgatory; its result is beside the name.
 macro_rules! each_purgatory {
     ($manager:ident.$method:ident($($limit:expr)?)) => {
@@ -217,6 +220,11 @@ impl ReplicaManager {
     /// Hands what is counted to the metrics recorder.
     pub(crate) fn publish(&self) {
         each_purgatory!(self.publish());
+    }
+
+    /// What waits, as text.
+    pub(crate) fn snapshots(&self) -> String {
+        each_purgatory!(self.snapshot(SHOWN)).map(|(_, snapshot)| snapshot.to_string()).concat()
     }
 
     pub(crate) fn stats(&self) -> [(&'static str, Stats); 3] {

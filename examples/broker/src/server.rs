@@ -90,6 +90,12 @@ impl Broker {
         })
     }
 
+    /// Writes what waits to standard error at each SIGUSR1.
+    pub fn write_snapshots_on_usr1(&self) -> anyhow::Result<()> {
+        let manager = Arc::clone(&self.manager);
+        example_support::write_on_usr1(move || manager.snapshots())
+    }
+
     /// Accepts no more, answers what is parked, closes the connections: in two seconds and some.
     pub fn shutdown(self) -> Summary {
         self.manager.stop.raise();

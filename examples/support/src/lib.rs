@@ -3,11 +3,13 @@
 
 mod metrics;
 
+use std::io::{Write, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{sync::Arc, time::Duration};
+use std::{sync::Arc, thread, time::Duration};
 
 use anyhow::{Context, Result};
 use parking_lot::{Condvar, Mutex};
+use signal_hook::{consts::SIGUSR1, iterator::Signals};
 
 pub use metrics::serve;
 
@@ -24,6 +26,22 @@ pub fn between(
             false => Err(format!("must be from {least} to {most}")),
         }
     }
+}
+
+/// Writes a text to standard error at each SIGUSR1, from a thread of its own: a snapshot of what
+/// waits, for a person who asks what hangs.
+///
+/// # Errors
+/// When the signal cannot be listened for, or no thread can be had.
+pub fn write_on_usr1(text: impl Fn() -> String + Send + 'static) -> Result<()> {
+    let mut signals = Signals::new([SIGUSR1]).context("cannot listen for SIGUSR1")?;
+    let write = move || {
+        for _ in signals.forever() {
+            let _ = stderr().write_all(text().as_bytes()); // there may be nobody to read it
+        }
+    };
+    thread::Builder::new().name("usr1".to_owned()).spawn(write)?;
+    Ok(())
 }
 
 /// What a shell reports for a program that Ctrl-C ended.

@@ -8,7 +8,7 @@
 //! and [`complete`](super::complete).
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64 as Count, Ordering::Relaxed},
@@ -36,6 +36,9 @@ pub(crate) type RoomGuard<'a, K, O> = ShardGuard<'a, Room<K, O>>;
 
 /// Since when checks are known to be under way: those that the last snapshot found.
 pub(crate) type Checks = HashMap<TimerHandle, u64>;
+
+/// How many are parked with each label.
+pub(crate) type Labels = BTreeMap<&'static str, usize>;
 
 /// What a purgatory is built from.
 pub(crate) struct Settings<K> {
@@ -86,6 +89,8 @@ pub(crate) struct Core<K, O> {
     pub(crate) weights: Option<Limit>,
     /// Checks that the last snapshot found under way, and since when.
     pub(crate) checks_known: Mutex<Checks>,
+    /// Labels that were seen before, each with 0: a gauge that was set is set again.
+    pub(crate) labels_known: Mutex<Labels>,
     /// The number of `fail_all` calls: see [`single`](super::single).
     pub(super) sweeps: AtomicU64,
     /// How long callbacks waited for the executor, once the program has asked for it. Not the
@@ -124,6 +129,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 .max_weight
                 .map(|max| Limit::new(max.try_into().unwrap_or(usize::MAX))),
             checks_known: Mutex::new(Checks::new()),
+            labels_known: Mutex::new(Labels::new()),
             sweeps: AtomicU64::new(0),
             callback_delay: Default::default(),
             #[cfg(feature = "metrics")]

@@ -204,6 +204,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return 0;
         }
         let Some(record) = room.find(key, hash) else { return 0 };
+        room.raised(record);
         let mut batch = Batch::new(room.number());
         let on = room.check_out_walk(record, WatchList::Plain, TOGETHER, &mut batch);
         let walk = (on != WalkOn::Done).then(|| self.walk(room.number(), on));
@@ -229,6 +230,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let record = if O::CHECKED { room.find(key, hash) } else { None };
         let Some(record) = record else { return false };
+        room.raised(record);
         let mut batch = Batch::new(room.number());
         let on = room.check_out_walk(record, WatchList::Plain, 1, &mut batch);
         let mut walk = self.walk(room.number(), on);
@@ -337,6 +339,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 self.versions.raise(hash);
             }
             let Some(record) = room.find(key, hash) else { break };
+            if !all {
+                room.raised(record);
+            }
             taken.clear();
             let took = room.pop_up_to(record, value, all, TAKEN, |id| taken.push(id));
             let mut on = WalkOn::Done;

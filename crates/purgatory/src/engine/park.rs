@@ -31,7 +31,7 @@ use crate::{
         watches::{WatchKey, Watches},
     },
     room::{
-        Arrived, COUNTED_MAX, CheckedOut, GivenBack, Next, Room, Span, Tickets, WAITERS_MAX,
+        Arrived, COUNTED_MAX, CheckedOut, GivenBack, Next, Room, Span, Tag, Tickets, WAITERS_MAX,
         Watched, Watermark,
     },
     sync::{LOOKS, Limit, Ordering},
@@ -71,7 +71,7 @@ pub(super) struct Terms {
     pub(super) timeout: Timeout,
     /// Watermarks to be counted down.
     pub(super) counted: usize,
-    pub(super) weight: u64,
+    pub(super) tag: Tag,
 }
 
 /// An operation whose keys are not all watched yet. Dropped then, as when a key's `Eq` panics, it
@@ -104,13 +104,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         watches: Watches<'_, K>,
         timeout: Timeout,
     ) -> Result<ParkResult, Refused<O>> {
-        let Watches { keys, watermarks, counted } = watches;
+        let Watches { keys, watermarks, counted, label } = watches;
         match (keys, watermarks) {
             ([], []) => self.refuse(operation, RefusedReason::NoKeys),
-            ([key], []) => self.park_one(operation, key, None, timeout),
+            ([key], []) => self.park_one(operation, key, None, timeout, label),
             ([], [(key, threshold)]) => {
                 let watermark = Watermark { threshold: *threshold, counted };
-                self.park_one(operation, key, Some(watermark), timeout)
+                self.park_one(operation, key, Some(watermark), timeout, label)
             }
             _ => self.park_several(operation, watches, timeout),
         }
@@ -122,6 +122,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &K,
         watermark: Option<Watermark>,
         timeout: Timeout,
+        label: Option<&'static str>,
     ) -> Result<ParkResult, Refused<O>> {
         let call = Call::enter(&self.offload);
         let now_ns = self.driver().now_ns(); // deadlines count from the call
@@ -134,7 +135,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Err(full) => return self.refuse(operation, full),
         };
         let counted = usize::from(watermark.is_some_and(|watermark| watermark.counted));
-        let terms = Terms { now_ns, timeout, counted, weight: permit.weight };
+        let tag = Tag { weight: permit.weight, label };
+        let terms = Terms { now_ns, timeout, counted, tag };
         match self.park_under_one(&call, operation, &mut watch, terms, &mut permit) {
             UnderOne::Done(done) => done,
             UnderOne::Busy(operation) => {
@@ -153,6 +155,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) -> Result<ParkResult, Refused<O>> {
         let call = Call::enter(&self.offload);
         let now_ns = self.driver().now_ns();
+        let label = watches.label;
         let watch_set = watches.watch_set(|key| self.versions.read(key));
         if let Some(outcome) = timeout.at_once(self.check(&mut operation), now_ns) {
             return Ok(self.end_at_once(&call, operation, outcome));
@@ -165,7 +168,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Ok(permit) => permit,
             Err(full) => return self.refuse(operation, full),
         };
-        let terms = Terms { now_ns, timeout, counted, weight: permit.weight };
+        let tag = Tag { weight: permit.weight, label };
+        let terms = Terms { now_ns, timeout, counted, tag };
         let (id, given_back) = self.park_held(operation, &watch_set, terms, &mut permit)?;
         Ok(self.over_or_parked(&call, id, given_back))
     }
@@ -300,11 +304,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     #[inline]
     pub(super) fn span(&self, terms: Terms) -> Span {
-        let Terms { now_ns, timeout, weight, .. } = terms;
+        let Terms { now_ns, timeout, tag, .. } = terms;
         let follows = self.sequence.as_ref();
         Span {
             follows: follows.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed)),
-            weight,
+            tag,
             ..self.span_from(now_ns, timeout)
         }
     }
@@ -319,7 +323,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             None => deadline,
         };
         let now = tick.round_down(now_ns);
-        Span { now, deadline, armed, parked_us: now_ns / 1000, weight: 1, follows: None }
+        Span { now, deadline, armed, parked_us: now_ns / 1000, tag: Tag::PLAIN, follows: None }
     }
 
     /// Tells the timer when a room has work, unless that is never.

@@ -12,7 +12,7 @@ use crate::{
         DelayedOperation, OperationId, Outcome, Refused, RefusedReason, Timeout, Verdict,
         watches::WatchKey,
     },
-    room::{Arrived, Ended, Known, Watched},
+    room::{Arrived, Ended, Known, Tag, Watched},
     sync::Ordering,
 };
 
@@ -46,7 +46,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 return self.refuse(key, reason);
             }
         };
-        let span = self.span(Terms { now_ns, timeout, counted: 0, weight: permit.weight });
+        let tag = Tag { weight: permit.weight, label: None };
+        let span = self.span(Terms { now_ns, timeout, counted: 0, tag });
         let watched = Watched { known: Known::New(key), hash, watermark: None };
         match room.park(span, operation, 0, watched) {
             Ok(Arrived { id, due }) => {

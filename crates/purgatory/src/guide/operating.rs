@@ -21,6 +21,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Printed, a snapshot is text for a person: `examples/support` prints it at SIGUSR1. To tell kinds
+//! of waits apart, give their [`Watches`](crate::Watches) a [label](crate::Watches::labelled). Keys
+//! that have waiters and no event for long are its `quietest`.
+//!
 //! # Metrics
 //!
 //! `docs/METRICS.md` has all, with alerts and a dashboard. Watch these first:
@@ -30,6 +34,7 @@
 //! | `purgatory_parked` grows | events stopped, or `Timeout::Never` without a cancel |
 //! | many expire | short timeouts, or events raised too early |
 //! | an age above every timeout | a check that does not return |
+//! | a key is quiet | what raises its event is stuck, or raises another key |
 //! | lateness | [one of these](super::time#why-an-expiry-is-late) |
 //!
 //! The package `purgatory-live` serves a live page. It shows keys, so let only operators reach it.

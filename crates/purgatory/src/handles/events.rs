@@ -11,7 +11,8 @@ use crate::{
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// The event: something that operations parked under `key` wait for may have come true. Checks
     /// them in the order they were parked and returns how many this call completed. (One that
-    /// another thread is checking right now is left to that thread, which checks it again.)
+    /// another thread is checking right now is left to that thread, which checks it again.) An
+    /// operation whose deadline has passed completes, too, until the reaper has come by.
     ///
     /// Checks and callbacks run here, with nothing locked: do not hold a lock that a check needs. A
     /// thread that holds one [collects the keys and raises them
@@ -54,10 +55,11 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// So of many that wait for the same thing one is checked and not all. That is right for
     /// operations that wait under this key alone, whose checks *take* what they wait for, and which
     /// nothing else completes; for others raise the event for all: an operation that is not checked
-    /// waits on, until the next event or the end of its time. A future may be dropped with what it
-    /// took: make that a [guard that gives itself back](crate::guide::recipes#leases) and raises
-    /// the event again. Inside a check or callback this returns false, and the first is completed
-    /// when the outermost call returns.
+    /// waits on, until the next event or the end of its time. A future that is dropped while it
+    /// waits or is checked passes its turn on. It may be dropped with what it took: make that a
+    /// [guard that gives itself back](crate::guide::recipes#leases) and raises the event again.
+    /// Inside a check or callback this returns false, and the first is completed when the outermost
+    /// call returns.
     ///
     /// ```
     /// use std::{sync::{Arc, Mutex}, time::Duration};

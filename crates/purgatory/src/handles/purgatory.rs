@@ -302,9 +302,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.stats()
     }
 
-    /// What is parked right now: the `limit` keys with the most waiters, the `limit` operations
-    /// parked for longest, and up to as many under check. For a debug page, a health check, a test
-    /// that hangs.
+    /// What is parked right now: the `limit` keys with the most waiters, as many without an event
+    /// for longest, the `limit` operations parked for longest, and up to as many under check. For a
+    /// debug page, a health check, a test that hangs.
     ///
     /// Nothing stands still for it: rooms are locked one after the other, for up to 256 operations
     /// or the keys of one room. So counts may disagree by what moves meanwhile. How long a check
@@ -353,7 +353,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// shared metric. A wait is handed to a recorder's histogram once, and so to whichever is
     /// installed then.
     ///
-    /// O(parked + rooms + endings since the last call): it looks for the oldest operation.
+    /// O(parked + keys + rooms + endings since the last call): it looks for the oldest operation
+    /// and the quietest key, and so clones keys under a lock.
     #[cfg(feature = "metrics")]
     pub fn publish(&self) {
         self.core.publish();

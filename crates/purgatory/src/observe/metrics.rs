@@ -25,7 +25,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let stats = self.stats();
         self.publish_counts(&stats);
         self.publish_by_label(&stats);
-        let survey = self.survey(1, self.driver().now_ns());
+        let now_ns = self.driver().now_ns();
+        let survey = self.survey(1, now_ns);
+        let quietest =
+            self.quietest(1, now_ns).first().map_or(0.0, |(_, quiet)| quiet.as_secs_f64());
         let seconds = |most: &[(u64, _)]| most.first().map_or(0.0, |&(us, _)| us as f64 / 1e6);
         let ages = [
             (
@@ -38,10 +41,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 "Longest time that a check is known to be under way",
                 seconds(&survey.longest),
             ),
+            (
+                "purgatory_quietest_key_seconds",
+                "Longest time that a key is known to have had waiters and no event",
+                quietest,
+            ),
         ];
         for (name, help, value) in ages {
             describe_gauge!(name, Unit::Seconds, help);
             gauge!(name, &self.label()).set(value);
+        }
+        let name = "purgatory_parked_by_label";
+        describe_gauge!(name, Unit::Count, "Operations parked now, by the label of their watches");
+        for (label, count) in survey.labels {
+            gauge!(name, &self.labels("label", label)).set(count as f64);
         }
     }
 

@@ -15,13 +15,13 @@ use std::{borrow::Borrow, cmp, hash::Hash, sync::atomic::Ordering::Relaxed, time
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::core::{Checks, Core},
+    engine::core::{Checks, Core, Labels},
     operation::{
         DelayedOperation,
         stats::{Parked, Snapshot, Stats, Times},
         watches::WatchKey,
     },
-    room::{Ticket, Timed, UnderCheck},
+    room::{Entry, Ticket, Timed, UnderCheck},
 };
 
 /// Entries looked at under one lock hold.
@@ -29,6 +29,8 @@ const BUDGET: usize = 256;
 
 /// What stands out among what is parked, each with its microseconds, most first.
 pub(crate) struct Survey {
+    /// How many are parked with each label that was ever seen.
+    pub(crate) labels: Labels,
     /// What has been parked for longest.
     pub(crate) oldest: Vec<(u64, TimerHandle)>,
     /// The checks known to be under way for longest.
@@ -44,7 +46,9 @@ fn keep_highest<T>(ranked: &mut Vec<(u64, T)>, limit: usize) -> Vec<(u64, T)> {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn snapshot(&self, limit: usize) -> Snapshot<K> {
         let now_ns = self.driver().now_ns();
-        let Survey { oldest, longest } = self.survey(limit, now_ns);
+        let Survey { labels, oldest, longest } = self.survey(limit, now_ns);
+        let mut labels: Vec<_> = labels.into_iter().filter(|&(_, count)| count > 0).collect();
+        labels.sort_by_key(|&(_, count)| cmp::Reverse(count));
         let under_check = longest.iter().filter_map(|&(known_us, id)| {
             let under_check = Some(Duration::from_micros(known_us));
             Some(Parked { under_check, ..self.parked(id, now_ns)? })
@@ -61,6 +65,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             under_check: under_check.collect(),
             key_count: self.keys(),
             busiest: self.busiest(limit),
+            quietest: self.quietest(limit, now_ns),
+            labels,
             times: self.times(),
             stats: self.stats(),
         }
@@ -69,16 +75,28 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Looks at everything parked, a bounded number under one lock hold.
     pub(crate) fn survey(&self, limit: usize, now_ns: u64) -> Survey {
         let (mut oldest, mut under_check) = (Vec::new(), Vec::new());
+        let mut labels = self.labels_known.lock().clone();
         for room in 0..self.rooms.count() {
             let mut from = Some(0);
             while let Some(start) = from {
-                from = self.look_at_some(room, start, now_ns, &mut oldest, &mut under_check);
+                from = self.look_at_some(room, start, |id, entry| {
+                    oldest.push((entry.age_us(now_ns / 1000), id));
+                    if let UnderCheck::Yes { seen } = entry.look() {
+                        under_check.push((seen, id));
+                    }
+                    entry
+                        .tag()
+                        .label
+                        .iter()
+                        .for_each(|label| *labels.entry(label).or_default() += 1);
+                });
                 keep_highest(&mut oldest, limit);
             }
         }
         let mut longest = self.remember(&under_check, now_ns).map(|(id, us)| (us, id)).collect();
         keep_highest(&mut longest, limit);
-        Survey { oldest, longest }
+        self.labels_known.lock().extend(labels.keys().map(|label| (*label, 0)));
+        Survey { labels, oldest, longest }
     }
 
     /// Looks at up to [`BUDGET`] entries of a room; returns where to go on.
@@ -86,19 +104,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         room: usize,
         mut from: u32,
-        now_ns: u64,
-        oldest: &mut Vec<(u64, TimerHandle)>,
-        under_check: &mut Vec<(bool, TimerHandle)>,
+        mut look: impl FnMut(TimerHandle, &mut Entry<O>),
     ) -> Option<u32> {
         let mut first_room = self.rooms.lock(room);
         for _ in 0..BUDGET {
             let id = first_room.first_from(from)?;
             from = id.id().index() + 1;
-            let entry = first_room.get_mut(id)?;
-            oldest.push((entry.age_us(now_ns / 1000), id));
-            if let UnderCheck::Yes { seen } = entry.look() {
-                under_check.push((seen, id));
-            }
+            look(id, first_room.get_mut(id)?);
         }
         Some(from)
     }
@@ -126,7 +138,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut first_room = self.first_room_of(id);
         let deadline = first_room.deadline(id)?;
         let entry = first_room.get_mut(id)?;
-        let age_us = entry.age_us(now_ns / 1000);
+        let (age_us, label) = (entry.age_us(now_ns / 1000), entry.tag().label);
         let under_check = entry.is_held().then_some(Duration::ZERO);
         let tickets: Vec<Ticket> = entry.tickets().iter().collect();
         let first = first_room.first_key(id);
@@ -136,6 +148,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let expires_ns = self.driver().tick.start_ns(deadline).saturating_sub(now_ns);
         Some(Parked {
             id: self.id(id),
+            label,
             keys,
             age: Duration::from_micros(age_us),
             expires_in: (deadline != u64::MAX).then_some(Duration::from_nanos(expires_ns)),
@@ -152,6 +165,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             gone.extend(keep_highest(&mut busiest, limit)); // dropped with nothing locked
         }
         busiest.into_iter().map(|(waiters, key)| (key, waiters as usize)).collect()
+    }
+
+    /// The keys that have had waiters and no event for longest. Events do not check what
+    /// [`Replies`](crate::Replies) parks, so its keys are none.
+    pub(crate) fn quietest(&self, limit: usize, now_ns: u64) -> Vec<(K, Duration)> {
+        let (mut quietest, mut gone) = (Vec::new(), Vec::new());
+        let now_ms = ((now_ns / 1_000_000) as u32).wrapping_add(1).max(1); // 49 days, and again
+        for room in 0..if O::CHECKED { self.rooms.count() } else { 0 } {
+            self.rooms.lock(room).quiet(now_ms, |key, quiet_ms| {
+                quietest.push((quiet_ms.into(), key.clone()));
+            });
+            gone.extend(keep_highest(&mut quietest, limit)); // dropped with nothing locked
+        }
+        quietest.into_iter().map(|(ms, key)| (key, Duration::from_millis(ms))).collect()
     }
 
     /// Each key that has waiters, room by room.

@@ -1,6 +1,6 @@
 //! The counts of a purgatory, as numbers to look at.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use timer_core::TimeHistogram;
 
@@ -110,6 +110,12 @@ pub struct Snapshot<K> {
     /// The keys with the most waiters, most first, each with how many watches it has, counted as by
     /// [`Purgatory::waiters`](crate::Purgatory::waiters).
     pub busiest: Vec<(K, usize)>,
+    /// The keys that have had waiters and no event for longest, longest first: since the first
+    /// snapshot, or `publish`, after the last event or the first waiter.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_keys_with_seconds"))]
+    pub quietest: Vec<(K, Duration)>,
+    /// How many are parked with each [label](crate::Watches::labelled), most first.
+    pub labels: Vec<(&'static str, usize)>,
     /// What has been parked for longest, longest first.
     pub oldest: Vec<Parked<K>>,
     /// What is under check, by how long that is known to go on, longest first. A check that never
@@ -127,6 +133,8 @@ pub struct Snapshot<K> {
 pub struct Parked<K> {
     /// Its name, to cancel or complete it by.
     pub id: OperationId,
+    /// Its [label](crate::Watches::labelled), if it has one.
+    pub label: Option<&'static str>,
     /// The keys it still waits for, one for each watch. A watermark that was met and counted is
     /// none.
     pub keys: Vec<K>,
@@ -143,9 +151,54 @@ pub struct Parked<K> {
     pub under_check: Option<Duration>,
 }
 
+impl<K: fmt::Debug> fmt::Display for Snapshot<K> {
+    /// A few lines that tell a person what hangs: counts, labels, keys, operations.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stats { parked, weight, completed, expired, cancelled, missed_events, .. } = self.stats;
+        let Snapshot { name, key_count, .. } = self;
+        writeln!(f, "{name}: {parked} parked under {key_count} keys, of weight {weight}")?;
+        write!(f, "  before: {completed} completed, {expired} expired, {cancelled} cancelled, ")?;
+        writeln!(f, "{missed_events} events missed")?;
+        for (label, count) in &self.labels {
+            writeln!(f, "  label {label}: {count}")?;
+        }
+        for (key, waiters) in &self.busiest {
+            writeln!(f, "  key {key:?}: {waiters} waiters")?;
+        }
+        for (key, quiet) in &self.quietest {
+            writeln!(f, "  key {key:?}: no event for {quiet:?}")?;
+        }
+        self.oldest.iter().try_for_each(|parked| writeln!(f, "  oldest: {parked}"))?;
+        self.under_check.iter().try_for_each(|parked| writeln!(f, "  under check: {parked}"))
+    }
+}
+
+impl<K: fmt::Debug> fmt::Display for Parked<K> {
+    /// One line: id, label, keys, times.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Parked { id, label, keys, age, expires_in, under_check } = self;
+        write!(f, "{id}")?;
+        label.iter().try_for_each(|label| write!(f, " {label}"))?;
+        write!(f, " under {keys:?} for {age:?}")?;
+        match expires_in {
+            Some(expires_in) => write!(f, ", expires in {expires_in:?}")?,
+            None => f.write_str(", never expires")?,
+        }
+        under_check.iter().try_for_each(|known| write!(f, ", under check for {known:?} at least"))
+    }
+}
+
 #[cfg(feature = "serde")]
 fn as_seconds<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_f64(duration.as_secs_f64())
+}
+
+#[cfg(feature = "serde")]
+fn as_keys_with_seconds<K: serde::Serialize, S: serde::Serializer>(
+    keys: &[(K, Duration)],
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    to.collect_seq(keys.iter().map(|(key, quiet)| (key, quiet.as_secs_f64())))
 }
 
 #[cfg(feature = "serde")]

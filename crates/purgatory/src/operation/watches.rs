@@ -56,12 +56,13 @@ pub struct Watches<'a, K> {
     pub(crate) keys: &'a [K],
     pub(crate) watermarks: &'a [(K, u64)],
     pub(crate) counted: bool,
+    pub(crate) label: Option<&'static str>,
 }
 
 impl<'a, K> Watches<'a, K> {
     /// Events on these keys: each has the operation checked.
     pub fn keys(keys: &'a [K]) -> Self {
-        Watches { keys, watermarks: &[], counted: false }
+        Watches { keys, watermarks: &[], counted: false, label: None }
     }
 
     /// Watermarks: the operation completes when each key has reached its threshold. With several,
@@ -70,7 +71,7 @@ impl<'a, K> Watches<'a, K> {
     /// At most 16 383 in one operation. A key with two thresholds is two watches; repeated pairs
     /// count once.
     pub fn up_to(watermarks: &'a [(K, u64)]) -> Self {
-        Watches { keys: &[], watermarks, counted: true }
+        Watches { keys: &[], watermarks, counted: true, label: None }
     }
 
     /// The operation is checked once a watermark is met and at each later
@@ -84,6 +85,26 @@ impl<'a, K> Watches<'a, K> {
     /// With events on these keys, in place of any given before.
     pub fn with_keys(self, keys: &'a [K]) -> Self {
         Watches { keys, ..self }
+    }
+
+    /// With a label for the wait: what kind it is, for [snapshots](crate::Snapshot) and for the
+    /// gauge `purgatory_parked_by_label`. A program has few labels, since they are static strings.
+    /// Costs a box each; without one nothing.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use purgatory::{Purgatory, Watches, when};
+    ///
+    /// let requests = Purgatory::new("requests")?;
+    /// let fetch = Watches::keys(&["orders-0"]).labelled("fetch");
+    /// let _fetched = requests.wait(fetch, Duration::from_secs(30), || None::<()>);
+    /// let snapshot = requests.snapshot(10);
+    /// assert_eq!(snapshot.labels, [("fetch", 1)]);
+    /// assert_eq!(snapshot.oldest[0].label, Some("fetch"));
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    pub fn labelled(self, label: &'static str) -> Self {
+        Watches { label: Some(label), ..self }
     }
 }
 

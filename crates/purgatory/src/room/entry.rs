@@ -36,7 +36,20 @@ pub(crate) struct Entry<O> {
 #[derive(Debug)]
 struct Rare {
     end: Option<Outcome>,
-    weight: u64,
+    tag: Tag,
+}
+
+/// What an operation is parked with beside its keys and time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag {
+    /// Its part of `max_weight`.
+    pub(crate) weight: u64,
+    pub(crate) label: Option<&'static str>,
+}
+
+impl Tag {
+    /// Most operations' tag.
+    pub(crate) const PLAIN: Tag = Tag { weight: 1, label: None };
 }
 
 /// An event came by while the entry was held, or a rise is about to have it checked.
@@ -127,19 +140,18 @@ impl<O> Entry<O> {
     }
 
     fn rare(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_with(|| Box::new(Rare { end: None, weight: 1 }))
-    }
-
-    /// Its part of `max_weight`.
-    #[inline]
-    pub(crate) fn weight(&self) -> u64 {
-        self.rare.as_ref().map_or(1, |rare| rare.weight)
+        self.rare.get_or_insert_with(|| Box::new(Rare { end: None, tag: Tag::PLAIN }))
     }
 
     #[inline]
-    pub(crate) fn set_weight(&mut self, weight: u64) {
-        if weight != 1 {
-            self.rare().weight = weight;
+    pub(crate) fn tag(&self) -> Tag {
+        self.rare.as_ref().map_or(Tag::PLAIN, |rare| rare.tag)
+    }
+
+    #[inline]
+    pub(crate) fn set_tag(&mut self, tag: Tag) {
+        if tag.weight != 1 || tag.label.is_some() {
+            self.rare().tag = tag;
         }
     }
 

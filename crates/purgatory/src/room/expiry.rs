@@ -3,10 +3,30 @@
 //! The wheel comes by each operation at its deadline or, if it is to be checked *again* without an
 //! event, earlier; then it is put back on the wheel in the same lock hold.
 
-use timer_core::{DueTask, TimerHandle};
+use timer_core::{Advanced, DueTask, TimerHandle};
 
-use super::{CheckedOut, Ended, Entry, Order, Room, Ticket, Turn, Turned, watchers::Entries};
+use super::{CheckedOut, Ended, Entry, Room, Ticket, watchers::Entries};
 use crate::operation::{Outcome, Verdict};
+
+/// A turn of a wheel, to the tick `now`, within `budget` steps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) now: u64,
+    pub(crate) budget: usize,
+    /// Ticks from one recheck of an operation to the next. At least 1.
+    pub(crate) every: u64,
+}
+
+/// What a turn did.
+#[derive(Debug)]
+pub(crate) struct Turned {
+    pub(crate) advanced: Advanced,
+    /// What is due again, unless it was already.
+    pub(crate) again: Vec<(TimerHandle, Order)>,
+}
+
+/// The tick at which the wheel was to come by, and the sequence.
+pub(crate) type Order = (u64, u64);
 
 impl<O> Entries<O> {
     /// Turns the wheel; `is_up` sees each operation whose time is up.

@@ -22,6 +22,8 @@ pub(super) struct Record<K> {
     key: K,
     hash: u64,
     pub(super) waiters: u32,
+    /// The first look since its last event; 0 before that.
+    pub(super) quiet_since_ms: u32,
     pub(super) plain: Ends,
     /// Made when the first watermark watch comes.
     pub(super) watermarks: Option<Box<WatermarkList>>,
@@ -169,7 +171,8 @@ impl<K: Eq> Keys<K> {
     #[inline]
     pub(super) fn add(&mut self, key: K, hash: u64) -> u32 {
         let near = near(hash);
-        let record = Record { key, hash, waiters: 0, plain: Ends::EMPTY, watermarks: None };
+        let (plain, watermarks) = (Ends::EMPTY, None);
+        let record = Record { key, hash, waiters: 0, quiet_since_ms: 0, plain, watermarks };
         if self.near.is_empty() {
             self.near = std::iter::repeat_with(|| Near(None)).take(NEAR).collect();
         }
@@ -207,6 +210,15 @@ impl<K: Eq> Keys<K> {
         let Far { records, table } = &*self.far;
         let far = table.iter().filter_map(|&at| records.at(at).0.as_ref());
         self.near.iter().filter_map(|near| near.0.as_ref()).chain(far)
+    }
+
+    /// Applies `act` to every record, in no order.
+    pub(super) fn each_mut(&mut self, mut act: impl FnMut(&mut Record<K>)) {
+        let Far { records, table } = &mut *self.far;
+        self.near.iter_mut().flat_map(|near| &mut near.0).for_each(&mut act);
+        for &at in table.iter() {
+            records.at_mut(at).0.iter_mut().for_each(&mut act);
+        }
     }
 
     /// Every record with its number, for tests: each is found by its key, and has waiters.

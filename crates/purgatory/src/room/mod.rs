@@ -17,7 +17,7 @@ mod watermark_queue;
 
 use std::borrow::Borrow;
 
-use timer_core::{Advanced, TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
+use timer_core::{TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
 use watchers::{Entries, Lists, Waiter};
 
 use self::counts::Counts;
@@ -27,7 +27,8 @@ use crate::operation::{
 };
 
 pub(crate) use batch::{Batch, CheckedOut, Recheck};
-pub(crate) use entry::{COUNTED_MAX, Entry, Next, UnderCheck};
+pub(crate) use entry::{COUNTED_MAX, Entry, Next, Tag, UnderCheck};
+pub(crate) use expiry::{Turn, Turned};
 pub(crate) use links::{Ticket, Tickets, WAITERS_MAX, WatchList, Watermark};
 pub(crate) use watchers::{Known, Popped, WalkOn};
 
@@ -54,7 +55,7 @@ pub(crate) struct Span {
     pub(crate) armed: Option<u64>,
     /// By the timer's clock.
     pub(crate) parked_us: u64,
-    pub(crate) weight: u64,
+    pub(crate) tag: Tag,
     /// The sequence of the operation parked before, when order matters over several rooms.
     pub(crate) follows: Option<u64>,
 }
@@ -69,26 +70,6 @@ pub(crate) struct Timed {
 /// The nanosecond of the timer's clock at which an operation ends, if that is timed. It is read
 /// before the lock is taken.
 pub(crate) type EndedAt = Option<u64>;
-
-/// A turn of a wheel, to the tick `now`, within `budget` steps.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
-    pub(crate) now: u64,
-    pub(crate) budget: usize,
-    /// Ticks from one recheck of an operation to the next. At least 1.
-    pub(crate) every: u64,
-}
-
-/// What a turn did.
-#[derive(Debug)]
-pub(crate) struct Turned {
-    pub(crate) advanced: Advanced,
-    /// What is due again, unless it was already.
-    pub(crate) again: Vec<(TimerHandle, Order)>,
-}
-
-/// The tick at which the wheel was to come by, and the sequence.
-pub(crate) type Order = (u64, u64);
 
 /// A key to be watched in this room.
 #[derive(Debug)]
@@ -225,7 +206,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         key: Watched<K>,
     ) -> Result<Arrived, (Entry<O>, Watched<K>)> {
         entry.set_deadline(span.deadline);
-        entry.set_weight(span.weight);
+        entry.set_tag(span.tag);
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(span.now);
         span.follows.into_iter().for_each(|sequence| wheel.follow(sequence));
@@ -366,6 +347,23 @@ impl<K: Eq + Clone, O> Room<K, O> {
         self.lists.pop_up_to(&mut self.entries, record, value, all, limit, taken)
     }
 
+    /// For an event on a key that has waiters.
+    #[inline]
+    pub(crate) fn raised(&mut self, record: u32) {
+        self.lists.keys.at_mut(record).quiet_since_ms = 0;
+    }
+
+    /// Each key with the milliseconds that it is known to have had waiters and no event: since the
+    /// first such look, at `now_ms` of a clock that is never 0.
+    pub(crate) fn quiet(&mut self, now_ms: u32, mut found: impl FnMut(&K, u32)) {
+        self.lists.keys.each_mut(|record| {
+            if record.quiet_since_ms == 0 {
+                record.quiet_since_ms = now_ms;
+            }
+            found(record.key(), now_ms.wrapping_sub(record.quiet_since_ms));
+        });
+    }
+
     /// Keys that have waiters.
     pub(crate) fn key_count(&self) -> usize {
         self.lists.keys.len()
@@ -460,7 +458,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         } else {
             self.lists.unwatch(&mut self.entries, id.id().index(), *entry.link())
         };
-        let weight = entry.weight();
+        let weight = entry.tag().weight;
         let tickets = entry.into_tickets();
         self.watched -= 1 + tickets.len();
         (tickets, left, weight)

@@ -10,7 +10,7 @@ use std::{
 use crate::support::{MS, Op, Park, Probe, Waiting, waiting};
 use metrics::{Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use metrics_exporter_prometheus::PrometheusBuilder;
-use purgatory::{Purgatory, Timeout};
+use purgatory::{Purgatory, Timeout, Watches};
 use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
 
 /// A purgatory in which something of everything has happened.
@@ -30,7 +30,8 @@ fn eventful(timer: &ManualTimer) -> Waiting {
         assert!(checks < 2, "the second check panics");
     };
     park(Probe::new().operation().on_check(panics), Timeout::Never).unwrap();
-    park(Probe::new().operation(), Timeout::Never).unwrap();
+    let named = Watches::keys(&["k"]).labelled("yours");
+    purgatory.park(Probe::new().operation(), named, Timeout::Never);
     drop(park(Probe::new().operation(), Timeout::Never).unwrap_err()); // full
     timer.advance(20 * MS);
     ready.make_ready();
@@ -292,4 +293,23 @@ fn the_page_lists_exactly_what_is_published() {
         };
         assert!(suffix, "{name} is no name for a {kind}");
     }
+}
+
+#[test]
+fn labels_read_zero_in_the_end_and_silence_is_told() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let (timer, waits) = waiting();
+    let told = |line: &str| {
+        metrics::with_local_recorder(&recorder, || waits.publish());
+        let page = recorder.handle().render();
+        assert!(page.contains(line), "no {line} in\n{page}");
+    };
+    let fetch = Watches::keys(&["k"]).labelled("fetch");
+    let id = waits.park(Probe::new().operation(), fetch, Timeout::Never);
+    told("purgatory_parked_by_label{purgatory=\"test\",label=\"fetch\"} 1\n");
+    timer.advance(Duration::from_millis(1500));
+    told("purgatory_quietest_key_seconds{purgatory=\"test\"} 1.5\n");
+    waits.cancel(id, "gone");
+    told("purgatory_parked_by_label{purgatory=\"test\",label=\"fetch\"} 0\n");
+    told("purgatory_quietest_key_seconds{purgatory=\"test\"} 0\n");
 }

@@ -3,7 +3,7 @@
 use timer_core::TickLength;
 
 use super::{
-    super::{Order, Span, Turn, Turned},
+    super::{Span, Tag, Turn, Turned, expiry::Order},
     reference::Parked,
     *,
 };
@@ -35,7 +35,7 @@ impl Model {
             deadline,
             armed,
             parked_us,
-            weight: self.made,
+            tag: Tag { weight: self.made, label: None },
             follows: self.sequence,
         }
     }
