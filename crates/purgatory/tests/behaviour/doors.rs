@@ -1,14 +1,7 @@
 //! The small doors: the next event without a condition, values made on delivery, values that count,
 //! futures that are given more time, and a purgatory that is small.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    task::Poll,
-    time::Duration,
-};
+use std::{task::Poll, time::Duration};
 
 use crate::support::{MS, SECOND, by_hand, by_hand_with, poll};
 use purgatory::{
@@ -76,31 +69,6 @@ fn next_event_is_never_a_missed_event() {
     timer.advance(10 * MS);
     assert_eq!(ready(&mut next), Some(Err(WaitError::Expired)));
     assert_eq!((waits.stats().missed_events, waits.len()), (0, 0));
-}
-
-/// A loop that reads its storage between registration and wait misses no append.
-#[test]
-fn next_event_between_reads_loses_no_append() {
-    const APPENDS: usize = 20_000;
-    let waits: Waits = Purgatory::new("appends").unwrap();
-    let stored = Arc::new(AtomicUsize::new(0));
-    let (raises, appends) = (waits.clone(), stored.clone());
-    let writer = std::thread::spawn(move || {
-        for count in 1..=APPENDS {
-            appends.store(count, SeqCst);
-            raises.check_and_complete(&"log");
-        }
-    });
-    let mut seen = 0;
-    while seen < APPENDS {
-        let appended = waits.next_event(&["log"], SECOND * 60);
-        let read = stored.load(SeqCst);
-        if read == seen {
-            assert_eq!(appended.wait_blocking(), Ok(()), "after {seen}");
-        }
-        seen = stored.load(SeqCst);
-    }
-    writer.join().unwrap();
 }
 
 #[test]
