@@ -4,9 +4,7 @@
 use std::{task::Poll, time::Duration};
 
 use crate::support::{MS, SECOND, by_hand, by_hand_with, poll};
-use purgatory::{
-    CancelReason, Purgatory, RefusedReason, Replies, WaitError, WaitFuture, Watches, when,
-};
+use purgatory::{CancelReason, Purgatory, RefusedReason, Replies, WaitError, WaitFuture, Watches};
 use timer_core::{ManualTimer, SystemTimer};
 
 type Waits = Purgatory<&'static str>;
@@ -125,13 +123,4 @@ fn a_purgatory_with_one_room_takes_8_kb() {
     let by_hand = ManualTimer::new();
     let turned = bytes_of(&|| Purgatory::builder("one").timer(&by_hand).rooms(1).build().unwrap());
     assert!(shared <= 8 << 10 && turned <= 8 << 10, "{shared} and {turned} bytes");
-}
-
-/// Time-outs are the caller's: nothing is started, and nothing expires by itself.
-#[test]
-fn a_timer_that_is_never_turned_expires_nothing() {
-    let waits: Waits = Purgatory::builder("none").timer(&ManualTimer::new()).build().unwrap();
-    let parked = waits.try_complete_else_watch(when(|| false, drop), &["a"], MS).unwrap();
-    assert!(matches!(parked, purgatory::ParkResult::Parked(_)));
-    assert_eq!((waits.len(), waits.cancel_all("in my own time")), (1, 1));
 }

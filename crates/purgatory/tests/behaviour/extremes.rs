@@ -4,7 +4,7 @@
 use std::{
     hash::{Hash, Hasher},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -64,58 +64,6 @@ fn keys_that_all_hash_alike_are_slow_and_right() {
     assert_eq!((waits.len(), waits.watched(), waits.keys()), (1999, 3998, 2001));
     timer.advance(Duration::from_secs(1));
     assert_eq!((waits.len(), waits.keys(), ended.load(Relaxed)), (0, 0, 2000));
-}
-
-#[test]
-fn any_timeout_is_legal() {
-    let (timer, waits) = waits();
-    let (done, ended) = (Arc::default(), Arc::default());
-    let longest = [
-        Timeout::After(Duration::MAX),
-        Timeout::After(Duration::from_nanos(u64::MAX)),
-        Timeout::After(Duration::from_millis(u64::MAX)),
-        Timeout::At(u64::MAX),
-        Timeout::At(u64::MAX - 1),
-        Timeout::Never,
-    ];
-    for timeout in longest {
-        park(&waits, &["k"], (&done, 1), &ended, timeout);
-    }
-    park(&waits, &["k"], (&done, 1), &ended, Duration::from_nanos(1));
-    park(&waits, &["k"], (&done, 1), &ended, Timeout::At(1));
-    timer.advance(Duration::from_millis(1));
-    assert_eq!(ended.load(Relaxed), 2); // a nanosecond, rounded up to the tick
-    timer.advance(Duration::from_secs(100 * 365 * 24 * 3600)); // a hundred years
-    assert_eq!((ended.load(Relaxed), waits.len()), (2, longest.len()));
-    done.store(1, Relaxed);
-    assert_eq!(waits.check_and_complete(&"k"), longest.len());
-}
-
-/// One that blocks in its callback holds up who completed it, and nobody else.
-#[test]
-fn a_callback_that_blocks_holds_up_nobody_else() {
-    let (timer, waits) = waits();
-    let (blocked, ended, done) = (Arc::new(Mutex::new(())), Arc::default(), Arc::default());
-    let held = blocked.lock().unwrap();
-    let (inside, entered) = std::sync::mpsc::channel();
-    let gate = blocked.clone();
-    let blocks = move |_| {
-        inside.send(()).unwrap();
-        drop(gate.lock());
-    };
-    let operation = when(|| false, blocks);
-    waits.park(operation, &["k"], Timeout::Never);
-    std::thread::scope(|scope| {
-        scope.spawn(|| waits.cancel_for_key(&"k", "asked"));
-        entered.recv().unwrap();
-        park(&waits, &["k"], (&done, 1), &ended, Duration::from_millis(5));
-        park(&waits, &["k"], (&done, 1), &ended, Timeout::Never);
-        timer.advance(Duration::from_millis(5));
-        done.store(1, Relaxed);
-        assert_eq!(waits.check_and_complete(&"k"), 1);
-        assert_eq!((ended.load(Relaxed), waits.len()), (2, 0));
-        drop(held);
-    });
 }
 
 /// Or an executor that falls behind would hold any number of them.

@@ -97,18 +97,6 @@ fn nothing_after<S: Send + 'static>(monitor: Monitor<&'static str, S>, waits: &W
 }
 
 #[test]
-fn repeated_keys_are_raised_to_the_last_wait() {
-    let (_timer, waits, monitor) = monitor(Numbers::new());
-    let mut one = monitor.wait(&["a", "b", "a"], SECOND, has(1));
-    let mut two = monitor.wait(&["a"], SECOND, has(2));
-    monitor.update(|numbers| numbers.push(1));
-    assert_eq!(poll(&mut one), Poll::Ready(Ok(1)));
-    monitor.update(|numbers| numbers.push(2)); // somebody still waits under "a"
-    assert_eq!(poll(&mut two), Poll::Ready(Ok(2)));
-    nothing_is_left(&waits);
-}
-
-#[test]
 fn a_change_that_panics_raises_and_unlocks() {
     let (_timer, waits, monitor) = monitor(Numbers::new());
     type Change = fn(&Monitor<&'static str, Numbers>);
@@ -172,18 +160,6 @@ fn a_call_inside_a_closure_panics_with_its_name() {
 }
 
 #[test]
-fn another_monitor_may_be_used_inside_a_closure() {
-    let (_timer, _waits, numbers) = monitor(Numbers::new());
-    let (_timer, _waits, other) = monitor(0);
-    let sum = other.wait(&["sum"], SECOND, |sum| (*sum > 0).then_some(*sum));
-    numbers.update(|numbers| {
-        numbers.push(3);
-        other.update(|sum| *sum += numbers.len());
-    });
-    assert_eq!(sum.wait_blocking(), Ok(1));
-}
-
-#[test]
 fn a_dropped_future_leaves_nothing() {
     let (_timer, waits, monitor) = monitor(Numbers::new());
     drop(monitor.wait(&["n"], SECOND, has(1)));
@@ -243,13 +219,4 @@ fn the_last_handle_ends_waits_and_drops_the_state() {
     drop(monitor);
     assert_eq!(Arc::strong_count(&state), 1); // though a future is there
     assert_eq!(waiting.wait_blocking(), Err(WaitError::Cancelled(CancelReason::Dropped)));
-}
-
-#[test]
-fn a_wait_without_time_looks_once() {
-    let (_timer, waits, monitor) = monitor(vec![1]);
-    assert_eq!(monitor.wait(&["n"], Duration::ZERO, has(1)).wait_blocking(), Ok(1));
-    let nothing = monitor.wait(&["n"], Duration::ZERO, has(2)).wait_blocking();
-    assert_eq!(nothing, Err(WaitError::Expired));
-    nothing_is_left(&waits);
 }

@@ -82,20 +82,6 @@ fn in_the_check_form_a_met_watch_stays() {
 }
 
 #[test]
-fn one_operation_may_have_both_kinds() {
-    let (_timer, purgatory) = waiting();
-    let both = || Watches::up_to(&[("k", 5)]).with_keys(&["k", "epoch"]);
-    let (by_rise, by_event) = (park(&purgatory, both()), park(&purgatory, both()));
-    assert_eq!((purgatory.watched(), purgatory.waiters(&"k"), purgatory.keys()), (6, 4, 2));
-    by_event.make_ready();
-    assert_eq!(purgatory.check_and_complete(&"epoch"), 1);
-    assert_eq!(by_event.endings(), [Outcome::Completed]);
-    assert_eq!(purgatory.complete_up_to(&"k", 5), 1);
-    assert_eq!(by_rise.endings(), [Outcome::Completed]);
-    assert_empty(&purgatory);
-}
-
-#[test]
 fn thousands_on_one_key_complete_with_nothing_locked() {
     let (_timer, purgatory) = waiting();
     for number in 0..2_000 {
@@ -150,19 +136,4 @@ fn a_rise_checks_once_for_all_thresholds_it_meets() {
             assert_eq!(higher.checks(), 1);
         }
     }
-}
-
-#[test]
-fn checks_begin_at_the_lowest_threshold() {
-    let (_timer, purgatory) = waiting();
-    let levels = [("p0", 9), ("p0", 5), ("p1", 3), ("p0", 7)];
-    let probe = park(&purgatory, Watches::up_to(&levels).checked());
-    assert_eq!((purgatory.watched(), purgatory.waiters(&"p0")), (2, 1));
-    for (value, checks) in [(4, 1), (5, 2), (6, 3), (9, 4)] {
-        purgatory.complete_up_to(&"p0", value);
-        assert_eq!(probe.checks(), checks, "at {value}");
-    }
-    probe.make_ready();
-    assert_eq!(purgatory.complete_up_to(&"p0", 9), 1);
-    assert_empty(&purgatory);
 }
