@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_goes_leaves_the_next_event_to_another() {
+    fn a_gone_listener_leaves_the_next_event_to_another() {
         runtime().block_on(async {
             let feed = feed();
             let first = feed.after(0).await.unwrap();

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_cannot_be_written_is_shown_as_far_as_it_got() {
+    fn a_key_that_fails_to_format_is_shown_in_part() {
         let broken = |_: &(), f: &mut Formatter<'_>| {
             f.write_str("half")?;
             Err(fmt::Error)

@@ -101,7 +101,7 @@ impl fmt::Debug for Panics {
 }
 
 #[test]
-fn a_key_that_panics_ends_the_stream_and_not_the_server() {
+fn a_key_that_panics_ends_its_stream_alone() {
     let purgatory = Purgatory::new("orders").unwrap();
     let server = serve(Live::new().purgatory(&purgatory).router());
     let (_, mut stream) = ask(server.address(), "/events");

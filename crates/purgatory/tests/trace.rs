@@ -73,19 +73,7 @@ fn refusals_panics_and_shutdown_are_told() {
 }
 
 #[test]
-fn a_shutdown_is_told_once() {
-    let lines = told(|_, _| {
-        let own: Waiting = Purgatory::new("own").unwrap();
-        own.shutdown(Duration::from_secs(60)); // and of its timer
-        own.shutdown(Duration::from_secs(60));
-    });
-    assert_eq!(lines, ["INFO shut down purgatory=\"own\" cancelled=0"]);
-    let lines = told(|_, _| drop(Waiting::new("dropped").unwrap()));
-    assert_eq!(lines, ["INFO shut down purgatory=\"dropped\" cancelled=0"]);
-}
-
-#[test]
-fn a_callback_that_keeps_the_executor_is_told_of_and_one_that_is_quick_is_not() {
+fn slow_callbacks_are_told_and_quick_ones_are_not() {
     let lines = told(|timer, purgatory| {
         for took in [99, 100] {
             let passing = timer.clone();
@@ -113,19 +101,6 @@ fn a_missed_event_is_told() {
         std::mem::forget(purgatory); // no line for its end
     });
     assert_eq!(lines, ["WARN a condition came true without an event purgatory=\"last\""]);
-}
-
-#[test]
-fn the_path_of_an_operation_tells_nothing() {
-    let lines = told(|timer, purgatory| {
-        let probe = Probe::new();
-        park(purgatory, probe.operation(), Timeout::Never);
-        probe.make_ready();
-        assert_eq!(purgatory.check_and_complete(&"k"), 1);
-        park(purgatory, Probe::new().operation(), MS);
-        timer.advance(MS);
-    });
-    assert!(lines.is_empty(), "{lines:?}");
 }
 
 /// Panics at everything.

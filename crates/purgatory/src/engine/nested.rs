@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_beyond_the_budget_goes_on_elsewhere_in_order() {
+    fn a_chain_beyond_its_budget_goes_on_elsewhere() {
         let timer = SystemTimer::new().unwrap();
         let offload = on(&timer);
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_in_a_queued_callback_reaches_neither_the_caller_nor_the_next() {
+    fn a_panic_in_a_queued_callback_reaches_no_other() {
         let offload = on(&ManualTimer::new());
         let (done, ended) = mpsc::channel();
         {

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_finds_it_held_makes_the_holder_look_again() {
+    fn an_event_during_a_check_makes_its_holder_recheck() {
         let mut entry = held();
         assert!(!entry.event_noted());
         assert_eq!(entry.check_out(), None);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_passed_before_the_watch_makes_the_parker_look_again() {
+    fn an_event_before_the_watch_makes_its_parker_recheck() {
         let mut entry = Entry::held(0, 0);
         entry.watched(Tickets::default(), true);
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7));
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_watermark_met_completes_and_the_others_ask_for_a_check() {
+    fn the_last_met_watermark_completes_others_recheck() {
         let mut entry = Entry::held(0, 3);
         assert!(!entry.count_down());
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7)); // it was held

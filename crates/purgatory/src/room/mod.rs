@@ -503,7 +503,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_room_costs_at_most_so_much_before_anything_is_in_it() {
+    fn an_empty_room_takes_five_cache_lines() {
         let bytes = size_of::<Room<u64, Box<u64>>>();
         assert!(bytes <= 5 * 64 - 16, "{bytes}: with its lock more than five cache lines");
     }

@@ -644,7 +644,7 @@ mod tests {
     }
 
     #[test]
-    fn waiters_keep_the_order_they_were_parked_in_whoever_leaves() {
+    fn waiters_keep_their_order_when_others_leave() {
         let mut watched = Watched::new();
         let watches: Vec<_> = (0..6).map(|_| watched.watch("k", None)).collect();
         for leaves in [2, 0, 5] {
@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_one_hash_are_kept_apart_and_a_left_key_is_gone() {
+    fn keys_of_one_hash_are_apart_and_their_peak_goes() {
         let names: Vec<String> = (0..300).map(|n| n.to_string()).collect();
         let mut watched = Watched::new();
         let watches: Vec<_> = names.iter().map(|name| watched.watch(name, None)).collect();
@@ -721,7 +721,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_steps_around_those_who_leave_and_stops_before_those_who_join() {
+    fn a_walk_skips_leavers_and_stops_before_joiners() {
         assert_eq!(walk_while_leaving(&[], true), [0, 1, 2, 3, 4, 5, 6]);
         assert_eq!(walk_while_leaving(&[2], true), [0, 1, 3, 4, 5, 6]); // the next
         assert_eq!(walk_while_leaving(&[6], true), [0, 1, 2, 3, 4, 5]); // the last
@@ -733,7 +733,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_is_given_up_is_forgotten_and_the_others_go_on() {
+    fn a_walk_given_up_is_forgotten_and_others_go_on() {
         let mut watched = Watched::new();
         let watches: Vec<_> = (0..7).map(|_| watched.watch("k", None)).collect();
         let Watched { lists, entries, .. } = &mut watched;
@@ -778,7 +778,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_met_in_order_and_those_that_do_not_count_stay_until_they_leave() {
+    fn levels_are_met_in_order_and_checked_ones_stay() {
         let mut watched = Watched::new();
         let watches: Vec<_> = [50, 10, 30, 10, 20, 40]
             .iter()

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn any_order_of_pushes_removals_and_pops_agrees_with_a_sorted_list() {
+    fn any_order_of_steps_agrees_with_a_sorted_list() {
         let mut random = fastrand::Rng::with_seed(7);
         let mut checked = Checked::default();
         checked.watermarks.front = u32::MAX - 50; // positions wrap
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_packed_at_more_gaps_than_are_kept_and_than_watches() {
+    fn a_run_is_packed_at_more_gaps_than_watches() {
         for (watches, gaps) in [(20, GAPS_KEPT + 1), (100, 51), (101, 51)] {
             let mut checked = Checked::default();
             (0..watches).for_each(|slot| checked.push(u64::from(slot), slot));
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_is_given_back_while_it_goes_and_in_few_steps() {
+    fn a_peak_is_given_back_in_few_steps() {
         for descending in [false, true] {
             let mut checked = Checked::default();
             let threshold = |slot| u64::from(if descending { 2000 - slot } else { slot });
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_three_quarters_empty_shrinks_to_twice_what_is_in_it() {
+    fn three_quarters_empty_shrinks_to_twice_the_content() {
         for (capacity, len, to) in [
             (200, 51, None),
             (200, 50, None), // three quarters are empty, not more

@@ -24,7 +24,7 @@ fn filled(histogram: &TimeHistogram) -> Vec<(f64, u64)> {
 }
 
 #[test]
-fn waits_are_timed_by_outcome_from_being_parked_to_the_end() {
+fn waits_are_timed_by_outcome() {
     let (timer, purgatory) = waiting();
     assert_eq!(purgatory.times(), Times::default());
     let ready = park(&purgatory, "ready", Timeout::Never);
@@ -46,7 +46,7 @@ fn waits_are_timed_by_outcome_from_being_parked_to_the_end() {
 }
 
 #[test]
-fn nothing_is_timed_before_somebody_asks() {
+fn nothing_is_timed_before_times_are_asked_for() {
     let (timer, purgatory) = waiting();
     park(&purgatory, "early", 5 * MS);
     timer.advance(5 * MS);
@@ -55,28 +55,6 @@ fn nothing_is_timed_before_somebody_asks() {
     timer.advance(5 * MS);
     assert_eq!(purgatory.times().expired.count(), 1);
     assert_eq!(purgatory.stats().expired, 2);
-}
-
-#[test]
-fn of_many_completions_some_are_timed_and_each_is_counted() {
-    let (timer, purgatory) = waiting();
-    purgatory.times();
-    let complete = |count: u64| {
-        let probes: Vec<_> = (0..count).map(|_| park(&purgatory, "k", Timeout::Never)).collect();
-        timer.advance(MS);
-        probes.iter().for_each(Probe::make_ready);
-        assert_eq!(purgatory.check_and_complete(&"k") as u64, count);
-    };
-    let mut counted = 0;
-    for count in [999, 1, 1, 16, 1, 17, 40] {
-        complete(count);
-        counted += count;
-    }
-    let times = purgatory.times();
-    assert_eq!((times.completed.count(), counted), (1075, 1075));
-    assert_eq!(times.completed.sum_s(), 1.075);
-    complete(1000);
-    assert_eq!(purgatory.times().completed.count(), 2075);
 }
 
 #[test]
@@ -92,7 +70,7 @@ fn lateness_counts_from_the_rounded_deadline() {
 }
 
 #[test]
-fn what_is_under_check_when_its_time_comes_is_late_by_the_check() {
+fn lateness_includes_a_check_under_way() {
     let (timer, purgatory) = waiting();
     purgatory.times();
     let (turned, probe) = (timer.clone(), Probe::new());
@@ -108,20 +86,6 @@ fn what_is_under_check_when_its_time_comes_is_late_by_the_check() {
     let times = purgatory.times();
     assert_eq!((times.lateness.count(), times.lateness.sum_s()), (1, 0.02));
     assert_eq!((times.expired.count(), times.expired.sum_s()), (1, 0.03));
-}
-
-#[test]
-fn checks_are_counted_the_first_included() {
-    let (timer, purgatory) = waiting();
-    let probe = park(&purgatory, "k", 10 * MS);
-    purgatory.check_and_complete(&"k");
-    purgatory.check_and_complete(&"other");
-    timer.advance(10 * MS);
-    assert_eq!((purgatory.stats().checks, probe.checks()), (2, 2));
-    let at_once = Probe::new();
-    at_once.make_ready();
-    purgatory.try_complete_else_watch(at_once.operation(), &["k"], MS).unwrap();
-    assert_eq!(purgatory.stats().checks, 3);
 }
 
 #[test]
@@ -146,7 +110,7 @@ fn refusals_are_counted_by_reason() {
 }
 
 #[test]
-fn callbacks_wait_from_the_hand_over_until_they_begin() {
+fn callback_delay_ends_when_the_callback_begins() {
     let (timer, kept) = (ManualTimer::new(), Later::default());
     let purgatory = builder(&timer).executor(kept.clone()).build().unwrap();
     let expire = || {
@@ -170,19 +134,6 @@ fn callbacks_wait_from_the_hand_over_until_they_begin() {
 }
 
 #[test]
-fn last_checks_wait_for_the_executor_too() {
-    let (timer, kept) = (ManualTimer::new(), Later::default());
-    let purgatory = builder(&timer).executor(kept.clone()).check_at_expiry(|_| ()).build().unwrap();
-    purgatory.times();
-    park(&purgatory, "k", MS);
-    timer.advance(MS);
-    timer.pass(20 * MS);
-    assert_eq!(kept.run(), 1);
-    let delay = purgatory.times().callback_delay;
-    assert_eq!((delay.count(), delay.sum_s()), (1, 0.02));
-}
-
-#[test]
 fn a_purgatory_tells_its_own_timer() {
     let own: Purgatory<u8> = Purgatory::new("own").unwrap();
     own.park(never(), &[1], Duration::from_secs(3600));
@@ -193,7 +144,7 @@ fn a_purgatory_tells_its_own_timer() {
 
 /// The wheel of a purgatory that is gone: its timer still counts what was taken off it.
 #[test]
-fn a_timer_keeps_count_of_what_a_purgatory_that_is_gone_took_off_its_wheels() {
+fn a_timer_counts_for_purgatories_that_are_gone() {
     let (timer, purgatory) = waiting();
     for key in ["one", "two", "three"] {
         park(&purgatory, key, 40 * MS);

@@ -1,19 +1,10 @@
 //! The small doors: the next event without a condition, values made on delivery, values that count,
 //! futures that are given more time, and a purgatory that is small.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    task::Poll,
-    time::Duration,
-};
+use std::{task::Poll, time::Duration};
 
 use crate::support::{MS, SECOND, by_hand, by_hand_with, poll};
-use purgatory::{
-    CancelReason, Purgatory, RefusedReason, Replies, WaitError, WaitFuture, Watches, when,
-};
+use purgatory::{CancelReason, Purgatory, RefusedReason, Replies, WaitError, WaitFuture, Watches};
 use timer_core::{ManualTimer, SystemTimer};
 
 type Waits = Purgatory<&'static str>;
@@ -78,31 +69,6 @@ fn next_event_is_never_a_missed_event() {
     assert_eq!((waits.stats().missed_events, waits.len()), (0, 0));
 }
 
-/// A loop that reads its storage between registration and wait misses no append.
-#[test]
-fn next_event_between_reads_loses_no_append() {
-    const APPENDS: usize = 20_000;
-    let waits: Waits = Purgatory::new("appends").unwrap();
-    let stored = Arc::new(AtomicUsize::new(0));
-    let (raises, appends) = (waits.clone(), stored.clone());
-    let writer = std::thread::spawn(move || {
-        for count in 1..=APPENDS {
-            appends.store(count, SeqCst);
-            raises.check_and_complete(&"log");
-        }
-    });
-    let mut seen = 0;
-    while seen < APPENDS {
-        let appended = waits.next_event(&["log"], SECOND * 60);
-        let read = stored.load(SeqCst);
-        if read == seen {
-            assert_eq!(appended.wait_blocking(), Ok(()), "after {seen}");
-        }
-        seen = stored.load(SeqCst);
-    }
-    writer.join().unwrap();
-}
-
 #[test]
 fn deliver_with_makes_no_value_in_vain() {
     let (_timer, waits) = by_hand();
@@ -157,13 +123,4 @@ fn a_purgatory_with_one_room_takes_8_kb() {
     let by_hand = ManualTimer::new();
     let turned = bytes_of(&|| Purgatory::builder("one").timer(&by_hand).rooms(1).build().unwrap());
     assert!(shared <= 8 << 10 && turned <= 8 << 10, "{shared} and {turned} bytes");
-}
-
-/// Time-outs are the caller's: nothing is started, and nothing expires by itself.
-#[test]
-fn a_timer_that_is_never_turned_expires_nothing() {
-    let waits: Waits = Purgatory::builder("none").timer(&ManualTimer::new()).build().unwrap();
-    let parked = waits.try_complete_else_watch(when(|| false, drop), &["a"], MS).unwrap();
-    assert!(matches!(parked, purgatory::ParkResult::Parked(_)));
-    assert_eq!((waits.len(), waits.cancel_all("in my own time")), (1, 1));
 }

@@ -1,13 +1,21 @@
-//! Ending many at once, why something was cancelled, and what a refusal is as an error.
+//! Ending many at once or with the timer, why something was cancelled, and what a refusal is as an
+//! error.
 #![cfg(not(loom))]
 
 use std::sync::{Arc, Mutex};
 
-use crate::support::{DROPPED, Park, Probe, SECOND, SHUTDOWN, by_hand_with, requested, waiting};
-use purgatory::{BoxedOperation, Outcome, Purgatory, RefusedReason, Timeout, Watches, when};
+use crate::support::{
+    DROPPED, MINUTE, MS, Op, Park, Probe, SECOND, SHUTDOWN, Waiting, assert_empty, by_hand_with,
+    requested, waiting,
+};
+use purgatory::{
+    BoxedOperation, EndResult, Outcome, ParkResult, Purgatory, RefusedReason, Timeout, Watches,
+    when,
+};
+use timer_core::{BuildError, Timer};
 
 #[test]
-fn cancel_all_ends_everything_and_leaves_the_purgatory_open() {
+fn cancel_all_ends_all_and_leaves_the_purgatory_open() {
     let (_timer, purgatory) = waiting();
     let probes: Vec<_> = std::iter::repeat_with(Probe::new).take(300).collect();
     let keys: Vec<String> = (0..100).map(|number| format!("k{number}")).collect();
@@ -43,7 +51,7 @@ fn cancel_all_ends_everything_and_leaves_the_purgatory_open() {
 /// One that is under check is left a note; so cancel_all does not count it, and it ends all the
 /// same.
 #[test]
-fn cancel_all_and_complete_for_key_leave_a_note_where_a_check_runs() {
+fn ending_all_leaves_a_note_where_a_check_runs() {
     for complete in [false, true] {
         let (_timer, purgatory) = waiting();
         let (probe, inside) = (Probe::new(), purgatory.clone());
@@ -61,7 +69,7 @@ fn cancel_all_and_complete_for_key_leave_a_note_where_a_check_runs() {
 }
 
 #[test]
-fn complete_for_key_ends_what_waits_for_it_without_a_check() {
+fn complete_for_key_completes_without_a_check() {
     let (timer, purgatory) = waiting();
     let level = [("a", 9), ("b", 9)];
     let watches = [Watches::keys(&["a"]), Watches::keys(&["b", "a"]), Watches::up_to(&level)];
@@ -79,7 +87,7 @@ fn complete_for_key_ends_what_waits_for_it_without_a_check() {
 }
 
 #[test]
-fn dropping_the_last_handle_is_told_apart_from_a_shutdown() {
+fn a_dropped_handle_is_told_apart_from_a_shutdown() {
     let (_timer, purgatory) = waiting();
     let (clone, dropped) = (purgatory.clone(), Probe::parked(&purgatory, &["a"], Timeout::Never));
     drop(purgatory);
@@ -114,4 +122,57 @@ fn a_refusal_goes_into_anyhow_with_its_operation() {
     purgatory.cancel_all("room");
     purgatory.park(refused.into_inner(), &[1], Timeout::Never);
     assert_eq!(told.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn an_id_names_nothing_to_another_purgatory() {
+    let (timer, mine) = waiting();
+    let other: Waiting = Purgatory::builder("other").timer(&timer).build().unwrap();
+    let (probe, innocent) = (Probe::new(), Probe::new());
+    let id = mine.park(probe.operation(), &["k"], 5 * MS);
+    other.park(innocent.operation(), &["k"], 5 * MS);
+    assert_eq!((other.cancel(id, "mine"), other.complete(id)), (EndResult::Gone, EndResult::Gone));
+    assert!(!other.reschedule(id, MS));
+    assert_eq!((other.len(), mine.cancel(id, "mine")), (1, EndResult::Ended));
+}
+
+#[test]
+fn the_last_handle_may_be_dropped_inside_a_callback() {
+    let (timer, purgatory) = waiting();
+    let (first, second) = (Probe::new(), Probe::parked(&purgatory, &["b"], MINUTE));
+    let slot = Arc::new(Mutex::new(None));
+    let last = slot.clone();
+    let operation = first.operation().then(move |_| drop(last.lock().unwrap().take()));
+    purgatory.park(operation, &["a"], MS);
+    *slot.lock().unwrap() = Some(purgatory); // the only handle
+    timer.advance(MS);
+    assert!(slot.lock().unwrap().is_none());
+    assert_eq!((first.endings(), second.endings()), (vec![Outcome::Expired], vec![DROPPED]));
+}
+
+#[test]
+fn a_timers_shutdown_ends_what_it_would_have_expired() {
+    let (timer, purgatory) = waiting();
+    let probe = Probe::parked(&purgatory, &["a"], MINUTE);
+    timer.shutdown(MINUTE);
+    assert_eq!(probe.endings(), [SHUTDOWN]);
+    assert_empty(&purgatory);
+    let build = Purgatory::<u32, Op>::builder("late").timer(&timer).build();
+    assert!(matches!(build, Err(BuildError::Closed)));
+}
+
+#[test]
+fn a_shutdown_ends_all_and_refuses_what_comes_later() {
+    let (_timer, purgatory) = waiting();
+    let probes: Vec<_> =
+        (0..1000).map(|_| Probe::parked(&purgatory, &["a", "b"], Timeout::Never)).collect();
+    purgatory.shutdown(MINUTE);
+    assert!(probes.iter().all(|probe| probe.endings() == [SHUTDOWN]));
+    assert_empty(&purgatory);
+    let late = Probe::new();
+    let refused = purgatory.try_complete_else_watch(late.operation(), &["a"], MINUTE);
+    assert_eq!(refused.unwrap_err().reason, RefusedReason::Closed);
+    late.make_ready();
+    let ended = purgatory.try_complete_else_watch(late.operation(), &["a"], MINUTE);
+    assert_eq!(ended.unwrap(), ParkResult::Ended(Outcome::Completed));
 }

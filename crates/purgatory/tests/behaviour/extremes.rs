@@ -4,24 +4,18 @@
 use std::{
     hash::{Hash, Hasher},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use purgatory::{
-    BoxedOperation, Outcome, ParkResult, Purgatory, RefusedReason, Timeout, WatchKey, Watches, when,
+    BoxedOperation, Outcome, ParkResult, Purgatory, RefusedReason, Timeout, WatchKey, when,
 };
 use timer_core::ManualTimer;
 
-use crate::{
-    effort::effort,
-    support::{Later, Park, by_hand},
-};
-
-/// Without `TEST_EFFORT`.
-const MANY: u64 = 100_000;
+use crate::support::{Later, Park, by_hand};
 
 fn waits<K: WatchKey + Send>() -> (ManualTimer, Purgatory<K, BoxedOperation>) {
     let (timer, waits) = by_hand();
@@ -44,53 +38,6 @@ fn park<K: WatchKey + Send>(
     let operation = when(move || done.load(Relaxed) >= number, told);
     let parked = waits.try_complete_else_watch(operation, keys, timeout).unwrap();
     assert!(matches!(parked, ParkResult::Parked(_)));
-}
-
-#[test]
-fn one_key_has_very_many_waiters() {
-    let many = effort(MANY);
-    let (_timer, waits) = waits();
-    let (done, ended) = (Arc::default(), Arc::default());
-    for _ in 0..many {
-        park(&waits, &["k"], (&done, 1), &ended, Timeout::Never);
-    }
-    assert_eq!(waits.waiters(&"k") as u64, many);
-    assert_eq!(waits.check_and_complete(&"k"), 0); // each was checked
-    assert_eq!(waits.stats().checks, 2 * many);
-    done.store(1, Relaxed);
-    assert_eq!(waits.check_and_complete(&"k") as u64, many);
-    assert_eq!((ended.load(Relaxed), waits.len(), waits.keys()), (many, 0, 0));
-}
-
-#[test]
-fn one_key_has_very_many_watermarks_and_each_rise_takes_its_own() {
-    let many = effort(MANY);
-    let (_timer, waits) = waits();
-    let ended = Arc::new(AtomicU64::new(0));
-    for level in 1..=many {
-        let ended = ended.clone();
-        let told = move |_| _ = ended.fetch_add(1, Relaxed);
-        let watches = [("k", level)];
-        let operation = when(|| false, told);
-        waits.park(operation, Watches::up_to(&watches), Timeout::Never);
-    }
-    assert_eq!(waits.complete_up_to(&"k", 10), 10);
-    assert_eq!(waits.complete_up_to(&"k", 5), 0);
-    assert_eq!(waits.complete_up_to(&"k", u64::MAX) as u64, many - 10);
-    assert_eq!((ended.load(Relaxed), waits.keys()), (many, 0));
-}
-
-#[test]
-fn very_many_keys_are_each_used_once_and_none_stays() {
-    let many = effort(MANY);
-    let (_timer, waits) = waits();
-    let (done, ended) = (Arc::default(), Arc::default());
-    for key in 1..=many {
-        park(&waits, &[key], (&done, key), &ended, Timeout::Never);
-        done.store(key, Relaxed);
-        assert_eq!(waits.check_and_complete(&key), 1);
-    }
-    assert_eq!((waits.keys(), waits.watched(), ended.load(Relaxed)), (0, 0, many));
 }
 
 /// All alike to a hasher.
@@ -119,83 +66,9 @@ fn keys_that_all_hash_alike_are_slow_and_right() {
     assert_eq!((waits.len(), waits.keys(), ended.load(Relaxed)), (0, 0, 2000));
 }
 
-#[test]
-fn any_timeout_is_legal() {
-    let (timer, waits) = waits();
-    let (done, ended) = (Arc::default(), Arc::default());
-    let longest = [
-        Timeout::After(Duration::MAX),
-        Timeout::After(Duration::from_nanos(u64::MAX)),
-        Timeout::After(Duration::from_millis(u64::MAX)),
-        Timeout::At(u64::MAX),
-        Timeout::At(u64::MAX - 1),
-        Timeout::Never,
-    ];
-    for timeout in longest {
-        park(&waits, &["k"], (&done, 1), &ended, timeout);
-    }
-    park(&waits, &["k"], (&done, 1), &ended, Duration::from_nanos(1));
-    park(&waits, &["k"], (&done, 1), &ended, Timeout::At(1));
-    timer.advance(Duration::from_millis(1));
-    assert_eq!(ended.load(Relaxed), 2); // a nanosecond, rounded up to the tick
-    timer.advance(Duration::from_secs(100 * 365 * 24 * 3600)); // a hundred years
-    assert_eq!((ended.load(Relaxed), waits.len()), (2, longest.len()));
-    done.store(1, Relaxed);
-    assert_eq!(waits.check_and_complete(&"k"), longest.len());
-}
-
-/// Each that completes makes the next one's condition true and raises its event.
-#[test]
-fn a_chain_of_very_many_completions_needs_no_stack() {
-    let many = effort(MANY);
-    let (_timer, waits) = waits();
-    let (done, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    for number in 1..=many {
-        let (seen, done) = (done.clone(), done.clone());
-        let (ended, next) = (ended.clone(), waits.clone());
-        let told = move |_| {
-            ended.fetch_add(1, Relaxed);
-            done.store(number + 1, Relaxed);
-            next.check_and_complete(&(number + 1));
-        };
-        let link = when(move || seen.load(Relaxed) >= number, told);
-        waits.park(link, &[number], Timeout::Never);
-    }
-    done.store(1, Relaxed);
-    waits.check_and_complete(&1);
-    assert_eq!((ended.load(Relaxed), waits.len()), (many, 0));
-}
-
-/// One that blocks in its callback holds up who completed it, and nobody else.
-#[test]
-fn a_callback_that_blocks_holds_up_nobody_else() {
-    let (timer, waits) = waits();
-    let (blocked, ended, done) = (Arc::new(Mutex::new(())), Arc::default(), Arc::default());
-    let held = blocked.lock().unwrap();
-    let (inside, entered) = std::sync::mpsc::channel();
-    let gate = blocked.clone();
-    let blocks = move |_| {
-        inside.send(()).unwrap();
-        drop(gate.lock());
-    };
-    let operation = when(|| false, blocks);
-    waits.park(operation, &["k"], Timeout::Never);
-    std::thread::scope(|scope| {
-        scope.spawn(|| waits.cancel_for_key(&"k", "asked"));
-        entered.recv().unwrap();
-        park(&waits, &["k"], (&done, 1), &ended, Duration::from_millis(5));
-        park(&waits, &["k"], (&done, 1), &ended, Timeout::Never);
-        timer.advance(Duration::from_millis(5));
-        done.store(1, Relaxed);
-        assert_eq!(waits.check_and_complete(&"k"), 1);
-        assert_eq!((ended.load(Relaxed), waits.len()), (2, 0));
-        drop(held);
-    });
-}
-
 /// Or an executor that falls behind would hold any number of them.
 #[test]
-fn what_has_expired_counts_against_the_limit_until_its_callback_begins() {
+fn expired_operations_count_until_their_callback() {
     let (timer, later, ended) = (ManualTimer::new(), Later::default(), Arc::default());
     let builder = Purgatory::builder("two").timer(&timer).max_parked(2);
     let waits = builder.executor(later.clone()).build().unwrap();

@@ -11,8 +11,8 @@ use std::{
     },
 };
 
-use crate::support::{Op, Park, Probe, by_hand, waiting};
-use purgatory::{Outcome, ParkResult, Purgatory, Timeout};
+use crate::support::{Op, Park, Probe, by_hand};
+use purgatory::{Outcome, Purgatory, Timeout};
 
 /// A key whose clones are counted, looked up by its number.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl PartialEq for Counted {
 impl Eq for Counted {}
 
 #[test]
-fn only_an_event_inside_a_callback_for_which_somebody_waits_clones_a_key() {
+fn only_awaited_events_in_callbacks_clone_a_key() {
     let clones = Arc::new(AtomicUsize::new(0));
     let key = |number| Counted { number, clones: clones.clone() };
     let (_timer, purgatory): (_, Purgatory<Counted, Op>) = by_hand();
@@ -72,49 +72,4 @@ fn only_an_event_inside_a_callback_for_which_somebody_waits_clones_a_key() {
     assert_eq!((second.endings(), purgatory.len()), (vec![Outcome::Completed], 0));
     assert_eq!(clones.load(SeqCst), 4); // an event and a rise of 2
     assert_eq!(purgatory.stats().events, 7); // each once
-}
-
-/// Nobody waits for the key yet, so nothing is queued; the version tells.
-#[test]
-fn an_event_that_a_first_check_raises_has_it_checked_again() {
-    for keys in [&["a"][..], &["b", "a"]] {
-        let (_timer, purgatory) = waiting();
-        let (probe, seen, inside) = (Probe::new(), Probe::new(), purgatory.clone());
-        let checks = Arc::new(AtomicUsize::new(0));
-        let counted = checks.clone();
-        let ready = probe.clone();
-        let ops = probe.operation().on_check(move || {
-            if counted.fetch_add(1, SeqCst) == 0 {
-                assert_eq!(inside.check_and_complete(&"a"), 0);
-            } else {
-                ready.make_ready();
-            }
-        });
-        let ended = purgatory.try_complete_else_watch(ops, keys, Timeout::Never).unwrap();
-        assert_eq!((ended, checks.load(SeqCst)), (ParkResult::Ended(Outcome::Completed), 2));
-        assert_eq!((probe.endings(), seen.checks()), (vec![Outcome::Completed], 0));
-        assert_eq!((purgatory.len(), purgatory.keys()), (0, 0));
-    }
-}
-
-/// An event that is queued finds those who waited when it was raised.
-#[test]
-fn an_event_inside_a_callback_checks_what_waited_then() {
-    let (_timer, purgatory) = waiting();
-    let (first, waiting, later) = (Probe::new(), Probe::new(), Probe::new());
-    let inside = purgatory.clone();
-    let operation = later.operation();
-    let raise = move |_| {
-        assert_eq!(inside.check_and_complete(&"b"), 0);
-        assert_eq!(inside.check_and_complete(&"c"), 0); // nobody waits for it
-        inside.park(operation, &["c"], Timeout::Never);
-    };
-    purgatory.park(first.operation().then(raise), &["a"], Timeout::Never);
-    purgatory.park(waiting.operation(), &["b"], Timeout::Never);
-    first.make_ready();
-    waiting.make_ready();
-    assert_eq!(purgatory.check_and_complete(&"a"), 1);
-    assert_eq!(waiting.endings(), [Outcome::Completed]);
-    assert_eq!((later.checks(), purgatory.len()), (1, 1));
-    assert_eq!(purgatory.stats().events, 3);
 }

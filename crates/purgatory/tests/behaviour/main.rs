@@ -1,8 +1,7 @@
-//! What one sees from outside, most of it one thing at a time under a hand-turned clock.
+//! What users see, one thing at a time under a hand-turned clock: [`promises`] first. Each path of
+//! the code is walked by `models/oracle`; this folder has one example of each thing that is said.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../../../timer-core/tests/support/effort.rs"]
-mod effort;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -20,12 +19,13 @@ mod lookups;
 mod metrics;
 mod missed_events;
 mod monitor;
+mod others_bugs;
+mod promises;
 mod recheck;
 #[cfg(not(loom))]
 mod recipes;
 mod replies;
 mod runtime;
-mod scenarios;
 mod snapshot;
 mod waiting;
 mod watermarks;

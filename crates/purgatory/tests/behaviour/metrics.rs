@@ -95,34 +95,6 @@ fn a_real_recorder_is_handed_counts_and_histograms() {
     );
 }
 
-/// Calls back into what is publishing.
-struct Reentrant(Arc<Waiting>);
-
-impl Recorder for Reentrant {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> metrics::Counter {
-        self.0.check_and_complete(&"k");
-        metrics::Counter::noop()
-    }
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> metrics::Gauge {
-        metrics::Gauge::noop()
-    }
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> metrics::Histogram {
-        metrics::with_local_recorder(&metrics::NoopRecorder, || self.0.publish());
-        metrics::Histogram::noop()
-    }
-}
-
-#[test]
-fn a_recorder_may_call_back() {
-    let timer = ManualTimer::new();
-    let purgatory = Arc::new(eventful(&timer));
-    metrics::with_local_recorder(&Reentrant(purgatory.clone()), || purgatory.publish());
-    assert!(purgatory.stats().events > 1);
-}
-
 /// Keeps what histograms are given, and does something once while gauges are registered.
 struct Kept<F> {
     values: Arc<Values>,
@@ -166,35 +138,8 @@ impl<F: FnOnce()> Recorder for Kept<F> {
     }
 }
 
-/// Lets the reaper go a round.
-fn turn(timer: &SystemTimer) {
-    let turns = timer.stats().turns.count();
-    timer.schedule(Duration::ZERO, || ()).unwrap();
-    while timer.stats().turns.count() == turns {
-        std::thread::yield_now();
-    }
-}
-
 #[test]
-fn a_turn_is_handed_over_once_also_when_two_publish() {
-    let timer = SystemTimer::new().unwrap();
-    turn(&timer);
-    let values = Arc::<Values>::default();
-    let overtaking = timer.clone();
-    let overtakes = move || {
-        turn(&overtaking);
-        overtaking.publish();
-    };
-    let recorder = Kept { values: values.clone(), once: Mutex::new(Some(overtakes)) };
-    metrics::with_local_recorder(&recorder, || {
-        timer.publish();
-        timer.publish();
-    });
-    assert_eq!(values.given.lock().unwrap().len() as u64, timer.stats().turns.count());
-}
-
-#[test]
-fn a_recorder_that_panics_is_not_given_the_same_buckets_again() {
+fn a_panicking_recorder_is_given_no_bucket_twice() {
     let (timer, purgatory) = waiting();
     purgatory.times();
     for timeout in [MS, 20 * MS, 300 * MS] {

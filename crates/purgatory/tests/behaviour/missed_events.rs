@@ -7,10 +7,7 @@ use std::{
 };
 
 use crate::support::{Later, MS, Op, Park, Probe, Waiting, waiting};
-use purgatory::{
-    Builder, EndResult, Monitor, OperationId, Outcome, Parked, Purgatory, Timeout, WaitError,
-    Watches,
-};
+use purgatory::{Builder, EndResult, OperationId, Outcome, Parked, Purgatory, Timeout, Watches};
 use timer_core::ManualTimer;
 
 type Missed = Arc<Mutex<Vec<Parked<&'static str>>>>;
@@ -78,7 +75,7 @@ impl World {
 }
 
 #[test]
-fn a_condition_that_came_true_without_an_event_completes_and_is_told() {
+fn a_condition_true_without_an_event_is_told() {
     let world = World::new();
     let probe = Probe::new();
     let id = world.park(probe.operation(), &["a", "b"]);
@@ -95,17 +92,7 @@ fn a_condition_that_came_true_without_an_event_completes_and_is_told() {
 }
 
 #[test]
-fn one_whose_condition_is_still_false_expires() {
-    let world = World::new();
-    let probe = Probe::new();
-    world.park(probe.operation(), &["a"]);
-    world.timer.advance(10 * MS);
-    assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Expired], 2));
-    world.assert_over(0);
-}
-
-#[test]
-fn without_it_nobody_looks() {
+fn without_last_checks_there_is_no_check() {
     let (timer, purgatory) = waiting();
     let probe = Probe::parked(&purgatory, &["a"], MS);
     probe.make_ready();
@@ -115,7 +102,7 @@ fn without_it_nobody_looks() {
 }
 
 #[test]
-fn an_event_that_comes_during_the_last_check_is_no_miss() {
+fn an_event_during_the_last_check_is_no_miss() {
     for keys in [&["a"][..], &["b", "a"]] {
         let world = World::new();
         let probe = Probe::new();
@@ -128,18 +115,7 @@ fn an_event_that_comes_during_the_last_check_is_no_miss() {
 }
 
 #[test]
-fn an_event_during_a_last_check_that_is_false_changes_nothing() {
-    let world = World::new();
-    let probe = Probe::new();
-    let event = |purgatory: &Waiting| _ = purgatory.check_and_complete(&"a");
-    world.park(world.at_last_check(&probe, false, event), &["a"]);
-    world.timer.advance(10 * MS);
-    assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Expired], 2));
-    world.assert_over(0);
-}
-
-#[test]
-fn a_watermark_that_nobody_raised_is_a_miss() {
+fn a_watermark_never_raised_is_a_miss() {
     let world = World::new();
     let probe = Probe::new();
     let watermarks = [("a", 5), ("b", 7)];
@@ -222,7 +198,7 @@ fn a_hook_that_panics_loses_nothing() {
 
 /// Its end is decided: whatever comes from outside, it ends as its last check says.
 #[test]
-fn what_comes_from_outside_during_the_last_check_changes_nothing() {
+fn nothing_from_outside_changes_a_last_check() {
     for ready in [true, false] {
         for attempt in 0..6 {
             let world = World::new();
@@ -246,19 +222,7 @@ fn what_comes_from_outside_during_the_last_check_changes_nothing() {
 }
 
 #[test]
-fn time_that_is_up_during_a_check_makes_that_the_last() {
-    let world = World::new();
-    let probe = Probe::new();
-    let timer = world.timer.clone();
-    let advance = move |_: &Waiting| timer.advance(10 * MS);
-    world.park(world.at_last_check(&probe, false, advance), &["a"]);
-    world.purgatory.check_and_complete(&"a");
-    assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Expired], 2));
-    world.assert_over(0);
-}
-
-#[test]
-fn a_time_out_inside_a_callback_is_checked_there_in_order() {
+fn a_timeout_inside_a_callback_is_checked_in_order() {
     let world = World::new();
     let [first, second, third] = [Probe::new(), Probe::new(), Probe::new()];
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -277,30 +241,4 @@ fn a_time_out_inside_a_callback_is_checked_there_in_order() {
     assert_eq!(*told.lock().unwrap(), [0, 1]);
     assert_eq!(second.endings(), [Outcome::Expired]);
     world.assert_over(1);
-}
-
-#[test]
-fn a_key_that_a_monitor_forgets_is_found() {
-    let (timer, missed) = (ManualTimer::new(), Missed::default());
-    let told = missed.clone();
-    let purgatory = Purgatory::builder("state").timer(&timer);
-    let purgatory =
-        purgatory.check_at_expiry(move |missed| told.lock().unwrap().push(missed.clone()));
-    let purgatory = purgatory.build().unwrap();
-    let monitor = Monitor::with(purgatory.clone(), 0);
-    let three = |state: &mut u32| (*state >= 3).then_some(*state);
-    let wait = monitor.wait(&["right"], MS, three);
-    monitor.update_key(&"wrong", |state| *state = 3);
-    timer.advance(MS);
-    assert_eq!(wait.wait_blocking(), Ok(3));
-    assert_eq!(missed.lock().unwrap()[0].keys, ["right"]);
-
-    let four = |state: &mut u32| (*state >= 4).then_some(*state);
-    let wait = monitor.wait(&["right"], MS, four);
-    monitor.update_keys(|state| (*state = 4, vec!["right"]));
-    assert_eq!(wait.wait_blocking(), Ok(4));
-    let wait = monitor.wait(&["right"], MS, |_| None::<()>);
-    timer.advance(MS);
-    assert_eq!(wait.wait_blocking(), Err(WaitError::Expired));
-    assert_eq!(purgatory.stats().missed_events, 1);
 }

@@ -68,7 +68,7 @@ fn replies_come_in_any_order_and_wake_their_task() {
 }
 
 #[test]
-fn of_two_replies_the_first_is_the_answer_and_the_second_comes_back() {
+fn the_first_reply_counts_and_the_second_comes_back() {
     let (_timer, waits, replies) = replies();
     let mut reply = replies.expect(1, SECOND).unwrap();
     assert_eq!(replies.deliver(&1, "first"), Ok(()));
@@ -80,7 +80,7 @@ fn of_two_replies_the_first_is_the_answer_and_the_second_comes_back() {
 }
 
 #[test]
-fn without_a_reply_the_time_runs_out_and_a_late_one_comes_back() {
+fn a_reply_that_comes_late_is_handed_back() {
     let (timer, waits, replies) = replies();
     let mut reply = replies.expect(1, SECOND).unwrap();
     timer.advance(SECOND - Duration::from_millis(1));
@@ -94,7 +94,7 @@ fn without_a_reply_the_time_runs_out_and_a_late_one_comes_back() {
 
 /// What the timer took off is over, though the executor has not come to say so.
 #[test]
-fn what_expired_or_went_leaves_its_key_free_though_the_executor_is_late() {
+fn keys_are_free_at_once_though_the_executor_is_late() {
     let (timer, later) = (ManualTimer::new(), Later::default());
     let builder = Purgatory::builder("late").timer(&timer).executor(later.clone());
     let waits: Waits = builder.callbacks_on_executor().build().unwrap();
@@ -120,7 +120,7 @@ fn what_expired_or_went_leaves_its_key_free_though_the_executor_is_late() {
 
 /// And with a last check at its end, which it does not have.
 #[test]
-fn under_a_purgatory_that_checks_at_expiry_a_late_reply_comes_back() {
+fn a_late_reply_comes_back_with_last_checks() {
     let (timer, later) = (ManualTimer::new(), Later::default());
     let builder = Purgatory::builder("checks").timer(&timer).executor(later.clone());
     let replies = Texts::from(builder.check_at_expiry(|_| ()).build().unwrap());
@@ -132,7 +132,7 @@ fn under_a_purgatory_that_checks_at_expiry_a_late_reply_comes_back() {
 }
 
 #[test]
-fn a_client_that_goes_leaves_nothing_before_and_after_its_reply() {
+fn a_client_that_goes_leaves_nothing() {
     let (_timer, waits, replies) = replies();
     drop(replies.expect(1, SECOND).unwrap());
     nothing_is_left(&waits, &replies);
@@ -167,7 +167,7 @@ fn a_reply_that_is_over_leaves_no_key_behind() {
 }
 
 #[test]
-fn what_was_expected_fails_together_and_what_comes_after_does_not() {
+fn fail_all_fails_nothing_that_is_expected_later() {
     let (_timer, waits, replies) = replies();
     let mut old = [1, 2, 3].map(|key| replies.expect(key, SECOND).unwrap());
     assert_eq!(replies.deliver(&3, "in time"), Ok(()));
@@ -188,7 +188,7 @@ fn what_was_expected_fails_together_and_what_comes_after_does_not() {
 /// A task may send its request again as soon as it is woken, while the others are still being
 /// failed.
 #[test]
-fn what_is_expected_by_a_task_that_failed_is_not_failed_with_it() {
+fn fail_all_spares_what_a_woken_task_expects() {
     struct Again(Texts, Mutex<Vec<WaitFuture<&'static str>>>);
     impl Wake for Again {
         fn wake(self: Arc<Self>) {
@@ -213,7 +213,7 @@ fn what_is_expected_by_a_task_that_failed_is_not_failed_with_it() {
 }
 
 #[test]
-fn callbacks_that_deliver_and_expect_find_what_is_decided() {
+fn callbacks_may_deliver_expect_and_fail() {
     let (_timer, waits, replies) = replies();
     let callbacks = Purgatory::<u32>::new("callbacks").unwrap();
     let (first, dropped) = (replies.expect(1, SECOND).unwrap(), replies.expect(2, SECOND).unwrap());
@@ -242,7 +242,7 @@ fn callbacks_that_deliver_and_expect_find_what_is_decided() {
 }
 
 #[test]
-fn after_a_shutdown_nothing_is_expected_and_the_reply_says_so() {
+fn a_shutdown_ends_replies_and_refuses_later_ones() {
     let (_timer, waits, replies) = replies();
     let waiting = replies.expect(1, Timeout::Never).unwrap();
     replies.purgatory().shutdown(Duration::from_secs(60));
@@ -261,7 +261,7 @@ fn after_a_shutdown_nothing_is_expected_and_the_reply_says_so() {
 }
 
 #[test]
-fn one_more_than_the_bound_is_refused_and_its_place_comes_back() {
+fn replies_are_bounded_and_places_come_back() {
     let timer = ManualTimer::new();
     let waits = Purgatory::builder("bound").timer(&timer).max_parked(1).build().unwrap();
     let replies = Replies::from(waits);

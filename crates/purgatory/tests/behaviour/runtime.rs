@@ -1,9 +1,9 @@
 //! Callbacks inside a tokio runtime (feature `tokio`).
 #![cfg(all(feature = "tokio", not(loom)))]
 
-use std::{thread, time::Duration};
+use std::thread;
 
-use crate::support::{MS, Park, Probe, Waiting, waiting};
+use crate::support::{MS, Park, Probe, Waiting};
 use purgatory::{Outcome, Purgatory, Replies, Timeout, WaitError, timer_core::TokioExecutor};
 use timer_core::{ManualTimer, SystemTimer, Timer};
 use tokio::{
@@ -57,7 +57,7 @@ fn what_completes_and_what_expires_may_spawn() {
 
 /// Completed by a task, in the task; expired on the executor.
 #[test]
-fn a_task_that_completes_an_operation_runs_its_callback_inside_the_runtime() {
+fn a_completing_task_runs_the_callback_in_place() {
     let timer = ManualTimer::new();
     runtime().block_on(async {
         let executor = TokioExecutor::current().unwrap();
@@ -74,16 +74,6 @@ fn a_task_that_completes_an_operation_runs_its_callback_inside_the_runtime() {
         assert_eq!(outcomes.recv().await, Some(Outcome::Expired));
         assert_eq!(purgatory.stats().panics, 0);
     });
-}
-
-/// As the documentation of `on_complete` says: on the timer's own threads there is no runtime.
-#[test]
-fn without_it_a_spawn_in_the_callback_of_what_expired_panics() {
-    let (timer, purgatory) = waiting();
-    let (told, _outcomes) = unbounded_channel();
-    let probe = park_spawning(&purgatory, &told, MS);
-    timer.advance(MS);
-    assert_eq!((probe.endings(), purgatory.stats().panics), (vec![Outcome::Expired], 1));
 }
 
 #[test]
@@ -107,15 +97,10 @@ fn a_runtime_that_is_gone_loses_no_callback() {
     assert!(outcomes.try_recv().is_err());
 }
 
-#[test]
-fn outside_of_a_runtime_there_is_no_current_one() {
-    assert!(TokioExecutor::current().is_err());
-}
-
 /// A timer that is a task of the runtime: an hour passes at once, in order, and what expires may
 /// spawn.
 #[tokio::test(start_paused = true)]
-async fn under_a_paused_clock_what_waits_expires_at_its_time() {
+async fn under_a_paused_clock_operations_expire_in_time() {
     let timer = SystemTimer::builder().tokio(Handle::current()).build().unwrap();
     let purgatory: Waiting = Purgatory::builder("paused").timer(&timer).build().unwrap();
     let (told, mut outcomes) = unbounded_channel();
@@ -132,17 +117,6 @@ async fn under_a_paused_clock_what_waits_expires_at_its_time() {
     assert!(last.ended() && began.elapsed() >= MS * 3_600_000);
     assert!(began.elapsed() <= MS * 3_600_002);
     assert_eq!((purgatory.len(), purgatory.stats().panics), (0, 0));
-}
-
-/// A wait that is never answered, on that timer.
-#[tokio::test(start_paused = true)]
-async fn a_future_under_a_paused_clock_expires() {
-    let timer = SystemTimer::builder().tokio(Handle::current()).build().unwrap();
-    let waits = Purgatory::builder("paused").timer(&timer).build().unwrap();
-    let began = tokio::time::Instant::now();
-    let never = waits.wait(&[1], Duration::from_secs(30), || None::<()>);
-    assert_eq!(never.await, Err(WaitError::Expired));
-    assert!(began.elapsed() >= Duration::from_secs(30));
 }
 
 /// A blocked task would keep the reaper, which is another task of the thread, from ever ending the

@@ -8,10 +8,10 @@ use std::{
 };
 
 use crate::support::{MS, Op, Park, Probe, by_hand, waiting};
-use purgatory::{ParkResult, Purgatory, Watches};
+use purgatory::{ParkResult, Purgatory};
 
 #[test]
-fn a_snapshot_tells_what_waits_for_what_and_since_when() {
+fn a_snapshot_lists_operations_keys_and_ages() {
     let (timer, purgatory) = waiting();
     for (keys, timeout) in [(&["a", "b"][..], 100), (&["a"], 50), (&["c", "a"], 1)] {
         let parked =
@@ -42,27 +42,7 @@ fn a_snapshot_tells_what_waits_for_what_and_since_when() {
 }
 
 #[test]
-fn of_thousands_the_oldest_and_the_busiest_are_found() {
-    let (timer, purgatory) = waiting();
-    let names: Vec<String> = (0..100).map(|number| format!("key-{number}")).collect();
-    let keys: Vec<&'static str> = names.into_iter().map(|name| &*name.leak()).collect();
-    for number in 0..5_000 {
-        // key-99 gets the most, then key-98, ...
-        let key = keys[(number as f64).sqrt() as usize % 100];
-        let never = purgatory::Timeout::Never;
-        purgatory.park(Probe::new().operation(), &[key], never);
-        timer.advance(MS);
-    }
-    let snapshot = purgatory.snapshot(3);
-    let ages: Vec<_> = snapshot.oldest.iter().map(|parked| parked.age).collect();
-    assert_eq!(ages, [5_000 * MS, 4_999 * MS, 4_998 * MS]);
-    assert_eq!(snapshot.oldest[0].expires_in, None);
-    let busiest: Vec<_> = snapshot.busiest.to_vec();
-    assert_eq!(busiest, [("key-69", 139), ("key-68", 137), ("key-67", 135)]);
-}
-
-#[test]
-fn a_check_that_does_not_return_shows_and_for_how_long() {
+fn a_check_that_does_not_return_is_listed() {
     let (timer, purgatory) = waiting();
     let (entered, inside) = mpsc::channel();
     let (go_on, stuck) = mpsc::channel::<()>();
@@ -116,7 +96,7 @@ impl Drop for Calls {
 }
 
 #[test]
-fn keys_that_do_not_rank_are_dropped_with_nothing_locked() {
+fn unranked_keys_are_dropped_with_nothing_locked() {
     let (_timer, purgatory): (_, Purgatory<Calls, Op>) = by_hand();
     let slot = Arc::new(Mutex::new(None));
     for number in 0..50 {
@@ -130,40 +110,6 @@ fn keys_that_do_not_rank_are_dropped_with_nothing_locked() {
     let ranked: Vec<_> = busiest.iter().map(|busy| (busy.0.0, busy.1)).collect();
     assert_eq!(ranked, [(49, 50), (48, 49)]);
     *slot.lock().unwrap() = None;
-}
-
-#[test]
-fn a_watermark_that_was_taken_is_waited_for_no_more() {
-    let (_timer, purgatory) = waiting();
-    let watches = [("a", 1), ("b", 1)];
-    let operation = Probe::new().operation();
-    purgatory.park(operation, Watches::up_to(&watches), 5 * MS);
-    assert_eq!(purgatory.snapshot(1).oldest[0].keys, ["a", "b"]);
-    purgatory.complete_up_to(&"a", 1);
-    assert_eq!(purgatory.snapshot(1).oldest[0].keys, ["b"]);
-}
-
-#[test]
-fn why_operations_ended_is_counted() {
-    let (timer, purgatory) = waiting();
-    let park = |operation| {
-        purgatory.park(operation, &["k"], MS);
-    };
-    park(Probe::new().operation());
-    timer.advance(MS);
-    park(Probe::new().operation());
-    purgatory.cancel_for_key(&"k", "asked");
-    let mut checks = 0;
-    park(Probe::new().operation().on_check(move || {
-        checks += 1;
-        assert!(checks < 2, "the second check panics");
-    }));
-    purgatory.check_and_complete(&"k");
-    park(Probe::new().operation());
-    purgatory.shutdown(Duration::from_secs(60));
-    let stats = purgatory.snapshot(0).stats;
-    assert_eq!((stats.expired, stats.cancelled), (1, 3));
-    assert_eq!((stats.cancelled_by_panic, stats.cancelled_by_shutdown), (1, 1));
 }
 
 #[cfg(feature = "serde")]

@@ -5,12 +5,8 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::SeqCst},
 };
 
-use crate::support::{Park, Probe, SECOND, Waiting, assert_empty, by_hand, requested, waiting};
-use purgatory::{
-    BoxedOperation, CancelReason, EndResult, Outcome, Purgatory, RefusedReason, WaitError, Watches,
-    when,
-};
-use timer_core::Timer;
+use crate::support::{Park, Probe, SECOND, Waiting, assert_empty, by_hand, waiting};
+use purgatory::{BoxedOperation, CancelReason, Outcome, Purgatory, WaitError, Watches};
 
 /// Parks a new probe's operation.
 fn park(purgatory: &Waiting, watches: Watches<'_, &'static str>) -> Probe {
@@ -18,7 +14,7 @@ fn park(purgatory: &Waiting, watches: Watches<'_, &'static str>) -> Probe {
 }
 
 #[test]
-fn a_rise_completes_what_it_reaches_without_a_check_and_touches_nothing_else() {
+fn a_rise_completes_what_it_reaches_unchecked() {
     let (_timer, purgatory) = waiting();
     let probes: Vec<_> =
         (1..=10).map(|offset| park(&purgatory, Watches::up_to(&[("p0", offset)]))).collect();
@@ -36,20 +32,7 @@ fn a_rise_completes_what_it_reaches_without_a_check_and_touches_nothing_else() {
 }
 
 #[test]
-fn what_is_reached_goes_by_threshold_and_then_by_the_order_of_parking() {
-    let (_timer, purgatory) = waiting();
-    let order = Arc::new(Mutex::new(Vec::new()));
-    for (number, threshold) in [5, 3, 5, 1, 3, 9].into_iter().enumerate() {
-        let order = order.clone();
-        let operation = Probe::new().operation().then(move |_| order.lock().unwrap().push(number));
-        purgatory.park(operation, Watches::up_to(&[("k", threshold)]), SECOND);
-    }
-    assert_eq!(purgatory.complete_up_to(&"k", 5), 5);
-    assert_eq!(*order.lock().unwrap(), [3, 1, 4, 0, 2]);
-}
-
-#[test]
-fn an_operation_under_several_watermarks_completes_with_the_last_and_is_checked_at_the_others() {
+fn the_last_of_several_watermarks_completes() {
     let (_timer, purgatory) = waiting();
     let probe = park(&purgatory, Watches::up_to(&[("a", 5), ("b", 5), ("c", 5)]));
     assert_eq!(purgatory.complete_up_to(&"b", 9), 0);
@@ -65,7 +48,7 @@ fn an_operation_under_several_watermarks_completes_with_the_last_and_is_checked_
 
 /// One of its watermarks was reached before it parked, so no rise will ever meet that watch.
 #[test]
-fn a_watermark_that_was_reached_before_parking_is_not_waited_for() {
+fn a_watermark_reached_before_parking_is_not_awaited() {
     let (_timer, purgatory) = waiting();
     let values = [Arc::new(AtomicU64::new(50)), Arc::new(AtomicU64::new(10))];
     let probe = Probe::new();
@@ -84,7 +67,7 @@ fn a_watermark_that_was_reached_before_parking_is_not_waited_for() {
 }
 
 #[test]
-fn in_the_check_form_a_met_watch_stays_until_the_check_says_so() {
+fn in_the_check_form_a_met_watch_stays() {
     let (_timer, purgatory) = waiting();
     let probe = park(&purgatory, Watches::up_to(&[("k", 5)]).checked());
     assert_eq!((purgatory.complete_up_to(&"k", 4), probe.checks()), (0, 1)); // not met
@@ -99,117 +82,7 @@ fn in_the_check_form_a_met_watch_stays_until_the_check_says_so() {
 }
 
 #[test]
-fn one_operation_may_have_both_kinds() {
-    let (_timer, purgatory) = waiting();
-    let both = || Watches::up_to(&[("k", 5)]).with_keys(&["k", "epoch"]);
-    let (by_rise, by_event) = (park(&purgatory, both()), park(&purgatory, both()));
-    assert_eq!((purgatory.watched(), purgatory.waiters(&"k"), purgatory.keys()), (6, 4, 2));
-    by_event.make_ready();
-    assert_eq!(purgatory.check_and_complete(&"epoch"), 1);
-    assert_eq!(by_event.endings(), [Outcome::Completed]);
-    assert_eq!(purgatory.complete_up_to(&"k", 5), 1);
-    assert_eq!(by_rise.endings(), [Outcome::Completed]);
-    assert_empty(&purgatory);
-}
-
-#[test]
-fn expiry_and_cancel_take_watermarks_off_wherever_they_are() {
-    let (timer, purgatory) = waiting();
-    let met = park(&purgatory, Watches::up_to(&[("k", 1)]).checked());
-    let taken = park(&purgatory, Watches::up_to(&[("k", 1), ("other", 1)]));
-    let unmet = park(&purgatory, Watches::up_to(&[("k", 9)]));
-    assert_eq!(purgatory.complete_up_to(&"k", 1), 0);
-    timer.advance(SECOND);
-    for probe in [met, taken, unmet] {
-        assert_eq!(probe.endings(), [Outcome::Expired]);
-    }
-    assert_empty(&purgatory);
-
-    let met = park(&purgatory, Watches::up_to(&[("k", 1)]).checked());
-    assert_eq!(purgatory.complete_up_to(&"k", 1), 0);
-    let rest = [
-        park(&purgatory, Watches::up_to(&[("k", 9)])),
-        park(&purgatory, Watches::up_to(&[("k", 9)]).checked()),
-        park(&purgatory, Watches::keys(&["k"])),
-        park(&purgatory, Watches::up_to(&[("k", u64::MAX), ("other", 2)])),
-    ];
-    assert_eq!(purgatory.cancel_for_key(&"k", "leader gone"), 5);
-    for probe in rest.iter().chain([&met]) {
-        assert_eq!(probe.endings(), [requested("leader gone")]);
-    }
-    assert_empty(&purgatory);
-}
-
-#[test]
-fn cancelling_by_handle_frees_a_watch_that_was_taken() {
-    let (_timer, purgatory) = waiting();
-    let probe = Probe::new();
-    let id = purgatory.park(probe.operation(), Watches::up_to(&[("k", 1), ("other", 1)]), SECOND);
-    assert_eq!(purgatory.complete_up_to(&"k", 1), 0);
-    let other = park(&purgatory, Watches::up_to(&[("k", 2)])); // may have got the slot
-    assert_eq!(purgatory.cancel(id, "enough"), EndResult::Ended);
-    assert_eq!((purgatory.len(), purgatory.waiters(&"k"), purgatory.waiters(&"other")), (1, 1, 0));
-    assert_eq!(purgatory.complete_up_to(&"k", 2), 1);
-    assert_eq!(other.endings(), [Outcome::Completed]);
-    assert_empty(&purgatory);
-}
-
-#[test]
-fn a_rise_while_the_operation_is_under_check_ends_it_when_that_check_is_over() {
-    let (_timer, purgatory) = waiting();
-    let probe = Probe::new();
-    let inside = purgatory.clone();
-    // Another thread's rise, while the check that the event asked for runs.
-    let operation = probe.operation().on_check(move || {
-        if inside.len() == 1 {
-            std::thread::scope(|scope| {
-                let rise = scope.spawn(|| inside.complete_up_to(&"k", 5));
-                assert_eq!(rise.join().unwrap(), 0, "noted");
-            });
-        }
-    });
-    let watches = Watches::up_to(&[("k", 5)]).with_keys(&["event"]);
-    purgatory.park(operation, watches, SECOND);
-    assert_eq!(purgatory.check_and_complete(&"event"), 1);
-    assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Completed], 2));
-    assert_empty(&purgatory);
-}
-
-#[test]
-fn the_same_watermark_twice_counts_once_and_two_of_one_key_are_two() {
-    let (_timer, purgatory) = waiting();
-    let probe = park(&purgatory, Watches::up_to(&[("k", 5), ("k", 5), ("k", 7)]));
-    assert_eq!(purgatory.watched(), 2);
-    assert_eq!(purgatory.complete_up_to(&"k", 5), 0);
-    assert_eq!(purgatory.complete_up_to(&"k", 7), 1);
-    assert_eq!(probe.endings(), [Outcome::Completed]);
-
-    let many: Vec<_> = (0..600).map(|at| ("k", at % 200)).collect();
-    let probe = park(&purgatory, Watches::up_to(&many));
-    assert_eq!((purgatory.watched(), purgatory.complete_up_to(&"k", 198)), (200, 0));
-    assert_eq!((purgatory.complete_up_to(&"k", 199), probe.endings().len()), (1, 1));
-    assert_empty(&purgatory);
-}
-
-#[test]
-fn more_watermarks_than_can_be_counted_are_refused_and_handed_back() {
-    let (_timer, purgatory) = waiting();
-    let many: Vec<_> = (0..16_384).map(|at| ("k", at)).collect();
-    let probe = Probe::new();
-    let refused =
-        purgatory.try_complete_else_watch(probe.operation(), Watches::up_to(&many), SECOND);
-    let reason = RefusedReason::TooManyWatermarks { limit: 16_383 };
-    assert_eq!(refused.unwrap_err().reason, reason);
-    park(&purgatory, Watches::up_to(&many).checked());
-    park(&purgatory, Watches::up_to(&many[1..]));
-    assert_eq!(purgatory.complete_up_to(&"k", u64::MAX), 1);
-    assert_eq!(purgatory.cancel_for_key(&"k", "over"), 1);
-    assert_empty(&purgatory);
-    assert!(!probe.ended());
-}
-
-#[test]
-fn thousands_on_one_key_are_completed_in_chunks_with_nothing_locked() {
+fn thousands_on_one_key_complete_with_nothing_locked() {
     let (_timer, purgatory) = waiting();
     for number in 0..2_000 {
         let inside = purgatory.clone();
@@ -226,20 +99,7 @@ fn thousands_on_one_key_are_completed_in_chunks_with_nothing_locked() {
 }
 
 #[test]
-fn a_rise_inside_a_callback_happens_when_the_outermost_call_returns() {
-    let (_timer, purgatory) = waiting();
-    let inside = purgatory.clone();
-    let operation = Probe::new().operation().then(move |_| {
-        assert_eq!(inside.complete_up_to(&"second", 1), 0);
-    });
-    purgatory.park(operation, Watches::up_to(&[("first", 1)]), SECOND);
-    let second = park(&purgatory, Watches::up_to(&[("second", 1)]));
-    assert_eq!(purgatory.complete_up_to(&"first", 1), 1);
-    assert_eq!(second.endings(), [Outcome::Completed]);
-}
-
-#[test]
-fn a_wait_on_a_watermark_asks_for_its_value_at_the_end() {
+fn a_wait_on_a_watermark_takes_its_value_at_the_end() {
     let (_timer, purgatory): (_, Purgatory<u8, BoxedOperation>) = by_hand();
     let log = Arc::new(Mutex::new(vec!['a']));
     let (seen, watches) = (log.clone(), [(1, 2)]);
@@ -258,22 +118,9 @@ fn a_wait_on_a_watermark_asks_for_its_value_at_the_end() {
     assert_eq!(purgatory.stats().panics, 1);
 }
 
-#[test]
-fn callbacks_run_on_the_executor_when_asked_to() {
-    let timer = timer_core::SystemTimer::new().unwrap();
-    let purgatory: Purgatory<u8> =
-        Purgatory::builder("elsewhere").timer(&timer).callbacks_on_executor().build().unwrap();
-    let (done, ended) = std::sync::mpsc::channel();
-    let operation = when(|| false, move |_| done.send(std::thread::current().id()).unwrap());
-    purgatory.park(operation, Watches::up_to(&[(1, 1)]), SECOND);
-    assert_eq!(purgatory.complete_up_to(&1, 1), 1);
-    assert_ne!(ended.recv().unwrap(), std::thread::current().id());
-    Timer::shutdown(&timer, std::time::Duration::MAX);
-}
-
 /// A rise that looked at each watch would check 16 000 times.
 #[test]
-fn a_rise_checks_an_operation_once_however_many_of_its_thresholds_it_meets() {
+fn a_rise_checks_once_for_all_thresholds_it_meets() {
     let mut levels: Vec<_> = (1..=16_000).rev().map(|threshold| ("p0", threshold)).collect();
     levels.push(("p1", 1));
     for count in [10, 16_001] {
@@ -289,19 +136,4 @@ fn a_rise_checks_an_operation_once_however_many_of_its_thresholds_it_meets() {
             assert_eq!(higher.checks(), 1);
         }
     }
-}
-
-#[test]
-fn of_several_thresholds_in_the_check_form_the_lowest_is_when_checks_begin() {
-    let (_timer, purgatory) = waiting();
-    let levels = [("p0", 9), ("p0", 5), ("p1", 3), ("p0", 7)];
-    let probe = park(&purgatory, Watches::up_to(&levels).checked());
-    assert_eq!((purgatory.watched(), purgatory.waiters(&"p0")), (2, 1));
-    for (value, checks) in [(4, 1), (5, 2), (6, 3), (9, 4)] {
-        purgatory.complete_up_to(&"p0", value);
-        assert_eq!(probe.checks(), checks, "at {value}");
-    }
-    probe.make_ready();
-    assert_eq!(purgatory.complete_up_to(&"p0", 9), 1);
-    assert_empty(&purgatory);
 }

@@ -65,12 +65,12 @@ const OF_A_SHELL: [&str; 7] =
     ["Instant", "SystemTime", "Mutex", "RwLock", "Atomic", "thread", "crate::sync"];
 
 #[test]
-fn the_wheel_and_what_is_below_it_know_no_clock_lock_or_thread() {
+fn the_wheel_knows_no_clock_lock_or_thread() {
     absent("timer-core", &OF_A_SHELL, |name| name.starts_with("wheel/"));
 }
 
 #[test]
-fn no_failpoint_is_in_the_wheel_or_in_the_trait_of_a_timer() {
+fn no_failpoint_is_in_the_wheel_or_the_trait_timer() {
     absent("timer-core", &["failpoint", "planted"], |name| {
         name.starts_with("wheel/") || name == "timers/timer"
     });
@@ -83,7 +83,7 @@ fn a_room_knows_no_clock_lock_or_thread() {
 }
 
 #[test]
-fn the_timer_knows_no_operations_and_the_purgatory_no_buckets() {
+fn timers_know_no_operations_nor_purgatories_buckets() {
     absent("timer-core", &["operation", "Operation"], |_| true);
     absent("purgatory", &["bucket", "Bucket"], |name| name != "observe/metrics");
 }
@@ -97,7 +97,7 @@ fn only_the_clock_reads_the_time() {
 }
 
 #[test]
-fn only_the_reaper_the_workers_wait_and_shutdown_block() {
+fn only_reaper_workers_waits_and_shutdown_block() {
     let blocking = ["parker.park", ".wait(", ".join(", ".recv(", "thread::sleep", "thread::{sleep"];
     absent("timer-core", &blocking, |name| {
         !["driver/reaper", "driver/executor", "timers/periodic", "driver/driver", "sync/model"]

@@ -4,4 +4,5 @@ mod budgets;
 mod imports;
 mod layering;
 mod layers;
+mod names;
 mod tidy;

@@ -25,7 +25,7 @@ fn root() -> PathBuf {
 }
 
 /// Files of the tree with this ending, as paths below its root; without what is built.
-fn files(ending: &str) -> Vec<(String, String)> {
+pub(crate) fn files(ending: &str) -> Vec<(String, String)> {
     fn walk(directory: &Path, ending: &str, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
@@ -58,7 +58,7 @@ fn shipped(text: &str) -> &str {
 
 /// Fails with all that is wrong, not only the first.
 #[track_caller]
-fn none(wrong: Vec<String>) {
+pub(crate) fn none(wrong: Vec<String>) {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 

@@ -41,7 +41,7 @@ const LINKS: usize = 100;
 /// under the locks of all before it. Here a callback runs with nothing locked, and what it raises
 /// waits until it has returned.
 #[test]
-fn kafka_17509_a_callback_that_raises_the_next_event_runs_alone() {
+fn kafka_17509_a_callback_that_raises_runs_alone() {
     let probes: Vec<_> = (0..=LINKS).map(|_| Probe::new()).collect();
     assert_eq!(chain(&Naive::new(Busy::Waits), &probes), LINKS, "each inside the one before");
 
@@ -75,7 +75,7 @@ fn callback_that_needs_the_lock_of_its_caller(
 /// KAFKA-17509 again, and why Kafka has its action queue: an action that the purgatory runs needs a
 /// lock which the thread already has. Here such a thread defers the event until it has let go.
 #[test]
-fn kafka_17509_a_callback_can_have_the_lock_of_its_caller() {
+fn kafka_17509_a_callback_can_have_its_callers_lock() {
     let naive = Naive::new(Busy::Waits);
     let kafka = callback_that_needs_the_lock_of_its_caller(&naive, &Probe::new());
     assert!(!kafka, "the thread waits for itself");

@@ -40,7 +40,7 @@ fn event_while_a_checker_has_seen_it_false(purgatory: &impl AnyPurgatory, probe:
 /// KAFKA-6653: so that nobody waited for a checker, who found one gave up; when the condition came
 /// true behind the checker's back, nobody looked again. Here who finds a checker leaves it a note.
 #[test]
-fn kafka_6653_a_condition_that_comes_true_behind_the_checkers_back_is_seen() {
+fn kafka_6653_a_condition_true_during_a_check_is_seen() {
     let probe = Probe::new();
     let naive = Naive::new(Busy::GivesUp);
     event_while_a_checker_has_seen_it_false(&naive, &probe);

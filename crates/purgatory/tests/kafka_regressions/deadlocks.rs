@@ -56,7 +56,7 @@ fn event_raised_under_the_lock_that_a_check_needs(
 /// Here an operation under check has no lock to wait for: the second thread leaves a note and goes
 /// on.
 #[test]
-fn kafka_3994_an_event_raised_under_a_lock_that_the_check_needs_waits_for_nobody() {
+fn kafka_3994_an_event_under_the_checks_lock_returns() {
     let kafka = ends(|| {
         let naive = Naive::new(Busy::Waits);
         event_raised_under_the_lock_that_a_check_needs(&naive, &Probe::new())
@@ -92,7 +92,7 @@ fn event_while_an_outsider_holds_the_lock(purgatory: &impl AnyPurgatory, probe: 
 /// not have it left a flag to its holder; but that was no checker, and looked at no flag. Here only
 /// who has the operation itself can be left a note, and a check takes the locks it needs by itself.
 #[test]
-fn kafka_8334_a_lock_shared_with_those_who_check_nothing_loses_no_completion() {
+fn kafka_8334_a_lock_that_others_share_loses_nothing() {
     let probe = Probe::new();
     let naive = Naive::new(Busy::LeavesAFlag);
     event_while_an_outsider_holds_the_lock(&naive, &probe);
@@ -137,7 +137,7 @@ fn event_while_a_lock_holder_parks(purgatory: &impl AnyPurgatory, probe: &Probe)
 /// the parking thread has its operation from the first check to the last: an event passes by, and
 /// is noted.
 #[test]
-fn kafka_8334_a_lock_holder_who_parks_waits_for_no_event() {
+fn kafka_8334_a_lock_holder_that_parks_does_not_wait() {
     let kafka = ends(|| {
         let naive = Naive::new(Busy::Waits);
         event_while_a_lock_holder_parks(&naive, &Probe::new())

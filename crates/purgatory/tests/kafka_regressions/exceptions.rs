@@ -37,7 +37,7 @@ fn last_chance_check_that_panics(purgatory: &impl AnyPurgatory, probe: &Probe) {
 /// there is watched and never expires. Here it is on the wheel before, and ends as
 /// Cancelled(Panicked).
 #[test]
-fn a_last_chance_check_that_panics_leaves_nothing_watched() {
+fn a_last_chance_check_that_panics_leaves_no_watch() {
     let (naive, probe) = (Naive::new(Busy::Waits), Probe::new());
     last_chance_check_that_panics(&naive, &probe);
     assert_eq!((probe.endings(), naive.watched()), (vec![], 2), "watched for ever");
@@ -69,7 +69,7 @@ fn scan_with_a_check_that_panics(purgatory: &impl AnyPurgatory) -> [Vec<Outcome>
 /// In Kafka an exception in one operation's check ends the walk over its key, and the rest is not
 /// checked. Here it ends that operation, and the walk goes on.
 #[test]
-fn a_check_that_panics_in_a_scan_leaves_nobody_unchecked() {
+fn a_check_that_panics_in_a_scan_skips_no_other() {
     const COMPLETED: Outcome = Outcome::Completed;
     let kafka = scan_with_a_check_that_panics(&Naive::new(Busy::Waits));
     assert_eq!(kafka, [vec![COMPLETED], vec![], vec![]], "the third is ready, and unchecked");

@@ -44,7 +44,7 @@ const STRIPES_KEEP: i64 = 4096 * (2 << 10);
 /// answered it, and the other's list kept it, with the answer, until a purge: brokers ran out of
 /// memory. Here what has ended is out of every list, and gone, before the event returns.
 #[test]
-fn kafka_19389_nothing_stays_of_completed_fetches_under_two_keys() {
+fn kafka_19389_nothing_stays_under_a_second_key() {
     let partition_and_group = |_| [1, 2];
     let naive = Naive::new(Busy::Waits);
     let held = RESPONSE * i64::from(PURGE_INTERVAL);
@@ -62,7 +62,7 @@ fn kafka_19389_nothing_stays_of_completed_fetches_under_two_keys() {
 /// the lists of the others kept it with what was read: brokers ran out of memory again. Here the
 /// same as above, under a key that all share and keys that are never used again.
 #[test]
-fn kafka_19763_nothing_stays_of_completed_fetches_under_a_hot_key_with_keys_used_once() {
+fn kafka_19763_nothing_stays_under_keys_used_once() {
     const HOT: u32 = u32::MAX;
     let under_its_own = |number| [3 * number, 3 * number + 1, 3 * number + 2, HOT];
     let naive = Naive::new(Busy::Waits);

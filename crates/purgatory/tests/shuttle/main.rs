@@ -18,5 +18,4 @@ mod effort;
 mod operations;
 mod reaper;
 mod schedules;
-mod waits;
 mod world;

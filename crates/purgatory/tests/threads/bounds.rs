@@ -84,41 +84,10 @@ fn many_keys_do_not_hold_up_the_executors_queue() {
     timer.shutdown(Duration::MAX);
 }
 
-#[test]
-fn a_shutdown_with_a_limit_tells_what_it_left() {
-    let purgatory: Waits<u32> = Purgatory::new("left").unwrap();
-    let (begun, checking) = mpsc::channel();
-    let (release, blocked) = mpsc::channel::<()>();
-    let mut first = true;
-    let check = move || {
-        if !std::mem::take(&mut first) {
-            begun.send(()).unwrap();
-            let _ = blocked.recv();
-        }
-        false
-    };
-    purgatory.park(when(check, drop), &[1], MINUTE);
-    let (free, stuck) = mpsc::channel::<()>();
-    let callback = when(|| false, move |_| _ = stuck.recv());
-    purgatory.park(callback, &[2], MINUTE);
-    let raising = purgatory.clone();
-    let event = std::thread::spawn(move || raising.check_and_complete(&1));
-    checking.recv().unwrap();
-    let left = purgatory.shutdown(Duration::ZERO);
-    assert_eq!((left.under_check, left.callbacks, left.threads > 0), (1, 1, true));
-    assert!(!left.is_nothing());
-    let late = purgatory.try_complete_else_watch(never(), &[1], MINUTE);
-    assert!(late.is_err(), "closed at once");
-    release.send(()).unwrap();
-    free.send(()).unwrap();
-    assert!(purgatory.shutdown(MINUTE).is_nothing());
-    assert_eq!((event.join().unwrap(), purgatory.stats().cancelled_by_shutdown), (0, 2));
-}
-
 /// What is on a shared timer is closed before its shutdown returns, though nothing it ends is told
 /// yet.
 #[test]
-fn a_shared_timers_shutdown_with_a_limit_closes_its_purgatories_at_once() {
+fn a_timers_shutdown_closes_its_purgatories_at_once() {
     let kept = Later::default();
     let timer = SystemTimer::builder().executor(kept.clone()).build().unwrap();
     let purgatory: Waits<u32> = Purgatory::builder("shared").timer(&timer).build().unwrap();
@@ -139,7 +108,7 @@ fn a_shared_timers_shutdown_with_a_limit_closes_its_purgatories_at_once() {
 
 /// Inside a callback what the shutdown ends is told later: until then it is left.
 #[test]
-fn a_shutdown_with_a_limit_inside_a_callback_waits_for_nothing_and_tells_all_it_left() {
+fn a_shutdown_inside_a_callback_tells_all_it_left() {
     let (_timer, purgatory): (_, Waits<u32>) = by_hand();
     let (send, left) = mpsc::channel();
     let inside = purgatory.clone();
@@ -179,7 +148,7 @@ impl Executor for LetsGo {
 
 /// The last handle goes while the reaper has the rooms in its hands, so it has the last one itself.
 #[test]
-fn the_reaper_drops_no_hook_of_a_purgatory_whose_last_handle_goes_meanwhile() {
+fn the_reaper_drops_no_hook_of_a_purgatory() {
     let (timer, lets_go) = (SystemTimer::new().unwrap(), LetsGo::default());
     let (tell, told) = mpsc::channel();
     let hook = TellsWhere(tell);

@@ -47,7 +47,7 @@ fn kafka_6653_no_completion_is_lost_under_contention() {
 /// threads raise the events of both. Kafka deadlocked, because a thread waited for an operation
 /// under check by another; here no thread does.
 #[test]
-fn kafka_3994_8334_checks_that_take_locks_do_not_deadlock_with_each_other() {
+fn kafka_3994_8334_checks_that_lock_do_not_deadlock() {
     let purgatory: Waiting = Purgatory::new("8334").unwrap();
     let locks = [Arc::new(Mutex::new(())), Arc::new(Mutex::new(()))];
     for round in 0..200 {
@@ -76,55 +76,9 @@ fn kafka_3994_8334_checks_that_take_locks_do_not_deadlock_with_each_other() {
     }
 }
 
-/// While one thread is inside a long check, events, cancels and expiries of the same operation
-/// return at once, and the checker acts on what they left.
-#[test]
-fn nobody_waits_for_a_check() {
-    let purgatory: Waiting = Purgatory::new("nobody").unwrap();
-    let (probe, other) = (Probe::new(), Probe::new());
-    let (entered, inside) = mpsc::channel();
-    let (open, gate) = mpsc::channel::<()>();
-    let mut first = true;
-    let operation = probe.operation().on_check(move || {
-        if !std::mem::take(&mut first) {
-            entered.send(()).unwrap();
-            gate.recv().unwrap();
-        }
-    });
-    purgatory.park(operation, &["key"], MINUTE);
-    purgatory.park(other.operation(), &["key"], MINUTE);
-    std::thread::scope(|scope| {
-        let event = scope.spawn(|| purgatory.check_and_complete(&"key"));
-        inside.recv().unwrap();
-        assert_eq!(purgatory.check_and_complete(&"key"), 0);
-        assert_eq!(purgatory.cancel_for_key(&"key", "meanwhile"), 0); // both are taken out for it
-        assert_eq!(purgatory.len(), 2);
-        open.send(()).unwrap();
-        assert_eq!(event.join().unwrap(), 0);
-    });
-    let cancelled = Outcome::Cancelled(CancelReason::Requested("meanwhile".into()));
-    assert_eq!((probe.endings(), other.endings()), (vec![cancelled.clone()], vec![cancelled]));
-    assert!(purgatory.is_empty());
-}
-
-#[test]
-fn a_real_reaper_expires_what_nobody_completes() {
-    let purgatory: Waiting = Purgatory::new("real").unwrap();
-    let (send, ended) = mpsc::channel();
-    for millis in 0..50 {
-        let send = send.clone();
-        let operation = Probe::new().operation().then(move |outcome| send.send(outcome).unwrap());
-        let timeout = Duration::from_millis(millis);
-        purgatory.try_complete_else_watch(operation, &["key"], timeout).unwrap();
-    }
-    drop(send);
-    assert_eq!(ended.iter().filter(|outcome| *outcome == Outcome::Expired).count(), 50);
-    assert!(purgatory.is_empty());
-}
-
 /// The purgatory keeps what it needs of a timer whose own handles are gone.
 #[test]
-fn a_timer_dropped_before_its_purgatory_goes_on_for_it() {
+fn a_timer_dropped_before_its_purgatory_goes_on() {
     let timer = SystemTimer::new().unwrap();
     let purgatory: Waiting = Purgatory::builder("left").timer(&timer).build().unwrap();
     drop(timer);
@@ -135,7 +89,7 @@ fn a_timer_dropped_before_its_purgatory_goes_on_for_it() {
 }
 
 #[test]
-fn dropping_a_purgatory_with_a_timer_of_its_own_inside_an_expired_callback_is_fine() {
+fn a_purgatory_dropped_in_its_own_timers_callback() {
     let purgatory: Waiting = Purgatory::new("inside").unwrap();
     let (send, ended) = mpsc::channel();
     let other = Probe::parked(&purgatory, &["other"], MINUTE);
@@ -172,7 +126,7 @@ fn callbacks_of_a_rise_run_while_nothing_is_held() {
 /// An event comes by while an operation is parked, and the second look finds it ready: its place,
 /// too, is free by the time its callback runs.
 #[test]
-fn what_ends_while_it_is_parked_gives_its_place_back_first() {
+fn a_place_comes_back_before_the_callback() {
     for keys in [&["a"][..], &["a", "b"]] {
         let purgatory: Waiting = Purgatory::builder("one").max_parked(1).build().unwrap();
         let (probe, next) = (Probe::new(), Probe::new());

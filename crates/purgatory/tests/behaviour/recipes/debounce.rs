@@ -1,4 +1,4 @@
-//! A debounced save in every order of edits and ends.
+//! A debounced save: edits before, behind and after it.
 
 use std::sync::mpsc;
 
@@ -37,7 +37,7 @@ impl Editor {
 }
 
 #[test]
-fn many_edits_are_saved_once_when_quiet() {
+fn edits_are_saved_once_when_quiet() {
     let (timer, mut editor) = editor();
     for text in ["a", "ab", "abc"] {
         assert!(editor.edit(text));
@@ -47,27 +47,10 @@ fn many_edits_are_saved_once_when_quiet() {
     timer.advance(MS);
     editor.told(&["abc"]);
     timer.advance(60 * SECOND);
-    editor.told(&[]);
+    assert!(editor.edit("abcd"));
+    timer.advance(2 * SECOND);
+    editor.told(&["abcd"]);
     super::nothing_is_left(&editor.notes.saves);
-}
-
-#[test]
-fn an_edit_after_the_save_is_saved_again() {
-    let (timer, mut editor) = editor();
-    for text in ["a", "ab"] {
-        assert!(editor.edit(text));
-        timer.advance(2 * SECOND);
-        editor.told(&[text]);
-    }
-    super::nothing_is_left(&editor.notes.saves);
-}
-
-#[test]
-fn an_unedited_document_is_never_saved() {
-    let (timer, editor) = editor();
-    timer.advance(60 * SECOND);
-    assert!(!editor.notes.discard());
-    editor.told(&[]);
 }
 
 /// The save is on its way to the executor as the edit comes.
@@ -99,23 +82,19 @@ fn a_discarded_edit_is_not_saved_but_the_next_is() {
 }
 
 #[test]
-fn an_editor_that_goes_leaves_its_save() {
+fn a_gone_editor_and_a_shutdown_still_save() {
     let (timer, saves) = by_hand();
-    let mut editor = over(saves.clone());
-    editor.edit("a");
-    let Editor { saved, .. } = editor;
+    let mut gone = over(saves.clone());
+    gone.edit("a");
+    let Editor { saved, .. } = gone;
     timer.advance(2 * SECOND);
     assert_eq!(saved.try_iter().collect::<Vec<_>>(), ["a"]);
-    super::nothing_is_left(&saves);
-}
 
-#[test]
-fn a_shutdown_saves_at_once_and_refuses_the_next() {
-    let (_timer, mut editor) = editor();
-    editor.edit("a");
-    editor.notes.saves.shutdown(SECOND);
-    editor.told(&["a"]);
-    assert!(!editor.edit("ab"));
+    let mut editor = over(saves.clone());
+    editor.edit("b");
+    saves.shutdown(SECOND);
+    editor.told(&["b"]);
+    assert!(!editor.edit("bc"));
     editor.told(&[]);
-    super::nothing_is_left(&editor.notes.saves);
+    super::nothing_is_left(&saves);
 }

@@ -82,7 +82,7 @@ fn tell(seed: u64, fault: Fault) -> Result<Ends, String> {
 }
 
 #[test]
-fn whatever_happens_each_operation_ends_once_and_right() {
+fn each_operation_ends_once_and_right() {
     let seeds = match number("SIMULATION_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..effort(SEEDS),
@@ -101,7 +101,7 @@ fn whatever_happens_each_operation_ends_once_and_right() {
 }
 
 #[test]
-fn mistakes_of_the_server_are_noticed_and_the_story_is_made_small() {
+fn mistakes_are_noticed_and_their_story_made_small() {
     for fault in [Fault::AckedByOne, Fault::EventFirst, Fault::ForgetsClients, Fault::ForgetsToEnd]
     {
         let story = (0..100).find_map(|seed| tell(seed, fault).err());

@@ -1,0 +1,285 @@
+//! The promises of docs/RELIABILITY.md, each in a plain example: what is parked, what happens, and
+//! what must be seen are written out, and nothing here is computed by a reference that could
+//! repeat a mistake of its author. The page names these tests beside the promises.
+
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::Duration,
+};
+
+use crate::support::{
+    MINUTE, MS, Op, PANICKED, Park, Probe, SECOND, SHUTDOWN, Waiting, assert_empty, by_hand,
+    by_hand_with, requested, waiting,
+};
+use purgatory::{
+    BoxedOperation, EndResult,
+    Outcome::{Completed, Expired},
+    ParkResult, Purgatory, RefusedReason, Timeout, Watches, when,
+};
+
+#[test]
+fn an_operation_has_one_outcome_whatever_follows() {
+    for first in 0..6 {
+        let (timer, purgatory) = waiting();
+        let probe = Probe::new();
+        let id = purgatory.park(probe.operation(), &["a", "b"], SECOND);
+        for way in first..first + 6 {
+            match way % 6 {
+                0 => {
+                    probe.make_ready();
+                    purgatory.check_and_complete(&"b");
+                }
+                1 => timer.advance(SECOND),
+                2 => _ = purgatory.cancel(id, "one"),
+                3 => _ = purgatory.complete(id),
+                4 => _ = purgatory.cancel_for_key(&"a", "all"),
+                _ => _ = purgatory.shutdown(MINUTE),
+            }
+        }
+        let outcomes =
+            [Completed, Expired, requested("one"), Completed, requested("all"), SHUTDOWN];
+        assert_eq!(probe.endings(), [outcomes[first].clone()]);
+        assert_empty(&purgatory);
+    }
+}
+
+/// The event comes from another thread after the check, and before the keys are watched: one key,
+/// and so many that not all fit into the entry.
+#[test]
+fn an_event_between_check_and_watch_is_not_lost() {
+    let keys: Vec<u32> = (0..20).collect();
+    for keys in [&keys[..1], &keys[..3], &keys[..]] {
+        let (_timer, purgatory): (_, Purgatory<u32, Op>) = by_hand();
+        let (probe, raised, seen) = (Probe::new(), purgatory.clone(), Probe::new());
+        let mut first = true;
+        let operation = probe.operation().on_check(move || {
+            if std::mem::take(&mut first) {
+                thread::scope(|scope| {
+                    scope.spawn(|| raised.check_and_complete(&0)).join().unwrap()
+                });
+            } else {
+                seen.make_ready(); // a check that looks again
+            }
+        });
+        purgatory.park(operation, keys, MINUTE);
+        assert_eq!((probe.checks(), purgatory.watched()), (2, keys.len()));
+    }
+}
+
+/// Each event during a check is answered by another check.
+#[test]
+fn an_event_during_a_check_is_not_lost() {
+    let (_timer, purgatory) = waiting();
+    let probe = Probe::new();
+    let (inside, ready, mut left) = (purgatory.clone(), probe.clone(), 4);
+    let operation = probe.operation().on_check(move || {
+        left -= 1;
+        match left {
+            3 => {} // it is being parked
+            0 => ready.make_ready(),
+            _ => _ = inside.check_and_complete(&"a"),
+        }
+    });
+    purgatory.park(operation, &["a"], MINUTE);
+    purgatory.check_and_complete(&"a");
+    assert_eq!((probe.checks(), probe.endings()), (4, vec![Completed]));
+}
+
+#[test]
+fn nothing_expires_early() {
+    let (timer, purgatory) = waiting();
+    timer.advance(Duration::from_micros(300)); // so that the deadline has to round up
+    let short = Probe::parked(&purgatory, &["a"], 20 * MS);
+    let at = Probe::parked(&purgatory, &["a"], Timeout::At(20_300_001));
+    let long = [Timeout::After(Duration::MAX), Timeout::At(u64::MAX - 1), Timeout::Never];
+    let long = long.map(|timeout| Probe::parked(&purgatory, &["a"], timeout));
+    timer.advance(Duration::from_micros(20_699)); // 20.999 ms: past both, but their tick is 21
+    assert!(!short.ended() && !at.ended());
+    timer.advance(Duration::from_micros(1));
+    assert_eq!((short.endings(), at.endings()), (vec![Expired], vec![Expired]));
+    timer.advance(Duration::from_secs(100 * 365 * 24 * 3600)); // a hundred years
+    assert!(long.iter().all(|probe| !probe.ended()));
+    let past = purgatory.try_complete_else_watch(Probe::new().operation(), &["a"], Timeout::At(9));
+    assert_eq!(past.unwrap(), ParkResult::Ended(Expired));
+}
+
+/// One thread is inside a check, another inside a callback: events, cancels and the timer go on.
+#[test]
+fn no_thread_waits_for_a_check_or_a_callback() {
+    let (timer, purgatory): (_, Purgatory<&'static str, BoxedOperation>) = by_hand();
+    let (entered, inside) = mpsc::channel();
+    let gate = Arc::new(Mutex::new(()));
+    let shut = gate.lock().unwrap();
+    let block = |entered: &mpsc::Sender<()>| {
+        let (entered, gate) = (entered.clone(), gate.clone());
+        move || {
+            entered.send(()).unwrap();
+            drop(gate.lock());
+        }
+    };
+    let (mut first, blocks, blocked) = (true, block(&entered), block(&entered));
+    let check = move || {
+        if !std::mem::take(&mut first) {
+            blocks();
+        }
+        false
+    };
+    let (tell, told) = mpsc::channel();
+    let tells = tell.clone();
+    let checked = when(check, move |outcome| tells.send(("checked", outcome)).unwrap());
+    let checked = purgatory.park(checked, &["a"], MINUTE);
+    let calls = purgatory.park(when(|| false, move |_| blocked()), &["b"], MINUTE);
+    let other = when(|| false, move |outcome| tell.send(("other", outcome)).unwrap());
+    purgatory.park(other, &["c"], SECOND);
+    thread::scope(|scope| {
+        scope.spawn(|| purgatory.check_and_complete(&"a"));
+        scope.spawn(|| purgatory.complete(calls));
+        (0..2).for_each(|_| inside.recv().unwrap());
+        assert_eq!(purgatory.check_and_complete(&"a"), 0);
+        assert_eq!(purgatory.cancel(checked, "meanwhile"), EndResult::Noted);
+        timer.advance(SECOND);
+        assert_eq!(told.try_recv(), Ok(("other", Expired)));
+        drop(shut);
+    });
+    assert_eq!(told.try_recv(), Ok(("checked", requested("meanwhile"))));
+}
+
+/// Its keys, its place on the wheel and its payload are gone as soon as it has ended.
+#[test]
+fn an_operation_that_has_ended_leaves_nothing() {
+    let (timer, purgatory): (_, Purgatory<u32, BoxedOperation>) = by_hand();
+    let (payload, keys): (_, Vec<u32>) = (Arc::new(()), (0..500).collect());
+    for way in 0..4 {
+        for keys in [&keys[..1], &keys[..]] {
+            let held = payload.clone();
+            let operation = when(|| false, move |_| drop(held));
+            let id = purgatory.park(operation, keys, SECOND);
+            assert_eq!((purgatory.watched(), Arc::strong_count(&payload)), (keys.len(), 2));
+            match way {
+                0 => _ = purgatory.complete(id),
+                1 => _ = purgatory.cancel(id, "gone"),
+                2 => _ = purgatory.cancel_for_key(&0, "gone"),
+                _ => timer.advance(SECOND),
+            }
+            assert_empty(&purgatory);
+            assert_eq!(Arc::strong_count(&payload), 1);
+        }
+    }
+}
+
+#[test]
+fn a_full_purgatory_hands_operations_back() {
+    let (timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder.max_parked(2));
+    let refused = |probe: &Probe| {
+        let refused = purgatory.try_complete_else_watch(probe.operation(), &["a"], MINUTE);
+        let refused = refused.unwrap_err();
+        (refused.reason, refused.into_inner()).0
+    };
+    let full = RefusedReason::Full { limit: 2 };
+    for way in 0..4 {
+        let probe = Probe::parked(&purgatory, &["a"], MINUTE);
+        let id = purgatory.park(Probe::new().operation(), &["a", "b"], MINUTE);
+        let third = Probe::new();
+        assert_eq!((refused(&third), third.checks(), third.ended()), (full, 1, false));
+        third.make_ready(); // what needs not wait needs no place
+        let ended = purgatory.try_complete_else_watch(third.operation(), &["a"], MINUTE);
+        assert_eq!(ended.unwrap(), ParkResult::Ended(Completed));
+        probe.make_ready();
+        assert_eq!(purgatory.check_and_complete(&"a"), 1);
+        match way {
+            0 => _ = purgatory.cancel(id, "gone"),
+            1 => _ = purgatory.complete(id),
+            2 => _ = purgatory.cancel_for_key(&"b", "gone"),
+            _ => timer.advance(MINUTE),
+        }
+        assert!(purgatory.is_empty());
+    }
+    for none in [Watches::keys(&[]), Watches::up_to(&[])] {
+        let probe = Probe::new();
+        let refused = purgatory.try_complete_else_watch(probe.operation(), none, MINUTE);
+        assert_eq!(refused.unwrap_err().reason, RefusedReason::NoKeys);
+    }
+}
+
+/// Though a check and a callback do not return.
+#[test]
+fn a_shutdown_with_a_limit_tells_what_it_left() {
+    let purgatory: Purgatory<u32, BoxedOperation> = Purgatory::new("left").unwrap();
+    let (begun, checking) = mpsc::channel();
+    let (release, blocked) = mpsc::channel::<()>();
+    let mut first = true;
+    let check = move || {
+        if !std::mem::take(&mut first) {
+            begun.send(()).unwrap();
+            let _ = blocked.recv();
+        }
+        false
+    };
+    purgatory.park(when(check, drop), &[1], MINUTE);
+    let (free, stuck) = mpsc::channel::<()>();
+    purgatory.park(when(|| false, move |_| _ = stuck.recv()), &[2], MINUTE);
+    let raising = purgatory.clone();
+    let event = thread::spawn(move || raising.check_and_complete(&1));
+    checking.recv().unwrap();
+    let left = purgatory.shutdown(Duration::ZERO);
+    assert_eq!((left.under_check, left.callbacks, left.threads > 0), (1, 1, true));
+    let late = purgatory.try_complete_else_watch(when(|| false, drop), &[1], MINUTE);
+    assert_eq!(late.unwrap_err().reason, RefusedReason::Closed);
+    release.send(()).unwrap();
+    free.send(()).unwrap();
+    assert!(purgatory.shutdown(MINUTE).is_nothing());
+    assert_eq!((event.join().unwrap(), purgatory.stats().cancelled_by_shutdown), (0, 2));
+}
+
+#[test]
+fn panics_are_contained_and_counted() {
+    let (timer, purgatory) = waiting();
+    let first = Probe::new();
+    let operation = first.operation().on_check(|| panic!("in the first check"));
+    purgatory.try_complete_else_watch(operation, &["a"], MINUTE).unwrap();
+    let (later, mut parked) = (Probe::new(), false);
+    let operation = later.operation().on_check(move || {
+        assert!(!std::mem::replace(&mut parked, true), "in a later check");
+    });
+    purgatory.park(operation, &["a"], MINUTE);
+    let completed = Probe::new();
+    let operation = completed.operation().then(|_| panic!("in a callback"));
+    purgatory.park(operation, &["a"], MINUTE);
+    let next = Probe::parked(&purgatory, &["a"], MINUTE);
+    completed.make_ready();
+    next.make_ready();
+    assert_eq!(purgatory.check_and_complete(&"a"), 2);
+    let expired = Probe::new();
+    let operation = expired.operation().then(|_| panic!("in an expired callback"));
+    purgatory.park(operation, &["a"], MINUTE);
+    let last = Probe::parked(&purgatory, &["a"], MINUTE);
+    timer.advance(MINUTE);
+    let ends = [&first, &later, &completed, &next, &expired, &last].map(Probe::endings);
+    let expected = [PANICKED, PANICKED, Completed, Completed, Expired, Expired];
+    assert_eq!(ends.concat(), expected);
+    assert_eq!(purgatory.stats().panics, 4);
+    assert_empty(&purgatory);
+}
+
+/// One is parked late, since its check took so long, and one is rescheduled to be due by now.
+#[test]
+fn a_clock_jump_expires_in_order_of_deadlines() {
+    let (timer, purgatory) = waiting();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let noted = |name: u32| {
+        let order = order.clone();
+        Probe::new().operation().then(move |_| order.lock().unwrap().push(name))
+    };
+    for (name, after_ms) in [(70, 70), (5, 5), (6, 5), (4100, 4100), (64, 64), (1, 1), (71, 70)] {
+        purgatory.park(noted(name), &["a", "b"], after_ms * MS);
+    }
+    let id = purgatory.park(noted(3), &["a"], MINUTE);
+    let clock = timer.clone();
+    let slow = noted(2).on_check(move || clock.pass(5000 * MS));
+    purgatory.park(slow, &["c"], 2 * MS);
+    assert!(purgatory.reschedule(id, Timeout::At(3_000_000)));
+    timer.advance(Duration::ZERO);
+    assert_eq!(*order.lock().unwrap(), [1, 2, 3, 5, 6, 64, 70, 71, 4100]);
+    assert_empty(&purgatory);
+}

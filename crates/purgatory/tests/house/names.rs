@@ -1,0 +1,65 @@
+//! Names of tests: short, and those in the pages are there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+
+use super::tidy::{files, none};
+
+/// Letters of a test's name.
+const LETTERS: usize = 50;
+
+/// Folders whose tests have short names.
+const SHORT: [&str; 2] = ["crates/purgatory/", "crates/purgatory-live/"];
+
+/// The functions of the tree that are tests, with the file that each is in.
+fn tests() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for (path, text) in files(".rs") {
+        let mut is_test = false;
+        for line in text.lines().map(str::trim_start) {
+            let function = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ");
+            if let Some(name) = function.filter(|_| is_test) {
+                let name = name.split('(').next().unwrap();
+                found.push((path.clone(), name.to_owned()));
+                is_test = false;
+            } else if line.starts_with("#[test") || line.starts_with("#[tokio::test") {
+                is_test = true;
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn test_names_are_short() {
+    let long = tests().into_iter().filter(|(path, name)| {
+        SHORT.iter().any(|folder| path.starts_with(folder)) && name.len() > LETTERS
+    });
+    none(long.map(|(path, name)| format!("{path}: {name}: {} letters", name.len())).collect());
+}
+
+/// A word of a page in which so many underscores stand is a test's name; one that ends with an
+/// ellipsis stands for all that begin so.
+#[test]
+fn tests_named_in_the_pages_exist() {
+    const UNDERSCORES: usize = 4;
+    let tests: BTreeSet<String> = tests().into_iter().map(|(_, name)| name).collect();
+    let (mut wrong, mut found) = (Vec::new(), 0);
+    let pages = ["docs/RELIABILITY.md", "docs/ARCHITECTURE.md"];
+    for (path, text) in files(".md").into_iter().filter(|(path, _)| pages.contains(&&**path)) {
+        for word in text.split('`').skip(1).step_by(2) {
+            let (start, all) = (word.trim_end_matches('…'), !word.ends_with('…'));
+            let plain = start.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            if !plain || start.matches('_').count() < UNDERSCORES {
+                continue;
+            }
+            found += 1;
+            let mut from = tests.range(start.to_owned()..);
+            if !from.next().is_some_and(|test| test == start || !all && test.starts_with(start)) {
+                wrong.push(format!("{path}: no test `{word}`"));
+            }
+        }
+    }
+    assert!(found > 10, "{found} tests are named");
+    none(wrong);
+}
