@@ -21,7 +21,10 @@ use crate::{
         trace,
     },
     operation::{CancelReason, DelayedOperation, Verdict, watches::WatchKey},
-    room::{Next, Recheck, Ticket, Turn, Turned},
+    room::{
+        Next, Recheck, Ticket,
+        expiry::{Turn, Turned},
+    },
 };
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {

@@ -9,7 +9,7 @@
 mod batch;
 mod counts;
 mod entry;
-mod expiry;
+pub(crate) mod expiry;
 mod keys;
 mod links;
 mod watchers;
@@ -28,7 +28,6 @@ use crate::operation::{
 
 pub(crate) use batch::{Batch, CheckedOut, Recheck};
 pub(crate) use entry::{COUNTED_MAX, Entry, Next, Tag, UnderCheck};
-pub(crate) use expiry::{Turn, Turned};
 pub(crate) use links::{Ticket, Tickets, WAITERS_MAX, WatchList, Watermark};
 pub(crate) use watchers::{Known, Popped, WalkOn};
 

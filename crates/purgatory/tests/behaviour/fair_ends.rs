@@ -202,7 +202,7 @@ fn a_head_dropped_in_its_check_passes_its_turn_on() {
 }
 
 #[test]
-fn a_head_dropped_elsewhere_in_its_check_passes_its_turn_on() {
+fn a_head_dropped_elsewhere_passes_its_turn_on() {
     for takes in [true, false] {
         let in_check = move |slot: &Slot| {
             thread::scope(|scope| scope.spawn(|| drop_head(slot)).join().unwrap());
@@ -261,7 +261,7 @@ fn a_head_that_expires_passes_its_turn_on() {
 
 /// One behind the head goes while the event is on its way to it.
 #[test]
-fn a_waiter_dropped_in_anothers_check_passes_its_turn_on() {
+fn one_dropped_in_anothers_check_passes_its_turn_on() {
     let (_timer, waits) = by_hand();
     let turns = Turns { free: Arc::new(Mutex::new(false)), waits };
     let second = Slot::default();

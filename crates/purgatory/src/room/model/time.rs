@@ -3,7 +3,10 @@
 use timer_core::TickLength;
 
 use super::{
-    super::{Span, Tag, Turn, Turned, expiry::Order},
+    super::{
+        Span, Tag,
+        expiry::{Order, Turn, Turned},
+    },
     reference::Parked,
     *,
 };
