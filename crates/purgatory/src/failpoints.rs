@@ -41,5 +41,5 @@ pub enum Failpoint {
 /// Plants a fault, or none, for the models that this thread of the machine runs.
 #[cfg(any(loom, shuttle))]
 pub fn plant(fault: Option<Failpoint>) {
-    timer_core::driver::sync::plant_named(fault.map(|fault| format!("{fault:?}")));
+    timer_core::driver::sync::plant(fault.map(|fault| format!("{fault:?}")));
 }

@@ -17,10 +17,7 @@ use std::{
 
 use timer_core::{
     BuildError, Panicked, SystemTimer, TimeHistogram, TimerHandle,
-    driver::{
-        Driver, Due, ShardGuard, Shards, contain,
-        sync::{Latch, Limit},
-    },
+    driver::{Driver, Due, ShardGuard, Shards, contain, sync::Latch},
 };
 
 use crate::{
@@ -31,7 +28,7 @@ use crate::{
         watches::WatchKey,
     },
     room::{CheckedOut, Ended, Room},
-    sync::{AtomicU64, Mutex, Ordering},
+    sync::{AtomicU64, Limit, Mutex, Ordering},
 };
 
 pub(crate) type RoomGuard<'a, K, O> = ShardGuard<'a, Room<K, O>>;

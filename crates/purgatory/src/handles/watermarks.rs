@@ -5,7 +5,7 @@
 
 use std::{borrow::Borrow, collections::HashSet, fmt, hash::Hash, sync::Arc};
 
-use timer_core::{BuildError, driver::sync::Limit};
+use timer_core::BuildError;
 
 use crate::{
     handles::{
@@ -17,7 +17,7 @@ use crate::{
         Outcome, ParkResult, Refused, RefusedReason, Timeout,
         watches::{WatchKey, Watches},
     },
-    sync::Values,
+    sync::{Limit, Values},
 };
 
 /// A value for each key that only rises, and waits for it: the high watermarks of

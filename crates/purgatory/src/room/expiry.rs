@@ -25,7 +25,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
                 }
                 return;
             };
-            let order = (task.deadline(), task.sequence());
+            let order = (task.deadline(), task.id().sequence());
             if let Some(timed) = timed {
                 let late_ns = now_ns.saturating_sub(tick.start_ns(order.0));
                 timed.ended(&Outcome::Expired, task.get_mut().age_us(now_ns / 1000), late_ns);
@@ -54,7 +54,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         wheel.advance(now, budget, |mut task| {
             let Some(payload) = task.get_mut().check_out_for_last() else { return };
             let id = TimerHandle::new(*room as usize, task.id());
-            let order = (task.deadline(), task.sequence());
+            let order = (task.deadline(), task.id().sequence());
             expired(CheckedOut { id, payload, verdict: Verdict::Unsatisfied }, order);
         })
     }

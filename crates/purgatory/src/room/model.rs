@@ -117,9 +117,7 @@ impl Model {
         let now = random.u64(..1000);
         let rooms = [0, 1].map(|number| {
             let phase = random.u64(1..9); // so that u64::MAX is never
-            let wheel = TimingWheel::with_phase(size, now, phase);
-            let wheel = if random.bool() { wheel.handing_down_early() } else { wheel };
-            let mut room = Room::new(number, wheel);
+            let mut room = Room::new(number, TimingWheel::with_phase(size, now, phase));
             room.timed = random.bool().then(Box::default);
             room
         });

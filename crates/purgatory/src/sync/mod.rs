@@ -1,11 +1,13 @@
 //! Locks, atomics and thread-locals: timer-core's facade, so that loom and shuttle check the
 //! shipped code; and what else differs in their models.
 
+mod limit;
 #[cfg(any(loom, shuttle))]
 mod model;
 #[cfg(all(feature = "keyed", not(any(loom, shuttle))))]
 mod values;
 
+pub(crate) use limit::Limit;
 pub(crate) use timer_core::driver::sync::{
     AtomicU64, Mutex, MutexGuard, Ordering, thread_local, thread_slot,
 };

@@ -2,7 +2,9 @@
 
 use std::{borrow::Borrow, hash::Hash};
 
-use timer_core::driver::sync::{Limit, Mutex};
+use timer_core::driver::sync::Mutex;
+
+use crate::sync::limit::Limit;
 
 /// Neighbouring numbers go to different rooms.
 #[derive(Debug, Default)]

@@ -8,7 +8,8 @@ use std::{
 
 use dashmap::{DashMap, Entry};
 use foldhash::fast::RandomState;
-use timer_core::driver::sync::Limit;
+
+use crate::sync::limit::Limit;
 
 /// A map for fewer keys than this keeps its memory.
 const KEPT_KEYS: usize = 1024;

@@ -19,8 +19,8 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 2] = [
-    Budget { of: "purgatory", lines: 5200, files: 39, types: 22, traits: 2 },
-    Budget { of: "timer-core", lines: 3485, files: 24, types: 28, traits: 4 },
+    Budget { of: "purgatory", lines: 5225, files: 40, types: 22, traits: 2 },
+    Budget { of: "timer-core", lines: 3230, files: 24, types: 28, traits: 4 },
 ];
 
 /// Settings of `Builder`.

@@ -102,10 +102,7 @@ fn only_the_reaper_the_workers_wait_and_shutdown_block() {
     absent("timer-core", &blocking, |name| {
         !["driver/reaper", "driver/executor", "timers/periodic", "driver/driver", "sync/model"]
             .contains(&name)
-            && name != "driver/tokio"
     });
-    let all_but_join = ["parker.park", ".wait(", ".recv(", "thread::sleep", "thread::{sleep"];
-    absent("timer-core", &all_but_join, |name| name == "driver/tokio");
     absent("timer-core", &["parker.park", ".wait(", ".recv("], |name| name == "driver/driver");
     absent("timer-core", &["parker.park", ".join(", ".recv("], |name| name == "timers/periodic");
     absent("purgatory", &["parker.park", ".join(", ".recv(", "thread::sleep"], |_| true);

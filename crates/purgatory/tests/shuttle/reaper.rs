@@ -83,10 +83,7 @@ impl Working {
 /// With the reaper and a worker for threads, and tasks on the same timer.
 #[test]
 fn expiry_without_help() {
-    let faults = [
-        Fault::Purgatory(Failpoint::ExpiryLeavesNoNote),
-        Fault::Timer(timer_core::driver::sync::Failpoint::NobodyRings),
-    ];
+    let faults = [Fault::Purgatory(Failpoint::ExpiryLeavesNoNote), Fault::Timer("NobodyRings")];
     check(&faults, || {
         let (timer, working) = Working::timer();
         let world = World::on(timer, Settings { max_parked: Some(3), ..Settings::default() });

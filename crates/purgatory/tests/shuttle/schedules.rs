@@ -32,7 +32,8 @@ const PCT_DEPTH: usize = 3;
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     Purgatory(Failpoint),
-    Timer(timer_core::driver::sync::Failpoint),
+    /// By its name in a `failpoint!`.
+    Timer(&'static str),
 }
 
 impl From<Failpoint> for Fault {
@@ -50,7 +51,7 @@ fn plant(fault: Option<Fault>) {
     match fault {
         None => {}
         Some(Fault::Purgatory(fault)) => failpoints::plant(Some(fault)),
-        Some(Fault::Timer(fault)) => timer_core::driver::sync::plant(Some(fault)),
+        Some(Fault::Timer(fault)) => timer_core::driver::sync::plant(Some(fault.to_owned())),
     }
 }
 

@@ -9,8 +9,8 @@ use std::{
 use crate::{
     driver::{
         clock::{Clock, SystemClock, TickLength},
-        executor::{Executor, Job, Panicked, Threads, Workers, contain, on_timer_thread},
-        reaper::Shared,
+        executor::{Executor, Inline, Job, Panicked, Threads, Workers, contain, on_timer_thread},
+        reaper::{Rounds, Shared},
         shards::{Bell, ShardState, Shards, Wake, WheelOwner},
     },
     observe::TimerStats,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Told of each contained panic.
-pub(crate) type PanicHook = Box<dyn Fn(&Panicked) + Send + Sync>;
+type PanicHook = Box<dyn Fn(&Panicked) + Send + Sync>;
 
 /// What turns wheels: a clock, a tick, and a thread, a task or a hand that comes when the next
 /// bucket is due. The inside of [`SystemTimer`](crate::SystemTimer) and
@@ -40,8 +40,6 @@ pub struct Driver {
     pub by_hand: bool,
     /// [`execute`](Driver::execute) runs jobs on the calling thread.
     pub inline: bool,
-    /// How many tasks each [`TaskTimer`](crate::TaskTimer) takes at most.
-    pub pending_max: Option<usize>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) wake: Wake,
@@ -50,6 +48,7 @@ pub struct Driver {
     pub(crate) executor: Arc<dyn Executor>,
     /// The executor again, when it is our own to close.
     pub(crate) workers: Option<Arc<Workers>>,
+    /// Told of each contained panic.
     pub(crate) on_panic: Option<PanicHook>,
     pub(crate) name: String,
     #[cfg(feature = "metrics")]
@@ -66,30 +65,30 @@ impl fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// A driver of one shard, turned by nobody.
-    pub(crate) fn new(
-        clock: Arc<dyn Clock>,
-        tick: TickLength,
-        executor: Arc<dyn Executor>,
-    ) -> Self {
+    /// A driver of one shard by the machine's clock, turned by nobody, with jobs that run in place.
+    pub(crate) fn new() -> Self {
         Driver {
-            tick,
+            tick: TickLength::default(),
             wheel_size: WheelSize::default(),
             shard_count: 1,
             by_hand: false,
             inline: false,
-            pending_max: None,
-            shared: Shared::new(clock.clone(), tick),
+            clock: Arc::new(SystemClock::new()),
+            shared: Shared::new(),
             wake: None,
             reaper: Threads::new(),
-            clock,
-            executor,
+            executor: Arc::new(Inline),
             workers: None,
             on_panic: None,
-            name: String::new(),
+            name: "timer".to_owned(),
             #[cfg(feature = "metrics")]
             published_turns: Default::default(),
         }
+    }
+
+    /// The rounds of a thread or task.
+    pub(crate) fn rounds(&self) -> Rounds {
+        Rounds::new(self.shared.clone(), self.clock.clone(), self.tick)
     }
 
     /// Has a thread turn the wheels.
@@ -97,7 +96,7 @@ impl Driver {
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
         self.wake = Some(Arc::new(move || unparker.unpark()));
-        let rounds = self.shared.rounds();
+        let rounds = self.rounds();
         self.reaper.start(&format!("{}-reaper", self.name), move || rounds.run(parker))
     }
 
@@ -120,8 +119,7 @@ impl Driver {
         let make = |number: usize| {
             let shifted = if self.by_hand { 0 } else { number as u64 };
             let phase = phase(self.wheel_size.slots() as u64, shifted, count as u64);
-            let wheel = TimingWheel::with_phase(self.wheel_size, now_tick, phase);
-            make(number, wheel.handing_down_early())
+            make(number, TimingWheel::with_phase(self.wheel_size, now_tick, phase))
         };
         Shards::new(Bell::new(count, self.wake.clone(), self.shared.cancelled.clone()), make)
     }
@@ -131,7 +129,7 @@ impl Driver {
     #[must_use = "after shutdown nothing is attached"]
     pub fn attach<S: ShardState>(&self, owner: &Arc<impl WheelOwner>, shards: &Shards<S>) -> bool {
         let wheels: Weak<dyn WheelOwner> = Arc::downgrade(owner) as _;
-        self.shared.attach(shards.bell(), wheels)
+        self.shared.attach(&shards.bell, wheels)
     }
 
     /// True on a reaper or worker of any timer, and in a runtime's task while it does their work:

@@ -8,18 +8,17 @@
 use std::{
     any::Any,
     cell::Cell,
-    collections::VecDeque,
-    error::Error,
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
+        mpsc,
     },
     time::Duration,
 };
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::sync::{self, JoinHandle, Latch, spawn, thread_local};
 
@@ -43,11 +42,6 @@ impl Panicked {
         let constant = self.payload.downcast_ref::<&'static str>().copied();
         owned.or(constant).unwrap_or("no message")
     }
-
-    /// The payload of the panic, as given to `panic_any`.
-    pub fn payload(&self) -> &(dyn Any + Send) {
-        &*self.payload
-    }
 }
 
 impl fmt::Debug for Panicked {
@@ -55,14 +49,6 @@ impl fmt::Debug for Panicked {
         f.debug_tuple("Panicked").field(&self.message()).finish()
     }
 }
-
-impl fmt::Display for Panicked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "panicked: {}", self.message())
-    }
-}
-
-impl Error for Panicked {}
 
 /// Work for an [`Executor`]. Runs once: by [`run`](Self::run), or else when it is dropped.
 pub struct Job {
@@ -145,11 +131,6 @@ impl<T> Due<T> {
         self.order.extend(order);
     }
 
-    /// How many tasks fell due.
-    pub(crate) fn len(&self) -> usize {
-        self.tasks.len()
-    }
-
     /// The tasks in jobs of [`JOB_TASKS`](crate::JOB_TASKS) at most, and small enough that each of
     /// `parallelism` threads gets one.
     pub fn into_jobs(self, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
@@ -180,6 +161,7 @@ impl Executor for Inline {
 }
 
 /// Threads of a timer's own.
+#[derive(Debug)]
 pub(crate) struct Threads {
     handles: sync::Mutex<Vec<JoinHandle<()>>>,
     running: Latch,
@@ -218,33 +200,14 @@ impl Threads {
 /// The default executor: worker threads on one queue. Idle workers sleep.
 ///
 /// Dropping it (or [`close`](Self::close)) lets the workers finish what is queued and end.
+#[derive(Debug)]
 pub struct Workers {
-    shared: Arc<Shared>,
+    /// None once it was closed.
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    queued: Arc<AtomicU64>,
     count: usize,
     threads: Threads,
 }
-
-impl fmt::Debug for Workers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Workers").field("count", &self.count).finish_non_exhaustive()
-    }
-}
-
-#[derive(Default)]
-struct Shared {
-    queue: Mutex<Queue>,
-    arrived: Condvar,
-    queued: AtomicU64,
-}
-
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    closed: bool,
-}
-
-/// A queue with room for more jobs than this is given back when it empties.
-const KEPT_JOBS: usize = 1024;
 
 impl Workers {
     /// Starts `count` workers (at least one), named `name-0`, `name-1`, …
@@ -252,19 +215,26 @@ impl Workers {
     /// # Errors
     /// The operating system's, when it has no thread to give.
     pub fn start(name: &str, count: usize) -> io::Result<Workers> {
-        let (shared, count, threads) = (Arc::default(), count.max(1), Threads::new());
-        let workers = Workers { shared, count, threads };
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let (queue, queued) = (Arc::new(Mutex::new(queue)), Arc::new(AtomicU64::new(0)));
+        let (count, threads) = (count.max(1), Threads::new());
         for number in 0..count {
-            let shared = workers.shared.clone();
-            workers.threads.start(&format!("{name}-{number}"), move || shared.work())?;
+            let (queue, queued) = (queue.clone(), queued.clone());
+            let next_job = move || queue.lock().recv();
+            let work = move || {
+                while let Ok(job) = next_job() {
+                    queued.fetch_sub(1, Ordering::Relaxed);
+                    job.run();
+                }
+            };
+            threads.start(&format!("{name}-{number}"), work)?;
         }
-        Ok(workers)
+        Ok(Workers { jobs: Mutex::new(Some(jobs)), queued, count, threads })
     }
 
     /// Takes no more jobs (later ones run where they are handed in) and lets the workers finish.
     pub fn close(&self) {
-        self.shared.queue.lock().closed = true;
-        self.shared.arrived.notify_all();
+        *self.jobs.lock() = None;
     }
 
     /// Waits until the workers have finished, after [`close`](Self::close), for at most `limit`;
@@ -298,27 +268,23 @@ pub(crate) fn on_timer_thread() -> bool {
     OF_A_TIMER.try_with(Cell::get).unwrap_or(true)
 }
 
-impl Drop for Workers {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
 impl Executor for Workers {
     fn execute(&self, job: Job) {
-        let mut queue = self.shared.queue.lock();
-        if queue.closed {
-            drop(queue);
-            return job.run();
+        let jobs = self.jobs.lock();
+        match &*jobs {
+            Some(jobs) => {
+                self.queued.fetch_add(1, Ordering::Relaxed);
+                drop(jobs.send(job));
+            }
+            None => {
+                drop(jobs);
+                job.run();
+            }
         }
-        queue.jobs.push_back(job);
-        self.shared.queued.fetch_add(1, Ordering::Relaxed);
-        drop(queue);
-        self.shared.arrived.notify_one();
     }
 
     fn queued(&self) -> Option<u64> {
-        Some(self.shared.queued.load(Ordering::Relaxed))
+        Some(self.queued.load(Ordering::Relaxed))
     }
 
     fn parallelism(&self) -> usize {
@@ -326,35 +292,9 @@ impl Executor for Workers {
     }
 }
 
-impl Shared {
-    fn work(&self) {
-        while let Some(job) = self.next_job() {
-            self.queued.fetch_sub(1, Ordering::Relaxed);
-            job.run();
-        }
-    }
-
-    fn next_job(&self) -> Option<Job> {
-        let mut queue = self.queue.lock();
-        loop {
-            if let Some(job) = queue.jobs.pop_front() {
-                if queue.jobs.is_empty() && queue.jobs.capacity() > KEPT_JOBS {
-                    queue.jobs = VecDeque::new(); // a peak is given back
-                }
-                return Some(job);
-            }
-            if queue.closed {
-                return None;
-            }
-            self.arrived.wait(&mut queue);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
 
     #[test]
     fn workers_finish_their_queue_after_close_and_outlive_a_panic() {

@@ -43,8 +43,6 @@ struct Owners {
 
 /// What the handles of a timer share with its reaper.
 pub(crate) struct Shared {
-    clock: Arc<dyn Clock>,
-    tick: TickLength,
     owners: Mutex<Owners>,
     /// What turning wheels has come to, and the most cancellations that were told: wheels that are
     /// just being dropped are neither among the living nor in the count of those that are gone.
@@ -55,15 +53,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(clock: Arc<dyn Clock>, tick: TickLength) -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         let (counts, cancelled) = Default::default();
-        let owners = Mutex::new(Owners::default());
-        Arc::new(Shared { clock, tick, owners, counts, cancelled })
-    }
-
-    /// The rounds of a thread or task.
-    pub(crate) fn rounds(self: &Arc<Self>) -> Rounds {
-        Rounds { shared: self.clone(), visited: Vec::new(), woken: false }
+        Arc::new(Shared { owners: Mutex::new(Owners::default()), counts, cancelled })
     }
 
     /// Nobody is woken: the reaper learns of the owner when that rings. False after
@@ -79,7 +71,7 @@ impl Shared {
             owners.sweep_at = 2 * owners.all.len() + 16;
         }
         let attached = Attached { bell: bell.clone(), wheels };
-        if bell.wakes() {
+        if bell.wake.is_some() {
             owners.arrivals.push(attached.clone());
         }
         owners.all.push(attached);
@@ -121,6 +113,8 @@ impl Shared {
 /// The thread's, or task's, own state.
 pub(crate) struct Rounds {
     shared: Arc<Shared>,
+    clock: Arc<dyn Clock>,
+    tick: TickLength,
     visited: Vec<Visited>,
     /// The round to come is the first after a sleep.
     woken: bool,
@@ -149,6 +143,10 @@ struct Visited {
 }
 
 impl Rounds {
+    pub(crate) fn new(shared: Arc<Shared>, clock: Arc<dyn Clock>, tick: TickLength) -> Self {
+        Rounds { shared, clock, tick, visited: Vec::new(), woken: false }
+    }
+
     pub(crate) fn run(mut self, parker: Parker) {
         loop {
             match self.round() {
@@ -165,8 +163,8 @@ impl Rounds {
     pub(crate) fn round(&mut self) -> Pause {
         let Some(called) = self.welcome() else { return Pause::Over };
         let mut round = Round { called, ..Round::default() };
-        let now_ns = self.shared.clock.now_ns();
-        let now_tick = self.shared.tick.round_down(now_ns);
+        let now_ns = self.clock.now_ns();
+        let now_tick = self.tick.round_down(now_ns);
         self.visited.retain_mut(|visited| visited.advance_due(now_tick, &mut round));
         self.count(&round, self.woken, now_ns);
         let pause = match self.pause() {
@@ -189,7 +187,7 @@ impl Rounds {
 
     fn count(&self, round: &Round, woken: bool, began_ns: u64) {
         let turned = round.fired + round.cascaded > 0;
-        let took_ns = turned.then(|| self.shared.clock.now_ns().saturating_sub(began_ns));
+        let took_ns = turned.then(|| self.clock.now_ns().saturating_sub(began_ns));
         let mut counts = self.shared.counts.lock();
         counts.wake_ups += u64::from(woken);
         if let Some(took_ns) = took_ns {
@@ -218,15 +216,14 @@ impl Rounds {
     fn pause(&self) -> Pause {
         let dues = self.visited.iter().flat_map(|visited| &visited.next_due);
         let Some(next_tick) = dues.filter_map(|&due| due).min() else { return Pause::UntilWoken };
-        let Shared { clock, tick, .. } = &*self.shared;
-        let now_ns = clock.now_ns();
-        if next_tick <= tick.round_down(now_ns) {
+        let now_ns = self.clock.now_ns();
+        if next_tick <= self.tick.round_down(now_ns) {
             return Pause::None;
         }
         // Beyond the end of time (u64 nanoseconds) it is never.
-        let wait_ns = tick.start_ns(next_tick).checked_sub(now_ns).filter(|&wait| wait > 0);
+        let wait_ns = self.tick.start_ns(next_tick).checked_sub(now_ns).filter(|&wait| wait > 0);
         let wait = wait_ns.map_or(Duration::MAX, Duration::from_nanos);
-        Pause::For(wait.min(clock.sleep_max().unwrap_or(Duration::MAX)))
+        Pause::For(wait.min(self.clock.sleep_max().unwrap_or(Duration::MAX)))
     }
 }
 

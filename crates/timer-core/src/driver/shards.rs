@@ -74,7 +74,7 @@ pub(crate) struct Bell {
     /// A bit for each shard, 64 a word.
     rung: Box<[AtomicU64]>,
     pub(crate) shard_count: usize,
-    wake: Wake,
+    pub(crate) wake: Wake,
     /// The timer's count of tasks cancelled on wheels that are gone.
     cancelled: Arc<atomic::AtomicU64>,
 }
@@ -87,11 +87,6 @@ impl Bell {
     ) -> Arc<Bell> {
         let words = std::iter::repeat_with(|| AtomicU64::new(0)).take(shard_count.div_ceil(64));
         Arc::new(Bell { rung: words.collect(), shard_count, wake, cancelled })
-    }
-
-    /// False where whatever turns the wheels comes by itself.
-    pub(crate) fn wakes(&self) -> bool {
-        self.wake.is_some()
     }
 
     fn ring(&self, shard: usize) {
@@ -108,7 +103,7 @@ impl Bell {
 /// Sharded wheels: an `S`, which has a wheel, under each shard's lock.
 pub struct Shards<S: ShardState> {
     shards: Box<[CachePadded<Mutex<Shard<S>>>]>,
-    bell: Arc<Bell>,
+    pub(crate) bell: Arc<Bell>,
 }
 
 struct Shard<S> {
@@ -127,10 +122,6 @@ impl<S: ShardState> Shards<S> {
     /// How many shards there are: a power of two.
     pub fn count(&self) -> usize {
         self.shards.len()
-    }
-
-    pub(crate) fn bell(&self) -> &Arc<Bell> {
-        &self.bell
     }
 
     /// Locks a shard; numbers beyond the last wrap around.
@@ -294,7 +285,8 @@ impl TimerHandle {
 
 impl fmt::Debug for TimerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TimerHandle({}:{:?})", self.shard(), self.id())
+        let id = self.id();
+        write!(f, "TimerHandle({}:{}v{})", self.shard(), id.index(), id.sequence())
     }
 }
 

@@ -120,7 +120,7 @@ pub(crate) fn start_reaper(driver: &mut Driver, handle: &Handle) -> bool {
         let called = Arc::new(Notify::new());
         let notify = called.clone();
         driver.wake = Some(Arc::new(move || notify.notify_one()));
-        drop(handle.spawn(run(Task { rounds: driver.shared.rounds() }, called)));
+        drop(handle.spawn(run(Task { rounds: driver.rounds() }, called)));
     }
     has_time
 }

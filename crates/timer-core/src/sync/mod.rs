@@ -3,7 +3,7 @@
 //!
 //! Everything in this project that they check takes these from here, so that the code that is
 //! checked is the code that ships; with failpoints, at which a model has it go wrong to show that
-//! the model would notice. Besides: a bound ([`Limit`]), and a count of work under way ([`Latch`]).
+//! the model would notice. Besides: a count of work under way ([`Latch`]).
 
 use std::{sync::Arc, time::Duration};
 
@@ -98,41 +98,5 @@ impl Drop for UnderWay {
         let (count, over) = &*self.0.0;
         *count.lock() -= 1;
         over.notify_all();
-    }
-}
-
-/// At most `max` at a time.
-#[derive(Debug)]
-pub struct Limit {
-    max: usize,
-    taken: AtomicUsize,
-}
-
-impl Limit {
-    /// None is taken yet.
-    pub fn new(max: usize) -> Self {
-        Limit { max, taken: AtomicUsize::new(0) }
-    }
-
-    /// The bound.
-    pub fn max(&self) -> usize {
-        self.max
-    }
-
-    /// Takes one, unless `max` are taken.
-    #[must_use = "one that was taken has to be released"]
-    pub fn acquire(&self) -> bool {
-        let more = |taken| (taken < self.max).then_some(taken + 1);
-        self.taken.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
-    }
-
-    /// The number taken.
-    pub fn taken(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
-    }
-
-    /// Gives `count` back.
-    pub fn release(&self, count: usize) {
-        self.taken.fetch_sub(count, Ordering::AcqRel);
     }
 }

@@ -15,39 +15,15 @@ pub use model::{
 };
 use std::{cell::RefCell, sync::Arc, time::Duration};
 
-/// What can be made to go wrong in this crate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Failpoint {
-    /// A shard that was given earlier work does not say so.
-    NobodyRings,
-    /// A shard that was turned keeps the tick by which the reaper meant to come.
-    TurnLeavesWakeBefore,
-    /// A task is looked for under one hold of the lock and cancelled under another.
-    CancelLooksThenActs,
-    /// Shards that a shutdown has emptied take tasks.
-    ShutdownClosesNoShard,
-    /// A poll whose waker came too late waits for it.
-    LateWakerWaits,
-    /// A sleep that is dropped stays on the wheel.
-    DroppedSleepStays,
-    /// A shutdown leaves sleepers asleep.
-    ShutdownWakesNoSleeper,
-}
-
 // The threads of a model run on one thread of the machine, so a plain thread-local is seen by all
 // of them.
 std::thread_local! {
     static PLANTED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Plants a fault, or none, for the models that this thread of the machine runs.
-pub fn plant(fault: Option<Failpoint>) {
-    plant_named(fault.map(|fault| format!("{fault:?}")));
-}
-
-/// See [`plant`].
-pub fn plant_named(fault: Option<String>) {
+/// Plants the fault that a `failpoint!` names, or none, for the models that this thread of the
+/// machine runs.
+pub fn plant(fault: Option<String>) {
     PLANTED.set(fault);
 }
 

@@ -9,7 +9,6 @@ use crate::{
     driver::{
         clock::{Clock, ManualClock, TickLength, later_ns},
         driver::Driver,
-        executor::Inline,
         shards::WheelOwner,
     },
     timers::{task_timer::Inside, timer::Timer},
@@ -57,9 +56,10 @@ impl ManualTimer {
     /// A timer at time 0 with this tick and wheel size.
     pub fn with(tick: TickLength, wheel_size: WheelSize) -> Self {
         let clock = ManualClock::default();
-        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
-        let mut driver = Driver::new(shared, tick, Arc::new(Inline));
-        (driver.wheel_size, driver.by_hand, driver.inline) = (wheel_size, true, true);
+        let mut driver = Driver::new();
+        driver.clock = Arc::new(clock.clone());
+        (driver.tick, driver.wheel_size) = (tick, wheel_size);
+        (driver.by_hand, driver.inline) = (true, true);
         ManualTimer { inside: Inside::new(driver), clock, target_ns: Arc::default() }
     }
 

@@ -41,8 +41,6 @@ impl fmt::Debug for dyn TimerTask {
 pub enum BuildError {
     /// The operating system gave no thread.
     Thread(io::Error),
-    /// The name cannot name a thread: it holds a NUL character.
-    Name(String),
     /// The count of a timer's shards, or of a purgatory's rooms, is no power of two from 1 to
     /// [`MAX_SHARDS`](crate::MAX_SHARDS).
     Shards(usize),
@@ -59,7 +57,6 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BuildError::Thread(_) => f.write_str("no thread for the timer"),
-            BuildError::Name(name) => write!(f, "{name:?} cannot name a thread"),
             BuildError::Shards(count) => {
                 write!(f, "{count} shards or rooms: not a power of two in 1..={MAX_SHARDS}")
             }

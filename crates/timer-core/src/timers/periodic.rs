@@ -42,12 +42,6 @@ pub(crate) enum Pace {
 }
 
 impl Pace {
-    fn period(self) -> Duration {
-        match self {
-            Pace::Rate(period) | Pace::Delay(period) => period,
-        }
-    }
-
     /// The start after the one that was due at `last_ns`, its run having ended at `now_ns`.
     pub(crate) fn next_ns(self, last_ns: u64, now_ns: u64) -> u64 {
         match self {
@@ -103,6 +97,12 @@ struct State {
     over: bool,
 }
 
+impl Shared {
+    fn tasks(&self) -> Option<TaskTimer<Boxed>> {
+        self.tasks.upgrade().map(|tasks| TaskTimer { tasks })
+    }
+}
+
 impl Periodic {
     /// A delay below `period`, at random: for the first start of a task that many run, so that they
     /// do not all run at one moment.
@@ -133,7 +133,7 @@ impl Periodic {
         let was_over = std::mem::replace(&mut state.over, true);
         let waiting = state.waiting.take();
         drop(state);
-        if let (Some(handle), Some(tasks)) = (waiting, TaskTimer::upgrade(&self.shared.tasks)) {
+        if let (Some(handle), Some(tasks)) = (waiting, self.shared.tasks()) {
             drop(tasks.cancel(handle));
         }
         !was_over
@@ -189,12 +189,13 @@ pub(crate) fn start(
     pace: Pace,
     act: impl FnMut() + Send + 'static,
 ) -> Result<Periodic, ScheduleErrorReason> {
-    if pace.period().is_zero() {
+    let (Pace::Rate(period) | Pace::Delay(period)) = pace;
+    if period.is_zero() {
         return Err(ScheduleErrorReason::ZeroPeriod);
     }
     let due_ns = later_ns(tasks.driver().now_ns(), first);
     let (state, run_over) = Default::default();
-    let shared = Arc::new(Shared { state, run_over, tasks: tasks.downgrade() });
+    let shared = Arc::new(Shared { state, run_over, tasks: Arc::downgrade(&tasks.tasks) });
     let task = Box::new(Task { act, pace, due_ns, shared: shared.clone() });
     task.put_back(tasks)?;
     Ok(Periodic { shared })
@@ -234,7 +235,7 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
         let result = contain(|| (self.act)());
         self.shared.state.lock().run_by = None;
         self.shared.run_over.notify_all();
-        let Some(tasks) = TaskTimer::upgrade(&self.shared.tasks) else { return };
+        let Some(tasks) = self.shared.tasks() else { return };
         self.due_ns = self.pace.next_ns(self.due_ns, tasks.driver().now_ns());
         let _ = self.put_back(&tasks); // refused: the timer was shut down
         if let Err(panicked) = result {

@@ -56,10 +56,8 @@ use crate::{
 ///
 /// # Errors
 /// Polled before its time, it yields a [`ScheduleErrorReason`] when it has no place on the wheel:
-/// `Closed` after the timer's shutdown, which wakes all sleepers, and `Full` when as many sleep as
-/// the timer was [built for](crate::SystemTimerBuilder::pending_max). (That bound is for its sleeps
-/// apart from its tasks.) Polled again it tries again; polled after its time has come, it is `Ok`
-/// on any timer.
+/// `Closed` after the timer's shutdown, which wakes all sleepers. Polled again it tries again;
+/// polled after its time has come, it is `Ok` on any timer.
 ///
 /// # Cost
 /// Making it: a clock read. The first poll: a lock that no other thread wants, for a place on the
@@ -114,11 +112,6 @@ impl Sleep {
         Sleep { wakers: timer.wakers().clone(), deadline_ns, registration: Registration::Off }
     }
 
-    /// When it is ready, on the timer's clock, rounded up to its tick; `u64::MAX` for never.
-    pub fn deadline_ns(&self) -> u64 {
-        self.tick().start_ns(self.deadline())
-    }
-
     /// True when its time has come. Reads the clock.
     pub fn is_due(&self) -> bool {
         self.tick().round_down(self.now_ns()) >= self.deadline()
@@ -127,21 +120,15 @@ impl Sleep {
     /// Gives it `delay` from now, earlier or later than before, over or not. If it is registered it
     /// stays so, with its waker; else the next poll sees to that. O(1).
     pub fn reset(&mut self, delay: Duration) {
-        let now_ns = self.now_ns();
-        self.reset_to(now_ns, later_ns(now_ns, delay));
+        self.reset_to_ns(later_ns(self.now_ns(), delay));
     }
 
     /// As [`reset`](Self::reset), to a moment of the timer's clock; one in the past is due at once,
     /// and `u64::MAX` never. Reads no clock.
     pub fn reset_to_ns(&mut self, deadline_ns: u64) {
-        self.reset_to(0, deadline_ns);
-    }
-
-    fn reset_to(&mut self, now_ns: u64, deadline_ns: u64) {
         self.deadline_ns = deadline_ns;
-        let (now, deadline) = (self.tick().round_down(now_ns), self.deadline());
         self.registration = match self.registration {
-            Registration::On(handle) if self.wakers.reschedule_at(handle, now, deadline) => {
+            Registration::On(handle) if self.wakers.reschedule_at(handle, 0, self.deadline()) => {
                 self.registration
             }
             _ => Registration::Off, // taken off the wheel, its waker is called: a poll follows
@@ -194,7 +181,7 @@ impl Future for Sleep {
             self.registration = Registration::Off;
             return Poll::Ready(Ok(()));
         }
-        match self.wakers.insert_at(now, deadline, context.waker().clone()) {
+        match self.wakers.tasks.insert(now, deadline, context.waker().clone()) {
             Ok(handle) => {
                 self.registration = Registration::On(handle);
                 Poll::Pending

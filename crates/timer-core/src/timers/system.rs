@@ -1,14 +1,14 @@
 //! `SystemTimer`: a clock, a reaper thread that turns the wheels, and workers that run what fell
 //! due.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 #[cfg(feature = "metrics")]
 use crate::observe::publish;
 use crate::{
     driver::{
         clock::{Clock, SystemClock, TickLength},
-        driver::{Driver, PanicHook},
+        driver::Driver,
         executor::{Executor, Inline, Panicked, Workers},
         shards::MAX_SHARDS,
     },
@@ -62,18 +62,21 @@ impl SystemTimer {
 
     /// A timer to be configured.
     pub fn builder() -> SystemTimerBuilder {
-        SystemTimerBuilder::default()
+        let mut driver = Driver::new();
+        driver.shard_count = default_shards();
+        SystemTimerBuilder {
+            driver,
+            clock: None,
+            executor: None,
+            workers: 1,
+            #[cfg(feature = "tokio")]
+            runtime: None,
+        }
     }
 
     /// The name it was built with.
     pub fn name(&self) -> &str {
         &self.inside.driver.name
-    }
-
-    /// The clock this timer goes by, to be read: what moments are given in, as
-    /// [`schedule_at`](Timer::schedule_at) takes them.
-    pub fn clock(&self) -> Arc<dyn Clock> {
-        self.inside.driver.clock.clone()
     }
 
     /// The length of its tick.
@@ -101,46 +104,34 @@ impl Timer for SystemTimer {
 }
 
 /// Configures a [`SystemTimer`].
-#[derive(Default)]
+#[derive(Debug)]
 #[must_use = "starts nothing until it is built"]
 pub struct SystemTimerBuilder {
-    tick: TickLength,
-    wheel_size: WheelSize,
-    shards: Option<usize>,
+    driver: Driver,
     clock: Option<Arc<dyn Clock>>,
     executor: Option<Arc<dyn Executor>>,
-    inline: bool,
     workers: usize,
-    pending_max: Option<usize>,
-    on_panic: Option<PanicHook>,
-    name: Option<String>,
     #[cfg(feature = "tokio")]
     runtime: Option<tokio::runtime::Handle>,
-}
-
-impl fmt::Debug for SystemTimerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SystemTimerBuilder").field("name", &self.name).finish_non_exhaustive()
-    }
 }
 
 impl SystemTimerBuilder {
     /// The tick; 1 ms by default.
     pub fn tick(mut self, tick: TickLength) -> Self {
-        self.tick = tick;
+        self.driver.tick = tick;
         self
     }
 
     /// Slots a level; 64 by default, [`WheelSize::KAFKA`] for Kafka's 20.
     pub fn wheel_size(mut self, size: WheelSize) -> Self {
-        self.wheel_size = size;
+        self.driver.wheel_size = size;
         self
     }
 
     /// Shards of each set of tasks' wheels: a power of two up to [`MAX_SHARDS`]. By default eight
     /// for each processor, at least 8 and at most 256.
     pub fn shards(mut self, count: usize) -> Self {
-        self.shards = Some(count);
+        self.driver.shard_count = count;
         self
     }
 
@@ -161,7 +152,7 @@ impl SystemTimerBuilder {
     /// Runs what expired on `executor` instead of worker threads of the timer's own.
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.executor = Some(Arc::new(executor));
-        self.inline = false;
+        self.driver.inline = false;
         self
     }
 
@@ -169,29 +160,21 @@ impl SystemTimerBuilder {
     /// a timer that nobody else shares.
     pub fn inline(mut self) -> Self {
         self.executor = Some(Arc::new(Inline));
-        self.inline = true;
-        self
-    }
-
-    /// How many tasks may be pending at most, in the timer itself, in each
-    /// [`TaskTimer`](crate::TaskTimer) on it and among its sleeps; one more is refused and handed
-    /// back. No limit by default; with one, all threads share a counter.
-    pub fn pending_max(mut self, max: usize) -> Self {
-        self.pending_max = Some(max);
+        self.driver.inline = true;
         self
     }
 
     /// Is told of each panic that was contained, on the thread that it happened on. (The program's
     /// panic hook has been told before.)
     pub fn on_panic(mut self, hook: impl Fn(&Panicked) + Send + Sync + 'static) -> Self {
-        self.on_panic = Some(Box::new(hook));
+        self.driver.on_panic = Some(Box::new(hook));
         self
     }
 
     /// The start of the threads' names, and the label of the timer's metrics; `timer` by default.
-    /// Give each timer that publishes its own.
+    /// Give each timer that publishes its own. A NUL character becomes a question mark.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
+        self.driver.name = name.into().replace('\0', "?");
         self
     }
 
@@ -237,49 +220,30 @@ impl SystemTimerBuilder {
     /// # Errors
     /// [`BuildError`] when a thread cannot be had, the shard count is out of bounds, or a tokio
     /// runtime has no time.
-    pub fn build(mut self) -> Result<SystemTimer, BuildError> {
-        let shard_count = self.shards.unwrap_or_else(default_shards);
-        if !shard_count.is_power_of_two() || shard_count > MAX_SHARDS {
-            return Err(BuildError::Shards(shard_count));
+    pub fn build(self) -> Result<SystemTimer, BuildError> {
+        let SystemTimerBuilder { mut driver, clock, executor, workers, .. } = self;
+        if !driver.shard_count.is_power_of_two() || driver.shard_count > MAX_SHARDS {
+            return Err(BuildError::Shards(driver.shard_count));
         }
-        let name = self.name.take().unwrap_or_else(|| "timer".to_owned());
-        if name.contains('\0') {
-            return Err(BuildError::Name(name));
-        }
-        let mut driver = self.clock_and_executor(&name)?;
-        driver.name = name;
-        driver.shard_count = shard_count;
-        driver.wheel_size = self.wheel_size;
-        driver.inline = self.inline;
-        driver.pending_max = self.pending_max;
-        driver.on_panic = self.on_panic;
         #[cfg(feature = "tokio")]
-        if let Some(runtime) = &self.runtime {
-            let started = crate::driver::tokio::start_reaper(&mut driver, runtime);
+        if let Some(runtime) = self.runtime {
+            use crate::driver::tokio::{TokioClock, TokioExecutor, start_reaper};
+            let handle = || runtime.clone();
+            driver.clock = clock.unwrap_or_else(|| Arc::new(TokioClock::new(handle())));
+            driver.executor = executor.unwrap_or_else(|| Arc::new(TokioExecutor::new(handle())));
+            let started = start_reaper(&mut driver, &runtime);
             return started.then(|| SystemTimer::of(driver)).ok_or(BuildError::NoTime);
         }
+        driver.clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+        driver.executor = match executor {
+            Some(executor) => executor,
+            None => {
+                let name = format!("{}-worker", driver.name);
+                driver.workers.insert(Arc::new(Workers::start(&name, workers)?)).clone()
+            }
+        };
         driver.start_reaper()?;
         Ok(SystemTimer::of(driver))
-    }
-
-    fn clock_and_executor(&mut self, name: &str) -> Result<Driver, BuildError> {
-        let (clock, executor) = (self.clock.take(), self.executor.take());
-        #[cfg(feature = "tokio")]
-        if let Some(runtime) = &self.runtime {
-            use crate::driver::tokio::{TokioClock, TokioExecutor};
-            let clock = clock.unwrap_or_else(|| Arc::new(TokioClock::new(runtime.clone())));
-            let executor =
-                executor.unwrap_or_else(|| Arc::new(TokioExecutor::new(runtime.clone())));
-            return Ok(Driver::new(clock, self.tick, executor));
-        }
-        let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        if let Some(executor) = executor {
-            return Ok(Driver::new(clock, self.tick, executor));
-        }
-        let workers = Arc::new(Workers::start(&format!("{name}-worker"), self.workers)?);
-        let mut driver = Driver::new(clock, self.tick, workers.clone());
-        driver.workers = Some(workers);
-        Ok(driver)
     }
 }
 

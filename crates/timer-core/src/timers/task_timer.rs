@@ -4,7 +4,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, OnceLock, Weak,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     task::Waker,
@@ -20,7 +20,7 @@ use crate::{
         shards::{ShardState, Shards, TimerHandle, WheelOwner},
     },
     observe::TimerStats,
-    sync::{Limit, Mutex, failpoint, thread_slot},
+    sync::{Mutex, failpoint, thread_slot},
     timers::{ScheduleError, ScheduleErrorReason, TimerTask},
     wheel::{
         node::MAX_TASKS,
@@ -60,14 +60,13 @@ const BUDGET: usize = 256;
 /// ```
 #[must_use = "when the last handle is dropped, its tasks are dropped unrun"]
 pub struct TaskTimer<T> {
-    tasks: Arc<Tasks<T>>,
+    pub(crate) tasks: Arc<Tasks<T>>,
 }
 
 pub(crate) struct Tasks<T> {
     shards: Shards<Shard<T>>,
     driver: Arc<Driver>,
     run: Arc<Run<T>>,
-    pending: Option<Limit>,
     /// At the timer's shutdown what is pending is run. Else it stays, to be taken back.
     run_at_close: bool,
     /// What fell due in this round.
@@ -105,7 +104,6 @@ impl<T: Send + 'static> TaskTimer<T> {
         let tasks = Arc::new(Tasks {
             shards: driver.shards(driver.shard_count, |_, wheel| Shard { wheel, closed: false }),
             round: Mutex::new(Due::default()),
-            pending: driver.pending_max.map(Limit::new),
             run_at_close,
             run: Arc::new(Run { handler: Box::new(handler), panicked: AtomicU64::new(0) }),
             driver,
@@ -138,9 +136,7 @@ impl<T: Send + 'static> TaskTimer<T> {
 
     /// Takes a pending task back; `None` if it is pending no more. O(1).
     pub fn cancel(&self, handle: TimerHandle) -> Option<T> {
-        let task = self.tasks.shards.lock(handle.shard()).wheel.cancel(handle.id())?;
-        self.tasks.release(1);
-        Some(task)
+        self.tasks.shards.lock(handle.shard()).wheel.cancel(handle.id())
     }
 
     /// Cancels a pending task and drops it; true if that kept it from running. O(1).
@@ -197,17 +193,6 @@ impl<T: Send + 'static> TaskTimer<T> {
         self.tasks.take_all()
     }
 
-    /// Has the handler run `task` at a tick, seen from another.
-    #[inline]
-    pub(crate) fn insert_at(
-        &self,
-        now: u64,
-        deadline: u64,
-        task: T,
-    ) -> Result<TimerHandle, ScheduleError<T>> {
-        self.tasks.insert(now, deadline, task)
-    }
-
     /// Gives a pending task another tick, seen from `now`. False if it is pending no more.
     pub(crate) fn reschedule_at(&self, handle: TimerHandle, now: u64, deadline: u64) -> bool {
         let mut shard = self.tasks.shards.lock(handle.shard());
@@ -215,15 +200,6 @@ impl<T: Send + 'static> TaskTimer<T> {
         let due = shard.wheel.reschedule(handle.id(), deadline);
         due.into_iter().for_each(|due| shard.work_at(due));
         due.is_some()
-    }
-
-    /// Keeps nothing alive: for tasks that lie on the very wheels they use.
-    pub(crate) fn downgrade(&self) -> Weak<Tasks<T>> {
-        Arc::downgrade(&self.tasks)
-    }
-
-    pub(crate) fn upgrade(tasks: &Weak<Tasks<T>>) -> Option<Self> {
-        tasks.upgrade().map(|tasks| TaskTimer { tasks })
     }
 
     pub(crate) fn driver(&self) -> &Arc<Driver> {
@@ -287,39 +263,26 @@ impl Inside {
 }
 
 impl<T: Send + 'static> Tasks<T> {
-    fn insert(
+    /// Has the handler run `task` at a tick, seen from another.
+    #[inline]
+    pub(crate) fn insert(
         &self,
         now_tick: u64,
         deadline: u64,
         task: T,
     ) -> Result<TimerHandle, ScheduleError<T>> {
-        if let Some(limit) = self.pending.as_ref().filter(|limit| !limit.acquire()) {
-            let reason = ScheduleErrorReason::Full { limit: limit.max() };
-            return Err(ScheduleError::new(task, reason));
-        }
         let mut shard = self.shards.lock(thread_slot());
-        let full = ScheduleErrorReason::Full { limit: MAX_TASKS as usize };
-        let refused = if shard.closed {
-            ScheduleError::new(task, ScheduleErrorReason::Closed)
-        } else {
-            shard.wheel.catch_up(now_tick);
-            match shard.wheel.insert(deadline, task) {
-                Ok(scheduled) => {
-                    shard.work_at(scheduled.due);
-                    return Ok(shard.handle(scheduled.id));
-                }
-                Err(task) => ScheduleError::new(task, full),
-            }
-        };
-        drop(shard);
-        self.release(1);
-        Err(refused)
-    }
-
-    fn release(&self, count: usize) {
-        if let Some(limit) = &self.pending {
-            limit.release(count);
+        if shard.closed {
+            drop(shard);
+            return Err(ScheduleError::new(task, ScheduleErrorReason::Closed));
         }
+        shard.wheel.catch_up(now_tick);
+        let scheduled = shard.wheel.insert(deadline, task).map_err(|task| {
+            let reason = ScheduleErrorReason::Full { limit: MAX_TASKS as usize };
+            ScheduleError::new(task, reason)
+        })?;
+        shard.work_at(scheduled.due);
+        Ok(shard.handle(scheduled.id))
     }
 
     /// Closes all shards and takes out what is pending.
@@ -328,9 +291,7 @@ impl<T: Send + 'static> Tasks<T> {
         for number in 0..self.shards.count() {
             let mut from = Some(0);
             while let Some(start) = from {
-                let before = left.len();
                 from = self.close_some(number, start, &mut left);
-                self.release(left.len() - before);
             }
         }
         left
@@ -364,7 +325,7 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
         let mut due = self.round.lock();
         let mut shard = self.shards.lock(number);
         let advanced = shard.wheel.advance(now_tick, budget, |task| {
-            let order = in_order.then(|| (task.deadline(), task.sequence()));
+            let order = in_order.then(|| (task.deadline(), task.id().sequence()));
             due.push(task.take(), order);
         });
         shard.advanced(advanced.next_due);
@@ -373,7 +334,6 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
 
     fn round_over(self: Arc<Self>) {
         let due = std::mem::take(&mut *self.round.lock());
-        self.release(due.len());
         self.execute(due);
         let driver = self.driver.clone();
         if let Some(tasks) = Arc::into_inner(self) {
@@ -421,10 +381,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     use super::*;
-    use crate::driver::{
-        clock::{ManualClock, TickLength},
-        executor::Executor,
-    };
+    use crate::driver::executor::Executor;
 
     /// Counts how many tasks each job ran.
     #[derive(Clone, Debug, Default)]
@@ -443,8 +400,9 @@ mod tests {
 
     /// A driver that nobody turns.
     fn driver(executor: Counting) -> Arc<Driver> {
-        let (clock, tick) = (Arc::new(ManualClock::default()), TickLength::default());
-        Arc::new(Driver::new(clock, tick, Arc::new(executor)))
+        let mut driver = Driver::new();
+        driver.executor = Arc::new(executor);
+        Arc::new(driver)
     }
 
     /// A turn takes at most 256 off the wheel, so that nobody waits long for its lock; a round

@@ -24,7 +24,7 @@
 
 use crate::wheel::{
     geometry::{DueBucket, Geometry},
-    node::{MAX_TASKS, Node, Place},
+    node::{MAX_TASKS, NO_PLACE, Node},
     pages::{PageSlot, Pages},
     step,
 };
@@ -139,13 +139,6 @@ impl Buckets {
         Buckets { geometry, lists, occupied, chunks: Pages::new() }
     }
 
-    /// Gives each level two turns, unless a level was made already.
-    pub(crate) fn take_two_turns(&mut self) {
-        if self.lists.is_empty() {
-            self.geometry.take_two_turns();
-        }
-    }
-
     /// The last tick that has a bucket.
     #[inline]
     pub(crate) fn last_tick(&self) -> u64 {
@@ -165,8 +158,7 @@ impl Buckets {
 
     /// Level and slot of a node's bucket, if it is in one. O(1).
     pub(crate) fn bucket_of<T>(&self, node: &Node<T>) -> Option<(usize, usize)> {
-        let mut place = node.place;
-        Some(self.level_and_slot(self.owner(place.take()?)))
+        (node.place != NO_PLACE).then(|| self.level_and_slot(self.owner(node.place)))
     }
 
     /// The number of the bucket that a place is in.
@@ -197,7 +189,7 @@ impl Buckets {
     /// Puts the index of a node, which is to keep its place, into the bucket of a deadline that
     /// `now` is not after; returns when the bucket is due, too. O(levels).
     #[inline]
-    pub(crate) fn push(&mut self, index: u32, deadline: u64, now: u64) -> (Place, u64) {
+    pub(crate) fn push(&mut self, index: u32, deadline: u64, now: u64) -> (u32, u64) {
         let bucket = self.geometry.bucket(deadline, now);
         let number = self.number(bucket);
         if number >= self.lists.len() {
@@ -208,7 +200,7 @@ impl Buckets {
         if *word & bit == 0 {
             *word |= bit; // Occupied
         }
-        (Place::at(place), self.due(bucket))
+        (place, self.due(bucket))
     }
 
     #[cold]
@@ -225,13 +217,16 @@ impl Buckets {
     /// Takes a node out of its bucket; false if it is in none. O(1).
     #[inline]
     pub(crate) fn remove<T>(&mut self, nodes: &mut Pages<Node<T>>, index: u32) -> bool {
-        let Some(place) = nodes.at_mut(index).place.take() else { return false };
+        let place = std::mem::replace(&mut nodes.at_mut(index).place, NO_PLACE);
+        if place == NO_PLACE {
+            return false;
+        }
         debug_assert_eq!(*self.entry(place), index, "Place");
         let last = self.pop_from(self.owner(place)).expect("Place: the bucket is not empty");
         if last != index {
             step();
             *self.entry(place) = last;
-            nodes.at_mut(last).place = Place::at(place);
+            nodes.at_mut(last).place = place;
         }
         true
     }
@@ -240,7 +235,7 @@ impl Buckets {
     #[inline]
     pub(crate) fn pop<T>(&mut self, nodes: &mut Pages<Node<T>>, number: usize) -> Option<u32> {
         let index = self.pop_from(number)?;
-        nodes.at_mut(index).place = Place::NONE;
+        nodes.at_mut(index).place = NO_PLACE;
         Some(index)
     }
 
@@ -337,7 +332,7 @@ impl Buckets {
     fn assert_placed<T>(&self, nodes: &Pages<Node<T>>, now: u64, (index, place): (u32, u32)) {
         step();
         let node = nodes.at(index);
-        assert_eq!(node.place, Place::at(place), "Place");
+        assert_eq!(node.place, place, "Place");
         let (level, slot) = self.level_and_slot(self.owner(place));
         let bucket = self.geometry.bucket_at(level, slot, now);
         assert!(self.geometry.holds(bucket, node.deadline, now), "One round");
@@ -364,7 +359,7 @@ mod tests {
     use crate::wheel::{geometry::WheelSize, pages::PageSlot};
 
     fn buckets() -> (Pages<Node<()>>, Buckets) {
-        (Pages::new(), Buckets::new(Geometry::new(WheelSize::KAFKA, 0)))
+        (Pages::new(), Buckets::new(Geometry::new(WheelSize::KAFKA)))
     }
 
     /// Puts a node into its bucket; returns when that is due.

@@ -119,7 +119,7 @@ enum Scale {
 }
 
 impl Geometry {
-    pub(crate) fn new(size: WheelSize, phase: u64) -> Self {
+    pub(crate) fn new(size: WheelSize) -> Self {
         let slots = size.slots() as u64;
         let scale = if slots.is_power_of_two() {
             Scale::Bits(slots.trailing_zeros())
@@ -128,12 +128,12 @@ impl Geometry {
             Scale::Ticks(ticks.collect())
         };
         let size = u32::from(size.slots);
-        Geometry { size, ring: size, phase, scale }
+        Geometry { size, ring: size, phase: 0, scale }
     }
 
-    /// Gives each level two turns.
-    pub(crate) fn take_two_turns(&mut self) {
-        self.ring = 2 * self.size;
+    /// With a phase, and two turns a level.
+    pub(crate) fn with_phase(size: WheelSize, phase: u64) -> Self {
+        Geometry { ring: 2 * u32::from(size.slots), phase, ..Geometry::new(size) }
     }
 
     /// The slots of a level.
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     fn bucket(size: usize, deadline: u64, now: u64) -> (usize, usize, u64) {
-        let bucket = Geometry::new(WheelSize::new(size).unwrap(), 0).bucket(deadline, now);
+        let bucket = Geometry::new(WheelSize::new(size).unwrap()).bucket(deadline, now);
         (bucket.level, bucket.slot, bucket.expiration)
     }
 
@@ -259,16 +259,16 @@ mod tests {
 
     #[test]
     fn a_level_counts_time_in_multiples_of_its_tick() {
-        let geometry = Geometry::new(WheelSize::KAFKA, 0);
+        let geometry = Geometry::new(WheelSize::KAFKA);
         let unit = geometry.unit(1, 123);
         assert_eq!(geometry.start(1, unit), 120);
     }
 
     #[test]
     fn a_phase_shifts_where_coarse_buckets_begin() {
-        let geometry = Geometry::new(WheelSize::default(), 16);
-        let bucket = geometry.bucket(100, 0);
-        assert_eq!((bucket.level, bucket.expiration), (1, 48)); // buckets begin at 48, 112, …
+        let geometry = Geometry::with_phase(WheelSize::default(), 16);
+        let bucket = geometry.bucket(130, 0);
+        assert_eq!((bucket.level, bucket.expiration), (1, 112)); // buckets begin at 48, 112, …
         let last = geometry.bucket(geometry.last_tick(), 0);
         assert_eq!(last.expiration, u64::MAX - (u64::MAX >> 4) - 16);
     }

@@ -11,11 +11,11 @@ pub(crate) mod timing_wheel;
 #[inline(always)]
 fn step() {
     #[cfg(test)]
-    steps::count();
+    tests::count();
 }
 
 #[cfg(test)]
-mod steps {
+mod tests {
     //! Steps: operations cost as much as is claimed, counted in nodes and levels that they look at.
 
     use std::cell::Cell;

@@ -5,15 +5,13 @@
 //! once, so an old id finds nothing, ever, whatever uses the node's memory by then; and sequences
 //! are the order of insertion.
 
-use std::fmt;
-
 use crate::wheel::pages::PageSlot;
 
 /// How many tasks one wheel holds at most: 2^26, about 67 million.
 pub const MAX_TASKS: u32 = 1 << 26;
 
 /// Names a task on one [`TimingWheel`](crate::TimingWheel). Never reused for another task.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TaskId {
     pub(crate) index: u32,
     pub(crate) sequence: u64,
@@ -37,33 +35,8 @@ impl TaskId {
     }
 }
 
-impl fmt::Debug for TaskId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TaskId({}v{})", self.index, self.sequence)
-    }
-}
-
-/// Position of a node in its bucket: a chunk and an entry of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u32);
-
-impl Place {
-    /// The node is in no bucket.
-    pub(crate) const NONE: Place = Place(u32::MAX);
-
-    #[inline]
-    pub(crate) fn at(place: u32) -> Place {
-        debug_assert!(place < u32::MAX);
-        Place(place)
-    }
-
-    /// Takes the position, if it is in a bucket.
-    #[inline]
-    pub(crate) fn take(&mut self) -> Option<u32> {
-        let place = std::mem::replace(self, Place::NONE).0;
-        (place < u32::MAX).then_some(place)
-    }
-}
+/// The node is in no bucket.
+pub(crate) const NO_PLACE: u32 = u32::MAX;
 
 /// A task and its timer links.
 #[derive(Debug)]
@@ -72,14 +45,15 @@ pub(crate) struct Node<T> {
     pub(crate) deadline: u64,
     /// 0 when the node is free.
     pub(crate) sequence: u64,
-    pub(crate) place: Place,
+    /// Its position in its bucket: a chunk and an entry of it.
+    pub(crate) place: u32,
     pub(crate) task: Option<T>,
 }
 
 impl<T> Node<T> {
     /// A node without a sequence.
     #[inline]
-    pub(crate) fn new(deadline: u64, place: Place, task: T) -> Self {
+    pub(crate) fn new(deadline: u64, place: u32, task: T) -> Self {
         Node { deadline, sequence: 0, place, task: Some(task) }
     }
 
@@ -102,7 +76,7 @@ impl<T> PageSlot for Node<T> {
     const MAX: u32 = MAX_TASKS;
 
     fn vacant() -> Self {
-        Node { deadline: 0, sequence: 0, place: Place::NONE, task: None }
+        Node { deadline: 0, sequence: 0, place: NO_PLACE, task: None }
     }
 }
 

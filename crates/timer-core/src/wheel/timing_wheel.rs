@@ -18,7 +18,7 @@
 use crate::wheel::{
     buckets::Buckets,
     geometry::{DueBucket, Geometry, WheelSize},
-    node::{Node, Place, TaskId},
+    node::{NO_PLACE, Node, TaskId},
     pages::Pages,
     step,
 };
@@ -101,17 +101,12 @@ pub struct DueTask<'a, T> {
 impl<T> DueTask<'_, T> {
     /// The task's id.
     pub fn id(&self) -> TaskId {
-        TaskId { index: self.index, sequence: self.sequence() }
+        TaskId { index: self.index, sequence: self.nodes.at(self.index).sequence }
     }
 
     /// The deadline it was given, in ticks.
     pub fn deadline(&self) -> u64 {
         self.nodes.at(self.index).deadline
-    }
-
-    /// Its place in the order of insertion.
-    pub fn sequence(&self) -> u64 {
-        self.nodes.at(self.index).sequence
     }
 
     /// The task.
@@ -139,16 +134,22 @@ fn remove<T>(nodes: &mut Pages<Node<T>>, index: u32) -> T {
 impl<T> TimingWheel<T> {
     /// An empty wheel whose present is `start`.
     pub fn new(size: WheelSize, start: u64) -> Self {
-        TimingWheel::with_phase(size, start, 0)
+        TimingWheel::on(Geometry::new(size), start)
     }
 
-    /// A wheel whose coarse buckets begin `phase` ticks earlier than those of an unshifted one.
+    /// A wheel of a timer, which hands down its coarse buckets without haste: from a quarter of
+    /// their span before they expire, after what is due; each level has two turns of slots. Its
+    /// coarse buckets begin `phase` ticks earlier than those of an unshifted one.
     ///
     /// Give each of several wheels another phase, and their cascades do not fall on one tick. The
     /// last `phase` ticks of `u64` mean "never" to such a wheel.
     pub fn with_phase(size: WheelSize, start: u64, phase: u64) -> Self {
+        TimingWheel::on(Geometry::with_phase(size, phase), start)
+    }
+
+    fn on(geometry: Geometry, start: u64) -> Self {
         TimingWheel {
-            buckets: Box::new(Buckets::new(Geometry::new(size, phase))),
+            buckets: Box::new(Buckets::new(geometry)),
             nodes: Pages::new(),
             now: start,
             due_bound: u64::MAX,
@@ -156,14 +157,6 @@ impl<T> TimingWheel<T> {
             cancelled_count: 0,
             scheduled_count: 0,
         }
-    }
-
-    /// Lets a coarse bucket be handed down from a quarter of its span before it expires, after what
-    /// is due. Each level then has two turns of slots. To be called before anything is inserted.
-    #[must_use]
-    pub fn handing_down_early(mut self) -> Self {
-        self.buckets.take_two_turns();
-        self
     }
 
     /// The wheel's present: the latest tick it has been told of and has caught up with.
@@ -192,7 +185,7 @@ impl<T> TimingWheel<T> {
         self.cancelled_count
     }
 
-    /// How many tasks were inserted: the [sequence](DueTask::sequence) of the last one.
+    /// How many tasks were inserted: the [sequence](TaskId::sequence) of the last one.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
@@ -226,7 +219,7 @@ impl<T> TimingWheel<T> {
     /// As [`insert`](Self::insert).
     pub fn insert_unscheduled(&mut self, task: T) -> Result<TaskId, T> {
         let Some(index) = self.nodes.claim() else { return Err(task) };
-        Ok(self.keep(index, Node::new(u64::MAX, Place::NONE, task)))
+        Ok(self.keep(index, Node::new(u64::MAX, NO_PLACE, task)))
     }
 
     #[inline]
@@ -240,10 +233,10 @@ impl<T> TimingWheel<T> {
     /// Puts an index that is in no bucket into the one of a deadline; returns its place there, and
     /// when the bucket is due.
     #[inline]
-    fn put(&mut self, index: u32, deadline: u64) -> (Place, u64) {
+    fn put(&mut self, index: u32, deadline: u64) -> (u32, u64) {
         let deadline = deadline.max(self.now);
         if deadline > self.buckets.last_tick() {
-            return (Place::NONE, u64::MAX);
+            return (NO_PLACE, u64::MAX);
         }
         self.scheduled_count += 1;
         let (place, due) = self.buckets.push(index, deadline, self.now);

@@ -236,25 +236,6 @@ fn a_busy_periodic_task_deadlocks_with_nothing() {
     assert_eq!(timer.stats().panics, 0);
 }
 
-// The limit.
-
-#[test]
-fn a_limit_refuses_one_more_and_hands_it_back() {
-    let timer = SystemTimer::builder().pending_max(2).build().unwrap();
-    let handle = timer.schedule(3600 * SECOND, || ()).unwrap();
-    timer.schedule(3600 * SECOND, || ()).unwrap();
-    let refused = timer.schedule(SECOND, || ()).unwrap_err();
-    assert_eq!(refused.reason, ScheduleErrorReason::Full { limit: 2 });
-    assert_eq!(refused.to_string(), "not scheduled: 2 tasks are pending already");
-    refused.into_task().run();
-    assert!(timer.cancel(handle));
-    let (send, ran) = mpsc::channel();
-    timer.schedule(MS, move || send.send(()).unwrap()).unwrap();
-    ran.recv().unwrap();
-    timer.schedule(SECOND, || ()).unwrap(); // what fired has given its place back
-    assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 2);
-}
-
 #[test]
 fn panics_are_reported_to_the_hook() {
     let (send, said) = mpsc::channel();
@@ -269,7 +250,7 @@ fn panics_are_reported_to_the_hook() {
 /// due; what is due after it cannot come first.
 #[test]
 fn due_tasks_go_before_a_distant_hand_down() {
-    let mut wheel = TimingWheel::new(WheelSize::default(), 0).handing_down_early();
+    let mut wheel = TimingWheel::with_phase(WheelSize::default(), 0, 0);
     (0..10_000).for_each(|task| _ = wheel.insert(9_000, task).unwrap());
     assert_eq!(wheel.next_due(), Some(8_192 - 1_024));
     wheel.catch_up(7_000);
@@ -294,7 +275,7 @@ fn due_tasks_go_before_a_distant_hand_down() {
 /// until then.
 #[test]
 fn due_tasks_go_before_a_near_hand_down() {
-    let mut wheel = TimingWheel::new(WheelSize::default(), 0).handing_down_early();
+    let mut wheel = TimingWheel::with_phase(WheelSize::default(), 0, 0);
     (0..10_000).for_each(|task| _ = wheel.insert(256 + task % 64, task).unwrap());
     wheel.catch_up(200);
     wheel.insert(240, 10_000).unwrap();

@@ -367,7 +367,7 @@ fn a_task_is_told_apart_by_id_deadline_and_sequence() {
     let mut told = Vec::new();
     for wheel in [&mut one, &mut other] {
         wheel.advance(30, usize::MAX, |task| {
-            told.push((task.sequence(), task.id(), task.deadline(), task.take()));
+            told.push((task.id().sequence(), task.id(), task.deadline(), task.take()));
         });
     }
     told.sort_unstable_by_key(|&(sequence, ..)| sequence);
@@ -377,7 +377,7 @@ fn a_task_is_told_apart_by_id_deadline_and_sequence() {
     assert!(one.get(first).is_none() && one.get_mut(first).is_none());
     let mut without = kafka(0);
     add(&mut without, 30);
-    without.advance(30, usize::MAX, |task| assert_eq!(task.sequence(), 1));
+    without.advance(30, usize::MAX, |task| assert_eq!(task.id().sequence(), 1));
     assert_eq!((without.len(), without.sequence()), (1, 1));
     let fourth = add(&mut one, 40);
     assert!(one.unschedule(fourth) && !one.unschedule(first));

@@ -109,9 +109,13 @@ pub struct Model {
 impl Model {
     pub fn new(setup: Setup, bounds: Bounds) -> Self {
         let slots = WheelSize::MIN + usize::from(setup.slots);
-        let (size, phase) = (WheelSize::new(slots).unwrap(), u64::from(setup.phase));
-        let wheel = TimingWheel::with_phase(size, setup.start.from(0), phase);
-        let wheel = if setup.early { wheel.handing_down_early() } else { wheel };
+        let (size, start) = (WheelSize::new(slots).unwrap(), setup.start.from(0));
+        let setup = Setup { phase: if setup.early { setup.phase } else { 0 }, ..setup };
+        let phase = u64::from(setup.phase);
+        let wheel = match setup.early {
+            true => TimingWheel::with_phase(size, start, phase),
+            false => TimingWheel::new(size, start),
+        };
         Model {
             setup,
             bounds,
@@ -282,7 +286,7 @@ impl Model {
         let mut fired = Vec::new();
         let turn = self.wheel.advance(now, budget, |mut task| {
             let number = *task.get_mut();
-            assert_eq!(task.sequence(), number + 1);
+            assert_eq!(task.id().sequence(), number + 1);
             fired.push((task.id(), task.deadline(), number));
             if !leave {
                 task.take();
