@@ -28,6 +28,7 @@ impl Limit {
     }
 
     /// The number taken.
+    #[cfg(all(feature = "keyed", not(any(loom, shuttle))))]
     pub(crate) fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }

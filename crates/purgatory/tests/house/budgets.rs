@@ -20,7 +20,7 @@ struct Budget {
 
 const BUDGETS: [Budget; 2] = [
     Budget { of: "purgatory", lines: 5225, files: 40, types: 22, traits: 2 },
-    Budget { of: "timer-core", lines: 3230, files: 24, types: 28, traits: 4 },
+    Budget { of: "timer-core", lines: 3225, files: 24, types: 28, traits: 4 },
 ];
 
 /// Settings of `Builder`.
