@@ -218,13 +218,6 @@ mod tests {
     }
 
     #[test]
-    fn a_base_tick_of_20_ms_rounds_237_up_to_240() {
-        let tick = TickLength::new(Duration::from_millis(20)).unwrap();
-        let due = tick.deadline(0, Duration::from_millis(237));
-        assert_eq!(tick.start_ns(due), 240_000_000);
-    }
-
-    #[test]
     fn a_duration_beyond_u64_ticks_saturates() {
         let tick = TickLength::MILLISECOND;
         assert_eq!(tick.deadline(5, Duration::MAX), u64::MAX);

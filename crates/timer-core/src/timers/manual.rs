@@ -116,7 +116,7 @@ impl ManualTimer {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn next_due_in(&self) -> Option<Duration> {
-        let due_ns = self.inside.driver.tick.start_ns(earliest(&self.dues())?);
+        let due_ns = self.inside.driver.tick.start_ns(self.next_tick()?);
         Some(Duration::from_nanos(due_ns.saturating_sub(self.clock.now_ns())))
     }
 
@@ -156,7 +156,7 @@ impl ManualTimer {
         let left_to = |due_ns: u64| due_ns.saturating_sub(self.clock.now_ns());
         loop {
             self.let_tasks_run().await;
-            let next_ns = earliest(&self.dues()).map(|next| tick.start_ns(next));
+            let next_ns = self.next_tick().map(|next| tick.start_ns(next));
             let Some(due_ns) = next_ns.filter(|&due_ns| due_ns <= target_ns) else { break };
             self.advance(Duration::from_nanos(left_to(due_ns)));
         }
@@ -165,7 +165,7 @@ impl ManualTimer {
 
     /// Yields until nothing of this timer has changed for a while.
     async fn let_tasks_run(&self) {
-        let state = || (earliest(&self.dues()), self.stats().pending, self.stats().cancelled);
+        let state = || (self.next_tick(), self.stats().pending, self.stats().cancelled);
         let (mut seen, mut quiet) = (state(), 0);
         while quiet < 64 {
             let mut yielded = false;
@@ -183,22 +183,20 @@ impl ManualTimer {
         }
     }
 
-    /// Of each owner, when each of its shards next has work.
-    fn dues(&self) -> Vec<OwnersDues> {
-        let owners = self.inside.driver.shared.owners().into_iter();
-        let dues = owners.map(|(owner, shards)| {
-            let dues = (0..shards).map(|shard| owner.next_due(shard)).collect();
-            (owner, dues)
-        });
-        dues.collect()
+    /// When anything next has work.
+    fn next_tick(&self) -> Option<u64> {
+        let owners = self.inside.driver.shared.owners();
+        let dues = |(owner, shards): &(Arc<dyn WheelOwner>, usize)| {
+            (0..*shards).filter_map(|shard| owner.next_due(shard)).min()
+        };
+        owners.iter().filter_map(dues).min()
     }
 
     /// One tick that has work, or the last stretch to the goal; false when there.
     fn step(&self) -> bool {
         let Some(target_ns) = *self.target_ns.lock() else { return false };
         let Driver { tick, shared, .. } = &*self.inside.driver;
-        let owners = self.dues();
-        let next_tick = earliest(&owners).filter(|&next| next <= tick.round_down(target_ns));
+        let next_tick = self.next_tick().filter(|&next| next <= tick.round_down(target_ns));
         let Some(next_tick) = next_tick else {
             self.clock.advance_to(target_ns);
             // There, unless another call moved the goal meanwhile.
@@ -209,9 +207,9 @@ impl ManualTimer {
         };
         self.clock.advance_to(tick.start_ns(next_tick));
         let now_tick = tick.round_down(self.clock.now_ns());
-        for (owner, dues) in owners {
-            let due = dues.iter().map(|due| due.is_some_and(|due| due <= now_tick));
-            for (shard, _) in due.enumerate().filter(|&(_, due)| due) {
+        for (owner, shards) in shared.owners() {
+            let is_due = |shard: &usize| owner.next_due(*shard).is_some_and(|due| due <= now_tick);
+            for shard in (0..shards).filter(is_due) {
                 let advanced = owner.advance(shard, now_tick);
                 shared.count(advanced.fired, advanced.cascaded);
             }
@@ -231,11 +229,4 @@ impl Default for ManualTimer {
     fn default() -> Self {
         ManualTimer::new()
     }
-}
-
-type OwnersDues = (Arc<dyn WheelOwner>, Vec<Option<u64>>);
-
-/// When anything next has work.
-fn earliest(dues: &[OwnersDues]) -> Option<u64> {
-    dues.iter().flat_map(|(_, dues)| dues).filter_map(|&due| due).min()
 }

@@ -381,20 +381,6 @@ mod tests {
     }
 
     #[test]
-    fn the_first_bit_is_found_going_round() {
-        for slots in [2usize, 20, 64, 65, 200] {
-            for occupied in 0..slots {
-                let mut words = vec![0; slots.div_ceil(64)];
-                words[occupied / 64] |= 1 << (occupied % 64);
-                for start in 0..slots {
-                    assert_eq!(first_from(&words, start), Some(occupied));
-                }
-            }
-            assert_eq!(first_from(&vec![0; slots.div_ceil(64)], slots - 1), None);
-        }
-    }
-
-    #[test]
     fn of_two_bits_the_one_ahead_wins() {
         let mut words = [0; 4];
         for slot in [10, 150] {
@@ -403,20 +389,6 @@ mod tests {
         assert_eq!(first_from(&words, 11), Some(150));
         assert_eq!(first_from(&words, 151), Some(10));
         assert_eq!(first_from(&words, 10), Some(10));
-    }
-
-    #[test]
-    fn a_slot_and_the_present_say_when_a_bucket_is_due() {
-        let (mut nodes, mut buckets) = buckets();
-        for (now, expiration) in [(5000, 10_000), (7990, 10_000), (10_000, 10_400)] {
-            let [a, b] = [0; 2].map(|deadline| node(&mut nodes, deadline));
-            assert_eq!(place((&mut nodes, &mut buckets), a, expiration + 399, now), expiration);
-            assert_eq!(place((&mut nodes, &mut buckets), b, expiration, now), expiration);
-            let first = buckets.first_due(u64::MAX, now).unwrap();
-            assert_eq!((first.level, first.expiration), (2, expiration));
-            assert!([a, b].into_iter().all(|index| buckets.remove(&mut nodes, index)));
-            assert_eq!(buckets.first_due(u64::MAX, now), None);
-        }
     }
 
     #[test]

@@ -251,20 +251,6 @@ mod tests {
     }
 
     #[test]
-    fn four_levels_of_20_hold_160_seconds() {
-        assert_eq!(bucket(20, 30_000, 0).0, 3); // 30 s needs four levels
-        assert_eq!(bucket(20, 159_999, 0).0, 3);
-        assert_eq!(bucket(20, 160_000, 0).0, 4);
-    }
-
-    #[test]
-    fn a_level_counts_time_in_multiples_of_its_tick() {
-        let geometry = Geometry::new(WheelSize::KAFKA);
-        let unit = geometry.unit(1, 123);
-        assert_eq!(geometry.start(1, unit), 120);
-    }
-
-    #[test]
     fn a_phase_shifts_where_coarse_buckets_begin() {
         let geometry = Geometry::with_phase(WheelSize::default(), 16);
         let bucket = geometry.bucket(130, 0);

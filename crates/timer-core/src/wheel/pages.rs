@@ -234,33 +234,6 @@ mod tests {
     }
 
     #[test]
-    fn of_the_pages_that_empty_one_keeps_its_memory() {
-        let mut pages = Pages::<Slot>::new();
-        let indices: Vec<_> = (0..400).map(|_| pages.claim().unwrap()).collect();
-        indices.iter().for_each(|&index| pages.release(index));
-        assert_eq!((pages.len(), pages.pages_with_memory()), (0, 1));
-    }
-
-    #[test]
-    fn pages_come_and_go_at_random_and_no_slot_is_given_out_twice() {
-        let (mut pages, mut live) = (Pages::<Slot>::new(), Vec::new());
-        let mut random = fastrand::Rng::with_seed(3);
-        for _ in 0..2000 {
-            let most = [3, 100, 4096][random.usize(..3)];
-            let goal = random.usize(..=most);
-            while live.len() < goal {
-                live.push(pages.claim().unwrap());
-            }
-            while live.len() > goal {
-                pages.release(live.swap_remove(random.usize(..live.len())));
-            }
-            let in_use: std::collections::HashSet<_> = live.iter().map(|at| at >> 4).collect();
-            assert_eq!(live.iter().collect::<std::collections::HashSet<_>>().len(), pages.len());
-            assert!(pages.pages_with_memory() <= in_use.len() + 1, "a peak is given back");
-        }
-    }
-
-    #[test]
     fn a_page_costs_32_bytes() {
         assert_eq!(size_of::<Page<Slot>>(), 32);
     }

@@ -3,7 +3,6 @@
 
 use std::{
     future::{pending, ready},
-    panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::{
         Arc, Mutex,
@@ -147,19 +146,6 @@ fn a_reset_moves_the_time_and_keeps_the_waker() {
 }
 
 #[test]
-fn a_reset_after_the_waker_was_called_asks_for_one_more_poll() {
-    let (timer, task) = (ManualTimer::new(), task());
-    let mut sleep = timer.sleep(MS);
-    assert!(poll(&mut sleep, &task).is_pending());
-    timer.advance(MS);
-    sleep.reset(5 * MS);
-    assert_eq!((woken(&task), timer.sleepers()), (1, 0));
-    assert!(poll(&mut sleep, &task).is_pending()); // the woken task's poll
-    timer.advance(5 * MS);
-    assert_eq!((woken(&task), poll(&mut sleep, &task)), (2, READY));
-}
-
-#[test]
 fn what_lies_beyond_the_end_of_time_never_comes() {
     // A tick that divides the end of time, so that it has a tick that begins there.
     let divisor = Duration::from_nanos(257 * 641 * 6_700_417);
@@ -280,20 +266,6 @@ fn wakers_are_cloned_called_and_dropped_with_nothing_locked() {
 }
 
 #[test]
-fn a_waker_whose_clone_panics_reaches_who_polls_and_changes_nothing() {
-    let (timer, task) = (ManualTimer::new(), task());
-    let (waker, _) = hostile(&timer, "clone");
-    let mut sleep = timer.sleep(MS);
-    let first = catch_unwind(AssertUnwindSafe(|| poll_with(&mut sleep, waker)));
-    assert!(first.is_err() && timer.sleepers() == 0);
-    assert!(poll(&mut sleep, &task).is_pending());
-    let replacing = catch_unwind(AssertUnwindSafe(|| poll_with(&mut sleep, waker)));
-    assert!(replacing.is_err());
-    timer.advance(MS);
-    assert_eq!((woken(&task), poll(&mut sleep, &task)), (1, READY));
-}
-
-#[test]
 fn a_waker_whose_call_panics_is_contained_and_the_others_are_woken() {
     let (timer, task) = (ManualTimer::new(), task());
     let (waker, _) = hostile(&timer, "wake");
@@ -307,24 +279,6 @@ fn a_waker_whose_call_panics_is_contained_and_the_others_are_woken() {
     assert_eq!(poll_with(&mut sleeps[1], waker), READY);
     timer.shutdown(Duration::MAX);
     assert_eq!(timer.stats().panics, 2);
-}
-
-#[test]
-fn a_wake_may_make_poll_and_drop_sleeps() {
-    struct Again(ManualTimer, Mutex<Option<Sleep>>, Arc<Task>);
-    impl Wake for Again {
-        fn wake(self: Arc<Self>) {
-            let mut next = self.0.sleep(MS);
-            assert!(poll(&mut next, &self.2).is_pending());
-            *self.1.lock().unwrap() = Some(next);
-        }
-    }
-    let (timer, task) = (ManualTimer::new(), task());
-    let again = Arc::new(Again(timer.clone(), Mutex::default(), task.clone()));
-    let mut sleep = timer.sleep(MS);
-    assert!(poll_with(&mut sleep, &again.clone().into()).is_pending());
-    timer.advance(2 * MS);
-    assert_eq!((woken(&task), timer.sleepers(), timer.stats().panics), (1, 0, 0));
 }
 
 #[test]

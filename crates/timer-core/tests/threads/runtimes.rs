@@ -7,7 +7,6 @@ use std::{future::pending, time::Duration};
 use timer_core::{
     Clock, ManualTimer, ScheduleErrorReason, SystemClock, SystemTimer, TimeoutError, Timer,
 };
-use tokio::sync::oneshot;
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -53,38 +52,6 @@ async fn on_tokio() {
         assert_eq!(limited.await.unwrap(), Err(TimeoutError::Elapsed));
     }
     assert_eq!(timer.sleepers(), 0);
-}
-
-/// One task polls it first, another goes on with it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sleep_moves_between_tasks() {
-    let timer = SystemTimer::new().unwrap();
-    let (give, take) = oneshot::channel();
-    let mut sleep = timer.sleep(5 * MS);
-    tokio::spawn(async move {
-        tokio::select! {
-            biased;
-            slept = &mut sleep => slept.unwrap(),
-            () = std::future::ready(()) => (),
-        }
-        give.send(sleep).unwrap();
-    });
-    let sleep = take.await.unwrap();
-    tokio::spawn(sleep).await.unwrap().unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_wakes_who_sleeps() {
-    let timer = SystemTimer::new().unwrap();
-    let sleeping: Vec<_> = (0..100).map(|_| tokio::spawn(timer.sleep(HOUR))).collect();
-    while timer.sleepers() < 100 {
-        tokio::task::yield_now().await;
-    }
-    let closing = timer.clone();
-    tokio::task::spawn_blocking(move || closing.shutdown(Duration::MAX)).await.unwrap();
-    for sleeping in sleeping {
-        assert_eq!(sleeping.await.unwrap(), Err(ScheduleErrorReason::Closed));
-    }
 }
 
 #[test]
