@@ -302,7 +302,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.stats()
     }
 
-    /// What is parked right now: the `limit` keys with the most waiters, the `limit` operations
+    /// Tells what is parked now: the `limit` keys with the most waiters, the `limit` operations
     /// parked for longest, and up to as many under check. For a debug page, a health check, a test
     /// that hangs.
     ///
