@@ -4,7 +4,7 @@
 //! A produce with acks=all waits until every in-sync replica has the record, a fetch waits for
 //! bytes, a write for a quorum. Such a request is *parked* under one or more *watch keys*. A thread
 //! that changes what requests wait for raises the *event* of its key, and the requests under that
-//! key are checked again. What is not completed in time *expires*.
+//! key are checked again. One that is not completed in time *expires*.
 //!
 #![doc = include_str!("../doc/event.svg")]
 //!

@@ -30,11 +30,11 @@
 //!   only one.
 //! - **(c)**, **(i)** It ends as [`Panicked`](crate::CancelReason::Panicked), unless an end was
 //!   noted.
-//! - **(d)** Shut down, full, too many watermarks or no keys: it comes back in
-//!   [`Refused`](crate::Refused), its callback uncalled.
+//! - **(d)** The purgatory is shut down or full, or it has too many watermarks or no keys: it comes
+//!   back in [`Refused`](crate::Refused), its callback uncalled.
 //! - **(e)** An event between check and watch is noticed: events are counted.
 //! - **(f)** A check that comes true wins over every note.
-//! - **(g)** As often as events came by meanwhile.
+//! - **(g)** The same thread checks again, as often as events came by.
 //! - **(h)** The time ran out, or a thread cancelled or completed it. The first such note counts.
 //! - **(j)** An event, a watermark that is met but does not complete it, or a
 //!   [recheck](crate::Builder::recheck_every).
@@ -44,7 +44,7 @@
 //!
 //! # The end
 //!
-//! The outcome is decided under the lock. Then its watches leave the lists, its place under
+//! The outcome is decided under the lock. Then the watches leave the lists, its place under
 //! [`max_parked`](crate::Builder::max_parked) is free, and its callback runs once, with nothing
 //! locked:
 //!

@@ -41,7 +41,6 @@
 //!
 //! # Missed events
 //!
-//! A forgotten event fails no request: each waits out its time and is answered then.
 //! [`check_at_expiry`](crate::Builder::check_at_expiry) [finds
 //! it](super::recipes#a-trigger-that-was-forgotten). An event that races the timeout may count,
 //! too, so watch the share.

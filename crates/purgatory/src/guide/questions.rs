@@ -4,9 +4,6 @@
 //! early](super::operations#the-one-rule), under another key, by the [wrong
 //! call](super::watches#pitfalls), or [not at all](super::operating#missed-events).
 //!
-//! **`check_and_complete` returned 0, but an operation completed.** It counts what it ended itself,
-//! not what [another thread](super::lifecycle) held.
-//!
 //! **What if the last handle is dropped?** What is parked is cancelled. The drop waits for no
 //! thread. An operation that holds a handle keeps its purgatory open: with `Timeout::Never`, call
 //! `shutdown`.

@@ -391,12 +391,10 @@
 //!
 //! # A trigger that was forgotten
 //!
-//! A thread changes what requests wait for and raises no event, or that of another key. Each
-//! request waits out its time and is answered then: slowness, at best. (Kafka has had this bug:
-//! KAFKA-14334.) With [`check_at_expiry`](crate::Builder::check_at_expiry) each operation is
-//! checked once more when its time is up; what is true then completes, and is a *missed event*:
-//! counted, alerted on (`PurgatoryMissesEvents`) and told to a hook. A test asserts that there was
-//! none.
+//! Each request waits out its time and is answered then: slowness, at best. (Kafka has had this
+//! bug: KAFKA-14334.) With [`check_at_expiry`](crate::Builder::check_at_expiry) each is checked
+//! once more when its time is up; what is true then completes, and is a *missed event*: counted,
+//! alerted on (`PurgatoryMissesEvents`) and told to a hook. A test asserts that there was none.
 //!
 //! ```
 #![doc = include_str!("recipes/forgotten.rs")]

@@ -28,7 +28,7 @@
 //! | [`Timeout::Never`](crate::Timeout::Never) | until an event or a cancel |
 //! | [`reschedule`](crate::Purgatory::reschedule) | a new timeout while parked: a heartbeat |
 //!
-//! On Linux the clock stands still while the machine is suspended.
+//! On Linux the clock stands still during suspend.
 //!
 //! # Why an expiry is late
 //!

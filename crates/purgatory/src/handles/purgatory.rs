@@ -302,7 +302,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         self.core.stats()
     }
 
-    /// What is parked right now: the `limit` keys with the most waiters, as many without an event
+    /// Tells what is parked now: the `limit` keys with the most waiters, as many without an event
     /// for longest, the `limit` operations parked for longest, and up to as many under check. For a
     /// debug page, a health check, a test that hangs.
     ///
