@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_at_9_is_at_9_on_either_side_of_the_clocks_change() {
+    fn nine_is_nine_on_either_side_of_a_clock_change() {
         let ran = year("0 9 * * *");
         assert_eq!(ran.len(), 365);
         assert!(ran.iter().all(|at| (at.hour(), at.minute()) == (9, 0)));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_that_is_skipped_is_made_up_for_and_a_day_that_is_none_never_comes() {
+    fn a_skipped_hour_is_made_up_and_no_day_never_comes() {
         let ran = year("30 2 * * *"); // on the 29th of March there is no half past two
         assert_eq!(ran.len(), 365);
         assert!(year("0 9 30 2 *").is_empty());

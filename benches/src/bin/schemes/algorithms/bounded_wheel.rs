@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_month_of_720_slots_with_two_tasks_makes_718_empty_moves() {
+    fn two_tasks_in_720_slots_make_718_empty_moves() {
         let mut wheel = BoundedWheel::<720>::default();
         for (task, delay) in [(0, 9), (1, 11 * 24 + 9)] {
             wheel.start(delay, task).unwrap();

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn tuesday_thursday_and_the_12th_at_9_share_slot_9_of_24() {
+    fn three_days_at_9_share_slot_9_of_24() {
         // Tuesday, 11 September, 10:00; a slot an hour.
         let mut wheel = wheel::<24>(10);
         let delays = [7 * 24 - 1, 2 * 24 - 1, 24 - 1];
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_list_three_one_two_and_then_one_wait_as_they_came() {
+    fn tasks_of_a_list_wait_in_the_order_they_came() {
         let mut list = UnsortedList::default();
         for (task, delay) in [3, 1, 2, 1].into_iter().enumerate() {
             list.start(delay, task as Task).unwrap();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn of_ten_slots_slot_3_has_five_tasks_at_3_and_one_at_13() {
+    fn slot_3_of_10_has_five_tasks_at_3_and_one_at_13() {
         let mut wheel = wheel::<10>(0);
         for (task, delay) in [3, 3, 3, 3, 3, 13].into_iter().enumerate() {
             wheel.start(delay, task as Task).unwrap();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn at_index_5_of_10_a_delay_of_6_waits_no_round_and_not_the_one_of_i_plus_d_over_n() {
+    fn at_index_5_of_10_a_delay_of_6_waits_no_round() {
         let mut wheel = wheel::<10>(5);
         wheel.start(6, 0).unwrap();
         assert_eq!(((5 + 6) / 10, HashedWheel::<10>::rounds(6), wheel.slot(6)), (1, 0, 1));
