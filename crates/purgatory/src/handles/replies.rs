@@ -11,7 +11,7 @@ use std::{
     task::Waker,
 };
 
-use timer_core::BuildError;
+use timer_core::{BuildError, driver::contain};
 
 use crate::{
     handles::{
@@ -148,13 +148,20 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// As [`deliver`](Self::deliver), with a value that is made only if a reply is expected under
     /// the key, with nothing locked: false if none is. A value whose future is dropped meanwhile is
     /// dropped, too.
+    ///
+    /// # Panics
+    /// A panic in `value` is contained and counted; the reply ends as
+    /// [`Panicked`](CancelReason::Panicked).
     pub fn deliver_with<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: impl FnOnce() -> V) -> bool
     where
         K: Borrow<Q>,
     {
         let Some(expected) = self.purgatory.core.take_alone(key) else { return false };
-        let filled = expected.fill(Ok(value()));
-        filled.map(|waker| self.purgatory.wake(waker)).is_ok()
+        let mut made = Err(WaitError::Cancelled(CancelReason::Panicked));
+        self.purgatory.core.report_if(contain(|| made = Ok(value())));
+        let is_made = made.is_ok();
+        let filled = expected.fill(made);
+        filled.map(|waker| self.purgatory.wake(waker)).is_ok() && is_made
     }
 
     /// Fails everything that was expected before this call, as

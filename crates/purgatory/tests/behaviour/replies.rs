@@ -331,3 +331,13 @@ fn a_reply_takes_one_allocation() {
     let counted = allocation_counter::measure(|| (0..100).for_each(|_| ask()));
     assert_eq!((counted.count_total, counted.count_current), (100, 0));
 }
+
+#[test]
+fn a_panic_while_a_value_is_made_ends_its_reply() {
+    let (_timer, waits, replies) = replies();
+    let mut reply = replies.expect(1, SECOND).unwrap();
+    assert!(!replies.deliver_with(&1, || panic!("no value")));
+    assert_eq!(poll(&mut reply), Poll::Ready(Err(WaitError::Cancelled(CancelReason::Panicked))));
+    assert_eq!((waits.stats().panics, waits.len()), (1, 0));
+    assert!(replies.expect(1, SECOND).is_ok());
+}

@@ -19,7 +19,7 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 2] = [
-    Budget { of: "purgatory", lines: 5693, files: 40, types: 22, traits: 3 },
+    Budget { of: "purgatory", lines: 5696, files: 40, types: 22, traits: 3 },
     Budget { of: "timer-core", lines: 3280, files: 24, types: 28, traits: 4 },
 ];
 
