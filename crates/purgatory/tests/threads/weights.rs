@@ -86,7 +86,7 @@ fn race(waits: &Purgatory<u64, Heavy>, round: u64) {
 }
 
 #[test]
-fn max_weight_is_exact_under_eight_threads() {
+fn max_weight_is_exact_on_real_threads() {
     let timer = SystemTimer::new().unwrap();
     let waits = || Purgatory::builder("weights").timer(&timer).max_weight(MAX).build().unwrap();
     let raced = waits();
