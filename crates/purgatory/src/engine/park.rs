@@ -178,13 +178,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(super) fn permit(&self, operation: &O) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
         let weight = if self.weights.is_some() { operation.weight() } else { 1 };
-        if let Some(permits) = self.permits.as_ref().filter(|permits| !permits.acquire(1)) {
-            return Err(RefusedReason::Full { limit: permits.max() });
-        }
+        // First, so that what is too heavy takes no place from others.
         let fits = |weights: &Limit| usize::try_from(weight).is_ok_and(|of| weights.acquire(of));
         if let Some(weights) = self.weights.as_ref().filter(|weights| !fits(weights)) {
-            self.permits.iter().for_each(|permits| permits.release(1));
             return Err(RefusedReason::TooHeavy { weight, limit: weights.max() as u64 });
+        }
+        if let Some(permits) = self.permits.as_ref().filter(|permits| !permits.acquire(1)) {
+            self.weights.iter().for_each(|weights| weights.release(weight as usize));
+            return Err(RefusedReason::Full { limit: permits.max() });
         }
         Ok(PermitGuard { core: Some(self), weight })
     }

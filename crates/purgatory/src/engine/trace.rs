@@ -3,6 +3,7 @@
 //! here.
 
 use std::{
+    io::Write,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread::{self, Thread},
 };
@@ -115,6 +116,7 @@ fn stuck_check(purgatory: &str, on: &Thread, seen_by: &Thread) {
     let what = "a check takes more than a second; does it wait for a lock held while raising?";
     tell!(warn, purgatory, on, seen_by, "{what}");
     if !cfg!(feature = "tracing") {
-        eprintln!("purgatory {purgatory}, thread {on}, seen by thread {seen_by}: {what}");
+        let mut stderr = std::io::stderr(); // which may be closed
+        let _ = writeln!(stderr, "purgatory {purgatory}, thread {on}, seen by {seen_by}: {what}");
     }
 }

@@ -27,8 +27,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.publish_by_label(&stats);
         let now_ns = self.driver().now_ns();
         let survey = self.survey(1, now_ns);
-        let quietest =
-            self.quietest(1, now_ns).first().map_or(0.0, |(_, quiet)| quiet.as_secs_f64());
+        let quietest = self.quietest(1).first().map_or(0.0, |(_, quiet)| quiet.as_secs_f64());
         let seconds = |most: &[(u64, _)]| most.first().map_or(0.0, |&(us, _)| us as f64 / 1e6);
         let ages = [
             (

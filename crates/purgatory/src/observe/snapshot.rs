@@ -65,7 +65,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             under_check: under_check.collect(),
             key_count: self.keys(),
             busiest: self.busiest(limit),
-            quietest: self.quietest(limit, now_ns),
+            quietest: self.quietest(limit),
             labels,
             times: self.times(),
             stats: self.stats(),
@@ -169,13 +169,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// The keys that have had waiters and no event for longest. Events do not check what
     /// [`Replies`](crate::Replies) parks, so its keys are none.
-    pub(crate) fn quietest(&self, limit: usize, now_ns: u64) -> Vec<(K, Duration)> {
+    pub(crate) fn quietest(&self, limit: usize) -> Vec<(K, Duration)> {
         let (mut quietest, mut gone) = (Vec::new(), Vec::new());
-        let now_ms = ((now_ns / 1_000_000) as u32).wrapping_add(1).max(1); // 49 days, and again
         for room in 0..if O::CHECKED { self.rooms.count() } else { 0 } {
-            self.rooms.lock(room).quiet(now_ms, |key, quiet_ms| {
-                quietest.push((quiet_ms.into(), key.clone()));
-            });
+            let mut room = self.rooms.lock(room);
+            let now_ns = self.driver().now_ns(); // under the lock: no other look was later
+            let now_ms = ((now_ns / 1_000_000) as u32).wrapping_add(1).max(1); // 49 days, and again
+            room.quiet(now_ms, |key, quiet_ms| quietest.push((quiet_ms.into(), key.clone())));
+            drop(room);
             gone.extend(keep_highest(&mut quietest, limit)); // dropped with nothing locked
         }
         quietest.into_iter().map(|(ms, key)| (key, Duration::from_millis(ms))).collect()

@@ -36,6 +36,7 @@ impl<O> Entries<O> {
         mut is_up: impl FnMut(DueTask<'_, Entry<O>>),
     ) -> Turned {
         let Entries { wheel, room } = self;
+        let now = now.max(wheel.now()); // a parker may have seen a later tick than the timer
         let (mut again, mut early) = (Vec::new(), Vec::new());
         let mut advanced = wheel.advance(now, budget, |mut task| {
             let deadline = task.get_mut().deadline();

@@ -14,6 +14,7 @@ mod errors;
 mod extremes;
 mod fair_ends;
 mod for_one;
+mod held_up;
 mod labels;
 mod lookups;
 mod metrics;

@@ -19,8 +19,8 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 2] = [
-    Budget { of: "purgatory", lines: 5696, files: 40, types: 22, traits: 3 },
-    Budget { of: "timer-core", lines: 3280, files: 24, types: 28, traits: 4 },
+    Budget { of: "purgatory", lines: 5701, files: 40, types: 22, traits: 3 },
+    Budget { of: "timer-core", lines: 3268, files: 24, types: 28, traits: 4 },
 ];
 
 /// Settings of `Builder`.

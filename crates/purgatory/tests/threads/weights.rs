@@ -100,3 +100,25 @@ fn max_weight_is_exact_on_real_threads() {
     timer.shutdown(Duration::MAX); // what had expired is called back
     assert_eq!((raced.stats().weight, raced.len()), (0, 0));
 }
+
+/// A thread that offers what is too heavy again and again.
+#[test]
+fn too_heavy_takes_no_place_on_real_threads() {
+    let builder = Purgatory::builder("test").max_parked(1).max_weight(10);
+    let purgatory: Purgatory<u8, Heavy> = builder.build().unwrap();
+    let over = AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while over.load(SeqCst) == 0 {
+                let refused = purgatory.try_complete_else_watch(Heavy(11), &[1], Timeout::Never);
+                assert!(refused.is_err());
+            }
+        });
+        for _ in 0..effort(10_000) {
+            let parked = purgatory.try_complete_else_watch(Heavy(1), &[2], Timeout::Never);
+            assert!(parked.is_ok(), "{:?}", parked.map_err(|refused| refused.reason));
+            assert_eq!(purgatory.cancel_all("over"), 1);
+        }
+        over.store(1, SeqCst);
+    });
+}

@@ -165,7 +165,8 @@ impl Rounds {
         let mut round = Round { called, ..Round::default() };
         let now_ns = self.clock.now_ns();
         let now_tick = self.tick.round_down(now_ns);
-        self.visited.retain_mut(|visited| visited.advance_due(now_tick, &mut round));
+        let again_ticks = self.tick.round_up(AFTER_PANIC_NS);
+        self.visited.retain_mut(|visited| visited.advance_due(now_tick, again_ticks, &mut round));
         self.count(&round, self.woken, now_ns);
         let pause = match self.pause() {
             Pause::None if round.fired > 0 && round.cascaded > 0 => Pause::Yield,
@@ -227,6 +228,10 @@ impl Rounds {
     }
 }
 
+/// A turn that panicked may have left work that nobody rings for any more, so its shard is looked
+/// at again this much later. Not at once: it may panic for ever.
+const AFTER_PANIC_NS: u64 = 100_000_000;
+
 /// What a round over all wheels came to.
 #[derive(Default)]
 struct Round {
@@ -237,9 +242,9 @@ struct Round {
 }
 
 impl Visited {
-    /// Advances the shards that are due or were rung for; one whose turn panics waits to be rung
-    /// for. False when their owner is gone.
-    fn advance_due(&mut self, now_tick: u64, round: &mut Round) -> bool {
+    /// Advances the shards that are due or were rung for; one whose turn panics is looked at again
+    /// after `again_ticks`. False when their owner is gone.
+    fn advance_due(&mut self, now_tick: u64, again_ticks: u64, round: &mut Round) -> bool {
         let (mut rung, mut turned) = (0, None);
         for (shard, next_due) in self.next_due.iter_mut().enumerate() {
             if shard % 64 == 0 {
@@ -252,7 +257,7 @@ impl Visited {
                 continue;
             }
             let Some(wheels) = self.attached.wheels.upgrade() else { return false };
-            *next_due = None;
+            *next_due = Some(now_tick.saturating_add(again_ticks)); // when it panics
             let _ = contain(|| {
                 let advanced = wheels.advance(shard, now_tick);
                 *next_due = advanced.next_due;

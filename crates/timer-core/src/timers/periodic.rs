@@ -169,8 +169,8 @@ impl Periodic {
         state.run_by.is_none()
     }
 
-    /// True until it is cancelled or the timer is shut down. (It does not keep its timer alive:
-    /// once that was dropped it never runs again, yet this stays true.)
+    /// True until it is cancelled. (Once its timer was shut down or dropped it never runs again,
+    /// yet this stays true.)
     pub fn is_active(&self) -> bool {
         !self.shared.state.lock().over
     }

@@ -6,12 +6,14 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
+    thread,
     time::Duration,
 };
 
 use timer_core::{
     Advanced, Clock, Executor, Job, ManualTimer, ScheduleErrorReason, SystemClock, SystemTimer,
-    TaskTimer, TickLength, Timer, TimingWheel, driver::WheelOwner,
+    TaskTimer, TickLength, Timer, TimingWheel,
+    driver::{Shards, WheelOwner},
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -431,4 +433,49 @@ fn a_shutdown_with_a_limit_closes_all_there_is_and_tells_what_it_left() {
     release.send(()).unwrap();
     let left = timer.shutdown(HOUR);
     assert_eq!((left.unfired.len(), left.threads), (0, 0));
+}
+
+/// The wheels of an owner whose first turn panics.
+struct PanicsOnce {
+    shards: Shards<TimingWheel<&'static str>>,
+    turns: AtomicUsize,
+    fired: AtomicUsize,
+}
+
+impl WheelOwner for PanicsOnce {
+    fn advance(&self, shard: usize, now_tick: u64) -> Advanced {
+        assert!(self.turns.fetch_add(1, SeqCst) > 0, "the first turn");
+        let mut shard = self.shards.lock(shard);
+        let advanced = shard.advance(now_tick, usize::MAX, |task| {
+            task.take();
+            self.fired.fetch_add(1, SeqCst);
+        });
+        shard.advanced(advanced.next_due);
+        advanced
+    }
+
+    fn round_over(self: Arc<Self>) {}
+
+    fn next_due(&self, shard: usize) -> Option<u64> {
+        self.shards.next_due(shard)
+    }
+
+    fn timer_closed(self: Arc<Self>) {}
+}
+
+#[test]
+fn a_turn_that_panicked_is_made_up_for() {
+    let timer = SystemTimer::new().unwrap();
+    let driver = timer.driver();
+    let shards = driver.shards(1, |_, wheel| wheel);
+    let owner = Arc::new(PanicsOnce { shards, turns: 0.into(), fired: 0.into() });
+    assert!(driver.attach(&owner, &owner.shards));
+    let mut shard = owner.shards.lock(0);
+    let deadline = driver.tick.deadline(driver.now_ns(), Duration::from_millis(5));
+    let due = shard.insert(deadline, "task").unwrap().due;
+    shard.work_at(due);
+    drop(shard);
+    while owner.fired.load(SeqCst) == 0 {
+        thread::yield_now(); // for ever, if its shard were not looked at again
+    }
 }

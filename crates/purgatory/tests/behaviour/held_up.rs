@@ -1,0 +1,137 @@
+//! Threads that are held up just after they have read the time, while others go on.
+
+use std::{
+    process::{Command, Stdio},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::SeqCst},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::support::{MINUTE, Op, Park, Probe};
+use purgatory::{Outcome, Purgatory, Timeout};
+use timer_core::{Clock, SystemTimer};
+
+/// Where a thread of this name is to be held up: it tells that it has read the time, and waits.
+type Hold = (&'static str, mpsc::Sender<()>, mpsc::Receiver<()>);
+
+/// A clock that a test turns.
+#[derive(Clone, Debug, Default)]
+struct Held {
+    now_ns: Arc<AtomicU64>,
+    hold: Arc<Mutex<Option<Hold>>>,
+}
+
+impl Held {
+    fn set_us(&self, us: u64) {
+        self.now_ns.store(us * 1000, SeqCst);
+    }
+
+    /// Holds a thread up at its next look; tells when it has looked, and lets it go.
+    fn hold(&self, name: &'static str) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let (look, has_looked) = mpsc::channel();
+        let (go, may_go) = mpsc::channel();
+        *self.hold.lock().unwrap() = Some((name, look, may_go));
+        (has_looked, go)
+    }
+
+    fn purgatory(&self) -> (SystemTimer, Purgatory<&'static str, Op>) {
+        let timer = SystemTimer::builder().clock(self.clone()).name("t").inline().build().unwrap();
+        let purgatory = Purgatory::builder("test").timer(&timer).rooms(1).build().unwrap();
+        (timer, purgatory)
+    }
+}
+
+impl Clock for Held {
+    fn now_ns(&self) -> u64 {
+        let now_ns = self.now_ns.load(SeqCst);
+        let mut hold = self.hold.lock().unwrap();
+        let here = |(name, ..): &Hold| thread::current().name() == Some(name);
+        if hold.as_ref().is_some_and(here) {
+            let (_, look, may_go) = hold.take().unwrap();
+            drop(hold);
+            look.send(()).unwrap();
+            may_go.recv().unwrap();
+        }
+        now_ns
+    }
+}
+
+/// The reaper has read the time in tick 5. Tick 6 begins, another operation is parked in it, and
+/// one comes whose time is up in tick 6: it is not early.
+#[test]
+fn a_turn_behind_the_wheel_checks_nothing_again() {
+    let clock = Held::default();
+    clock.set_us(5_800);
+    let (_timer, purgatory) = clock.purgatory();
+    let (has_looked, go) = clock.hold("t-reaper");
+    Probe::parked(&purgatory, &["other"], MINUTE); // wakes the reaper
+    has_looked.recv().unwrap();
+    clock.set_us(5_900);
+    let (probe, others, ahead) = (Probe::new(), purgatory.clone(), clock.clone());
+    let mut first = true;
+    let operation = probe.operation().on_check(move || {
+        if std::mem::take(&mut first) {
+            ahead.set_us(6_100);
+            others.park(Probe::new().operation(), &["other"], MINUTE); // as another thread may
+        }
+    });
+    purgatory.park(operation, &["key"], Timeout::At(5_950_000));
+    probe.make_ready(); // and no event
+    go.send(()).unwrap();
+    while !probe.ended() {
+        thread::yield_now(); // for ever, if it were lost
+    }
+    assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Expired], 1));
+    assert_eq!(purgatory.stats().missed_events, 0);
+}
+
+#[test]
+fn two_snapshots_at_once_find_no_key_quiet_for_long() {
+    let clock = Held::default();
+    clock.set_us(100_000);
+    let (_timer, purgatory) = clock.purgatory();
+    Probe::parked(&purgatory, &["key"], MINUTE);
+    let (has_looked, go) = clock.hold("late");
+    let late = purgatory.clone();
+    let late = thread::Builder::new().name("late".into()).spawn(move || late.snapshot(1)).unwrap();
+    has_looked.recv().unwrap();
+    clock.set_us(102_000);
+    assert_eq!(purgatory.snapshot(1).quietest, [("key", Duration::ZERO)]);
+    go.send(()).unwrap();
+    assert_eq!(late.join().unwrap().quietest, [("key", Duration::ZERO)]);
+}
+
+/// In a process of its own, whose standard error is closed: a check does not end, and an event
+/// comes by two seconds later.
+#[test]
+fn a_stuck_check_is_told_to_a_closed_stderr() {
+    const CHILD: &str = "STDERR_IS_CLOSED";
+    if std::env::var_os(CHILD).is_none() {
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "held_up::a_stuck_check_is_told_to_a_closed_stderr", "--nocapture"]);
+        let piped = again.env(CHILD, "1").stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
+        drop(child.stderr.take());
+        assert!(child.wait().unwrap().success());
+        return;
+    }
+    let clock = Held::default();
+    let (_timer, purgatory) = clock.purgatory();
+    let (begun, running) = mpsc::channel();
+    let (release, blocked) = mpsc::channel::<()>();
+    let stuck = Probe::new().operation().on_check(move || {
+        begun.send(()).unwrap();
+        let _ = blocked.recv();
+    });
+    let parks = purgatory.clone();
+    let stuck = thread::spawn(move || parks.try_complete_else_watch(stuck, &["stuck"], MINUTE));
+    running.recv().unwrap();
+    clock.set_us(2_000_000);
+    assert_eq!(purgatory.check_and_complete(&"another"), 0);
+    drop(release);
+    assert!(stuck.join().is_ok());
+}
