@@ -30,7 +30,7 @@ pub enum Failpoint {
     DroppedFutureLeavesOperation,
     /// A shutdown leaves the rooms open.
     ShutdownClosesNoRoom,
-    /// What is expected while all fails, fails, too.
+    /// An expectation while all fails, fails, too.
     FailsWhatCameAfter,
     /// A rise of a watermark that is kept raises its event before the value.
     EventBeforeItsRise,

@@ -30,7 +30,7 @@ impl io::Write for Log {
     }
 }
 
-/// What is told while `work` runs, a line each.
+/// The events told while `work` runs, a line each.
 fn told(work: impl FnOnce(&ManualTimer, &Waiting)) -> Vec<String> {
     let log = Log::default();
     let lines = log.clone();

@@ -161,7 +161,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// An event, or a rise to a value, inside a check or callback: what waits for the key now is
-    /// walked when the outermost call gets to it. What is parked later finds the version raised.
+    /// walked when the outermost call gets to it. A later one finds the version raised.
     #[cold]
     fn queue_event<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, event: Event)
     where

@@ -18,8 +18,8 @@ use crate::{
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Parks an operation under a key that has no waiter; `None` when it was given no time. Runs
-    /// the key's `Hash`, and its `Eq` under the lock of its room. What is refused is dropped, and
-    /// its key comes back.
+    /// the key's `Hash`, and its `Eq` under the lock of its room. A refused operation is dropped,
+    /// and its key comes back.
     pub(crate) fn park_alone(
         &self,
         operation: O,
@@ -85,7 +85,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Cancels all that were parked before this call, by the sweeps before each, and hands them
-    /// over uncalled. What is parked meanwhile stays, whatever its room. O(parked).
+    /// over uncalled. An operation parked meanwhile stays, whatever its room. O(parked).
     pub(crate) fn take_all(&self, outcome: &Outcome, sweeps_before: impl Fn(&O) -> u64) -> Vec<O> {
         let before = self.sweeps.fetch_add(1, Ordering::AcqRel);
         let is_old =

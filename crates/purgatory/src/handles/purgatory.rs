@@ -400,7 +400,7 @@ impl ShutdownLeft {
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Ends all that is parked as Cancelled ([`Shutdown`](crate::CancelReason::Shutdown)), refuses
     /// what would have to wait from now on, and waits at most `limit` until checks and callbacks
-    /// are over; says what was left. What is left still ends, once and as it would have. `limit`
+    /// are over; says what was left. The rest still ends, once and as it would have. `limit`
     /// may be [`Duration::MAX`]; zero waits for nothing. Again: only the wait.
     ///
     /// An operation under check is ended by the thread that checks it. Callbacks run on the

@@ -118,8 +118,8 @@ pub struct Snapshot<K> {
     pub labels: Vec<(&'static str, usize)>,
     /// What has been parked for longest, longest first.
     pub oldest: Vec<Parked<K>>,
-    /// What is under check, by how long that is known to go on, longest first. A check that never
-    /// returns shows up here, and its operation cannot expire.
+    /// Operations under check, by how long that is known to go on, longest first. A check that
+    /// never returns shows up here, and its operation cannot expire.
     pub under_check: Vec<Parked<K>>,
     /// How long operations waited. Counted from the first snapshot, or
     /// [`times`](crate::Purgatory::times), on.

@@ -21,7 +21,7 @@ pub(crate) struct Turn {
 #[derive(Debug)]
 pub(crate) struct Turned {
     pub(crate) advanced: Advanced,
-    /// What is due again, unless it was already.
+    /// Operations due for a recheck, unless they were already.
     pub(crate) again: Vec<(TimerHandle, Order)>,
 }
 

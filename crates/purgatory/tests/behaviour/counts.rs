@@ -1,4 +1,4 @@
-//! What is counted and timed, under the hand-turned clock.
+//! Counts and times, under the hand-turned clock.
 
 use std::time::Duration;
 

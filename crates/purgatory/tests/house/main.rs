@@ -1,4 +1,4 @@
-//! What is checked of the code and the pages themselves: layers, absences, lengths, links.
+//! Checks of the code and the pages themselves: layers, absences, lengths, links.
 
 mod budgets;
 mod imports;

@@ -105,6 +105,12 @@ fn no_file_and_no_function_is_too_long() {
     none(wrong);
 }
 
+/// A sentence of the line begins so.
+fn starts_with_what_is(words: &str) -> bool {
+    let begins = |text: &str| text.trim_start_matches(['/', '!', ' ']).starts_with("What is ");
+    begins(words) || words.split(". ").skip(1).any(begins)
+}
+
 /// Words that leave a sentence's subject unnamed, or make a riddle of a number.
 #[test]
 fn words_name_their_subject() {
@@ -120,6 +126,7 @@ fn words_name_their_subject() {
                 words.split(|c: char| !c.is_alphabetic()).any(|word| word == *refused)
             });
             let riddle = riddle.or_else(|| words.contains("so many").then_some("so many"));
+            let riddle = riddle.or_else(|| starts_with_what_is(words).then_some("What is"));
             if let Some(refused) = riddle.filter(|_| prose) {
                 wrong.push(format!("{path}:{}: {refused:?}; name it instead", at + 1));
             }

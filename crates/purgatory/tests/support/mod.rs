@@ -154,7 +154,7 @@ impl Probe {
         !self.endings().is_empty()
     }
 
-    /// What is seen of an operation that is parked under these.
+    /// The view of an operation that is parked under these.
     #[track_caller]
     pub fn parked<'a, K>(
         purgatory: &Purgatory<K, Op>,

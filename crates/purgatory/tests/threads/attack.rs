@@ -67,7 +67,7 @@ impl Books {
     }
 }
 
-/// What is done to a purgatory.
+/// An attack on a purgatory.
 struct Attack<'a, K: WatchKey, O: DelayedOperation> {
     purgatory: &'a Purgatory<K, O>,
     key: fn(u32) -> K,

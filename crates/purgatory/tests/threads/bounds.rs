@@ -84,7 +84,7 @@ fn many_keys_do_not_hold_up_the_executors_queue() {
     timer.shutdown(Duration::MAX);
 }
 
-/// What is on a shared timer is closed before its shutdown returns, though nothing it ends is told
+/// Purgatories on a shared timer are closed before its shutdown returns, though no end is told
 /// yet.
 #[test]
 fn a_timers_shutdown_closes_its_purgatories_at_once() {

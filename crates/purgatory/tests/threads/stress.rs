@@ -282,7 +282,7 @@ fn every_operation_ends_exactly_once_whatever_races() {
 }
 
 /// All memory is counted, thread by thread, so the clock is turned by hand: a reaper's and a
-/// worker's could not be. What is allocated on one thread and freed on another cancels out in the
+/// worker's could not be. Memory allocated on one thread and freed on another cancels out in the
 /// sum.
 #[test]
 fn memory_is_back_where_it_started() {

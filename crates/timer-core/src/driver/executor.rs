@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_finish_their_queue_after_close_and_outlive_a_panic() {
+    fn workers_finish_their_queue_and_outlive_a_panic() {
         let workers = Workers::start("test", 2).unwrap();
         let (done, results) = mpsc::channel();
         for number in 0..100 {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fell_due_is_parted_among_the_threads_there_are() {
+    fn due_tasks_are_parted_among_the_threads() {
         let sizes = |due: usize, parallelism| -> Vec<usize> {
             Due::from(vec![(); due]).into_jobs(parallelism).map(|job| job.len()).collect()
         };

@@ -51,7 +51,7 @@ pub trait WheelOwner: Send + Sync + 'static {
 
 /// A shard, under its lock: a wheel, and what its owner keeps beside it.
 pub trait ShardState {
-    /// What is on the wheel.
+    /// A task on the wheel.
     type Task;
 
     /// The wheel.

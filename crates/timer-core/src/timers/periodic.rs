@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fixed_rate_keeps_its_beat_and_lets_missed_starts_fall_out() {
+    fn a_fixed_rate_keeps_its_beat_and_skips_missed_runs() {
         let rate = Pace::Rate(Duration::from_nanos(10));
         assert_eq!(rate.next_ns(100, 100), 110);
         assert_eq!(rate.next_ns(100, 109), 110);

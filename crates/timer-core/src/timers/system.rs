@@ -180,7 +180,7 @@ impl SystemTimerBuilder {
 
     /// (Feature `tokio`.) On a tokio runtime, without a thread. The reaper is a task of it, which
     /// waits by tokio's clock, and what expired runs as tasks of it. So a test with a paused clock
-    /// just works. What is scheduled on the timer may come from anywhere. (A [clock](Self::clock)
+    /// just works. Tasks may be scheduled from anywhere. (A [clock](Self::clock)
     /// or [executor](Self::executor) that is set stays.)
     ///
     /// tokio waits in steps of a millisecond, so expiry is up to one later than on a thread of the

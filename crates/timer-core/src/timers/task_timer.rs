@@ -337,7 +337,7 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
         self.execute(due);
         let driver = self.driver.clone();
         if let Some(tasks) = Arc::into_inner(self) {
-            // The last handle went meanwhile. What is pending is the user's to drop: not here.
+            // The last handle went meanwhile. Pending tasks are the user's to drop: not here.
             driver.execute(Job::new(move || drop(tasks)));
         }
     }

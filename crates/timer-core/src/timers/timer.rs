@@ -40,7 +40,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// Ends the timer: later tasks are refused, sleeps are woken, purgatories and other owners of
     /// wheels on it are closed, and the tasks that never fired are handed back. Then waits until
     /// the timer's threads have run what had expired and what the closing ended, for at most
-    /// `limit`; [`Duration::MAX`] waits until that is over. What is left goes on, and its thread
+    /// `limit`; [`Duration::MAX`] waits until that is over. The rest goes on, and its thread
     /// ends after it.
     ///
     /// A thread of a timer waits for nothing here. A timer on a tokio runtime, or with an

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_buckets_due_together_the_higher_level_comes_first() {
+    fn the_higher_level_of_two_due_buckets_comes_first() {
         let (mut nodes, mut buckets) = buckets();
         for (now, deadline) in [(0, 39), (20, 20), (20, 23)] {
             let index = node(&mut nodes, deadline);

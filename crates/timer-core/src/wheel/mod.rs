@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn schedule_cancel_and_an_idle_advance_cost_the_same_with_10_and_with_a_million_pending() {
+    fn costs_do_not_grow_from_10_to_a_million_pending() {
         let few = most_steps(10);
         for pending in [100, 1000, 10_000, 100_000, 1_000_000] {
             let many = most_steps(pending);

@@ -169,7 +169,7 @@ fn a_rounded_deadline_is_never_early() {
 /// of 20^14 ms or more lands in a bucket that is due at once and puts it back into itself, while
 /// the reaper holds the timer's lock. Here every `u64` has its level.
 #[test]
-fn a_delay_beyond_the_levels_of_kafkas_wheel_wedges_nothing() {
+fn a_delay_beyond_kafkas_levels_wedges_nothing() {
     for far in [20_u64.pow(14), 1 << 61] {
         let mut kafka = KafkaTimer::new(1);
         kafka.add(5);

@@ -59,7 +59,7 @@ fn tick(interval: &mut Interval, task: &Arc<Task>) -> Poll<Result<u64, ScheduleE
 const READY: Poll<Result<(), ScheduleErrorReason>> = Poll::Ready(Ok(()));
 
 #[test]
-fn a_sleep_is_ready_at_its_time_and_wakes_its_task_once() {
+fn a_sleep_is_ready_at_its_time_and_wakes_once() {
     let (timer, task) = (ManualTimer::new(), task());
     let mut sleep = timer.sleep(5 * MS);
     assert!(poll(&mut sleep, &task).is_pending());
@@ -75,7 +75,7 @@ fn a_sleep_is_ready_at_its_time_and_wakes_its_task_once() {
 }
 
 #[test]
-fn a_sleep_is_registered_from_its_first_pending_poll_until_it_is_dropped() {
+fn a_sleep_is_registered_from_poll_to_drop() {
     let (timer, task) = (ManualTimer::new(), task());
     let mut sleep = timer.sleep(5 * MS);
     assert!(timer.sleepers() == 0);
@@ -89,7 +89,7 @@ fn a_sleep_is_registered_from_its_first_pending_poll_until_it_is_dropped() {
 }
 
 #[test]
-fn the_time_counts_from_the_call_and_not_from_the_poll() {
+fn a_sleeps_time_counts_from_the_call() {
     let (timer, task) = (ManualTimer::new(), task());
     let (mut first, mut second, mut none) =
         (timer.sleep(5 * MS), timer.sleep(5 * MS), timer.sleep(Duration::ZERO));
@@ -246,7 +246,7 @@ fn poll_with(sleep: &mut Sleep, waker: &Waker) -> Poll<Result<(), ScheduleErrorR
 }
 
 #[test]
-fn wakers_are_cloned_called_and_dropped_with_nothing_locked() {
+fn wakers_run_with_nothing_locked() {
     let (timer, other) = (ManualTimer::new(), task());
     let (waker, calls) = hostile(&timer, "nothing");
     let mut sleeps = [timer.sleep(MS), timer.sleep(MS), timer.sleep(MS), timer.sleep(5 * MS)];
@@ -266,7 +266,7 @@ fn wakers_are_cloned_called_and_dropped_with_nothing_locked() {
 }
 
 #[test]
-fn a_waker_whose_call_panics_is_contained_and_the_others_are_woken() {
+fn a_waker_that_panics_holds_up_no_other() {
     let (timer, task) = (ManualTimer::new(), task());
     let (waker, _) = hostile(&timer, "wake");
     let mut sleeps = [timer.sleep(MS), timer.sleep(MS), timer.sleep(MS), timer.sleep(9 * MS)];
@@ -357,7 +357,7 @@ fn an_interval_ticks_each_period_from_the_call() {
 }
 
 #[test]
-fn a_period_that_is_no_whole_number_of_ticks_does_not_drift() {
+fn a_period_of_fractional_ticks_does_not_drift() {
     let timer = ManualTimer::new();
     let mut beat = timer.interval(Duration::from_micros(1_250)).unwrap();
     let mut due = Vec::new();
@@ -399,7 +399,7 @@ fn an_interval_resets_to_a_new_beat() {
 }
 
 #[test]
-fn an_interval_loses_no_tick_when_a_wait_for_it_is_dropped() {
+fn a_dropped_wait_loses_no_tick_of_an_interval() {
     let (timer, task) = (ManualTimer::new(), task());
     let mut beat = timer.interval(10 * MS).unwrap();
     {
@@ -412,7 +412,7 @@ fn an_interval_loses_no_tick_when_a_wait_for_it_is_dropped() {
 }
 
 #[test]
-fn an_interval_of_a_closed_timer_or_without_a_period_is_an_error() {
+fn an_interval_of_a_closed_timer_is_an_error() {
     let (timer, task) = (ManualTimer::new(), task());
     assert_eq!(timer.interval(Duration::ZERO).unwrap_err(), ScheduleErrorReason::ZeroPeriod);
     let mut beat = timer.interval(10 * MS).unwrap();
@@ -424,7 +424,7 @@ fn an_interval_of_a_closed_timer_or_without_a_period_is_an_error() {
 }
 
 #[test]
-fn a_sleep_takes_32_bytes_no_allocation_and_goes_anywhere() {
+fn a_sleep_takes_32_bytes_and_no_allocation() {
     fn anywhere<T: Send + Sync + Unpin + 'static>() {}
     anywhere::<Sleep>();
     anywhere::<Interval>();

@@ -18,7 +18,7 @@ fn counts(stats: &TimerStats) -> [u64; 4] {
 }
 
 #[test]
-fn tasks_are_counted_from_pending_to_fired_or_cancelled() {
+fn tasks_are_counted_from_start_to_end() {
     let timer = ManualTimer::with(TickLength::default(), WheelSize::KAFKA);
     let handles = [5, 30, 450].map(|ms| timer.schedule(ms * MS, || ()).unwrap());
     assert_eq!(counts(&timer.stats()), [3, 0, 0, 0]);
@@ -34,7 +34,7 @@ fn tasks_are_counted_from_pending_to_fired_or_cancelled() {
 }
 
 #[test]
-fn all_wheels_that_a_timer_turns_are_counted_and_those_that_are_gone_keep_their_cancels() {
+fn counts_cover_all_wheels_and_keep_those_that_go() {
     let timer = ManualTimer::new();
     let others = timer.with_handler(|(): ()| ());
     let handle = others.schedule(MS, ()).unwrap();

@@ -29,7 +29,7 @@ fn setup() -> (ManualTimer, Times) {
 }
 
 #[test]
-fn tasks_of_one_tick_run_in_the_order_they_were_scheduled_whoever_was_cancelled() {
+fn tasks_of_one_tick_run_in_the_order_of_scheduling() {
     let timer = ManualTimer::new();
     let (send, ran) = mpsc::channel();
     let schedule = |number: u64, delay: Duration| {
@@ -60,7 +60,7 @@ fn a_deadline_is_a_moment_of_the_timers_clock() {
 }
 
 #[test]
-fn a_task_is_pending_until_it_falls_due_or_is_cancelled() {
+fn a_task_is_pending_until_due_or_cancelled() {
     let timer = ManualTimer::new();
     let (first, second) =
         (timer.schedule(MS, || ()).unwrap(), timer.schedule(2 * MS, || ()).unwrap());
@@ -73,7 +73,7 @@ fn a_task_is_pending_until_it_falls_due_or_is_cancelled() {
 }
 
 #[test]
-fn rescheduling_moves_a_task_earlier_and_later_under_one_handle() {
+fn rescheduling_keeps_the_handle() {
     let (timer, times) = setup();
     let (noted, clock) = (times.clone(), timer.clock());
     let handle = timer.schedule(500 * MS, move || noted.note(&clock)).unwrap();
@@ -161,7 +161,7 @@ fn a_periodic_task_may_cancel_itself() {
 }
 
 #[test]
-fn a_panic_in_one_run_is_counted_and_the_next_run_comes() {
+fn a_panic_in_one_run_does_not_stop_the_next() {
     let timer = ManualTimer::new();
     let mut runs = 0;
     let (send, ran) = mpsc::channel();
@@ -263,7 +263,7 @@ fn due_tasks_go_before_a_near_hand_down() {
 }
 
 #[test]
-fn a_periodic_task_under_a_manual_timer_that_waits_for_itself_does_not() {
+fn a_manual_periodic_task_does_not_wait_for_itself() {
     let timer = ManualTimer::new();
     let own = Arc::new(Mutex::new(None::<timer_core::Periodic>));
     let (inside, (send, result)) = (own.clone(), mpsc::channel());

@@ -38,7 +38,7 @@ fn level_and_slot(wheel: &TimingWheel<u64>, id: TaskId) -> (usize, usize) {
 // A hierarchical wheel of 1 ms x 20 (S7).
 
 #[test]
-fn short_deadlines_take_a_slot_of_level_1_and_slots_are_reused() {
+fn short_deadlines_reuse_slots_of_level_1() {
     let mut wheel = kafka(0);
     let two = add(&mut wheel, 2);
     assert_eq!(level_and_slot(&wheel, two), (0, 2));
@@ -59,7 +59,7 @@ fn deadline_350_waits_in_slot_17_of_level_2() {
 }
 
 #[test]
-fn deadline_450_is_handed_down_twice_with_50_and_then_10_left() {
+fn deadline_450_is_handed_down_twice() {
     let mut wheel = kafka(0);
     let id = add(&mut wheel, 450);
     assert_eq!((level_and_slot(&wheel, id), wheel.next_due()), ((2, 1), Some(400)));
@@ -72,7 +72,7 @@ fn deadline_450_is_handed_down_twice_with_50_and_then_10_left() {
 }
 
 #[test]
-fn deadlines_406_455_and_473_share_the_bucket_of_450_and_then_part() {
+fn deadlines_406_455_and_473_share_a_bucket_then_part() {
     let mut wheel = kafka(0);
     let ids = [450, 406, 455, 473].map(|deadline| add(&mut wheel, deadline));
     assert!(ids.iter().all(|&id| level_and_slot(&wheel, id) == (2, 1)));
@@ -110,7 +110,7 @@ fn buckets_due_at_200_and_840_take_2_advances_not_840() {
 // The clock of hours, minutes and seconds (S14 b): at 22:20:30 a timer of 50 min 10 s.
 
 #[test]
-fn fifty_minutes_ten_seconds_go_straight_into_minute_slot_10_then_second_40() {
+fn fifty_minutes_ten_seconds_take_two_slots() {
     let seconds = |hours: u64, minutes: u64, seconds: u64| hours * 3600 + minutes * 60 + seconds;
     for (start, due) in [((22, 20, 30), (23, 10, 40)), ((21, 20, 30), (22, 10, 40))] {
         let start = seconds(start.0, start.1, start.2);
@@ -206,7 +206,7 @@ fn kafkas_wheel_test() {
 // What has wedged or fooled other wheels.
 
 #[test]
-fn deadlines_that_wedge_kafkas_timer_and_cliffs_of_others() {
+fn deadlines_that_wedge_other_timers() {
     for slots in [3, 20, 60, 64] {
         let mut wheel = wheel_of(slots, 0);
         let far = [20u64.pow(14), 1 << 30, 1 << 36, 1 << 61, u64::MAX - 1, u64::MAX];
@@ -224,7 +224,7 @@ fn deadlines_that_wedge_kafkas_timer_and_cliffs_of_others() {
 /// Caffeine's wheel chose the level by the delay but the slot by the absolute time, so a timer just
 /// past a boundary waited a whole turn more.
 #[test]
-fn caffeine_a_deadline_just_past_a_boundary_is_not_a_turn_late() {
+fn caffeine_a_deadline_past_a_boundary_is_on_time() {
     for now in [63, 4095, 262_143, 19, 399] {
         for delay in 0..200 {
             let mut wheel = TimingWheel::new(WheelSize::default(), now);
@@ -235,7 +235,7 @@ fn caffeine_a_deadline_just_past_a_boundary_is_not_a_turn_late() {
 }
 
 #[test]
-fn a_budget_bounds_each_call_and_what_is_due_can_still_be_cancelled() {
+fn a_budget_bounds_each_call() {
     let mut wheel = kafka(0);
     let ids: Vec<_> = (0..100).map(|_| add(&mut wheel, 450)).collect();
     let turn = wheel.advance(450, 30, |_| unreachable!("handed down first"));

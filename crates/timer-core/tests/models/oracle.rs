@@ -93,7 +93,7 @@ pub struct Model {
     setup: Setup,
     bounds: Bounds,
     slots: u128,
-    /// What is due later is never due.
+    /// A later deadline is never due.
     last_tick: u64,
     wheel: TimingWheel<u64>,
     kept: BTreeMap<u64, Kept>,

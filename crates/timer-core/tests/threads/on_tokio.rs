@@ -27,7 +27,7 @@ fn paused() -> Runtime {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_scheduled_runs_at_its_time_of_the_paused_clock() {
+async fn tasks_run_by_the_paused_clock() {
     let (timer, began) = (here(), Instant::now());
     let (send, mut fired) = unbounded_channel();
     for ms in [3_600_000, 7, 250, 0, 1, 90_000] {
@@ -77,7 +77,7 @@ async fn what_expires_may_spawn_and_schedule_earlier_ones() {
 
 /// From a thread that is in no runtime: the paused clock is the same there.
 #[test]
-fn a_thread_outside_schedules_by_the_same_paused_clock() {
+fn an_outer_thread_schedules_by_the_paused_clock() {
     let runtime = paused();
     let _inside = runtime.enter();
     let timer = here();
@@ -171,7 +171,7 @@ async fn what_expires_is_told_apart_from_other_tasks() {
 
 /// A task of another runtime, whose clock is behind or ahead, schedules by the timer's own.
 #[test]
-fn a_task_of_another_runtime_schedules_by_this_ones_clock() {
+fn another_runtimes_task_schedules_by_this_clock() {
     let (own, other) = (paused(), paused());
     let inside = own.enter();
     let timer = here();

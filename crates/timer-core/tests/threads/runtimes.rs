@@ -61,7 +61,7 @@ fn a_sleep_keeps_its_timer_running() {
 }
 
 #[test]
-fn a_sleep_that_is_due_when_it_is_first_polled_is_over_soon_also_after_a_shutdown() {
+fn a_sleep_due_at_its_first_poll_is_over_soon() {
     let timer = SystemTimer::new().unwrap();
     let (first, second) = (timer.sleep(MS), timer.sleep(MS));
     while !second.is_due() {

@@ -75,7 +75,7 @@ fn cancelling_timers_wakes_nobody() {
 }
 
 #[test]
-fn many_threads_schedule_and_cancel_and_each_task_runs_or_is_cancelled() {
+fn each_task_of_many_threads_runs_or_is_cancelled() {
     let timer = SystemTimer::builder().workers(2).build().unwrap();
     let (send, fired) = mpsc::channel();
     let cancelled: usize = std::thread::scope(|scope| {
@@ -106,7 +106,7 @@ fn many_threads_schedule_and_cancel_and_each_task_runs_or_is_cancelled() {
 }
 
 #[test]
-fn shutdown_hands_back_what_never_fired_and_refuses_what_comes_later() {
+fn shutdown_hands_back_unfired_tasks() {
     for timer in [SystemTimer::new().unwrap(), SystemTimer::builder().workers(3).build().unwrap()] {
         let (send, fired) = mpsc::channel();
         for _ in 0..1000 {
@@ -126,7 +126,7 @@ fn shutdown_hands_back_what_never_fired_and_refuses_what_comes_later() {
 }
 
 #[test]
-fn shutdown_from_inside_a_task_does_not_wait_for_itself() {
+fn a_shutdown_in_a_task_does_not_wait_for_itself() {
     let timer = SystemTimer::new().unwrap();
     let (send, done) = mpsc::channel();
     let inside = timer.clone();
@@ -166,7 +166,7 @@ fn a_careless_executor_loses_nothing() {
     assert_eq!(fired.iter().count(), 30);
 }
 
-/// What is due in one tick goes to as many workers as there are: each task waits for three others.
+/// Tasks due in one tick go to as many workers as there are: each task waits for three others.
 #[test]
 fn what_falls_due_together_is_spread_over_the_workers() {
     const WORKERS: usize = 4;
@@ -188,7 +188,7 @@ fn what_falls_due_together_is_spread_over_the_workers() {
 }
 
 #[test]
-fn a_manual_timer_interleaves_what_tasks_schedule_in_order() {
+fn a_manual_timer_keeps_order_of_nested_tasks() {
     let timer = ManualTimer::new();
     let (send, seen) = mpsc::channel();
     let (outer, inner) = (send.clone(), send.clone());
@@ -212,7 +212,7 @@ fn a_manual_timer_interleaves_what_tasks_schedule_in_order() {
 
 /// Nobody turned the wheels meanwhile, and then everything is overdue at once.
 #[test]
-fn what_fell_due_while_time_passed_runs_in_the_order_of_its_ticks() {
+fn overdue_tasks_run_in_the_order_of_ticks() {
     let timer = ManualTimer::new();
     let (send, seen) = mpsc::channel();
     for after in [20, 10, 15, 10] {
@@ -225,7 +225,7 @@ fn what_fell_due_while_time_passed_runs_in_the_order_of_its_ticks() {
 }
 
 #[test]
-fn a_clock_at_the_end_of_time_fires_what_is_due_and_nothing_else() {
+fn a_clock_at_the_end_of_time_fires_due_tasks_alone() {
     let hand = ManualTimer::new();
     hand.pass(Duration::MAX);
     let timer = SystemTimer::builder().clock(hand.clock()).build().unwrap();
@@ -237,7 +237,7 @@ fn a_clock_at_the_end_of_time_fires_what_is_due_and_nothing_else() {
 }
 
 #[test]
-fn a_manual_timer_advanced_by_two_threads_loses_no_time() {
+fn two_threads_advance_a_manual_timer() {
     let timer = ManualTimer::new();
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -322,7 +322,7 @@ impl WheelOwner for Panicking {
 }
 
 #[test]
-fn an_owner_that_panics_does_not_end_the_reaper_and_is_told_of_shutdown() {
+fn an_owner_that_panics_does_not_end_the_reaper() {
     let timer = SystemTimer::builder().shards(1).build().unwrap();
     let driver = timer.driver();
     let owner = Arc::new(Panicking::default());
@@ -340,7 +340,7 @@ fn an_owner_that_panics_does_not_end_the_reaper_and_is_told_of_shutdown() {
 /// Each run looks whether it was cancelled for good. No sleep: as many rounds as it takes to meet a
 /// run.
 #[test]
-fn after_cancel_and_wait_a_periodic_task_is_not_called() {
+fn a_cancelled_periodic_task_is_not_called() {
     let timer = SystemTimer::new().unwrap();
     let (late, runs) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     for _ in 0..200 {
@@ -391,7 +391,7 @@ impl Drop for TellsWhere {
 /// The last handle goes while the reaper has the wheels in its hands, so it has the last one
 /// itself.
 #[test]
-fn the_reaper_drops_no_task_of_a_timer_whose_last_handle_goes_meanwhile() {
+fn the_reaper_drops_no_task_of_a_timer_that_goes() {
     let keeps = Keeps::default();
     let timer = SystemTimer::builder().executor(keeps.clone()).build().unwrap();
     let (tell, told) = mpsc::channel();
@@ -414,7 +414,7 @@ fn the_reaper_drops_no_task_of_a_timer_whose_last_handle_goes_meanwhile() {
 }
 
 #[test]
-fn a_shutdown_with_a_limit_closes_all_there_is_and_tells_what_it_left() {
+fn a_limited_shutdown_of_a_timer_tells_what_it_left() {
     let timer = SystemTimer::new().unwrap();
     let numbers = timer.with_handler(drop::<u32>);
     let (begun, running) = mpsc::channel();

@@ -17,7 +17,7 @@ impl<T: Timer> Produces<T> {
         let take = |free: &mut u32| free.checked_sub(1).map(|left| *free = left);
         self.places.wait(&[()], deadline, take).await?;
         let _place = Place(&self.places);
-        // What is left of the time, none perhaps: then this looks once.
+        // The rest of the time, none perhaps: then this looks once.
         let replicated = move |at: &mut u64| (*at >= offset).then_some(*at);
         self.high_watermark.wait(&[()], deadline, replicated).await
     }

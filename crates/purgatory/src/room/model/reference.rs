@@ -167,7 +167,7 @@ impl Reference {
         Some(key)
     }
 
-    /// What is taken, whether that is all there is to take, and the key if nobody waits any more.
+    /// The watches taken, whether that is all there is, and the key if nobody waits any more.
     pub(super) fn pop_up_to(
         &mut self,
         key: Number,

@@ -133,7 +133,7 @@ impl Model {
         put_back
     }
 
-    /// What is held was left a note, if the budget went that far. Returns how many were, and how
+    /// Held entries were left a note, if the budget went that far. Returns how many were, and how
     /// many the budget left.
     fn note_expired(&mut self, number: usize) -> (usize, usize) {
         let (now, room) = (self.now, &self.rooms[number]);

@@ -130,7 +130,7 @@ pub struct Reference {
     pub ids: Vec<usize>,
     pub futures: BTreeSet<usize>,
     pub stats: Stats,
-    /// What is expected to be seen in this step.
+    /// The events expected in this step.
     pub log: Vec<Saw>,
     /// What was seen in this step, and the order in which operations were dropped.
     pub seen: Vec<Saw>,

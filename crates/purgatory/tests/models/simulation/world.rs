@@ -97,7 +97,7 @@ struct Follower {
     life: u64,
 }
 
-/// What is under way.
+/// The messages under way.
 enum Event {
     Step(usize),
     /// A follower asks for what comes after its log.
