@@ -336,7 +336,7 @@ impl fmt::Display for RefusedReason {
             RefusedReason::Closed => f.write_str("the purgatory was shut down"),
             RefusedReason::Full { limit } => write!(f, "no more than {limit} can be parked"),
             RefusedReason::TooHeavy { weight, limit } => {
-                write!(f, "a weight of {weight} more than fits into {limit}")
+                write!(f, "a weight of {weight} does not fit, of at most {limit} together")
             }
             RefusedReason::TooManyWatermarks { limit } => {
                 write!(f, "more than {limit} watermarks to count in one operation")

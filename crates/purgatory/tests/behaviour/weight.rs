@@ -67,7 +67,10 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
     let stats = waits.stats();
     assert_eq!((stats.weight, stats.refused_too_heavy, stats.refused_full), (10, 3, 0));
     assert_eq!(stats.checks, 5);
-    assert_eq!(refused(&waits, 1).to_string(), "a weight of 1 more than fits into 10");
+    assert_eq!(
+        refused(&waits, 1).to_string(),
+        "a weight of 1 does not fit, of at most 10 together"
+    );
     assert_eq!(waits.cancel(first, "gone"), EndResult::Ended);
     assert_eq!(waits.stats().weight, 3);
     waits.park(Heavy::of(7), &["a"], NEVER);
