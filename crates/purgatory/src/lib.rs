@@ -75,6 +75,7 @@
 //! # Features
 //!
 //! - `keyed` (on by default): [`Watermarks`].
+//! - `parking_lot` (on by default): its locks instead of std's.
 //! - `metrics` (on by default): [`Purgatory::publish`][publish] hands counts and times to the
 //!   `metrics` facade.
 //! - `serde`: [`Snapshot`] and what is in it can be serialised.

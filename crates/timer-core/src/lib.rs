@@ -21,7 +21,7 @@
 //! |---|---|
 //! | to run something later, cancel it or move it | [`SystemTimer`] and [`Timer::schedule`] |
 //! | to run something again and again | [`Timer::schedule_at_fixed_rate`], [`Timer::schedule_with_fixed_delay`] |
-//! | to wait in async code | [`Timer::sleep`], [`Timer::timeout`], [`Timer::interval`] |
+//! | to wait in async code | [`Timer::sleep`], [`timeout`], [`Timer::interval`] |
 //! | many tasks of one type, without a box each | [`Timer::with_handler`] |
 //! | tests that do not sleep | [`ManualTimer`] |
 //! | a timer without a thread, on a tokio runtime | `SystemTimerBuilder::tokio` (feature `tokio`) |
@@ -79,20 +79,20 @@
 //!
 //! # In async code
 //!
-//! [`Sleep`], [`TimeoutFuture`] and [`Interval`] are futures for any runtime. They leave the wheel
-//! as soon as they are dropped.
+//! A [`Sleep`], a [`timeout`] and an [`Interval`]'s tick are futures for any runtime. They leave
+//! the wheel as soon as they are dropped.
 //!
 //! ```
 //! use std::time::Duration;
-//! use timer_core::{SystemTimer, TimeoutError, Timer};
+//! use timer_core::{SystemTimer, Timer, TimerError, timeout};
 //!
 //! # pollster::block_on(async {
 //! let timer = SystemTimer::new()?;
 //! timer.sleep(Duration::from_millis(5)).await?;
 //!
 //! let answer = std::future::pending::<u32>();
-//! let late = timer.timeout(Duration::from_millis(5), answer).await;
-//! assert_eq!(late, Err(TimeoutError::Elapsed));
+//! let late = timeout(timer.sleep(Duration::from_millis(5)), answer).await;
+//! assert_eq!(late, Err(TimerError::Elapsed));
 //!
 //! let mut beat = timer.interval(Duration::from_millis(1))?;
 //! for _ in 0..3 {
@@ -131,6 +131,7 @@
 //!
 //! - `metrics` (on by default): `SystemTimer::publish` hands [`SystemTimer::stats`] to the
 //!   `metrics` facade.
+//! - `parking_lot` (on by default): its locks instead of std's.
 //! - `serde`: [`TimerStats`] can be serialised.
 //! - `tokio`: `SystemTimerBuilder::tokio`, a timer without a thread, on a runtime and its clock;
 //!   `TokioExecutor`.
@@ -153,11 +154,11 @@ pub use driver::tokio::TokioExecutor;
 pub use observe::{TimeHistogram, TimerStats};
 pub use timers::manual::ManualTimer;
 pub use timers::periodic::{Interval, Periodic};
-pub use timers::sleep::{Sleep, TimeoutError, TimeoutFuture};
+pub use timers::sleep::{Sleep, timeout};
 pub use timers::system::{SystemTimer, SystemTimerBuilder};
 pub use timers::task_timer::TaskTimer;
 pub use timers::timer::{Timer, TimerLeft};
-pub use timers::{BuildError, ScheduleError, ScheduleErrorReason, TimerTask};
+pub use timers::{BuildError, ScheduleError, TimerError, TimerTask};
 pub use wheel::geometry::{OutOfBounds, WheelSize};
 pub use wheel::node::{MAX_TASKS, TaskId};
 pub use wheel::timing_wheel::{Advanced, DueTask, Scheduled, TimingWheel};

@@ -148,13 +148,12 @@ mod metrics {
     //! elsewhere, only values; so what a bucket has counted since the last time is recorded as that
     //! many times its mean.
 
+    use super::{TimeHistogram, TimerStats};
     use ::metrics::{
         Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
     };
     use ::metrics::{gauge, histogram};
-    use parking_lot::MutexGuard;
-
-    use super::{TimeHistogram, TimerStats};
+    use std::sync::MutexGuard;
 
     /// A recorder takes values one by one and keeps each until it is rendered, so a program that
     /// was not scraped for an hour would hand over for half a minute, and fill the memory. Of more

@@ -20,9 +20,7 @@ use std::{
 };
 
 use loom::sync::{Arc, Condvar};
-use timer_core::{
-    Clock, ManualTimer, ScheduleErrorReason, Sleep, SystemTimer, Timer, driver::sync::plant,
-};
+use timer_core::{Clock, ManualTimer, Sleep, SystemTimer, Timer, TimerError, driver::sync::plant};
 
 const PREEMPTIONS: usize = 3;
 const NOW: Duration = Duration::ZERO;
@@ -152,7 +150,7 @@ fn shutdown_against_schedule() {
         let scheduling = loom::thread::spawn(move || {
             let task = move || *counted.lock().unwrap() += 1;
             let refused = other.schedule(HOUR, task).err();
-            refused.map_or(0, |refused| usize::from(refused.reason == ScheduleErrorReason::Closed))
+            refused.map_or(0, |refused| usize::from(refused.reason == TimerError::Closed))
         });
         let left = timer.shutdown(Duration::MAX).unfired.len();
         let refused = scheduling.join().unwrap();
@@ -175,7 +173,7 @@ fn task() -> std::sync::Arc<Task> {
     std::sync::Arc::new(Task(AtomicUsize::new(0)))
 }
 
-fn poll(sleep: &mut Sleep, task: &std::sync::Arc<Task>) -> Poll<Result<(), ScheduleErrorReason>> {
+fn poll(sleep: &mut Sleep, task: &std::sync::Arc<Task>) -> Poll<Result<(), TimerError>> {
     Pin::new(sleep).poll(&mut Context::from_waker(&task.clone().into()))
 }
 
@@ -235,6 +233,6 @@ fn a_shutdown_against_a_first_poll() {
         let polled = poll(&mut sleep, &task);
         shutdown.join().unwrap();
         assert_eq!(polled.is_pending(), task.0.load(SeqCst) == 1);
-        assert_eq!(poll(&mut sleep, &task), Poll::Ready(Err(ScheduleErrorReason::Closed)));
+        assert_eq!(poll(&mut sleep, &task), Poll::Ready(Err(TimerError::Closed)));
     });
 }

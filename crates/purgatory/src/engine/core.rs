@@ -29,7 +29,7 @@ use crate::{
         watches::WatchKey,
     },
     room::{CheckedOut, Ended, Recheck, Room},
-    sync::{AtomicU64, Limit, Mutex, Ordering},
+    sync::{AtomicU64, Limit, Mutex, Ordering, plain},
 };
 
 pub(crate) type RoomGuard<'a, K, O> = ShardGuard<'a, Room<K, O>>;
@@ -95,10 +95,10 @@ pub(crate) struct Core<K, O> {
     pub(super) sweeps: AtomicU64,
     /// How long callbacks waited for the executor, once the program has asked for it. Not the
     /// model's lock: nothing depends on it.
-    pub(crate) callback_delay: OnceLock<parking_lot::Mutex<TimeHistogram>>,
+    pub(crate) callback_delay: OnceLock<plain::Mutex<TimeHistogram>>,
     /// What has been handed to a recorder's histograms.
     #[cfg(feature = "metrics")]
-    pub(crate) published: parking_lot::Mutex<crate::operation::stats::Times>,
+    pub(crate) published: plain::Mutex<crate::operation::stats::Times>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {

@@ -124,7 +124,7 @@ impl<K: Eq + Clone, O> Drop for Walk<'_, K, O> {
 /// once.
 pub(crate) fn check_once(ids: &mut Vec<TimerHandle>) {
     if ids.len() > 1 {
-        let mut known = HashSet::with_hasher(foldhash::fast::RandomState::default());
+        let mut known = HashSet::with_hasher(rapidhash::fast::RandomState::default());
         ids.retain(|&id| known.insert(id));
     }
 }

@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use foldhash::fast::RandomState;
+use rapidhash::fast::RandomState;
 use smallvec::SmallVec;
 use timer_core::{MAX_TASKS, TimerHandle};
 

@@ -10,7 +10,7 @@ use std::{
 
 use timer_core::Panicked;
 
-use crate::operation::RefusedReason;
+use crate::{operation::RefusedReason, sync::plain};
 
 /// A callback on the executor that takes so long is told of.
 const SLOW_NS: u64 = 100_000_000;
@@ -68,7 +68,7 @@ pub(crate) fn slow(purgatory: &str, now_ns: impl Fn() -> u64, callback: impl FnO
 /// running for more than a second probably waits for a lock that a thread holds while it raises an
 /// event.
 #[derive(Debug, Default)]
-pub(crate) struct Checking(parking_lot::Mutex<Vec<(Thread, u64)>>);
+pub(crate) struct Checking(plain::Mutex<Vec<(Thread, u64)>>);
 
 /// A check that runs, until this is dropped.
 struct Running<'a>(&'a Checking);

@@ -11,8 +11,9 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use timer_core::{TickLength, TimerHandle};
+
+use crate::sync::plain::Mutex;
 
 /// A request that cannot be answered yet: a condition to check, and what to do when it is over.
 ///

@@ -9,7 +9,7 @@ mod values;
 
 pub(crate) use limit::Limit;
 pub(crate) use timer_core::driver::sync::{
-    AtomicU64, Mutex, MutexGuard, Ordering, thread_local, thread_slot,
+    AtomicU64, Mutex, MutexGuard, Ordering, plain, thread_local, thread_slot,
 };
 
 #[cfg(all(feature = "keyed", not(any(loom, shuttle))))]
@@ -42,7 +42,7 @@ pub(crate) fn default_rooms() -> usize {
 
 /// How keys are hashed: seeded anew for each purgatory.
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) type KeyHasher = foldhash::fast::RandomState;
+pub(crate) type KeyHasher = rapidhash::fast::RandomState;
 /// In a model: alike in each run, with neighbouring numbers in different rooms.
 #[cfg(any(loom, shuttle))]
 pub(crate) type KeyHasher = std::hash::BuildHasherDefault<model::Number>;

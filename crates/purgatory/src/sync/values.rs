@@ -7,7 +7,7 @@ use std::{
 };
 
 use dashmap::{DashMap, Entry};
-use foldhash::fast::RandomState;
+use rapidhash::fast::RandomState;
 
 use crate::sync::limit::Limit;
 

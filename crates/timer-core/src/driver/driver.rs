@@ -54,7 +54,7 @@ pub struct Driver {
     pub(crate) on_panic: Option<PanicHook>,
     pub(crate) name: String,
     #[cfg(feature = "metrics")]
-    pub(crate) published_turns: parking_lot::Mutex<crate::observe::TimeHistogram>,
+    pub(crate) published_turns: crate::sync::plain::Mutex<crate::observe::TimeHistogram>,
 }
 
 impl fmt::Debug for Driver {

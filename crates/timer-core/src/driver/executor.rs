@@ -18,9 +18,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
-
-use crate::sync::{self, JoinHandle, Latch, spawn, thread_local};
+use crate::sync::{self, JoinHandle, Latch, plain::Mutex, spawn, thread_local};
 
 /// Calls `work` and keeps a panic from going further.
 ///

@@ -20,7 +20,7 @@ use crate::{
         shards::{Bell, WheelOwner},
     },
     observe::TimerStats,
-    sync::{Mutex, Parker},
+    sync::{Mutex, Parker, plain},
 };
 
 /// One owner of wheels.
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     /// What turning wheels has come to, and the most cancellations that were told: wheels that are
     /// just being dropped are neither among the living nor in the count of those that are gone.
     /// Not the model's lock: nothing depends on it.
-    counts: parking_lot::Mutex<TimerStats>,
+    counts: plain::Mutex<TimerStats>,
     /// Tasks cancelled on wheels that are gone.
     pub(crate) cancelled: Arc<AtomicU64>,
 }

@@ -1,11 +1,15 @@
-//! Locks, atomics and thread-locals: `parking_lot` and `std`, or a model checker's under its `cfg`:
-//! `loom` walks every interleaving of a few steps, `shuttle` a random choice of many.
+//! Locks, atomics and thread-locals: `parking_lot` (a feature) and `std`, or a model checker's
+//! under its `cfg`: `loom` walks every interleaving of a few steps, `shuttle` a random choice of
+//! many.
 //!
 //! Everything in this project that they check takes these from here, so that the code that is
 //! checked is the code that ships; with failpoints, at which a model has it go wrong to show that
 //! the model would notice. Besides: a count of work under way ([`Latch`]).
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Condvar, PoisonError},
+    time::Duration,
+};
 
 #[cfg(any(loom, shuttle))]
 mod model;
@@ -15,12 +19,15 @@ mod real {
     //! `parking_lot`, `std` and crossbeam: what ships.
 
     pub use crossbeam_utils::sync::{Parker, Unparker};
+    #[cfg(feature = "parking_lot")]
     pub use parking_lot::{Mutex, MutexGuard};
     pub use std::{
         sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         thread::JoinHandle,
         thread_local,
     };
+    #[cfg(not(feature = "parking_lot"))]
+    pub use {crate::sync::plain::Mutex, std::sync::MutexGuard};
 
     /// Starts a thread of this name.
     ///
@@ -69,9 +76,45 @@ macro_rules! failpoint {
 
 pub(crate) use failpoint;
 
+/// A lock for what no model has to see, nor any path that has to be fast.
+pub mod plain {
+    use std::sync::{self, MutexGuard, PoisonError, TryLockError};
+
+    /// std's mutex behind parking_lot's interface: a panic of its holder does not poison it.
+    #[derive(Debug, Default)]
+    pub struct Mutex<T>(sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        /// A new mutex.
+        pub const fn new(value: T) -> Self {
+            Mutex(sync::Mutex::new(value))
+        }
+
+        /// Locks.
+        #[inline]
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+
+        /// Locks, unless it is locked.
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            match self.0.try_lock() {
+                Ok(guard) => Some(guard),
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            }
+        }
+
+        /// The value.
+        pub fn into_inner(self) -> T {
+            self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+}
+
 /// Counts the work under way, for a thread that waits until it is over.
 #[derive(Clone, Debug, Default)]
-pub struct Latch(Arc<(parking_lot::Mutex<usize>, parking_lot::Condvar)>);
+pub struct Latch(Arc<(plain::Mutex<usize>, Condvar)>);
 
 /// One thing under way.
 #[derive(Debug)]
@@ -87,9 +130,8 @@ impl Latch {
     /// Waits until nothing is under way, at most for so long; returns what is then.
     pub fn wait(&self, limit: Duration) -> usize {
         let (count, over) = &*self.0;
-        let mut count = count.lock();
-        let _ = over.wait_while_for(&mut count, |count| *count > 0, limit);
-        *count
+        let waited = over.wait_timeout_while(count.lock(), limit, |count| *count > 0);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 

@@ -3,14 +3,13 @@
 
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
-use parking_lot::Mutex;
-
 use crate::{
     driver::{
         clock::{Clock, ManualClock, TickLength, later_ns},
         driver::Driver,
         shards::WheelOwner,
     },
+    sync::plain::Mutex,
     timers::{task_timer::Inside, timer::Timer},
     wheel::geometry::WheelSize,
 };

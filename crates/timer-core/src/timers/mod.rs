@@ -3,9 +3,7 @@
 
 use std::{error::Error, fmt, io};
 
-use parking_lot::Mutex;
-
-use crate::driver::shards::MAX_SHARDS;
+use crate::{driver::shards::MAX_SHARDS, sync::plain::Mutex};
 
 pub(crate) mod manual;
 pub(crate) mod periodic;
@@ -85,17 +83,17 @@ impl From<io::Error> for BuildError {
 /// A task could not be scheduled; it comes back.
 ///
 /// It is `Send` and `Sync` for every task that is `Send`, so `?` takes it into `anyhow::Error` as
-/// it is, the task inside; and [`ScheduleErrorReason`] is the same without the task.
+/// it is, the task inside; and [`TimerError`] is the same without the task.
 ///
 /// ```
 /// use std::time::Duration;
-/// use timer_core::{ManualTimer, ScheduleErrorReason, Timer};
+/// use timer_core::{ManualTimer, TimerError, Timer};
 ///
 /// let timer = ManualTimer::new();
 /// let names = timer.with_handler(|name: &str| println!("{name}"));
 /// timer.shutdown(Duration::MAX);
 /// let refused = names.schedule(Duration::ZERO, "late").unwrap_err();
-/// assert_eq!(refused.reason, ScheduleErrorReason::Closed);
+/// assert_eq!(refused.reason, TimerError::Closed);
 /// assert_eq!(refused.into_task(), "late"); // it is ours again
 /// ```
 #[must_use = "the task is in it"]
@@ -104,11 +102,11 @@ pub struct ScheduleError<T = Box<dyn TimerTask>> {
     /// Never locked: so it is `Sync` for a task that is not.
     task: Mutex<T>,
     /// Why.
-    pub reason: ScheduleErrorReason,
+    pub reason: TimerError,
 }
 
 impl<T> ScheduleError<T> {
-    pub(crate) fn new(task: T, reason: ScheduleErrorReason) -> Self {
+    pub(crate) fn new(task: T, reason: TimerError) -> Self {
         ScheduleError { task: Mutex::new(task), reason }
     }
 
@@ -118,17 +116,17 @@ impl<T> ScheduleError<T> {
     }
 }
 
-impl<T> From<ScheduleError<T>> for ScheduleErrorReason {
+impl<T> From<ScheduleError<T>> for TimerError {
     fn from(refused: ScheduleError<T>) -> Self {
         refused.reason
     }
 }
 
-/// Why a task could not be scheduled. An error by itself, for callers to which the task is no error
-/// to carry around: it is `Send` and `Sync` whatever the task is.
+/// Why a task could not be scheduled, a sleep did not sleep, or a future was too late. In a
+/// [`ScheduleError`] the task is beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ScheduleErrorReason {
+pub enum TimerError {
     /// The timer has been shut down.
     Closed,
     /// As many tasks are pending as the timer was built to take, or as one shard can take.
@@ -138,6 +136,8 @@ pub enum ScheduleErrorReason {
     },
     /// A period of zero would run without end.
     ZeroPeriod,
+    /// A [`timeout`](crate::timeout): the time is up.
+    Elapsed,
 }
 
 impl<T> fmt::Debug for ScheduleError<T> {
@@ -152,16 +152,17 @@ impl<T> fmt::Display for ScheduleError<T> {
     }
 }
 
-impl fmt::Display for ScheduleErrorReason {
+impl fmt::Display for TimerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ScheduleErrorReason::Closed => f.write_str("the timer has been shut down"),
-            ScheduleErrorReason::Full { limit } => write!(f, "{limit} tasks are pending already"),
-            ScheduleErrorReason::ZeroPeriod => f.write_str("a period must be above zero"),
+            TimerError::Closed => f.write_str("the timer has been shut down"),
+            TimerError::Full { limit } => write!(f, "{limit} tasks are pending already"),
+            TimerError::ZeroPeriod => f.write_str("a period must be above zero"),
+            TimerError::Elapsed => f.write_str("the time is up"),
         }
     }
 }
 
 impl<T> Error for ScheduleError<T> {}
 
-impl Error for ScheduleErrorReason {}
+impl Error for TimerError {}

@@ -8,13 +8,11 @@ use std::{
     future::poll_fn,
     hash::{BuildHasher, Hasher, RandomState},
     pin::Pin,
-    sync::{Arc, Weak},
+    sync::{Arc, Condvar, PoisonError, Weak},
     task::{Context, Poll, ready},
     thread::{self, ThreadId},
     time::Duration,
 };
-
-use parking_lot::{Condvar, Mutex};
 
 use crate::{
     driver::{
@@ -22,8 +20,9 @@ use crate::{
         executor::{contain, on_timer_thread},
         shards::TimerHandle,
     },
+    sync::plain::Mutex,
     timers::{
-        ScheduleErrorReason, TimerTask,
+        TimerError, TimerTask,
         sleep::Sleep,
         task_timer::{Inside, TaskTimer, Tasks},
     },
@@ -73,7 +72,7 @@ impl Pace {
 /// heartbeat.cancel();
 /// timer.advance(3 * second);
 /// assert_eq!(beats.try_iter().count(), 3);
-/// # Ok::<(), timer_core::ScheduleErrorReason>(())
+/// # Ok::<(), timer_core::TimerError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Periodic {
@@ -115,7 +114,7 @@ impl Periodic {
     /// let first = Periodic::first_after(minute);
     /// let cleaner = timer.schedule_at_fixed_rate(first, minute, || println!("cleaned"))?;
     /// # assert!(first < minute && cleaner.cancel());
-    /// # Ok::<(), timer_core::ScheduleErrorReason>(())
+    /// # Ok::<(), timer_core::TimerError>(())
     /// ```
     pub fn first_after(period: Duration) -> Duration {
         let random = RandomState::new().build_hasher().finish(); // its keys are random
@@ -161,12 +160,11 @@ impl Periodic {
     /// ```
     pub fn cancel_and_wait(&self) -> bool {
         self.cancel();
-        let mut state = self.shared.state.lock();
-        let waits = state.run_by != Some(thread::current().id()) && !on_timer_thread();
-        while waits && state.run_by.is_some() {
-            self.shared.run_over.wait(&mut state);
-        }
-        state.run_by.is_none()
+        let Shared { state, run_over, .. } = &*self.shared;
+        let (state, here) = (state.lock(), thread::current().id());
+        let waits = state.run_by != Some(here) && !on_timer_thread();
+        let waited = run_over.wait_while(state, |state| waits && state.run_by.is_some());
+        waited.unwrap_or_else(PoisonError::into_inner).run_by.is_none()
     }
 
     /// True until it is cancelled. (Once its timer was shut down or dropped it never runs again,
@@ -188,10 +186,10 @@ pub(crate) fn start(
     first: Duration,
     pace: Pace,
     act: impl FnMut() + Send + 'static,
-) -> Result<Periodic, ScheduleErrorReason> {
+) -> Result<Periodic, TimerError> {
     let (Pace::Rate(period) | Pace::Delay(period)) = pace;
     if period.is_zero() {
-        return Err(ScheduleErrorReason::ZeroPeriod);
+        return Err(TimerError::ZeroPeriod);
     }
     let due_ns = later_ns(tasks.driver().now_ns(), first);
     let (state, run_over) = Default::default();
@@ -203,7 +201,7 @@ pub(crate) fn start(
 
 impl<F: FnMut() + Send + 'static> Task<F> {
     /// Puts the task onto the wheel, unless it was cancelled meanwhile.
-    fn put_back(self: Box<Self>, tasks: &TaskTimer<Boxed>) -> Result<(), ScheduleErrorReason> {
+    fn put_back(self: Box<Self>, tasks: &TaskTimer<Boxed>) -> Result<(), TimerError> {
         let (shared, due_ns) = (self.shared.clone(), self.due_ns);
         let mut state = shared.state.lock();
         if state.over {
@@ -269,7 +267,7 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
 /// assert!(beat.poll_tick(&mut context).is_pending()); // 20 and 30 fell out
 /// timer.advance(5 * ms);
 /// assert_eq!(beat.poll_tick(&mut context), Poll::Ready(Ok(40_000_000)));
-/// # Ok::<(), timer_core::ScheduleErrorReason>(())
+/// # Ok::<(), timer_core::TimerError>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "it ticks when polled"]
@@ -281,9 +279,9 @@ pub struct Interval {
 }
 
 impl Interval {
-    pub(crate) fn new(timer: &Inside, period: Duration) -> Result<Self, ScheduleErrorReason> {
+    pub(crate) fn new(timer: &Inside, period: Duration) -> Result<Self, TimerError> {
         if period.is_zero() {
-            return Err(ScheduleErrorReason::ZeroPeriod);
+            return Err(TimerError::ZeroPeriod);
         }
         let next_ns = later_ns(timer.driver.now_ns(), period);
         Ok(Interval { sleep: Sleep::until(timer, next_ns), next_ns, period })
@@ -300,7 +298,7 @@ impl Interval {
     ///
     /// # Errors
     /// As a [`Sleep`]'s, when the tick is not due yet. Called again, it waits for the same tick.
-    pub async fn tick(&mut self) -> Result<u64, ScheduleErrorReason> {
+    pub async fn tick(&mut self) -> Result<u64, TimerError> {
         poll_fn(|context| self.poll_tick(context)).await
     }
 
@@ -308,10 +306,7 @@ impl Interval {
     ///
     /// # Errors
     /// As there.
-    pub fn poll_tick(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<u64, ScheduleErrorReason>> {
+    pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<u64, TimerError>> {
         ready!(Pin::new(&mut self.sleep).poll(context))?;
         let due_ns = self.next_ns;
         let now_ns = self.sleep.now_ns();

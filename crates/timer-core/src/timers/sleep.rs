@@ -1,5 +1,5 @@
-//! `Sleep`: a future that is ready at its time, on any runtime; and `TimeoutFuture`: another
-//! future, with a limit on how long it may take.
+//! `Sleep`: a future that is ready at its time, on any runtime; and [`timeout`]: another future,
+//! with a limit on how long it may take.
 //!
 //! What lies on the wheel is the waker of the task that polled last, in a [`TaskTimer`] whose
 //! handler wakes it. *The wheel decides*: a sleep is registered exactly while its handle is pending
@@ -8,14 +8,11 @@
 //! needed before.
 
 use std::{
-    error::Error,
-    fmt,
-    pin::Pin,
+    future::poll_fn,
+    pin::{Pin, pin},
     task::{Context, Poll, Waker, ready},
     time::Duration,
 };
-
-use pin_project_lite::pin_project;
 
 use crate::{
     driver::{
@@ -24,7 +21,7 @@ use crate::{
     },
     sync::failpoint,
     timers::{
-        ScheduleErrorReason,
+        TimerError,
         task_timer::{Inside, Wakers},
     },
 };
@@ -55,7 +52,7 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// Polled before its time, it yields a [`ScheduleErrorReason`] when it has no place on the wheel:
+/// Polled before its time, it yields a [`TimerError`] when it has no place on the wheel:
 /// `Closed` after the timer's shutdown, which wakes all sleepers. Polled again it tries again;
 /// polled after its time has come, it is `Ok` on any timer.
 ///
@@ -168,7 +165,7 @@ impl Sleep {
 }
 
 impl Future for Sleep {
-    type Output = Result<(), ScheduleErrorReason>;
+    type Output = Result<(), TimerError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let now_ns = match self.registration {
@@ -205,87 +202,44 @@ impl Drop for Sleep {
     }
 }
 
-pin_project! {
-    /// A future that yields another's output, unless the time is up before. Made by
-    /// [`Timer::timeout`](crate::Timer::timeout).
-    ///
-    /// The other is polled first: what is ready when the time is up counts as in time, and what is
-    /// ready at once costs a clock read and nothing on the wheel. `Send`, `Sync` and `Unpin` as the
-    /// other is. Costs, cancel safety and where wakers run: as a [`Sleep`]'s.
-    ///
-    /// # When the time is up
-    /// The other future is not dropped before this one is. To go on with it, lend it: `&mut
-    /// future`, or `future.as_mut()` of a pinned one, is a future, too.
-    ///
-    /// ```
-    /// use std::{future::Future, pin::pin, task::{Context, Poll, Waker}, time::Duration};
-    /// use timer_core::{ManualTimer, TimeoutError, Timer};
-    ///
-    /// let timer = ManualTimer::new();
-    /// let mut context = Context::from_waker(Waker::noop()); // your runtime's
-    ///
-    /// let mut answer = pin!(timer.sleep(Duration::from_secs(3))); // what takes its time
-    /// {
-    ///     let mut first = pin!(timer.timeout(Duration::from_secs(2), answer.as_mut()));
-    ///     assert!(first.as_mut().poll(&mut context).is_pending());
-    ///     timer.advance(Duration::from_secs(2));
-    ///     assert_eq!(first.as_mut().poll(&mut context), Poll::Ready(Err(TimeoutError::Elapsed)));
-    /// }
-    /// timer.advance(Duration::from_secs(1));
-    /// assert_eq!(answer.as_mut().poll(&mut context), Poll::Ready(Ok(()))); // it was not lost
-    /// ```
-    ///
-    /// # Errors
-    /// [`TimeoutError`]. Polled after that, it polls the other again, which may be ready by now.
-    ///
-    /// # Panics
-    /// Polled after it yielded the other's output, it does what the other does then, which may be a
-    /// panic.
-    #[derive(Debug)]
-    #[must_use = "it does nothing unless polled"]
-    pub struct TimeoutFuture<F> {
-        #[pin]
-        future: F,
-        sleep: Sleep,
-    }
-}
-
-impl<F> TimeoutFuture<F> {
-    pub(crate) fn new(future: F, sleep: Sleep) -> Self {
-        TimeoutFuture { future, sleep }
-    }
-}
-
-impl<F: Future> Future for TimeoutFuture<F> {
-    type Output = Result<F::Output, TimeoutError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        if let Poll::Ready(output) = this.future.poll(context) {
+/// Yields what `future` does, or an error once `sleep` is over and it was not ready. For any
+/// runtime; `Send` and `Sync` as the other future is.
+///
+/// The time counts from the making of the [`Sleep`]: after a delay
+/// ([`Timer::sleep`](crate::Timer::sleep)) or at a moment
+/// ([`Timer::sleep_until_ns`](crate::Timer::sleep_until_ns)). The other future is polled first:
+/// what is ready when the time is up counts as in time, and what is ready at once costs a clock
+/// read and nothing on the wheel. Costs, cancel safety and where wakers run: as a `Sleep`'s.
+///
+/// The other future is dropped when the time is up. To go on with it, lend it: `&mut future`, or
+/// `future.as_mut()` of a pinned one, is a future, too.
+///
+/// ```
+/// use std::{pin::pin, time::Duration};
+/// use timer_core::{SystemTimer, TimerError, Timer, timeout};
+///
+/// # pollster::block_on(async {
+/// let (timer, ms) = (SystemTimer::new()?, Duration::from_millis(1));
+/// let mut answer = pin!(timer.sleep(30 * ms)); // what takes its time
+/// let first = timeout(timer.sleep(ms), answer.as_mut()).await;
+/// assert_eq!(first, Err(TimerError::Elapsed));
+/// answer.await?; // it was not lost
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`TimerError::Elapsed`]; or that of the sleep, when the other future is not ready and nothing
+/// can limit it.
+pub async fn timeout<F: IntoFuture>(mut sleep: Sleep, future: F) -> Result<F::Output, TimerError> {
+    let mut future = pin!(future.into_future());
+    poll_fn(|context| {
+        if let Poll::Ready(output) = future.as_mut().poll(context) {
             return Poll::Ready(Ok(output));
         }
-        let slept = ready!(Pin::new(this.sleep).poll(context));
-        Poll::Ready(Err(slept.map_or_else(TimeoutError::NotScheduled, |()| TimeoutError::Elapsed)))
-    }
+        let slept = ready!(Pin::new(&mut sleep).poll(context));
+        Poll::Ready(Err(slept.err().unwrap_or(TimerError::Elapsed)))
+    })
+    .await
 }
-
-/// A future did not end within its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TimeoutError {
-    /// The time is up.
-    Elapsed,
-    /// The other future is not ready, and nothing can limit it: the timer was shut down or is full.
-    NotScheduled(ScheduleErrorReason),
-}
-
-impl fmt::Display for TimeoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TimeoutError::Elapsed => f.write_str("the time is up"),
-            TimeoutError::NotScheduled(reason) => write!(f, "not scheduled: {reason}"),
-        }
-    }
-}
-
-impl Error for TimeoutError {}

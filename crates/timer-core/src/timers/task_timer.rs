@@ -21,7 +21,7 @@ use crate::{
     },
     observe::TimerStats,
     sync::{Mutex, failpoint, thread_slot},
-    timers::{ScheduleError, ScheduleErrorReason, TimerTask},
+    timers::{ScheduleError, TimerError, TimerTask},
     wheel::{
         node::MAX_TASKS,
         timing_wheel::{Advanced, TimingWheel},
@@ -274,11 +274,11 @@ impl<T: Send + 'static> Tasks<T> {
         let mut shard = self.shards.lock(thread_slot());
         if shard.closed {
             drop(shard);
-            return Err(ScheduleError::new(task, ScheduleErrorReason::Closed));
+            return Err(ScheduleError::new(task, TimerError::Closed));
         }
         shard.wheel.catch_up(now_tick);
         let scheduled = shard.wheel.insert(deadline, task).map_err(|task| {
-            let reason = ScheduleErrorReason::Full { limit: MAX_TASKS as usize };
+            let reason = TimerError::Full { limit: MAX_TASKS as usize };
             ScheduleError::new(task, reason)
         })?;
         shard.work_at(scheduled.due);

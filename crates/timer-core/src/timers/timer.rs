@@ -6,9 +6,9 @@ use crate::{
     driver::{driver::Driver, shards::TimerHandle},
     observe::TimerStats,
     timers::{
-        ScheduleError, ScheduleErrorReason, TimerTask,
+        ScheduleError, TimerError, TimerTask,
         periodic::{self, Interval, Pace, Periodic},
-        sleep::{Sleep, TimeoutFuture},
+        sleep::Sleep,
         task_timer::{Inside, TaskTimer},
     },
 };
@@ -119,13 +119,13 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// for many such tasks [`Periodic::first_after`].
     ///
     /// # Errors
-    /// [`ScheduleErrorReason`] when the period is zero, or the timer is shut down or full.
+    /// [`TimerError`] when the period is zero, or the timer is shut down or full.
     fn schedule_at_fixed_rate(
         &self,
         first: Duration,
         period: Duration,
         task: impl FnMut() + Send + 'static,
-    ) -> Result<Periodic, ScheduleErrorReason> {
+    ) -> Result<Periodic, TimerError> {
         periodic::start(&self.inside().tasks, first, Pace::Rate(period), task)
     }
 
@@ -139,12 +139,13 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         first: Duration,
         delay: Duration,
         task: impl FnMut() + Send + 'static,
-    ) -> Result<Periodic, ScheduleErrorReason> {
+    ) -> Result<Periodic, TimerError> {
         periodic::start(&self.inside().tasks, first, Pace::Delay(delay), task)
     }
 
     /// A future that is ready once `delay` has passed from this call. [`Duration::MAX`] and the
-    /// like mean "practically never". On any runtime; see [`Sleep`].
+    /// like mean "practically never". On any runtime; see [`Sleep`], and for a limit on another
+    /// future [`timeout`](crate::timeout).
     fn sleep(&self, delay: Duration) -> Sleep {
         Sleep::after(self.inside(), delay)
     }
@@ -155,18 +156,12 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         Sleep::until(self.inside(), deadline_ns)
     }
 
-    /// A future that yields what `future` does, or an error when `limit` has passed from this call
-    /// and it was not ready. See [`TimeoutFuture`].
-    fn timeout<F: IntoFuture>(&self, limit: Duration, future: F) -> TimeoutFuture<F::IntoFuture> {
-        TimeoutFuture::new(future.into_future(), self.sleep(limit))
-    }
-
     /// Ticks to be awaited, one each `period`, the first a period from this call (not at once, as
     /// tokio's). See [`Interval`].
     ///
     /// # Errors
-    /// [`ScheduleErrorReason::ZeroPeriod`].
-    fn interval(&self, period: Duration) -> Result<Interval, ScheduleErrorReason> {
+    /// [`TimerError::ZeroPeriod`].
+    fn interval(&self, period: Duration) -> Result<Interval, TimerError> {
         Interval::new(self.inside(), period)
     }
 

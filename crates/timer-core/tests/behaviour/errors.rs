@@ -3,8 +3,7 @@
 use std::{error::Error, io, time::Duration};
 
 use timer_core::{
-    BuildError, ManualTimer, ScheduleErrorReason, SystemTimer, TickLength, Timer, TimingWheel,
-    WheelSize,
+    BuildError, ManualTimer, SystemTimer, TickLength, Timer, TimerError, TimingWheel, WheelSize,
 };
 
 #[test]
@@ -34,12 +33,12 @@ fn a_task_that_was_not_scheduled_leaves_its_reason() {
     timer.shutdown(Duration::MAX);
     let second = Duration::from_secs(1);
     let closed = timer.schedule_at_fixed_rate(second, second, || ()).unwrap_err();
-    assert_eq!(closed, ScheduleErrorReason::Closed);
-    let schedule = || -> Result<(), ScheduleErrorReason> {
+    assert_eq!(closed, TimerError::Closed);
+    let schedule = || -> Result<(), TimerError> {
         timer.schedule(second, || ())?;
         Ok(())
     };
-    assert_eq!(schedule(), Err(ScheduleErrorReason::Closed));
+    assert_eq!(schedule(), Err(TimerError::Closed));
 }
 
 /// They are also what the timer then has.

@@ -13,13 +13,10 @@ use std::{
 };
 
 use cooked_waker::{IntoWaker, WakeRef};
-use timer_core::{
-    Interval, ManualTimer, ScheduleErrorReason, Sleep, TickLength, TimeoutError, TimeoutFuture,
-    Timer, WheelSize,
-};
+use timer_core::{Interval, ManualTimer, Sleep, TickLength, Timer, TimerError, WheelSize, timeout};
 
 const MS: Duration = Duration::from_millis(1);
-const CLOSED: ScheduleErrorReason = ScheduleErrorReason::Closed;
+const CLOSED: TimerError = TimerError::Closed;
 
 /// A task as its runtime sees it: how often it was woken. Each waker of it holds a reference.
 #[derive(Default)]
@@ -50,13 +47,13 @@ fn poll<F: Future + Unpin>(future: &mut F, task: &Arc<Task>) -> Poll<F::Output> 
     Pin::new(future).poll(&mut Context::from_waker(&waker))
 }
 
-fn tick(interval: &mut Interval, task: &Arc<Task>) -> Poll<Result<u64, ScheduleErrorReason>> {
+fn tick(interval: &mut Interval, task: &Arc<Task>) -> Poll<Result<u64, TimerError>> {
     let waker = task.clone().into();
     let due_ns = interval.poll_tick(&mut Context::from_waker(&waker));
     due_ns.map_ok(|due_ns| due_ns / 1_000_000)
 }
 
-const READY: Poll<Result<(), ScheduleErrorReason>> = Poll::Ready(Ok(()));
+const READY: Poll<Result<(), TimerError>> = Poll::Ready(Ok(()));
 
 #[test]
 fn a_sleep_is_ready_at_its_time_and_wakes_once() {
@@ -241,7 +238,7 @@ fn hostile(timer: &ManualTimer, panics_in: &'static str) -> (&'static Waker, Cal
 
 type Calls = Arc<Mutex<Vec<&'static str>>>;
 
-fn poll_with(sleep: &mut Sleep, waker: &Waker) -> Poll<Result<(), ScheduleErrorReason>> {
+fn poll_with(sleep: &mut Sleep, waker: &Waker) -> Poll<Result<(), TimerError>> {
     Pin::new(sleep).poll(&mut Context::from_waker(waker))
 }
 
@@ -284,11 +281,15 @@ fn a_waker_that_panics_holds_up_no_other() {
 #[test]
 fn a_timeout_yields_what_is_ready_in_time() {
     let (timer, task) = (ManualTimer::new(), task());
-    assert_eq!(poll(&mut timer.timeout(MS, ready(7)), &task), Poll::Ready(Ok(7)));
-    assert_eq!(poll(&mut timer.timeout(Duration::ZERO, ready(7)), &task), Poll::Ready(Ok(7)));
+    assert_eq!(poll(&mut pin!(timeout(timer.sleep(MS), ready(7))), &task), Poll::Ready(Ok(7)));
+    assert_eq!(
+        poll(&mut pin!(timeout(timer.sleep(Duration::ZERO), ready(7))), &task),
+        Poll::Ready(Ok(7))
+    );
     assert!(timer.sleepers() == 0);
 
-    let mut both = timer.timeout(MS, timer.sleep(MS)); // ready at the same time: in time
+    // Ready at the same time: in time.
+    let mut both = pin!(timeout(timer.sleep(MS), timer.sleep(MS)));
     assert!(poll(&mut both, &task).is_pending());
     assert_eq!(timer.sleepers(), 2);
     timer.advance(MS);
@@ -298,34 +299,30 @@ fn a_timeout_yields_what_is_ready_in_time() {
 #[test]
 fn a_timeout_ends_when_the_time_is_up() {
     let (timer, task) = (ManualTimer::new(), task());
-    let mut never = timer.timeout(2 * MS, pending::<()>());
+    let mut never = pin!(timeout(timer.sleep(2 * MS), pending::<()>()));
     assert!(poll(&mut never, &task).is_pending());
     timer.advance(2 * MS);
     assert_eq!(woken(&task), 1);
-    assert_eq!(poll(&mut never, &task), Poll::Ready(Err(TimeoutError::Elapsed)));
-    let mut none = timer.timeout(Duration::ZERO, pending::<()>());
-    assert_eq!(poll(&mut none, &task), Poll::Ready(Err(TimeoutError::Elapsed)));
+    assert_eq!(poll(&mut never, &task), Poll::Ready(Err(TimerError::Elapsed)));
+    let mut none = pin!(timeout(timer.sleep(Duration::ZERO), pending::<()>()));
+    assert_eq!(poll(&mut none, &task), Poll::Ready(Err(TimerError::Elapsed)));
 
-    let mut dropped = timer.timeout(2 * MS, pending::<()>());
+    let mut dropped = Box::pin(timeout(timer.sleep(2 * MS), pending::<()>()));
     assert!(poll(&mut dropped, &task).is_pending());
     drop(dropped);
     assert_eq!((wakers(&task), timer.sleepers()), (0, 0));
-    assert_eq!(TimeoutError::Elapsed.to_string(), "the time is up");
+    assert_eq!(TimerError::Elapsed.to_string(), "the time is up");
 }
 
 #[test]
 fn what_was_not_ready_in_time_is_not_lost() {
     let (timer, task) = (ManualTimer::new(), task());
-    let mut late = timer.timeout(2 * MS, timer.sleep(3 * MS));
-    assert!(poll(&mut late, &task).is_pending());
-    timer.advance(2 * MS);
-    assert_eq!(poll(&mut late, &task), Poll::Ready(Err(TimeoutError::Elapsed)));
-
     let mut pinned = pin!(async { timer.sleep(3 * MS).await }); // lent: it cannot be moved
-    let mut first = timer.timeout(MS, pinned.as_mut());
+    let mut first = Box::pin(timeout(timer.sleep(MS), pinned.as_mut()));
     assert!(poll(&mut first, &task).is_pending());
     timer.advance(MS);
     assert!(poll(&mut first, &task).is_ready());
+    drop(first);
     timer.advance(2 * MS);
     assert_eq!(poll(&mut pinned, &task), READY);
 }
@@ -333,13 +330,11 @@ fn what_was_not_ready_in_time_is_not_lost() {
 #[test]
 fn a_timeout_without_a_place_tells_why() {
     let (timer, task) = (ManualTimer::new(), task());
-    let mut waiting = timer.timeout(MS, pending::<()>());
+    let mut waiting = pin!(timeout(timer.sleep(MS), pending::<()>()));
     assert!(poll(&mut waiting, &task).is_pending());
     timer.shutdown(Duration::MAX);
-    let closed = TimeoutError::NotScheduled(CLOSED);
-    assert_eq!((woken(&task), poll(&mut waiting, &task)), (1, Poll::Ready(Err(closed))));
-    assert_eq!(closed.to_string(), "not scheduled: the timer has been shut down");
-    assert_eq!(poll(&mut timer.timeout(MS, ready(7)), &task), Poll::Ready(Ok(7)));
+    assert_eq!((woken(&task), poll(&mut waiting, &task)), (1, Poll::Ready(Err(CLOSED))));
+    assert_eq!(poll(&mut pin!(timeout(timer.sleep(MS), ready(7))), &task), Poll::Ready(Ok(7)));
 }
 
 #[test]
@@ -414,7 +409,7 @@ fn a_dropped_wait_loses_no_tick_of_an_interval() {
 #[test]
 fn an_interval_of_a_closed_timer_is_an_error() {
     let (timer, task) = (ManualTimer::new(), task());
-    assert_eq!(timer.interval(Duration::ZERO).unwrap_err(), ScheduleErrorReason::ZeroPeriod);
+    assert_eq!(timer.interval(Duration::ZERO).unwrap_err(), TimerError::ZeroPeriod);
     let mut beat = timer.interval(10 * MS).unwrap();
     assert!(tick(&mut beat, &task).is_pending());
     timer.pass(10 * MS);
@@ -428,7 +423,6 @@ fn a_sleep_takes_32_bytes_and_no_allocation() {
     fn anywhere<T: Send + Sync + Unpin + 'static>() {}
     anywhere::<Sleep>();
     anywhere::<Interval>();
-    anywhere::<TimeoutFuture<Sleep>>();
     assert_eq!(size_of::<Sleep>(), 32);
 
     let (timer, task) = (ManualTimer::new(), task());

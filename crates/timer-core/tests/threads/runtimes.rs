@@ -4,9 +4,7 @@
 
 use std::{future::pending, time::Duration};
 
-use timer_core::{
-    Clock, ManualTimer, ScheduleErrorReason, SystemClock, SystemTimer, TimeoutError, Timer,
-};
+use timer_core::{Clock, ManualTimer, SystemClock, SystemTimer, Timer, TimerError, timeout};
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -18,9 +16,9 @@ fn on_an_executor_that_only_blocks() {
         let before_ns = clock.now_ns();
         timer.sleep(3 * MS).await.unwrap();
         assert!(clock.now_ns() - before_ns >= 3_000_000); // never early
-        let late = timer.timeout(MS, timer.sleep(HOUR)).await;
-        assert_eq!(late, Err(TimeoutError::Elapsed));
-        assert_eq!(timer.timeout(HOUR, timer.sleep(MS)).await, Ok(Ok(())));
+        let late = timeout(timer.sleep(MS), timer.sleep(HOUR)).await;
+        assert_eq!(late, Err(TimerError::Elapsed));
+        assert_eq!(timeout(timer.sleep(HOUR), timer.sleep(MS)).await, Ok(Ok(())));
         let mut beat = timer.interval(MS).unwrap();
         let first_ns = beat.tick().await.unwrap();
         let mut before_ns = first_ns;
@@ -46,10 +44,10 @@ async fn on_tokio() {
     }
     let limited = (0..100).map(|_| {
         let timer = timer.clone();
-        tokio::spawn(async move { timer.timeout(MS, pending::<()>()).await })
+        tokio::spawn(async move { timeout(timer.sleep(MS), pending::<()>()).await })
     });
     for limited in limited.collect::<Vec<_>>() {
-        assert_eq!(limited.await.unwrap(), Err(TimeoutError::Elapsed));
+        assert_eq!(limited.await.unwrap(), Err(TimerError::Elapsed));
     }
     assert_eq!(timer.sleepers(), 0);
 }
@@ -70,7 +68,7 @@ fn a_sleep_due_at_its_first_poll_is_over_soon() {
     pollster::block_on(first).unwrap();
     timer.shutdown(Duration::MAX);
     pollster::block_on(second).unwrap();
-    assert_eq!(pollster::block_on(timer.sleep(HOUR)), Err(ScheduleErrorReason::Closed));
+    assert_eq!(pollster::block_on(timer.sleep(HOUR)), Err(TimerError::Closed));
 }
 
 /// Two tasks hand a token to and fro, each after a sleep, and a third gives up on them.
@@ -89,7 +87,7 @@ async fn settling_lets_tasks_follow_time_step_by_step() {
     });
     let rounds = tokio::spawn(async move {
         let mut seen = Vec::new();
-        while let Ok(Some(())) = other.timeout(5 * MS, from.recv()).await {
+        while let Ok(Some(())) = timeout(other.sleep(5 * MS), from.recv()).await {
             other.sleep(MS * (seen.len() as u32 + 1)).await.unwrap();
             back.send(()).await.unwrap();
             seen.push(clock.now_ns() / 1_000_000);

@@ -11,8 +11,8 @@ use std::{
 };
 
 use timer_core::{
-    Advanced, Clock, Executor, Job, ManualTimer, ScheduleErrorReason, SystemClock, SystemTimer,
-    TaskTimer, TickLength, Timer, TimingWheel,
+    Advanced, Clock, Executor, Job, ManualTimer, SystemClock, SystemTimer, TaskTimer, TickLength,
+    Timer, TimerError, TimingWheel,
     driver::{Shards, WheelOwner},
 };
 
@@ -118,7 +118,7 @@ fn shutdown_hands_back_unfired_tasks() {
         left.into_iter().for_each(|task| task.run()); // they are whole
         assert_eq!(fired.try_iter().count(), 1000);
         let late = timer.schedule(MS, move || send.send(()).unwrap()).unwrap_err();
-        assert_eq!(late.reason, ScheduleErrorReason::Closed);
+        assert_eq!(late.reason, TimerError::Closed);
         late.into_task().run();
         assert_eq!(fired.try_iter().count(), 1);
         assert!(timer.shutdown(Duration::MAX).unfired.is_empty());
@@ -429,7 +429,7 @@ fn a_limited_shutdown_of_a_timer_tells_what_it_left() {
     let left = timer.shutdown(Duration::ZERO);
     assert_eq!((left.unfired.len(), left.threads > 0), (1, true));
     let refused = numbers.schedule(HOUR, 7).unwrap_err();
-    assert_eq!((refused.reason, refused.into_task()), (ScheduleErrorReason::Closed, 7));
+    assert_eq!((refused.reason, refused.into_task()), (TimerError::Closed, 7));
     release.send(()).unwrap();
     let left = timer.shutdown(HOUR);
     assert_eq!((left.unfired.len(), left.threads), (0, 0));
