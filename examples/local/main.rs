@@ -50,7 +50,10 @@ fn receive(socket: &UdpSocket, datagram: &mut [u8]) -> io::Result<Option<(usize,
 
 fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
     let (clock, mut datagram) = (SystemClock::new(), [0; 64]);
-    let timer = ManualTimer::with(TickLength::new(TICK)?, WheelSize::default());
+    let timer = ManualTimer::with(
+        TickLength::new(TICK).expect("from 100 µs to a day"),
+        WheelSize::default(),
+    );
     let fetches = Purgatory::builder("fetch").timer(&timer).rooms(1).build()?;
     let log_end: Rc<Cell<u64>> = Rc::default();
     loop {

@@ -49,7 +49,7 @@
 //! | to give one more time | [`Purgatory::reschedule`] | [time](guide::time) |
 //! | one thread, operations that are not `Send` | a timer turned by the event loop | [local](guide::local) |
 //! | tests that do not sleep | [`ManualTimer`](timer_core::ManualTimer) | [testing](guide::testing) |
-//! | callbacks or a timer on a runtime | [`TokioExecutor`][executor], [`SystemTimerBuilder::tokio`][timer] | [tokio](guide::tokio) |
+//! | callbacks or a timer on a runtime | a `Handle` as [executor][executor], [`SystemTimerBuilder::tokio`][timer] | [tokio](guide::tokio) |
 //! | one timer for several purgatories | [`Builder::timer`] | [scale](guide::scale) |
 //! | a bound on what waits | [`Builder::max_parked`], [`Builder::max_weight`] | [scale](guide::scale) |
 //! | to see what waits, and since when | [`Purgatory::snapshot`], [`Purgatory::stats`], [`Watches::labelled`] | [operating](guide::operating) |
@@ -79,7 +79,7 @@
 //! - `metrics` (on by default): [`Purgatory::publish`][publish] hands counts and times to the
 //!   `metrics` facade.
 //! - `serde`: [`Snapshot`] and what is in it can be serialised.
-//! - `tokio`: [`TokioExecutor`][executor], for callbacks inside a tokio runtime, and [a
+//! - `tokio`: a runtime's `Handle` is an [executor][executor], for callbacks inside it; and [a
 //!   timer][timer] on its clock.
 //! - `tracing`: events for operations that are not parked (debug), checks and callbacks that panic
 //!   (error), callbacks that keep the executor for 100 ms, missed events and, in debug builds,
@@ -87,7 +87,7 @@
 //!
 #![cfg_attr(feature = "metrics", doc = "[publish]: Purgatory::publish")]
 #![cfg_attr(not(feature = "metrics"), doc = "[publish]: guide::operating#metrics")]
-#![cfg_attr(feature = "tokio", doc = "[executor]: timer_core::TokioExecutor")]
+#![cfg_attr(feature = "tokio", doc = "[executor]: timer_core::Executor#impl-Executor-for-Handle")]
 #![cfg_attr(feature = "tokio", doc = "[timer]: timer_core::SystemTimerBuilder::tokio")]
 #![cfg_attr(not(feature = "tokio"), doc = "[executor]: guide::tokio\n[timer]: guide::tokio")]
 // docs.rs shows which feature an item is behind.

@@ -133,8 +133,8 @@
 //!   `metrics` facade.
 //! - `parking_lot` (on by default): its locks instead of std's.
 //! - `serde`: [`TimerStats`] can be serialised.
-//! - `tokio`: `SystemTimerBuilder::tokio`, a timer without a thread, on a runtime and its clock;
-//!   `TokioExecutor`.
+//! - `tokio`: `SystemTimerBuilder::tokio`, a timer without a thread, on a runtime and its clock; a
+//!   runtime's `Handle` is an [`Executor`].
 
 #![cfg_attr(docsrs, feature(doc_cfg))] // docs.rs shows which feature an item is behind
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
@@ -147,10 +147,8 @@ mod timers;
 mod wheel;
 
 pub use driver::clock::{Clock, SystemClock, TickLength};
-pub use driver::executor::{Executor, JOB_TASKS, Job, Panicked, Workers};
+pub use driver::executor::{Executor, JOB_TASKS, Job, Workers};
 pub use driver::shards::{MAX_SHARDS, TimerHandle};
-#[cfg(feature = "tokio")]
-pub use driver::tokio::TokioExecutor;
 pub use observe::{TimeHistogram, TimerStats};
 pub use timers::manual::ManualTimer;
 pub use timers::periodic::{Interval, Periodic};
@@ -159,7 +157,7 @@ pub use timers::system::{SystemTimer, SystemTimerBuilder};
 pub use timers::task_timer::TaskTimer;
 pub use timers::timer::{Timer, TimerLeft};
 pub use timers::{BuildError, ScheduleError, TimerError, TimerTask};
-pub use wheel::geometry::{OutOfBounds, WheelSize};
+pub use wheel::geometry::WheelSize;
 pub use wheel::node::{MAX_TASKS, TaskId};
 pub use wheel::timing_wheel::{Advanced, DueTask, Scheduled, TimingWheel};
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use fastrand::Rng;
 use purgatory::{BoxedOperation, Monitor, Purgatory, Replies, Watermarks};
 use timer_core::{SystemTimer, TickLength, Timer};
@@ -59,7 +59,7 @@ impl World {
         let timer = SystemTimer::builder()
             .name(&*name)
             .clock(books.clock.clone())
-            .tick(TickLength::new(tick)?)
+            .tick(TickLength::new(tick).context("a legal tick")?)
             .executor(stall.clone())
             .build()?;
         let mut plain = Purgatory::builder("plain").timer(&timer);

@@ -17,7 +17,7 @@ use std::{
 };
 
 use timer_core::{
-    BuildError, Panicked, SystemTimer, TimeHistogram, TimerHandle,
+    BuildError, SystemTimer, TimeHistogram, TimerHandle,
     driver::{Driver, Due, ShardGuard, Shards, contain, sync::Latch},
 };
 
@@ -178,13 +178,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Counts a contained panic of a check or callback, and tells the timer's hook.
-    pub(crate) fn report(&self, panicked: &Panicked) {
+    pub(crate) fn report(&self, panicked: &str) {
         self.counts.panics.fetch_add(1, Ordering::Relaxed);
         trace::panicked(&self.name, panicked);
         self.driver().report_panic(panicked);
     }
 
-    pub(crate) fn report_if(&self, result: Result<(), Panicked>) {
+    pub(crate) fn report_if(&self, result: Result<(), String>) {
         if let Err(panicked) = result {
             self.report(&panicked);
         }

@@ -8,8 +8,6 @@ use std::{
     thread::{self, Thread},
 };
 
-use timer_core::Panicked;
-
 use crate::{operation::RefusedReason, sync::plain};
 
 /// A callback on the executor that takes so long is told of.
@@ -32,8 +30,8 @@ pub(crate) fn refused(purgatory: &str, reason: RefusedReason) {
 }
 
 #[allow(unused_variables, reason = "without the feature nothing is told")]
-pub(crate) fn panicked(purgatory: &str, panicked: &Panicked) {
-    tell!(error, purgatory, panic = panicked.message(), "a check or callback panicked");
+pub(crate) fn panicked(purgatory: &str, panicked: &str) {
+    tell!(error, purgatory, panic = panicked, "a check or callback panicked");
 }
 
 #[allow(unused_variables, reason = "without the feature nothing is told")]

@@ -6,7 +6,7 @@
 //! use std::time::Duration;
 //! use purgatory::{BoxedOperation, Purgatory, timer_core::{SystemTimer, TickLength}};
 //!
-//! let tick = TickLength::new(Duration::from_millis(10))?;
+//! let tick = TickLength::new(Duration::from_millis(10)).expect("legal");
 //! let timer = SystemTimer::builder().tick(tick).workers(2).name("requests").build()?;
 //! let polls: Purgatory<u64, BoxedOperation> =
 //!     Purgatory::builder("polls").timer(&timer).max_parked(200_000).build()?;

@@ -34,7 +34,7 @@
 //!
 //! | You want | Do |
 //! |---|---|
-//! | `tokio::spawn` in a callback, which panics on a timer's worker | a [`TokioExecutor`][executor] with `callbacks_on_executor`, or a `Handle` in the operation |
+//! | `tokio::spawn` in a callback, which panics on a timer's worker | its `Handle` as [executor][executor], with `callbacks_on_executor`, or in the operation |
 //! | to await in a check | [an asynchronous condition](super::operations#an-asynchronous-condition) |
 //! | a wait in `select!` | take it by value: dropped, it is cancelled; polled by `&mut`, it waits on |
 //! | to block: `wait_blocking`, `shutdown` | `spawn_blocking`; a task is [refused](crate::WaitError::InsideCallback) |
@@ -44,6 +44,9 @@
 //! - **A timer on a runtime** expires nothing while that is not driven. When the runtime is
 //!   dropped, the timer and its purgatories are shut down.
 //!
-#![cfg_attr(feature = "tokio", doc = "[executor]: crate::timer_core::TokioExecutor")]
+#![cfg_attr(
+    feature = "tokio",
+    doc = "[executor]: crate::timer_core::Executor#impl-Executor-for-Handle"
+)]
 #![cfg_attr(feature = "tokio", doc = "[timer]: crate::timer_core::SystemTimerBuilder::tokio")]
 #![cfg_attr(not(feature = "tokio"), doc = "[executor]: crate#features\n[timer]: crate#features")]

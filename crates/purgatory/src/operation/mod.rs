@@ -89,8 +89,8 @@ pub trait DelayedOperation: Send + 'static {
     ///
     /// So it is not always inside a runtime: a `tokio::spawn` in it works when a task of the
     /// runtime completed it, and panics on the timer's workers when it expired, unless they are the
-    /// runtime's (`TokioExecutor`, with the feature `tokio`). Or keep a `tokio::runtime::Handle` in
-    /// the operation and spawn on that.
+    /// runtime's (its `Handle` is an executor, with the feature `tokio`). Or keep that `Handle` in
+    /// the operation and spawn on it.
     ///
     /// # Panics
     /// A panic in it is contained and counted.

@@ -10,7 +10,7 @@ use std::{
 use crate::support::MS;
 use purgatory::{
     Purgatory, WaitError,
-    timer_core::{Executor, Job, ManualTimer, SystemTimer, TokioExecutor},
+    timer_core::{Executor, Job, ManualTimer, SystemTimer},
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -88,14 +88,14 @@ fn spawn_blocking_and_block_in_place_may_wait() {
 fn executor_on_the_blocked_thread_refuses_the_wait() {
     let ended = watched(|| {
         one_thread().block_on(async {
-            let executor = TokioExecutor::current().unwrap();
+            let executor = tokio::runtime::Handle::current();
             block(&Purgatory::builder("blocking").executor(executor).build().unwrap())
         })
     });
     assert_eq!(ended, (WaitError::InsideCallback, 0));
     let ended = watched(|| {
         one_thread().block_on(async {
-            let executor = TokioExecutor::current().unwrap();
+            let executor = tokio::runtime::Handle::current();
             let timer = SystemTimer::builder().executor(executor).build().unwrap();
             block(&Purgatory::builder("blocking").timer(&timer).build().unwrap())
         })

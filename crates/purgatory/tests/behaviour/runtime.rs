@@ -4,7 +4,7 @@
 use std::thread;
 
 use crate::support::{MS, Park, Probe, Waiting};
-use purgatory::{Outcome, Purgatory, Replies, Timeout, WaitError, timer_core::TokioExecutor};
+use purgatory::{Outcome, Purgatory, Replies, Timeout, WaitError};
 use timer_core::{ManualTimer, SystemTimer, Timer};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -34,7 +34,7 @@ fn what_completes_and_what_expires_may_spawn() {
     let (runtime, timer) = (runtime(), ManualTimer::new());
     let purgatory: Waiting = Purgatory::builder("spawning")
         .timer(&timer)
-        .executor(TokioExecutor::new(runtime.handle().clone()))
+        .executor(runtime.handle().clone())
         .callbacks_on_executor()
         .build()
         .unwrap();
@@ -60,7 +60,7 @@ fn what_completes_and_what_expires_may_spawn() {
 fn a_completing_task_runs_the_callback_in_place() {
     let timer = ManualTimer::new();
     runtime().block_on(async {
-        let executor = TokioExecutor::current().unwrap();
+        let executor = tokio::runtime::Handle::current();
         let builder = Purgatory::builder("spawning").timer(&timer).executor(executor);
         let purgatory: Waiting = builder.build().unwrap();
         let (told, mut outcomes) = unbounded_channel();
@@ -81,7 +81,7 @@ fn a_runtime_that_is_gone_loses_no_callback() {
     let (gone, timer) = (runtime(), ManualTimer::new());
     let purgatory: Waiting = Purgatory::builder("spawning")
         .timer(&timer)
-        .executor(TokioExecutor::new(gone.handle().clone()))
+        .executor(gone.handle().clone())
         .build()
         .unwrap();
     let (told, mut outcomes) = unbounded_channel();

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     driver::{
         clock::{Clock, SystemClock, TickLength},
-        executor::{Executor, Inline, Job, Panicked, Threads, Workers, contain, on_timer_thread},
+        executor::{Executor, Inline, Job, Threads, Workers, contain, on_timer_thread},
         reaper::{Rounds, Shared},
         shards::{Bell, ShardState, Shards, Wake, WheelOwner},
     },
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Told of each contained panic.
-type PanicHook = Box<dyn Fn(&Panicked) + Send + Sync>;
+pub(crate) type PanicHook = Box<dyn Fn(&str) + Send + Sync>;
 
 /// What turns wheels: a clock, a tick, and a thread, a task or a hand that comes when the next
 /// bucket is due. The inside of [`SystemTimer`](crate::SystemTimer) and
@@ -120,8 +120,7 @@ impl Driver {
     ) -> Shards<S> {
         let now_tick = self.tick.round_down(self.now_ns());
         let make = |number: usize| {
-            let shifted = if self.by_hand { 0 } else { number as u64 };
-            let phase = phase(self.wheel_size.slots() as u64, shifted, count as u64);
+            let phase = if self.by_hand { 0 } else { self.wheel_size.phase(number, count) };
             make(number, TimingWheel::with_phase(self.wheel_size, now_tick, phase))
         };
         Shards::new(Bell::new(count, self.wake.clone(), self.shared.cancelled.clone()), make)
@@ -149,23 +148,17 @@ impl Driver {
 
     /// How many threads run jobs, as far as that is known.
     pub fn parallelism(&self) -> usize {
-        let mut parallelism = 1; // of an executor that panics
-        let _ = contain(|| parallelism = self.executor.parallelism());
-        parallelism
+        contain(|| self.executor.parallelism()).unwrap_or(1)
     }
 
     /// True when no wheel is turned, or no job run, while the calling thread blocks.
     pub fn needs_this_thread(&self) -> bool {
-        let mut needs = false; // of an executor that panics
-        let _ = contain(|| needs = self.executor.needs_this_thread());
-        needs || (self.turns_here)()
+        (self.turns_here)() || contain(|| self.executor.needs_this_thread()).unwrap_or(false)
     }
 
-    /// Tells the timer's hook of a contained panic.
-    pub fn report_panic(&self, panicked: &Panicked) {
-        if let Some(hook) = &self.on_panic {
-            let _ = contain(|| hook(panicked));
-        }
+    /// Tells the timer's hook what a contained panic said.
+    pub fn report_panic(&self, message: &str) {
+        self.on_panic.iter().for_each(|hook| _ = contain(|| hook(message)));
     }
 
     /// Counts of all wheels and of the reaper.
@@ -194,31 +187,5 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-fn phase(slots: u64, number: u64, count: u64) -> u64 {
-    let spans = std::iter::successors(Some(slots), |span| span.checked_mul(slots)).take(3);
-    spans.map(|span| span / count * number + span % count * number / count).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shards_hand_down_at_different_ticks() {
-        for (slots, count) in [(64, 16), (20, 8), (64, 64)] {
-            for level in 1..=3 {
-                let span = u64::pow(slots, level);
-                let mut at: Vec<_> = (0..count).map(|n| phase(slots, n, count) % span).collect();
-                at.sort_unstable();
-                at.dedup();
-                let distinct = count.min(span) as usize;
-                assert_eq!(at.len(), distinct, "level {level} of {slots} slots, {count} shards");
-                let widest = at.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
-                assert!(widest <= 2 * span / count + 1, "bunched on level {level}: {at:?}");
-            }
-        }
     }
 }

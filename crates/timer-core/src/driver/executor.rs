@@ -23,29 +23,16 @@ use crate::sync::{self, JoinHandle, Latch, plain::Mutex, spawn, thread_local};
 /// Calls `work` and keeps a panic from going further.
 ///
 /// # Errors
-/// [`Panicked`] when it did.
-pub fn contain(work: impl FnOnce()) -> Result<(), Panicked> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(Panicked::new)
+/// What the panic said, when it was text.
+pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(message)
 }
 
-/// A panic that was contained.
-#[derive(Debug)]
-pub struct Panicked {
-    message: String,
-}
-
-impl Panicked {
-    #[cold]
-    fn new(payload: Box<dyn Any + Send>) -> Self {
-        let owned = payload.downcast_ref::<String>().map(String::as_str);
-        let constant = payload.downcast_ref::<&'static str>().copied();
-        Panicked { message: owned.or(constant).unwrap_or("no message").to_owned() }
-    }
-
-    /// What was said, when it was text.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
+#[cold]
+fn message(payload: Box<dyn Any + Send>) -> String {
+    let owned = payload.downcast_ref::<String>().map(String::as_str);
+    let constant = payload.downcast_ref::<&'static str>().copied();
+    owned.or(constant).unwrap_or("no message").to_owned()
 }
 
 /// Work for an [`Executor`]. Runs once: by [`run`](Self::run), or else when it is dropped.
@@ -278,17 +265,12 @@ pub(crate) fn on_timer_thread() -> bool {
 
 impl Executor for Workers {
     fn execute(&self, job: Job) {
-        let jobs = self.jobs.lock();
-        match &*jobs {
-            Some(jobs) => {
-                self.queued.fetch_add(1, Ordering::Relaxed);
-                drop(jobs.send(job));
-            }
-            None => {
-                drop(jobs);
-                job.run();
-            }
+        if let Some(jobs) = &*self.jobs.lock() {
+            self.queued.fetch_add(1, Ordering::Relaxed);
+            drop(jobs.send(job));
+            return;
         }
+        job.run();
     }
 
     fn queued(&self) -> Option<u64> {

@@ -1,5 +1,5 @@
-//! On a tokio runtime (feature `tokio`): jobs as its tasks ([`TokioExecutor`]), time as its clock
-//! shows it, and a reaper that is one of its tasks.
+//! On a tokio runtime (feature `tokio`): jobs as its tasks, time as its clock shows it, and a
+//! reaper that is one of its tasks.
 
 use std::{
     pin::pin,
@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::{
-    runtime::{Handle, TryCurrentError},
+    runtime::Handle,
     sync::Notify,
     task,
     time::{Instant, sleep, timeout},
@@ -24,52 +24,6 @@ use crate::driver::{
     executor::{Executor, Job, contain, inside_timer},
     reaper::{Pause, Rounds},
 };
-
-/// (Feature `tokio`.) An [`Executor`] on a tokio runtime, for
-/// [`SystemTimerBuilder::executor`](crate::SystemTimerBuilder::executor) or a purgatory's
-/// `Builder::executor`: what it runs may call `tokio::spawn`, start tokio's timers and use its
-/// sockets.
-///
-/// Each job is a task of the runtime, so what it runs must be short and not block, as any task: a
-/// callback that takes its time spawns it. A runtime that is shut down takes no task; the job then
-/// runs where it is refused or dropped, still with the runtime entered, so a `tokio::spawn` in it
-/// does not panic, and spawns nothing.
-///
-/// ```
-/// use std::time::Duration;
-/// use timer_core::{SystemTimer, Timer, TokioExecutor};
-///
-/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-/// # runtime.block_on(async {
-/// let executor = TokioExecutor::current()?; // of the runtime that this is called in
-/// let timer = SystemTimer::builder().executor(executor).build()?;
-/// let (send, told) = tokio::sync::oneshot::channel();
-/// let task = || drop(tokio::spawn(async { send.send("from inside the runtime") }));
-/// timer.schedule(Duration::from_millis(1), task)?;
-/// assert_eq!(told.await?, "from inside the runtime");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct TokioExecutor {
-    handle: Handle,
-}
-
-impl TokioExecutor {
-    /// On this runtime.
-    pub fn new(handle: Handle) -> Self {
-        TokioExecutor { handle }
-    }
-
-    /// On the runtime that the caller is in.
-    ///
-    /// # Errors
-    /// tokio's, when it is in none.
-    pub fn current() -> Result<Self, TryCurrentError> {
-        Handle::try_current().map(TokioExecutor::new)
-    }
-}
 
 /// A job that runs inside its runtime, where it is dropped.
 struct Inside {
@@ -84,14 +38,40 @@ impl Drop for Inside {
     }
 }
 
-impl Executor for TokioExecutor {
+/// (Feature `tokio`.) A runtime's handle is an [`Executor`], for
+/// [`SystemTimerBuilder::executor`](crate::SystemTimerBuilder::executor) or a purgatory's
+/// `Builder::executor`: what it runs may call `tokio::spawn`, start tokio's timers and use its
+/// sockets.
+///
+/// Each job is a task of the runtime, so what it runs must be short and not block, as any task: a
+/// callback that takes its time spawns it. A runtime that is shut down takes no task; the job then
+/// runs where it is refused or dropped, still with the runtime entered, so a `tokio::spawn` in it
+/// does not panic, and spawns nothing.
+///
+/// ```
+/// use std::time::Duration;
+/// use timer_core::{SystemTimer, Timer};
+/// use tokio::runtime::Handle;
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// # runtime.block_on(async {
+/// let timer = SystemTimer::builder().executor(Handle::current()).build()?;
+/// let (send, told) = tokio::sync::oneshot::channel();
+/// let task = || drop(tokio::spawn(async { send.send("from inside the runtime") }));
+/// timer.schedule(Duration::from_millis(1), task)?;
+/// assert_eq!(told.await?, "from inside the runtime");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl Executor for Handle {
     fn execute(&self, job: Job) {
-        let inside = Inside { handle: self.handle.clone(), job: Some(job) };
-        drop(self.handle.spawn(async move { drop(inside) }));
+        let inside = Inside { handle: self.clone(), job: Some(job) };
+        drop(self.spawn(async move { drop(inside) }));
     }
 
     fn parallelism(&self) -> usize {
-        self.handle.metrics().num_workers()
+        self.metrics().num_workers()
     }
 
     fn needs_this_thread(&self) -> bool {

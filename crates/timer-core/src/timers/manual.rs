@@ -151,35 +151,29 @@ impl ManualTimer {
     /// ```
     pub async fn settle(&self, by: Duration) {
         let target_ns = later_ns(self.clock.now_ns(), by);
-        let tick = self.inside.driver.tick;
-        let left_to = |due_ns: u64| due_ns.saturating_sub(self.clock.now_ns());
+        let left = || Duration::from_nanos(target_ns.saturating_sub(self.clock.now_ns()));
         loop {
             self.let_tasks_run().await;
-            let next_ns = self.next_tick().map(|next| tick.start_ns(next));
-            let Some(due_ns) = next_ns.filter(|&due_ns| due_ns <= target_ns) else { break };
-            self.advance(Duration::from_nanos(left_to(due_ns)));
+            let Some(next) = self.next_due_in().filter(|&next| next <= left()) else { break };
+            self.advance(next);
         }
-        self.advance(Duration::from_nanos(left_to(target_ns)));
+        self.advance(left());
     }
 
     /// Yields until nothing of this timer has changed for a while.
     async fn let_tasks_run(&self) {
-        let state = || (self.next_tick(), self.stats().pending, self.stats().cancelled);
-        let (mut seen, mut quiet) = (state(), 0);
-        while quiet < 64 {
-            let mut yielded = false;
-            poll_fn(|context| {
-                if std::mem::replace(&mut yielded, true) {
-                    return Poll::Ready(());
-                }
-                context.waker().wake_by_ref();
-                Poll::Pending
-            })
-            .await;
-            let now = state();
+        let (mut seen, mut quiet) = (None, 0);
+        poll_fn(|context| {
+            let now = Some((self.next_tick(), self.stats().pending, self.stats().cancelled));
             quiet = if now == seen { quiet + 1 } else { 0 };
+            if quiet == 64 {
+                return Poll::Ready(());
+            }
             seen = now;
-        }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
     }
 
     /// When anything next has work.

@@ -236,8 +236,8 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
         let Some(tasks) = self.shared.tasks() else { return };
         self.due_ns = self.pace.next_ns(self.due_ns, tasks.driver().now_ns());
         let _ = self.put_back(&tasks); // refused: the timer was shut down
-        if let Err(panicked) = result {
-            tasks.report(&panicked);
+        if let Err(message) = result {
+            tasks.report(&message);
         }
     }
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::observe::publish;
 use crate::{
     driver::{
-        clock::{Clock, SystemClock, TickLength},
+        clock::{Clock, TickLength},
         driver::Driver,
-        executor::{Executor, Inline, Panicked, Workers},
+        executor::{Executor, Inline, Workers},
         shards::MAX_SHARDS,
     },
     timers::{BuildError, task_timer::Inside, timer::Timer},
@@ -66,9 +66,7 @@ impl SystemTimer {
         driver.shard_count = default_shards();
         SystemTimerBuilder {
             driver,
-            clock: None,
-            executor: None,
-            workers: 1,
+            workers: Some(1),
             #[cfg(feature = "tokio")]
             runtime: None,
         }
@@ -77,11 +75,6 @@ impl SystemTimer {
     /// The name it was built with.
     pub fn name(&self) -> &str {
         &self.inside.driver.name
-    }
-
-    /// The length of its tick.
-    pub fn tick(&self) -> TickLength {
-        self.inside.driver.tick
     }
 
     /// (Feature `metrics`.) Hands the [`stats`](Timer::stats) to the installed `metrics` recorder,
@@ -108,9 +101,8 @@ impl Timer for SystemTimer {
 #[must_use = "starts nothing until it is built"]
 pub struct SystemTimerBuilder {
     driver: Driver,
-    clock: Option<Arc<dyn Clock>>,
-    executor: Option<Arc<dyn Executor>>,
-    workers: usize,
+    /// None when jobs run elsewhere.
+    workers: Option<usize>,
     #[cfg(feature = "tokio")]
     runtime: Option<tokio::runtime::Handle>,
 }
@@ -138,35 +130,36 @@ impl SystemTimerBuilder {
     /// Another clock. The reaper sleeps in real time: a clock that is turned by hand does not wake
     /// it, and belongs into a [`ManualTimer`](crate::ManualTimer).
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Some(Arc::new(clock));
+        self.driver.clock = Arc::new(clock);
         self
     }
 
     /// How many worker threads run what expired; one by default, none becomes one. What falls due
-    /// together is parted among them.
+    /// together is parted among them. (Of this, [`executor`](Self::executor) and
+    /// [`inline`](Self::inline) the last one called counts.)
     pub fn workers(mut self, count: usize) -> Self {
-        self.workers = count;
+        self.workers = Some(count);
         self
     }
 
     /// Runs what expired on `executor` instead of worker threads of the timer's own.
     pub fn executor(mut self, executor: impl Executor) -> Self {
-        self.executor = Some(Arc::new(executor));
-        self.driver.inline = false;
+        self.driver.executor = Arc::new(executor);
+        (self.driver.inline, self.workers) = (false, None);
         self
     }
 
     /// Runs what expired on the reaper thread itself. A slow task then delays all others: only for
     /// a timer that nobody else shares.
     pub fn inline(mut self) -> Self {
-        self.executor = Some(Arc::new(Inline));
+        self = self.executor(Inline);
         self.driver.inline = true;
         self
     }
 
-    /// Is told of each panic that was contained, on the thread that it happened on. (The program's
-    /// panic hook has been told before.)
-    pub fn on_panic(mut self, hook: impl Fn(&Panicked) + Send + Sync + 'static) -> Self {
+    /// Is told what each panic said that was contained, on the thread that it happened on. (The
+    /// program's panic hook has been told before.)
+    pub fn on_panic(mut self, hook: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.driver.on_panic = Some(Box::new(hook));
         self
     }
@@ -180,8 +173,8 @@ impl SystemTimerBuilder {
 
     /// (Feature `tokio`.) On a tokio runtime, without a thread. The reaper is a task of it, which
     /// waits by tokio's clock, and what expired runs as tasks of it. So a test with a paused clock
-    /// just works. Tasks may be scheduled from anywhere. (A [clock](Self::clock)
-    /// or [executor](Self::executor) that is set stays.)
+    /// just works. Tasks may be scheduled from anywhere. (Another [clock](Self::clock)
+    /// or [executor](Self::executor) may be set after this.)
     ///
     /// tokio waits in steps of a millisecond, so expiry is up to one later than on a thread of the
     /// timer's own, and as late as other tasks make it. On a runtime that is not driven, or whose
@@ -211,8 +204,9 @@ impl SystemTimerBuilder {
     /// ```
     #[cfg(feature = "tokio")]
     pub fn tokio(mut self, runtime: tokio::runtime::Handle) -> Self {
-        self.runtime = Some(runtime);
-        self
+        self.driver.clock = Arc::new(crate::driver::tokio::TokioClock::new(runtime.clone()));
+        self.runtime = Some(runtime.clone());
+        self.executor(runtime)
     }
 
     /// Starts the timer.
@@ -221,27 +215,20 @@ impl SystemTimerBuilder {
     /// [`BuildError`] when a thread cannot be had, the shard count is out of bounds, or a tokio
     /// runtime has no time.
     pub fn build(self) -> Result<SystemTimer, BuildError> {
-        let SystemTimerBuilder { mut driver, clock, executor, workers, .. } = self;
+        let SystemTimerBuilder { mut driver, workers, .. } = self;
         if !driver.shard_count.is_power_of_two() || driver.shard_count > MAX_SHARDS {
             return Err(BuildError::Shards(driver.shard_count));
         }
+        if let Some(count) = workers {
+            let workers = Arc::new(Workers::start(&format!("{}-worker", driver.name), count)?);
+            driver.executor = driver.workers.insert(workers).clone();
+            driver.inline = false;
+        }
         #[cfg(feature = "tokio")]
         if let Some(runtime) = self.runtime {
-            use crate::driver::tokio::{TokioClock, TokioExecutor, start_reaper};
-            let handle = || runtime.clone();
-            driver.clock = clock.unwrap_or_else(|| Arc::new(TokioClock::new(handle())));
-            driver.executor = executor.unwrap_or_else(|| Arc::new(TokioExecutor::new(handle())));
-            let started = start_reaper(&mut driver, &runtime);
+            let started = crate::driver::tokio::start_reaper(&mut driver, &runtime);
             return started.then(|| SystemTimer::of(driver)).ok_or(BuildError::NoTime);
         }
-        driver.clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        driver.executor = match executor {
-            Some(executor) => executor,
-            None => {
-                let name = format!("{}-worker", driver.name);
-                driver.workers.insert(Arc::new(Workers::start(&name, workers)?)).clone()
-            }
-        };
         driver.start_reaper()?;
         Ok(SystemTimer::of(driver))
     }

@@ -16,7 +16,7 @@ use crossbeam_utils::CachePadded;
 use crate::{
     driver::{
         driver::Driver,
-        executor::{Due, Job, Panicked, contain},
+        executor::{Due, Job, contain},
         shards::{ShardState, Shards, TimerHandle, WheelOwner},
     },
     observe::TimerStats,
@@ -207,8 +207,8 @@ impl<T: Send + 'static> TaskTimer<T> {
     }
 
     /// Counts and reports a panic that a task contained itself.
-    pub(crate) fn report(&self, panicked: &Panicked) {
-        self.tasks.run.report(panicked, &self.tasks.driver);
+    pub(crate) fn report(&self, message: &str) {
+        self.tasks.run.report(message, &self.tasks.driver);
     }
 }
 
@@ -364,15 +364,15 @@ impl<T> Run<T> {
     /// Runs each task of a batch; a panic in one does not reach the next.
     fn all(&self, tasks: Vec<T>, driver: &Driver) {
         for task in tasks {
-            if let Err(panicked) = contain(|| (self.handler)(task)) {
-                self.report(&panicked, driver);
+            if let Err(message) = contain(|| (self.handler)(task)) {
+                self.report(&message, driver);
             }
         }
     }
 
-    fn report(&self, panicked: &Panicked, driver: &Driver) {
+    fn report(&self, message: &str, driver: &Driver) {
         self.panicked.fetch_add(1, Ordering::Relaxed);
-        driver.report_panic(panicked);
+        driver.report_panic(message);
     }
 }
 

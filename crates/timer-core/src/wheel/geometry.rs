@@ -12,8 +12,6 @@
 //! A *phase* shifts where units begin, so that the shards of a timer do not all hand down their
 //! coarse buckets at the same tick.
 
-use std::{error::Error, fmt};
-
 use crate::wheel::step;
 
 /// How many slots each level of a wheel has; the levels of a timer's have twice as many.
@@ -23,7 +21,7 @@ use crate::wheel::step;
 ///
 /// assert_eq!(WheelSize::default().slots(), 64);
 /// assert_eq!(WheelSize::KAFKA.slots(), 20);
-/// assert!(WheelSize::new(1).is_err());
+/// assert_eq!(WheelSize::new(1), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WheelSize {
@@ -38,18 +36,22 @@ impl WheelSize {
     /// At most 2^15 slots.
     pub const MAX: usize = 1 << 15;
 
-    /// A wheel of `slots` slots a level.
-    ///
-    /// # Errors
-    /// [`OutOfBounds`] when it is outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
-    pub fn new(slots: usize) -> Result<WheelSize, OutOfBounds<usize>> {
-        let slots = OutOfBounds::check("slots of a wheel", slots, Self::MIN, Self::MAX)?;
-        Ok(WheelSize { slots: slots as u16 })
+    /// A wheel of `slots` slots a level; `None` outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
+    pub fn new(slots: usize) -> Option<WheelSize> {
+        let legal = (Self::MIN..=Self::MAX).contains(&slots);
+        legal.then_some(WheelSize { slots: slots as u16 })
     }
 
     /// The number of slots.
     pub fn slots(self) -> usize {
         usize::from(self.slots)
+    }
+
+    /// The phase of one of `count` wheels: a fraction of a bucket of levels 1 to 3 each.
+    pub(crate) fn phase(self, number: usize, count: usize) -> u64 {
+        let (slots, number, count) = (u64::from(self.slots), number as u64, count as u64);
+        let spans = std::iter::successors(Some(slots), |span| span.checked_mul(slots)).take(3);
+        spans.map(|span| span / count * number + span % count * number / count).sum()
     }
 }
 
@@ -61,36 +63,6 @@ impl Default for WheelSize {
         WheelSize { slots: 64 }
     }
 }
-
-/// A setting outside its bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct OutOfBounds<T> {
-    /// The value asked for.
-    pub value: T,
-    what: &'static str,
-    min: T,
-    max: T,
-}
-
-impl<T: PartialOrd> OutOfBounds<T> {
-    /// The value, if it is within the bounds.
-    pub(crate) fn check(what: &'static str, value: T, min: T, max: T) -> Result<T, Self> {
-        if (&min..=&max).contains(&&value) {
-            return Ok(value);
-        }
-        Err(OutOfBounds { value, what, min, max })
-    }
-}
-
-impl<T: fmt::Debug> fmt::Display for OutOfBounds<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OutOfBounds { value, what, min, max } = self;
-        write!(f, "{what}: {value:?} is outside {min:?}..={max:?}")
-    }
-}
-
-impl<T: fmt::Debug> Error for OutOfBounds<T> {}
 
 /// A bucket, and the tick at which it expires: the first that a task in it can be due at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,6 +218,22 @@ mod tests {
                     let (_, slot, start) = bucket(size, deadline, now);
                     assert!(slot < size && (now..=deadline).contains(&start));
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn shards_hand_down_at_different_ticks() {
+        for (slots, count) in [(64, 16), (20, 8), (64, 64)] {
+            let size = WheelSize::new(slots).unwrap();
+            for level in 1..=3 {
+                let span = u64::pow(slots as u64, level);
+                let mut at: Vec<_> = (0..count).map(|n| size.phase(n, count) % span).collect();
+                at.sort_unstable();
+                at.dedup();
+                assert_eq!(at.len() as u64, span.min(count as u64), "level {level} of {slots}");
+                let widest = at.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+                assert!(widest <= 2 * span / count as u64 + 1, "bunched on level {level}: {at:?}");
             }
         }
     }

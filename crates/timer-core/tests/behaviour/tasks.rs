@@ -203,8 +203,7 @@ fn a_periodic_task_does_not_keep_its_timer_alive() {
 #[test]
 fn panics_are_reported_to_the_hook() {
     let (send, said) = mpsc::channel();
-    let hook =
-        move |panicked: &timer_core::Panicked| send.send(panicked.message().to_owned()).unwrap();
+    let hook = move |message: &str| send.send(message.to_owned()).unwrap();
     let timer = SystemTimer::builder().on_panic(hook).inline().build().unwrap();
     timer.schedule(MS, || panic!("number {}", 7)).unwrap();
     assert_eq!(said.recv().unwrap(), "number 7");
