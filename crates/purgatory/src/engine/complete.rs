@@ -21,25 +21,24 @@ use timer_core::{
 
 use crate::{
     engine::{
-        core::{Core, Permit},
+        core::Core,
         event::{CHUNK, Pop},
         nested::{Call, enqueue},
         trace,
     },
     operation::{CancelReason, DelayedOperation, EndResult, Outcome, Timeout, watches::WatchKey},
-    room::{Ended, EndedAt, Room, Ticket, Tickets, WalkOn, WatchList},
+    room::{Ended, EndedAt, Room, Ticket, WalkOn, WatchList},
 };
 
 /// Operations that expire, or are emptied out, under one lock hold: events of their keys wait
 /// meanwhile.
 pub(crate) const BUDGET: usize = 64;
 
-/// A shutdown claims this many operations before it calls the first back; this many watches are
-/// collected before the first are given back.
+/// A shutdown claims this many operations before it calls the first back.
 const CLAIMED: usize = 4096;
 
-/// An expired operation with at most this many further watches gives them back on the thread that
-/// turns the wheels; one with more, as its callback runs.
+/// So many further watches of what has expired are given back on the thread that turns the wheels;
+/// the others as its callback runs.
 const RELEASED_AT_ONCE: usize = 16;
 
 /// A job on the executor gives back at most this many watches; the rest goes to the end of the
@@ -54,11 +53,16 @@ pub(crate) struct Handed {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Ends what has ended: out of every watch list, then called back.
+    /// Ends what has ended: out of every watch list, then called back, here or where the timer runs
+    /// what expired.
     #[inline]
-    pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) {
-        let (payload, outcome, permit) = self.release_watches(ended);
-        self.run_callback(call, payload, outcome, permit);
+    pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, mut ended: Ended<K, O>) {
+        self.release(&mut ended);
+        if self.offload_all || matches!(ended.outcome, Outcome::Expired) {
+            self.offload_endings(vec![ended], None);
+        } else {
+            self.run_callback(call, ended);
+        }
     }
 
     /// The same for several: all of them are out of every watch list before the first is called
@@ -68,7 +72,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         call: &Call<'_>,
         mut ended: impl AsMut<[Ended<K, O>]> + IntoIterator<Item = Ended<K, O>>,
     ) -> usize {
-        self.take_all_watches(ended.as_mut());
+        ended.as_mut().iter_mut().for_each(|ended| self.release(ended));
         let mut completed = 0;
         for ended in ended {
             completed += usize::from(matches!(ended.outcome, Outcome::Completed));
@@ -77,35 +81,29 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         completed
     }
 
-    /// Takes several out of every watch list they are still on.
-    pub(super) fn take_all_watches(&self, ended: &mut [Ended<K, O>]) {
-        drop(self.take_watches(ended, usize::MAX));
-    }
-
     /// Takes what has ended out of the watch lists it is still on.
     #[inline]
-    pub(crate) fn release_watches(&self, ended: Ended<K, O>) -> (O, Outcome, Permit) {
-        let Ended { id, payload, outcome, weight, tickets, left } = ended;
-        drop(left);
-        self.release(id, &tickets);
-        (payload, outcome, Permit::Held(weight))
+    pub(super) fn release(&self, ended: &mut Ended<K, O>) {
+        self.release_some(&mut ended.further, usize::MAX, drop);
+        drop(ended.left.take());
     }
 
-    /// Gives the further watches back of operations that have `max` at most, room by room. Returns
-    /// the keys that have no waiter left.
-    fn take_watches(&self, ended: &mut [Ended<K, O>], max: usize) -> Vec<K> {
-        let (mut watches, mut left) = (Vec::new(), Vec::new());
-        for Ended { id, tickets, .. } in ended {
-            if (1..=max).contains(&tickets.len()) {
-                watches.extend(std::mem::take(tickets).iter().map(|ticket| (ticket, *id)));
-            }
-            if watches.len() >= CLAIMED {
-                left.append(&mut self.release_all(&mut watches));
-                watches.clear();
-            }
+    /// Gives further watches back, the last first, `max` at most; returns how many. `left` is told
+    /// the keys that nobody waits for any more, with nothing locked.
+    #[inline]
+    pub(super) fn release_some(
+        &self,
+        further: &mut Option<Ticket>,
+        max: usize,
+        mut left: impl FnMut(K),
+    ) -> usize {
+        for released in 0..max {
+            let Some(ticket) = *further else { return released };
+            let (before, key) = self.rooms.lock(ticket.room as usize).unwatch(ticket);
+            *further = before;
+            key.into_iter().for_each(&mut left);
         }
-        left.append(&mut self.release_all(&mut watches));
-        left
+        max
     }
 
     /// The present, if endings are timed: for an operation that is about to end.
@@ -114,47 +112,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.timed.load(Relaxed).then(|| self.driver().now_ns())
     }
 
-    /// Gives watch slots back; a key nobody waits for any more is dropped with nothing locked.
-    #[inline]
-    pub(crate) fn release(&self, id: TimerHandle, tickets: &Tickets) {
-        for ticket in tickets.iter() {
-            let left = self.rooms.lock(ticket.room as usize).unwatch(ticket, id);
-            drop(left); // with nothing locked
-        }
-    }
-
-    /// As [`release`](Self::release), for watches of several operations: each room is locked once
-    /// for up to [`BUDGET`]. Returns the keys that nobody waits for any more.
-    fn release_all(&self, watches: &mut [(Ticket, TimerHandle)]) -> Vec<K> {
-        watches.sort_unstable_by_key(|(ticket, _)| ticket.room);
-        let mut left = Vec::new();
-        for of_room in watches.chunk_by(|(one, _), (next, _)| one.room == next.room) {
-            for some in of_room.chunks(BUDGET) {
-                self.rooms.lock(some[0].0.room as usize).unwatch_all(some, &mut left);
-            }
-        }
-        left
-    }
-
-    /// Calls `on_complete`: here, or where the timer runs what expired.
-    #[inline]
-    pub(crate) fn run_callback(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        payload: O,
-        outcome: Outcome,
-        permit: Permit,
-    ) {
-        if self.offload_all || matches!(outcome, Outcome::Expired) {
-            self.offload_callbacks(vec![(payload, outcome)], permit);
-        } else {
-            self.run_callback_here(call, payload, outcome, permit);
-        }
-    }
-
-    /// As [`finish`](Self::finish), for a thread that must not be held up: a few steps each are
-    /// done here, and whatever may run the user's code, or takes long, is the executor's. With a
-    /// latch each is under way until its callback is over.
+    /// As [`finish`](Self::finish), for a thread that must not be held up: whatever may run the
+    /// user's code, or takes long, is the executor's. With a latch each is under way until its
+    /// callback is over.
     pub(crate) fn offload_endings(
         self: &Arc<Self>,
         mut ended: Vec<Ended<K, O>>,
@@ -164,7 +124,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             latch.into_iter().flat_map(|latch| ended.iter().map(|_| latch.begin())).collect();
         // A manual timer shares no reaper, so everything is released here.
         let at_once = if self.sequence.is_some() { usize::MAX } else { RELEASED_AT_ONCE };
-        let left = self.take_watches(&mut ended, at_once);
+        let mut left = Vec::new();
+        for ended in &mut ended {
+            self.release_some(&mut ended.further, at_once, |key| left.push(key));
+        }
         let (core, handed) = (self.clone(), self.to_executor(ended.len()));
         self.offload.execute(Job::new(move || {
             drop(left);
@@ -182,18 +145,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) {
         let mut budget = if self.offload.is_here() { usize::MAX } else { RELEASED_BY_JOB };
         while let Some(mut ended) = rest.pop_front() {
-            if ended.tickets.len() > budget {
-                let some = ended.tickets.take_last(budget);
-                let mut some: Vec<_> = some.into_iter().map(|ticket| (ticket, ended.id)).collect();
-                self.release_all(&mut some);
+            budget -= self.release_some(&mut ended.further, budget, drop);
+            if ended.further.is_some() {
                 rest.push_front(ended);
                 let core = self.clone();
                 let more = Job::new(move || core.run_endings(rest, handed, under_way));
                 return self.offload.execute(more);
             }
-            budget -= ended.tickets.len();
-            let (payload, outcome, permit) = self.release_watches(ended);
-            self.run_offloaded(handed, payload, outcome, permit, under_way.pop());
+            self.run_offloaded(handed, ended, under_way.pop());
         }
     }
 
@@ -213,55 +172,40 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    fn offload_callbacks(self: &Arc<Self>, ended: Vec<(O, Outcome)>, permit: Permit) {
-        let (core, handed) = (self.clone(), self.to_executor(ended.len()));
-        self.offload.execute(Job::new(move || {
-            for (payload, outcome) in ended {
-                core.run_offloaded(handed, payload, outcome, permit, None);
-            }
-        }));
-    }
-
     /// Calls `on_complete` as a job's work.
     fn run_offloaded(
         self: &Arc<Self>,
         handed: Handed,
-        payload: O,
-        outcome: Outcome,
-        permit: Permit,
+        ended: Ended<K, O>,
         under_way: Option<UnderWay>,
     ) {
         self.begin(handed);
         let now_ns = || self.driver().now_ns();
         trace::slow(&self.name, now_ns, || {
             let call = Call::enter(&self.offload);
-            self.run_callback_here(&call, payload, outcome, permit);
+            self.run_callback(&call, ended);
             if under_way.is_some() && call.is_nested() {
                 enqueue(move || drop(under_way)); // behind the callback
             }
         });
     }
 
+    /// Calls `on_complete` on this thread, inside the outermost call.
     #[inline]
-    pub(crate) fn run_callback_here(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        payload: O,
-        outcome: Outcome,
-        permit: Permit,
-    ) {
+    pub(crate) fn run_callback(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) {
         if call.is_nested() {
             let core = self.clone();
-            enqueue(move || core.call_back(payload, outcome, permit));
+            enqueue(move || core.call_back(ended));
         } else {
-            self.call_back(payload, outcome, permit);
+            self.call_back(ended);
         }
     }
 
     /// Calls `on_complete`, inside a call, with nothing locked. Until then the operation kept its
     /// place.
     #[inline]
-    fn call_back(&self, payload: O, outcome: Outcome, permit: Permit) {
+    fn call_back(&self, Ended { payload, outcome, permit, left, .. }: Ended<K, O>) {
+        drop(left);
         self.release_permit(permit);
         if let Err(panicked) = contain(|| payload.on_complete(outcome)) {
             self.report(&panicked);
@@ -399,7 +343,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut found = Vec::new();
         let mut room = self.room_of(hash);
         let record = room.find(key, hash);
-        let on = record.map_or(WalkOn::Done, |record| room.walk(record, place, CHUNK, &mut found));
+        let on = record.map_or(WalkOn::Done, |record| {
+            room.walk(record, place, CHUNK, |entries, waiter| found.push(waiter.id(entries)))
+        });
         let mut walk = self.walk(room.number(), on);
         drop(room);
         self.each_in_first_room(found, |&id| id, &mut *claim);

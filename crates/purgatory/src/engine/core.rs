@@ -169,10 +169,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Gives back the place and weight of an operation that has ended.
+    /// Gives back the place and weight of an operation that has ended, if it was parked.
     #[inline]
-    pub(crate) fn release_permit(&self, permit: Permit) {
-        let Permit::Held(weight) = permit else { return };
+    pub(crate) fn release_permit(&self, permit: Option<u64>) {
+        let Some(weight) = permit else { return };
         self.permits.iter().for_each(|permits| permits.release(1));
         self.weights.iter().for_each(|weights| weights.release(weight as usize));
     }
@@ -258,14 +258,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             act(first_room.get_or_insert_with(|| self.first_room_of(id)), item);
         }
     }
-}
-
-/// Whether an operation that is over has a place among `max_parked`, and its weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Permit {
-    Held(u64),
-    /// It was never parked.
-    None,
 }
 
 /// Counts that no room's lock goes with. Not the model's atomics: nothing depends on them.

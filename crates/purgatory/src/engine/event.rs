@@ -45,8 +45,7 @@ impl<K: WatchKey, O: DelayedOperation> Unfinished<'_, K, O> {
     /// Returns how many completed.
     #[inline]
     fn finish(&mut self) -> usize {
-        self.core.take_all_watches(&mut self.ended);
-        self.ended.drain(..).map(|ended| self.core.finish_counting(self.call, ended)).sum()
+        self.core.finish_all(self.call, std::mem::take(&mut self.ended))
     }
 }
 
@@ -99,7 +98,7 @@ impl<K: Eq + Clone, O> Walk<'_, K, O> {
     /// Checks out the next waiters, at most this many; false at the end.
     fn check_out_next(&mut self, limit: usize, batch: &mut Batch<O>) -> bool {
         let WalkOn::Walk(number) = self.on else { return false };
-        self.on = self.rooms.lock(self.room).check_out_walk_on(number, limit, batch);
+        self.on = self.rooms.lock(self.room).walk_on(number, limit, batch.finding());
         true
     }
 
@@ -107,7 +106,9 @@ impl<K: Eq + Clone, O> Walk<'_, K, O> {
     pub(super) fn next(&mut self) -> Option<Vec<TimerHandle>> {
         let WalkOn::Walk(number) = self.on else { return None };
         let mut found = Vec::new();
-        self.on = self.rooms.lock(self.room).walk_on(number, CHUNK, &mut found);
+        let mut room = self.rooms.lock(self.room);
+        self.on = room.walk_on(number, CHUNK, |entries, waiter| found.push(waiter.id(entries)));
+        drop(room);
         Some(found)
     }
 }
@@ -124,7 +125,7 @@ impl<K: Eq + Clone, O> Drop for Walk<'_, K, O> {
 /// once.
 pub(crate) fn check_once(ids: &mut Vec<TimerHandle>) {
     if ids.len() > 1 {
-        let mut known = HashSet::with_hasher(rapidhash::fast::RandomState::default());
+        let mut known = HashSet::new();
         ids.retain(|&id| known.insert(id));
     }
 }
@@ -205,8 +206,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let Some(record) = room.find(key, hash) else { return 0 };
         room.raised(record);
-        let mut batch = Batch::new(room.number());
-        let on = room.check_out_walk(record, WatchList::Plain, TOGETHER, &mut batch);
+        let mut batch = Batch::new();
+        let on = room.walk(record, WatchList::Plain, TOGETHER, batch.finding());
         let walk = (on != WalkOn::Done).then(|| self.walk(room.number(), on));
         drop(room);
         let completed = self.attempt(call, &mut batch);
@@ -231,8 +232,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let record = if O::CHECKED { room.find(key, hash) } else { None };
         let Some(record) = record else { return false };
         room.raised(record);
-        let mut batch = Batch::new(room.number());
-        let on = room.check_out_walk(record, WatchList::Plain, 1, &mut batch);
+        let mut batch = Batch::new();
+        let on = room.walk(record, WatchList::Plain, 1, batch.finding());
         let mut walk = self.walk(room.number(), on);
         drop(room);
         loop {
@@ -301,7 +302,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 }
             });
         let mut completed = met_last.finish();
-        let mut batch = Batch::new(0);
+        let mut batch = Batch::new();
         check_once(&mut check);
         for ids in check.chunks(TOGETHER) {
             batch.foreign.extend(ids.iter().map(|&id| (0, id)));
@@ -330,11 +331,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Pop::Met(value, raise) => (value, false, raise == Raise::Now),
             Pop::All => (u64::MAX, true, false),
         };
-        let mut batch = Batch::new(0);
+        let mut batch = Batch::new();
         for step in 0.. {
             let mut room = self.room_of(hash);
             let number = room.number();
-            batch.room = number;
             if step == 0 && raise {
                 self.versions.raise(hash);
             }
@@ -347,7 +347,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let mut on = WalkOn::Done;
             if took.all && took.left.is_none() && !all {
                 let together = if step == 0 && taken.is_empty() { TOGETHER } else { 0 };
-                on = room.check_out_walk(record, WatchList::Met, together, &mut batch);
+                on = room.walk(record, WatchList::Met, together, batch.finding());
             }
             if taken.iter().all(|id| id.shard() == number) {
                 taken.iter().for_each(|&id| act(&mut room, id));

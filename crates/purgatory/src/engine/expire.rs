@@ -9,7 +9,7 @@
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use timer_core::{
-    Advanced, Job, TimerHandle, TimerStats,
+    Advanced, Job, TimerStats,
     driver::{WheelOwner, contain},
 };
 
@@ -22,7 +22,7 @@ use crate::{
     },
     operation::{CancelReason, DelayedOperation, Verdict, watches::WatchKey},
     room::{
-        Next, Recheck, Ticket,
+        Next, Recheck,
         expiry::{Turn, Turned},
     },
 };
@@ -78,15 +78,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Next::CheckAgain(held) => self.settle(held),
             Next::Ended(ended) => Some(ended),
         };
-        if let Some(ended) = ended {
-            let (payload, outcome, permit) = self.release_watches(ended);
-            self.run_callback_here(call, payload, outcome, permit);
+        if let Some(mut ended) = ended {
+            self.release(&mut ended);
+            self.run_callback(call, ended); // here, since this is the executor
         }
-    }
-
-    /// The key a ticket is for, unless it was taken. Runs the key's `Clone` under the lock.
-    pub(crate) fn key_of(&self, ticket: Ticket, id: TimerHandle) -> Option<K> {
-        self.rooms.lock(ticket.room as usize).further_key(ticket, id)
     }
 }
 

@@ -9,19 +9,17 @@
 //!    event that found the entry held, so the holder looks again.
 
 use std::{
-    collections::HashMap,
     hash::Hash,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use rapidhash::fast::RandomState;
 use smallvec::SmallVec;
 use timer_core::{MAX_TASKS, TimerHandle};
 
 use super::versions::KeyVersion;
 use crate::{
     engine::{
-        core::{Core, Permit, RoomGuard},
+        core::{Core, RoomGuard},
         nested::Call,
         trace,
     },
@@ -31,8 +29,8 @@ use crate::{
         watches::{WatchKey, Watches},
     },
     room::{
-        Arrived, COUNTED_MAX, CheckedOut, GivenBack, Next, Room, Span, Tag, Tickets, WAITERS_MAX,
-        Watched, Watermark,
+        Arrived, COUNTED_MAX, CheckedOut, Ended, GivenBack, Next, Room, Span, Tag, Ticket,
+        WAITERS_MAX, Watched, Watermark,
     },
     sync::{LOOKS, Limit, Ordering},
 };
@@ -53,7 +51,7 @@ impl<K: WatchKey, O: DelayedOperation> PermitGuard<'_, K, O> {
 
     /// Gives the place back now.
     fn give_back(&mut self) {
-        let permit = Permit::Held(self.weight);
+        let permit = Some(self.weight);
         self.core.take().into_iter().for_each(|core| core.release_permit(permit));
     }
 }
@@ -79,14 +77,14 @@ pub(super) struct Terms {
 struct Arriving<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
     id: TimerHandle,
-    tickets: Tickets,
+    further: Option<Ticket>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
     fn drop(&mut self) {
         let left = self.core.first_room_of(self.id).withdraw(self.id);
         drop(left); // with nothing locked
-        self.core.release(self.id, &self.tickets);
+        self.core.release_some(&mut self.further, usize::MAX, drop);
     }
 }
 
@@ -100,63 +98,17 @@ enum UnderOne<O> {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn park(
         self: &Arc<Self>,
-        operation: O,
+        mut operation: O,
         watches: Watches<'_, K>,
         timeout: Timeout,
     ) -> Result<ParkResult, Refused<O>> {
-        let Watches { keys, watermarks, counted, label } = watches;
-        match (keys, watermarks) {
-            ([], []) => self.refuse(operation, RefusedReason::NoKeys),
-            ([key], []) => self.park_one(operation, key, None, timeout, label),
-            ([], [(key, threshold)]) => {
-                let watermark = Watermark { threshold: *threshold, counted };
-                self.park_one(operation, key, Some(watermark), timeout, label)
-            }
-            _ => self.park_several(operation, watches, timeout),
+        if watches.keys.is_empty() && watches.watermarks.is_empty() {
+            return self.refuse(operation, RefusedReason::NoKeys);
         }
-    }
-
-    fn park_one(
-        self: &Arc<Self>,
-        mut operation: O,
-        key: &K,
-        watermark: Option<Watermark>,
-        timeout: Timeout,
-        label: Option<&'static str>,
-    ) -> Result<ParkResult, Refused<O>> {
         let call = Call::enter(&self.offload);
         let now_ns = self.driver().now_ns(); // deadlines count from the call
-        let mut watch = Watch { key, version: self.versions.read(key), watermark };
-        if let Some(outcome) = timeout.at_once(self.check(&mut operation), now_ns) {
-            return Ok(self.end_at_once(&call, operation, outcome));
-        }
-        let mut permit = match self.permit(&operation) {
-            Ok(permit) => permit,
-            Err(full) => return self.refuse(operation, full),
-        };
-        let counted = usize::from(watermark.is_some_and(|watermark| watermark.counted));
-        let tag = Tag { weight: permit.weight, label };
-        let terms = Terms { now_ns, timeout, counted, tag };
-        match self.park_under_one(&call, operation, &mut watch, terms, &mut permit) {
-            UnderOne::Done(done) => done,
-            UnderOne::Busy(operation) => {
-                let watch_set = [watch];
-                let (id, given_back) = self.park_held(operation, &watch_set, terms, &mut permit)?;
-                Ok(self.over_or_parked(&call, id, given_back))
-            }
-        }
-    }
-
-    fn park_several(
-        self: &Arc<Self>,
-        mut operation: O,
-        watches: Watches<'_, K>,
-        timeout: Timeout,
-    ) -> Result<ParkResult, Refused<O>> {
-        let call = Call::enter(&self.offload);
-        let now_ns = self.driver().now_ns();
         let label = watches.label;
-        let watch_set = watches.watch_set(|key| self.versions.read(key));
+        let mut watch_set = watches.watch_set(|key| self.versions.read(key));
         if let Some(outcome) = timeout.at_once(self.check(&mut operation), now_ns) {
             return Ok(self.end_at_once(&call, operation, outcome));
         }
@@ -170,6 +122,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let tag = Tag { weight: permit.weight, label };
         let terms = Terms { now_ns, timeout, counted, tag };
+        if let [watch] = &mut *watch_set {
+            match self.park_under_one(&call, operation, watch, terms, &mut permit) {
+                UnderOne::Done(done) => return done,
+                UnderOne::Busy(unparked) => operation = unparked,
+            }
+        }
         let (id, given_back) = self.park_held(operation, &watch_set, terms, &mut permit)?;
         Ok(self.over_or_parked(&call, id, given_back))
     }
@@ -279,25 +237,24 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut event_passed = self.versions.moved(first.version);
         self.work_at(&mut room, span, due);
         drop(room);
-        let tickets = Tickets::with_capacity(watch_set.len() - 1);
-        let mut arriving = Arriving { core: self, id, tickets };
+        let mut arriving = Arriving { core: self, id, further: None };
         let all_watched = watch_set[1..].iter().all(|watch| {
             let mut room = self.room_of(watch.version.hash);
             let key = watch.in_room(&room);
             event_passed |= self.versions.moved(watch.version);
-            let ticket = room.watch(key, id);
-            arriving.tickets.extend(ticket);
+            let ticket = room.watch(key, id, arriving.further);
+            arriving.further = ticket.or(arriving.further);
             ticket.is_some()
         });
         if !all_watched {
             drop(arriving);
             return self.refuse(operation, RefusedReason::Full { limit: WAITERS_MAX });
         }
-        let tickets = std::mem::take(&mut arriving.tickets);
+        let further = arriving.further;
         std::mem::forget(arriving);
         let at = self.ending_at();
         let mut first_room = self.first_room_of(id);
-        first_room.watched(id, tickets, event_passed);
+        first_room.arrived(id, further, event_passed);
         permit.keep();
         let held = CheckedOut { id, payload: operation, verdict: Verdict::Unsatisfied };
         Ok((id, first_room.give_back(held, at)))
@@ -343,7 +300,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         outcome: Outcome,
     ) -> ParkResult {
         self.count_at_once();
-        self.run_callback(call, operation, outcome.clone(), Permit::None);
+        self.finish(call, Ended::at_once(operation, outcome.clone()));
         ParkResult::Ended(outcome)
     }
 
@@ -360,9 +317,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         trace::refused(&self.name, reason);
     }
 }
-
-/// From this many keys on, repeated ones are found by a hash set instead of by comparing each pair.
-const KEYS_COMPARED: usize = 16;
 
 /// A watch to be set: its key, the version it had before the check, and its watermark if it has
 /// one.
@@ -381,72 +335,53 @@ pub(crate) fn counted<K>(watch_set: &[Watch<'_, K>]) -> usize {
     watch_set.iter().filter(counts).count()
 }
 
-impl Watermark {
-    /// What tells two watches of a key apart. In the check form one does for all thresholds: once
-    /// the lowest is met, its watch is checked at every rise.
-    fn distinct(watermark: Option<Watermark>) -> Option<Watermark> {
-        watermark.map(|watermark| {
-            if watermark.counted { watermark } else { Watermark { threshold: 0, ..watermark } }
-        })
-    }
-}
-
-impl<K> Watch<'_, K> {
-    /// Watches for the lower of two levels.
-    fn lower_to(&mut self, watermark: Option<Watermark>) {
-        if let (Some(kept), Some(watermark)) = (&mut self.watermark, watermark) {
-            kept.threshold = kept.threshold.min(watermark.threshold);
-        }
-    }
-}
-
 impl<K: Eq + Clone> Watch<'_, K> {
     /// Looks the key up in its room. Runs the key's `Eq` and `Clone`; a panic of theirs changes
     /// nothing.
     #[inline]
     pub(crate) fn in_room<O>(&self, room: &Room<K, O>) -> Watched<K> {
-        room.known(self.key, self.version.hash, self.watermark)
+        let (hash, watermark) = (self.version.hash, self.watermark);
+        Watched { known: room.known(self.key, hash), hash, watermark }
     }
 }
 
 impl<'a, K: Hash + Eq> Watches<'a, K> {
-    /// The watches to be set, once where one is repeated; `read` looks at a key.
+    /// The watches to be set, in their order, once where one is repeated; `read` looks at a key.
     #[inline]
     pub(crate) fn watch_set(self, read: impl Fn(&K) -> KeyVersion) -> WatchSet<'a, K> {
-        let mut watch_set = WatchSet::new();
-        if let ([key], []) = (self.keys, self.watermarks) {
-            watch_set.push(Watch { key, version: read(key), watermark: None });
-            return watch_set;
-        }
         let plain = self.keys.iter().map(|key| (key, None));
         let watermarks = self.watermarks.iter().map(|(key, threshold)| {
             (key, Some(Watermark { threshold: *threshold, counted: self.counted }))
         });
-        if self.keys.len() + self.watermarks.len() > KEYS_COMPARED {
-            let count = self.keys.len() + self.watermarks.len();
-            let mut known = HashMap::with_capacity_and_hasher(count, RandomState::default());
-            for (key, watermark) in plain.chain(watermarks) {
-                let at =
-                    *known.entry((key, Watermark::distinct(watermark))).or_insert(watch_set.len());
-                match watch_set.get_mut(at) {
-                    Some(other) => other.lower_to(watermark),
-                    None => watch_set.push(Watch { key, version: read(key), watermark }),
-                }
-            }
-        } else {
-            for (key, watermark) in plain.chain(watermarks) {
-                let (version, distinct) = (read(key), Watermark::distinct(watermark));
-                let same = |other: &&mut Watch<'_, K>| {
-                    other.version.hash == version.hash
-                        && Watermark::distinct(other.watermark) == distinct
-                        && other.key == key
-                };
-                match watch_set.iter_mut().find(same) {
-                    Some(other) => other.lower_to(watermark),
-                    None => watch_set.push(Watch { key, version, watermark }),
-                }
-            }
+        let watch = |(key, watermark)| Watch { key, version: read(key), watermark };
+        let mut watch_set: WatchSet<'a, K> = plain.chain(watermarks).map(watch).collect();
+        if watch_set.len() > 1 {
+            drop_repeated(&mut watch_set);
         }
         watch_set
     }
+}
+
+/// Leaves of each watch the first mention. In the check form that with the lowest threshold does
+/// for all of a key: once it is met, it is checked at every rise. O(n log n), but for keys of one
+/// hash.
+fn drop_repeated<K: Eq>(watch_set: &mut WatchSet<'_, K>) {
+    let lowest =
+        |at: usize| watch_set[at].watermark.filter(|of| !of.counted).map(|of| of.threshold);
+    let mut by_hash: SmallVec<[usize; 4]> = (0..watch_set.len()).collect();
+    by_hash.sort_by_key(|&at| (watch_set[at].version.hash, lowest(at)));
+    let is_same = |at: usize, other: usize| {
+        let all = lowest(at).is_some() && lowest(other).is_some();
+        (all || watch_set[at].watermark == watch_set[other].watermark)
+            && watch_set[at].key == watch_set[other].key
+    };
+    let hash = |at: usize| watch_set[at].version.hash;
+    let mut repeated: SmallVec<[bool; 4]> = watch_set.iter().map(|_| false).collect();
+    for alike in by_hash.chunk_by(|&at, &next| hash(at) == hash(next)) {
+        for (number, &at) in alike.iter().enumerate() {
+            repeated[at] = alike[..number].iter().any(|&before| is_same(at, before));
+        }
+    }
+    let mut repeated = repeated.into_iter();
+    watch_set.retain(|_| repeated.next() == Some(false));
 }

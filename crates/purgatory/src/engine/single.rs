@@ -95,8 +95,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         ended.into_iter().map(|ended| self.hand_over(ended)).collect()
     }
 
-    fn hand_over(&self, ended: Ended<K, O>) -> O {
-        let (payload, _, permit) = self.release_watches(ended);
+    fn hand_over(&self, Ended { payload, permit, .. }: Ended<K, O>) -> O {
         self.release_permit(permit);
         payload
     }

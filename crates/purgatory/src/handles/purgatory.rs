@@ -279,7 +279,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// its watermarks. (One that was met counts until its operation ends.) Exact when nothing
     /// moves. O(rooms).
     pub fn watched(&self) -> usize {
-        self.core.rooms.sum(|room| room.watched)
+        self.core.rooms.sum(|room| room.watched())
     }
 
     /// Watches of a key now: as many as operations wait for it, but that one which waits for it

@@ -21,7 +21,7 @@ use crate::{
         stats::{Parked, Snapshot, Stats, Times},
         watches::WatchKey,
     },
-    room::{Entry, Ticket, Timed, UnderCheck},
+    room::{Entry, Timed, UnderCheck},
 };
 
 /// Entries looked at under one lock hold.
@@ -140,11 +140,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let entry = first_room.get_mut(id)?;
         let (age_us, label) = (entry.age_us(now_ns / 1000), entry.tag().label);
         let under_check = entry.is_held().then_some(Duration::ZERO);
-        let tickets: Vec<Ticket> = entry.tickets().iter().collect();
+        let mut further = entry.further();
         let first = first_room.first_key(id);
         drop(first_room);
-        let further = tickets.iter().filter_map(|&ticket| self.key_of(ticket, id));
-        let keys = first.into_iter().chain(further).collect();
+        let mut keys = Vec::new();
+        while let Some(ticket) = further {
+            let of = self.rooms.lock(ticket.room as usize).further_key(ticket, id);
+            let (key, before) = of.unwrap_or_default(); // of an operation that ended meanwhile
+            keys.extend(key);
+            further = before;
+        }
+        keys.extend(first);
+        keys.reverse(); // as they were given
         let expires_ns = self.driver().tick.start_ns(deadline).saturating_sub(now_ns);
         Some(Parked {
             id: self.id(id),
@@ -202,7 +209,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         K: Borrow<Q>,
     {
         let hash = self.versions.hash(key);
-        self.room_of(hash).waiters(key, hash)
+        let room = self.room_of(hash);
+        room.find(key, hash).map_or(0, |record| room.waiters(record))
     }
 }
 

@@ -3,8 +3,25 @@
 use smallvec::SmallVec;
 use timer_core::TimerHandle;
 
-use super::watchers::{Entries, Waiter};
+use super::entry::Entries;
 use crate::operation::Verdict;
+
+/// A waiter that a walk found: an operation whose first key is in this room, by its entry's index,
+/// or another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waiter {
+    Here(u32),
+    Foreign(TimerHandle),
+}
+
+impl Waiter {
+    pub(crate) fn id<O>(self, entries: &Entries<O>) -> TimerHandle {
+        match self {
+            Waiter::Here(index) => entries.id(index),
+            Waiter::Foreign(id) => id,
+        }
+    }
+}
 
 /// A payload out of its entry, and what its check found.
 #[derive(Debug)]
@@ -31,18 +48,16 @@ pub(crate) struct Batch<O> {
     /// Those whose first key is in another room, still to be checked out: each with how many of the
     /// held come before.
     pub(crate) foreign: SmallVec<[(usize, TimerHandle); 1]>,
-    /// The room that found them.
-    pub(crate) room: usize,
 }
 
 impl<O> Batch<O> {
-    pub(crate) fn new(room: usize) -> Self {
-        Batch { held: SmallVec::new(), foreign: SmallVec::new(), room }
+    pub(crate) fn new() -> Self {
+        Batch { held: SmallVec::new(), foreign: SmallVec::new() }
     }
 
     /// What a walk of a room is to do with the waiters it finds.
     #[inline(always)]
-    pub(super) fn finding(&mut self) -> impl FnMut(&mut Entries<O>, Waiter) {
+    pub(crate) fn finding(&mut self) -> impl FnMut(&mut Entries<O>, Waiter) {
         |entries, waiter| self.check_out(entries, waiter)
     }
 

@@ -13,13 +13,29 @@
 //!   that as a note.
 //! - **One outcome**: it is decided when the payload leaves for good, which happens once.
 
-use super::links::{Link, Tickets};
+use timer_core::{TimerHandle, TimingWheel};
+
+use super::links::{Link, Ticket};
 use crate::operation::{Outcome, Verdict};
+
+/// The entries of a room, on its wheel, and the room's number.
+#[derive(Debug)]
+pub(crate) struct Entries<O> {
+    pub(crate) wheel: TimingWheel<Entry<O>>,
+    pub(crate) room: u32,
+}
+
+impl<O> Entries<O> {
+    pub(crate) fn id(&self, index: u32) -> TimerHandle {
+        TimerHandle::new(self.room as usize, self.wheel.id_at(index))
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Entry<O> {
     payload: Option<O>,
-    tickets: Tickets,
+    /// The watch of its last key, if it has several: each names the one that was set before.
+    further: Option<Ticket>,
     /// The watch of its first key.
     link: Link,
     rare: Option<Box<Rare>>,
@@ -92,7 +108,7 @@ impl<O> Entry<O> {
     pub(crate) fn held(now_us: u64, counted: usize) -> Self {
         Entry {
             payload: None,
-            tickets: Tickets::default(),
+            further: None,
             link: Link::NOWHERE,
             rare: None,
             deadline: u64::MAX,
@@ -173,11 +189,11 @@ impl<O> Entry<O> {
         age_us(self.parked_us(), now_us)
     }
 
-    /// Gives the entry its further watch slots; `event_passed` if one of the keys saw an event
-    /// since the parker looked. Only the parker, which holds it, calls this.
+    /// Gives the entry its further watches; `event_passed` if one of the keys saw an event since
+    /// the parker looked. Only the parker, which holds it, calls this.
     #[inline]
-    pub(crate) fn watched(&mut self, tickets: Tickets, event_passed: bool) {
-        self.tickets = tickets;
+    pub(crate) fn watched(&mut self, further: Option<Ticket>, event_passed: bool) {
+        self.further = further;
         if event_passed {
             self.bits |= RECHECK;
         }
@@ -276,13 +292,10 @@ impl<O> Entry<O> {
         self.payload.is_none()
     }
 
-    pub(crate) fn tickets(&self) -> &Tickets {
-        &self.tickets
-    }
-
+    /// The last of its further watches.
     #[inline]
-    pub(crate) fn into_tickets(self) -> Tickets {
-        self.tickets
+    pub(crate) fn further(&self) -> Option<Ticket> {
+        self.further
     }
 }
 
@@ -333,7 +346,7 @@ mod tests {
     #[test]
     fn an_event_before_the_watch_makes_its_parker_recheck() {
         let mut entry = Entry::held(0, 0);
-        entry.watched(Tickets::default(), true);
+        entry.watched(None, true);
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7));
     }
 
@@ -374,7 +387,7 @@ mod tests {
     #[test]
     fn the_flags_do_not_touch_the_count() {
         let mut entry = Entry::held(0, COUNTED_MAX);
-        entry.watched(Tickets::default(), true);
+        entry.watched(None, true);
         assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
         (1..COUNTED_MAX).for_each(|_| assert!(!entry.count_down()));
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7));
@@ -401,6 +414,6 @@ mod tests {
 
     #[test]
     fn an_entry_is_no_larger_than_its_parts() {
-        assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 16 + 12 + 8 + 8 + 8 + 4);
+        assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 8 + 12 + 8 + 8 + 4 + 4 + 4);
     }
 }

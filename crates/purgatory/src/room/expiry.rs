@@ -5,7 +5,7 @@
 
 use timer_core::{Advanced, DueTask, TimerHandle};
 
-use super::{CheckedOut, Ended, Entry, Room, Ticket, watchers::Entries};
+use super::{CheckedOut, Ended, Entry, Room, entry::Entries};
 use crate::operation::{Outcome, Verdict};
 
 /// A turn of a wheel, to the tick `now`, within `budget` steps.
@@ -87,12 +87,9 @@ impl<K: Eq + Clone, O> Room<K, O> {
             let id = TimerHandle::new(room, task.id());
             due.push((id, payload, order)); // its neighbours cannot be reached from here
         });
-        self.lists.read_ahead(&self.entries, due.iter().map(|(id, ..)| *id));
         for (id, payload, order) in due {
             self.counts.ended(&Outcome::Expired);
-            let (tickets, left, weight) = self.take_out(id);
-            let outcome = Outcome::Expired;
-            expired(Ended { id, payload, outcome, weight, tickets, left }, order);
+            expired(self.take_out(id, payload, Outcome::Expired), order);
         }
         turned
     }
@@ -116,13 +113,5 @@ impl<K: Eq + Clone, O> Room<K, O> {
     pub(crate) fn check_out_again(&mut self, id: TimerHandle) -> Option<CheckedOut<O>> {
         let payload = self.get_mut(id)?.check_out_again()?;
         Some(CheckedOut { id, payload, verdict: Verdict::Unsatisfied })
-    }
-}
-
-impl<K: Eq + Clone, O> Room<K, O> {
-    /// Takes further watches away; adds to `left` the keys that nobody waits for any more.
-    pub(crate) fn unwatch_all(&mut self, watches: &[(Ticket, TimerHandle)], left: &mut Vec<K>) {
-        self.lists.read_ahead_further(&self.entries, watches);
-        left.extend(watches.iter().filter_map(|&(ticket, id)| self.unwatch(ticket, id)));
     }
 }

@@ -1,5 +1,5 @@
-//! The keys of one room that have waiters, a *record* each: found in one of a few places by the
-//! key's hash, where most are, or by a hash table.
+//! The keys of one room that have waiters, a *record* each: found by the key's hash in one of a few
+//! places near, where most are, or in a hash table.
 //!
 //! - **Gone**: a record without waiters does not exist, so a key used once leaves nothing behind.
 
@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use timer_core::driver::{PageSlot, Pages};
 
 use super::{
-    links::{Ends, WAITERS_MAX},
+    links::{Ends, NONE, WAITERS_MAX},
     watermark_queue::{WatermarkList, shrinks_to},
 };
 
@@ -19,7 +19,7 @@ pub(super) const KEPT_KEYS: usize = if cfg!(test) { 64 } else { 512 };
 /// A key that has waiters.
 #[derive(Debug)]
 pub(super) struct Record<K> {
-    key: K,
+    pub(super) key: K,
     hash: u64,
     pub(super) waiters: u32,
     /// The first look since its last event; 0 before that.
@@ -29,22 +29,7 @@ pub(super) struct Record<K> {
     pub(super) watermarks: Option<Box<WatermarkList>>,
 }
 
-impl<K: Eq> Record<K> {
-    #[inline]
-    fn is<Q: Eq + ?Sized>(&self, key: &Q, hash: u64) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        self.hash == hash && self.key.borrow() == key
-    }
-}
-
-impl<K> Record<K> {
-    pub(super) fn key(&self) -> &K {
-        &self.key
-    }
-}
-
+/// A record's place; none is there while the slot is free.
 #[derive(Debug)]
 struct RecordSlot<K>(Option<Record<K>>);
 
@@ -57,71 +42,41 @@ impl<K> PageSlot for RecordSlot<K> {
     }
 }
 
-/// Of the keys of one hash modulo this the first has its record *near*, without a table.
+/// Of the keys of one hash modulo this the first is found without the table.
 pub(super) const NEAR: usize = 16;
-
-/// A place near.
-#[derive(Debug)]
-#[repr(align(64))] // in one cache line
-struct Near<K>(Option<Record<K>>);
 
 #[derive(Debug)]
 pub(super) struct Keys<K> {
-    /// Empty until the first key comes, then [`NEAR`] places; the records with the lowest numbers.
-    near: Box<[Near<K>]>,
-    far: Box<Far<K>>,
+    records: Pages<RecordSlot<K>>,
+    /// The numbers of records.
+    near: [u32; NEAR],
+    far: Box<Far>,
+}
+
+/// What most keys do not touch.
+#[derive(Debug, Default)]
+struct Far {
+    /// The numbers of the records that found their place near taken.
+    table: HashTable<u32>,
     /// Of the last record that had watermark watches: the next one takes it over.
     spare: Option<Box<WatermarkList>>,
 }
 
-/// The records that found their place near taken.
-#[derive(Debug)]
-struct Far<K> {
-    records: Pages<RecordSlot<K>>,
-    table: HashTable<u32>,
-}
-
-impl<K: Eq> Far<K> {
-    fn find<Q: Eq + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32>
-    where
-        K: Borrow<Q>,
-    {
-        if self.table.is_empty() {
-            return None;
-        }
-        let is =
-            |&at: &u32| self.records.at(at).0.as_ref().is_some_and(|record| record.is(key, hash));
-        self.table.find(hash, is).copied()
-    }
-
-    fn add(&mut self, record: Record<K>) -> u32 {
-        let Far { records, table } = self;
-        let at =
-            records.claim().expect("as many keys as waiters at most, and a waiter has its slot");
-        let hash = record.hash;
-        records.at_mut(at).0 = Some(record);
-        table.insert_unique(hash, at, |&at| hash_of(records, at));
-        at
-    }
-
-    fn remove(&mut self, at: u32) -> Option<Record<K>> {
-        let Far { records, table } = self;
-        let record = records.at_mut(at).0.take()?;
-        records.release(at);
-        if let Ok(entry) = table.find_entry(record.hash, |&other| other == at) {
+impl Far {
+    fn remove<K>(&mut self, records: &Pages<RecordSlot<K>>, hash: u64, number: u32) {
+        let table = &mut self.table;
+        if let Ok(entry) = table.find_entry(hash, |&other| other == number) {
             entry.remove();
         }
         if let Some(capacity) = shrinks_to(table.capacity(), table.len(), KEPT_KEYS) {
-            table.shrink_to(capacity, |&at| hash_of(records, at));
+            table.shrink_to(capacity, |&number| hash_of(records, number));
         }
-        Some(record)
     }
 }
 
 impl<K: Eq> Keys<K> {
     pub(super) fn new() -> Self {
-        let far = Far { records: Pages::new(), table: HashTable::new() };
-        Keys { near: Box::default(), far: Box::new(far), spare: None }
+        Keys { records: Pages::new(), near: [NONE; NEAR], far: Box::default() }
     }
 
     /// The number of a key's record.
@@ -130,120 +85,118 @@ impl<K: Eq> Keys<K> {
     where
         K: Borrow<Q>,
     {
-        let near = near(hash);
-        match &self.near.get(near)?.0 {
-            Some(record) if record.is(key, hash) => Some(near as u32),
-            _ => self.far.find(key, hash).map(|at| at + NEAR as u32),
+        let is = |&number: &u32| {
+            let record = self.at(number);
+            record.hash == hash && record.key.borrow() == key
+        };
+        let near = self.near[near(hash)];
+        if near != NONE && is(&near) {
+            return Some(near);
         }
+        if self.far.table.is_empty() {
+            return None;
+        }
+        self.far.table.find(hash, is).copied()
     }
 
     #[inline]
     pub(super) fn at(&self, number: u32) -> &Record<K> {
-        let record = match (number as usize).checked_sub(NEAR) {
-            None => self.near[number as usize].0.as_ref(),
-            Some(at) => self.far.records.at(at as u32).0.as_ref(),
-        };
-        record.expect("Linked: a slot in use names a record")
+        self.records.at(number).0.as_ref().expect("Linked: a link names a record")
     }
 
     #[inline]
     pub(super) fn at_mut(&mut self, number: u32) -> &mut Record<K> {
-        self.at_and_spare(number).0
+        self.records.at_mut(number).0.as_mut().expect("Linked: a link names a record")
     }
 
     /// The watermark watches of a key, to be added to or taken from.
     #[inline]
     pub(super) fn watermarks_mut(&mut self, number: u32) -> &mut WatermarkList {
-        let (record, spare) = self.at_and_spare(number);
-        record.watermarks.get_or_insert_with(|| spare.take().unwrap_or_default())
-    }
-
-    #[inline]
-    fn at_and_spare(&mut self, number: u32) -> (&mut Record<K>, &mut Option<Box<WatermarkList>>) {
-        let record = match (number as usize).checked_sub(NEAR) {
-            None => self.near[number as usize].0.as_mut(),
-            Some(at) => self.far.records.at_mut(at as u32).0.as_mut(),
-        };
-        (record.expect("Linked: a slot in use names a record"), &mut self.spare)
+        let Keys { records, far, .. } = self;
+        let record = records.at_mut(number).0.as_mut().expect("Linked: a link names a record");
+        record.watermarks.get_or_insert_with(|| far.spare.take().unwrap_or_default())
     }
 
     /// A record for a key that has none.
     #[inline]
     pub(super) fn add(&mut self, key: K, hash: u64) -> u32 {
-        let near = near(hash);
+        let Keys { records, near: places, far } = self;
+        let number =
+            records.claim().expect("as many keys as waiters at most, and a waiter has its slot");
         let (plain, watermarks) = (Ends::EMPTY, None);
         let record = Record { key, hash, waiters: 0, quiet_since_ms: 0, plain, watermarks };
-        if self.near.is_empty() {
-            self.near = std::iter::repeat_with(|| Near(None)).take(NEAR).collect();
+        records.at_mut(number).0 = Some(record);
+        let place = &mut places[near(hash)];
+        if *place == NONE {
+            *place = number;
+        } else {
+            far.table.insert_unique(hash, number, |&number| hash_of(records, number));
         }
-        if self.near[near].0.is_none() {
-            self.near[near].0 = Some(record);
-            return near as u32;
-        }
-        self.far.add(record) + NEAR as u32
+        number
     }
 
     /// Counts one waiter less; with the last the record goes, and the key is returned.
     #[inline]
     pub(super) fn remove_waiter(&mut self, number: u32) -> Option<K> {
-        let record = self.at_mut(number);
+        let Keys { records, near: places, far } = self;
+        let slot = records.at_mut(number);
+        let record = slot.0.as_mut()?;
         record.waiters -= 1;
         if record.waiters > 0 {
             return None;
         }
-        let record = match (number as usize).checked_sub(NEAR) {
-            None => self.near[number as usize].0.take()?,
-            Some(at) => self.far.remove(at as u32)?,
-        };
-        if let Some(watermarks) = record.watermarks {
-            self.spare = Some(watermarks); // without watches, so it has given its peak back
+        let record = slot.0.take()?;
+        records.release(number);
+        let place = &mut places[near(record.hash)];
+        if *place == number {
+            *place = NONE;
+        } else {
+            far.remove(records, record.hash, number);
+        }
+        if let Some(mut watermarks) = record.watermarks {
+            watermarks.clear();
+            far.spare = Some(watermarks);
         }
         Some(record.key)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.near.iter().filter_map(|near| near.0.as_ref()).count() + self.far.table.len()
+        self.records.len()
     }
 
-    /// Every record, in no order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Record<K>> {
-        let Far { records, table } = &*self.far;
-        let far = table.iter().filter_map(|&at| records.at(at).0.as_ref());
-        self.near.iter().filter_map(|near| near.0.as_ref()).chain(far)
+    /// Every record, in no order, with its number.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Record<K>)> {
+        let next = |&number: &u32| self.records.first_from(number + 1);
+        let numbers = std::iter::successors(self.records.first_from(0), next);
+        numbers.map(|number| (number, self.at(number)))
     }
 
     /// Applies `act` to every record, in no order.
     pub(super) fn each_mut(&mut self, mut act: impl FnMut(&mut Record<K>)) {
-        let Far { records, table } = &mut *self.far;
-        self.near.iter_mut().flat_map(|near| &mut near.0).for_each(&mut act);
-        for &at in table.iter() {
-            records.at_mut(at).0.iter_mut().for_each(&mut act);
+        let mut next = self.records.first_from(0);
+        while let Some(number) = next {
+            act(self.at_mut(number));
+            next = self.records.first_from(number + 1);
         }
     }
 
-    /// Every record with its number, for tests: each is found by its key, and has waiters.
+    /// Every record is found by its key, and has waiters. For tests.
     #[cfg(test)]
-    pub(super) fn assert_valid(&self) -> Vec<(u32, &Record<K>)> {
-        let next = |&at: &u32| self.far.records.first_from(at + 1);
-        let far = std::iter::successors(self.far.records.first_from(0), next);
-        let near = (0..self.near.len()).filter(|&at| self.near[at].0.is_some()).map(|at| at as u32);
-        let numbers = near.chain(far.map(|at| at + NEAR as u32));
-        let records: Vec<_> = numbers.map(|number| (number, self.at(number))).collect();
-        for (number, record) in &records {
-            assert_eq!(self.find(&record.key, record.hash), Some(*number));
+    pub(super) fn assert_valid(&self) {
+        for (number, record) in self.iter() {
+            assert_eq!(self.find(&record.key, record.hash), Some(number));
             assert!(record.waiters > 0, "Gone");
         }
-        assert_eq!(records.len(), self.len());
-        let spare =
-            self.spare.as_ref().map(|spare| (spare.assert_valid(|_| unreachable!()), spare));
-        assert!(spare.is_none_or(|(items, spare)| items.is_empty() && spare.met.is_empty()));
-        records
+        let near = self.near.iter().filter(|&&number| number != NONE).count();
+        assert_eq!((self.iter().count(), near + self.far.table.len()), (self.len(), self.len()));
+        let spare = self.far.spare.as_ref().map(|spare| (spare.assert_valid(|_| true), spare.met));
+        assert!(spare.is_none_or(|(unmet, met)| unmet.is_empty() && met.is_empty()));
     }
 
     /// Room in the table and pages of records, for tests.
     #[cfg(test)]
     pub(super) fn kept(&self) -> (usize, usize) {
-        (self.far.table.capacity(), self.far.records.pages_with_memory())
+        (self.far.table.capacity(), self.records.pages_with_memory())
     }
 }
 
@@ -253,6 +206,37 @@ fn near(hash: u64) -> usize {
     hash as usize % NEAR
 }
 
-fn hash_of<K>(records: &Pages<RecordSlot<K>>, at: u32) -> u64 {
-    records.at(at).0.as_ref().map_or(0, |record| record.hash)
+fn hash_of<K>(records: &Pages<RecordSlot<K>>, number: u32) -> u64 {
+    records.at(number).0.as_ref().map_or(0, |record| record.hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_one_hash_are_apart_and_their_peak_goes() {
+        let mut keys = Keys::new();
+        for key in 0..300 {
+            let record = keys.add(key, 7);
+            keys.at_mut(record).waiters = 1;
+        }
+        for key in 0..300 {
+            keys.assert_valid();
+            let record = keys.find(&key, 7).unwrap();
+            assert_eq!(keys.remove_waiter(record), Some(key));
+            assert_eq!(keys.find(&key, 7), None);
+        }
+        let (table, pages) = keys.kept();
+        assert!(keys.len() == 0 && table <= KEPT_KEYS && pages == 1, "{table}, {pages}");
+    }
+
+    #[test]
+    fn the_first_key_in_each_place_needs_no_table() {
+        let mut keys = Keys::new();
+        (0..NEAR as u64).for_each(|key| _ = keys.add(key, 7 * key));
+        assert_eq!(keys.kept().0, 0);
+        keys.add(16, 16);
+        assert_ne!(keys.kept().0, 0);
+    }
 }

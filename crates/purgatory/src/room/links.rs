@@ -2,7 +2,9 @@
 //! the lists that they make up are in [`watchers`](super::watchers) and
 //! [`watermark_queue`](super::watermark_queue).
 
-use timer_core::MAX_SHARDS;
+use std::num::NonZeroU32;
+
+use timer_core::{TimerHandle, driver::PageSlot};
 
 /// The value that a watermark watch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +43,7 @@ impl Ends {
 /// A watch's place among others of its key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
-    /// The one before on the list, or the position among those not met.
+    /// The one before on the list, and the one after.
     pub(super) prev: u32,
     pub(super) next: u32,
     /// The record's number above, the [`WatchList`] in the two lowest bits; or [`NONE`].
@@ -53,18 +55,7 @@ pub(crate) struct Link {
 pub(crate) enum WatchList {
     Plain,
     Met,
-    Unmet(Unmet),
-}
-
-impl WatchList {
-    fn bits(self) -> u32 {
-        match self {
-            WatchList::Plain => 0,
-            WatchList::Met => 1,
-            WatchList::Unmet(Unmet::Run) => 2,
-            WatchList::Unmet(Unmet::Heap) => 3,
-        }
-    }
+    Unmet,
 }
 
 impl Link {
@@ -72,7 +63,7 @@ impl Link {
     pub(crate) const NOWHERE: Link = Link { prev: NONE, next: NONE, of: NONE };
 
     pub(super) fn new(place: WatchList, record: u32) -> Self {
-        Link { of: record << 2 | place.bits(), ..Link::NOWHERE }
+        Link { of: record << 2 | place as u32, ..Link::NOWHERE }
     }
 
     pub(super) fn record(&self) -> u32 {
@@ -83,121 +74,82 @@ impl Link {
         match self.of & 3 {
             0 => WatchList::Plain,
             1 => WatchList::Met,
-            2 => WatchList::Unmet(Unmet::Run),
-            _ => WatchList::Unmet(Unmet::Heap),
+            _ => WatchList::Unmet,
         }
     }
 }
 
-/// Where a watch that is not met is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unmet {
-    Run,
-    Heap,
+/// A key to be watched: what the key's own code had to say, so that the rest cannot panic.
+#[derive(Debug)]
+pub(crate) enum Known<K> {
+    Record(u32),
+    New(K),
 }
-
-/// So many fit into the entry.
-const FEW: usize = 3;
 
 /// The watch slot of an operation in the room of a key that is not its first: gives it back without
 /// hashing or comparing keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub(crate) room: u32,
-    pub(crate) slot: u32,
+    /// One above the slot: so an `Option` of a ticket costs nothing.
+    above: NonZeroU32,
 }
 
-/// The watch slots of an operation, in the order of its keys: none if it has one key.
+impl Ticket {
+    #[inline]
+    pub(super) fn new(room: u32, slot: u32) -> Self {
+        Ticket { room, above: NonZeroU32::MIN.saturating_add(slot) }
+    }
+
+    #[inline]
+    pub(super) fn slot(self) -> u32 {
+        self.above.get() - 1
+    }
+}
+
+/// The watch of an operation under a key that is not its first. It keeps its slot until the
+/// operation has ended, also when it was taken off its key.
 #[derive(Debug)]
-pub(crate) enum Tickets {
-    Few(Few),
-    #[expect(clippy::box_collection, reason = "a thin pointer, so that all of it takes 16 bytes")]
-    Many(Box<Vec<Ticket>>),
+pub(super) struct Further {
+    pub(super) id: Option<TimerHandle>,
+    pub(super) link: Link,
+    /// The watch that was set before, unless that is the first key's.
+    pub(super) before: Option<Ticket>,
 }
 
+impl PageSlot for Further {
+    const PAGE_BITS: u32 = 4;
+    const MAX: u32 = WAITERS_MAX as u32;
+
+    fn vacant() -> Self {
+        Further { id: None, link: Link::NOWHERE, before: None }
+    }
+}
+
+/// A walk that did not get to the end of its list in one go.
 #[derive(Debug)]
-pub(crate) struct Few {
-    slots: [u32; FEW],
-    rooms: [u8; FEW],
-    count: Count,
+pub(super) struct Walk {
+    pub(super) number: u64,
+    pub(super) next: u32,
+    pub(super) last: u32,
 }
 
-/// How many there are. Its unused values tell the two forms of [`Tickets`] apart.
-#[derive(Clone, Copy, Debug)]
-enum Count {
-    Zero,
-    One,
-    Two,
-    Three,
+/// Where a walk goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WalkOn {
+    /// The list's end was reached.
+    Done,
+    /// There is more: call `walk_on` with this number, or `end_walk`.
+    Walk(u64),
 }
 
-const _: () = assert!(MAX_SHARDS <= 1 << u8::BITS, "a room's number fits in 8 bits");
-
-impl Default for Tickets {
-    fn default() -> Self {
-        Tickets::Few(Few { slots: [0; FEW], rooms: [0; FEW], count: Count::Zero })
-    }
-}
-
-impl Extend<Ticket> for Tickets {
-    #[inline]
-    fn extend<I: IntoIterator<Item = Ticket>>(&mut self, tickets: I) {
-        tickets.into_iter().for_each(|ticket| self.push(ticket));
-    }
-}
-
-impl Tickets {
-    /// None yet, with room for this many.
-    #[inline]
-    pub(crate) fn with_capacity(count: usize) -> Self {
-        match count {
-            0..=FEW => Tickets::default(),
-            _ => Tickets::Many(Box::new(Vec::with_capacity(count))),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Tickets::Few(few) => few.count as usize,
-            Tickets::Many(many) => many.len(),
-        }
-    }
-
-    #[inline]
-    fn push(&mut self, ticket: Ticket) {
-        let few = match self {
-            Tickets::Few(few) => few,
-            Tickets::Many(many) => return many.push(ticket),
-        };
-        let (at, count) = match few.count {
-            Count::Zero => (0, Count::One),
-            Count::One => (1, Count::Two),
-            Count::Two => (2, Count::Three),
-            Count::Three => {
-                let many = self.iter().chain([ticket]).collect();
-                *self = Tickets::Many(Box::new(many));
-                return;
-            }
-        };
-        (few.slots[at], few.rooms[at], few.count) = (ticket.slot, ticket.room as u8, count);
-    }
-
-    /// Takes the last `count` away, if there are many.
-    pub(crate) fn take_last(&mut self, count: usize) -> Vec<Ticket> {
-        match self {
-            Tickets::Few(_) => Vec::new(),
-            Tickets::Many(many) => many.split_off(many.len().saturating_sub(count)),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Ticket> {
-        (0..self.len()).map(move |at| match self {
-            Tickets::Few(few) => Ticket { room: u32::from(few.rooms[at]), slot: few.slots[at] },
-            Tickets::Many(many) => many[at],
-        })
-    }
+/// What taking met watermark watches came to.
+#[derive(Debug)]
+pub(crate) struct Popped<K> {
+    /// None at or below the value is left.
+    pub(crate) all: bool,
+    /// The key, if nobody waits for it any more.
+    pub(crate) left: Option<K>,
 }
 
 #[cfg(test)]
@@ -205,19 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_come_back_as_they_were_given_few_or_many() {
-        let (mut tickets, mut given) = (Tickets::default(), Vec::new());
-        for at in 0..9 {
-            assert!(tickets.iter().eq(given.iter().copied()) && tickets.len() == given.len());
-            assert_eq!(matches!(tickets, Tickets::Few(_)), at <= 3);
-            let ticket = Ticket { room: (MAX_SHARDS - 1) as u32 - at, slot: u32::MAX - at };
-            tickets.extend([ticket]);
-            given.push(ticket);
-        }
-    }
-
-    #[test]
-    fn they_take_16_bytes() {
-        assert_eq!(size_of::<Tickets>(), 16);
+    fn a_further_watch_costs_32_bytes() {
+        assert_eq!(size_of::<Further>(), 32);
     }
 }

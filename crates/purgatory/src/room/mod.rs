@@ -15,12 +15,17 @@ mod links;
 mod watchers;
 mod watermark_queue;
 
-use std::borrow::Borrow;
+use timer_core::{
+    TaskId, TickLength, TimerHandle, TimingWheel,
+    driver::{Pages, ShardState},
+};
 
-use timer_core::{TaskId, TickLength, TimerHandle, TimingWheel, driver::ShardState};
-use watchers::{Entries, Lists, Waiter};
-
-use self::counts::Counts;
+use self::{
+    counts::Counts,
+    entry::Entries,
+    keys::Keys,
+    links::{Further, Walk},
+};
 use crate::operation::{
     Outcome, Verdict,
     stats::{Stats, Times},
@@ -28,21 +33,28 @@ use crate::operation::{
 
 pub(crate) use batch::{Batch, CheckedOut, Recheck};
 pub(crate) use entry::{COUNTED_MAX, Entry, Next, Tag, UnderCheck};
-pub(crate) use links::{Ticket, Tickets, WAITERS_MAX, WatchList, Watermark};
-pub(crate) use watchers::{Known, Popped, WalkOn};
+pub(crate) use links::{Known, Ticket, WAITERS_MAX, WalkOn, WatchList, Watermark};
 
 #[derive(Debug)]
 #[repr(C)] // what each operation writes comes first, in as few cache lines as can be
 pub(crate) struct Room<K, O> {
     entries: Entries<O>,
-    /// Watches of the operations whose first key is here.
-    pub(crate) watched: usize,
     pub(crate) counts: Counts,
-    lists: Lists<K>,
+    keys: Keys<K>,
+    rest: Box<Rest>,
     /// Once the program has asked for it.
     pub(crate) timed: Option<Box<Timed>>,
     /// Set before the room is emptied for good, tested before anything is put in.
     pub(crate) closed: bool,
+}
+
+/// What an operation with one key does not touch.
+#[derive(Debug)]
+struct Rest {
+    slots: Pages<Further>,
+    /// The walks under way. A room seldom has any.
+    walks: Vec<Walk>,
+    walks_begun: u64,
 }
 
 /// When an operation is parked and due, in ticks (`None`: never).
@@ -92,14 +104,21 @@ pub(crate) type GivenBack<K, O> = Next<CheckedOut<O>, Ended<K, O>>;
 /// An operation that has ended: it is off the wheel and off the list of its first key.
 #[derive(Debug)]
 pub(crate) struct Ended<K, O> {
-    pub(crate) id: TimerHandle,
     pub(crate) payload: O,
     pub(crate) outcome: Outcome,
-    pub(crate) weight: u64,
-    /// Its watches of further keys, still to be released.
-    pub(crate) tickets: Tickets,
+    /// Its weight, if it was parked, and so has a place among `max_parked`.
+    pub(crate) permit: Option<u64>,
+    /// The last of its further watches, still to be released.
+    pub(crate) further: Option<Ticket>,
     /// Its first key, if nobody waits for that any more.
     pub(crate) left: Option<K>,
+}
+
+impl<K, O> Ended<K, O> {
+    /// One that was never parked.
+    pub(crate) fn at_once(payload: O, outcome: Outcome) -> Self {
+        Ended { payload, outcome, permit: None, further: None, left: None }
+    }
 }
 
 impl<K, O> ShardState for Room<K, O> {
@@ -112,11 +131,12 @@ impl<K, O> ShardState for Room<K, O> {
 
 impl<K: Eq + Clone, O> Room<K, O> {
     pub(crate) fn new(number: usize, wheel: TimingWheel<Entry<O>>) -> Self {
+        let rest = Rest { slots: Pages::new(), walks: Vec::new(), walks_begun: 0 };
         Room {
             closed: false,
             entries: Entries { wheel, room: number as u32 },
-            lists: Lists::new(),
-            watched: 0,
+            keys: Keys::new(),
+            rest: Box::new(rest),
             counts: Counts::default(),
             timed: None,
         }
@@ -127,10 +147,16 @@ impl<K: Eq + Clone, O> Room<K, O> {
         self.entries.wheel.len()
     }
 
+    /// Watches here: one for each operation, its first, and those of further keys. One that was
+    /// taken counts until its operation has ended.
+    pub(crate) fn watched(&self) -> usize {
+        self.len() + self.rest.slots.len()
+    }
+
     /// Adds what the room holds and has counted.
     pub(crate) fn add_to(&self, stats: &mut Stats) {
         stats.parked += self.len() as u64;
-        stats.watched += self.watched as u64;
+        stats.watched += self.watched() as u64;
         self.counts.add_to(stats);
     }
 
@@ -158,12 +184,6 @@ impl<K: Eq + Clone, O> Room<K, O> {
         TimerHandle::new(self.entries.room as usize, id)
     }
 
-    /// Looks a key up, to be watched. Runs the key's `Eq`, and `Clone` when the key is new.
-    #[inline]
-    pub(crate) fn known(&self, key: &K, hash: u64, watermark: Option<Watermark>) -> Watched<K> {
-        Watched { known: self.lists.known(key, hash), hash, watermark }
-    }
-
     /// Parks an operation that was checked under its one key. Hands both back when the room is
     /// full.
     #[inline]
@@ -176,7 +196,6 @@ impl<K: Eq + Clone, O> Room<K, O> {
     ) -> Result<Arrived, (O, Watched<K>)> {
         match self.put_in(span, Entry::parked(span.parked_us, counted, payload), key) {
             Ok(arrived) => {
-                self.watched += 1;
                 self.counts.parked += 1;
                 Ok(arrived)
             }
@@ -187,7 +206,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
     }
 
     /// Puts in the entry of an operation whose payload its parker holds, and watches its first key.
-    /// The others, and [`watched`](Self::watched), are to follow. `None` when the room is full.
+    /// The others, and [`arrived`](Self::arrived), are to follow. `None` when the room is full.
     pub(crate) fn arrive(
         &mut self,
         span: Span,
@@ -217,180 +236,52 @@ impl<K: Eq + Clone, O> Room<K, O> {
             Ok(inserted) => inserted,
             Err(entry) => return Err((entry, key)),
         };
-        self.lists.watch(&mut self.entries, id.index(), key.known, key.hash, key.watermark);
-        Ok(Arrived { id: self.handle(id), due })
-    }
-
-    /// Watches a further key of an operation; `None` when the room is full.
-    pub(crate) fn watch(&mut self, key: Watched<K>, id: TimerHandle) -> Option<Ticket> {
-        let Watched { known, hash, watermark } = key;
-        let slot = self.lists.watch_further(&mut self.entries, id, known, hash, watermark)?;
-        Some(Ticket { room: self.entries.room, slot })
-    }
-
-    /// Takes the watch of a further key away, unless it was taken; returns the key if nobody waits
-    /// for it any more.
-    #[inline]
-    pub(crate) fn unwatch(&mut self, ticket: Ticket, id: TimerHandle) -> Option<K> {
-        self.lists.unwatch_further(&mut self.entries, ticket.slot, id)
+        let (handle, index) = (self.handle(id), id.index());
+        self.link(key, handle, index);
+        Ok(Arrived { id: handle, due })
     }
 
     /// For a parker whose keys are all watched: its operation is parked, still held.
-    pub(crate) fn watched(&mut self, id: TimerHandle, tickets: Tickets, event_passed: bool) {
-        self.watched += 1 + tickets.len();
+    pub(crate) fn arrived(&mut self, id: TimerHandle, further: Option<Ticket>, event_passed: bool) {
         self.counts.parked += 1;
         if let Some(entry) = self.get_mut(id) {
-            entry.watched(tickets, event_passed);
+            entry.watched(further, event_passed);
         }
     }
 
     /// Takes an operation out that was not parked after all, with its first watch, whose key comes
     /// back if nobody else waits for it.
     pub(crate) fn withdraw(&mut self, id: TimerHandle) -> Option<K> {
-        let left = self.lists.unwatch_first(&mut self.entries, id.id().index());
+        let left = self.unlink(id.id().index());
         self.entries.wheel.cancel(id.id());
         left
-    }
-
-    /// The record of a key that has waiters. Runs the key's `Eq`.
-    #[inline]
-    pub(crate) fn find<Q: Eq + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32>
-    where
-        K: Borrow<Q>,
-    {
-        self.lists.keys.find(key, hash)
-    }
-
-    /// The operation that has waited for a key longest.
-    #[inline]
-    pub(crate) fn first_waiter(&self, record: u32) -> Option<TimerHandle> {
-        self.lists.first_plain(&self.entries, record)
-    }
-
-    /// A key that has waiters, as it was stored. Runs the key's `Eq` and `Clone`.
-    pub(crate) fn stored<Q: Eq + ?Sized>(&self, key: &Q, hash: u64) -> Option<K>
-    where
-        K: Borrow<Q>,
-    {
-        self.find(key, hash).map(|record| self.lists.keys.at(record).key().clone())
-    }
-
-    /// Starts a walk over watches of a key as they are now, with the first `limit` of them.
-    pub(crate) fn walk(
-        &mut self,
-        record: u32,
-        place: WatchList,
-        limit: usize,
-        found: &mut impl Extend<TimerHandle>,
-    ) -> WalkOn {
-        let found = |entries: &mut Entries<O>, waiter: Waiter| found.extend([waiter.id(entries)]);
-        self.lists.walk(&mut self.entries, record, place, limit, found)
-    }
-
-    /// The next `limit` waiters of a walk, which ends with the last.
-    pub(crate) fn walk_on(
-        &mut self,
-        number: u64,
-        limit: usize,
-        found: &mut impl Extend<TimerHandle>,
-    ) -> WalkOn {
-        let found = |entries: &mut Entries<O>, waiter: Waiter| found.extend([waiter.id(entries)]);
-        let on = self.lists.walk_on(&mut self.entries, number, limit, found);
-        self.end_if_done(number, on)
-    }
-
-    /// As [`walk`](Self::walk), and checks out what is found.
-    #[inline]
-    pub(crate) fn check_out_walk(
-        &mut self,
-        record: u32,
-        place: WatchList,
-        limit: usize,
-        batch: &mut Batch<O>,
-    ) -> WalkOn {
-        self.lists.walk(&mut self.entries, record, place, limit, batch.finding())
-    }
-
-    /// As [`walk_on`](Self::walk_on), and checks out what is found.
-    pub(crate) fn check_out_walk_on(
-        &mut self,
-        number: u64,
-        limit: usize,
-        batch: &mut Batch<O>,
-    ) -> WalkOn {
-        let on = self.lists.walk_on(&mut self.entries, number, limit, batch.finding());
-        self.end_if_done(number, on)
-    }
-
-    fn end_if_done(&mut self, number: u64, on: WalkOn) -> WalkOn {
-        if on == WalkOn::Done {
-            self.lists.end_walk(number);
-        }
-        on
-    }
-
-    /// Forgets a walk.
-    pub(crate) fn end_walk(&mut self, number: u64) {
-        self.lists.end_walk(number);
-    }
-
-    /// Takes watermark watches off a key: see [`Lists::pop_up_to`].
-    pub(crate) fn pop_up_to(
-        &mut self,
-        record: u32,
-        value: u64,
-        all: bool,
-        limit: usize,
-        taken: impl FnMut(TimerHandle),
-    ) -> Popped<K> {
-        self.lists.pop_up_to(&mut self.entries, record, value, all, limit, taken)
     }
 
     /// For an event on a key that has waiters.
     #[inline]
     pub(crate) fn raised(&mut self, record: u32) {
-        self.lists.keys.at_mut(record).quiet_since_ms = 0;
+        self.keys.at_mut(record).quiet_since_ms = 0;
     }
 
     /// Each key with the milliseconds that it is known to have had waiters and no event: since the
     /// first such look, at `now_ms` of a clock that is never 0.
     pub(crate) fn quiet(&mut self, now_ms: u32, mut found: impl FnMut(&K, u32)) {
-        self.lists.keys.each_mut(|record| {
+        self.keys.each_mut(|record| {
             if record.quiet_since_ms == 0 {
                 record.quiet_since_ms = now_ms;
             }
-            found(record.key(), now_ms.wrapping_sub(record.quiet_since_ms));
+            found(&record.key, now_ms.wrapping_sub(record.quiet_since_ms));
         });
     }
 
     /// Keys that have waiters.
     pub(crate) fn key_count(&self) -> usize {
-        self.lists.keys.len()
+        self.keys.len()
     }
 
     /// Each key with how many wait for it.
     pub(crate) fn waiters_by_key(&self) -> impl Iterator<Item = (&K, usize)> {
-        self.lists.keys.iter().map(|record| (record.key(), record.waiters as usize))
-    }
-
-    /// How many wait for a key. Runs the key's `Eq`.
-    pub(crate) fn waiters<Q: Eq + ?Sized>(&self, key: &Q, hash: u64) -> usize
-    where
-        K: Borrow<Q>,
-    {
-        let record = self.find(key, hash).map(|record| self.lists.keys.at(record));
-        record.map_or(0, |record| record.waiters as usize)
-    }
-
-    /// The first key of an operation, unless that watch was taken. Runs the key's `Clone`.
-    pub(crate) fn first_key(&self, id: TimerHandle) -> Option<K> {
-        self.entries.wheel.get(id.id())?;
-        self.lists.first_key(&self.entries, id.id().index())
-    }
-
-    /// The key of a further watch, unless it was taken. Runs the key's `Clone`.
-    pub(crate) fn further_key(&self, ticket: Ticket, id: TimerHandle) -> Option<K> {
-        self.lists.further_key(ticket.slot, id)
+        self.keys.iter().map(|(_, record)| (&record.key, record.waiters as usize))
     }
 
     /// For an event: takes the payload out to check it, or leaves its holder a note.
@@ -444,23 +335,17 @@ impl<K: Eq + Clone, O> Room<K, O> {
             self.time_end(id, &outcome, now_ns);
         }
         self.counts.ended(&outcome);
-        let (tickets, left, weight) = self.take_out(id);
-        Ended { id, payload, outcome, weight, tickets, left }
+        self.take_out(id, payload, outcome)
     }
 
-    /// Takes an entry out, and its first watch; returns its weight, too.
+    /// Takes an entry out, and its first watch.
     #[inline(always)]
-    fn take_out(&mut self, id: TimerHandle) -> (Tickets, Option<K>, u64) {
-        let Some(entry) = self.entries.wheel.cancel(id.id()) else { return Default::default() };
-        let left = if failpoint!(EndedStaysListed) {
-            None
-        } else {
-            self.lists.unwatch(&mut self.entries, id.id().index(), *entry.link())
-        };
-        let weight = entry.tag().weight;
-        let tickets = entry.into_tickets();
-        self.watched -= 1 + tickets.len();
-        (tickets, left, weight)
+    fn take_out(&mut self, id: TimerHandle, payload: O, outcome: Outcome) -> Ended<K, O> {
+        let stays = failpoint!(EndedStaysListed);
+        let left = if stays { None } else { self.unlink(id.id().index()) };
+        let entry = self.entries.wheel.cancel(id.id());
+        let (permit, further) = entry.map(|of| (of.tag().weight, of.further())).unzip();
+        Ended { payload, outcome, permit, further: further.flatten(), left }
     }
 
     /// Records how long it waited and, if it expired, how late.
@@ -502,18 +387,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_room_takes_five_cache_lines() {
+    fn an_empty_room_takes_six_cache_lines() {
         let bytes = size_of::<Room<u64, Box<u64>>>();
-        assert!(bytes <= 5 * 64 - 16, "{bytes}: with its lock more than five cache lines");
+        assert!(bytes <= 6 * 64 - 16, "{bytes}: with its lock more than six cache lines");
     }
 
     /// The lock takes the first 8 bytes.
     #[test]
     fn what_each_operation_counts_lies_in_one_cache_line() {
         let line = |offset: usize| (8 + offset) / 64;
-        let watched = offset_of!(Room<u64, Box<u64>>, watched);
-        let checks = offset_of!(Room<u64, Box<u64>>, counts) + offset_of!(Counts, checks);
-        assert_eq!(line(watched), line(checks));
+        let counts = offset_of!(Room<u64, Box<u64>>, counts);
+        assert_eq!(line(counts), line(counts + offset_of!(Counts, checks)));
     }
 
     #[test]

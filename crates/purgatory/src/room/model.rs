@@ -161,10 +161,10 @@ impl Model {
 
     fn watched(&mut self, key: Number, watermark: Option<Watermark>) -> Watched<Key> {
         let hash = key.hash();
-        let watched = self.look_up(key, |room, key| room.known(key, hash, watermark));
+        let known = self.look_up(key, |room, key| room.known(key, hash));
         let waits = self.reference.homes[key.room()].keys.contains_key(&key);
-        assert_eq!(matches!(watched.known, Known::Record(_)), waits);
-        watched
+        assert_eq!(matches!(known, Known::Record(_)), waits);
+        Watched { known, hash, watermark }
     }
 
     /// The present, for what ends.
@@ -178,7 +178,7 @@ impl Model {
         for (number, room) in self.rooms.iter_mut().enumerate() {
             room.entries.wheel.assert_valid();
             let first_room = &self.reference.homes[number];
-            let found = room.lists.assert_valid(&room.entries);
+            let found = room.assert_valid();
             let count = found.len();
             let found = found.into_iter().map(|(key, waiting)| (key.number, waiting)).collect();
             assert_eq!(first_room.keys, found, "waiters in room {number}");
@@ -190,9 +190,11 @@ impl Model {
             let times =
                 room.timed.as_ref().map_or_else(Times::default, |timed| timed.times.clone());
             assert_eq!(times, first_room.times);
-            assert_eq!(room.watched, self.reference.watched(number));
+            let arriving = self.arriving.iter().flat_map(|arriving| &arriving.tickets);
+            let arriving = arriving.filter(|ticket| ticket.room as usize == number).count();
+            assert_eq!(room.watched(), self.reference.watched(number) + arriving);
             let walks = self.reference.walks.iter().filter(|walk| walk.room == number).count();
-            assert_eq!(room.lists.walks(), walks, "a walk that is over is forgotten");
+            assert_eq!(room.rest.walks.len(), walks, "a walk that is over is forgotten");
             key_count += count;
             self.many_keys |= count > KEPT_KEYS;
             let all = self.reference.all.iter().filter(|parked| parked.id.shard() == number);
@@ -217,7 +219,7 @@ impl Model {
             let in_bucket = room.entries.wheel.bucket_of(parked.id.id()).is_some();
             assert!(parked.scheduled || !in_bucket);
             let entry = room.get_mut(parked.id).unwrap();
-            assert!(entry.tickets().iter().eq(parked.tickets.iter().copied()));
+            assert_eq!(entry.further(), parked.tickets.last().copied());
             assert_eq!(entry.is_held(), parked.held);
             assert_eq!(entry.is_ending(), parked.end.is_some());
             assert_eq!(entry.parked_us(), parked.parked_us);
@@ -248,7 +250,7 @@ impl Model {
             self.release(0);
         }
         self.compare();
-        let left = |room: &Room| (room.len(), room.key_count(), room.watched);
+        let left = |room: &Room| (room.len(), room.key_count(), room.watched());
         assert!(self.rooms.iter().all(|room| left(room) == (0, 0, 0)));
         self.reference.paths
     }

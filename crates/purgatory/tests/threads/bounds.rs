@@ -43,7 +43,7 @@ fn expiring_under_many_keys_leaves_the_reaper_free() {
         while !purgatory.is_empty() || kept.len() == 0 {
             std::thread::yield_now();
         }
-        let left = if keys.len() > 16 { keys.len() - 1 } else { 0 };
+        let left = keys.len().saturating_sub(1 + 16);
         assert_eq!((purgatory.keys(), DROPPED_BY_A_REAPER.load(SeqCst)), (left, 0));
         assert_eq!(purgatory.check_and_complete(&keys[keys.len() - 1]), 0);
         assert_eq!(purgatory.stats().callbacks_waiting, 1);

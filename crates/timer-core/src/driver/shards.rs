@@ -240,7 +240,7 @@ const SHARD_AT: u32 = 24;
 
 /// Names a task on sharded wheels: shard, index and sequence in 96 bits. Never reused by those
 /// wheels, and meaningless to any others: there it may name a task of theirs.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimerHandle {
     /// The shard in 8 bits, and the 24 upper ones of the sequence's 56: they last for 228 years at
     /// ten million tasks a second.

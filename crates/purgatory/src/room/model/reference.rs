@@ -34,7 +34,7 @@ impl Linked {
     }
 
     pub(super) fn further(id: TimerHandle, ticket: Ticket) -> Self {
-        Linked { at: ticket.slot | SLOT, id }
+        Linked { at: ticket.slot() | SLOT, id }
     }
 }
 
@@ -97,8 +97,8 @@ pub(super) struct Reference {
     pub(super) homes: [FirstRoom; HOMES],
     pub(super) all: Vec<Parked>,
     pub(super) walks: Vec<Walk>,
-    /// Watches of what has ended, still to be released.
-    pub(super) leaving: Vec<(TimerHandle, Ticket)>,
+    /// Watches of what has ended, still to be released, of each operation the last first.
+    pub(super) leaving: Vec<(TimerHandle, Vec<Ticket>)>,
     /// Some ids that name nothing any more.
     pub(super) gone: Vec<TimerHandle>,
     pub(super) paths: Paths,
@@ -112,6 +112,11 @@ impl Reference {
 
     pub(super) fn get(&mut self, id: TimerHandle) -> Option<&mut Parked> {
         self.all.iter_mut().find(|parked| parked.id == id)
+    }
+
+    /// Each payload is another.
+    pub(super) fn id_of(&self, payload: u64) -> TimerHandle {
+        self.all.iter().find(|parked| parked.payload == payload).expect("it is parked").id
     }
 
     pub(super) fn watch(&mut self, key: Number, watermark: Option<Watermark>, waiter: Linked) {
@@ -286,14 +291,18 @@ impl Reference {
         let at = self.all.iter().position(|parked| parked.id == id).unwrap();
         let parked = self.all.swap_remove(at);
         let left = self.unwatch(id.shard(), Linked::first(id));
-        self.leaving.extend(parked.tickets.iter().map(|&ticket| (id, ticket)));
+        if !parked.tickets.is_empty() {
+            self.leaving.push((id, parked.tickets.clone()));
+        }
         self.gone.push(id);
         (parked, left)
     }
 
-    /// What [`Room::watched`] says of a room.
+    /// Watches in a room but for those of the operations whose parkers have watches to set.
     pub(super) fn watched(&self, room: usize) -> usize {
-        let first_room = self.all.iter().filter(|parked| parked.id.shard() == room);
-        first_room.filter(|parked| !parked.arrives).map(|parked| 1 + parked.tickets.len()).sum()
+        let parked = self.all.iter().flat_map(|parked| &parked.tickets);
+        let leaving = self.leaving.iter().flat_map(|(_, tickets)| tickets);
+        let further = parked.chain(leaving).filter(|ticket| ticket.room as usize == room);
+        self.all.iter().filter(|parked| parked.id.shard() == room).count() + further.count()
     }
 }

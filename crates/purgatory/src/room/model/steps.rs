@@ -1,7 +1,7 @@
 //! The steps: the room first, then the reference, then what both say.
 
 use super::{
-    super::{Arrived, Batch, Entry, Next, Tickets, UnderCheck, Verdict, WalkOn, WatchList},
+    super::{Arrived, Batch, Entry, Next, UnderCheck, Verdict, WalkOn, WatchList},
     reference::{Linked, Parked, Walk},
     *,
 };
@@ -148,11 +148,10 @@ impl Model {
             return self.withdraw(at); // the room is full
         }
         let watched = self.watched(key, watermark);
-        let ticket = self.rooms[key.room()].watch(watched, id).unwrap();
         let tickets = &mut self.arriving[at].tickets;
-        let again = tickets.contains(&ticket);
+        let before = tickets.last().copied();
+        let ticket = self.rooms[key.room()].watch(watched, id, before).unwrap();
         tickets.push(ticket);
-        self.reference.count_if(again, "a slot taken and used again while its operation arrives");
         assert_eq!(ticket.room as usize, key.room());
         self.linked(key, watermark, Linked::further(id, ticket));
     }
@@ -161,9 +160,7 @@ impl Model {
         let Arriving { id, payload, tickets, .. } = self.arriving.swap_remove(at);
         let passed = self.random.u8(..4) == 0;
         self.reference.count_if(passed, "an event passed while it arrived");
-        let mut watches = Tickets::default();
-        watches.extend(tickets.iter().copied());
-        self.rooms[id.shard()].watched(id, watches, passed);
+        self.rooms[id.shard()].arrived(id, tickets.last().copied(), passed);
         self.reference.homes[id.shard()].counts.parked += 1;
         let parked = self.reference.get(id).unwrap();
         (parked.tickets, parked.arrives) = (tickets, false);
@@ -221,13 +218,14 @@ impl Model {
 
     /// Compares what has ended; returns its deadline and sequence.
     pub(super) fn departed(&mut self, ended: Ended, outcome: &Outcome) -> (u64, u64) {
-        let (parked, left) = self.reference.remove_ended(ended.id, outcome);
+        let id = self.reference.id_of(ended.payload);
+        let (parked, left) = self.reference.remove_ended(id, outcome);
         assert_eq!((ended.payload, &ended.outcome), (parked.payload, outcome));
-        assert!(ended.tickets.iter().eq(parked.tickets.iter().copied()));
-        assert_eq!(ended.weight, parked.payload); // as it was parked with
+        assert_eq!(ended.further, parked.tickets.last().copied());
+        assert_eq!(ended.permit, Some(parked.payload)); // as it was parked with
         assert_eq!(ended.left.map(|key| key.number), left);
         self.reference.count_if(left.is_some(), "a key whose last waiter left");
-        if self.rooms[ended.id.shard()].timed.is_some() {
+        if self.rooms[id.shard()].timed.is_some() {
             self.reference.time_end(&parked, outcome, self.now);
         }
         (parked.deadline, parked.sequence)
@@ -255,7 +253,7 @@ impl Model {
         for id in ids {
             if self.reference.claim(id, &outcome) {
                 let one = ended.next().expect("as many as the reference ended");
-                assert_eq!(one.id, id);
+                assert_eq!(self.reference.id_of(one.payload), id);
                 self.departed(one, &outcome);
             }
         }
@@ -271,11 +269,17 @@ impl Model {
         let found = self.look_up(key, |room, of| room.find(of, key.hash()));
         assert_eq!(found.is_some(), self.reference.homes[key.room()].keys.contains_key(&key));
         let Some(record) = found else { return };
-        let mut taken = Vec::new();
+        let (mut taken, of) = (Vec::new(), self.key(key));
         let room = &mut self.rooms[key.room()];
+        let before = room.waiting_unmet(&of, key.hash());
         let took = room.pop_up_to(record, value, all, limit, |id| taken.push(id));
-        let (expected, done, left) = self.reference.pop_up_to(key, value, all, limit);
-        assert_eq!((&taken, took.all), (&expected, done), "taken up to {value}");
+        // The watches that have left are looked at, too.
+        let looked_at = before - room.waiting_unmet(&of, key.hash());
+        let (expected, done, left) = self.reference.pop_up_to(key, value, all, looked_at);
+        let in_the_way = !took.all && done; // one that has left, or all the limit went to such
+        self.reference.count_if(in_the_way, "a look at watches that have left");
+        assert!((took.all || in_the_way) == done, "taken up to {value}");
+        assert_eq!(taken, expected, "taken up to {value}");
         assert_eq!(took.left.map(|key| key.number), left);
         let here = taken.iter().all(|id| id.shard() == key.room());
         let now = self.taken.len();
@@ -310,7 +314,8 @@ impl Model {
         let record = self.rooms[key.room()].find(&self.key(key), key.hash());
         let Some(record) = record else { return };
         let mut found = Vec::new();
-        let on = self.rooms[key.room()].walk(record, place, limit, &mut found);
+        let room = &mut self.rooms[key.room()];
+        let on = room.walk(record, place, limit, |of, waiter| found.push(waiter.id(of)));
         let waiting = &self.reference.homes[key.room()].keys[&key];
         let rest = if place == WatchList::Plain { &waiting.plain } else { &waiting.met }.clone();
         let several = on != WalkOn::Done;
@@ -326,8 +331,8 @@ impl Model {
     fn check_out_walk(&mut self) {
         let (key, limit) = (self.any_key(), self.any_limit());
         let Some(record) = self.rooms[key.room()].find(&self.key(key), key.hash()) else { return };
-        let (room, mut batch) = (&mut self.rooms[key.room()], Batch::new(key.room()));
-        let on = room.check_out_walk(record, WatchList::Plain, limit, &mut batch);
+        let (room, mut batch) = (&mut self.rooms[key.room()], Batch::new());
+        let on = room.walk(record, WatchList::Plain, limit, batch.finding());
         let mut rest = self.reference.homes[key.room()].keys[&key].plain.clone();
         let step: Vec<_> = rest.drain(..limit.min(rest.len())).collect();
         let (mut held, mut elsewhere) = (Vec::new(), Vec::new());
@@ -353,7 +358,7 @@ impl Model {
             return room.end_walk(walk.number);
         }
         let mut found = Vec::new();
-        let on = room.walk_on(walk.number, limit, &mut found);
+        let on = room.walk_on(walk.number, limit, |of, waiter| found.push(waiter.id(of)));
         self.reference.count_if(found.is_empty(), "a step of a walk that finds nobody");
         self.walked(walk, on, found, limit);
     }
@@ -373,30 +378,23 @@ impl Model {
         }
     }
 
-    /// A further watch of what has ended is released, or several of one room are.
+    /// The last further watch of what has ended is released.
     pub(super) fn release(&mut self, at: usize) {
-        let (id, ticket) = self.reference.leaving.swap_remove(at);
-        let (mut watches, of) = (vec![(ticket, id)], ticket.room as usize);
-        let of_room = |(_, ticket): &(_, Ticket)| ticket.room as usize == of;
-        while self.random.bool() {
-            let Some(at) = self.reference.leaving.iter().position(of_room) else { break };
-            let (id, ticket) = self.reference.leaving.swap_remove(at);
-            watches.push((ticket, id));
-        }
+        let (id, mut tickets) = self.reference.leaving.swap_remove(at);
+        let ticket = tickets.pop().expect("a watch to be released");
+        let (of, waiter) = (ticket.room as usize, Linked::further(id, ticket));
+        let before = tickets.last().copied();
         let room = &mut self.rooms[of];
-        for &(ticket, id) in &watches {
-            let key = room.further_key(ticket, id).map(|key| key.number);
-            assert_eq!(key, self.reference.key_of(of, Linked::further(id, ticket)));
+        let key =
+            room.further_key(ticket, id).map(|(key, before)| (key.map(|key| key.number), before));
+        assert_eq!(key, Some((self.reference.key_of(of, waiter), before)));
+        let (then, left) = room.unwatch(ticket);
+        assert_eq!(then, before);
+        assert!(room.further_key(ticket, id).is_none());
+        assert_eq!(left.map(|key| key.number), self.reference.unwatch(of, waiter));
+        if !tickets.is_empty() {
+            self.reference.leaving.push((id, tickets));
         }
-        let mut left = Vec::new();
-        match &watches[..] {
-            &[(ticket, id)] => left.extend(room.unwatch(ticket, id)),
-            watches => room.unwatch_all(watches, &mut left),
-        }
-        let gone = watches.iter().map(|&(ticket, id)| Linked::further(id, ticket));
-        let gone: Vec<_> = gone.filter_map(|waiter| self.reference.unwatch(of, waiter)).collect();
-        assert_eq!(left.iter().map(|key| key.number).collect::<Vec<_>>(), gone);
-        self.reference.count_if(!gone.is_empty(), "a key whose last waiter left");
     }
 
     /// As a snapshot does.
@@ -427,7 +425,9 @@ impl Model {
 
     fn read(&mut self) {
         let key = self.any_key();
-        let waiters = self.look_up(key, |room, of| room.waiters(of, key.hash()));
+        let waiters = self.look_up(key, |room, of| {
+            room.find(of, key.hash()).map_or(0, |record| room.waiters(record))
+        });
         let expected = self.reference.homes[key.room()].keys.get(&key).map_or(0, |of| of.len());
         assert_eq!(waiters, expected);
     }

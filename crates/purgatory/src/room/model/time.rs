@@ -95,7 +95,8 @@ impl Model {
     fn assert_told(&mut self, told: Vec<(Ended, Order)>, turned_to: u64) {
         let mut before = 0;
         for (ended, order) in told {
-            let parked = self.reference.get(ended.id).unwrap();
+            let id = self.reference.id_of(ended.payload);
+            let parked = self.reference.get(id).unwrap();
             let on_time = parked.armed == parked.deadline;
             assert_eq!(self.departed(ended, &Outcome::Expired), order);
             assert!(order.0 <= self.now, "early");
