@@ -27,7 +27,7 @@ use crate::{
         trace,
     },
     operation::{CancelReason, DelayedOperation, EndResult, Outcome, Timeout, watches::WatchKey},
-    room::{Ended, EndedAt, Room, Ticket, WalkOn, WatchList},
+    room::{AllEnded, Ended, EndedAt, Room, Ticket, WalkOn, WatchList},
 };
 
 /// Operations that expire, or are emptied out, under one lock hold: events of their keys wait
@@ -65,16 +65,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// The same for several: all of them are out of every watch list before the first is called
-    /// back. Returns how many completed.
+    /// The same for several, which are taken: all of them are out of every watch list before the
+    /// first is called back. Returns how many completed.
     pub(crate) fn finish_all(
         self: &Arc<Self>,
         call: &Call<'_>,
-        mut ended: impl AsMut<[Ended<K, O>]> + IntoIterator<Item = Ended<K, O>>,
+        ended: &mut AllEnded<K, O>,
     ) -> usize {
-        ended.as_mut().iter_mut().for_each(|ended| self.release(ended));
+        ended.iter_mut().for_each(|ended| self.release(ended));
         let mut completed = 0;
-        for ended in ended {
+        for ended in ended.drain(..) {
             completed += usize::from(matches!(ended.outcome, Outcome::Completed));
             self.finish(call, ended);
         }
@@ -84,7 +84,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Takes what has ended out of the watch lists it is still on.
     #[inline]
     pub(super) fn release(&self, ended: &mut Ended<K, O>) {
-        self.release_some(&mut ended.further, usize::MAX, drop);
+        if ended.further.is_some() {
+            self.release_some(&mut ended.further, usize::MAX, drop);
+        }
         drop(ended.left.take());
     }
 
@@ -215,14 +217,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends everything parked as Cancelled and refuses what comes later, a bounded step at a time.
     pub(crate) fn close(self: &Arc<Self>, reason: CancelReason) {
         let call = Call::enter(&self.offload);
-        self.close_rooms(reason, |ended| _ = self.finish_all(&call, std::mem::take(ended)));
+        self.close_rooms(reason, |ended| _ = self.finish_all(&call, ended));
     }
 
     /// As [`close`](Self::close), but what runs the user's code is the executor's; until that has
     /// run, it is counted by `closing`.
     pub(crate) fn close_offloading(self: &Arc<Self>, reason: CancelReason) {
         self.close_rooms(reason, |ended| {
-            for ended in Due::from(std::mem::take(ended)).into_jobs(self.offload.parallelism()) {
+            for ended in
+                Due::from(std::mem::take(ended).into_vec()).into_jobs(self.offload.parallelism())
+            {
                 self.offload_endings(ended, Some(&self.closing));
             }
         });
@@ -231,10 +235,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn close_rooms(
         self: &Arc<Self>,
         reason: CancelReason,
-        mut finish: impl FnMut(&mut Vec<Ended<K, O>>),
+        mut finish: impl FnMut(&mut AllEnded<K, O>),
     ) {
         let close = !failpoint!(ShutdownClosesNoRoom);
-        let (outcome, mut cancelled, mut ended) = (Outcome::Cancelled(reason), 0, Vec::new());
+        let (outcome, mut cancelled, mut ended) = (Outcome::Cancelled(reason), 0, AllEnded::new());
         self.claim_all(
             close,
             &outcome,
@@ -256,10 +260,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// first is called back, so that what a callback parks stays.
     pub(crate) fn cancel_all(self: &Arc<Self>, reason: CancelReason) -> usize {
         let call = Call::enter(&self.offload);
-        let mut ended = Vec::new();
+        let mut ended = AllEnded::new();
         self.claim_all(false, &Outcome::Cancelled(reason), &mut ended, |_| true, |_| ());
         let cancelled = ended.len();
-        self.finish_all(&call, ended);
+        self.finish_all(&call, &mut ended);
         cancelled
     }
 
@@ -269,9 +273,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         close: bool,
         outcome: &Outcome,
-        ended: &mut Vec<Ended<K, O>>,
+        ended: &mut AllEnded<K, O>,
         is_meant: impl Fn(&O) -> bool,
-        mut act: impl FnMut(&mut Vec<Ended<K, O>>),
+        mut act: impl FnMut(&mut AllEnded<K, O>),
     ) {
         for room in 0..self.rooms.count() {
             let mut from = Some(0);
@@ -289,7 +293,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         mut from: u32,
         close: bool,
         outcome: &Outcome,
-        ended: &mut Vec<Ended<K, O>>,
+        ended: &mut AllEnded<K, O>,
         is_meant: &impl Fn(&O) -> bool,
     ) -> Option<u32> {
         let at = self.ending_at();

@@ -20,7 +20,7 @@ use crate::{
         nested::{Call, enqueue},
     },
     operation::{DelayedOperation, Outcome, Verdict, watches::WatchKey},
-    room::{Batch, CheckedOut, Ended, Next, Room, WalkOn, WatchList},
+    room::{AllEnded, Batch, CheckedOut, Ended, Next, Room, WalkOn, WatchList},
     sync::TOGETHER,
 };
 
@@ -29,9 +29,6 @@ pub(super) const CHUNK: usize = 128;
 
 /// Watermark watches that are taken, and counted down, under one lock hold.
 const TAKEN: usize = 64;
-
-/// Operations that have ended.
-type AllEnded<K, O> = SmallVec<[Ended<K, O>; 8]>;
 
 /// Operations that a call ends and has still to finish. Dropped, as when a key's `Eq` panics, it
 /// finishes them.
@@ -45,7 +42,7 @@ impl<K: WatchKey, O: DelayedOperation> Unfinished<'_, K, O> {
     /// Returns how many completed.
     #[inline]
     fn finish(&mut self) -> usize {
-        self.core.finish_all(self.call, std::mem::take(&mut self.ended))
+        self.core.finish_all(self.call, &mut self.ended)
     }
 }
 
@@ -422,7 +419,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             },
         );
         ended.extend(again.into_iter().filter_map(|held| self.settle(held)));
-        self.finish_all(call, ended)
+        self.finish_all(call, &mut ended)
     }
 
     #[inline]

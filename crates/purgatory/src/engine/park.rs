@@ -98,21 +98,36 @@ enum UnderOne<O> {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn park(
         self: &Arc<Self>,
-        mut operation: O,
+        operation: O,
         watches: Watches<'_, K>,
         timeout: Timeout,
     ) -> Result<ParkResult, Refused<O>> {
-        if watches.keys.is_empty() && watches.watermarks.is_empty() {
-            return self.refuse(operation, RefusedReason::NoKeys);
+        let Watches { keys, watermarks, counted, label } = watches;
+        let watch = |key, watermark| Watch { key, version: self.versions.read(key), watermark };
+        match (keys, watermarks) {
+            ([], []) => self.refuse(operation, RefusedReason::NoKeys),
+            ([key], []) => self.park_under(operation, &mut [watch(key, None)], timeout, label),
+            ([], [(key, threshold)]) => {
+                let watermark = Some(Watermark { threshold: *threshold, counted });
+                self.park_under(operation, &mut [watch(key, watermark)], timeout, label)
+            }
+            _ => self.park_under(operation, &mut watches.watch_set(watch), timeout, label),
         }
+    }
+
+    fn park_under(
+        self: &Arc<Self>,
+        mut operation: O,
+        watch_set: &mut [Watch<'_, K>],
+        timeout: Timeout,
+        label: Option<&'static str>,
+    ) -> Result<ParkResult, Refused<O>> {
         let call = Call::enter(&self.offload);
         let now_ns = self.driver().now_ns(); // deadlines count from the call
-        let label = watches.label;
-        let mut watch_set = watches.watch_set(|key| self.versions.read(key));
         if let Some(outcome) = timeout.at_once(self.check(&mut operation), now_ns) {
             return Ok(self.end_at_once(&call, operation, outcome));
         }
-        let counted = counted(&watch_set);
+        let counted = counted(watch_set);
         if counted > COUNTED_MAX {
             return self.refuse(operation, RefusedReason::TooManyWatermarks { limit: COUNTED_MAX });
         }
@@ -122,13 +137,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let tag = Tag { weight: permit.weight, label };
         let terms = Terms { now_ns, timeout, counted, tag };
-        if let [watch] = &mut *watch_set {
+        if let [watch] = watch_set {
             match self.park_under_one(&call, operation, watch, terms, &mut permit) {
                 UnderOne::Done(done) => return done,
                 UnderOne::Busy(unparked) => operation = unparked,
             }
         }
-        let (id, given_back) = self.park_held(operation, &watch_set, terms, &mut permit)?;
+        let (id, given_back) = self.park_held(operation, watch_set, terms, &mut permit)?;
         Ok(self.over_or_parked(&call, id, given_back))
     }
 
@@ -346,15 +361,17 @@ impl<K: Eq + Clone> Watch<'_, K> {
 }
 
 impl<'a, K: Hash + Eq> Watches<'a, K> {
-    /// The watches to be set, in their order, once where one is repeated; `read` looks at a key.
+    /// The watches to be set, in their order, once where one is repeated.
     #[inline]
-    pub(crate) fn watch_set(self, read: impl Fn(&K) -> KeyVersion) -> WatchSet<'a, K> {
-        let plain = self.keys.iter().map(|key| (key, None));
-        let watermarks = self.watermarks.iter().map(|(key, threshold)| {
-            (key, Some(Watermark { threshold: *threshold, counted: self.counted }))
-        });
-        let watch = |(key, watermark)| Watch { key, version: read(key), watermark };
-        let mut watch_set: WatchSet<'a, K> = plain.chain(watermarks).map(watch).collect();
+    fn watch_set(
+        self,
+        watch: impl Fn(&'a K, Option<Watermark>) -> Watch<'a, K>,
+    ) -> WatchSet<'a, K> {
+        let mut watch_set = WatchSet::new();
+        watch_set.extend(self.keys.iter().map(|key| watch(key, None)));
+        watch_set.extend(self.watermarks.iter().map(|(key, threshold)| {
+            watch(key, Some(Watermark { threshold: *threshold, counted: self.counted }))
+        }));
         if watch_set.len() > 1 {
             drop_repeated(&mut watch_set);
         }

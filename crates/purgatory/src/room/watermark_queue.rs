@@ -2,19 +2,23 @@
 //! thresholds are equal, in the order of parking; and the ends of the list of those that were met
 //! and wait for their check.
 //!
-//! Offsets rise, so nearly every watch comes with a threshold at or above all others. A heap takes
-//! such a one in O(1).
+//! Offsets rise, so nearly every watch comes with a threshold at or above all others. Such a one
+//! goes to the end of a sorted *run*, and a rise of the watermark takes the run's front. The others
+//! go into a heap.
 //!
 //! - **Left behind**: a watch whose operation has ended is not searched for. It is skipped when its
-//!   turn comes, and all such go when they are most of the heap.
+//!   turn comes, and all such go when they are most of what is kept.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+};
 
 use timer_core::TimerHandle;
 
 use super::links::{Ends, Watermark};
 
-/// A heap with room for more than this gives a peak back, and keeps no more that have left.
+/// With room for more than this a peak is given back, and no more that have left are kept.
 const KEPT: usize = 64;
 
 /// A watermark watch that is not met yet.
@@ -37,9 +41,10 @@ impl Unmet {
 /// The watermark watches of a key.
 #[derive(Debug)]
 pub(super) struct WatermarkList {
-    unmet: BinaryHeap<Unmet>,
+    run: VecDeque<Unmet>,
+    heap: BinaryHeap<Unmet>,
     pushed: u64,
-    /// Those in the heap that have left.
+    /// Those in both that have left.
     gone: usize,
     /// Those met that wait for their check to come true.
     pub(super) met: Ends,
@@ -47,28 +52,35 @@ pub(super) struct WatermarkList {
 
 impl Default for WatermarkList {
     fn default() -> Self {
-        WatermarkList { unmet: BinaryHeap::new(), pushed: 0, gone: 0, met: Ends::EMPTY }
+        let (run, heap) = (VecDeque::new(), BinaryHeap::new());
+        WatermarkList { run, heap, pushed: 0, gone: 0, met: Ends::EMPTY }
     }
 }
 
 impl WatermarkList {
-    /// Adds a watch. O(1) for a threshold at or above all others, otherwise O(log n).
+    /// Adds a watch. O(1) for a threshold at or above the run's last, otherwise O(log n).
     #[inline]
     pub(super) fn push(&mut self, watermark: Watermark, id: TimerHandle, at: u32) {
         self.pushed += 1;
         let Watermark { threshold, counted } = watermark;
-        let rank = Reverse((threshold, self.pushed));
-        self.unmet.push(Unmet { rank, counted, id, at });
+        let unmet = Unmet { rank: Reverse((threshold, self.pushed)), counted, id, at };
+        if self.run.back().is_none_or(|last| last.threshold() <= threshold) {
+            self.run.push_back(unmet);
+        } else {
+            self.heap.push(unmet);
+        }
     }
 
     /// Takes off the lowest watch if its threshold is at most `value`. One that `waits` no more is
-    /// dropped. O(log n).
+    /// dropped. O(1) from the run, O(log n) from the heap.
     #[inline]
     pub(super) fn pop_up_to(&mut self, value: u64, waits: impl FnOnce(&Unmet) -> bool) -> Lowest {
         if !self.reaches(value) {
             return Lowest::Above;
         }
-        let Some(lowest) = self.unmet.pop() else { return Lowest::Above };
+        let of_run = self.run.front() > self.heap.peek();
+        let lowest = if of_run { self.run.pop_front() } else { self.heap.pop() };
+        let Some(lowest) = lowest else { return Lowest::Above };
         self.shrink();
         if waits(&lowest) {
             return Lowest::Met(lowest);
@@ -79,14 +91,15 @@ impl WatermarkList {
 
     /// True when a threshold is at most `value`. O(1).
     pub(super) fn reaches(&self, value: u64) -> bool {
-        self.unmet.peek().is_some_and(|lowest| lowest.threshold() <= value)
+        self.run.front().max(self.heap.peek()).is_some_and(|lowest| lowest.threshold() <= value)
     }
 
     /// For a watch that has left. O(1) amortised.
-    pub(super) fn left(&mut self, waits: impl FnMut(&Unmet) -> bool) {
+    pub(super) fn left(&mut self, mut waits: impl FnMut(&Unmet) -> bool) {
         self.gone += 1;
-        if self.gone > KEPT.max(self.unmet.len() / 2) {
-            self.unmet.retain(waits);
+        if self.gone > KEPT.max((self.run.len() + self.heap.len()) / 2) {
+            self.run.retain(&mut waits);
+            self.heap.retain(waits);
             self.gone = 0;
             self.shrink();
         }
@@ -94,22 +107,29 @@ impl WatermarkList {
 
     /// Forgets those that have left, when nobody waits.
     pub(super) fn clear(&mut self) {
-        self.unmet.clear();
+        self.run.clear();
+        self.heap.clear();
         self.gone = 0;
         self.shrink();
     }
 
     fn shrink(&mut self) {
-        let capacity = shrinks_to(self.unmet.capacity(), self.unmet.len(), KEPT);
-        capacity.into_iter().for_each(|capacity| self.unmet.shrink_to(capacity));
+        if let Some(capacity) = shrinks_to(self.run.capacity(), self.run.len(), KEPT) {
+            self.run.shrink_to(capacity);
+        }
+        if let Some(capacity) = shrinks_to(self.heap.capacity(), self.heap.len(), KEPT) {
+            self.heap.shrink_to(capacity);
+        }
     }
 
     /// Those that wait, in the order they are met in, for tests.
     #[cfg(test)]
     pub(super) fn assert_valid(&self, waits: impl Fn(&Unmet) -> bool) -> Vec<Unmet> {
-        let (mut live, gone): (Vec<_>, Vec<_>) = self.unmet.iter().partition(|unmet| waits(unmet));
+        assert!(self.run.iter().is_sorted_by_key(|unmet| Reverse(*unmet)));
+        let all = self.run.iter().chain(&self.heap);
+        let (mut live, gone): (Vec<_>, Vec<_>) = all.partition(|unmet| waits(unmet));
         assert_eq!(gone.len(), self.gone, "Left behind");
-        assert!(self.gone <= KEPT.max(self.unmet.len()));
+        assert!(self.gone <= KEPT.max(live.len() + self.gone));
         live.sort_by_key(|unmet| Reverse(*unmet));
         live
     }
@@ -182,7 +202,7 @@ mod tests {
             let waits = |unmet: &Unmet| self.live.iter().any(|&(_, at)| at == unmet.at);
             let live = self.watermarks.assert_valid(waits);
             assert!(live.iter().map(|of| (of.threshold(), of.at)).eq(self.live.clone()));
-            let kept = self.watermarks.unmet.capacity();
+            let kept = self.watermarks.run.capacity() + self.watermarks.heap.capacity();
             assert!(kept <= 9 * self.live.len() + 9 * KEPT, "room for {kept}");
         }
     }
@@ -216,7 +236,9 @@ mod tests {
             }
             checked.assert_same();
             checked.pop_all_up_to(u64::MAX);
-            assert!(checked.watermarks.unmet.capacity() <= KEPT);
+            assert!(
+                checked.watermarks.run.capacity() + checked.watermarks.heap.capacity() <= 2 * KEPT
+            );
         }
     }
 

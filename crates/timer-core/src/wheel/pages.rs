@@ -3,11 +3,11 @@
 //! The one slab of this project: under the nodes of [`TimingWheel`](crate::TimingWheel) and under
 //! the watches of `purgatory`. Pages (not one doubling vector) grow without copying a slot, cost at
 //! most a page above what is live while nothing leaves, and let a peak go: every page that empties
-//! gives its memory back, but for one. What stays of a peak is a record of 32 bytes a page, until
-//! nothing is in use.
+//! gives its memory back, but for the first and one other. What stays of a peak is a record of 32
+//! bytes a page, until nothing is in use.
 //!
-//! - **Listed**: a page is on one list at most: `partial` (it has a free slot, or was freed since)
-//!   or `vacant` (it has no memory). A page with a free slot is on `partial`.
+//! - **Listed**: a page is on one list at most: `partial` (it has a free slot, or had one) or
+//!   `vacant` (it has no memory). A page with a free slot is on `partial`.
 
 use smallvec::SmallVec;
 
@@ -47,7 +47,7 @@ pub struct Pages<N> {
     partial: u32,
     vacant: u32,
     len: u32,
-    /// A page has memory and nothing live.
+    /// A page, not the first, has memory and nothing live.
     spare: bool,
 }
 
@@ -79,7 +79,7 @@ impl<N: PageSlot> Pages<N> {
             _ => self.page_with_room()?,
         };
         let page = &mut self.pages[number as usize];
-        if page.free == Self::ALL {
+        if page.free == Self::ALL && number > 0 {
             self.spare = false;
         }
         let offset = page.free.trailing_zeros();
@@ -92,6 +92,19 @@ impl<N: PageSlot> Pages<N> {
         Some(number << N::PAGE_BITS | offset)
     }
 
+    /// Takes a slot of the first page into use: false if it is in use already. O(1).
+    #[inline]
+    pub fn claim_near(&mut self, index: u32) -> bool {
+        if self.pages.is_empty() {
+            self.page_with_room();
+        }
+        let (page, bit) = (&mut self.pages[0], 1 << index);
+        let is_free = page.free & bit != 0;
+        page.free &= !bit;
+        self.len += u32::from(is_free);
+        is_free
+    }
+
     /// The page at the head of `partial`, made if need be.
     #[cold]
     fn page_with_room(&mut self) -> Option<u32> {
@@ -99,8 +112,14 @@ impl<N: PageSlot> Pages<N> {
             if page.free != 0 {
                 return Some(self.partial);
             }
-            let next = std::mem::replace(&mut page.next, self.vacant);
-            self.vacant = std::mem::replace(&mut self.partial, next);
+            let next = page.next;
+            if page.slots.is_empty() {
+                page.next = self.vacant;
+                self.vacant = self.partial;
+            } else {
+                page.listed = false; // full
+            }
+            self.partial = next;
         }
         let number = if self.vacant == END { self.pages.len() as u32 } else { self.vacant };
         if number >= N::MAX >> N::PAGE_BITS {
@@ -161,11 +180,12 @@ impl<N: PageSlot> Pages<N> {
         }
     }
 
-    /// Gives the memory of a page back in which nothing is live, unless it is the only one.
+    /// Gives the memory of a page back in which nothing is live, unless it is the first or the only
+    /// other.
     fn emptied(&mut self, number: u32) {
         if self.len == 0 && self.pages.len() > KEPT_PAGES {
             *self = Pages::new();
-        } else if std::mem::replace(&mut self.spare, true) {
+        } else if number > 0 && std::mem::replace(&mut self.spare, true) {
             let page = &mut self.pages[number as usize];
             (page.slots, page.free) = (Box::default(), 0);
         }
