@@ -58,7 +58,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, mut ended: Ended<K, O>) {
         self.release(&mut ended);
-        if self.offload_all || matches!(ended.outcome, Outcome::Expired) {
+        if self.settings.offload_all || matches!(ended.outcome, Outcome::Expired) {
             self.offload_endings(vec![ended], None);
         } else {
             self.run_callback(call, ended);
@@ -183,7 +183,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) {
         self.begin(handed);
         let now_ns = || self.driver().now_ns();
-        trace::slow(&self.name, now_ns, || {
+        trace::slow(&self.settings.name, now_ns, || {
             let call = Call::enter(&self.offload);
             self.run_callback(&call, ended);
             if under_way.is_some() && call.is_nested() {
@@ -253,7 +253,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         );
         cancelled += ended.len();
         finish(&mut ended);
-        trace::closed(&self.name, &self.counts.told_closed, cancelled);
+        trace::closed(&self.settings.name, &self.counts.told_closed, cancelled);
     }
 
     /// Cancels everything parked; returns how many this call ended. All are claimed before the

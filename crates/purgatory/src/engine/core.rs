@@ -17,7 +17,7 @@ use std::{
 };
 
 use timer_core::{
-    BuildError, SystemTimer, TimeHistogram, TimerHandle,
+    BuildError, Executor, SystemTimer, TimeHistogram, Timer, TimerHandle,
     driver::{Driver, Due, ShardGuard, Shards, contain, sync::Latch},
 };
 
@@ -43,13 +43,19 @@ pub(crate) type Labels = BTreeMap<&'static str, usize>;
 /// What a purgatory is built from.
 pub(crate) struct Settings<K> {
     pub(crate) name: Arc<str>,
-    pub(crate) offload: Offload,
+    /// Without one it gets a timer of its own.
+    pub(crate) driver: Option<Arc<Driver>>,
+    pub(crate) executor: Option<Arc<dyn Executor>>,
+    /// Every callback runs on the executor, not only those of what expired.
     pub(crate) offload_all: bool,
-    pub(crate) own_timer: Option<SystemTimer>,
-    pub(crate) max_parked: Option<usize>,
-    pub(crate) max_weight: Option<u64>,
+    /// How many may be parked.
+    pub(crate) permits: Option<Limit>,
+    /// How heavy all that is parked may be together.
+    pub(crate) weights: Option<Limit>,
     pub(crate) rooms: usize,
+    /// How often an operation is checked without an event; `None` for never.
     pub(crate) recheck_every: Option<Duration>,
+    /// There is a last check when time is up, and what it or a recheck completes is told.
     pub(crate) on_missed: Option<OnMissed<K>>,
 }
 
@@ -59,7 +65,7 @@ pub(crate) type OnMissed<K> = Box<dyn Fn(&Parked<K>) + Send + Sync>;
 pub(crate) struct Core<K, O> {
     /// Tells its operations' ids from those of other purgatories.
     pub(crate) number: u32,
-    pub(crate) name: Arc<str>,
+    pub(crate) settings: Settings<K>,
     pub(crate) rooms: Shards<Room<K, O>>,
     pub(crate) versions: Versions,
     /// Counts what is parked, where order matters over the rooms.
@@ -68,25 +74,15 @@ pub(crate) struct Core<K, O> {
     pub(crate) expired: Mutex<Due<Ended<K, O>>>,
     /// Operations to be checked without an event that this round of the timer found.
     pub(crate) rechecks: Mutex<Due<Recheck<O>>>,
-    /// How often; `None` for never.
-    pub(crate) recheck_every: Option<Duration>,
-    /// There is a last check when time is up, and what it or a recheck completes is told.
-    pub(crate) on_missed: Option<OnMissed<K>>,
     /// Somebody asked for times.
     pub(crate) timed: AtomicBool,
     pub(crate) offload: Arc<Offload>,
-    /// Every callback runs on the executor, not only those of what expired.
-    pub(crate) offload_all: bool,
     /// The driver's timer, when it is not shared.
     pub(crate) own_timer: Option<SystemTimer>,
     pub(crate) counts: SharedCounts,
     checking: trace::Checking,
     /// Callbacks of what a shutdown with a limit ended.
     pub(crate) closing: Latch,
-    /// How many may be parked.
-    pub(crate) permits: Option<Limit>,
-    /// How heavy all that is parked may be together.
-    pub(crate) weights: Option<Limit>,
     /// Checks that the last snapshot found under way, and since when.
     pub(crate) checks_known: Mutex<Checks>,
     /// Labels that were seen before, each with 0: a gauge that was set is set again.
@@ -103,31 +99,30 @@ pub(crate) struct Core<K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// A purgatory attached to its timer.
-    pub(crate) fn new(settings: Settings<K>) -> Result<Arc<Self>, BuildError> {
-        let Settings { name, offload, offload_all, own_timer, rooms, .. } = settings;
-        let driver = &*offload.driver;
-        let recheck_every = settings.recheck_every.filter(|_| O::CHECKED);
+    pub(crate) fn new(mut settings: Settings<K>) -> Result<Arc<Self>, BuildError> {
+        let (driver, own_timer) = match settings.driver.take() {
+            Some(driver) => (driver, None),
+            None => {
+                let timer = SystemTimer::builder().name(&*settings.name).build()?;
+                (timer.driver(), Some(timer))
+            }
+        };
+        let every = settings.recheck_every.filter(|_| O::CHECKED);
+        settings.recheck_every = every.map(|every| every.max(driver.tick.length()));
         let core = Arc::new(Core {
             number: next_purgatory(),
-            name,
-            rooms: driver.shards(rooms, Room::new),
-            versions: Versions::new(rooms),
+            rooms: driver.shards(settings.rooms, Room::new),
+            versions: Versions::new(settings.rooms),
             sequence: driver.by_hand.then(|| AtomicU64::new(0)),
             expired: Mutex::new(Due::default()),
             rechecks: Mutex::new(Due::default()),
-            recheck_every: recheck_every.map(|every| every.max(driver.tick.length())),
-            on_missed: settings.on_missed,
             timed: AtomicBool::new(false),
-            offload: Arc::new(offload),
-            offload_all,
+            offload: Arc::new(Offload { driver, executor: settings.executor.take() }),
             own_timer,
+            settings,
             counts: SharedCounts::default(),
             checking: trace::Checking::default(),
             closing: Latch::default(),
-            permits: settings.max_parked.map(Limit::new),
-            weights: settings
-                .max_weight
-                .map(|max| Limit::new(max.try_into().unwrap_or(usize::MAX))),
             checks_known: Mutex::new(Checks::new()),
             labels_known: Mutex::new(Labels::new()),
             sweeps: AtomicU64::new(0),
@@ -173,14 +168,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(crate) fn release_permit(&self, permit: Option<u64>) {
         let Some(weight) = permit else { return };
-        self.permits.iter().for_each(|permits| permits.release(1));
-        self.weights.iter().for_each(|weights| weights.release(weight as usize));
+        self.settings.permits.iter().for_each(|permits| permits.release(1));
+        self.settings.weights.iter().for_each(|weights| weights.release(weight as usize));
     }
 
     /// Counts a contained panic of a check or callback, and tells the timer's hook.
     pub(crate) fn report(&self, panicked: &str) {
         self.counts.panics.fetch_add(1, Ordering::Relaxed);
-        trace::panicked(&self.name, panicked);
+        trace::panicked(&self.settings.name, panicked);
         self.driver().report_panic(panicked);
     }
 
@@ -219,7 +214,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// In debug builds, tells of checks that keep their threads for more than a second.
     pub(super) fn tell_stuck(&self) {
-        self.checking.tell_stuck(&self.name, || self.driver().now_ns());
+        self.checking.tell_stuck(&self.settings.name, || self.driver().now_ns());
     }
 
     /// Runs the checks of many, in order: one catch for all that do not panic.

@@ -34,7 +34,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             for due in all {
                 core.begin(handed);
                 let now_ns = || core.driver().now_ns();
-                trace::slow(&core.name, now_ns, || core.recheck_in_call(due));
+                trace::slow(&core.settings.name, now_ns, || core.recheck_in_call(due));
             }
         }));
     }
@@ -62,10 +62,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let noted = self.first_room_of(id).get_mut(id).is_none_or(|entry| entry.event_noted());
         if held.verdict == Verdict::Satisfied && !noted {
             self.counts.missed.fetch_add(1, Relaxed);
-            trace::missed(&self.name);
+            trace::missed(&self.settings.name);
             self.report_if(contain(|| {
                 if let (Some(hook), Some(parked)) =
-                    (&self.on_missed, self.parked(id, self.driver().now_ns()))
+                    (&self.settings.on_missed, self.parked(id, self.driver().now_ns()))
                 {
                     hook(&parked);
                 }
@@ -90,9 +90,10 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
         self.tell_stuck();
         let (now_ns, in_order) = (self.driver().now_ns(), self.sequence.is_some());
         let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
-        let every = self.recheck_every.map_or(1, |every| self.driver().tick.deadline(0, every));
+        let every =
+            self.settings.recheck_every.map_or(1, |every| self.driver().tick.deadline(0, every));
         let turn = Turn { now, budget, every };
-        let Turned { advanced, again } = if self.on_missed.is_some() {
+        let Turned { advanced, again } = if self.settings.on_missed.is_some() {
             let mut rechecks = self.rechecks.lock();
             let mut room = self.rooms.lock(room);
             let turned = room.check_out_expired(turn, |held, order| {

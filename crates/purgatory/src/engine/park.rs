@@ -19,7 +19,7 @@ use timer_core::{MAX_TASKS, TimerHandle};
 use super::versions::KeyVersion;
 use crate::{
     engine::{
-        core::{Core, RoomGuard},
+        core::{Core, RoomGuard, Settings},
         nested::Call,
         trace,
     },
@@ -150,14 +150,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// A place for an operation. Asks for its weight, if that is bounded.
     #[inline]
     pub(super) fn permit(&self, operation: &O) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
-        let weight = if self.weights.is_some() { operation.weight() } else { 1 };
+        let Settings { permits, weights, .. } = &self.settings;
+        let weight = if weights.is_some() { operation.weight() } else { 1 };
         // First, so that what is too heavy takes no place from others.
         let fits = |weights: &Limit| usize::try_from(weight).is_ok_and(|of| weights.acquire(of));
-        if let Some(weights) = self.weights.as_ref().filter(|weights| !fits(weights)) {
+        if let Some(weights) = weights.as_ref().filter(|weights| !fits(weights)) {
             return Err(RefusedReason::TooHeavy { weight, limit: weights.max() as u64 });
         }
-        if let Some(permits) = self.permits.as_ref().filter(|permits| !permits.acquire(1)) {
-            self.weights.iter().for_each(|weights| weights.release(weight as usize));
+        if let Some(permits) = permits.as_ref().filter(|permits| !permits.acquire(1)) {
+            weights.iter().for_each(|weights| weights.release(weight as usize));
             return Err(RefusedReason::Full { limit: permits.max() });
         }
         Ok(PermitGuard { core: Some(self), weight })
@@ -291,7 +292,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(super) fn span_from(&self, now_ns: u64, timeout: Timeout) -> Span {
         let tick = self.driver().tick;
         let deadline = timeout.deadline(tick, now_ns);
-        let armed = match self.recheck_every {
+        let armed = match self.settings.recheck_every {
             Some(every) => Some(tick.deadline(now_ns, every).min(deadline.unwrap_or(u64::MAX))),
             None => deadline,
         };
@@ -329,7 +330,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Counts and traces an operation that is not parked, with nothing locked.
     pub(super) fn report_refused(&self, reason: RefusedReason) {
         self.counts.refused(reason);
-        trace::refused(&self.name, reason);
+        trace::refused(&self.settings.name, reason);
     }
 }
 

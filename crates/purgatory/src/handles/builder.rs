@@ -2,16 +2,13 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-use timer_core::{BuildError, Executor, MAX_SHARDS, SystemTimer, Timer, driver::Driver};
+use timer_core::{BuildError, Executor, MAX_SHARDS, Timer};
 
 use crate::{
-    engine::{
-        core::{Core, OnMissed, Settings},
-        nested::Offload,
-    },
+    engine::core::{Core, Settings},
     handles::{boxed::BoxedOperation, purgatory::Purgatory},
     operation::{DelayedOperation, stats::Parked, watches::WatchKey},
-    sync::default_rooms,
+    sync::{Limit, default_rooms},
 };
 
 /// Configures a [`Purgatory`].
@@ -35,39 +32,16 @@ use crate::{
 /// ```
 #[must_use = "it builds nothing by itself"]
 pub struct Builder<K, O = BoxedOperation> {
-    name: String,
-    driver: Option<Arc<Driver>>,
-    executor: Option<Arc<dyn Executor>>,
-    callbacks_on_executor: bool,
-    max_parked: Option<usize>,
-    max_weight: Option<u64>,
-    rooms: usize,
-    recheck_every: Option<Duration>,
-    on_missed: Option<OnMissed<K>>,
+    settings: Settings<K>,
     builds: PhantomData<fn() -> (K, O)>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
-    pub(crate) fn new(name: String) -> Self {
-        Builder {
-            name,
-            driver: None,
-            executor: None,
-            callbacks_on_executor: false,
-            max_parked: None,
-            max_weight: None,
-            rooms: default_rooms(),
-            recheck_every: None,
-            on_missed: None,
-            builds: PhantomData,
-        }
-    }
-
     /// Shares a timer, instead of starting one: any number of purgatories, one reaper. On a
     /// [`ManualTimer`](timer_core::ManualTimer) that is never turned nothing expires: the time-outs
     /// are the caller's.
     pub fn timer(mut self, timer: &impl Timer) -> Self {
-        self.driver = Some(timer.driver());
+        self.settings.driver = Some(timer.driver());
         self
     }
 
@@ -79,7 +53,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// nothing locked; a panic in it is contained, and a job that it drops runs on the dropping
     /// thread.
     pub fn executor(mut self, executor: impl Executor) -> Self {
-        self.executor = Some(Arc::new(executor));
+        self.settings.executor = Some(Arc::new(executor));
         self
     }
 
@@ -87,7 +61,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// those of expired operations run there, and the others on the thread that completed or
     /// cancelled. For callbacks too slow for the threads that raise events; costs a hand-over each.
     pub fn callbacks_on_executor(mut self) -> Self {
-        self.callbacks_on_executor = true;
+        self.settings.offload_all = true;
         self
     }
 
@@ -98,7 +72,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// behind makes for refusals, not for memory. No limit by default; with one, all threads share
     /// a counter.
     pub fn max_parked(mut self, max: usize) -> Self {
-        self.max_parked = Some(max);
+        self.settings.permits = Some(Limit::new(max));
         self
     }
 
@@ -133,7 +107,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn max_weight(mut self, max: u64) -> Self {
-        self.max_weight = Some(max);
+        self.settings.weights = Some(Limit::new(max.try_into().unwrap_or(usize::MAX)));
         self
     }
 
@@ -141,7 +115,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// to [`MAX_SHARDS`]. More rooms keep more threads out of each other's way; each takes half a
     /// kilobyte when empty. By default 64 for each processor, at least 64 and at most 256.
     pub fn rooms(mut self, count: usize) -> Self {
-        self.rooms = count;
+        self.settings.rooms = count;
         self
     }
 
@@ -187,7 +161,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check_at_expiry(mut self, hook: impl Fn(&Parked<K>) + Send + Sync + 'static) -> Self {
-        self.on_missed = Some(Box::new(hook));
+        self.settings.on_missed = Some(Box::new(hook));
         self
     }
 
@@ -227,7 +201,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn recheck_every(mut self, every: Duration) -> Self {
-        self.recheck_every = Some(every);
+        self.settings.recheck_every = Some(every);
         self
     }
 
@@ -237,28 +211,11 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// [`BuildError`] when the shared timer was shut down, or no thread can be had for an own one;
     /// [`BuildError::Shards`] for a number of [`rooms`](Self::rooms) that is out of bounds.
     pub fn build(self) -> Result<Purgatory<K, O>, BuildError> {
-        if !self.rooms.is_power_of_two() || self.rooms > MAX_SHARDS {
-            return Err(BuildError::Shards(self.rooms));
+        let rooms = self.settings.rooms;
+        if !rooms.is_power_of_two() || rooms > MAX_SHARDS {
+            return Err(BuildError::Shards(rooms));
         }
-        let (driver, own_timer) = match self.driver {
-            Some(driver) => (driver, None),
-            None => {
-                let timer = SystemTimer::builder().name(&*self.name).build()?;
-                (timer.driver(), Some(timer))
-            }
-        };
-        let core = Core::new(Settings {
-            name: self.name.into(),
-            offload: Offload { driver, executor: self.executor },
-            offload_all: self.callbacks_on_executor,
-            own_timer,
-            max_parked: self.max_parked,
-            max_weight: self.max_weight,
-            rooms: self.rooms,
-            recheck_every: self.recheck_every,
-            on_missed: self.on_missed,
-        })?;
-        Ok(Purgatory::handle_of(core))
+        Core::new(self.settings).map(Purgatory::handle_of)
     }
 }
 
@@ -275,12 +232,23 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
     /// A purgatory to be configured; `name` labels its metrics.
     pub fn builder(name: impl Into<String>) -> Builder<K, O> {
-        Builder::new(name.into())
+        let settings = Settings {
+            name: name.into().into(),
+            driver: None,
+            executor: None,
+            offload_all: false,
+            permits: None,
+            weights: None,
+            rooms: default_rooms(),
+            recheck_every: None,
+            on_missed: None,
+        };
+        Builder { settings, builds: PhantomData }
     }
 }
 
 impl<K, O> fmt::Debug for Builder<K, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Builder").field("name", &self.settings.name).finish_non_exhaustive()
     }
 }

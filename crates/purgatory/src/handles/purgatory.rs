@@ -372,7 +372,7 @@ impl<K: WatchKey, O: DelayedOperation> Clone for Purgatory<K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> fmt::Debug for Purgatory<K, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Purgatory").field("name", &self.core.name).finish_non_exhaustive()
+        f.debug_struct("Purgatory").field("name", &self.core.settings.name).finish_non_exhaustive()
     }
 }
 

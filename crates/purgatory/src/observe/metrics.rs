@@ -70,13 +70,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         ];
         let max = |limit: &Option<Limit>| limit.as_ref().map(|limit| limit.max() as u64);
         let limits = [
-            ("purgatory_max_parked", "Bound on operations", max(&self.permits)),
+            ("purgatory_max_parked", "Bound on operations", max(&self.settings.permits)),
             (
                 "purgatory_weight",
                 "Weight of operations now",
-                max(&self.weights).map(|_| stats.weight),
+                max(&self.settings.weights).map(|_| stats.weight),
             ),
-            ("purgatory_max_weight", "Bound on weight", max(&self.weights)),
+            ("purgatory_max_weight", "Bound on weight", max(&self.settings.weights)),
         ];
         let limits = limits.into_iter().filter_map(|(name, help, of)| Some((name, help, of?)));
         for (name, help, value) in gauges.into_iter().chain(limits) {
@@ -197,7 +197,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     fn label(&self) -> [(SharedString, SharedString); 1] {
-        [("purgatory".into(), self.name.clone().into())]
+        [("purgatory".into(), self.settings.name.clone().into())]
     }
 
     fn labels(

@@ -60,7 +60,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Some(Parked { under_check: known.or(parked.under_check), ..parked })
         });
         Snapshot {
-            name: self.name.to_string(),
+            name: self.settings.name.to_string(),
             oldest: oldest.collect(),
             under_check: under_check.collect(),
             key_count: self.keys(),
@@ -220,7 +220,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut stats = Stats::default();
         (0..self.rooms.count()).for_each(|room| self.rooms.lock(room).add_to(&mut stats));
         self.counts.add_to(&mut stats);
-        stats.weight = self.weights.as_ref().map_or(0, |weights| weights.taken() as u64);
+        stats.weight = self.settings.weights.as_ref().map_or(0, |weights| weights.taken() as u64);
         if O::CHECKED {
             stats.add_first_checks();
         }
