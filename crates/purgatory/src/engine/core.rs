@@ -11,7 +11,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64 as Count, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64 as Count},
     },
     time::Duration,
 };
@@ -24,7 +24,7 @@ use timer_core::{
 use crate::{
     engine::{nested::Offload, trace, versions::Versions},
     operation::{
-        DelayedOperation, OperationId, RefusedReason, Verdict, next_purgatory,
+        DelayedOperation, OperationId, Verdict, next_purgatory,
         stats::{Parked, Stats},
         watches::WatchKey,
     },
@@ -33,12 +33,6 @@ use crate::{
 };
 
 pub(crate) type RoomGuard<'a, K, O> = ShardGuard<'a, Room<K, O>>;
-
-/// Since when checks are known to be under way: those that the last snapshot found.
-pub(crate) type Checks = HashMap<TimerHandle, u64>;
-
-/// How many are parked with each label.
-pub(crate) type Labels = BTreeMap<&'static str, usize>;
 
 /// What a purgatory is built from.
 pub(crate) struct Settings<K> {
@@ -83,18 +77,11 @@ pub(crate) struct Core<K, O> {
     checking: trace::Checking,
     /// Callbacks of what a shutdown with a limit ended.
     pub(crate) closing: Latch,
-    /// Checks that the last snapshot found under way, and since when.
-    pub(crate) checks_known: Mutex<Checks>,
-    /// Labels that were seen before, each with 0: a gauge that was set is set again.
-    pub(crate) labels_known: Mutex<Labels>,
     /// The number of `fail_all` calls: see [`single`](super::single).
     pub(super) sweeps: AtomicU64,
     /// How long callbacks waited for the executor, once the program has asked for it. Not the
     /// model's lock: nothing depends on it.
     pub(crate) callback_delay: OnceLock<plain::Mutex<TimeHistogram>>,
-    /// What has been handed to a recorder's histograms.
-    #[cfg(feature = "metrics")]
-    pub(crate) published: plain::Mutex<crate::operation::stats::Times>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -123,12 +110,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             counts: SharedCounts::default(),
             checking: trace::Checking::default(),
             closing: Latch::default(),
-            checks_known: Mutex::new(Checks::new()),
-            labels_known: Mutex::new(Labels::new()),
             sweeps: AtomicU64::new(0),
             callback_delay: Default::default(),
-            #[cfg(feature = "metrics")]
-            published: Default::default(),
         });
         let attached = core.driver().attach(&core, &core.rooms);
         attached.then_some(core).ok_or(BuildError::Closed)
@@ -174,7 +157,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Counts a contained panic of a check or callback, and tells the timer's hook.
     pub(crate) fn report(&self, panicked: &str) {
-        self.counts.panics.fetch_add(1, Ordering::Relaxed);
+        self.counts.rare.lock().panics += 1;
         trace::panicked(&self.settings.name, panicked);
         self.driver().report_panic(panicked);
     }
@@ -260,44 +243,24 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 pub(crate) struct SharedCounts {
     /// Operations that ended without being parked.
     pub(crate) ended_at_once: Count,
-    pub(crate) missed: Count,
-    pub(crate) panics: Count,
     pub(crate) callbacks_waiting: Count,
-    /// Further checks by threads that park while events come by.
-    pub(crate) looks: Count,
-    no_keys: Count,
-    closed: Count,
-    full: Count,
-    too_heavy: Count,
-    too_many_watermarks: Count,
+    /// Rare counts: panics, missed events, refusals, and the further checks of threads that park
+    /// while events come by.
+    pub(crate) rare: plain::Mutex<Stats>,
     /// The subscriber was told of the shutdown.
-    pub(crate) told_closed: std::sync::atomic::AtomicBool,
+    pub(crate) told_closed: AtomicBool,
+    /// What snapshots have seen.
+    pub(crate) seen: plain::Mutex<Seen>,
+    /// What has been handed to a recorder's histograms.
+    #[cfg(feature = "metrics")]
+    pub(crate) published: plain::Mutex<crate::operation::stats::Times>,
 }
 
-impl SharedCounts {
-    /// Counts an operation that was not parked.
-    pub(crate) fn refused(&self, reason: RefusedReason) {
-        let count = match reason {
-            RefusedReason::NoKeys => &self.no_keys,
-            RefusedReason::Closed => &self.closed,
-            RefusedReason::Full { .. } => &self.full,
-            RefusedReason::TooHeavy { .. } => &self.too_heavy,
-            RefusedReason::TooManyWatermarks { .. } => &self.too_many_watermarks,
-            _ => return, // of what no operation was made for
-        };
-        count.fetch_add(1, Relaxed);
-    }
-
-    /// Adds what it has counted.
-    pub(crate) fn add_to(&self, stats: &mut Stats) {
-        stats.ended_at_once = self.ended_at_once.load(Relaxed);
-        stats.panics = self.panics.load(Relaxed);
-        stats.missed_events = self.missed.load(Relaxed);
-        stats.callbacks_waiting = self.callbacks_waiting.load(Relaxed);
-        stats.refused_no_keys = self.no_keys.load(Relaxed);
-        stats.refused_closed = self.closed.load(Relaxed);
-        stats.refused_full = self.full.load(Relaxed);
-        stats.refused_too_heavy = self.too_heavy.load(Relaxed);
-        stats.refused_too_many_watermarks = self.too_many_watermarks.load(Relaxed);
-    }
+/// What snapshots remember from one to the next.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// Checks that the last one found under way, each with the nanosecond since when at least.
+    pub(crate) checks: HashMap<TimerHandle, u64>,
+    /// Every label so far, with how many are parked with it: a gauge that was set is set again.
+    pub(crate) labels: BTreeMap<&'static str, usize>,
 }

@@ -6,7 +6,7 @@
 //! changes how the operation ends. One that is due for a recheck waits on as ever, until the
 //! executor comes to it.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::Arc;
 
 use timer_core::{
     Advanced, Job, TimerStats,
@@ -61,7 +61,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         held.verdict = self.check_by(&mut held.payload, O::check_without_event);
         let noted = self.first_room_of(id).get_mut(id).is_none_or(|entry| entry.event_noted());
         if held.verdict == Verdict::Satisfied && !noted {
-            self.counts.missed.fetch_add(1, Relaxed);
+            self.counts.rare.lock().missed_events += 1;
             trace::missed(&self.settings.name);
             self.report_if(contain(|| {
                 if let (Some(hook), Some(parked)) =

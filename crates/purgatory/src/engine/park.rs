@@ -8,10 +8,7 @@
 //!    versions; then give the payload back as any holder does. A version that moved counts as an
 //!    event that found the entry held, so the holder looks again.
 
-use std::{
-    hash::Hash,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::{hash::Hash, sync::Arc};
 
 use smallvec::SmallVec;
 use timer_core::{MAX_TASKS, TimerHandle};
@@ -222,11 +219,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 Verdict::Satisfied => Outcome::Completed,
                 Verdict::Panicked => Outcome::Cancelled(CancelReason::Panicked),
             };
-            self.counts.looks.fetch_add(looks as u64, Relaxed);
+            self.counts.rare.lock().checks += looks as u64;
             permit.give_back(); // before the callback, which may park another
             return UnderOne::Done(Ok(self.end_at_once(call, operation, outcome)));
         }
-        self.counts.looks.fetch_add(LOOKS as u64, Relaxed);
+        self.counts.rare.lock().checks += LOOKS as u64;
         UnderOne::Busy(operation)
     }
 
@@ -329,7 +326,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Counts and traces an operation that is not parked, with nothing locked.
     pub(super) fn report_refused(&self, reason: RefusedReason) {
-        self.counts.refused(reason);
+        self.counts.rare.lock().refused(reason, O::CHECKED);
         trace::refused(&self.settings.name, reason);
     }
 }

@@ -10,12 +10,15 @@
 //! a check that ends wipes the mark, and a later snapshot that finds the mark knows that it is
 //! looking at the same check still.
 
-use std::{borrow::Borrow, cmp, hash::Hash, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    borrow::Borrow, cmp, collections::HashMap, hash::Hash, sync::atomic::Ordering::Relaxed,
+    time::Duration,
+};
 
 use timer_core::TimerHandle;
 
 use crate::{
-    engine::core::{Checks, Core, Labels},
+    engine::core::{Core, Seen},
     operation::{
         DelayedOperation,
         stats::{Parked, Snapshot, Stats, Times},
@@ -27,16 +30,6 @@ use crate::{
 /// Entries looked at under one lock hold.
 const BUDGET: usize = 256;
 
-/// What stands out among what is parked, each with its microseconds, most first.
-pub(crate) struct Survey {
-    /// How many are parked with each label that was ever seen.
-    pub(crate) labels: Labels,
-    /// What has been parked for longest.
-    pub(crate) oldest: Vec<(u64, TimerHandle)>,
-    /// The checks known to be under way for longest.
-    pub(crate) longest: Vec<(u64, TimerHandle)>,
-}
-
 /// Sorts by rank, highest first, and returns what is beyond the first `limit`.
 fn keep_highest<T>(ranked: &mut Vec<(u64, T)>, limit: usize) -> Vec<(u64, T)> {
     ranked.sort_by_key(|&(rank, _)| cmp::Reverse(rank));
@@ -46,23 +39,22 @@ fn keep_highest<T>(ranked: &mut Vec<(u64, T)>, limit: usize) -> Vec<(u64, T)> {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn snapshot(&self, limit: usize) -> Snapshot<K> {
         let now_ns = self.driver().now_ns();
-        let Survey { labels, oldest, longest } = self.survey(limit, now_ns);
+        let (Seen { checks, labels }, oldest) = self.survey(limit, now_ns);
         let mut labels: Vec<_> = labels.into_iter().filter(|&(_, count)| count > 0).collect();
         labels.sort_by_key(|&(_, count)| cmp::Reverse(count));
-        let under_check = longest.iter().filter_map(|&(known_us, id)| {
-            let under_check = Some(Duration::from_micros(known_us));
-            Some(Parked { under_check, ..self.parked(id, now_ns)? })
-        });
-        let known = |id| longest.iter().find(|&&(_, other)| other == id);
-        let oldest = oldest.iter().filter_map(|&(_, id)| {
+        let age_ns = |since_ns: u64| now_ns.saturating_sub(since_ns);
+        let mut longest = checks.iter().map(|(&id, &since_ns)| (age_ns(since_ns), id)).collect();
+        keep_highest(&mut longest, limit);
+        let tell = |&(_, id): &(u64, TimerHandle)| {
             let parked = self.parked(id, now_ns)?;
-            let known = known(id).map(|&(known_us, _)| Duration::from_micros(known_us));
+            let known =
+                checks.get(&id).map(|&since_ns| Duration::from_micros(age_ns(since_ns) / 1000));
             Some(Parked { under_check: known.or(parked.under_check), ..parked })
-        });
+        };
         Snapshot {
             name: self.settings.name.to_string(),
-            oldest: oldest.collect(),
-            under_check: under_check.collect(),
+            oldest: oldest.iter().filter_map(tell).collect(),
+            under_check: longest.iter().filter_map(tell).collect(),
             key_count: self.keys(),
             busiest: self.busiest(limit),
             quietest: self.quietest(limit),
@@ -72,31 +64,34 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Looks at everything parked, a bounded number under one lock hold.
-    pub(crate) fn survey(&self, limit: usize, now_ns: u64) -> Survey {
-        let (mut oldest, mut under_check) = (Vec::new(), Vec::new());
-        let mut labels = self.labels_known.lock().clone();
+    /// Looks at everything parked, a bounded number under one lock hold. Returns the checks under
+    /// way and how many have each label, and what has been parked for longest, with its
+    /// microseconds.
+    pub(crate) fn survey(&self, limit: usize, now_ns: u64) -> (Seen, Vec<(u64, TimerHandle)>) {
+        let (before, mut oldest) = (self.counts.seen.lock().clone(), Vec::new());
+        let labels = before.labels.into_keys().map(|label| (label, 0)).collect();
+        let mut now = Seen { checks: HashMap::new(), labels };
         for room in 0..self.rooms.count() {
             let mut from = Some(0);
             while let Some(start) = from {
                 from = self.look_at_some(room, start, |id, entry| {
                     oldest.push((entry.age_us(now_ns / 1000), id));
                     if let UnderCheck::Yes { seen } = entry.look() {
-                        under_check.push((seen, id));
+                        let since_ns = before.checks.get(&id).filter(|_| seen);
+                        now.checks.insert(id, since_ns.copied().unwrap_or(now_ns));
                     }
-                    entry
-                        .tag()
-                        .label
-                        .iter()
-                        .for_each(|label| *labels.entry(label).or_default() += 1);
+                    if let Some(label) = entry.tag().label {
+                        *now.labels.entry(label).or_default() += 1;
+                    }
                 });
                 keep_highest(&mut oldest, limit);
             }
         }
-        let mut longest = self.remember(&under_check, now_ns).map(|(id, us)| (us, id)).collect();
-        keep_highest(&mut longest, limit);
-        self.labels_known.lock().extend(labels.keys().map(|label| (*label, 0)));
-        Survey { labels, oldest, longest }
+        let mut seen = self.counts.seen.lock();
+        seen.checks.clone_from(&now.checks);
+        seen.labels.extend(&now.labels);
+        drop(seen);
+        (now, oldest)
     }
 
     /// Looks at up to [`BUDGET`] entries of a room; returns where to go on.
@@ -113,24 +108,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             look(id, first_room.get_mut(id)?);
         }
         Some(from)
-    }
-
-    /// For how many microseconds each check is known to be under way; keeps that for the next
-    /// snapshot.
-    fn remember(
-        &self,
-        under_check: &[(bool, TimerHandle)],
-        now_ns: u64,
-    ) -> impl Iterator<Item = (TimerHandle, u64)> {
-        let mut known = self.checks_known.lock();
-        let since = under_check.iter().map(|&(seen, id)| {
-            let before = known.get(&id).copied().filter(|_| seen);
-            (id, before.unwrap_or(now_ns))
-        });
-        let since: Checks = since.collect();
-        *known = since.clone();
-        drop(known);
-        since.into_iter().map(move |(id, since_ns)| (id, now_ns.saturating_sub(since_ns) / 1000))
     }
 
     /// What there is to tell of an operation, unless it is over.
@@ -212,19 +189,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let room = self.room_of(hash);
         room.find(key, hash).map_or(0, |record| room.waiters(record))
     }
-}
 
-impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Adds up what the rooms counted.
+    /// Adds up what was counted.
     pub(crate) fn stats(&self) -> Stats {
-        let mut stats = Stats::default();
+        let mut stats = *self.counts.rare.lock();
         (0..self.rooms.count()).for_each(|room| self.rooms.lock(room).add_to(&mut stats));
-        self.counts.add_to(&mut stats);
-        stats.weight = self.settings.weights.as_ref().map_or(0, |weights| weights.taken() as u64);
-        if O::CHECKED {
-            stats.add_first_checks();
-        }
-        stats.checks += self.counts.looks.load(Relaxed);
+        let weights = self.settings.weights.as_ref();
+        stats.weight = weights.map_or(0, |weights| weights.taken() as u64);
+        stats.ended_at_once = self.counts.ended_at_once.load(Relaxed);
+        stats.checks += if O::CHECKED { stats.ended_at_once } else { 0 };
+        stats.callbacks_waiting = self.counts.callbacks_waiting.load(Relaxed);
         stats.events = self.versions.events();
         stats
     }

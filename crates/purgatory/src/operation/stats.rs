@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use timer_core::TimeHistogram;
 
-use super::OperationId;
+use super::{OperationId, RefusedReason};
 
 /// What a purgatory holds and has done. Exact when nothing moves.
 ///
@@ -66,13 +66,18 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Adds the first checks of what was not parked.
-    pub(crate) fn add_first_checks(&mut self) {
-        let refused = self.refused_closed
-            + self.refused_full
-            + self.refused_too_heavy
-            + self.refused_too_many_watermarks;
-        self.checks += self.ended_at_once + refused; // after a check each
+    /// Counts a refusal, and the first check that came before.
+    pub(crate) fn refused(&mut self, reason: RefusedReason, checked: bool) {
+        let count = match reason {
+            RefusedReason::NoKeys => &mut self.refused_no_keys,
+            RefusedReason::Closed => &mut self.refused_closed,
+            RefusedReason::Full { .. } => &mut self.refused_full,
+            RefusedReason::TooHeavy { .. } => &mut self.refused_too_heavy,
+            RefusedReason::TooManyWatermarks { .. } => &mut self.refused_too_many_watermarks,
+            _ => return, // of what no operation was made for
+        };
+        *count += 1;
+        self.checks += u64::from(checked && reason != RefusedReason::NoKeys);
     }
 }
 
