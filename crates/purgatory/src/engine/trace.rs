@@ -1,6 +1,7 @@
 //! `tracing` events (feature `tracing`): nothing on the path of an operation that is parked and
 //! completed. A subscriber is user code: it is called with nothing locked, and its panics stay
 //! here.
+#![cfg_attr(not(feature = "tracing"), allow(unused_variables))] // nothing is told then
 
 use std::{
     io::Write,
@@ -24,23 +25,19 @@ macro_rules! tell {
     };
 }
 
-#[allow(unused_variables, reason = "without the feature nothing is told")]
 pub(crate) fn refused(purgatory: &str, reason: RefusedReason) {
     tell!(debug, purgatory, %reason, "an operation was not parked");
 }
 
-#[allow(unused_variables, reason = "without the feature nothing is told")]
 pub(crate) fn panicked(purgatory: &str, panicked: &str) {
     tell!(error, purgatory, panic = panicked, "a check or callback panicked");
 }
 
-#[allow(unused_variables, reason = "without the feature nothing is told")]
 pub(crate) fn missed(purgatory: &str) {
     tell!(warn, purgatory, "a condition came true without an event");
 }
 
 /// Told by the first shutdown, and by a later one only if it cancelled something.
-#[allow(unused_variables, reason = "without the feature nothing is told")]
 pub(crate) fn closed(purgatory: &str, told: &AtomicBool, cancelled: usize) {
     let first = !told.swap(true, Relaxed);
     if first || cancelled > 0 {
@@ -49,7 +46,6 @@ pub(crate) fn closed(purgatory: &str, told: &AtomicBool, cancelled: usize) {
 }
 
 /// Runs a callback, and tells of it if that took long by the timer's clock.
-#[allow(unused_variables, reason = "without the feature nothing is told")]
 pub(crate) fn slow(purgatory: &str, now_ns: impl Fn() -> u64, callback: impl FnOnce()) {
     if !cfg!(feature = "tracing") {
         return callback();

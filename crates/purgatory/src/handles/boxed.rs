@@ -1,9 +1,7 @@
 //! Operations without a type of their own: several kinds in one purgatory ([`BoxedOperation`]), and
 //! a pair of closures instead of a struct ([`when`]).
 
-use std::fmt;
-
-use crate::operation::{DelayedOperation, Outcome};
+use crate::operation::{DelayedOperation, Outcome, opaque};
 
 /// Any operation, boxed: for a purgatory in which several kinds wait, futures and blocking waits
 /// among them.
@@ -32,19 +30,14 @@ pub struct BoxedOperation {
 
 /// `DelayedOperation` with a callback that a box can make.
 trait Erased: Send {
-    fn try_complete(&mut self) -> bool;
-    fn check_without_event(&mut self) -> bool;
+    fn check(&mut self, for_event: bool) -> bool;
     fn weight(&self) -> u64;
     fn on_complete(self: Box<Self>, outcome: Outcome);
 }
 
 impl<O: DelayedOperation> Erased for O {
-    fn try_complete(&mut self) -> bool {
-        DelayedOperation::try_complete(self)
-    }
-
-    fn check_without_event(&mut self) -> bool {
-        DelayedOperation::check_without_event(self)
+    fn check(&mut self, for_event: bool) -> bool {
+        if for_event { self.try_complete() } else { self.check_without_event() }
     }
 
     fn weight(&self) -> u64 {
@@ -65,11 +58,11 @@ impl BoxedOperation {
 
 impl DelayedOperation for BoxedOperation {
     fn try_complete(&mut self) -> bool {
-        self.operation.try_complete()
+        self.operation.check(true)
     }
 
     fn check_without_event(&mut self) -> bool {
-        self.operation.check_without_event()
+        self.operation.check(false)
     }
 
     fn weight(&self) -> u64 {
@@ -81,11 +74,7 @@ impl DelayedOperation for BoxedOperation {
     }
 }
 
-impl fmt::Debug for BoxedOperation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BoxedOperation").finish_non_exhaustive()
-    }
-}
+opaque!([] BoxedOperation<>);
 
 /// An operation of two closures.
 struct Closures<C, F> {

@@ -1,13 +1,13 @@
 //! What a [`Purgatory`] is built from.
 
-use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use timer_core::{BuildError, Executor, MAX_SHARDS, Timer};
 
 use crate::{
     engine::core::{Core, Settings},
     handles::{boxed::BoxedOperation, purgatory::Purgatory},
-    operation::{DelayedOperation, stats::Parked, watches::WatchKey},
+    operation::{DelayedOperation, opaque, stats::Parked, watches::WatchKey},
     sync::{Limit, default_rooms},
 };
 
@@ -247,8 +247,4 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 }
 
-impl<K, O> fmt::Debug for Builder<K, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("name", &self.settings.name).finish_non_exhaustive()
-    }
-}
+opaque!([K, O] Builder<K, O>, name: settings.name);

@@ -7,14 +7,9 @@
 
 use std::{
     borrow::Borrow,
-    fmt,
     hash::Hash,
-    ops::{Deref, DerefMut},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicU64 as Count, Ordering::Relaxed},
-    },
+    sync::Arc,
 };
 
 use timer_core::BuildError;
@@ -25,8 +20,8 @@ use crate::{
         purgatory::Purgatory,
         wait::{IntoAnswer, WaitFuture},
     },
-    operation::{Timeout, watches::WatchKey},
-    sync::{AtomicU64, Mutex, MutexGuard, Ordering, thread_local},
+    operation::{Timeout, opaque, watches::WatchKey},
+    sync::{AtomicU64, Mutex, Ordering, thread_local},
 };
 
 /// A state and the waits for it in one: what the field calls a *monitor*, or a condition variable
@@ -78,43 +73,15 @@ struct Shared<K: WatchKey, S> {
 }
 
 thread_local! {
-    /// A number for this thread, never 0.
-    static THREAD: u64 = {
-        static THREADS: Count = Count::new(1);
-        THREADS.fetch_add(1, Relaxed)
-    };
-}
-
-/// The state, locked for a closure.
-struct Inside<'a, S> {
-    state: MutexGuard<'a, S>,
-    inside: &'a AtomicU64,
-}
-
-impl<S> Deref for Inside<'_, S> {
-    type Target = S;
-
-    fn deref(&self) -> &S {
-        &self.state
-    }
-}
-
-impl<S> DerefMut for Inside<'_, S> {
-    fn deref_mut(&mut self) -> &mut S {
-        &mut self.state
-    }
-}
-
-impl<S> Drop for Inside<'_, S> {
-    fn drop(&mut self) {
-        self.inside.store(0, Ordering::Relaxed); // before the lock is released
-    }
+    /// Its address is a number for this thread, never 0.
+    #[allow(clippy::missing_const_for_thread_local, reason = "a model's cannot be")]
+    static THREAD: u8 = 0;
 }
 
 impl<K: WatchKey, S> Shared<K, S> {
     /// Panics on the thread whose closure has the state locked: it would wait for itself.
     fn must_be_outside(&self, call: &str) -> u64 {
-        let thread = THREAD.with(|number| *number);
+        let thread = THREAD.with(|here| std::ptr::from_ref(here).addr() as u64);
         // Only this thread writes its own number there.
         if self.inside.load(Ordering::Relaxed) == thread {
             panic!("{call} inside a closure of the same monitor");
@@ -122,21 +89,19 @@ impl<K: WatchKey, S> Shared<K, S> {
         thread
     }
 
-    fn enter(&self, call: &str) -> Inside<'_, S> {
+    /// Runs a closure on the state. After a panic in one that `changes` it, all keys are raised: it
+    /// may have changed something.
+    fn enter<R>(&self, call: &str, changes: bool, act: impl FnOnce(&mut S) -> R) -> R {
         let thread = self.must_be_outside(call);
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         self.inside.store(thread, Ordering::Relaxed);
-        Inside { state, inside: &self.inside }
-    }
-
-    /// Runs a closure on the state. A panic may have changed something, so all keys are raised
-    /// before it goes on.
-    fn change<R>(&self, call: &str, change: impl FnOnce(&mut S) -> R) -> R {
-        let mut state = self.enter(call);
-        let changed = catch_unwind(AssertUnwindSafe(|| change(&mut state)));
+        let acted = catch_unwind(AssertUnwindSafe(|| act(&mut state)));
+        self.inside.store(0, Ordering::Relaxed);
         drop(state);
-        changed.unwrap_or_else(|panic| {
-            self.raise_all();
+        acted.unwrap_or_else(|panic| {
+            if changes {
+                self.raise_all();
+            }
             resume_unwind(panic)
         })
     }
@@ -188,7 +153,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// With the closure's panic, after the events: it may have changed something. And when called
     /// inside a closure of this monitor.
     pub fn update<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
-        let result = self.shared.change("Monitor::update called", change);
+        let result = self.shared.enter("Monitor::update called", true, change);
         self.shared.raise_all();
         result
     }
@@ -206,7 +171,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     where
         K: Borrow<Q>,
     {
-        let result = self.shared.change("Monitor::update_key called", change);
+        let result = self.shared.enter("Monitor::update_key called", true, change);
         self.shared.purgatory.check_and_complete(key);
         result
     }
@@ -241,7 +206,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     where
         K: Borrow<Q>,
     {
-        let result = self.shared.change("Monitor::update_one called", change);
+        let result = self.shared.enter("Monitor::update_one called", true, change);
         self.shared.purgatory.check_and_complete_one(key);
         result
     }
@@ -268,7 +233,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// # Panics
     /// As [`update`](Self::update).
     pub fn update_keys<R>(&self, change: impl FnOnce(&mut S) -> (R, Vec<K>)) -> R {
-        let (result, keys) = self.shared.change("Monitor::update_keys called", change);
+        let (result, keys) = self.shared.enter("Monitor::update_keys called", true, change);
         self.shared.raise(&keys);
         result
     }
@@ -292,7 +257,7 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// # Panics
     /// With the closure's panic, and when called inside a closure of this monitor.
     pub fn read<R>(&self, look: impl FnOnce(&S) -> R) -> R {
-        look(&self.shared.enter("Monitor::read called"))
+        self.shared.enter("Monitor::read called", false, |state| look(state))
     }
 
     /// Waits until `condition` gives a value or `true`: now, or after a change of one of the keys.
@@ -319,8 +284,9 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         self.shared.must_be_outside("Monitor::wait called");
         let before = self.shared.raised_all.load(Ordering::Acquire);
         let weak = Arc::downgrade(&self.shared); // a wait does not keep the monitor open
-        let looks =
-            move || condition(&mut weak.upgrade()?.enter("a condition checked")).into_answer();
+        let looks = move || {
+            weak.upgrade()?.enter("a condition checked", false, &mut condition).into_answer()
+        };
         let wait = self.shared.purgatory.wait(keys, timeout, looks);
         let unmoved = self.shared.raised_all.load(Ordering::Acquire) == before;
         if !unmoved && !failpoint!(WaitTrustsEarlierWalk) {
@@ -336,8 +302,4 @@ impl<K: WatchKey, S: Send + 'static> Clone for Monitor<K, S> {
     }
 }
 
-impl<K: WatchKey, S: Send + 'static> fmt::Debug for Monitor<K, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Monitor").field("purgatory", &self.shared.purgatory).finish_non_exhaustive()
-    }
-}
+opaque!([K: WatchKey, S: Send + 'static] Monitor<K, S>, purgatory: shared.purgatory);

@@ -2,7 +2,6 @@
 
 use std::{
     borrow::{Borrow, Cow},
-    fmt,
     hash::Hash,
     sync::Arc,
     time::Duration,
@@ -16,7 +15,7 @@ use crate::{
     handles::boxed::BoxedOperation,
     operation::{
         CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
-        Timeout,
+        Timeout, opaque,
         stats::{Snapshot, Stats, Times},
         watches::{WatchKey, Watches},
     },
@@ -370,11 +369,7 @@ impl<K: WatchKey, O: DelayedOperation> Clone for Purgatory<K, O> {
     }
 }
 
-impl<K: WatchKey, O: DelayedOperation> fmt::Debug for Purgatory<K, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Purgatory").field("name", &self.core.settings.name).finish_non_exhaustive()
-    }
-}
+opaque!([K: WatchKey, O: DelayedOperation] Purgatory<K, O>, name: core.settings.name);
 
 /// What a [`shutdown`](Purgatory::shutdown) left. It ends by itself, when what holds it up does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,6 @@
 
 use std::{
     borrow::{Borrow, Cow},
-    fmt,
     hash::Hash,
     task::Waker,
 };
@@ -19,7 +18,8 @@ use crate::{
         wait::{Answer, Shared, WaitFuture},
     },
     operation::{
-        CancelReason, DelayedOperation, Outcome, Refused, Timeout, WaitError, watches::WatchKey,
+        CancelReason, DelayedOperation, Outcome, Refused, Timeout, WaitError, opaque,
+        watches::WatchKey,
     },
 };
 
@@ -70,13 +70,6 @@ pub struct Expected<V> {
     failures: u64,
 }
 
-impl<V> Expected<V> {
-    /// Fills the answer, unless its future has gone; gives what is to be woken.
-    fn fill(self, result: Result<V, WaitError>) -> Result<Option<Waker>, Result<V, WaitError>> {
-        Answer::fill(&self.answer, result)
-    }
-}
-
 impl<V: Send + 'static> DelayedOperation for Expected<V> {
     const CHECKED: bool = false;
 
@@ -85,16 +78,12 @@ impl<V: Send + 'static> DelayedOperation for Expected<V> {
     }
 
     fn on_complete(self, outcome: Outcome) {
-        let filled = self.fill(Err(WaitError::of(outcome)));
+        let filled = Answer::fill(&self.answer, Err(WaitError::of(outcome)));
         filled.into_iter().flatten().for_each(Waker::wake);
     }
 }
 
-impl<V> fmt::Debug for Expected<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Expected").finish_non_exhaustive()
-    }
-}
+opaque!([V] Expected<V>);
 
 impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     /// With a timer of its own; `name` labels its metrics.
@@ -135,14 +124,8 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         K: Borrow<Q>,
     {
         let Some(expected) = self.purgatory.core.take_alone(key) else { return Err(value) };
-        match expected.fill(Ok(value)) {
-            Ok(waker) => {
-                self.purgatory.wake(waker);
-                Ok(())
-            }
-            Err(Ok(value)) => Err(value),
-            Err(Err(_)) => unreachable!("a value comes back as one"),
-        }
+        let filled = self.fill(expected, Ok(value));
+        filled.map_err(|back| back.unwrap_or_else(|_| unreachable!("a value comes back as one")))
     }
 
     /// As [`deliver`](Self::deliver), with a value that is made only if a reply is expected under
@@ -160,8 +143,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         let mut made = Err(WaitError::Cancelled(CancelReason::Panicked));
         self.purgatory.core.report_if(contain(|| made = Ok(value())));
         let is_made = made.is_ok();
-        let filled = expected.fill(made);
-        filled.map(|waker| self.purgatory.wake(waker)).is_ok() && is_made
+        self.fill(expected, made).is_ok() && is_made
     }
 
     /// Fails everything that was expected before this call, as
@@ -184,11 +166,22 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         let cancelled = CancelReason::Requested(reason.into());
         let outcome = Outcome::Cancelled(cancelled.clone());
         let old = self.purgatory.core.take_all(&outcome, |expected| expected.failures);
-        let fail = |expected: Expected<V>| {
-            let filled = expected.fill(Err(WaitError::Cancelled(cancelled.clone())));
-            filled.map(|waker| self.purgatory.wake(waker)).is_ok()
-        };
-        old.into_iter().map(fail).filter(|&failed| failed).count()
+        let cancelled = || Err(WaitError::Cancelled(cancelled.clone()));
+        old.into_iter().filter_map(|expected| self.fill(expected, cancelled()).ok()).count()
+    }
+
+    /// Fills an answer and wakes its task. Hands the result back if the future has gone. A panic of
+    /// the waker is contained and counted.
+    fn fill(
+        &self,
+        expected: Expected<V>,
+        result: Result<V, WaitError>,
+    ) -> Result<(), Result<V, WaitError>> {
+        let filled = Answer::fill(&expected.answer, result);
+        drop(expected);
+        let waker = filled?;
+        self.purgatory.core.report_if(contain(|| waker.into_iter().for_each(Waker::wake)));
+        Ok(())
     }
 
     /// Where they are expected: for metrics, snapshots and [`shutdown`](Purgatory::shutdown). To
@@ -212,8 +205,4 @@ impl<K: WatchKey, V: Send + 'static> Clone for Replies<K, V> {
     }
 }
 
-impl<K: WatchKey, V: Send + 'static> fmt::Debug for Replies<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Replies").field("purgatory", &self.purgatory).finish_non_exhaustive()
-    }
-}
+opaque!([K: WatchKey, V: Send + 'static] Replies<K, V>, purgatory: purgatory);

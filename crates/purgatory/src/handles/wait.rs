@@ -5,7 +5,6 @@
 //! answer or the future leaves it; the later of the two finds out.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     sync::{
@@ -23,7 +22,8 @@ use crate::{
     engine::core::Core,
     handles::{boxed::BoxedOperation, purgatory::Purgatory},
     operation::{
-        CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, Timeout, WaitError,
+        CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, RefusedReason, Timeout,
+        WaitError, opaque,
         watches::{WatchKey, Watches},
     },
     sync::Mutex,
@@ -91,16 +91,15 @@ impl<T> Answer<T> {
 /// The operation behind a wait.
 struct Waiting<C, T> {
     condition: C,
+    /// There is something to check without an event.
+    rechecked: bool,
     value: Option<T>,
     end: End<T>,
 }
 
-/// The operation's side of the answer. Dropped unfilled, by a panic of the condition or because the
-/// operation was refused, it says so.
-struct End<T> {
-    answer: Shared<T>,
-    filled: bool,
-}
+/// The operation's side of the answer, until it is filled. Dropped before, by a panic of the
+/// condition or because the operation was refused, it says so.
+struct End<T>(Option<Shared<T>>);
 
 impl<C, R, T> DelayedOperation for Waiting<C, T>
 where
@@ -113,8 +112,12 @@ where
         self.value.is_some()
     }
 
+    fn check_without_event(&mut self) -> bool {
+        self.rechecked && self.try_complete()
+    }
+
     fn on_complete(self, outcome: Outcome) {
-        let Waiting { mut condition, value, end } = self;
+        let Waiting { mut condition, value, mut end, .. } = self;
         let value = match outcome {
             // By a watermark, or from outside: no check may have asked for the value yet.
             Outcome::Completed => value.or_else(|| condition().into_answer()),
@@ -126,13 +129,9 @@ where
 }
 
 impl<T> End<T> {
-    fn fill(mut self, result: Result<T, WaitError>) {
-        self.fill_once(result);
-    }
-
-    fn fill_once(&mut self, result: Result<T, WaitError>) {
-        self.filled = true;
-        if let Ok(waker) = Answer::fill(&self.answer, result) {
+    fn fill(&mut self, result: Result<T, WaitError>) {
+        let filled = self.0.take().map(|answer| Answer::fill(&answer, result));
+        if let Some(Ok(waker)) = filled {
             waker.into_iter().for_each(Waker::wake);
         }
     }
@@ -140,9 +139,9 @@ impl<T> End<T> {
 
 impl<T> Drop for End<T> {
     fn drop(&mut self) {
-        if !self.filled {
+        if self.0.is_some() {
             // The condition's panic may be under way: a waker's must not meet it.
-            let _ = contain(|| self.fill_once(Err(WaitError::Cancelled(CancelReason::Panicked))));
+            let _ = contain(|| self.fill(Err(WaitError::Cancelled(CancelReason::Panicked))));
         }
     }
 }
@@ -229,11 +228,7 @@ impl<T> Drop for WaitFuture<T> {
     }
 }
 
-impl<T> fmt::Debug for WaitFuture<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitFuture").finish_non_exhaustive()
-    }
-}
+opaque!([T] WaitFuture<T>);
 
 /// Wakes a thread that waits.
 struct Unpark(Thread);
@@ -251,16 +246,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 
     /// A future that yields this refusal.
-    #[cfg(feature = "keyed")]
-    pub(crate) fn refused<T>(&self, reason: crate::operation::RefusedReason) -> WaitFuture<T> {
+    pub(crate) fn refused<T>(&self, reason: RefusedReason) -> WaitFuture<T> {
         let answer = Answer::shared();
         let _ = Answer::fill(&answer, Err(WaitError::Refused(reason)));
         self.future_of(answer, None)
-    }
-
-    /// Wakes a task for which an answer was filled. A panic of its waker is contained and counted.
-    pub(crate) fn wake(&self, waker: Option<Waker>) {
-        self.core.report_if(contain(|| waker.into_iter().for_each(Waker::wake)));
     }
 }
 
@@ -319,7 +308,7 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     where
         K: 'a,
     {
-        self.await_end(watches, timeout, |end| Waiting { condition, value: None, end })
+        self.await_end(watches.into(), timeout.into(), condition, true)
     }
 
     /// A future of the next event on one of the keys: registered by this call, over at the first
@@ -366,54 +355,27 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     where
         K: 'a,
     {
-        self.await_end(watches, timeout, |end| NextEvent { registered: false, end })
+        let mut registered = false;
+        let was_registered = move || std::mem::replace(&mut registered, true);
+        self.await_end(watches.into(), timeout.into(), was_registered, false)
     }
 
-    /// Parks an operation that fills an answer when it ends.
-    fn await_end<'a, T: Send + 'static, O: DelayedOperation>(
+    fn await_end<R: IntoAnswer<Answer: Send + 'static>>(
         &self,
-        watches: impl Into<Watches<'a, K>>,
-        timeout: impl Into<Timeout>,
-        operation: impl FnOnce(End<T>) -> O,
-    ) -> WaitFuture<T>
-    where
-        K: 'a,
-    {
+        watches: Watches<'_, K>,
+        timeout: Timeout,
+        condition: impl FnMut() -> R + Send + 'static,
+        rechecked: bool,
+    ) -> WaitFuture<R::Answer> {
         let answer = Answer::shared();
-        let end = End { answer: answer.clone(), filled: false };
-        let operation = BoxedOperation::new(operation(end));
+        let end = End(Some(answer.clone()));
+        let operation = BoxedOperation::new(Waiting { condition, rechecked, value: None, end });
         let id = match self.try_complete_else_watch(operation, watches, timeout) {
             Ok(ParkResult::Parked(id)) => Some(id),
             Ok(ParkResult::Ended(_)) => None,
-            Err(refused) => {
-                let _ = Answer::fill(&answer, Err(WaitError::Refused(refused.reason)));
-                None // and nobody has polled yet
-            }
+            Err(refused) => return self.refused(refused.reason),
         };
         self.future_of(answer, id)
-    }
-}
-
-/// Ends at the first event after it was registered.
-struct NextEvent {
-    registered: bool,
-    end: End<()>,
-}
-
-impl DelayedOperation for NextEvent {
-    fn try_complete(&mut self) -> bool {
-        std::mem::replace(&mut self.registered, true)
-    }
-
-    fn check_without_event(&mut self) -> bool {
-        false // no event
-    }
-
-    fn on_complete(self, outcome: Outcome) {
-        self.end.fill(match outcome {
-            Outcome::Completed => Ok(()),
-            _ => Err(WaitError::of(outcome)),
-        });
     }
 }
 

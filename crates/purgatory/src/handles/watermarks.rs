@@ -3,7 +3,7 @@
 //! The map's value is the truth: a rise changes it first, and what the rise reaches is checked
 //! against it. So a rise that is late, behind a removal, completes nothing.
 
-use std::{borrow::Borrow, collections::HashSet, fmt, hash::Hash, sync::Arc};
+use std::{borrow::Borrow, collections::HashSet, hash::Hash, sync::Arc};
 
 use timer_core::BuildError;
 
@@ -14,7 +14,7 @@ use crate::{
         wait::WaitFuture,
     },
     operation::{
-        Outcome, ParkResult, Refused, RefusedReason, Timeout,
+        Outcome, ParkResult, Refused, RefusedReason, Timeout, opaque,
         watches::{WatchKey, Watches},
     },
     sync::{Limit, Values},
@@ -48,6 +48,7 @@ use crate::{
 /// # Locks
 /// A key's `Hash`, `Eq` and `Clone` run under locks and must not call back. Callbacks and wakers
 /// run with nothing locked, where those of any [`Purgatory`] run.
+#[derive(Clone)]
 pub struct Watermarks<K: WatchKey + Sync> {
     purgatory: Purgatory<K, BoxedOperation>,
     values: Arc<Values<K>>,
@@ -62,7 +63,7 @@ fn reached<K: WatchKey>(values: &Values<K>, key: &K, threshold: u64) -> Option<u
 impl<K: WatchKey + Sync> From<Purgatory<K, BoxedOperation>> for Watermarks<K> {
     /// Over a purgatory that was configured otherwise: a shared timer, an executor, a bound.
     fn from(purgatory: Purgatory<K, BoxedOperation>) -> Self {
-        Watermarks::over(purgatory, usize::MAX)
+        Watermarks::with_keys_max(purgatory, usize::MAX)
     }
 }
 
@@ -78,10 +79,6 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// Over a purgatory, with values for at most `keys_max` keys at a time. (What waits under a key
     /// without a value does not count; [`max_parked`](crate::Builder::max_parked) bounds that.)
     pub fn with_keys_max(purgatory: Purgatory<K, BoxedOperation>, keys_max: usize) -> Self {
-        Watermarks::over(purgatory, keys_max)
-    }
-
-    fn over(purgatory: Purgatory<K, BoxedOperation>, keys_max: usize) -> Self {
         Watermarks { purgatory, values: Arc::new(Values::new(Limit::new(keys_max))) }
     }
 
@@ -256,14 +253,4 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     }
 }
 
-impl<K: WatchKey + Sync> Clone for Watermarks<K> {
-    fn clone(&self) -> Self {
-        Watermarks { purgatory: self.purgatory.clone(), values: self.values.clone() }
-    }
-}
-
-impl<K: WatchKey + Sync> fmt::Debug for Watermarks<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watermarks").field("purgatory", &self.purgatory).finish_non_exhaustive()
-    }
-}
+opaque!([K: WatchKey + Sync] Watermarks<K>, purgatory: purgatory);

@@ -15,6 +15,20 @@ use timer_core::{TickLength, TimerHandle};
 
 use crate::sync::plain::Mutex;
 
+/// `Debug` for a type whose parts are the user's or locked: its name, and one field at most.
+macro_rules! opaque {
+    ([$($bounds:tt)*] $name:ident<$($of:ident),*> $(, $field:ident: $($path:ident).+)?) => {
+        impl<$($bounds)*> std::fmt::Debug for $name<$($of),*> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name))
+                    $(.field(stringify!($field), &self.$($path).+))?
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+pub(crate) use opaque;
+
 /// A request that cannot be answered yet: a condition to check, and what to do when it is over.
 ///
 /// Both run with nothing of the purgatory locked, one at a time for one operation: while a thread
@@ -333,34 +347,28 @@ pub enum RefusedReason {
 impl fmt::Display for RefusedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RefusedReason::NoKeys => f.write_str("no watch key"),
-            RefusedReason::Closed => f.write_str("the purgatory was shut down"),
-            RefusedReason::Full { limit } => write!(f, "no more than {limit} can be parked"),
-            RefusedReason::TooHeavy { weight, limit } => {
+            Self::NoKeys => f.write_str("no watch key"),
+            Self::Closed => f.write_str("the purgatory was shut down"),
+            Self::Full { limit } => write!(f, "no more than {limit} can be parked"),
+            Self::TooHeavy { weight, limit } => {
                 write!(f, "a weight of {weight} does not fit, of at most {limit} together")
             }
-            RefusedReason::TooManyWatermarks { limit } => {
+            Self::TooManyWatermarks { limit } => {
                 write!(f, "more than {limit} watermarks to count in one operation")
             }
-            RefusedReason::AlreadyExpected => {
-                f.write_str("a reply is expected under this key already")
-            }
-            RefusedReason::TooManyKeys { limit } => {
+            Self::AlreadyExpected => f.write_str("a reply is expected under this key already"),
+            Self::TooManyKeys { limit } => {
                 write!(f, "no more than {limit} keys can have a watermark")
             }
-            RefusedReason::NoQuorum { k, n } => {
+            Self::NoQuorum { k, n } => {
                 write!(f, "{k} of {n} keys is no quorum: between 1 and {n} are")
             }
-            RefusedReason::RepeatedKey => f.write_str("a key comes twice in the quorum"),
+            Self::RepeatedKey => f.write_str("a key comes twice in the quorum"),
         }
     }
 }
 
-impl<O> fmt::Debug for Refused<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refused").field("reason", &self.reason).finish_non_exhaustive()
-    }
-}
+opaque!([O] Refused<O>, reason: reason);
 
 impl<O> fmt::Display for Refused<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,7 +9,7 @@ mod values;
 
 pub(crate) use limit::Limit;
 pub(crate) use timer_core::driver::sync::{
-    AtomicU64, Mutex, MutexGuard, Ordering, plain, thread_local, thread_slot,
+    AtomicU64, Mutex, Ordering, plain, thread_local, thread_slot,
 };
 
 #[cfg(all(feature = "keyed", not(any(loom, shuttle))))]

@@ -1,6 +1,10 @@
 //! In a model: what hashes alike in each run, and a map that loom and shuttle see into.
 
-use std::{borrow::Borrow, hash::Hash};
+use std::{
+    borrow::Borrow,
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hash},
+};
 
 use timer_core::driver::sync::Mutex;
 
@@ -22,21 +26,20 @@ impl std::hash::Hasher for Number {
 
 /// As the one that ships, in one map behind a lock, where the one that ships has several.
 pub(crate) struct Values<K> {
-    of: Mutex<Vec<(K, u64)>>,
+    of: Mutex<HashMap<K, u64, BuildHasherDefault<Number>>>,
     keys: Limit,
 }
 
 impl<K: Hash + Eq + Clone> Values<K> {
     pub(crate) fn new(keys: Limit) -> Self {
-        Values { of: Mutex::new(Vec::new()), keys }
+        Values { of: Mutex::new(HashMap::default()), keys }
     }
 
     pub(crate) fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u64>
     where
         K: Borrow<Q>,
     {
-        let of = self.of.lock();
-        of.iter().find(|(held, _)| held.borrow() == key).map(|(_, value)| *value)
+        self.of.lock().get(key).copied()
     }
 
     pub(crate) fn raise<Q>(&self, key: &Q, to: impl Fn(u64) -> u64) -> Result<u64, usize>
@@ -45,29 +48,24 @@ impl<K: Hash + Eq + Clone> Values<K> {
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let mut of = self.of.lock();
-        if let Some((_, before)) = of.iter_mut().find(|(held, _)| held.borrow() == key) {
-            *before = to(*before);
-            return Ok(*before);
-        }
-        if !self.keys.acquire(1) {
+        if !of.contains_key(key) && !self.keys.acquire(1) {
             return Err(self.keys.max());
         }
-        let value = to(0);
-        of.push((key.to_owned(), value));
-        Ok(value)
+        let value = of.entry(key.to_owned()).or_default();
+        *value = to(*value);
+        Ok(*value)
     }
 
     pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q)
     where
         K: Borrow<Q>,
     {
-        let mut of = self.of.lock();
-        let before = of.len();
-        of.retain(|(held, _)| held.borrow() != key);
-        self.keys.release(before - of.len());
+        if self.of.lock().remove(key).is_some() {
+            self.keys.release(1);
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.of.lock().len()
+        self.keys.taken()
     }
 }
