@@ -1,5 +1,5 @@
-//! The keys of one room that have waiters, a *record* each. Most records are *near*: at the place of
-//! the first page that their key's hash names. A hash table finds the others.
+//! The keys of one room that have waiters, a *record* each. Most records are *near*: in the first
+//! page, at the place that their key's hash names. A hash table finds the others.
 //!
 //! - **Gone**: a record without waiters does not exist, so a key used once leaves nothing behind.
 
