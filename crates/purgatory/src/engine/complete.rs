@@ -22,7 +22,7 @@ use timer_core::{
 use crate::{
     engine::{
         core::Core,
-        event::{CHUNK, Pop},
+        event::{CHUNK, Raised},
         nested::{Call, enqueue},
         trace,
     },
@@ -224,9 +224,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// run, it is counted by `closing`.
     pub(crate) fn close_offloading(self: &Arc<Self>, reason: CancelReason) {
         self.close_rooms(reason, |ended| {
-            for ended in
-                Due::from(std::mem::take(ended).into_vec()).into_jobs(self.offload.parallelism())
-            {
+            let ended = Due::from(std::mem::take(ended).into_vec());
+            for ended in ended.into_jobs(self.offload.parallelism()) {
                 self.offload_endings(ended, Some(&self.closing));
             }
         });
@@ -235,55 +234,45 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn close_rooms(
         self: &Arc<Self>,
         reason: CancelReason,
-        mut finish: impl FnMut(&mut AllEnded<K, O>),
+        finish: impl FnMut(&mut AllEnded<K, O>),
     ) {
-        let close = !failpoint!(ShutdownClosesNoRoom);
-        let (outcome, mut cancelled, mut ended) = (Outcome::Cancelled(reason), 0, AllEnded::new());
-        self.claim_all(
-            close,
-            &outcome,
-            &mut ended,
-            |_| true,
-            |ended| {
-                if ended.len() >= CLAIMED {
-                    cancelled += ended.len();
-                    finish(ended);
-                }
-            },
-        );
-        cancelled += ended.len();
-        finish(&mut ended);
+        let (close, outcome) = (!failpoint!(ShutdownClosesNoRoom), Outcome::Cancelled(reason));
+        let cancelled = self.claim_all(close, CLAIMED, &outcome, |_| true, finish);
         trace::closed(&self.settings.name, &self.counts.told_closed, cancelled);
     }
 
     /// Cancels everything parked; returns how many this call ended. All are claimed before the
     /// first is called back, so that what a callback parks stays.
     pub(crate) fn cancel_all(self: &Arc<Self>, reason: CancelReason) -> usize {
-        let call = Call::enter(&self.offload);
-        let mut ended = AllEnded::new();
-        self.claim_all(false, &Outcome::Cancelled(reason), &mut ended, |_| true, |_| ());
-        let cancelled = ended.len();
-        self.finish_all(&call, &mut ended);
-        cancelled
+        let (call, outcome) = (Call::enter(&self.offload), Outcome::Cancelled(reason));
+        let finish = |ended: &mut _| _ = self.finish_all(&call, ended);
+        self.claim_all(false, usize::MAX, &outcome, |_| true, finish)
     }
 
-    /// Claims everything parked, but for the operations that `is_meant` refuses under the lock,
-    /// calling `act` with what was claimed after each lock hold.
+    /// Claims everything parked, but for the operations that `is_meant` refuses under the lock;
+    /// returns how many. `finish` takes what was claimed: when that is `most`, and at the end.
     pub(super) fn claim_all(
         &self,
         close: bool,
+        most: usize,
         outcome: &Outcome,
-        ended: &mut AllEnded<K, O>,
         is_meant: impl Fn(&O) -> bool,
-        mut act: impl FnMut(&mut AllEnded<K, O>),
-    ) {
+        mut finish: impl FnMut(&mut AllEnded<K, O>),
+    ) -> usize {
+        let (mut ended, mut claimed) = (AllEnded::new(), 0);
         for room in 0..self.rooms.count() {
             let mut from = Some(0);
             while let Some(start) = from {
-                from = self.claim_some(room, start, close, outcome, ended, &is_meant);
-                act(ended);
+                let before = ended.len();
+                from = self.claim_some(room, start, close, outcome, &mut ended, &is_meant);
+                claimed += ended.len() - before;
+                if ended.len() >= most {
+                    finish(&mut ended);
+                }
             }
         }
+        finish(&mut ended);
+        claimed
     }
 
     /// Claims up to [`BUDGET`] entries of a room; returns where to go on.
@@ -329,7 +318,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         self.claim_each(key, hash, WatchList::Plain, &mut claim);
         // What a rise meets meanwhile is on one of these two.
-        self.pop_up_to(key, hash, Pop::All, &mut claim);
+        self.pop_up_to(key, hash, None, Raised::Before, &mut claim);
         self.claim_each(key, hash, WatchList::Met, &mut claim);
         unfinished.ended.len()
     }

@@ -54,32 +54,23 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Unfinished<'_, K, O> {
     }
 }
 
-/// Which watermark watches are taken off a key.
+/// The event that is raised on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pop {
-    /// Those that count and are met by this value; the others that are met stay.
-    Met(u64, Raise),
-    /// Every one.
-    All,
-}
-
-/// The event that is raised.
-#[derive(Clone, Copy, Debug)]
-enum Event {
+pub(crate) enum Event {
     /// For all that wait.
     All,
     /// For the first that it completes.
     One,
-    /// To this value.
+    /// Its value is this now.
     Rise(u64),
 }
 
-/// When an event's version is raised.
+/// What has raised an event's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Raise {
-    /// As the event comes to the key's room.
-    Now,
-    /// It was, when the event was queued.
+pub(super) enum Raised {
+    /// Nothing yet: the event does, as it comes to the key's room.
+    NotYet,
+    /// The call that queued the event.
     Before,
 }
 
@@ -118,48 +109,25 @@ impl<K: Eq + Clone, O> Drop for Walk<'_, K, O> {
     }
 }
 
-/// Leaves of each operation the first mention: a rise that met several of its watermarks checks it
-/// once.
-pub(crate) fn check_once(ids: &mut Vec<TimerHandle>) {
-    if ids.len() > 1 {
-        let mut known = HashSet::new();
-        ids.retain(|&id| known.insert(id));
-    }
-}
-
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    /// Attempts everything parked under `key`; returns how many this call ended as Completed.
-    /// Inside a callback the walk waits for the outermost call.
-    pub(crate) fn check_and_complete<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q) -> usize
+    /// Raises an event; returns how many this call ended as Completed. Inside a callback it waits
+    /// for the outermost call.
+    #[inline]
+    pub(crate) fn raise<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q, event: Event) -> usize
     where
         K: Borrow<Q>,
     {
         let call = Call::enter(&self.offload);
         let hash = self.versions.hash(key);
         if call.is_nested() {
-            self.queue_event(key, hash, Event::All);
+            self.queue_event(key, hash, event);
             return 0;
         }
-        self.event(&call, key, hash, Raise::Now)
+        self.event(&call, key, hash, event, Raised::NotYet)
     }
 
-    /// As [`check_and_complete`](Self::check_and_complete), until a check of this call has come
-    /// true; true if one has.
-    pub(crate) fn check_and_complete_one<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        let call = Call::enter(&self.offload);
-        let hash = self.versions.hash(key);
-        if call.is_nested() {
-            self.queue_event(key, hash, Event::One);
-            return false;
-        }
-        self.event_for_one(&call, key, hash, Raise::Now)
-    }
-
-    /// An event, or a rise to a value, inside a check or callback: what waits for the key now is
-    /// walked when the outermost call gets to it. A later one finds the version raised.
+    /// An event inside a check or callback: what waits for the key now is walked when the outermost
+    /// call gets to it. A later one finds the version raised.
     #[cold]
     fn queue_event<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, event: Event)
     where
@@ -173,79 +141,42 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let core = self.clone();
         enqueue(move || {
             let call = Call::enter(&core.offload);
-            match event {
-                Event::All => _ = core.event::<K>(&call, &key, hash, Raise::Before),
-                Event::One => _ = core.event_for_one::<K>(&call, &key, hash, Raise::Before),
-                Event::Rise(value) => {
-                    _ = core.rise::<K>(&call, &key, hash, value, Raise::Before);
-                }
-            }
+            core.event::<K>(&call, &key, hash, event, Raised::Before);
         });
     }
 
+    #[inline]
     fn event<Q: Eq + ?Sized>(
         self: &Arc<Self>,
         call: &Call<'_>,
         key: &Q,
         hash: u64,
-        raise: Raise,
+        event: Event,
+        raised: Raised,
     ) -> usize
     where
         K: Borrow<Q>,
     {
         self.tell_stuck();
+        let together = match event {
+            Event::Rise(value) => return self.rise(call, key, hash, value, raised),
+            Event::All => TOGETHER,
+            Event::One => 1,
+        };
         let mut room = self.room_of(hash);
-        if raise == Raise::Now {
-            self.versions.raise(hash);
-        }
-        if !O::CHECKED {
-            return 0;
-        }
-        let Some(record) = room.find(key, hash) else { return 0 };
-        room.raised(record);
-        let mut batch = Batch::new();
-        let on = room.walk(record, WatchList::Plain, TOGETHER, batch.finding());
-        let walk = (on != WalkOn::Done).then(|| self.walk(room.number(), on));
-        drop(room);
-        let completed = self.attempt(call, &mut batch);
-        completed + walk.map_or(0, |walk| self.attempt_rest(call, walk, batch))
-    }
-
-    /// As [`event`](Self::event), one waiter after the other, until the check of one came true.
-    fn event_for_one<Q: Eq + ?Sized>(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        key: &Q,
-        hash: u64,
-        raise: Raise,
-    ) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        let mut room = self.room_of(hash);
-        if raise == Raise::Now {
+        if raised == Raised::NotYet {
             self.versions.raise(hash);
         }
         let record = if O::CHECKED { room.find(key, hash) } else { None };
-        let Some(record) = record else { return false };
+        let Some(record) = record else { return 0 };
         room.raised(record);
         let mut batch = Batch::new();
-        let on = room.walk(record, WatchList::Plain, 1, batch.finding());
+        let on = room.walk(record, WatchList::Plain, together, batch.finding());
         let mut walk = self.walk(room.number(), on);
         drop(room);
-        loop {
-            self.check_out_foreign(&mut batch);
-            if let Some(held) = batch.held.pop() {
-                let (verdict, ended) = self.settle_with_verdict(held);
-                ended.into_iter().for_each(|ended| self.finish(call, ended));
-                // One that another thread completed meanwhile has not used the event up.
-                if verdict == Verdict::Satisfied {
-                    return true;
-                }
-            }
-            if !walk.check_out_next(1, &mut batch) {
-                return false;
-            }
+        match event {
+            Event::One => usize::from(self.attempt_until_one(call, &mut walk, &mut batch)),
+            _ => self.attempt_rest(call, &mut walk, &mut batch),
         }
     }
 
@@ -257,40 +188,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         Walk { rooms: &self.rooms, room, on }
     }
 
-    /// Completes what `value` meets of the watermarks that wait for `key`; returns how many this
-    /// call ended as Completed. Inside a callback it waits for the outermost call.
-    pub(crate) fn complete_up_to<Q: Hash + Eq + ?Sized>(
-        self: &Arc<Self>,
-        key: &Q,
-        value: u64,
-    ) -> usize
-    where
-        K: Borrow<Q>,
-    {
-        let call = Call::enter(&self.offload);
-        let hash = self.versions.hash(key);
-        if call.is_nested() {
-            self.queue_event(key, hash, Event::Rise(value));
-            return 0;
-        }
-        self.rise(&call, key, hash, value, Raise::Now)
-    }
-
     fn rise<Q: Eq + ?Sized>(
         self: &Arc<Self>,
         call: &Call<'_>,
         key: &Q,
         hash: u64,
         value: u64,
-        raise: Raise,
+        raised: Raised,
     ) -> usize
     where
         K: Borrow<Q>,
     {
         let (mut met_last, mut check) = (self.unfinished(call), Vec::new());
         let at = self.ending_at();
-        let (walk, mut met) =
-            self.pop_up_to(key, hash, Pop::Met(value, raise), |first_room, id| {
+        let (mut walk, mut met) =
+            self.pop_up_to(key, hash, Some(value), raised, |first_room, id| {
                 let Some(entry) = first_room.get_mut(id) else { return };
                 if entry.count_down() {
                     met_last.ended.extend(first_room.claim(id, Outcome::Completed, at));
@@ -300,39 +212,40 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             });
         let mut completed = met_last.finish();
         let mut batch = Batch::new();
-        check_once(&mut check);
+        if check.len() > 1 {
+            let mut known = HashSet::new();
+            check.retain(|&id| known.insert(id)); // for several of its watermarks once
+        }
         for ids in check.chunks(TOGETHER) {
             batch.foreign.extend(ids.iter().map(|&id| (0, id)));
             completed += self.attempt(call, &mut batch);
         }
-        completed += self.attempt(call, &mut met);
-        completed + self.attempt_rest(call, walk, met)
+        completed + self.attempt_rest(call, &mut walk, &mut met)
     }
 
-    /// Takes watermark watches off the key, some at a time, for `act` to apply in the first rooms
-    /// of their operations; returns the walk over those that are met and stay, the first of them
-    /// checked out if nothing was taken: otherwise callbacks come first, and nothing is held
-    /// meanwhile. No user code runs in between, or what it parks would be taken, too.
+    /// Takes the watermark watches off the key that `value` meets, or all, some at a time, for
+    /// `act` to apply in the first rooms of their operations. Returns the walk over those that are
+    /// met and stay, the first of them checked out if nothing was taken: otherwise callbacks come
+    /// first, and nothing is held meanwhile. No user code runs in between: what it parks would be
+    /// taken, too.
     pub(super) fn pop_up_to<Q: Eq + ?Sized>(
         &self,
         key: &Q,
         hash: u64,
-        taking: Pop,
+        value: Option<u64>,
+        raised: Raised,
         mut act: impl FnMut(&mut Room<K, O>, TimerHandle),
     ) -> (Walk<'_, K, O>, Batch<O>)
     where
         K: Borrow<Q>,
     {
         let mut taken = SmallVec::<[TimerHandle; TAKEN]>::new();
-        let (value, all, raise) = match taking {
-            Pop::Met(value, raise) => (value, false, raise == Raise::Now),
-            Pop::All => (u64::MAX, true, false),
-        };
+        let (all, value) = (value.is_none(), value.unwrap_or(u64::MAX));
         let mut batch = Batch::new();
         for step in 0.. {
             let mut room = self.room_of(hash);
             let number = room.number();
-            if step == 0 && raise {
+            if step == 0 && raised == Raised::NotYet {
                 self.versions.raise(hash);
             }
             let Some(record) = room.find(key, hash) else { break };
@@ -360,18 +273,42 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         (self.walk(0, WalkOn::Done), batch)
     }
 
-    /// Attempts each waiter of a walk.
+    /// Attempts a batch and then each waiter of a walk.
+    #[inline]
     fn attempt_rest(
         self: &Arc<Self>,
         call: &Call<'_>,
-        mut walk: Walk<'_, K, O>,
-        mut batch: Batch<O>,
+        walk: &mut Walk<'_, K, O>,
+        batch: &mut Batch<O>,
     ) -> usize {
-        let mut completed = 0;
-        while walk.check_out_next(TOGETHER, &mut batch) {
-            completed += self.attempt(call, &mut batch);
+        let mut completed = self.attempt(call, batch);
+        while walk.check_out_next(TOGETHER, batch) {
+            completed += self.attempt(call, batch);
         }
         completed
+    }
+
+    /// The same, one waiter after the other, until a check of this call has come true.
+    fn attempt_until_one(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        walk: &mut Walk<'_, K, O>,
+        batch: &mut Batch<O>,
+    ) -> bool {
+        loop {
+            self.check_out_foreign(batch);
+            if let Some(held) = batch.held.pop() {
+                let (verdict, ended) = self.settle_with_verdict(held);
+                ended.into_iter().for_each(|ended| self.finish(call, ended));
+                // One that another thread completed meanwhile has not used the event up.
+                if verdict == Verdict::Satisfied {
+                    return true;
+                }
+            }
+            if !walk.check_out_next(1, batch) {
+                return false;
+            }
+        }
     }
 
     /// Checks the waiters of a batch, in order, and finishes those that are over. Leaves it empty.

@@ -12,7 +12,7 @@ use crate::{
         DelayedOperation, OperationId, Outcome, Refused, RefusedReason, Timeout, Verdict,
         watches::WatchKey,
     },
-    room::{AllEnded, Arrived, Ended, Known, Tag, Watched},
+    room::{Arrived, Ended, Known, Tag, Watched},
     sync::Ordering,
 };
 
@@ -90,9 +90,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let before = self.sweeps.fetch_add(1, Ordering::AcqRel);
         let is_old =
             |operation: &O| sweeps_before(operation) <= before || failpoint!(FailsWhatCameAfter);
-        let mut ended = AllEnded::new();
-        self.claim_all(false, outcome, &mut ended, is_old, |_| ());
-        ended.into_iter().map(|ended| self.hand_over(ended)).collect()
+        let mut all = Vec::new();
+        self.claim_all(false, usize::MAX, outcome, is_old, |ended| {
+            all.extend(ended.drain(..).map(|ended| self.hand_over(ended)));
+        });
+        all
     }
 
     fn hand_over(&self, Ended { payload, permit, .. }: Ended<K, O>) -> O {

@@ -3,6 +3,7 @@
 use std::{borrow::Borrow, hash::Hash};
 
 use crate::{
+    engine::event::Event,
     handles::purgatory::Purgatory,
     operation::{DelayedOperation, watches::WatchKey},
 };
@@ -44,7 +45,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core.check_and_complete(key)
+        self.core.raise(key, Event::All)
     }
 
     /// As [`check_and_complete`](Self::check_and_complete), for a change that can complete one
@@ -87,7 +88,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core.check_and_complete_one(key)
+        self.core.raise(key, Event::One) > 0
     }
 
     /// The event of a watermark: the key's value, which only rises, is now at least `value`.
@@ -112,6 +113,6 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core.complete_up_to(key, value)
+        self.core.raise(key, Event::Rise(value))
     }
 }

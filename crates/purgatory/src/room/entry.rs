@@ -41,9 +41,8 @@ pub(crate) struct Entry<O> {
     rare: Option<Box<Rare>>,
     /// In ticks, `u64::MAX` for never. The wheel comes by earlier if it is to be checked before.
     deadline: u64,
-    /// The microsecond of the timer's clock at which it was parked, modulo 2^48 (nine years).
-    parked_low: u32,
-    parked_high: u16,
+    /// The microsecond of the timer's clock at which it was parked.
+    parked_us: u64,
     /// The watermark watches still to be met, and three flags above.
     bits: u32,
 }
@@ -112,8 +111,7 @@ impl<O> Entry<O> {
             link: Link::NOWHERE,
             rare: None,
             deadline: u64::MAX,
-            parked_low: now_us as u32,
-            parked_high: (now_us >> 32) as u16,
+            parked_us: now_us,
             bits: counted as u32,
         }
     }
@@ -186,7 +184,7 @@ impl<O> Entry<O> {
 
     /// For how long it has been parked, in microseconds.
     pub(crate) fn age_us(&self, now_us: u64) -> u64 {
-        age_us(self.parked_us(), now_us)
+        now_us.saturating_sub(self.parked_us) // the clock may have been read before it parked
     }
 
     /// Gives the entry its further watches; `event_passed` if one of the keys saw an event since
@@ -283,11 +281,6 @@ impl<O> Entry<O> {
         UnderCheck::Yes { seen }
     }
 
-    /// When it was parked, for [`age_us`](Self::age_us) later.
-    pub(crate) fn parked_us(&self) -> u64 {
-        u64::from(self.parked_high) << 32 | u64::from(self.parked_low)
-    }
-
     pub(crate) fn is_held(&self) -> bool {
         self.payload.is_none()
     }
@@ -297,12 +290,6 @@ impl<O> Entry<O> {
     pub(crate) fn further(&self) -> Option<Ticket> {
         self.further
     }
-}
-
-/// How long ago it was parked that was parked at `parked_us`, modulo 2^48.
-pub(crate) fn age_us(parked_us: u64, now_us: u64) -> u64 {
-    let age = now_us.wrapping_sub(parked_us) & (u64::MAX >> 16);
-    if age >> 47 == 0 { age } else { 0 } // a clock that was read before it parked
 }
 
 #[cfg(test)]
@@ -406,14 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_age_holds_when_the_microseconds_wrap() {
-        let entry: Entry<u8> = Entry::held(u64::MAX >> 16, 0);
-        assert_eq!(entry.age_us((u64::MAX >> 16) + 6), 6);
-        assert_eq!(Entry::<u8>::held(9, 0).age_us(7), 0);
-    }
-
-    #[test]
     fn an_entry_is_no_larger_than_its_parts() {
-        assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 8 + 12 + 8 + 8 + 4 + 4 + 4);
+        assert_eq!(size_of::<Entry<Box<u64>>>(), 8 + 8 + 12 + 8 + 8 + 8 + 4);
     }
 }

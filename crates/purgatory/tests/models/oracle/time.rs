@@ -129,7 +129,7 @@ impl Reference {
         let expires_in = |due: u64| due.saturating_mul(tick_ns).saturating_sub(now_ns);
         let expires_in = operation.deadline.filter(|&due| due < u64::MAX).map(expires_in);
         Told {
-            age: Duration::from_micros(age_us(now_ns / 1000 - operation.parked_at_ns / 1000)),
+            age: Duration::from_micros(now_ns / 1000 - operation.parked_at_ns / 1000),
             under_check,
             expires_in: if operation.expired {
                 Some(Duration::ZERO)
@@ -139,10 +139,4 @@ impl Reference {
             keys: waits.map(|watch| watch.key).collect(),
         }
     }
-}
-
-/// An operation knows 48 bits of when it was parked.
-fn age_us(age_us: u64) -> u64 {
-    let known = age_us % (1 << 48);
-    if known < 1 << 47 { known } else { 0 }
 }
