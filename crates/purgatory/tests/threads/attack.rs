@@ -1,9 +1,9 @@
 //! Programs that do everything wrong, with the books kept. An attack parks, raises, cancels and
 //! completes operations on several threads; afterwards each operation that was taken has ended
 //! once. `TEST_EFFORT` makes attacks longer; `just attack` runs all of them for ten minutes.
-//!
-//! `fork` without `exec` is not among them: it takes `unsafe`, which this project forbids. The
-//! child has none of the timer's threads, so nothing expires in it.
+
+#[cfg(target_os = "linux")]
+mod fork;
 
 use std::{
     hash::{Hash, Hasher},
@@ -46,6 +46,10 @@ struct Books {
 }
 
 impl Books {
+    fn taken(&self) {
+        self.taken.fetch_add(1, SeqCst);
+    }
+
     fn ended(&self) {
         self.ended.fetch_add(1, SeqCst);
     }
@@ -119,7 +123,7 @@ impl<K: WatchKey + Send, O: DelayedOperation + Send> Attack<'_, K, O> {
             let park = || self.purgatory.try_complete_else_watch(operation, watches, timeout);
             if let Ok(parked) = catch_unwind(AssertUnwindSafe(park)) {
                 parked.unwrap();
-                books.taken.fetch_add(1, SeqCst);
+                books.taken();
             }
             let how = random.u8(..8);
             let raise = || self.raise(&keys[0], how, number);
@@ -242,7 +246,7 @@ fn very_many_purgatories_on_one_timer() {
         let purgatory = builder.rooms(1).build().unwrap();
         let told = books.clone();
         purgatory.park(when(|| false, move |_| told.ended()), &[number], MS * 5);
-        books.taken.fetch_add(1, SeqCst);
+        books.taken();
         if number % 64 > 0 {
             kept.push(purgatory);
         }
@@ -440,12 +444,26 @@ fn a_recorder_calls_back() {
     });
 }
 
-/// This very test in a process of its own, which ends in a callback on the timer's worker while
-/// other threads are at work.
+/// True in a process that [`again`] has started.
+fn is_again() -> bool {
+    std::env::var_os(AGAIN).is_some()
+}
+
+const AGAIN: &str = "ATTACK_AGAIN";
+
+/// Runs this test in a process of its own, which must end with this code.
+#[track_caller]
+fn again(test: &str, code: i32) {
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", test, "--nocapture"]).env(AGAIN, "1");
+    let ended = again.output().unwrap();
+    assert_eq!(ended.status.code(), Some(code), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+/// The process ends in a callback on the timer's worker while other threads are at work.
 #[test]
 fn a_callback_exits_the_process() {
-    const EXITS: &str = "A_CALLBACK_EXITS";
-    if std::env::var_os(EXITS).is_some() {
+    if is_again() {
         let purgatory: Purgatory<u32> = Purgatory::new("exits").unwrap();
         purgatory.park(when(|| false, |_| std::process::exit(7)), &[1], MS * 20);
         let others = Purgatory::new("others").unwrap();
@@ -455,8 +473,6 @@ fn a_callback_exits_the_process() {
         }
     }
     for _ in 0..effort(3) {
-        let mut again = Command::new(std::env::current_exe().unwrap());
-        again.args(["--exact", "attack::a_callback_exits_the_process"]).env(EXITS, "1");
-        assert_eq!(again.output().unwrap().status.code(), Some(7));
+        again("attack::a_callback_exits_the_process", 7);
     }
 }

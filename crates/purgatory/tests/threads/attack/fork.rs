@@ -1,0 +1,115 @@
+//! A program that forks without `exec`. The child has none of the timer's threads: nothing expires
+//! in it, and nothing runs on the executor. What it calls itself works, unless a lock was held at
+//! the fork: so threads sleep before a child goes on to use its purgatory.
+
+use std::{
+    fs,
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+    process::exit,
+};
+
+use fork::{Fork, WEXITSTATUS, WIFEXITED, fork, waitpid};
+use purgatory::{Purgatory, when};
+
+use super::{Attack, Books, again, is_again};
+use crate::{
+    effort::effort,
+    support::{MINUTE, MS, Park, assert_empty},
+};
+
+/// What is parked at the fork.
+const PARKED: u32 = 100;
+
+/// Forks; returns when the child has ended, and well.
+fn in_child(work: impl FnOnce()) {
+    match fork().unwrap() {
+        Fork::Child => exit(catch_unwind(AssertUnwindSafe(work)).is_err().into()),
+        Fork::Parent(child) => {
+            let status = waitpid(child).unwrap();
+            assert!(WIFEXITED(status), "{status}");
+            assert_eq!(WEXITSTATUS(status), 0);
+        }
+    }
+}
+
+/// The states of the other threads, and how often each has slept.
+fn other_threads() -> Vec<String> {
+    let own = fs::read_link("/proc/thread-self").unwrap();
+    let threads = fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap());
+    let others = threads.filter(|thread| Some(&*thread.file_name()) != own.file_name());
+    let told = |line: &&str| line.starts_with("State") || line.contains("ctxt_switches");
+    others
+        .map(|thread| {
+            let status = fs::read_to_string(thread.path().join("status")).unwrap();
+            status.lines().filter(told).collect()
+        })
+        .collect()
+}
+
+/// None of them runs, and none did between two looks: they hold no lock.
+fn wait_until_others_sleep() {
+    loop {
+        let others = other_threads();
+        if others.iter().all(|other| other.contains("(sleeping)")) && others == other_threads() {
+            return;
+        }
+        std::thread::yield_now(); // until the reaper has seen what was parked
+    }
+}
+
+/// Parks what ends by an event or a cancel only.
+fn park_all(purgatory: &Purgatory<u32>, books: &Books, keys: Range<u32>) {
+    for key in keys {
+        let told = books.clone();
+        purgatory.park(when(|| false, move |_| told.ended()), &[key], MINUTE);
+        books.taken();
+    }
+}
+
+/// Events and cancels end there what was parked before and after the fork; a shutdown gives up in
+/// time.
+fn use_in_child(purgatory: &Purgatory<u32>, books: &Books) {
+    assert!(other_threads().is_empty(), "nothing can expire");
+    park_all(purgatory, books, PARKED..2 * PARKED);
+    for key in 0..2 * PARKED {
+        let ended = match key % 2 {
+            0 => purgatory.complete_for_key(&key),
+            _ => purgatory.cancel_for_key(&key, "in a child"),
+        };
+        assert_eq!(ended, 1);
+    }
+    books.close();
+    assert_empty(purgatory);
+    park_all(purgatory, books, 0..1);
+    let left = purgatory.shutdown(MS * 10);
+    assert_eq!((left.callbacks, left.threads), (1, 2), "those of its reaper and its worker");
+    assert!(purgatory.is_empty());
+}
+
+/// A process of its own: other threads of a test program would not sleep.
+#[test]
+fn a_process_forks() {
+    if !is_again() {
+        return again("attack::fork::a_process_forks", 0);
+    }
+    let (purgatory, books) = (Purgatory::new("forks").unwrap(), Books::default());
+    park_all(&purgatory, &books, 0..PARKED);
+    for _ in 0..effort(5) {
+        wait_until_others_sleep();
+        in_child(|| use_in_child(&purgatory, &books));
+    }
+    // The child of a process at work, which may have copied a locked room, ends at once.
+    let others = Purgatory::new("others").unwrap();
+    std::thread::scope(|scope| {
+        let attack = scope.spawn(|| Attack::with_keys(&others, |key| key).run());
+        while !attack.is_finished() {
+            in_child(|| {});
+        }
+    });
+    assert_eq!(purgatory.len(), PARKED as usize, "children have not ended what is ours");
+    (0..PARKED).for_each(|key| _ = purgatory.complete_for_key(&key));
+    assert!(purgatory.shutdown(MINUTE).is_nothing());
+    assert_empty(&purgatory);
+    books.close();
+}
