@@ -16,9 +16,9 @@ broker *ARGS:
 clients *ARGS:
     cargo build --release --example broker && examples/broker/clients/run.py target/release/examples/broker {{ARGS}}
 
-# The broker with kcat: followers paused, clients killed, malformed frames.
-broker-clients:
-    cargo build --release --example broker && examples/broker/check.sh target/release/examples/broker
+# The broker with clients that do everything wrong, and a follower killed; `--connections 5000` for many.
+broker-attack *ARGS:
+    cargo build --release --example broker && examples/broker/attack.py target/release/examples/broker {{ARGS}}
 
 # The broker as three processes, followers stopped and killed.
 broker-cluster:

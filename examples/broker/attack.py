@@ -1,0 +1,358 @@
+#!/usr/bin/env python3
+"""Clients that do everything wrong, and followers that end: attack.py target/release/examples/broker
+
+A cluster of three processes. Connections are idle, stop inside a frame, send what is no request, leave
+while their produce waits; a produce waits for its time; a follower is killed while produces wait for it;
+the leader is told to end. After each attack the books are right: every request was answered once or its
+connection is gone, nothing is parked, and the leader's descriptors and memory are back.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import re
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from operator import gt
+from pathlib import Path
+
+DEADLINE_S = 60
+HOUR_MS = 3_600_000
+PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
+NOT_LEADER, TIMED_OUT = 6, 7
+OTHER_DESCRIPTORS = 200
+HASTY = 50  # produces that time out
+TOPIC = struct.pack(">ih6s", 1, 6, b"attack")
+# Of one record, with its checksum.
+BATCH = bytes.fromhex(
+    "00000000000000000000004c000000000243311eb200000000000000000000000000000000000000000000ffffffffffffff"
+    "ffffffffffffff0000000161732074686520636c69656e7420636f6d70726573736564206974"
+)
+# Since the first attack: what the allocator keeps of peaks. One buffer of each connection would be more.
+MEMORY_GROWTH_KB, MEMORY_GROWTH_CLIENT_KB = 8000, 16
+
+
+def fail(words):
+    raise SystemExit(f"FAILED: {words}")
+
+
+def wait_for(what, condition):
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        if time.monotonic() > end:
+            fail(f"not within {DEADLINE_S} s: {what}")
+        time.sleep(0.02)
+
+
+def frame(api, version, body, number=1):
+    """`number` is the correlation id, which the answer repeats."""
+    request = struct.pack(">hhih", api, version, number, -1) + body
+    return struct.pack(">i", len(request)) + request
+
+
+def produce(timeout_ms=HOUR_MS):
+    """With acks=all."""
+    body = struct.pack(">hhi", -1, -1, timeout_ms) + TOPIC + struct.pack(">iii", 1, 0, len(BATCH)) + BATCH
+    return frame(PRODUCE, 3, body)
+
+
+def fetch(offset):
+    partition = struct.pack(">iiqi", 1, 0, offset, 1 << 20)
+    return frame(FETCH, 4, struct.pack(">iiiib", -1, HOUR_MS, 1, 1 << 20, 0) + TOPIC + partition)
+
+
+def malformed(seed):
+    """One of the ways in which a frame is no request."""
+    bytes_of = random.Random(seed).randbytes
+    return [
+        b"\x7f\xff\xff\xff",  # oversized
+        b"\xff\xff\xff\xff",  # negative length
+        b"\x00\x00\x00\x02\x00\x03",  # shorter than a header
+        b"GET / HTTP/1.1\r\n\r\n",
+        frame(METADATA, 4, b"\x7f\xff\xff\xff"),  # giant array
+        frame(0x7F00, 0, bytes_of(60)),  # no such API
+        frame(PRODUCE, 3, b"\x7f\xff" + bytes_of(60)),  # giant string
+    ][seed % 7]
+
+
+class Client:
+    """A connection."""
+
+    def __init__(self, address):
+        self.socket = socket.create_connection(address, DEADLINE_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def receive(self, count):
+        data = b""
+        while len(data) < count:
+            if not (more := self.socket.recv(count - len(data))):
+                fail("a connection was closed before its answer")
+            data += more
+        return data
+
+    def answer(self):
+        """The number of the next answer, and the rest."""
+        (length,) = struct.unpack(">i", self.receive(4))
+        answer = self.receive(length)
+        return struct.unpack(">i", answer[:4])[0], answer[4:]
+
+    def answered_once(self):
+        """The answer to the only request; the next answer is that to the next request."""
+        number, answer = self.answer()
+        self.send(frame(API_VERSIONS, 0, b"", number=2))
+        if (number, self.answer()[0]) != (1, 2):
+            fail("a request was not answered once")
+        return answer
+
+    def produced(self):
+        """The error of the produce that was sent."""
+        return struct.unpack_from(">h", self.answered_once(), len(TOPIC) + 8)[0]
+
+    def was_closed(self):
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def close(self):
+        self.socket.close()
+
+
+class Cluster:
+    """Three processes, and what the clients have seen of them."""
+
+    def __init__(self, program, folder, connections):
+        self.out, self.err = folder / "out", folder / "err"
+        words = [program, "cluster", "--listen", "127.0.0.1:0", "--max-connections", str(connections + 10),
+                 "--replica-lag-time-max-ms", str(10_000 + 2 * connections)]
+        with open(self.out, "w") as out, open(self.err, "w") as err:
+            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        wait_for("address", lambda: self.told("listening on (.*):(.*)"))
+        host, port = self.told("listening on (.*):(.*)")
+        self.address = (host, int(port))
+        self.nodes = [int(self.told(f"node {node} is process (.*)")[0]) for node in (1, 2, 3)]
+        wait_for("followers", lambda: self.err.read_text().count("follows") == 2)
+        self.metrics_at = re.search("metrics: (.*)", self.err.read_text())[1]
+        self.appended = self.completed = self.expired = self.cancelled = self.rejected = 0
+        self.metrics()
+        self.at_first, self.memory_kb_max = self.held(), None
+        self.growth_kb = MEMORY_GROWTH_KB + MEMORY_GROWTH_CLIENT_KB * connections
+
+    def kill(self):
+        """The leader ends with the cluster; a follower that is stopped would not."""
+        self.process.kill()
+        self.process.wait()
+        for node in (2, 3):
+            with contextlib.suppress(ProcessLookupError):
+                self.signal(node, signal.SIGKILL)
+
+    def told(self, pattern):
+        found = re.search(f"^broker: {pattern}$", self.out.read_text(), re.MULTILINE)
+        return found and found.groups()
+
+    def clients(self, count):
+        return [Client(self.address) for _ in range(count)]
+
+    def signal(self, node, sign):
+        os.kill(self.nodes[node - 1], sign)
+
+    def metrics(self):
+        lines = urllib.request.urlopen(self.metrics_at, timeout=DEADLINE_S).read().decode().splitlines()
+        pairs = [line.rsplit(" ", 1) for line in lines if line[:1] not in ("", "#")]
+        return {name: float(value) for name, value in pairs}
+
+    def sum(self, name):
+        return sum(value for key, value in self.metrics().items() if key.startswith(f'{name}{{purgatory="produce"'))
+
+    def parked(self, purgatory):
+        return self.metrics()[f'purgatory_parked{{purgatory="{purgatory}"}}']
+
+    def wait_until_parked(self, purgatory, count):
+        wait_for(f"{count} of {purgatory} parked", lambda: count <= self.parked(purgatory) <= count + 2)
+
+    def produced(self, clients, error=0):
+        for client in clients:
+            if (told := client.produced()) != error:
+                fail(f"a produce was answered with error {told}, not {error}")
+
+    def bystander(self):
+        """Others are served."""
+        client = Client(self.address)
+        client.send(produce())
+        self.produced([client])
+        client.close()
+        self.appended, self.completed = self.appended + 1, self.completed + 1
+
+    def held(self):
+        """Descriptors and threads of the leader."""
+        return [len(os.listdir(f"/proc/{self.nodes[0]}/{what}")) for what in ("fd", "task")]
+
+    def books_close(self, attack):
+        """Nothing is parked but the followers' fetches; the leader holds what it did before."""
+        wait_for("nothing parked", lambda: self.parked("produce") == 0 and self.parked("fetch") <= 2)
+        wait_for(f"only {self.at_first} descriptors, threads", lambda: not any(map(gt, self.held(), self.at_first)))
+        memory_kb = int(re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{self.nodes[0]}/status").read_text())[1])
+        self.memory_kb_max = self.memory_kb_max or memory_kb + self.growth_kb
+        print(f"{attack}: books right, memory {memory_kb / 1000:.1f} MB")
+        if memory_kb > self.memory_kb_max:
+            fail(f"memory GREW beyond {self.memory_kb_max / 1000:.1f} MB")
+        if self.sum("purgatory_parked_total") != self.sum("purgatory_ended_total"):
+            fail("what was parked has not ended")
+
+
+def idle(cluster, count):
+    """Half have a fetch parked, half send nothing. One produce wakes all that wait; of the next, the clients go."""
+    clients = cluster.clients(count)
+    waiting = clients[::2]
+    for client in waiting:
+        client.send(fetch(cluster.appended))
+    cluster.wait_until_parked("fetch", len(waiting))
+    cluster.bystander()
+    for client in waiting:
+        if BATCH[12:] not in client.answered_once():
+            fail("a fetch was answered without the record")
+        client.send(fetch(cluster.appended))
+    cluster.wait_until_parked("fetch", len(waiting))
+    for client in clients:
+        client.close()
+
+
+def half_frames(cluster, count):
+    """The first bytes of a produce, then silence; then the rest, or the end of the connection."""
+    clients, request = cluster.clients(count), produce()
+    cut = [1 + at % (len(request) - 1) for at in range(count)]
+    for client, at in zip(clients, cut):
+        client.send(request[:at])
+    cluster.bystander()
+    late, gone = clients[::2], clients[1::2]
+    for client in gone:
+        client.close()
+    for client, at in zip(late, cut[::2]):
+        client.send(request[at:])
+    cluster.produced(late)
+    for client in late:
+        client.close()
+    cluster.appended += len(late)
+    cluster.completed += len(late)
+    cluster.rejected += len(gone)
+
+
+def malformed_frames(cluster, count):
+    """Each closes its own connection only."""
+    for seed in range(count):
+        client = Client(cluster.address)
+        client.send(malformed(seed))
+        if not client.was_closed():
+            fail(f"an answer to malformed frame {seed}")
+        client.close()
+        if seed % 1000 == 0:
+            cluster.bystander()
+    cluster.rejected += count
+
+
+def killed_follower(cluster, count):
+    """Produces wait for a follower that is stopped. Some time out, the clients of some go; it is killed, and the rest
+    is acknowledged when it has left the in-sync set."""
+    clients = cluster.clients(count)
+    hasty, leaving, staying = clients[:HASTY], clients[HASTY::2], clients[HASTY + 1::2]
+    cluster.signal(2, signal.SIGSTOP)
+    for client in leaving + staying:
+        client.send(produce())
+    cluster.wait_until_parked("produce", len(leaving + staying))
+    began = time.monotonic()
+    for client in hasty:
+        client.send(produce(timeout_ms=1000))
+    for client in leaving:
+        client.close()
+    cluster.produced(hasty, TIMED_OUT)
+    if time.monotonic() - began < 1:
+        fail("a produce timed out too early")
+    cluster.wait_until_parked("produce", len(staying))
+    cluster.signal(2, signal.SIGKILL)
+    cluster.produced(staying)
+    for client in hasty + staying:
+        client.close()
+    cluster.appended += count
+    cluster.expired += len(hasty)
+    cluster.cancelled += len(leaving)
+    cluster.completed += len(staying)
+
+
+def shutdown(cluster, count):
+    """Produces wait, SIGUSR1 tells of them, SIGTERM has them answered; the leader's counts are the clients'."""
+    clients = cluster.clients(count)
+    cluster.signal(3, signal.SIGSTOP)
+    for client in clients:
+        client.send(produce())
+    cluster.wait_until_parked("produce", count)
+    cluster.signal(1, signal.SIGUSR1)
+    wait_for("snapshot", lambda: f"produce: {count} parked under" in cluster.err.read_text())
+    cluster.process.terminate()
+    if cluster.process.wait(DEADLINE_S):
+        fail(f"the cluster ended with {cluster.process.returncode}")
+    for client in clients:
+        number, answer = client.answer()
+        if (number, struct.unpack_from(">h", answer, len(TOPIC) + 8)[0]) != (1, NOT_LEADER) or not client.was_closed():
+            fail("a produce was not answered once, as the leader ended")
+    cluster.appended += count
+    cluster.cancelled += count
+    completed, expired, cancelled, at_once = map(int, cluster.told(
+        "parked produces: (.*) completed, (.*) expired, (.*) cancelled; (.*) ended at once"))
+    (appended,), (rejected,) = cluster.told("appended: (.*) records;.*"), cluster.told("rejected connections: (.*)")
+    counted = [int(appended), completed + at_once, expired, cancelled, int(rejected)]
+    seen = [cluster.appended, cluster.completed, cluster.expired, cluster.cancelled, cluster.rejected]
+    if counted != seen or cluster.told("acked before replicated: (.*)") != ("0",):
+        fail(f"the broker counted {counted}, its clients {seen}")
+    print(f"appended, completed, expired, cancelled, rejected: {counted}, by both")
+
+
+def enough_descriptors(count):
+    """The cluster's limit is ours; a client has one end of a connection, the leader the other."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most < count + OTHER_DESCRIPTORS:
+        print(f"SKIPPED: {count} CONNECTIONS: ulimit -Hn is {most}", file=sys.stderr)
+        raise SystemExit(os.environ.get("CI") == "true")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count + OTHER_DESCRIPTORS, most))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("broker", help="the program, target/release/examples/broker")
+    parser.add_argument("--connections", type=int, default=300, help="at a time; 300")
+    parser.add_argument("--frames", type=int, default=2000, help="malformed ones, a connection each; 2000")
+    args = parser.parse_args()
+    enough_descriptors(args.connections)
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = Cluster(args.broker, Path(folder), args.connections)
+        try:
+            maker = Client(cluster.address)
+            maker.send(frame(METADATA, 1, TOPIC))  # makes the topic
+            maker.answered_once()
+            maker.close()
+            for attack, count in [
+                (idle, args.connections),
+                (half_frames, args.connections),
+                (malformed_frames, args.frames),
+                (idle, args.connections),
+                (killed_follower, args.connections),
+            ]:
+                attack(cluster, count)
+                cluster.books_close(f"{attack.__name__}, {count}")
+            shutdown(cluster, min(args.connections, 300))  # the broker cuts off what takes more than two seconds
+        finally:
+            cluster.kill()
+    print("broker attack: passed")
+
+
+main()
