@@ -170,7 +170,8 @@ impl<K: fmt::Debug> fmt::Display for Snapshot<K> {
         for (key, waiters) in &self.busiest {
             writeln!(f, "  key {key:?}: {waiters} waiters")?;
         }
-        for (key, quiet) in &self.quietest {
+        // A key that the first snapshot has just found is not quiet yet.
+        for (key, quiet) in self.quietest.iter().filter(|(_, quiet)| !quiet.is_zero()) {
             writeln!(f, "  key {key:?}: no event for {quiet:?}")?;
         }
         self.oldest.iter().try_for_each(|parked| writeln!(f, "  oldest: {parked}"))?;
