@@ -28,7 +28,7 @@ use crate::{
         stats::{Parked, Stats},
         watches::WatchKey,
     },
-    room::{CheckedOut, Ended, Recheck, Room},
+    room::{CheckedOut, Ended, Room},
     sync::{AtomicU64, Limit, Mutex, Ordering, plain},
 };
 
@@ -67,7 +67,7 @@ pub(crate) struct Core<K, O> {
     /// What expired in this round of the timer.
     pub(crate) expired: Mutex<Due<Ended<K, O>>>,
     /// Operations to be checked without an event that this round of the timer found.
-    pub(crate) rechecks: Mutex<Due<Recheck<O>>>,
+    pub(crate) rechecks: Mutex<Due<TimerHandle>>,
     /// Somebody asked for times.
     pub(crate) timed: AtomicBool,
     pub(crate) offload: Arc<Offload>,

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use timer_core::{
-    Advanced, Job, TimerStats,
+    Advanced, Job, TimerHandle, TimerStats,
     driver::{WheelOwner, contain},
 };
 
@@ -22,42 +22,38 @@ use crate::{
     },
     operation::{CancelReason, DelayedOperation, Verdict, watches::WatchKey},
     room::{
-        Next, Recheck,
+        Next,
         expiry::{Turn, Turned},
     },
 };
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    fn offload_rechecks(self: &Arc<Self>, all: Vec<Recheck<O>>) {
+    fn offload_rechecks(self: &Arc<Self>, all: Vec<TimerHandle>) {
         let (core, handed) = (self.clone(), self.to_executor(all.len()));
         self.offload.execute(Job::new(move || {
-            for due in all {
+            for id in all {
                 core.begin(handed);
                 let now_ns = || core.driver().now_ns();
-                trace::slow(&core.settings.name, now_ns, || core.recheck_in_call(due));
+                trace::slow(&core.settings.name, now_ns, || core.recheck_in_call(id));
             }
         }));
     }
 
-    fn recheck_in_call(self: &Arc<Self>, due: Recheck<O>) {
+    fn recheck_in_call(self: &Arc<Self>, id: TimerHandle) {
         let call = Call::enter(&self.offload);
         if call.is_nested() {
             let core = self.clone();
-            enqueue(move || core.recheck(&Call::enter(&core.offload), due));
+            enqueue(move || core.recheck(&Call::enter(&core.offload), id));
         } else {
-            self.recheck(&call, due);
+            self.recheck(&call, id);
         }
     }
 
     /// Checks an operation without an event. When that check comes true, an event is missing, or
     /// was late.
-    fn recheck(self: &Arc<Self>, call: &Call<'_>, due: Recheck<O>) {
-        let held = match due {
-            Recheck::Last(held) => Some(held),
-            Recheck::Again(id) => self.first_room_of(id).check_out_again(id),
-        };
+    fn recheck(self: &Arc<Self>, call: &Call<'_>, id: TimerHandle) {
+        let held = self.first_room_of(id).check_out_again(id);
         let Some(mut held) = held else { return };
-        let id = held.id;
         held.verdict = self.check_by(&mut held.payload, O::check_without_event);
         let noted = self.first_room_of(id).get_mut(id).is_none_or(|entry| entry.event_noted());
         if held.verdict == Verdict::Satisfied && !noted {
@@ -92,26 +88,16 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
         let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
         let every =
             self.settings.recheck_every.map_or(1, |every| self.driver().tick.deadline(0, every));
-        let turn = Turn { now, budget, every };
-        let Turned { advanced, again } = if self.settings.on_missed.is_some() {
-            let mut rechecks = self.rechecks.lock();
-            let mut room = self.rooms.lock(room);
-            let turned = room.check_out_expired(turn, |held, order| {
-                rechecks.push(Recheck::Last(held), in_order.then_some(order));
-            });
-            room.advanced(turned.advanced.next_due);
-            turned
-        } else {
-            let mut expired = self.expired.lock();
-            let mut room = self.rooms.lock(room);
-            let turned = room.expire(turn, now_ns, |ended, order| {
-                expired.push(ended, in_order.then_some(order));
-            });
-            room.advanced(turned.advanced.next_due);
-            turned
-        };
-        for (id, order) in again {
-            self.rechecks.lock().push(Recheck::Again(id), in_order.then_some(order));
+        let last_check = self.settings.on_missed.is_some();
+        let turn = Turn { now, now_ns, budget, every, last_check };
+        let mut expired = self.expired.lock();
+        let mut room = self.rooms.lock(room);
+        let Turned { advanced, checks } =
+            room.expire(turn, |ended, order| expired.push(ended, in_order.then_some(order)));
+        room.advanced(advanced.next_due);
+        drop((room, expired));
+        for (id, order) in checks {
+            self.rechecks.lock().push(id, in_order.then_some(order));
         }
         advanced
     }

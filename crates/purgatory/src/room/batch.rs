@@ -31,15 +31,6 @@ pub(crate) struct CheckedOut<O> {
     pub(crate) verdict: Verdict,
 }
 
-/// An operation that is to be checked without an event.
-#[derive(Debug)]
-pub(crate) enum Recheck<O> {
-    /// It waits on.
-    Again(TimerHandle),
-    /// Its time is up.
-    Last(CheckedOut<O>),
-}
-
 /// Waiters of a key that an event found together, in the order they were parked.
 #[derive(Debug)]
 pub(crate) struct Batch<O> {

@@ -2,7 +2,8 @@
 //! nothing of the user's runs in here.
 //!
 //! An entry holds the operation itself (its *payload*) or is *held*: a thread took the payload out
-//! to check it, and that is the claim. There is no other.
+//! to check it, and that is the claim. There is no other; but an entry whose last check is on its
+//! way counts as held by it.
 //!
 //! - **Holder removes**: while an entry is held, only its holder ends or removes it. Everyone else
 //!   leaves a *note*: `recheck` (an event came by) or `end` (expiry or cancel; the first wins).
@@ -176,10 +177,16 @@ impl<O> Entry<O> {
         first
     }
 
-    /// For that check: takes the payload out, unless it is held and so under check.
+    /// For that check: takes the payload out, unless a thread has it.
     pub(crate) fn check_out_again(&mut self) -> Option<O> {
         self.bits &= !DUE_AGAIN;
         self.payload.take()
+    }
+
+    /// Takes the payload out, unless it is held.
+    #[inline]
+    fn take(&mut self) -> Option<O> {
+        if self.is_ending() { None } else { self.payload.take() }
     }
 
     /// For how long it has been parked, in microseconds.
@@ -201,7 +208,7 @@ impl<O> Entry<O> {
     /// a note to check again.
     #[inline]
     pub(crate) fn check_out(&mut self) -> Option<O> {
-        let payload = self.payload.take();
+        let payload = self.take();
         if payload.is_some() {
             self.bits &= !RECHECK; // of a rise: this is the check it asked for
         } else if !failpoint!(EventLeavesNoNote) {
@@ -210,12 +217,9 @@ impl<O> Entry<O> {
         payload
     }
 
-    /// For a time that is up: takes the payload out for its last check, the end noted; or leaves
-    /// its holder that note.
-    pub(crate) fn check_out_for_last(&mut self) -> Option<O> {
-        let payload = self.payload.take();
+    /// For a time that is up: it is held for its last check, at which it ends.
+    pub(crate) fn hold_for_last(&mut self) {
         self.rare().end.get_or_insert(Outcome::Expired);
-        payload
     }
 
     /// True when an event came by, or is about to, since its holder took the payload out.
@@ -238,7 +242,7 @@ impl<O> Entry<O> {
     /// it.
     #[inline]
     pub(crate) fn claim(&mut self, outcome: &Outcome) -> Option<O> {
-        let payload = self.payload.take();
+        let payload = self.take();
         if payload.is_none() && !failpoint!(ExpiryLeavesNoNote) {
             self.rare().end.get_or_insert_with(|| outcome.clone());
         }
@@ -273,7 +277,7 @@ impl<O> Entry<O> {
     /// For a snapshot: whether it is under check, and if so whether the last snapshot saw that
     /// check.
     pub(crate) fn look(&mut self) -> UnderCheck {
-        if self.payload.is_some() {
+        if !self.is_held() {
             return UnderCheck::No;
         }
         let seen = self.bits & SEEN != 0;
@@ -282,7 +286,7 @@ impl<O> Entry<O> {
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        self.payload.is_none()
+        self.payload.is_none() || self.is_ending()
     }
 
     /// The last of its further watches.

@@ -32,7 +32,7 @@ use crate::operation::{
     stats::{Stats, Times},
 };
 
-pub(crate) use batch::{Batch, CheckedOut, Recheck};
+pub(crate) use batch::{Batch, CheckedOut};
 pub(crate) use entry::{COUNTED_MAX, Entry, Next, Tag, UnderCheck};
 pub(crate) use links::{Known, Ticket, WAITERS_MAX, WalkOn, WatchList, Watermark};
 
@@ -77,6 +77,17 @@ pub(crate) struct Span {
 pub(crate) struct Timed {
     pub(crate) times: Times,
     pub(crate) tick: TickLength,
+}
+
+impl Timed {
+    /// Records how long an operation waited that ends and, if it expired, how late.
+    fn ended<O>(&mut self, outcome: &Outcome, entry: &Entry<O>, now_ns: u64) {
+        self.times.ended(outcome, entry.age_us(now_ns / 1000));
+        if matches!(outcome, Outcome::Expired) {
+            let due_ns = self.tick.start_ns(entry.deadline());
+            self.times.lateness.record(now_ns.saturating_sub(due_ns));
+        }
+    }
 }
 
 /// The nanosecond of the timer's clock at which an operation ends, if that is timed. It is read
@@ -335,8 +346,9 @@ impl<K: Eq + Clone, O> Room<K, O> {
         outcome: Outcome,
         at: EndedAt,
     ) -> Ended<K, O> {
-        if let Some(now_ns) = at {
-            self.time_end(id, &outcome, now_ns);
+        if let (Some(now_ns), Some(timed)) = (at, &mut self.timed) {
+            let entry = self.entries.wheel.get(id.id());
+            entry.into_iter().for_each(|entry| timed.ended(&outcome, entry, now_ns));
         }
         self.counts.ended(&outcome);
         self.take_out(id, payload, outcome)
@@ -350,17 +362,6 @@ impl<K: Eq + Clone, O> Room<K, O> {
         let entry = self.entries.wheel.cancel(id.id());
         let (permit, further) = entry.map(|of| (of.tag().weight, of.further())).unzip();
         Ended { payload, outcome, permit, further: further.flatten(), left }
-    }
-
-    /// Records how long it waited and, if it expired, how late.
-    fn time_end(&mut self, id: TimerHandle, outcome: &Outcome, now_ns: u64) {
-        let Room { entries: Entries { wheel, .. }, timed: Some(timed), .. } = self else { return };
-        let Some(entry) = wheel.get(id.id()) else { return };
-        timed.times.ended(outcome, entry.age_us(now_ns / 1000));
-        if matches!(outcome, Outcome::Expired) {
-            let due_ns = timed.tick.start_ns(entry.deadline());
-            timed.times.lateness.record(now_ns.saturating_sub(due_ns));
-        }
     }
 
     /// Gives an operation another deadline, unless its end is decided or noted; returns when the

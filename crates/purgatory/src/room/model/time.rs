@@ -70,13 +70,13 @@ impl Model {
         self.now += [0, 1, 20, 300][self.random.usize(..4)];
         let (now, number) = (self.now, self.random.usize(..HOMES));
         let budget = [1, 2, 5, 64, usize::MAX][self.random.usize(..5)];
-        let turn = Turn { now, budget, every: EVERY };
+        let now_ns = TickLength::MILLISECOND.start_ns(now);
+        let turn = Turn { now, now_ns, budget, every: EVERY, last_check: false };
         let mut told = Vec::new();
-        let tick = TickLength::MILLISECOND;
         let room = &mut self.rooms[number];
         let turned_to = room.entries.wheel.now();
-        let Turned { advanced, again } =
-            room.expire(turn, tick.start_ns(now), |ended, order| told.push((ended, order)));
+        let Turned { advanced, checks: again } =
+            room.expire(turn, |ended, order| told.push((ended, order)));
         let fired = told.len();
         self.assert_told(told, turned_to);
         let put_back = self.assert_put_back(number, again);
