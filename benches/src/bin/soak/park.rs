@@ -15,7 +15,8 @@ use std::{
 
 use fastrand::Rng;
 use purgatory::{
-    BoxedOperation, OperationId, Outcome, ParkResult, Timeout, WaitError, Watches, when,
+    BoxedOperation, DelayedOperation, OperationId, Outcome, ParkResult, Timeout, WaitError,
+    Watches, when,
 };
 
 use crate::{
@@ -40,6 +41,26 @@ pub(crate) struct Mine {
     wait: Option<Wait>,
     /// Makes its condition true and raises the event.
     bring_about: Box<dyn Fn(&World) + Send>,
+}
+
+/// An operation with a weight of its own.
+struct Weighed {
+    operation: BoxedOperation,
+    weight: u64,
+}
+
+impl DelayedOperation for Weighed {
+    fn try_complete(&mut self) -> bool {
+        self.operation.try_complete()
+    }
+
+    fn on_complete(self, outcome: Outcome) {
+        self.operation.on_complete(outcome);
+    }
+
+    fn weight(&self) -> u64 {
+        self.weight
+    }
 }
 
 impl Mine {
@@ -177,7 +198,9 @@ impl Way<'_> {
                 resume_unwind(Box::new("a callback that panics"));
             }
         };
-        let operation = BoxedOperation::new(when(check, then));
+        let weight = self.record.number % 5;
+        let operation = BoxedOperation::new(Weighed { operation: when(check, then), weight });
+        let watches = if weight == 0 { watches.labelled("weightless") } else { watches };
         let parked = self.world.plain.try_complete_else_watch(operation, watches, self.timeout);
         parked.map(name).map_err(drop)
     }

@@ -50,7 +50,7 @@ pub(crate) struct World {
 
 impl World {
     /// A world; its number says how it is built: the timer's tick and workers, where callbacks run,
-    /// whether there are rechecks, last checks and a limit.
+    /// whether there are rechecks, last checks and bounds.
     pub(crate) fn new(number: u64, books: &Arc<Books>) -> anyhow::Result<Arc<Self>> {
         let name = format!("world {number}");
         let workers = 1 + usize::from(number % 3 == 2);
@@ -64,7 +64,7 @@ impl World {
             .build()?;
         let mut plain = Purgatory::builder("plain").timer(&timer);
         if number % 2 == 1 {
-            plain = plain.callbacks_on_executor().max_parked(40_000);
+            plain = plain.callbacks_on_executor().max_parked(40_000).max_weight(80_000);
         }
         if number % 3 == 1 {
             plain = plain.check_at_expiry(|_| ()).recheck_every(RECHECK_EVERY);
@@ -120,6 +120,7 @@ impl World {
             let stats = purgatory.stats();
             let ended = stats.completed + stats.expired + stats.cancelled;
             ensure!(stats.parked_total == ended, "counts do not add up: {stats:?}");
+            ensure!(stats.weight == 0, "a weight of {} is left", stats.weight);
         }
         let replies = self.replies.purgatory().len();
         ensure!(replies == 0, "{replies} replies are left");
