@@ -45,13 +45,6 @@ const RELEASED_AT_ONCE: usize = 16;
 /// executor's queue, so that operations with many keys delay the others' callbacks by little.
 const RELEASED_BY_JOB: usize = 2048;
 
-/// Something was handed to the executor.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Handed {
-    /// When, if that is timed.
-    at_ns: Option<u64>,
-}
-
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends what has ended: out of every watch list, then called back, here or where the timer runs
     /// what expired.
@@ -130,10 +123,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         for ended in &mut ended {
             self.release_some(&mut ended.further, at_once, |key| left.push(key));
         }
-        let (core, handed) = (self.clone(), self.to_executor(ended.len()));
+        let (core, handed_ns) = (self.clone(), self.to_executor(ended.len()));
         self.offload.execute(Job::new(move || {
             drop(left);
-            core.run_endings(ended.into(), handed, under_way);
+            core.run_endings(ended.into(), handed_ns, under_way);
         }));
     }
 
@@ -142,7 +135,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn run_endings(
         self: Arc<Self>,
         mut rest: VecDeque<Ended<K, O>>,
-        handed: Handed,
+        handed_ns: Option<u64>,
         mut under_way: Vec<UnderWay>,
     ) {
         let mut budget = if self.offload.is_here() { usize::MAX } else { RELEASED_BY_JOB };
@@ -151,24 +144,24 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             if ended.further.is_some() {
                 rest.push_front(ended);
                 let core = self.clone();
-                let more = Job::new(move || core.run_endings(rest, handed, under_way));
+                let more = Job::new(move || core.run_endings(rest, handed_ns, under_way));
                 return self.offload.execute(more);
             }
-            self.run_offloaded(handed, ended, under_way.pop());
+            self.run_offloaded(handed_ns, ended, under_way.pop());
         }
     }
 
     /// Counts what is handed to the executor; tells when that was, if it is timed.
-    pub(crate) fn to_executor(&self, callbacks: usize) -> Handed {
+    pub(crate) fn to_executor(&self, callbacks: usize) -> Option<u64> {
         self.counts.callbacks_waiting.fetch_add(callbacks as u64, Relaxed);
         let timed = self.callback_delay.get();
-        Handed { at_ns: timed.map(|_| self.driver().now_ns()) }
+        timed.map(|_| self.driver().now_ns())
     }
 
     /// One of them begins.
-    pub(crate) fn begin(&self, handed: Handed) {
+    pub(crate) fn begin(&self, handed_ns: Option<u64>) {
         self.counts.callbacks_waiting.fetch_sub(1, Relaxed);
-        if let Some(at_ns) = handed.at_ns {
+        if let Some(at_ns) = handed_ns {
             let waited_ns = self.driver().now_ns().saturating_sub(at_ns);
             self.callback_delay.get_or_init(Default::default).lock().record(waited_ns);
         }
@@ -177,11 +170,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Calls `on_complete` as a job's work.
     fn run_offloaded(
         self: &Arc<Self>,
-        handed: Handed,
+        handed_ns: Option<u64>,
         ended: Ended<K, O>,
         under_way: Option<UnderWay>,
     ) {
-        self.begin(handed);
+        self.begin(handed_ns);
         let now_ns = || self.driver().now_ns();
         trace::slow(&self.settings.name, now_ns, || {
             let call = Call::enter(&self.offload);
@@ -333,17 +326,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) where
         K: Borrow<Q>,
     {
-        let mut found = Vec::new();
+        let (mut found, mut on) = (Vec::new(), WalkOn::Done);
         let mut room = self.room_of(hash);
-        let record = room.find(key, hash);
-        let on = record.map_or(WalkOn::Done, |record| {
-            room.walk(record, place, CHUNK, |entries, waiter| found.push(waiter.id(entries)))
-        });
+        if let Some(record) = room.find(key, hash) {
+            on = room.walk(record, place, CHUNK, |of, waiter| found.push(waiter.id(of)));
+        }
         let mut walk = self.walk(room.number(), on);
         drop(room);
-        self.each_in_first_room(found, |&id| id, &mut *claim);
-        while let Some(found) = walk.next() {
-            self.each_in_first_room(found, |&id| id, &mut *claim);
+        loop {
+            self.each_in_first_room(found.drain(..), |&id| id, &mut *claim);
+            if !walk.next(CHUNK, |of, waiter| found.push(waiter.id(of))) {
+                return;
+            }
         }
     }
 
@@ -362,7 +356,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Gives one operation another timeout, unless its end is decided or noted.
     pub(crate) fn reschedule(&self, id: TimerHandle, timeout: Timeout) -> bool {
-        let span = self.span_from(self.driver().now_ns(), timeout);
+        let span = self.span(self.driver().now_ns(), timeout);
         let mut first_room = self.first_room_of(id);
         let due = first_room.reschedule(id, span);
         due.into_iter().for_each(|due| self.work_at(&mut first_room, span, due));

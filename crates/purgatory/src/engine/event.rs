@@ -20,7 +20,10 @@ use crate::{
         nested::{Call, enqueue},
     },
     operation::{DelayedOperation, Outcome, Verdict, watches::WatchKey},
-    room::{AllEnded, Batch, CheckedOut, Ended, Next, Room, WalkOn, WatchList},
+    room::{
+        AllEnded, Batch, CheckedOut, Ended, Entries, GivenBack, Next, Room, Waiter, WalkOn,
+        WatchList,
+    },
     sync::TOGETHER,
 };
 
@@ -83,21 +86,15 @@ pub(super) struct Walk<'a, K: Eq + Clone, O> {
 }
 
 impl<K: Eq + Clone, O> Walk<'_, K, O> {
-    /// Checks out the next waiters, at most this many; false at the end.
-    fn check_out_next(&mut self, limit: usize, batch: &mut Batch<O>) -> bool {
+    /// Tells of the next waiters, at most this many; false at the end.
+    pub(super) fn next(
+        &mut self,
+        limit: usize,
+        found: impl FnMut(&mut Entries<O>, Waiter),
+    ) -> bool {
         let WalkOn::Walk(number) = self.on else { return false };
-        self.on = self.rooms.lock(self.room).walk_on(number, limit, batch.finding());
+        self.on = self.rooms.lock(self.room).walk_on(number, limit, found);
         true
-    }
-
-    /// The next waiters, if there are more.
-    pub(super) fn next(&mut self) -> Option<Vec<TimerHandle>> {
-        let WalkOn::Walk(number) = self.on else { return None };
-        let mut found = Vec::new();
-        let mut room = self.rooms.lock(self.room);
-        self.on = room.walk_on(number, CHUNK, |entries, waiter| found.push(waiter.id(entries)));
-        drop(room);
-        Some(found)
     }
 }
 
@@ -282,7 +279,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         batch: &mut Batch<O>,
     ) -> usize {
         let mut completed = self.attempt(call, batch);
-        while walk.check_out_next(TOGETHER, batch) {
+        while walk.next(TOGETHER, batch.finding()) {
             completed += self.attempt(call, batch);
         }
         completed
@@ -305,7 +302,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     return true;
                 }
             }
-            if !walk.check_out_next(1, batch) {
+            if !walk.next(1, batch.finding()) {
                 return false;
             }
         }
@@ -370,6 +367,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(crate) fn settle(&self, held: CheckedOut<O>) -> Option<Ended<K, O>> {
         self.settle_with_verdict(held).1
+    }
+
+    /// The end of what was given back, after further checks if events came by.
+    pub(super) fn settle_rest(&self, given_back: GivenBack<K, O>) -> Option<Ended<K, O>> {
+        match given_back {
+            Next::Parked => None,
+            Next::CheckAgain(held) => self.settle(held),
+            Next::Ended(ended) => Some(ended),
+        }
     }
 
     /// As [`settle`](Self::settle), with what the last check found.

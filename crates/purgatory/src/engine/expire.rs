@@ -21,18 +21,15 @@ use crate::{
         trace,
     },
     operation::{CancelReason, DelayedOperation, Verdict, watches::WatchKey},
-    room::{
-        Next,
-        expiry::{Turn, Turned},
-    },
+    room::expiry::{Turn, Turned},
 };
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn offload_rechecks(self: &Arc<Self>, all: Vec<TimerHandle>) {
-        let (core, handed) = (self.clone(), self.to_executor(all.len()));
+        let (core, handed_ns) = (self.clone(), self.to_executor(all.len()));
         self.offload.execute(Job::new(move || {
             for id in all {
-                core.begin(handed);
+                core.begin(handed_ns);
                 let now_ns = || core.driver().now_ns();
                 trace::slow(&core.settings.name, now_ns, || core.recheck_in_call(id));
             }
@@ -69,12 +66,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         let at = self.ending_at();
         let given_back = self.first_room_of(id).give_back(held, at);
-        let ended = match given_back {
-            Next::Parked => None,
-            Next::CheckAgain(held) => self.settle(held),
-            Next::Ended(ended) => Some(ended),
-        };
-        if let Some(mut ended) = ended {
+        if let Some(mut ended) = self.settle_rest(given_back) {
             self.release(&mut ended);
             self.run_callback(call, ended); // here, since this is the executor
         }

@@ -26,8 +26,8 @@ use crate::{
         watches::{WatchKey, Watches},
     },
     room::{
-        Arrived, COUNTED_MAX, CheckedOut, Ended, GivenBack, Next, Room, Span, Tag, Ticket,
-        WAITERS_MAX, Watched, Watermark,
+        Arrived, COUNTED_MAX, CheckedOut, Ended, GivenBack, Room, Span, Tag, Ticket, WAITERS_MAX,
+        Watched, Watermark,
     },
     sync::{LOOKS, Limit, Ordering},
 };
@@ -57,16 +57,6 @@ impl<K: WatchKey, O: DelayedOperation> Drop for PermitGuard<'_, K, O> {
     fn drop(&mut self) {
         self.give_back();
     }
-}
-
-/// What an operation is parked with.
-#[derive(Clone, Copy)]
-pub(super) struct Terms {
-    pub(super) now_ns: u64,
-    pub(super) timeout: Timeout,
-    /// Watermarks to be counted down.
-    pub(super) counted: usize,
-    pub(super) tag: Tag,
 }
 
 /// An operation whose keys are not all watched yet. Dropped then, as when a key's `Eq` panics, it
@@ -133,14 +123,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Err(full) => return self.refuse(operation, full),
         };
         let tag = Tag { weight: permit.weight, label };
-        let terms = Terms { now_ns, timeout, counted, tag };
+        let span = Span { tag, counted, ..self.span(now_ns, timeout) };
         if let [watch] = watch_set {
-            match self.park_under_one(&call, operation, watch, terms, &mut permit) {
+            match self.park_under_one(&call, operation, watch, span, &mut permit) {
                 UnderOne::Done(done) => return done,
                 UnderOne::Busy(unparked) => operation = unparked,
             }
         }
-        let (id, given_back) = self.park_held(operation, watch_set, terms, &mut permit)?;
+        let (id, given_back) = self.park_held(operation, watch_set, span, &mut permit)?;
         Ok(self.over_or_parked(&call, id, given_back))
     }
 
@@ -168,12 +158,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         id: TimerHandle,
         given_back: GivenBack<K, O>,
     ) -> ParkResult {
-        let ended = match given_back {
-            Next::Parked => None,
-            Next::CheckAgain(held) => self.settle(held),
-            Next::Ended(ended) => Some(ended),
+        let Some(ended) = self.settle_rest(given_back) else {
+            return ParkResult::Parked(self.id(id));
         };
-        let Some(ended) = ended else { return ParkResult::Parked(self.id(id)) };
         let outcome = ended.outcome.clone();
         self.finish(call, ended);
         ParkResult::Ended(outcome)
@@ -186,7 +173,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         call: &Call<'_>,
         mut operation: O,
         watch: &mut Watch<'_, K>,
-        terms: Terms,
+        span: Span,
         permit: &mut PermitGuard<'_, K, O>,
     ) -> UnderOne<O> {
         for looks in 1..=LOOKS {
@@ -197,17 +184,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }
             if !self.versions.moved(watch.version) {
                 let key = watch.in_room(&room);
-                let span = self.span(terms);
-                let parked = room.park(span, operation, terms.counted, key);
-                return UnderOne::Done(match parked {
-                    Ok(Arrived { id, due }) => {
+                return UnderOne::Done(match self.put_in(&mut room, span, Some(operation), key) {
+                    Ok(id) => {
                         room.counts.checks += looks as u64;
-                        self.work_at(&mut room, span, due);
                         permit.keep();
                         Ok(ParkResult::Parked(self.id(id)))
                     }
                     Err((operation, _)) => {
                         drop(room);
+                        let operation = operation.expect("it comes back");
                         self.refuse(operation, RefusedReason::Full { limit: MAX_TASKS as usize })
                     }
                 });
@@ -232,7 +217,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         &self,
         operation: O,
         watch_set: &[Watch<'_, K>],
-        terms: Terms,
+        span: Span,
         permit: &mut PermitGuard<'_, K, O>,
     ) -> Result<(TimerHandle, GivenBack<K, O>), Refused<O>> {
         let first = &watch_set[0];
@@ -242,13 +227,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return self.refuse(operation, RefusedReason::Closed);
         }
         let key = first.in_room(&room);
-        let span = self.span(terms);
-        let Some(Arrived { id, due }) = room.arrive(span, terms.counted, key) else {
+        let Ok(id) = self.put_in(&mut room, span, None, key) else {
             drop(room);
             return self.refuse(operation, RefusedReason::Full { limit: MAX_TASKS as usize });
         };
         let mut event_passed = self.versions.moved(first.version);
-        self.work_at(&mut room, span, due);
         drop(room);
         let mut arriving = Arriving { core: self, id, further: None };
         let all_watched = watch_set[1..].iter().all(|watch| {
@@ -273,20 +256,23 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         Ok((id, first_room.give_back(held, at)))
     }
 
+    /// Puts an operation into the room of its first key, or an entry for one that its parker holds.
     #[inline]
-    pub(super) fn span(&self, terms: Terms) -> Span {
-        let Terms { now_ns, timeout, tag, .. } = terms;
-        let follows = self.sequence.as_ref();
-        Span {
-            follows: follows.map(|sequence| sequence.fetch_add(1, Ordering::Relaxed)),
-            tag,
-            ..self.span_from(now_ns, timeout)
-        }
+    pub(super) fn put_in(
+        &self,
+        room: &mut RoomGuard<'_, K, O>,
+        span: Span,
+        payload: Option<O>,
+        key: Watched<K>,
+    ) -> Result<TimerHandle, (Option<O>, Watched<K>)> {
+        let follows = self.sequence.as_ref().map(|of| of.fetch_add(1, Ordering::Relaxed));
+        let Arrived { id, due } = room.park(span, follows, payload, key)?;
+        self.work_at(room, span, due);
+        Ok(id)
     }
 
-    /// The span of an operation that keeps its place in the order.
     #[inline]
-    pub(super) fn span_from(&self, now_ns: u64, timeout: Timeout) -> Span {
+    pub(super) fn span(&self, now_ns: u64, timeout: Timeout) -> Span {
         let tick = self.driver().tick;
         let deadline = timeout.deadline(tick, now_ns);
         let armed = match self.settings.recheck_every {
@@ -294,7 +280,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             None => deadline,
         };
         let now = tick.round_down(now_ns);
-        Span { now, deadline, armed, parked_us: now_ns / 1000, tag: Tag::PLAIN, follows: None }
+        Span { now, deadline, armed, parked_us: now_ns / 1000, tag: Tag::PLAIN, counted: 0 }
     }
 
     /// Tells the timer when a room has work, unless that is never.

@@ -7,12 +7,12 @@ use std::{borrow::Borrow, hash::Hash};
 use timer_core::MAX_TASKS;
 
 use crate::{
-    engine::{core::Core, park::Terms},
+    engine::core::Core,
     operation::{
         DelayedOperation, OperationId, Outcome, Refused, RefusedReason, Timeout, Verdict,
         watches::WatchKey,
     },
-    room::{Arrived, Ended, Known, Tag, Watched},
+    room::{Ended, Known, Span, Tag, Watched},
     sync::Ordering,
 };
 
@@ -47,11 +47,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }
         };
         let tag = Tag { weight: permit.weight, label: None };
-        let span = self.span(Terms { now_ns, timeout, counted: 0, tag });
+        let span = Span { tag, ..self.span(now_ns, timeout) };
         let watched = Watched { known: Known::New(key), hash, watermark: None };
-        match room.park(span, operation, 0, watched) {
-            Ok(Arrived { id, due }) => {
-                self.work_at(&mut room, span, due);
+        match self.put_in(&mut room, span, Some(operation), watched) {
+            Ok(id) => {
                 permit.keep();
                 Ok(Some(self.id(id)))
             }

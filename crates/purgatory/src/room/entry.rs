@@ -102,12 +102,12 @@ pub(crate) enum UnderCheck {
 }
 
 impl<O> Entry<O> {
-    /// An entry held by the thread that parks it, at `now_us` of the timer's clock, with up to
-    /// [`COUNTED_MAX`] watermark watches to be counted down.
+    /// An entry parked at `now_us` of the timer's clock, with up to [`COUNTED_MAX`] watermark
+    /// watches to be counted down; without a payload the thread that parks it holds it.
     #[inline]
-    pub(crate) fn held(now_us: u64, counted: usize) -> Self {
+    pub(crate) fn new(payload: Option<O>, now_us: u64, counted: usize) -> Self {
         Entry {
-            payload: None,
+            payload,
             further: None,
             link: Link::NOWHERE,
             rare: None,
@@ -115,12 +115,6 @@ impl<O> Entry<O> {
             parked_us: now_us,
             bits: counted as u32,
         }
-    }
-
-    /// An entry that nobody holds, of an operation with one key.
-    #[inline]
-    pub(crate) fn parked(now_us: u64, counted: usize, payload: O) -> Self {
-        Entry { payload: Some(payload), ..Entry::held(now_us, counted) }
     }
 
     /// The payload of an entry that was not parked after all.
@@ -304,7 +298,7 @@ mod tests {
     const PANICKED: Outcome = Outcome::Cancelled(CancelReason::Panicked);
 
     fn parked() -> Entry<u8> {
-        let mut entry = Entry::held(0, 0);
+        let mut entry = Entry::new(None, 0, 0);
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::Parked);
         entry
     }
@@ -336,7 +330,7 @@ mod tests {
 
     #[test]
     fn an_event_before_the_watch_makes_its_parker_recheck() {
-        let mut entry = Entry::held(0, 0);
+        let mut entry = Entry::new(None, 0, 0);
         entry.watched(None, true);
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7));
     }
@@ -359,7 +353,7 @@ mod tests {
 
     #[test]
     fn the_last_met_watermark_completes_others_recheck() {
-        let mut entry = Entry::held(0, 3);
+        let mut entry = Entry::new(None, 0, 3);
         assert!(!entry.count_down());
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7)); // it was held
         entry.settle(7, Verdict::Unsatisfied);
@@ -369,7 +363,7 @@ mod tests {
         assert_eq!(entry.claim(&Outcome::Completed), None);
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::Ended((7, Outcome::Completed)));
 
-        let mut entry = Entry::held(0, 1);
+        let mut entry = Entry::new(None, 0, 1);
         entry.settle(7, Verdict::Unsatisfied);
         assert!(entry.count_down());
         assert_eq!(entry.claim(&Outcome::Completed), Some(7));
@@ -377,7 +371,7 @@ mod tests {
 
     #[test]
     fn the_flags_do_not_touch_the_count() {
-        let mut entry = Entry::held(0, COUNTED_MAX);
+        let mut entry = Entry::new(None, 0, COUNTED_MAX);
         entry.watched(None, true);
         assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
         (1..COUNTED_MAX).for_each(|_| assert!(!entry.count_down()));

@@ -23,7 +23,6 @@ use timer_core::{
 
 use self::{
     counts::Counts,
-    entry::Entries,
     keys::Keys,
     links::{Further, Walk},
 };
@@ -32,8 +31,8 @@ use crate::operation::{
     stats::{Stats, Times},
 };
 
-pub(crate) use batch::{Batch, CheckedOut};
-pub(crate) use entry::{COUNTED_MAX, Entry, Next, Tag, UnderCheck};
+pub(crate) use batch::{Batch, CheckedOut, Waiter};
+pub(crate) use entry::{COUNTED_MAX, Entries, Entry, Next, Tag, UnderCheck};
 pub(crate) use links::{Known, Ticket, WAITERS_MAX, WalkOn, WatchList, Watermark};
 
 #[derive(Debug)]
@@ -58,7 +57,7 @@ struct Rest {
     walks_begun: u64,
 }
 
-/// When an operation is parked and due, in ticks (`None`: never).
+/// What an operation is parked with; its times are in ticks (`None`: never).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) now: u64,
@@ -68,8 +67,8 @@ pub(crate) struct Span {
     /// By the timer's clock.
     pub(crate) parked_us: u64,
     pub(crate) tag: Tag,
-    /// The sequence of the operation parked before, when order matters over several rooms.
-    pub(crate) follows: Option<u64>,
+    /// Watermarks to be counted down.
+    pub(crate) counted: usize,
 }
 
 /// What a room times once the program has asked for it.
@@ -199,58 +198,34 @@ impl<K: Eq + Clone, O> Room<K, O> {
         TimerHandle::new(self.entries.room as usize, id)
     }
 
-    /// Parks an operation that was checked under its one key. Hands both back when the room is
-    /// full.
+    /// Puts an operation in and watches its first key: one that was checked under its one key, or
+    /// one whose payload its parker holds; then its other keys, and [`arrived`](Self::arrived), are
+    /// to follow. `follows` is the sequence of the one before, when order matters over several
+    /// rooms. Hands both back when the room is full.
     #[inline]
     pub(crate) fn park(
         &mut self,
         span: Span,
-        payload: O,
-        counted: usize,
+        follows: Option<u64>,
+        payload: Option<O>,
         key: Watched<K>,
-    ) -> Result<Arrived, (O, Watched<K>)> {
-        match self.put_in(span, Entry::parked(span.parked_us, counted, payload), key) {
-            Ok(arrived) => {
-                self.counts.parked += 1;
-                Ok(arrived)
-            }
-            Err((entry, key)) => {
-                Err((entry.into_payload().expect("an entry parked with its payload"), key))
-            }
-        }
-    }
-
-    /// Puts in the entry of an operation whose payload its parker holds, and watches its first key.
-    /// The others, and [`arrived`](Self::arrived), are to follow. `None` when the room is full.
-    pub(crate) fn arrive(
-        &mut self,
-        span: Span,
-        counted: usize,
-        key: Watched<K>,
-    ) -> Option<Arrived> {
-        self.put_in(span, Entry::held(span.parked_us, counted), key).ok()
-    }
-
-    #[inline]
-    fn put_in(
-        &mut self,
-        span: Span,
-        mut entry: Entry<O>,
-        key: Watched<K>,
-    ) -> Result<Arrived, (Entry<O>, Watched<K>)> {
+    ) -> Result<Arrived, (Option<O>, Watched<K>)> {
+        let is_parked = payload.is_some();
+        let mut entry = Entry::new(payload, span.parked_us, span.counted);
         entry.set_deadline(span.deadline);
         entry.set_tag(span.tag);
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(span.now);
-        span.follows.into_iter().for_each(|sequence| wheel.follow(sequence));
+        follows.into_iter().for_each(|sequence| wheel.follow(sequence));
         let inserted = match span.armed {
             Some(armed) => wheel.insert(armed, entry).map(|at| (at.id, at.due)),
             None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
         };
         let (id, due) = match inserted {
             Ok(inserted) => inserted,
-            Err(entry) => return Err((entry, key)),
+            Err(entry) => return Err((entry.into_payload(), key)),
         };
+        self.counts.parked += u64::from(is_parked);
         let (handle, index) = (self.handle(id), id.index());
         self.link(key, handle, index);
         Ok(Arrived { id: handle, due })

@@ -1,7 +1,7 @@
 //! The steps: the room first, then the reference, then what both say.
 
 use super::{
-    super::{Arrived, Batch, Entry, Next, UnderCheck, Verdict, WalkOn, WatchList},
+    super::{Arrived, Batch, Entry, Next, Span, UnderCheck, Verdict, WalkOn, WatchList},
     reference::{Linked, Parked, Walk},
     *,
 };
@@ -90,14 +90,11 @@ impl Model {
         let watched = self.watched(key, watermark);
         let (first_room, payload, deadline) = (key.room(), self.made, self.any_tick());
         let parked_us = self.now * 1000 + self.random.u64(..1000);
-        let span = self.span(deadline, parked_us);
+        let span = Span { counted, ..self.span(deadline, parked_us) };
         let at_once = to_watch.is_empty() && self.random.u8(..4) > 0;
         let room = &mut self.rooms[first_room];
-        let arrived = match at_once {
-            true => room.park(span, payload, counted, watched).unwrap(),
-            false => room.arrive(span, counted, watched).unwrap(),
-        };
-        let Arrived { id, due } = arrived;
+        let parked = room.park(span, self.sequence, at_once.then_some(payload), watched);
+        let Arrived { id, due } = parked.unwrap();
         assert!(due == u64::MAX || room.entries.wheel.next_due().is_some_and(|next| next <= due));
         let chosen = deadline.unwrap_or(u64::MAX);
         assert_eq!(due == u64::MAX, span.armed.is_none_or(|armed| armed == u64::MAX));

@@ -39,7 +39,7 @@ impl Model {
             armed,
             parked_us,
             tag: Tag { weight: self.made, label: None },
-            follows: self.sequence,
+            counted: 0,
         }
     }
 
