@@ -6,7 +6,6 @@
 //! which only [`Lists::known`] runs, before anything is changed. Whatever is the user's and has to
 //! be dropped is returned.
 
-mod batch;
 mod counts;
 mod entry;
 pub(crate) mod expiry;
@@ -31,8 +30,9 @@ use crate::operation::{
     stats::{Stats, Times},
 };
 
-pub(crate) use batch::{Batch, CheckedOut, Waiter};
-pub(crate) use entry::{COUNTED_MAX, Entries, Entry, Next, Tag, UnderCheck};
+pub(crate) use entry::{
+    Batch, COUNTED_MAX, CheckedOut, Entries, Entry, Next, Tag, UnderCheck, Waiter,
+};
 pub(crate) use links::{Known, Ticket, WAITERS_MAX, WalkOn, WatchList, Watermark};
 
 #[derive(Debug)]

@@ -18,8 +18,7 @@ use timer_core::{TimerHandle, TimingWheel, driver::Pages};
 
 use super::{
     Rest, Room, Watched,
-    batch::Waiter,
-    entry::{Entries, Entry},
+    entry::{Entries, Entry, Waiter},
     links::{Ends, Further, Known, Link, NONE, Popped, SLOT, Ticket, Walk, WalkOn, WatchList},
     watermark_queue::{Lowest, Unmet},
 };
