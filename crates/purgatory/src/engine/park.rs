@@ -90,15 +90,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         timeout: Timeout,
     ) -> Result<ParkResult, Refused<O>> {
         let Watches { keys, watermarks, counted, label } = watches;
+        let now_ns = self.driver().now_ns(); // deadlines count from the call
         let watch = |key, watermark| Watch { key, version: self.versions.read(key), watermark };
         match (keys, watermarks) {
             ([], []) => self.refuse(operation, RefusedReason::NoKeys),
-            ([key], []) => self.park_under(operation, &mut [watch(key, None)], timeout, label),
+            ([key], []) => {
+                self.park_under(operation, &mut [watch(key, None)], now_ns, timeout, label)
+            }
             ([], [(key, threshold)]) => {
                 let watermark = Some(Watermark { threshold: *threshold, counted });
-                self.park_under(operation, &mut [watch(key, watermark)], timeout, label)
+                self.park_under(operation, &mut [watch(key, watermark)], now_ns, timeout, label)
             }
-            _ => self.park_under(operation, &mut watches.watch_set(watch), timeout, label),
+            _ => self.park_under(operation, &mut watches.watch_set(watch), now_ns, timeout, label),
         }
     }
 
@@ -106,11 +109,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self: &Arc<Self>,
         mut operation: O,
         watch_set: &mut [Watch<'_, K>],
+        now_ns: u64,
         timeout: Timeout,
         label: Option<&'static str>,
     ) -> Result<ParkResult, Refused<O>> {
         let call = Call::enter(&self.offload);
-        let now_ns = self.driver().now_ns(); // deadlines count from the call
         if let Some(outcome) = timeout.at_once(self.check(&mut operation), now_ns) {
             return Ok(self.end_at_once(&call, operation, outcome));
         }
