@@ -3,7 +3,7 @@
 //! and in other rooms; counts.
 //!
 //! Pure: no lock, no clock, no thread, and no code of the user's but a key's `Eq` and `Clone`,
-//! which only the looking up of keys runs, before anything is changed. Whatever is the user's and has to
+//! which run as a key is looked up, before anything is changed. Whatever is the user's and has to
 //! be dropped is returned.
 
 mod counts;
