@@ -16,13 +16,9 @@ broker *ARGS:
 clients *ARGS:
     cargo build --release --example broker && examples/broker/clients/run.py target/release/examples/broker {{ARGS}}
 
-# The broker with clients that do everything wrong, and a follower killed; `--connections 5000` for many.
+# The broker as three processes: clients that do everything wrong, nodes stopped and killed; `--connections 5000` for many.
 broker-attack *ARGS:
     cargo build --release --example broker && examples/broker/attack.py target/release/examples/broker {{ARGS}}
-
-# The broker as three processes, followers stopped and killed.
-broker-cluster:
-    cargo build --release --example broker && examples/broker/cluster.sh target/release/examples/broker
 
 # The live page of acks_all in a headless Chromium; screenshots of it in a folder.
 live-page *FOLDER:

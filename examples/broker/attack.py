@@ -2,9 +2,10 @@
 """Clients that do everything wrong, and followers that end: attack.py target/release/examples/broker
 
 A cluster of three processes. Connections are idle, stop inside a frame, send what is no request, leave
-while their produce waits; a produce waits for its time; a follower is killed while produces wait for it;
-the leader is told to end. After each attack the books are right: every request was answered once or its
-connection is gone, nothing is parked, and the leader's descriptors and memory are back.
+while their produce waits; a produce waits for its time; a follower is killed while produces wait for it,
+both are stopped; the leader is told to end, or killed. After each attack the books are right: every
+request was answered once or its connection is gone, nothing is parked, every record is there, and the
+leader's descriptors, threads and memory are back.
 """
 
 import argparse
@@ -27,9 +28,10 @@ from pathlib import Path
 DEADLINE_S = 60
 HOUR_MS = 3_600_000
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
-NOT_LEADER, TIMED_OUT = 6, 7
+NOT_LEADER, TIMED_OUT, NOT_ENOUGH_REPLICAS = 6, 7, 19
 OTHER_DESCRIPTORS = 200
 HASTY = 50  # produces that time out
+LAST = 100  # that wait when the leader ends: it cuts off what takes more than two seconds
 TOPIC = struct.pack(">ih6s", 1, 6, b"attack")
 # Of one record, with its checksum.
 BATCH = bytes.fromhex(
@@ -134,10 +136,10 @@ class Cluster:
 
     def __init__(self, program, folder, connections):
         self.out, self.err = folder / "out", folder / "err"
-        words = [program, "cluster", "--listen", "127.0.0.1:0", "--max-connections", str(connections + 10),
-                 "--replica-lag-time-max-ms", str(10_000 + 2 * connections)]
-        with open(self.out, "w") as out, open(self.err, "w") as err:
-            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        self.lag_ms = 10_000 + 2 * connections  # then a follower that is silent leaves the in-sync set
+        self.words = [program, "--max-connections", str(connections + LAST),
+                      "--replica-lag-time-max-ms", str(self.lag_ms)]
+        self.process = self.start("cluster", "--listen", "127.0.0.1:0")
         wait_for("address", lambda: self.told("listening on (.*):(.*)"))
         host, port = self.told("listening on (.*):(.*)")
         self.address = (host, int(port))
@@ -148,6 +150,15 @@ class Cluster:
         self.metrics()
         self.at_first, self.memory_kb_max = self.held(), None
         self.growth_kb = MEMORY_GROWTH_KB + MEMORY_GROWTH_CLIENT_KB * connections
+
+    def start(self, *words):
+        with open(self.out, "a") as out, open(self.err, "a") as err:
+            return subprocess.Popen([*self.words, *words], stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+
+    def start_again(self, node):
+        """Not a child of the cluster's process."""
+        (nodes,) = self.told("a node is run by: --node N --cluster (.*)")
+        self.nodes[node - 1] = self.start("--node", str(node), "--cluster", nodes).pid
 
     def kill(self):
         """The leader ends with the cluster; a follower that is stopped would not."""
@@ -186,13 +197,20 @@ class Cluster:
             if (told := client.produced()) != error:
                 fail(f"a produce was answered with error {told}, not {error}")
 
-    def bystander(self):
-        """Others are served."""
+    def bystander(self, timeout_ms=HOUR_MS):
+        """The error of one more produce."""
         client = Client(self.address)
-        client.send(produce())
-        self.produced([client])
+        client.send(produce(timeout_ms))
+        error = client.produced()
         client.close()
-        self.appended, self.completed = self.appended + 1, self.completed + 1
+        self.appended += error != NOT_ENOUGH_REPLICAS
+        self.completed += error == 0
+        self.expired += error == TIMED_OUT
+        return error
+
+    def others_are_served(self):
+        if error := self.bystander():
+            fail(f"a bystander's produce was answered with error {error}")
 
     def held(self):
         """Descriptors and threads of the leader."""
@@ -218,7 +236,7 @@ def idle(cluster, count):
     for client in waiting:
         client.send(fetch(cluster.appended))
     cluster.wait_until_parked("fetch", len(waiting))
-    cluster.bystander()
+    cluster.others_are_served()
     for client in waiting:
         if BATCH[12:] not in client.answered_once():
             fail("a fetch was answered without the record")
@@ -234,7 +252,7 @@ def half_frames(cluster, count):
     cut = [1 + at % (len(request) - 1) for at in range(count)]
     for client, at in zip(clients, cut):
         client.send(request[:at])
-    cluster.bystander()
+    cluster.others_are_served()
     late, gone = clients[::2], clients[1::2]
     for client in gone:
         client.close()
@@ -257,13 +275,13 @@ def malformed_frames(cluster, count):
             fail(f"an answer to malformed frame {seed}")
         client.close()
         if seed % 1000 == 0:
-            cluster.bystander()
+            cluster.others_are_served()
     cluster.rejected += count
 
 
 def killed_follower(cluster, count):
     """Produces wait for a follower that is stopped. Some time out, the clients of some go; it is killed, and the rest
-    is acknowledged when it has left the in-sync set."""
+    is acknowledged when it has left the in-sync set. It is started again, and every record is there."""
     clients = cluster.clients(count)
     hasty, leaving, staying = clients[:HASTY], clients[HASTY::2], clients[HASTY + 1::2]
     cluster.signal(2, signal.SIGSTOP)
@@ -280,6 +298,7 @@ def killed_follower(cluster, count):
         fail("a produce timed out too early")
     cluster.wait_until_parked("produce", len(staying))
     cluster.signal(2, signal.SIGKILL)
+    cluster.start_again(2)
     cluster.produced(staying)
     for client in hasty + staying:
         client.close()
@@ -287,12 +306,53 @@ def killed_follower(cluster, count):
     cluster.expired += len(hasty)
     cluster.cancelled += len(leaving)
     cluster.completed += len(staying)
+    reader, found = Client(cluster.address), 0
+    while found < cluster.appended:
+        reader.send(fetch(found))
+        found += reader.answer()[1].count(BATCH[12:])
+    reader.close()
+
+
+def stopped_followers(cluster, count):
+    """Both leave the in-sync set while produces wait: these time out, the next is refused. Then they go on."""
+    clients = cluster.clients(count)
+    for node in (2, 3):
+        cluster.signal(node, signal.SIGSTOP)
+    for client in clients:
+        client.send(produce(2 * cluster.lag_ms))
+    cluster.produced(clients, TIMED_OUT)
+    for client in clients:
+        client.close()
+    cluster.appended += count
+    cluster.expired += count
+    if (error := cluster.bystander()) != NOT_ENOUGH_REPLICAS:
+        fail(f"with no follower in sync a produce was answered with error {error}")
+    for node in (2, 3):
+        cluster.signal(node, signal.SIGCONT)
+    wait_for("recovery", lambda: cluster.bystander(1000) == 0)
+
+
+def killed_leader(cluster, count):
+    """Its followers end with it, one that is stopped, too."""
+    clients = cluster.clients(count)
+    cluster.signal(3, signal.SIGSTOP)
+    for client in clients:
+        client.send(produce())
+    cluster.wait_until_parked("produce", count)
+    cluster.signal(1, signal.SIGKILL)
+    if not cluster.process.wait(DEADLINE_S) or "the leader, ended: signal: 9" not in cluster.err.read_text():
+        fail("the cluster ended well without its leader")
+    if any(Path(f"/proc/{node}").exists() for node in cluster.nodes):
+        fail("a node is still there, if only as a zombie")
+    if not all(client.was_closed() for client in clients):
+        fail("a produce was answered by a leader that is gone")
 
 
 def shutdown(cluster, count):
     """Produces wait, SIGUSR1 tells of them, SIGTERM has them answered; the leader's counts are the clients'."""
     clients = cluster.clients(count)
-    cluster.signal(3, signal.SIGSTOP)
+    for node in (2, 3):
+        cluster.signal(node, signal.SIGSTOP)
     for client in clients:
         client.send(produce())
     cluster.wait_until_parked("produce", count)
@@ -326,13 +386,8 @@ def enough_descriptors(count):
     resource.setrlimit(resource.RLIMIT_NOFILE, (count + OTHER_DESCRIPTORS, most))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("broker", help="the program, target/release/examples/broker")
-    parser.add_argument("--connections", type=int, default=300, help="at a time; 300")
-    parser.add_argument("--frames", type=int, default=2000, help="malformed ones, a connection each; 2000")
-    args = parser.parse_args()
-    enough_descriptors(args.connections)
+def put_through(args, attacks, last):
+    """A new cluster; the last attack ends it."""
     with tempfile.TemporaryDirectory() as folder:
         cluster = Cluster(args.broker, Path(folder), args.connections)
         try:
@@ -340,18 +395,26 @@ def main():
             maker.send(frame(METADATA, 1, TOPIC))  # makes the topic
             maker.answered_once()
             maker.close()
-            for attack, count in [
-                (idle, args.connections),
-                (half_frames, args.connections),
-                (malformed_frames, args.frames),
-                (idle, args.connections),
-                (killed_follower, args.connections),
-            ]:
+            for attack, count in attacks:
                 attack(cluster, count)
                 cluster.books_close(f"{attack.__name__}, {count}")
-            shutdown(cluster, min(args.connections, 300))  # the broker cuts off what takes more than two seconds
+            last(cluster, LAST)
+            print(f"{last.__name__}, {LAST}: books right")
         finally:
             cluster.kill()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("broker", help="the program, target/release/examples/broker")
+    parser.add_argument("--connections", type=int, default=300, help="at a time; 300")
+    parser.add_argument("--frames", type=int, default=2000, help="malformed ones, a connection each; 2000")
+    args = parser.parse_args()
+    enough_descriptors(args.connections)
+    many, few = args.connections, min(args.connections, 300)
+    put_through(args, [(idle, many), (half_frames, many), (malformed_frames, args.frames), (idle, many),
+                       (killed_follower, many), (stopped_followers, few)], shutdown)
+    put_through(args, [], killed_leader)
     print("broker attack: passed")
 
 
