@@ -1,12 +1,13 @@
-//! A program that forks without `exec`. The child has none of the timer's threads: nothing expires
-//! in it, and nothing runs on the executor. What it calls itself works, unless a lock was held at
-//! the fork: so threads sleep before a child goes on to use its purgatory.
+//! A program that forks, with `exec` and without. The child has none of the timer's threads:
+//! nothing expires in it, and nothing runs on the executor. What it calls itself works, unless a
+//! lock was held at the fork: so threads sleep before a child goes on to use its purgatory.
 
 use std::{
     fs,
     ops::Range,
+    os::unix::process::CommandExt,
     panic::{AssertUnwindSafe, catch_unwind},
-    process::exit,
+    process::{Command, exit},
 };
 
 use fork::{Fork, WEXITSTATUS, WIFEXITED, fork, waitpid};
@@ -62,7 +63,7 @@ fn wait_until_others_sleep() {
 fn park_all(purgatory: &Purgatory<u32>, books: &Books, keys: Range<u32>) {
     for key in keys {
         let told = books.clone();
-        purgatory.park(when(|| false, move |_| told.ended()), &[key], MINUTE);
+        purgatory.park(when(|| false, move |_| told.ended()), &[key], MINUTE * 60);
         books.taken();
     }
 }
@@ -99,12 +100,13 @@ fn a_process_forks() {
         wait_until_others_sleep();
         in_child(|| use_in_child(&purgatory, &books));
     }
-    // The child of a process at work, which may have copied a locked room, ends at once.
+    // The child of a process at work may have copied a locked room, and locks of std's, which even
+    // `exit` takes: it becomes another program at once.
     let others = Purgatory::new("others").unwrap();
     std::thread::scope(|scope| {
         let attack = scope.spawn(|| Attack::with_keys(&others, |key| key).run());
         while !attack.is_finished() {
-            in_child(|| {});
+            in_child(|| panic!("{}", Command::new("true").exec()));
         }
     });
     assert_eq!(purgatory.len(), PARKED as usize, "children have not ended what is ours");
