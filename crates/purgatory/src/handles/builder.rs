@@ -221,8 +221,8 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
 
 /// Making one.
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// A purgatory with a [`SystemTimer`] of its own (two threads). A program with several shares
-    /// one timer: see [`builder`](Self::builder).
+    /// A purgatory with a [timer](timer_core::SystemTimer) of its own (two threads). A program with
+    /// several shares one timer: see [`builder`](Self::builder).
     ///
     /// # Errors
     /// [`BuildError::Thread`] when the operating system gives no thread.
