@@ -8,10 +8,7 @@
     reason = "a test fails by panicking; nothing here is public"
 )]
 
-mod callbacks;
-mod completion;
-mod deadlocks;
-mod exceptions;
-mod memory;
+mod endings;
+mod locks;
 mod naive;
 mod script;

@@ -1,5 +1,5 @@
 //! Kafka's mechanism in small, as it was when it broke: a check runs under the operation's lock,
-//! and what has completed stays in the lists of its keys until somebody walks them.
+//! and what has completed stays in the lists of its keys until a thread walks them.
 
 use std::{
     collections::HashMap,
@@ -12,14 +12,14 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use purgatory::Outcome;
 
-use crate::script::{AnyPurgatory, Op, OuterLock};
+use crate::script::{AnyPurgatory, Meanwhile, Op, OuterLock, Under};
 
-/// What a thread does that finds an operation's lock taken.
+/// How a thread acts that finds an operation's lock taken.
 #[derive(Clone, Copy)]
 pub enum Busy {
-    /// Waits. Who would wait for ever in a script is counted, and goes on as if it had given up.
+    /// Waits. A thread that would wait for ever is counted, and goes on as if it had given up.
     Waits,
-    /// Gives up: somebody else is checking.
+    /// Gives up: another thread is checking.
     GivesUp,
     /// Leaves a flag, for the checker to look again; and tries once more, lest it has gone.
     LeavesAFlag,
@@ -37,45 +37,16 @@ struct Inner {
 
 struct Delayed {
     op: Op,
-    lock: OwnOrOuter,
+    /// The operation's lock: its own, or one of the broker's.
+    lock: Arc<OuterLock>,
     flag: AtomicBool,
     completed: AtomicBool,
-}
-
-/// The lock of an operation: its own, or one of the broker's.
-enum OwnOrOuter {
-    Own(Mutex<()>),
-    Outer(Arc<OuterLock>),
-}
-
-impl OwnOrOuter {
-    fn try_lock(&self) -> Option<MutexGuard<'_, ()>> {
-        match self {
-            OwnOrOuter::Own(lock) => lock.try_lock(),
-            OwnOrOuter::Outer(lock) => lock.try_lock(),
-        }
-    }
 }
 
 impl Naive {
     pub fn new(busy: Busy) -> Self {
         let (lists, timer, would_wait) = Default::default();
         Naive(Arc::new(Inner { busy, lists, timer, would_wait }))
-    }
-
-    fn park_with(&self, op: Op, lock: OwnOrOuter, keys: &[u32], meanwhile: impl FnOnce()) {
-        let (flag, completed) = Default::default();
-        let delayed = Arc::new(Delayed { op, lock, flag, completed });
-        if self.try_complete(&delayed) {
-            return;
-        }
-        for &key in keys {
-            self.0.lists.lock().entry(key).or_default().push(delayed.clone());
-        }
-        meanwhile();
-        if !self.try_complete(&delayed) {
-            self.0.timer.lock().push(delayed);
-        }
     }
 
     /// The check, under the operation's lock; and the completion, if it is true.
@@ -100,7 +71,7 @@ impl Naive {
         }
     }
 
-    /// Whoever is first ends it. Under the operation's lock when a check came true, without it when
+    /// The first call ends it. Under the operation's lock when a check came true, without it when
     /// the time ran out.
     fn force_complete(&self, delayed: &Arc<Delayed>, outcome: Outcome) -> bool {
         let first = !delayed.completed.swap(true, SeqCst);
@@ -125,21 +96,20 @@ impl Naive {
 }
 
 impl AnyPurgatory for Naive {
-    fn park(&self, operation: Op, keys: &[u32]) {
-        self.park_with(operation, OwnOrOuter::Own(Mutex::new(())), keys, || ());
-    }
-
-    fn park_meanwhile(
-        &self,
-        operation: Op,
-        keys: &[u32],
-        meanwhile: impl FnOnce() + Send + 'static,
-    ) {
-        self.park_with(operation, OwnOrOuter::Own(Mutex::new(())), keys, meanwhile);
-    }
-
-    fn park_under(&self, lock: &Arc<OuterLock>, operation: Op, keys: &[u32]) {
-        self.park_with(operation, OwnOrOuter::Outer(lock.clone()), keys, || ());
+    fn park_with(&self, op: Op, keys: &[u32], under: Under<'_>, meanwhile: Meanwhile) {
+        let (flag, completed) = Default::default();
+        let lock = under.cloned().unwrap_or_else(|| OuterLock::new().0);
+        let delayed = Arc::new(Delayed { op, lock, flag, completed });
+        if self.try_complete(&delayed) {
+            return;
+        }
+        for &key in keys {
+            self.0.lists.lock().entry(key).or_default().push(delayed.clone());
+        }
+        meanwhile.into_iter().for_each(|meanwhile| meanwhile());
+        if !self.try_complete(&delayed) {
+            self.0.timer.lock().push(delayed);
+        }
     }
 
     fn event(&self, key: u32) -> usize {
@@ -156,7 +126,7 @@ impl AnyPurgatory for Naive {
         completed
     }
 
-    fn event_from_under_a_lock(&self, key: u32) {
+    fn event_under(&self, _held: MutexGuard<'_, ()>, key: u32) {
         self.event(key);
     }
 

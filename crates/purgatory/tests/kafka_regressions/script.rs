@@ -1,12 +1,12 @@
 //! What the scripts are made of: an operation that does what it is told, a place where a thread is
-//! held, a lock that says when somebody waits for it, and the purgatories a script can run over.
+//! held, a lock that says when a thread waits for it, and the purgatories a script can run over.
 
 use std::{
     panic::resume_unwind,
     sync::{
         Arc, Barrier,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
-        mpsc,
+        mpsc::{self, Receiver, Sender},
     },
     thread,
     time::Duration,
@@ -42,10 +42,6 @@ pub struct Probe {
 }
 
 impl Probe {
-    pub fn new() -> Self {
-        Probe::default()
-    }
-
     pub fn make_ready(&self) {
         self.ready.store(true, SeqCst);
     }
@@ -59,25 +55,23 @@ impl Probe {
         self.acting(|ready| ready)
     }
 
-    /// One whose check is `check`, told what the condition was when it began.
+    /// An operation whose check is `check`, told what the condition was when it began.
     pub fn acting(&self, check: impl Fn(bool) -> bool + Send + Sync + 'static) -> Op {
-        let Probe { ready, endings } = self.clone();
-        Op {
-            check: Box::new(move || check(ready.load(SeqCst))),
-            ended: Box::new(move |outcome| endings.lock().push(outcome)),
-        }
+        self.acting_and_then(check, || ())
     }
-}
 
-impl Op {
-    /// Also does this when it is over.
-    pub fn then(self, act: impl Fn() + Send + Sync + 'static) -> Op {
-        let ended = self.ended;
-        let ended = Box::new(move |outcome| {
-            ended(outcome);
-            act();
-        });
-        Op { ended, ..self }
+    /// And that does this when it is over.
+    pub fn acting_and_then(
+        &self,
+        check: impl Fn(bool) -> bool + Send + Sync + 'static,
+        then: impl Fn() + Send + Sync + 'static,
+    ) -> Op {
+        let Probe { ready, endings } = self.clone();
+        let ended = move |outcome| {
+            endings.lock().push(outcome);
+            then();
+        };
+        Op { check: Box::new(move || check(ready.load(SeqCst))), ended: Box::new(ended) }
     }
 }
 
@@ -102,14 +96,12 @@ impl Stop {
         }
     }
 
-    /// Returns when a thread is held.
-    pub fn reached(&self) {
+    /// Does this while a thread is held, once one is.
+    pub fn meanwhile<T>(&self, act: impl FnOnce() -> T) -> T {
         self.0.1.wait();
-    }
-
-    /// Lets it go on.
-    pub fn release(&self) {
+        let done = act();
         self.0.1.wait();
+        done
     }
 }
 
@@ -122,16 +114,17 @@ pub enum Sign {
     Returned,
 }
 
-/// A lock of the broker's, outside the purgatory (a group's, a partition's), which says when
-/// somebody has to wait for it.
+/// A lock of the broker's, outside the purgatory (a group's, a partition's), which says when a
+/// thread has to wait for it.
 pub struct OuterLock {
     lock: Mutex<()>,
-    signs: mpsc::Sender<Sign>,
+    signs: Sender<Sign>,
 }
 
 impl OuterLock {
-    pub fn new(signs: mpsc::Sender<Sign>) -> Arc<Self> {
-        Arc::new(OuterLock { lock: Mutex::new(()), signs })
+    pub fn new() -> (Arc<Self>, Receiver<Sign>) {
+        let (signs, seen) = mpsc::channel();
+        (Arc::new(OuterLock { lock: Mutex::new(()), signs }), seen)
     }
 
     pub fn lock(&self) -> MutexGuard<'_, ()> {
@@ -141,7 +134,6 @@ impl OuterLock {
         })
     }
 
-    /// Lets the script know something.
     pub fn sign(&self, sign: Sign) {
         let _ = self.signs.send(sign); // a script that is over does not listen
     }
@@ -151,42 +143,40 @@ impl OuterLock {
     }
 }
 
+/// A lock of the broker's that a check is run under.
+pub type Under<'a> = Option<&'a Arc<OuterLock>>;
+
+/// What happens while an operation is being parked.
+pub type Meanwhile = Option<Box<dyn FnOnce() + Send>>;
+
 /// A purgatory that a script can run over.
 pub trait AnyPurgatory: Clone + Send + Sync + 'static {
-    fn park(&self, operation: Op, keys: &[u32]);
+    /// Parks an operation whose check has to be run under an outer lock, if there is one. Lets
+    /// `meanwhile` happen when the operation is watched, before it is checked for the last time;
+    /// there is a last check.
+    fn park_with(&self, operation: Op, keys: &[u32], under: Under<'_>, meanwhile: Meanwhile);
 
-    /// Parks, and lets `meanwhile` happen when the operation is watched, before it is checked for
-    /// the last time. There is a last check.
-    fn park_meanwhile(
-        &self,
-        operation: Op,
-        keys: &[u32],
-        meanwhile: impl FnOnce() + Send + 'static,
-    );
-
-    /// Parks an operation whose check has to be run under an outer lock.
-    fn park_under(&self, lock: &Arc<OuterLock>, operation: Op, keys: &[u32]);
+    fn park(&self, operation: Op, keys: &[u32]) {
+        self.park_with(operation, keys, None, None);
+    }
 
     /// The event of a key; returns how many it completed.
     fn event(&self, key: u32) -> usize;
 
     /// The event of a key, from a thread that holds a lock which others may need.
-    fn event_from_under_a_lock(&self, key: u32);
-
-    /// To be called when that thread holds the lock no more.
-    fn lock_released(&self) {}
+    fn event_under(&self, held: MutexGuard<'_, ()>, key: u32);
 
     /// Gives up what waits for a key.
     fn cancel(&self, key: u32) -> usize;
 
-    /// Lets everybody's time run out.
+    /// Lets the time of each operation run out.
     fn expire(&self);
 
     /// Entries in the watch lists.
     fn watched(&self) -> usize;
 
     /// How many threads would have waited for ever for an operation's lock, if a script did not
-    /// have to end. None here: whoever called has returned.
+    /// have to end. None here: a call returns.
     fn would_wait(&self) -> usize {
         0
     }
@@ -197,15 +187,13 @@ pub trait AnyPurgatory: Clone + Send + Sync + 'static {
 pub struct Ours {
     timer: ManualTimer,
     pub purgatory: Purgatory<u32, Op>,
-    /// Events raised under a lock, until it is let go.
-    later: Arc<Mutex<Vec<u32>>>,
 }
 
 impl Ours {
     pub fn new() -> Self {
         let timer = ManualTimer::new();
         let purgatory = Purgatory::builder("regressions").timer(&timer).build().unwrap();
-        Ours { timer, purgatory, later: Arc::default() }
+        Ours { timer, purgatory }
     }
 
     /// All gone: off the wheel, out of every list.
@@ -217,51 +205,34 @@ impl Ours {
 }
 
 impl AnyPurgatory for Ours {
-    fn park(&self, operation: Op, keys: &[u32]) {
-        let _ = self.purgatory.try_complete_else_watch(operation, keys, MINUTE).unwrap();
-    }
-
-    fn park_meanwhile(
-        &self,
-        operation: Op,
-        keys: &[u32],
-        meanwhile: impl FnOnce() + Send + 'static,
-    ) {
-        let (purgatory, key, check) = (self.clone(), keys[0], operation.check);
-        let (looks, meanwhile) = (AtomicUsize::new(0), Mutex::new(Some(meanwhile)));
+    fn park_with(&self, operation: Op, keys: &[u32], under: Under<'_>, meanwhile: Meanwhile) {
+        let (purgatory, key, check, under) =
+            (self.clone(), keys[0], operation.check, under.cloned());
+        let (looks, meanwhile) = (AtomicUsize::new(0), Mutex::new(meanwhile));
         let check = Box::new(move || {
+            let _held = under.as_ref().map(|lock| lock.lock());
             let satisfied = check();
-            match looks.fetch_add(1, SeqCst) {
-                // So that the operation is watched, and checked again.
-                0 => event_elsewhere(&purgatory, key),
-                1 => meanwhile.lock().take().into_iter().for_each(|meanwhile| meanwhile()),
+            match (looks.fetch_add(1, SeqCst), &mut *meanwhile.lock()) {
+                // An event elsewhere, so that the operation is watched, and checked again.
+                (0, Some(_)) => thread::scope(|scope| {
+                    assert_eq!(scope.spawn(|| purgatory.event(key)).join().unwrap(), 0);
+                }),
+                (1, meanwhile) => meanwhile.take().into_iter().for_each(|meanwhile| meanwhile()),
                 _ => {}
             }
             satisfied
         });
-        self.park(Op { check, ..operation }, keys);
-    }
-
-    fn park_under(&self, lock: &Arc<OuterLock>, operation: Op, keys: &[u32]) {
-        let (lock, check) = (lock.clone(), operation.check);
-        let check = Box::new(move || {
-            let _held = lock.lock();
-            check()
-        });
-        self.park(Op { check, ..operation }, keys);
+        let operation = Op { check, ..operation };
+        let _ = self.purgatory.try_complete_else_watch(operation, keys, MINUTE).unwrap();
     }
 
     fn event(&self, key: u32) -> usize {
         self.purgatory.check_and_complete(&key)
     }
 
-    fn event_from_under_a_lock(&self, key: u32) {
-        self.later.lock().push(key);
-    }
-
-    fn lock_released(&self) {
-        let later = std::mem::take(&mut *self.later.lock());
-        later.iter().for_each(|key| _ = self.purgatory.check_and_complete(key));
+    fn event_under(&self, held: MutexGuard<'_, ()>, key: u32) {
+        drop(held); // such a thread defers the event until it has let go
+        self.event(key);
     }
 
     fn cancel(&self, key: u32) -> usize {
@@ -277,12 +248,6 @@ impl AnyPurgatory for Ours {
     }
 }
 
-/// An event from beginning to end, on a thread of its own.
-fn event_elsewhere(purgatory: &Ours, key: u32) {
-    let purgatory = purgatory.clone();
-    assert_eq!(thread::spawn(move || purgatory.event(key)).join().unwrap(), 0);
-}
-
 /// Runs a script that hangs if it fails, so that it fails instead.
 pub fn ends<T: Send + 'static>(script: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = mpsc::channel();
@@ -292,4 +257,17 @@ pub fn ends<T: Send + 'static>(script: impl FnOnce() -> T + Send + 'static) -> T
         Err(mpsc::RecvTimeoutError::Disconnected) => resume_unwind(thread.join().unwrap_err()),
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("a thread waits for ever"),
     }
+}
+
+/// Runs a script over this purgatory: what it returned, and how its operation ended. Nothing is
+/// left.
+#[track_caller]
+pub fn here<T: Send + 'static>(
+    script: impl FnOnce(&Ours, &Probe) -> T + Send + 'static,
+) -> (T, Vec<Outcome>) {
+    let (ours, probe) = (Ours::new(), Probe::default());
+    let (purgatory, seen) = (ours.clone(), probe.clone());
+    let returned = ends(move || script(&purgatory, &seen));
+    ours.assert_empty();
+    (returned, probe.endings())
 }

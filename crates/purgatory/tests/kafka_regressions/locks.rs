@@ -1,0 +1,190 @@
+//! Locks of the broker's that checks and callbacks need, and threads that hold them.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc::channel,
+    },
+    thread,
+};
+
+use purgatory::Outcome::{Completed, Expired};
+
+use crate::{
+    naive::{Busy, Naive},
+    script::{AnyPurgatory, OuterLock, Probe, Sign, Stop, ends, here},
+};
+
+const KEY: u32 = 1;
+
+/// A checker is inside the check; then it needs the lock that another thread holds while it raises
+/// the event. The checker always waits for that thread: returns whether that thread waits for the
+/// checker.
+fn event_raised_under_the_lock_that_a_check_needs(
+    purgatory: &impl AnyPurgatory,
+    probe: &Probe,
+) -> bool {
+    let ((group, signs), inside) = (OuterLock::new(), Stop::new());
+    let (needed, stop) = (group.clone(), inside.clone());
+    let operation = probe.acting(move |ready| {
+        stop.here();
+        drop(needed.lock());
+        ready
+    });
+    purgatory.park(operation, &[KEY]);
+    let held = group.lock();
+    inside.arm();
+    thread::scope(|scope| {
+        scope.spawn(|| purgatory.event(KEY));
+        inside.meanwhile(|| {
+            probe.make_ready();
+            purgatory.event(KEY);
+        });
+        assert_eq!(signs.recv(), Ok(Sign::Waits), "the checker waits for the lock held here");
+        drop(held);
+    });
+    purgatory.would_wait() > 0
+}
+
+/// KAFKA-3994: one thread checked a delayed heartbeat, holding its lock and waiting for the
+/// group's; another committed an offset, holding the group's lock and waiting for the heartbeat's.
+/// Here an operation under check has no lock to wait for: the second thread leaves a note, on which
+/// the checker acts, and goes on.
+#[test]
+fn kafka_3994_an_event_under_the_checks_lock_returns() {
+    let kafka = ends(|| {
+        let naive = Naive::new(Busy::Waits);
+        event_raised_under_the_lock_that_a_check_needs(&naive, &Probe::default())
+    });
+    assert!(kafka, "each thread waits for the other");
+    let ours = here(event_raised_under_the_lock_that_a_check_needs);
+    assert_eq!(ours, (false, vec![Completed]));
+}
+
+/// The lock that checks run under is held by a thread that has nothing to do with the operation,
+/// while its condition comes true and its event is raised, for the last time.
+fn event_while_an_outsider_holds_the_lock(purgatory: &impl AnyPurgatory, probe: &Probe) {
+    let (group, signs) = OuterLock::new();
+    purgatory.park_with(probe.operation(), &[KEY], Some(&group), None);
+    let outsider = group.lock();
+    probe.make_ready();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            purgatory.event(KEY);
+            group.sign(Sign::Returned);
+        });
+        signs.recv().unwrap(); // the event has returned, or its check waits for the lock
+        drop(outsider);
+    });
+}
+
+/// KAFKA-8334: offset commits now and then timed out. They shared the group's lock, and a thread
+/// that could not have it left a flag to its holder; but that was no checker, and looked at no
+/// flag. Here only the holder of the operation itself can be left a note, and a check takes the
+/// locks it needs by itself.
+#[test]
+fn kafka_8334_a_lock_that_others_share_loses_nothing() {
+    let (naive, probe) = (Naive::new(Busy::LeavesAFlag), Probe::default());
+    event_while_an_outsider_holds_the_lock(&naive, &probe);
+    assert_eq!(probe.endings(), [], "ready, and nobody looks");
+    naive.expire();
+    assert_eq!(probe.endings(), [Expired]);
+    assert_eq!(here(event_while_an_outsider_holds_the_lock).1, [Completed]);
+}
+
+/// A thread that holds a lock parks an operation; meanwhile another raises its event, and its check
+/// needs the lock. Returns what that thread did, and whether the parking one waits for it.
+fn event_while_a_lock_holder_parks(purgatory: &impl AnyPurgatory, probe: &Probe) -> (Sign, bool) {
+    let (state, signs) = OuterLock::new();
+    let held = state.lock();
+    let (needed, parking) = (state.clone(), thread::current().id());
+    let operation = probe.acting(move |ready| {
+        let _held = (thread::current().id() != parking).then(|| needed.lock());
+        ready
+    });
+    let (other, signing, ready) = (purgatory.clone(), state.clone(), probe.clone());
+    let (first, seen) = channel();
+    let meanwhile = move || {
+        ready.make_ready();
+        thread::spawn(move || {
+            other.event(KEY);
+            signing.sign(Sign::Returned);
+        });
+        first.send(signs.recv().unwrap()).unwrap(); // it has returned, or waits for the lock
+    };
+    purgatory.park_with(operation, &[KEY], None, Some(Box::new(meanwhile)));
+    let waits = purgatory.would_wait() > 0;
+    drop(held);
+    (seen.recv().unwrap(), waits)
+}
+
+/// KAFKA-8334, its second part: a parking thread held the transaction state's lock and waited for
+/// its operation's, to check it once more; an event held that one and waited for the state's. Here
+/// the parking thread has its operation from the first check to the last: an event passes by, is
+/// noted, and the parking thread looks again.
+#[test]
+fn kafka_8334_a_lock_holder_that_parks_does_not_wait() {
+    let kafka =
+        ends(|| event_while_a_lock_holder_parks(&Naive::new(Busy::Waits), &Probe::default()));
+    assert_eq!(kafka, (Sign::Waits, true), "each thread waits for the other");
+    let ours = here(event_while_a_lock_holder_parks);
+    assert_eq!(ours, ((Sign::Returned, false), vec![Completed]));
+}
+
+/// Each operation's callback makes the next one ready and raises its event. Returns how many
+/// callbacks were under way at once.
+fn chain(purgatory: &impl AnyPurgatory, last: &Probe) -> usize {
+    let (depth, deepest) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let links: Vec<_> = (0..LINKS).map(|_| Probe::default()).chain([last.clone()]).collect();
+    for (key, (probe, next)) in (0..).zip(links.iter().zip(&links[1..])) {
+        let (raises, next) = (purgatory.clone(), next.clone());
+        let (depth, deepest) = (depth.clone(), deepest.clone());
+        let then = move || {
+            deepest.fetch_max(depth.fetch_add(1, SeqCst) + 1, SeqCst);
+            next.make_ready();
+            raises.event(key + 1);
+            depth.fetch_sub(1, SeqCst);
+        };
+        purgatory.park(probe.acting_and_then(|ready| ready, then), &[key]);
+    }
+    purgatory.park(last.operation(), &[LINKS]);
+    links[0].make_ready();
+    purgatory.event(0);
+    deepest.load(SeqCst)
+}
+
+const LINKS: u32 = 100;
+
+/// KAFKA-17509: a share fetch that completed completed the next from its callback, and so on, each
+/// under the locks of all before it. Here a callback runs with nothing locked, and what it raises
+/// waits until it has returned.
+#[test]
+fn kafka_17509_a_callback_that_raises_runs_alone() {
+    let kafka = chain(&Naive::new(Busy::Waits), &Probe::default());
+    assert_eq!(kafka, LINKS as usize, "each inside the one before");
+    assert_eq!(here(chain), (1, vec![Completed]));
+}
+
+/// A thread changes a partition under the partition's lock, and raises the event while it has it;
+/// the callback needs that lock. Returns whether it could have it.
+fn callback_needs_the_lock_of_its_caller(purgatory: &impl AnyPurgatory, probe: &Probe) -> bool {
+    let ((partition, _signs), (send, had)) = (OuterLock::new(), channel());
+    let needed = partition.clone();
+    let then = move || send.send(needed.try_lock().is_some()).unwrap();
+    purgatory.park(probe.acting_and_then(|ready| ready, then), &[KEY]);
+    let held = partition.lock();
+    probe.make_ready();
+    purgatory.event_under(held, KEY);
+    had.try_recv().unwrap()
+}
+
+/// KAFKA-17509 again, and why Kafka has its action queue: an action that the purgatory runs needs a
+/// lock which the thread already has.
+#[test]
+fn kafka_17509_a_callback_can_have_its_callers_lock() {
+    let naive = Naive::new(Busy::Waits);
+    let kafka = callback_needs_the_lock_of_its_caller(&naive, &Probe::default());
+    assert!(!kafka, "the thread waits for itself");
+    assert_eq!(here(callback_needs_the_lock_of_its_caller), (true, vec![Completed]));
+}
