@@ -8,14 +8,11 @@ use std::{
     io,
     sync::{Arc, Mutex, mpsc},
     thread,
-    time::Duration,
 };
 
-use purgatory::{Outcome, Purgatory, Timeout};
-use support::{Op, Park, Probe, Waiting};
+use purgatory::{Outcome, Timeout};
+use support::{MINUTE, MS, NEVER, Op, Probe, SECOND, Waiting, by_hand_with, refused};
 use timer_core::ManualTimer;
-
-const MS: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -41,8 +38,7 @@ fn told(work: impl FnOnce(&ManualTimer, &Waiting)) -> Vec<String> {
         .with_ansi(false)
         .with_target(false)
         .finish();
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("orders").timer(&timer).max_parked(1).build().unwrap();
+    let (timer, purgatory) = by_hand_with(|builder| builder.max_parked(1));
     tracing::subscriber::with_default(subscriber, || work(&timer, &purgatory));
     let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     text.lines().map(|line| line.trim_start().to_owned()).collect()
@@ -55,19 +51,19 @@ fn park(purgatory: &Waiting, operation: Op, timeout: impl Into<Timeout>) {
 #[test]
 fn refusals_panics_and_shutdown_are_told() {
     let lines = told(|_, purgatory| {
-        park(purgatory, Probe::new().operation(), Timeout::Never);
-        park(purgatory, Probe::new().operation(), Timeout::Never);
+        park(purgatory, Probe::new().operation(), NEVER);
+        park(purgatory, Probe::new().operation(), NEVER);
         purgatory.cancel_for_key(&"k", "asked");
-        park(purgatory, Probe::new().operation().on_check(|| panic!("out of ink")), Timeout::Never);
-        park(purgatory, Probe::new().operation(), Timeout::Never);
-        purgatory.shutdown(Duration::from_secs(60));
+        park(purgatory, Probe::new().operation().on_check(|| panic!("out of ink")), NEVER);
+        park(purgatory, Probe::new().operation(), NEVER);
+        purgatory.shutdown(MINUTE);
     });
     assert_eq!(
         lines,
         [
-            "DEBUG an operation was not parked purgatory=\"orders\" reason=no more than 1 can be parked",
-            "ERROR a check or callback panicked purgatory=\"orders\" panic=\"out of ink\"",
-            "INFO shut down purgatory=\"orders\" cancelled=1",
+            "DEBUG an operation was not parked purgatory=\"test\" reason=no more than 1 can be parked",
+            "ERROR a check or callback panicked purgatory=\"test\" panic=\"out of ink\"",
+            "INFO shut down purgatory=\"test\" cancelled=1",
         ]
     );
 }
@@ -82,17 +78,16 @@ fn slow_callbacks_are_told_and_quick_ones_are_not() {
             timer.advance(MS);
         }
     });
-    assert_eq!(lines, ["WARN a callback kept the executor purgatory=\"orders\" seconds=0.1"]);
+    assert_eq!(lines, ["WARN a callback kept the executor purgatory=\"test\" seconds=0.1"]);
 }
 
 #[test]
 fn a_missed_event_is_told() {
-    let lines = told(|timer, _| {
-        let builder = Purgatory::builder("last").timer(timer).check_at_expiry(|_| ());
-        let purgatory: Waiting = builder.build().unwrap();
+    let lines = told(|_, _| {
+        let (timer, purgatory): (_, Waiting) =
+            by_hand_with(|builder| builder.check_at_expiry(|_| ()));
         for ready in [true, false] {
-            let probe = Probe::new();
-            purgatory.park(probe.operation(), &["a", "b"], MS);
+            let probe = Probe::parked(&purgatory, &["a", "b"], MS);
             if ready {
                 probe.make_ready();
             }
@@ -100,7 +95,7 @@ fn a_missed_event_is_told() {
         }
         std::mem::forget(purgatory); // no line for its end
     });
-    assert_eq!(lines, ["WARN a condition came true without an event purgatory=\"last\""]);
+    assert_eq!(lines, ["WARN a condition came true without an event purgatory=\"test\""]);
 }
 
 /// Panics at everything.
@@ -124,15 +119,12 @@ impl tracing::Subscriber for Bomb {
 
 #[test]
 fn a_subscriber_that_panics_loses_nothing() {
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("orders").timer(&timer).max_parked(1).build().unwrap();
+    let (_timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder.max_parked(1));
     let parked = Probe::new();
     tracing::subscriber::with_default(Bomb, || {
-        park(&purgatory, parked.operation(), Timeout::Never);
-        let refused =
-            purgatory.try_complete_else_watch(Probe::new().operation(), &["k"], MS).unwrap_err();
-        drop(refused.into_inner()); // it came back
-        purgatory.shutdown(Duration::from_secs(60));
+        park(&purgatory, parked.operation(), NEVER);
+        refused(&purgatory, Probe::new().operation(), &["k"]); // it comes back
+        purgatory.shutdown(MINUTE);
     });
     assert!(matches!(parked.endings()[..], [Outcome::Cancelled(_)]));
 }
@@ -151,11 +143,11 @@ fn a_stuck_check_is_told_once_with_both_threads() {
         let parks = purgatory.clone();
         let stuck = thread::Builder::new().name("parks".to_owned());
         let stuck = stuck.spawn(move || {
-            park(&parks, Probe::new().operation().on_check(check), Timeout::Never);
+            park(&parks, Probe::new().operation().on_check(check), NEVER);
         });
         checks.recv().unwrap();
         let seen = || _ = purgatory.check_and_complete(&"k");
-        timer.advance(Duration::from_secs(1));
+        timer.advance(SECOND);
         seen();
         timer.advance(MS);
         seen();
@@ -166,7 +158,7 @@ fn a_stuck_check_is_told_once_with_both_threads() {
     let here = thread::current().name().unwrap().to_owned();
     let told = format!(
         "WARN a check takes more than a second; does it wait for a lock held while raising? \
-         purgatory=\"orders\" on=\"parks\" seen_by=\"{here}\""
+         purgatory=\"test\" on=\"parks\" seen_by=\"{here}\""
     );
     assert_eq!(lines, [told]);
 }

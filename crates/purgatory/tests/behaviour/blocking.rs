@@ -7,109 +7,91 @@ use std::{
     time::Duration,
 };
 
-use crate::support::MS;
+use crate::support::{MINUTE, MS, by_hand_with};
 use purgatory::{
-    Purgatory, WaitError,
-    timer_core::{Executor, Job, ManualTimer, SystemTimer},
+    Builder, Purgatory,
+    WaitError::{self, Expired, InsideCallback},
+    timer_core::{Executor, Job, SystemTimer},
 };
 use tokio::{
-    runtime::{Builder, Handle, Runtime},
-    task,
+    runtime::{self, Handle},
+    task::{block_in_place, spawn, spawn_blocking},
 };
 
-/// Longer than any run takes: a test that would hang fails instead.
-const HANGS: Duration = Duration::from_secs(60);
-
-/// Runs a test on a thread of its own.
-fn watched<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+/// Runs a test in a runtime on a thread of its own; one that hangs fails.
+fn watched<T: Send + 'static>(
+    mut runtime: runtime::Builder,
+    test: impl Future<Output = T> + Send + 'static,
+) -> T {
     let (done, result) = mpsc::channel();
-    let test = thread::spawn(move || done.send(test()));
-    let result = result.recv_timeout(HANGS);
-    if let Err(mpsc::RecvTimeoutError::Timeout) = result {
-        panic!("it hangs");
-    }
-    test.join().unwrap().unwrap();
-    result.unwrap()
+    let runtime = runtime.worker_threads(2).enable_time().build().unwrap();
+    thread::spawn(move || done.send(runtime.block_on(test)));
+    result.recv_timeout(MINUTE).expect("it hangs, or has panicked")
 }
 
-fn one_thread() -> Runtime {
-    Builder::new_current_thread().enable_time().build().unwrap()
+fn one_thread() -> runtime::Builder {
+    runtime::Builder::new_current_thread()
 }
 
-fn two_threads() -> Runtime {
-    Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap()
+fn two_threads() -> runtime::Builder {
+    runtime::Builder::new_multi_thread()
+}
+
+fn over(build: impl FnOnce(Builder<u8>) -> Builder<u8>) -> Purgatory<u8> {
+    build(Purgatory::builder("blocking")).build().unwrap()
 }
 
 /// A purgatory whose timer is a task of the runtime that this is called in.
 fn on_this_runtime() -> Purgatory<u8> {
     let timer = SystemTimer::builder().tokio(Handle::current()).build().unwrap();
-    Purgatory::builder("blocking").timer(&timer).build().unwrap()
+    over(|builder| builder.timer(&timer))
 }
 
-/// A wait that only its time ends; with how many operations it left.
-fn block(purgatory: &Purgatory<u8>) -> (WaitError, usize) {
+/// A wait that only its time ends. It leaves no operation.
+fn block(purgatory: Purgatory<u8>) -> WaitError {
     let never = purgatory.wait(&[1], MS, || None::<()>).wait_blocking();
-    (never.unwrap_err(), purgatory.len())
+    assert!(purgatory.is_empty());
+    never.unwrap_err()
 }
 
 #[test]
 fn timer_on_the_blocked_thread_refuses_the_wait() {
-    let ended = watched(|| one_thread().block_on(async { block(&on_this_runtime()) }));
-    assert_eq!(ended, (WaitError::InsideCallback, 0));
-    let in_task = async { task::spawn(async { block(&on_this_runtime()) }).await.unwrap() };
-    let ended = watched(move || one_thread().block_on(in_task));
-    assert_eq!(ended, (WaitError::InsideCallback, 0));
-}
-
-#[test]
-fn worker_of_the_runtime_refuses_the_wait() {
-    let in_task = async { task::spawn(async { block(&on_this_runtime()) }).await.unwrap() };
-    let ended = watched(move || two_threads().block_on(in_task));
-    assert_eq!(ended, (WaitError::InsideCallback, 0));
+    assert_eq!(watched(one_thread(), async { block(on_this_runtime()) }), InsideCallback);
+    for runtime in [one_thread(), two_threads()] {
+        let task = async { spawn(async { block(on_this_runtime()) }).await.unwrap() };
+        assert_eq!(watched(runtime, task), InsideCallback);
+    }
 }
 
 #[test]
 fn spawn_blocking_and_block_in_place_may_wait() {
-    let blocking = || async {
+    let blocking = async {
         let purgatory = on_this_runtime();
-        task::spawn_blocking(move || block(&purgatory)).await.unwrap()
+        spawn_blocking(move || block(purgatory)).await.unwrap()
     };
-    let ended = watched(move || one_thread().block_on(blocking()));
-    assert_eq!(ended, (WaitError::Expired, 0));
-    let in_place = || async {
+    assert_eq!(watched(one_thread(), blocking), Expired);
+    let in_place = async {
         let purgatory = on_this_runtime();
-        task::spawn(async move { task::block_in_place(|| block(&purgatory)) }).await.unwrap()
+        spawn(async move { block_in_place(|| block(purgatory)) }).await.unwrap()
     };
-    let ended = watched(move || two_threads().block_on(in_place()));
-    assert_eq!(ended, (WaitError::Expired, 0));
+    assert_eq!(watched(two_threads(), in_place), Expired);
+    let own = async { block(Purgatory::new("own").unwrap()) }; // threads of its own
+    assert_eq!(watched(one_thread(), own), Expired);
 }
 
 #[test]
 fn executor_on_the_blocked_thread_refuses_the_wait() {
-    let ended = watched(|| {
-        one_thread().block_on(async {
-            let executor = tokio::runtime::Handle::current();
-            block(&Purgatory::builder("blocking").executor(executor).build().unwrap())
-        })
-    });
-    assert_eq!(ended, (WaitError::InsideCallback, 0));
-    let ended = watched(|| {
-        one_thread().block_on(async {
-            let executor = tokio::runtime::Handle::current();
-            let timer = SystemTimer::builder().executor(executor).build().unwrap();
-            block(&Purgatory::builder("blocking").timer(&timer).build().unwrap())
-        })
-    });
-    assert_eq!(ended, (WaitError::InsideCallback, 0));
+    let purgatorys = async { block(over(|builder| builder.executor(Handle::current()))) };
+    assert_eq!(watched(one_thread(), purgatorys), InsideCallback);
+    let timers = async {
+        let executor = Handle::current();
+        let timer = SystemTimer::builder().executor(executor).build().unwrap();
+        block(over(|builder| builder.timer(&timer)))
+    };
+    assert_eq!(watched(one_thread(), timers), InsideCallback);
 }
 
-#[test]
-fn timer_on_threads_of_its_own_allows_the_wait() {
-    let ended = watched(|| one_thread().block_on(async { block(&Purgatory::new("own").unwrap()) }));
-    assert_eq!(ended, (WaitError::Expired, 0));
-}
-
-/// What an event loop of the user's own is as an executor.
+/// An event loop of the user's own, as an executor.
 #[derive(Debug)]
 struct Loop(Option<ThreadId>);
 
@@ -125,35 +107,30 @@ impl Executor for Loop {
 
 #[test]
 fn users_executor_tells_where_waits_are_refused() {
-    let (timer, here) = (ManualTimer::new(), thread::current().id());
-    let of_loop = |on| {
-        let builder = Purgatory::<u8>::builder("loop").timer(&timer).executor(Loop(on));
-        builder.build().unwrap()
-    };
-    assert_eq!(block(&of_loop(Some(here))), (WaitError::InsideCallback, 0));
-    let (elsewhere, waits) = (of_loop(thread::spawn(|| ()).thread().id().into()), of_loop(None));
-    let others = [elsewhere, waits].map(|purgatory| {
+    let here = thread::current().id();
+    let of_loop = |on| by_hand_with(|builder| builder.executor(Loop(on)));
+    assert_eq!(block(of_loop(Some(here)).1), InsideCallback);
+    // Another thread's; and one that panics says nothing.
+    for on in [Some(thread::spawn(|| ()).thread().id()), None] {
+        let (timer, purgatory) = of_loop(on);
         let waiting = purgatory.clone();
-        let wait = thread::spawn(move || block(&waiting));
+        let wait = thread::spawn(move || block(waiting));
         while purgatory.is_empty() {
             thread::yield_now();
         }
         timer.advance(MS);
-        wait.join().unwrap()
-    });
-    assert_eq!(others, [(WaitError::Expired, 0), (WaitError::Expired, 0)]); // a panic says nothing
+        assert_eq!(wait.join().unwrap(), Expired);
+    }
 }
 
 #[test]
 fn shutdown_on_the_blocked_thread_waits_for_nothing() {
-    let left = watched(|| {
-        one_thread().block_on(async {
-            let purgatory = on_this_runtime();
-            let wait = purgatory.wait(&[1], HANGS, || None::<()>);
-            let left = purgatory.shutdown(Duration::MAX); // its callback is a task of this thread
-            assert!(wait.await.is_err());
-            left.callbacks
-        })
-    });
-    assert_eq!(left, 1);
+    let left = async {
+        let purgatory = on_this_runtime();
+        let wait = purgatory.wait(&[1], MINUTE, || None::<()>);
+        let left = purgatory.shutdown(Duration::MAX); // its callback is a task of this thread
+        assert!(wait.await.is_err());
+        left.callbacks
+    };
+    assert_eq!(watched(one_thread(), left), 1);
 }

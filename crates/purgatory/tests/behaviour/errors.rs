@@ -1,29 +1,43 @@
-//! What errors, outcomes and reasons say: the value that was wrong, and the bound.
+//! What errors, outcomes and ids say: the value that was wrong, and the bound.
 
+use crate::support::{MINUTE, MS, NEVER, Park, never};
 use purgatory::{
-    BoxedOperation, CancelReason, EndResult, Outcome, ParkResult, Purgatory, RefusedReason,
-    Timeout, WaitError, Watches, when,
+    BoxedOperation, CancelReason, EndResult, Outcome, Purgatory, Refused, RefusedReason, WaitError,
+    Watches,
 };
+use timer_core::{BuildError, ManualTimer, Timer};
+
+/// As many programs do: `?` on whatever comes.
+fn park_or_fail(waits: &Purgatory<u32>) -> anyhow::Result<()> {
+    waits.try_complete_else_watch(never(), &[1], NEVER)?;
+    Ok(())
+}
 
 #[test]
 fn a_refusal_names_the_bound() {
-    let waits: Purgatory<u32, BoxedOperation> =
-        Purgatory::builder("waits").max_parked(1).build().unwrap();
-    let park = |watches: Watches<'_, u32>| {
-        let operation = when(|| false, drop);
-        waits.try_complete_else_watch(operation, watches, Timeout::Never)
+    let timer = ManualTimer::new();
+    let waits: Purgatory<u32> =
+        Purgatory::builder("w").timer(&timer).max_parked(1).build().unwrap();
+    let says = |watches: Watches<'_, u32>| {
+        waits.try_complete_else_watch(never(), watches, NEVER).unwrap_err().to_string()
     };
-    let says = |watches| park(watches).unwrap_err().to_string();
     assert_eq!(says(Watches::keys(&[])), "not parked: no watch key");
     let levels: Vec<_> = (0..20_000).map(|key| (key, 1)).collect();
     let many = says(Watches::up_to(&levels));
     assert_eq!(many, "not parked: more than 16383 watermarks to count in one operation");
-    park(Watches::keys(&[1])).unwrap();
-    let full = says(Watches::keys(&[1]));
-    assert_eq!(full, "not parked: no more than 1 can be parked");
-    waits.shutdown(std::time::Duration::from_secs(60));
-    let closed = says(Watches::keys(&[1]));
-    assert_eq!(closed, "not parked: the purgatory was shut down");
+    park_or_fail(&waits).unwrap();
+    let error = park_or_fail(&waits).unwrap_err();
+    assert_eq!(error.to_string(), "not parked: no more than 1 can be parked");
+    let full = error.downcast::<Refused<BoxedOperation>>().unwrap();
+    waits.cancel_all("room");
+    waits.park(full.into_inner(), &[1], NEVER); // it came back
+    timer.shutdown(MINUTE);
+    assert_eq!(says(Watches::keys(&[1])), "not parked: the purgatory was shut down");
+    let stats = waits.stats();
+    assert_eq!((stats.refused_no_keys, stats.refused_full, stats.refused_closed), (1, 1, 1));
+    assert_eq!((stats.refused_too_many_watermarks, stats.checks), (1, 5));
+    let late = Purgatory::<u32>::builder("late").timer(&timer).build();
+    assert!(matches!(late, Err(BuildError::Closed)));
     let rooms = Purgatory::<u32>::builder("rooms").rooms(3).build().unwrap_err();
     assert_eq!(rooms.to_string(), "3 shards or rooms: not a power of two in 1..=256");
 }
@@ -43,15 +57,10 @@ fn an_outcome_says_why() {
 /// Hexadecimal: the purgatory's number, a dash, the operation's.
 #[test]
 fn the_id_of_an_operation_is_of_one_purgatory_alone() {
-    let [one, other] = ["one", "other"].map(|name| Purgatory::new(name).unwrap());
-    let park = |purgatory: &Purgatory<u32, BoxedOperation>| {
-        let operation = when(|| false, drop);
-        match purgatory.try_complete_else_watch(operation, &[1], Timeout::Never).unwrap() {
-            ParkResult::Parked(id) => id,
-            ended => panic!("{ended:?}"),
-        }
-    };
-    let ids = [park(&one), park(&one), park(&other)];
+    let timer = ManualTimer::new();
+    let [one, other] =
+        ["one", "other"].map(|name| Purgatory::<u32>::builder(name).timer(&timer).build().unwrap());
+    let ids = [&one, &one, &other].map(|of| of.park(never(), &[1], NEVER));
     let parts = ids.map(|id| {
         let text = id.to_string();
         let (purgatory, operation) = text.split_once('-').unwrap();
@@ -61,20 +70,7 @@ fn the_id_of_an_operation_is_of_one_purgatory_alone() {
     assert!(parts[0][0] != parts[2][0] && parts[0][1] != parts[1][1]);
     #[cfg(feature = "serde")]
     assert_eq!(serde_json::to_value(ids[0]).unwrap(), ids[0].to_string());
-    assert_eq!(other.cancel(ids[0], "not here"), EndResult::Gone);
-    assert_eq!((one.len(), other.len()), (2, 1));
-}
-
-#[cfg(feature = "keyed")]
-#[test]
-fn a_quorum_that_cannot_be_says_why() {
-    let watermarks = purgatory::Watermarks::new("replicas").unwrap();
-    let says = |k, quorum: &[(u32, u64)]| {
-        let refused = watermarks.wait_for_k(k, quorum, Timeout::Never).wait_blocking();
-        refused.unwrap_err().to_string()
-    };
-    let no_quorum = says(3, &[(1, 5), (2, 5)]);
-    assert_eq!(no_quorum, "not parked: 3 of 2 keys is no quorum: between 1 and 2 are");
-    let twice = says(1, &[(1, 5), (1, 6)]);
-    assert_eq!(twice, "not parked: a key comes twice in the quorum");
+    assert_eq!([other.cancel(ids[0], "not here"), other.complete(ids[0])], [EndResult::Gone; 2]);
+    assert!(!other.reschedule(ids[0], MS));
+    assert_eq!((one.len(), other.len(), one.cancel(ids[0], "here")), (2, 1, EndResult::Ended));
 }

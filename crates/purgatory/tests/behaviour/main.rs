@@ -6,19 +6,13 @@
 mod support;
 
 mod blocking;
-mod conditions;
+mod costs;
 mod counts;
-mod doors;
 mod endings;
 mod errors;
-mod extremes;
 mod fair_ends;
-mod for_one;
 mod held_up;
-mod labels;
-mod lookups;
 mod metrics;
-mod missed_events;
 mod monitor;
 mod others_bugs;
 mod promises;

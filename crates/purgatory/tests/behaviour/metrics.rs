@@ -2,15 +2,15 @@
 #![cfg(all(feature = "metrics", not(loom)))]
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use crate::support::{MS, Op, Park, Probe, Waiting, waiting};
+use crate::support::{MS, NEVER, Park, Probe, Waiting, refused, waiting};
 use metrics::{Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use metrics_exporter_prometheus::PrometheusBuilder;
-use purgatory::{Purgatory, Timeout, Watches};
+use purgatory::{Purgatory, Watches};
 use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
 
 /// A purgatory in which something of everything has happened.
@@ -18,26 +18,19 @@ fn eventful(timer: &ManualTimer) -> Waiting {
     let purgatory =
         Purgatory::builder("orders").timer(timer).max_parked(4).max_weight(9).build().unwrap();
     purgatory.publish(); // times count from here on
-    let park = |operation: Op, timeout| {
-        purgatory.try_complete_else_watch(operation, &["k"], timeout).map(drop)
-    };
-    let ready = Probe::new();
-    park(ready.operation(), Timeout::Never).unwrap();
-    park(Probe::new().operation(), Timeout::After(10 * MS)).unwrap();
-    let mut checks = 0;
-    let panics = move || {
-        checks += 1;
-        assert!(checks < 2, "the second check panics");
-    };
-    park(Probe::new().operation().on_check(panics), Timeout::Never).unwrap();
-    let named = Watches::keys(&["k"]).labelled("yours");
-    purgatory.park(Probe::new().operation(), named, Timeout::Never);
-    drop(park(Probe::new().operation(), Timeout::Never).unwrap_err()); // full
+    let ready = Probe::parked(&purgatory, &["k"], NEVER);
+    Probe::parked(&purgatory, &["k"], 10 * MS);
+    let panics = Probe::new();
+    let checks = panics.clone();
+    let operation = panics.operation().on_check(move || assert!(checks.checks() < 2, "panics"));
+    purgatory.park(operation, &["k"], NEVER);
+    Probe::parked(&purgatory, Watches::keys(&["k"]).labelled("yours"), NEVER);
+    refused(&purgatory, Probe::new().operation(), &["k"]); // full
     timer.advance(20 * MS);
     ready.make_ready();
     assert_eq!(purgatory.check_and_complete(&"k"), 1);
-    park(ready.operation(), Timeout::Never).unwrap(); // at once
-    timer.advance(Duration::from_millis(1500));
+    purgatory.try_complete_else_watch(ready.operation(), &["k"], NEVER).unwrap(); // at once
+    timer.advance(1500 * MS);
     purgatory
 }
 
@@ -48,12 +41,6 @@ fn exposition(publish: impl FnOnce()) -> String {
     recorder.handle().render()
 }
 
-fn assert_has(page: &str, lines: &[&str]) {
-    for line in lines {
-        assert!(page.lines().any(|other| other == *line), "{line} is not in\n{page}");
-    }
-}
-
 #[test]
 fn a_real_recorder_is_handed_counts_and_histograms() {
     let timer = ManualTimer::new();
@@ -62,64 +49,55 @@ fn a_real_recorder_is_handed_counts_and_histograms() {
         purgatory.publish();
         purgatory.publish(); // each wait is handed over once
     });
-    assert_has(
-        &page,
-        &[
-            "purgatory_parked{purgatory=\"orders\"} 1",
-            "purgatory_watched{purgatory=\"orders\"} 1",
-            "purgatory_keys{purgatory=\"orders\"} 1",
-            "purgatory_oldest_age_seconds{purgatory=\"orders\"} 1.52",
-            "purgatory_longest_check_seconds{purgatory=\"orders\"} 0",
-            "purgatory_callbacks_waiting{purgatory=\"orders\"} 0",
-            "purgatory_parked_total{purgatory=\"orders\"} 4",
-            "purgatory_ended_total{purgatory=\"orders\",outcome=\"completed\"} 1",
-            "purgatory_ended_total{purgatory=\"orders\",outcome=\"expired\"} 1",
-            "purgatory_ended_total{purgatory=\"orders\",outcome=\"cancelled\"} 1",
-            "purgatory_cancelled_total{purgatory=\"orders\",reason=\"panicked\"} 1",
-            "purgatory_cancelled_total{purgatory=\"orders\",reason=\"requested\"} 0",
-            "purgatory_ended_at_once_total{purgatory=\"orders\"} 1",
-            "purgatory_refused_total{purgatory=\"orders\",reason=\"full\"} 1",
-            "purgatory_events_total{purgatory=\"orders\"} 1",
-            "purgatory_panics_total{purgatory=\"orders\"} 1",
-            "purgatory_missed_events_total{purgatory=\"orders\"} 0",
-            // 4, one refused, one at once, 3 for the event.
-            "purgatory_checks_total{purgatory=\"orders\"} 9",
-            "purgatory_wait_seconds_bucket{purgatory=\"orders\",outcome=\"completed\",le=\"0.01\"} 0",
-            "purgatory_wait_seconds_bucket{purgatory=\"orders\",outcome=\"completed\",le=\"0.025\"} 1",
-            "purgatory_wait_seconds_sum{purgatory=\"orders\",outcome=\"completed\"} 0.02",
-            "purgatory_wait_seconds_count{purgatory=\"orders\",outcome=\"completed\"} 1",
-            "purgatory_wait_seconds_bucket{purgatory=\"orders\",outcome=\"expired\",le=\"0.01\"} 1",
-            "purgatory_expiry_lateness_seconds_count{purgatory=\"orders\"} 1",
-            "purgatory_callback_delay_seconds_count{purgatory=\"orders\"} 1",
-        ],
-    );
-}
-
-/// Keeps what histograms are given, and does something once while gauges are registered.
-struct Kept<F> {
-    values: Arc<Values>,
-    once: Mutex<Option<F>>,
-}
-
-/// Given to a histogram; after so many values it panics once.
-#[derive(Default)]
-struct Values {
-    given: Mutex<Vec<f64>>,
-    panics_after: Mutex<Option<usize>>,
-}
-
-impl metrics::HistogramFn for Values {
-    fn record(&self, value: f64) {
-        let mut given = self.given.lock().unwrap();
-        if self.panics_after.lock().unwrap().take_if(|after| given.len() == *after).is_some() {
-            drop(given);
-            panic!("this recorder panics");
-        }
-        given.push(value);
+    // Checks: 4, one refused, one at once, 3 for the event.
+    let expected = r#"
+        parked 1
+        watched 1
+        keys 1
+        oldest_age_seconds 1.52
+        longest_check_seconds 0
+        callbacks_waiting 0
+        parked_total 4
+        ended_total{outcome="completed"} 1
+        ended_total{outcome="expired"} 1
+        ended_total{outcome="cancelled"} 1
+        cancelled_total{reason="panicked"} 1
+        cancelled_total{reason="requested"} 0
+        ended_at_once_total 1
+        refused_total{reason="full"} 1
+        events_total 1
+        panics_total 1
+        missed_events_total 0
+        checks_total 9
+        wait_seconds_bucket{outcome="completed",le="0.01"} 0
+        wait_seconds_bucket{outcome="completed",le="0.025"} 1
+        wait_seconds_sum{outcome="completed"} 0.02
+        wait_seconds_count{outcome="completed"} 1
+        wait_seconds_bucket{outcome="expired",le="0.01"} 1
+        expiry_lateness_seconds_count 1
+        callback_delay_seconds_count 1
+    "#;
+    let page = page.replace("{purgatory=\"orders\"}", "").replace("purgatory=\"orders\",", "");
+    for line in expected.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let line = format!("purgatory_{line}");
+        assert!(page.lines().any(|other| other == line), "{line} is not in\n{page}");
     }
 }
 
-impl<F: FnOnce()> Recorder for Kept<F> {
+/// Keeps what its histograms are given; panics instead of taking the third value.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<(usize, Vec<f64>)>>);
+
+impl metrics::HistogramFn for Kept {
+    fn record(&self, value: f64) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.0 += 1;
+        assert_ne!(kept.0, 3, "this recorder panics");
+        kept.1.push(value);
+    }
+}
+
+impl Recorder for Kept {
     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
@@ -127,14 +105,10 @@ impl<F: FnOnce()> Recorder for Kept<F> {
         metrics::Counter::noop()
     }
     fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> metrics::Gauge {
-        let once = self.once.lock().unwrap().take();
-        if let Some(once) = once {
-            metrics::with_local_recorder(self, once);
-        }
         metrics::Gauge::noop()
     }
     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> metrics::Histogram {
-        metrics::Histogram::from_arc(self.values.clone())
+        metrics::Histogram::from_arc(Arc::new(self.clone()))
     }
 }
 
@@ -143,71 +117,40 @@ fn a_panicking_recorder_is_given_no_bucket_twice() {
     let (timer, purgatory) = waiting();
     purgatory.times();
     for timeout in [MS, 20 * MS, 300 * MS] {
-        let operation = Probe::new().operation();
-        purgatory.park(operation, &["k"], timeout);
+        Probe::parked(&purgatory, &["k"], timeout);
     }
     timer.advance(300 * MS);
-    let values = Arc::<Values>::default();
-    *values.panics_after.lock().unwrap() = Some(2);
-    let recorder = Kept { values: values.clone(), once: Mutex::new(None::<fn()>) };
-    metrics::with_local_recorder(&recorder, || {
+    let kept = Kept::default();
+    metrics::with_local_recorder(&kept, || {
         let publish = std::panic::AssertUnwindSafe(|| purgatory.publish());
         std::panic::catch_unwind(publish).unwrap_err();
         purgatory.publish();
     });
-    let mut waits = values.given.lock().unwrap().clone();
+    let mut waits = kept.0.lock().unwrap_or_else(PoisonError::into_inner).1.clone();
     waits.retain(|&wait| wait > 0.0); // nothing was late
     assert_eq!(waits, [0.001, 0.02]); // the third was lost with the panic, and none came twice
 }
 
-/// What the table of a page says, or an exposition: type, help, and labels with their values, by
-/// name.
-type Told = BTreeMap<String, (String, String, Vec<String>)>;
-
-fn exposed(page: &str) -> Told {
-    let mut told = Told::new();
-    for line in page.lines() {
-        if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' ')) {
-            told.entry(name.to_owned()).or_default().1 = help.to_owned();
-        } else if let Some((name, kind)) =
-            line.strip_prefix("# TYPE ").and_then(|l| l.split_once(' '))
-        {
-            told.entry(name.to_owned()).or_default().0 = kind.to_owned();
-        } else if let Some((name, rest)) = line.split_once('{') {
-            let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
-            let name = base.filter(|base| told.contains_key(*base)).unwrap_or(name);
-            let labels = rest.split_once('}').unwrap().0.split(',');
-            let said = told.get_mut(name).unwrap();
-            for label in labels.filter(|label| !label.starts_with("le=")) {
-                let (label, value) = label.split_once('=').unwrap();
-                if !["purgatory", "timer"].contains(&label) {
-                    said.2.push(format!("{label}={}", value.trim_matches('"')));
-                }
-            }
-        }
-    }
-    told.values_mut().for_each(|told| {
-        told.2.sort_unstable();
-        told.2.dedup();
-    });
-    told
+/// A row `| name | type | labels | HELP, then more | ... |` of the page's table.
+struct Row<'a> {
+    name: &'a str,
+    kind: &'a str,
+    /// Each as `label="value"`.
+    labels: BTreeSet<String>,
+    help: &'a str,
 }
 
-/// The rows `| name | type | labels | HELP, then more | ... |`.
-fn documented(page: &str) -> Told {
+fn documented(page: &str) -> Vec<Row<'_>> {
     let rows = page.lines().filter(|line| line.starts_with("| `"));
     rows.map(|row| {
-        let cells: Vec<_> = row.split('|').map(str::trim).collect();
-        let mut labels = Vec::new();
-        for label in cells[3].split(';').filter(|cell| !cell.is_empty()) {
-            let (label, values) = label.split_once(':').unwrap();
-            let label = label.trim().trim_matches('`');
-            labels.extend(
-                values.split(',').map(|v| format!("{label}={}", v.trim().trim_matches('`'))),
-            );
-        }
-        labels.sort_unstable();
-        (cells[1].trim_matches('`').to_owned(), (cells[2].to_owned(), cells[4].to_owned(), labels))
+        let cells: Vec<_> = row.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
+        let labels = cells[3].split(';').filter_map(|label| label.split_once(':'));
+        let quiet = |word: &str| word.trim().trim_matches('`').to_owned();
+        let labels = labels.flat_map(|(label, values)| {
+            let pair = move |value| format!("{}=\"{}\"", quiet(label), quiet(value));
+            values.split(',').map(pair)
+        });
+        Row { name: cells[1], kind: cells[2], labels: labels.collect(), help: cells[4] }
     })
     .collect()
 }
@@ -223,20 +166,26 @@ fn the_page_lists_exactly_what_is_published() {
         }
         timer.publish();
     });
-    let (exposed, documented) =
-        (exposed(&page), documented(include_str!("../../../../docs/METRICS.md")));
-    let names = |told: &Told| told.keys().cloned().collect::<Vec<_>>();
-    assert_eq!(names(&exposed), names(&documented));
-    for (name, (kind, help, labels)) in &exposed {
-        let row = &documented[name];
-        assert_eq!((kind, labels), (&row.0, &row.2), "{name}: type and labels");
-        assert!(row.1.starts_with(help.as_str()), "{name}: {help:?} does not begin {:?}", row.1);
-        let suffix = match kind.as_str() {
+    let rows = documented(include_str!("../../../../docs/METRICS.md"));
+    let names: BTreeSet<_> = rows.iter().map(|row| row.name).collect();
+    let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    assert_eq!(types.map(|line| line.split(' ').next().unwrap()).collect::<BTreeSet<_>>(), names);
+    for Row { name, kind, labels, help } in rows {
+        assert!(page.contains(&format!("# TYPE {name} {kind}\n")), "{name} is no {kind}");
+        let told = page.lines().find_map(|line| line.strip_prefix(&format!("# HELP {name} ")));
+        assert!(help.starts_with(told.unwrap()), "{name}: {told:?} does not begin {help:?}");
+        let suffix = match kind {
             "counter" => name.ends_with("_total"),
             "histogram" => name.ends_with("_seconds"),
             _ => !name.ends_with("_total"),
         };
         assert!(suffix, "{name} is no name for a {kind}");
+        let ends = ["", "_bucket", "_sum", "_count"].map(|end| format!("{name}{end}{{"));
+        let lines = page.lines().filter(|line| ends.iter().any(|end| line.starts_with(end)));
+        let told = lines.flat_map(|line| line.split(['{', '}']).nth(1).unwrap().split(','));
+        let own = ["purgatory=", "timer=", "le="];
+        let told = told.filter(|label| !own.iter().any(|own| label.starts_with(own)));
+        assert_eq!(told.map(str::to_owned).collect::<BTreeSet<_>>(), labels, "{name}");
     }
 }
 
@@ -250,9 +199,9 @@ fn labels_read_zero_in_the_end_and_silence_is_told() {
         assert!(page.contains(line), "no {line} in\n{page}");
     };
     let fetch = Watches::keys(&["k"]).labelled("fetch");
-    let id = waits.park(Probe::new().operation(), fetch, Timeout::Never);
+    let id = waits.park(Probe::new().operation(), fetch, NEVER);
     told("purgatory_parked_by_label{purgatory=\"test\",label=\"fetch\"} 1\n");
-    timer.advance(Duration::from_millis(1500));
+    timer.advance(1500 * MS);
     told("purgatory_quietest_key_seconds{purgatory=\"test\"} 1.5\n");
     waits.cancel(id, "gone");
     told("purgatory_parked_by_label{purgatory=\"test\",label=\"fetch\"} 0\n");

@@ -1,4 +1,6 @@
-//! Checks without an event, each so long.
+//! Checks without an event: the last check of an operation whose time is up (`check_at_expiry`),
+//! and rechecks of one that waits for long (`recheck_every`). A condition that they find true is a
+//! missed event.
 #![cfg(not(loom))]
 
 use std::{
@@ -8,359 +10,381 @@ use std::{
 };
 
 use crate::support::{
-    Later, MS, Op, PANICKED, Park, Probe, SHUTDOWN, Waiting, assert_empty, by_hand_with, requested,
+    Later, MS, NEVER, Op, PANICKED, Park, Probe, SHUTDOWN, Waiting, assert_empty, by_hand_with,
+    over, refused, requested, waiting,
 };
 use purgatory::{
-    Builder, EndResult, Monitor, OperationId, Outcome, Parked, Timeout, WaitError, Watches,
+    Builder, EndResult, OperationId,
+    Outcome::{self, Completed, Expired},
+    Parked, Purgatory, Timeout, WaitError,
 };
 use timer_core::{ManualTimer, Timer};
 
-/// An operation is checked after so long, and again.
+/// A check without an event comes after this time.
 const EVERY: Duration = Duration::from_millis(10);
-const EXPIRED: [Outcome; 1] = [Outcome::Expired];
-const COMPLETED: [Outcome; 1] = [Outcome::Completed];
 
-fn rechecking() -> (ManualTimer, Waiting) {
-    by_hand_with(|builder| builder.recheck_every(EVERY))
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// The time is up.
+    Last,
+    /// Two intervals are left.
+    Again,
 }
 
-/// With an executor that is late.
-fn rechecking_later() -> (ManualTimer, Waiting, Later) {
-    let later = Later::default();
-    let on_it = later.clone();
-    let (timer, purgatory) =
-        by_hand_with(|builder| builder.recheck_every(EVERY).executor(on_it.clone()));
-    (timer, purgatory, later)
+const BOTH: [Kind; 2] = [Kind::Last, Kind::Again];
+
+struct World {
+    kind: Kind,
+    timer: ManualTimer,
+    purgatory: Waiting,
+    /// What the hook of last checks was told.
+    missed: Arc<Mutex<Vec<Parked<&'static str>>>>,
 }
 
-/// An operation that has another thread do this as its first recheck runs, and is true then if it
-/// is `ready`.
-fn at_recheck(probe: &Probe, ready: bool, mut act: impl FnMut() + Send + 'static) -> Op {
-    let seen = probe.clone();
-    probe.operation().on_check(move || {
-        if seen.checks() != 2 {
-            return; // the check at park, and later ones
-        }
-        if ready {
-            seen.make_ready();
-        }
-        let act = &mut act;
-        thread::scope(|scope| scope.spawn(act).join().unwrap());
-    })
+impl World {
+    fn new(kind: Kind) -> Self {
+        World::with(kind, |builder| builder)
+    }
+
+    fn late(kind: Kind) -> (Self, Later) {
+        let later = Later::default();
+        (World::with(kind, |builder| builder.executor(later.clone()).max_parked(1)), later)
+    }
+
+    fn with(
+        kind: Kind,
+        build: impl FnOnce(Builder<&'static str, Op>) -> Builder<&'static str, Op>,
+    ) -> Self {
+        let missed = Arc::<Mutex<Vec<_>>>::default();
+        let told = missed.clone();
+        let hook = move |parked: &Parked<_>| told.lock().unwrap().push(parked.clone());
+        let (timer, purgatory) = by_hand_with(|builder| match kind {
+            Kind::Last => build(builder.check_at_expiry(hook)),
+            Kind::Again => build(builder.recheck_every(EVERY)),
+        });
+        World { kind, timer, purgatory, missed }
+    }
+
+    #[track_caller]
+    fn park(&self, operation: Op, keys: &[&'static str]) -> OperationId {
+        let intervals = if self.kind == Kind::Last { 1 } else { 3 };
+        self.purgatory.park(operation, keys, intervals * EVERY)
+    }
+
+    #[track_caller]
+    fn parked(&self, keys: &[&'static str]) -> Probe {
+        let probe = Probe::new();
+        self.park(probe.operation(), keys);
+        probe
+    }
+
+    /// An operation that, in its first check without an event, has another thread do this; the
+    /// check comes true if `ready`.
+    fn at_check(
+        &self,
+        probe: &Probe,
+        ready: bool,
+        mut act: impl FnMut(&Waiting) + Send + 'static,
+    ) -> Op {
+        let (purgatory, seen) = (self.purgatory.clone(), probe.clone());
+        probe.operation().on_check(move || {
+            if seen.checks() != 2 {
+                return; // the check at park, and later ones
+            }
+            if ready {
+                seen.make_ready();
+            }
+            let (act, purgatory) = (&mut act, &purgatory);
+            thread::scope(|scope| scope.spawn(|| act(purgatory)).join().unwrap());
+        })
+    }
+
+    /// Nothing is left, and this number of events were missed.
+    #[track_caller]
+    fn assert_over(&self, missed: u64) {
+        let stats = self.purgatory.stats();
+        assert_eq!((stats.missed_events, stats.callbacks_waiting), (missed, 0));
+        let told = self.missed.lock().unwrap().len() as u64;
+        assert_eq!(told, if self.kind == Kind::Last { missed } else { 0 });
+        assert_empty(&self.purgatory);
+    }
 }
 
 #[test]
 fn a_forgotten_event_costs_one_interval() {
-    let missed: Arc<Mutex<Vec<Parked<&str>>>> = Arc::default();
-    let told = missed.clone();
-    let hooked = |builder: Builder<&'static str, Op>| {
-        let builder = builder.recheck_every(EVERY);
-        builder.check_at_expiry(move |parked| told.lock().unwrap().push(parked.clone()))
-    };
-    let (timer, purgatory) = by_hand_with(hooked);
-    let probe = Probe::new();
-    let id = purgatory.park(probe.operation(), &["a", "b"], 30 * EVERY);
-    probe.make_ready();
-    timer.advance(EVERY - MS);
-    assert!(!probe.ended());
-    timer.advance(MS);
-    assert_eq!((probe.endings(), probe.checks()), (COMPLETED.into(), 2));
-    assert_eq!(purgatory.stats().missed_events, 1);
-    let missed = missed.lock().unwrap().pop().unwrap();
-    assert_eq!((missed.id, missed.keys, missed.age), (id, vec!["a", "b"], EVERY));
-    assert_eq!(missed.expires_in, Some(29 * EVERY));
-    assert_empty(&purgatory);
+    let last = World::new(Kind::Last);
+    let [again, never] =
+        [(); 2].map(|()| World::with(Kind::Last, |builder| builder.recheck_every(EVERY)));
+    for (world, timeout, left) in [
+        (last, Timeout::After(EVERY), Some(Duration::ZERO)),
+        (again, Timeout::After(30 * EVERY), Some(29 * EVERY)),
+        (never, NEVER, None),
+    ] {
+        let probe = Probe::new();
+        let id = world.purgatory.park(probe.operation(), &["a", "b"], timeout);
+        probe.make_ready();
+        world.timer.advance(EVERY - MS);
+        assert!(!probe.ended());
+        world.timer.advance(MS);
+        assert_eq!((probe.endings(), probe.checks()), (vec![Completed], 2));
+        let missed = world.missed.lock().unwrap()[0].clone();
+        assert_eq!((missed.id, missed.keys, missed.age), (id, vec!["a", "b"], EVERY));
+        assert_eq!(missed.expires_in, left);
+        assert_eq!(world.purgatory.stats().checks, 2);
+        world.assert_over(1);
+    }
 }
 
 #[test]
 fn operations_that_end_before_are_not_rechecked() {
-    let (timer, purgatory) = rechecking();
-    let [by_event, expiring] = [Probe::new(), Probe::new()];
-    purgatory.park(by_event.operation(), &["a"], 3 * EVERY);
-    purgatory.park(expiring.operation(), &["b"], EVERY);
-    timer.advance(EVERY - MS);
-    by_event.make_ready();
-    purgatory.check_and_complete(&"a");
-    expiring.make_ready(); // there is no last check
-    timer.advance(4 * EVERY);
-    assert_eq!((by_event.endings(), by_event.checks()), (COMPLETED.into(), 2));
-    assert_eq!((expiring.endings(), expiring.checks()), (EXPIRED.into(), 1));
-    assert_eq!(purgatory.stats().missed_events, 0);
-    assert_empty(&purgatory);
+    for (timer, purgatory) in [waiting(), by_hand_with(|builder| builder.recheck_every(EVERY))] {
+        let by_event = Probe::parked(&purgatory, &["a"], 3 * EVERY);
+        let expiring = Probe::parked(&purgatory, &["b"], EVERY);
+        timer.advance(EVERY - MS);
+        by_event.make_ready();
+        purgatory.check_and_complete(&"a");
+        expiring.make_ready(); // there is no last check
+        timer.advance(4 * EVERY);
+        assert_eq!((by_event.endings(), by_event.checks()), (vec![Completed], 2));
+        assert_eq!((expiring.endings(), expiring.checks()), (vec![Expired], 1));
+        assert_eq!(purgatory.stats().missed_events, 0);
+    }
 }
 
 #[test]
 fn each_interval_has_one_check_and_expiry_is_on_time() {
     for keys in [&["a"][..], &["b", "a"]] {
-        let (timer, purgatory) = rechecking();
-        let probe = Probe::parked(&purgatory, keys, 35 * MS);
+        let world = World::new(Kind::Again);
+        let probe = Probe::parked(&world.purgatory, keys, 35 * MS);
         for (passed, checks) in [(9, 1), (1, 2), (9, 2), (1, 3), (10, 4), (4, 4)] {
-            timer.advance(passed * MS);
+            world.timer.advance(passed * MS);
             assert_eq!((probe.checks(), probe.ended()), (checks, false));
         }
-        timer.advance(MS);
-        assert_eq!((probe.endings(), probe.checks()), (EXPIRED.into(), 4));
-        let stats = timer.stats();
+        world.timer.advance(MS);
+        assert_eq!((probe.endings(), probe.checks()), (vec![Expired], 4));
+        let stats = world.timer.stats();
         assert_eq!((stats.fired, stats.pending), (1, 0)); // a recheck does not count as fired
-        assert_empty(&purgatory);
+        world.assert_over(0);
+    }
+    // At the deadline there is only the expiry; an interval of zero is one tick.
+    for (every, timeout_ms, checks) in [(EVERY, 20, 2), (Duration::ZERO, 5, 5)] {
+        let (timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder.recheck_every(every));
+        let probe = Probe::parked(&purgatory, &["a"], timeout_ms * MS);
+        timer.advance(timeout_ms * MS);
+        assert_eq!((probe.endings(), probe.checks()), (vec![Expired], checks));
     }
 }
 
 #[test]
-fn a_deadline_at_a_recheck_is_only_an_expiry() {
-    let (timer, purgatory) = rechecking();
-    let probe = Probe::parked(&purgatory, &["a"], 2 * EVERY);
-    timer.advance(2 * EVERY);
-    assert_eq!((probe.endings(), probe.checks()), (EXPIRED.into(), 2));
-}
-
-#[test]
-fn a_wait_without_deadline_heals_too() {
-    let (timer, purgatory) = rechecking();
-    let probe = Probe::parked(&purgatory, &["a"], Timeout::Never);
-    timer.advance(100 * EVERY);
-    assert_eq!(probe.checks(), 101);
-    let [parked] = &purgatory.snapshot(1).oldest[..] else { panic!("one waits") };
-    assert_eq!(parked.expires_in, None);
+fn a_queued_last_check_keeps_its_place() {
+    let (world, later) = World::late(Kind::Last);
+    let probe = world.parked(&["a"]);
+    world.timer.advance(EVERY);
+    let stats = world.purgatory.stats();
+    assert_eq!((stats.parked, stats.callbacks_waiting, probe.checks()), (1, 1, 1));
+    assert_eq!(world.purgatory.snapshot(1).under_check.len(), 1);
+    refused(&world.purgatory, Probe::new().operation(), &["a"]);
     probe.make_ready();
-    timer.advance(EVERY);
-    assert_eq!(probe.endings(), COMPLETED);
+    later.run();
+    assert_eq!(probe.endings(), [Completed]);
+    world.assert_over(1);
+    world.parked(&["a"]); // its place is free
 }
 
 #[test]
-fn an_interval_of_zero_is_one_tick() {
-    let (timer, purgatory) = by_hand_with(|builder| builder.recheck_every(Duration::ZERO));
-    let probe: Probe = Probe::parked::<&str>(&purgatory, &["a"], 5 * MS);
-    timer.advance(5 * MS);
-    assert_eq!(probe.endings(), EXPIRED);
-    assert_eq!(probe.checks(), 5);
-}
-
-#[test]
-fn an_event_completes_what_waits_for_its_recheck() {
-    let (timer, purgatory, later) = rechecking_later();
-    let probe = Probe::parked(&purgatory, &["a"], 5 * EVERY);
-    timer.advance(EVERY);
+fn a_queued_recheck_holds_nothing_up() {
+    let (world, later) = World::late(Kind::Again);
+    let probe = world.parked(&["a"]);
+    world.timer.advance(EVERY);
     assert_eq!((later.len(), probe.checks()), (1, 1)); // handed over, not run
     probe.make_ready();
-    assert_eq!(purgatory.check_and_complete(&"a"), 1);
-    assert_eq!((later.run(), probe.checks()), (1, 2));
-    assert_eq!((probe.endings(), purgatory.stats().missed_events), (COMPLETED.into(), 0));
-    assert_empty(&purgatory);
+    assert_eq!(world.purgatory.check_and_complete(&"a"), 1);
+    assert_eq!((later.run(), probe.checks(), probe.endings()), (1, 2, vec![Completed]));
+    world.assert_over(0);
+
+    let probe = world.parked(&["a"]);
+    world.timer.advance(EVERY);
+    probe.make_ready();
+    world.timer.advance(2 * EVERY); // its time is up before the executor came to it
+    assert!(world.purgatory.is_empty());
+    assert_eq!((later.run(), probe.checks(), probe.endings()), (2, 1, vec![Expired]));
+
+    let probe = world.parked(&["a"]);
+    world.timer.advance(EVERY);
+    probe.make_ready();
+    world.purgatory.shutdown(Duration::ZERO);
+    later.run();
+    assert_eq!((probe.endings(), probe.checks()), (vec![SHUTDOWN], 1));
+    world.timer.advance(5 * EVERY);
+    assert_eq!((later.len(), world.timer.stats().pending), (0, 0));
 }
 
 #[test]
 fn a_late_executor_is_given_each_operation_once() {
-    let (timer, purgatory, later) = rechecking_later();
+    let (world, later) = World::late(Kind::Again);
     let probe = Probe::new();
-    let id = purgatory.park(probe.operation(), &["a"], 50 * EVERY);
-    timer.advance(10 * EVERY);
-    assert_eq!((later.len(), purgatory.stats().callbacks_waiting), (1, 1));
-    purgatory.reschedule(id, 50 * EVERY); // does not queue it again either
-    timer.advance(10 * EVERY);
-    assert_eq!(later.len(), 1);
-    later.run();
-    assert_eq!((probe.checks(), later.len()), (2, 0));
-    timer.advance(EVERY);
+    let id = world.purgatory.park(probe.operation(), &["a"], 50 * EVERY);
+    world.timer.advance(10 * EVERY);
+    assert_eq!((later.len(), world.purgatory.stats().callbacks_waiting), (1, 1));
+    world.purgatory.reschedule(id, 50 * EVERY); // does not queue it again either
+    world.timer.advance(10 * EVERY);
+    assert_eq!((later.run(), probe.checks(), later.len()), (1, 2, 0));
+    world.timer.advance(EVERY);
     assert_eq!((later.run(), probe.checks()), (1, 3));
-    timer.advance(39 * EVERY - MS);
+    world.timer.advance(39 * EVERY - MS);
     later.run();
     assert!(!probe.ended());
-    timer.advance(MS);
+    world.timer.advance(MS);
     later.run();
-    assert_eq!((probe.endings(), probe.checks()), (EXPIRED.into(), 4));
+    assert_eq!((probe.endings(), probe.checks()), (vec![Expired], 4));
 }
 
+/// Its holder looks again, unless its end is decided.
 #[test]
-fn a_queued_recheck_holds_no_expiry_up() {
-    let (timer, purgatory, later) = rechecking_later();
-    let probe = Probe::parked(&purgatory, &["a"], 2 * EVERY);
-    timer.advance(EVERY);
-    probe.make_ready();
-    timer.advance(EVERY); // its time is up before the executor came to it
-    assert!(purgatory.is_empty());
-    assert_eq!((later.run(), probe.checks(), probe.endings()), (2, 1, EXPIRED.into()));
-}
-
-#[test]
-fn a_check_under_way_is_not_repeated() {
-    let (timer, purgatory, later) = rechecking_later();
-    let probe = Probe::new();
-    let (clock, executor) = (timer.clone(), later.clone());
-    let act = move || {
-        clock.advance(EVERY);
-        assert_eq!(executor.run(), 1); // the next one, inside this one
-    };
-    purgatory.park(at_recheck(&probe, false, act), &["a"], 4 * EVERY);
-    timer.advance(EVERY);
-    assert_eq!((later.run(), probe.checks()), (1, 2));
-    timer.advance(EVERY);
-    assert_eq!((later.run(), probe.checks()), (1, 3));
-}
-
-#[test]
-fn an_event_during_a_recheck_is_no_miss() {
-    for ready in [true, false] {
-        let (timer, purgatory) = rechecking();
-        let probe = Probe::new();
-        let raises = purgatory.clone();
-        let act = move || assert_eq!(raises.check_and_complete(&"a"), 0);
-        purgatory.park(at_recheck(&probe, ready, act), &["b", "a"], 3 * EVERY);
-        timer.advance(EVERY);
-        assert_eq!((probe.ended(), probe.checks()), (ready, if ready { 2 } else { 3 }));
-        assert_eq!(purgatory.stats().missed_events, 0);
-        timer.advance(2 * EVERY);
-        assert_eq!(probe.endings(), if ready { COMPLETED } else { EXPIRED });
+fn an_event_during_a_check_is_no_miss() {
+    for (kind, ready) in BOTH.into_iter().flat_map(|kind| [(kind, true), (kind, false)]) {
+        for keys in [&["a"][..], &["b", "a"]] {
+            let (world, probe) = (World::new(kind), Probe::new());
+            let event = |waits: &Waiting| assert_eq!(waits.check_and_complete(&"a"), 0);
+            world.park(world.at_check(&probe, ready, event), keys);
+            world.timer.advance(EVERY);
+            let looks_again = kind == Kind::Again && !ready;
+            assert_eq!((probe.ended(), probe.checks()), (!looks_again, 2 + looks_again as usize));
+            world.timer.advance(2 * EVERY);
+            assert_eq!(probe.endings(), [if ready { Completed } else { Expired }]);
+            world.assert_over(0);
+        }
     }
 }
 
-/// A check that comes true beats what was asked meanwhile; else the operation ends as asked.
+/// A check that comes true beats what was asked meanwhile. If it does not, an operation ends as was
+/// asked during a recheck, and expires after its last check.
 #[test]
-fn an_end_during_a_recheck_is_left_to_it() {
-    for ready in [true, false] {
-        for (attempt, end) in
-            [requested("late"), Outcome::Completed, requested("late"), SHUTDOWN, Outcome::Expired]
-                .into_iter()
-                .enumerate()
-        {
-            let (timer, purgatory) = rechecking();
-            let probe = Probe::new();
-            let (name, named) = mpsc::channel::<OperationId>();
-            let (ends, clock) = (purgatory.clone(), timer.clone());
-            let act = move || match attempt {
-                0 => assert_eq!(ends.cancel(named.recv().unwrap(), "late"), EndResult::Noted),
-                1 => assert_eq!(ends.complete(named.recv().unwrap()), EndResult::Noted),
-                2 => assert_eq!(ends.cancel_for_key(&"a", "late"), 0),
-                3 => _ = ends.shutdown(Duration::ZERO),
-                _ => clock.advance(4 * EVERY), // its time is up
-            };
-            let operation = at_recheck(&probe, ready, act);
-            name.send(purgatory.park(operation, &["a", "b"], 3 * EVERY)).unwrap();
-            timer.advance(EVERY);
-            assert_eq!(probe.endings(), [if ready { Outcome::Completed } else { end }]);
-            assert_eq!(purgatory.stats().missed_events, u64::from(ready));
-            assert_empty(&purgatory);
+fn an_end_during_a_check_is_left_to_it() {
+    type End = fn(&Waiting, &ManualTimer, OperationId);
+    let ends: [(End, Outcome); 6] = [
+        (|waits, _, id| assert_eq!(waits.cancel(id, "late"), EndResult::Noted), requested("late")),
+        (|waits, _, id| assert_eq!(waits.complete(id), EndResult::Noted), Completed),
+        (|waits, _, _| assert_eq!(waits.cancel_for_key(&"a", "late"), 0), requested("late")),
+        (|waits, _, _| _ = waits.shutdown(Duration::ZERO), SHUTDOWN),
+        (|_, timer, _| timer.advance(4 * EVERY), Expired),
+        (|waits, _, id| _ = waits.reschedule(id, Duration::ZERO), Expired),
+    ];
+    for (kind, ready) in BOTH.into_iter().flat_map(|kind| [(kind, true), (kind, false)]) {
+        for (end, outcome) in ends.clone() {
+            let (world, probe) = (World::new(kind), Probe::new());
+            let ((name, named), timer) = (mpsc::channel(), world.timer.clone());
+            let act = move |waits: &Waiting| end(waits, &timer, named.recv().unwrap());
+            name.send(world.park(world.at_check(&probe, ready, act), &["a", "b"])).unwrap();
+            world.timer.advance(EVERY);
+            world.timer.advance(MS); // for the new deadline
+            let asked = if kind == Kind::Last { Expired } else { outcome };
+            assert_eq!(probe.endings(), [if ready { Completed } else { asked }]);
+            world.assert_over(u64::from(ready));
         }
     }
 }
 
 #[test]
-fn a_new_deadline_during_a_recheck_holds() {
-    for (timeout, left) in [(2 * EVERY, 2), (5 * EVERY, 5), (EVERY / 2, 0)] {
-        let (timer, purgatory) = rechecking();
-        let probe = Probe::new();
-        let (name, named) = mpsc::channel::<OperationId>();
-        let moves = purgatory.clone();
-        let act = move || assert!(moves.reschedule(named.recv().unwrap(), timeout));
-        name.send(purgatory.park(at_recheck(&probe, false, act), &["a"], 3 * EVERY)).unwrap();
-        timer.advance(EVERY + timeout - MS);
-        assert!(!probe.ended());
-        timer.advance(MS);
-        assert_eq!(probe.endings(), EXPIRED);
-        assert_eq!(probe.checks(), 2 + usize::saturating_sub(left, 1));
+fn a_new_deadline_during_a_check_holds() {
+    for (kind, timeout, checks) in [
+        (Kind::Again, 2 * EVERY, 3),
+        (Kind::Again, 5 * EVERY, 6),
+        (Kind::Again, EVERY / 2, 2),
+        (Kind::Last, 2 * EVERY, 2), // too late
+    ] {
+        let (world, probe, (name, named)) = (World::new(kind), Probe::new(), mpsc::channel());
+        let act = move |waits: &Waiting| {
+            let moved = waits.reschedule(named.recv().unwrap(), timeout);
+            assert_eq!(moved, kind == Kind::Again);
+        };
+        name.send(world.park(world.at_check(&probe, false, act), &["a"])).unwrap();
+        world.timer.advance(EVERY + timeout - MS);
+        assert_eq!(probe.ended(), kind == Kind::Last);
+        world.timer.advance(MS);
+        assert_eq!((probe.endings(), probe.checks()), (vec![Expired], checks));
     }
 }
 
 #[test]
 fn a_new_deadline_begins_a_new_interval() {
-    let (timer, purgatory) = rechecking();
-    let probe = Probe::new();
-    let id = purgatory.park(probe.operation(), &["a"], 5 * MS);
-    timer.advance(4 * MS);
-    assert!(purgatory.reschedule(id, Timeout::Never));
-    timer.advance(EVERY - MS);
+    let (world, probe) = (World::new(Kind::Again), Probe::new());
+    let id = world.purgatory.park(probe.operation(), &["a"], 5 * MS);
+    world.timer.advance(4 * MS);
+    assert!(world.purgatory.reschedule(id, NEVER));
+    world.timer.advance(EVERY - MS);
     assert_eq!(probe.checks(), 1);
-    timer.advance(MS);
+    world.timer.advance(MS);
     assert_eq!(probe.checks(), 2);
-    assert!(purgatory.reschedule(id, 3 * MS));
-    timer.advance(2 * MS);
-    assert!(!probe.ended());
+}
+
+#[test]
+fn a_check_that_panics_ends_its_operation_alone() {
+    for (kind, end) in [(Kind::Last, Expired), (Kind::Again, PANICKED)] {
+        let (world, probe) = (World::new(kind), Probe::new());
+        world.park(world.at_check(&probe, true, |_| panic!("without an event")), &["a"]);
+        let next = world.parked(&["a"]);
+        next.make_ready();
+        world.timer.advance(EVERY);
+        assert_eq!((probe.endings(), next.endings()), (vec![end], vec![Completed]));
+        assert_eq!(world.purgatory.stats().panics, 1);
+        world.assert_over(1); // the next one's
+    }
+    let (timer, purgatory): (_, Waiting) =
+        by_hand_with(|builder| builder.check_at_expiry(|_| panic!("in a hook")));
+    let probe = Probe::parked(&purgatory, &["a"], MS);
+    probe.make_ready();
     timer.advance(MS);
-    assert_eq!((probe.endings(), probe.checks()), (EXPIRED.into(), 2));
-}
-
-#[test]
-fn a_recheck_that_panics_cancels() {
-    let (timer, purgatory) = rechecking();
-    let [panicking, next] = [Probe::new(), Probe::new()];
-    purgatory.park(at_recheck(&panicking, true, || panic!("in a recheck")), &["a"], 3 * EVERY);
-    purgatory.park(next.operation(), &["a"], 3 * EVERY);
-    next.make_ready();
-    timer.advance(EVERY);
-    assert_eq!((panicking.endings(), next.endings()), (vec![PANICKED], COMPLETED.into()));
     let stats = purgatory.stats();
-    assert_eq!((stats.panics, stats.missed_events), (1, 1));
+    assert_eq!((probe.endings(), stats.missed_events, stats.panics), (vec![Completed], 1, 1));
 }
 
 #[test]
-fn a_shutdown_leaves_queued_rechecks_nothing() {
-    let (timer, purgatory, later) = rechecking_later();
-    let probe = Probe::parked(&purgatory, &["a"], 5 * EVERY);
-    timer.advance(EVERY);
-    probe.make_ready();
-    purgatory.shutdown(Duration::ZERO);
-    later.run();
-    assert_eq!((probe.endings(), probe.checks()), (vec![SHUTDOWN], 1));
-    timer.advance(5 * EVERY);
-    assert_eq!((later.len(), timer.stats().pending), (0, 0));
-}
-
-#[test]
-fn a_dropped_recheck_runs_where_it_was_dropped() {
-    let (timer, purgatory, later) = rechecking_later();
-    let probe = Probe::parked(&purgatory, &["a"], 5 * EVERY);
-    timer.advance(EVERY);
-    probe.make_ready();
-    drop(later.take());
-    assert_eq!((probe.endings(), probe.checks()), (COMPLETED.into(), 2));
-}
-
-#[test]
-fn watermarks_counted_or_checked_are_rechecked() {
-    let watermarks = [("a", 5), ("b", 7)];
-    for checked in [true, false] {
-        let (timer, purgatory) = rechecking();
-        let watches = Watches::up_to(&watermarks);
-        let watches = if checked { watches.checked() } else { watches };
-        let probe = Probe::parked(&purgatory, watches, 3 * EVERY);
-        purgatory.complete_up_to(&"a", 5);
+fn a_dropped_check_runs_where_it_was_dropped() {
+    for (kind, event) in [(Kind::Last, false), (Kind::Last, true), (Kind::Again, false)] {
+        let (world, later) = World::late(kind);
+        let probe = world.parked(&["a"]);
         probe.make_ready();
-        timer.advance(EVERY);
-        assert_eq!((probe.endings(), purgatory.stats().missed_events), (COMPLETED.into(), 1));
-        assert_empty(&purgatory);
+        world.timer.advance(EVERY);
+        if event {
+            world.purgatory.check_and_complete(&"a"); // is noted
+        }
+        drop(later.take());
+        assert_eq!((probe.endings(), probe.checks()), (vec![Completed], 2));
+        world.assert_over(u64::from(!event));
+    }
+}
+
+/// There is no condition that could have come true without an event.
+#[test]
+fn next_event_is_never_a_missed_event() {
+    for kind in BOTH {
+        let (timer, waits): (_, Purgatory<&str>) = by_hand_with(|builder| match kind {
+            Kind::Last => builder.check_at_expiry(|_| ()),
+            Kind::Again => builder.recheck_every(EVERY),
+        });
+        let mut next = waits.next_event(&["a"], 3 * EVERY);
+        timer.advance(3 * EVERY);
+        assert_eq!(over(&mut next), Err(WaitError::Expired));
+        assert_eq!((waits.stats().missed_events, waits.len()), (0, 0));
     }
 }
 
 #[test]
-fn the_next_event_is_not_made_up() {
-    let (timer, purgatory) = by_hand_with(|builder| builder.recheck_every(EVERY));
-    let event = purgatory.next_event(&["a"], 3 * EVERY);
-    timer.advance(3 * EVERY);
-    assert_eq!(event.wait_blocking(), Err(WaitError::Expired));
-}
-
-#[test]
-fn a_monitor_heals_a_key_that_was_forgotten() {
-    let (timer, purgatory) = by_hand_with(|builder| builder.recheck_every(EVERY));
-    let monitor = Monitor::with(purgatory.clone(), 0);
-    let three = |state: &mut u32| (*state >= 3).then_some(*state);
-    let wait = monitor.wait(&["right"], 30 * EVERY, three);
-    monitor.update_key(&"wrong", |state| *state = 3);
-    timer.advance(EVERY);
-    assert_eq!(wait.wait_blocking(), Ok(3));
-    assert_eq!(purgatory.stats().missed_events, 1);
-}
-
-#[cfg(feature = "keyed")]
-#[test]
-fn watermarks_ask_their_values_again() {
-    let (timer, purgatory) = by_hand_with(|builder| builder.recheck_every(EVERY));
-    let watermarks = purgatory::Watermarks::from(purgatory.clone());
-    let waits = watermarks.wait_for(&"a", 3, 30 * EVERY);
-    let quorum = watermarks.wait_for_k(1, &[("a", 3), ("b", 3)], 30 * EVERY);
-    timer.advance(2 * EVERY);
-    assert_eq!(purgatory.stats().checks, 2 + 4);
-    assert_eq!(watermarks.raise(&"a", 3), Ok(2));
-    assert_eq!((waits.wait_blocking(), quorum.wait_blocking()), (Ok(3), Ok(vec![("a", 3)])));
-    assert_eq!(purgatory.stats().missed_events, 0);
+fn a_timeout_inside_a_callback_is_checked_in_order() {
+    let world = World::new(Kind::Last);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let [second, third] = ["b", "c"].map(|key| {
+        let (told, probe) = (told.clone(), Probe::new());
+        world.park(probe.operation().then(move |_| told.lock().unwrap().push(key)), &[key]);
+        probe
+    });
+    third.make_ready();
+    let (first, timer) = (Probe::new(), world.timer.clone());
+    let advance = first.operation().then(move |_| timer.advance(EVERY));
+    world.purgatory.park(advance, &["a"], NEVER);
+    first.make_ready();
+    assert_eq!(world.purgatory.check_and_complete(&"a"), 1);
+    assert_eq!((&**told.lock().unwrap(), second.endings()), (&["b", "c"][..], vec![Expired]));
+    world.assert_over(1);
 }

@@ -1,36 +1,28 @@
-//! Introspection, under the hand-turned clock.
+//! What waits, named: snapshots, labels, keys without an event, and a snapshot as text.
 
-use std::{
-    hash::{Hash, Hasher},
-    sync::{Arc, Mutex, Weak, mpsc},
-    thread,
-    time::Duration,
+use std::{cell::RefCell, sync::mpsc, thread, time::Duration};
+
+use crate::support::{
+    MINUTE, MS, NEVER, Op, Park, Probe, SECOND, Waiting, by_hand, by_hand_with, never, poll,
+    waiting,
 };
+use purgatory::{Purgatory, Replies, Watches};
 
-use crate::support::{MS, Op, Park, Probe, by_hand, waiting};
-use purgatory::{ParkResult, Purgatory};
+type Waits = Purgatory<&'static str>;
 
 #[test]
 fn a_snapshot_lists_operations_keys_and_ages() {
     let (timer, purgatory) = waiting();
     for (keys, timeout) in [(&["a", "b"][..], 100), (&["a"], 50), (&["c", "a"], 1)] {
-        let parked =
-            purgatory.try_complete_else_watch(Probe::new().operation(), keys, timeout * MS);
-        assert!(matches!(parked, Ok(ParkResult::Parked(_))));
+        Probe::parked(&purgatory, keys, timeout * MS);
         timer.advance(10 * MS);
     }
     let snapshot = purgatory.snapshot(10);
     assert_eq!((&*snapshot.name, snapshot.key_count), ("test", 2));
-    let busiest: Vec<_> = snapshot.busiest.to_vec();
-    assert_eq!(busiest, [("a", 2), ("b", 1)]);
-    let told = |parked: &purgatory::Parked<&'static str>| {
-        (parked.keys.clone(), parked.age, parked.expires_in, parked.under_check)
-    };
-    let oldest: Vec<_> = snapshot.oldest.iter().map(told).collect();
-    assert_eq!(
-        oldest,
-        [(vec!["a", "b"], 30 * MS, Some(70 * MS), None), (vec!["a"], 20 * MS, Some(30 * MS), None)]
-    );
+    assert_eq!(snapshot.busiest, [("a", 2), ("b", 1)]);
+    let told = snapshot.oldest.iter().map(|told| (&*told.keys, told.age, told.expires_in));
+    let [ab, a] = [&["a", "b"][..], &["a"]];
+    assert!(told.eq([(ab, 30 * MS, Some(70 * MS)), (a, 20 * MS, Some(30 * MS))]));
     assert_eq!((snapshot.stats.parked, snapshot.stats.expired), (2, 1));
     assert!(snapshot.under_check.is_empty());
 
@@ -39,6 +31,16 @@ fn a_snapshot_lists_operations_keys_and_ages() {
     assert_eq!(first.oldest[0].id, snapshot.oldest[0].id);
     let none = purgatory.snapshot(0);
     assert_eq!((none.busiest.len(), none.oldest.len(), none.key_count), (0, 0, 2));
+    #[cfg(feature = "serde")]
+    {
+        let json = serde_json::to_value(first).unwrap();
+        assert_eq!((&json["name"], &json["stats"]["parked"]), (&"test".into(), &2.into()));
+        assert_eq!(json["busiest"][0], serde_json::json!(["a", 2]));
+        let oldest = &json["oldest"][0];
+        assert_eq!((&oldest["age"], &oldest["expires_in"]), (&0.03.into(), &0.07.into()));
+        assert_eq!(oldest["under_check"], serde_json::Value::Null);
+        assert_eq!(oldest["id"], snapshot.oldest[0].id.to_string());
+    }
 }
 
 #[test]
@@ -53,18 +55,18 @@ fn a_check_that_does_not_return_is_listed() {
             stuck.recv().unwrap();
         }
     });
-    purgatory.park(operation, &["k"], 5 * MS);
+    purgatory.park(operation, Watches::keys(&["k"]).labelled("fetch"), 5 * MS);
     thread::scope(|scope| {
         let event = scope.spawn(|| purgatory.check_and_complete(&"k"));
         inside.recv().unwrap();
         assert_eq!(purgatory.snapshot(9).under_check[0].under_check, Some(Duration::ZERO));
         timer.advance(10 * MS); // it is due, and cannot expire
         let snapshot = purgatory.snapshot(9);
-        assert_eq!(snapshot.under_check.len(), 1);
-        let stuck = &snapshot.under_check[0];
+        let [stuck] = &snapshot.under_check[..] else { panic!("one is under check") };
         assert_eq!((stuck.under_check, stuck.expires_in), (Some(10 * MS), Some(Duration::ZERO)));
-        assert_eq!((stuck.age, &*stuck.keys), (10 * MS, &["k"][..]));
+        assert_eq!((stuck.age, &*stuck.keys, stuck.label), (10 * MS, &["k"][..], Some("fetch")));
         assert_eq!(snapshot.oldest[0].under_check, Some(10 * MS));
+        assert_eq!(snapshot.labels, [("fetch", 1)]);
         go_on.send(()).unwrap();
         assert_eq!(event.join().unwrap(), 0);
     });
@@ -72,58 +74,128 @@ fn a_check_that_does_not_return_is_listed() {
     assert_eq!((snapshot.under_check.len(), snapshot.stats.expired), (0, 1));
 }
 
-/// A key that uses the purgatory when it is dropped, as a test's key may and a user's will.
-#[derive(Clone)]
-struct Calls(u32, Weak<Mutex<Option<Purgatory<Calls, Op>>>>);
+/// A key that uses this thread's purgatory when it is dropped.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Calls(u32);
 
-impl PartialEq for Calls {
-    fn eq(&self, other: &Calls) -> bool {
-        self.0 == other.0
-    }
+thread_local! {
+    static CALLED: RefCell<Option<Purgatory<Calls, Op>>> = RefCell::default();
 }
-impl Eq for Calls {}
-impl Hash for Calls {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u32(self.0);
-    }
-}
+
 impl Drop for Calls {
     fn drop(&mut self) {
-        if let Some(purgatory) = self.1.upgrade().and_then(|slot| slot.lock().unwrap().clone()) {
-            let _ = purgatory.keys(); // locks every stripe
-        }
+        // It locks every room.
+        CALLED.with_borrow(|called| called.iter().for_each(|purgatory| _ = purgatory.keys()));
     }
 }
 
 #[test]
 fn unranked_keys_are_dropped_with_nothing_locked() {
     let (_timer, purgatory): (_, Purgatory<Calls, Op>) = by_hand();
-    let slot = Arc::new(Mutex::new(None));
-    for number in 0..50 {
-        for _ in 0..=number {
-            let key = Calls(number, Arc::downgrade(&slot));
-            purgatory.park(Probe::new().operation(), &[key], MS);
-        }
+    for number in (0..50).flat_map(|number| std::iter::repeat_n(number, number as usize + 1)) {
+        purgatory.park(Probe::new().operation(), &[Calls(number)], MS);
     }
-    *slot.lock().unwrap() = Some(purgatory.clone());
+    CALLED.set(Some(purgatory.clone()));
     let busiest = purgatory.snapshot(2).busiest;
-    let ranked: Vec<_> = busiest.iter().map(|busy| (busy.0.0, busy.1)).collect();
-    assert_eq!(ranked, [(49, 50), (48, 49)]);
-    *slot.lock().unwrap() = None;
+    assert!(busiest.iter().map(|busy| (busy.0.0, busy.1)).eq([(49, 50), (48, 49)]));
+    drop(busiest);
+    CALLED.set(None);
 }
 
-#[cfg(feature = "serde")]
 #[test]
-fn a_snapshot_is_json_with_seconds() {
-    let (timer, purgatory) = waiting();
-    purgatory.park(Probe::new().operation(), &["k"], 100 * MS);
-    timer.advance(25 * MS);
-    let json = serde_json::to_value(purgatory.snapshot(1)).unwrap();
-    assert_eq!(json["name"], "test");
-    assert_eq!(json["busiest"][0], serde_json::json!(["k", 1]));
-    assert_eq!(json["oldest"][0]["age"], 0.025);
-    assert_eq!(json["oldest"][0]["expires_in"], 0.075);
-    assert_eq!(json["oldest"][0]["under_check"], serde_json::Value::Null);
-    assert_eq!(json["oldest"][0]["id"], purgatory.snapshot(1).oldest[0].id.to_string());
-    assert_eq!(json["stats"]["parked"], 1);
+fn what_is_parked_is_counted_by_label() {
+    let (timer, waits): (_, Waits) = by_hand();
+    let fetch = |keys| Watches::keys(keys).labelled("fetch");
+    let id = waits.park(never(), fetch(&["a"]), NEVER);
+    waits.park(never(), fetch(&["a", "b"]), 5 * MS);
+    let produce = Watches::up_to(&[("a", 7)]).labelled("produce");
+    let mut produce = waits.wait(produce, NEVER, || None::<()>);
+    waits.park(never(), &["a"], NEVER); // without one
+    let snapshot = waits.snapshot(9);
+    assert_eq!(snapshot.labels, [("fetch", 2), ("produce", 1)]);
+    let mut labels: Vec<_> = snapshot.oldest.iter().map(|parked| parked.label).collect();
+    labels.sort();
+    assert_eq!(labels, [None, Some("fetch"), Some("fetch"), Some("produce")]);
+
+    timer.advance(5 * MS);
+    waits.cancel(id, "gone");
+    assert_eq!(waits.snapshot(9).labels, [("produce", 1)]);
+    assert!(poll(&mut produce).is_pending());
+    waits.cancel_all("gone");
+    assert_eq!(waits.snapshot(9).labels, []);
+}
+
+/// For how long the keys have been quiet, as this look knows it.
+fn quiet(waits: &Waiting) -> Vec<(&'static str, Duration)> {
+    let mut quietest = waits.snapshot(9).quietest;
+    quietest.sort();
+    quietest
+}
+
+#[test]
+fn every_kind_of_event_ends_a_keys_silence() {
+    let (timer, waits) = waiting();
+    let nested = Probe::new();
+    let events: [fn(&Waiting, &Probe); 4] = [
+        |waits, _| _ = waits.check_and_complete(&"a"),
+        |waits, _| _ = waits.check_and_complete_one(&"a"),
+        |waits, _| _ = waits.complete_up_to(&"a", 3),
+        |waits, nested| {
+            nested.make_ready();
+            waits.check_and_complete(&"nested");
+        },
+    ];
+    let raises = waits.clone();
+    let then = move |_| _ = raises.check_and_complete(&"a");
+    waits.park(nested.operation().then(then), &["nested"], NEVER);
+    Probe::parked(&waits, &["a", "b"], NEVER);
+    assert!(quiet(&waits).iter().all(|&(_, quiet)| quiet == Duration::ZERO));
+    for (number, event) in (1..).zip(events) {
+        timer.advance(SECOND);
+        Probe::parked(&waits, &["a"], MS); // is no event
+        timer.advance(SECOND);
+        assert_eq!(quiet(&waits)[0], ("a", 2 * SECOND), "{number}");
+        event(&waits, &nested);
+        timer.advance(SECOND);
+        let expected = [("a", Duration::ZERO), ("b", number * 3 * SECOND)]; // from this look on
+        assert_eq!(quiet(&waits)[..2], expected, "{number}");
+    }
+    assert_eq!(waits.snapshot(1).quietest, [("b", 12 * SECOND)]);
+    waits.cancel_all("gone");
+    assert_eq!(quiet(&waits), []);
+    Probe::parked(&waits, &["b"], NEVER); // begins anew
+    assert_eq!(quiet(&waits), [("b", Duration::ZERO)]);
+}
+
+#[test]
+fn expected_replies_wait_for_no_event() {
+    let (timer, purgatory) = by_hand();
+    let replies: Replies<u32, u32> = purgatory.into();
+    let _reply = replies.expect(1, NEVER).unwrap();
+    timer.advance(MINUTE);
+    assert!(replies.purgatory().snapshot(9).quietest.is_empty());
+}
+
+#[test]
+fn a_snapshot_reads_as_text() {
+    let (timer, waits): (_, Waits) = by_hand_with(|builder| builder.max_weight(9));
+    let fetch = Watches::keys(&["orders-0", "orders-1"]).labelled("fetch");
+    let first = waits.park(never(), fetch, SECOND);
+    timer.advance(250 * MS);
+    let second = waits.park(never(), &["orders-0"], NEVER);
+    waits.snapshot(1);
+    timer.advance(250 * MS);
+    waits.check_and_complete(&"orders-0");
+    let text = format!(
+        "test: 2 parked under 2 keys, of weight 2\n  \
+         before: 0 completed, 0 expired, 0 cancelled, 0 events missed\n  \
+         label fetch: 1\n  \
+         key \"orders-0\": 2 waiters\n  \
+         key \"orders-1\": no event for 250ms\n  \
+         oldest: {first} fetch under [\"orders-0\", \"orders-1\"] for 500ms, expires in 500ms\n"
+    );
+    assert_eq!(waits.snapshot(1).to_string(), text);
+    let all = waits.snapshot(2).to_string();
+    let never = format!("  oldest: {second} under [\"orders-0\"] for 250ms, never expires\n");
+    assert!(all.ends_with(&never) && !all.contains("no event for 0ns"), "{all}");
 }

@@ -1,21 +1,14 @@
-//! Futures, blocking waits, closures and boxes, under a hand-turned clock where time matters.
+//! Waits: futures, blocking waits and the next event, under a hand-turned clock.
 
 use std::{
     sync::{Arc, Mutex, mpsc},
     task::Poll,
-    time::Duration,
 };
 
-use crate::support::{MS, Woken, by_hand, poll};
-use purgatory::{BoxedOperation, Purgatory, RefusedReason, WaitError, when};
-use timer_core::ManualTimer;
+use crate::support::{MINUTE, MS, SECOND, Woken, assert_empty, by_hand, over, poll};
+use purgatory::{CancelReason, Purgatory, WaitError, Watches, when};
 
-type Waits = Purgatory<&'static str, BoxedOperation>;
-
-fn setup() -> (ManualTimer, Waits) {
-    let (timer, purgatory) = by_hand();
-    (timer, purgatory)
-}
+type Waits = Purgatory<&'static str>;
 
 /// A place that a condition takes a value out of.
 #[derive(Clone, Default)]
@@ -34,79 +27,71 @@ impl Shelf {
 
 #[test]
 fn a_future_yields_its_value_and_wakes_its_task_once() {
-    let (_timer, purgatory) = setup();
+    let (_timer, waits): (_, Waits) = by_hand();
     let (shelf, count) = (Shelf::default(), Arc::<Woken>::default());
-    let mut future = purgatory.wait(&["a", "b"], 10 * MS, shelf.take());
+    shelf.put(1);
+    assert_eq!(over(&mut waits.wait(&["a"], MS, shelf.take())), Ok(1)); // at once
+    let mut future = waits.wait(&["a", "b"], 10 * MS, shelf.take());
     assert!(count.poll(&mut future).is_pending() && count.poll(&mut future).is_pending());
     shelf.put(7);
-    assert_eq!(purgatory.check_and_complete(&"b"), 1);
-    assert_eq!(count.times(), 1);
+    assert_eq!((waits.check_and_complete(&"b"), count.times()), (1, 1));
     assert_eq!(count.poll(&mut future), Poll::Ready(Ok(7)));
-    assert!(purgatory.is_empty() && purgatory.watched() == 0);
+    assert_empty(&waits);
 }
 
+/// A condition may give a bool.
 #[test]
-fn the_timeout_of_a_future_counts_from_the_call() {
-    let (timer, purgatory) = setup();
-    let mut future = purgatory.wait(&["a"], 10 * MS, || None::<u32>);
+fn true_ends_a_wait_and_false_waits_on() {
+    let (timer, waits): (_, Waits) = by_hand();
+    assert_eq!(over(&mut waits.wait(&["a"], MS, || true)), Ok(()));
+    let [mut never, mut forced] = [(); 2].map(|()| waits.wait(&["a"], 10 * MS, || false));
+    waits.complete(forced.id().unwrap()); // a condition is still asked for the value
+    let without = CancelReason::Requested("completed without a value".into());
+    assert_eq!(over(&mut forced), Err(WaitError::Cancelled(without)));
+    assert_eq!(waits.check_and_complete(&"a"), 0);
     timer.advance(10 * MS);
-    assert_eq!(poll(&mut future), Poll::Ready(Err(WaitError::Expired)));
-}
-
-#[test]
-fn a_future_may_be_ready_at_once() {
-    let (_timer, purgatory) = setup();
-    let shelf = Shelf::default();
-    shelf.put(1);
-    let mut ready = purgatory.wait(&["a"], 10 * MS, shelf.take());
-    assert_eq!(poll(&mut ready), Poll::Ready(Ok(1)));
-    let mut refused = purgatory.wait(&[], 10 * MS, || None::<u32>);
-    let no_keys = WaitError::Refused(RefusedReason::NoKeys);
-    assert_eq!(poll(&mut refused), Poll::Ready(Err(no_keys)));
-}
-
-#[test]
-fn dropping_a_future_cancels_its_operation_at_once() {
-    let (_timer, purgatory) = setup();
-    let shelf = Shelf::default();
-    let future = purgatory.wait(&["a", "b"], 10 * MS, shelf.take());
-    assert_eq!((purgatory.len(), purgatory.watched()), (1, 2));
-    drop(future);
-    assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
-    shelf.put(3);
-    assert_eq!(purgatory.check_and_complete(&"a"), 0);
-    assert_eq!(shelf.take()(), Some(3)); // nobody took it
+    assert_eq!(over(&mut never), Err(WaitError::Expired));
 }
 
 #[test]
 #[should_panic(expected = "polled after it was over")]
 fn a_future_polled_after_it_was_ready_panics() {
-    let (_timer, purgatory) = setup();
-    let mut future = purgatory.wait(&["a"], 10 * MS, || Some(1));
+    let (_timer, waits): (_, Waits) = by_hand();
+    let mut future = waits.wait(&["a"], 10 * MS, || Some(1));
     assert!(poll(&mut future).is_ready());
     let _ = poll(&mut future);
 }
 
 #[test]
+fn a_future_is_given_more_time_until_it_is_over() {
+    let (timer, waits): (_, Waits) = by_hand();
+    let mut wait = waits.wait(&["a"], 10 * MS, || None::<()>);
+    timer.advance(9 * MS);
+    assert!(wait.reschedule(10 * MS));
+    timer.advance(9 * MS);
+    assert!(poll(&mut wait).is_pending());
+    timer.advance(MS);
+    assert_eq!((over(&mut wait), wait.reschedule(SECOND)), (Err(WaitError::Expired), false));
+    assert!(!waits.wait(&["a"], SECOND, || Some(())).reschedule(SECOND)); // over at once
+}
+
+#[test]
 fn a_thread_waits_as_a_task_does() {
-    let purgatory: Waits = Purgatory::new("threads").unwrap();
-    let shelf = Shelf::default();
-    let expired = purgatory.wait(&["a"], 2 * MS, || None::<u32>).wait_blocking();
+    let waits: Waits = Purgatory::new("threads").unwrap();
+    let expired = waits.wait(&["a"], 2 * MS, || None::<u32>).wait_blocking();
     assert_eq!(expired, Err(WaitError::Expired));
+    let (shelf, (parked, seen)) = (Shelf::default(), mpsc::channel());
+    let mut take = shelf.take();
+    let condition = move || {
+        let value = take();
+        parked.send(()).unwrap();
+        value
+    };
     std::thread::scope(|scope| {
-        let (parked, seen) = mpsc::channel();
-        let (mut take, purgatory) = (shelf.take(), &purgatory);
-        let condition = move || {
-            let value = take();
-            parked.send(()).unwrap();
-            value
-        };
-        let minute = Duration::from_secs(60);
-        let waiting =
-            scope.spawn(move || purgatory.wait(&["a"], minute, condition).wait_blocking());
+        let waiting = scope.spawn(|| waits.wait(&["a"], MINUTE, condition).wait_blocking());
         seen.recv().unwrap(); // it has looked once
         shelf.put(4);
-        while purgatory.check_and_complete(&"a") == 0 && !waiting.is_finished() {
+        while waits.check_and_complete(&"a") == 0 && !waiting.is_finished() {
             std::thread::yield_now();
         }
         assert_eq!(waiting.join().unwrap(), Ok(4));
@@ -115,15 +100,24 @@ fn a_thread_waits_as_a_task_does() {
 
 #[test]
 fn a_blocking_wait_inside_a_callback_is_an_error() {
-    let (_timer, purgatory) = setup();
-    let (send, result) = mpsc::channel();
-    let inside = purgatory.clone();
-    let operation = when(
-        || true,
-        move |_| send.send(inside.wait(&["a"], MS, || None::<u8>).wait_blocking()).unwrap(),
-    );
-    purgatory.try_complete_else_watch(operation, &["a"], MS).unwrap();
+    let (_timer, waits): (_, Waits) = by_hand();
+    let ((send, result), inside) = (mpsc::channel(), waits.clone());
+    let wait = move |_| send.send(inside.wait(&["a"], MS, || None::<u8>).wait_blocking()).unwrap();
+    waits.try_complete_else_watch(when(|| true, wait), &["a"], MS).unwrap();
     assert_eq!(result.try_recv(), Ok(Err(WaitError::InsideCallback)));
-    assert_eq!(purgatory.len(), 0); // what it had parked is cancelled
-    assert_eq!(purgatory.wait(&["a"], MS, || Some(1)).wait_blocking(), Ok(1));
+    assert_empty(&waits);
+    assert_eq!(waits.wait(&["a"], MS, || Some(1)).wait_blocking(), Ok(1));
+}
+
+#[test]
+fn next_event_ends_at_an_event_after_registration() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    waits.check_and_complete(&"a"); // before: not the next
+    let mut next = waits.next_event(&["a", "b"], SECOND);
+    let mut other = waits.next_event(Watches::up_to(&[("c", 5)]).checked(), SECOND);
+    assert_eq!((poll(&mut next), waits.len()), (Poll::Pending, 2));
+    assert_eq!((waits.check_and_complete(&"b"), over(&mut next)), (1, Ok(())));
+    assert_eq!((waits.complete_up_to(&"c", 4), poll(&mut other)), (0, Poll::Pending));
+    assert_eq!((waits.complete_up_to(&"c", 5), over(&mut other)), (1, Ok(())));
+    assert_empty(&waits);
 }

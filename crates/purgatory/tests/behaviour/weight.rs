@@ -1,24 +1,30 @@
-//! A bound on how heavy all that waits may be together.
+//! A bound on how heavy all operations that wait may be together.
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering::SeqCst},
+    atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
 };
 
-use crate::support::{Later, MS, Park, SECOND, assert_empty, by_hand_with, never, poll};
+use crate::support::{
+    Later, MS, NEVER, Park, SECOND, assert_empty, by_hand_with, never, over, refused,
+};
 use purgatory::{
-    BoxedOperation, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Purgatory,
-    RefusedReason, Replies, Timeout, WaitError,
+    BoxedOperation, DelayedOperation, OperationId, Outcome, ParkResult, Purgatory,
+    RefusedReason::{self, Closed, Full},
+    Replies, WaitError,
 };
 use timer_core::ManualTimer;
 
-/// Weighs what it is told to; the check comes true with the flag.
+/// An operation of this weight.
 #[derive(Clone, Default)]
 struct Heavy {
     weight: Arc<AtomicU64>,
-    ready: Arc<AtomicU64>,
+    ready: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
 }
+
+/// Its `weight` panics.
+const PANICS: u64 = 666;
 
 impl Heavy {
     fn of(weight: u64) -> Self {
@@ -28,30 +34,32 @@ impl Heavy {
 
 impl DelayedOperation for Heavy {
     fn try_complete(&mut self) -> bool {
-        self.ready.load(SeqCst) > 0
+        self.ready.load(SeqCst)
     }
 
     fn on_complete(self, _: Outcome) {}
 
     fn weight(&self) -> u64 {
         self.asked.fetch_add(1, SeqCst);
+        assert_ne!(self.weight.load(SeqCst), PANICS);
         self.weight.load(SeqCst)
     }
 }
 
 type Waits<O = Heavy> = Purgatory<&'static str, O>;
 
-const NEVER: Timeout = Timeout::Never;
-
 fn bounded(max: u64) -> (ManualTimer, Waits) {
-    by_hand_with(|builder| builder.max_weight(max))
+    by_hand_with(|builder| builder.max_weight(max).max_parked(9))
+}
+
+fn too_heavy(weight: u64, limit: u64) -> RefusedReason {
+    RefusedReason::TooHeavy { weight, limit }
 }
 
 #[track_caller]
-fn refused(waits: &Waits, weight: u64) -> RefusedReason {
-    let refused = waits.try_complete_else_watch(Heavy::of(weight), &["a", "b"], NEVER).unwrap_err();
-    let reason = refused.reason;
-    assert_eq!(refused.into_inner().weight.load(SeqCst), weight); // handed back
+fn reason(waits: &Waits, weight: u64) -> RefusedReason {
+    let (reason, back) = refused(waits, Heavy::of(weight), &["a", "b"]);
+    assert_eq!(back.weight.load(SeqCst), weight);
     reason
 }
 
@@ -60,40 +68,41 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
     let (_timer, waits) = bounded(10);
     let first = waits.park(Heavy::of(7), &["a"], NEVER);
     for _ in 0..3 {
-        assert_eq!(refused(&waits, 4), RefusedReason::TooHeavy { weight: 4, limit: 10 });
+        assert_eq!(reason(&waits, 4), too_heavy(4, 10));
         assert_eq!((waits.len(), waits.keys(), waits.watched()), (1, 1, 1));
     }
     waits.park(Heavy::of(3), &["a", "b", "c"], NEVER);
     let stats = waits.stats();
     assert_eq!((stats.weight, stats.refused_too_heavy, stats.refused_full), (10, 3, 0));
     assert_eq!(stats.checks, 5);
-    assert_eq!(
-        refused(&waits, 1).to_string(),
-        "a weight of 1 does not fit, of at most 10 together"
-    );
-    assert_eq!(waits.cancel(first, "gone"), EndResult::Ended);
+    let says = reason(&waits, 1).to_string();
+    assert_eq!(says, "a weight of 1 does not fit, of at most 10 together");
+    waits.cancel(first, "gone");
     assert_eq!(waits.stats().weight, 3);
     waits.park(Heavy::of(7), &["a"], NEVER);
+    // What is over at once has no weight.
+    let heavy = Heavy { ready: Arc::new(true.into()), ..Heavy::of(99) };
+    let ended = waits.try_complete_else_watch(heavy.clone(), &["a"], SECOND).unwrap();
+    assert_eq!((ended, heavy.asked.load(SeqCst)), (ParkResult::Ended(Outcome::Completed), 0));
 }
 
 #[test]
 fn every_ending_gives_its_weight_back() {
     let (timer, waits) = bounded(100);
-    let id = |heavy: &Heavy, key| waits.park(heavy.clone(), &[key, "further"], 5 * MS);
     let ends: [fn(&ManualTimer, &Waits, &Heavy, OperationId); 6] = [
         |_, waits, _, id| _ = waits.cancel(id, "gone"),
         |_, waits, _, id| _ = waits.complete(id),
         |_, waits, _, _| _ = waits.cancel_for_key(&"key", "gone"),
         |timer, _, _, _| timer.advance(5 * MS),
         |_, waits, heavy, _| {
-            heavy.ready.store(1, SeqCst);
+            heavy.ready.store(true, SeqCst);
             waits.check_and_complete(&"further");
         },
         |_, waits, _, _| _ = waits.cancel_all("gone"),
     ];
     for (number, end) in ends.into_iter().enumerate() {
         let heavy = Heavy::of(90);
-        let id = id(&heavy, "key");
+        let id = waits.park(heavy.clone(), &["key", "further"], 5 * MS);
         assert_eq!(waits.stats().weight, 90, "way {number}");
         heavy.weight.store(5, SeqCst); // was asked for
         end(&timer, &waits, &heavy, id);
@@ -102,20 +111,19 @@ fn every_ending_gives_its_weight_back() {
     }
     waits.park(Heavy::of(100), &["key"], NEVER);
     waits.shutdown(SECOND);
-    assert_eq!(waits.stats().weight, 0);
-    assert_eq!(refused(&waits, 9), RefusedReason::Closed);
+    assert_eq!((waits.stats().weight, reason(&waits, 9)), (0, Closed));
     assert_eq!(waits.stats().weight, 0);
 }
 
 #[test]
 fn weight_counts_until_the_callback() {
     let later = Later::default();
-    let (timer, waits) =
-        by_hand_with::<&str, Heavy>(|builder| builder.max_weight(10).executor(later.clone()));
+    let build = |builder: purgatory::Builder<_, _>| builder.max_weight(10).executor(later.clone());
+    let (timer, waits): (_, Waits) = by_hand_with(build);
     waits.park(Heavy::of(9), &["a"], MS);
     timer.advance(MS);
     assert_eq!((waits.len(), waits.stats().weight), (0, 9));
-    assert!(matches!(refused(&waits, 2), RefusedReason::TooHeavy { .. }));
+    assert_eq!(reason(&waits, 2), too_heavy(2, 10));
     later.run();
     assert_eq!(waits.stats().weight, 0);
 }
@@ -124,10 +132,9 @@ fn weight_counts_until_the_callback() {
 fn zero_always_fits_and_too_much_never_wraps() {
     let (_timer, waits) = bounded(u64::MAX);
     waits.park(Heavy::of(1), &["a"], NEVER);
-    let too_heavy = RefusedReason::TooHeavy { weight: u64::MAX, limit: u64::MAX };
-    assert_eq!(refused(&waits, u64::MAX), too_heavy);
+    assert_eq!(reason(&waits, u64::MAX), too_heavy(u64::MAX, u64::MAX));
     waits.park(Heavy::of(u64::MAX - 1), &["a"], NEVER);
-    assert!(matches!(refused(&waits, 1), RefusedReason::TooHeavy { .. }));
+    assert_eq!(reason(&waits, 1), too_heavy(1, u64::MAX));
     waits.park(Heavy::of(0), &["a", "b"], NEVER);
     assert_eq!((waits.stats().weight, waits.len()), (u64::MAX, 3));
     waits.cancel_all("gone");
@@ -135,35 +142,19 @@ fn zero_always_fits_and_too_much_never_wraps() {
     waits.park(Heavy::of(u64::MAX), &["a"], NEVER);
 }
 
-#[test]
-fn one_check_true_at_once_has_no_weight() {
-    let (_timer, waits) = bounded(1);
-    let heavy = Heavy::of(9);
-    heavy.ready.store(1, SeqCst);
-    let parked = waits.try_complete_else_watch(heavy.clone(), &["a"], SECOND);
-    assert_eq!(parked.unwrap(), ParkResult::Ended(Outcome::Completed));
-    assert_eq!((heavy.asked.load(SeqCst), waits.stats().weight), (0, 0));
-}
-
-#[test]
-fn without_the_bound_nobody_asks() {
-    let (_timer, waits): (_, Waits) = by_hand_with(|builder| builder);
-    let heavy = Heavy::of(9);
-    waits.park(heavy.clone(), &["a"], NEVER);
-    assert_eq!((heavy.asked.load(SeqCst), waits.stats().weight), (0, 0));
-}
-
+/// A refusal by one bound, or a weight that panics, keeps nothing of the other.
 #[test]
 fn both_bounds_hold_and_a_refusal_keeps_neither() {
-    let (_timer, waits) =
-        by_hand_with::<&str, Heavy>(|builder| builder.max_weight(9).max_parked(2));
+    let (_timer, waits): (_, Waits) = by_hand_with(|builder| builder.max_weight(9).max_parked(2));
     waits.park(Heavy::of(5), &["a"], NEVER);
     for _ in 0..3 {
-        assert!(matches!(refused(&waits, 5), RefusedReason::TooHeavy { .. })); // keeps no place
+        assert_eq!(reason(&waits, 5), too_heavy(5, 9)); // keeps no place
+        let park = || waits.park(Heavy::of(PANICS), &["a"], NEVER);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(park)).is_err());
     }
     let second = waits.park(Heavy::of(1), &["a"], NEVER);
     for _ in 0..3 {
-        assert_eq!(refused(&waits, 1), RefusedReason::Full { limit: 2 }); // keeps no weight
+        assert_eq!(reason(&waits, 1), Full { limit: 2 }); // keeps no weight
     }
     waits.cancel(second, "gone");
     waits.park(Heavy::of(4), &["a"], NEVER);
@@ -171,49 +162,27 @@ fn both_bounds_hold_and_a_refusal_keeps_neither() {
 }
 
 #[test]
-fn a_weight_that_panics_parks_nothing() {
-    struct Panics;
-    impl DelayedOperation for Panics {
-        fn try_complete(&mut self) -> bool {
-            false
-        }
-        fn on_complete(self, _: Outcome) {}
-        fn weight(&self) -> u64 {
-            panic!("in a weight")
-        }
-    }
-    let (_timer, waits) =
-        by_hand_with::<&str, BoxedOperation>(|builder| builder.max_weight(9).max_parked(1));
-    let park = || waits.try_complete_else_watch(BoxedOperation::new(Panics), &["a"], NEVER);
-    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(park)).is_err());
-    assert_eq!((waits.len(), waits.stats().weight), (0, 0));
-    waits.park(never(), &["a"], NEVER); // its place is free
-}
-
-#[test]
-fn boxes_weigh_what_is_in_them_and_waits_one() {
+fn boxes_weigh_their_content_and_waits_one() {
     let (_timer, waits): (_, Waits<BoxedOperation>) = by_hand_with(|builder| builder.max_weight(8));
     waits.park(BoxedOperation::new(Heavy::of(5)), &["a"], NEVER);
     waits.park(never(), &["a"], NEVER);
     let wait = waits.wait(&["a"], NEVER, || None::<()>);
     let event = waits.next_event(&["a"], NEVER);
-    let mut refused = waits.wait(&["a"], NEVER, || None::<()>);
-    assert_eq!(waits.stats().weight, 8);
-    let reason = RefusedReason::TooHeavy { weight: 1, limit: 8 };
-    assert_eq!(poll(&mut refused), std::task::Poll::Ready(Err(WaitError::Refused(reason))));
+    let reason = Err(WaitError::Refused(too_heavy(1, 8)));
+    assert_eq!(over(&mut waits.wait(&["a"], NEVER, || None::<()>)), reason);
     drop((wait, event));
     assert_eq!(waits.stats().weight, 6);
-}
 
-#[test]
-fn an_expected_reply_weighs_one() {
-    let (_timer, purgatory) = by_hand_with(|builder| builder.max_weight(2));
-    let replies: Replies<u32, u32> = purgatory.into();
+    let replies: Replies<u32, u32> = by_hand_with(|builder| builder.max_weight(2)).1.into();
     let (first, _second) = (replies.expect(1, NEVER).unwrap(), replies.expect(2, NEVER).unwrap());
-    let refused = replies.expect(3, NEVER).unwrap_err();
-    assert_eq!(refused.reason, RefusedReason::TooHeavy { weight: 1, limit: 2 });
+    assert_eq!(replies.expect(3, NEVER).unwrap_err().reason, too_heavy(1, 2));
     drop(first);
     let _third = replies.expect(3, NEVER).unwrap();
     replies.fail_all("gone");
     assert_eq!(replies.purgatory().stats().weight, 0);
+
+    let (_timer, unbounded): (_, Waits) = by_hand_with(|builder| builder);
+    let heavy = Heavy::of(9);
+    unbounded.park(heavy.clone(), &["a"], NEVER);
+    assert_eq!((heavy.asked.load(SeqCst), unbounded.stats().weight), (0, 0)); // not asked
 }

@@ -4,6 +4,8 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test file uses its part")]
 
 use std::{
+    borrow::Borrow,
+    hash::{Hash, Hasher},
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -15,18 +17,19 @@ use std::{
 
 use purgatory::{
     BoxedOperation, Builder, CancelReason, DelayedOperation, OperationId, Outcome, ParkResult,
-    Purgatory, Timeout, WatchKey, Watches, when,
+    Purgatory, RefusedReason, Timeout, WatchKey, Watches, when,
 };
 use timer_core::{Executor, Job, ManualTimer};
 
 pub const MS: Duration = Duration::from_millis(1);
 pub const SECOND: Duration = Duration::from_secs(1);
 pub const MINUTE: Duration = Duration::from_secs(60);
+pub const NEVER: Timeout = Timeout::Never;
 pub const SHUTDOWN: Outcome = Outcome::Cancelled(CancelReason::Shutdown);
 pub const DROPPED: Outcome = Outcome::Cancelled(CancelReason::Dropped);
 pub const PANICKED: Outcome = Outcome::Cancelled(CancelReason::Panicked);
 
-/// How one ends that a test cancels for this reason.
+/// The outcome of an operation that a test cancels for this reason.
 pub fn requested(reason: &'static str) -> Outcome {
     Outcome::Cancelled(CancelReason::Requested(reason.into()))
 }
@@ -45,7 +48,7 @@ where
     by_hand_with(|builder| builder)
 }
 
-/// One that is built in some way of its own.
+/// As [`by_hand`], with these settings.
 pub fn by_hand_with<K, O>(
     build: impl FnOnce(Builder<K, O>) -> Builder<K, O>,
 ) -> (ManualTimer, Purgatory<K, O>)
@@ -58,7 +61,7 @@ where
     (timer, purgatory)
 }
 
-/// Parks what has to wait.
+/// Parks operations that have to wait.
 pub trait Park<K, O> {
     fn try_park(&self, operation: O, watches: Watches<'_, K>, timeout: Timeout) -> ParkResult;
 
@@ -85,6 +88,21 @@ impl<K: WatchKey + Send, O: DelayedOperation + Send> Park<K, O> for Purgatory<K,
     }
 }
 
+/// Why an operation is not parked; it comes back.
+#[track_caller]
+pub fn refused<'a, K, O>(
+    purgatory: &Purgatory<K, O>,
+    operation: O,
+    watches: impl Into<Watches<'a, K>>,
+) -> (RefusedReason, O)
+where
+    K: WatchKey + Send + 'a,
+    O: DelayedOperation + Send,
+{
+    let refused = purgatory.try_complete_else_watch(operation, watches, MINUTE).unwrap_err();
+    (refused.reason, refused.into_inner())
+}
+
 /// Nothing waits, no key is watched, and what was parked has ended once each.
 #[track_caller]
 pub fn assert_empty<K, O>(purgatory: &Purgatory<K, O>)
@@ -100,6 +118,15 @@ where
 /// Polls as a task that nobody wakes.
 pub fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// What a future that is over yields.
+#[track_caller]
+pub fn over<F: Future + Unpin>(future: &mut F) -> F::Output {
+    match poll(future) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("it still waits"),
+    }
 }
 
 /// Counts wake-ups of a task.
@@ -154,7 +181,7 @@ impl Probe {
         !self.endings().is_empty()
     }
 
-    /// The view of an operation that is parked under these.
+    /// The view of an operation that is parked under these watches.
     #[track_caller]
     pub fn parked<'a, K>(
         purgatory: &Purgatory<K, Op>,
@@ -246,3 +273,58 @@ impl Later {
         self.0.lock().unwrap().len()
     }
 }
+
+/// A key that is looked up by its number, and whose clones are counted.
+#[derive(Debug)]
+pub struct Counted {
+    pub number: u64,
+    clones: Arc<AtomicUsize>,
+}
+
+impl Counted {
+    pub fn new(number: u64) -> Self {
+        Counted { number, clones: Arc::default() }
+    }
+
+    /// A key with another number that is counted with this one.
+    pub fn like(&self, number: u64) -> Self {
+        Counted { number, clones: self.clones.clone() }
+    }
+
+    /// How many keys there are.
+    pub fn alive(&self) -> usize {
+        Arc::strong_count(&self.clones)
+    }
+
+    /// How many times they were cloned.
+    pub fn clones(&self) -> usize {
+        self.clones.load(SeqCst)
+    }
+}
+
+impl Clone for Counted {
+    fn clone(&self) -> Self {
+        self.clones.fetch_add(1, SeqCst);
+        self.like(self.number)
+    }
+}
+
+impl Borrow<u64> for Counted {
+    fn borrow(&self) -> &u64 {
+        &self.number
+    }
+}
+
+impl Hash for Counted {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.number.hash(hasher);
+    }
+}
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Counted {}

@@ -2,7 +2,6 @@
 //! twice or never, clients that go, connections made anew, a shutdown. [`every_order`] takes those
 //! with a future through the orders that all of them have in common; the files beside it test what
 //! is particular to one recipe. The recipes compiled here are the files that the guide shows.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../../../src/guide/recipes"]
 #[allow(unreachable_pub, clippy::unwrap_used, reason = "for the guide's readers")]
@@ -32,170 +31,174 @@ mod guide {
     pub mod throttle;
 }
 
-mod acks_all;
-mod connection;
-mod cores;
-mod deadline;
-mod debounce;
-mod drain;
 #[cfg(feature = "keyed")]
-mod epochs;
-mod forgotten;
-mod leases;
-mod load_once;
-mod long_poll;
-mod one_thread;
-mod queue;
-#[cfg(feature = "keyed")]
-mod quorum_write;
-mod raise_after_unlock;
-mod request_reply;
-mod retry;
-mod sessions;
-mod single_flight;
-mod stored_poll;
-mod throttle;
+mod commits;
+mod polls;
+mod produces;
+mod requests;
+mod timers;
+mod turns;
 
-use std::{task::Poll, thread, time::Duration};
+use std::{
+    fmt::Debug,
+    pin::Pin,
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::Duration,
+};
 
-use purgatory::{DelayedOperation, Purgatory, WatchKey};
+use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, WatchKey};
 use timer_core::ManualTimer;
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::{JoinHandle, yield_now},
+};
 
-use crate::support::{Later, MS, SECOND, assert_empty, by_hand, by_hand_with, poll};
+use crate::support::{
+    Later, MINUTE, MS, SECOND, assert_empty, by_hand, by_hand_with, over, poll, requested,
+};
 
 const EXPIRED: &str = "the time ran out";
 const SHUTDOWN: &str = "cancelled: shut down";
 const CLOSED: &str = "not parked: the purgatory was shut down";
 
+/// The purgatory of a recipe.
+trait Waits: Sync {
+    fn is_empty(&self) -> bool;
+    fn shut_down(&self);
+    fn nothing_is_left(&self);
+}
+
+impl<K: WatchKey + Send, O: DelayedOperation + Send> Waits for Purgatory<K, O> {
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn shut_down(&self) {
+        self.shutdown(SECOND);
+    }
+
+    /// No key is watched either, and no callback panicked.
+    fn nothing_is_left(&self) {
+        assert_empty(self);
+        assert_eq!(self.stats().panics, 0);
+    }
+}
+
+/// A wait that is under way, and how it failed, if it did.
+type Waiting = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
+
 /// A recipe's wait, in a purgatory of its own.
-struct Wait<K: WatchKey, O: DelayedOperation> {
+struct Wait {
     timer: ManualTimer,
-    waits: Purgatory<K, O>,
-    /// How long it waits.
+    waits: Box<dyn Waits>,
     limit: Duration,
-    /// A change is still seen by a wait that begins after it.
-    remembers: bool,
+    begin: Box<dyn Fn() -> Waiting>,
+    complete: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Wait {
+    /// It waits up to `limit`; how it begins, and what completes it.
+    fn new<F, T, E>(
+        timer: ManualTimer,
+        waits: &(impl Waits + Clone + 'static),
+        limit: Duration,
+        begin: impl Fn() -> F + 'static,
+        complete: impl Fn() + Send + Sync + 'static,
+    ) -> Wait
+    where
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        E: ToString,
+    {
+        let begin = move || -> Waiting {
+            let wait = begin();
+            Box::pin(async { wait.await.err().map(|error| error.to_string()) })
+        };
+        let (waits, complete) = (Box::new(waits.clone()), Arc::new(complete));
+        Wait { timer, waits, limit, begin: Box::new(begin), complete }
+    }
+
+    /// A task that waits; returns when it is parked.
+    fn spawn(&self, runtime: &Runtime) -> JoinHandle<Option<String>> {
+        let task = runtime.spawn((self.begin)());
+        while self.waits.is_empty() {
+            runtime.block_on(yield_now());
+        }
+        task
+    }
+
+    fn assert_ended(&self, ended: Option<String>, expected: Option<&str>) {
+        assert_eq!(ended.as_deref(), expected);
+        self.waits.nothing_is_left();
+    }
 }
 
 /// Takes a wait through every order of its beginning, what completes it, and what else may end it.
-/// `set_up` makes a new one for each, how it begins, and what completes it.
-fn every_order<K, O, T, E, Begin, Waiting, Complete>(
-    set_up: impl Fn() -> (Wait<K, O>, Begin, Complete),
-) where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-    T: Send + 'static,
-    E: ToString + Send + 'static,
-    Begin: Fn() -> Waiting,
-    Waiting: Future<Output = Result<T, E>> + Send + 'static,
-    Complete: Fn() + Clone + Send + Sync + 'static,
-{
-    completed_early_and_twice(&set_up);
+/// `set_up` makes a new one for each.
+fn every_order(set_up: impl Fn() -> Wait) {
+    let wait = set_up(); // and twice
+    let mut waiting = (wait.begin)();
+    assert!(poll(&mut waiting).is_pending());
+    (wait.complete)();
+    (wait.complete)();
+    wait.assert_ended(over(&mut waiting), None);
     let runtimes = [Builder::new_current_thread(), Builder::new_multi_thread()];
     for runtime in runtimes.map(|mut builder| builder.worker_threads(2).build().unwrap()) {
         for on_runtime in [false, true] {
-            let (wait, begin, complete) = set_up();
-            let task = spawn(&runtime, &wait, begin());
+            let wait = set_up();
+            let (task, complete) = (wait.spawn(&runtime), wait.complete.clone());
             if on_runtime {
                 runtime.block_on(runtime.spawn(async move { complete() })).unwrap();
             } else {
-                off_runtime(complete);
+                off_runtime(&*complete);
             }
-            assert_eq!(runtime.block_on(task).unwrap(), None);
-            nothing_is_left(&wait.waits);
+            wait.assert_ended(runtime.block_on(task).unwrap(), None);
         }
         // It never comes, or too late.
-        let (wait, begin, complete) = set_up();
-        let task = spawn(&runtime, &wait, begin());
+        let wait = set_up();
+        let task = wait.spawn(&runtime);
         wait.timer.advance(wait.limit - MS);
-        assert_eq!(wait.waits.len(), 1);
+        assert!(!wait.waits.is_empty());
         off_runtime(|| wait.timer.advance(MS));
-        assert_eq!(runtime.block_on(task).unwrap().as_deref(), Some(EXPIRED));
-        complete();
-        nothing_is_left(&wait.waits);
+        let expired = runtime.block_on(task).unwrap();
+        (wait.complete)();
+        wait.assert_ended(expired, Some(EXPIRED));
         // The client goes, and may come back.
-        let (wait, begin, complete) = set_up();
-        let task = spawn(&runtime, &wait, begin());
+        let wait = set_up();
+        let task = wait.spawn(&runtime);
         task.abort();
         assert!(runtime.block_on(task).unwrap_err().is_cancelled());
-        nothing_is_left(&wait.waits);
-        let again = spawn(&runtime, &wait, begin());
-        complete();
-        assert_eq!(runtime.block_on(again).unwrap(), None);
-        nothing_is_left(&wait.waits);
+        wait.waits.nothing_is_left();
+        let again = wait.spawn(&runtime);
+        (wait.complete)();
+        wait.assert_ended(runtime.block_on(again).unwrap(), None);
     }
-    let (wait, begin, _complete) = set_up();
-    let mut waiting = Box::pin(begin());
+    let wait = set_up();
+    let mut waiting = (wait.begin)();
     assert!(poll(&mut waiting).is_pending());
-    wait.waits.shutdown(SECOND);
-    assert_eq!(over(&mut waiting).as_deref(), Some(SHUTDOWN));
-    assert_eq!(over(&mut Box::pin(begin())).as_deref(), Some(CLOSED));
-    nothing_is_left(&wait.waits);
+    wait.waits.shut_down();
+    wait.assert_ended(over(&mut waiting), Some(SHUTDOWN));
+    wait.assert_ended(over(&mut (wait.begin)()), Some(CLOSED));
 }
 
-fn completed_early_and_twice<K, O, T, E, Begin, Waiting, Complete>(
-    set_up: &impl Fn() -> (Wait<K, O>, Begin, Complete),
-) where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-    E: ToString,
-    Begin: Fn() -> Waiting,
-    Waiting: Future<Output = Result<T, E>>,
-    Complete: Fn(),
-{
-    let (wait, begin, complete) = set_up();
-    if wait.remembers {
-        complete();
-        assert_eq!(over(&mut Box::pin(begin())), None);
-        nothing_is_left(&wait.waits);
-    }
-    let (wait, begin, complete) = set_up();
-    let mut waiting = Box::pin(begin());
-    assert!(poll(&mut waiting).is_pending());
-    complete();
-    complete();
-    assert_eq!(over(&mut waiting), None);
-    nothing_is_left(&wait.waits);
+/// The same for a wait that still sees a change from before it began.
+fn every_order_and_early(set_up: impl Fn() -> Wait) {
+    let wait = set_up();
+    (wait.complete)();
+    wait.assert_ended(over(&mut (wait.begin)()), None);
+    every_order(set_up);
 }
 
-/// How a wait failed; `None` when it did not.
-#[track_caller]
-fn over<T, E: ToString>(
-    waiting: &mut (impl Future<Output = Result<T, E>> + Unpin),
-) -> Option<String> {
-    match poll(waiting) {
-        Poll::Ready(told) => told.err().map(|error| error.to_string()),
-        Poll::Pending => panic!("it still waits"),
-    }
-}
-
-/// A wait that is over, as it has to be.
+/// What a wait that is over has yielded, as it has to.
 #[track_caller]
 fn got<T, E: ToString>(waiting: &mut (impl Future<Output = Result<T, E>> + Unpin)) -> T {
-    match poll(waiting) {
-        Poll::Ready(Ok(value)) => value,
-        Poll::Ready(Err(error)) => panic!("{}", error.to_string()),
-        Poll::Pending => panic!("it still waits"),
-    }
+    over(waiting).unwrap_or_else(|error| panic!("{}", error.to_string()))
 }
 
-/// A task that waits; returns when it is parked.
-fn spawn<K, O, T, E>(
-    runtime: &Runtime,
-    wait: &Wait<K, O>,
-    waiting: impl Future<Output = Result<T, E>> + Send + 'static,
-) -> tokio::task::JoinHandle<Option<String>>
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-    E: ToString,
-{
-    let task = runtime.spawn(async { waiting.await.err().map(|error| error.to_string()) });
-    while wait.waits.is_empty() {
-        runtime.block_on(tokio::task::yield_now());
-    }
-    task
+/// These answers, reports or saves have come since the last look.
+#[track_caller]
+fn told<T: Debug + PartialEq<U>, U: Debug>(seen: &mpsc::Receiver<T>, expected: &[U]) {
+    assert_eq!(seen.try_iter().collect::<Vec<_>>(), expected);
 }
 
 /// A purgatory under a hand-turned clock whose callbacks all wait for [`Later::run`].
@@ -213,15 +216,4 @@ where
 /// Does something on a thread that is in no runtime, and waits for it.
 fn off_runtime<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(act).join().unwrap())
-}
-
-/// Nothing waits, no key is watched, and no callback panicked.
-#[track_caller]
-fn nothing_is_left<K, O>(purgatory: &Purgatory<K, O>)
-where
-    K: WatchKey + Send,
-    O: DelayedOperation + Send,
-{
-    assert_empty(purgatory);
-    assert_eq!(purgatory.stats().panics, 0);
 }

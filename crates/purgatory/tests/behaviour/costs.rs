@@ -1,0 +1,58 @@
+//! What is copied and allocated.
+#![cfg(not(loom))]
+
+use crate::support::{Counted, NEVER, Op, Park, Probe, by_hand, never};
+use purgatory::{Outcome, Purgatory};
+use timer_core::{ManualTimer, SystemTimer};
+
+/// Keys are looked up by any borrowed form, as in a `HashMap`.
+#[test]
+fn only_awaited_events_in_callbacks_clone_a_key() {
+    let key = Counted::new(0);
+    let (_timer, purgatory): (_, Purgatory<Counted, Op>) = by_hand();
+    let (first, second, inside) = (Probe::new(), Probe::new(), purgatory.clone());
+    let raise = move |_| {
+        for number in [1, 2, 3] {
+            let rise = inside.complete_up_to(&number, 1);
+            assert_eq!((inside.check_and_complete(&number), rise), (0, 0));
+        }
+    };
+    purgatory.park(first.operation().then(raise), &[key.like(0)], NEVER);
+    purgatory.park(second.operation(), &[key.like(2)], NEVER);
+    assert_eq!(key.clones(), 2); // what is stored
+    first.make_ready();
+    second.make_ready();
+    assert_eq!(purgatory.check_and_complete(&0), 1);
+    assert_eq!((second.endings(), purgatory.len()), (vec![Outcome::Completed], 0));
+    assert_eq!((key.clones(), purgatory.stats().events), (4, 7)); // an event and a rise of 2
+}
+
+/// Up to four keys have their watches in the operation's entry, a fifth asks for a block.
+#[test]
+fn watches_of_up_to_four_keys_take_no_allocation() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let allocations = |keys| {
+        let once =
+            || _ = waits.complete(waits.park(never(), &["a", "b", "c", "d", "e"][..keys], NEVER));
+        once(); // what the rooms keep
+        allocation_counter::measure(|| (0..100).for_each(|_| once())).count_total
+    };
+    let one = allocations(1); // the boxes
+    assert_eq!((allocations(3), allocations(4)), (one, one));
+    assert!(allocations(5) > one);
+}
+
+/// A client library has thousands of them.
+#[test]
+fn a_purgatory_with_one_room_takes_8_kb() {
+    let (shared, by_hand) = (SystemTimer::new().unwrap(), ManualTimer::new());
+    let builds: [&dyn Fn() -> Purgatory<u64>; 2] =
+        [&|| Purgatory::builder("one").timer(&shared).rooms(1).build().unwrap(), &|| {
+            Purgatory::builder("one").timer(&by_hand).rooms(1).build().unwrap()
+        }];
+    for build in builds {
+        let mut built = None;
+        let measured = allocation_counter::measure(|| built = Some(build()));
+        assert!(measured.bytes_current <= 8 << 10, "{} bytes", measured.bytes_current);
+    }
+}
