@@ -244,8 +244,7 @@ pub(crate) struct SharedCounts {
     /// Operations that ended without being parked.
     pub(crate) ended_at_once: Count,
     pub(crate) callbacks_waiting: Count,
-    /// Rare counts: panics, missed events, refusals, and the further checks of threads that park
-    /// while events come by.
+    /// Rare counts: panics, missed events, refusals.
     pub(crate) rare: plain::Mutex<Stats>,
     /// The subscriber was told of the shutdown.
     pub(crate) told_closed: AtomicBool,

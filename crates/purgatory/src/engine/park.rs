@@ -2,11 +2,11 @@
 //!
 //! 1. Read each key's version, then check. True: over, and nothing else was touched.
 //! 2. *One key*: under its room's lock compare the version. Unmoved: put the operation in, on the
-//!    wheel and on the key's list. Moved: unlock and check again. So nobody ever sees it held.
-//! 3. *Several keys*, and one whose version keeps moving: put an entry into the first key's room,
-//!    held by this thread; watch the other keys in their rooms, one after the other, comparing
-//!    versions; then give the payload back as any holder does. A version that moved counts as an
-//!    event that found the entry held, so the holder looks again.
+//!    wheel and on the key's list.
+//! 3. *Several keys*, and one whose version has moved: put an entry into the first key's room, held
+//!    by this thread; watch the other keys in their rooms, one after the other, comparing versions;
+//!    then give the payload back as any holder does. A version that moved counts as an event that
+//!    found the entry held, so the holder looks again.
 
 use std::{hash::Hash, sync::Arc};
 
@@ -21,15 +21,14 @@ use crate::{
         trace,
     },
     operation::{
-        CancelReason, DelayedOperation, Outcome, ParkResult, Refused, RefusedReason, Timeout,
-        Verdict,
+        DelayedOperation, Outcome, ParkResult, Refused, RefusedReason, Timeout, Verdict,
         watches::{WatchKey, Watches},
     },
     room::{
         Arrived, COUNTED_MAX, CheckedOut, Ended, GivenBack, Room, Span, Tag, Ticket, WAITERS_MAX,
         Watched, Watermark,
     },
-    sync::{LOOKS, Limit, Ordering},
+    sync::{Limit, Ordering},
 };
 
 /// A place among `max_parked` and a part of `max_weight`, given back unless they are kept: when
@@ -45,17 +44,12 @@ impl<K: WatchKey, O: DelayedOperation> PermitGuard<'_, K, O> {
     pub(super) fn keep(&mut self) {
         self.core = None;
     }
-
-    /// Gives the place back now.
-    fn give_back(&mut self) {
-        let permit = Some(self.weight);
-        self.core.take().into_iter().for_each(|core| core.release_permit(permit));
-    }
 }
 
 impl<K: WatchKey, O: DelayedOperation> Drop for PermitGuard<'_, K, O> {
     fn drop(&mut self) {
-        self.give_back();
+        let weight = Some(self.weight);
+        self.core.iter().for_each(|core| core.release_permit(weight));
     }
 }
 
@@ -73,13 +67,6 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
         drop(left); // with nothing locked
         self.core.release_some(&mut self.further, usize::MAX, drop);
     }
-}
-
-/// What became of an attempt to park under one key.
-enum UnderOne<O> {
-    Done(Result<ParkResult, Refused<O>>),
-    /// Events kept coming by.
-    Busy(O),
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -128,9 +115,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let tag = Tag { weight: permit.weight, label };
         let span = Span { tag, counted, ..self.span(now_ns, timeout) };
         if let [watch] = watch_set {
-            match self.park_under_one(&call, operation, watch, span, &mut permit) {
-                UnderOne::Done(done) => return done,
-                UnderOne::Busy(unparked) => operation = unparked,
+            match self.park_under_one(operation, watch, span) {
+                Ok(id) => {
+                    permit.keep();
+                    return Ok(ParkResult::Parked(self.id(id)));
+                }
+                Err((operation, Some(reason))) => return self.refuse(operation, reason),
+                Err((unparked, None)) => operation = unparked,
             }
         }
         let (id, given_back) = self.park_held(operation, watch_set, span, &mut permit)?;
@@ -169,50 +160,34 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         ParkResult::Ended(outcome)
     }
 
-    /// Parks under one key, unless events keep coming by.
+    /// Parks under one key; hands the operation back when it is refused, or an event came by.
     #[inline]
     fn park_under_one(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        mut operation: O,
-        watch: &mut Watch<'_, K>,
+        &self,
+        operation: O,
+        watch: &Watch<'_, K>,
         span: Span,
-        permit: &mut PermitGuard<'_, K, O>,
-    ) -> UnderOne<O> {
-        for looks in 1..=LOOKS {
-            let mut room = self.room_of(watch.version.hash);
-            if room.closed {
-                drop(room);
-                return UnderOne::Done(self.refuse(operation, RefusedReason::Closed));
-            }
-            if !self.versions.moved(watch.version) {
-                let key = watch.in_room(&room);
-                return UnderOne::Done(match self.put_in(&mut room, span, Some(operation), key) {
-                    Ok(id) => {
-                        room.counts.checks += looks as u64;
-                        permit.keep();
-                        Ok(ParkResult::Parked(self.id(id)))
-                    }
-                    Err((operation, _)) => {
-                        drop(room);
-                        let operation = operation.expect("it comes back");
-                        self.refuse(operation, RefusedReason::Full { limit: MAX_TASKS as usize })
-                    }
-                });
-            }
-            drop(room);
-            watch.version = self.versions.read_hash(watch.version.hash);
-            let outcome = match self.check(&mut operation) {
-                Verdict::Unsatisfied => continue,
-                Verdict::Satisfied => Outcome::Completed,
-                Verdict::Panicked => Outcome::Cancelled(CancelReason::Panicked),
-            };
-            self.counts.rare.lock().checks += looks as u64;
-            permit.give_back(); // before the callback, which may park another
-            return UnderOne::Done(Ok(self.end_at_once(call, operation, outcome)));
+    ) -> Result<TimerHandle, (O, Option<RefusedReason>)> {
+        let mut room = self.room_of(watch.version.hash);
+        if room.closed {
+            return Err((operation, Some(RefusedReason::Closed)));
         }
-        self.counts.rare.lock().checks += LOOKS as u64;
-        UnderOne::Busy(operation)
+        if self.versions.moved(watch.version) {
+            return Err((operation, None));
+        }
+        let key = watch.in_room(&room);
+        match self.put_in(&mut room, span, Some(operation), key) {
+            Ok(id) => {
+                room.counts.checks += 1;
+                Ok(id)
+            }
+            Err((operation, key)) => {
+                drop(room);
+                drop(key); // with nothing locked
+                let full = RefusedReason::Full { limit: MAX_TASKS as usize };
+                Err((operation.expect("it comes back"), Some(full)))
+            }
+        }
     }
 
     /// Parks under any number of keys, the payload in this thread's hands until all are watched.
@@ -370,20 +345,19 @@ impl<'a, K: Hash + Eq> Watches<'a, K> {
 /// for all of a key: once it is met, it is checked at every rise. O(n log n), but for keys of one
 /// hash.
 fn drop_repeated<K: Eq>(watch_set: &mut WatchSet<'_, K>) {
-    let lowest =
-        |at: usize| watch_set[at].watermark.filter(|of| !of.counted).map(|of| of.threshold);
-    let mut by_hash: SmallVec<[usize; 4]> = (0..watch_set.len()).collect();
-    by_hash.sort_by_key(|&at| (watch_set[at].version.hash, lowest(at)));
-    let is_same = |at: usize, other: usize| {
-        let all = lowest(at).is_some() && lowest(other).is_some();
-        (all || watch_set[at].watermark == watch_set[other].watermark)
-            && watch_set[at].key == watch_set[other].key
+    let threshold = |at: usize| watch_set[at].watermark.map(|of| of.threshold);
+    let kind = |at: usize| {
+        let watch = &watch_set[at];
+        let counted = threshold(at).filter(|_| watch.watermark.is_some_and(|of| of.counted));
+        (watch.version.hash, watch.watermark.is_some(), counted)
     };
-    let hash = |at: usize| watch_set[at].version.hash;
+    let mut sorted: SmallVec<[usize; 4]> = (0..watch_set.len()).collect();
+    sorted.sort_by_key(|&at| (kind(at), threshold(at)));
     let mut repeated: SmallVec<[bool; 4]> = watch_set.iter().map(|_| false).collect();
-    for alike in by_hash.chunk_by(|&at, &next| hash(at) == hash(next)) {
+    for alike in sorted.chunk_by(|&at, &next| kind(at) == kind(next)) {
         for (number, &at) in alike.iter().enumerate() {
-            repeated[at] = alike[..number].iter().any(|&before| is_same(at, before));
+            let is_same = |&before: &usize| watch_set[before].key == watch_set[at].key;
+            repeated[at] = alike[..number].iter().any(is_same);
         }
     }
     let mut repeated = repeated.into_iter();

@@ -44,11 +44,7 @@ impl Versions {
     /// To be called before the check whose result is to be relied on.
     #[inline]
     pub(crate) fn read<K: Hash>(&self, key: &K) -> KeyVersion {
-        self.read_hash(self.hash(key))
-    }
-
-    #[inline]
-    pub(crate) fn read_hash(&self, hash: u64) -> KeyVersion {
+        let hash = self.hash(key);
         KeyVersion { hash, version: self.of(hash).load(Ordering::Acquire) }
     }
 

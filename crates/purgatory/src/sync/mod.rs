@@ -21,10 +21,6 @@ pub(crate) use model::Values;
 /// The number of versions a room has: a power of two. A model has one, so that keys meet.
 pub(crate) const VERSIONS_A_ROOM: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
-/// Checks of an operation that is being parked under one key, before it is put in as held: each
-/// met another event. A model gets there with fewer.
-pub(crate) const LOOKS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
-
 /// So many payloads an event takes out and checks together. More would save locks; but each of them
 /// can neither expire nor be cancelled before the checks of the others are over. A model takes two,
 /// so that a walk has steps.
