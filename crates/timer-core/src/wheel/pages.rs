@@ -3,8 +3,8 @@
 //! The one slab of this project: under the nodes of [`TimingWheel`](crate::TimingWheel) and under
 //! the watches of `purgatory`. Pages (not one doubling vector) grow without copying a slot, cost at
 //! most a page above what is live while nothing leaves, and let a peak go: every page that empties
-//! gives its memory back, but for the first and one other. What stays of a peak is a record of 32
-//! bytes a page, until nothing is in use.
+//! gives its memory back, but for the first, and one other while something is live. What stays of a
+//! peak is a record of 32 bytes a page, until nothing is in use.
 //!
 //! - **Listed**: a page is on one list at most: `partial` (it has a free slot, or had one) or
 //!   `vacant` (it has no memory). A page with a free slot is on `partial`.
@@ -37,6 +37,13 @@ struct Page<N> {
     /// The next page on the list this one is on.
     next: u32,
     listed: bool,
+}
+
+impl<N> Page<N> {
+    /// Gives its memory back. It is on the list `partial` still.
+    fn give_back(&mut self) {
+        (self.slots, self.free) = (Box::default(), 0);
+    }
 }
 
 /// Slots `N` with stable indices.
@@ -180,14 +187,16 @@ impl<N: PageSlot> Pages<N> {
         }
     }
 
-    /// Gives the memory of a page back in which nothing is live, unless it is the first or the only
-    /// other.
+    /// Gives the memory of a page back in which nothing is live, unless it is the first, or the only
+    /// other while something is.
     fn emptied(&mut self, number: u32) {
         if self.len == 0 && self.pages.len() > KEPT_PAGES {
             *self = Pages::new();
+        } else if self.len == 0 {
+            self.pages.iter_mut().skip(1).for_each(Page::give_back);
+            self.spare = false;
         } else if number > 0 && std::mem::replace(&mut self.spare, true) {
-            let page = &mut self.pages[number as usize];
-            (page.slots, page.free) = (Box::default(), 0);
+            self.pages[number as usize].give_back();
         }
     }
 
