@@ -11,7 +11,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64 as Count},
+        atomic::{AtomicBool, AtomicU32, AtomicU64 as Count},
     },
     time::Duration,
 };
@@ -24,7 +24,7 @@ use timer_core::{
 use crate::{
     engine::{nested::Offload, trace, versions::Versions},
     operation::{
-        DelayedOperation, OperationId, Verdict, next_purgatory,
+        DelayedOperation, OperationId, Verdict,
         stats::{Parked, Stats},
         watches::WatchKey,
     },
@@ -87,6 +87,7 @@ pub(crate) struct Core<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// A purgatory attached to its timer.
     pub(crate) fn new(mut settings: Settings<K>) -> Result<Arc<Self>, BuildError> {
+        static PURGATORIES: AtomicU32 = AtomicU32::new(0);
         let (driver, own_timer) = match settings.driver.take() {
             Some(driver) => (driver, None),
             None => {
@@ -97,7 +98,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let every = settings.recheck_every.filter(|_| O::CHECKED);
         settings.recheck_every = every.map(|every| every.max(driver.tick.length()));
         let core = Arc::new(Core {
-            number: next_purgatory(),
+            number: PURGATORIES.fetch_add(1, Ordering::Relaxed),
             rooms: driver.shards(settings.rooms, Room::new),
             versions: Versions::new(settings.rooms),
             sequence: driver.by_hand.then(|| AtomicU64::new(0)),

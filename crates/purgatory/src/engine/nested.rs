@@ -105,7 +105,11 @@ impl<'a> Call<'a> {
 
 /// Leaves work to the outermost call on this thread. A panic in it is contained.
 pub(crate) fn enqueue(work: impl FnOnce() + Send + 'static) {
-    THREAD.with(|thread| thread.queue.borrow_mut().push_back(Box::new(work)));
+    push(Box::new(work));
+}
+
+fn push(work: Work) {
+    THREAD.with(|thread| thread.queue.borrow_mut().push_back(work));
 }
 
 /// Puts work at the end of this thread's queue. A thread that ends has none: the work runs here.

@@ -108,7 +108,12 @@ impl<K: WatchKey, S> Shared<K, S> {
 
     fn raise_all(&self) {
         self.raised_all.fetch_add(1, Ordering::AcqRel);
-        self.raise(&self.purgatory.core.keys_with_waiters());
+        let rooms = &self.purgatory.core.rooms;
+        for at in 0..rooms.count() {
+            let keys: Vec<_> =
+                rooms.lock(at).waiters_by_key().map(|(key, _)| key.clone()).collect();
+            self.raise(&keys);
+        }
     }
 
     fn raise(&self, keys: &[K]) {

@@ -288,7 +288,9 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core.waiters(key)
+        let hash = self.core.versions.hash(key);
+        let room = self.core.room_of(hash);
+        room.find(key, hash).map_or(0, |record| room.waiters(record))
     }
 
     /// Keys that have waiters now. Exact when nothing moves. O(rooms).

@@ -393,10 +393,6 @@ impl<T> WaitFuture<T> {
         waits.is_some_and(|(behind, id)| behind.reschedule(id, timeout.into()))
     }
 
-    fn must_not_block(&self) -> bool {
-        self.behind.as_ref().is_some_and(|behind| behind.must_not_block())
-    }
-
     /// Blocks this thread until the wait is over. The future may have been polled before. Under a
     /// [`ManualTimer`](timer_core::ManualTimer) another thread has to advance it.
     ///
@@ -429,11 +425,13 @@ impl<T> WaitFuture<T> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
-            match Pin::new(&mut self).poll(&mut context) {
-                Poll::Ready(result) => return result,
-                Poll::Pending if self.must_not_block() => return Err(WaitError::InsideCallback),
-                Poll::Pending => thread::park(),
+            if let Poll::Ready(result) = Pin::new(&mut self).poll(&mut context) {
+                return result;
             }
+            if self.behind.as_ref().is_some_and(|behind| behind.must_not_block()) {
+                return Err(WaitError::InsideCallback);
+            }
+            thread::park();
         }
     }
 }

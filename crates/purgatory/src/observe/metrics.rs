@@ -20,19 +20,11 @@ use crate::{
     },
 };
 
-const AT_ONCE: &str = "Operations that ended without being parked";
-const BY_LABEL: &str = "Operations parked now, by the label of their watches";
-const CALLBACKS: &str = "Callbacks handed to the executor that have not begun";
 const CANCELLED: &str = "Parked operations that were cancelled, by reason";
-const CHECK: &str = "Longest time that a check is known to be under way";
 const DELAY: &str = "How long callbacks waited for the executor";
 const ENDED: &str = "Parked operations that ended, by outcome";
 const LATENESS: &str = "How long after its deadline what expired was taken off the wheel";
-const MISSED: &str = "Conditions that came true without an event";
-const OLDEST: &str = "How long the oldest operation has been parked";
-const QUIET: &str = "Longest time that a key is known to have had waiters and no event";
 const REFUSED: &str = "Operations handed back instead of being parked, by reason";
-const WAITED: &str = "How long operations were parked, by outcome";
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn publish(&self) {
@@ -52,11 +44,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         gauge("purgatory_parked", "Operations parked now", stats.parked as f64);
         gauge("purgatory_watched", "Watches of parked operations now", stats.watched as f64);
         gauge("purgatory_keys", "Keys that operations wait for now", self.keys() as f64);
-        gauge("purgatory_callbacks_waiting", CALLBACKS, stats.callbacks_waiting as f64);
-        gauge("purgatory_oldest_age_seconds", OLDEST, age_us as f64 / 1e6);
+        gauge("purgatory_callbacks_waiting", "Callbacks not begun", stats.callbacks_waiting as f64);
+        gauge("purgatory_oldest_age_seconds", "Age of the oldest operation", age_us as f64 / 1e6);
         let check_ns = now_ns.saturating_sub(since_ns);
-        gauge("purgatory_longest_check_seconds", CHECK, check_ns as f64 / 1e9);
-        gauge("purgatory_quietest_key_seconds", QUIET, quiet.as_secs_f64());
+        gauge("purgatory_longest_check_seconds", "Longest check under way", check_ns as f64 / 1e9);
+        gauge("purgatory_quietest_key_seconds", "Longest quiet of a key", quiet.as_secs_f64());
         if let Some(permits) = &self.settings.permits {
             gauge("purgatory_max_parked", "Bound on operations", permits.max() as f64);
         }
@@ -66,7 +58,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
         for (label, count) in labels {
             let labels = [of[0].clone(), Label::new("label", label)];
-            set(&labels, "purgatory_parked_by_label", BY_LABEL, count as f64);
+            set(&labels, "purgatory_parked_by_label", "Operations parked, by label", count as f64);
         }
     }
 }
@@ -85,11 +77,11 @@ fn publish_counts(of: &[Label; 1], stats: &Stats) {
         counter!(name, labels).absolute(count);
     };
     count("purgatory_parked_total", "Operations ever parked", None, stats.parked_total);
-    count("purgatory_ended_at_once_total", AT_ONCE, None, stats.ended_at_once);
+    count("purgatory_ended_at_once_total", "Operations never parked", None, stats.ended_at_once);
     count("purgatory_checks_total", "Checks", None, stats.checks);
     count("purgatory_events_total", "Events raised", None, stats.events);
     count("purgatory_panics_total", "Checks and callbacks that panicked", None, stats.panics);
-    count("purgatory_missed_events_total", MISSED, None, stats.missed_events);
+    count("purgatory_missed_events_total", "Missed events", None, stats.missed_events);
     let ended = |outcome, of| count("purgatory_ended_total", ENDED, Some(("outcome", outcome)), of);
     ended("completed", stats.completed);
     ended("expired", stats.expired);
@@ -117,7 +109,7 @@ fn publish_times(of: &[Label; 1], times: Times, published: &mut Times) {
     };
     let waited = |outcome, times, before: &mut _| {
         let labels = [of[0].clone(), Label::new("outcome", outcome)];
-        publish("purgatory_wait_seconds", WAITED, &labels, times, before);
+        publish("purgatory_wait_seconds", "Time parked, by outcome", &labels, times, before);
     };
     waited("completed", times.completed, &mut published.completed);
     waited("expired", times.expired, &mut published.expired);

@@ -10,10 +10,7 @@
 //! a check that ends wipes the mark, and a later snapshot that finds the mark knows that it is
 //! looking at the same check still.
 
-use std::{
-    borrow::Borrow, cmp, collections::HashMap, hash::Hash, sync::atomic::Ordering::Relaxed,
-    time::Duration,
-};
+use std::{cmp, collections::HashMap, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use timer_core::TimerHandle;
 
@@ -166,28 +163,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         quietest.into_iter().map(|(ms, key)| (key, Duration::from_millis(ms))).collect()
     }
 
-    /// Each key that has waiters, room by room.
-    pub(crate) fn keys_with_waiters(&self) -> Vec<K> {
-        let mut keys = Vec::new();
-        for room in 0..self.rooms.count() {
-            keys.extend(self.rooms.lock(room).waiters_by_key().map(|(key, _)| key.clone()));
-        }
-        keys
-    }
-
     /// Keys that have waiters. O(rooms).
     pub(crate) fn keys(&self) -> usize {
         self.rooms.sum(|room| room.key_count())
-    }
-
-    /// How many wait for a key. O(1).
-    pub(crate) fn waiters<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
-    where
-        K: Borrow<Q>,
-    {
-        let hash = self.versions.hash(key);
-        let room = self.room_of(hash);
-        room.find(key, hash).map_or(0, |record| room.waiters(record))
     }
 
     /// Adds up what was counted.

@@ -3,13 +3,7 @@
 pub(crate) mod stats;
 pub(crate) mod watches;
 
-use std::{
-    borrow::Cow,
-    error::Error,
-    fmt,
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
-    time::Duration,
-};
+use std::{borrow::Cow, error::Error, fmt, time::Duration};
 
 use timer_core::{TickLength, TimerHandle};
 
@@ -177,12 +171,6 @@ impl fmt::Display for OperationId {
     }
 }
 
-/// A number for a purgatory.
-pub(crate) fn next_purgatory() -> u32 {
-    static PURGATORIES: AtomicU32 = AtomicU32::new(0);
-    PURGATORIES.fetch_add(1, Relaxed)
-}
-
 #[cfg(feature = "serde")]
 impl serde::Serialize for OperationId {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -220,6 +208,19 @@ impl Timeout {
             Timeout::At(deadline_ns) => Some(tick.round_up(deadline_ns)),
             Timeout::After(delay) => Some(tick.deadline(now_ns, delay)),
             Timeout::Never => None,
+        }
+    }
+
+    /// How an operation ends that need not be parked: its first check was enough, or there is no
+    /// time.
+    #[inline]
+    pub(crate) fn at_once(self, first: Verdict, now_ns: u64) -> Option<Outcome> {
+        match (first, self) {
+            (Verdict::Satisfied, _) => Some(Outcome::Completed),
+            (Verdict::Panicked, _) => Some(Outcome::Cancelled(CancelReason::Panicked)),
+            (_, Timeout::After(delay)) if delay.is_zero() => Some(Outcome::Expired),
+            (_, Timeout::At(deadline_ns)) if deadline_ns <= now_ns => Some(Outcome::Expired),
+            _ => None,
         }
     }
 }
@@ -387,21 +388,6 @@ pub(crate) enum Verdict {
     Satisfied,
     Unsatisfied,
     Panicked,
-}
-
-impl Timeout {
-    /// How an operation ends that need not be parked: its first check was enough, or there is no
-    /// time.
-    #[inline]
-    pub(crate) fn at_once(self, first: Verdict, now_ns: u64) -> Option<Outcome> {
-        match (first, self) {
-            (Verdict::Satisfied, _) => Some(Outcome::Completed),
-            (Verdict::Panicked, _) => Some(Outcome::Cancelled(CancelReason::Panicked)),
-            (_, Timeout::After(delay)) if delay.is_zero() => Some(Outcome::Expired),
-            (_, Timeout::At(deadline_ns)) if deadline_ns <= now_ns => Some(Outcome::Expired),
-            _ => None,
-        }
-    }
 }
 
 /// Why a wait ended without a value. See [`Purgatory::wait`](crate::Purgatory::wait).
