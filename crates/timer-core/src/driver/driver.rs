@@ -100,7 +100,7 @@ impl Driver {
         let unparker = parker.unparker().clone();
         self.wake = Some(Arc::new(move || unparker.unpark()));
         let rounds = self.rounds();
-        self.reaper.start(&format!("{}-reaper", self.name), move || rounds.run(parker))
+        self.reaper.start(&format!("{}-reaper", self.name), Job::new(move || rounds.run(parker)))
     }
 
     /// The present, in nanoseconds since its clock's origin.
@@ -173,14 +173,16 @@ impl Driver {
 
     /// Attaches no more, tells all owners, and waits for the threads, for at most `limit`; returns
     /// how many have not ended.
-    pub(crate) fn shutdown(&self, limit: Duration) -> usize {
+    pub(crate) fn shutdown<T>(&self, limit: Duration, take: impl FnOnce() -> T) -> (T, usize) {
         let clock = SystemClock::new();
         self.close();
         self.shared.owners().into_iter().for_each(|(owner, _)| owner.timer_closed());
+        let taken = take();
         self.workers.iter().for_each(|workers| workers.close());
         let limit = if on_timer_thread() { Duration::ZERO } else { limit };
         let left = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
-        self.reaper.join(left()) + self.workers.as_ref().map_or(0, |workers| workers.join(left()))
+        let workers = || self.workers.as_ref().map_or(0, |workers| workers.join(left()));
+        (taken, self.reaper.join(left()) + workers())
     }
 }
 

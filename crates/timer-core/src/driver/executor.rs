@@ -8,13 +8,10 @@
 use std::{
     any::Any,
     cell::Cell,
+    collections::{BinaryHeap, VecDeque},
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-        mpsc,
-    },
+    sync::{Arc, Condvar, PoisonError},
     time::Duration,
 };
 
@@ -131,9 +128,8 @@ impl<T> Due<T> {
     pub fn into_jobs(self, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
         let Due { mut tasks, order } = self;
         if !order.is_empty() {
-            let mut sorted: Vec<_> = order.into_iter().zip(tasks).collect();
-            sorted.sort_unstable_by_key(|(place, _)| *place);
-            tasks = sorted.into_iter().map(|(_, task)| task).collect();
+            let mut in_order: Vec<_> = tasks.into_iter().map(Some).collect();
+            tasks = sorted(order).into_iter().filter_map(|at| in_order[at].take()).collect();
         }
         let size = tasks.len().div_ceil(parallelism.max(1)).clamp(1, JOB_TASKS);
         let mut tasks = tasks.into_iter();
@@ -146,6 +142,12 @@ impl<T> Due<T> {
 
 /// Runs each job at once, on the thread that hands it in: the reaper's, for what expired. A slow
 /// task then delays all others, so only for a timer that nobody else shares.
+/// The indices of these in their order.
+fn sorted(order: Vec<(u64, u64)>) -> Vec<usize> {
+    let heap: BinaryHeap<_> = order.into_iter().zip(0..).collect();
+    heap.into_sorted_vec().into_iter().map(|(_, at)| at).collect()
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Inline;
 
@@ -171,10 +173,10 @@ impl Threads {
         Threads { handles: sync::Mutex::new(Vec::new()), running: Latch::default() }
     }
 
-    pub(crate) fn start(&self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    pub(crate) fn start(&self, name: &str, work: Job) -> io::Result<()> {
         let running = self.running.begin();
         let thread = spawn(name, move || {
-            inside_timer(work);
+            inside_timer(|| work.run());
             drop(running);
         })?;
         self.handles.lock().push(thread);
@@ -192,16 +194,23 @@ impl Threads {
     }
 }
 
+/// An empty queue keeps memory for at most this many jobs.
+const QUEUE_KEPT: usize = 64;
+
 /// The default executor: worker threads on one queue. Idle workers sleep.
 ///
 /// Dropping it (or [`close`](Self::close)) lets the workers finish what is queued and end.
 #[derive(Debug)]
 pub struct Workers {
-    /// None once it was closed.
-    jobs: Mutex<Option<mpsc::Sender<Job>>>,
-    queued: Arc<AtomicU64>,
+    queue: Arc<(Mutex<Queue>, Condvar)>,
     count: usize,
     threads: Threads,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    closed: bool,
 }
 
 impl Workers {
@@ -210,32 +219,47 @@ impl Workers {
     /// # Errors
     /// The operating system's, when it has no thread to give.
     pub fn start(name: &str, count: usize) -> io::Result<Workers> {
-        let (jobs, queue) = mpsc::channel::<Job>();
-        let (queue, queued) = (Arc::new(Mutex::new(queue)), Arc::new(AtomicU64::new(0)));
-        let (count, threads) = (count.max(1), Threads::new());
-        for number in 0..count {
-            let (queue, queued) = (queue.clone(), queued.clone());
-            let next_job = move || queue.lock().recv();
+        let (queue, threads) = (Arc::default(), Threads::new());
+        let workers = Workers { queue, count: count.max(1), threads };
+        for number in 0..workers.count {
+            let queue = workers.queue.clone();
+            let next_job = move || {
+                let (queue, arrived) = &*queue;
+                let idle = |queue: &mut Queue| queue.jobs.is_empty() && !queue.closed;
+                let waited = arrived.wait_while(queue.lock(), idle);
+                let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
+                let job = queue.jobs.pop_front();
+                if queue.jobs.is_empty() {
+                    queue.jobs.shrink_to(QUEUE_KEPT); // a peak is given back
+                }
+                job
+            };
             let work = move || {
-                while let Ok(job) = next_job() {
-                    queued.fetch_sub(1, Ordering::Relaxed);
+                while let Some(job) = next_job() {
                     job.run();
                 }
             };
-            threads.start(&format!("{name}-{number}"), work)?;
+            workers.threads.start(&format!("{name}-{number}"), Job::new(work))?;
         }
-        Ok(Workers { jobs: Mutex::new(Some(jobs)), queued, count, threads })
+        Ok(workers)
     }
 
     /// Takes no more jobs (later ones run where they are handed in) and lets the workers finish.
     pub fn close(&self) {
-        *self.jobs.lock() = None;
+        self.queue.0.lock().closed = true;
+        self.queue.1.notify_all();
     }
 
     /// Waits until the workers have finished, after [`close`](Self::close), for at most `limit`;
     /// returns how many have not. Not for a timer's thread to call without a limit.
     pub fn join(&self, limit: Duration) -> usize {
         self.threads.join(limit)
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -265,16 +289,18 @@ pub(crate) fn on_timer_thread() -> bool {
 
 impl Executor for Workers {
     fn execute(&self, job: Job) {
-        if let Some(jobs) = &*self.jobs.lock() {
-            self.queued.fetch_add(1, Ordering::Relaxed);
-            drop(jobs.send(job));
+        let mut queue = self.queue.0.lock();
+        if !queue.closed {
+            queue.jobs.push_back(job);
+            self.queue.1.notify_one();
             return;
         }
+        drop(queue);
         job.run();
     }
 
     fn queued(&self) -> Option<u64> {
-        Some(self.queued.load(Ordering::Relaxed))
+        Some(self.queue.0.lock().jobs.len() as u64)
     }
 
     fn parallelism(&self) -> usize {
@@ -285,6 +311,7 @@ impl Executor for Workers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc;
 
     #[test]
     fn workers_finish_their_queue_and_outlive_a_panic() {

@@ -228,7 +228,8 @@ impl<T> fmt::Debug for TaskTimer<T> {
 #[derive(Debug)]
 pub struct Inside {
     pub(crate) driver: Arc<Driver>,
-    pub(crate) tasks: TaskTimer<Box<dyn TimerTask>>,
+    /// Made when the first task is scheduled.
+    pub(crate) tasks: OnceLock<TaskTimer<Box<dyn TimerTask>>>,
     /// Where sleeps leave their wakers; made when the first one is. The same wheels behind a count
     /// of references for each shard: threads that make and drop sleeps do not write to the same
     /// memory.
@@ -242,8 +243,14 @@ impl Inside {
     /// The inside of a new timer.
     pub(crate) fn new(driver: Driver) -> Arc<Self> {
         let driver = Arc::new(driver);
-        let tasks = TaskTimer::on(driver.clone(), |task: Box<dyn TimerTask>| task.run(), false);
-        Arc::new(Inside { driver, tasks, wakers: OnceLock::new() })
+        Arc::new(Inside { driver, tasks: OnceLock::new(), wakers: OnceLock::new() })
+    }
+
+    /// What tasks are scheduled on.
+    pub(crate) fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
+        let on =
+            || TaskTimer::on(self.driver.clone(), |task: Box<dyn TimerTask>| task.run(), false);
+        self.tasks.get_or_init(on)
     }
 
     /// Where this thread leaves wakers.

@@ -66,8 +66,10 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn shutdown(&self, limit: Duration) -> TimerLeft {
-        let unfired = self.inside().tasks.shutdown();
-        TimerLeft { unfired, threads: self.inside().driver.shutdown(limit) }
+        let Inside { driver, tasks, .. } = self.inside();
+        let (unfired, threads) =
+            driver.shutdown(limit, || tasks.get().map_or_else(Vec::new, TaskTimer::shutdown));
+        TimerLeft { unfired, threads }
     }
 
     /// Runs `task` once `delay` has passed: never before, and when the machine keeps up within
@@ -81,7 +83,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         delay: Duration,
         task: impl TimerTask,
     ) -> Result<TimerHandle, ScheduleError> {
-        self.inside().tasks.schedule(delay, Box::new(task))
+        self.inside().tasks().schedule(delay, Box::new(task))
     }
 
     /// As [`schedule`](Self::schedule), at a moment of the timer's clock instead of after a delay;
@@ -94,24 +96,24 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         deadline_ns: u64,
         task: impl TimerTask,
     ) -> Result<TimerHandle, ScheduleError> {
-        self.inside().tasks.schedule_at(deadline_ns, Box::new(task))
+        self.inside().tasks().schedule_at(deadline_ns, Box::new(task))
     }
 
     /// Cancels a task: out of the wheel at once, dropped on this thread. True if that kept it from
     /// running. O(1).
     fn cancel(&self, handle: TimerHandle) -> bool {
-        self.inside().tasks.drop_pending(handle)
+        self.inside().tasks().drop_pending(handle)
     }
 
     /// Gives a pending task `delay` from now, earlier or later than before; it keeps its handle,
     /// and nothing is allocated. False if it is pending no more. O(1).
     fn reschedule(&self, handle: TimerHandle, delay: Duration) -> bool {
-        self.inside().tasks.reschedule(handle, delay)
+        self.inside().tasks().reschedule(handle, delay)
     }
 
     /// True until the task falls due or is cancelled. O(1).
     fn is_pending(&self, handle: TimerHandle) -> bool {
-        self.inside().tasks.is_pending(handle)
+        self.inside().tasks().is_pending(handle)
     }
 
     /// Runs `task` again and again, `period` from one *start* to the next. A run that takes longer
@@ -126,7 +128,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         period: Duration,
         task: impl FnMut() + Send + 'static,
     ) -> Result<Periodic, TimerError> {
-        periodic::start(&self.inside().tasks, first, Pace::Rate(period), task)
+        periodic::start(self.inside().tasks(), first, Pace::Rate(period), task)
     }
 
     /// Runs `task` again and again, `delay` from the *end* of one run to the start of the next. See
@@ -140,7 +142,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         delay: Duration,
         task: impl FnMut() + Send + 'static,
     ) -> Result<Periodic, TimerError> {
-        periodic::start(&self.inside().tasks, first, Pace::Delay(delay), task)
+        periodic::start(self.inside().tasks(), first, Pace::Delay(delay), task)
     }
 
     /// A future that is ready once `delay` has passed from this call. [`Duration::MAX`] and the
@@ -176,19 +178,22 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
 
     /// Tasks scheduled here and not yet due. O(shards).
     fn len(&self) -> usize {
-        self.inside().tasks.len()
+        self.inside().tasks().len()
     }
 
     /// True when no task is scheduled here. O(shards).
     fn is_empty(&self) -> bool {
-        self.inside().tasks.is_empty()
+        self.inside().tasks().is_empty()
     }
 
     /// What the timer holds and has done, over all wheels that it turns. O(wheels × shards),
     /// each shard locked for a moment, one after the other.
     fn stats(&self) -> TimerStats {
         let Inside { driver, tasks, .. } = self.inside();
-        driver.stats(tasks.panicked() + self.inside().of_sleepers(TaskTimer::panicked))
+        driver.stats(
+            tasks.get().map_or(0, TaskTimer::panicked)
+                + self.inside().of_sleepers(TaskTimer::panicked),
+        )
     }
 
     /// How many sleeps are registered: polled, not yet due and not dropped. Exact when nothing
