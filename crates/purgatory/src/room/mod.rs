@@ -287,17 +287,19 @@ impl<K: Eq + Clone, O> Room<K, O> {
     pub(crate) fn give_back(&mut self, held: CheckedOut<O>, at: EndedAt) -> GivenBack<K, O> {
         self.counts.checks += 1;
         let CheckedOut { id, payload, verdict } = held;
-        if verdict == Verdict::Satisfied {
-            return Next::Ended(self.remove_ended(id, payload, Outcome::Completed, at));
-        }
-        let entry = self.get_mut(id).expect("Holder removes: the entry of a payload is there");
-        match entry.settle(payload, verdict) {
-            Next::Parked => Next::Parked,
-            Next::CheckAgain(payload) => Next::CheckAgain(CheckedOut { id, payload, verdict }),
-            Next::Ended((payload, outcome)) => {
-                Next::Ended(self.remove_ended(id, payload, outcome, at))
+        let (payload, outcome) = if verdict == Verdict::Satisfied {
+            (payload, Outcome::Completed)
+        } else {
+            let entry = self.get_mut(id).expect("Holder removes: the entry of a payload is there");
+            match entry.settle(payload, verdict) {
+                Next::Parked => return Next::Parked,
+                Next::CheckAgain(payload) => {
+                    return Next::CheckAgain(CheckedOut { id, payload, verdict });
+                }
+                Next::Ended(ended) => ended,
             }
-        }
+        };
+        Next::Ended(self.remove_ended(id, payload, outcome, at))
     }
 
     /// Ends an operation from outside; `None` when its holder was left a note, or it is gone.

@@ -127,7 +127,6 @@ impl<K: Eq + Clone, O> Room<K, O> {
     }
 
     /// Takes a watch away, unless it was taken; returns its key when that was its last. O(1).
-    #[inline]
     pub(super) fn unlink(&mut self, at: u32) -> Option<K> {
         let Room { entries, keys, rest, .. } = self;
         let mut links = Links::of(entries, rest);
