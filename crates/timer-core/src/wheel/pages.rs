@@ -187,8 +187,8 @@ impl<N: PageSlot> Pages<N> {
         }
     }
 
-    /// Gives the memory of a page back in which nothing is live, unless it is the first, or the only
-    /// other while something is.
+    /// Gives the memory of a page back in which nothing is live, unless it is the first, or while
+    /// something is the only other.
     fn emptied(&mut self, number: u32) {
         if self.len == 0 && self.pages.len() > KEPT_PAGES {
             *self = Pages::new();

@@ -309,6 +309,7 @@ impl<T> TimingWheel<T> {
 
     /// Takes a task out: at once, off the bucket and out of memory. `None` if it is gone already.
     /// O(1).
+    #[inline]
     pub fn cancel(&mut self, id: TaskId) -> Option<T> {
         self.node(id)?;
         self.cancelled_count += u64::from(self.unlink(id.index));
