@@ -65,10 +65,6 @@ tsan:
 model:
     TEST_EFFORT=4000 cargo test --release -p timer-core -p purgatory --test models -- --nocapture model::
 
-# A simulated cluster for a million seeds.
-simulation:
-    TEST_EFFORT=20000 cargo test --release -p purgatory --test models simulation -- --nocapture
-
 # libFuzzer on wheel, purgatory or broker; wants a nightly and cargo-fuzz.
 fuzz TARGET="wheel" SECONDS="60":
     cargo +nightly fuzz run {{TARGET}} -s none --features libfuzzer -- -max_total_time={{SECONDS}}

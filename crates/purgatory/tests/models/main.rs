@@ -5,5 +5,3 @@ mod effort;
 
 mod model;
 mod oracle;
-mod quiet;
-mod simulation;

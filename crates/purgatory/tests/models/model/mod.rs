@@ -20,7 +20,10 @@
 
 mod strategies;
 
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    panic,
+};
 
 use proptest::{
     prelude::*,
@@ -33,7 +36,6 @@ use crate::{
         Model, Paths,
         steps::{Act, Setup},
     },
-    quiet::quietly,
 };
 
 /// Without `TEST_EFFORT`.
@@ -74,8 +76,10 @@ fn the_purgatory_agrees_with_plain_lists() {
         }
         Ok(())
     };
-    // Without a word of each failure on the way to the smallest.
-    let result = quietly(|| runner.run(&case, run).map_err(|failure| failure.to_string()));
+    // Without a word of each failure on the way to the smallest. No other test runs here.
+    panic::set_hook(Box::new(|_| ()));
+    let result = runner.run(&case, run).map_err(|failure| failure.to_string());
+    drop(panic::take_hook());
     result.unwrap_or_else(|failure| panic!("MODEL_SEED={seed}: {failure}"));
     let paths = counted.into_inner();
     println!("{} steps: {paths:#?}", made.get());
