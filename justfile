@@ -51,7 +51,7 @@ loom:
 
 # Whole scenarios in random schedules, a million in all; a failing one is printed, with how to replay it.
 shuttle:
-    TEST_EFFORT=710 RUSTFLAGS="--cfg shuttle" cargo test --release --target-dir target/shuttle -p purgatory --features __shuttle --test shuttle
+    TEST_EFFORT=656 RUSTFLAGS="--cfg shuttle" cargo test --release --target-dir target/shuttle -p purgatory --features __shuttle --test shuttle
 
 # A billion operations raced to one outcome each; can be stopped, and goes on where it was.
 billion *OPERATIONS:

@@ -8,7 +8,6 @@ use std::{
     thread,
 };
 
-use purgatory::failpoints::{self, Failpoint};
 use shuttle::{
     Config, MaxSteps, Runner,
     scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler},
@@ -17,7 +16,7 @@ use shuttle::{
 use crate::effort::{effort, number};
 
 /// Schedules a scenario, without `TEST_EFFORT`.
-const SCHEDULES: u64 = 200;
+const SCHEDULES: u64 = 500;
 
 /// Schedules that a planted fault has at most, with PCT first and then at random.
 const FAULT_SCHEDULES: usize = 50_000;
@@ -28,50 +27,15 @@ const STEPS: usize = 20_000;
 /// How many changes of priority PCT makes in a schedule, and one more: so deep a bug it looks for.
 const PCT_DEPTH: usize = 3;
 
-/// A fault to be planted, in either crate.
-#[derive(Clone, Copy, Debug)]
-pub enum Fault {
-    Purgatory(Failpoint),
-    /// By its name in a `failpoint!`.
-    Timer(&'static str),
-}
-
-impl From<Failpoint> for Fault {
-    fn from(fault: Failpoint) -> Self {
-        Fault::Purgatory(fault)
-    }
-}
-
-fn all(faults: &[impl Into<Fault> + Copy]) -> Vec<Fault> {
-    faults.iter().map(|&fault| fault.into()).collect()
-}
-
-/// Plants a fault for the schedules that this thread runs.
-fn plant(fault: Option<Fault>) {
-    match fault {
-        None => {}
-        Some(Fault::Purgatory(fault)) => failpoints::plant(Some(fault)),
-        Some(Fault::Timer(fault)) => timer_core::driver::sync::plant(Some(fault.to_owned())),
-    }
-}
-
 /// Runs `scenario`, where no schedule may fail; then with each of `faults` planted, where one must.
 ///
 /// Half of the schedules pick a thread at random at each step, half are PCT's: threads have random
 /// priorities, and change them at a few random steps.
-pub fn check(faults: &[impl Into<Fault> + Copy], scenario: fn()) {
-    check_with(&config(), 1, &all(faults), scenario);
-}
-
-/// The same for a scenario that takes long, in fewer schedules: one in so many.
-pub fn check_one_in(fewer: usize, faults: &[impl Into<Fault> + Copy], scenario: fn()) {
-    check_with(&config(), fewer, &all(faults), scenario);
-}
-
-fn check_with(config: &Config, fewer: usize, faults: &[Fault], scenario: fn()) {
+/// A scenario that takes long has `fewer` times as few.
+pub fn check(fewer: usize, faults: &[&'static str], scenario: fn()) {
+    let config = config();
     if let Ok(schedule) = std::env::var("SHUTTLE_REPLAY") {
-        Runner::new(ReplayScheduler::new_from_encoded(schedule.trim()), config.clone())
-            .run(scenario);
+        Runner::new(ReplayScheduler::new_from_encoded(schedule.trim()), config).run(scenario);
         return;
     }
     let schedules = usize::try_from(effort(SCHEDULES)).unwrap();
@@ -87,19 +51,19 @@ RUSTFLAGS='--cfg shuttle' SHUTTLE_REPLAY='<the schedule above>' cargo test --rel
             run.schedules
         );
     };
-    passes(run(config, None, RandomScheduler::new_from_seed(seed, half), scenario));
-    passes(run(config, None, PctScheduler::new_from_seed(seed, PCT_DEPTH, half), scenario));
+    passes(run(&config, None, RandomScheduler::new_from_seed(seed, half), scenario));
+    passes(run(&config, None, PctScheduler::new_from_seed(seed, PCT_DEPTH, half), scenario));
     println!("{test}: {} schedules from seed {seed}", 2 * half);
     for &fault in faults {
         let pct = PctScheduler::new_from_seed(seed, PCT_DEPTH, FAULT_SCHEDULES);
-        let mut tried = run(config, Some(fault), pct, scenario);
+        let mut tried = run(&config, Some(fault), pct, scenario);
         if tried.passed {
             let random = RandomScheduler::new_from_seed(seed, FAULT_SCHEDULES);
-            let more = run(config, Some(fault), random, scenario);
+            let more = run(&config, Some(fault), random, scenario);
             tried = Run { schedules: tried.schedules + more.schedules, ..more };
         }
-        assert!(!tried.passed, "{test}: {fault:?} not noticed in {} schedules", tried.schedules);
-        println!("{test}: {fault:?} noticed after {}", tried.schedules);
+        assert!(!tried.passed, "{test}: {fault} not noticed in {} schedules", tried.schedules);
+        println!("{test}: {fault} noticed after {}", tried.schedules);
     }
 }
 
@@ -113,7 +77,7 @@ struct Run {
 /// its own: one on which a schedule failed is of no more use.
 fn run(
     config: &Config,
-    fault: Option<Fault>,
+    fault: Option<&'static str>,
     scheduler: impl Scheduler + Send + 'static,
     scenario: fn(),
 ) -> Run {
@@ -121,7 +85,7 @@ fn run(
     let schedules = Arc::new(AtomicUsize::new(0));
     let counted = schedules.clone();
     let running = thread::spawn(move || {
-        plant(fault);
+        timer_core::driver::sync::plant(fault.map(str::to_owned));
         Runner::new(scheduler, config).run(move || {
             counted.fetch_add(1, SeqCst);
             scenario();

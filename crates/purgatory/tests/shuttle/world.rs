@@ -1,14 +1,26 @@
-//! What a scenario's threads share, and what must hold when they are done.
+//! What the threads of a scenario share, and the books on it: its operations, and whether each
+//! ending had its reason.
+//!
+//! Each key stands for a condition, which comes true once and stays so, and for a level, which only
+//! rises; an operation waits for those of all its keys. So the books can tell of any ending whether
+//! it was justified, and of anything still parked whether an event was missed.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    panic::resume_unwind,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
 
 use purgatory::{
-    CancelReason, EndResult, OperationId, Outcome, ParkResult, Purgatory, RefusedReason, Timeout,
+    CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Purgatory,
+    RefusedReason, Timeout, Watches,
 };
-use shuttle::thread::{self, JoinHandle};
-use timer_core::{ManualTimer, SystemTimer, Timer};
-
-use crate::book::{Book, Lines, Op};
+use shuttle::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread::{self, JoinHandle},
+};
+use timer_core::{ManualTimer, SystemTimer, Timer, driver::Driver};
 
 pub const MS: Duration = Duration::from_millis(1);
 pub const NEVER: Timeout = Timeout::Never;
@@ -31,13 +43,144 @@ impl Time for SystemTimer {
     }
 }
 
-/// What a scenario's threads share: clones are the same.
-#[derive(Clone)]
-pub struct World<T = ManualTimer> {
-    pub timer: T,
-    pub purgatory: Purgatory<u8, Op>,
-    pub book: Arc<Book>,
-    settings: Settings,
+/// What an operation waits for: the conditions of its keys, and its levels.
+#[derive(Clone, Default)]
+pub struct Wants {
+    pub keys: Vec<u8>,
+    pub levels: Vec<(u8, u64)>,
+    /// For the levels alone, whatever the keys' conditions.
+    pub counted: bool,
+}
+
+impl Wants {
+    fn watches(&self) -> Watches<'_, u8> {
+        let watches = Watches::up_to(&self.levels).with_keys(&self.keys);
+        if self.counted { watches } else { watches.checked() }
+    }
+
+    fn has(&self, key: u8) -> bool {
+        self.keys.contains(&key) || self.levels.iter().any(|level| level.0 == key)
+    }
+}
+
+/// An operation of the scenarios'.
+pub struct Op {
+    number: usize,
+    pub wants: Wants,
+    /// Its check knows nothing of what it waits for.
+    pub blind: bool,
+    /// Its check panics once this condition is true.
+    pub panics_at: Option<u8>,
+    /// What its callback does.
+    pub then: Option<Box<dyn FnOnce() + Send>>,
+    book: Arc<Book>,
+}
+
+impl DelayedOperation for Op {
+    fn try_complete(&mut self) -> bool {
+        if self.panics_at.is_some_and(|key| self.book.is_true(key)) {
+            self.book.pages().operations[self.number].given_up = true;
+            self.book.panic();
+        }
+        !self.blind && self.book.satisfies(&self.wants)
+    }
+
+    fn on_complete(mut self, outcome: Outcome) {
+        self.book.ended(&self, outcome);
+        self.then.take().into_iter().for_each(|then| then());
+    }
+}
+
+/// One operation's lines.
+#[derive(Default)]
+struct Lines {
+    wants: Wants,
+    endings: Vec<Outcome>,
+    refused: bool,
+    /// It may not expire before; `None` for never.
+    not_before_ns: Option<u64>,
+    /// A thread ended it, or left a note to, or its check panicked: it must not wait on.
+    given_up: bool,
+}
+
+#[derive(Default)]
+pub struct Pages {
+    operations: Vec<Lines>,
+    parked: Vec<(usize, OperationId)>,
+    /// Calls that were begun and justify an ending.
+    begun: HashSet<String>,
+    panics: u64,
+    ticks: u32,
+    /// What events said they completed.
+    completed: u64,
+    wrong: Vec<String>,
+}
+
+/// The books. Their lock is none of the model's, and nothing of the model's happens under it.
+pub struct Book {
+    conditions: [AtomicBool; 8],
+    levels: [AtomicU64; 8],
+    pages: Mutex<Pages>,
+    driver: Arc<Driver>,
+}
+
+impl Book {
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap()
+    }
+
+    fn is_true(&self, key: u8) -> bool {
+        self.conditions[usize::from(key)].load(Relaxed)
+    }
+
+    fn reaches(&self, (key, threshold): (u8, u64)) -> bool {
+        self.levels[usize::from(key)].load(Relaxed) >= threshold
+    }
+
+    fn satisfies(&self, wants: &Wants) -> bool {
+        wants.levels.iter().all(|&level| self.reaches(level))
+            && (wants.counted || wants.keys.iter().all(|&key| self.is_true(key)))
+    }
+
+    /// A panic without the panic hook, which would take it for the schedule's failure.
+    pub fn panic(&self) -> ! {
+        self.pages().panics += 1;
+        resume_unwind(Box::new("a panic of the scenario's"))
+    }
+
+    fn ended(&self, op: &Op, outcome: Outcome) {
+        let (now_ns, satisfied) = (self.driver.now_ns(), self.satisfies(&op.wants));
+        let panics = op.panics_at.is_some_and(|key| self.is_true(key));
+        let mut pages = self.pages();
+        let begun = |call: &str| pages.begun.contains(call);
+        let justified = match &outcome {
+            Outcome::Completed => satisfied || begun(&format!("complete {}", op.number)),
+            Outcome::Expired => {
+                pages.operations[op.number].not_before_ns.is_some_and(|at| at <= now_ns)
+            }
+            Outcome::Cancelled(CancelReason::Shutdown) => begun("shutdown"),
+            Outcome::Cancelled(CancelReason::Panicked) => panics,
+            Outcome::Cancelled(CancelReason::Requested(reason)) => {
+                let key = reason.strip_prefix("key ").and_then(|key| key.parse().ok());
+                let by_key = key.is_some_and(|key| op.wants.has(key));
+                begun(reason) && (by_key || *reason == format!("cancel {}", op.number))
+            }
+            _ => false,
+        };
+        if !justified {
+            pages.wrong.push(format!("{} at {now_ns} ns: {outcome:?}", op.number));
+        }
+        pages.operations[op.number].endings.push(outcome);
+    }
+
+    /// Operations accepted that have not ended: number, and the time before which it may not
+    /// expire.
+    fn open(&self) -> Vec<(usize, Option<u64>)> {
+        let pages = self.pages();
+        let open = |lines: &Lines| lines.endings.is_empty() && !lines.refused;
+        let all = pages.operations.iter().enumerate().filter(|(_, lines)| open(lines));
+        all.map(|(number, lines)| (number, lines.not_before_ns)).collect()
+    }
 }
 
 /// What its purgatory is built with.
@@ -47,26 +190,13 @@ pub struct Settings {
     pub callbacks_on_executor: bool,
 }
 
-impl World {
-    pub fn new() -> Self {
-        World::on(ManualTimer::new(), Settings::default())
-    }
-
-    /// Waits for the threads; then what is still parked must have a reason to be, and is ended by
-    /// shutdown, and the books must be right.
-    pub fn finish(&self, threads: impl IntoIterator<Item = JoinHandle<()>>) {
-        join(threads);
-        assert_eq!(self.book.now_ns(), (MS * self.book.pages().ticks).as_nanos() as u64);
-        self.assert_nothing_missed();
-        self.tick(); // what was parked after the clock had moved on, but counted from before
-        let now_ns = self.book.now_ns();
-        for number in self.book.open() {
-            let not_before_ns = self.book.pages().operations[number].not_before_ns;
-            assert!(not_before_ns.is_none_or(|at| at > now_ns), "{number} did not expire");
-        }
-        self.shutdown();
-        self.assert_over();
-    }
+/// What a scenario's threads share: clones are the same.
+#[derive(Clone)]
+pub struct World<T = ManualTimer> {
+    pub timer: T,
+    pub purgatory: Purgatory<u8, Op>,
+    pub book: Arc<Book>,
+    settings: Settings,
 }
 
 impl<T: Time> World<T> {
@@ -78,9 +208,13 @@ impl<T: Time> World<T> {
         if settings.callbacks_on_executor {
             builder = builder.callbacks_on_executor();
         }
-        let purgatory = builder.build().unwrap();
-        let book = Book::new(timer.driver());
-        World { timer, purgatory, book, settings }
+        let book = Book {
+            conditions: Default::default(),
+            levels: Default::default(),
+            pages: Mutex::default(),
+            driver: timer.driver(),
+        };
+        World { timer, purgatory: builder.build().unwrap(), book: Arc::new(book), settings }
     }
 
     pub fn thread(&self, act: impl FnOnce(&Self) + Send + 'static) -> JoinHandle<()> {
@@ -90,19 +224,26 @@ impl<T: Time> World<T> {
 
     /// An operation, not parked yet, that waits for the conditions of these keys.
     pub fn op(&self, keys: &[u8]) -> Op {
-        self.book.op(keys)
+        let mut pages = self.book.pages();
+        pages.operations.push(Lines::default());
+        Op {
+            number: pages.operations.len() - 1,
+            wants: Wants { keys: keys.to_vec(), ..Wants::default() },
+            blind: false,
+            panics_at: None,
+            then: None,
+            book: self.book.clone(),
+        }
     }
 
-    /// Parks an operation; its number.
-    pub fn park(&self, op: Op, timeout: impl Into<Timeout>) -> usize {
+    pub fn park(&self, op: Op, timeout: impl Into<Timeout>) {
         let (number, wants, timeout) = (op.number, op.wants.clone(), timeout.into());
         let not_before_ns = self.not_before_ns(timeout);
         self.book.pages().operations[number] =
             Lines { wants: wants.clone(), not_before_ns, ..Lines::default() };
         match self.purgatory.try_complete_else_watch(op, wants.watches(), timeout) {
             Ok(ParkResult::Parked(id)) => self.book.pages().parked.push((number, id)),
-            Ok(ParkResult::Ended(_)) => {}
-            Ok(other) => panic!("neither parked nor over: {other:?}"),
+            Ok(_) => {}
             Err(refused) => {
                 let mut pages = self.book.pages();
                 let justified = match refused.reason {
@@ -114,33 +255,34 @@ impl<T: Time> World<T> {
                 pages.operations[number].refused = true;
             }
         }
-        number
-    }
-
-    pub fn make_true(&self, key: u8) {
-        self.book.make_true(key);
     }
 
     /// Makes a condition true, then raises its event.
     pub fn event(&self, key: u8) {
-        self.make_true(key);
+        self.book.conditions[usize::from(key)].store(true, Relaxed);
         self.raise(key);
     }
 
     /// Raises an event, whatever the condition.
     pub fn raise(&self, key: u8) {
-        self.book.count(self.purgatory.check_and_complete(&key));
+        let completed = self.purgatory.check_and_complete(&key);
+        self.book.pages().completed += completed as u64;
     }
 
     /// Lets a level rise, then raises its event.
     pub fn rise(&self, key: u8, value: u64) {
-        self.book.raise_level(key, value);
-        self.book.count(self.purgatory.complete_up_to(&key, value));
+        self.book.levels[usize::from(key)].fetch_max(value, Relaxed);
+        let completed = self.purgatory.complete_up_to(&key, value);
+        self.book.pages().completed += completed as u64;
+    }
+
+    pub fn begin(&self, call: impl Into<String>) {
+        self.book.pages().begun.insert(call.into());
     }
 
     pub fn cancel_for_key(&self, key: u8) {
         let reason = format!("key {key}");
-        self.book.begin(reason.clone());
+        self.begin(reason.clone());
         let before = self.parked();
         self.purgatory.cancel_for_key(&key, reason);
         for (number, _) in before {
@@ -160,27 +302,18 @@ impl<T: Time> World<T> {
 
     pub fn cancel(&self, (number, id): (usize, OperationId)) {
         let reason = format!("cancel {number}");
-        self.book.begin(reason.clone());
-        let outcome = Outcome::Cancelled(CancelReason::Requested(reason.clone().into()));
-        self.attempted(number, self.purgatory.cancel(id, reason), outcome);
+        self.begin(reason.clone());
+        self.attempted(number, self.purgatory.cancel(id, reason));
     }
 
     pub fn complete(&self, (number, id): (usize, OperationId)) {
-        self.book.begin(format!("complete {number}"));
-        self.attempted(number, self.purgatory.complete(id), Outcome::Completed);
+        self.begin(format!("complete {number}"));
+        self.attempted(number, self.purgatory.complete(id));
     }
 
-    /// For calls that are not inside a callback: what they end has been told.
-    fn attempted(&self, number: usize, attempt: EndResult, outcome: Outcome) {
-        let mut pages = self.book.pages();
-        let Lines { endings, given_up, .. } = &mut pages.operations[number];
-        match attempt {
-            EndResult::Ended if self.settings.callbacks_on_executor => *given_up = true,
-            EndResult::Ended => assert_eq!(*endings, [outcome], "{number} was told"),
-            EndResult::Noted => *given_up = true,
-            EndResult::Gone => {}
-            other => panic!("{other:?}"),
-        }
+    /// An operation that was ended, or whose holder was left a note, is not to wait on.
+    fn attempted(&self, number: usize, attempt: EndResult) {
+        self.book.pages().operations[number].given_up |= attempt != EndResult::Gone;
     }
 
     /// Gives an operation another timeout. Only one thread may do that with one operation.
@@ -195,12 +328,8 @@ impl<T: Time> World<T> {
     }
 
     fn not_before_ns(&self, timeout: Timeout) -> Option<u64> {
-        match timeout {
-            Timeout::After(delay) => Some(self.book.now_ns() + delay.as_nanos() as u64),
-            Timeout::At(at_ns) => Some(at_ns),
-            Timeout::Never => None,
-            other => panic!("{other:?}"),
-        }
+        let Timeout::After(delay) = timeout else { return None };
+        Some(self.book.driver.now_ns() + delay.as_nanos() as u64)
     }
 
     pub fn tick(&self) {
@@ -209,18 +338,13 @@ impl<T: Time> World<T> {
     }
 
     pub fn shutdown(&self) {
-        self.begin_shutdown();
+        self.begin("shutdown");
         self.purgatory.shutdown(Duration::ZERO);
-    }
-
-    pub fn begin_shutdown(&self) {
-        self.book.begin("shutdown".to_owned());
     }
 
     /// Waits until nothing is parked that time will end.
     pub fn wait_for_time(&self) {
-        let timed = |number: usize| self.book.pages().operations[number].not_before_ns.is_some();
-        while self.book.open().into_iter().any(timed) {
+        while self.book.open().iter().any(|(_, not_before_ns)| not_before_ns.is_some()) {
             thread::yield_now();
         }
     }
@@ -229,7 +353,7 @@ impl<T: Time> World<T> {
     /// noted.
     #[track_caller]
     pub fn assert_nothing_missed(&self) {
-        for number in self.book.open() {
+        for (number, _) in self.book.open() {
             let wants = self.book.pages().operations[number].wants.clone();
             assert!(!self.book.satisfies(&wants), "{number} missed an event");
             assert!(!self.book.pages().operations[number].given_up, "{number} lost a note");
@@ -258,6 +382,32 @@ impl<T: Time> World<T> {
         assert!(pages.completed <= stats.completed);
         drop(pages);
         assert_eq!(Arc::strong_count(&self.book), 1, "an operation was not dropped");
+    }
+}
+
+impl World {
+    /// With no thread at work any more: what is still parked must have a reason to be, and is
+    /// ended by shutdown, and the books must be right.
+    pub fn finish(&self) {
+        assert_eq!(self.book.driver.now_ns(), (MS * self.book.pages().ticks).as_nanos() as u64);
+        self.assert_nothing_missed();
+        self.tick(); // what was parked after the clock had moved on, but counted from before
+        let now_ns = self.book.driver.now_ns();
+        let late = |&(_, at): &(usize, Option<u64>)| at.is_some_and(|at| at <= now_ns);
+        assert!(!self.book.open().iter().any(late), "one did not expire");
+        if let Some(max) = self.settings.max_parked {
+            self.assert_permits(max);
+        }
+        self.shutdown();
+        self.assert_over();
+    }
+
+    /// No more than the limit wait at once, and each permit came back, once.
+    fn assert_permits(&self, max: usize) {
+        (1..6).for_each(|key| self.cancel_for_key(key));
+        (0..=max).for_each(|_| self.park(self.op(&[7]), NEVER));
+        let closed = self.book.pages().begun.contains("shutdown");
+        assert_eq!(self.purgatory.len(), if closed { 0 } else { max }, "permits");
     }
 }
 
