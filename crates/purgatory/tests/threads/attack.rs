@@ -18,13 +18,12 @@ use std::{
         },
     },
     task::{Context, Wake, Waker},
+    thread,
     time::Duration,
 };
 
-#[cfg(feature = "metrics")]
-use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
 use purgatory::{BoxedOperation, DelayedOperation, Outcome, Purgatory, WatchKey, Watches, when};
-use timer_core::{Clock, Executor, Job, SystemTimer, SystemTimerBuilder, Timer};
+use timer_core::{Clock, Executor, Job, SystemTimer, Timer};
 
 use crate::{
     effort::effort,
@@ -37,6 +36,9 @@ const THREADS: u64 = 4;
 const OPERATIONS: u64 = 500;
 
 const KEYS: u32 = 16;
+
+/// Small, as operations of 4 kB are copied some times on their way in a debug build.
+const STACK: usize = 512 << 10;
 
 /// The operations that were taken, and their ends.
 #[derive(Clone, Default)]
@@ -54,13 +56,13 @@ impl Books {
         self.ended.fetch_add(1, SeqCst);
     }
 
-    fn are_closed(&self) -> bool {
-        self.taken.load(SeqCst) == self.ended.load(SeqCst)
-    }
-
-    /// As many have ended as were taken.
-    #[track_caller]
-    fn close(&self) {
+    /// Waits until as many have ended as were taken: for ever, if one were lost. A shared timer has
+    /// some in its hands that have expired.
+    fn close(&self, meanwhile: impl Fn()) {
+        while self.taken.load(SeqCst) > self.ended.load(SeqCst) {
+            meanwhile();
+            thread::yield_now();
+        }
         assert_eq!(self.taken.load(SeqCst), self.ended.load(SeqCst), "taken, ended");
     }
 
@@ -71,74 +73,60 @@ impl Books {
     }
 }
 
-/// An attack on a purgatory.
-struct Attack<'a, K: WatchKey, O: DelayedOperation> {
-    purgatory: &'a Purgatory<K, O>,
+/// Attacks on several threads, shuts down, and closes the books.
+fn attack<K: WatchKey + Send>(purgatory: &Purgatory<K>, key: fn(u32) -> K) {
+    attack_with(purgatory, key, Books::operation, || ());
+}
+
+fn attack_with<K: WatchKey + Send, O: DelayedOperation + Send>(
+    purgatory: &Purgatory<K, O>,
     key: fn(u32) -> K,
     operation: fn(&Books, u64) -> O,
-    /// Of each thread, in bytes.
-    stack: usize,
+    meanwhile: impl Fn(),
+) {
+    let books = &Books::default();
+    thread::scope(|scope| {
+        for seed in 0..THREADS {
+            let one = move || attack_on_thread(purgatory, key, operation, seed, books);
+            thread::Builder::new().stack_size(STACK).spawn_scoped(scope, one).unwrap();
+        }
+    });
+    purgatory.shutdown(Duration::ZERO);
+    books.close(meanwhile);
+    assert!(purgatory.shutdown(MINUTE).is_nothing());
+    assert_empty(purgatory);
 }
 
-impl<'a, K: WatchKey + Send> Attack<'a, K, BoxedOperation> {
-    fn with_keys(purgatory: &'a Purgatory<K>, key: fn(u32) -> K) -> Self {
-        Attack { purgatory, key, operation: Books::operation, stack: 1 << 20 }
-    }
-}
-
-impl<K: WatchKey + Send, O: DelayedOperation + Send> Attack<'_, K, O> {
-    /// Attacks on several threads, shuts down, and closes the books.
-    fn run(&self) {
-        let books = Books::default();
-        self.all_threads(&books);
-        assert!(self.purgatory.shutdown(MINUTE).is_nothing());
-        while !books.are_closed() {
-            std::thread::yield_now(); // a shared timer has some in its hands that have expired
+/// One thread's part. A key that panics hands its panic to the call that uses it, which then has
+/// done nothing.
+fn attack_on_thread<K: WatchKey + Send, O: DelayedOperation + Send>(
+    purgatory: &Purgatory<K, O>,
+    key: fn(u32) -> K,
+    operation: fn(&Books, u64) -> O,
+    seed: u64,
+    books: &Books,
+) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    for number in 0..effort(OPERATIONS) {
+        let keys: Vec<_> = (0..random.u8(1..=3)).map(|_| key(random.u32(..KEYS))).collect();
+        let levels: Vec<_> = keys.iter().map(|key| (key.clone(), number)).collect();
+        let watermarks = random.u8(..3) == 0;
+        let watches = if watermarks { Watches::up_to(&levels) } else { Watches::from(&keys) };
+        let (operation, timeout) = (operation(books, seed << 32 | number), MS * random.u32(..20));
+        let park = || purgatory.try_complete_else_watch(operation, watches, timeout);
+        if let Ok(parked) = catch_unwind(AssertUnwindSafe(park)) {
+            parked.unwrap();
+            books.taken();
         }
-        assert_empty(self.purgatory);
-        books.close();
-    }
-
-    fn all_threads(&self, books: &Books) {
-        std::thread::scope(|scope| {
-            for seed in 0..THREADS {
-                let thread = std::thread::Builder::new().stack_size(self.stack);
-                thread.spawn_scoped(scope, move || self.thread(seed, books)).unwrap();
-            }
-        });
-    }
-
-    /// One thread's part. A key that panics hands its panic to the call that uses it, which then
-    /// has done nothing.
-    fn thread(&self, seed: u64, books: &Books) {
-        let mut random = fastrand::Rng::with_seed(seed);
-        for number in 0..effort(OPERATIONS) {
-            let keys = (0..random.u8(1..=3)).map(|_| (self.key)(random.u32(..KEYS)));
-            let keys: Vec<_> = keys.collect();
-            let operation = (self.operation)(books, seed << 32 | number);
-            let timeout = MS * random.u32(..20);
-            let levels: Vec<_> = keys.iter().map(|key| (key.clone(), number)).collect();
-            let watermarks = random.u8(..3) == 0;
-            let watches = if watermarks { Watches::up_to(&levels) } else { Watches::from(&keys) };
-            let park = || self.purgatory.try_complete_else_watch(operation, watches, timeout);
-            if let Ok(parked) = catch_unwind(AssertUnwindSafe(park)) {
-                parked.unwrap();
-                books.taken();
-            }
-            let how = random.u8(..8);
-            let raise = || self.raise(&keys[0], how, number);
-            let _ = catch_unwind(AssertUnwindSafe(raise));
-        }
-    }
-
-    fn raise(&self, key: &K, how: u8, value: u64) {
-        match how {
-            0 => _ = self.purgatory.cancel_for_key(key, "attacked"),
-            1 => _ = self.purgatory.complete_for_key(key),
-            2 => _ = self.purgatory.check_and_complete_one(key),
-            3 | 4 => _ = self.purgatory.complete_up_to(key, value),
-            _ => _ = self.purgatory.check_and_complete(key),
-        }
+        let (key, how) = (&keys[0], random.u8(..8));
+        let raise = || match how {
+            0 => _ = purgatory.cancel_for_key(key, "attacked"),
+            1 => _ = purgatory.complete_for_key(key),
+            2 => _ = purgatory.check_and_complete_one(key),
+            3 | 4 => _ = purgatory.complete_up_to(key, number),
+            _ => _ = purgatory.check_and_complete(key),
+        };
+        let _ = catch_unwind(AssertUnwindSafe(raise));
     }
 }
 
@@ -151,7 +139,7 @@ impl Hash for Collides {
 
 #[test]
 fn keys_collide() {
-    Attack::with_keys(&Purgatory::new("collide").unwrap(), Collides).run();
+    attack(&Purgatory::new("collide").unwrap(), Collides);
 }
 
 /// Panics at some comparisons.
@@ -162,7 +150,7 @@ impl PartialEq for Quarrels {
     fn eq(&self, other: &Self) -> bool {
         static COMPARED: AtomicU64 = AtomicU64::new(0);
         let quarrels = COMPARED.fetch_add(1, Relaxed) % 97 == 0;
-        if quarrels && !std::thread::panicking() {
+        if quarrels && !thread::panicking() {
             std::panic::resume_unwind(Box::new("compared")); // without a message
         }
         self.0 == other.0
@@ -179,22 +167,15 @@ impl Hash for Quarrels {
 
 #[test]
 fn keys_panic_when_compared() {
-    Attack::with_keys(&Purgatory::new("quarrel").unwrap(), Quarrels).run();
+    attack(&Purgatory::new("quarrel").unwrap(), Quarrels);
 }
 
-/// An operation of so many bytes.
-struct Bytes<const BYTES: usize> {
-    bytes: [u8; BYTES],
+struct Large {
+    bytes: [u8; 4096],
     books: Books,
 }
 
-impl<const BYTES: usize> Bytes<BYTES> {
-    fn new(books: &Books, seed: u64) -> Self {
-        Bytes { bytes: [seed as u8; BYTES], books: books.clone() }
-    }
-}
-
-impl<const BYTES: usize> DelayedOperation for Bytes<BYTES> {
+impl DelayedOperation for Large {
     fn try_complete(&mut self) -> bool {
         self.bytes[0] = self.bytes[0].wrapping_mul(5).wrapping_add(1);
         self.bytes[0] > 190
@@ -205,11 +186,10 @@ impl<const BYTES: usize> DelayedOperation for Bytes<BYTES> {
     }
 }
 
-/// A debug build copies an operation some times on its way.
 #[test]
 fn operations_of_4_kb_on_small_stacks() {
-    let purgatory = &Purgatory::new("large").unwrap();
-    Attack { purgatory, key: |key| key, operation: Bytes::<4096>::new, stack: 512 << 10 }.run();
+    let large = |books: &Books, seed| Large { bytes: [seed as u8; 4096], books: books.clone() };
+    attack_with(&Purgatory::new("large").unwrap(), |key| key, large, || ());
 }
 
 /// An operation without a size; its books are everybody's.
@@ -233,8 +213,7 @@ fn operations_without_a_size() {
         NOTHING.get_or_init(|| books.clone());
         Nothing
     };
-    let purgatory = &Purgatory::new("nothing").unwrap();
-    Attack { purgatory, key: |key| key, operation, stack: 1 << 20 }.run();
+    attack_with(&Purgatory::new("nothing").unwrap(), |key| key, operation, || ());
 }
 
 #[test]
@@ -256,7 +235,7 @@ fn very_many_purgatories_on_one_timer() {
     }
     drop(kept);
     timer.shutdown(Duration::MAX);
-    books.close();
+    books.close(|| ());
 }
 
 /// Shows a time that leaps forwards by up to an hour, or stands still.
@@ -277,12 +256,12 @@ impl Clock for Leaps {
 #[test]
 fn a_clock_leaps() {
     let timer = SystemTimer::builder().clock(Leaps::default()).build().unwrap();
-    let purgatory = Purgatory::builder("leap").timer(&timer).build().unwrap();
-    Attack::with_keys(&purgatory, |key| key).run();
+    attack(&Purgatory::builder("leap").timer(&timer).build().unwrap(), |key| key);
     timer.shutdown(Duration::MAX);
 }
 
-/// Runs a job in place, drops it, gives it to a thread, or keeps it for later.
+/// Runs a job in place, drops it, gives it to a thread, or keeps it for later. Does not know how
+/// many threads it has.
 #[derive(Clone, Debug, Default)]
 struct Unruly(Later);
 
@@ -291,7 +270,7 @@ impl Executor for Unruly {
         match fastrand::u8(..5) {
             0 => job.run(),
             1 => drop(job),
-            2 => std::thread::spawn(|| job.run()).join().unwrap(),
+            2 => thread::spawn(|| job.run()).join().unwrap(),
             3 => self.0.execute(job),
             _ => {
                 let mut kept = self.0.take();
@@ -301,23 +280,28 @@ impl Executor for Unruly {
             }
         }
     }
+
+    fn parallelism(&self) -> usize {
+        std::panic::resume_unwind(Box::new("how many?"))
+    }
 }
 
 #[test]
 fn an_executor_is_unruly() {
-    let (books, unruly) = (Books::default(), Unruly::default());
-    let timer = SystemTimer::builder().executor(unruly.clone()).build().unwrap();
-    let purgatory = Purgatory::builder("unruly").timer(&timer).build().unwrap();
-    Attack::with_keys(&purgatory, |key| key).all_threads(&books);
-    purgatory.shutdown(Duration::ZERO);
-    // The reaper may have some in its hands that have expired.
-    while !books.are_closed() {
-        unruly.0.run();
-        std::thread::yield_now(); // for ever, if one were lost
+    for own in [false, true] {
+        let (unruly, mut timer) = (Unruly::default(), SystemTimer::builder());
+        if !own {
+            timer = timer.executor(unruly.clone());
+        }
+        let timer = timer.build().unwrap();
+        let mut builder = Purgatory::builder("unruly").timer(&timer);
+        if own {
+            builder = builder.executor(unruly.clone());
+        }
+        let purgatory = builder.build().unwrap();
+        attack_with(&purgatory, |key| key, Books::operation, || _ = unruly.0.run());
+        timer.shutdown(Duration::MAX);
     }
-    timer.shutdown(Duration::MAX);
-    assert_empty(&purgatory);
-    books.close();
 }
 
 /// Calls back into the purgatory as a wait is woken, and as its waker is dropped.
@@ -352,7 +336,7 @@ fn wakers_call_back() {
             }
         }
     };
-    std::thread::scope(|scope| (0..THREADS).for_each(|_| _ = scope.spawn(wait_for_some)));
+    thread::scope(|scope| (0..THREADS).for_each(|_| _ = scope.spawn(wait_for_some)));
     assert!(purgatory.shutdown(MINUTE).is_nothing());
     assert_empty(&purgatory);
 }
@@ -360,13 +344,12 @@ fn wakers_call_back() {
 /// Tasks wait on a runtime that goes: under the timer, too.
 #[test]
 fn runtimes_are_dropped() {
-    let mut waits = 0;
-    for round in 0..effort(20) {
+    let (mut waits, mut parked) = (0, 0);
+    for _ in 0..effort(20) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        let mut timer = SystemTimer::builder();
-        if cfg!(feature = "tokio") && round % 2 == 0 {
-            timer = on_runtime(timer, &runtime);
-        }
+        let timer = SystemTimer::builder();
+        #[cfg(feature = "tokio")]
+        let timer = if waits % 400 == 0 { timer.tokio(runtime.handle().clone()) } else { timer };
         let timer = timer.build().unwrap();
         let purgatory: Purgatory<u32> = Purgatory::builder("gone").timer(&timer).build().unwrap();
         for key in 0..200 {
@@ -378,70 +361,65 @@ fn runtimes_are_dropped() {
         purgatory.shutdown(MINUTE);
         timer.shutdown(MINUTE);
         assert_empty(&purgatory);
-        waits -= purgatory.stats().parked_total;
+        parked += purgatory.stats().parked_total;
     }
-    assert_eq!(waits, 0, "each was parked, and has ended");
-}
-
-#[cfg(feature = "tokio")]
-fn on_runtime(timer: SystemTimerBuilder, runtime: &tokio::runtime::Runtime) -> SystemTimerBuilder {
-    timer.tokio(runtime.handle().clone())
-}
-
-#[cfg(not(feature = "tokio"))]
-fn on_runtime(timer: SystemTimerBuilder, _: &tokio::runtime::Runtime) -> SystemTimerBuilder {
-    timer
+    assert_eq!(waits, parked, "each was parked, and has ended");
 }
 
 /// A recorder that looks into the purgatory whose figures it is given, and ends some of it.
 #[cfg(feature = "metrics")]
-struct LooksIn(Purgatory<u32>);
+mod recorder {
+    use metrics::{
+        Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    };
 
-#[cfg(feature = "metrics")]
-impl LooksIn {
-    fn look(&self) {
-        self.0.snapshot(3);
-        self.0.check_and_complete(&fastrand::u32(..KEYS));
-    }
-}
+    use super::*;
 
-#[cfg(feature = "metrics")]
-impl metrics::Recorder for LooksIn {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    struct LooksIn(Purgatory<u32>);
 
-    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-        self.look();
-        Counter::noop()
+    impl LooksIn {
+        fn look(&self) {
+            self.0.snapshot(3);
+            self.0.check_and_complete(&fastrand::u32(..KEYS));
+        }
     }
 
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        self.look();
-        Gauge::noop()
+    impl Recorder for LooksIn {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            self.look();
+            Counter::noop()
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            self.look();
+            Gauge::noop()
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            self.look();
+            Histogram::noop()
+        }
     }
 
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        self.look();
-        Histogram::noop()
-    }
-}
-
-#[cfg(feature = "metrics")]
-#[test]
-fn a_recorder_calls_back() {
-    let purgatory: Purgatory<u32> = Purgatory::new("recorded").unwrap();
-    let over = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let recorder = LooksIn(purgatory.clone());
-            while over.load(SeqCst) == 0 {
-                metrics::with_local_recorder(&recorder, || purgatory.publish());
-            }
+    #[test]
+    fn a_recorder_calls_back() {
+        let purgatory: Purgatory<u32> = Purgatory::new("recorded").unwrap();
+        let over = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let recorder = LooksIn(purgatory.clone());
+                while over.load(SeqCst) == 0 {
+                    metrics::with_local_recorder(&recorder, || purgatory.publish());
+                }
+            });
+            attack(&purgatory, |key| key);
+            over.store(1, SeqCst);
         });
-        Attack::with_keys(&purgatory, |key| key).run();
-        over.store(1, SeqCst);
-    });
+    }
 }
 
 /// True in a process that [`again`] has started.
@@ -466,10 +444,9 @@ fn a_callback_exits_the_process() {
     if is_again() {
         let purgatory: Purgatory<u32> = Purgatory::new("exits").unwrap();
         purgatory.park(when(|| false, |_| std::process::exit(7)), &[1], MS * 20);
-        let others = Purgatory::new("others").unwrap();
-        Attack::with_keys(&others, |key| key).run();
+        attack(&Purgatory::new("others").unwrap(), |key| key);
         loop {
-            std::thread::park();
+            thread::park();
         }
     }
     for _ in 0..effort(3) {

@@ -1,4 +1,5 @@
-//! A few operations and many threads on a real timer. Nothing sleeps to be right.
+//! Threads that would have to wait for others: for a check under way, for the thread that turns all
+//! wheels, for the executor's queue, for a shutdown. Nothing sleeps to be right.
 
 use std::{
     sync::{
@@ -6,12 +7,13 @@ use std::{
         atomic::{AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
+    thread,
     time::Duration,
 };
 
-use crate::support::{MINUTE, Park, Probe, Waiting};
-use purgatory::{CancelReason, EndResult, Outcome, ParkResult, Purgatory, Watches};
-use timer_core::{ManualTimer, SystemTimer};
+use crate::support::{Later, MINUTE, MS, Park, Probe, Waiting, by_hand, never};
+use purgatory::{BoxedOperation, Outcome, ParkResult, Purgatory, RefusedReason, when};
+use timer_core::{SystemTimer, Timer};
 
 /// KAFKA-6653: a completion is lost when the thread that makes the condition true finds the
 /// operation under check by a thread that saw it false. 100 operations, 20 attempts each from 20
@@ -22,20 +24,17 @@ fn kafka_6653_no_completion_is_lost_under_contention() {
     for _ in 0..100 {
         let probe = Probe::new();
         let (send, ended) = mpsc::channel();
-        let operation = probe.operation().on_check(std::thread::yield_now);
+        let operation = probe.operation().on_check(thread::yield_now);
         let operation = operation.then(move |outcome| send.send(outcome).unwrap());
         purgatory.park(operation, &["key"], MINUTE);
         let attempts = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..20 {
-                scope.spawn(|| {
-                    if attempts.fetch_add(1, SeqCst) == 19 {
-                        probe.make_ready();
-                    }
-                    purgatory.check_and_complete(&"key");
-                });
+        let attempt = || {
+            if attempts.fetch_add(1, SeqCst) == 19 {
+                probe.make_ready();
             }
-        });
+            purgatory.check_and_complete(&"key");
+        };
+        thread::scope(|scope| (0..20).for_each(|_| _ = scope.spawn(attempt)));
         // Here, or on the worker if it was asked to look again too often here.
         assert_eq!(ended.recv(), Ok(Outcome::Completed));
         assert_eq!(probe.endings(), [Outcome::Completed]);
@@ -54,15 +53,11 @@ fn kafka_3994_8334_checks_that_lock_do_not_deadlock() {
         let probes = [Probe::new(), Probe::new()];
         for (probe, order) in probes.iter().zip([[0, 1], [1, 0]]) {
             let locks = order.map(|lock| locks[lock].clone());
-            let operation = probe.operation().on_check(move || {
-                for lock in &locks {
-                    drop(lock.lock().unwrap());
-                }
-            });
-            purgatory.park(operation, &["one", "two"], MINUTE);
+            let lock_each = move || locks.iter().for_each(|lock| drop(lock.lock().unwrap()));
+            purgatory.park(probe.operation().on_check(lock_each), &["one", "two"], MINUTE);
         }
         let start = Barrier::new(2);
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             for (probe, key) in probes.iter().zip(["one", "two"]) {
                 let (purgatory, start) = (&purgatory, &start);
                 scope.spawn(move || {
@@ -84,43 +79,8 @@ fn a_timer_dropped_before_its_purgatory_goes_on() {
     drop(timer);
     let (send, ended) = mpsc::channel();
     let operation = Probe::new().operation().then(move |outcome| send.send(outcome).unwrap());
-    purgatory.park(operation, &["key"], Duration::from_millis(2));
+    purgatory.park(operation, &["key"], MS);
     assert_eq!(ended.recv(), Ok(Outcome::Expired));
-}
-
-#[test]
-fn a_purgatory_dropped_in_its_own_timers_callback() {
-    let purgatory: Waiting = Purgatory::new("inside").unwrap();
-    let (send, ended) = mpsc::channel();
-    let other = Probe::parked(&purgatory, &["other"], MINUTE);
-    let slot = Arc::new(Mutex::new(Some(purgatory.clone())));
-    let operation = Probe::new().operation().then(move |outcome| {
-        drop(slot.lock().unwrap().take());
-        send.send(outcome).unwrap();
-    });
-    purgatory.park(operation, &["key"], Duration::from_millis(2));
-    drop(purgatory);
-    assert_eq!(ended.recv(), Ok(Outcome::Expired));
-    while !other.ended() {
-        std::thread::yield_now(); // told once the outer callback has returned
-    }
-    assert_eq!(other.endings(), [Outcome::Cancelled(CancelReason::Dropped)]);
-}
-
-/// A rise completes some by count, and has others checked: no callback of the first finds the
-/// others held.
-#[test]
-fn callbacks_of_a_rise_run_while_nothing_is_held() {
-    let waiting: Waiting = Purgatory::builder("rise").timer(&ManualTimer::new()).build().unwrap();
-    let (met, counted) = (Probe::new(), Probe::new());
-    let at = [("key", 5)];
-    let id = waiting.park(met.operation(), Watches::up_to(&at).checked(), MINUTE);
-    let inside = waiting.clone();
-    let ends = counted.operation().then(move |_| assert_eq!(inside.complete(id), EndResult::Ended));
-    waiting.park(ends, Watches::up_to(&at), MINUTE);
-    assert_eq!(waiting.complete_up_to(&"key", 5), 1);
-    assert_eq!((met.endings(), met.checks()), (vec![Outcome::Completed], 1));
-    assert_eq!((waiting.stats().panics, waiting.len()), (0, 0));
 }
 
 /// An event comes by while an operation is parked, and the second look finds it ready: its place,
@@ -134,7 +94,7 @@ fn a_place_comes_back_before_the_callback() {
         let on_check = move || match seen.checks() {
             1 => {
                 let raising = raising.clone();
-                std::thread::spawn(move || raising.check_and_complete(&"a")).join().unwrap();
+                thread::spawn(move || raising.check_and_complete(&"a")).join().unwrap();
             }
             _ => seen.make_ready(),
         };
@@ -146,4 +106,105 @@ fn a_place_comes_back_before_the_callback() {
         assert_eq!((probe.checks(), purgatory.len(), purgatory.stats().panics), (2, 1, 0));
         assert!(park(Probe::new().operation()).is_err(), "a place was given back twice");
     }
+}
+
+/// A timer whose executor keeps its jobs.
+fn late_executor() -> (SystemTimer, Later) {
+    let kept = Later::default();
+    (SystemTimer::builder().executor(kept.clone()).build().unwrap(), kept)
+}
+
+/// A key that counts how many of its like a reaper dropped.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Watched(u32);
+
+static DROPPED_BY_A_REAPER: AtomicUsize = AtomicUsize::new(0);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let reaper = thread::current().name().is_some_and(|name| name.ends_with("-reaper"));
+        DROPPED_BY_A_REAPER.fetch_add(usize::from(reaper), SeqCst);
+    }
+}
+
+/// The thread that turns all wheels does not go through the keys of what expired, and drops none.
+#[test]
+fn expiring_under_many_keys_leaves_the_reaper_free() {
+    let (timer, kept) = late_executor();
+    let purgatory: Purgatory<Watched> = Purgatory::builder("many").timer(&timer).build().unwrap();
+    let keys: Vec<_> = (0..1000).map(Watched).collect();
+    for keys in [&keys[..], &keys[..5], &keys[7..8]] {
+        let id = purgatory.park(never(), keys, MINUTE);
+        purgatory.reschedule(id, MS); // it is not held any more by the time it expires
+        while !purgatory.is_empty() || kept.len() == 0 {
+            thread::yield_now();
+        }
+        let left = keys.len().saturating_sub(1 + 16);
+        assert_eq!((purgatory.keys(), DROPPED_BY_A_REAPER.load(SeqCst)), (left, 0));
+        assert_eq!(purgatory.check_and_complete(&keys[keys.len() - 1]), 0);
+        assert_eq!(purgatory.stats().callbacks_waiting, 1);
+        kept.run();
+        assert_eq!((purgatory.keys(), purgatory.stats().callbacks_waiting), (0, 0));
+    }
+    timer.shutdown(Duration::MAX);
+}
+
+/// Operations under many keys are released in pieces, between which other jobs get their turn.
+#[test]
+fn many_keys_do_not_hold_up_the_executors_queue() {
+    let (timer, kept) = late_executor();
+    let purgatory: Purgatory<u32> = Purgatory::builder("many").timer(&timer).build().unwrap();
+    let keys: Vec<_> = (0..5000).collect();
+    let (tell, told) = mpsc::channel();
+    let expire = |count: usize, keys: &[u32]| {
+        let jobs = kept.len();
+        for _ in 0..count {
+            let (tell, many) = (tell.clone(), keys.len() > 1);
+            let id =
+                purgatory.park(when(|| false, move |_| tell.send(many).unwrap()), keys, MINUTE);
+            purgatory.reschedule(id, MS);
+        }
+        while !purgatory.is_empty() || kept.len() == jobs {
+            thread::yield_now();
+        }
+    };
+    expire(3, &keys);
+    expire(1, &keys[..1]);
+    while kept.run() > 0 {}
+    let told: Vec<_> = told.try_iter().collect();
+    assert_eq!((told.len(), told.last()), (4, Some(&true)), "{told:?}");
+    assert_eq!((purgatory.keys(), purgatory.stats().callbacks_waiting), (0, 0));
+    timer.shutdown(Duration::MAX);
+}
+
+/// Purgatories on a shared timer are closed before its shutdown returns, though no end is told
+/// yet.
+#[test]
+fn a_timers_shutdown_closes_its_purgatories_at_once() {
+    let (timer, kept) = late_executor();
+    let purgatory: Waiting = Purgatory::builder("shared").timer(&timer).build().unwrap();
+    let probe = Probe::parked(&purgatory, &["key"], MINUTE);
+    timer.shutdown(Duration::ZERO);
+    let refused = purgatory.try_complete_else_watch(probe.operation(), &["key"], MINUTE);
+    assert_eq!(refused.unwrap_err().reason, RefusedReason::Closed);
+    assert!(!probe.ended());
+    assert_eq!(purgatory.shutdown(Duration::ZERO).callbacks, 1, "it is left, again");
+    kept.run();
+    assert_eq!(probe.endings().len(), 1);
+    assert!(purgatory.shutdown(Duration::ZERO).is_nothing());
+}
+
+/// Inside a callback what the shutdown ends is told later: until then it is left.
+#[test]
+fn a_shutdown_inside_a_callback_tells_all_it_left() {
+    let (_timer, purgatory) = by_hand::<u32, BoxedOperation>();
+    let (send, left) = mpsc::channel();
+    let inside = purgatory.clone();
+    let shuts_down = move |_| send.send(inside.shutdown(MINUTE)).unwrap();
+    purgatory.park(when(|| false, shuts_down), &[1], MINUTE);
+    (0..3).for_each(|_| _ = purgatory.park(never(), &[2], MINUTE));
+    assert_eq!(purgatory.complete_for_key(&1), 1);
+    let left = left.try_recv().unwrap();
+    assert_eq!((left.callbacks, left.under_check, left.threads), (3, 0, 0));
+    assert!(purgatory.shutdown(MINUTE).is_nothing());
 }

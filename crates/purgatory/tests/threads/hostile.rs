@@ -1,92 +1,54 @@
-//! Users' code that misbehaves: callbacks that park again without end, executors that drop their
-//! jobs, hooks and wakers that panic, keys that panic where nobody is there to be told.
+//! Users' code that misbehaves: callbacks that park again without end, executors that are late or
+//! drop their jobs, wakers that panic, handles that go where no thread expects it.
 
 use std::{
+    cell::RefCell,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
     task::{Context, Wake, Waker},
+    thread,
     time::Duration,
 };
 
-use crate::support::{MINUTE, MS, Park, by_hand};
-use purgatory::{
-    BoxedOperation, CancelReason, DelayedOperation, Outcome, Purgatory, WaitError, WatchKey,
-    Watches, when,
-};
-use timer_core::{Executor, Job, ManualTimer, SystemTimer, Timer};
+use crate::support::{DROPPED, MINUTE, MS, Op, Park, Probe, by_hand, never};
+use purgatory::{CancelReason, Outcome, Purgatory, WaitError, Watches, when};
+use timer_core::{Executor, Job, SystemTimer, Timer};
 
-type Waits<K> = Purgatory<K, BoxedOperation>;
-
-fn waits<K: WatchKey + Send>() -> Waits<K> {
-    Purgatory::builder("hostile").timer(&ManualTimer::new()).build().unwrap()
-}
-
-/// Parks again when it is cancelled, until so many have: for ever, were it not for the test.
-#[derive(Clone)]
-struct Again {
-    purgatory: Purgatory<u32, Again>,
-    parked: Arc<AtomicUsize>,
-}
-
-const ENOUGH: usize = 10_000;
-
-impl Again {
-    fn park(self) {
-        if self.parked.fetch_add(1, SeqCst) < ENOUGH {
-            let purgatory = self.purgatory.clone();
-            let watches = Watches::up_to(&[(1, 5)]);
-            drop(purgatory.try_complete_else_watch(self, watches, MINUTE).unwrap());
-        }
-    }
-}
-
-impl DelayedOperation for Again {
-    fn try_complete(&mut self) -> bool {
-        false
-    }
-
-    fn on_complete(self, outcome: Outcome) {
-        if outcome != Outcome::Cancelled(CancelReason::Shutdown) {
-            self.park();
-        }
+/// Parks an operation that parks another when it is cancelled: for ever, were it not for the test.
+fn park_again(purgatory: Purgatory<u32>, parked: Arc<AtomicUsize>) {
+    if parked.fetch_add(1, SeqCst) < 10_000 {
+        let inside = purgatory.clone();
+        let then = move |outcome| match outcome {
+            Outcome::Cancelled(CancelReason::Shutdown) => {}
+            _ => park_again(inside, parked),
+        };
+        purgatory.park(when(|| false, then), Watches::up_to(&[(1, 5)]), MINUTE);
     }
 }
 
 #[test]
 fn what_a_cancelled_operation_parks_is_not_cancelled() {
     let (_timer, purgatory) = by_hand();
-    let again = Again { purgatory: purgatory.clone(), parked: Arc::default() };
-    (0..300).for_each(|_| again.clone().park());
+    let parked = Arc::default();
+    (0..300).for_each(|_| park_again(purgatory.clone(), Arc::clone(&parked)));
     assert_eq!((purgatory.cancel_for_key(&1, "over"), purgatory.len()), (300, 300));
-    purgatory.shutdown(Duration::from_secs(60));
+    purgatory.shutdown(MINUTE);
 }
 
 /// On the one worker that would have to tell it that its time is up.
 #[test]
 fn a_blocking_wait_on_a_timers_worker_is_refused() {
     let timer = SystemTimer::new().unwrap();
-    let purgatory: Waits<u32> = Purgatory::builder("worker").timer(&timer).build().unwrap();
+    let purgatory: Purgatory<u32> = Purgatory::builder("worker").timer(&timer).build().unwrap();
     let (send, result) = mpsc::channel();
     let inside = purgatory.clone();
     let task = move || send.send(inside.wait(&[1], MS, || None::<()>).wait_blocking()).unwrap();
     timer.schedule(MS, task).unwrap();
     assert_eq!(result.recv(), Ok(Err(WaitError::InsideCallback)));
-    assert!(purgatory.is_empty());
-}
-
-#[test]
-fn a_wait_that_is_over_may_be_taken_inside_a_callback() {
-    let purgatory: Waits<u32> = waits();
-    let over = purgatory.wait(&[1], MINUTE, || Some(7));
-    let waits = purgatory.wait(&[1], MINUTE, || None::<()>);
-    let (send, result) = mpsc::channel();
-    let then = move |_| send.send((over.wait_blocking(), waits.wait_blocking())).unwrap();
-    purgatory.try_complete_else_watch(when(|| true, then), &[1], MINUTE).unwrap();
-    assert_eq!(result.recv(), Ok((Ok(7), Err(WaitError::InsideCallback))));
     assert!(purgatory.is_empty());
 }
 
@@ -101,7 +63,7 @@ impl Wake for Panics {
 /// Two panics at once would end the process.
 #[test]
 fn a_waker_may_panic_with_its_condition() {
-    let purgatory: Waits<u32> = waits();
+    let (_timer, purgatory) = by_hand::<_, purgatory::BoxedOperation>();
     let mut first = true;
     let condition = move || {
         assert!(std::mem::take(&mut first), "in a condition");
@@ -123,49 +85,130 @@ fn a_held_future_keeps_no_threads() {
         let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
         names.filter(|name| name.starts_with("lingers")).count()
     };
-    let purgatory: Waits<u32> = Purgatory::new("lingers").unwrap();
+    let purgatory: Purgatory<u32> = Purgatory::new("lingers").unwrap();
     let wait = purgatory.wait(&[1], MINUTE, || None::<()>);
     drop(purgatory);
     while threads() > 0 {
-        std::thread::yield_now(); // for ever, if they stayed
+        thread::yield_now(); // for ever, if they stayed
     }
     assert_eq!(wait.wait_blocking(), Err(WaitError::Cancelled(CancelReason::Dropped)));
 }
 
-/// Does not know how many threads it has.
-#[derive(Debug)]
-struct CannotCount;
-
-impl Executor for CannotCount {
-    fn execute(&self, job: Job) {
-        job.run();
+#[test]
+fn a_purgatory_dropped_in_its_own_timers_callback() {
+    let purgatory: Purgatory<&str, Op> = Purgatory::new("inside").unwrap();
+    let (send, ended) = mpsc::channel();
+    let other = Probe::parked(&purgatory, &["other"], MINUTE);
+    let slot = Mutex::new(Some(purgatory.clone()));
+    let operation = Probe::new().operation().then(move |outcome| {
+        drop(slot.lock().unwrap().take());
+        send.send(outcome).unwrap();
+    });
+    purgatory.park(operation, &["key"], MS);
+    drop(purgatory);
+    assert_eq!(ended.recv(), Ok(Outcome::Expired));
+    while !other.ended() {
+        thread::yield_now(); // told once the outer callback has returned
     }
+    assert_eq!(other.endings(), [DROPPED]);
+}
 
-    fn parallelism(&self) -> usize {
-        panic!("how many?")
+/// Tells the name of the thread that drops it.
+struct TellsWhere(mpsc::Sender<String>);
+
+impl Drop for TellsWhere {
+    fn drop(&mut self) {
+        let _ = self.0.send(thread::current().name().unwrap_or_default().to_owned());
     }
 }
 
-#[test]
-fn an_executor_that_cannot_count_loses_nothing() {
-    let (send, told) = std::sync::mpsc::channel();
-    for own in [false, true] {
-        let mut timer = SystemTimer::builder();
-        if !own {
-            timer = timer.executor(CannotCount);
-        }
-        let timer = timer.build().unwrap();
-        let builder = Purgatory::builder("count").timer(&timer);
-        let builder = if own { builder.executor(CannotCount) } else { builder };
-        let purgatory: Purgatory<u32, BoxedOperation> = builder.build().unwrap();
-        for timeout in [Duration::from_millis(1), MINUTE] {
-            let send = send.clone();
-            let waits = when(|| false, move |outcome| send.send(outcome).unwrap());
-            purgatory.park(waits, &[1], timeout);
-        }
-        assert_eq!(told.recv().unwrap(), Outcome::Expired);
-        purgatory.shutdown(MINUTE);
-        assert_eq!(told.recv().unwrap(), Outcome::Cancelled(CancelReason::Shutdown));
-        timer.shutdown(Duration::MAX);
+/// Runs its first job in place, and lets the purgatory go.
+#[derive(Clone, Debug, Default)]
+struct LetsGo(Arc<Mutex<Option<Purgatory<u32>>>>);
+
+impl Executor for LetsGo {
+    fn execute(&self, job: Job) {
+        let purgatory = self.0.lock().unwrap().take();
+        job.run();
+        drop(purgatory);
     }
+}
+
+/// The last handle goes while the reaper has the rooms in its hands, so it has the last one itself.
+#[test]
+fn the_reaper_drops_no_hook_of_a_purgatory() {
+    let (timer, lets_go) = (SystemTimer::new().unwrap(), LetsGo::default());
+    let (tell, told) = mpsc::channel();
+    let hook = TellsWhere(tell);
+    let builder = Purgatory::builder("gone").timer(&timer).executor(lets_go.clone());
+    let purgatory: Purgatory<u32> = builder.check_at_expiry(move |_| _ = &hook).build().unwrap();
+    let id = purgatory.park(never(), &[1], MINUTE);
+    // The executor waits for this thread's handle to go.
+    let mut has = lets_go.0.lock().unwrap();
+    purgatory.reschedule(id, MS);
+    *has = Some(purgatory);
+    drop(has);
+    let dropped_by = told.recv_timeout(MINUTE).unwrap();
+    assert!(dropped_by.contains("worker"), "{dropped_by}");
+    timer.shutdown(Duration::MAX);
+}
+
+thread_local! {
+    static JOBS: RefCell<Vec<Job>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps its jobs with the thread that hands them in.
+#[derive(Debug)]
+struct WithTheThread;
+
+impl Executor for WithTheThread {
+    fn execute(&self, job: Job) {
+        JOBS.with(|jobs| jobs.borrow_mut().push(job));
+    }
+}
+
+/// The jobs are dropped, and so run, when the thread's own trampoline is gone already.
+#[test]
+fn jobs_dropped_as_their_thread_ends_lose_nothing() {
+    let timer = SystemTimer::builder().executor(WithTheThread).build().unwrap();
+    let purgatory: Purgatory<u32> = Purgatory::builder("ends").timer(&timer).build().unwrap();
+    let ended = Arc::new(AtomicUsize::new(0));
+    let (inside, counted) = (purgatory.clone(), ended.clone());
+    let cancels = move || {
+        JOBS.with(|jobs| assert!(jobs.borrow().is_empty())); // made first, gone last
+        for _ in 0..2000 {
+            let counted = counted.clone();
+            inside.park(when(|| false, move |_| _ = counted.fetch_add(1, SeqCst)), &[1], MINUTE);
+        }
+        let all = inside.clone();
+        let act = move |_| assert_eq!(all.cancel_for_key(&1, "by a callback"), 2000);
+        inside.try_complete_else_watch(when(|| true, act), &[2], MINUTE).unwrap();
+    };
+    thread::spawn(cancels).join().unwrap();
+    assert_eq!(ended.load(SeqCst), 2000);
+}
+
+/// A chain of operations that end at once, each parking the next from its callback.
+fn link(purgatory: Purgatory<u32>, left: usize, ended: Arc<AtomicUsize>) {
+    let inside = purgatory.clone();
+    let next = move |_| {
+        ended.fetch_add(1, SeqCst);
+        if left > 0 {
+            link(inside, left - 1, ended);
+        }
+    };
+    purgatory.try_complete_else_watch(when(|| true, next), &[1], MINUTE).unwrap();
+}
+
+/// On a timer whose workers are gone: its executor runs jobs where they are handed in.
+#[test]
+fn a_chain_with_jobs_run_in_place_needs_no_stack() {
+    let purgatory = Purgatory::new("chain").unwrap();
+    purgatory.shutdown(MINUTE);
+    let ended = Arc::new(AtomicUsize::new(0));
+    let counted = ended.clone();
+    let small_stack = thread::Builder::new().stack_size(128 << 10);
+    let thread = small_stack.spawn(move || link(purgatory, 200_000, counted)).unwrap();
+    thread.join().unwrap();
+    assert_eq!(ended.load(SeqCst), 200_001);
 }

@@ -7,9 +7,6 @@ mod effort;
 mod support;
 
 mod attack;
-mod bounds;
 mod contention;
 mod hostile;
 mod stress;
-mod trampoline;
-mod weights;

@@ -9,21 +9,25 @@ use std::{
         atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
     task::{Context, Poll, Waker},
+    thread,
     time::Duration,
 };
 
 use fastrand::Rng;
 use purgatory::{
-    BoxedOperation, CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, Purgatory,
-    Timeout, WaitError, WaitFuture, Watches,
+    CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, RefusedReason,
+    Timeout, WaitError, WaitFuture, Watches, when,
 };
-use timer_core::{ManualTimer, SystemTimer, Timer};
+use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
 
-use crate::effort::{effort, number};
+use crate::{
+    effort::{effort, number},
+    support::{MINUTE, Park, assert_empty},
+};
 
 /// Without `TEST_EFFORT`.
 const OPERATIONS: u64 = 100_000;
-const THREADS: usize = 4;
+const THREADS: u64 = 4;
 const KEYS: u32 = 50;
 /// Half of all wait for longer.
 const RECHECK: Duration = Duration::from_millis(10);
@@ -36,10 +40,8 @@ struct Tally {
     expired: AtomicUsize,
     cancelled: AtomicUsize,
     shut_down: AtomicUsize,
-    /// Values that conditions gave, those that futures took, and those that the hook got.
-    given: AtomicUsize,
+    /// Values that futures took, and futures that were dropped.
     taken: AtomicUsize,
-    unclaimed: AtomicUsize,
     dropped: AtomicUsize,
 }
 
@@ -71,128 +73,126 @@ impl Tally {
 /// What all threads share.
 #[derive(Clone)]
 struct Ring {
-    purgatory: Purgatory<u32, BoxedOperation>,
+    purgatory: Purgatory<u32>,
     tally: Arc<Tally>,
     /// The keys' values, which only rise.
     values: Arc<[AtomicU64]>,
 }
 
-struct Racer {
-    condition: Box<dyn FnMut() -> bool + Send>,
-    tally: Arc<Tally>,
+/// An operation that a thread has parked, and may bring about.
+struct Mine {
+    key: u32,
+    condition: Condition,
+    held: Held,
 }
 
-impl DelayedOperation for Racer {
-    fn try_complete(&mut self) -> bool {
-        (self.condition)()
-    }
-
-    fn on_complete(self, outcome: Outcome) {
-        self.tally.ended(&outcome);
-    }
+enum Condition {
+    Flag(Arc<AtomicBool>),
+    /// The key's value.
+    Value(u64),
 }
 
-/// Something a thread has parked, and may bring about.
-enum Mine {
-    Flag(Arc<AtomicBool>, u32, OperationId),
-    Watermark(u32, u64, OperationId),
-    Future(Arc<AtomicBool>, u32, WaitFuture<()>),
+enum Held {
+    Id(OperationId),
+    Future(WaitFuture<()>),
 }
 
 impl Ring {
+    fn new(purgatory: Purgatory<u32>) -> Self {
+        let values = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+        Ring { purgatory, tally: Arc::default(), values }
+    }
+
     fn park(&self, random: &mut Rng) -> Option<Mine> {
         count(&self.tally.operations);
         let timeout = Duration::from_micros(random.u64(1..20_000));
         let keys: Vec<u32> = (0..random.usize(1..7)).map(|_| random.u32(0..KEYS)).collect();
         let flag = Arc::new(AtomicBool::new(random.u32(0..20) == 0));
-        match random.u32(0..10) {
+        let (seen, key) = (flag.clone(), keys[0]);
+        let (condition, held) = match random.u32(0..10) {
             0..4 => {
-                let seen = flag.clone();
-                let id = self.park_racer(Watches::keys(&keys), timeout, move || seen.load(SeqCst));
-                Some(Mine::Flag(flag, keys[0], id?))
+                let id = self.park_one(Watches::keys(&keys), timeout, move || seen.load(SeqCst));
+                (Condition::Flag(flag), Held::Id(id?))
             }
             4..7 => {
                 let mut ahead =
                     |key: &u32| self.values[*key as usize].load(SeqCst) + random.u64(0..5);
                 let levels: Vec<_> = keys.iter().map(|key| (*key, ahead(key))).collect();
                 let (values, until) = (self.values.clone(), levels.clone());
-                let reached = move || {
-                    let at = |key: u32| values[key as usize].load(SeqCst);
-                    until.iter().all(|&(key, threshold)| at(key) >= threshold)
-                };
+                let at = move |key: u32| values[key as usize].load(SeqCst);
+                let reached = move || until.iter().all(|&(key, threshold)| at(key) >= threshold);
                 let watches = match random.u32(0..3) {
                     0 => Watches::up_to(&levels).checked(),
                     1 => Watches::up_to(&levels).with_keys(&keys),
                     _ => Watches::up_to(&levels),
                 };
-                let id = self.park_racer(watches, timeout, reached);
-                Some(Mine::Watermark(levels[0].0, levels[0].1, id?))
+                (Condition::Value(levels[0].1), Held::Id(self.park_one(watches, timeout, reached)?))
             }
             _ => {
-                let (seen, given) = (flag.clone(), self.tally.clone());
-                let condition = move || seen.load(SeqCst).then(|| count(&given.given));
+                let condition = move || seen.load(SeqCst).then_some(());
                 let future = self.purgatory.wait(&keys, timeout, condition);
-                Some(Mine::Future(flag, keys[0], future))
+                (Condition::Flag(flag), Held::Future(future))
             }
-        }
+        };
+        Some(Mine { key, condition, held })
     }
 
-    fn park_racer(
+    fn park_one(
         &self,
         watches: Watches<'_, u32>,
-        timeout: Duration,
+        timeout: impl Into<Timeout>,
         condition: impl FnMut() -> bool + Send + 'static,
     ) -> Option<OperationId> {
-        let racer = Racer { condition: Box::new(condition), tally: self.tally.clone() };
-        match self.purgatory.try_complete_else_watch(BoxedOperation::new(racer), watches, timeout) {
-            Ok(ParkResult::Parked(id)) => Some(id),
-            Ok(_) => None,
-            Err(refused) => panic!("{refused}"),
+        let tally = self.tally.clone();
+        let operation = when(condition, move |outcome| tally.ended(&outcome));
+        match self.purgatory.try_park(operation, watches, timeout.into()) {
+            ParkResult::Parked(id) => Some(id),
+            _ => None,
         }
-    }
-
-    fn rise(&self, key: u32, value: u64) {
-        self.values[key as usize].fetch_max(value, SeqCst);
-        self.purgatory.complete_up_to(&key, value);
-    }
-
-    /// Raises a key, for all or for one.
-    fn raise(&self, key: u32, random: &mut Rng) {
-        let _ = random;
-        self.purgatory.check_and_complete(&key);
     }
 
     /// Does something to what was parked; gives back what is still to be waited for.
     fn act(&self, mine: Mine, random: &mut Rng) -> Option<Mine> {
-        match (mine, random.u32(0..200)) {
-            (mine, 0) => {
+        let Mine { key, condition, held } = mine;
+        match (held, random.u32(0..200)) {
+            (held, 0) => {
                 self.purgatory.cancel_for_key(&random.u32(0..KEYS), "race");
-                return Some(mine);
+                Some(Mine { key, condition, held })
             }
-            (Mine::Flag(_, _, id) | Mine::Watermark(_, _, id), 1..20) => {
+            (Held::Id(id), 1..20) => {
                 self.purgatory.cancel(id, "race");
+                None
             }
-            (Mine::Flag(_, _, id) | Mine::Watermark(_, _, id), 20..40) => {
+            (Held::Id(id), 20..40) => {
                 let later = Duration::from_micros(random.u64(0..5_000));
                 self.purgatory.reschedule(id, later);
+                None
             }
-            (Mine::Flag(..) | Mine::Watermark(..), 40..60) => {} // let it expire
-            (Mine::Flag(flag, key, _), _) => {
-                flag.store(true, SeqCst);
-                self.raise(key, random);
-            }
-            (Mine::Watermark(key, value, _), _) => self.rise(key, value),
-            (Mine::Future(_, _, future), 1..80) => {
+            (Held::Id(_), 40..60) => None, // it expires
+            (Held::Future(_), 1..80) => {
                 count(&self.tally.dropped);
-                drop(future);
+                None
             }
-            (Mine::Future(flag, key, future), _) => {
-                flag.store(true, SeqCst);
-                self.raise(key, random);
-                return self.poll(future).map(|future| Mine::Future(flag, key, future));
+            (held, _) => {
+                self.bring_about(key, &condition);
+                let Held::Future(future) = held else { return None };
+                let held = Held::Future(self.poll(future)?);
+                Some(Mine { key, condition, held })
             }
         }
-        None
+    }
+
+    fn bring_about(&self, key: u32, condition: &Condition) {
+        match condition {
+            Condition::Flag(flag) => {
+                flag.store(true, SeqCst);
+                self.purgatory.check_and_complete(&key);
+            }
+            Condition::Value(value) => {
+                self.values[key as usize].fetch_max(*value, SeqCst);
+                self.purgatory.complete_up_to(&key, *value);
+            }
+        }
     }
 
     fn poll(&self, mut future: WaitFuture<()>) -> Option<WaitFuture<()>> {
@@ -206,7 +206,7 @@ impl Ring {
     }
 
     /// One thread's part; returns the futures that are left.
-    fn race(&self, operations: usize, seed: u64) -> Vec<WaitFuture<()>> {
+    fn race(&self, operations: u64, seed: u64) -> Vec<WaitFuture<()>> {
         let mut random = Rng::with_seed(seed);
         let mut mine = Vec::new();
         for _ in 0..operations {
@@ -220,7 +220,10 @@ impl Ring {
                 mine.extend(self.act(one, &mut random));
             }
         }
-        let future = |mine| if let Mine::Future(_, _, future) = mine { Some(future) } else { None };
+        let future = |mine: Mine| match mine.held {
+            Held::Future(future) => Some(future),
+            Held::Id(_) => None,
+        };
         mine.into_iter().filter_map(future).collect()
     }
 }
@@ -229,56 +232,45 @@ impl Ring {
 /// parked: each ends exactly once, no value is lost, and nothing is left.
 #[test]
 fn every_operation_ends_exactly_once_whatever_races() {
-    let total = usize::try_from(effort(OPERATIONS)).unwrap();
-    let seeds = number("STRESS_SEED").unwrap_or(0) * THREADS as u64;
+    let share = effort(OPERATIONS) / THREADS;
+    let seeds = number("STRESS_SEED").unwrap_or(0) * THREADS;
     let timer = SystemTimer::builder().workers(2).build().unwrap();
-    let ring = &Ring {
-        purgatory: Purgatory::builder("stress")
-            .timer(&timer)
-            .recheck_every(RECHECK)
-            .build()
-            .unwrap(),
-        tally: Arc::default(),
-        values: (0..KEYS).map(|_| AtomicU64::new(0)).collect(),
-    };
+    let builder = Purgatory::builder("stress").timer(&timer).recheck_every(RECHECK);
+    let ring = &Ring::new(builder.build().unwrap());
     ring.purgatory.times(); // counted from here on
-    let left: Vec<_> = std::thread::scope(|scope| {
-        let racers: Vec<_> = (0..THREADS as u64)
-            .map(|seed| scope.spawn(move || ring.race(total / THREADS, seeds + seed)))
-            .collect();
+    let left: Vec<_> = thread::scope(|scope| {
+        let racer = |seed| scope.spawn(move || ring.race(share, seeds + seed));
+        let racers: Vec<_> = (0..THREADS).map(racer).collect();
         racers.into_iter().flat_map(|racer| racer.join().unwrap()).collect()
     });
     for _ in 0..10 {
         count(&ring.tally.operations);
-        let (condition, tally) = (Box::new(|| false), ring.tally.clone());
-        let forever = BoxedOperation::new(Racer { condition, tally });
-        let parked = ring.purgatory.try_complete_else_watch(forever, &[1, 2], Timeout::Never);
-        assert!(matches!(parked, Ok(ParkResult::Parked(_))));
+        assert!(ring.park_one(Watches::keys(&[1, 2]), Timeout::Never, || false).is_some());
     }
-    ring.purgatory.shutdown(Duration::from_secs(60));
+    ring.purgatory.shutdown(MINUTE);
     timer.shutdown(Duration::MAX); // runs what had expired
     for future in left {
         assert!(ring.poll(future).is_none(), "a future that nothing will ever wake");
     }
-
     let tally = &ring.tally;
     println!("{tally:?}");
-    let of = |counters: &[&AtomicUsize]| counters.iter().map(|c| c.load(SeqCst)).sum::<usize>();
-    let ends = [&tally.completed, &tally.expired, &tally.cancelled, &tally.shut_down];
-    let waits = [&tally.taken, &tally.dropped];
-    assert_eq!(of(&ends) + of(&waits), of(&[&tally.operations]));
-    let _ = &tally.unclaimed;
-    let seen = ends.iter().chain(&waits).all(|counter| of(&[counter]) > 0);
-    assert!(seen, "an outcome never seen");
-    let purgatory = &ring.purgatory;
-    assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
-    let stats = purgatory.stats();
-    assert_eq!(stats.parked_total, stats.completed + stats.expired + stats.cancelled);
+    let ends = [
+        &tally.completed,
+        &tally.expired,
+        &tally.cancelled,
+        &tally.shut_down,
+        &tally.taken,
+        &tally.dropped,
+    ];
+    let ends = ends.map(|counter| counter.load(SeqCst));
+    assert_eq!(ends.iter().sum::<usize>(), tally.operations.load(SeqCst));
+    assert!(ends.iter().all(|&count| count > 0), "an outcome never seen");
+    assert_empty(&ring.purgatory);
+    let (stats, times) = (ring.purgatory.stats(), ring.purgatory.times());
     assert_eq!(stats.panics, 0);
-    let times = purgatory.times();
     let timed = [&times.completed, &times.expired, &times.cancelled, &times.lateness];
     let ended = [stats.completed, stats.expired, stats.cancelled, stats.expired];
-    assert_eq!(timed.map(timer_core::TimeHistogram::count), ended);
+    assert_eq!(timed.map(TimeHistogram::count), ended);
 }
 
 /// All memory is counted, thread by thread, so the clock is turned by hand: a reaper's and a
@@ -294,14 +286,10 @@ fn memory_is_back_where_it_started() {
     };
     counted(&mut || {
         let timer = ManualTimer::new();
-        let ring = Ring {
-            purgatory: Purgatory::builder("memory").timer(&timer).build().unwrap(),
-            tally: Arc::default(),
-            values: (0..KEYS).map(|_| AtomicU64::new(0)).collect(),
-        };
-        let running = AtomicUsize::new(THREADS);
-        std::thread::scope(|scope| {
-            for seed in 0..THREADS as u64 {
+        let ring = Ring::new(Purgatory::builder("memory").timer(&timer).build().unwrap());
+        let running = AtomicU64::new(THREADS);
+        thread::scope(|scope| {
+            for seed in 0..THREADS {
                 let (ring, running, counted) = (&ring, &running, &counted);
                 scope.spawn(move || {
                     counted(&mut || drop(ring.race(25_000, seed)));
@@ -312,9 +300,116 @@ fn memory_is_back_where_it_started() {
                 timer.advance(Duration::from_micros(100));
             }
         });
-        ring.purgatory.shutdown(Duration::from_secs(60));
+        ring.purgatory.shutdown(MINUTE);
     });
     let (bytes, all) = (bytes.load(SeqCst), all.load(SeqCst));
     println!("{all} bytes were allocated, {bytes} of them are left");
     assert!(all > 10_000_000 && bytes.abs() < 100_000, "{bytes} of {all} bytes are left");
+}
+
+const MAX_WEIGHT: u64 = 10_000;
+
+/// Never completes, and weighs this much.
+struct Heavy(u64);
+
+impl DelayedOperation for Heavy {
+    fn try_complete(&mut self) -> bool {
+        false
+    }
+
+    fn on_complete(self, _: Outcome) {}
+
+    fn weight(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Four threads park weights until 20 of each were refused: the weight that was accepted, and the
+/// lightest refused.
+fn fill(waits: &Purgatory<u64, Heavy>, round: u64) -> (u64, u64) {
+    let (accepted, lightest) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+    let fill = |seed| {
+        let (mut random, mut refused) = (Rng::with_seed(seed), 0);
+        while refused < 20 {
+            let (weight, keys) = (random.u64(..30), [random.u64(..50), random.u64(..50)]);
+            match waits.try_complete_else_watch(Heavy(weight), &keys, Timeout::Never) {
+                Ok(_) => accepted.fetch_add(weight, SeqCst),
+                Err(by) => {
+                    assert!(matches!(by.reason, RefusedReason::TooHeavy { .. }));
+                    refused += 1;
+                    lightest.fetch_min(weight, SeqCst)
+                }
+            };
+        }
+    };
+    thread::scope(|scope| {
+        (0..THREADS).for_each(|thread| _ = scope.spawn(move || fill(round * THREADS + thread)));
+    });
+    (accepted.into_inner(), lightest.into_inner())
+}
+
+/// In a race to fill it: what is accepted is its weight, and what was refused does not fit. Then
+/// after every kind of end.
+#[test]
+fn max_weight_is_exact_on_real_threads() {
+    let timer = SystemTimer::new().unwrap();
+    let builder = Purgatory::builder("weights").timer(&timer).max_weight(MAX_WEIGHT);
+    let waits: &Purgatory<u64, Heavy> = &builder.build().unwrap();
+    let race = |seed| {
+        let mut random = Rng::with_seed(seed);
+        for _ in 0..300 {
+            let (key, timeout) = (random.u64(..50), Duration::from_micros(random.u64(..3000)));
+            match random.u64(..160) {
+                0..20 => _ = waits.complete_for_key(&key),
+                20..40 => _ = waits.cancel_for_key(&key, "race"),
+                40 => _ = waits.cancel_all("race"),
+                _ => {
+                    let heavy = Heavy(random.u64(..300));
+                    drop(waits.try_complete_else_watch(heavy, &[key, 7], timeout));
+                }
+            }
+        }
+    };
+    for round in 0..effort(20) {
+        while waits.stats().weight > 0 {
+            thread::yield_now(); // what has expired is called back
+        }
+        let (accepted, lightest) = fill(waits, round);
+        assert!(accepted <= MAX_WEIGHT && accepted + lightest > MAX_WEIGHT);
+        assert_eq!(waits.stats().weight, accepted);
+        waits.cancel_all("full");
+        assert_eq!(waits.stats().weight, 0);
+        thread::scope(|scope| {
+            (0..THREADS)
+                .for_each(|thread| _ = scope.spawn(move || race(!(round * THREADS + thread))))
+        });
+        waits.cancel_all("over");
+    }
+    timer.shutdown(Duration::MAX);
+    assert_eq!((waits.stats().weight, waits.len()), (0, 0));
+}
+
+/// A thread that offers what is too heavy again and again.
+#[test]
+fn too_heavy_takes_no_place_on_real_threads() {
+    let builder = Purgatory::builder("test").max_parked(1).max_weight(10);
+    let purgatory: Purgatory<u8, Heavy> = builder.build().unwrap();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(SeqCst) {
+                let refused = purgatory.try_complete_else_watch(Heavy(11), &[1], Timeout::Never);
+                assert!(refused.is_err());
+            }
+        });
+        let mut refused = None;
+        for _ in 0..effort(200_000) {
+            match purgatory.try_complete_else_watch(Heavy(1), &[2], Timeout::Never) {
+                Ok(_) => assert_eq!(purgatory.cancel_all("over"), 1),
+                Err(by) => refused = Some(by.reason),
+            }
+        }
+        over.store(true, SeqCst); // or a failure would wait for that thread
+        assert_eq!(refused, None);
+    });
 }

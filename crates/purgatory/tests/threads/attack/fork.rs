@@ -13,7 +13,7 @@ use std::{
 use fork::{Fork, WEXITSTATUS, WIFEXITED, fork, waitpid};
 use purgatory::{Purgatory, when};
 
-use super::{Attack, Books, again, is_again};
+use super::{Books, again, attack, is_again};
 use crate::{
     effort::effort,
     support::{MINUTE, MS, Park, assert_empty},
@@ -80,7 +80,7 @@ fn use_in_child(purgatory: &Purgatory<u32>, books: &Books) {
         };
         assert_eq!(ended, 1);
     }
-    books.close();
+    books.close(|| ());
     assert_empty(purgatory);
     park_all(purgatory, books, 0..1);
     let left = purgatory.shutdown(MS * 10);
@@ -104,8 +104,8 @@ fn a_process_forks() {
     // `exit` takes: it becomes another program at once.
     let others = Purgatory::new("others").unwrap();
     std::thread::scope(|scope| {
-        let attack = scope.spawn(|| Attack::with_keys(&others, |key| key).run());
-        while !attack.is_finished() {
+        let attacked = scope.spawn(|| attack(&others, |key| key));
+        while !attacked.is_finished() {
             in_child(|| panic!("{}", Command::new("true").exec()));
         }
     });
@@ -113,5 +113,5 @@ fn a_process_forks() {
     (0..PARKED).for_each(|key| _ = purgatory.complete_for_key(&key));
     assert!(purgatory.shutdown(MINUTE).is_nothing());
     assert_empty(&purgatory);
-    books.close();
+    books.close(|| ());
 }
