@@ -2,11 +2,9 @@
 //! needs more makes room elsewhere first; one that needs less lowers the budget.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeSet;
+
+use crate::tree::{is_code, none, sources, text};
 
 struct Budget {
     of: &'static str,
@@ -26,52 +24,9 @@ const BUDGETS: [Budget; 2] = [
 /// Settings of `Builder`.
 const SETTINGS: usize = 8;
 
-fn src(of: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of).join("src")
-}
-
-/// The sources that ship, without their tests: each path and text.
-fn sources(of: &str) -> Vec<(String, String)> {
-    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                walk(&path, found);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push(path);
-            }
-        }
-    }
-    let (src, mut paths) = (src(of), Vec::new());
-    walk(&src, &mut paths);
-    let read = |path: &PathBuf| {
-        let name = path.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
-        let text = fs::read_to_string(path).unwrap();
-        (name, text.split("#[cfg(test)]\nmod tests {").next().unwrap().to_owned())
-    };
-    let mut sources: Vec<_> = paths.iter().map(read).collect();
-    // The guide is its readers', and files of a `#[cfg(test)] mod` are tests.
-    let tests: Vec<String> = sources.iter().flat_map(test_modules).collect();
-    sources.retain(|(name, _)| {
-        !name.starts_with("guide/") && !tests.iter().any(|test| name.starts_with(test))
-    });
-    sources
-}
-
-/// The paths that a file names by `#[cfg(test)] mod name;`.
-fn test_modules((name, text): &(String, String)) -> Vec<String> {
-    let folder = name.strip_suffix("mod.rs").unwrap_or("").to_owned();
-    let lines: Vec<_> = text.lines().map(str::trim).collect();
-    let pairs = lines.windows(2).filter(|pair| pair[0].starts_with("#[cfg(test)"));
-    let named = pairs.filter_map(|pair| pair[1].strip_prefix("mod ")?.strip_suffix(';'));
-    named
-        .flat_map(|module| [format!("{folder}{module}.rs"), format!("{folder}{module}/")])
-        .collect()
-}
-
 /// The names in the `pub use` lists of the crate's root.
 fn exported(of: &str) -> BTreeSet<String> {
-    let root = fs::read_to_string(src(of).join("lib.rs")).unwrap();
+    let root = text(&format!("crates/{of}/src/lib.rs"));
     let lists = root.split("pub use ").skip(1).filter_map(|list| list.split(';').next());
     let words = lists.flat_map(|list| list.split(|c: char| !c.is_alphanumeric() && c != '_'));
     words.map(str::to_owned).collect()
@@ -99,7 +54,6 @@ fn libraries_keep_their_budgets() {
     let mut wrong = Vec::new();
     for Budget { of, lines, files, types, traits } in BUDGETS {
         let sources = sources(of);
-        let is_code = |line: &&str| !line.trim().is_empty() && !line.trim().starts_with("//");
         let code: usize =
             sources.iter().map(|(_, text)| text.lines().filter(is_code).count()).sum();
         let [structs, abilities] = [public(of, &["struct", "enum"]), public(of, &["trait"])];
@@ -117,12 +71,12 @@ fn libraries_keep_their_budgets() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    none(wrong);
 }
 
 #[test]
 fn the_builder_keeps_its_settings_few() {
-    let builder = fs::read_to_string(src("purgatory").join("handles/builder.rs")).unwrap();
+    let builder = text("crates/purgatory/src/handles/builder.rs");
     let settings = builder.matches("(mut self").count();
     assert!((1..=SETTINGS).contains(&settings), "{settings} settings, at most {SETTINGS}");
 }

@@ -1,64 +1,24 @@
 //! The absences that docs/ARCHITECTURE.md lists: what must not stand where. Code only; comments and
 //! the tests beside the code may say what they like.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-/// A source file without comments and without its tests.
-struct Source {
-    name: String,
-    code: Vec<(usize, String)>,
-}
-
-fn files(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
-/// The sources of one crate, `name` as a path below its `src`, without the ending.
-fn sources(of: &str) -> Vec<Source> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of).join("src");
-    let mut paths = Vec::new();
-    files(&src, &mut paths);
-    // Without models, which are of tests, and recipes, which are their readers'.
-    paths.retain(|path| {
-        !["model", "guide/recipes/"].iter().any(|other| path.to_str().unwrap().contains(other))
-    });
-    assert!(paths.len() > 5, "{of} has its sources there");
-    let read = |path: &PathBuf| {
-        let text = fs::read_to_string(path).unwrap();
-        let shipped = text.split("#[cfg(test)]").next().unwrap();
-        let code = shipped.lines().enumerate().map(|(number, line)| {
-            let code = line.split("//").next().unwrap();
-            (number + 1, code.to_owned())
-        });
-        let name = path.strip_prefix(&src).unwrap().with_extension("");
-        Source { name: name.to_str().unwrap().to_owned(), code: code.collect() }
-    };
-    paths.iter().map(read).collect()
-}
+use crate::tree::{sources, text};
 
 /// Fails if one of `words` stands in the code of a file that `concerns` picks.
 #[track_caller]
 fn absent(of: &str, words: &[&str], concerns: impl Fn(&str) -> bool) {
     let mut looked_at = 0;
-    for source in sources(of).iter().filter(|source| concerns(&source.name)) {
+    for (name, text) in sources(of).iter().filter(|(name, _)| concerns(name)) {
         looked_at += 1;
-        for (number, line) in &source.code {
+        for (at, line) in code(text).enumerate() {
             let found = words.iter().find(|&&word| line.contains(word));
-            assert_eq!(found, None, "{of}/src/{}.rs:{number}: {line}", source.name);
+            assert_eq!(found, None, "{of}/src/{name}.rs:{}: {line}", at + 1);
         }
     }
     assert!(looked_at > 0, "no file of {of} was looked at");
+}
+
+/// The lines of a text without their comments.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(|line| line.split("//").next().unwrap_or_default())
 }
 
 const OF_A_SHELL: [&str; 7] =
@@ -121,29 +81,26 @@ fn loom_and_shuttle_are_known_to_sync_alone() {
 
 #[test]
 fn every_ending_is_called_back_in_one_place() {
-    let places = |source: &Source| {
-        let calls = source.code.iter().filter(|(_, line)| line.contains(".on_complete("));
-        vec![source.name.clone(); calls.count()]
-    };
-    let endings = sources("purgatory");
-    let of_paths = endings.iter().filter(|source| !source.name.starts_with("handles/"));
-    let mut found: Vec<_> = of_paths.flat_map(places).collect();
-    found.sort();
+    let mut found = Vec::new();
+    for (name, text) in sources("purgatory") {
+        let calls = code(&text).filter(|line| line.contains(".on_complete(")).count();
+        found.extend(vec![name; calls]);
+    }
+    found.retain(|name| !name.starts_with("handles/"));
     assert_eq!(found, ["engine/complete"]);
 }
 
 /// Each function in docs/ARCHITECTURE.md's drawing of an operation's ways is one of the code.
 #[test]
 fn ways_of_an_operation_are_those_of_the_code() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ARCHITECTURE.md");
-    let page = fs::read_to_string(page).unwrap();
+    let page = text("docs/ARCHITECTURE.md");
     let drawing = page.split("## The way of an operation").nth(1).unwrap();
     let drawing = drawing.split("```text").nth(1).unwrap().split("```").next().unwrap();
     let sources = sources("purgatory");
     let has = |function: &str| {
         let [plain, generic] = ["(", "<"].map(|end| format!("fn {function}{end}"));
-        let lines = sources.iter().flat_map(|source| &source.code);
-        lines.into_iter().any(|(_, line)| line.contains(&plain) || line.contains(&generic))
+        let mut lines = sources.iter().flat_map(|(_, text)| code(text));
+        lines.any(|line| line.contains(&plain) || line.contains(&generic))
     };
     let mut steps = 0;
     for way in drawing.lines().filter(|line| !line.trim().is_empty()) {

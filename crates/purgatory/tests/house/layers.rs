@@ -2,14 +2,16 @@
 //! own, and no files import each other in a circle. `docs/ARCHITECTURE.md` has the order.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::collections::BTreeSet;
 
-use crate::imports::{imports, in_circles, of_crate};
+use crate::{
+    imports::{imports, in_circles, of_crate},
+    tree::{root, text},
+};
 
 /// The folders of a crate, the lowest first: of the page's line `of: a < b < c`.
 fn order(of: &str) -> Vec<String> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/ARCHITECTURE.md");
-    let page = fs::read_to_string(page).unwrap();
+    let page = text("docs/ARCHITECTURE.md");
     let line = page.lines().find_map(|line| line.strip_prefix(of)?.strip_prefix(": ")).unwrap();
     line.split(" < ").map(str::to_owned).collect()
 }
@@ -23,8 +25,7 @@ fn layer(order: &[String], file: &str) -> Option<usize> {
 fn no_file_imports_upwards_or_in_a_circle() {
     for of in ["timer-core", "purgatory"] {
         let (order, mut wrong) = (order(of), Vec::new());
-        let imports =
-            of_crate(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of).join("src"));
+        let imports = of_crate(&root().join("crates").join(of).join("src"));
         for (file, targets) in &imports {
             let here = layer(&order, file);
             let above = |target: &&String| here.is_none() || layer(&order, target) > here;

@@ -6,3 +6,4 @@ mod layering;
 mod layers;
 mod names;
 mod tidy;
+mod tree;

@@ -3,11 +3,9 @@
 //! CONTRIBUTING.md.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, fs};
+
+use crate::tree::{files, is_code, none, root, shipped, text};
 
 /// Lines of a file that ships, its tests taken off, and of a function in it; and the same of tests.
 const SHIPS: (usize, usize) = (500, 60);
@@ -20,46 +18,8 @@ const WORDS: usize = 13_000;
 /// and the clients that try it taken off.
 const BROKER: usize = 1950;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
-/// Files of the tree with this ending, as paths below its root; without what is built.
-pub(crate) fn files(ending: &str) -> Vec<(String, String)> {
-    fn walk(directory: &Path, ending: &str, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(directory).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_str().unwrap();
-            if path.is_dir() && name != "target" && name != ".git" {
-                walk(&path, ending, found);
-            } else if name.ends_with(ending) {
-                found.push(path);
-            }
-        }
-    }
-    let (root, mut found) = (root(), Vec::new());
-    walk(&root, ending, &mut found);
-    assert!(!found.is_empty(), "no file {ending}");
-    let read = |path: PathBuf| {
-        let text = fs::read_to_string(&path).unwrap();
-        (path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(), text)
-    };
-    found.into_iter().map(read).collect()
-}
-
 fn is_test(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("tests.rs")
-}
-
-/// What ships of a file: without the tests at its end.
-fn shipped(text: &str) -> &str {
-    text.split("#[cfg(test)]\nmod tests {").next().unwrap()
-}
-
-/// Fails with all that is wrong, not only the first.
-#[track_caller]
-pub(crate) fn none(wrong: Vec<String>) {
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
@@ -137,12 +97,12 @@ fn words_name_their_subject() {
 
 #[test]
 fn the_broker_can_be_read_in_an_afternoon() {
-    let code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
-    let files = files(".rs").into_iter();
-    let broker = files
-        .filter(|(path, _)| path.starts_with("examples/broker/") && !path.contains("/clients/"));
-    let broker = broker.filter(|(path, _)| !is_test(path));
-    let lines: usize = broker.map(|(_, text)| shipped(&text).lines().filter(code).count()).sum();
+    let mut broker = files(".rs");
+    broker.retain(|(path, _)| {
+        path.starts_with("examples/broker/") && !path.contains("/clients/") && !is_test(path)
+    });
+    let lines = |(_, text): &(String, String)| shipped(text).lines().filter(is_code).count();
+    let lines: usize = broker.iter().map(lines).sum();
     assert!(lines > 0 && lines <= BROKER, "{lines} lines of code, at most {BROKER}");
 }
 
@@ -172,7 +132,7 @@ fn every_module_introduces_itself() {
 
 #[test]
 fn every_module_of_the_crates_is_on_the_map() {
-    let map = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).unwrap();
+    let map = text("docs/ARCHITECTURE.md");
     let rows: Vec<_> = map.lines().filter(|line| line.starts_with("| ")).collect();
     let named: BTreeSet<_> =
         rows.iter().flat_map(|row| row.split('`').skip(1).step_by(2)).map(str::to_owned).collect();

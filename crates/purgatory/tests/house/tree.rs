@@ -1,0 +1,82 @@
+//! The tree as the checks read it: files by their endings, and the code that ships.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The text of a file, by its path below the root.
+pub(crate) fn text(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// Files of the tree with this ending, as paths below its root; without what is built.
+pub(crate) fn files(ending: &str) -> Vec<(String, String)> {
+    fn walk(directory: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if path.is_dir() && name != "target" && name != ".git" {
+                walk(&path, ending, found);
+            } else if name.ends_with(ending) {
+                found.push(path);
+            }
+        }
+    }
+    let (root, mut found) = (root(), Vec::new());
+    walk(&root, ending, &mut found);
+    assert!(!found.is_empty(), "no file {ending}");
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        (path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(), text)
+    };
+    found.into_iter().map(read).collect()
+}
+
+/// What ships of a file: without the tests at its end.
+pub(crate) fn shipped(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod tests {").next().unwrap()
+}
+
+/// Neither blank nor a comment.
+pub(crate) fn is_code(line: &&str) -> bool {
+    !line.trim().is_empty() && !line.trim().starts_with("//")
+}
+
+/// What ships of a crate: names below its `src`, without the ending, and texts. The guide is its
+/// readers', and files of a `#[cfg(test)] mod` are tests.
+pub(crate) fn sources(of: &str) -> Vec<(String, String)> {
+    let src = format!("crates/{of}/src/");
+    let named = |(path, text): (String, String)| {
+        let name = path.strip_prefix(&src)?.strip_suffix(".rs")?.to_owned();
+        Some((name, shipped(&text).to_owned()))
+    };
+    let mut sources: Vec<_> = files(".rs").into_iter().filter_map(named).collect();
+    let tests: Vec<String> = sources.iter().flat_map(test_modules).collect();
+    sources.retain(|(name, _)| {
+        let is_test = |test| name == test || name.starts_with(&format!("{test}/"));
+        !name.starts_with("guide/") && !tests.iter().any(is_test)
+    });
+    assert!(sources.len() > 5, "{of} has its sources there");
+    sources
+}
+
+/// The names of files that a file declares by `#[cfg(test)] mod name;`.
+fn test_modules((name, text): &(String, String)) -> Vec<String> {
+    let folder = name.strip_suffix("mod").unwrap_or("");
+    let lines: Vec<_> = text.lines().map(str::trim).collect();
+    let pairs = lines.windows(2).filter(|pair| pair[0].starts_with("#[cfg(test)"));
+    let named = pairs.filter_map(|pair| pair[1].strip_prefix("mod ")?.strip_suffix(';'));
+    named.map(|module| format!("{folder}{module}")).collect()
+}
+
+/// Fails with all that is wrong, not only the first.
+#[track_caller]
+pub(crate) fn none(wrong: Vec<String>) {
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
