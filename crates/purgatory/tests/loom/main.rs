@@ -15,6 +15,7 @@ mod waits;
 mod watermarks;
 
 use std::{
+    borrow::Cow,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
@@ -97,6 +98,13 @@ struct Setup {
 }
 
 type Shared = std::sync::Arc<Setup>;
+
+/// A purgatory under a hand-turned clock.
+fn by_hand<O: DelayedOperation + Send>() -> (ManualTimer, Purgatory<u8, O>) {
+    let timer = ManualTimer::new();
+    let purgatory = Purgatory::builder("loom").timer(&timer).build().unwrap();
+    (timer, purgatory)
+}
 
 impl Setup {
     fn new() -> Shared {
@@ -197,9 +205,7 @@ fn ending<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     }
 }
 
-fn cancelled() -> Outcome {
-    Outcome::Cancelled(CancelReason::Requested("loom".into()))
-}
+const CANCELLED: Outcome = Outcome::Cancelled(CancelReason::Requested(Cow::Borrowed("loom")));
 
 /// Runs `model` in every interleaving; then with each of `faults` planted, which one of them must
 /// show.
@@ -229,6 +235,20 @@ fn check(faults: &[Failpoint], model: impl Fn() + Copy + Send + Sync + 'static) 
     }
 }
 
+/// Parks or does something else first, then has other threads do one act each while this one does
+/// its own: what was parked ends once, as one of these outcomes, and nothing is left.
+fn race<const N: usize>(
+    faults: &[Failpoint],
+    first: &'static [Act],
+    others: [Act; N],
+    own: &'static [Act],
+    allowed: &'static [Outcome],
+) {
+    check(faults, move || {
+        Setup::new().alone(first).race(others, own).assert_ended_once(allowed);
+    });
+}
+
 /// Neighbouring keys are in different rooms: 1 and 2; every second one shares a room and a version.
 const ONE_KEY: &[u8] = &[1];
 const TWO_ROOMS: &[u8] = &[1, 2];
@@ -241,15 +261,16 @@ const BOTH: &[usize] = &[0, 1];
 /// An operation, as it is parked, against the event of one of its keys.
 fn park_against_event(faults: &[Failpoint], keys: &'static [u8], on: u8) {
     check(faults, move || {
-        let setup = Setup::new().race([Event(0, on)], &[Park(&[0], keys)]);
-        setup.assert_ended_once(&[Completed]);
+        Setup::new().race([Event(0, on)], &[Park(&[0], keys)]).assert_ended_once(&[Completed]);
     });
 }
 
+/// An event that falls between check and watch is counted.
+const MISSED: [Failpoint; 2] = [Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion];
+
 #[test]
 fn park_against_event_on_one_key() {
-    let faults = [Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion];
-    park_against_event(&faults, ONE_KEY, 1);
+    park_against_event(&MISSED, ONE_KEY, 1);
 }
 
 /// What an event finds while further keys are being watched is held by its parker.
@@ -280,10 +301,7 @@ fn park_against_event_on_one_of_five_keys() {
 /// An event for one, between the check of one that parks and its watch, or before, or after.
 #[test]
 fn park_against_an_event_for_one() {
-    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion], || {
-        let setup = Setup::new().race([EventForOne(0, 1)], &[Park(&[0], ONE_KEY)]);
-        setup.assert_ended_once(&[Completed]);
-    });
+    race(&MISSED, &[], [EventForOne(0, 1)], &[Park(&[0], ONE_KEY)], &[Completed]);
 }
 
 /// Takes a job, if there is one.
@@ -306,9 +324,7 @@ impl DelayedOperation for Consumer {
 #[test]
 fn two_events_for_one_against_each_other() {
     check(&[Failpoint::EndedStaysListed], || {
-        let timer = ManualTimer::new();
-        let purgatory: Purgatory<u8, Consumer> =
-            Purgatory::builder("loom").timer(&timer).build().unwrap();
+        let (_timer, purgatory) = by_hand();
         let jobs = Arc::new(AtomicJobs::new(0));
         let ended = std::sync::Arc::new(AtomicUsize::new(0));
         for _ in 0..2 {
@@ -330,10 +346,8 @@ fn two_events_for_one_against_each_other() {
 /// Two events, one on each room of an operation that is being parked.
 #[test]
 fn park_against_two_events() {
-    check(&WHILE_WATCHING, || {
-        let setup = Setup::new().race([Event(0, 1), Event(1, 2)], &[Park(BOTH, TWO_ROOMS)]);
-        setup.assert_ended_once(&[Completed]);
-    });
+    let others = [Event(0, 1), Event(1, 2)];
+    race(&WHILE_WATCHING, &[], others, &[Park(BOTH, TWO_ROOMS)], &[Completed]);
 }
 
 fn park_against_expiry(fault: Failpoint, keys: &'static [u8]) {
@@ -366,7 +380,7 @@ fn park_against_cancel(fault: Failpoint, keys: &'static [u8], key: u8) {
         });
         setup.act(Park(&[0], keys));
         let waited = cancel.join().unwrap();
-        let allowed = [cancelled(), Expired];
+        let allowed = [CANCELLED, Expired];
         setup.alone(&[Time]).assert_ended_once(if waited { &allowed[..1] } else { &allowed });
     });
 }
@@ -383,43 +397,30 @@ fn park_against_cancel_under_two_keys() {
     }
 }
 
-/// One parked under these keys, while an event, which is one of two, has it under check: what ends
-/// it then ends it as this.
-fn event_against(
-    faults: &[Failpoint],
-    keys: &'static [u8],
-    on: u8,
-    end: Act,
-    ended: fn() -> Outcome,
-) {
-    check(faults, move || {
-        let setup = Setup::new().alone(&[Park(BOTH, keys)]).race([Event(0, on)], &[end]);
-        setup.assert_ended_once(&[ended()]);
-    });
-}
-
 /// The first key is cancelled while its operation is attempted for the second, in another room.
 #[test]
 fn cancel_in_one_room_against_event_in_another() {
     let faults = [Failpoint::ExpiryLeavesNoNote, Failpoint::EndedStaysListed];
-    event_against(&faults, TWO_ROOMS, 2, Cancel(1), cancelled);
+    race(&faults, &[Park(BOTH, TWO_ROOMS)], [Event(0, 2)], &[Cancel(1)], &[CANCELLED]);
 }
 
 /// A wheel turns in one room while an event in another finds the watch of what expires.
 #[test]
 fn expiry_in_one_room_against_event_in_another() {
     let faults = [Failpoint::ExpiryLeavesNoNote, Failpoint::ExpiryRemovesCheckedOut];
-    event_against(&faults, TWO_ROOMS, 2, Time, || Expired);
+    race(&faults, &[Park(BOTH, TWO_ROOMS)], [Event(0, 2)], &[Time], &[Expired]);
 }
 
 #[test]
 fn event_against_expiry() {
-    event_against(&[Failpoint::ExpiryLeavesNoNote], ONE_KEY, 1, Time, || Expired);
+    let faults = [Failpoint::ExpiryLeavesNoNote];
+    race(&faults, &[Park(BOTH, ONE_KEY)], [Event(0, 1)], &[Time], &[Expired]);
 }
 
 #[test]
 fn cancel_against_event() {
-    event_against(&[Failpoint::ExpiryLeavesNoNote], ONE_KEY, 1, Cancel(1), cancelled);
+    let faults = [Failpoint::ExpiryLeavesNoNote];
+    race(&faults, &[Park(BOTH, ONE_KEY)], [Event(0, 1)], &[Cancel(1)], &[CANCELLED]);
 }
 
 /// A permit of `max_parked` is taken once and given back once. The planted fault is about the
@@ -461,18 +462,14 @@ fn weight_against_weight() {
 
 #[test]
 fn event_against_event() {
-    check(&[Failpoint::EventLeavesNoNote], || {
-        let setup = Setup::new().alone(&[Park(BOTH, TWO_ROOMS)]);
-        setup.race([Event(0, 1), Event(1, 2)], &[]).assert_ended_once(&[Completed]);
-    });
+    let (faults, others) = ([Failpoint::EventLeavesNoNote], [Event(0, 1), Event(1, 2)]);
+    race(&faults, &[Park(BOTH, TWO_ROOMS)], others, &[], &[Completed]);
 }
 
 #[test]
 fn completing_event_against_expiry() {
-    check(&[Failpoint::ExpiryRemovesCheckedOut], || {
-        let setup = Setup::new().alone(&[Park(&[0], ONE_KEY)]);
-        setup.race([Event(0, 1)], &[Time]).assert_ended_once(&[Completed, Expired]);
-    });
+    let (faults, park) = ([Failpoint::ExpiryRemovesCheckedOut], &[Park(&[0], ONE_KEY)]);
+    race(&faults, park, [Event(0, 1)], &[Time], &[Completed, Expired]);
 }
 
 /// Three at once: one parks, one completes, and time runs out.
@@ -512,7 +509,7 @@ fn recheck_against_event_and_cancel() {
         });
         check(&[Failpoint::ExpiryLeavesNoNote], move || {
             let setup = parked(rechecking(), keys).race([Cancel(1)], &[Time]);
-            setup.assert_ended_once(&[cancelled()]);
+            setup.assert_ended_once(&[CANCELLED]);
         });
     }
 }

@@ -2,18 +2,20 @@
 //! interleaving.
 
 use loom::thread;
-use purgatory::{Monitor, Purgatory, failpoints::Failpoint};
+use purgatory::{Monitor, failpoints::Failpoint};
 use timer_core::ManualTimer;
 
-use super::{MS, ONE_KEY, ONE_ROOM, TWO_ROOMS, WHILE_WATCHING, assert_nothing_left, check, ending};
+use super::{
+    MISSED, MS, ONE_KEY, ONE_ROOM, TWO_ROOMS, WHILE_WATCHING, assert_nothing_left, by_hand, check,
+    ending,
+};
 
 /// A state: the number of jobs that wait for a worker.
 type Jobs = Monitor<u8, usize>;
 
 /// Jobs under a hand-turned clock.
 fn jobs() -> (ManualTimer, Jobs) {
-    let timer = ManualTimer::new();
-    let purgatory = Purgatory::builder("loom").timer(&timer).build().unwrap();
+    let (timer, purgatory) = by_hand();
     (timer, Monitor::with(purgatory, 0))
 }
 
@@ -30,37 +32,28 @@ fn change_against_wait(faults: &[Failpoint], keys: &'static [u8], add: fn(&Jobs)
     });
 }
 
-#[test]
-fn update_against_wait_under_one_key() {
-    change_against_wait(&[Failpoint::WaitTrustsEarlierWalk], ONE_KEY, |jobs| {
-        jobs.update(|jobs| *jobs += 1);
-    });
-}
+/// Adds a job by each kind of change, that of the second key's included.
+const UPDATE: fn(&Jobs) = |jobs| jobs.update(|jobs| *jobs += 1);
+const UPDATE_KEY: fn(&Jobs) = |jobs| jobs.update_key(&1, |jobs| *jobs += 1);
+const UPDATE_SECOND: fn(&Jobs) = |jobs| jobs.update_key(&2, |jobs| *jobs += 1);
+const UPDATE_ONE: fn(&Jobs) = |jobs| jobs.update_one(&1, |jobs| *jobs += 1);
 
 #[test]
-fn update_against_wait_under_two_keys() {
-    for keys in [TWO_ROOMS, ONE_ROOM] {
-        change_against_wait(&[Failpoint::WaitTrustsEarlierWalk], keys, |jobs| {
-            jobs.update(|jobs| *jobs += 1);
-        });
+fn update_against_wait() {
+    for keys in [ONE_KEY, TWO_ROOMS, ONE_ROOM] {
+        change_against_wait(&[Failpoint::WaitTrustsEarlierWalk], keys, UPDATE);
     }
 }
 
 #[test]
-fn update_key_against_wait_under_one_key() {
-    let faults = [Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion];
-    change_against_wait(&faults, ONE_KEY, |jobs| jobs.update_key(&1, |jobs| *jobs += 1));
-}
-
-#[test]
-fn update_key_against_wait_under_two_keys() {
-    change_against_wait(&WHILE_WATCHING, TWO_ROOMS, |jobs| jobs.update_key(&2, |jobs| *jobs += 1));
+fn update_key_against_wait() {
+    change_against_wait(&MISSED, ONE_KEY, UPDATE_KEY);
+    change_against_wait(&WHILE_WATCHING, TWO_ROOMS, UPDATE_SECOND);
 }
 
 #[test]
 fn update_one_against_wait() {
-    let faults = [Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion];
-    change_against_wait(&faults, ONE_KEY, |jobs| jobs.update_one(&1, |jobs| *jobs += 1));
+    change_against_wait(&MISSED, ONE_KEY, UPDATE_ONE);
 }
 
 /// Two updates, each with half of what a parked wait needs.

@@ -3,18 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use loom::thread;
-use purgatory::{
-    CancelReason, Purgatory, RefusedReason, Replies, WaitError, failpoints::Failpoint,
-};
+use purgatory::{CancelReason, RefusedReason, Replies, WaitError, failpoints::Failpoint};
 use timer_core::ManualTimer;
 
-use super::{MS, check, ending};
+use super::{MS, by_hand, check, ending};
 
 /// Replies under a hand-turned clock.
 fn replies<V: Send + 'static>() -> (ManualTimer, Replies<u8, V>) {
-    let timer = ManualTimer::new();
-    let replies = Replies::from(Purgatory::builder("loom").timer(&timer).build().unwrap());
-    (timer, replies)
+    let (timer, purgatory) = by_hand();
+    (timer, Replies::from(purgatory))
 }
 
 /// A value is taken, or handed back and the time ran out.

@@ -5,44 +5,36 @@ use purgatory::{Watches, failpoints::Failpoint};
 
 use super::{
     Act::{Cancel, Event, ParkChecked, ParkUpTo, Rise, Time},
-    BOTH, MS, Op,
+    BOTH, CANCELLED, MISSED, MS, Op,
     Outcome::{Completed, Expired},
-    Setup, cancelled, check,
+    Setup, check, race,
 };
 
 #[test]
 fn park_against_rise() {
-    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion], || {
-        let setup = Setup::new().race([Rise(0, 1)], &[ParkUpTo(&[0], &[(1, 5)])]);
-        setup.assert_ended_once(&[Completed]);
-    });
+    race(&MISSED, &[], [Rise(0, 1)], &[ParkUpTo(&[0], &[(1, 5)])], &[Completed]);
 }
 
 #[test]
 fn park_against_rise_in_the_check_form() {
-    check(&[Failpoint::ParkSkipsVersionCheck], || {
-        let setup = Setup::new().race([Rise(0, 1)], &[ParkChecked(&[0], &[(1, 5)])]);
-        setup.assert_ended_once(&[Completed]);
-    });
+    race(&MISSED[..1], &[], [Rise(0, 1)], &[ParkChecked(&[0], &[(1, 5)])], &[Completed]);
 }
+
+/// Faults that a park under two keys notices.
+const TWO_KEYS: [Failpoint; 2] = [Failpoint::ParkSkipsVersionCheck, Failpoint::EventLeavesNoNote];
 
 /// Both watermarks are met while they are being watched.
 #[test]
 fn park_against_two_rises() {
-    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventLeavesNoNote], || {
-        let parks = ParkUpTo(BOTH, &[(1, 5), (2, 5)]);
-        let setup = Setup::new().race([Rise(0, 1), Rise(1, 2)], &[parks]);
-        setup.assert_ended_once(&[Completed]);
-    });
+    let park = &[ParkUpTo(BOTH, &[(1, 5), (2, 5)])];
+    race(&TWO_KEYS, &[], [Rise(0, 1), Rise(1, 2)], park, &[Completed]);
 }
 
 /// The watch of the first key is taken and its slot given back, while the second key's is claimed.
 #[test]
 fn park_against_rise_in_one_room() {
-    check(&[Failpoint::ParkSkipsVersionCheck, Failpoint::EventLeavesNoNote], || {
-        let setup = Setup::new().race([Rise(0, 1)], &[ParkUpTo(&[0], &[(1, 5), (3, 5)])]);
-        setup.assert_ended_once(&[Completed]);
-    });
+    let park = &[ParkUpTo(&[0], &[(1, 5), (3, 5)])];
+    race(&TWO_KEYS, &[], [Rise(0, 1)], park, &[Completed]);
 }
 
 /// Two watermarks of one operation are met at once: one of the two takes the last.
@@ -61,10 +53,8 @@ fn rise_against_rise() {
 /// The same in the check form, where both may find the other's check under way.
 #[test]
 fn rise_against_rise_in_the_check_form() {
-    check(&[Failpoint::EventLeavesNoNote], || {
-        let setup = Setup::new().alone(&[ParkChecked(BOTH, &[(1, 5), (2, 5)])]);
-        setup.race([Rise(0, 1), Rise(1, 2)], &[]).assert_ended_once(&[Completed]);
-    });
+    let park = &[ParkChecked(BOTH, &[(1, 5), (2, 5)])];
+    race(&TWO_KEYS[1..], park, [Rise(0, 1), Rise(1, 2)], &[], &[Completed]);
 }
 
 #[test]
@@ -79,8 +69,6 @@ fn rise_against_cancel_and_expiry() {
 
 #[test]
 fn rise_against_cancel_for_key() {
-    check(&[Failpoint::ExpiryLeavesNoNote], || {
-        let setup = Setup::new().alone(&[ParkChecked(BOTH, &[(1, 5)])]);
-        setup.race([Rise(0, 1)], &[Cancel(1)]).assert_ended_once(&[cancelled()]);
-    });
+    let (faults, park) = ([Failpoint::ExpiryLeavesNoNote], &[ParkChecked(BOTH, &[(1, 5)])]);
+    race(&faults, park, [Rise(0, 1)], &[Cancel(1)], &[CANCELLED]);
 }

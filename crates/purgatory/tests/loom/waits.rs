@@ -7,18 +7,15 @@ use loom::{
     },
     thread,
 };
-use purgatory::{BoxedOperation, Purgatory, failpoints::Failpoint};
-use timer_core::ManualTimer;
+use purgatory::{BoxedOperation, failpoints::Failpoint};
 
-use super::{MS, assert_nothing_left, check};
+use super::{MS, assert_nothing_left, by_hand, check};
 
 /// A future is dropped while an event has its condition checked, which then yields a value or does
 /// not.
 fn future_drop_against_event(faults: &[Failpoint], yields: bool) {
     check(faults, move || {
-        let timer = ManualTimer::new();
-        let purgatory: Purgatory<u8, BoxedOperation> =
-            Purgatory::builder("loom").timer(&timer).build().unwrap();
+        let (_timer, purgatory) = by_hand::<BoxedOperation>();
         let flag = Arc::new(AtomicBool::new(false));
         let value = std::sync::Arc::new(());
         let (seen, yielded) = (flag.clone(), value.clone());

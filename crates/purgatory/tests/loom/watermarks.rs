@@ -1,16 +1,15 @@
 //! Watermarks: values that rise and go against waits for them.
 
 use loom::thread;
-use purgatory::{Purgatory, WaitError, Watermarks, failpoints::Failpoint};
+use purgatory::{WaitError, Watermarks, failpoints::Failpoint};
 use timer_core::ManualTimer;
 
-use super::{MS, check, ending};
+use super::{MS, by_hand, check, ending};
 
 /// Watermarks under a hand-turned clock.
 fn watermarks() -> (ManualTimer, Watermarks<u8>) {
-    let timer = ManualTimer::new();
-    let watermarks = Watermarks::from(Purgatory::builder("loom").timer(&timer).build().unwrap());
-    (timer, watermarks)
+    let (timer, purgatory) = by_hand();
+    (timer, Watermarks::from(purgatory))
 }
 
 /// A value is seen by the check before the wait, or its rise sees the wait.
