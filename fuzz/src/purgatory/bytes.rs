@@ -72,7 +72,7 @@ impl<'a> Bytes<'a> {
             2 => Act::ToNext,
             3 => Act::Advance(self.far()),
             4 => Act::Pass(self.byte()),
-            _ => Act::Snapshot(self.any::<u8>().into()),
+            _ => Act::EventForOne(self.key()),
         }
     }
 

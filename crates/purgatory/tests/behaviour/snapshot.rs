@@ -43,6 +43,23 @@ fn a_snapshot_lists_operations_keys_and_ages() {
     }
 }
 
+/// Two snapshots in each check: for how long each says that the check is under way.
+#[test]
+fn a_later_check_is_not_taken_for_an_earlier_one() {
+    let (timer, purgatory) = waiting();
+    let (inside, clock, (send, told)) = (purgatory.clone(), timer.clone(), mpsc::channel());
+    let known = move || inside.snapshot(9).under_check.first().and_then(|one| one.under_check);
+    let operation = Probe::new().operation().on_check(move || {
+        let at_first = known();
+        clock.pass(5 * MS);
+        send.send((at_first, known())).unwrap();
+    });
+    purgatory.park(operation, &["k"], MINUTE);
+    (0..2).for_each(|_| _ = purgatory.check_and_complete(&"k"));
+    let each = (Some(Duration::ZERO), Some(5 * MS));
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [(None, None), each, each]);
+}
+
 #[test]
 fn a_check_that_does_not_return_is_listed() {
     let (timer, purgatory) = waiting();

@@ -48,7 +48,7 @@ const STEPS_A_CASE: usize = 200;
 const ALL_PATHS: usize = 500_000;
 
 /// Paths that the oracle counts.
-const PATHS: usize = 70;
+const PATHS: usize = 67;
 
 fn random(seed: u64) -> TestRng {
     let mut bytes = [0; 32];

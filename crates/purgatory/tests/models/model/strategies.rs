@@ -56,10 +56,7 @@ fn watches() -> impl Strategy<Value = (Vec<Key>, u32, Vec<(Key, u64)>)> {
 fn plan(nested: BoxedStrategy<Act>) -> impl Strategy<Value = Arc<Plan>> {
     let looks = prop_oneof![1 => Just(1u32), 4 => Just(2), 1 => Just(3)];
     let in_check = prop_oneof![2 => nested.clone(), 1 => in_check()];
-    let acts = prop_oneof![
-        10 => prop::collection::vec(in_check, 1..4),
-        1 => (1u64..100).prop_map(watched),
-    ];
+    let acts = prop::collection::vec(in_check, 1..4);
     let on_check = (looks, acts, prop::bool::weighted(0.2));
     let then = prop_oneof![
         600 => Just(vec![]),
@@ -144,12 +141,6 @@ fn crowd() -> impl Strategy<Value = Act> {
     })
 }
 
-/// A check that takes its time, as snapshots find.
-fn watched(quarters: u64) -> Vec<Act> {
-    let snapshot = Act::Snapshot(usize::MAX);
-    vec![snapshot.clone(), Act::Advance(quarters), snapshot]
-}
-
 /// What concerns the operation that is being checked, or others checked with it.
 fn in_check() -> impl Strategy<Value = Act> {
     prop_oneof![
@@ -186,7 +177,6 @@ fn act(nested: Option<BoxedStrategy<Act>>, is_step: bool) -> BoxedStrategy<Act> 
         (number(5, 1), pick().prop_map(Act::Poll).boxed()),
         (3, pick().prop_map(Act::DropFuture).boxed()),
         (1, Just(Act::Block).boxed()),
-        (1, prop_oneof![Just(usize::MAX), 0usize..5].prop_map(Act::Snapshot).boxed()),
         (number(7, 1), Just(Act::RunJob).boxed()),
     ];
     if is_step {

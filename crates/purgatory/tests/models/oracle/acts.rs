@@ -13,7 +13,7 @@ impl Reference {
     }
 
     fn pick_id(&self, own: Option<usize>, pick: Pick) -> Option<usize> {
-        pick.of(own.filter(|&own| self.all[own].knows_id), &self.ids)
+        pick.of(own.filter(|own| self.ids.contains(own)), &self.ids)
     }
 
     pub fn pick_future(&mut self, own: Option<usize>, pick: Pick) -> Option<usize> {
@@ -108,9 +108,6 @@ impl Reference {
                 None
             }
             Act::Block => own.and_then(|_| self.block(own)),
-            Act::Snapshot(limit) => {
-                self.call(|model| Some(Returned::Snapshot(model.snapshot(*limit))))
-            }
             // Which of them a shutdown put into one job is not promised.
             Act::RunJob | Act::RunJobs if own.is_some() && self.shut_down => None,
             Act::RunJob | Act::RunJobs => {

@@ -47,12 +47,8 @@ impl Reference {
         self.count_if(last && several, "completed by the last of several watermarks");
     }
 
-    pub fn finish(&mut self, nested: bool, number: usize, outcome: Outcome) {
-        self.tell(nested, number, outcome);
-    }
-
     /// What expired is told on the executor; so is all, if so built.
-    pub fn tell(&mut self, nested: bool, number: usize, outcome: Outcome) {
+    pub fn finish(&mut self, nested: bool, number: usize, outcome: Outcome) {
         if self.setup.all_on_executor || outcome == Outcome::Expired {
             self.tell_elsewhere(vec![number], outcome);
         } else {

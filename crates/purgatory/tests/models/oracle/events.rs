@@ -258,7 +258,6 @@ impl Reference {
             (Verdict::No, None) => None,
         };
         let operation = self.at(number);
-        operation.seen_ns = None;
         match &outcome {
             Some(outcome) => self.depart(number, outcome),
             None => operation.state = State::Parked,

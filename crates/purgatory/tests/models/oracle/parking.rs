@@ -27,20 +27,15 @@ impl Reference {
             watches: Vec::new(),
             to_count: 0,
             deadline: None,
-            expired: false,
-            parked_at_ns: self.now_ns,
-            seen_ns: None,
             slot: wait.then_some(Slot::Waiting { polled: false }),
             value: None,
-            knows_id: false,
             has_place: false,
         });
         let returned = self.try_complete_else_watch(number);
+        if returned == Returned::Parked {
+            self.ids.push(number);
+        }
         if !wait {
-            if returned == Returned::Parked {
-                self.ids.push(number);
-                self.at(number).knows_id = true;
-            }
             return Some(returned);
         }
         if let Returned::Refused { reason, .. } = returned {
@@ -115,7 +110,6 @@ impl Reference {
         let operation = self.at(number);
         operation.state = State::Parked;
         operation.deadline = deadline;
-        operation.parked_at_ns = now_ns;
         if again && keys.len() + levels.len() > 1 {
             self.at(number).state = State::UnderCheck;
             let verdict = self.check(number);
@@ -130,7 +124,7 @@ impl Reference {
     fn end_at_once(&mut self, nested: bool, number: usize, outcome: Outcome) -> Returned {
         self.stats.ended_at_once += 1;
         self.at(number).state = State::Over;
-        self.tell(nested, number, outcome.clone());
+        self.finish(nested, number, outcome.clone());
         Returned::Ended(outcome)
     }
 

@@ -54,14 +54,9 @@ pub struct Operation {
     /// Watermarks still to be counted.
     pub to_count: usize,
     pub deadline: Option<u64>,
-    pub expired: bool,
-    pub parked_at_ns: u64,
-    /// When a snapshot first found it in the check it is under.
-    pub seen_ns: Option<u64>,
     /// Of a wait.
     pub slot: Option<Slot>,
     pub value: Option<u32>,
-    pub knows_id: bool,
     /// Among `max_parked`.
     pub has_place: bool,
 }
@@ -167,12 +162,6 @@ impl Reference {
 
     pub fn at(&mut self, number: usize) -> &mut Operation {
         &mut self.all[number]
-    }
-
-    pub fn learn(&mut self, number: usize) {
-        self.ids.push(number);
-        self.at(number).knows_id = true;
-        self.count("an id known from a snapshot");
     }
 
     /// Those who wait under each key up to the last of the many: one for each watch not taken.

@@ -152,7 +152,6 @@ pub enum Act {
     Poll(Pick),
     DropFuture(Pick),
     Block,
-    Snapshot(usize),
     /// Runs a job that the executor kept.
     RunJob,
     RunJobs,
@@ -192,33 +191,6 @@ pub enum Returned {
     Rescheduled(bool),
     Pending,
     Ready(Result<u32, WaitError>),
-    Snapshot(Vec<Told>),
-}
-
-/// What a snapshot tells of an operation.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Told {
-    pub age: Duration,
-    pub under_check: Option<Duration>,
-    pub expires_in: Option<Duration>,
-    pub keys: Vec<Key>,
-}
-
-impl Told {
-    /// Oldest first, to be compared. A snapshot of only some says no more than how old those are,
-    /// as nothing is promised of which of equal age they are.
-    pub fn comparable(mut told: Vec<Told>, limit: usize) -> Vec<Told> {
-        told.iter_mut().for_each(|told| told.keys.sort_unstable());
-        told.sort_unstable();
-        told.reverse();
-        if told.len() >= limit {
-            told.truncate(limit);
-            for told in &mut told {
-                *told = Told { age: told.age, under_check: None, expires_in: None, keys: vec![] };
-            }
-        }
-        told
-    }
 }
 
 /// A plan, seen from the moment at which it is parked.

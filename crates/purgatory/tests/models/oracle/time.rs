@@ -1,12 +1,10 @@
-//! Time in the reference, and what a snapshot tells at one moment of it.
-
-use std::time::Duration;
+//! Time in the reference.
 
 use purgatory::{Outcome, Timeout};
 
 use super::{
-    reference::{Reference, State, Watching},
-    steps::{Act, Saw, Told},
+    reference::{Reference, State},
+    steps::{Act, Saw},
 };
 
 impl Reference {
@@ -87,7 +85,6 @@ impl Reference {
                 self.depart(number, &Outcome::Expired);
                 ended.push(number);
             } else {
-                self.at(number).expired = true;
                 self.note(number, Outcome::Expired);
             }
         }
@@ -95,48 +92,6 @@ impl Reference {
         if !ended.is_empty() {
             self.count("expired");
             self.tell_elsewhere(ended, Outcome::Expired);
-        }
-    }
-
-    /// What a snapshot tells of what is parked.
-    pub fn snapshot(&mut self, limit: usize) -> Vec<Told> {
-        let (now_ns, tick_ns) = (self.now_ns, self.tick_ns);
-        let mut told = Vec::new();
-        for number in self.parked.clone() {
-            let operation = self.at(number);
-            let under_check = (operation.state == State::UnderCheck).then(|| {
-                let since_ns = *operation.seen_ns.get_or_insert(now_ns);
-                Duration::from_micros((now_ns - since_ns) / 1000)
-            });
-            told.push(self.told(number, under_check, now_ns, tick_ns));
-        }
-        let checks = told.iter().filter(|told| told.under_check.is_some()).count();
-        let longer = told.iter().any(|told| told.under_check > Some(Duration::ZERO));
-        self.count_if(checks > 0, "a snapshot of a check");
-        self.count_if(longer, "a snapshot of a check known already");
-        Told::comparable(told, limit)
-    }
-
-    pub fn told(
-        &self,
-        number: usize,
-        under_check: Option<Duration>,
-        now_ns: u64,
-        tick_ns: u64,
-    ) -> Told {
-        let operation = &self.all[number];
-        let waits = operation.watches.iter().filter(|watch| watch.watching != Watching::Taken);
-        let expires_in = |due: u64| due.saturating_mul(tick_ns).saturating_sub(now_ns);
-        let expires_in = operation.deadline.filter(|&due| due < u64::MAX).map(expires_in);
-        Told {
-            age: Duration::from_micros(now_ns / 1000 - operation.parked_at_ns / 1000),
-            under_check,
-            expires_in: if operation.expired {
-                Some(Duration::ZERO)
-            } else {
-                expires_in.map(Duration::from_nanos)
-            },
-            keys: waits.map(|watch| watch.key).collect(),
         }
     }
 }

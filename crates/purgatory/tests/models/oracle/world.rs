@@ -21,8 +21,7 @@ use purgatory::{
 use timer_core::{Clock, Executor, Job, ManualTimer, TickLength, Timer, WheelSize};
 
 use super::steps::{
-    Act, Key, PARKED_MAX, Pick, Plan, Request, Returned, Runs, Saw, Setup, Style, Told, Values,
-    beside,
+    Act, Key, PARKED_MAX, Pick, Plan, Request, Returned, Runs, Saw, Setup, Style, Values, beside,
 };
 
 pub type Real = Purgatory<Alike, BoxedOperation>;
@@ -53,8 +52,6 @@ pub struct World {
     pub alive: AtomicUsize,
     /// Those dropped in this step, in order.
     dropped: Mutex<Vec<usize>>,
-    /// The last snapshot of everything that a step took.
-    pub snapshot: Mutex<Vec<(OperationId, Told)>>,
 }
 
 #[derive(Default)]
@@ -62,7 +59,7 @@ struct State {
     values: Values,
     /// Of each operation there ever was.
     flags: Vec<bool>,
-    /// Of those whose id was learned.
+    /// Of those that were parked.
     ids: Vec<(usize, OperationId)>,
 }
 
@@ -164,7 +161,6 @@ impl World {
             shut_down: AtomicBool::new(false),
             alive: AtomicUsize::new(0),
             dropped: Mutex::default(),
-            snapshot: Mutex::default(),
         })
     }
 
@@ -183,13 +179,8 @@ impl World {
         self.handle.lock().unwrap().clone()
     }
 
-    /// Learns the id of a parked wait.
-    pub fn learn(&self, number: usize, id: OperationId) {
+    fn learn(&self, number: usize, id: OperationId) {
         self.state.lock().unwrap().ids.push((number, id));
-    }
-
-    pub fn knows(&self, id: OperationId) -> bool {
-        self.state.lock().unwrap().ids.iter().any(|&(_, known)| known == id)
     }
 
     fn pick_id(&self, own: Option<usize>, pick: Pick) -> Option<OperationId> {
@@ -282,7 +273,6 @@ impl World {
                 let (_, future) = self.pick_future(own, Pick::Recent(0))?;
                 Some(Returned::Ready(future.wait_blocking()))
             }),
-            Act::Snapshot(limit) => self.call(|purgatory| self.take_snapshot(purgatory, *limit)),
             Act::RunJob | Act::RunJobs if own.is_some() && self.shut_down.load(Relaxed) => None,
             Act::RunJob | Act::RunJobs => {
                 while self.run_job() && matches!(act, Act::RunJobs) {}
@@ -390,6 +380,7 @@ impl World {
             holds.then(|| planned.request.value(planned.look))
         };
         let future = handle.wait(watches, timeout, condition);
+        future.id().into_iter().for_each(|id| self.learn(number, id));
         self.futures.lock().unwrap().insert(number, future);
         Some(Returned::Future)
     }
@@ -404,31 +395,6 @@ impl World {
                 Returned::Pending
             }
         })
-    }
-
-    fn take_snapshot(&self, purgatory: &Real, limit: usize) -> Returned {
-        let snapshot = purgatory.snapshot(limit);
-        let told = |parked: purgatory::Parked<Alike>| {
-            let told = Told {
-                age: parked.age,
-                under_check: parked.under_check,
-                expires_in: parked.expires_in,
-                keys: parked.keys.into_iter().map(|key| key.0).collect(),
-            };
-            (parked.id, told)
-        };
-        let sorted = snapshot.oldest.is_sorted_by(|one, two| one.age >= two.age)
-            && snapshot.under_check.is_sorted_by(|one, two| one.under_check >= two.under_check);
-        assert!(sorted && snapshot.oldest.len() <= limit && snapshot.under_check.len() <= limit);
-        let checks = snapshot.under_check.len();
-        let oldest: Vec<_> = snapshot.oldest.into_iter().map(told).collect();
-        let checks_told = oldest.iter().filter(|(_, told)| told.under_check.is_some()).count();
-        assert!(oldest.len() == limit || checks == checks_told, "each is in both lists");
-        let all = Told::comparable(oldest.iter().map(|(_, told)| told.clone()).collect(), limit);
-        if all.len() < limit {
-            *self.snapshot.lock().unwrap() = oldest;
-        }
-        Returned::Snapshot(all)
     }
 
     /// True when nothing more can be parked.
