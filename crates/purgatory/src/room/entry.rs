@@ -354,80 +354,12 @@ impl<O> Entry<O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::CancelReason;
-
-    const PANICKED: Outcome = Outcome::Cancelled(CancelReason::Panicked);
-
-    fn parked() -> Entry<u8> {
-        let mut entry = Entry::new(None, 0, 0);
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::Parked);
-        entry
-    }
-
-    fn held() -> Entry<u8> {
-        let mut entry = parked();
-        assert_eq!(entry.check_out(), Some(7));
-        entry
-    }
-
-    #[test]
-    fn what_nobody_holds_ends_at_once() {
-        assert_eq!(parked().claim(&Outcome::Expired), Some(7));
-        let mut entry = held();
-        assert_eq!(entry.settle(7, Verdict::Satisfied), Next::Ended((7, Outcome::Completed)));
-        assert_eq!(held().settle(7, Verdict::Panicked), Next::Ended((7, PANICKED)));
-    }
-
-    #[test]
-    fn an_event_during_a_check_makes_its_holder_recheck() {
-        let mut entry = held();
-        assert!(!entry.event_noted());
-        assert_eq!(entry.check_out(), None);
-        assert!(entry.event_noted());
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7));
-        assert!(!entry.event_noted());
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::Parked);
-    }
-
-    #[test]
-    fn an_event_before_the_watch_makes_its_parker_recheck() {
-        let mut entry = Entry::new(None, 0, 0);
-        entry.watched(None, true);
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7));
-    }
-
-    #[test]
-    fn the_first_end_noted_wins_and_beats_recheck() {
-        let mut entry = held();
-        assert_eq!(entry.claim(&Outcome::Expired), None);
-        assert_eq!(entry.claim(&PANICKED), None);
-        assert_eq!(entry.check_out(), None);
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::Ended((7, Outcome::Expired)));
-    }
 
     #[test]
     fn a_check_that_came_true_beats_every_note() {
-        let mut entry = held();
+        let mut entry: Entry<u8> = Entry::new(None, 0, 0);
         assert_eq!(entry.claim(&Outcome::Expired), None);
         assert_eq!(entry.settle(7, Verdict::Satisfied), Next::Ended((7, Outcome::Completed)));
-    }
-
-    #[test]
-    fn the_last_met_watermark_completes_others_recheck() {
-        let mut entry = Entry::new(None, 0, 3);
-        assert!(!entry.count_down());
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7)); // it was held
-        entry.settle(7, Verdict::Unsatisfied);
-        assert!(!entry.count_down());
-        assert_eq!(entry.check_out(), Some(7));
-        assert!(entry.count_down());
-        assert_eq!(entry.claim(&Outcome::Completed), None);
-        assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::Ended((7, Outcome::Completed)));
-
-        let mut entry = Entry::new(None, 0, 1);
-        entry.settle(7, Verdict::Unsatisfied);
-        assert!(entry.count_down());
-        assert_eq!(entry.claim(&Outcome::Completed), Some(7));
     }
 
     #[test]
@@ -438,17 +370,6 @@ mod tests {
         (1..COUNTED_MAX).for_each(|_| assert!(!entry.count_down()));
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7));
         assert!(entry.count_down());
-    }
-
-    #[test]
-    fn a_look_tells_a_check_it_saw_before_from_a_new_one() {
-        let mut entry = held();
-        assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
-        assert_eq!(entry.look(), UnderCheck::Yes { seen: true });
-        entry.settle(7, Verdict::Unsatisfied);
-        assert_eq!(entry.look(), UnderCheck::No);
-        entry.check_out();
-        assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
     }
 
     #[test]

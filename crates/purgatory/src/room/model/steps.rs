@@ -28,11 +28,10 @@ impl Model {
                 let at = self.random.usize(..self.held.len());
                 self.give_back(at);
             }
-            68..70 if !self.reference.all.is_empty() => {
+            68..71 if !self.reference.all.is_empty() => {
                 let id = self.any_id();
                 self.claim(id);
             }
-            70 if !self.reference.all.is_empty() => self.claim_several(),
             71..77 => self.rise(),
             77..79 if !self.taken.is_empty() => self.count_down(),
             79..81 => self.check_out_walk(),
@@ -234,27 +233,6 @@ impl Model {
         let ended = self.rooms[id.shard()].claim(id, outcome.clone(), self.now_ns());
         assert_eq!(ended.is_some(), self.reference.claim(id, &outcome));
         ended.into_iter().for_each(|ended| _ = self.departed(ended, &outcome));
-    }
-
-    /// Several of one room are ended together; some are named twice, or gone.
-    fn claim_several(&mut self) {
-        let first = self.any_id();
-        let mut ids: Vec<_> = (0..4).map(|_| self.any_id()).chain([first]).collect();
-        ids.extend(self.reference.gone.last());
-        ids.retain(|id| id.shard() == first.shard());
-        self.random.shuffle(&mut ids);
-        let (outcome, at) = (Outcome::Completed, self.now_ns());
-        let room = &mut self.rooms[first.shard()];
-        let ended = ids.iter().filter_map(|&id| room.claim(id, outcome.clone(), at));
-        let mut ended = ended.collect::<Vec<_>>().into_iter();
-        for id in ids {
-            if self.reference.claim(id, &outcome) {
-                let one = ended.next().expect("as many as the reference ended");
-                assert_eq!(self.reference.id_of(one.payload), id);
-                self.departed(one, &outcome);
-            }
-        }
-        assert_eq!(ended.len(), 0);
     }
 
     /// Watermark watches are taken off a key; counted down at once if all are with their first key
