@@ -93,13 +93,6 @@ impl Reference {
             return self.refused(number, RefusedReason::Closed);
         }
         let again = events && self.is_checked_again(number, keys, levels, &before);
-        if again && keys.len() + levels.len() == 1 {
-            match self.check(number) {
-                Verdict::Holds => return self.end_at_once(nested, number, Outcome::Completed),
-                Verdict::Panics => return self.end_at_once(nested, number, PANICKED),
-                Verdict::No => {}
-            }
-        }
         self.places += 1;
         self.at(number).has_place = true;
         self.stats.parked_total += 1;
@@ -110,7 +103,7 @@ impl Reference {
         let operation = self.at(number);
         operation.state = State::Parked;
         operation.deadline = deadline;
-        if again && keys.len() + levels.len() > 1 {
+        if again {
             self.at(number).state = State::UnderCheck;
             let verdict = self.check(number);
             if let Some(outcome) = self.settle(number, verdict) {
