@@ -8,7 +8,7 @@
 use std::{
     any::Any,
     cell::Cell,
-    collections::{BinaryHeap, VecDeque},
+    collections::VecDeque,
     fmt, io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, PoisonError},
@@ -128,8 +128,10 @@ impl<T> Due<T> {
     pub fn into_jobs(self, parallelism: usize) -> impl Iterator<Item = Vec<T>> {
         let Due { mut tasks, order } = self;
         if !order.is_empty() {
-            let mut in_order: Vec<_> = tasks.into_iter().map(Some).collect();
-            tasks = sorted(order).into_iter().filter_map(|at| in_order[at].take()).collect();
+            let mut places: Vec<_> = (0..order.len()).collect();
+            places.sort_unstable_by_key(|&at| order[at]);
+            let mut as_found: Vec<_> = tasks.into_iter().map(Some).collect();
+            tasks = places.into_iter().filter_map(|at| as_found[at].take()).collect();
         }
         let size = tasks.len().div_ceil(parallelism.max(1)).clamp(1, JOB_TASKS);
         let mut tasks = tasks.into_iter();
@@ -142,12 +144,6 @@ impl<T> Due<T> {
 
 /// Runs each job at once, on the thread that hands it in: the reaper's, for what expired. A slow
 /// task then delays all others, so only for a timer that nobody else shares.
-/// The indices of these in their order.
-fn sorted(order: Vec<(u64, u64)>) -> Vec<usize> {
-    let heap: BinaryHeap<_> = order.into_iter().zip(0..).collect();
-    heap.into_sorted_vec().into_iter().map(|(_, at)| at).collect()
-}
-
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Inline;
 
