@@ -227,10 +227,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     fn close_rooms(
         self: &Arc<Self>,
         reason: CancelReason,
-        finish: impl FnMut(&mut AllEnded<K, O>),
+        mut finish: impl FnMut(&mut AllEnded<K, O>),
     ) {
         let (close, outcome) = (!failpoint!(ShutdownClosesNoRoom), Outcome::Cancelled(reason));
-        let cancelled = self.claim_all(close, CLAIMED, &outcome, |_| true, finish);
+        let cancelled = self.claim_all(close, CLAIMED, &outcome, &|_| true, &mut finish);
         trace::closed(&self.settings.name, &self.counts.told_closed, cancelled);
     }
 
@@ -238,8 +238,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// first is called back, so that what a callback parks stays.
     pub(crate) fn cancel_all(self: &Arc<Self>, reason: CancelReason) -> usize {
         let (call, outcome) = (Call::enter(&self.offload), Outcome::Cancelled(reason));
-        let finish = |ended: &mut _| _ = self.finish_all(&call, ended);
-        self.claim_all(false, usize::MAX, &outcome, |_| true, finish)
+        let mut finish = |ended: &mut _| _ = self.finish_all(&call, ended);
+        self.claim_all(false, usize::MAX, &outcome, &|_| true, &mut finish)
     }
 
     /// Claims everything parked, but for the operations that `is_meant` refuses under the lock;
@@ -249,15 +249,15 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         close: bool,
         most: usize,
         outcome: &Outcome,
-        is_meant: impl Fn(&O) -> bool,
-        mut finish: impl FnMut(&mut AllEnded<K, O>),
+        is_meant: &dyn Fn(&O) -> bool,
+        finish: &mut dyn FnMut(&mut AllEnded<K, O>),
     ) -> usize {
         let (mut ended, mut claimed) = (AllEnded::new(), 0);
         for room in 0..self.rooms.count() {
             let mut from = Some(0);
             while let Some(start) = from {
                 let before = ended.len();
-                from = self.claim_some(room, start, close, outcome, &mut ended, &is_meant);
+                from = self.claim_some(room, start, close, outcome, &mut ended, is_meant);
                 claimed += ended.len() - before;
                 if ended.len() >= most {
                     finish(&mut ended);
@@ -276,7 +276,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         close: bool,
         outcome: &Outcome,
         ended: &mut AllEnded<K, O>,
-        is_meant: &impl Fn(&O) -> bool,
+        is_meant: &dyn Fn(&O) -> bool,
     ) -> Option<u32> {
         let at = self.ending_at();
         let mut room = self.rooms.lock(room);

@@ -90,7 +90,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let is_old =
             |operation: &O| sweeps_before(operation) <= before || failpoint!(FailsWhatCameAfter);
         let mut all = Vec::new();
-        self.claim_all(false, usize::MAX, outcome, is_old, |ended| {
+        self.claim_all(false, usize::MAX, outcome, &is_old, &mut |ended| {
             all.extend(ended.drain(..).map(|ended| self.hand_over(ended)));
         });
         all
