@@ -59,10 +59,7 @@ pub struct Driver {
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver")
-            .field("clock", &self.clock)
-            .field("tick", &self.tick)
-            .finish_non_exhaustive()
+        f.debug_struct("Driver").field("clock", &self.clock).finish_non_exhaustive()
     }
 }
 

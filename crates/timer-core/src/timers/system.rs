@@ -77,6 +77,11 @@ impl SystemTimer {
         &self.inside.driver.name
     }
 
+    /// The length of its tick.
+    pub fn tick(&self) -> TickLength {
+        self.inside.driver.tick
+    }
+
     /// (Feature `metrics`.) Hands the [`stats`](Timer::stats) to the installed `metrics` recorder,
     /// labelled with the timer's [name](SystemTimerBuilder::name). Call it before each scrape:
     /// nothing is published otherwise, and nothing on a task's path touches a shared metric. What

@@ -45,7 +45,7 @@ fn a_task_that_was_not_scheduled_leaves_its_reason() {
 fn a_builder_takes_tick_and_size() {
     let tick = TickLength::new(Duration::from_millis(4)).unwrap();
     let timer = SystemTimer::builder().tick(tick).wheel_size(WheelSize::KAFKA).build().unwrap();
-    assert_eq!(timer.driver().tick, tick);
+    assert_eq!(timer.tick(), tick);
     let shards = timer.driver().shards(1, |_, wheel: TimingWheel<()>| wheel);
     let mut wheel = shards.lock(0);
     let far = wheel.now() + 2000;
