@@ -369,14 +369,13 @@ mod tests {
     }
 
     #[test]
-    fn of_two_bits_the_one_ahead_wins() {
-        let mut words = [0; 4];
-        for slot in [10, 150] {
-            words[slot / 64] |= 1 << (slot % 64);
+    fn the_first_bit_ahead_wins_from_anywhere() {
+        let (slots, mut words) = ([10, 70, 150], [0; 4]);
+        slots.iter().for_each(|slot| words[slot / 64] |= 1 << (slot % 64));
+        for start in 0..256 {
+            let ahead = slots.into_iter().min_by_key(|slot| (slot + 256 - start) % 256);
+            assert_eq!(first_from(&words, start), ahead);
         }
-        assert_eq!(first_from(&words, 11), Some(150));
-        assert_eq!(first_from(&words, 151), Some(10));
-        assert_eq!(first_from(&words, 10), Some(10));
     }
 
     #[test]

@@ -90,14 +90,4 @@ mod tests {
         let (mut wheel, _) = wheel(1000);
         assert!(steps_of(|| wheel.assert_valid()).1 >= 1000);
     }
-
-    #[test]
-    fn schedule_looks_at_each_level_up_to_its_own() {
-        for (deadline, levels) in [(5, 1), (100, 2), (5000, 3), (u64::MAX, 11)] {
-            let mut wheel = TimingWheel::new(WheelSize::default(), 0);
-            let (_, near) = steps_of(|| wheel.insert(5, 0).unwrap());
-            let (_, steps) = steps_of(|| wheel.insert(deadline, 0).unwrap());
-            assert_eq!(steps - near + 1, levels, "deadline {deadline}");
-        }
-    }
 }

@@ -38,6 +38,8 @@ fn a_task_that_was_not_scheduled_leaves_its_reason() {
         Ok(())
     };
     assert_eq!(schedule(), Err(TimerError::Closed));
+    let late = timer.with_handler(drop::<u32>).schedule(second, 7).unwrap_err();
+    assert_eq!((late.reason, late.into_task()), (TimerError::Closed, 7));
 }
 
 /// They are also what the timer then has.

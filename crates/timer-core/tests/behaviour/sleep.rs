@@ -58,44 +58,30 @@ const READY: Poll<Result<(), TimerError>> = Poll::Ready(Ok(()));
 #[test]
 fn a_sleep_is_ready_at_its_time_and_wakes_once() {
     let (timer, task) = (ManualTimer::new(), task());
-    let mut sleep = timer.sleep(5 * MS);
+    let (mut sleep, mut other) = (timer.sleep(5 * MS), timer.sleep(5 * MS));
+    timer.advance(3 * MS); // its time counts from the call
+    assert_eq!((timer.sleepers(), poll(&mut sleep, &task)), (0, Poll::Pending));
+    timer.advance(2 * MS - Duration::from_nanos(1));
     assert!(poll(&mut sleep, &task).is_pending());
-    timer.advance(5 * MS - Duration::from_nanos(1));
-    assert!(poll(&mut sleep, &task).is_pending());
-    assert_eq!(woken(&task), 0);
+    assert_eq!((woken(&task), wakers(&task), timer.sleepers(), timer.len()), (0, 1, 1, 0));
     timer.advance(Duration::from_nanos(1));
     assert_eq!((woken(&task), wakers(&task)), (1, 0));
-    assert_eq!(poll(&mut sleep, &task), READY);
-    assert_eq!(poll(&mut sleep, &task), READY); // and remains so
+    assert_eq!((poll(&mut sleep, &task), poll(&mut sleep, &task)), (READY, READY));
+    assert_eq!((poll(&mut other, &task), timer.sleepers()), (READY, 0)); // never registered
+    assert_eq!(poll(&mut timer.sleep(Duration::ZERO), &task), READY);
     timer.advance(5 * MS);
     assert_eq!((woken(&task), wakers(&task)), (1, 0));
 }
 
 #[test]
-fn a_sleep_is_registered_from_poll_to_drop() {
+fn a_dropped_sleep_leaves_nothing() {
     let (timer, task) = (ManualTimer::new(), task());
     let mut sleep = timer.sleep(5 * MS);
-    assert!(timer.sleepers() == 0);
     assert!(poll(&mut sleep, &task).is_pending());
-    assert!(poll(&mut sleep, &task).is_pending());
-    assert_eq!((timer.sleepers(), wakers(&task), timer.len()), (1, 1, 0));
     drop(sleep);
     assert_eq!((timer.sleepers(), wakers(&task)), (0, 0));
     assert!(!timer.advance_to_next());
     assert_eq!(woken(&task), 0);
-}
-
-#[test]
-fn a_sleeps_time_counts_from_the_call() {
-    let (timer, task) = (ManualTimer::new(), task());
-    let (mut first, mut second, mut none) =
-        (timer.sleep(5 * MS), timer.sleep(5 * MS), timer.sleep(Duration::ZERO));
-    assert_eq!(poll(&mut none, &task), READY);
-    timer.advance(3 * MS);
-    assert!(poll(&mut first, &task).is_pending());
-    timer.advance(2 * MS);
-    assert_eq!((woken(&task), poll(&mut first, &task)), (1, READY));
-    assert_eq!((poll(&mut second, &task), timer.sleepers()), (READY, 0)); // never registered
 }
 
 #[test]
@@ -146,24 +132,20 @@ fn a_reset_moves_the_time_and_keeps_the_waker() {
 fn what_lies_beyond_the_end_of_time_never_comes() {
     // A tick that divides the end of time, so that it has a tick that begins there.
     let divisor = Duration::from_nanos(257 * 641 * 6_700_417);
-    for tick in [TickLength::MILLISECOND, TickLength::new(divisor).unwrap()] {
-        let (timer, task) = (ManualTimer::with(tick, WheelSize::default()), task());
+    for length in [TickLength::MILLISECOND, TickLength::new(divisor).unwrap()] {
+        let (timer, task) = (ManualTimer::with(length, WheelSize::default()), task());
         timer.advance(MS);
         let mut sleeps = [timer.sleep(Duration::MAX), timer.sleep_until_ns(u64::MAX)];
         let mut beat = timer.interval(Duration::MAX).unwrap();
         assert!(sleeps.iter_mut().all(|sleep| poll(sleep, &task).is_pending()));
-        assert!(never_ticks(&mut beat, &task));
+        assert!(tick(&mut beat, &task).is_pending());
         timer.advance(Duration::MAX);
         assert!(sleeps.iter_mut().all(|sleep| poll(sleep, &task).is_pending()));
-        assert!(never_ticks(&mut beat, &task));
+        assert!(tick(&mut beat, &task).is_pending());
         assert_eq!(woken(&task), 0);
         timer.shutdown(Duration::MAX);
         assert_eq!(woken(&task), 3);
     }
-}
-
-fn never_ticks(beat: &mut Interval, task: &Arc<Task>) -> bool {
-    tick(beat, task).is_pending()
 }
 
 #[test]
@@ -180,15 +162,6 @@ fn a_shutdown_wakes_all_who_sleep_and_refuses_more() {
     timer.pass(MS); // time goes on
     assert_eq!(poll(&mut sleeps[0], &task), READY);
     assert_eq!(poll(&mut sleeps[1], &task), Poll::Ready(Err(CLOSED)));
-}
-
-#[test]
-fn a_first_sleep_after_the_shutdown_is_refused_too() {
-    let (timer, task) = (ManualTimer::new(), task());
-    timer.shutdown(Duration::MAX);
-    assert_eq!(poll(&mut timer.sleep(MS), &task), Poll::Ready(Err(CLOSED)));
-    assert_eq!(poll(&mut timer.sleep(Duration::ZERO), &task), READY);
-    assert_eq!((wakers(&task), timer.sleepers()), (0, 0));
 }
 
 /// A waker of whose calls one panics, and of which each sees whether anything of the timer is
@@ -245,165 +218,77 @@ fn poll_with(sleep: &mut Sleep, waker: &Waker) -> Poll<Result<(), TimerError>> {
 #[test]
 fn wakers_run_with_nothing_locked() {
     let (timer, other) = (ManualTimer::new(), task());
-    let (waker, calls) = hostile(&timer, "nothing");
+    let (waker, calls) = hostile(&timer, "wake");
     let mut sleeps = [timer.sleep(MS), timer.sleep(MS), timer.sleep(MS), timer.sleep(5 * MS)];
     for sleep in &mut sleeps {
         assert!(poll_with(sleep, waker).is_pending());
     }
     assert!(poll(&mut sleeps[0], &other).is_pending()); // dropped: replaced
     assert!(poll_with(&mut sleeps[0], waker).is_pending());
-    let [_called, _called_too, dropped, closed] = sleeps;
-    drop(dropped);
+    assert!(poll(&mut sleeps[1], &other).is_pending()); // between two that panic
+    let [called, _woken, called_too, dropped] = &mut sleeps;
+    *dropped = timer.sleep(9 * MS);
     timer.advance(MS);
+    assert_eq!((woken(&other), timer.stats().panics), (1, 2), "no other is held up");
+    assert_eq!((poll_with(called, waker), poll_with(called_too, waker)), (READY, READY));
+    assert!(poll_with(dropped, waker).is_pending());
     timer.shutdown(Duration::MAX);
     let count = |of| calls.lock().unwrap().iter().filter(|&&call| call == of).count();
-    assert_eq!((count("clone"), count("wake"), count("drop")), (5, 3, 5));
-    drop(closed);
-    assert_eq!(timer.stats().panics, 0);
+    assert_eq!((count("clone"), count("wake"), count("drop")), (6, 3, 6));
+    assert_eq!(timer.stats().panics, 3);
 }
 
 #[test]
-fn a_waker_that_panics_holds_up_no_other() {
+fn a_timeout_ends_with_the_future_or_its_time() {
     let (timer, task) = (ManualTimer::new(), task());
-    let (waker, _) = hostile(&timer, "wake");
-    let mut sleeps = [timer.sleep(MS), timer.sleep(MS), timer.sleep(MS), timer.sleep(9 * MS)];
-    for (sleep, hostile) in sleeps.iter_mut().zip([false, true, false, true]) {
-        let waker = if hostile { waker } else { &task.clone().into() };
-        assert!(poll_with(sleep, waker).is_pending());
-    }
-    timer.advance(MS);
-    assert_eq!((woken(&task), timer.stats().panics), (2, 1));
-    assert_eq!(poll_with(&mut sleeps[1], waker), READY);
-    timer.shutdown(Duration::MAX);
-    assert_eq!(timer.stats().panics, 2);
-}
+    let none = Duration::ZERO;
+    assert_eq!(poll(&mut pin!(timeout(timer.sleep(none), ready(7))), &task), Poll::Ready(Ok(7)));
+    let late = Poll::Ready(Err(TimerError::Elapsed));
+    assert_eq!(poll(&mut pin!(timeout(timer.sleep(none), pending::<()>())), &task), late);
 
-#[test]
-fn a_timeout_yields_what_is_ready_in_time() {
-    let (timer, task) = (ManualTimer::new(), task());
-    assert_eq!(poll(&mut pin!(timeout(timer.sleep(MS), ready(7))), &task), Poll::Ready(Ok(7)));
-    assert_eq!(
-        poll(&mut pin!(timeout(timer.sleep(Duration::ZERO), ready(7))), &task),
-        Poll::Ready(Ok(7))
-    );
-    assert!(timer.sleepers() == 0);
-
-    // Ready at the same time: in time.
+    // Ready at the same time is in time.
     let mut both = pin!(timeout(timer.sleep(MS), timer.sleep(MS)));
-    assert!(poll(&mut both, &task).is_pending());
-    assert_eq!(timer.sleepers(), 2);
+    let mut dropped = Box::pin(timeout(timer.sleep(MS), pending::<()>()));
+    let mut never = pin!(timeout(timer.sleep(2 * MS), pending::<()>()));
+    let mut closed = pin!(timeout(timer.sleep(3 * MS), pending::<()>()));
+    assert!(poll(&mut both, &task).is_pending() && poll(&mut never, &task).is_pending());
+    assert!(poll(&mut dropped, &task).is_pending() && poll(&mut closed, &task).is_pending());
+    assert_eq!(timer.sleepers(), 5);
+    drop(dropped);
+    assert_eq!((wakers(&task), timer.sleepers()), (4, 4));
     timer.advance(MS);
     assert_eq!((woken(&task), poll(&mut both, &task)), (2, Poll::Ready(Ok(Ok(())))));
-}
-
-#[test]
-fn a_timeout_ends_when_the_time_is_up() {
-    let (timer, task) = (ManualTimer::new(), task());
-    let mut never = pin!(timeout(timer.sleep(2 * MS), pending::<()>()));
-    assert!(poll(&mut never, &task).is_pending());
-    timer.advance(2 * MS);
-    assert_eq!(woken(&task), 1);
-    assert_eq!(poll(&mut never, &task), Poll::Ready(Err(TimerError::Elapsed)));
-    let mut none = pin!(timeout(timer.sleep(Duration::ZERO), pending::<()>()));
-    assert_eq!(poll(&mut none, &task), Poll::Ready(Err(TimerError::Elapsed)));
-
-    let mut dropped = Box::pin(timeout(timer.sleep(2 * MS), pending::<()>()));
-    assert!(poll(&mut dropped, &task).is_pending());
-    drop(dropped);
-    assert_eq!((wakers(&task), timer.sleepers()), (0, 0));
-    assert_eq!(TimerError::Elapsed.to_string(), "the time is up");
-}
-
-#[test]
-fn what_was_not_ready_in_time_is_not_lost() {
-    let (timer, task) = (ManualTimer::new(), task());
-    let mut pinned = pin!(async { timer.sleep(3 * MS).await }); // lent: it cannot be moved
-    let mut first = Box::pin(timeout(timer.sleep(MS), pinned.as_mut()));
-    assert!(poll(&mut first, &task).is_pending());
     timer.advance(MS);
-    assert!(poll(&mut first, &task).is_ready());
-    drop(first);
-    timer.advance(2 * MS);
-    assert_eq!(poll(&mut pinned, &task), READY);
-}
-
-#[test]
-fn a_timeout_without_a_place_tells_why() {
-    let (timer, task) = (ManualTimer::new(), task());
-    let mut waiting = pin!(timeout(timer.sleep(MS), pending::<()>()));
-    assert!(poll(&mut waiting, &task).is_pending());
+    assert_eq!((woken(&task), poll(&mut never, &task)), (3, late));
     timer.shutdown(Duration::MAX);
-    assert_eq!((woken(&task), poll(&mut waiting, &task)), (1, Poll::Ready(Err(CLOSED))));
-    assert_eq!(poll(&mut pin!(timeout(timer.sleep(MS), ready(7))), &task), Poll::Ready(Ok(7)));
+    assert_eq!((woken(&task), poll(&mut closed, &task)), (4, Poll::Ready(Err(CLOSED))));
 }
 
+/// Ticks not taken in time fall out; a wait that is dropped takes none; a reset begins anew.
 #[test]
 fn an_interval_ticks_each_period_from_the_call() {
     let (timer, task) = (ManualTimer::new(), task());
     timer.advance(7 * MS);
     let mut beat = timer.interval(10 * MS).unwrap();
-    for due in [17, 27, 37] {
+    for due in [17, 27] {
         assert!(tick(&mut beat, &task).is_pending());
         assert!(tick(&mut beat, &task).is_pending());
         timer.advance(10 * MS);
         assert_eq!(tick(&mut beat, &task), Poll::Ready(Ok(due)));
     }
-    assert_eq!(woken(&task), 3);
-}
-
-#[test]
-fn a_period_of_fractional_ticks_does_not_drift() {
-    let timer = ManualTimer::new();
-    let mut beat = timer.interval(Duration::from_micros(1_250)).unwrap();
-    let mut due = Vec::new();
-    for _ in 0..5 {
-        timer.advance(MS);
-        while let Poll::Ready(tick) = beat.poll_tick(&mut Context::from_waker(Waker::noop())) {
-            due.push(tick.unwrap());
-        }
-    }
-    assert_eq!(due, [1_250_000, 2_500_000, 3_750_000, 5_000_000]);
-}
-
-#[test]
-fn missed_ticks_fall_out_and_the_beat_is_kept() {
-    let (timer, task) = (ManualTimer::new(), task());
-    let mut beat = timer.interval(10 * MS).unwrap();
-    timer.advance(35 * MS);
-    let mut due = Vec::new();
-    for _ in 35..60 {
-        if let Poll::Ready(tick) = tick(&mut beat, &task) {
-            due.push(tick.unwrap());
-        }
-        timer.advance(MS);
-    }
-    assert_eq!(due, [10, 40, 50]);
-}
-
-#[test]
-fn an_interval_resets_to_a_new_beat() {
-    let (timer, task) = (ManualTimer::new(), task());
-    let mut beat = timer.interval(10 * MS).unwrap();
-    assert!(tick(&mut beat, &task).is_pending());
+    timer.advance(25 * MS); // it is 52
+    assert_eq!((woken(&task), tick(&mut beat, &task)), (2, Poll::Ready(Ok(37))));
+    assert!(poll(&mut pin!(beat.tick()), &task).is_pending()); // and dropped
+    timer.advance(5 * MS);
+    assert_eq!(poll(&mut pin!(beat.tick()), &task), Poll::Ready(Ok(57_000_000)));
+    beat.reset();
     timer.advance(7 * MS);
     beat.reset();
+    assert!(tick(&mut beat, &task).is_pending());
     timer.advance(9 * MS);
-    assert_eq!((woken(&task), tick(&mut beat, &task)), (0, Poll::Pending));
+    assert_eq!((woken(&task), tick(&mut beat, &task)), (3, Poll::Pending));
     timer.advance(MS);
-    assert_eq!((woken(&task), tick(&mut beat, &task)), (1, Poll::Ready(Ok(17))));
-}
-
-#[test]
-fn a_dropped_wait_loses_no_tick_of_an_interval() {
-    let (timer, task) = (ManualTimer::new(), task());
-    let mut beat = timer.interval(10 * MS).unwrap();
-    {
-        let mut waiting = pin!(beat.tick());
-        assert!(poll(&mut waiting, &task).is_pending());
-        timer.advance(10 * MS);
-    }
-    let mut waiting = pin!(beat.tick());
-    assert_eq!(poll(&mut waiting, &task), Poll::Ready(Ok(10_000_000)));
+    assert_eq!((woken(&task), tick(&mut beat, &task)), (4, Poll::Ready(Ok(74))));
 }
 
 #[test]

@@ -21,15 +21,15 @@ fn counts(stats: &TimerStats) -> [u64; 4] {
 fn tasks_are_counted_from_start_to_end() {
     let timer = ManualTimer::with(TickLength::default(), WheelSize::KAFKA);
     let handles = [5, 30, 450].map(|ms| timer.schedule(ms * MS, || ()).unwrap());
-    assert_eq!(counts(&timer.stats()), [3, 0, 0, 0]);
-    assert!(timer.cancel(handles[1]));
-    assert!(!timer.cancel(handles[1]));
+    assert_eq!((counts(&timer.stats()), timer.len()), ([3, 0, 0, 0], 3));
+    assert!(timer.is_pending(handles[1]) && timer.cancel(handles[1]));
+    assert!(!timer.cancel(handles[1]) && !timer.is_pending(handles[1]));
     assert_eq!(counts(&timer.stats()), [2, 0, 1, 0]);
     timer.advance(435 * MS); // hands the last one down: its bucket begins at 440 ms
     assert_eq!(counts(&timer.stats()), [1, 1, 1, 1]);
     timer.advance(15 * MS);
     assert_eq!(counts(&timer.stats()), [0, 2, 1, 1]);
-    assert!(!timer.cancel(handles[0])); // it has fired
+    assert!(!timer.is_pending(handles[0]) && !timer.cancel(handles[0])); // it has fired
     assert_eq!(timer.stats().cancelled, 1);
 }
 

@@ -3,7 +3,6 @@
 
 use std::{
     sync::{Arc, mpsc},
-    thread,
     time::Duration,
 };
 
@@ -45,18 +44,6 @@ async fn tasks_run_by_the_paused_clock() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_clock_that_is_advanced_by_hand_is_followed() {
-    let timer = here();
-    let (send, mut fired) = unbounded_channel();
-    timer.schedule(MS * 10, move || send.send(()).unwrap()).unwrap();
-    tokio::task::yield_now().await; // the reaper looks at its wheels
-    tokio::time::advance(MS * 9).await;
-    assert!(fired.try_recv().is_err());
-    tokio::time::advance(MS * 2).await;
-    fired.recv().await.unwrap();
-}
-
 /// Tasks of the runtime run what expired, so they may spawn; and one that is scheduled meanwhile,
 /// earlier than what the reaper sleeps for, wakes it.
 #[tokio::test(start_paused = true)]
@@ -73,28 +60,6 @@ async fn what_expires_may_spawn_and_schedule_earlier_ones() {
     timer.schedule(MS * 5, task).unwrap();
     assert!(told.await.unwrap() - began <= MS * 10);
     assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 1);
-}
-
-/// From a thread that is in no runtime: the paused clock is the same there.
-#[test]
-fn an_outer_thread_schedules_by_the_paused_clock() {
-    let runtime = paused();
-    let _inside = runtime.enter();
-    let timer = here();
-    drop(_inside);
-    runtime.block_on(async { tokio::time::advance(HOUR).await });
-    let (send, fired) = oneshot::channel();
-    let scheduling = timer.clone();
-    let clock = thread::spawn(move || {
-        scheduling.schedule(MS * 20, || send.send(()).unwrap()).unwrap();
-        scheduling.now_ns()
-    });
-    assert_eq!(u128::from(clock.join().unwrap()) / HOUR.as_nanos(), 1);
-    runtime.block_on(async {
-        let before = Instant::now();
-        fired.await.unwrap();
-        assert!(before.elapsed() >= MS * 20 && before.elapsed() <= MS * 22);
-    });
 }
 
 /// The task ends with the last handle, and with a shutdown.
