@@ -143,7 +143,7 @@ impl SystemTimerBuilder {
     /// together is parted among them. (Of this, [`executor`](Self::executor) and
     /// [`inline`](Self::inline) the last one called counts.)
     pub fn workers(mut self, count: usize) -> Self {
-        self.workers = Some(count);
+        (self.driver.inline, self.workers) = (false, Some(count));
         self
     }
 
@@ -227,7 +227,6 @@ impl SystemTimerBuilder {
         if let Some(count) = workers {
             let workers = Arc::new(Workers::start(&format!("{}-worker", driver.name), count)?);
             driver.executor = driver.workers.insert(workers).clone();
-            driver.inline = false;
         }
         #[cfg(feature = "tokio")]
         if let Some(runtime) = self.runtime {

@@ -263,6 +263,18 @@ impl Inside {
         &wakers[thread_slot() & (wakers.len() - 1)]
     }
 
+    /// Panics of tasks and of wakers.
+    pub(crate) fn panics(&self) -> u64 {
+        let of_tasks = self.tasks.get().map_or(0, TaskTimer::panicked);
+        of_tasks + self.of_sleepers(TaskTimer::panicked)
+    }
+
+    /// Ends the timer; the tasks that never fired, and the threads that had not ended.
+    pub(crate) fn shutdown(&self, limit: Duration) -> (Vec<Box<dyn TimerTask>>, usize) {
+        let tasks = || self.tasks.get().map_or_else(Vec::new, TaskTimer::shutdown);
+        self.driver.shutdown(limit, tasks)
+    }
+
     /// A number of the sleepers; 0 when there never was one.
     pub(crate) fn of_sleepers<N: Default>(&self, number: impl Fn(&TaskTimer<Waker>) -> N) -> N {
         self.wakers.get().map_or_else(N::default, |wakers| number(&wakers[0]))

@@ -66,9 +66,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn shutdown(&self, limit: Duration) -> TimerLeft {
-        let Inside { driver, tasks, .. } = self.inside();
-        let (unfired, threads) =
-            driver.shutdown(limit, || tasks.get().map_or_else(Vec::new, TaskTimer::shutdown));
+        let (unfired, threads) = self.inside().shutdown(limit);
         TimerLeft { unfired, threads }
     }
 
@@ -189,11 +187,7 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
     /// What the timer holds and has done, over all wheels that it turns. O(wheels × shards),
     /// each shard locked for a moment, one after the other.
     fn stats(&self) -> TimerStats {
-        let Inside { driver, tasks, .. } = self.inside();
-        driver.stats(
-            tasks.get().map_or(0, TaskTimer::panicked)
-                + self.inside().of_sleepers(TaskTimer::panicked),
-        )
+        self.inside().driver.stats(self.inside().panics())
     }
 
     /// How many sleeps are registered: polled, not yet due and not dropped. Exact when nothing
