@@ -13,12 +13,12 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use timer_core::{Clock, SystemClock};
 
-/// Items handed over at one go, at most.
+/// The most items in a batch.
 const BATCH: usize = 256;
 
 /// Items in order of their times.
 pub trait Queue: Default + Send + 'static {
-    /// What is handed over.
+    /// An item to hand over.
     type Item: Send + 'static;
 
     /// Adds an item. A number makes times distinct: never the same twice.
@@ -31,8 +31,8 @@ pub trait Queue: Default + Send + 'static {
     fn pop(&mut self) -> Option<Self::Item>;
 }
 
-/// Hands items to a function once their time has come, those that are due together. To drop it is
-/// to wait until all have been handed over.
+/// Hands items to a function once they are due, in batches. Dropping it waits until all have been
+/// handed over.
 pub struct Delays<Q: Queue> {
     shared: Arc<Shared<Q>>,
     thread: Option<JoinHandle<()>>,

@@ -95,12 +95,6 @@ mod tests {
     }
 
     #[test]
-    fn table_has_a_head_a_rule_and_rows() {
-        let table = markdown(&["a", "b"], &[vec!["1".into(), "2".into()]]);
-        assert_eq!(table, "| a | b |\n|---|---|\n| 1 | 2 |\n");
-    }
-
-    #[test]
     fn numbers_are_grouped() {
         let numbers = [10, 1_000, 86_400, 1_000_010].map(grouped);
         assert_eq!(numbers, ["10", "1 000", "86 400", "1 000 010"]);

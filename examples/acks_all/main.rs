@@ -10,8 +10,8 @@
 //!    Both end in [`on_complete`](DelayedProduce::on_complete), which answers.
 //!
 //! [`partition`] is what the leader knows: logs and high watermarks. The [`verifier`] is the rest
-//! of the program: producers and followers, one of which can stall, and the books that every answer
-//! is checked in.
+//! of the program: producers, followers (one can stall), and the books in which every answer is
+//! checked.
 //!
 //! `cargo run --release --example acks_all -- --help`
 

@@ -23,7 +23,7 @@ pub(crate) const FOLLOWERS: usize = 2;
 const FETCH_MAX: usize = 16 * 1024;
 
 /// The watch key of the purgatory: a produce waits under its partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct PartitionKey(pub(crate) u32);
 
 impl fmt::Display for PartitionKey {
@@ -77,7 +77,7 @@ struct Leader {
 }
 
 /// A partition and all its replicas.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Partition {
     /// The watch key of its produces.
     pub(crate) key: PartitionKey,
@@ -92,13 +92,7 @@ pub(crate) struct Partition {
 impl Partition {
     /// Empty logs.
     pub(crate) fn new(number: u32) -> Self {
-        Self {
-            key: PartitionKey(number),
-            log: Log::default(),
-            followers: Default::default(),
-            leader: CachePadded::default(),
-            high_watermark: CachePadded::default(),
-        }
+        Self { key: PartitionKey(number), ..Self::default() }
     }
 
     /// The offset below which every replica has every record.

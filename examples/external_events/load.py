@@ -321,7 +321,7 @@ async def asleep(stage):
 
 
 async def made_anew(stage):
-    print("== the NATS server loses its stream; who has seen something of the old one is answered")
+    print("== the NATS server loses its stream; clients of the old one are answered")
     orders, epoch = range(20), stage.epoch
     ask = lambda at, order, of: http(
         stage.ports[at % GATEWAYS], f"GET /orders/{order}?seen={stage.last(order)}&epoch={of}&wait=60s"

@@ -1,5 +1,5 @@
-//! A long-poll gateway, alone or one of many on a NATS server: serves until Ctrl-C or SIGTERM, then
-//! answers whoever waits and prints what it did.
+//! A long-poll gateway, alone or one of many on a NATS server. It serves until Ctrl-C or SIGTERM,
+//! then answers the requests that wait and prints their counts.
 //!
 //! `cargo run --release -p external_events-example --example external_events -- --help`
 
@@ -11,12 +11,11 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use example_support::Stop;
 use external_events_example::{args::Args, nats::Nats, orders::Orders, routes};
-use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
+use metrics::{Unit, counter, describe_counter};
 use purgatory::Purgatory;
 use purgatory_live::{Live, Server};
 use tokio::{net::TcpListener, sync::oneshot, task::spawn_blocking, time::timeout};
 
-const KEPT: &str = "external_events_orders_kept";
 const VERSION: &str = "external_events_version_total";
 
 #[tokio::main]
@@ -69,17 +68,15 @@ async fn run(args: Args) -> Result<ExitCode> {
     Ok(if all_answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Serves the purgatory's metrics and two of this example, and the live page. On a port of its own:
-/// what clients may reach does not show what others wait for.
+/// Serves the purgatory's metrics and one of this example, and the live page. They have a port of
+/// their own, so that clients do not see what others wait for.
 fn serve_metrics(args: &Args, orders: &Orders) -> Result<Server> {
     let live = Live::new().purgatory_with(orders.waits(), Display::fmt);
     let orders = orders.clone();
     let server = example_support::serve(args.metrics_addr, &live, move || {
         orders.waits().publish();
-        gauge!(KEPT).set(orders.count() as f64);
         counter!(VERSION).absolute(orders.position());
     })?;
-    describe_gauge!(KEPT, Unit::Count, "Orders this gateway keeps");
     describe_counter!(VERSION, Unit::Count, "The last change this gateway has seen, of any order");
     Ok(server)
 }

@@ -40,7 +40,7 @@ fn turn(timer: &ManualTimer, clock: &SystemClock) {
     timer.advance(Duration::from_nanos(passed_ns));
 }
 
-/// A datagram, and who sent it; `None` when the socket's timeout came first.
+/// A datagram and its sender; `None` when the socket's timeout came first.
 fn receive(socket: &UdpSocket, datagram: &mut [u8]) -> io::Result<Option<(usize, SocketAddr)>> {
     match socket.recv_from(datagram) {
         Err(error) if matches!(error.kind(), WouldBlock | TimedOut) => Ok(None),
@@ -57,7 +57,7 @@ fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
     let fetches = Purgatory::builder("fetch").timer(&timer).rooms(1).build()?;
     let log_end: Rc<Cell<u64>> = Rc::default();
     loop {
-        let sleep = timer.next_due_in().map(|sleep| sleep.max(TICK)); // zero would be for ever
+        let sleep = timer.next_due_in().map(|sleep| sleep.max(TICK)); // zero is refused
         socket.set_read_timeout(sleep)?;
         let received = receive(socket, &mut datagram)?;
         turn(&timer, &clock);

@@ -1,5 +1,5 @@
-//! What the alerts of docs/prometheus look like: purgatories and a timer that are used in every
-//! wrong way at once, and what they publish of it.
+//! Provokes the alerts of docs/prometheus: purgatories and a timer are misused in every way at
+//! once, and publish their metrics.
 //!
 //! `cargo run --release --example misbehave`, then look at what it serves; Ctrl-C ends it.
 
@@ -24,7 +24,7 @@ const BLOCKS: Duration = Duration::from_secs(1);
 const WAITING_MAX: u64 = 1000;
 /// A task on the reaper's own thread takes this long.
 const ON_THE_REAPER: Duration = Duration::from_millis(400);
-/// Another takes so much of each round.
+/// Another task takes this much of each round.
 const MOST_OF_A_ROUND: Duration = Duration::from_millis(95);
 
 /// Misuses a timer and its purgatories in every way that an alert looks for, and serves their
@@ -101,9 +101,8 @@ fn block_the_executor(blocks: &Waits, stop: &Arc<Stop>) {
     }
 }
 
-/// A task that takes long and then panics, on the thread that turns the wheels: TimerBehind,
-/// TimerPanics; and PurgatoryExpiresLate for those who share the timer. (What has no time to wait
-/// is over at once.)
+/// A task that takes long and then panics, on the thread that turns the wheels: TimerBehind and
+/// TimerPanics, and PurgatoryExpiresLate for the purgatory that shares the timer.
 fn hold_up_the_reaper(timer: &SystemTimer, late: &Waits, stop: &Arc<Stop>) {
     let stop = stop.clone();
     let task = move || {

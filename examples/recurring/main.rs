@@ -181,7 +181,7 @@ fn main() -> ExitCode {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use jiff::civil::{Weekday, date};
+    use jiff::civil::date;
 
     use super::*;
 
@@ -202,16 +202,6 @@ mod tests {
         // The clocks go forward in the night.
         assert_eq!([utc(day(3, 28)), utc(day(3, 29))], [8, 7]);
         assert_eq!([utc(day(10, 24)), utc(day(10, 25))], [7, 8]);
-    }
-
-    #[test]
-    fn every_tuesday_and_each_12th() {
-        let tuesdays = year("0 9 * * TUE");
-        assert_eq!(tuesdays.len(), 52);
-        assert!(tuesdays.iter().all(|at| at.weekday() == Weekday::Tuesday && at.hour() == 9));
-        let twelfths = year("0 9 12 * *");
-        let months: Vec<_> = twelfths.iter().map(|at| (at.month(), at.day(), at.hour())).collect();
-        assert_eq!(months, (1..=12).map(|month| (month, 12, 9)).collect::<Vec<_>>());
     }
 
     #[test]

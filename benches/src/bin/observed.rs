@@ -1,6 +1,6 @@
-//! What watching a purgatory costs: parking and completing while nobody asks, with rechecks that no
-//! operation waits for, once waits are timed, and while a Prometheus recorder is published to and
-//! rendered four times a second; and what publishing takes itself.
+//! The cost of watching a purgatory. Operations are parked and completed unobserved, with rechecks
+//! that none waits for, with timed waits, and while a Prometheus recorder is published to and
+//! rendered four times a second. The last table has the cost of publishing itself.
 //!
 //! `cargo run --release -p purgatory-benches --bin observed` (append `-- --quick` for a first
 //! look). The ways take turns, and each figure is the median of its rounds. With `--features
@@ -142,7 +142,7 @@ fn took_ms(work: impl FnOnce()) -> f64 {
     (thread_cpu() - begun).as_secs_f64() * 1e3
 }
 
-/// Milliseconds that publishing takes: with so many parked, and after so many endings.
+/// Milliseconds that publishing takes after `count` endings, and with `count` parked.
 fn publishing(count: u64) -> Result<Vec<Vec<String>>> {
     let watched = Watched::new(Way::Timed)?;
     let Watched { purgatory, recorder, .. } = &watched;

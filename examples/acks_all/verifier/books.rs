@@ -66,7 +66,7 @@ impl Default for Tally {
 /// The books of one run.
 #[derive(Debug)]
 pub(crate) struct Books {
-    /// By partition, of which the answers come mostly from one thread at a time.
+    /// By partition. A partition's answers come mostly from one thread at a time.
     tallies: Vec<CachePadded<Mutex<Tally>>>,
     faults: Mutex<BTreeMap<Fault, Problem>>,
     /// How long a produce may wait.
@@ -83,9 +83,8 @@ impl Books {
         }
     }
 
-    /// Enters an answer, of a produce that has `waited`, for a line of so many bytes; what it
-    /// acknowledges is below `offset`. That is checked at once, against the logs themselves and not
-    /// what the leader knows of them.
+    /// Enters the answer to a produce that has `waited`, for a line of `bytes`. It acknowledges the
+    /// records below `offset`. That is checked at once, against the followers' own logs.
     pub(crate) fn enter(
         &self,
         partition: &Partition,
@@ -140,7 +139,7 @@ impl Books {
         totals
     }
 
-    /// Counts so many cases; `case` says what happened, and is asked only for the first.
+    /// Counts cases of a fault; `case` describes one, and is called only for the first.
     pub(crate) fn note(&self, fault: Fault, count: u64, case: impl FnOnce() -> String) {
         if count > 0 {
             let first = || Problem { fault, count: 0, first: case() };

@@ -79,8 +79,8 @@ fn refused_produce_is_answered_and_a_fault() {
     assert_eq!((*count, first.ends_with(": Closed")), (report.produced, true), "{first}");
 }
 
-/// Closes the books of a partition of which each follower has a part, and the second then gets
-/// `more`, after these answers: each an offset and how long it waited of 50 ms.
+/// Closes the books of a partition after these answers (offset, and time waited of 50 ms). Each
+/// follower has a part of the records; the second gets `more` on top.
 fn wrong(
     records: u64,
     parts: [u64; 2],

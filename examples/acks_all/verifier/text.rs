@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 /// The text that is in the repository.
 const DEFAULT: &str = include_str!("../text/waiting-room.txt");
 
-/// The longest text that is read; the rest of an endless pipe is nobody's record.
+/// The longest text that is read: a pipe may be endless.
 const BYTES_MAX: u64 = 16 << 20;
 
 /// Lines of text, at least one; an empty line is a record too.

@@ -22,7 +22,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 public class WithJava {
-    static final int WAIT_S = 20; // of a driver for its client; who runs it waits longer
+    static final int WAIT_S = 20; // a driver waits this long for its client; run.py waits longer
     static String address;
 
     /** A line of input. */

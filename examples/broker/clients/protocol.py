@@ -12,7 +12,7 @@ thing. The verbs:
 
 import sys
 
-WAIT_S = 20  # of a driver for its client; who runs it waits longer
+WAIT_S = 20  # a driver waits this long for its client; `run.py` waits longer
 
 
 def values(prefix, count, size):

@@ -161,7 +161,7 @@ def options():
 
 
 def try_all(args, folder):
-    """Returns the rows of the clients that could be tried, by their names; and the others' names."""
+    """Returns the table's columns by name, of the clients that could be tried; and the others' names."""
     there, missing = [], []
     for client in (CLIENTS[name] for name in args.only or CLIENTS):
         progress(f"installing {client.name}")
@@ -177,37 +177,44 @@ def try_all(args, folder):
                      for name, (phase, _, _) in SCENARIOS.items()]
             for client in there
         }
-        rows = {client.name: [client.label(), *(cell.result() for cell in cells[client])] for client in there}
+        promises = [f"*{name}*: {promise}" for name, (_, promise, _) in SCENARIOS.items()]
+        columns = {"Scenario": ["Scenario", *promises]}
+        columns |= {client.name: [client.label(), *(cell.result() for cell in cells[client])] for client in there}
     for broker in brokers.values():
         broker.stop()
-    return rows, missing
+    return columns, missing
 
 
-def line(cells):
-    return "| " + " | ".join(cells) + " |\n"
+def table(columns):
+    head, *rows = zip(*columns.values())
+    rule = ["---", *[":-:"] * (len(columns) - 1)]
+    return "".join("| " + " | ".join(row) + " |\n" for row in [head, rule, *rows])
+
+
+def columns_of(page):
+    """The columns of a table, by the first word of each: the client's name."""
+    head, _, *rows = [row[2:-2].split(" | ") for row in page.splitlines() if row.startswith("|")]
+    return {column[0].split()[0]: [*column] for column in zip(head, *rows)}
 
 
 def main():
     args = options()
     with tempfile.TemporaryDirectory() as folder:
-        rows, missing = try_all(args, Path(folder))
+        columns, missing = try_all(args, Path(folder))
     before, _, rest = PAGE.read_text().partition(MARKS[0])
-    table, _, after = rest.partition(MARKS[1])
-    heads = line(["Client", *SCENARIOS]) + line(["---", *[":-:"] * len(SCENARIOS)])
-    print(heads + "".join(map(line, rows.values())), end="")
+    page, _, after = rest.partition(MARKS[1])
+    print(table(columns), end="")
+    known = columns_of(page)
     if args.write:
-        # A line of the page begins with its client's name.
-        kept = {name: row for name in CLIENTS for row in table.splitlines(True) if row.startswith(f"| {name} ")}
-        kept |= {name: line(row) for name, row in rows.items()}
-        written = heads + "".join(kept[name] for name in CLIENTS if name in kept)
-        PAGE.write_text(f"{before}{MARKS[0]}\n{written}\n{MARKS[1]}{after}")
+        kept = {name: (known | columns)[name] for name in ["Scenario", *CLIENTS] if name in known | columns}
+        PAGE.write_text(f"{before}{MARKS[0]}\n{table(kept)}\n{MARKS[1]}{after}")
         return
-    wrong = [name for name, row in rows.items() if heads not in table or line(row) not in table]
+    wrong = [name for name, column in columns.items() if known.get(name) != column]
     for name in wrong:
-        progress(f"FAILED: {name}: docs/BROKER.md has another row")
+        progress(f"FAILED: {name}: docs/BROKER.md has another column")
     if wrong or missing and os.environ.get("CI") == "true":
         raise SystemExit(1)
-    progress(f"clients: as docs/BROKER.md has them: {len(rows)} rows; not tried: {', '.join(missing) or 'none'}")
+    progress(f"clients: {len(columns) - 1} are as docs/BROKER.md has them; not tried: {', '.join(missing) or 'none'}")
 
 
 def stop(*_):

@@ -143,7 +143,7 @@ OPTIONS = {
     "stalled": ["--pause-followers", "--replica-lag-time-max-ms", "86400000"],
     "short": ["--pause-followers", "--replica-lag-time-max-ms", "10"],
 }
-# name: (how the followers are, what is promised, the scenario); in the order of the table's columns.
+# name: (how the followers are, what is promised, the scenario); in the order of the table's rows.
 SCENARIOS = {
     "acks 0, 1": ("up", "all is read back", few_acks),
     **{

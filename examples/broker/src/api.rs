@@ -1,5 +1,5 @@
-//! One request: its version, its header, its body, and who answers it. A new API is a row in
-//! [`APIS`] and an arm in [`handle`].
+//! One request: its version, header and body are decoded, and the function of its API is called. A
+//! new API is a row in [`APIS`] and an arm in [`handle`].
 
 use std::{net::SocketAddr, sync::mpsc::Receiver, time::Duration};
 

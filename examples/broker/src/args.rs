@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, default_value = "10ms", value_parser = humantime::parse_duration)]
     pub follower_interval: Duration,
 
-    /// A follower not caught up for so many milliseconds leaves the in-sync set
+    /// A follower not caught up for this many milliseconds leaves the in-sync set
     #[arg(long, default_value_t = 30_000, value_parser = value_parser!(u64).range(10..=86_400_000))]
     pub replica_lag_time_max_ms: u64,
 

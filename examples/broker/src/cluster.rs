@@ -1,5 +1,5 @@
-//! A cluster of processes: `broker cluster` starts the nodes and does nothing else, so that none of
-//! them, however it ends, is left for others to clear away. `--node` runs one.
+//! A cluster of processes: `broker cluster` starts the nodes and does nothing else, so that it can
+//! end and reap them all, however one ends. `--node` runs one.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -12,8 +12,7 @@ use example_support::Stop;
 use crate::partition::{FOLLOWER_IDS, LEADER_ID};
 use crate::{args::Args, replica_fetcher::Follower};
 
-/// Runs a follower until told to stop. Its logs are in memory, so nobody waits for what it does
-/// then.
+/// Runs a follower until told to stop. Its logs are in memory, so nothing is left to do then.
 ///
 /// # Errors
 /// When there is no thread to be had.
@@ -30,7 +29,7 @@ pub fn stop_with_cluster(args: &Args, stop: Sender<()>) {
     drop((args.run.is_some() && args.node.is_some()).then(|| thread::spawn(watch)));
 }
 
-/// The nodes that were started. Dropped, all are killed, those that are stopped by a signal, too.
+/// The nodes that were started. Dropping this kills all of them, suspended ones too.
 struct Nodes(Vec<Child>);
 
 /// Runs all three nodes, until told to stop or until the leader ends.

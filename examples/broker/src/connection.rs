@@ -17,9 +17,9 @@ use parking_lot::{Condvar, Mutex};
 use crate::api::{self, Client};
 use crate::{args::Args, frame::read_frame, replica_manager::ReplicaManager};
 
-/// A client that sends nothing for so long is let go (Kafka's `connections.max.idle.ms`).
+/// A client that sends nothing for this long is disconnected (Kafka's `connections.max.idle.ms`).
 const IDLE_MAX: Duration = Duration::from_secs(600);
-/// A client that takes nothing of a response for so long is let go.
+/// A client that takes nothing of a response for this long is disconnected.
 const WRITE_MAX: Duration = Duration::from_secs(30);
 /// Requests that are read while one waits; no further one is read.
 const QUEUED_MAX: usize = 4;
@@ -104,7 +104,7 @@ fn contained<T>(request: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(request)).unwrap_or_else(|_| Err(anyhow!("panicked")))
 }
 
-/// The open connections: at most so many, and a shutdown ends them all in a bounded time.
+/// The open connections. Their number is bounded, and a shutdown ends them all in a bounded time.
 pub(crate) struct Connections {
     open: Mutex<Open>,
     /// One of them ended.

@@ -1,4 +1,4 @@
-//! Metadata: who leads which partition; asking for a topic makes it, as Kafka does with
+//! Metadata: the leader of each partition. Asking for a topic makes it, as Kafka does with
 //! `auto.create.topics.enable`. CreateTopics makes one as it is asked to.
 
 use std::{net::SocketAddr, sync::Arc};

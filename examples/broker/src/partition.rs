@@ -19,7 +19,7 @@ use crate::{
 
 pub(crate) const LEADER_ID: i32 = 1;
 pub(crate) const FOLLOWER_IDS: [i32; 2] = [2, 3];
-/// A follower that lags is looked for so many times in `--replica-lag-time-max-ms`, as in Kafka.
+/// Lagging followers are looked for this many times in `--replica-lag-time-max-ms`, as in Kafka.
 pub(crate) const LAG_PERIODS: u32 = 2;
 
 pub(crate) struct Partition {
@@ -139,8 +139,8 @@ impl Partition {
         self.state.lock().offsets()
     }
 
-    /// Begins the next lag period, and takes out of the in-sync set who was behind for
-    /// [`LAG_PERIODS`] whole ones. Returns whether a watermark advanced.
+    /// Begins the next lag period, and takes out of the in-sync set each follower that was behind
+    /// for [`LAG_PERIODS`] whole ones. Returns whether a watermark advanced.
     pub(crate) fn shrink_in_sync(&self) -> bool {
         let mut state = self.state.lock();
         let log_end = state.log.log_end_offset;
@@ -198,8 +198,8 @@ impl State {
     }
 }
 
-/// The leader's knowledge of the followers, each from its last fetch and so one fetch late: where
-/// their logs start and end, and who is in sync.
+/// The leader's knowledge of the followers, one fetch late: where their logs start and end, and
+/// which are in sync.
 #[derive(Default)]
 struct Replicas {
     /// In the order of [`FOLLOWER_IDS`].
@@ -267,7 +267,7 @@ impl Replicas {
         }
     }
 
-    /// Takes who was behind for the longest lag out of the in-sync set; returns their ids.
+    /// Takes followers that lagged for too long out of the in-sync set; returns their ids.
     fn begin_lag_period(&mut self, leaders_end: i64) -> Vec<i32> {
         self.note_caught_up(leaders_end);
         self.lag_period += 1;

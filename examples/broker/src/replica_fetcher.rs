@@ -28,7 +28,7 @@ use crate::{
 
 /// How long a fetch waits at the leader: as long as a deletion or a new topic may go unnoticed.
 const FETCH_WAIT_MAX: Duration = Duration::from_millis(100);
-/// After so many fetches that each brought something the topics are looked at again.
+/// After this many fetches that each brought something, the topics are looked up again.
 const FETCHES_PER_METADATA: usize = 16;
 /// Between two attempts to reach the leader.
 const RECONNECT_AFTER: Duration = Duration::from_millis(100);

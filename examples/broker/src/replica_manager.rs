@@ -196,7 +196,7 @@ impl ReplicaManager {
         }
     }
 
-    /// If a watermark has advanced: now the event, with no lock held, for those that it reaches.
+    /// Raises the events of a watermark that has advanced, with no lock held.
     fn complete_parked(&self, partition: &Partition, advanced: bool) {
         if advanced {
             let offsets = partition.offsets();
@@ -209,7 +209,7 @@ impl ReplicaManager {
         }
     }
 
-    /// Nobody waits for the answers any more.
+    /// Cancels the requests of a client that is gone.
     pub(crate) fn cancel_for_connection(&self, connection: u64, reason: &'static str) {
         let key = WatchKey::Connection(connection);
         self.produces.cancel_for_key(&key, reason);

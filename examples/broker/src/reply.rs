@@ -47,7 +47,7 @@ impl Reply {
     }
 
     fn fill(self, answer: Answer) {
-        // It fails when the connection is gone, and then nobody waits for the answer.
+        // It fails when the connection is gone, and no one needs the answer.
         drop(self.answer.try_send(answer));
     }
 }

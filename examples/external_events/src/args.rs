@@ -14,15 +14,15 @@ Several gateways, one NATS server with JetStream (nats-server -js):
   external_events --nats 127.0.0.1:4222
   external_events --nats 127.0.0.1:4222 --listen 127.0.0.1:8081
 
-Ctrl-C or SIGTERM answers whoever waits with 503 and ends; a second one aborts.";
+Ctrl-C or SIGTERM answers waiting requests with 503 and ends; a second one aborts.";
 
 /// An HTTP long-poll gateway: GET /orders/{id} waits until the order changes, POST /orders/{id}
 /// changes it.
 ///
 /// GET answers 200 with {id, epoch, version, state}, or 204 when nothing came within `?wait=` (a
 /// duration like 30s). With `?seen=VERSION&epoch=EPOCH` it waits for a later version than that,
-/// without it for the next change. Versions begin anew in another epoch; who comes with an old one
-/// is answered at once: 200, or 410 with {id, epoch} when the order has not changed in this one.
+/// without it for the next change. Versions begin anew in another epoch; a client of an old one is
+/// answered at once: 200, or 410 with {id, epoch} when the order has not changed in this one.
 /// The body of a POST is the new state, any text.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "external_events", version, after_help = EXAMPLES)]

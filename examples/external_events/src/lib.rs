@@ -5,7 +5,7 @@
 //! | Where | What |
 //! |---|---|
 //! | [`args`] | the command line |
-//! | [`orders`] | the state, who waits for it, and the one rule: first the state changes, then the event is raised |
+//! | [`orders`] | the state, its waits, and the one rule: first the state changes, then the event is raised |
 //! | [`nats`] | the events as a JetStream stream, followed without a gap |
 //! | [`routes`] | HTTP in front |
 

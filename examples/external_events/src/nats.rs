@@ -21,7 +21,7 @@ const SUBJECTS: &str = "orders.*";
 const PREFIX: &str = "orders.";
 /// Between two attempts to connect, or to follow.
 const RETRY_MAX: Duration = Duration::from_millis(500);
-/// What answers no ping for so long twice is not there.
+/// A server that answers no ping for this long, twice, is gone.
 const PING: Duration = Duration::from_secs(5);
 /// For an acknowledgement, or an answer to a question about the stream.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -129,7 +129,7 @@ impl Nats {
             if pending == 0
                 && let Some(caught_up) = caught_up.take()
             {
-                let _ = caught_up.send(()); // whoever started this may have given up
+                let _ = caught_up.send(()); // the caller may have given up
             }
             let message = tokio::select! {
                 message = messages.next() => message.context("the consumer ended")??,

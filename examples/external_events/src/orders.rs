@@ -1,12 +1,12 @@
-//! The orders, and who waits for one to change. There is one way in for a change, wherever it comes
-//! from: it is first stored, then the event of its order is raised, so whoever waits sees it.
+//! The orders, and the requests that wait for one to change. Every change is stored first, then the
+//! event of its order is raised, so each waiting request sees it.
 //!
 //! *Versions are those of an epoch*: a stream that was made anew numbers its changes from 1 again,
 //! so a version means nothing without the epoch that it is of. A client that names another epoch
 //! than this one is answered at once, whatever version it has seen.
 //!
-//! *Memory bounded*: so many orders are kept; of more, the one that has not changed for the longest
-//! is forgotten, as if it had never been.
+//! *Memory bounded*: beyond `orders_max` the order that has not changed for the longest is
+//! forgotten, as if it had never been.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -26,7 +26,7 @@ pub struct Order {
     pub id: OrderId,
     /// What its version is of: another one when the changes are numbered anew. Not ordered.
     pub epoch: u64,
-    /// The number of its last change; later changes, of whichever order, have higher ones.
+    /// The number of its last change; later changes, of any order, have higher numbers.
     pub version: u64,
     /// What the last change made it.
     pub state: Arc<str>,
@@ -70,8 +70,7 @@ struct Kept {
     position: u64,
 }
 
-/// Not the id of any order: what those wait under, beside their order, who have seen something of
-/// an epoch.
+/// Not the id of any order. Clients that name an epoch wait under this key, beside their order's.
 const EPOCH: &str = "";
 
 impl Orders {
@@ -91,8 +90,8 @@ impl Orders {
         self.waits.check_and_complete(&id); // ... then its event
     }
 
-    /// Changes an order here, where there is nobody else to number the changes; returns what it is
-    /// now.
+    /// Changes an order in a gateway that is alone and numbers the changes itself; returns the new
+    /// version.
     pub fn change_here(&self, id: OrderId, state: Arc<str>) -> Seen {
         let mut kept = self.kept.lock();
         let (epoch, version) = (kept.epoch, kept.position + 1);
@@ -126,11 +125,6 @@ impl Orders {
         self.kept.lock().position
     }
 
-    /// How many are kept.
-    pub fn count(&self) -> usize {
-        self.kept.lock().orders.len()
-    }
-
     /// If this is another epoch, forgets all orders: the versions begin anew. Returns whether it
     /// was.
     pub fn begin(&self, epoch: u64) -> bool {
@@ -152,7 +146,8 @@ impl Orders {
 }
 
 impl Kept {
-    /// Who was told of an epoch that is over hears so; who was not waits on for a change.
+    /// The news for a client. One that named an epoch which is over is told so; one that named none
+    /// waits for a change.
     fn later(&self, id: &OrderId, seen: Seen, told: bool) -> Option<News> {
         let known = self.orders.get(id);
         if seen.epoch == self.epoch {
@@ -217,7 +212,8 @@ mod tests {
         for (id, version) in [("a", 1), ("b", 2), ("a", 3), ("c", 4)] {
             orders.change(order(id, EPOCH_1, version));
         }
-        assert_eq!((orders.count(), orders.position()), (2, 4));
+        let kept = orders.kept.lock().orders.len();
+        assert_eq!((kept, orders.position()), (2, 4));
         for (id, known) in [("a", Some(3)), ("b", None), ("c", Some(4))] {
             let found = orders.wait(&id.into(), seen(EPOCH_1, 0), Duration::ZERO).wait_blocking();
             assert_eq!(version(found), known, "{id}");

@@ -35,8 +35,8 @@ pub struct Gateway {
 #[serde(deny_unknown_fields)]
 struct Poll {
     wait: Option<String>,
-    seen: Option<String>,
-    epoch: Option<String>,
+    seen: Option<u64>,
+    epoch: Option<u64>,
 }
 
 /// What a client has seen is of an epoch that is over.
@@ -64,9 +64,7 @@ async fn poll(
     Query(Poll { wait, seen, epoch }): Query<Poll>,
 ) -> Result<Response, Failure> {
     let id = order_id(&id)?;
-    let version = seen.as_deref().map(|seen| number("seen", seen)).transpose()?;
-    let epoch = epoch.as_deref().map(|epoch| number("epoch", epoch)).transpose()?;
-    let seen = match (version, epoch) {
+    let seen = match (seen, epoch) {
         (Some(version), Some(epoch)) => Some(Seen { epoch, version }),
         (Some(0), None) => Some(Seen { epoch: gateway.orders.epoch(), version: 0 }),
         (Some(_), None) => return Err(bad("seen= needs epoch=, too: as the order has told it")),
@@ -118,10 +116,6 @@ fn order_id(id: &str) -> Result<OrderId, Failure> {
         true => Ok(id.into()),
         false => Err(bad(format!("id {id:?}: expected 1 to {ID_BYTES_MAX} of a-z A-Z 0-9 - _"))),
     }
-}
-
-fn number(name: &str, given: &str) -> Result<u64, Failure> {
-    given.parse().map_err(|_| bad(format!("{name}={given:?}: expected a whole number")))
 }
 
 fn duration(wait: &str, max: Duration) -> Result<Duration, Failure> {

@@ -122,7 +122,7 @@ impl Produces for Oneshots {
     }
 }
 
-/// What a row measures with every one of them, by form.
+/// The contenders of a row, by form, with the row's function.
 macro_rules! produces {
     ($measure:ident) => {{
         use purgatory::{BoxedOperation, Purgatory};

@@ -1,11 +1,11 @@
-//! What waits: a request, until a number that its thread raises has reached another. It tells how
-//! it ended, and the outcomes are counted.
+//! A request that waits until a number, which its thread raises, has reached another. Its outcome
+//! is counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sink::Sink;
 
-/// What the wait for something is in any contender: a future that ends when it is over.
+/// A wait, in any contender: a future that ends when the request is over.
 pub(crate) trait Wait: Future<Output = ()> + Send {}
 
 impl<F: Future<Output = ()> + Send> Wait for F {}
@@ -17,7 +17,7 @@ pub(crate) struct Request {
     pub(crate) required: u64,
 }
 
-/// What requests wait for, and what came of them. On cache lines of its own.
+/// The number that requests wait for, and the counts of their outcomes. On cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Progress {

@@ -1,5 +1,5 @@
-//! What was measured: for each measure and contender one value a round. Ratios and tables are made
-//! of the medians.
+//! The results: for each measure and contender one value a round. Ratios and tables are made of the
+//! medians.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! Where timers tell that they have fired: counts them, and notes how late they are (or how early).
 //!
-//! What it notes costs the thread that fires: a count alone for a burst, and a clock read, a lock
-//! and a histogram for lateness.
+//! Noting costs the thread that fires: a count for a burst; a clock read, a lock and a histogram
+//! for lateness.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use timer_core::{Clock, SystemClock};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is noted of the timers that fire.
+/// The record that a sink keeps of the timers that fire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Noted {
     /// When the last fired.
@@ -48,8 +48,8 @@ pub(crate) struct Lateness {
 }
 
 impl Sink {
-    /// A sink that expects so many timers to fire. It is never freed: timers of all kinds point at
-    /// it.
+    /// A sink that expects this many timers to fire. It is never freed, as timers of all kinds
+    /// refer to it.
     pub(crate) fn leaked(expected: u64, noted: Noted) -> &'static Sink {
         Box::leak(Box::new(Sink {
             clock: SystemClock::new(),

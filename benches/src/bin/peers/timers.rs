@@ -318,14 +318,14 @@ impl Timer for QueueThread {
     }
 }
 
-/// What still pends need not fire.
+/// Pending timers need not fire.
 impl Drop for QueueThread {
     fn drop(&mut self) {
         self.delays.with(|map| map.0.clear());
     }
 }
 
-/// What a row measures with every one of them.
+/// The contenders of a row, with the row's function.
 macro_rules! timers {
     ($measure:ident) => {{
         use $crate::timers::*;

@@ -81,8 +81,8 @@ impl Waits for Purgatory<u64, BoxedOperation> {
 }
 
 /// The future most often written by hand: a list of oneshot senders for each key, and tokio's
-/// `timeout`. An event takes the whole list and tells everybody on it; who finds its request not
-/// ready then registers again. Who leaves takes itself off the lists it is still on.
+/// `timeout`. An event takes the whole list and wakes each waiter on it; one whose request is not
+/// ready registers again. A waiter that leaves takes itself off its lists.
 #[derive(Default)]
 pub(crate) struct Oneshots(DashMap<u64, Vec<oneshot::Sender<()>>, RandomState>);
 
@@ -163,7 +163,7 @@ impl Waits for Oneshots {
     }
 }
 
-/// What a row measures with every one of them, by form.
+/// The contenders of a row, by form, with the row's function.
 macro_rules! waits {
     ($measure:ident) => {{
         use purgatory::{BoxedOperation, Purgatory};

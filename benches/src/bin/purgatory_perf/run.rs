@@ -24,14 +24,14 @@ const PATIENCE_NS: u64 = 20_000_000_000;
 /// Makes the samples.
 const SEED: u64 = 1;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
     /// Requests a second, from the first to the last ending less the timeout.
     pub(crate) rate: f64,
     /// Processor time of the process for a request, the generator's share included.
     pub(crate) cpu_us: f64,
-    /// Requests that expired though they were due to complete: that came too late.
+    /// Requests that expired because their completion came too late.
     pub(crate) too_late: u64,
     pub(crate) completed_late_ms: [f64; 2],
     pub(crate) expired_late_ms: [f64; 2],

@@ -1,4 +1,4 @@
-//! Requests and what becomes of them; and where they wait: [`Waits`], and what is compared.
+//! Requests, their endings, and the purgatories that are compared, behind [`Waits`].
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use purgatory::{DelayedOperation, OperationId, Outcome, ParkResult, Purgatory};
 use purgatory_benches::delays::{Delays, Heap};
 use timer_core::{Clock, SystemClock};
 
-/// The longest lateness that is told from longer ones.
+/// The longest lateness that is recorded exactly.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
 /// How a request ended.
@@ -27,8 +27,8 @@ pub(crate) enum Ending {
     Expired,
 }
 
-/// How long after their time the requests ended, by ending, in nanoseconds: each ending has a lock
-/// of its own, so that the threads that complete and those that expire do not meet.
+/// The lateness of the requests' ends, by ending, in nanoseconds. Each ending has a lock of its
+/// own, so that completing threads and expiring threads do not meet.
 pub(crate) struct Books {
     pub(crate) clock: SystemClock,
     late: [Mutex<Histogram<u64>>; 2],
@@ -81,7 +81,7 @@ impl Request {
     }
 }
 
-/// What the requests wait in.
+/// The purgatory in which the requests wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TimerKind {
     /// This project's purgatory: the hierarchical timing wheel.

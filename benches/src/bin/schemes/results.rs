@@ -1,4 +1,4 @@
-//! What was measured: for each scheme and number of pending timers one value a round and measure.
+//! The results: for each scheme and number of pending timers one value a round and measure.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{
     trial::Costs,
 };
 
-/// The measures, each with what it is about.
+/// The measures, each with its subject.
 pub(crate) const MEASURES: [(&str, &str); 4] = [
     ("start", "one timer more"),
     ("stop", "a random pending timer"),

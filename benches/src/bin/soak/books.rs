@@ -19,7 +19,7 @@ use timer_core::Clock;
 
 use crate::inject::JumpingClock;
 
-/// What is parked.
+/// The kind of a parked operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Shared,
@@ -80,24 +80,24 @@ pub(crate) enum Plant {
     Leak,
 }
 
-/// By so much a planted operation expires early.
+/// A planted operation expires early by this.
 const EARLY_NS: u64 = 3_600_000_000_000;
-/// Of what went wrong so much is told.
+/// The number of faults that are told in words.
 const TOLD: usize = 10;
 
 const ENDINGS: usize = Ending::Refused as usize + 1;
 
-/// What can go wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
     Lost,
     Doubled,
     Early,
-    /// Whatever else does not add up.
+    /// Any other.
     Other,
 }
 
-/// What is counted over the whole run.
+/// The counts of a whole run.
 #[derive(Debug)]
 pub(crate) struct Books {
     pub(crate) clock: JumpingClock,
@@ -135,7 +135,7 @@ impl Books {
         self.operations().saturating_sub(ended)
     }
 
-    /// Nothing is under way any more: what is open is lost.
+    /// Counts open operations as lost. To be called when nothing is under way.
     pub(crate) fn close(&self) {
         let lost = self.pending();
         if lost > 0 {

@@ -85,7 +85,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Puts a world in the passing one's place that is built in another way.
+    /// Replaces the passing world by one that is built in another way.
     pub(crate) fn pass(&self) -> anyhow::Result<Option<Arc<World>>> {
         let fresh = World::new(self.worlds.fetch_add(1, SeqCst), &self.books)?;
         Ok(self.passing.write().replace(fresh))
@@ -121,8 +121,8 @@ impl Ring {
         self.hands.lock().extend(still);
     }
 
-    /// Parks, so that all together park so many a second, until the end; now and then in a thread
-    /// that lives for a moment.
+    /// Parks until the end, at `rate` operations a second over all threads. Now and then a thread
+    /// that lives for a moment does it.
     pub(crate) fn drive(&self, rate: u64, seed: u64) {
         let mut random = Rng::with_seed(seed);
         while !self.stop.is_raised() {
@@ -143,8 +143,8 @@ impl Ring {
         }
     }
 
-    /// Everything is over that was parked, with nothing moving: takes what futures have. True when
-    /// none is left that is not ready.
+    /// Takes the values of all futures, once everything parked is over and nothing moves. True when
+    /// each was ready.
     pub(crate) fn collect(&self) -> bool {
         let mut hands = self.hands.lock();
         hands.retain_mut(|one| !one.is_over());

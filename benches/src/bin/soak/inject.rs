@@ -1,5 +1,5 @@
-//! What the soak injects: a clock that jumps, and an executor that can be stalled, which holds its
-//! jobs for a while and then drops some of them.
+//! The faults of the soak: a clock that jumps, and an executor that stalls. A stalled executor
+//! holds its jobs for a while and then drops some of them.
 
 use std::{
     mem,
@@ -46,8 +46,8 @@ impl Clock for JumpingClock {
     }
 }
 
-/// Of the jobs that were held so many are dropped when they are let go, one in this many: those
-/// run where they are dropped.
+/// One held job in this many is dropped when they are released. A dropped job runs where it is
+/// dropped.
 const DROPPED: usize = 8;
 
 /// Hands jobs to workers, but while it is stalled. Clones are the same.

@@ -11,8 +11,8 @@
 //! and one outcome in the books. At a standstill everything ends; no operation may be left, and
 //! memory must be what it was.
 //!
-//! What is drawn comes from a seed. Threads race, so the same seed makes the same kind of run, not
-//! the same run.
+//! All choices come from a seed. Threads race, so the same seed makes the same kind of run, not the
+//! same run.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 
 mod books;

@@ -1,5 +1,5 @@
-//! Parking, in every way there is; and what becomes of an operation that was parked: it is
-//! completed, rescheduled, cancelled, given up or left to its time.
+//! Parks operations in every way there is. A parked operation is later completed, rescheduled,
+//! cancelled, given up or left to its time.
 
 use std::{
     mem,
@@ -159,7 +159,7 @@ impl Way<'_> {
         Mine { record: self.record.clone(), world, id, wait: None, bring_about: Box::new(act) }
     }
 
-    /// The same with a future, and what is done with what it yields.
+    /// The same with a future, and with the function that takes its value.
     fn awaited<T: Send + 'static>(
         &self,
         id: Option<OperationId>,
@@ -205,13 +205,13 @@ impl Way<'_> {
         parked.map(name).map_err(drop)
     }
 
-    /// Some of the keys of one sort, maybe one twice.
+    /// Draws keys of one sort; a key may be drawn twice.
     fn keys(&mut self, of: u64) -> Vec<u64> {
         let count = if self.random.u32(0..4) == 0 { self.random.usize(2..7) } else { 1 };
         (0..count).map(|_| self.random.u64(0..of)).collect()
     }
 
-    /// Under keys that others share, or that nothing else ever uses.
+    /// Parks under keys that others share, or that nothing else ever uses.
     fn flag(mut self, kind: Kind) -> Result<Mine, ()> {
         let fresh = FRESH + self.record.number;
         let keys = if kind == Kind::Fresh { vec![fresh] } else { self.keys(SHARED_KEYS) };
@@ -228,7 +228,7 @@ impl Way<'_> {
         }))
     }
 
-    /// Under watermarks, in each form of watch.
+    /// Parks under watermarks, in each form of watch.
     fn levels(mut self) -> Result<Mine, ()> {
         let (keys, weak) = (self.keys(LEVEL_KEYS), Arc::downgrade(self.world));
         let ahead = |&key: &u64| (key, self.world.level(key) + self.random.u64(0..5));
@@ -284,8 +284,8 @@ impl Way<'_> {
         Ok(self.awaited(None, future, |taken, _| taken.keep(), put))
     }
 
-    /// Under a key of its own, or one that may be taken. It is delivered twice, of which the second
-    /// finds nobody.
+    /// Expects a reply under a key of its own, or one that may be taken. The reply is delivered
+    /// twice; the second delivery finds no waiter.
     fn reply(self) -> Result<Mine, ()> {
         let shared = self.random.u32(0..8) == 0;
         let fresh = FRESH + self.record.number;
@@ -297,7 +297,7 @@ impl Way<'_> {
         }))
     }
 
-    /// Under the watermark of one key, or two of three.
+    /// Waits for the watermark of one key, or for two of three.
     fn watermark(self) -> Result<Mine, ()> {
         let watermarks = &self.world.watermarks;
         let mut ahead = |above: u64| {
@@ -363,8 +363,8 @@ impl World {
     }
 }
 
-/// Parks what completes at the next event of its key, and whose callback then does the same, so
-/// many times.
+/// Parks an operation that completes at the next event of its key, and whose callback parks the
+/// next one, `left` times.
 fn park_chain(world: &Arc<World>, left: u32) {
     let record = world.books.open(Kind::Chain, None);
     let (told, weak, mut looked) = (record.clone(), Arc::downgrade(world), false);
@@ -383,7 +383,7 @@ fn park_chain(world: &Arc<World>, left: u32) {
     }
 }
 
-/// Waits on this thread, for what another does or for nothing.
+/// Blocks this thread in a wait, which another thread may complete.
 pub(crate) fn block(world: &Arc<World>, random: &mut Rng) {
     let timeout = Duration::from_nanos(random.u64(0..20 * MILLISECOND));
     let record = world.books.open(Kind::Blocking, Some(timeout.as_nanos() as u64));
@@ -399,7 +399,7 @@ pub(crate) fn block(world: &Arc<World>, random: &mut Rng) {
     }
 }
 
-/// Events that are for no operation in particular.
+/// Raises an event that is for no operation in particular.
 pub(crate) fn happen(world: &World, random: &mut Rng) {
     let shared = random.u64(0..SHARED_KEYS);
     let level = random.u64(0..LEVEL_KEYS);

@@ -1,5 +1,5 @@
-//! The run: starts the threads, brings everything to a standstill now and then, ends it, and tells
-//! what it came to.
+//! The run: starts the threads, brings everything to a standstill now and then, and prints the
+//! result.
 
 use std::{
     alloc::System,
@@ -21,7 +21,7 @@ use crate::{
     inject::JumpingClock,
 };
 
-/// At a standstill, when nothing has ended for this long, what has not is lost.
+/// At a standstill an open operation is lost once nothing has ended for this long.
 const PATIENCE_NS: u64 = 10 * SECOND_NS;
 /// Threads that park and complete.
 const DRIVERS: usize = 2;
@@ -31,8 +31,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What idle memory may grow by. The levels of a wheel and its pages are made when they are first
-/// used, the fourth level not before 262 s: some are made after the warm-up.
+/// The bytes by which idle memory may grow. The levels of a wheel and its pages are made when they
+/// are first used, the fourth level not before 262 s: some are made after the warm-up.
 const SLACK: u64 = 1 << 20;
 
 /// Bytes that are allocated now.
@@ -66,7 +66,7 @@ impl Idle {
     }
 }
 
-/// Runs it, and prints what it came to. True when nothing was wrong.
+/// Runs the soak, and prints its table. True when nothing was wrong.
 pub(crate) fn run(args: &Args, seed: u64, stop: &Stop) -> anyhow::Result<bool> {
     let mut random = Rng::with_seed(seed);
     let books = Books::new(JumpingClock::new(), args.plant);
@@ -104,7 +104,7 @@ fn stopping<R>(stop: &Stop, part: impl FnOnce() -> R) -> R {
     part()
 }
 
-/// What the first thread sees.
+/// The first thread's view of the run.
 struct Watch<'a> {
     args: &'a Args,
     ring: &'a Ring,
@@ -181,7 +181,7 @@ impl Watch<'_> {
         self.ring.books.wrong().0 == [0; 4] && !self.idle.grew
     }
 
-    /// What the run came to; the last line says what was wrong, or that nothing was.
+    /// The table of the run; its last line names the faults, or says that there was none.
     fn table(&self, seed: u64) -> String {
         let (books, Idle { base, latest, grew }) = (&self.ring.books, &self.idle);
         let ended = Ending::value_variants().iter().zip(books.endings());

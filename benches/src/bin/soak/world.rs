@@ -23,7 +23,7 @@ pub(crate) const LEVEL_KEYS: u64 = 100;
 /// The sorts of keys that are not shared.
 pub(crate) const LEVELS: u64 = 1 << 32;
 pub(crate) const CHAIN: u64 = 3 << 32;
-/// And those that are never used twice: the number of their operation is added.
+/// Keys that are used once: this, and the number of their operation.
 pub(crate) const FRESH: u64 = 1 << 40;
 
 /// How often waits are checked without an event, where they are.
@@ -112,7 +112,7 @@ impl World {
         let _counted = (self.replies.purgatory().stats(), self.timer.stats());
     }
 
-    /// When nothing is under way any more and everything has ended: nothing may be left.
+    /// Checks that nothing is left. To be called once everything has ended.
     pub(crate) fn check_empty(&self) -> anyhow::Result<()> {
         for purgatory in self.purgatories() {
             let left = [purgatory.len(), purgatory.watched(), purgatory.keys()];
@@ -130,8 +130,8 @@ impl World {
         Ok(())
     }
 
-    /// Closes it in one of the ways there are. What was parked has ended when this returns, or does
-    /// as soon as the check or job that holds it up is over; the [`Closed`] tells.
+    /// Closes the world in one of three ways. An operation that a check or job holds up may end
+    /// later; the [`Closed`] tells.
     pub(crate) fn close(self: Arc<Self>, random: &mut Rng) -> Closed {
         let limit = Duration::from_millis(1);
         match random.u32(0..3) {

@@ -133,7 +133,7 @@ pub(crate) fn args(extra: &[&str]) -> Args {
     args
 }
 
-/// 98 bytes that claim so many records: the broker does not look into them.
+/// 98 bytes that claim this many records; the broker does not look into them.
 pub(crate) fn record_batch(records: i32) -> Bytes {
     let mut batch = vec![0; 61];
     batch.extend_from_slice(b"records as the client compressed them");

@@ -60,17 +60,6 @@ fn completes_when_the_leader_knows_that_all_have_it() {
 }
 
 #[test]
-fn times_out_at_the_timeout_and_not_before() {
-    let broker = Fixture::new(&[]);
-    let produce = broker.start_all(1);
-    broker.replicate(0, 0);
-    broker.times_out(&produce);
-    broker.replicate(1, 0);
-    let stats = broker.manager.produces.stats();
-    assert_eq!((stats.expired, stats.completed), (1, 0), "it ended once");
-}
-
-#[test]
 fn each_partition_of_a_request_ends_in_its_own_way() {
     let broker = Fixture::new(&[]);
     let (batch, corrupt) = (record_batch(1), record_batch(1).slice(..60));

@@ -91,30 +91,6 @@ fn answers_come_in_the_order_of_the_requests() {
 }
 
 #[test]
-fn malformed_frames_close_their_own_connection_only() {
-    let (broker, mut bystander) = start(&[]);
-    let giant_array = [&[0, 3, 0, 4, 0, 0, 0, 1, 0xff, 0xff][..], &i32::MAX.to_be_bytes()].concat();
-    let attacks = [
-        i32::MAX.to_be_bytes().to_vec(),
-        (-1_i32).to_be_bytes().to_vec(),
-        framed(&[0, 3]),
-        framed(b"GET / HTTP/1.1\r\n"),
-        framed(&giant_array),
-    ];
-    for (index, attack) in attacks.iter().enumerate() {
-        let mut attacker = Client::connect(&broker);
-        attacker.send(attack);
-        assert!(attacker.was_closed(), "attack {index}");
-        bystander.send_produce(-1, 10_000);
-        assert_eq!(bystander.produced(), 0, "after attack {index}");
-    }
-    let summary = broker.shutdown();
-    assert_eq!((summary.rejected, summary.records), (5, 5));
-    assert_eq!(summary.parked[0].1.completed + summary.parked[0].1.ended_at_once, 5);
-    assert_eq!(summary.acked_before_replicated, 0);
-}
-
-#[test]
 fn followers_of_other_processes_acknowledge() {
     let (broker, mut client) = start(&["--node", "1", "--cluster", "1=127.0.0.1:0,2,3"]);
     let (address, args) = (broker.address(), args(&[]));

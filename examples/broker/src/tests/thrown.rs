@@ -21,7 +21,7 @@ const CONNECTIONS: usize = 4;
 const EVENTS: u8 = 0x7f;
 const BOUNDS: &str = "broker --max-partitions 16 --max-log 20000";
 
-/// One connection as its thread sees it, with nobody who reads the responses.
+/// One connection as its thread sees it; nothing reads the responses.
 struct Connection {
     client: Client,
     /// The request that waits for its answer, or has it.

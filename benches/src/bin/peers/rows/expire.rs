@@ -48,7 +48,7 @@ struct Expire {
     noted: Noted,
 }
 
-/// What came of it.
+/// The result of a round.
 struct Expired {
     sink: &'static Sink,
     /// When the first could be due.

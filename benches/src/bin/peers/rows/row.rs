@@ -1,4 +1,4 @@
-//! A row, and what it works with: sizes, results, and who takes part.
+//! A row, and its context: sizes, results, and the contenders that take part.
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
@@ -28,16 +28,16 @@ impl Row {
     }
 }
 
-/// What a row works with.
+/// The context of a row.
 pub(crate) struct Run<'a> {
     pub(crate) sizes: Sizes,
     pub(crate) results: &'a mut Results,
-    /// Parts of the names of those who take part; all when empty.
+    /// Parts of the names of the contenders that take part; all when empty.
     pub(crate) only: &'a [String],
 }
 
 impl Run<'_> {
-    /// Has each of these measured once, if it takes part; `add` is told what came of it.
+    /// Measures each of these once, if it takes part; `add` gets the result.
     pub(super) fn turns<A: Copy, R>(
         &mut self,
         contenders: &[Contender<A, R>],
@@ -53,7 +53,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The same with what comes to one value of a measure.
+    /// The same for contenders whose result is one value of a measure.
     pub(super) fn each<A: Copy>(
         &mut self,
         id: &str,
@@ -69,7 +69,7 @@ impl Run<'_> {
         self.results.measure(id, unit).add(name, value);
     }
 
-    /// Adds quantiles of what was measured of a contender, in milliseconds.
+    /// Adds quantiles of a contender's times, in milliseconds.
     pub(super) fn quantiles_ms(
         &mut self,
         id: &str,

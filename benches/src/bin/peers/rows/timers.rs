@@ -1,20 +1,20 @@
 //! The rows of timers that do not fire, and of a core that is turned by hand.
 //!
-//! `schedule-cancel-…` and `random-replace-1m`: what a timeout costs that does not come to pass,
+//! `schedule-cancel-…` and `random-replace-1m`: the cost of a timeout that is cancelled or moved,
 //! with the clock read that a delay needs, on one thread and on two.
 //!
 //! The pending timers belong to the threads that work, an hour or two away; each is cancelled in
 //! the end, and must still be there.
 //!
-//! `idle`: what a process does while it waits for a thousand timers an hour away. Wake-ups are the
+//! `idle`: wake-ups of a process that waits for a thousand timers an hour away. These are the
 //! voluntary context switches of all its threads but the one that watches, from `/proc`.
 //!
 //! `bytes-per-timer`: heap in use while a million timers are pending, divided by their number. A
 //! caller's handle is not counted, unless it is the timer. Ours counts 16 bytes of pointer to the
 //! task, a peer but tokio 8 bytes of payload.
 //!
-//! `advance-1m`: what it costs to turn a core over a second of virtual time, tick by tick, in which
-//! a million timers fall due at random. Filling it is not measured. (tokio's wheels turn only with
+//! `advance-1m`: the cost of turning a core over a second of virtual time, tick by tick, in which a
+//! million timers fall due at random. Filling it is not measured. (tokio's wheels turn only with
 //! its clock and runtime.) `longest-insert-1m`: the longest insertion, for which a lock is held.
 
 use std::{
@@ -41,7 +41,7 @@ use crate::{
 /// The delay of a timeout that is cancelled at once.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What threads do to a timer.
+/// The work of threads on a timer.
 #[derive(Clone, Copy, Debug)]
 struct Churn {
     threads: usize,
@@ -57,7 +57,7 @@ fn far(random: &mut Rng) -> Duration {
     Duration::from_micros(random.u64(3_600_000_000..7_200_000_000))
 }
 
-/// Does the work on so many threads, which are numbered.
+/// Does the work on this many threads, which are numbered.
 pub(super) fn on_threads<R: Send>(threads: usize, work: impl Fn(u64) -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let work = &work;
@@ -145,7 +145,7 @@ fn watch<T: Timer>(time: Duration) -> anyhow::Result<f64> {
     let timer = T::start(sink)?;
     let mut local = timer.local();
     let handles: Vec<_> = (0..IDLE_TIMERS).map(|_| T::schedule(&mut local, HOUR)).collect();
-    // What is left of the scheduling is done in the first tenth.
+    // Scheduling settles in the first tenth.
     wait(time / 10);
     let before = wake_ups()?;
     wait(time);

@@ -13,7 +13,7 @@ pub(crate) struct Handle {
 
 #[derive(Debug)]
 struct Node {
-    /// What the scheme goes by: a deadline, the ticks that are left, or rounds.
+    /// A deadline, the ticks that are left, or rounds: the scheme decides.
     time: u64,
     task: Task,
     previous: u32,
@@ -48,7 +48,8 @@ impl<const RINGS: usize> Rings<RINGS> {
         self.insert_before(ring as u32, time, task)
     }
 
-    /// Adds a timer behind those that are not after it, looked for from the front. O(n).
+    /// Adds a timer in order of time, behind equal ones. Its place is looked for from the front:
+    /// O(n).
     pub(crate) fn insert_sorted(&mut self, ring: usize, time: u64, task: Task) -> Handle {
         let mut at = self.nodes[ring].next;
         while at as usize != ring && self.nodes[at as usize].time <= time {

@@ -1,17 +1,17 @@
-//! What a timer algorithm does, and what it says of itself: [`Scheme`].
+//! The interface of a timer algorithm: [`Scheme`].
 
 use std::{error::Error, fmt};
 
-/// What a timer hands over when it fires.
+/// The value that a timer hands over when it fires.
 pub(crate) type Task = u64;
 
 /// A timer algorithm. Time is told in ticks, and its present begins at 0.
 ///
 /// `Default` makes it as it is measured: for ticks of a second and delays below a day.
 pub(crate) trait Scheme: Default {
-    /// How it is called in the output.
+    /// The name in the output.
     const NAME: &'static str;
-    /// What it costs among `n` pending timers, by the book.
+    /// Its cost among `n` pending timers, by the book.
     const CLAIM: Claim;
     /// Names a timer, and never another one later.
     type Handle: Copy + fmt::Debug;
@@ -23,13 +23,13 @@ pub(crate) trait Scheme: Default {
     /// Stops a timer. False when it has fired or was stopped before.
     fn stop(&mut self, handle: Self::Handle) -> bool;
 
-    /// Moves the present on by one tick; what is due joins `fired`. A scheme has this or the next.
+    /// Moves the present on by one tick; due tasks join `fired`. A scheme has this or the next.
     fn tick(&mut self, fired: &mut Vec<Task>) {
         self.advance(1, fired);
     }
 
-    /// Moves the present on by so many ticks; what falls due joins `fired` in order of deadline. A
-    /// scheme that knows its next deadline does not stop in between.
+    /// Moves the present on by `ticks`; due tasks join `fired` in order of deadline. A scheme that
+    /// knows its next deadline does not stop in between.
     fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
         (0..ticks).for_each(|_| self.tick(fired));
     }
@@ -38,7 +38,7 @@ pub(crate) trait Scheme: Default {
     fn pending(&self) -> usize;
 }
 
-/// The cost of each measure, as it is claimed: a start, a stop, a tick without what falls due or is
+/// The claimed cost of each measure: a start, a stop, a tick in which nothing falls due or is
 /// handed down, and the expiry of one timer, from its start on, without the empty ticks.
 pub(crate) type Claim = [&'static str; 4];
 

@@ -1,11 +1,11 @@
 //! `acks-all-1t`: a produce with acks=all, until the high watermark of its partition has reached
-//! its offset. There are 64 partitions; batches of one to eight produces go to random ones, at
-//! offsets that rise, each with a time-out of 30 s; a batch is parked, and one raise of the high
-//! watermark completes it. The time is from the first produce until the last is over, by the number
+//! its offset. Batches of one to eight produces go to random ones of 64 partitions, at offsets that
+//! rise, each with a time-out of 30 s. A batch is parked, and one raise of the high watermark
+//! completes it. The time is from the first produce until the last is over, by the number
 //! of produces. Rounds are many and short, each with a new contender.
 //!
-//! `hot-key`: an event on a key for which 10 000 requests wait, none of them ready: until each was
-//! looked at, and waits again. A future that is told by the event looks in a task of its own.
+//! `hot-key`: an event on a key for which 10 000 requests wait, none of them ready. It is over when
+//! each was checked and waits again. A future that the event wakes checks in a task of its own.
 //!
 //! `bytes-per-parked-…`: heap in use while a million requests of 16 bytes are parked under random
 //! keys of a thousand, one each or three, divided by their number. A future counts in its box, as
@@ -31,7 +31,8 @@ use crate::{
 /// Produces in a batch, at most.
 const BATCH_MAX: u64 = 8;
 
-/// Parks and raises so many produces to partitions that all end at `log_end`; when it was done.
+/// Parks and completes `produces` to partitions that all end at `log_end`; returns the time at the
+/// end.
 async fn produce<P: Produces>(
     waits: Arc<P>,
     partitions: &'static [Progress],

@@ -1,21 +1,21 @@
-//! `park-complete-…`: what a request costs that has to wait and is completed by an event, under one
-//! key or three, random ones of a thousand, and a thousand while a million others wait for other
-//! keys (`1m`). On two threads, per thread, each thread has keys of its own (`other-keys`), both
-//! have the same (`same-keys`), and of the same each completes half of the other's
-//! (`half-foreign`). It takes two processors that are free.
+//! `park-complete-…`: the cost of a request that has to wait and is completed by an event. It waits
+//! under one key or three, random ones of a thousand; in `1m` a million others wait for other keys.
+//! On two threads, per thread, each thread has keys of its own (`other-keys`), both have the same
+//! (`same-keys`), and of the same each completes half of the other's (`half-foreign`). It takes two
+//! processors that are free.
 //!
-//! `…-callback` compares what calls back, `…-future` what is awaited.
+//! `…-callback` compares callbacks, `…-future` awaited futures.
 //!
 //! Others that stay parked meanwhile are completed in the end, and nothing may be left.
 //!
-//! Each thread has a runtime at hand for what tells the time. It parks a window of requests, makes
-//! them ready, raises the event of each one's first key, and goes on when all have said that they
-//! are over. One of several may park more windows before that, and does not sleep: it would be
-//! woken on the worker of another, who does not yield. A future that pends is boxed, as it would be
-//! in a task of its own.
+//! Each thread has a runtime at hand for tokio's timeouts. It parks a window of requests, makes
+//! them ready, raises the event of each one's first key, and goes on when all are over. One of
+//! several threads may park more windows before that, and does not sleep: it would be woken on the
+//! worker of another thread, which does not yield. A future that pends is boxed, as it would be in
+//! a task of its own.
 //!
 //! With `half_foreign` a thread leaves the events of half its window to the other one, and raises
-//! those that are left to it.
+//! the events that are left to it.
 
 use std::sync::{
     Arc, Barrier,
@@ -163,7 +163,7 @@ impl<W: Waits, const K: usize> Member<W, K> {
         }
     }
 
-    /// Waits until no more than so many requests are not over.
+    /// Waits until at most `may_stay` requests are not over.
     async fn until_over(&mut self, pending: &mut Pending<'_>, may_stay: u64) {
         while self.parked.saturating_sub(self.progress.ended()) > may_stay {
             match pending.pop_front() {

@@ -40,7 +40,7 @@ trait Asks: Peer {
     /// A reply to this request, which can be delivered from now on; `None` if none came in time.
     fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send;
 
-    /// The reply has come. False when nobody waits for it.
+    /// Delivers a reply. False when no request waits for it.
     fn deliver(&self, number: u64, reply: u64) -> bool;
 }
 
@@ -118,7 +118,7 @@ impl Asks for Oneshots {
     }
 }
 
-/// Requests that wait, the first of which has the next number to be answered.
+/// Waiting requests in order of their numbers; the first has the number `next`.
 struct Asked<'a> {
     replies: Pending<'a, Option<u64>>,
     next: u64,
@@ -134,7 +134,7 @@ impl<'a> Asked<'a> {
         begin(Box::pin(asks.ask(number)), &mut self.replies).await;
     }
 
-    /// Takes replies until so many requests pend at most.
+    /// Takes replies until at most this many requests pend.
     async fn until(&mut self, may_pend: usize) {
         let backoff = Backoff::new();
         while self.replies.len() > may_pend {
@@ -157,7 +157,7 @@ fn answer<A: Asks>(asks: &A, mut numbers: Range<u64>) {
     assert!(all, "nobody waited for a reply");
 }
 
-/// Nanoseconds for so many requests from `first` on.
+/// Asks `requests` times from `first` on; returns the time at the end.
 async fn ask_alone<A: Asks>(asks: Arc<A>, first: u64, requests: u64) -> u64 {
     let (clock, mut asked) = (SystemClock::new(), Asked::new(first));
     let end = first + requests;
@@ -228,7 +228,7 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
     Ok(())
 }
 
-/// Bytes in use for each unanswered request, all of which are answered then.
+/// Bytes in use for each unanswered request. All are answered then.
 fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
     let room = Room::<A>::open(1)?;
     let asks = &*room.waits;

@@ -1,4 +1,4 @@
-//! Where requests wait: a contender in a runtime, the keys they wait for, and what is done to many.
+//! A contender in a runtime, the keys that requests wait for, and work on many requests.
 
 use std::{
     collections::VecDeque,
@@ -25,12 +25,12 @@ use crate::{
     waits::Waits,
 };
 
-/// Requests wait under random ones of so many keys.
+/// The number of keys; requests wait under random ones.
 pub(super) const KEYS: u64 = 1000;
 /// The timeout of a request that is completed soon, and of one that stays.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
-/// After which a request counts as lost.
+/// A request counts as lost after this time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A contender in a runtime of its own.
@@ -52,7 +52,7 @@ impl<W: Peer> Room<W> {
         Ok(Room { runtime: Arc::new(runtime), waits })
     }
 
-    /// To be asked when all requests are over.
+    /// Checks that the contender holds nothing. To be called when all requests are over.
     pub(super) fn nothing_left(&self) -> anyhow::Result<()> {
         let left = self.waits.left();
         ensure!(left == 0, "{}: {left} of what waits is still held", W::NAME);
@@ -86,7 +86,7 @@ impl<W: Peer> Room<W> {
         Task(ended)
     }
 
-    /// What the task came to. An error when it waits for a request that got lost.
+    /// The result of the task. An error when it waits for a request that got lost.
     pub(super) fn join<T>(&self, task: Task<T>) -> anyhow::Result<T> {
         let ended = task.0.recv_timeout(PATIENCE);
         if matches!(ended, Err(RecvTimeoutError::Timeout)) {
@@ -97,8 +97,8 @@ impl<W: Peer> Room<W> {
     }
 }
 
-/// Nanoseconds each of so many, after an eighth as many to warm up: `work` does some from a number
-/// on, and tells how long it took.
+/// Nanoseconds for each of `count`, after an eighth as many to warm up. `work` does some from a
+/// number on, and returns how long it took.
 pub(super) fn warmed_up(
     count: u64,
     work: impl Fn(u64, u64) -> anyhow::Result<u64>,
@@ -149,7 +149,7 @@ pub(super) async fn begin<'a, T>(
     }
 }
 
-/// Parks so many requests that stay, under `K` random keys each from `first` on.
+/// Parks requests that stay, under `K` random keys each from `first` on.
 pub(super) async fn park_all<'a, W: Waits, const K: usize>(
     waits: &'a W,
     request: Request,
@@ -163,7 +163,7 @@ pub(super) async fn park_all<'a, W: Waits, const K: usize>(
     }
 }
 
-/// Completes them.
+/// Completes these requests.
 pub(super) async fn complete_all<W: Waits>(
     waits: &W,
     request: Request,
