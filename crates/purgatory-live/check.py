@@ -274,7 +274,7 @@ def policy():
 
 
 class Fixture:
-    """Serves the page, and to all who listen the events that it is given; or turns them away."""
+    """Serves the page, and sends its events to all listeners, or turns them away."""
 
     def __init__(self, port=0):
         self.event, self.changed, self.mode = None, threading.Condition(), "serve"

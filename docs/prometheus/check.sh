@@ -3,7 +3,7 @@
 #
 # promtool checks the scrape config and the rules and runs the tests of the rules; with --rules alone, that is all.
 # Then check.py scrapes the programs with a Prometheus of its own and asserts by query: the books agree at rest, every
-# query of the dashboard has an answer, every alert fires for those who misbehave and for nobody else.
+# query of the dashboard has an answer, every alert fires for the programs that misbehave and for no others.
 set -euo pipefail
 
 usage="usage: check.sh --rules | PATH/acks_all PATH/broker [PATH/misbehave]"

@@ -55,7 +55,7 @@
 //! | to see what waits, and since when | [`Purgatory::snapshot`], [`Purgatory::stats`], [`Watches::labelled`] | [operating](guide::operating) |
 //! | to find forgotten events, and heal | [`Builder::check_at_expiry`], [`Builder::recheck_every`] | [operating](guide::operating) |
 //! | a program to start from | | [recipes](guide::recipes) |
-//! | to know what I would write instead | | [by hand](guide::by_hand) |
+//! | to compare with code by hand | | [by hand](guide::by_hand) |
 //!
 //! # What is promised
 //!
@@ -65,9 +65,9 @@
 //! - **Never early.** Nothing expires before its time, in nanoseconds.
 //! - **No thread waits** for another thread's check or callback, and neither runs under a lock of
 //!   the purgatory. (The closures of a [`Monitor`] run under the monitor's own.)
-//! - **Nothing stays.** An operation that has ended is out of every watch list and out of the wheel
-//!   at once. (If it expired under more than 17 keys, it leaves the lists as its callback runs.)
-//!   Counts are exact when nothing moves.
+//! - **Nothing stays.** An ended operation is out of every watch list and out of the wheel at once.
+//!   (If it expired under more than 17 keys, it leaves the lists when its callback runs.) Counts
+//!   are exact when nothing moves.
 //! - **Panics are contained.** A check, callback or waker that panics is counted and ends nothing
 //!   else. (A `Drop` that panics, or a key's `Eq`, `Hash` or `Clone`, may reach the caller or
 //!   abort, as in std's collections.)

@@ -34,11 +34,10 @@
 //! - **Never early.** Deadlines count from the call and round up to a tick; when the machine keeps
 //!   up a task fires within one tick of its deadline, plus the thread's wake-up.
 //! - **Any time is legal.** Every `u64` of ticks has its place; longer durations saturate.
-//! - **At once.** A cancelled task is out of the wheel and out of memory before `cancel` returns.
+//! - **At once.** A cancelled task has left the wheel and the memory before `cancel` returns.
 //! - **Idle is free.** The reaper sleeps until the next bucket that holds anything is due.
 //! - **Bounded.** However many fall due, a lock is held for a few hundred of them at a time.
-//! - **Panics stay inside.** A task that panics is contained and counted ([`TaskTimer::panicked`],
-//!   [`TimerStats::panics`]).
+//! - **Panics are contained** and counted ([`TaskTimer::panicked`], [`TimerStats::panics`]).
 //! - **No lock is held while your code runs**, except in [`TaskTimer::with`] and for a clock of
 //!   yours.
 //!
@@ -111,8 +110,8 @@
 //!   shortest tick.
 //! - Tasks of one tick fire in no promised order, except on a [`ManualTimer`].
 //! - What expires runs on one worker unless you ask for more. A task must not block for long.
-//! - A task may schedule and cancel others and itself. If it panics, the panic is contained,
-//!   counted ([`TimerStats::panics`]) and reported ([`SystemTimerBuilder::on_panic`]).
+//! - A task may schedule and cancel others and itself. A panic in it is reported to
+//!   [`SystemTimerBuilder::on_panic`].
 //! - An idle timer is two sleeping threads.
 //! - On Linux [`SystemClock`] stands still while the machine is suspended.
 //! - Memory comes in pages of 64 tasks; one task that stays holds its page.

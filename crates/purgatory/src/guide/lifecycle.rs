@@ -28,10 +28,10 @@
 //!
 //! - **(a)**, **(b)** The first check runs in the call that parks. Without time to wait it is the
 //!   only one.
-//! - **(c)**, **(i)** It ends as [`Panicked`](crate::CancelReason::Panicked), unless an end was
+//! - **(c)**, **(i)** The reason is [`Panicked`](crate::CancelReason::Panicked), unless an end was
 //!   noted.
-//! - **(d)** The purgatory is shut down or full, or it has too many watermarks or no keys: it comes
-//!   back in [`Refused`](crate::Refused), its callback uncalled.
+//! - **(d)** The purgatory is shut down or full, or the operation has too many watermarks or no
+//!   keys. It comes back in [`Refused`](crate::Refused); its callback is not called.
 //! - **(e)** An event between check and watch is noticed: events are counted.
 //! - **(f)** A check that comes true wins over every note.
 //! - **(g)** The same thread checks again, as often as events came by.

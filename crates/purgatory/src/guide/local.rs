@@ -4,7 +4,7 @@
 //!
 //! - **The loop turns a [`ManualTimer`]** by the time that has passed. No thread is started, and
 //!   what expires is called back in that turn.
-//! - **`rooms(1)`**: more rooms part threads, and here is one. Its lock is never contended.
+//! - **`rooms(1)`**: rooms keep threads apart, and here is only one.
 //! - **`send_wrapper::SendWrapper`** around what is not `Send`. It panics when another thread uses
 //!   or drops it, so raise events on this thread only. Another thread sends it a message.
 //!
@@ -35,8 +35,8 @@
 //!
 //! # A thread per core
 //!
-//! Each core has its own purgatory and is the only one to use it. A key belongs to one core; other
-//! threads send it messages. Its loop sleeps in `inbox.recv_timeout`, or in its I/O.
+//! Each core has a purgatory that no other core uses. A key belongs to one core; other threads send
+//! that core messages. Its loop sleeps in `inbox.recv_timeout`, or in its I/O.
 //!
 //! ```
 #![doc = include_str!("recipes/cores.rs")]

@@ -29,8 +29,8 @@
 //!
 //! [`update`](crate::Monitor::update) raises every key that has waiters. Where that is too slow,
 //! name the keys: [`update_key`](crate::Monitor::update_key),
-//! [`update_keys`](crate::Monitor::update_keys), or [`update_one`](crate::Monitor::update_one) for
-//! one more job. A forgotten key is a [missed event](super::operating#missed-events).
+//! [`update_keys`](crate::Monitor::update_keys), or [`update_one`](crate::Monitor::update_one) when
+//! one wait can go on. A forgotten key is a [missed event](super::operating#missed-events).
 //!
 //! # Pitfalls
 //!

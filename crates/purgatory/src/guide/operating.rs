@@ -21,9 +21,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Printed, a snapshot is text for a person: `examples/support` prints it at SIGUSR1. To tell kinds
-//! of waits apart, give their [`Watches`](crate::Watches) a [label](crate::Watches::labelled). Keys
-//! that have waiters and no event for long are its `quietest`.
+//! A snapshot prints as text; the examples print one at SIGUSR1. To tell kinds of waits apart, give
+//! their [`Watches`](crate::Watches) a [label](crate::Watches::labelled). `quietest` names keys
+//! that have had waiters and no event for long.
 //!
 //! # Metrics
 //!
@@ -41,16 +41,16 @@
 //!
 //! # Missed events
 //!
-//! [`check_at_expiry`](crate::Builder::check_at_expiry) [finds
-//! it](super::recipes#a-trigger-that-was-forgotten). An event that races the timeout may count,
-//! too, so watch the share.
+//! [`check_at_expiry`](crate::Builder::check_at_expiry) finds conditions that came true without
+//! their event ([recipe](super::recipes#a-trigger-that-was-forgotten)). An event that races the
+//! timeout may count, too, so watch the share.
 //!
-//! [`recheck_every`](crate::Builder::recheck_every) heals: an operation that waits for longer than
-//! an interval is checked again each interval. A forgotten event then costs one interval instead of
-//! the whole timeout. Choose one above the usual wait, so that few operations are checked.
+//! [`recheck_every`](crate::Builder::recheck_every) heals: it checks an operation again each
+//! interval. A forgotten event then costs one interval instead of the whole timeout. Choose an
+//! interval above the usual wait, so that few operations are checked.
 //!
 //! # Shutdown
 //!
 //! Take no more requests, let the parked ones [drain](super::recipes#draining-before-the-end), then
-//! call [`shutdown`](crate::Purgatory::shutdown) with a limit. Shut a shared timer down last: that
-//! waits for the callbacks on its threads.
+//! call [`shutdown`](crate::Purgatory::shutdown) with a limit. Shut a shared timer down last: its
+//! shutdown waits for the callbacks on its threads.

@@ -4,7 +4,7 @@
 //! early](super::operations#the-one-rule), under another key, by the [wrong
 //! call](super::watches#pitfalls), or [not at all](super::operating#missed-events).
 //!
-//! **What if the last handle is dropped?** What is parked is cancelled. The drop waits for no
+//! **What if the last handle is dropped?** Parked operations are cancelled; the drop waits for no
 //! thread. An operation that holds a handle keeps its purgatory open: with `Timeout::Never`, call
 //! `shutdown`.
 //!
@@ -19,8 +19,3 @@
 //! | further keys watched in one room | 2^30 | [`Full`](crate::RefusedReason::Full) |
 //! | watermarks of an operation, without `checked()` | 16 383 | [`TooManyWatermarks`](crate::RefusedReason::TooManyWatermarks) |
 //! | a timeout | `u64::MAX` ticks | it saturates |
-//!
-//! # Where to go on
-//!
-//! `docs/KAFKA.md` if you know Kafka's, `docs/LOCKS.md` for locks,
-//! `docs/DESIGN.md` for reasons, `docs/BENCHMARKS.md` for figures, and `examples`.

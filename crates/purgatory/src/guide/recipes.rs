@@ -143,8 +143,8 @@
 //!
 //! # A queue
 //!
-//! Each job goes to one worker, in the order they asked. The value is a guard here, too: a job that
-//! was not done goes back to the front.
+//! Each job goes to one worker, in the order they asked. The value is a guard: a job that was not
+//! done goes back to the front.
 //!
 //! ```
 #![doc = include_str!("recipes/queue.rs")]
@@ -160,8 +160,8 @@
 //!
 //! # Raise after unlock
 //!
-//! A thread that holds a lock which checks need collects the keys meanwhile. What raises them is
-//! made before the lock, hence dropped after it: on early returns and panics, too. (A
+//! A thread that holds a lock which checks need collects the keys. The collector is made before the
+//! lock is taken, so its drop raises them after unlocking, on early returns and panics too. (A
 //! [`Monitor`](crate::Monitor) does this for you.)
 //!
 //! ```
@@ -178,8 +178,8 @@
 //!
 //! # A cache that loads once
 //!
-//! The first to ask loads, the others wait for that. A load that fails, panics, or whose client
-//! goes, wakes them, too, and the next one to ask tries anew.
+//! The first to ask loads, the others wait. A load that fails or panics, or whose client leaves,
+//! wakes them too, and the next to ask tries anew.
 //!
 //! ```
 #![doc = include_str!("recipes/load_once.rs")]
@@ -259,8 +259,8 @@
 //!
 //! # A topic made again
 //!
-//! A watermark only rises, so a topic made again needs another key: name and epoch. What comes late
-//! of the old one touches nothing of the new.
+//! A watermark only rises, so a topic made again needs another key: name and epoch. A late append
+//! to the old topic does not touch the new one.
 //!
 #![cfg_attr(feature = "keyed", doc = "```")]
 #![cfg_attr(not(feature = "keyed"), doc = "```ignore")]
@@ -282,7 +282,7 @@
 //! # Debounce
 //!
 //! A document is saved when two seconds have passed without another edit. The operation is the save
-//! to come; an edit delays it, or, too late for that, parks another.
+//! to come. An edit delays it, or parks another if it comes too late.
 //!
 //! ```
 #![doc = include_str!("recipes/debounce.rs")]
@@ -391,10 +391,10 @@
 //!
 //! # A trigger that was forgotten
 //!
-//! Each request waits out its time and is answered then: slowness, at best. (Kafka has had this
-//! bug: KAFKA-14334.) With [`check_at_expiry`](crate::Builder::check_at_expiry) each is checked
-//! once more when its time is up; what is true then completes, and is a *missed event*: counted,
-//! alerted on (`PurgatoryMissesEvents`) and told to a hook. A test asserts that there was none.
+//! Each request then waits out its time, as in KAFKA-14334. With
+//! [`check_at_expiry`](crate::Builder::check_at_expiry) it is checked once more when its time is
+//! up. If its condition is true, it completes as a *missed event*, which is counted, alerted on
+//! (`PurgatoryMissesEvents`) and told to a hook. A test asserts that there was none.
 //!
 //! ```
 #![doc = include_str!("recipes/forgotten.rs")]

@@ -36,7 +36,7 @@
 //! |---|---|
 //! | `tokio::spawn` in a callback, which panics on a timer's worker | its `Handle` as [executor][executor], with `callbacks_on_executor`, or in the operation |
 //! | to await in a check | [an asynchronous condition](super::operations#an-asynchronous-condition) |
-//! | a wait in `select!` | take it by value: dropped, it is cancelled; polled by `&mut`, it waits on |
+//! | a wait in `select!` | pass it by value to have it cancelled when another branch wins; by `&mut` it waits on |
 //! | to block: `wait_blocking`, `shutdown` | `spawn_blocking`; a task is [refused](crate::WaitError::InsideCallback) |
 //!
 //! - **A paused clock stands still while a `spawn_blocking` task runs**: in a test await the wait.
