@@ -1,5 +1,5 @@
-//! A delay queue of one queue, one lock and one thread. What is due is handed over together, with
-//! the lock not held.
+//! A delay queue of one queue, one lock and one thread. Due items are handed over together,
+//! without the lock.
 
 use std::{
     cmp::{Ordering, Reverse},

@@ -34,7 +34,7 @@ impl<A: FnOnce(Outcome, u64) + 'static> DelayedOperation for Here<A> {
     }
 }
 
-/// Brings the timer to the clock's time. What is due expires here, and timeouts count from here.
+/// Brings the timer to the clock's time. Due fetches expire here, and timeouts count from here.
 fn turn(timer: &ManualTimer, clock: &SystemClock) {
     let passed_ns = clock.now_ns().saturating_sub(timer.clock().now_ns());
     timer.advance(Duration::from_nanos(passed_ns));

@@ -83,7 +83,7 @@ impl Orders {
         Orders { kept: Arc::new(Mutex::new(kept)), waits }
     }
 
-    /// An order has changed elsewhere. What is not new changes nothing.
+    /// Stores a change from elsewhere. A change that is not new is ignored.
     pub fn change(&self, order: Order) {
         let id = order.id.clone();
         self.kept.lock().store(order); // the condition first ...

@@ -22,15 +22,15 @@ use crate::{
     sync::thread_slot,
 };
 
-/// Where requests wait until they can be answered: operations `O`, parked under keys `K`. Without
-/// an `O` it takes any, boxed, futures and blocking waits among them.
+/// Parks operations `O` under keys `K` until they can be answered. The default `O` takes any
+/// operation, boxed, and futures and blocking waits.
 ///
-/// Park with [`try_complete_else_watch`](Self::try_complete_else_watch); the code that makes a
-/// condition true calls [`check_and_complete`](Self::check_and_complete) with its key; what nobody
-/// completes in time, the timer expires. Each operation ends exactly once.
+/// Park with [`try_complete_else_watch`](Self::try_complete_else_watch). The code that makes a
+/// condition true calls [`check_and_complete`](Self::check_and_complete) with its key. An operation
+/// that is not completed in time expires. Each ends exactly once.
 ///
-/// A handle: clones are the same purgatory. Dropping the last one ends whatever is parked as
-/// [`Dropped`](CancelReason::Dropped), without waiting for anybody; it may be dropped inside a
+/// A handle: clones are the same purgatory. Dropping the last one ends all parked operations as
+/// [`Dropped`](CancelReason::Dropped), without waiting for a thread. It may be dropped inside a
 /// callback.
 ///
 /// # The one rule
@@ -373,7 +373,8 @@ impl<K: WatchKey, O: DelayedOperation> Clone for Purgatory<K, O> {
 
 opaque!([K: WatchKey, O: DelayedOperation] Purgatory<K, O>, name: core.settings.name);
 
-/// What a [`shutdown`](Purgatory::shutdown) left. It ends by itself, when what holds it up does.
+/// The operations that a [`shutdown`](Purgatory::shutdown) left. They end by themselves, once the
+/// checks or callbacks that hold them up return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownLeft {

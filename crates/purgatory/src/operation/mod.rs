@@ -178,7 +178,7 @@ impl serde::Serialize for OperationId {
     }
 }
 
-/// What became of an operation by the time parking it returned.
+/// The state of an operation when the call that parks it returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParkResult {
@@ -192,7 +192,7 @@ pub enum ParkResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Timeout {
-    /// So long; rounded up to a tick of the timer. Zero: one check, then it expires.
+    /// This long, rounded up to a tick of the timer. Zero: one check, then it expires.
     After(Duration),
     /// Until this moment of the timer's clock, in nanoseconds since its origin; rounded up to a
     /// tick. One in the past: one check, then it expires.
@@ -231,7 +231,7 @@ impl From<Duration> for Timeout {
     }
 }
 
-/// What became of an attempt to end one operation from outside.
+/// The result of ending one operation from outside.
 ///
 /// ```
 /// use purgatory::{EndResult, ParkResult, Purgatory, Timeout, when};
@@ -255,9 +255,8 @@ pub enum EndResult {
     Gone,
 }
 
-/// A value that had to wait and could not: an operation that was not parked, its `on_complete`
-/// uncalled, or the key of a reply that cannot be [expected](crate::Replies::expect). It comes
-/// back: answer it, or try again.
+/// A refused operation, whose `on_complete` was not called, or the key of a reply that cannot be
+/// [expected](crate::Replies::expect). It is handed back: answer it, or try again.
 ///
 /// As an error it is `Send`, `Sync` and `'static` for every `Send` operation, so `?` takes it into
 /// `Box<dyn Error + Send + Sync>` or `anyhow::Error` as it is, the operation inside; and

@@ -6,9 +6,9 @@ use timer_core::TimeHistogram;
 
 use super::{OperationId, RefusedReason};
 
-/// What a purgatory holds and has done. Exact when nothing moves.
+/// The counts of a purgatory. Exact when nothing moves.
 ///
-/// A field is called as its metric or that metric's label is, so it does not end in `_count`.
+/// A field has the name of its metric or that metric's label, so it does not end in `_count`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -81,8 +81,8 @@ impl Stats {
     }
 }
 
-/// How long operations waited, by how they ended, and how late those were that expired. Counted
-/// from the first time that anybody asked for it.
+/// The times that operations waited, by outcome, and the lateness of the expired. Kept from the
+/// first call that asks for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -99,9 +99,9 @@ pub struct Times {
     pub callback_delay: TimeHistogram,
 }
 
-/// What a purgatory holds, and what became of what it held. Made by
+/// The oldest operations, the checks under way, the keys and the counts of a purgatory. Made by
 /// [`Purgatory::snapshot`](crate::Purgatory::snapshot). With the feature `serde` it can be
-/// serialised; durations then are seconds.
+/// serialised, with durations in seconds.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

@@ -2,8 +2,8 @@
 
 use std::{fmt, hash::Hash};
 
-/// What operations wait for, and events name: a partition, a request id, a pair of those. Any type
-/// that can be the key of a map, owned and cloned.
+/// The key that operations wait for and events name: a partition, a request id, a pair of both. Any
+/// owned type that can be the key of a map, and cloned.
 ///
 /// A key's `Hash` runs with nothing locked, its `Eq` and `Clone` under the lock of the room it
 /// hashes to: those must not call back into the purgatory. A [`Purgatory`](crate::Purgatory) takes

@@ -1,5 +1,4 @@
-//! The broker over real sockets, with the real timer: also many connections, and clients that do
-//! not play along.
+//! The broker over real sockets, with the real timer: many connections, and clients that misbehave.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
