@@ -90,12 +90,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn median_of_an_even_number_lies_between_two() {
+    fn numbers_are_grouped_and_an_even_median_is_between() {
         assert_eq!([median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0, 2.0, 3.0])], [2.0, 2.5]);
-    }
-
-    #[test]
-    fn numbers_are_grouped() {
         let numbers = [10, 1_000, 86_400, 1_000_010].map(grouped);
         assert_eq!(numbers, ["10", "1 000", "86 400", "1 000 010"]);
         let numbers = [0.0, 0.5, 9.99, 9.996, 12.34, 99.96, 123_456.7].map(number);

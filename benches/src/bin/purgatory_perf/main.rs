@@ -1,4 +1,4 @@
-//! Kafka's load test for its purgatory, with its parameters and its workload, over this project's
+//! Kafka's load test for its purgatory, with its profiles and its workload, over this project's
 //! purgatory and over the shape of Kafka's first.
 //!
 //! `cargo run --release -p purgatory-benches --bin purgatory_perf` runs both with both published
@@ -16,7 +16,6 @@ mod workload;
 
 use std::{slice, time::Duration};
 
-use anyhow::ensure;
 use clap::{Parser, ValueEnum, value_parser};
 use purgatory_benches::{grouped, machine, markdown, name};
 
@@ -56,12 +55,6 @@ struct Args {
     /// One of the published profiles.
     #[arg(long, value_enum)]
     profile: Option<Profile>,
-    /// The median latency, in milliseconds, instead of the profile's.
-    #[arg(long, value_name = "MS", requires = "profile")]
-    pct50: Option<u64>,
-    /// The upper quartile of the latencies, in milliseconds, instead of the profile's.
-    #[arg(long, value_name = "MS", requires = "profile")]
-    pct75: Option<u64>,
     /// How long a request may wait, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 200, value_parser = value_parser!(u64).range(1..))]
     timeout: u64,
@@ -89,15 +82,12 @@ enum Profile {
 }
 
 impl Args {
-    fn workload(&self, profile: Profile, rate: u64) -> anyhow::Result<Workload> {
+    fn workload(&self, profile: Profile, rate: u64) -> Workload {
         let (p50_ms, p75_ms) = match profile {
             Profile::Low => (20, 60),
             Profile::High => (200, 400),
         };
-        let (p50_ms, p75_ms) = (self.pct50.unwrap_or(p50_ms), self.pct75.unwrap_or(p75_ms));
-        ensure!(p50_ms > 0, "--pct50 {p50_ms}: the median is 1 ms at least");
-        ensure!(p75_ms > p50_ms, "--pct75 {p75_ms}: must be above --pct50 {p50_ms}");
-        Ok(Workload { rate, p50_ms, p75_ms, timeout: Duration::from_millis(self.timeout) })
+        Workload { rate, p50_ms, p75_ms, timeout: Duration::from_millis(self.timeout) }
     }
 
     /// How many requests at this rate.
@@ -135,7 +125,7 @@ fn main() -> anyhow::Result<()> {
     print!("{}", markdown(&HEAD, &[]));
     for &profile in profiles {
         for &rate in rates {
-            let workload = args.workload(profile, rate)?;
+            let workload = args.workload(profile, rate);
             for &timer in timers {
                 let measured = run(&args, &workload, timer)?;
                 println!("| {} |", row(profile, rate, timer, &measured).join(" | "));
