@@ -25,8 +25,8 @@ impl Live {
     pub const CONTENT_SECURITY_POLICY: &str = concat!(
         "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; ",
         "connect-src 'self'; img-src data:; ",
-        "style-src 'sha256-NAmC8aQoh8piqGD0ZH7rsJ76q3pv6wHFQvqLIZf8bHQ='; ",
-        "script-src 'sha256-lpXRILRkaIpbrJj0mHvEM2bc0msg4FiQQytBsIPy5Ts='",
+        "style-src 'sha256-o3HRb6px4LoJhfX3vHTh6HEISdgrDjtyNG00ixj5U3I='; ",
+        "script-src 'sha256-DdJcGIjPA84snlQ6Ffku20Q9a7XD/kX1ISdQOU1VJD0='",
     );
 
     /// How long to wait between two events: the page expects a few a second.
