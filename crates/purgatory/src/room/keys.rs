@@ -105,7 +105,6 @@ impl<K: Eq> Keys<K> {
     }
 
     /// The watermark watches of a key, to be added to or taken from.
-    #[inline]
     pub(super) fn watermarks_mut(&mut self, number: u32) -> &mut WatermarkList {
         let Keys { records, far, .. } = self;
         let record = records.at_mut(number).0.as_mut().expect("Linked: a link names a record");

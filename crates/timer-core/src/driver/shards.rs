@@ -10,7 +10,6 @@
 //!   tick stays, and costs at most one needless visit.
 
 use std::{
-    fmt,
     num::NonZeroU32,
     ops::{Deref, DerefMut},
     sync::{Arc, atomic},
@@ -240,7 +239,7 @@ const SHARD_AT: u32 = 24;
 
 /// Names a task on sharded wheels: shard, index and sequence in 96 bits. Never reused by those
 /// wheels, and meaningless to any others: there it may name a task of theirs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimerHandle {
     /// The shard in 8 bits, and the 24 upper ones of the sequence's 56: they last for 228 years at
     /// ten million tasks a second.
@@ -280,13 +279,6 @@ impl TimerHandle {
     /// (32).
     pub fn to_bits(self) -> u128 {
         u128::from(self.high) << 64 | u128::from(self.low) << 32 | u128::from(self.above.get())
-    }
-}
-
-impl fmt::Debug for TimerHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let id = self.id();
-        write!(f, "TimerHandle({}:{}v{})", self.shard(), id.index(), id.sequence())
     }
 }
 
