@@ -74,7 +74,7 @@ impl Far {
 
 impl<K: Eq> Keys<K> {
     pub(super) fn new() -> Self {
-        Keys { records: Pages::new(), far: Box::default() }
+        Keys { records: Pages::default(), far: Box::default() }
     }
 
     /// The number of a key's record.

@@ -145,7 +145,7 @@ impl<K, O> ShardState for Room<K, O> {
 
 impl<K: Eq + Clone, O> Room<K, O> {
     pub(crate) fn new(number: usize, wheel: TimingWheel<Entry<O>>) -> Self {
-        let rest = Rest { slots: Pages::new(), walks: Vec::new(), walks_begun: 0 };
+        let rest = Rest { slots: Pages::default(), walks: Vec::new(), walks_begun: 0 };
         Room {
             closed: false,
             entries: Entries { wheel, room: number as u32 },

@@ -19,7 +19,8 @@ use crate::{
 ///
 /// What falls due runs inline, on the advancing thread, tick by tick; what is overdue goes by its
 /// deadline, what has the same in the order it was scheduled (owners of wheels one after the other,
-/// in the order they were attached; the timer's sleeps are one, attached when the first is made).
+/// in the order they were attached; the timer's tasks are the first one, its sleeps are attached
+/// when the first is made).
 /// A sleep that is registered while another thread advances beyond its time is woken by the next
 /// [`advance`](Self::advance).
 /// While a task runs the clock shows its tick, so what it schedules falls due in its turn.
@@ -59,7 +60,9 @@ impl ManualTimer {
         driver.clock = Arc::new(clock.clone());
         (driver.tick, driver.wheel_size) = (tick, wheel_size);
         (driver.by_hand, driver.inline) = (true, true);
-        ManualTimer { inside: Inside::new(driver), clock, target_ns: Arc::default() }
+        let inside = Inside::new(driver);
+        inside.tasks(); // attached first, they come first in a tick
+        ManualTimer { inside, clock, target_ns: Arc::default() }
     }
 
     /// Lets `by` pass: everything that falls due meanwhile runs here, in order, before this

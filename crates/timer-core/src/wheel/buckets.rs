@@ -132,7 +132,7 @@ pub(crate) struct Buckets {
 impl Buckets {
     pub(crate) fn new(geometry: Geometry) -> Self {
         let (lists, occupied) = Default::default();
-        Buckets { geometry, lists, occupied, chunks: Pages::new() }
+        Buckets { geometry, lists, occupied, chunks: Pages::default() }
     }
 
     /// The last tick that has a bucket.
@@ -347,7 +347,7 @@ mod tests {
     use crate::wheel::{geometry::WheelSize, pages::PageSlot};
 
     fn buckets() -> (Pages<Node<()>>, Buckets) {
-        (Pages::new(), Buckets::new(Geometry::new(WheelSize::KAFKA)))
+        (Pages::default(), Buckets::new(Geometry::new(WheelSize::KAFKA)))
     }
 
     /// Puts a node into its bucket; returns when that is due.

@@ -62,11 +62,6 @@ impl<N: PageSlot> Pages<N> {
     /// The free slots of a page with nothing live.
     const ALL: u64 = u64::MAX >> (64 - (1u32 << N::PAGE_BITS));
 
-    /// No page yet.
-    pub fn new() -> Self {
-        Pages { pages: SmallVec::new(), partial: END, vacant: END, len: 0, spare: false }
-    }
-
     /// Slots in use.
     pub fn len(&self) -> usize {
         self.len as usize
@@ -191,7 +186,7 @@ impl<N: PageSlot> Pages<N> {
     /// something is the only other.
     fn emptied(&mut self, number: u32) {
         if self.len == 0 && self.pages.len() > KEPT_PAGES {
-            *self = Pages::new();
+            *self = Pages::default();
         } else if self.len == 0 {
             self.pages.iter_mut().skip(1).for_each(Page::give_back);
             self.spare = false;
@@ -222,9 +217,10 @@ impl<N: PageSlot> Pages<N> {
     }
 }
 
-impl<N: PageSlot> Default for Pages<N> {
+impl<N> Default for Pages<N> {
+    /// No page yet.
     fn default() -> Self {
-        Pages::new()
+        Pages { pages: SmallVec::new(), partial: END, vacant: END, len: 0, spare: false }
     }
 }
 
@@ -250,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_peak_is_given_back_but_for_one_page() {
-        let mut pages = Pages::<Slot>::new();
+        let mut pages = Pages::<Slot>::default();
         let indices: Vec<_> = (0..4000).map(|_| pages.claim().unwrap()).collect();
         assert_eq!(pages.pages_with_memory(), 250);
         // In an order unlike that of claiming.
@@ -269,7 +265,7 @@ mod tests {
 
     #[test]
     fn when_all_are_in_use_there_is_none_to_claim() {
-        let mut pages = Pages::<Slot>::new();
+        let mut pages = Pages::<Slot>::default();
         (0..Slot::MAX).for_each(|_| assert!(pages.claim().is_some()));
         assert_eq!(pages.claim(), None);
         pages.release(77);
@@ -278,7 +274,7 @@ mod tests {
 
     #[test]
     fn slots_in_use_are_walked_in_order() {
-        let mut pages = Pages::<Slot>::new();
+        let mut pages = Pages::<Slot>::default();
         (0..200).for_each(|_| _ = pages.claim());
         (0..200).step_by(3).for_each(|index| pages.release(index));
         let next = |from: &u32| pages.first_from(from + 1);

@@ -150,7 +150,7 @@ impl<T> TimingWheel<T> {
     fn on(geometry: Geometry, start: u64) -> Self {
         TimingWheel {
             buckets: Box::new(Buckets::new(geometry)),
-            nodes: Pages::new(),
+            nodes: Pages::default(),
             now: start,
             due_bound: u64::MAX,
             sequence: 0,

@@ -29,6 +29,18 @@ fn setup() -> (ManualTimer, Times) {
 }
 
 #[test]
+fn a_timers_own_tasks_come_first_in_a_tick() {
+    let timer = ManualTimer::new();
+    let (send, ran) = mpsc::channel();
+    let own = send.clone();
+    let handled = timer.with_handler(move |number: u64| send.send(number).unwrap());
+    handled.schedule(MS, 2).unwrap();
+    timer.schedule(MS, move || own.send(1).unwrap()).unwrap();
+    timer.advance(MS);
+    assert_eq!(ran.try_iter().collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
 fn tasks_of_one_tick_run_in_the_order_of_scheduling() {
     let timer = ManualTimer::new();
     let (send, ran) = mpsc::channel();
