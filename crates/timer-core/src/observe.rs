@@ -73,14 +73,9 @@ impl TimeHistogram {
 
     /// Counts something that took this many nanoseconds.
     pub fn record(&mut self, took_ns: u64) {
-        self.record_many(took_ns, 1);
-    }
-
-    /// Counts `count` that took this many nanoseconds each.
-    pub fn record_many(&mut self, took_ns: u64, count: u64) {
         let bucket = BOUNDS_NS.partition_point(|&bound| bound < took_ns);
-        self.buckets[bucket] += count;
-        self.sums_ns[bucket] += u128::from(took_ns) * u128::from(count);
+        self.buckets[bucket] += 1;
+        self.sums_ns[bucket] += u128::from(took_ns);
     }
 
     /// How many were counted in each bucket; the last one has no upper bound.
@@ -100,10 +95,9 @@ impl TimeHistogram {
 
     /// Adds what another counted.
     pub fn add(&mut self, other: &TimeHistogram) {
-        let both = self.buckets.iter_mut().zip(&mut self.sums_ns);
-        for ((bucket, sum), (more, more_ns)) in both.zip(other.buckets.iter().zip(&other.sums_ns)) {
-            *bucket += more;
-            *sum += more_ns;
+        for at in 0..BUCKETS {
+            self.buckets[at] += other.buckets[at];
+            self.sums_ns[at] += other.sums_ns[at];
         }
     }
 
@@ -115,11 +109,8 @@ impl TimeHistogram {
         (0..BUCKETS).filter_map(|at| {
             let count = self.buckets[at].checked_sub(earlier.buckets[at]).filter(|&n| n > 0)?;
             let sum_ns = self.sums_ns[at].saturating_sub(earlier.sums_ns[at]);
-            let mean_s = sum_ns as f64 / count as f64 / 1e9;
-            Some((
-                count,
-                TimeHistogram::BOUNDS_S.get(at).map_or(mean_s, |&bound| mean_s.min(bound)),
-            ))
+            let bound_s = TimeHistogram::BOUNDS_S.get(at).copied().unwrap_or(f64::MAX);
+            Some((count, bound_s.min(sum_ns as f64 / count as f64 / 1e9)))
         })
     }
 }
@@ -150,9 +141,9 @@ mod metrics {
 
     use super::{TimeHistogram, TimerStats};
     use ::metrics::{
-        Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
+        Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+        histogram,
     };
-    use ::metrics::{gauge, histogram};
     use std::sync::MutexGuard;
 
     /// A recorder takes values one by one and keeps each until it is rendered, so a program that
@@ -228,6 +219,15 @@ mod metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl TimeHistogram {
+        /// Counts `count` that took this many nanoseconds each.
+        fn record_many(&mut self, took_ns: u64, count: u64) {
+            let bucket = BOUNDS_NS.partition_point(|&bound| bound < took_ns);
+            self.buckets[bucket] += count;
+            self.sums_ns[bucket] += u128::from(took_ns) * u128::from(count);
+        }
+    }
 
     #[test]
     fn a_bound_belongs_to_the_bucket_below_it() {

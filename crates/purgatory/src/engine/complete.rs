@@ -217,8 +217,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// run, it is counted by `closing`.
     pub(crate) fn close_offloading(self: &Arc<Self>, reason: CancelReason) {
         self.close_rooms(reason, |ended| {
-            let ended = Due::from(std::mem::take(ended).into_vec());
-            for ended in ended.into_jobs(self.offload.parallelism()) {
+            let mut all = Due::default();
+            ended.drain(..).for_each(|ended| all.push(ended, None));
+            for ended in all.into_jobs(self.offload.parallelism()) {
                 self.offload_endings(ended, Some(&self.closing));
             }
         });

@@ -187,7 +187,6 @@ impl Default for TickLength {
 }
 
 /// The moment `delay` after another, in nanoseconds; `u64::MAX` when it lies beyond them.
-#[inline]
 pub(crate) fn later_ns(from_ns: u64, delay: Duration) -> u64 {
     from_ns.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX))
 }

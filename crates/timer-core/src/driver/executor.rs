@@ -105,19 +105,12 @@ pub struct Due<T> {
 
 impl<T> Default for Due<T> {
     fn default() -> Self {
-        Due::from(Vec::new())
-    }
-}
-
-impl<T> From<Vec<T>> for Due<T> {
-    fn from(tasks: Vec<T>) -> Self {
-        Due { tasks, order: Vec::new() }
+        Due { tasks: Vec::new(), order: Vec::new() }
     }
 }
 
 impl<T> Due<T> {
     /// Adds a task; with its deadline and place in the order of insertion, if order matters.
-    #[inline]
     pub fn push(&mut self, task: T, order: Option<(u64, u64)>) {
         self.tasks.push(task);
         self.order.extend(order);
@@ -331,13 +324,18 @@ mod tests {
 
     #[test]
     fn due_tasks_are_parted_among_the_threads() {
-        let sizes = |due: usize, parallelism| -> Vec<usize> {
-            Due::from(vec![(); due]).into_jobs(parallelism).map(|job| job.len()).collect()
+        let due = |count: u32| {
+            let mut due = Due::default();
+            (0..count).for_each(|task| due.push(task, None));
+            due
+        };
+        let sizes = |count, parallelism| -> Vec<usize> {
+            due(count).into_jobs(parallelism).map(|job| job.len()).collect()
         };
         assert_eq!(sizes(0, 4), []);
         assert_eq!(sizes(3, 8), [1, 1, 1]);
         assert_eq!(sizes(10, 4), [3, 3, 3, 1]);
         assert_eq!(sizes(130, 1), [64, 64, 2]);
-        assert!(Due::from(Vec::from_iter(0..200)).into_jobs(2).flatten().eq(0..200));
+        assert!(due(200).into_jobs(2).flatten().eq(0..200));
     }
 }

@@ -203,7 +203,6 @@ impl<S> DerefMut for ShardGuard<'_, S> {
 
 impl<S> ShardGuard<'_, S> {
     /// This shard's number.
-    #[inline]
     pub fn number(&self) -> usize {
         self.ringer.shard
     }

@@ -74,12 +74,6 @@ impl Error for BuildError {
     }
 }
 
-impl From<io::Error> for BuildError {
-    fn from(error: io::Error) -> Self {
-        BuildError::Thread(error)
-    }
-}
-
 /// A task could not be scheduled; it comes back.
 ///
 /// It is `Send` and `Sync` for every task that is `Send`, so `?` takes it into `anyhow::Error` as

@@ -223,13 +223,12 @@ impl<F: FnMut() + Send + 'static> Task<F> {
 
 impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
     fn run(mut self: Box<Self>) {
-        {
-            let mut state = self.shared.state.lock();
-            if state.over {
-                return;
-            }
-            (state.waiting, state.run_by) = (None, Some(thread::current().id()));
+        let mut state = self.shared.state.lock();
+        if state.over {
+            return;
         }
+        (state.waiting, state.run_by) = (None, Some(thread::current().id()));
+        drop(state);
         let result = contain(|| (self.act)());
         self.shared.state.lock().run_by = None;
         self.shared.run_over.notify_all();

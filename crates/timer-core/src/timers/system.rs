@@ -225,15 +225,16 @@ impl SystemTimerBuilder {
             return Err(BuildError::Shards(driver.shard_count));
         }
         if let Some(count) = workers {
-            let workers = Arc::new(Workers::start(&format!("{}-worker", driver.name), count)?);
-            driver.executor = driver.workers.insert(workers).clone();
+            let name = format!("{}-worker", driver.name);
+            let workers = Workers::start(&name, count).map_err(BuildError::Thread)?;
+            driver.executor = driver.workers.insert(Arc::new(workers)).clone();
         }
         #[cfg(feature = "tokio")]
         if let Some(runtime) = self.runtime {
             let started = crate::driver::tokio::start_reaper(&mut driver, &runtime);
             return started.then(|| SystemTimer::of(driver)).ok_or(BuildError::NoTime);
         }
-        driver.start_reaper()?;
+        driver.start_reaper().map_err(BuildError::Thread)?;
         Ok(SystemTimer::of(driver))
     }
 }

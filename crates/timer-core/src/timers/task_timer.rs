@@ -374,7 +374,9 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
             self.shards.lock(number).closed = true; // what is pending can still be taken back
         }
         if self.run_at_close && !failpoint!(ShutdownWakesNoSleeper) {
-            self.execute(Due::from(self.take_all()));
+            let mut due = Due::default();
+            self.take_all().into_iter().for_each(|task| due.push(task, None));
+            self.execute(due);
         }
     }
 }

@@ -17,7 +17,7 @@ fn sizes_outside_their_bounds_are_refused() {
 
 #[test]
 fn a_timer_that_was_not_built_says_why() {
-    let thread = BuildError::from(io::Error::other("no more threads"));
+    let thread = BuildError::Thread(io::Error::other("no more threads"));
     assert_eq!(thread.to_string(), "no thread for the timer");
     assert_eq!(thread.source().unwrap().to_string(), "no more threads");
     let odd = SystemTimer::builder().name("a\0b").build().unwrap();
