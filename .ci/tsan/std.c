@@ -22,3 +22,23 @@ void wrap_lock_contended(void *mutex) {
     real_lock_contended(mutex);
     __tsan_acquire(mutex);
 }
+
+// A `Condvar` lets its mutex go and locks it again in std. WAIT and WAIT_TIMEOUT are the names of its functions.
+void __tsan_release(void *);
+void real_wait(void *, void *) __asm__("__real_" WAIT);
+void wrap_wait(void *, void *) __asm__("__wrap_" WAIT);
+_Bool real_wait_timeout(void *, void *, unsigned long, unsigned) __asm__("__real_" WAIT_TIMEOUT);
+_Bool wrap_wait_timeout(void *, void *, unsigned long, unsigned) __asm__("__wrap_" WAIT_TIMEOUT);
+
+void wrap_wait(void *condvar, void *mutex) {
+    __tsan_release(mutex);
+    real_wait(condvar, mutex);
+    __tsan_acquire(mutex);
+}
+
+_Bool wrap_wait_timeout(void *condvar, void *mutex, unsigned long seconds, unsigned nanoseconds) {
+    __tsan_release(mutex);
+    _Bool woken = real_wait_timeout(condvar, mutex, seconds, nanoseconds);
+    __tsan_acquire(mutex);
+    return woken;
+}
