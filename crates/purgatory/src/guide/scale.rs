@@ -31,13 +31,13 @@
 //!
 //! | | bytes, 1 key | 3 keys | ns, 1 key | 3 keys |
 //! |---|---|---|---|---|
-//! | callback | 103 | 156 | 160 | 361 |
-//! | future, without its task | 319 | 372 | 347 | 548 |
+//! | callback | 102 | 172 | 158 | 371 |
+//! | future, without its task | 310 | 379 | 359 | 579 |
 //!
 //! | Calculated from it | rate | mean wait | parked | memory | CPU |
 //! |---|---|---|---|---|---|
-//! | acks=all | 100 000/s | 5 ms | 500 | 52 kB | 1.6 % |
-//! | long poll, three keys | 20 000/s | 500 ms | 10 000 | 1.6 MB | 0.7 % |
+//! | acks=all | 100 000/s | 5 ms | 500 | 51 kB | 1.6 % |
+//! | long poll, three keys | 20 000/s | 500 ms | 10 000 | 1.7 MB | 0.7 % |
 //!
 //! Set [`max_parked`](crate::Builder::max_parked) on a server: if events stop, a purgatory holds
 //! rate × timeout. [`max_weight`](crate::Builder::max_weight) bounds what differs in size. With
