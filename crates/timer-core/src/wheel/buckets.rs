@@ -18,34 +18,36 @@
 //!   follows from its slot and the present.
 //! - **Occupied**: the bit of a bucket that is not empty is set. That of one that has emptied stays
 //!   until the bucket is looked for, so that a task that comes and goes writes to no word of bits.
-//! - **Owned**: a chunk in use is of one bucket; only that one's last chunk has gaps.
+//! - **Owned**: a chunk in use names its bucket, any other none; only the last one has gaps.
 //! - **Cascade first**: of two buckets that expire at the same tick that of the higher level comes
 //!   first: what it hands down is there when the tick itself is reached.
 
 use crate::wheel::{
     geometry::{DueBucket, Geometry},
-    node::{MAX_TASKS, NO_PLACE, Node, Place},
+    node::{MAX_TASKS, NO_PLACE, Node},
     pages::{PageSlot, Pages},
     step,
 };
 
-/// Entries of a chunk: with its link it fills 128 bytes.
-const CHUNK: u32 = 31;
+/// Entries of a chunk: with its links it fills 128 bytes.
+const CHUNK: u32 = 30;
 
-/// Entries from one chunk to the next.
+/// Places from one chunk to the next.
 const SPAN: u32 = 32;
 
-/// No chunk.
+/// No chunk, or no bucket.
 const NONE: u32 = u32::MAX;
 
-/// The first entry of a bucket, which is in no chunk.
-const FIRST: u32 = u32::MAX;
+/// With this bit a place is the first entry of a bucket, whose number is the rest.
+const FIRST: u32 = 1 << 31;
 
 /// A part of a list.
 #[derive(Debug)]
 struct Chunk {
     entries: [u32; CHUNK as usize],
     previous: u32,
+    /// Number of the bucket that uses it.
+    owner: u32,
 }
 
 impl PageSlot for Chunk {
@@ -53,7 +55,7 @@ impl PageSlot for Chunk {
     const MAX: u32 = MAX_TASKS; // one a task would do
 
     fn vacant() -> Self {
-        Chunk { entries: [0; CHUNK as usize], previous: NONE }
+        Chunk { entries: [0; CHUNK as usize], previous: NONE, owner: NONE }
     }
 }
 
@@ -70,18 +72,19 @@ struct TimerTaskList {
 impl TimerTaskList {
     const EMPTY: TimerTaskList = TimerTaskList { len: 0, first: NONE, tail: NONE };
 
-    /// Adds an index; returns its entry. O(1), but for the making of a page.
+    /// Adds an index of bucket `owner`; returns its place. O(1), but for the making of a page.
     #[inline]
-    fn push(&mut self, chunks: &mut Pages<Chunk>, index: u32) -> u32 {
+    fn push(&mut self, chunks: &mut Pages<Chunk>, owner: u32, index: u32) -> u32 {
         self.len += 1;
         if self.len == 1 {
             self.first = index;
-            return FIRST;
+            return FIRST | owner;
         }
         let end = (self.len - 2) % CHUNK;
         if end == 0 {
             let added = chunks.claim().expect("fewer chunks than tasks");
-            chunks.at_mut(added).previous = self.tail;
+            let chunk = chunks.at_mut(added);
+            (chunk.previous, chunk.owner) = (self.tail, owner);
             self.tail = added;
         }
         chunks.at_mut(self.tail).entries[end as usize] = index;
@@ -98,6 +101,7 @@ impl TimerTaskList {
         let (end, last) = ((self.len - 1) % CHUNK, chunks.at_mut(self.tail));
         let index = last.entries[end as usize];
         if end == 0 {
+            last.owner = NONE; // Owned
             let previous = last.previous;
             chunks.release(self.tail);
             self.tail = previous;
@@ -154,16 +158,24 @@ impl Buckets {
 
     /// Level and slot of a node's bucket, if it is in one. O(1).
     pub(crate) fn bucket_of<T>(&self, node: &Node<T>) -> Option<(usize, usize)> {
-        (node.place != NO_PLACE).then(|| self.level_and_slot(node.place.bucket as usize))
+        (node.place != NO_PLACE).then(|| self.level_and_slot(self.owner(node.place)))
     }
 
-    /// The index at a place.
+    /// The number of the bucket that a place is in.
     #[inline]
-    fn entry(&mut self, Place { bucket, entry }: Place) -> &mut u32 {
-        if entry == FIRST {
-            return &mut self.lists[bucket as usize].first;
+    fn owner(&self, place: u32) -> usize {
+        let owner =
+            if place & FIRST == 0 { self.chunks.at(place / SPAN).owner } else { place ^ FIRST };
+        owner as usize
+    }
+
+    /// The entry at a place.
+    #[inline]
+    fn entry(&mut self, place: u32) -> &mut u32 {
+        if place & FIRST == 0 {
+            return &mut self.chunks.at_mut(place / SPAN).entries[(place % SPAN) as usize];
         }
-        &mut self.chunks.at_mut(entry / SPAN).entries[(entry % SPAN) as usize]
+        &mut self.lists[(place ^ FIRST) as usize].first
     }
 
     fn level_and_slot(&self, number: usize) -> (usize, usize) {
@@ -177,18 +189,18 @@ impl Buckets {
     /// Puts the index of a node, which is to keep its place, into the bucket of a deadline that
     /// `now` is not after; returns when the bucket is due, too. O(levels).
     #[inline]
-    pub(crate) fn push(&mut self, index: u32, deadline: u64, now: u64) -> (Place, u64) {
+    pub(crate) fn push(&mut self, index: u32, deadline: u64, now: u64) -> (u32, u64) {
         let bucket = self.geometry.bucket(deadline, now);
         let number = self.number(bucket);
         if number >= self.lists.len() {
             self.make_levels(bucket.level + 1);
         }
-        let entry = self.lists[number].push(&mut self.chunks, index);
+        let place = self.lists[number].push(&mut self.chunks, number as u32, index);
         let (word, bit) = (&mut self.occupied[number / 64], 1 << (number % 64));
         if *word & bit == 0 {
             *word |= bit; // Occupied
         }
-        (Place { bucket: number as u32, entry }, self.due(bucket))
+        (place, self.due(bucket))
     }
 
     #[cold]
@@ -210,7 +222,7 @@ impl Buckets {
             return false;
         }
         debug_assert_eq!(*self.entry(place), index, "Place");
-        let last = self.pop_from(place.bucket as usize).expect("Place: the bucket is not empty");
+        let last = self.pop_from(self.owner(place)).expect("Place: the bucket is not empty");
         if last != index {
             step();
             *self.entry(place) = last;
@@ -298,15 +310,15 @@ impl Buckets {
         for (number, list) in self.lists.iter().enumerate() {
             let bit = self.occupied[number / 64] >> (number % 64) & 1 == 1;
             assert!(bit || list.len == 0, "Occupied");
-            let placed = |entry| Place { bucket: number as u32, entry };
             let mut len = list.len.min(1) as usize;
             if len == 1 {
-                self.assert_placed(nodes, now, list.first, placed(FIRST));
+                self.assert_placed(nodes, now, (list.first, FIRST | number as u32));
             }
             for chunk in list.chunks(&self.chunks) {
+                assert_eq!(self.chunks.at(chunk).owner as usize, number, "Owned");
                 let entries = list.entries(&self.chunks, chunk);
-                let places = entries.iter().zip(chunk * SPAN..);
-                places.for_each(|(&at, entry)| self.assert_placed(nodes, now, at, placed(entry)));
+                let places = entries.iter().copied().zip(chunk * SPAN..);
+                places.for_each(|placed| self.assert_placed(nodes, now, placed));
                 (len, chunks) = (len + entries.len(), chunks + 1);
             }
             assert_eq!(len, list.len as usize, "Owned");
@@ -317,11 +329,11 @@ impl Buckets {
     }
 
     /// Checks an index against its place.
-    fn assert_placed<T>(&self, nodes: &Pages<Node<T>>, now: u64, index: u32, place: Place) {
+    fn assert_placed<T>(&self, nodes: &Pages<Node<T>>, now: u64, (index, place): (u32, u32)) {
         step();
         let node = nodes.at(index);
         assert_eq!(node.place, place, "Place");
-        let (level, slot) = self.level_and_slot(place.bucket as usize);
+        let (level, slot) = self.level_and_slot(self.owner(place));
         let bucket = self.geometry.bucket_at(level, slot, now);
         assert!(self.geometry.holds(bucket, node.deadline, now), "One round");
         node.task();

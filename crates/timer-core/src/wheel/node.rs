@@ -35,15 +35,8 @@ impl TaskId {
     }
 }
 
-/// Where a node is: the number of its bucket, and its entry there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) bucket: u32,
-    pub(crate) entry: u32,
-}
-
 /// The node is in no bucket.
-pub(crate) const NO_PLACE: Place = Place { bucket: u32::MAX, entry: u32::MAX };
+pub(crate) const NO_PLACE: u32 = u32::MAX;
 
 /// A task and its timer links.
 #[derive(Debug)]
@@ -52,14 +45,15 @@ pub(crate) struct Node<T> {
     pub(crate) deadline: u64,
     /// 0 when the node is free.
     pub(crate) sequence: u64,
-    pub(crate) place: Place,
+    /// Its position in its bucket: a chunk and an entry of it.
+    pub(crate) place: u32,
     pub(crate) task: Option<T>,
 }
 
 impl<T> Node<T> {
     /// A node without a sequence.
     #[inline]
-    pub(crate) fn new(deadline: u64, place: Place, task: T) -> Self {
+    pub(crate) fn new(deadline: u64, place: u32, task: T) -> Self {
         Node { deadline, sequence: 0, place, task: Some(task) }
     }
 

@@ -18,7 +18,7 @@
 use crate::wheel::{
     buckets::Buckets,
     geometry::{DueBucket, Geometry, WheelSize},
-    node::{NO_PLACE, Node, Place, TaskId},
+    node::{NO_PLACE, Node, TaskId},
     pages::Pages,
     step,
 };
@@ -233,7 +233,7 @@ impl<T> TimingWheel<T> {
     /// Puts an index that is in no bucket into the one of a deadline; returns its place there, and
     /// when the bucket is due.
     #[inline]
-    fn put(&mut self, index: u32, deadline: u64) -> (Place, u64) {
+    fn put(&mut self, index: u32, deadline: u64) -> (u32, u64) {
         let deadline = deadline.max(self.now);
         if deadline > self.buckets.last_tick() {
             return (NO_PLACE, u64::MAX);
