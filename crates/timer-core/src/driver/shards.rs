@@ -208,7 +208,6 @@ impl<S> ShardGuard<'_, S> {
     }
 
     /// The public name of a task on this shard's wheel.
-    #[inline]
     pub fn handle(&self, id: TaskId) -> TimerHandle {
         TimerHandle::new(self.ringer.shard, id)
     }

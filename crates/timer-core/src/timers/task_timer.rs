@@ -149,8 +149,7 @@ impl<T: Send + 'static> TaskTimer<T> {
 
     /// The present and a deadline, in ticks.
     fn now_and_deadline(&self, delay: Duration) -> (u64, u64) {
-        let now_ns = self.tasks.driver.now_ns();
-        let tick = self.tasks.driver.tick;
+        let (now_ns, tick) = (self.tasks.driver.now_ns(), self.tasks.driver.tick);
         (tick.round_down(now_ns), tick.deadline(now_ns, delay))
     }
 
@@ -228,7 +227,7 @@ impl<T> fmt::Debug for TaskTimer<T> {
 #[derive(Debug)]
 pub struct Inside {
     pub(crate) driver: Arc<Driver>,
-    /// Made when the first task is scheduled.
+    /// Made when the first task is scheduled; of a hand-turned timer at once.
     pub(crate) tasks: OnceLock<TaskTimer<Box<dyn TimerTask>>>,
     /// Where sleeps leave their wakers; made when the first one is. The same wheels behind a count
     /// of references for each shard: threads that make and drop sleeps do not write to the same
@@ -248,9 +247,7 @@ impl Inside {
 
     /// What tasks are scheduled on.
     pub(crate) fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
-        let on =
-            || TaskTimer::on(self.driver.clone(), |task: Box<dyn TimerTask>| task.run(), false);
-        self.tasks.get_or_init(on)
+        self.tasks.get_or_init(|| TaskTimer::on(self.driver.clone(), <dyn TimerTask>::run, false))
     }
 
     /// Where this thread leaves wakers.
