@@ -98,24 +98,46 @@
 
 #[macro_use]
 #[doc(hidden)]
-pub mod failpoints;
+pub mod sync;
 
-mod engine;
+/// What threads do with locked rooms. `core` is what all handles of a purgatory share.
+mod engine {
+    pub(crate) mod complete;
+    pub(crate) mod core;
+    pub(crate) mod event;
+    pub(crate) mod expire;
+    pub(crate) mod nested;
+    pub(crate) mod park;
+    pub(crate) mod trace;
+}
 pub mod guide;
-mod handles;
-mod observe;
+/// What users hold.
+mod handles {
+    pub(crate) mod boxed;
+    pub(crate) mod lifecycle;
+    pub(crate) mod monitor;
+    pub(crate) mod purgatory;
+    pub(crate) mod replies;
+    pub(crate) mod wait;
+    #[cfg(feature = "keyed")]
+    pub(crate) mod watermarks;
+}
+/// Sums over rooms.
+mod observe {
+    #[cfg(feature = "metrics")]
+    mod metrics;
+    mod snapshot;
+}
 mod operation;
 mod room;
-#[doc(hidden)]
-pub mod sync;
 
 #[cfg(feature = "keyed")]
 pub use handles::watermarks::Watermarks;
 pub use handles::{
     boxed::{BoxedOperation, when},
-    builder::Builder,
+    lifecycle::{Builder, ShutdownLeft},
     monitor::Monitor,
-    purgatory::{Purgatory, ShutdownLeft},
+    purgatory::Purgatory,
     replies::{Expected, Replies},
     wait::{IntoAnswer, WaitFuture},
 };

@@ -8,7 +8,10 @@ use std::{
     borrow::Borrow,
     collections::VecDeque,
     hash::Hash,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::Ordering::{AcqRel, Acquire, Relaxed},
+    },
 };
 
 use timer_core::{
@@ -22,17 +25,13 @@ use timer_core::{
 use crate::{
     engine::{
         core::Core,
-        event::{CHUNK, Raised},
+        event::CHUNK,
         nested::{Call, enqueue},
         trace,
     },
     operation::{CancelReason, DelayedOperation, EndResult, Outcome, Timeout, watches::WatchKey},
     room::{AllEnded, Ended, EndedAt, Room, Ticket, WalkOn, WatchList},
 };
-
-/// Operations that expire, or are emptied out, under one lock hold: events of their keys wait
-/// meanwhile.
-pub(crate) const BUDGET: usize = 64;
 
 /// A shutdown claims this many operations before it calls the first back.
 const CLAIMED: usize = 4096;
@@ -230,8 +229,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         reason: CancelReason,
         mut finish: impl FnMut(&mut AllEnded<K, O>),
     ) {
-        let (close, outcome) = (!failpoint!(ShutdownClosesNoRoom), Outcome::Cancelled(reason));
-        let cancelled = self.claim_all(close, CLAIMED, &outcome, &|_| true, &mut finish);
+        if !failpoint!(ShutdownClosesNoRoom) {
+            (0..self.rooms.count()).for_each(|room| self.rooms.lock(room).closed = true);
+        }
+        let outcome = Outcome::Cancelled(reason);
+        let cancelled = self.claim_all(CLAIMED, &outcome, &|_| true, &mut finish);
         trace::closed(&self.settings.name, &self.counts.told_closed, cancelled);
     }
 
@@ -240,56 +242,35 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn cancel_all(self: &Arc<Self>, reason: CancelReason) -> usize {
         let (call, outcome) = (Call::enter(&self.offload), Outcome::Cancelled(reason));
         let mut finish = |ended: &mut _| _ = self.finish_all(&call, ended);
-        self.claim_all(false, usize::MAX, &outcome, &|_| true, &mut finish)
+        self.claim_all(usize::MAX, &outcome, &|_| true, &mut finish)
     }
 
     /// Claims everything parked, but for the operations that `is_meant` refuses under the lock;
     /// returns how many. `finish` takes what was claimed: when that is `most`, and at the end.
-    pub(super) fn claim_all(
+    fn claim_all(
         &self,
-        close: bool,
         most: usize,
         outcome: &Outcome,
         is_meant: &dyn Fn(&O) -> bool,
         finish: &mut dyn FnMut(&mut AllEnded<K, O>),
     ) -> usize {
         let (mut ended, mut claimed) = (AllEnded::new(), 0);
-        for room in 0..self.rooms.count() {
-            let mut from = Some(0);
-            while let Some(start) = from {
-                let before = ended.len();
-                from = self.claim_some(room, start, close, outcome, &mut ended, is_meant);
-                claimed += ended.len() - before;
-                if ended.len() >= most {
-                    finish(&mut ended);
+        let mut on = (0, 0);
+        while let Some((mut room, ids)) = self.next_parked(&mut on) {
+            let (before, at) = (ended.len(), self.ending_at());
+            for id in ids {
+                if room.payload(id).is_none_or(is_meant) {
+                    ended.extend(room.claim(id, outcome.clone(), at));
                 }
+            }
+            drop(room);
+            claimed += ended.len() - before;
+            if ended.len() >= most {
+                finish(&mut ended);
             }
         }
         finish(&mut ended);
         claimed
-    }
-
-    /// Claims up to [`BUDGET`] entries of a room; returns where to go on.
-    fn claim_some(
-        &self,
-        room: usize,
-        mut from: u32,
-        close: bool,
-        outcome: &Outcome,
-        ended: &mut AllEnded<K, O>,
-        is_meant: &dyn Fn(&O) -> bool,
-    ) -> Option<u32> {
-        let at = self.ending_at();
-        let mut room = self.rooms.lock(room);
-        room.closed |= close;
-        for _ in 0..BUDGET {
-            let id = room.first_from(from)?;
-            from = id.id().index() + 1;
-            if room.payload(id).is_none_or(is_meant) {
-                ended.extend(room.claim(id, outcome.clone(), at));
-            }
-        }
-        Some(from)
     }
 }
 
@@ -312,7 +293,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         self.claim_each(key, hash, WatchList::Plain, &mut claim);
         // What a rise meets meanwhile is on one of these two.
-        self.pop_up_to(key, hash, None, Raised::Before, &mut claim);
+        self.pop_up_to(key, hash, None, &mut claim);
         self.claim_each(key, hash, WatchList::Met, &mut claim);
         unfinished.ended.len()
     }
@@ -362,5 +343,43 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let due = first_room.reschedule(id, span);
         due.into_iter().for_each(|due| self.work_at(&mut first_room, span, due));
         due.is_some()
+    }
+
+    /// Ends the operation that waits for a key as Completed, and hands it over uncalled. Its key is
+    /// free when this returns.
+    pub(crate) fn take_alone<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<O>
+    where
+        K: Borrow<Q>,
+    {
+        let (hash, at) = (self.versions.hash(key), self.ending_at());
+        let mut room = self.room_of(hash);
+        let id = room.find(key, hash).and_then(|record| room.first_waiter(record))?;
+        let ended = room.claim(id, Outcome::Completed, at);
+        drop(room);
+        ended.map(|ended| self.hand_over(ended))
+    }
+
+    /// How many times all have been taken: to be read before an operation is parked, and kept in
+    /// it.
+    pub(crate) fn sweeps(&self) -> u64 {
+        self.sweeps.load(Acquire)
+    }
+
+    /// Cancels all that were parked before this call, by the sweeps before each, and hands them
+    /// over uncalled. An operation parked meanwhile stays, whatever its room. O(parked).
+    pub(crate) fn take_all(&self, outcome: &Outcome, sweeps_before: impl Fn(&O) -> u64) -> Vec<O> {
+        let before = self.sweeps.fetch_add(1, AcqRel);
+        let is_old =
+            |operation: &O| sweeps_before(operation) <= before || failpoint!(FailsWhatCameAfter);
+        let mut all = Vec::new();
+        self.claim_all(usize::MAX, outcome, &is_old, &mut |ended| {
+            all.extend(ended.drain(..).map(|ended| self.hand_over(ended)));
+        });
+        all
+    }
+
+    fn hand_over(&self, Ended { payload, permit, .. }: Ended<K, O>) -> O {
+        self.release_permit(permit);
+        payload
     }
 }

@@ -9,6 +9,8 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    hash::{BuildHasher, Hash},
+    iter::successors,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU32, AtomicU64 as Count},
@@ -16,23 +18,31 @@ use std::{
     time::Duration,
 };
 
+use smallvec::SmallVec;
 use timer_core::{
     BuildError, Executor, SystemTimer, TimeHistogram, Timer, TimerHandle,
     driver::{Driver, Due, ShardGuard, Shards, contain, sync::Latch},
 };
 
 use crate::{
-    engine::{nested::Offload, trace, versions::Versions},
+    engine::{nested::Offload, trace},
     operation::{
         DelayedOperation, OperationId, Verdict,
         stats::{Parked, Stats},
         watches::WatchKey,
     },
-    room::{CheckedOut, Ended, Room},
-    sync::{AtomicU64, Limit, Mutex, Ordering, plain},
+    room::{Ended, Room, Watch, Watermark},
+    sync::{AtomicU64, KeyHasher, Limit, Mutex, Ordering, VERSIONS_A_ROOM, plain},
 };
 
 pub(crate) type RoomGuard<'a, K, O> = ShardGuard<'a, Room<K, O>>;
+
+/// Operations that expire, or are looked at or emptied out, under one lock hold: events of their
+/// keys wait meanwhile.
+pub(crate) const BUDGET: usize = 64;
+
+/// Some operations of a room.
+pub(crate) type Ids = SmallVec<[TimerHandle; BUDGET]>;
 
 /// What a purgatory is built from.
 pub(crate) struct Settings<K> {
@@ -77,7 +87,7 @@ pub(crate) struct Core<K, O> {
     checking: trace::Checking,
     /// Callbacks of what a shutdown with a limit ended.
     pub(crate) closing: Latch,
-    /// The number of `fail_all` calls: see [`single`](super::single).
+    /// The number of `fail_all` calls: see [`take_all`](Self::take_all).
     pub(super) sweeps: AtomicU64,
     /// How long callbacks waited for the executor, once the program has asked for it. Not the
     /// model's lock: nothing depends on it.
@@ -144,10 +154,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.rooms.lock(id.shard())
     }
 
-    pub(crate) fn count_at_once(&self) {
-        self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Gives back the place and weight of an operation that has ended, if it was parked.
     #[inline]
     pub(crate) fn release_permit(&self, permit: Option<u64>) {
@@ -201,23 +207,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.checking.tell_stuck(&self.settings.name, || self.driver().now_ns());
     }
 
-    /// Runs the checks of many, in order: one catch for all that do not panic.
-    pub(crate) fn check_all(&self, held: &mut [CheckedOut<O>]) {
-        let mut at = 0;
-        while at < held.len() {
-            let checked = contain(|| {
-                for held in &mut held[at..] {
-                    at += 1;
-                    if self.run_check(&mut held.payload, O::try_complete) {
-                        held.verdict = Verdict::Satisfied;
-                    }
-                }
-            });
-            if let Err(panicked) = checked {
-                self.report(&panicked);
-                held[at - 1].verdict = Verdict::Panicked;
+    /// The next operations on a tour of all rooms, a bounded number under one lock hold, with their
+    /// room; `at`, a room and an index there, goes on behind them.
+    pub(crate) fn next_parked(&self, at: &mut (usize, u32)) -> Option<(RoomGuard<'_, K, O>, Ids)> {
+        while at.0 < self.rooms.count() {
+            let room = self.rooms.lock(at.0);
+            let next = |id: &TimerHandle| room.first_from(id.id().index() + 1);
+            let ids: Ids = successors(room.first_from(at.1), next).take(BUDGET).collect();
+            if let Some(last) = ids.last() {
+                at.1 = last.id().index() + 1;
+                return Some((room, ids));
             }
+            *at = (at.0 + 1, 0);
         }
+        None
     }
 
     /// Calls `act` for each item under the lock of its first room, which is kept for as long as the
@@ -263,4 +266,102 @@ pub(crate) struct Seen {
     pub(crate) checks: HashMap<TimerHandle, u64>,
     /// Every label so far, with how many are parked with it: a gauge that was set is set again.
     pub(crate) labels: BTreeMap<&'static str, usize>,
+}
+
+/// How many events there have been on the keys of each hash, and which room a key is in.
+///
+/// An event raises its key's version under the lock of the key's room, after its condition came
+/// true and before it walks. A thread that parks reads the version, checks, and compares under the
+/// lock as it watches. Equal: no event fell in between. Raised: check again. Versions are never
+/// made anew, moved or reset; keys that share one cost each other a needless check now and then.
+/// Those of one room are neighbours, so that events in different rooms seldom write to one cache
+/// line.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    versions: Box<[AtomicU64]>,
+    hasher: KeyHasher,
+}
+
+impl Versions {
+    /// For this many rooms: a power of two.
+    pub(crate) fn new(rooms: usize) -> Self {
+        let version = || AtomicU64::new(0);
+        Versions {
+            versions: std::iter::repeat_with(version).take(rooms * VERSIONS_A_ROOM).collect(),
+            hasher: KeyHasher::default(),
+        }
+    }
+
+    /// Runs the key's `Hash`, with nothing locked.
+    #[inline]
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// A watch to be set, with the version of its key: to be made before the check whose result is
+    /// to be relied on.
+    #[inline]
+    pub(crate) fn watch<'a, K: Hash>(
+        &self,
+        key: &'a K,
+        watermark: Option<Watermark>,
+    ) -> Watch<'a, K> {
+        let hash = self.hash(key);
+        Watch { key, hash, version: self.of(hash).load(Ordering::Acquire), watermark }
+    }
+
+    /// True when an event came by since. Under the lock of the key's room.
+    #[inline]
+    pub(crate) fn moved<K>(&self, watch: &Watch<'_, K>) -> bool {
+        let version = self.of(watch.hash).load(Ordering::Relaxed);
+        version != watch.version && !failpoint!(ParkSkipsVersionCheck)
+    }
+
+    /// Raises the version for an event. Under the lock of the key's room, which no key of the same
+    /// version is outside of.
+    #[inline]
+    pub(crate) fn raise(&self, hash: u64) {
+        if !failpoint!(EventRaisesNoVersion) {
+            let version = self.of(hash).load(Ordering::Relaxed);
+            self.of(hash).store(version + 1, Ordering::Release);
+        }
+    }
+
+    #[inline]
+    fn of(&self, hash: u64) -> &AtomicU64 {
+        &self.versions[self.number(hash)]
+    }
+
+    /// The room of a key of this hash.
+    #[inline]
+    pub(crate) fn room(&self, hash: u64) -> usize {
+        self.number(hash) / VERSIONS_A_ROOM
+    }
+
+    /// How many events there have been: what the versions count. O(versions), without a lock.
+    pub(crate) fn events(&self) -> u64 {
+        self.versions.iter().map(|version| version.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Which version a key of this hash has. The upper bits of that are the room's number.
+    #[inline]
+    fn number(&self, hash: u64) -> usize {
+        // The bits above those by which a hash table places, below those it tags with.
+        (hash >> 32) as usize & (self.versions.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_a_room_are_neighbours() {
+        for rooms in [1, 8, 256] {
+            let versions = Versions::new(rooms);
+            let hash_of = |number: usize| (number as u64) << 32;
+            let all = 0..rooms * VERSIONS_A_ROOM;
+            assert!(all.into_iter().all(|at| versions.room(hash_of(at)) == at / VERSIONS_A_ROOM));
+        }
+    }
 }

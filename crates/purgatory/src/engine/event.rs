@@ -68,15 +68,6 @@ pub(crate) enum Event {
     Rise(u64),
 }
 
-/// What has raised an event's version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Raised {
-    /// Nothing yet: the event does, as it comes to the key's room.
-    NotYet,
-    /// The call that queued the event.
-    Before,
-}
-
 /// A walk over waiters of one key, in the order they were parked: those present when it began,
 /// but for those that have left before it came by. Nothing is locked between steps.
 pub(super) struct Walk<'a, K: Eq + Clone, O> {
@@ -120,25 +111,23 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.queue_event(key, hash, event);
             return 0;
         }
-        self.event(&call, key, hash, event, Raised::NotYet)
+        self.event(&call, key, hash, event)
     }
 
-    /// An event inside a check or callback: what waits for the key now is walked when the outermost
-    /// call gets to it. A later one finds the version raised.
+    /// An event inside a check or callback: it is raised when the outermost call gets to it, or at
+    /// once if nothing waits for its key.
     #[cold]
     fn queue_event<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, event: Event)
     where
         K: Borrow<Q>,
     {
         let room = self.room_of(hash);
-        self.versions.raise(hash);
-        let stored = room.stored(key, hash);
+        let Some(key) = room.stored(key, hash) else { return self.versions.raise(hash) };
         drop(room);
-        let Some(key) = stored else { return };
         let core = self.clone();
         enqueue(move || {
             let call = Call::enter(&core.offload);
-            core.event::<K>(&call, &key, hash, event, Raised::Before);
+            core.event::<K>(&call, &key, hash, event);
         });
     }
 
@@ -149,21 +138,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         hash: u64,
         event: Event,
-        raised: Raised,
     ) -> usize
     where
         K: Borrow<Q>,
     {
         self.tell_stuck();
         let together = match event {
-            Event::Rise(value) => return self.rise(call, key, hash, value, raised),
+            Event::Rise(value) => return self.rise(call, key, hash, value),
             Event::All => TOGETHER,
             Event::One => 1,
         };
         let mut room = self.room_of(hash);
-        if raised == Raised::NotYet {
-            self.versions.raise(hash);
-        }
+        self.versions.raise(hash);
         let record = if O::CHECKED { room.find(key, hash) } else { None };
         let Some(record) = record else { return 0 };
         room.raised(record);
@@ -191,22 +177,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         hash: u64,
         value: u64,
-        raised: Raised,
     ) -> usize
     where
         K: Borrow<Q>,
     {
         let (mut met_last, mut check) = (self.unfinished(call), Vec::new());
         let at = self.ending_at();
-        let (mut walk, mut met) =
-            self.pop_up_to(key, hash, Some(value), raised, |first_room, id| {
-                let Some(entry) = first_room.get_mut(id) else { return };
-                if entry.count_down() {
-                    met_last.ended.extend(first_room.claim(id, Outcome::Completed, at));
-                } else {
-                    check.push(id);
-                }
-            });
+        let (mut walk, mut met) = self.pop_up_to(key, hash, Some(value), |first_room, id| {
+            let Some(entry) = first_room.get_mut(id) else { return };
+            if entry.count_down() {
+                met_last.ended.extend(first_room.claim(id, Outcome::Completed, at));
+            } else {
+                check.push(id);
+            }
+        });
         let mut completed = met_last.finish();
         let mut batch = Batch::new();
         if check.len() > 1 {
@@ -230,7 +214,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         key: &Q,
         hash: u64,
         value: Option<u64>,
-        raised: Raised,
         mut act: impl FnMut(&mut Room<K, O>, TimerHandle),
     ) -> (Walk<'_, K, O>, Batch<O>)
     where
@@ -242,7 +225,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         for step in 0.. {
             let mut room = self.room_of(hash);
             let number = room.number();
-            if step == 0 && raised == Raised::NotYet {
+            if step == 0 && !all {
                 self.versions.raise(hash);
             }
             let Some(record) = room.find(key, hash) else { break };
@@ -340,7 +323,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Of many each room is locked once for a run of them, and the checks run with all their
     /// payloads out.
     fn attempt_all(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
-        self.check_all(&mut batch.held);
+        batch.held.iter_mut().for_each(|held| held.verdict = self.check(&mut held.payload));
         let (mut again, mut ended) = (Vec::new(), AllEnded::new());
         let at = self.ending_at();
         self.each_in_first_room(

@@ -15,13 +15,12 @@ use timer_core::{
 
 use crate::{
     engine::{
-        complete::BUDGET,
-        core::Core,
+        core::{BUDGET, Core},
         nested::{Call, enqueue},
         trace,
     },
     operation::{CancelReason, DelayedOperation, Verdict, watches::WatchKey},
-    room::expiry::{Turn, Turned},
+    room::{Turn, Turned},
 };
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {

@@ -11,9 +11,8 @@
 use std::{hash::Hash, sync::Arc};
 
 use smallvec::SmallVec;
-use timer_core::{MAX_TASKS, TimerHandle};
+use timer_core::TimerHandle;
 
-use super::versions::KeyVersion;
 use crate::{
     engine::{
         core::{Core, RoomGuard, Settings},
@@ -25,23 +24,22 @@ use crate::{
         watches::{WatchKey, Watches},
     },
     room::{
-        Arrived, COUNTED_MAX, CheckedOut, Ended, GivenBack, Room, Span, Tag, Ticket, WAITERS_MAX,
-        Watched, Watermark,
+        COUNTED_MAX, CheckedOut, Ended, GivenBack, Span, Tag, Ticket, WAITERS_MAX, Watch, Watermark,
     },
     sync::{Limit, Ordering},
 };
 
 /// A place among `max_parked` and a part of `max_weight`, given back unless they are kept: when
 /// nothing is parked after all.
-pub(super) struct PermitGuard<'a, K: WatchKey, O: DelayedOperation> {
+struct PermitGuard<'a, K: WatchKey, O: DelayedOperation> {
     core: Option<&'a Core<K, O>>,
-    pub(super) weight: u64,
+    weight: u64,
 }
 
 impl<K: WatchKey, O: DelayedOperation> PermitGuard<'_, K, O> {
     /// The place is taken: whatever ends the operation gives it back.
     #[inline]
-    pub(super) fn keep(&mut self) {
+    fn keep(&mut self) {
         self.core = None;
     }
 }
@@ -78,7 +76,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) -> Result<ParkResult, Refused<O>> {
         let Watches { keys, watermarks, counted, label } = watches;
         let now_ns = self.driver().now_ns(); // deadlines count from the call
-        let watch = |key, watermark| Watch { key, version: self.versions.read(key), watermark };
+        let watch = |key, watermark| self.versions.watch(key, watermark);
         match (keys, watermarks) {
             ([], []) => self.refuse(operation, RefusedReason::NoKeys),
             ([key], []) => {
@@ -130,7 +128,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// A place for an operation. Asks for its weight, if that is bounded.
     #[inline]
-    pub(super) fn permit(&self, operation: &O) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
+    fn permit(&self, operation: &O) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
         let Settings { permits, weights, .. } = &self.settings;
         let weight = if weights.is_some() { operation.weight() } else { 1 };
         // First, so that what is too heavy takes no place from others.
@@ -168,26 +166,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         watch: &Watch<'_, K>,
         span: Span,
     ) -> Result<TimerHandle, (O, Option<RefusedReason>)> {
-        let mut room = self.room_of(watch.version.hash);
-        if room.closed {
-            return Err((operation, Some(RefusedReason::Closed)));
+        let mut room = self.room_of(watch.hash);
+        let taken = !O::CHECKED && room.find(watch.key, watch.hash).is_some();
+        let taken = taken.then_some(RefusedReason::AlreadyExpected);
+        if let Some(reason) = taken.or_else(|| room.refuses()) {
+            return Err((operation, Some(reason)));
         }
-        if self.versions.moved(watch.version) {
+        if O::CHECKED && self.versions.moved(watch) {
             return Err((operation, None));
         }
-        let key = watch.in_room(&room);
-        match self.put_in(&mut room, span, Some(operation), key) {
-            Ok(id) => {
-                room.counts.checks += 1;
-                Ok(id)
-            }
-            Err((operation, key)) => {
-                drop(room);
-                drop(key); // with nothing locked
-                let full = RefusedReason::Full { limit: MAX_TASKS as usize };
-                Err((operation.expect("it comes back"), Some(full)))
-            }
-        }
+        room.counts.checks += u64::from(O::CHECKED);
+        Ok(self.put_in(&mut room, span, Some(operation), watch))
     }
 
     /// Parks under any number of keys, the payload in this thread's hands until all are watched.
@@ -199,24 +188,19 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         permit: &mut PermitGuard<'_, K, O>,
     ) -> Result<(TimerHandle, GivenBack<K, O>), Refused<O>> {
         let first = &watch_set[0];
-        let mut room = self.room_of(first.version.hash);
-        if room.closed {
+        let mut room = self.room_of(first.hash);
+        if let Some(reason) = room.refuses() {
             drop(room);
-            return self.refuse(operation, RefusedReason::Closed);
+            return self.refuse(operation, reason);
         }
-        let key = first.in_room(&room);
-        let Ok(id) = self.put_in(&mut room, span, None, key) else {
-            drop(room);
-            return self.refuse(operation, RefusedReason::Full { limit: MAX_TASKS as usize });
-        };
-        let mut event_passed = self.versions.moved(first.version);
+        let id = self.put_in(&mut room, span, None, first);
+        let mut event_passed = self.versions.moved(first);
         drop(room);
         let mut arriving = Arriving { core: self, id, further: None };
         let all_watched = watch_set[1..].iter().all(|watch| {
-            let mut room = self.room_of(watch.version.hash);
-            let key = watch.in_room(&room);
-            event_passed |= self.versions.moved(watch.version);
-            let ticket = room.watch(key, id, arriving.further);
+            let mut room = self.room_of(watch.hash);
+            let ticket = room.watch(watch, id, arriving.further);
+            event_passed |= self.versions.moved(watch);
             arriving.further = ticket.or(arriving.further);
             ticket.is_some()
         });
@@ -236,17 +220,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Puts an operation into the room of its first key, or an entry for one that its parker holds.
     #[inline]
-    pub(super) fn put_in(
+    fn put_in(
         &self,
         room: &mut RoomGuard<'_, K, O>,
         span: Span,
         payload: Option<O>,
-        key: Watched<K>,
-    ) -> Result<TimerHandle, (Option<O>, Watched<K>)> {
+        watch: &Watch<'_, K>,
+    ) -> TimerHandle {
         let follows = self.sequence.as_ref().map(|of| of.fetch_add(1, Ordering::Relaxed));
-        let Arrived { id, due } = room.park(span, follows, payload, key)?;
+        let (id, due) = room.park(span, follows, payload, watch);
         self.work_at(room, span, due);
-        Ok(id)
+        id
     }
 
     #[inline]
@@ -276,14 +260,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         operation: O,
         outcome: Outcome,
     ) -> ParkResult {
-        self.count_at_once();
+        self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
         self.finish(call, Ended::at_once(operation, outcome.clone()));
         ParkResult::Ended(outcome)
     }
 
     /// Hands an operation or its key back, with nothing locked.
     #[cold]
-    pub(super) fn refuse<T, V>(&self, value: V, reason: RefusedReason) -> Result<T, Refused<V>> {
+    fn refuse<T, V>(&self, value: V, reason: RefusedReason) -> Result<T, Refused<V>> {
         self.report_refused(reason);
         Err(Refused::new(value, reason))
     }
@@ -295,14 +279,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 }
 
-/// A watch to be set: its key, the version it had before the check, and its watermark if it has
-/// one.
-pub(crate) struct Watch<'a, K> {
-    pub(crate) key: &'a K,
-    pub(crate) version: KeyVersion,
-    pub(crate) watermark: Option<Watermark>,
-}
-
 pub(crate) type WatchSet<'a, K> = SmallVec<[Watch<'a, K>; 4]>;
 
 /// How many watermarks are to be counted down.
@@ -310,16 +286,6 @@ pub(crate) type WatchSet<'a, K> = SmallVec<[Watch<'a, K>; 4]>;
 pub(crate) fn counted<K>(watch_set: &[Watch<'_, K>]) -> usize {
     let counts = |watch: &&Watch<'_, K>| watch.watermark.is_some_and(|watermark| watermark.counted);
     watch_set.iter().filter(counts).count()
-}
-
-impl<K: Eq + Clone> Watch<'_, K> {
-    /// Looks the key up in its room. Runs the key's `Eq` and `Clone`; a panic of theirs changes
-    /// nothing.
-    #[inline]
-    pub(crate) fn in_room<O>(&self, room: &Room<K, O>) -> Watched<K> {
-        let (hash, watermark) = (self.version.hash, self.watermark);
-        Watched { known: room.known(self.key, hash), hash, watermark }
-    }
 }
 
 impl<'a, K: Hash + Eq> Watches<'a, K> {
@@ -349,7 +315,7 @@ fn drop_repeated<K: Eq>(watch_set: &mut WatchSet<'_, K>) {
     let kind = |at: usize| {
         let watch = &watch_set[at];
         let counted = threshold(at).filter(|_| watch.watermark.is_some_and(|of| of.counted));
-        (watch.version.hash, watch.watermark.is_some(), counted)
+        (watch.hash, watch.watermark.is_some(), counted)
     };
     let mut sorted: SmallVec<[usize; 4]> = (0..watch_set.len()).collect();
     sorted.sort_by_key(|&at| (kind(at), threshold(at)));

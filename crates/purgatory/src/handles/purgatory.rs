@@ -1,4 +1,4 @@
-//! The public face: [`Purgatory`].
+//! What most programs hold: [`Purgatory`].
 
 use std::{
     borrow::{Borrow, Cow},
@@ -8,10 +8,10 @@ use std::{
 };
 
 use crossbeam_utils::CachePadded;
-use timer_core::{Clock, SystemClock, SystemTimer, Timer, driver::sync::Latch};
+use timer_core::{SystemTimer, Timer};
 
 use crate::{
-    engine::core::Core,
+    engine::{core::Core, event::Event},
     handles::boxed::BoxedOperation,
     operation::{
         CancelReason, DelayedOperation, EndResult, OperationId, Outcome, ParkResult, Refused,
@@ -365,6 +365,115 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     }
 }
 
+/// Raising events.
+impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
+    /// The event: something that operations parked under `key` wait for may have come true. Checks
+    /// them in the order they were parked and returns how many this call completed. (One that
+    /// another thread is checking right now is left to that thread, which checks it again.) An
+    /// operation whose deadline has passed completes, too, until the reaper has come by.
+    ///
+    /// Checks and callbacks run here, with nothing locked: do not hold a lock that a check needs. A
+    /// thread that holds one [collects the keys and raises them
+    /// after](crate::guide::recipes#raise-after-unlock). Inside a check or callback this returns 0,
+    /// and what waits for the key now is checked when the outermost call returns.
+    ///
+    /// Watermark watches of the key are not touched: those are
+    /// [`complete_up_to`](Self::complete_up_to)'s.
+    ///
+    /// `key` is any borrowed form of the keys, as in a `HashMap`: no `String` is made to raise an
+    /// event. So it is wherever a key is only looked up.
+    ///
+    /// ```
+    /// use purgatory::{Purgatory, Timeout, when};
+    ///
+    /// let fetches = Purgatory::<String>::new("fetch")?;
+    /// let fetch = when(|| false, drop);
+    /// fetches.try_complete_else_watch(fetch, &["orders-0".to_owned()], Timeout::Never)?;
+    /// assert_eq!((fetches.check_and_complete("orders-0"), fetches.waiters("orders-0")), (0, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// O(plain waiters of the key); without them one lock.
+    ///
+    /// # Panics
+    /// Only with a panic of the key's own `Hash`, `Eq` or `Clone`. Those of checks and callbacks
+    /// are contained, and the walk goes on.
+    pub fn check_and_complete<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        self.core.raise(key, Event::All)
+    }
+
+    /// As [`check_and_complete`](Self::check_and_complete), for a change that can complete one
+    /// operation only: one more job, one lease that is free again. Checks what waits, in the order
+    /// it was parked, one after the other, until a check comes true; true if one did. (What another
+    /// thread is checking right now is left to that thread, and the next is checked.)
+    ///
+    /// So of many that wait for the same thing one is checked and not all. That is right for
+    /// operations that wait under this key alone, whose checks *take* what they wait for, and which
+    /// nothing else completes; for others raise the event for all: an operation that is not checked
+    /// waits on, until the next event or the end of its time. A future that is dropped while it
+    /// waits or is checked passes its turn on. It may be dropped with what it took: make that a
+    /// [guard that gives itself back](crate::guide::recipes#leases) and raises the event again.
+    /// Inside a check or callback this returns false, and the first is completed when the outermost
+    /// call returns.
+    ///
+    /// ```
+    /// use std::{sync::{Arc, Mutex}, time::Duration};
+    /// use purgatory::Purgatory;
+    ///
+    /// let waits: Purgatory<&str> = Purgatory::new("jobs")?;
+    /// let jobs = Arc::new(Mutex::new(Vec::new()));
+    /// let take = || {
+    ///     let jobs = jobs.clone();
+    ///     waits.wait(&["job"], Duration::from_secs(30), move || jobs.lock().unwrap().pop())
+    /// };
+    /// let (first, second) = (take(), take());
+    /// jobs.lock().unwrap().push("a job");
+    /// assert!(waits.check_and_complete_one(&"job"));
+    /// assert_eq!((first.wait_blocking(), waits.len()), (Ok("a job"), 1));
+    /// # drop(second);
+    /// # Ok::<(), purgatory::timer_core::BuildError>(())
+    /// ```
+    ///
+    /// O(the waiters it checks); without waiters one lock.
+    ///
+    /// # Panics
+    /// As [`check_and_complete`](Self::check_and_complete).
+    pub fn check_and_complete_one<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.core.raise(key, Event::One) > 0
+    }
+
+    /// The event of a watermark: the key's value, which only rises, is now at least `value`.
+    /// Completes the operations whose last watermark that meets, checks those that it meets
+    /// otherwise (and those met before that still wait for their check), and returns how many this
+    /// call completed. What waits for a higher value is not looked at, and a value lower than
+    /// before meets nothing new.
+    ///
+    /// First come those that complete, then those to be checked that wait for other watermarks,
+    /// too, then the met ones in the check form; within each, those newly met go by (threshold,
+    /// order of parking). As with every event, the value that the operations' own checks read
+    /// changes first, and inside a check or callback this returns 0, and what waits for the key now
+    /// is taken when the outermost call returns.
+    ///
+    /// O(met), times the log of how many came below others of the key for those that did; when none
+    /// is met one lock. It goes on for as long as other threads keep parking at or below `value`;
+    /// what the callbacks park is not taken.
+    ///
+    /// # Panics
+    /// As [`check_and_complete`](Self::check_and_complete).
+    pub fn complete_up_to<Q: Hash + Eq + ?Sized>(&self, key: &Q, value: u64) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        self.core.raise(key, Event::Rise(value))
+    }
+}
+
 impl<K: WatchKey, O: DelayedOperation> Clone for Purgatory<K, O> {
     fn clone(&self) -> Self {
         Purgatory { core: self.core.clone(), handle: self.handle.clone() }
@@ -372,74 +481,3 @@ impl<K: WatchKey, O: DelayedOperation> Clone for Purgatory<K, O> {
 }
 
 opaque!([K: WatchKey, O: DelayedOperation] Purgatory<K, O>, name: core.settings.name);
-
-/// The operations that a [`shutdown`](Purgatory::shutdown) left. They end by themselves, once the
-/// checks or callbacks that hold them up return.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ShutdownLeft {
-    /// Operations still under check: each ends as that is over, on the thread that checks it.
-    pub under_check: usize,
-    /// Callbacks of what shutdowns ended that are not over. Those of what had expired before are
-    /// not among them: [`Stats::callbacks_waiting`](crate::Stats::callbacks_waiting) has what
-    /// waits.
-    pub callbacks: usize,
-    /// Threads of the purgatory's own timer that have not ended.
-    pub threads: usize,
-}
-
-impl ShutdownLeft {
-    /// True when none of these was left.
-    pub fn is_nothing(&self) -> bool {
-        *self == ShutdownLeft::default()
-    }
-}
-
-impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
-    /// Ends all that is parked as Cancelled ([`Shutdown`](crate::CancelReason::Shutdown)), refuses
-    /// what would have to wait from now on, and waits at most `limit` until checks and callbacks
-    /// are over; says what was left. The rest still ends, once and as it would have. `limit`
-    /// may be [`Duration::MAX`]; zero waits for nothing. Again: only the wait.
-    ///
-    /// An operation under check is ended by the thread that checks it. Callbacks run on the
-    /// executor, or here if that runs jobs in place (a [`ManualTimer`](timer_core::ManualTimer), an
-    /// inline timer, or one that was shut down): for them the limit does not hold. A timer of the
-    /// purgatory's own is shut down, too; a shared one goes on. Inside a check, a callback or a
-    /// timer's task this waits for nothing, nor in async code that it [would
-    /// hold up](crate::WaitError::InsideCallback).
-    ///
-    /// O(parked + rooms). It blocks: in async code, call it from `spawn_blocking`.
-    ///
-    /// ```
-    /// use std::{sync::mpsc, time::Duration};
-    /// use purgatory::{Purgatory, when};
-    ///
-    /// let purgatory = Purgatory::new("orders")?;
-    /// let (release, blocked) = mpsc::channel::<()>();
-    /// let stuck = when(|| false, move |_| _ = blocked.recv());
-    /// purgatory.try_complete_else_watch(stuck, &["orders-0"], Duration::from_secs(30))?;
-    ///
-    /// let left = purgatory.shutdown(Duration::from_millis(10));
-    /// assert_eq!((left.callbacks, left.under_check), (1, 0));
-    /// assert!(left.threads >= 1); // the one that runs it
-    /// release.send(())?;
-    /// assert!(purgatory.shutdown(Duration::from_secs(60)).is_nothing());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn shutdown(&self, limit: Duration) -> ShutdownLeft {
-        let (clock, pause) = (SystemClock::new(), Latch::default());
-        let limit = if self.core.offload.must_not_block() { Duration::ZERO } else { limit };
-        let left = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
-        self.core.close_offloading(CancelReason::Shutdown);
-        self.core.closing.wait(left());
-        let _under_way = pause.begin();
-        while !self.is_empty() && !left().is_zero() {
-            // For checks: nothing tells when one is over.
-            pause.wait(left().min(Duration::from_millis(1)));
-        }
-        let own_timer = self.core.own_timer.as_ref();
-        let threads = own_timer.map_or(0, |timer| timer.shutdown(left()).threads);
-        let callbacks = self.core.closing.wait(Duration::ZERO);
-        ShutdownLeft { under_check: self.len(), callbacks, threads }
-    }
-}

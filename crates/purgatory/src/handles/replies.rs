@@ -1,6 +1,6 @@
 //! Request and reply: [`Replies`].
 //!
-//! A reply that is expected is an operation without a check, [alone](crate::engine::single) under
+//! A reply that is expected is an operation without a check, alone under
 //! its key: the room is the map. Whoever takes it out, by its key or because its time is up,
 //! decides how it ends, under the room's lock, and fills the answer of its future.
 
@@ -19,7 +19,7 @@ use crate::{
     },
     operation::{
         CancelReason, DelayedOperation, Outcome, Refused, Timeout, WaitError, opaque,
-        watches::WatchKey,
+        watches::{WatchKey, Watches},
     },
 };
 
@@ -106,11 +106,11 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         let answer = Answer::shared();
         let core = &self.purgatory.core;
         let expected = Expected { answer: answer.clone(), failures: core.sweeps() };
-        let id = core.park_alone(expected, key, timeout.into())?;
-        if id.is_none() {
-            let _ = Answer::fill(&answer, Err(WaitError::Expired)); // it was given no time
+        let parked = core.park(expected, Watches::keys(std::slice::from_ref(&key)), timeout.into());
+        match parked {
+            Ok(parked) => Ok(self.purgatory.future_of(answer, parked.id())),
+            Err(refused) => Err(Refused::new(key, refused.reason)),
         }
-        Ok(self.purgatory.future_of(answer, id))
     }
 
     /// Delivers a reply to its waiter, the one that expects the key. The waiter has the value when

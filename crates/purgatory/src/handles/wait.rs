@@ -22,8 +22,8 @@ use crate::{
     engine::core::Core,
     handles::{boxed::BoxedOperation, purgatory::Purgatory},
     operation::{
-        CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, RefusedReason, Timeout,
-        WaitError, opaque,
+        CancelReason, DelayedOperation, OperationId, Outcome, RefusedReason, Timeout, WaitError,
+        opaque,
         watches::{WatchKey, Watches},
     },
     sync::Mutex,
@@ -370,12 +370,10 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
         let answer = Answer::shared();
         let end = End(Some(answer.clone()));
         let operation = BoxedOperation::new(Waiting { condition, rechecked, value: None, end });
-        let id = match self.try_complete_else_watch(operation, watches, timeout) {
-            Ok(ParkResult::Parked(id)) => Some(id),
-            Ok(ParkResult::Ended(_)) => None,
-            Err(refused) => return self.refused(refused.reason),
-        };
-        self.future_of(answer, id)
+        match self.try_complete_else_watch(operation, watches, timeout) {
+            Ok(parked) => self.future_of(answer, parked.id()),
+            Err(refused) => self.refused(refused.reason),
+        }
     }
 }
 

@@ -3,8 +3,18 @@
 //! The map's value is the truth: a rise changes it first, and what the rise reaches is checked
 //! against it. So a rise that is late, behind a removal, completes nothing.
 
-use std::{borrow::Borrow, collections::HashSet, hash::Hash, sync::Arc};
+use std::{
+    borrow::Borrow,
+    collections::HashSet,
+    hash::Hash,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
+use dashmap::{DashMap, Entry};
+use rapidhash::fast::RandomState;
 use timer_core::BuildError;
 
 use crate::{
@@ -17,8 +27,11 @@ use crate::{
         Outcome, ParkResult, Refused, RefusedReason, Timeout, opaque,
         watches::{WatchKey, Watches},
     },
-    sync::{Limit, Values},
+    sync::{Limit, MODEL, Mutex},
 };
+
+/// A map for fewer keys than this keeps its memory.
+const KEPT_KEYS: usize = 1024;
 
 /// (Feature `keyed`.) A value for each key that only rises, and waits for it: the high watermarks
 /// of partitions, how far each replica has come. One value alone has the key `()`.
@@ -254,3 +267,93 @@ impl<K: WatchKey + Sync> Watermarks<K> {
 }
 
 opaque!([K: WatchKey + Sync] Watermarks<K>, purgatory: purgatory);
+
+/// The values, in a concurrent map.
+struct Values<K> {
+    of: DashMap<K, u64, RandomState>,
+    keys: Limit,
+    /// At least as many keys as the map has had since it last gave memory back.
+    peak: AtomicUsize,
+    /// A model does not see the map's own locks: there this one is around each step.
+    step: Mutex<()>,
+}
+
+impl<K: Hash + Eq + Clone> Values<K> {
+    /// Without values; for at most this many keys.
+    fn new(keys: Limit) -> Self {
+        Values { of: DashMap::default(), keys, peak: AtomicUsize::new(0), step: Mutex::new(()) }
+    }
+
+    fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u64>
+    where
+        K: Borrow<Q>,
+    {
+        let _step = MODEL.then(|| self.step.lock());
+        self.of.get(key).map(|value| *value)
+    }
+
+    /// Changes a value, which begins at 0, as `to` says; returns what it is then, or how many keys
+    /// there may be when this would be one more.
+    fn raise<Q>(&self, key: &Q, to: impl Fn(u64) -> u64) -> Result<u64, usize>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let _step = MODEL.then(|| self.step.lock());
+        let raised = |before: &mut u64| {
+            *before = to(*before);
+            *before
+        };
+        if let Some(mut before) = self.of.get_mut(key) {
+            return Ok(raised(&mut before));
+        }
+        match self.of.entry(key.to_owned()) {
+            Entry::Occupied(mut before) => Ok(raised(before.get_mut())), // another thread was first
+            Entry::Vacant(free) => {
+                if !self.keys.acquire(1) {
+                    drop(free.into_key()); // with nothing locked
+                    return Err(self.keys.max());
+                }
+                self.peak.fetch_max(self.keys.taken(), Relaxed);
+                Ok(*free.insert(to(0)))
+            }
+        }
+    }
+
+    /// Forgets a value; a peak is given back when an eighth of the keys is left.
+    fn remove<Q: Hash + Eq + ?Sized>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        let _step = MODEL.then(|| self.step.lock());
+        if self.of.remove(key).is_none() {
+            return;
+        }
+        self.keys.release(1);
+        let (left, peak) = (self.keys.taken(), self.peak.load(Relaxed));
+        let shrinks = peak > KEPT_KEYS && left < peak / 8;
+        if shrinks && self.peak.compare_exchange(peak, 2 * left, Relaxed, Relaxed).is_ok() {
+            self.of.shrink_to_fit();
+        }
+    }
+
+    /// How many keys have a value.
+    fn len(&self) -> usize {
+        self.keys.taken()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removing_keys_gives_a_peak_back() {
+        let values = Values::new(Limit::new(usize::MAX));
+        (0..100_000_u32).for_each(|key| _ = values.raise(&key, |_| 1));
+        let peak = values.of.capacity();
+        (10..100_000_u32).for_each(|key| values.remove(&key));
+        assert_eq!((values.len(), values.get(&5)), (10, Some(1)));
+        assert!(values.of.capacity() * 50 < peak, "{} of {peak}", values.of.capacity());
+    }
+}

@@ -21,11 +21,8 @@ use crate::{
         stats::{Parked, Snapshot, Stats, Times},
         watches::WatchKey,
     },
-    room::{Entry, Timed, UnderCheck},
+    room::Timed,
 };
-
-/// Entries looked at under one lock hold.
-const BUDGET: usize = 256;
 
 /// Sorts by rank, highest first, and returns what is beyond the first `limit`.
 fn keep_highest<T>(ranked: &mut Vec<(u64, T)>, limit: usize) -> Vec<(u64, T)> {
@@ -68,21 +65,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let (before, mut oldest) = (self.counts.seen.lock().clone(), Vec::new());
         let labels = before.labels.into_keys().map(|label| (label, 0)).collect();
         let mut now = Seen { checks: HashMap::new(), labels };
-        for room in 0..self.rooms.count() {
-            let mut from = Some(0);
-            while let Some(start) = from {
-                from = self.look_at_some(room, start, |id, entry| {
-                    oldest.push((entry.age_us(now_ns / 1000), id));
-                    if let UnderCheck::Yes { seen } = entry.look() {
-                        let since_ns = before.checks.get(&id).filter(|_| seen);
-                        now.checks.insert(id, since_ns.copied().unwrap_or(now_ns));
-                    }
-                    if let Some(label) = entry.tag().label {
-                        *now.labels.entry(label).or_default() += 1;
-                    }
-                });
-                keep_highest(&mut oldest, limit);
+        let mut at = (0, 0);
+        while let Some((mut room, ids)) = self.next_parked(&mut at) {
+            for id in ids {
+                let Some(entry) = room.get_mut(id) else { continue };
+                oldest.push((entry.age_us(now_ns / 1000), id));
+                if let Some(seen) = entry.look() {
+                    let since_ns = before.checks.get(&id).filter(|_| seen);
+                    now.checks.insert(id, since_ns.copied().unwrap_or(now_ns));
+                }
+                if let Some(label) = entry.tag().label {
+                    *now.labels.entry(label).or_default() += 1;
+                }
             }
+            drop(room);
+            keep_highest(&mut oldest, limit);
         }
         let mut seen = self.counts.seen.lock();
         seen.checks.clone_from(&now.checks);
@@ -91,30 +88,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         (now, oldest)
     }
 
-    /// Looks at up to [`BUDGET`] entries of a room; returns where to go on.
-    fn look_at_some(
-        &self,
-        room: usize,
-        mut from: u32,
-        mut look: impl FnMut(TimerHandle, &mut Entry<O>),
-    ) -> Option<u32> {
-        let mut first_room = self.rooms.lock(room);
-        for _ in 0..BUDGET {
-            let id = first_room.first_from(from)?;
-            from = id.id().index() + 1;
-            look(id, first_room.get_mut(id)?);
-        }
-        Some(from)
-    }
-
     /// What there is to tell of an operation, unless it is over.
     pub(crate) fn parked(&self, id: TimerHandle, now_ns: u64) -> Option<Parked<K>> {
         let mut first_room = self.first_room_of(id);
-        let deadline = first_room.deadline(id)?;
         let entry = first_room.get_mut(id)?;
+        let deadline = entry.deadline;
         let (age_us, label) = (entry.age_us(now_ns / 1000), entry.tag().label);
         let under_check = entry.is_held().then_some(Duration::ZERO);
-        let mut further = entry.further();
+        let mut further = entry.further;
         let first = first_room.first_key(id);
         drop(first_room);
         let mut keys = Vec::new();

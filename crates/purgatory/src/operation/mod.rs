@@ -188,6 +188,16 @@ pub enum ParkResult {
     Ended(Outcome),
 }
 
+impl ParkResult {
+    /// Its name, if it is parked.
+    pub(crate) fn id(self) -> Option<OperationId> {
+        match self {
+            ParkResult::Parked(id) => Some(id),
+            ParkResult::Ended(_) => None,
+        }
+    }
+}
+
 /// How long an operation may wait, counted from the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -17,7 +17,7 @@
 use smallvec::SmallVec;
 use timer_core::{TimerHandle, TimingWheel};
 
-use super::links::{Link, Ticket};
+use super::keys::{Link, Ticket};
 use crate::operation::{Outcome, Verdict};
 
 /// The entries of a room, on its wheel, and the room's number.
@@ -97,12 +97,13 @@ impl<O> Batch<O> {
 pub(crate) struct Entry<O> {
     payload: Option<O>,
     /// The watch of its last key, if it has several: each names the one that was set before.
-    further: Option<Ticket>,
+    pub(crate) further: Option<Ticket>,
     /// The watch of its first key.
-    link: Link,
+    pub(super) link: Link,
     rare: Option<Box<Rare>>,
-    /// In ticks, `u64::MAX` for never. The wheel comes by earlier if it is to be checked before.
-    deadline: u64,
+    /// When its time is up, in ticks; `u64::MAX` for never. The wheel comes by earlier if it is to
+    /// be checked before.
+    pub(crate) deadline: u64,
     /// The microsecond of the timer's clock at which it was parked.
     parked_us: u64,
     /// The watermark watches still to be met, and three flags above.
@@ -114,6 +115,20 @@ pub(crate) struct Entry<O> {
 struct Rare {
     end: Option<Outcome>,
     tag: Tag,
+}
+
+/// What an operation is parked with; its times are in ticks (`None`: never).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) now: u64,
+    pub(crate) deadline: Option<u64>,
+    /// When the wheel is to come by: then, or earlier to have it checked again.
+    pub(crate) armed: Option<u64>,
+    /// By the timer's clock.
+    pub(crate) parked_us: u64,
+    pub(crate) tag: Tag,
+    /// Watermarks to be counted down.
+    pub(crate) counted: usize,
 }
 
 /// What an operation is parked with beside its keys and time.
@@ -152,61 +167,27 @@ pub(crate) enum Next<C, E> {
     Ended(E),
 }
 
-/// Whether an operation is under check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UnderCheck {
-    No,
-    /// `seen`: an earlier look found it in this very check.
-    Yes {
-        seen: bool,
-    },
-}
-
 impl<O> Entry<O> {
-    /// An entry parked at `now_us` of the timer's clock, with up to [`COUNTED_MAX`] watermark
-    /// watches to be counted down; without a payload the thread that parks it holds it.
+    /// An entry with up to [`COUNTED_MAX`] watermark watches to be counted down; without a payload
+    /// the thread that parks it holds it.
     #[inline]
-    pub(crate) fn new(payload: Option<O>, now_us: u64, counted: usize) -> Self {
+    pub(crate) fn new(payload: Option<O>, span: &Span) -> Self {
+        let tag = span.tag;
+        let rare = (tag != Tag::PLAIN).then(|| Box::new(Rare { end: None, tag }));
         Entry {
             payload,
             further: None,
             link: Link::NOWHERE,
-            rare: None,
-            deadline: u64::MAX,
-            parked_us: now_us,
-            bits: counted as u32,
+            rare,
+            deadline: span.deadline.unwrap_or(u64::MAX),
+            parked_us: span.parked_us,
+            bits: span.counted as u32,
         }
-    }
-
-    /// The payload of an entry that was not parked after all.
-    pub(crate) fn into_payload(self) -> Option<O> {
-        self.payload
     }
 
     /// The payload, unless it is held.
     pub(crate) fn payload(&self) -> Option<&O> {
         self.payload.as_ref()
-    }
-
-    #[inline]
-    pub(crate) fn link(&self) -> &Link {
-        &self.link
-    }
-
-    #[inline]
-    pub(crate) fn link_mut(&mut self) -> &mut Link {
-        &mut self.link
-    }
-
-    /// When its time is up, in ticks; `u64::MAX` for never.
-    #[inline]
-    pub(crate) fn deadline(&self) -> u64 {
-        self.deadline
-    }
-
-    #[inline]
-    pub(crate) fn set_deadline(&mut self, deadline: Option<u64>) {
-        self.deadline = deadline.unwrap_or(u64::MAX);
     }
 
     fn rare(&mut self) -> &mut Rare {
@@ -216,13 +197,6 @@ impl<O> Entry<O> {
     #[inline]
     pub(crate) fn tag(&self) -> Tag {
         self.rare.as_ref().map_or(Tag::PLAIN, |rare| rare.tag)
-    }
-
-    #[inline]
-    pub(crate) fn set_tag(&mut self, tag: Tag) {
-        if tag.weight != 1 || tag.label.is_some() {
-            self.rare().tag = tag;
-        }
     }
 
     /// Notes that it is due for a check without an event; false if it was already.
@@ -329,25 +303,18 @@ impl<O> Entry<O> {
         self.rare.as_ref().is_some_and(|rare| rare.end.is_some())
     }
 
-    /// For a snapshot: whether it is under check, and if so whether the last snapshot saw that
-    /// check.
-    pub(crate) fn look(&mut self) -> UnderCheck {
+    /// For a snapshot of an operation under check: whether the last snapshot saw this very check.
+    pub(crate) fn look(&mut self) -> Option<bool> {
         if !self.is_held() {
-            return UnderCheck::No;
+            return None;
         }
         let seen = self.bits & SEEN != 0;
         self.bits |= SEEN;
-        UnderCheck::Yes { seen }
+        Some(seen)
     }
 
     pub(crate) fn is_held(&self) -> bool {
         self.payload.is_none() || self.is_ending()
-    }
-
-    /// The last of its further watches.
-    #[inline]
-    pub(crate) fn further(&self) -> Option<Ticket> {
-        self.further
     }
 }
 
@@ -355,18 +322,23 @@ impl<O> Entry<O> {
 mod tests {
     use super::*;
 
+    fn held(counted: usize) -> Entry<u8> {
+        let (deadline, armed) = (None, None);
+        Entry::new(None, &Span { now: 0, deadline, armed, parked_us: 0, tag: Tag::PLAIN, counted })
+    }
+
     #[test]
     fn a_check_that_came_true_beats_every_note() {
-        let mut entry: Entry<u8> = Entry::new(None, 0, 0);
+        let mut entry = held(0);
         assert_eq!(entry.claim(&Outcome::Expired), None);
         assert_eq!(entry.settle(7, Verdict::Satisfied), Next::Ended((7, Outcome::Completed)));
     }
 
     #[test]
     fn the_flags_do_not_touch_the_count() {
-        let mut entry = Entry::new(None, 0, COUNTED_MAX);
+        let mut entry = held(COUNTED_MAX);
         entry.watched(None, true);
-        assert_eq!(entry.look(), UnderCheck::Yes { seen: false });
+        assert_eq!(entry.look(), Some(false));
         (1..COUNTED_MAX).for_each(|_| assert!(!entry.count_down()));
         assert_eq!(entry.settle(7, Verdict::Unsatisfied), Next::CheckAgain(7));
         assert!(entry.count_down());

@@ -6,34 +6,26 @@
 //! which run as a key is looked up, before anything is changed. Whatever is the user's and has to
 //! be dropped is returned.
 
-mod counts;
 mod entry;
-pub(crate) mod expiry;
 mod keys;
-mod links;
 mod watchers;
 mod watermark_queue;
 
 use smallvec::SmallVec;
 use timer_core::{
-    TaskId, TickLength, TimerHandle, TimingWheel,
+    Advanced, MAX_TASKS, TaskId, TickLength, TimerHandle, TimingWheel,
     driver::{Pages, ShardState},
 };
 
-use self::{
-    counts::Counts,
-    keys::Keys,
-    links::{Further, Walk},
-};
+use self::keys::{Further, Keys, Walk};
 use crate::operation::{
-    Outcome, Verdict,
-    stats::{Stats, Times},
+    Outcome, RefusedReason, Verdict,
+    stats::{Counts, Stats, Times},
 };
 
-pub(crate) use entry::{
-    Batch, COUNTED_MAX, CheckedOut, Entries, Entry, Next, Tag, UnderCheck, Waiter,
-};
-pub(crate) use links::{Known, Ticket, WAITERS_MAX, WalkOn, WatchList, Watermark};
+pub(crate) use entry::{Batch, COUNTED_MAX, CheckedOut, Entries, Entry, Next, Span, Tag, Waiter};
+pub(crate) use keys::{Ticket, WAITERS_MAX, WalkOn, WatchList};
+pub(crate) use watermark_queue::Watermark;
 
 #[derive(Debug)]
 #[repr(C)] // what each operation writes comes first, in as few cache lines as can be
@@ -57,20 +49,6 @@ struct Rest {
     walks_begun: u64,
 }
 
-/// What an operation is parked with; its times are in ticks (`None`: never).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    pub(crate) now: u64,
-    pub(crate) deadline: Option<u64>,
-    /// When the wheel is to come by: then, or earlier to have it checked again.
-    pub(crate) armed: Option<u64>,
-    /// By the timer's clock.
-    pub(crate) parked_us: u64,
-    pub(crate) tag: Tag,
-    /// Watermarks to be counted down.
-    pub(crate) counted: usize,
-}
-
 /// What a room times once the program has asked for it.
 #[derive(Debug)]
 pub(crate) struct Timed {
@@ -83,7 +61,7 @@ impl Timed {
     fn ended<O>(&mut self, outcome: &Outcome, entry: &Entry<O>, now_ns: u64) {
         self.times.ended(outcome, entry.age_us(now_ns / 1000));
         if matches!(outcome, Outcome::Expired) {
-            let due_ns = self.tick.start_ns(entry.deadline());
+            let due_ns = self.tick.start_ns(entry.deadline);
             self.times.lateness.record(now_ns.saturating_sub(due_ns));
         }
     }
@@ -93,20 +71,14 @@ impl Timed {
 /// before the lock is taken.
 pub(crate) type EndedAt = Option<u64>;
 
-/// A key to be watched in this room.
-#[derive(Debug)]
-pub(crate) struct Watched<K> {
-    pub(crate) known: Known<K>,
-    pub(crate) hash: u64,
-    pub(crate) watermark: Option<Watermark>,
-}
-
-/// An operation that was put in.
+/// A watch to be set.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrived {
-    pub(crate) id: TimerHandle,
-    /// The tick at which the wheel has work for it.
-    pub(crate) due: u64,
+pub(crate) struct Watch<'a, K> {
+    pub(crate) key: &'a K,
+    pub(crate) hash: u64,
+    /// The key's version before the check, which the room leaves to its caller.
+    pub(crate) version: u64,
+    pub(crate) watermark: Option<Watermark>,
 }
 
 /// What became of an operation given back.
@@ -134,6 +106,29 @@ impl<K, O> Ended<K, O> {
         Ended { payload, outcome, permit: None, further: None, left: None }
     }
 }
+
+/// A turn of a wheel, to the tick `now`, within `budget` steps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) now: u64,
+    pub(crate) now_ns: u64,
+    pub(crate) budget: usize,
+    /// Ticks from one recheck of an operation to the next. At least 1.
+    pub(crate) every: u64,
+    /// Each is checked once more when its time is up.
+    pub(crate) last_check: bool,
+}
+
+/// What a turn did.
+#[derive(Debug)]
+pub(crate) struct Turned {
+    pub(crate) advanced: Advanced,
+    /// Operations due for a check without an event: the last, or one that was not due already.
+    pub(crate) checks: Vec<(TimerHandle, Order)>,
+}
+
+/// The tick at which the wheel was to come by, and the sequence.
+pub(crate) type Order = (u64, u64);
 
 impl<K, O> ShardState for Room<K, O> {
     type Task = Entry<O>;
@@ -174,10 +169,6 @@ impl<K: Eq + Clone, O> Room<K, O> {
         self.counts.add_to(stats);
     }
 
-    pub(crate) fn deadline(&self, id: TimerHandle) -> Option<u64> {
-        self.entries.wheel.get(id.id()).map(Entry::deadline)
-    }
-
     #[inline]
     pub(crate) fn get_mut(&mut self, id: TimerHandle) -> Option<&mut Entry<O>> {
         self.entries.wheel.get_mut(id.id())
@@ -198,22 +189,30 @@ impl<K: Eq + Clone, O> Room<K, O> {
         TimerHandle::new(self.entries.room as usize, id)
     }
 
-    /// Puts an operation in and watches its first key: one that was checked under its one key, or
-    /// one whose payload its parker holds; then its other keys, and [`arrived`](Self::arrived), are
-    /// to follow. `follows` is the sequence of the one before, when order matters over several
-    /// rooms. Hands both back when the room is full.
+    /// Why the room takes no operation now, unless it does.
+    pub(crate) fn refuses(&self) -> Option<RefusedReason> {
+        if self.closed {
+            return Some(RefusedReason::Closed);
+        }
+        let limit = MAX_TASKS as usize;
+        (self.len() >= limit).then_some(RefusedReason::Full { limit })
+    }
+
+    /// Puts an operation in, in a room that does not refuse it, and watches its first key: one that
+    /// was checked under its one key, or one whose payload its parker holds; then its other keys,
+    /// and [`arrived`](Self::arrived), are to follow. `follows` is the sequence of the one before,
+    /// when order matters over several rooms. Returns, too, at which tick the wheel has work.
     #[inline]
     pub(crate) fn park(
         &mut self,
         span: Span,
         follows: Option<u64>,
         payload: Option<O>,
-        key: Watched<K>,
-    ) -> Result<Arrived, (Option<O>, Watched<K>)> {
-        let is_parked = payload.is_some();
-        let mut entry = Entry::new(payload, span.parked_us, span.counted);
-        entry.set_deadline(span.deadline);
-        entry.set_tag(span.tag);
+        watch: &Watch<'_, K>,
+    ) -> (TimerHandle, u64) {
+        let record = self.record_of(watch);
+        self.counts.parked += u64::from(payload.is_some());
+        let entry = Entry::new(payload, &span);
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(span.now);
         follows.into_iter().for_each(|sequence| wheel.follow(sequence));
@@ -221,14 +220,10 @@ impl<K: Eq + Clone, O> Room<K, O> {
             Some(armed) => wheel.insert(armed, entry).map(|at| (at.id, at.due)),
             None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
         };
-        let (id, due) = match inserted {
-            Ok(inserted) => inserted,
-            Err(entry) => return Err((entry.into_payload(), key)),
-        };
-        self.counts.parked += u64::from(is_parked);
+        let Ok((id, due)) = inserted else { unreachable!("a full room refuses") };
         let (handle, index) = (self.handle(id), id.index());
-        self.link(key, handle, index);
-        Ok(Arrived { id: handle, due })
+        self.link(record, watch.watermark, handle, index);
+        (handle, due)
     }
 
     /// For a parker whose keys are all watched: its operation is parked, still held.
@@ -337,7 +332,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         let stays = failpoint!(EndedStaysListed);
         let left = if stays { None } else { self.unlink(id.id().index()) };
         let entry = self.entries.wheel.cancel(id.id());
-        let (permit, further) = entry.map(|of| (of.tag().weight, of.further())).unzip();
+        let (permit, further) = entry.map(|of| (of.tag().weight, of.further)).unzip();
         Ended { payload, outcome, permit, further: further.flatten(), left }
     }
 
@@ -349,13 +344,66 @@ impl<K: Eq + Clone, O> Room<K, O> {
         if entry.is_ending() {
             return None;
         }
-        entry.set_deadline(deadline);
+        entry.deadline = deadline.unwrap_or(u64::MAX);
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(now);
         match armed {
             Some(armed) => wheel.reschedule(id.id(), armed),
             None => wheel.unschedule(id.id()).then_some(u64::MAX),
         }
+    }
+
+    /// Turns the wheel: what nobody holds ends when its time is up, and is told with its deadline
+    /// and, if the wheel keeps order, its sequence; a holder is left a note.
+    pub(crate) fn expire(
+        &mut self,
+        turn: Turn,
+        mut expired: impl FnMut(Ended<K, O>, Order),
+    ) -> Turned {
+        let Room { entries: Entries { wheel, room }, timed, .. } = self;
+        let now = turn.now.max(wheel.now()); // a parker may have seen a later tick than the timer
+        let (mut due, mut early, mut checks) = (Vec::new(), Vec::new(), Vec::new());
+        let mut advanced = wheel.advance(now, turn.budget, |mut task| {
+            let id = TimerHandle::new(*room as usize, task.id());
+            let order = (task.deadline(), task.id().sequence());
+            let entry = task.get_mut();
+            if entry.deadline > now {
+                early.push((id, now.saturating_add(turn.every).min(entry.deadline)));
+                if entry.due_again() {
+                    checks.push((id, order));
+                }
+            } else if turn.last_check {
+                if !entry.is_held() {
+                    checks.push((id, (entry.deadline, order.1)));
+                }
+                entry.hold_for_last();
+            } else if let Some(payload) = entry.claim(&Outcome::Expired) {
+                if let Some(timed) = timed {
+                    timed.ended(&Outcome::Expired, entry, turn.now_ns);
+                }
+                // Its neighbours are out of reach from here.
+                due.push((id, payload, (entry.deadline, order.1)));
+            } else if failpoint!(ExpiryRemovesCheckedOut) {
+                task.take();
+            }
+        });
+        if !early.is_empty() {
+            advanced.fired -= early.len();
+            advanced.cascaded += early.len();
+            early.into_iter().for_each(|(id, armed)| _ = wheel.reschedule(id.id(), armed));
+            advanced.next_due = wheel.next_due();
+        }
+        for (id, payload, order) in due {
+            self.counts.ended(&Outcome::Expired);
+            expired(self.take_out(id, payload, Outcome::Expired), order);
+        }
+        Turned { advanced, checks }
+    }
+
+    /// For an operation that is due for a check: takes the payload out, unless a thread has it.
+    pub(crate) fn check_out_again(&mut self, id: TimerHandle) -> Option<CheckedOut<O>> {
+        let payload = self.get_mut(id)?.check_out_again()?;
+        Some(CheckedOut { id, payload, verdict: Verdict::Unsatisfied })
     }
 }
 

@@ -24,7 +24,7 @@ use std::{
 use reference::{Paths, Reference};
 use timer_core::{TaskId, TickLength, TimerHandle, TimingWheel, WheelSize};
 
-use super::{CheckedOut, Known, Ticket, Timed, Times, Watched, Watermark, keys::KEPT_KEYS};
+use super::{CheckedOut, Ticket, Timed, Times, Watch, Watermark, keys::KEPT_KEYS};
 
 const HOMES: usize = 2;
 
@@ -159,14 +159,6 @@ impl Model {
         look(&self.rooms[key.room()], &self.key(key))
     }
 
-    fn watched(&mut self, key: Number, watermark: Option<Watermark>) -> Watched<Key> {
-        let hash = key.hash();
-        let known = self.look_up(key, |room, key| room.known(key, hash));
-        let waits = self.reference.homes[key.room()].keys.contains_key(&key);
-        assert_eq!(matches!(known, Known::Record(_)), waits);
-        Watched { known, hash, watermark }
-    }
-
     /// The present, for what ends.
     fn now_ns(&self) -> Option<u64> {
         Some(self.now * 1_000_000)
@@ -215,11 +207,11 @@ impl Model {
     fn compare_entries(&mut self) {
         for parked in &self.reference.all {
             let room = &mut self.rooms[parked.id.shard()];
-            assert_eq!(room.deadline(parked.id), Some(parked.deadline));
             let in_bucket = room.entries.wheel.bucket_of(parked.id.id()).is_some();
             assert!(parked.scheduled || !in_bucket);
             let entry = room.get_mut(parked.id).unwrap();
-            assert_eq!(entry.further(), parked.tickets.last().copied());
+            assert_eq!(entry.deadline, parked.deadline);
+            assert_eq!(entry.further, parked.tickets.last().copied());
             assert_eq!(entry.is_held(), parked.held);
             assert_eq!(entry.is_ending(), parked.end.is_some());
             assert_eq!(entry.age_us(parked.parked_us + 7), 7);

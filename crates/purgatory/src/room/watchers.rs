@@ -17,10 +17,10 @@ use std::borrow::Borrow;
 use timer_core::{TimerHandle, TimingWheel, driver::Pages};
 
 use super::{
-    Rest, Room, Watched,
+    Rest, Room, Watch, Watermark,
     entry::{Entries, Entry, Waiter},
-    links::{Ends, Further, Known, Link, NONE, Popped, SLOT, Ticket, Walk, WalkOn, WatchList},
-    watermark_queue::{Lowest, Unmet},
+    keys::{Further, Link, Popped, SLOT, Ticket, WAITERS_MAX, Walk, WalkOn, WatchList},
+    watermark_queue::{Ends, Lowest, NONE, Unmet},
 };
 
 /// Both kinds of links.
@@ -38,7 +38,7 @@ impl<'a, O> Links<'a, O> {
     #[inline]
     fn at_mut(&mut self, at: u32) -> &mut Link {
         match at & SLOT {
-            0 => self.wheel.at_mut(at).link_mut(),
+            0 => &mut self.wheel.at_mut(at).link,
             _ => &mut self.slots.at_mut(at & !SLOT).link,
         }
     }
@@ -70,7 +70,7 @@ impl<'a, O> Links<'a, O> {
     /// True when a watermark watch of this record still waits.
     fn waits(&self, unmet: &Unmet, record: u32) -> bool {
         let link = match unmet.at & SLOT {
-            0 => self.wheel.get(unmet.id.id()).map(Entry::link),
+            0 => self.wheel.get(unmet.id.id()).map(|entry| &entry.link),
             _ => {
                 let further = self.slots.get(unmet.at & !SLOT);
                 further.filter(|of| of.id == Some(unmet.id)).map(|further| &further.link)
@@ -81,12 +81,13 @@ impl<'a, O> Links<'a, O> {
 }
 
 impl<K: Eq + Clone, O> Room<K, O> {
-    /// Looks a key up, to be watched. Runs the key's `Eq`, and `Clone` when the key is new.
+    /// The record of a key that is about to be watched. Runs the key's `Eq`, and `Clone` when the
+    /// key is new; a panic of theirs changes nothing.
     #[inline]
-    pub(crate) fn known(&self, key: &K, hash: u64) -> Known<K> {
-        match self.keys.find(key, hash) {
-            Some(record) => Known::Record(record),
-            None => Known::New(key.clone()),
+    pub(super) fn record_of(&mut self, watch: &Watch<'_, K>) -> u32 {
+        match self.keys.find(watch.key, watch.hash) {
+            Some(record) => record,
+            None => self.keys.add(watch.key.clone(), watch.hash),
         }
     }
 
@@ -94,13 +95,17 @@ impl<K: Eq + Clone, O> Room<K, O> {
     /// are in use. As [`link`](Self::link).
     pub(crate) fn watch(
         &mut self,
-        key: Watched<K>,
+        watch: &Watch<'_, K>,
         id: TimerHandle,
         before: Option<Ticket>,
     ) -> Option<Ticket> {
+        if self.rest.slots.len() >= WAITERS_MAX {
+            return None;
+        }
+        let record = self.record_of(watch);
         let slot = self.rest.slots.claim()?;
         *self.rest.slots.at_mut(slot) = Further { id: Some(id), link: Link::NOWHERE, before };
-        self.link(key, id, slot | SLOT);
+        self.link(record, watch.watermark, id, slot | SLOT);
         Some(Ticket::new(self.entries.room, slot))
     }
 
@@ -108,16 +113,18 @@ impl<K: Eq + Clone, O> Room<K, O> {
     /// operation's entry, or a slot with [`SLOT`]. O(1), but O(log watermark watches of the key)
     /// for a level below another.
     #[inline]
-    pub(super) fn link(&mut self, key: Watched<K>, id: TimerHandle, at: u32) {
+    pub(super) fn link(
+        &mut self,
+        record: u32,
+        watermark: Option<Watermark>,
+        id: TimerHandle,
+        at: u32,
+    ) {
         let Room { entries, keys, rest, .. } = self;
         let mut links = Links::of(entries, rest);
-        let record = match key.known {
-            Known::Record(record) => record,
-            Known::New(of) => keys.add(of, key.hash),
-        };
         let of = keys.at_mut(record);
         of.waiters += 1;
-        match key.watermark {
+        match watermark {
             None => links.append(&mut of.plain, at, WatchList::Plain, record),
             Some(watermark) => {
                 *links.at_mut(at) = Link::new(WatchList::Unmet, record);
@@ -203,7 +210,10 @@ impl<K: Eq + Clone, O> Room<K, O> {
 
     /// The first key of an operation, unless that watch was taken. Runs the key's `Clone`.
     pub(crate) fn first_key(&self, id: TimerHandle) -> Option<K> {
-        let link = self.entries.wheel.get(id.id())?.link();
+        self.key_of(self.entries.wheel.get(id.id())?.link)
+    }
+
+    fn key_of(&self, link: Link) -> Option<K> {
         (link.of != NONE).then(|| self.keys.at(link.record()).key.clone())
     }
 
@@ -215,9 +225,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
         id: TimerHandle,
     ) -> Option<(Option<K>, Option<Ticket>)> {
         let further = self.rest.slots.get(ticket.slot()).filter(|of| of.id == Some(id))?;
-        let link = further.link;
-        let key = (link.of != NONE).then(|| self.keys.at(link.record()).key.clone());
-        Some((key, further.before))
+        Some((self.key_of(further.link), further.before))
     }
 
     /// Takes up to `limit` watermark watches with a threshold of at most `value` off the key, in
@@ -320,7 +328,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
                 return NONE;
             }
             let next = if at & SLOT == 0 {
-                let next = self.entries.wheel.at(at).link().next;
+                let next = self.entries.wheel.at(at).link.next;
                 found(&mut self.entries, Waiter::Here(at));
                 next
             } else {
@@ -382,7 +390,7 @@ mod tests {
             let next = |&index: &u32| self.entries.wheel.first_from(index + 1).map(|id| id.index());
             let first = self.entries.wheel.first_from(0).map(|id| id.index());
             let firsts = std::iter::successors(first, next)
-                .filter(|&index| self.entries.wheel.at(index).link().of != NONE);
+                .filter(|&index| self.entries.wheel.at(index).link.of != NONE);
             let slots = &self.rest.slots;
             let next = |&slot: &u32| slots.first_from(slot + 1);
             let further = std::iter::successors(slots.first_from(0), next)

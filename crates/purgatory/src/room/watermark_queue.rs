@@ -16,7 +16,33 @@ use std::{
 
 use timer_core::TimerHandle;
 
-use super::links::{Ends, Watermark};
+/// The value that a watermark watch waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Watermark {
+    /// Met by a value of at least this.
+    pub(crate) threshold: u64,
+    /// Count form: taken when met. Otherwise it stays, met, until its operation ends.
+    pub(crate) counted: bool,
+}
+
+/// No slot.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// The ends of a list of watches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub(super) head: u32,
+    pub(super) tail: u32,
+}
+
+impl Ends {
+    pub(super) const EMPTY: Ends = Ends { head: NONE, tail: NONE };
+
+    #[cfg(test)]
+    pub(super) fn is_empty(self) -> bool {
+        (self.head, self.tail) == (NONE, NONE)
+    }
+}
 
 /// With room for more than this a peak is given back, and no more that have left are kept.
 const KEPT: usize = 64;

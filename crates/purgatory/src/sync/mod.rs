@@ -1,35 +1,70 @@
 //! Locks, atomics and thread-locals: timer-core's facade, so that loom and shuttle check the
-//! shipped code; and what else differs in their models.
+//! shipped code; what else differs in their models; and *failpoints*, faults that a model plants to
+//! see that each is noticed. In a build without those switches `failpoint!` is `false`, and there
+//! is nothing else of them.
 
-mod limit;
-#[cfg(any(loom, shuttle))]
-mod model;
-#[cfg(all(feature = "keyed", not(any(loom, shuttle))))]
-mod values;
-
-pub(crate) use limit::Limit;
 pub(crate) use timer_core::driver::sync::{
-    AtomicU64, Mutex, Ordering, plain, thread_local, thread_slot,
+    AtomicU64, AtomicUsize, Mutex, Ordering, plain, thread_local, thread_slot,
 };
 
-#[cfg(all(feature = "keyed", not(any(loom, shuttle))))]
-pub(crate) use values::Values;
+/// True when the running model has planted this fault.
+macro_rules! failpoint {
+    ($fault:ident) => {
+        timer_core::failpoint!($fault)
+    };
+}
 
+/// A fault.
 #[cfg(any(loom, shuttle))]
-pub(crate) use model::Values;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failpoint {
+    /// A park does not compare its keys' versions.
+    ParkSkipsVersionCheck,
+    /// An event does not raise its key's version.
+    EventRaisesNoVersion,
+    /// An event that finds an operation under check leaves its holder no note.
+    EventLeavesNoNote,
+    /// A watermark watch that was taken off its key is not counted down.
+    MetWatchNotCounted,
+    /// An end that finds an operation under check leaves its holder no note.
+    ExpiryLeavesNoNote,
+    /// An operation that ended stays on the list of its first key.
+    EndedStaysListed,
+    /// An expiry removes the entry of an operation that is under check.
+    ExpiryRemovesCheckedOut,
+    /// A future that is dropped leaves its operation parked.
+    DroppedFutureLeavesOperation,
+    /// A shutdown leaves the rooms open.
+    ShutdownClosesNoRoom,
+    /// An expectation while all fails, fails, too.
+    FailsWhatCameAfter,
+    /// A rise of a watermark that is kept raises its event before the value.
+    EventBeforeItsRise,
+    /// A wait on a monitor does not look whether all keys were raised while it was parked.
+    WaitTrustsEarlierWalk,
+}
+
+/// Plants a fault, or none, for the models that this thread of the machine runs.
+#[cfg(any(loom, shuttle))]
+pub fn plant(fault: Option<Failpoint>) {
+    timer_core::driver::sync::plant(fault.map(|fault| format!("{fault:?}")));
+}
+
+/// True in a build for a model checker.
+pub(crate) const MODEL: bool = cfg!(any(loom, shuttle));
 
 /// The number of versions a room has: a power of two. A model has one, so that keys meet.
-pub(crate) const VERSIONS_A_ROOM: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
+pub(crate) const VERSIONS_A_ROOM: usize = if MODEL { 1 } else { 32 };
 
 /// So many payloads an event takes out and checks together. More would save locks; but each of them
 /// can neither expire nor be cancelled before the checks of the others are over. A model takes two,
 /// so that a walk has steps.
-pub(crate) const TOGETHER: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
+pub(crate) const TOGETHER: usize = if MODEL { 2 } else { 16 };
 
 /// How many rooms a purgatory has unless its builder says: 64 for each processor, as a power of two
 /// from 64 to [`MAX_SHARDS`](timer_core::MAX_SHARDS). A model has two.
 pub(crate) fn default_rooms() -> usize {
-    if cfg!(any(loom, shuttle)) {
+    if MODEL {
         return 2;
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -41,4 +76,56 @@ pub(crate) fn default_rooms() -> usize {
 pub(crate) type KeyHasher = rapidhash::fast::RandomState;
 /// In a model: alike in each run, with neighbouring numbers in different rooms.
 #[cfg(any(loom, shuttle))]
-pub(crate) type KeyHasher = std::hash::BuildHasherDefault<model::Number>;
+pub(crate) type KeyHasher = std::hash::BuildHasherDefault<Number>;
+
+/// Neighbouring numbers go to different rooms.
+#[cfg(any(loom, shuttle))]
+#[derive(Debug, Default)]
+pub(crate) struct Number(u64);
+
+#[cfg(any(loom, shuttle))]
+impl std::hash::Hasher for Number {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.0 = self.0 << 8 | u64::from(byte));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 << 32 | self.0 & u64::from(u32::MAX)
+    }
+}
+
+/// At most `max` of something at a time.
+#[derive(Debug)]
+pub(crate) struct Limit {
+    max: usize,
+    taken: AtomicUsize,
+}
+
+impl Limit {
+    /// None is taken yet.
+    pub(crate) fn new(max: usize) -> Self {
+        Limit { max, taken: AtomicUsize::new(0) }
+    }
+
+    /// The bound.
+    pub(crate) fn max(&self) -> usize {
+        self.max
+    }
+
+    /// Takes `count`, unless more than `max` would be taken.
+    #[must_use = "what was taken has to be released"]
+    pub(crate) fn acquire(&self, count: usize) -> bool {
+        let more = |taken: usize| taken.checked_add(count).filter(|&taken| taken <= self.max);
+        self.taken.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// The number taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Gives `count` back.
+    pub(crate) fn release(&self, count: usize) {
+        self.taken.fetch_sub(count, Ordering::AcqRel);
+    }
+}

@@ -17,7 +17,7 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 2] = [
-    Budget { of: "purgatory", lines: 4742, files: 39, types: 22, traits: 3 },
+    Budget { of: "purgatory", lines: 4504, files: 26, types: 22, traits: 3 },
     Budget { of: "timer-core", lines: 3198, files: 24, types: 24, traits: 4 },
 ];
 
@@ -76,7 +76,7 @@ fn libraries_keep_their_budgets() {
 
 #[test]
 fn the_builder_keeps_its_settings_few() {
-    let builder = text("crates/purgatory/src/handles/builder.rs");
+    let builder = text("crates/purgatory/src/handles/lifecycle.rs");
     let settings = builder.matches("(mut self").count();
     assert!((1..=SETTINGS).contains(&settings), "{settings} settings, at most {SETTINGS}");
 }

@@ -66,7 +66,7 @@ fn only_reaper_workers_waits_and_shutdown_block() {
     absent("timer-core", &["parker.park", ".wait(", ".recv("], |name| name == "driver/driver");
     absent("timer-core", &["parker.park", ".join(", ".recv("], |name| name == "timers/periodic");
     absent("purgatory", &["parker.park", ".join(", ".recv(", "thread::sleep"], |_| true);
-    let futures = ["handles/wait", "handles/purgatory", "handles/monitor", "handles/watermarks"];
+    let futures = ["handles/wait", "handles/lifecycle", "handles/monitor", "handles/watermarks"];
     absent("purgatory", &[".wait("], |name| !futures.contains(&name));
     absent("purgatory", &["thread::park"], |name| name != "handles/wait");
 }
@@ -74,9 +74,7 @@ fn only_reaper_workers_waits_and_shutdown_block() {
 #[test]
 fn loom_and_shuttle_are_known_to_sync_alone() {
     absent("timer-core", &["loom", "shuttle"], |name| !name.starts_with("sync/"));
-    absent("purgatory", &["loom", "shuttle"], |name| {
-        !name.starts_with("sync/") && name != "failpoints"
-    });
+    absent("purgatory", &["loom", "shuttle"], |name| !name.starts_with("sync/"));
 }
 
 #[test]

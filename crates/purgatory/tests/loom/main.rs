@@ -35,7 +35,7 @@ use loom::{
 };
 use purgatory::{
     Builder, CancelReason, DelayedOperation, Outcome, Purgatory, RefusedReason, Timeout, Watches,
-    failpoints::{Failpoint, plant},
+    sync::{Failpoint, plant},
 };
 use timer_core::ManualTimer;
 

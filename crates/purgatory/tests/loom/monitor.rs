@@ -2,7 +2,7 @@
 //! interleaving.
 
 use loom::thread;
-use purgatory::{Monitor, failpoints::Failpoint};
+use purgatory::{Monitor, sync::Failpoint};
 use timer_core::ManualTimer;
 
 use super::{

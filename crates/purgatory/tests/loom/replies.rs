@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use loom::thread;
-use purgatory::{CancelReason, RefusedReason, Replies, WaitError, failpoints::Failpoint};
+use purgatory::{CancelReason, RefusedReason, Replies, WaitError, sync::Failpoint};
 use timer_core::ManualTimer;
 
 use super::{MS, by_hand, check, ending};

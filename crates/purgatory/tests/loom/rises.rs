@@ -1,7 +1,7 @@
 //! Rises of watermarks that are counted down, or checked, against what may end their operations.
 
 use loom::sync::{Arc, atomic::AtomicBool};
-use purgatory::{Watches, failpoints::Failpoint};
+use purgatory::{Watches, sync::Failpoint};
 
 use super::{
     Act::{Cancel, Event, ParkChecked, ParkUpTo, Rise, Time},

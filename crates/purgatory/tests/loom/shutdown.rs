@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use purgatory::{CancelReason, Outcome, RefusedReason, failpoints::Failpoint};
+use purgatory::{CancelReason, Outcome, RefusedReason, sync::Failpoint};
 
 use super::{MS, ONE_KEY, ONE_ROOM, Setup, TWO_ROOMS, check};
 

@@ -7,7 +7,7 @@ use loom::{
     },
     thread,
 };
-use purgatory::{BoxedOperation, failpoints::Failpoint};
+use purgatory::{BoxedOperation, sync::Failpoint};
 
 use super::{MS, assert_nothing_left, by_hand, check};
 

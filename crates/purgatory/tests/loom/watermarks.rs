@@ -1,7 +1,7 @@
 //! Watermarks: values that rise and go against waits for them.
 
 use loom::thread;
-use purgatory::{WaitError, Watermarks, failpoints::Failpoint};
+use purgatory::{WaitError, Watermarks, sync::Failpoint};
 use timer_core::ManualTimer;
 
 use super::{MS, by_hand, check, ending};

@@ -1,7 +1,7 @@
 //! The steps: the room first, then the reference, then what both say.
 
 use super::{
-    super::{Arrived, Batch, Entry, Next, Span, UnderCheck, Verdict, WalkOn, WatchList},
+    super::{Batch, Entry, Next, Span, Verdict, WalkOn, WatchList},
     reference::{Linked, Parked, Walk},
     *,
 };
@@ -86,14 +86,15 @@ impl Model {
             .filter(|(_, watermark)| watermark.is_some_and(|watermark| watermark.counted));
         let counted = counted.count();
         let (key, watermark) = to_watch.remove(0);
-        let watched = self.watched(key, watermark);
         let (first_room, payload, deadline) = (key.room(), self.made, self.any_tick());
         let parked_us = self.now * 1000 + self.random.u64(..1000);
         let span = Span { counted, ..self.span(deadline, parked_us) };
         let at_once = to_watch.is_empty() && self.random.u8(..4) > 0;
+        let of = self.key(key);
         let room = &mut self.rooms[first_room];
-        let parked = room.park(span, self.sequence, at_once.then_some(payload), watched);
-        let Arrived { id, due } = parked.unwrap();
+        assert_eq!(room.refuses(), None);
+        let watch = Watch { key: &of, hash: key.hash(), version: 0, watermark };
+        let (id, due) = room.park(span, self.sequence, at_once.then_some(payload), &watch);
         assert!(due == u64::MAX || room.entries.wheel.next_due().is_some_and(|next| next <= due));
         let chosen = deadline.unwrap_or(u64::MAX);
         assert_eq!(due == u64::MAX, span.armed.is_none_or(|armed| armed == u64::MAX));
@@ -143,10 +144,11 @@ impl Model {
         if self.random.u8(..16) == 0 {
             return self.withdraw(at); // the room is full
         }
-        let watched = self.watched(key, watermark);
+        let of = self.key(key);
+        let watch = Watch { key: &of, hash: key.hash(), version: 0, watermark };
         let tickets = &mut self.arriving[at].tickets;
         let before = tickets.last().copied();
-        let ticket = self.rooms[key.room()].watch(watched, id, before).unwrap();
+        let ticket = self.rooms[key.room()].watch(&watch, id, before).unwrap();
         tickets.push(ticket);
         assert_eq!(ticket.room as usize, key.room());
         self.linked(key, watermark, Linked::further(id, ticket));
@@ -380,10 +382,8 @@ impl Model {
         let looked = self.rooms[id.shard()].get_mut(id).unwrap().look();
         let parked = self.reference.get(id).unwrap();
         let seen = std::mem::replace(&mut parked.seen, parked.held);
-        let expected = if parked.held { UnderCheck::Yes { seen } } else { UnderCheck::No };
-        assert_eq!(looked, expected);
-        let before = looked == UnderCheck::Yes { seen: true };
-        self.reference.count_if(before, "a look that saw a check before");
+        assert_eq!(looked, parked.held.then_some(seen));
+        self.reference.count_if(looked == Some(true), "a look that saw a check before");
     }
 
     fn touch_gone(&mut self) {
@@ -392,7 +392,7 @@ impl Model {
         let room = &mut self.rooms[id.shard()];
         assert!(room.check_out(id).is_none() && room.claim(id, Outcome::Completed, None).is_none());
         assert!(room.check_out_again(id).is_none());
-        assert_eq!((room.reschedule(id, span), room.deadline(id)), (None, None));
+        assert_eq!((room.reschedule(id, span), room.get_mut(id).is_none()), (None, true));
         self.reference.count_if(true, "named by an id that is gone");
         let never = TimerHandle::new(id.shard(), TaskId::from_parts(1 << 20, 0));
         assert!(self.rooms[id.shard()].check_out(never).is_none());

@@ -3,10 +3,7 @@
 use timer_core::TickLength;
 
 use super::{
-    super::{
-        Span, Tag,
-        expiry::{Order, Turn, Turned},
-    },
+    super::{Order, Span, Tag, Turn, Turned},
     reference::Parked,
     *,
 };

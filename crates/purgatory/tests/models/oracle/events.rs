@@ -68,7 +68,6 @@ impl Reference {
     }
 
     pub fn check_and_complete(&mut self, key: Key) -> usize {
-        self.raise_version(key);
         let nested = self.enter();
         let mut completed = 0;
         if nested {
@@ -82,7 +81,6 @@ impl Reference {
     }
 
     pub fn check_and_complete_one(&mut self, key: Key) -> bool {
-        self.raise_version(key);
         let nested = self.enter();
         let mut completed = false;
         if nested {
@@ -98,6 +96,7 @@ impl Reference {
     /// Checks one after the other of those that wait now, until a check comes true. (One that was
     /// completed under check, by its id, has not used the event up.)
     pub fn event_for_one(&mut self, nested: bool, key: Key) -> bool {
+        self.raise_version(key);
         for number in self.plain(key) {
             if self.all[number].state != State::Parked {
                 continue;
@@ -120,6 +119,7 @@ impl Reference {
     fn queue_if_awaited(&mut self, key: Key, work: Work) {
         let stands = |watch: &Watch| (!matches!(watch.watching, Watching::Taken)).then_some(());
         if self.watching(key, stands).is_empty() {
+            self.raise_version(key);
             self.count("an event from inside for nobody");
         } else {
             self.queue.push_back(work);
@@ -127,13 +127,13 @@ impl Reference {
     }
 
     pub fn event(&mut self, nested: bool, key: Key) -> usize {
+        self.raise_version(key);
         let waiters = self.plain(key);
         self.count_if(waiters.len() > TOGETHER, "an event for more than a chunk");
         self.attempt_each(nested, waiters)
     }
 
     pub fn complete_up_to(&mut self, key: Key, value: u64) -> usize {
-        self.raise_version(key);
         let nested = self.enter();
         let mut completed = 0;
         if nested {
@@ -147,6 +147,7 @@ impl Reference {
     }
 
     pub fn rise(&mut self, nested: bool, key: Key, value: u64) -> usize {
+        self.raise_version(key);
         let (mut last, mut check) = (Vec::new(), Vec::new());
         let met = loop {
             let (taken, met) = self.take_up_to(key, value, false);
