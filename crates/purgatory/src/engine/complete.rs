@@ -5,7 +5,6 @@
 //! callback is run: here, or where the timer runs what expired.
 
 use std::{
-    borrow::Borrow,
     collections::VecDeque,
     hash::Hash,
     sync::{
@@ -29,8 +28,11 @@ use crate::{
         nested::{Call, enqueue},
         trace,
     },
-    operation::{CancelReason, DelayedOperation, EndResult, Outcome, Timeout, watches::WatchKey},
-    room::{AllEnded, Ended, EndedAt, Room, Ticket, WalkOn, WatchList},
+    operation::{
+        CancelReason, DelayedOperation, EndResult, Outcome, Timeout,
+        watches::{Lookup, WatchKey},
+    },
+    room::{AllEnded, Ended, EndedAt, Fired, Room, Ticket, WalkOn, WatchList},
 };
 
 /// A shutdown claims this many operations before it calls the first back.
@@ -51,7 +53,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, mut ended: Ended<K, O>) {
         self.release(&mut ended);
         if self.settings.offload_all || matches!(ended.outcome, Outcome::Expired) {
-            self.offload_endings(vec![ended], None);
+            self.offload_fired(vec![Fired::Over(ended)], None);
         } else {
             self.run_callback(call, ended);
         }
@@ -109,56 +111,63 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// As [`finish`](Self::finish), for a thread that must not be held up: whatever may run the
     /// user's code, or takes long, is the executor's. With a latch each is under way until its
     /// callback is over.
-    pub(crate) fn offload_endings(
+    pub(crate) fn offload_fired(
         self: &Arc<Self>,
-        mut ended: Vec<Ended<K, O>>,
+        mut fired: Vec<Fired<K, O>>,
         latch: Option<&Latch>,
     ) {
         let under_way: Vec<UnderWay> =
-            latch.into_iter().flat_map(|latch| ended.iter().map(|_| latch.begin())).collect();
+            latch.into_iter().flat_map(|latch| fired.iter().map(|_| latch.begin())).collect();
         // A manual timer shares no reaper, so everything is released here.
         let at_once = if self.sequence.is_some() { usize::MAX } else { RELEASED_AT_ONCE };
         let mut left = Vec::new();
-        for ended in &mut ended {
-            self.release_some(&mut ended.further, at_once, |key| left.push(key));
+        for fired in &mut fired {
+            if let Fired::Over(ended) = fired {
+                self.release_some(&mut ended.further, at_once, |key| left.push(key));
+            }
         }
-        let (core, handed_ns) = (self.clone(), self.to_executor(ended.len()));
+        let (core, handed_ns) = (self.clone(), self.to_executor(fired.len()));
         self.offload.execute(Job::new(move || {
             drop(left);
-            core.run_endings(ended.into(), handed_ns, under_way);
+            core.run_fired(fired.into(), handed_ns, under_way);
         }));
     }
 
-    /// Releases and calls back what has ended, as a job's work; after [`RELEASED_BY_JOB`] watches
-    /// another job goes on.
-    fn run_endings(
+    /// Checks, or releases and calls back, what has fired, as a job's work; after
+    /// [`RELEASED_BY_JOB`] watches another job goes on.
+    fn run_fired(
         self: Arc<Self>,
-        mut rest: VecDeque<Ended<K, O>>,
+        mut rest: VecDeque<Fired<K, O>>,
         handed_ns: Option<u64>,
         mut under_way: Vec<UnderWay>,
     ) {
         let mut budget = if self.offload.is_here() { usize::MAX } else { RELEASED_BY_JOB };
-        while let Some(mut ended) = rest.pop_front() {
-            budget -= self.release_some(&mut ended.further, budget, drop);
-            if ended.further.is_some() {
-                rest.push_front(ended);
-                let core = self.clone();
-                let more = Job::new(move || core.run_endings(rest, handed_ns, under_way));
-                return self.offload.execute(more);
+        while let Some(mut fired) = rest.pop_front() {
+            if let Fired::Over(ended) = &mut fired {
+                budget -= self.release_some(&mut ended.further, budget, drop);
+                if ended.further.is_some() {
+                    rest.push_front(fired);
+                    let core = self.clone();
+                    let more = Job::new(move || core.run_fired(rest, handed_ns, under_way));
+                    return self.offload.execute(more);
+                }
             }
-            self.run_offloaded(handed_ns, ended, under_way.pop());
+            self.begin(handed_ns);
+            let under_way = under_way.pop();
+            let now_ns = || self.driver().now_ns();
+            trace::slow(&self.settings.name, now_ns, || self.run_one(fired, under_way));
         }
     }
 
     /// Counts what is handed to the executor; tells when that was, if it is timed.
-    pub(crate) fn to_executor(&self, callbacks: usize) -> Option<u64> {
+    fn to_executor(&self, callbacks: usize) -> Option<u64> {
         self.counts.callbacks_waiting.fetch_add(callbacks as u64, Relaxed);
         let timed = self.callback_delay.get();
         timed.map(|_| self.driver().now_ns())
     }
 
     /// One of them begins.
-    pub(crate) fn begin(&self, handed_ns: Option<u64>) {
+    fn begin(&self, handed_ns: Option<u64>) {
         self.counts.callbacks_waiting.fetch_sub(1, Relaxed);
         if let Some(at_ns) = handed_ns {
             let waited_ns = self.driver().now_ns().saturating_sub(at_ns);
@@ -166,27 +175,27 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Calls `on_complete` as a job's work.
-    fn run_offloaded(
-        self: &Arc<Self>,
-        handed_ns: Option<u64>,
-        ended: Ended<K, O>,
-        under_way: Option<UnderWay>,
-    ) {
-        self.begin(handed_ns);
-        let now_ns = || self.driver().now_ns();
-        trace::slow(&self.settings.name, now_ns, || {
-            let call = Call::enter(&self.offload);
-            self.run_callback(&call, ended);
-            if under_way.is_some() && call.is_nested() {
-                enqueue(move || drop(under_way)); // behind the callback
-            }
-        });
+    /// Checks or calls back, inside the outermost call on this thread.
+    fn run_one(self: &Arc<Self>, fired: Fired<K, O>, under_way: Option<UnderWay>) {
+        let call = Call::enter(&self.offload);
+        if call.is_nested() {
+            let core = self.clone();
+            enqueue(move || core.run_one_here(fired, under_way));
+        } else {
+            self.run_one_here(fired, under_way);
+        }
+    }
+
+    fn run_one_here(&self, fired: Fired<K, O>, _under_way: Option<UnderWay>) {
+        match fired {
+            Fired::Over(ended) => self.call_back(ended),
+            Fired::Check(id) => self.recheck(id),
+        }
     }
 
     /// Calls `on_complete` on this thread, inside the outermost call.
     #[inline]
-    pub(crate) fn run_callback(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) {
+    fn run_callback(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) {
         if call.is_nested() {
             let core = self.clone();
             enqueue(move || core.call_back(ended));
@@ -198,7 +207,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Calls `on_complete`, inside a call, with nothing locked. Until then the operation kept its
     /// place.
     #[inline]
-    fn call_back(&self, Ended { payload, outcome, permit, left, .. }: Ended<K, O>) {
+    pub(super) fn call_back(&self, Ended { payload, outcome, permit, left, .. }: Ended<K, O>) {
         drop(left);
         self.release_permit(permit);
         if let Err(panicked) = contain(|| payload.on_complete(outcome)) {
@@ -217,9 +226,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn close_offloading(self: &Arc<Self>, reason: CancelReason) {
         self.close_rooms(reason, |ended| {
             let mut all = Due::default();
-            ended.drain(..).for_each(|ended| all.push(ended, None));
-            for ended in all.into_jobs(self.offload.parallelism()) {
-                self.offload_endings(ended, Some(&self.closing));
+            ended.drain(..).for_each(|ended| all.push(Fired::Over(ended), None));
+            for fired in all.into_jobs(self.offload.parallelism()) {
+                self.offload_fired(fired, Some(&self.closing));
             }
         });
     }
@@ -277,14 +286,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends everything parked under `key`; returns how many this call ended. All are claimed before
     /// the first is called back, so that what a callback parks stays.
-    pub(crate) fn end_for_key<Q: Hash + Eq + ?Sized>(
+    pub(crate) fn end_for_key<Q: Hash + Lookup<K> + ?Sized>(
         self: &Arc<Self>,
         key: &Q,
         outcome: Outcome,
-    ) -> usize
-    where
-        K: Borrow<Q>,
-    {
+    ) -> usize {
         let call = Call::enter(&self.offload);
         let hash = self.versions.hash(key);
         let (mut unfinished, at) = (self.unfinished(&call), self.ending_at());
@@ -299,15 +305,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Applies `claim` to each waiter of a key, in the room of its operation's first key.
-    fn claim_each<Q: Eq + ?Sized>(
+    fn claim_each<Q: Lookup<K> + ?Sized>(
         &self,
         key: &Q,
         hash: u64,
         place: WatchList,
         claim: &mut impl FnMut(&mut Room<K, O>, TimerHandle),
-    ) where
-        K: Borrow<Q>,
-    {
+    ) {
         let (mut found, mut on) = (Vec::new(), WalkOn::Done);
         let mut room = self.room_of(hash);
         if let Some(record) = room.find(key, hash) {
@@ -347,10 +351,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Ends the operation that waits for a key as Completed, and hands it over uncalled. Its key is
     /// free when this returns.
-    pub(crate) fn take_alone<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<O>
-    where
-        K: Borrow<Q>,
-    {
+    pub(crate) fn take_alone<Q: Hash + Lookup<K> + ?Sized>(&self, key: &Q) -> Option<O> {
         let (hash, at) = (self.versions.hash(key), self.ending_at());
         let mut room = self.room_of(hash);
         let id = room.find(key, hash).and_then(|record| room.first_waiter(record))?;

@@ -31,7 +31,7 @@ use crate::{
         stats::{Parked, Stats},
         watches::WatchKey,
     },
-    room::{Ended, Room, Watch, Watermark},
+    room::{Fired, Room, Watch, Watermark},
     sync::{AtomicU64, KeyHasher, Limit, Mutex, Ordering, VERSIONS_A_ROOM, plain},
 };
 
@@ -74,10 +74,8 @@ pub(crate) struct Core<K, O> {
     pub(crate) versions: Versions,
     /// Counts what is parked, where order matters over the rooms.
     pub(crate) sequence: Option<AtomicU64>,
-    /// What expired in this round of the timer.
-    pub(crate) expired: Mutex<Due<Ended<K, O>>>,
-    /// Operations to be checked without an event that this round of the timer found.
-    pub(crate) rechecks: Mutex<Due<TimerHandle>>,
+    /// What this round of the timer came by.
+    pub(crate) fired: Mutex<Due<Fired<K, O>>>,
     /// Somebody asked for times.
     pub(crate) timed: AtomicBool,
     pub(crate) offload: Arc<Offload>,
@@ -112,8 +110,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             rooms: driver.shards(settings.rooms, Room::new),
             versions: Versions::new(settings.rooms),
             sequence: driver.by_hand.then(|| AtomicU64::new(0)),
-            expired: Mutex::new(Due::default()),
-            rechecks: Mutex::new(Due::default()),
+            fired: Mutex::new(Due::default()),
             timed: AtomicBool::new(false),
             offload: Arc::new(Offload { driver, executor: settings.executor.take() }),
             own_timer,
@@ -187,8 +184,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         operation: &mut O,
         check: impl FnOnce(&mut O) -> bool,
     ) -> Verdict {
+        if !O::CHECKED {
+            return Verdict::Unsatisfied;
+        }
         let mut satisfied = false;
-        if let Err(panicked) = contain(|| satisfied = self.run_check(operation, check)) {
+        let checked = self
+            .checking
+            .run(|| self.driver().now_ns(), || contain(|| satisfied = check(operation)));
+        if let Err(panicked) = checked {
             self.report(&panicked);
             Verdict::Panicked
         } else if satisfied {
@@ -196,10 +199,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         } else {
             Verdict::Unsatisfied
         }
-    }
-
-    fn run_check(&self, operation: &mut O, check: impl FnOnce(&mut O) -> bool) -> bool {
-        self.checking.run(|| self.driver().now_ns(), || check(operation))
     }
 
     /// In debug builds, tells of checks that keep their threads for more than a second.

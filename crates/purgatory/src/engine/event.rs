@@ -9,7 +9,7 @@
 //! takes a watch counts it down*, with no code of the user's in between. Then it walks those that
 //! were met and wait for their check, as an event does.
 
-use std::{borrow::Borrow, collections::HashSet, hash::Hash, sync::Arc};
+use std::{collections::HashSet, hash::Hash, sync::Arc};
 
 use smallvec::SmallVec;
 use timer_core::{TimerHandle, driver::Shards};
@@ -19,7 +19,10 @@ use crate::{
         core::Core,
         nested::{Call, enqueue},
     },
-    operation::{DelayedOperation, Outcome, Verdict, watches::WatchKey},
+    operation::{
+        DelayedOperation, Outcome, Verdict,
+        watches::{Lookup, WatchKey},
+    },
     room::{
         AllEnded, Batch, CheckedOut, Ended, Entries, GivenBack, Next, Room, Waiter, WalkOn,
         WatchList,
@@ -101,10 +104,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Raises an event; returns how many this call ended as Completed. Inside a callback it waits
     /// for the outermost call.
     #[inline]
-    pub(crate) fn raise<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q, event: Event) -> usize
-    where
-        K: Borrow<Q>,
-    {
+    pub(crate) fn raise<Q: Hash + Lookup<K> + ?Sized>(
+        self: &Arc<Self>,
+        key: &Q,
+        event: Event,
+    ) -> usize {
         let call = Call::enter(&self.offload);
         let hash = self.versions.hash(key);
         if call.is_nested() {
@@ -117,10 +121,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// An event inside a check or callback: it is raised when the outermost call gets to it, or at
     /// once if nothing waits for its key.
     #[cold]
-    fn queue_event<Q: Hash + Eq + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, event: Event)
-    where
-        K: Borrow<Q>,
-    {
+    fn queue_event<Q: Lookup<K> + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, event: Event) {
         let room = self.room_of(hash);
         let Some(key) = room.stored(key, hash) else { return self.versions.raise(hash) };
         drop(room);
@@ -132,16 +133,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     #[inline]
-    fn event<Q: Eq + ?Sized>(
+    fn event<Q: Lookup<K> + ?Sized>(
         self: &Arc<Self>,
         call: &Call<'_>,
         key: &Q,
         hash: u64,
         event: Event,
-    ) -> usize
-    where
-        K: Borrow<Q>,
-    {
+    ) -> usize {
         self.tell_stuck();
         let together = match event {
             Event::Rise(value) => return self.rise(call, key, hash, value),
@@ -171,16 +169,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         Walk { rooms: &self.rooms, room, on }
     }
 
-    fn rise<Q: Eq + ?Sized>(
+    fn rise<Q: Lookup<K> + ?Sized>(
         self: &Arc<Self>,
         call: &Call<'_>,
         key: &Q,
         hash: u64,
         value: u64,
-    ) -> usize
-    where
-        K: Borrow<Q>,
-    {
+    ) -> usize {
         let (mut met_last, mut check) = (self.unfinished(call), Vec::new());
         let at = self.ending_at();
         let (mut walk, mut met) = self.pop_up_to(key, hash, Some(value), |first_room, id| {
@@ -209,16 +204,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// met and stay, the first of them checked out if nothing was taken: otherwise callbacks come
     /// first, and nothing is held meanwhile. No user code runs in between: what it parks would be
     /// taken, too.
-    pub(super) fn pop_up_to<Q: Eq + ?Sized>(
+    pub(super) fn pop_up_to<Q: Lookup<K> + ?Sized>(
         &self,
         key: &Q,
         hash: u64,
         value: Option<u64>,
         mut act: impl FnMut(&mut Room<K, O>, TimerHandle),
-    ) -> (Walk<'_, K, O>, Batch<O>)
-    where
-        K: Borrow<Q>,
-    {
+    ) -> (Walk<'_, K, O>, Batch<O>) {
         let mut taken = SmallVec::<[TimerHandle; TAKEN]>::new();
         let (all, value) = (value.is_none(), value.unwrap_or(u64::MAX));
         let mut batch = Batch::new();

@@ -16,38 +16,16 @@ use timer_core::{
 use crate::{
     engine::{
         core::{BUDGET, Core},
-        nested::{Call, enqueue},
         trace,
     },
     operation::{CancelReason, DelayedOperation, Verdict, watches::WatchKey},
-    room::{Turn, Turned},
+    room::Turn,
 };
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
-    fn offload_rechecks(self: &Arc<Self>, all: Vec<TimerHandle>) {
-        let (core, handed_ns) = (self.clone(), self.to_executor(all.len()));
-        self.offload.execute(Job::new(move || {
-            for id in all {
-                core.begin(handed_ns);
-                let now_ns = || core.driver().now_ns();
-                trace::slow(&core.settings.name, now_ns, || core.recheck_in_call(id));
-            }
-        }));
-    }
-
-    fn recheck_in_call(self: &Arc<Self>, id: TimerHandle) {
-        let call = Call::enter(&self.offload);
-        if call.is_nested() {
-            let core = self.clone();
-            enqueue(move || core.recheck(&Call::enter(&core.offload), id));
-        } else {
-            self.recheck(&call, id);
-        }
-    }
-
     /// Checks an operation without an event. When that check comes true, an event is missing, or
     /// was late.
-    fn recheck(self: &Arc<Self>, call: &Call<'_>, id: TimerHandle) {
+    pub(super) fn recheck(&self, id: TimerHandle) {
         let held = self.first_room_of(id).check_out_again(id);
         let Some(mut held) = held else { return };
         held.verdict = self.check_by(&mut held.payload, O::check_without_event);
@@ -67,7 +45,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let given_back = self.first_room_of(id).give_back(held, at);
         if let Some(mut ended) = self.settle_rest(given_back) {
             self.release(&mut ended);
-            self.run_callback(call, ended); // here, since this is the executor
+            self.call_back(ended); // here, since this is the executor
         }
     }
 }
@@ -81,25 +59,17 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
             self.settings.recheck_every.map_or(1, |every| self.driver().tick.deadline(0, every));
         let last_check = self.settings.on_missed.is_some();
         let turn = Turn { now, now_ns, budget, every, last_check };
-        let mut expired = self.expired.lock();
+        let mut fired = self.fired.lock();
         let mut room = self.rooms.lock(room);
-        let Turned { advanced, checks } =
-            room.expire(turn, |ended, order| expired.push(ended, in_order.then_some(order)));
+        let advanced = room.expire(turn, |one, order| fired.push(one, in_order.then_some(order)));
         room.advanced(advanced.next_due);
-        drop((room, expired));
-        for (id, order) in checks {
-            self.rechecks.lock().push(id, in_order.then_some(order));
-        }
         advanced
     }
 
     fn round_over(self: Arc<Self>) {
-        let parallelism = self.offload.parallelism();
-        let rechecks = std::mem::take(&mut *self.rechecks.lock());
-        rechecks.into_jobs(parallelism).for_each(|due| self.offload_rechecks(due));
-        let expired = std::mem::take(&mut *self.expired.lock());
-        for ended in expired.into_jobs(parallelism) {
-            self.offload_endings(ended, None);
+        let all = std::mem::take(&mut *self.fired.lock());
+        for fired in all.into_jobs(self.offload.parallelism()) {
+            self.offload_fired(fired, None);
         }
         let driver = self.offload.driver.clone();
         if let Some(core) = Arc::into_inner(self) {

@@ -64,27 +64,20 @@ pub(crate) fn slow(purgatory: &str, now_ns: impl Fn() -> u64, callback: impl FnO
 #[derive(Debug, Default)]
 pub(crate) struct Checking(plain::Mutex<Vec<(Thread, u64)>>);
 
-/// A check that runs, until this is dropped.
-struct Running<'a>(&'a Checking);
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        let (mut running, here) = (self.0.0.lock(), thread::current().id());
-        let last = running.iter().rposition(|(thread, _)| thread.id() == here);
-        last.map(|at| running.remove(at));
-    }
-}
-
 impl Checking {
-    /// Runs a check.
+    /// Runs a check, which does not panic.
     #[inline]
-    pub(crate) fn run(&self, now_ns: impl Fn() -> u64, check: impl FnOnce() -> bool) -> bool {
-        let _running = cfg!(debug_assertions).then(|| {
-            let since_ns = now_ns();
-            self.0.lock().push((thread::current(), since_ns));
-            Running(self)
-        });
-        check()
+    pub(crate) fn run<T>(&self, now_ns: impl Fn() -> u64, check: impl FnOnce() -> T) -> T {
+        if !cfg!(debug_assertions) {
+            return check();
+        }
+        let (here, since_ns) = (thread::current(), now_ns());
+        self.0.lock().push((here.clone(), since_ns));
+        let checked = check();
+        let mut running = self.0.lock();
+        let last = running.iter().rposition(|(thread, _)| thread.id() == here.id());
+        last.map(|at| running.remove(at));
+        checked
     }
 
     /// Tells, once each, of checks that have been running for more than a second on other threads.

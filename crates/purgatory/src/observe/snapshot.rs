@@ -21,7 +21,7 @@ use crate::{
         stats::{Parked, Snapshot, Stats, Times},
         watches::WatchKey,
     },
-    room::Timed,
+    room::{Room, Timed},
 };
 
 /// Sorts by rank, highest first, and returns what is beyond the first `limit`.
@@ -119,29 +119,39 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     fn busiest(&self, limit: usize) -> Vec<(K, usize)> {
-        let (mut busiest, mut gone) = (Vec::new(), Vec::new());
-        for room in 0..self.rooms.count() {
-            for (key, waiters) in self.rooms.lock(room).waiters_by_key() {
-                busiest.push((waiters as u64, key.clone()));
-            }
-            gone.extend(keep_highest(&mut busiest, limit)); // dropped with nothing locked
-        }
-        busiest.into_iter().map(|(waiters, key)| (key, waiters as usize)).collect()
+        let busiest = self.highest(limit, |room, rank| {
+            room.waiters_by_key().for_each(|(key, waiters)| rank(key, waiters as u64));
+        });
+        busiest.map(|(waiters, key)| (key, waiters as usize)).collect()
     }
 
     /// The keys that have had waiters and no event for longest. Events do not check what
     /// [`Replies`](crate::Replies) parks, so its keys are none.
     pub(crate) fn quietest(&self, limit: usize) -> Vec<(K, Duration)> {
-        let (mut quietest, mut gone) = (Vec::new(), Vec::new());
-        for room in 0..if O::CHECKED { self.rooms.count() } else { 0 } {
-            let mut room = self.rooms.lock(room);
+        if !O::CHECKED {
+            return Vec::new();
+        }
+        let quietest = self.highest(limit, |room, rank| {
             let now_ns = self.driver().now_ns(); // under the lock: no other look was later
             let now_ms = ((now_ns / 1_000_000) as u32).wrapping_add(1).max(1); // 49 days, and again
-            room.quiet(now_ms, |key, quiet_ms| quietest.push((quiet_ms.into(), key.clone())));
-            drop(room);
-            gone.extend(keep_highest(&mut quietest, limit)); // dropped with nothing locked
+            room.quiet(now_ms, |key, quiet_ms| rank(key, quiet_ms.into()));
+        });
+        quietest.map(|(ms, key)| (key, Duration::from_millis(ms))).collect()
+    }
+
+    /// The keys that `look` ranks highest, over all rooms.
+    fn highest(
+        &self,
+        limit: usize,
+        look: impl Fn(&mut Room<K, O>, &mut dyn FnMut(&K, u64)),
+    ) -> impl Iterator<Item = (u64, K)> {
+        let (mut highest, mut gone) = (Vec::new(), Vec::new());
+        for room in 0..self.rooms.count() {
+            let rank = &mut |key: &K, rank| highest.push((rank, key.clone()));
+            look(&mut self.rooms.lock(room), rank);
+            gone.extend(keep_highest(&mut highest, limit)); // dropped with nothing locked
         }
-        quietest.into_iter().map(|(ms, key)| (key, Duration::from_millis(ms))).collect()
+        highest.into_iter()
     }
 
     /// Keys that have waiters. O(rooms).

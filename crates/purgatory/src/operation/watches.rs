@@ -1,6 +1,6 @@
 //! What an operation is parked under: [`WatchKey`]s, in [`Watches`].
 
-use std::{fmt, hash::Hash};
+use std::{borrow::Borrow, fmt, hash::Hash};
 
 /// The key that operations wait for and events name: a partition, a request id, a pair of both. Any
 /// owned type that can be the key of a map, and cloned.
@@ -18,6 +18,18 @@ use std::{fmt, hash::Hash};
 pub trait WatchKey: Hash + Eq + Clone + Send + 'static {}
 
 impl<K: Hash + Eq + Clone + Send + 'static> WatchKey for K {}
+
+/// A borrowed form of a key `K`, as a map takes it to look one up.
+pub(crate) trait Lookup<K> {
+    fn is(&self, key: &K) -> bool;
+}
+
+impl<K: Borrow<Q>, Q: Eq + ?Sized> Lookup<K> for Q {
+    #[inline]
+    fn is(&self, key: &K) -> bool {
+        key.borrow() == self
+    }
+}
 
 /// What an operation waits for: events on plain keys, watermarks that keys are to reach, or both.
 ///
@@ -116,21 +128,10 @@ impl<K> Clone for Watches<'_, K> {
 
 impl<K> Copy for Watches<'_, K> {}
 
-impl<'a, K> From<&'a [K]> for Watches<'a, K> {
-    fn from(keys: &'a [K]) -> Self {
-        Watches::keys(keys)
-    }
-}
-
-impl<'a, K, const N: usize> From<&'a [K; N]> for Watches<'a, K> {
-    fn from(keys: &'a [K; N]) -> Self {
-        Watches::keys(keys)
-    }
-}
-
-impl<'a, K> From<&'a Vec<K>> for Watches<'a, K> {
-    fn from(keys: &'a Vec<K>) -> Self {
-        Watches::keys(keys)
+/// A slice, an array or a `Vec` of keys.
+impl<'a, K, L: AsRef<[K]> + ?Sized> From<&'a L> for Watches<'a, K> {
+    fn from(keys: &'a L) -> Self {
+        Watches::keys(keys.as_ref())
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! - **Gone**: a record without waiters does not exist, so a key used once leaves nothing behind.
 
-use std::{borrow::Borrow, num::NonZeroU32};
+use std::num::NonZeroU32;
 
 use hashbrown::HashTable;
 use timer_core::{
@@ -15,6 +15,7 @@ use timer_core::{
 };
 
 use super::watermark_queue::{Ends, NONE, WatermarkList, shrinks_to};
+use crate::operation::watches::Lookup;
 
 /// A table for more keys than this gives a peak back. Fewer in tests, which get there.
 pub(super) const KEPT_KEYS: usize = if cfg!(test) { 64 } else { 512 };
@@ -82,11 +83,8 @@ impl<K: Eq> Keys<K> {
 
     /// The number of a key's record.
     #[inline]
-    pub(super) fn find<Q: Eq + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32>
-    where
-        K: Borrow<Q>,
-    {
-        let is = |record: &Record<K>| record.hash == hash && record.key.borrow() == key;
+    pub(super) fn find<Q: Lookup<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
+        let is = |record: &Record<K>| record.hash == hash && key.is(&record.key);
         let near = near(hash);
         if self.records.get(near).and_then(|slot| slot.0.as_ref()).is_some_and(is) {
             return Some(near);

@@ -119,12 +119,12 @@ pub(crate) struct Turn {
     pub(crate) last_check: bool,
 }
 
-/// What a turn did.
+/// What the wheel came by.
 #[derive(Debug)]
-pub(crate) struct Turned {
-    pub(crate) advanced: Advanced,
-    /// Operations due for a check without an event: the last, or one that was not due already.
-    pub(crate) checks: Vec<(TimerHandle, Order)>,
+pub(crate) enum Fired<K, O> {
+    Over(Ended<K, O>),
+    /// It is due for a check without an event: the last, or one that was not due already.
+    Check(TimerHandle),
 }
 
 /// The tick at which the wheel was to come by, and the sequence.
@@ -358,11 +358,11 @@ impl<K: Eq + Clone, O> Room<K, O> {
     pub(crate) fn expire(
         &mut self,
         turn: Turn,
-        mut expired: impl FnMut(Ended<K, O>, Order),
-    ) -> Turned {
+        mut told: impl FnMut(Fired<K, O>, Order),
+    ) -> Advanced {
         let Room { entries: Entries { wheel, room }, timed, .. } = self;
         let now = turn.now.max(wheel.now()); // a parker may have seen a later tick than the timer
-        let (mut due, mut early, mut checks) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut due, mut early) = (Vec::new(), Vec::new());
         let mut advanced = wheel.advance(now, turn.budget, |mut task| {
             let id = TimerHandle::new(*room as usize, task.id());
             let order = (task.deadline(), task.id().sequence());
@@ -370,11 +370,11 @@ impl<K: Eq + Clone, O> Room<K, O> {
             if entry.deadline > now {
                 early.push((id, now.saturating_add(turn.every).min(entry.deadline)));
                 if entry.due_again() {
-                    checks.push((id, order));
+                    told(Fired::Check(id), order);
                 }
             } else if turn.last_check {
                 if !entry.is_held() {
-                    checks.push((id, (entry.deadline, order.1)));
+                    told(Fired::Check(id), (entry.deadline, order.1));
                 }
                 entry.hold_for_last();
             } else if let Some(payload) = entry.claim(&Outcome::Expired) {
@@ -395,9 +395,9 @@ impl<K: Eq + Clone, O> Room<K, O> {
         }
         for (id, payload, order) in due {
             self.counts.ended(&Outcome::Expired);
-            expired(self.take_out(id, payload, Outcome::Expired), order);
+            told(Fired::Over(self.take_out(id, payload, Outcome::Expired)), order);
         }
-        Turned { advanced, checks }
+        advanced
     }
 
     /// For an operation that is due for a check: takes the payload out, unless a thread has it.

@@ -12,8 +12,6 @@
 //! - **Place**: a walk's `next` and `last` name links of its list; a watch that leaves moves them
 //!   along before its link is gone.
 
-use std::borrow::Borrow;
-
 use timer_core::{TimerHandle, TimingWheel, driver::Pages};
 
 use super::{
@@ -22,6 +20,7 @@ use super::{
     keys::{Further, Link, Popped, SLOT, Ticket, WAITERS_MAX, Walk, WalkOn, WatchList},
     watermark_queue::{Ends, Lowest, NONE, Unmet},
 };
+use crate::operation::watches::Lookup;
 
 /// Both kinds of links.
 struct Links<'a, O> {
@@ -172,10 +171,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
 
     /// The record of a key that has waiters. Runs the key's `Eq`.
     #[inline]
-    pub(crate) fn find<Q: Eq + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32>
-    where
-        K: Borrow<Q>,
-    {
+    pub(crate) fn find<Q: Lookup<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
         self.keys.find(key, hash)
     }
 
@@ -201,10 +197,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
     }
 
     /// A key that has waiters, as it was stored. Runs the key's `Eq` and `Clone`.
-    pub(crate) fn stored<Q: Eq + ?Sized>(&self, key: &Q, hash: u64) -> Option<K>
-    where
-        K: Borrow<Q>,
-    {
+    pub(crate) fn stored<Q: Lookup<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<K> {
         self.find(key, hash).map(|record| self.keys.at(record).key.clone())
     }
 

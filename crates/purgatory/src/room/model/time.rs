@@ -3,7 +3,7 @@
 use timer_core::TickLength;
 
 use super::{
-    super::{Order, Span, Tag, Turn, Turned},
+    super::{Fired, Order, Span, Tag, Turn},
     reference::Parked,
     *,
 };
@@ -72,8 +72,11 @@ impl Model {
         let mut told = Vec::new();
         let room = &mut self.rooms[number];
         let turned_to = room.entries.wheel.now();
-        let Turned { advanced, checks: again } =
-            room.expire(turn, |ended, order| told.push((ended, order)));
+        let mut again = Vec::new();
+        let advanced = room.expire(turn, |fired, order| match fired {
+            Fired::Over(ended) => told.push((ended, order)),
+            Fired::Check(id) => again.push((id, order)),
+        });
         let fired = told.len();
         self.assert_told(told, turned_to);
         let put_back = self.assert_put_back(number, again);
