@@ -24,7 +24,7 @@ use timer_core::{
 use crate::{
     engine::{
         core::Core,
-        event::CHUNK,
+        event::{CHUNK, Unfinished, Walk},
         nested::{Call, enqueue},
         trace,
     },
@@ -34,9 +34,6 @@ use crate::{
     },
     room::{AllEnded, Ended, EndedAt, Fired, Room, Ticket, WalkOn, WatchList},
 };
-
-/// A shutdown claims this many operations before it calls the first back.
-const CLAIMED: usize = 4096;
 
 /// So many further watches of what has expired are given back on the thread that turns the wheels;
 /// the others as its callback runs.
@@ -48,39 +45,34 @@ const RELEASED_BY_JOB: usize = 2048;
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Ends what has ended: out of every watch list, then called back, here or where the timer runs
-    /// what expired.
+    /// what expired. Returns how many completed.
     #[inline]
-    pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, mut ended: Ended<K, O>) {
+    pub(crate) fn finish(self: &Arc<Self>, call: &Call<'_>, mut ended: Ended<K, O>) -> usize {
         self.release(&mut ended);
-        if self.settings.offload_all || matches!(ended.outcome, Outcome::Expired) {
+        let completed = usize::from(ended.outcome == Outcome::Completed);
+        if self.settings.offload_all || ended.outcome == Outcome::Expired {
             self.offload_fired(vec![Fired::Over(ended)], None);
         } else {
-            self.run_callback(call, ended);
+            self.run(call, Fired::Over(ended), None);
         }
+        completed
     }
 
     /// The same for several, which are taken: all of them are out of every watch list before the
-    /// first is called back. Returns how many completed.
+    /// first is called back.
     pub(crate) fn finish_all(
         self: &Arc<Self>,
         call: &Call<'_>,
         ended: &mut AllEnded<K, O>,
     ) -> usize {
         ended.iter_mut().for_each(|ended| self.release(ended));
-        let mut completed = 0;
-        for ended in ended.drain(..) {
-            completed += usize::from(matches!(ended.outcome, Outcome::Completed));
-            self.finish(call, ended);
-        }
-        completed
+        ended.drain(..).map(|ended| self.finish(call, ended)).sum()
     }
 
     /// Takes what has ended out of the watch lists it is still on.
     #[inline]
     pub(super) fn release(&self, ended: &mut Ended<K, O>) {
-        if ended.further.is_some() {
-            self.release_some(&mut ended.further, usize::MAX, drop);
-        }
+        self.release_some(&mut ended.further, usize::MAX, drop);
         drop(ended.left.take());
     }
 
@@ -126,7 +118,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 self.release_some(&mut ended.further, at_once, |key| left.push(key));
             }
         }
-        let (core, handed_ns) = (self.clone(), self.to_executor(fired.len()));
+        self.counts.callbacks_waiting.fetch_add(fired.len() as u64, Relaxed);
+        let handed_ns = self.callback_delay.get().map(|_| self.driver().now_ns());
+        let core = self.clone();
         self.offload.execute(Job::new(move || {
             drop(left);
             core.run_fired(fired.into(), handed_ns, under_way);
@@ -152,55 +146,34 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                     return self.offload.execute(more);
                 }
             }
-            self.begin(handed_ns);
-            let under_way = under_way.pop();
             let now_ns = || self.driver().now_ns();
-            trace::slow(&self.settings.name, now_ns, || self.run_one(fired, under_way));
-        }
-    }
-
-    /// Counts what is handed to the executor; tells when that was, if it is timed.
-    fn to_executor(&self, callbacks: usize) -> Option<u64> {
-        self.counts.callbacks_waiting.fetch_add(callbacks as u64, Relaxed);
-        let timed = self.callback_delay.get();
-        timed.map(|_| self.driver().now_ns())
-    }
-
-    /// One of them begins.
-    fn begin(&self, handed_ns: Option<u64>) {
-        self.counts.callbacks_waiting.fetch_sub(1, Relaxed);
-        if let Some(at_ns) = handed_ns {
-            let waited_ns = self.driver().now_ns().saturating_sub(at_ns);
-            self.callback_delay.get_or_init(Default::default).lock().record(waited_ns);
+            self.counts.callbacks_waiting.fetch_sub(1, Relaxed);
+            if let Some(at_ns) = handed_ns {
+                let delay = self.callback_delay.get_or_init(Default::default);
+                delay.lock().record(now_ns().saturating_sub(at_ns));
+            }
+            let under_way = under_way.pop();
+            let run = || self.run(&Call::enter(&self.offload), fired, under_way);
+            trace::slow(&self.settings.name, now_ns, run);
         }
     }
 
     /// Checks or calls back, inside the outermost call on this thread.
-    fn run_one(self: &Arc<Self>, fired: Fired<K, O>, under_way: Option<UnderWay>) {
-        let call = Call::enter(&self.offload);
+    #[inline]
+    fn run(self: &Arc<Self>, call: &Call<'_>, fired: Fired<K, O>, under_way: Option<UnderWay>) {
         if call.is_nested() {
             let core = self.clone();
-            enqueue(move || core.run_one_here(fired, under_way));
+            enqueue(move || core.run_here(fired, under_way));
         } else {
-            self.run_one_here(fired, under_way);
+            self.run_here(fired, under_way);
         }
     }
 
-    fn run_one_here(&self, fired: Fired<K, O>, _under_way: Option<UnderWay>) {
+    #[inline]
+    fn run_here(&self, fired: Fired<K, O>, _under_way: Option<UnderWay>) {
         match fired {
             Fired::Over(ended) => self.call_back(ended),
             Fired::Check(id) => self.recheck(id),
-        }
-    }
-
-    /// Calls `on_complete` on this thread, inside the outermost call.
-    #[inline]
-    fn run_callback(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) {
-        if call.is_nested() {
-            let core = self.clone();
-            enqueue(move || core.call_back(ended));
-        } else {
-            self.call_back(ended);
         }
     }
 
@@ -215,71 +188,54 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         }
     }
 
-    /// Ends everything parked as Cancelled and refuses what comes later, a bounded step at a time.
+    /// Ends everything parked as Cancelled and refuses what comes later.
     pub(crate) fn close(self: &Arc<Self>, reason: CancelReason) {
         let call = Call::enter(&self.offload);
-        self.close_rooms(reason, |ended| _ = self.finish_all(&call, ended));
+        self.finish_all(&call, &mut self.claim_and_close(reason));
     }
 
     /// As [`close`](Self::close), but what runs the user's code is the executor's; until that has
     /// run, it is counted by `closing`.
     pub(crate) fn close_offloading(self: &Arc<Self>, reason: CancelReason) {
-        self.close_rooms(reason, |ended| {
-            let mut all = Due::default();
-            ended.drain(..).for_each(|ended| all.push(Fired::Over(ended), None));
-            for fired in all.into_jobs(self.offload.parallelism()) {
-                self.offload_fired(fired, Some(&self.closing));
-            }
-        });
+        let mut all = Due::default();
+        let claimed = self.claim_and_close(reason);
+        claimed.into_iter().for_each(|ended| all.push(Fired::Over(ended), None));
+        for fired in all.into_jobs(self.offload.parallelism()) {
+            self.offload_fired(fired, Some(&self.closing));
+        }
     }
 
-    fn close_rooms(
-        self: &Arc<Self>,
-        reason: CancelReason,
-        mut finish: impl FnMut(&mut AllEnded<K, O>),
-    ) {
+    fn claim_and_close(&self, reason: CancelReason) -> AllEnded<K, O> {
         if !failpoint!(ShutdownClosesNoRoom) {
             (0..self.rooms.count()).for_each(|room| self.rooms.lock(room).closed = true);
         }
-        let outcome = Outcome::Cancelled(reason);
-        let cancelled = self.claim_all(CLAIMED, &outcome, &|_| true, &mut finish);
-        trace::closed(&self.settings.name, &self.counts.told_closed, cancelled);
+        let claimed = self.claim_all(&Outcome::Cancelled(reason), |_| true);
+        trace::closed(&self.settings.name, &self.counts.told_closed, claimed.len());
+        claimed
     }
 
     /// Cancels everything parked; returns how many this call ended. All are claimed before the
     /// first is called back, so that what a callback parks stays.
     pub(crate) fn cancel_all(self: &Arc<Self>, reason: CancelReason) -> usize {
-        let (call, outcome) = (Call::enter(&self.offload), Outcome::Cancelled(reason));
-        let mut finish = |ended: &mut _| _ = self.finish_all(&call, ended);
-        self.claim_all(usize::MAX, &outcome, &|_| true, &mut finish)
+        let call = Call::enter(&self.offload);
+        let mut claimed = self.claim_all(&Outcome::Cancelled(reason), |_| true);
+        let count = claimed.len();
+        self.finish_all(&call, &mut claimed);
+        count
     }
 
-    /// Claims everything parked, but for the operations that `is_meant` refuses under the lock;
-    /// returns how many. `finish` takes what was claimed: when that is `most`, and at the end.
-    fn claim_all(
-        &self,
-        most: usize,
-        outcome: &Outcome,
-        is_meant: &dyn Fn(&O) -> bool,
-        finish: &mut dyn FnMut(&mut AllEnded<K, O>),
-    ) -> usize {
-        let (mut ended, mut claimed) = (AllEnded::new(), 0);
-        let mut on = (0, 0);
+    /// Claims everything parked, but for the operations that `is_meant` refuses under the lock.
+    fn claim_all(&self, outcome: &Outcome, is_meant: impl Fn(&O) -> bool) -> AllEnded<K, O> {
+        let (mut ended, mut on) = (AllEnded::new(), (0, 0));
         while let Some((mut room, ids)) = self.next_parked(&mut on) {
-            let (before, at) = (ended.len(), self.ending_at());
+            let at = self.ending_at();
             for id in ids {
-                if room.payload(id).is_none_or(is_meant) {
+                if room.payload(id).is_none_or(&is_meant) {
                     ended.extend(room.claim(id, outcome.clone(), at));
                 }
             }
-            drop(room);
-            claimed += ended.len() - before;
-            if ended.len() >= most {
-                finish(&mut ended);
-            }
         }
-        finish(&mut ended);
-        claimed
+        ended
     }
 }
 
@@ -293,7 +249,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) -> usize {
         let call = Call::enter(&self.offload);
         let hash = self.versions.hash(key);
-        let (mut unfinished, at) = (self.unfinished(&call), self.ending_at());
+        let ended = AllEnded::new();
+        let mut unfinished = Unfinished { core: self, call: &call, ended };
+        let at = self.ending_at();
         let mut claim = |first_room: &mut Room<K, O>, id| {
             unfinished.ended.extend(first_room.claim(id, outcome.clone(), at));
         };
@@ -317,7 +275,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let Some(record) = room.find(key, hash) {
             on = room.walk(record, place, CHUNK, |of, waiter| found.push(waiter.id(of)));
         }
-        let mut walk = self.walk(room.number(), on);
+        let mut walk = Walk { rooms: &self.rooms, room: room.number(), on };
         drop(room);
         loop {
             self.each_in_first_room(found.drain(..), |&id| id, &mut *claim);
@@ -372,11 +330,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let before = self.sweeps.fetch_add(1, AcqRel);
         let is_old =
             |operation: &O| sweeps_before(operation) <= before || failpoint!(FailsWhatCameAfter);
-        let mut all = Vec::new();
-        self.claim_all(usize::MAX, outcome, &is_old, &mut |ended| {
-            all.extend(ended.drain(..).map(|ended| self.hand_over(ended)));
-        });
-        all
+        self.claim_all(outcome, is_old).into_iter().map(|ended| self.hand_over(ended)).collect()
     }
 
     fn hand_over(&self, Ended { payload, permit, .. }: Ended<K, O>) -> O {

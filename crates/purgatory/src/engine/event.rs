@@ -74,9 +74,9 @@ pub(crate) enum Event {
 /// A walk over waiters of one key, in the order they were parked: those present when it began,
 /// but for those that have left before it came by. Nothing is locked between steps.
 pub(super) struct Walk<'a, K: Eq + Clone, O> {
-    rooms: &'a Shards<Room<K, O>>,
-    room: usize,
-    on: WalkOn,
+    pub(super) rooms: &'a Shards<Room<K, O>>,
+    pub(super) room: usize,
+    pub(super) on: WalkOn,
 }
 
 impl<K: Eq + Clone, O> Walk<'_, K, O> {
@@ -153,20 +153,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         room.raised(record);
         let mut batch = Batch::new();
         let on = room.walk(record, WatchList::Plain, together, batch.finding());
-        let mut walk = self.walk(room.number(), on);
+        let mut walk = Walk { rooms: &self.rooms, room: room.number(), on };
         drop(room);
         match event {
             Event::One => usize::from(self.attempt_until_one(call, &mut walk, &mut batch)),
             _ => self.attempt_rest(call, &mut walk, &mut batch),
         }
-    }
-
-    pub(super) fn unfinished<'a>(self: &'a Arc<Self>, call: &'a Call<'_>) -> Unfinished<'a, K, O> {
-        Unfinished { core: self, call, ended: AllEnded::new() }
-    }
-
-    pub(super) fn walk(&self, room: usize, on: WalkOn) -> Walk<'_, K, O> {
-        Walk { rooms: &self.rooms, room, on }
     }
 
     fn rise<Q: Lookup<K> + ?Sized>(
@@ -176,7 +168,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         hash: u64,
         value: u64,
     ) -> usize {
-        let (mut met_last, mut check) = (self.unfinished(call), Vec::new());
+        let mut met_last = Unfinished { core: self, call, ended: AllEnded::new() };
+        let mut check = Vec::new();
         let at = self.ending_at();
         let (mut walk, mut met) = self.pop_up_to(key, hash, Some(value), |first_room, id| {
             let Some(entry) = first_room.get_mut(id) else { return };
@@ -239,10 +232,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 self.each_in_first_room(taken.iter().copied(), |&id| id, &mut act);
             }
             if took.all {
-                return (self.walk(number, on), batch); // the key left is dropped after the unlock
+                return (Walk { rooms: &self.rooms, room: number, on }, batch); // the key left is dropped after the unlock
             }
         }
-        (self.walk(0, WalkOn::Done), batch)
+        (Walk { rooms: &self.rooms, room: 0, on: WalkOn::Done }, batch)
     }
 
     /// Attempts a batch and then each waiter of a walk.
@@ -271,7 +264,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.check_out_foreign(batch);
             if let Some(held) = batch.held.pop() {
                 let (verdict, ended) = self.settle_with_verdict(held);
-                ended.into_iter().for_each(|ended| self.finish(call, ended));
+                ended.map(|ended| self.finish(call, ended));
                 // One that another thread completed meanwhile has not used the event up.
                 if verdict == Verdict::Satisfied {
                     return true;
@@ -293,7 +286,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return self.attempt_all(call, batch);
         }
         let ended = batch.held.pop().and_then(|held| self.settle(held));
-        ended.map_or(0, |ended| self.finish_counting(call, ended))
+        ended.map_or(0, |ended| self.finish(call, ended))
     }
 
     /// Checks out those whose first key is in another room.
@@ -329,13 +322,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         );
         ended.extend(again.into_iter().filter_map(|held| self.settle(held)));
         self.finish_all(call, &mut ended)
-    }
-
-    #[inline]
-    fn finish_counting(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) -> usize {
-        let completed = usize::from(matches!(ended.outcome, Outcome::Completed));
-        self.finish(call, ended);
-        completed
     }
 
     /// Checks an operation until it is parked or over.

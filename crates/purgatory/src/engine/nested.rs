@@ -105,10 +105,7 @@ impl<'a> Call<'a> {
 
 /// Leaves work to the outermost call on this thread. A panic in it is contained.
 pub(crate) fn enqueue(work: impl FnOnce() + Send + 'static) {
-    push(Box::new(work));
-}
-
-fn push(work: Work) {
+    let work: Work = Box::new(work);
     THREAD.with(|thread| thread.queue.borrow_mut().push_back(work));
 }
 

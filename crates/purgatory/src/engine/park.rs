@@ -8,7 +8,7 @@
 //!    then give the payload back as any holder does. A version that moved counts as an event that
 //!    found the entry held, so the holder looks again.
 
-use std::{hash::Hash, sync::Arc};
+use std::{hash::Hash, mem::forget, sync::Arc};
 
 use smallvec::SmallVec;
 use timer_core::TimerHandle;
@@ -20,11 +20,12 @@ use crate::{
         trace,
     },
     operation::{
-        DelayedOperation, Outcome, ParkResult, Refused, RefusedReason, Timeout, Verdict,
+        DelayedOperation, ParkResult, Refused, RefusedReason, Timeout, Verdict,
         watches::{WatchKey, Watches},
     },
     room::{
-        COUNTED_MAX, CheckedOut, Ended, GivenBack, Span, Tag, Ticket, WAITERS_MAX, Watch, Watermark,
+        COUNTED_MAX, CheckedOut, Ended, GivenBack, Next, Span, Tag, Ticket, WAITERS_MAX, Watch,
+        Watermark,
     },
     sync::{Limit, Ordering},
 };
@@ -32,22 +33,13 @@ use crate::{
 /// A place among `max_parked` and a part of `max_weight`, given back unless they are kept: when
 /// nothing is parked after all.
 struct PermitGuard<'a, K: WatchKey, O: DelayedOperation> {
-    core: Option<&'a Core<K, O>>,
+    core: &'a Core<K, O>,
     weight: u64,
-}
-
-impl<K: WatchKey, O: DelayedOperation> PermitGuard<'_, K, O> {
-    /// The place is taken: whatever ends the operation gives it back.
-    #[inline]
-    fn keep(&mut self) {
-        self.core = None;
-    }
 }
 
 impl<K: WatchKey, O: DelayedOperation> Drop for PermitGuard<'_, K, O> {
     fn drop(&mut self) {
-        let weight = Some(self.weight);
-        self.core.iter().for_each(|core| core.release_permit(weight));
+        self.core.release_permit(Some(self.weight));
     }
 }
 
@@ -68,62 +60,61 @@ impl<K: WatchKey, O: DelayedOperation> Drop for Arriving<'_, K, O> {
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
+    /// Parks an operation, unless it is over at once. Refused, it is handed back with nothing
+    /// locked, counted and traced.
     pub(crate) fn park(
         self: &Arc<Self>,
         operation: O,
         watches: Watches<'_, K>,
         timeout: Timeout,
     ) -> Result<ParkResult, Refused<O>> {
-        let Watches { keys, watermarks, counted, label } = watches;
-        let now_ns = self.driver().now_ns(); // deadlines count from the call
-        let watch = |key, watermark| self.versions.watch(key, watermark);
-        match (keys, watermarks) {
-            ([], []) => self.refuse(operation, RefusedReason::NoKeys),
-            ([key], []) => {
-                self.park_under(operation, &mut [watch(key, None)], now_ns, timeout, label)
-            }
-            ([], [(key, threshold)]) => {
-                let watermark = Some(Watermark { threshold: *threshold, counted });
-                self.park_under(operation, &mut [watch(key, watermark)], now_ns, timeout, label)
-            }
-            _ => self.park_under(operation, &mut watches.watch_set(watch), now_ns, timeout, label),
-        }
+        self.try_park(operation, watches, timeout).map_err(|(operation, reason)| {
+            self.counts.rare.lock().refused(reason, O::CHECKED);
+            trace::refused(&self.settings.name, reason);
+            Refused::new(operation, reason)
+        })
     }
 
-    fn park_under(
+    fn try_park(
         self: &Arc<Self>,
         mut operation: O,
-        watch_set: &mut [Watch<'_, K>],
-        now_ns: u64,
+        watches: Watches<'_, K>,
         timeout: Timeout,
-        label: Option<&'static str>,
-    ) -> Result<ParkResult, Refused<O>> {
+    ) -> Result<ParkResult, (O, RefusedReason)> {
+        let now_ns = self.driver().now_ns(); // deadlines count from the call
+        let watch_set = watches.watch_set(|key, watermark| self.versions.watch(key, watermark));
+        if watch_set.is_empty() {
+            return Err((operation, RefusedReason::NoKeys));
+        }
         let call = Call::enter(&self.offload);
         if let Some(outcome) = timeout.at_once(self.check(&mut operation), now_ns) {
-            return Ok(self.end_at_once(&call, operation, outcome));
+            self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
+            return Ok(self.over(&call, Ended::at_once(operation, outcome)));
         }
-        let counted = counted(watch_set);
+        let counted =
+            watch_set.iter().filter(|of| of.watermark.is_some_and(|of| of.counted)).count();
         if counted > COUNTED_MAX {
-            return self.refuse(operation, RefusedReason::TooManyWatermarks { limit: COUNTED_MAX });
+            return Err((operation, RefusedReason::TooManyWatermarks { limit: COUNTED_MAX }));
         }
-        let mut permit = match self.permit(&operation) {
+        let permit = match self.permit(&operation) {
             Ok(permit) => permit,
-            Err(full) => return self.refuse(operation, full),
+            Err(full) => return Err((operation, full)),
         };
-        let tag = Tag { weight: permit.weight, label };
+        let tag = Tag { weight: permit.weight, label: watches.label };
         let span = Span { tag, counted, ..self.span(now_ns, timeout) };
-        if let [watch] = watch_set {
-            match self.park_under_one(operation, watch, span) {
-                Ok(id) => {
-                    permit.keep();
-                    return Ok(ParkResult::Parked(self.id(id)));
-                }
-                Err((operation, Some(reason))) => return self.refuse(operation, reason),
-                Err((unparked, None)) => operation = unparked,
-            }
-        }
-        let (id, given_back) = self.park_held(operation, watch_set, span, &mut permit)?;
-        Ok(self.over_or_parked(&call, id, given_back))
+        let (id, given_back) = self.park_under(operation, &watch_set, span)?;
+        forget(permit); // what ends the operation gives it back
+        Ok(match self.settle_rest(given_back) {
+            None => ParkResult::Parked(self.id(id)),
+            Some(ended) => self.over(&call, ended),
+        })
+    }
+
+    /// Ends what this call to park has ended.
+    fn over(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) -> ParkResult {
+        let outcome = ended.outcome.clone();
+        self.finish(call, ended);
+        ParkResult::Ended(outcome)
     }
 
     /// A place for an operation. Asks for its weight, if that is bounded.
@@ -140,61 +131,31 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             weights.iter().for_each(|weights| weights.release(weight as usize));
             return Err(RefusedReason::Full { limit: permits.max() });
         }
-        Ok(PermitGuard { core: Some(self), weight })
+        Ok(PermitGuard { core: self, weight })
     }
 
-    /// What became of an operation that its parker gave back.
-    fn over_or_parked(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        id: TimerHandle,
-        given_back: GivenBack<K, O>,
-    ) -> ParkResult {
-        let Some(ended) = self.settle_rest(given_back) else {
-            return ParkResult::Parked(self.id(id));
-        };
-        let outcome = ended.outcome.clone();
-        self.finish(call, ended);
-        ParkResult::Ended(outcome)
-    }
-
-    /// Parks under one key; hands the operation back when it is refused, or an event came by.
+    /// Parks an operation that was checked: under one key at once, under several, or when an event
+    /// came by, with the payload in this thread's hands until all are watched.
     #[inline]
-    fn park_under_one(
-        &self,
-        operation: O,
-        watch: &Watch<'_, K>,
-        span: Span,
-    ) -> Result<TimerHandle, (O, Option<RefusedReason>)> {
-        let mut room = self.room_of(watch.hash);
-        let taken = !O::CHECKED && room.find(watch.key, watch.hash).is_some();
-        let taken = taken.then_some(RefusedReason::AlreadyExpected);
-        if let Some(reason) = taken.or_else(|| room.refuses()) {
-            return Err((operation, Some(reason)));
-        }
-        if O::CHECKED && self.versions.moved(watch) {
-            return Err((operation, None));
-        }
-        room.counts.checks += u64::from(O::CHECKED);
-        Ok(self.put_in(&mut room, span, Some(operation), watch))
-    }
-
-    /// Parks under any number of keys, the payload in this thread's hands until all are watched.
-    fn park_held(
+    fn park_under(
         &self,
         operation: O,
         watch_set: &[Watch<'_, K>],
         span: Span,
-        permit: &mut PermitGuard<'_, K, O>,
-    ) -> Result<(TimerHandle, GivenBack<K, O>), Refused<O>> {
+    ) -> Result<(TimerHandle, GivenBack<K, O>), (O, RefusedReason)> {
         let first = &watch_set[0];
         let mut room = self.room_of(first.hash);
-        if let Some(reason) = room.refuses() {
-            drop(room);
-            return self.refuse(operation, reason);
+        let taken = !O::CHECKED && room.find(first.key, first.hash).is_some();
+        let taken = taken.then_some(RefusedReason::AlreadyExpected);
+        if let Some(reason) = taken.or_else(|| room.refuses()) {
+            return Err((operation, reason));
+        }
+        let mut event_passed = O::CHECKED && self.versions.moved(first);
+        if watch_set.len() == 1 && !event_passed {
+            room.counts.checks += u64::from(O::CHECKED);
+            return Ok((self.put_in(&mut room, span, Some(operation), first), Next::Parked));
         }
         let id = self.put_in(&mut room, span, None, first);
-        let mut event_passed = self.versions.moved(first);
         drop(room);
         let mut arriving = Arriving { core: self, id, further: None };
         let all_watched = watch_set[1..].iter().all(|watch| {
@@ -205,15 +166,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             ticket.is_some()
         });
         if !all_watched {
-            drop(arriving);
-            return self.refuse(operation, RefusedReason::Full { limit: WAITERS_MAX });
+            return Err((operation, RefusedReason::Full { limit: WAITERS_MAX }));
         }
         let further = arriving.further;
-        std::mem::forget(arriving);
+        forget(arriving);
         let at = self.ending_at();
         let mut first_room = self.first_room_of(id);
         first_room.arrived(id, further, event_passed);
-        permit.keep();
         let held = CheckedOut { id, payload: operation, verdict: Verdict::Unsatisfied };
         Ok((id, first_room.give_back(held, at)))
     }
@@ -252,41 +211,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             room.work_at(due);
         }
     }
-
-    /// Ends an operation that was never parked.
-    fn end_at_once(
-        self: &Arc<Self>,
-        call: &Call<'_>,
-        operation: O,
-        outcome: Outcome,
-    ) -> ParkResult {
-        self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
-        self.finish(call, Ended::at_once(operation, outcome.clone()));
-        ParkResult::Ended(outcome)
-    }
-
-    /// Hands an operation or its key back, with nothing locked.
-    #[cold]
-    fn refuse<T, V>(&self, value: V, reason: RefusedReason) -> Result<T, Refused<V>> {
-        self.report_refused(reason);
-        Err(Refused::new(value, reason))
-    }
-
-    /// Counts and traces an operation that is not parked, with nothing locked.
-    pub(super) fn report_refused(&self, reason: RefusedReason) {
-        self.counts.rare.lock().refused(reason, O::CHECKED);
-        trace::refused(&self.settings.name, reason);
-    }
 }
 
 pub(crate) type WatchSet<'a, K> = SmallVec<[Watch<'a, K>; 4]>;
-
-/// How many watermarks are to be counted down.
-#[inline]
-pub(crate) fn counted<K>(watch_set: &[Watch<'_, K>]) -> usize {
-    let counts = |watch: &&Watch<'_, K>| watch.watermark.is_some_and(|watermark| watermark.counted);
-    watch_set.iter().filter(counts).count()
-}
 
 impl<'a, K: Hash + Eq> Watches<'a, K> {
     /// The watches to be set, in their order, once where one is repeated.
@@ -296,10 +223,13 @@ impl<'a, K: Hash + Eq> Watches<'a, K> {
         watch: impl Fn(&'a K, Option<Watermark>) -> Watch<'a, K>,
     ) -> WatchSet<'a, K> {
         let mut watch_set = WatchSet::new();
-        watch_set.extend(self.keys.iter().map(|key| watch(key, None)));
-        watch_set.extend(self.watermarks.iter().map(|(key, threshold)| {
-            watch(key, Some(Watermark { threshold: *threshold, counted: self.counted }))
-        }));
+        for key in self.keys {
+            watch_set.push(watch(key, None));
+        }
+        for (key, threshold) in self.watermarks {
+            let watermark = Watermark { threshold: *threshold, counted: self.counted };
+            watch_set.push(watch(key, Some(watermark)));
+        }
         if watch_set.len() > 1 {
             drop_repeated(&mut watch_set);
         }
