@@ -16,7 +16,7 @@ use std::{
 use timer_core::{
     Job, TimerHandle,
     driver::{
-        Due, contain,
+        Due,
         sync::{Latch, UnderWay},
     },
 };
@@ -29,10 +29,10 @@ use crate::{
         trace,
     },
     operation::{
-        CancelReason, DelayedOperation, EndResult, Outcome, Timeout,
+        CancelReason, DelayedOperation, EndResult, OperationId, Outcome, Timeout,
         watches::{Lookup, WatchKey},
     },
-    room::{AllEnded, Ended, EndedAt, Fired, Room, Ticket, WalkOn, WatchList},
+    room::{AllEnded, Ended, EndedAt, Fired, Room, Ticket, WatchList},
 };
 
 /// So many further watches of what has expired are given back on the thread that turns the wheels;
@@ -119,8 +119,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }
         }
         self.counts.callbacks_waiting.fetch_add(fired.len() as u64, Relaxed);
-        let handed_ns = self.callback_delay.get().map(|_| self.driver().now_ns());
-        let core = self.clone();
+        let (core, handed_ns) = (self.clone(), self.ending_at());
         self.offload.execute(Job::new(move || {
             drop(left);
             core.run_fired(fired.into(), handed_ns, under_way);
@@ -149,8 +148,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let now_ns = || self.driver().now_ns();
             self.counts.callbacks_waiting.fetch_sub(1, Relaxed);
             if let Some(at_ns) = handed_ns {
-                let delay = self.callback_delay.get_or_init(Default::default);
-                delay.lock().record(now_ns().saturating_sub(at_ns));
+                self.counts.callback_delay.lock().record(now_ns().saturating_sub(at_ns));
             }
             let under_way = under_way.pop();
             let run = || self.run(&Call::enter(&self.offload), fired, under_way);
@@ -183,9 +181,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(super) fn call_back(&self, Ended { payload, outcome, permit, left, .. }: Ended<K, O>) {
         drop(left);
         self.release_permit(permit);
-        if let Err(panicked) = contain(|| payload.on_complete(outcome)) {
-            self.report(&panicked);
-        }
+        self.call(|| payload.on_complete(outcome));
     }
 
     /// Ends everything parked as Cancelled and refuses what comes later.
@@ -206,11 +202,13 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     fn claim_and_close(&self, reason: CancelReason) -> AllEnded<K, O> {
-        if !failpoint!(ShutdownClosesNoRoom) {
-            (0..self.rooms.count()).for_each(|room| self.rooms.lock(room).closed = true);
+        let mut first = false;
+        for room in 0..self.rooms.count() {
+            let closed = &mut self.rooms.lock(room).closed;
+            first |= !std::mem::replace(closed, !failpoint!(ShutdownClosesNoRoom));
         }
         let claimed = self.claim_all(&Outcome::Cancelled(reason), |_| true);
-        trace::closed(&self.settings.name, &self.counts.told_closed, claimed.len());
+        trace::closed(&self.settings.name, first, claimed.len());
         claimed
     }
 
@@ -230,7 +228,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         while let Some((mut room, ids)) = self.next_parked(&mut on) {
             let at = self.ending_at();
             for id in ids {
-                if room.payload(id).is_none_or(&is_meant) {
+                if room.get_mut(id).is_none_or(|entry| entry.payload().is_none_or(&is_meant)) {
                     ended.extend(room.claim(id, outcome.clone(), at));
                 }
             }
@@ -270,7 +268,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         place: WatchList,
         claim: &mut impl FnMut(&mut Room<K, O>, TimerHandle),
     ) {
-        let (mut found, mut on) = (Vec::new(), WalkOn::Done);
+        let (mut found, mut on) = (Vec::new(), None);
         let mut room = self.room_of(hash);
         if let Some(record) = room.find(key, hash) {
             on = room.walk(record, place, CHUNK, |of, waiter| found.push(waiter.id(of)));
@@ -286,7 +284,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Ends one operation from outside.
-    pub(crate) fn end(self: &Arc<Self>, id: TimerHandle, outcome: Outcome) -> EndResult {
+    pub(crate) fn end(self: &Arc<Self>, id: OperationId, outcome: Outcome) -> EndResult {
+        let Some(id) = self.handle(id) else { return EndResult::Gone };
         let (call, at) = (Call::enter(&self.offload), self.ending_at());
         let mut first_room = self.first_room_of(id);
         if first_room.get_mut(id).is_none() {
@@ -299,7 +298,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// Gives one operation another timeout, unless its end is decided or noted.
-    pub(crate) fn reschedule(&self, id: TimerHandle, timeout: Timeout) -> bool {
+    pub(crate) fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
+        let Some(id) = self.handle(id) else { return false };
         let span = self.span(self.driver().now_ns(), timeout);
         let mut first_room = self.first_room_of(id);
         let due = first_room.reschedule(id, span);

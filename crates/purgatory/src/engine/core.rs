@@ -12,7 +12,7 @@ use std::{
     hash::{BuildHasher, Hash},
     iter::successors,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, AtomicU32, AtomicU64 as Count},
     },
     time::Duration,
@@ -87,9 +87,6 @@ pub(crate) struct Core<K, O> {
     pub(crate) closing: Latch,
     /// The number of `fail_all` calls: see [`take_all`](Self::take_all).
     pub(super) sweeps: AtomicU64,
-    /// How long callbacks waited for the executor, once the program has asked for it. Not the
-    /// model's lock: nothing depends on it.
-    pub(crate) callback_delay: OnceLock<plain::Mutex<TimeHistogram>>,
 }
 
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
@@ -119,7 +116,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             checking: trace::Checking::default(),
             closing: Latch::default(),
             sweeps: AtomicU64::new(0),
-            callback_delay: Default::default(),
         });
         let attached = core.driver().attach(&core, &core.rooms);
         attached.then_some(core).ok_or(BuildError::Closed)
@@ -131,7 +127,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 
     /// The operation of a public name, unless it is another purgatory's.
-    pub(crate) fn handle(&self, id: OperationId) -> Option<TimerHandle> {
+    pub(super) fn handle(&self, id: OperationId) -> Option<TimerHandle> {
         (id.purgatory == self.number).then_some(id.handle)
     }
 
@@ -156,18 +152,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn release_permit(&self, permit: Option<u64>) {
         let Some(weight) = permit else { return };
         self.settings.permits.iter().for_each(|permits| permits.release(1));
-        self.settings.weights.iter().for_each(|weights| weights.release(weight as usize));
+        self.settings.weights.iter().for_each(|weights| weights.release(weight));
     }
 
     /// Counts a contained panic of a check or callback, and tells the timer's hook.
-    pub(crate) fn report(&self, panicked: &str) {
+    fn report(&self, panicked: &str) {
         self.counts.rare.lock().panics += 1;
         trace::panicked(&self.settings.name, panicked);
         self.driver().report_panic(panicked);
     }
 
-    pub(crate) fn report_if(&self, result: Result<(), String>) {
-        if let Err(panicked) = result {
+    /// Runs the user's code, with nothing locked; a panic in it is contained, and reported.
+    #[inline]
+    pub(crate) fn call(&self, code: impl FnOnce()) {
+        if let Err(panicked) = contain(code) {
             self.report(&panicked);
         }
     }
@@ -247,10 +245,10 @@ pub(crate) struct SharedCounts {
     /// Operations that ended without being parked.
     pub(crate) ended_at_once: Count,
     pub(crate) callbacks_waiting: Count,
+    /// How long callbacks waited for the executor, if that is timed.
+    pub(crate) callback_delay: plain::Mutex<TimeHistogram>,
     /// Rare counts: panics, missed events, refusals.
     pub(crate) rare: plain::Mutex<Stats>,
-    /// The subscriber was told of the shutdown.
-    pub(crate) told_closed: AtomicBool,
     /// What snapshots have seen.
     pub(crate) seen: plain::Mutex<Seen>,
     /// What has been handed to a recorder's histograms.

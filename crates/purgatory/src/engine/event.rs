@@ -23,10 +23,7 @@ use crate::{
         DelayedOperation, Outcome, Verdict,
         watches::{Lookup, WatchKey},
     },
-    room::{
-        AllEnded, Batch, CheckedOut, Ended, Entries, GivenBack, Next, Room, Waiter, WalkOn,
-        WatchList,
-    },
+    room::{AllEnded, Batch, CheckedOut, Ended, Entries, GivenBack, Next, Room, Waiter, WatchList},
     sync::TOGETHER,
 };
 
@@ -44,19 +41,9 @@ pub(super) struct Unfinished<'a, K: WatchKey, O: DelayedOperation> {
     pub(super) ended: AllEnded<K, O>,
 }
 
-impl<K: WatchKey, O: DelayedOperation> Unfinished<'_, K, O> {
-    /// Returns how many completed.
-    #[inline]
-    fn finish(&mut self) -> usize {
-        self.core.finish_all(self.call, &mut self.ended)
-    }
-}
-
 impl<K: WatchKey, O: DelayedOperation> Drop for Unfinished<'_, K, O> {
     fn drop(&mut self) {
-        if !self.ended.is_empty() {
-            self.finish();
-        }
+        self.core.finish_all(self.call, &mut self.ended);
     }
 }
 
@@ -76,7 +63,7 @@ pub(crate) enum Event {
 pub(super) struct Walk<'a, K: Eq + Clone, O> {
     pub(super) rooms: &'a Shards<Room<K, O>>,
     pub(super) room: usize,
-    pub(super) on: WalkOn,
+    pub(super) on: Option<u64>,
 }
 
 impl<K: Eq + Clone, O> Walk<'_, K, O> {
@@ -86,7 +73,7 @@ impl<K: Eq + Clone, O> Walk<'_, K, O> {
         limit: usize,
         found: impl FnMut(&mut Entries<O>, Waiter),
     ) -> bool {
-        let WalkOn::Walk(number) = self.on else { return false };
+        let Some(number) = self.on else { return false };
         self.on = self.rooms.lock(self.room).walk_on(number, limit, found);
         true
     }
@@ -94,7 +81,7 @@ impl<K: Eq + Clone, O> Walk<'_, K, O> {
 
 impl<K: Eq + Clone, O> Drop for Walk<'_, K, O> {
     fn drop(&mut self) {
-        if let WalkOn::Walk(number) = self.on {
+        if let Some(number) = self.on {
             self.rooms.lock(self.room).end_walk(number);
         }
     }
@@ -179,7 +166,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 check.push(id);
             }
         });
-        let mut completed = met_last.finish();
+        let mut completed = self.finish_all(call, &mut met_last.ended);
         let mut batch = Batch::new();
         if check.len() > 1 {
             let mut known = HashSet::new();
@@ -206,10 +193,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) -> (Walk<'_, K, O>, Batch<O>) {
         let mut taken = SmallVec::<[TimerHandle; TAKEN]>::new();
         let (all, value) = (value.is_none(), value.unwrap_or(u64::MAX));
+        let mut walk = Walk { rooms: &self.rooms, room: 0, on: None };
         let mut batch = Batch::new();
         for step in 0.. {
             let mut room = self.room_of(hash);
-            let number = room.number();
+            walk.room = room.number();
             if step == 0 && !all {
                 self.versions.raise(hash);
             }
@@ -219,12 +207,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             }
             taken.clear();
             let took = room.pop_up_to(record, value, all, TAKEN, |id| taken.push(id));
-            let mut on = WalkOn::Done;
             if took.all && took.left.is_none() && !all {
                 let together = if step == 0 && taken.is_empty() { TOGETHER } else { 0 };
-                on = room.walk(record, WatchList::Met, together, batch.finding());
+                walk.on = room.walk(record, WatchList::Met, together, batch.finding());
             }
-            if taken.iter().all(|id| id.shard() == number) {
+            if taken.iter().all(|id| id.shard() == walk.room) {
                 taken.iter().for_each(|&id| act(&mut room, id));
                 drop(room);
             } else {
@@ -232,10 +219,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 self.each_in_first_room(taken.iter().copied(), |&id| id, &mut act);
             }
             if took.all {
-                return (Walk { rooms: &self.rooms, room: number, on }, batch); // the key left is dropped after the unlock
+                break; // the key left is dropped after the unlock
             }
         }
-        (Walk { rooms: &self.rooms, room: 0, on: WalkOn::Done }, batch)
+        (walk, batch)
     }
 
     /// Attempts a batch and then each waiter of a walk.

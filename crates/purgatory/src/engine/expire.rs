@@ -8,10 +8,7 @@
 
 use std::sync::Arc;
 
-use timer_core::{
-    Advanced, Job, TimerHandle, TimerStats,
-    driver::{WheelOwner, contain},
-};
+use timer_core::{Advanced, Job, TimerHandle, TimerStats, driver::WheelOwner};
 
 use crate::{
     engine::{
@@ -33,13 +30,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if held.verdict == Verdict::Satisfied && !noted {
             self.counts.rare.lock().missed_events += 1;
             trace::missed(&self.settings.name);
-            self.report_if(contain(|| {
-                if let (Some(hook), Some(parked)) =
-                    (&self.settings.on_missed, self.parked(id, self.driver().now_ns()))
-                {
-                    hook(&parked);
-                }
-            }));
+            self.call(|| {
+                let Some(hook) = &self.settings.on_missed else { return };
+                self.parked(id, self.driver().now_ns()).iter().for_each(hook);
+            });
         }
         let at = self.ending_at();
         let given_back = self.first_room_of(id).give_back(held, at);

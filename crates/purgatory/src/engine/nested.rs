@@ -66,8 +66,8 @@ impl Offload {
 
     /// True where the end of a blocking wait may itself wait for the calling thread.
     pub(crate) fn must_not_block(&self) -> bool {
-        let mut needed =
-            Call::is_open() || Driver::on_timer_thread() || self.driver.needs_this_thread();
+        let in_call = THREAD.try_with(|thread| thread.active.get()).unwrap_or(false);
+        let mut needed = in_call || Driver::on_timer_thread() || self.driver.needs_this_thread();
         if let (false, Some(executor)) = (needed, &self.executor) {
             let _ = contain(|| needed = executor.needs_this_thread());
         }
@@ -91,11 +91,6 @@ impl<'a> Call<'a> {
     pub(crate) fn enter(offload: &'a Arc<Offload>) -> Call<'a> {
         let outermost = THREAD.try_with(|thread| !thread.active.replace(true));
         Call { outermost: outermost.unwrap_or(true), offload } // a thread that ends queues nothing
-    }
-
-    /// True inside a check or callback on this thread.
-    pub(crate) fn is_open() -> bool {
-        THREAD.try_with(|thread| thread.active.get()).unwrap_or(false)
     }
 
     pub(crate) fn is_nested(&self) -> bool {

@@ -27,7 +27,7 @@ use crate::{
         COUNTED_MAX, CheckedOut, Ended, GivenBack, Next, Span, Tag, Ticket, WAITERS_MAX, Watch,
         Watermark,
     },
-    sync::{Limit, Ordering},
+    sync::Ordering,
 };
 
 /// A place among `max_parked` and a part of `max_weight`, given back unless they are kept: when
@@ -82,6 +82,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         timeout: Timeout,
     ) -> Result<ParkResult, (O, RefusedReason)> {
         let now_ns = self.driver().now_ns(); // deadlines count from the call
+        let label = watches.label;
         let watch_set = watches.watch_set(|key, watermark| self.versions.watch(key, watermark));
         if watch_set.is_empty() {
             return Err((operation, RefusedReason::NoKeys));
@@ -100,7 +101,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             Ok(permit) => permit,
             Err(full) => return Err((operation, full)),
         };
-        let tag = Tag { weight: permit.weight, label: watches.label };
+        let tag = Tag { weight: permit.weight, label };
         let span = Span { tag, counted, ..self.span(now_ns, timeout) };
         let (id, given_back) = self.park_under(operation, &watch_set, span)?;
         forget(permit); // what ends the operation gives it back
@@ -123,13 +124,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let Settings { permits, weights, .. } = &self.settings;
         let weight = if weights.is_some() { operation.weight() } else { 1 };
         // First, so that what is too heavy takes no place from others.
-        let fits = |weights: &Limit| usize::try_from(weight).is_ok_and(|of| weights.acquire(of));
-        if let Some(weights) = weights.as_ref().filter(|weights| !fits(weights)) {
-            return Err(RefusedReason::TooHeavy { weight, limit: weights.max() as u64 });
+        if let Some(weights) = weights.as_ref().filter(|weights| !weights.acquire(weight)) {
+            return Err(RefusedReason::TooHeavy { weight, limit: weights.max() });
         }
         if let Some(permits) = permits.as_ref().filter(|permits| !permits.acquire(1)) {
-            weights.iter().for_each(|weights| weights.release(weight as usize));
-            return Err(RefusedReason::Full { limit: permits.max() });
+            weights.iter().for_each(|weights| weights.release(weight));
+            return Err(RefusedReason::Full { limit: permits.max() as usize });
         }
         Ok(PermitGuard { core: self, weight })
     }

@@ -5,7 +5,6 @@
 
 use std::{
     io::Write,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread::{self, Thread},
 };
 
@@ -38,8 +37,7 @@ pub(crate) fn missed(purgatory: &str) {
 }
 
 /// Told by the first shutdown, and by a later one only if it cancelled something.
-pub(crate) fn closed(purgatory: &str, told: &AtomicBool, cancelled: usize) {
-    let first = !told.swap(true, Relaxed);
+pub(crate) fn closed(purgatory: &str, first: bool, cancelled: usize) {
     if first || cancelled > 0 {
         tell!(info, purgatory, cancelled, "shut down");
     }

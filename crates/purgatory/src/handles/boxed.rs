@@ -74,7 +74,7 @@ impl DelayedOperation for BoxedOperation {
     }
 }
 
-opaque!([] BoxedOperation<>);
+opaque!([] BoxedOperation);
 
 /// An operation of two closures.
 struct Closures<C, F> {
@@ -99,11 +99,10 @@ struct Closures<C, F> {
 /// assert_eq!(purgatory.check_and_complete(&"key"), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn when<C, F>(condition: C, then: F) -> BoxedOperation
-where
-    C: FnMut() -> bool + Send + 'static,
-    F: FnOnce(Outcome) + Send + 'static,
-{
+pub fn when(
+    condition: impl FnMut() -> bool + Send + 'static,
+    then: impl FnOnce(Outcome) + Send + 'static,
+) -> BoxedOperation {
     BoxedOperation::new(Closures { condition, then })
 }
 

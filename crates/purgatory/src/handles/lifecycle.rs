@@ -74,7 +74,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// behind makes for refusals, not for memory. No limit by default; with one, all threads share
     /// a counter.
     pub fn max_parked(mut self, max: usize) -> Self {
-        self.settings.permits = Some(Limit::new(max));
+        self.settings.permits = Some(Limit::new(max as u64));
         self
     }
 
@@ -109,7 +109,7 @@ impl<K: WatchKey, O: DelayedOperation> Builder<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn max_weight(mut self, max: u64) -> Self {
-        self.settings.weights = Some(Limit::new(max.try_into().unwrap_or(usize::MAX)));
+        self.settings.weights = Some(Limit::new(max));
         self
     }
 

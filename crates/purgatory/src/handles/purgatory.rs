@@ -64,7 +64,6 @@ pub struct Purgatory<K: WatchKey, O: DelayedOperation = BoxedOperation> {
 struct Handle<K: WatchKey, O: DelayedOperation> {
     /// For the futures: those of different threads do not count on the same word.
     shares: Box<[Arc<Share<K, O>>]>,
-    core: Arc<Core<K, O>>,
 }
 
 /// A share in the inside, on cache lines of its own.
@@ -72,8 +71,9 @@ type Share<K, O> = CachePadded<Arc<Core<K, O>>>;
 
 impl<K: WatchKey, O: DelayedOperation> Drop for Handle<K, O> {
     fn drop(&mut self) {
-        self.core.close(CancelReason::Dropped);
-        if let Some(timer) = &self.core.own_timer {
+        let core = &self.shares[0];
+        core.close(CancelReason::Dropped);
+        if let Some(timer) = &core.own_timer {
             timer.shutdown(Duration::ZERO); // a future still held keeps the inside, but no threads
         }
     }
@@ -85,7 +85,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         let share = || Arc::new(CachePadded::new(core.clone()));
         let count = core.driver().shard_count.min(core.rooms.count());
         let shares = std::iter::repeat_with(share).take(count).collect();
-        Purgatory { handle: Arc::new(Handle { shares, core: core.clone() }), core }
+        Purgatory { handle: Arc::new(Handle { shares }), core }
     }
 
     /// This thread's share in the inside.
@@ -218,8 +218,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Ends one operation as Cancelled with this reason, unless it is over. O(its keys), and for a
     /// watermark the log of how many wait for the same key. See [`EndResult`].
     pub fn cancel(&self, id: OperationId, reason: impl Into<Cow<'static, str>>) -> EndResult {
-        let Some(handle) = self.core.handle(id) else { return EndResult::Gone };
-        self.core.end(handle, Outcome::Cancelled(CancelReason::Requested(reason.into())))
+        self.core.end(id, Outcome::Cancelled(CancelReason::Requested(reason.into())))
     }
 
     /// Ends one operation as Completed, whatever its check would say, unless it is over. O(its
@@ -228,8 +227,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// A [`wait`](Purgatory::wait) that is completed so asks its condition once more for the value,
     /// and without one ends as Cancelled.
     pub fn complete(&self, id: OperationId) -> EndResult {
-        let Some(handle) = self.core.handle(id) else { return EndResult::Gone };
-        self.core.end(handle, Outcome::Completed)
+        self.core.end(id, Outcome::Completed)
     }
 
     /// Gives one operation another timeout, counted from now: longer, shorter, or none. False when
@@ -260,8 +258,7 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reschedule(&self, id: OperationId, timeout: impl Into<Timeout>) -> bool {
-        let handle = self.core.handle(id);
-        handle.is_some_and(|handle| self.core.reschedule(handle, timeout.into()))
+        self.core.reschedule(id, timeout.into())
     }
 
     /// Operations parked now. Exact when nothing moves. O(rooms).

@@ -10,7 +10,7 @@ use std::{
     task::Waker,
 };
 
-use timer_core::{BuildError, driver::contain};
+use timer_core::BuildError;
 
 use crate::{
     handles::{
@@ -141,7 +141,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     {
         let Some(expected) = self.purgatory.core.take_alone(key) else { return false };
         let mut made = Err(WaitError::Cancelled(CancelReason::Panicked));
-        self.purgatory.core.report_if(contain(|| made = Ok(value())));
+        self.purgatory.core.call(|| made = Ok(value()));
         let is_made = made.is_ok();
         self.fill(expected, made).is_ok() && is_made
     }
@@ -180,7 +180,7 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         let filled = Answer::fill(&expected.answer, result);
         drop(expected);
         let waker = filled?;
-        self.purgatory.core.report_if(contain(|| waker.into_iter().for_each(Waker::wake)));
+        self.purgatory.core.call(|| waker.into_iter().for_each(Waker::wake));
         Ok(())
     }
 

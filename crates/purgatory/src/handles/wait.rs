@@ -179,11 +179,11 @@ trait Behind: Send + Sync {
 impl<K: WatchKey, O: DelayedOperation> Behind for CachePadded<Arc<Core<K, O>>> {
     fn cancel(&self, id: OperationId) {
         let reason = CancelReason::Requested("the future was dropped".into());
-        self.end(id.handle, Outcome::Cancelled(reason));
+        self.end(id, Outcome::Cancelled(reason));
     }
 
     fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
-        Core::reschedule(self, id.handle, timeout)
+        Core::reschedule(self, id, timeout)
     }
 
     fn must_not_block(&self) -> bool {

@@ -9,7 +9,7 @@ use std::{
     hash::Hash,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// A map for fewer keys than this keeps its memory.
-const KEPT_KEYS: usize = 1024;
+const KEPT_KEYS: u64 = 1024;
 
 /// (Feature `keyed`.) A value for each key that only rises, and waits for it: the high watermarks
 /// of partitions, how far each replica has come. One value alone has the key `()`.
@@ -92,7 +92,7 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// Over a purgatory, with values for at most `keys_max` keys at a time. (What waits under a key
     /// without a value does not count; [`max_parked`](crate::Builder::max_parked) bounds that.)
     pub fn with_keys_max(purgatory: Purgatory<K, BoxedOperation>, keys_max: usize) -> Self {
-        Watermarks { purgatory, values: Arc::new(Values::new(Limit::new(keys_max))) }
+        Watermarks { purgatory, values: Arc::new(Values::new(Limit::new(keys_max as u64))) }
     }
 
     /// Where the waits are parked: for metrics and snapshots, to cancel some, or to
@@ -273,7 +273,7 @@ struct Values<K> {
     of: DashMap<K, u64, RandomState>,
     keys: Limit,
     /// At least as many keys as the map has had since it last gave memory back.
-    peak: AtomicUsize,
+    peak: AtomicU64,
     /// A model does not see the map's own locks: there this one is around each step.
     step: Mutex<()>,
 }
@@ -281,7 +281,7 @@ struct Values<K> {
 impl<K: Hash + Eq + Clone> Values<K> {
     /// Without values; for at most this many keys.
     fn new(keys: Limit) -> Self {
-        Values { of: DashMap::default(), keys, peak: AtomicUsize::new(0), step: Mutex::new(()) }
+        Values { of: DashMap::default(), keys, peak: AtomicU64::new(0), step: Mutex::new(()) }
     }
 
     fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u64>
@@ -312,7 +312,7 @@ impl<K: Hash + Eq + Clone> Values<K> {
             Entry::Vacant(free) => {
                 if !self.keys.acquire(1) {
                     drop(free.into_key()); // with nothing locked
-                    return Err(self.keys.max());
+                    return Err(self.keys.max() as usize);
                 }
                 self.peak.fetch_max(self.keys.taken(), Relaxed);
                 Ok(*free.insert(to(0)))
@@ -339,7 +339,7 @@ impl<K: Hash + Eq + Clone> Values<K> {
 
     /// How many keys have a value.
     fn len(&self) -> usize {
-        self.keys.taken()
+        self.keys.taken() as usize
     }
 }
 
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn removing_keys_gives_a_peak_back() {
-        let values = Values::new(Limit::new(usize::MAX));
+        let values = Values::new(Limit::new(u64::MAX));
         (0..100_000_u32).for_each(|key| _ = values.raise(&key, |_| 1));
         let peak = values.of.capacity();
         (10..100_000_u32).for_each(|key| values.remove(&key));

@@ -84,7 +84,6 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut seen = self.counts.seen.lock();
         seen.checks.clone_from(&now.checks);
         seen.labels.extend(&now.labels);
-        drop(seen);
         (now, oldest)
     }
 
@@ -163,8 +162,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = *self.counts.rare.lock();
         (0..self.rooms.count()).for_each(|room| self.rooms.lock(room).add_to(&mut stats));
-        let weights = self.settings.weights.as_ref();
-        stats.weight = weights.map_or(0, |weights| weights.taken() as u64);
+        stats.weight = self.settings.weights.as_ref().map_or(0, |weights| weights.taken());
         stats.ended_at_once = self.counts.ended_at_once.load(Relaxed);
         stats.checks += if O::CHECKED { stats.ended_at_once } else { 0 };
         stats.callbacks_waiting = self.counts.callbacks_waiting.load(Relaxed);
@@ -181,7 +179,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let begin = || Box::new(Timed { times: Times::default(), tick });
             times.add(&room.timed.get_or_insert_with(begin).times);
         }
-        times.callback_delay = self.callback_delay.get_or_init(Default::default).lock().clone();
+        times.callback_delay = self.counts.callback_delay.lock().clone();
         times
     }
 }

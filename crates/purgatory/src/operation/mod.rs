@@ -11,8 +11,8 @@ use crate::sync::plain::Mutex;
 
 /// `Debug` for a type whose parts are the user's or locked: its name, and one field at most.
 macro_rules! opaque {
-    ([$($bounds:tt)*] $name:ident<$($of:ident),*> $(, $field:ident: $($path:ident).+)?) => {
-        impl<$($bounds)*> std::fmt::Debug for $name<$($of),*> {
+    ([$($bounds:tt)*] $name:ident$(<$($of:tt),+>)? $(, $field:ident: $($path:ident).+)?) => {
+        impl<$($bounds)*> std::fmt::Debug for $name$(<$($of),+>)? {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct(stringify!($name))
                     $(.field(stringify!($field), &self.$($path).+))?

@@ -1,6 +1,8 @@
 //! What an operation is parked under: [`WatchKey`]s, in [`Watches`].
 
-use std::{borrow::Borrow, fmt, hash::Hash};
+use std::{borrow::Borrow, hash::Hash};
+
+use super::opaque;
 
 /// The key that operations wait for and events name: a partition, a request id, a pair of both. Any
 /// owned type that can be the key of a map, and cloned.
@@ -135,12 +137,4 @@ impl<'a, K, L: AsRef<[K]> + ?Sized> From<&'a L> for Watches<'a, K> {
     }
 }
 
-impl<K> fmt::Debug for Watches<'_, K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (keys, watermarks) = (self.keys.len(), self.watermarks.len());
-        f.debug_struct("Watches")
-            .field("keys", &keys)
-            .field("watermarks", &watermarks)
-            .finish_non_exhaustive()
-    }
-}
+opaque!(['a, K] Watches<'a, K>, label: label);

@@ -294,15 +294,6 @@ pub(super) struct Walk {
     pub(super) last: u32,
 }
 
-/// Where a walk goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WalkOn {
-    /// The list's end was reached.
-    Done,
-    /// There is more: call `walk_on` with this number, or `end_walk`.
-    Walk(u64),
-}
-
 /// What taking met watermark watches came to.
 #[derive(Debug)]
 pub(crate) struct Popped<K> {

@@ -13,7 +13,7 @@ mod watermark_queue;
 
 use smallvec::SmallVec;
 use timer_core::{
-    Advanced, MAX_TASKS, TaskId, TickLength, TimerHandle, TimingWheel,
+    Advanced, MAX_TASKS, TickLength, TimerHandle, TimingWheel,
     driver::{Pages, ShardState},
 };
 
@@ -24,7 +24,7 @@ use crate::operation::{
 };
 
 pub(crate) use entry::{Batch, COUNTED_MAX, CheckedOut, Entries, Entry, Next, Span, Tag, Waiter};
-pub(crate) use keys::{Ticket, WAITERS_MAX, WalkOn, WatchList};
+pub(crate) use keys::{Ticket, WAITERS_MAX, WatchList};
 pub(crate) use watermark_queue::Watermark;
 
 #[derive(Debug)]
@@ -174,19 +174,10 @@ impl<K: Eq + Clone, O> Room<K, O> {
         self.entries.wheel.get_mut(id.id())
     }
 
-    /// An operation, unless it is held or gone.
-    pub(crate) fn payload(&self, id: TimerHandle) -> Option<&O> {
-        self.entries.wheel.get(id.id())?.payload()
-    }
-
     /// The first operation at or after an index, to visit all in bounded steps.
     pub(crate) fn first_from(&self, index: u32) -> Option<TimerHandle> {
-        self.entries.wheel.first_from(index).map(|id| self.handle(id))
-    }
-
-    #[inline]
-    fn handle(&self, id: TaskId) -> TimerHandle {
-        TimerHandle::new(self.entries.room as usize, id)
+        let first = self.entries.wheel.first_from(index)?;
+        Some(TimerHandle::new(self.entries.room as usize, first))
     }
 
     /// Why the room takes no operation now, unless it does.
@@ -221,8 +212,8 @@ impl<K: Eq + Clone, O> Room<K, O> {
             None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
         };
         let Ok((id, due)) = inserted else { unreachable!("a full room refuses") };
-        let (handle, index) = (self.handle(id), id.index());
-        self.link(record, watch.watermark, handle, index);
+        let handle = TimerHandle::new(self.entries.room as usize, id);
+        self.link(record, watch.watermark, handle, id.index());
         (handle, due)
     }
 

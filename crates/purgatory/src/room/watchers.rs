@@ -17,7 +17,7 @@ use timer_core::{TimerHandle, TimingWheel, driver::Pages};
 use super::{
     Rest, Room, Watch, Watermark,
     entry::{Entries, Entry, Waiter},
-    keys::{Further, Link, Popped, SLOT, Ticket, WAITERS_MAX, Walk, WalkOn, WatchList},
+    keys::{Further, Link, Popped, SLOT, Ticket, WAITERS_MAX, Walk, WatchList},
     watermark_queue::{Ends, Lowest, NONE, Unmet},
 };
 use crate::operation::watches::Lookup;
@@ -258,7 +258,7 @@ impl<K: Eq + Clone, O> Room<K, O> {
     }
 
     /// Starts a walk over the plain or the met watches of a key as they are now, with the first
-    /// `limit` of them.
+    /// `limit` of them. Returns its number, to go on with or to end it, unless that was all.
     #[inline]
     pub(crate) fn walk(
         &mut self,
@@ -266,22 +266,20 @@ impl<K: Eq + Clone, O> Room<K, O> {
         place: WatchList,
         limit: usize,
         found: impl FnMut(&mut Entries<O>, Waiter),
-    ) -> WalkOn {
+    ) -> Option<u64> {
         let record = self.keys.at(record);
         let ends = match place {
             WatchList::Plain => record.plain,
-            WatchList::Met | WatchList::Unmet => {
-                record.watermarks.as_ref().map_or(Ends::EMPTY, |watermarks| watermarks.met)
-            }
+            _ => record.watermarks.as_ref().map_or(Ends::EMPTY, |of| of.met),
         };
         let next = self.visit(ends.head, ends.tail, limit, found);
         if next == NONE {
-            return WalkOn::Done;
+            return None;
         }
         self.rest.walks_begun += 1;
         let number = self.rest.walks_begun;
         self.rest.walks.push(Walk { number, next, last: ends.tail });
-        WalkOn::Walk(number)
+        Some(number)
     }
 
     /// The next `limit` waiters of a walk, which ends with the last.
@@ -290,16 +288,15 @@ impl<K: Eq + Clone, O> Room<K, O> {
         number: u64,
         limit: usize,
         found: impl FnMut(&mut Entries<O>, Waiter),
-    ) -> WalkOn {
-        let at = self.rest.walks.iter().position(|walk| walk.number == number);
-        let Some(at) = at else { return WalkOn::Done };
+    ) -> Option<u64> {
+        let at = self.rest.walks.iter().position(|walk| walk.number == number)?;
         let Walk { next, last, .. } = self.rest.walks[at];
         self.rest.walks[at].next = self.visit(next, last, limit, found);
         if self.rest.walks[at].next == NONE {
             self.rest.walks.swap_remove(at);
-            return WalkOn::Done;
+            return None;
         }
-        WalkOn::Walk(number)
+        Some(number)
     }
 
     /// Forgets a walk.

@@ -4,7 +4,7 @@
 //! is nothing else of them.
 
 pub(crate) use timer_core::driver::sync::{
-    AtomicU64, AtomicUsize, Mutex, Ordering, plain, thread_local, thread_slot,
+    AtomicU64, Mutex, Ordering, plain, thread_local, thread_slot,
 };
 
 /// True when the running model has planted this fault.
@@ -97,35 +97,35 @@ impl std::hash::Hasher for Number {
 /// At most `max` of something at a time.
 #[derive(Debug)]
 pub(crate) struct Limit {
-    max: usize,
-    taken: AtomicUsize,
+    max: u64,
+    taken: AtomicU64,
 }
 
 impl Limit {
     /// None is taken yet.
-    pub(crate) fn new(max: usize) -> Self {
-        Limit { max, taken: AtomicUsize::new(0) }
+    pub(crate) fn new(max: u64) -> Self {
+        Limit { max, taken: AtomicU64::new(0) }
     }
 
     /// The bound.
-    pub(crate) fn max(&self) -> usize {
+    pub(crate) fn max(&self) -> u64 {
         self.max
     }
 
     /// Takes `count`, unless more than `max` would be taken.
     #[must_use = "what was taken has to be released"]
-    pub(crate) fn acquire(&self, count: usize) -> bool {
-        let more = |taken: usize| taken.checked_add(count).filter(|&taken| taken <= self.max);
+    pub(crate) fn acquire(&self, count: u64) -> bool {
+        let more = |taken: u64| taken.checked_add(count).filter(|&taken| taken <= self.max);
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
     }
 
     /// The number taken.
-    pub(crate) fn taken(&self) -> usize {
+    pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
     /// Gives `count` back.
-    pub(crate) fn release(&self, count: usize) {
+    pub(crate) fn release(&self, count: u64) {
         self.taken.fetch_sub(count, Ordering::AcqRel);
     }
 }

@@ -1,7 +1,7 @@
 //! The steps: the room first, then the reference, then what both say.
 
 use super::{
-    super::{Batch, Entry, Next, Span, Verdict, WalkOn, WatchList},
+    super::{Batch, Entry, Next, Span, Verdict, WatchList},
     reference::{Linked, Parked, Walk},
     *,
 };
@@ -295,7 +295,7 @@ impl Model {
         let on = room.walk(record, place, limit, |of, waiter| found.push(waiter.id(of)));
         let waiting = &self.reference.homes[key.room()].keys[&key];
         let rest = if place == WatchList::Plain { &waiting.plain } else { &waiting.met }.clone();
-        let several = on != WalkOn::Done;
+        let several = on.is_some();
         self.reference.count_if(several, "a walk of several steps");
         let over_met = several && place == WatchList::Met;
         self.reference.count_if(over_met, "a walk over met ones in several steps");
@@ -341,11 +341,11 @@ impl Model {
     }
 
     /// Compares a step of a walk; then what was found is left, checked out or claimed.
-    fn walked(&mut self, mut walk: Walk, on: WalkOn, found: Vec<TimerHandle>, limit: usize) {
+    fn walked(&mut self, mut walk: Walk, on: Option<u64>, found: Vec<TimerHandle>, limit: usize) {
         let step = walk.rest.drain(..limit.min(walk.rest.len()));
         assert!(step.map(|waiter| waiter.id).eq(found.iter().copied()), "{found:?}");
-        assert_eq!(on == WalkOn::Done, walk.rest.is_empty());
-        if let WalkOn::Walk(number) = on {
+        assert_eq!(on.is_none(), walk.rest.is_empty());
+        if let Some(number) = on {
             self.reference.walks.push(Walk { number, ..walk });
         }
         match self.random.u8(..8) {
