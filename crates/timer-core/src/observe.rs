@@ -72,6 +72,7 @@ impl TimeHistogram {
     ];
 
     /// Counts something that took this many nanoseconds.
+    #[inline]
     pub fn record(&mut self, took_ns: u64) {
         let bucket = BOUNDS_NS.partition_point(|&bound| bound < took_ns);
         self.buckets[bucket] += 1;

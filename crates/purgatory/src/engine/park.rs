@@ -201,7 +201,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             None => deadline,
         };
         let now = tick.round_down(now_ns);
-        Span { now, deadline, armed, parked_us: now_ns / 1000, tag: Tag::PLAIN, counted: 0 }
+        Span { now, deadline, armed, parked_ns: now_ns, tag: Tag::PLAIN, counted: 0 }
     }
 
     /// Tells the timer when a room has work, unless that is never.

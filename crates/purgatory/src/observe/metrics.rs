@@ -37,7 +37,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         publish_counts(&of, &stats);
         let now_ns = self.driver().now_ns();
         let (Seen { checks, labels }, oldest) = self.survey(1, now_ns);
-        let age_us = oldest.first().map_or(0, |&(age_us, _)| age_us);
+        let age_ns = oldest.first().map_or(0, |&(age_ns, _)| age_ns);
         let since_ns = checks.into_values().min().unwrap_or(now_ns);
         let quiet = self.quietest(1).pop().map_or_else(Duration::default, |(_, quiet)| quiet);
         let gauge = |name, help, value| set(&of, name, help, value);
@@ -45,7 +45,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         gauge("purgatory_watched", "Watches of parked operations now", stats.watched as f64);
         gauge("purgatory_keys", "Keys that operations wait for now", self.keys() as f64);
         gauge("purgatory_callbacks_waiting", "Callbacks not begun", stats.callbacks_waiting as f64);
-        gauge("purgatory_oldest_age_seconds", "Age of the oldest operation", age_us as f64 / 1e6);
+        gauge("purgatory_oldest_age_seconds", "Age of the oldest operation", age_ns as f64 / 1e9);
         let check_ns = now_ns.saturating_sub(since_ns);
         gauge("purgatory_longest_check_seconds", "Longest check under way", check_ns as f64 / 1e9);
         gauge("purgatory_quietest_key_seconds", "Longest quiet of a key", quiet.as_secs_f64());

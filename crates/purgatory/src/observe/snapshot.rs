@@ -60,7 +60,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Looks at everything parked, a bounded number under one lock hold. Returns the checks under
     /// way and how many have each label, and what has been parked for longest, with its
-    /// microseconds.
+    /// nanoseconds.
     pub(crate) fn survey(&self, limit: usize, now_ns: u64) -> (Seen, Vec<(u64, TimerHandle)>) {
         let (before, mut oldest) = (self.counts.seen.lock().clone(), Vec::new());
         let labels = before.labels.into_keys().map(|label| (label, 0)).collect();
@@ -69,7 +69,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         while let Some((mut room, ids)) = self.next_parked(&mut at) {
             for id in ids {
                 let Some(entry) = room.get_mut(id) else { continue };
-                oldest.push((entry.age_us(now_ns / 1000), id));
+                oldest.push((entry.age_ns(now_ns), id));
                 if let Some(seen) = entry.look() {
                     let since_ns = before.checks.get(&id).filter(|_| seen);
                     now.checks.insert(id, since_ns.copied().unwrap_or(now_ns));
@@ -92,7 +92,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut first_room = self.first_room_of(id);
         let entry = first_room.get_mut(id)?;
         let deadline = entry.deadline;
-        let (age_us, label) = (entry.age_us(now_ns / 1000), entry.tag().label);
+        let (age_ns, label) = (entry.age_ns(now_ns), entry.tag().label);
         let under_check = entry.is_held().then_some(Duration::ZERO);
         let mut further = entry.further;
         let first = first_room.first_key(id);
@@ -111,7 +111,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             id: self.id(id),
             label,
             keys,
-            age: Duration::from_micros(age_us),
+            age: Duration::from_micros(age_ns / 1000),
             expires_in: (deadline != u64::MAX).then_some(Duration::from_nanos(expires_ns)),
             under_check,
         })

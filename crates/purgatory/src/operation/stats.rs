@@ -263,13 +263,13 @@ impl Counts {
 impl Times {
     /// Records how long one waited that has ended.
     #[inline]
-    pub(crate) fn ended(&mut self, outcome: &Outcome, waited_us: u64) {
+    pub(crate) fn ended(&mut self, outcome: &Outcome, waited_ns: u64) {
         let times = match outcome {
             Outcome::Completed => &mut self.completed,
             Outcome::Cancelled(_) => &mut self.cancelled,
             Outcome::Expired => &mut self.expired,
         };
-        times.record(waited_us * 1000);
+        times.record(waited_ns);
     }
 
     /// Adds what another has recorded.

@@ -104,8 +104,8 @@ pub(crate) struct Entry<O> {
     /// When its time is up, in ticks; `u64::MAX` for never. The wheel comes by earlier if it is to
     /// be checked before.
     pub(crate) deadline: u64,
-    /// The microsecond of the timer's clock at which it was parked.
-    parked_us: u64,
+    /// The nanosecond of the timer's clock at which it was parked.
+    parked_ns: u64,
     /// The watermark watches still to be met, and three flags above.
     bits: u32,
 }
@@ -125,7 +125,7 @@ pub(crate) struct Span {
     /// When the wheel is to come by: then, or earlier to have it checked again.
     pub(crate) armed: Option<u64>,
     /// By the timer's clock.
-    pub(crate) parked_us: u64,
+    pub(crate) parked_ns: u64,
     pub(crate) tag: Tag,
     /// Watermarks to be counted down.
     pub(crate) counted: usize,
@@ -180,7 +180,7 @@ impl<O> Entry<O> {
             link: Link::NOWHERE,
             rare,
             deadline: span.deadline.unwrap_or(u64::MAX),
-            parked_us: span.parked_us,
+            parked_ns: span.parked_ns,
             bits: span.counted as u32,
         }
     }
@@ -218,9 +218,9 @@ impl<O> Entry<O> {
         if self.is_ending() { None } else { self.payload.take() }
     }
 
-    /// For how long it has been parked, in microseconds.
-    pub(crate) fn age_us(&self, now_us: u64) -> u64 {
-        now_us.saturating_sub(self.parked_us) // the clock may have been read before it parked
+    /// For how long it has been parked, in nanoseconds.
+    pub(crate) fn age_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.parked_ns) // the clock may have been read before it parked
     }
 
     /// Gives the entry its further watches; `event_passed` if one of the keys saw an event since
@@ -324,7 +324,7 @@ mod tests {
 
     fn held(counted: usize) -> Entry<u8> {
         let (deadline, armed) = (None, None);
-        Entry::new(None, &Span { now: 0, deadline, armed, parked_us: 0, tag: Tag::PLAIN, counted })
+        Entry::new(None, &Span { now: 0, deadline, armed, parked_ns: 0, tag: Tag::PLAIN, counted })
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub(crate) struct Timed {
 impl Timed {
     /// Records how long an operation waited that ends and, if it expired, how late.
     fn ended<O>(&mut self, outcome: &Outcome, entry: &Entry<O>, now_ns: u64) {
-        self.times.ended(outcome, entry.age_us(now_ns / 1000));
+        self.times.ended(outcome, entry.age_ns(now_ns));
         if matches!(outcome, Outcome::Expired) {
             let due_ns = self.tick.start_ns(entry.deadline);
             self.times.lateness.record(now_ns.saturating_sub(due_ns));

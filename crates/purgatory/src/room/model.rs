@@ -214,7 +214,7 @@ impl Model {
             assert_eq!(entry.further, parked.tickets.last().copied());
             assert_eq!(entry.is_held(), parked.held);
             assert_eq!(entry.is_ending(), parked.end.is_some());
-            assert_eq!(entry.age_us(parked.parked_us + 7), 7);
+            assert_eq!(entry.age_ns(parked.parked_ns + 7), 7);
         }
         for (number, room) in self.rooms.iter().enumerate() {
             let parked = self.reference.all.iter().filter(|parked| parked.id.shard() == number);

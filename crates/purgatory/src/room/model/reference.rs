@@ -54,7 +54,7 @@ impl Waiting {
 pub(super) struct Parked {
     pub(super) id: TimerHandle,
     pub(super) payload: u64,
-    pub(super) parked_us: u64,
+    pub(super) parked_ns: u64,
     /// `u64::MAX`: never.
     pub(super) deadline: u64,
     /// When the wheel comes by.
@@ -281,7 +281,7 @@ impl Reference {
     pub(super) fn time_end(&mut self, parked: &Parked, outcome: &Outcome, now: u64) {
         self.count_if(true, "timed");
         let times = &mut self.homes[parked.id.shard()].times;
-        times.ended(outcome, (now * 1000).saturating_sub(parked.parked_us));
+        times.ended(outcome, (now * 1_000_000).saturating_sub(parked.parked_ns));
         if *outcome == Outcome::Expired {
             times.lateness.record(now.saturating_sub(parked.deadline) * 1_000_000);
         }

@@ -87,8 +87,8 @@ impl Model {
         let counted = counted.count();
         let (key, watermark) = to_watch.remove(0);
         let (first_room, payload, deadline) = (key.room(), self.made, self.any_tick());
-        let parked_us = self.now * 1000 + self.random.u64(..1000);
-        let span = Span { counted, ..self.span(deadline, parked_us) };
+        let parked_ns = self.now * 1_000_000 + self.random.u64(..1_000_000);
+        let span = Span { counted, ..self.span(deadline, parked_ns) };
         let at_once = to_watch.is_empty() && self.random.u8(..4) > 0;
         let of = self.key(key);
         let room = &mut self.rooms[first_room];
@@ -106,7 +106,7 @@ impl Model {
         self.reference.all.push(Parked {
             id,
             payload,
-            parked_us,
+            parked_ns,
             deadline: chosen,
             armed: span.armed.unwrap_or(u64::MAX),
             due_again: false,

@@ -26,7 +26,7 @@ impl Model {
     }
 
     /// Of three operations one is to be checked again before its time is up.
-    pub(super) fn span(&mut self, deadline: Option<u64>, parked_us: u64) -> Span {
+    pub(super) fn span(&mut self, deadline: Option<u64>, parked_ns: u64) -> Span {
         let again = self.random.u8(..3) == 0;
         let first = self.now + self.random.u64(1..150);
         let armed = if again { Some(first.min(deadline.unwrap_or(u64::MAX))) } else { deadline };
@@ -34,7 +34,7 @@ impl Model {
             now: self.now,
             deadline,
             armed,
-            parked_us,
+            parked_ns,
             tag: Tag { weight: self.made, label: None },
             counted: 0,
         }
