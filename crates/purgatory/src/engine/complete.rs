@@ -53,7 +53,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if self.settings.offload_all || ended.outcome == Outcome::Expired {
             self.offload_fired(vec![Fired::Over(ended)], None);
         } else {
-            self.run(call, Fired::Over(ended), None);
+            self.run(call, ended);
         }
         completed
     }
@@ -151,34 +151,34 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
                 self.counts.callback_delay.lock().record(now_ns().saturating_sub(at_ns));
             }
             let under_way = under_way.pop();
-            let run = || self.run(&Call::enter(&self.offload), fired, under_way);
-            trace::slow(&self.settings.name, now_ns, run);
+            trace::slow(&self.settings.name, now_ns, || {
+                let call = Call::enter(&self.offload);
+                match fired {
+                    Fired::Over(ended) => self.run(&call, ended),
+                    Fired::Check(id) => self.recheck(&call, id),
+                }
+                if call.is_nested() {
+                    enqueue(move || drop(under_way)); // behind the callback
+                }
+            });
         }
     }
 
-    /// Checks or calls back, inside the outermost call on this thread.
+    /// Calls back, inside the outermost call on this thread.
     #[inline]
-    fn run(self: &Arc<Self>, call: &Call<'_>, fired: Fired<K, O>, under_way: Option<UnderWay>) {
+    pub(super) fn run(self: &Arc<Self>, call: &Call<'_>, ended: Ended<K, O>) {
         if call.is_nested() {
             let core = self.clone();
-            enqueue(move || core.run_here(fired, under_way));
+            enqueue(move || core.call_back(ended));
         } else {
-            self.run_here(fired, under_way);
-        }
-    }
-
-    #[inline]
-    fn run_here(&self, fired: Fired<K, O>, _under_way: Option<UnderWay>) {
-        match fired {
-            Fired::Over(ended) => self.call_back(ended),
-            Fired::Check(id) => self.recheck(id),
+            self.call_back(ended);
         }
     }
 
     /// Calls `on_complete`, inside a call, with nothing locked. Until then the operation kept its
     /// place.
     #[inline]
-    pub(super) fn call_back(&self, Ended { payload, outcome, permit, left, .. }: Ended<K, O>) {
+    fn call_back(&self, Ended { payload, outcome, permit, left, .. }: Ended<K, O>) {
         drop(left);
         self.release_permit(permit);
         self.call(|| payload.on_complete(outcome));

@@ -13,6 +13,7 @@ use timer_core::{Advanced, Job, TimerHandle, TimerStats, driver::WheelOwner};
 use crate::{
     engine::{
         core::{BUDGET, Core},
+        nested::Call,
         trace,
     },
     operation::{CancelReason, DelayedOperation, Verdict, watches::WatchKey},
@@ -22,7 +23,7 @@ use crate::{
 impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Checks an operation without an event. When that check comes true, an event is missing, or
     /// was late.
-    pub(super) fn recheck(&self, id: TimerHandle) {
+    pub(super) fn recheck(self: &Arc<Self>, call: &Call<'_>, id: TimerHandle) {
         let held = self.first_room_of(id).check_out_again(id);
         let Some(mut held) = held else { return };
         held.verdict = self.check_by(&mut held.payload, O::check_without_event);
@@ -39,7 +40,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let given_back = self.first_room_of(id).give_back(held, at);
         if let Some(mut ended) = self.settle_rest(given_back) {
             self.release(&mut ended);
-            self.call_back(ended); // here, since this is the executor
+            self.run(call, ended); // here, since this is the executor
         }
     }
 }

@@ -8,7 +8,7 @@
 //!    then give the payload back as any holder does. A version that moved counts as an event that
 //!    found the entry held, so the holder looks again.
 
-use std::{hash::Hash, mem::forget, sync::Arc};
+use std::{mem::forget, slice::from_ref, sync::Arc};
 
 use smallvec::SmallVec;
 use timer_core::TimerHandle;
@@ -75,15 +75,27 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         })
     }
 
-    fn try_park(
+    fn try_park<'a>(
         self: &Arc<Self>,
         mut operation: O,
-        watches: Watches<'_, K>,
+        watches: Watches<'a, K>,
         timeout: Timeout,
     ) -> Result<ParkResult, (O, RefusedReason)> {
         let now_ns = self.driver().now_ns(); // deadlines count from the call
-        let label = watches.label;
-        let watch_set = watches.watch_set(|key, watermark| self.versions.watch(key, watermark));
+        let Watches { keys, watermarks, counted, label } = watches;
+        let watch = |key| self.versions.watch(key, None);
+        let up_to = |(key, threshold): &'a (K, u64)| {
+            self.versions.watch(key, Some(Watermark { threshold: *threshold, counted }))
+        };
+        let (mut one, mut several) = (None, None); // to collect one costs a tenth
+        let watch_set: &[Watch<'_, K>] = match (keys, watermarks) {
+            ([key], []) => from_ref(one.insert(watch(key))),
+            ([], [watermark]) => from_ref(one.insert(up_to(watermark))),
+            _ => {
+                let all = keys.iter().map(watch).chain(watermarks.iter().map(up_to));
+                several.insert(distinct(all))
+            }
+        };
         if watch_set.is_empty() {
             return Err((operation, RefusedReason::NoKeys));
         }
@@ -92,8 +104,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             self.counts.ended_at_once.fetch_add(1, Ordering::Relaxed);
             return Ok(self.over(&call, Ended::at_once(operation, outcome)));
         }
-        let counted =
-            watch_set.iter().filter(|of| of.watermark.is_some_and(|of| of.counted)).count();
+        let is_counted = |of: &&Watch<'_, K>| of.watermark.is_some_and(|of| of.counted);
+        let counted = watch_set.iter().filter(is_counted).count();
         if counted > COUNTED_MAX {
             return Err((operation, RefusedReason::TooManyWatermarks { limit: COUNTED_MAX }));
         }
@@ -103,7 +115,7 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let tag = Tag { weight: permit.weight, label };
         let span = Span { tag, counted, ..self.span(now_ns, timeout) };
-        let (id, given_back) = self.park_under(operation, &watch_set, span)?;
+        let (id, given_back) = self.park_under(operation, watch_set, span)?;
         forget(permit); // what ends the operation gives it back
         Ok(match self.settle_rest(given_back) {
             None => ParkResult::Parked(self.id(id)),
@@ -213,39 +225,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     }
 }
 
-pub(crate) type WatchSet<'a, K> = SmallVec<[Watch<'a, K>; 4]>;
+type WatchSet<'a, K> = SmallVec<[Watch<'a, K>; 4]>;
 
-impl<'a, K: Hash + Eq> Watches<'a, K> {
-    /// The watches to be set, in their order, once where one is repeated.
-    #[inline]
-    fn watch_set(
-        self,
-        watch: impl Fn(&'a K, Option<Watermark>) -> Watch<'a, K>,
-    ) -> WatchSet<'a, K> {
-        let mut watch_set = WatchSet::new();
-        for key in self.keys {
-            watch_set.push(watch(key, None));
-        }
-        for (key, threshold) in self.watermarks {
-            let watermark = Watermark { threshold: *threshold, counted: self.counted };
-            watch_set.push(watch(key, Some(watermark)));
-        }
-        if watch_set.len() > 1 {
-            drop_repeated(&mut watch_set);
-        }
-        watch_set
-    }
-}
-
-/// Leaves of each watch the first mention. In the check form that with the lowest threshold does
-/// for all of a key: once it is met, it is checked at every rise. O(n log n), but for keys of one
-/// hash.
-fn drop_repeated<K: Eq>(watch_set: &mut WatchSet<'_, K>) {
+/// The watches to be set, in their order: of each the first mention. In the check form that with
+/// the lowest threshold does for all of a key: once it is met, it is checked at every rise. O(n log
+/// n), but for keys of one hash.
+fn distinct<'a, K: Eq>(watches: impl Iterator<Item = Watch<'a, K>>) -> WatchSet<'a, K> {
+    let mut watch_set = WatchSet::new();
+    watches.for_each(|watch| watch_set.push(watch));
     let threshold = |at: usize| watch_set[at].watermark.map(|of| of.threshold);
     let kind = |at: usize| {
-        let watch = &watch_set[at];
-        let counted = threshold(at).filter(|_| watch.watermark.is_some_and(|of| of.counted));
-        (watch.hash, watch.watermark.is_some(), counted)
+        let counted = watch_set[at].watermark.map(|of| of.counted.then_some(of.threshold));
+        (watch_set[at].hash, counted)
     };
     let mut sorted: SmallVec<[usize; 4]> = (0..watch_set.len()).collect();
     sorted.sort_by_key(|&at| (kind(at), threshold(at)));
@@ -258,4 +249,5 @@ fn drop_repeated<K: Eq>(watch_set: &mut WatchSet<'_, K>) {
     }
     let mut repeated = repeated.into_iter();
     watch_set.retain(|_| repeated.next() == Some(false));
+    watch_set
 }
