@@ -18,7 +18,7 @@ struct Budget {
 
 const BUDGETS: [Budget; 2] = [
     Budget { of: "purgatory", lines: 4296, files: 26, types: 22, traits: 3 },
-    Budget { of: "timer-core", lines: 3198, files: 24, types: 24, traits: 4 },
+    Budget { of: "timer-core", lines: 3196, files: 24, types: 24, traits: 4 },
 ];
 
 /// Settings of `Builder`.

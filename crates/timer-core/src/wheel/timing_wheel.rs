@@ -185,11 +185,6 @@ impl<T> TimingWheel<T> {
         self.cancelled_count
     }
 
-    /// How many tasks were inserted: the [sequence](TaskId::sequence) of the last one.
-    pub fn sequence(&self) -> u64 {
-        self.sequence
-    }
-
     /// Has the next task's sequence follow this one: so several wheels can count together, as long
     /// as none is given the same twice.
     pub fn follow(&mut self, sequence: u64) {
