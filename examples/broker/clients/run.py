@@ -8,6 +8,7 @@ installed.
 """
 
 import argparse
+import contextlib
 import os
 import queue
 import re
@@ -43,10 +44,8 @@ def start(command, **options):
 
 
 def kill(process):
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 
@@ -66,24 +65,15 @@ class Driver:
 
     def send(self, verb, **arguments):
         words = [verb, *(f"{name}={value}" for name, value in arguments.items())]
-        try:
+        with contextlib.suppress(BrokenPipeError):  # that it ended is on the queue
             self.process.stdin.write(" ".join(words) + "\n")
             self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # that it ended is on the queue
-
-    def answer(self, verb, **arguments):
-        self.send(verb, **arguments)
-        return self.line()
-
-    def line(self):
-        try:
-            return self.lines.get(timeout=ANSWER_S)
-        except queue.Empty:
-            raise Failed(f"no answer in {ANSWER_S} s") from None
 
     def receive(self):
-        status, *words = self.line().split()
+        try:
+            status, *words = self.lines.get(timeout=ANSWER_S).split()
+        except queue.Empty:
+            raise Failed(f"no answer in {ANSWER_S} s") from None
         if status == "cannot":
             raise CannotDo
         if status == "error":
@@ -217,11 +207,7 @@ def main():
     progress(f"clients: {len(columns) - 1} are as docs/BROKER.md has them; not tried: {', '.join(missing) or 'none'}")
 
 
-def stop(*_):
-    raise KeyboardInterrupt
-
-
-signal.signal(signal.SIGTERM, stop)
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:
     main()
 except KeyboardInterrupt:

@@ -13,9 +13,7 @@ CONFIG = {"bootstrap_servers": sys.argv[1]}
 
 def produce(topic, count, partition=0, acks="all", codec="none", size=60, prefix="", timeout_ms=30000,
             idempotent=0):
-    config = {"enable_idempotence": bool(idempotent)}
-    if not idempotent:
-        config["retries"] = 0
+    config = {"enable_idempotence": True} if idempotent else {"enable_idempotence": False, "retries": 0}
     producer = kafka.KafkaProducer(
         **CONFIG, **config, acks=acks, compression_type=None if codec == "none" else codec, linger_ms=20,
         request_timeout_ms=timeout_ms, max_request_size=100_000_000,

@@ -8,9 +8,7 @@ from protocol import WAIT_S, serve, values
 
 
 def kcat(*words, options=(), stdin=None):
-    words = ["kcat", "-b", sys.argv[1], *map(str, words)]
-    for option in options:
-        words += ["-X", option]
+    words = ["kcat", "-b", sys.argv[1], *map(str, words), *(f"-X{option}" for option in options)]
     try:
         ran = subprocess.run(words, input=stdin, capture_output=True, timeout=WAIT_S)
     except subprocess.TimeoutExpired:
