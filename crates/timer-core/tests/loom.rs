@@ -7,24 +7,26 @@
 
 #![cfg(loom)]
 
+#[path = "support/mod.rs"]
+mod support;
+
 use std::{
-    pin::Pin,
     process::Command,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
-    task::{Context, Poll, Wake},
+    task::Poll,
     thread,
     time::Duration,
 };
 
 use loom::sync::{Arc, Condvar};
+use support::{HOUR, MS, Woken};
 use timer_core::{Clock, ManualTimer, Sleep, SystemTimer, Timer, TimerError, driver::sync::plant};
 
 const PREEMPTIONS: usize = 3;
 const NOW: Duration = Duration::ZERO;
-const HOUR: Duration = Duration::from_secs(3600);
 
 /// Time stands still.
 #[derive(Debug)]
@@ -158,30 +160,11 @@ fn shutdown_against_schedule() {
     });
 }
 
-const MS: Duration = Duration::from_millis(1);
-
-/// A task as its runtime sees it: how often it was woken.
-struct Task(AtomicUsize);
-
-impl Wake for Task {
-    fn wake(self: std::sync::Arc<Self>) {
-        self.0.fetch_add(1, SeqCst);
-    }
-}
-
-fn task() -> std::sync::Arc<Task> {
-    std::sync::Arc::new(Task(AtomicUsize::new(0)))
-}
-
-fn poll(sleep: &mut Sleep, task: &std::sync::Arc<Task>) -> Poll<Result<(), TimerError>> {
-    Pin::new(sleep).poll(&mut Context::from_waker(&task.clone().into()))
-}
-
 /// A sleep that a task registered, and a thread on which its time comes.
-fn falls_due(before: &std::sync::Arc<Task>) -> (ManualTimer, Sleep, loom::thread::JoinHandle<()>) {
+fn falls_due(before: &std::sync::Arc<Woken>) -> (ManualTimer, Sleep, loom::thread::JoinHandle<()>) {
     let timer = ManualTimer::new();
     let mut sleep = timer.sleep(MS);
-    assert!(poll(&mut sleep, before).is_pending());
+    assert!(before.poll(&mut sleep).is_pending());
     let advancing = timer.clone();
     let time = loom::thread::spawn(move || advancing.advance(MS));
     (timer, sleep, time)
@@ -191,14 +174,14 @@ fn falls_due(before: &std::sync::Arc<Task>) -> (ManualTimer, Sleep, loom::thread
 #[test]
 fn a_poll_with_another_waker_against_the_time() {
     check("LateWakerWaits", || {
-        let (before, after) = (task(), task());
+        let (before, after) = (Woken::task(), Woken::task());
         let (_timer, mut sleep, time) = falls_due(&before);
-        let polled = poll(&mut sleep, &after);
+        let polled = after.poll(&mut sleep);
         time.join().unwrap();
         if polled.is_pending() {
-            assert_eq!(after.0.load(SeqCst), 1, "nobody wakes the task that waits");
+            assert_eq!(after.times(), 1, "nobody wakes the task that waits");
         }
-        assert_eq!(poll(&mut sleep, &after), Poll::Ready(Ok(())));
+        assert_eq!(after.poll(&mut sleep), Poll::Ready(Ok(())));
     });
 }
 
@@ -206,19 +189,18 @@ fn a_poll_with_another_waker_against_the_time() {
 #[test]
 fn a_drop_against_the_time() {
     check("DroppedSleepStays", || {
-        let before = task();
+        let before = Woken::task();
         let (timer, mut sleep, time) = falls_due(&before);
-        let after = task();
-        let ready = poll(&mut sleep, &after).is_ready();
+        let after = Woken::task();
+        let ready = after.poll(&mut sleep).is_ready();
         drop(sleep);
         let left = timer.sleepers();
         time.join().unwrap();
-        let wakes = before.0.load(SeqCst) + after.0.load(SeqCst);
+        let wakes = before.times() + after.times();
         assert!(wakes <= 1 && (wakes == 1 || !ready), "{wakes} {ready}");
         assert_eq!(left, 0, "a dropped sleep is on the wheel");
-        let (before, after) =
-            (std::sync::Arc::strong_count(&before), std::sync::Arc::strong_count(&after));
-        assert_eq!((before, after), (1, 1), "a waker stays");
+        let (before, after) = (before.wakers(), after.wakers());
+        assert_eq!((before, after), (0, 0), "a waker stays");
     });
 }
 
@@ -226,13 +208,13 @@ fn a_drop_against_the_time() {
 #[test]
 fn a_shutdown_against_a_first_poll() {
     check("ShutdownWakesNoSleeper", || {
-        let (timer, task) = (ManualTimer::new(), task());
+        let (timer, task) = (ManualTimer::new(), Woken::task());
         let mut sleep = timer.sleep(MS);
         let closing = timer.clone();
         let shutdown = loom::thread::spawn(move || _ = closing.shutdown(Duration::MAX));
-        let polled = poll(&mut sleep, &task);
+        let polled = task.poll(&mut sleep);
         shutdown.join().unwrap();
-        assert_eq!(polled.is_pending(), task.0.load(SeqCst) == 1);
-        assert_eq!(poll(&mut sleep, &task), Poll::Ready(Err(TimerError::Closed)));
+        assert_eq!(polled.is_pending(), task.times() == 1);
+        assert_eq!(task.poll(&mut sleep), Poll::Ready(Err(TimerError::Closed)));
     });
 }

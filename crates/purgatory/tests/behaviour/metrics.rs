@@ -7,8 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{MS, NEVER, Park, Probe, Waiting, refused, waiting};
-use metrics::{Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use crate::support::{MS, NEVER, Park, Probe, Records, Waiting, refused, waiting};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use purgatory::{Purgatory, Watches};
 use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
@@ -97,21 +96,6 @@ impl metrics::HistogramFn for Kept {
     }
 }
 
-impl Recorder for Kept {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> metrics::Counter {
-        metrics::Counter::noop()
-    }
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> metrics::Gauge {
-        metrics::Gauge::noop()
-    }
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> metrics::Histogram {
-        metrics::Histogram::from_arc(Arc::new(self.clone()))
-    }
-}
-
 #[test]
 fn a_panicking_recorder_is_given_no_bucket_twice() {
     let (timer, purgatory) = waiting();
@@ -121,7 +105,8 @@ fn a_panicking_recorder_is_given_no_bucket_twice() {
     }
     timer.advance(300 * MS);
     let kept = Kept::default();
-    metrics::with_local_recorder(&kept, || {
+    let histogram = || metrics::Histogram::from_arc(Arc::new(kept.clone()));
+    metrics::with_local_recorder(&Records(histogram), || {
         let publish = std::panic::AssertUnwindSafe(|| purgatory.publish());
         std::panic::catch_unwind(publish).unwrap_err();
         purgatory.publish();

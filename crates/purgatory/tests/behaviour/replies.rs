@@ -1,6 +1,6 @@
 //! Request and reply in every order that a network may give, under a hand-turned clock.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use purgatory::{CancelReason, Expected, Outcome, Purgatory, RefusedReason, Replies, WaitError};
 use timer_core::ManualTimer;
@@ -39,7 +39,7 @@ fn nothing_is_left(waits: &Waits, replies: &Texts) {
 fn replies_come_in_any_order_and_wake_their_task() {
     let (_timer, waits, replies) = replies();
     let [mut one, mut two, mut three] = [1, 2, 3].map(|key| replies.expect(key, SECOND).unwrap());
-    let woken = Arc::<Woken>::default();
+    let woken = Woken::task();
     assert!(woken.poll(&mut one).is_pending() && woken.poll(&mut two).is_pending());
     for (key, text, woken_before) in [(3, "three", 0), (2, "two", 0), (1, "one", 1)] {
         assert_eq!((woken.times(), replies.deliver(&key, text)), (woken_before, Ok(())));

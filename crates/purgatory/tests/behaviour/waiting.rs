@@ -28,7 +28,7 @@ impl Shelf {
 #[test]
 fn a_future_yields_its_value_and_wakes_its_task_once() {
     let (_timer, waits): (_, Waits) = by_hand();
-    let (shelf, count) = (Shelf::default(), Arc::<Woken>::default());
+    let (shelf, count) = (Shelf::default(), Woken::task());
     shelf.put(1);
     assert_eq!(over(&mut waits.wait(&["a"], MS, shelf.take())), Ok(1)); // at once
     let mut future = waits.wait(&["a", "b"], 10 * MS, shelf.take());

@@ -5,9 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
 };
 
-use crate::support::{
-    Later, MS, NEVER, Park, SECOND, assert_empty, by_hand_with, never, over, refused,
-};
+use crate::support::{MS, NEVER, Park, SECOND, assert_empty, by_hand_with, never, over, refused};
 use purgatory::{
     BoxedOperation, DelayedOperation, OperationId, Outcome, ParkResult, Purgatory,
     RefusedReason::{self, Closed, Full},
@@ -69,12 +67,13 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
     let first = waits.park(Heavy::of(7), &["a"], NEVER);
     for _ in 0..3 {
         assert_eq!(reason(&waits, 4), too_heavy(4, 10));
+        assert_eq!(reason(&waits, u64::MAX), too_heavy(u64::MAX, 10)); // the sum would wrap
         assert_eq!((waits.len(), waits.keys(), waits.watched()), (1, 1, 1));
     }
     waits.park(Heavy::of(3), &["a", "b", "c"], NEVER);
     let stats = waits.stats();
-    assert_eq!((stats.weight, stats.refused_too_heavy, stats.refused_full), (10, 3, 0));
-    assert_eq!(stats.checks, 5);
+    assert_eq!((stats.weight, stats.refused_too_heavy, stats.refused_full), (10, 6, 0));
+    assert_eq!(stats.checks, 8);
     let says = reason(&waits, 1).to_string();
     assert_eq!(says, "a weight of 1 does not fit, of at most 10 together");
     waits.cancel(first, "gone");
@@ -113,33 +112,6 @@ fn every_ending_gives_its_weight_back() {
     waits.shutdown(SECOND);
     assert_eq!((waits.stats().weight, reason(&waits, 9)), (0, Closed));
     assert_eq!(waits.stats().weight, 0);
-}
-
-#[test]
-fn weight_counts_until_the_callback() {
-    let later = Later::default();
-    let build = |builder: purgatory::Builder<_, _>| builder.max_weight(10).executor(later.clone());
-    let (timer, waits): (_, Waits) = by_hand_with(build);
-    waits.park(Heavy::of(9), &["a"], MS);
-    timer.advance(MS);
-    assert_eq!((waits.len(), waits.stats().weight), (0, 9));
-    assert_eq!(reason(&waits, 2), too_heavy(2, 10));
-    later.run();
-    assert_eq!(waits.stats().weight, 0);
-}
-
-#[test]
-fn zero_always_fits_and_too_much_never_wraps() {
-    let (_timer, waits) = bounded(u64::MAX);
-    waits.park(Heavy::of(1), &["a"], NEVER);
-    assert_eq!(reason(&waits, u64::MAX), too_heavy(u64::MAX, u64::MAX));
-    waits.park(Heavy::of(u64::MAX - 1), &["a"], NEVER);
-    assert_eq!(reason(&waits, 1), too_heavy(1, u64::MAX));
-    waits.park(Heavy::of(0), &["a", "b"], NEVER);
-    assert_eq!((waits.stats().weight, waits.len()), (u64::MAX, 3));
-    waits.cancel_all("gone");
-    assert_eq!(waits.stats().weight, 0);
-    waits.park(Heavy::of(u64::MAX), &["a"], NEVER);
 }
 
 /// A refusal by one bound, or a weight that panics, keeps nothing of the other.

@@ -1,29 +1,30 @@
 //! Operations for tests: they wait for a shared condition and write down how they ended. And what
-//! many tests need: a purgatory under a hand-turned clock, a park, a poll, an executor that is
-//! late.
+//! many tests need: a purgatory under a hand-turned clock, a park; polls and an executor that is
+//! late are those of `timer-core`'s tests.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test file uses its part")]
+
+#[path = "../../../timer-core/tests/support/mod.rs"]
+mod timers;
 
 use std::{
     borrow::Borrow,
     hash::{Hash, Hasher},
-    pin::Pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
-    task::{Context, Poll, Wake, Waker},
-    time::Duration,
 };
 
+#[cfg(feature = "metrics")]
+use metrics::{Key, KeyName, Metadata, SharedString, Unit};
 use purgatory::{
     BoxedOperation, Builder, CancelReason, DelayedOperation, OperationId, Outcome, ParkResult,
     Purgatory, RefusedReason, Timeout, WatchKey, Watches, when,
 };
-use timer_core::{Executor, Job, ManualTimer};
+use timer_core::ManualTimer;
 
-pub const MS: Duration = Duration::from_millis(1);
-pub const SECOND: Duration = Duration::from_secs(1);
-pub const MINUTE: Duration = Duration::from_secs(60);
+pub use timers::*;
+
 pub const NEVER: Timeout = Timeout::Never;
 pub const SHUTDOWN: Outcome = Outcome::Cancelled(CancelReason::Shutdown);
 pub const DROPPED: Outcome = Outcome::Cancelled(CancelReason::Dropped);
@@ -113,41 +114,6 @@ where
     assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
     let stats = purgatory.stats();
     assert_eq!(stats.parked_total, stats.completed + stats.expired + stats.cancelled);
-}
-
-/// Polls as a task that nobody wakes.
-pub fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
-    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
-}
-
-/// What a future that is over yields.
-#[track_caller]
-pub fn over<F: Future + Unpin>(future: &mut F) -> F::Output {
-    match poll(future) {
-        Poll::Ready(output) => output,
-        Poll::Pending => panic!("it still waits"),
-    }
-}
-
-/// Counts wake-ups of a task.
-#[derive(Default)]
-pub struct Woken(AtomicUsize);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, SeqCst);
-    }
-}
-
-impl Woken {
-    pub fn times(&self) -> usize {
-        self.0.load(SeqCst)
-    }
-
-    /// Polls as the task.
-    pub fn poll<F: Future + Unpin>(self: &Arc<Self>, future: &mut F) -> Poll<F::Output> {
-        Pin::new(future).poll(&mut Context::from_waker(&self.clone().into()))
-    }
 }
 
 /// What a test sees of an operation.
@@ -240,6 +206,29 @@ impl DelayedOperation for Op {
     }
 }
 
+/// A recorder that does this whenever a metric is handed to it; what that returns keeps the
+/// values of histograms.
+#[cfg(feature = "metrics")]
+pub struct Records<F>(pub F);
+
+#[cfg(feature = "metrics")]
+impl<F: Fn() -> metrics::Histogram> metrics::Recorder for Records<F> {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> metrics::Counter {
+        let _ = (self.0)();
+        metrics::Counter::noop()
+    }
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> metrics::Gauge {
+        let _ = (self.0)();
+        metrics::Gauge::noop()
+    }
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> metrics::Histogram {
+        (self.0)()
+    }
+}
+
 /// An operation that waits for ever, and tells nobody of its end.
 pub fn never() -> BoxedOperation {
     when(|| false, drop)
@@ -247,32 +236,6 @@ pub fn never() -> BoxedOperation {
 
 /// A purgatory of these.
 pub type Waiting = Purgatory<&'static str, Op>;
-
-/// Keeps its jobs until a test wants them: a worker that is late, or blocked.
-#[derive(Clone, Debug, Default)]
-pub struct Later(Arc<Mutex<Vec<Job>>>);
-
-impl Executor for Later {
-    fn execute(&self, job: Job) {
-        self.0.lock().unwrap().push(job);
-    }
-}
-
-impl Later {
-    /// Takes out the jobs that it has.
-    pub fn take(&self) -> Vec<Job> {
-        std::mem::take(&mut *self.0.lock().unwrap())
-    }
-
-    /// Runs the jobs that it has, in order; says how many.
-    pub fn run(&self) -> usize {
-        self.take().into_iter().map(Job::run).count()
-    }
-
-    pub fn len(&self) -> usize {
-        self.0.lock().unwrap().len()
-    }
-}
 
 /// A key that is looked up by its number, and whose clones are counted.
 #[derive(Debug)]

@@ -368,58 +368,26 @@ fn runtimes_are_dropped() {
 
 /// A recorder that looks into the purgatory whose figures it is given, and ends some of it.
 #[cfg(feature = "metrics")]
-mod recorder {
-    use metrics::{
-        Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+#[test]
+fn a_recorder_calls_back() {
+    let purgatory: Purgatory<u32> = Purgatory::new("recorded").unwrap();
+    let looks_in = || {
+        purgatory.snapshot(3);
+        purgatory.check_and_complete(&fastrand::u32(..KEYS));
+        metrics::Histogram::noop()
     };
-
-    use super::*;
-
-    struct LooksIn(Purgatory<u32>);
-
-    impl LooksIn {
-        fn look(&self) {
-            self.0.snapshot(3);
-            self.0.check_and_complete(&fastrand::u32(..KEYS));
-        }
-    }
-
-    impl Recorder for LooksIn {
-        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
-
-        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-            self.look();
-            Counter::noop()
-        }
-
-        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-            self.look();
-            Gauge::noop()
-        }
-
-        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-            self.look();
-            Histogram::noop()
-        }
-    }
-
-    #[test]
-    fn a_recorder_calls_back() {
-        let purgatory: Purgatory<u32> = Purgatory::new("recorded").unwrap();
-        let over = AtomicUsize::new(0);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let recorder = LooksIn(purgatory.clone());
-                while over.load(SeqCst) == 0 {
-                    metrics::with_local_recorder(&recorder, || purgatory.publish());
-                }
-            });
-            attack(&purgatory, |key| key);
-            over.store(1, SeqCst);
+    let over = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while over.load(SeqCst) == 0 {
+                metrics::with_local_recorder(&crate::support::Records(&looks_in), || {
+                    purgatory.publish()
+                });
+            }
         });
-    }
+        attack(&purgatory, |key| key);
+        over.store(1, SeqCst);
+    });
 }
 
 /// True in a process that [`again`] has started.

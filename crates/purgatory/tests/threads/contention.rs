@@ -1,9 +1,9 @@
-//! Threads that would have to wait for others: for a check under way, for the thread that turns all
-//! wheels, for the executor's queue, for a shutdown. Nothing sleeps to be right.
+//! Threads that would have to wait for others: for the thread that turns all wheels, for the
+//! executor's queue, for a shutdown. Nothing sleeps to be right. (For a check under way:
+//! `behaviour/promises`, `kafka_regressions`.)
 
 use std::{
     sync::{
-        Arc, Barrier, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
@@ -12,64 +12,8 @@ use std::{
 };
 
 use crate::support::{Later, MINUTE, MS, Park, Probe, Waiting, by_hand, never};
-use purgatory::{BoxedOperation, Outcome, ParkResult, Purgatory, RefusedReason, when};
+use purgatory::{BoxedOperation, Outcome, Purgatory, RefusedReason, when};
 use timer_core::{SystemTimer, Timer};
-
-/// KAFKA-6653: a completion is lost when the thread that makes the condition true finds the
-/// operation under check by a thread that saw it false. 100 operations, 20 attempts each from 20
-/// threads.
-#[test]
-fn kafka_6653_no_completion_is_lost_under_contention() {
-    let purgatory: Waiting = Purgatory::new("6653").unwrap();
-    for _ in 0..100 {
-        let probe = Probe::new();
-        let (send, ended) = mpsc::channel();
-        let operation = probe.operation().on_check(thread::yield_now);
-        let operation = operation.then(move |outcome| send.send(outcome).unwrap());
-        purgatory.park(operation, &["key"], MINUTE);
-        let attempts = AtomicUsize::new(0);
-        let attempt = || {
-            if attempts.fetch_add(1, SeqCst) == 19 {
-                probe.make_ready();
-            }
-            purgatory.check_and_complete(&"key");
-        };
-        thread::scope(|scope| (0..20).for_each(|_| _ = scope.spawn(attempt)));
-        // Here, or on the worker if it was asked to look again too often here.
-        assert_eq!(ended.recv(), Ok(Outcome::Completed));
-        assert_eq!(probe.endings(), [Outcome::Completed]);
-    }
-    assert!(purgatory.is_empty());
-}
-
-/// KAFKA-3994 and KAFKA-8334: checks take locks of the user's, in opposite orders, while two
-/// threads raise the events of both. Kafka deadlocked, because a thread waited for an operation
-/// under check by another; here no thread does.
-#[test]
-fn kafka_3994_8334_checks_that_lock_do_not_deadlock() {
-    let purgatory: Waiting = Purgatory::new("8334").unwrap();
-    let locks = [Arc::new(Mutex::new(())), Arc::new(Mutex::new(()))];
-    for round in 0..200 {
-        let probes = [Probe::new(), Probe::new()];
-        for (probe, order) in probes.iter().zip([[0, 1], [1, 0]]) {
-            let locks = order.map(|lock| locks[lock].clone());
-            let lock_each = move || locks.iter().for_each(|lock| drop(lock.lock().unwrap()));
-            purgatory.park(probe.operation().on_check(lock_each), &["one", "two"], MINUTE);
-        }
-        let start = Barrier::new(2);
-        thread::scope(|scope| {
-            for (probe, key) in probes.iter().zip(["one", "two"]) {
-                let (purgatory, start) = (&purgatory, &start);
-                scope.spawn(move || {
-                    start.wait();
-                    probe.make_ready();
-                    purgatory.check_and_complete(&key);
-                });
-            }
-        });
-        assert!(probes.iter().all(|probe| probe.endings() == [Outcome::Completed]), "{round}");
-    }
-}
 
 /// The purgatory keeps what it needs of a timer whose own handles are gone.
 #[test]
@@ -81,31 +25,6 @@ fn a_timer_dropped_before_its_purgatory_goes_on() {
     let operation = Probe::new().operation().then(move |outcome| send.send(outcome).unwrap());
     purgatory.park(operation, &["key"], MS);
     assert_eq!(ended.recv(), Ok(Outcome::Expired));
-}
-
-/// An event comes by while an operation is parked, and the second look finds it ready: its place,
-/// too, is free by the time its callback runs.
-#[test]
-fn a_place_comes_back_before_the_callback() {
-    for keys in [&["a"][..], &["a", "b"]] {
-        let purgatory: Waiting = Purgatory::builder("one").max_parked(1).build().unwrap();
-        let (probe, next) = (Probe::new(), Probe::new());
-        let (seen, raising) = (probe.clone(), purgatory.clone());
-        let on_check = move || match seen.checks() {
-            1 => {
-                let raising = raising.clone();
-                thread::spawn(move || raising.check_and_complete(&"a")).join().unwrap();
-            }
-            _ => seen.make_ready(),
-        };
-        let (inside, parked) = (purgatory.clone(), next.operation());
-        let then = move |_| assert!(inside.try_complete_else_watch(parked, &["c"], MINUTE).is_ok());
-        let operation = probe.operation().on_check(on_check).then(then);
-        let park = |operation| purgatory.try_complete_else_watch(operation, keys, MINUTE);
-        assert_eq!(park(operation).unwrap(), ParkResult::Ended(Outcome::Completed));
-        assert_eq!((probe.checks(), purgatory.len(), purgatory.stats().panics), (2, 1, 0));
-        assert!(park(Probe::new().operation()).is_err(), "a place was given back twice");
-    }
 }
 
 /// A timer whose executor keeps its jobs.

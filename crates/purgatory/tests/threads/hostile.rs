@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{DROPPED, MINUTE, MS, Op, Park, Probe, by_hand, never};
+use crate::support::{DROPPED, MINUTE, MS, Op, Park, Probe, TellsWhere, by_hand, never};
 use purgatory::{CancelReason, Outcome, Purgatory, WaitError, Watches, when};
 use timer_core::{Executor, Job, SystemTimer, Timer};
 
@@ -111,15 +111,6 @@ fn a_purgatory_dropped_in_its_own_timers_callback() {
         thread::yield_now(); // told once the outer callback has returned
     }
     assert_eq!(other.endings(), [DROPPED]);
-}
-
-/// Tells the name of the thread that drops it.
-struct TellsWhere(mpsc::Sender<String>);
-
-impl Drop for TellsWhere {
-    fn drop(&mut self) {
-        let _ = self.0.send(thread::current().name().unwrap_or_default().to_owned());
-    }
 }
 
 /// Runs its first job in place, and lets the purgatory go.

@@ -1,6 +1,9 @@
 //! What one sees from outside, under a hand-turned clock.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../support/mod.rs"]
+mod support;
+
 mod errors;
 mod kafka_regressions;
 mod sleep;

@@ -4,50 +4,23 @@
 use std::{
     future::{pending, ready},
     pin::{Pin, pin},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
-    },
-    task::{Context, Poll, Wake, Waker},
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use cooked_waker::{IntoWaker, WakeRef};
 use timer_core::{Interval, ManualTimer, Sleep, TickLength, Timer, TimerError, WheelSize, timeout};
 
-const MS: Duration = Duration::from_millis(1);
+use crate::support::{MS, Woken};
+
 const CLOSED: TimerError = TimerError::Closed;
 
-/// A task as its runtime sees it: how often it was woken. Each waker of it holds a reference.
-#[derive(Default)]
-struct Task(AtomicUsize);
-
-impl Wake for Task {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, SeqCst);
-    }
+fn setup() -> (ManualTimer, Arc<Woken>) {
+    (ManualTimer::new(), Arc::default())
 }
 
-fn task() -> Arc<Task> {
-    Arc::default()
-}
-
-fn woken(task: &Arc<Task>) -> usize {
-    task.0.load(SeqCst)
-}
-
-/// How many wakers of the task there are.
-fn wakers(task: &Arc<Task>) -> usize {
-    Arc::strong_count(task) - 1
-}
-
-/// Polls as `task`.
-fn poll<F: Future + Unpin>(future: &mut F, task: &Arc<Task>) -> Poll<F::Output> {
-    let waker = task.clone().into();
-    Pin::new(future).poll(&mut Context::from_waker(&waker))
-}
-
-fn tick(interval: &mut Interval, task: &Arc<Task>) -> Poll<Result<u64, TimerError>> {
+fn tick(interval: &mut Interval, task: &Arc<Woken>) -> Poll<Result<u64, TimerError>> {
     let waker = task.clone().into();
     let due_ns = interval.poll_tick(&mut Context::from_waker(&waker));
     due_ns.map_ok(|due_ns| due_ns / 1_000_000)
@@ -57,75 +30,52 @@ const READY: Poll<Result<(), TimerError>> = Poll::Ready(Ok(()));
 
 #[test]
 fn a_sleep_is_ready_at_its_time_and_wakes_once() {
-    let (timer, task) = (ManualTimer::new(), task());
+    let (timer, task) = setup();
     let (mut sleep, mut other) = (timer.sleep(5 * MS), timer.sleep(5 * MS));
     timer.advance(3 * MS); // its time counts from the call
-    assert_eq!((timer.sleepers(), poll(&mut sleep, &task)), (0, Poll::Pending));
+    assert_eq!((timer.sleepers(), task.poll(&mut sleep)), (0, Poll::Pending));
     timer.advance(2 * MS - Duration::from_nanos(1));
-    assert!(poll(&mut sleep, &task).is_pending());
-    assert_eq!((woken(&task), wakers(&task), timer.sleepers(), timer.len()), (0, 1, 1, 0));
+    assert!(task.poll(&mut sleep).is_pending());
+    assert_eq!((task.times(), task.wakers(), timer.sleepers(), timer.len()), (0, 1, 1, 0));
     timer.advance(Duration::from_nanos(1));
-    assert_eq!((woken(&task), wakers(&task)), (1, 0));
-    assert_eq!((poll(&mut sleep, &task), poll(&mut sleep, &task)), (READY, READY));
-    assert_eq!((poll(&mut other, &task), timer.sleepers()), (READY, 0)); // never registered
-    assert_eq!(poll(&mut timer.sleep(Duration::ZERO), &task), READY);
+    assert_eq!((task.times(), task.wakers()), (1, 0));
+    assert_eq!((task.poll(&mut sleep), task.poll(&mut sleep)), (READY, READY));
+    assert_eq!((task.poll(&mut other), timer.sleepers()), (READY, 0)); // never registered
+    assert_eq!(task.poll(&mut timer.sleep(Duration::ZERO)), READY);
     timer.advance(5 * MS);
-    assert_eq!((woken(&task), wakers(&task)), (1, 0));
-}
-
-#[test]
-fn a_dropped_sleep_leaves_nothing() {
-    let (timer, task) = (ManualTimer::new(), task());
-    let mut sleep = timer.sleep(5 * MS);
-    assert!(poll(&mut sleep, &task).is_pending());
-    drop(sleep);
-    assert_eq!((timer.sleepers(), wakers(&task)), (0, 0));
-    assert!(!timer.advance_to_next());
-    assert_eq!(woken(&task), 0);
+    assert_eq!((task.times(), task.wakers()), (1, 0));
 }
 
 #[test]
 fn a_deadline_between_two_ticks_is_rounded_up() {
-    let (timer, task) = (ManualTimer::new(), task());
+    let (timer, task) = setup();
     let mut sleep = timer.sleep_until_ns(1_500_000);
     timer.advance(Duration::from_nanos(1_999_999));
-    assert!(!sleep.is_due() && poll(&mut sleep, &task).is_pending());
+    assert!(!sleep.is_due() && task.poll(&mut sleep).is_pending());
     timer.advance(Duration::from_nanos(1));
-    assert!(sleep.is_due() && poll(&mut sleep, &task).is_ready());
-    assert_eq!(poll(&mut timer.sleep_until_ns(7), &task), READY); // in the past
-}
-
-#[test]
-fn a_sleep_wakes_the_task_that_polled_last() {
-    let (timer, before, after) = (ManualTimer::new(), task(), task());
-    let mut sleep = timer.sleep(5 * MS);
-    assert!(poll(&mut sleep, &before).is_pending());
-    assert!(poll(&mut sleep, &after).is_pending());
-    assert_eq!((wakers(&before), wakers(&after), timer.sleepers()), (0, 1, 1));
-    timer.advance(5 * MS);
-    assert_eq!((woken(&before), woken(&after)), (0, 1));
-    assert_eq!(poll(&mut sleep, &before), READY);
+    assert!(sleep.is_due() && task.poll(&mut sleep).is_ready());
+    assert_eq!(task.poll(&mut timer.sleep_until_ns(7)), READY); // in the past
 }
 
 #[test]
 fn a_reset_moves_the_time_and_keeps_the_waker() {
-    let (timer, task) = (ManualTimer::new(), task());
+    let (timer, task) = setup();
     let mut sleep = timer.sleep(5 * MS);
     sleep.reset(2 * MS); // not polled yet: nothing is registered
     assert!(timer.sleepers() == 0);
-    assert!(poll(&mut sleep, &task).is_pending());
+    assert!(task.poll(&mut sleep).is_pending());
     sleep.reset(10 * MS); // later
     timer.advance(9 * MS);
-    assert_eq!((woken(&task), sleep.is_due()), (0, false));
+    assert_eq!((task.times(), sleep.is_due()), (0, false));
     sleep.reset_to_ns(9_500_000); // earlier
     sleep.reset(20 * MS);
     sleep.reset_to_ns(0);
     timer.advance(Duration::ZERO);
-    assert_eq!((woken(&task), poll(&mut sleep, &task)), (1, READY));
+    assert_eq!((task.times(), task.poll(&mut sleep)), (1, READY));
     sleep.reset(MS); // over: it sleeps again
-    assert!(poll(&mut sleep, &task).is_pending());
+    assert!(task.poll(&mut sleep).is_pending());
     timer.advance(MS);
-    assert_eq!((woken(&task), poll(&mut sleep, &task)), (2, READY));
+    assert_eq!((task.times(), task.poll(&mut sleep)), (2, READY));
 }
 
 #[test]
@@ -133,35 +83,35 @@ fn what_lies_beyond_the_end_of_time_never_comes() {
     // A tick that divides the end of time, so that it has a tick that begins there.
     let divisor = Duration::from_nanos(257 * 641 * 6_700_417);
     for length in [TickLength::MILLISECOND, TickLength::new(divisor).unwrap()] {
-        let (timer, task) = (ManualTimer::with(length, WheelSize::default()), task());
+        let (timer, task) = (ManualTimer::with(length, WheelSize::default()), Woken::task());
         timer.advance(MS);
         let mut sleeps = [timer.sleep(Duration::MAX), timer.sleep_until_ns(u64::MAX)];
         let mut beat = timer.interval(Duration::MAX).unwrap();
-        assert!(sleeps.iter_mut().all(|sleep| poll(sleep, &task).is_pending()));
+        assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep).is_pending()));
         assert!(tick(&mut beat, &task).is_pending());
         timer.advance(Duration::MAX);
-        assert!(sleeps.iter_mut().all(|sleep| poll(sleep, &task).is_pending()));
+        assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep).is_pending()));
         assert!(tick(&mut beat, &task).is_pending());
-        assert_eq!(woken(&task), 0);
+        assert_eq!(task.times(), 0);
         timer.shutdown(Duration::MAX);
-        assert_eq!(woken(&task), 3);
+        assert_eq!(task.times(), 3);
     }
 }
 
 #[test]
 fn a_shutdown_wakes_all_who_sleep_and_refuses_more() {
-    let (timer, task) = (ManualTimer::new(), task());
+    let (timer, task) = setup();
     let mut sleeps: Vec<_> = (1..=1000).map(|ms| timer.sleep(ms * MS)).collect();
-    assert!(sleeps.iter_mut().all(|sleep| poll(sleep, &task).is_pending()));
+    assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep).is_pending()));
     let mut over = timer.sleep(Duration::ZERO);
     assert!(timer.shutdown(Duration::MAX).unfired.is_empty());
-    assert_eq!((woken(&task), wakers(&task), timer.sleepers()), (1000, 0, 0));
-    assert!(sleeps.iter_mut().all(|sleep| poll(sleep, &task) == Poll::Ready(Err(CLOSED))));
-    assert_eq!(poll(&mut timer.sleep(MS), &task), Poll::Ready(Err(CLOSED)));
-    assert_eq!(poll(&mut over, &task), READY);
+    assert_eq!((task.times(), task.wakers(), timer.sleepers()), (1000, 0, 0));
+    assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep) == Poll::Ready(Err(CLOSED))));
+    assert_eq!(task.poll(&mut timer.sleep(MS)), Poll::Ready(Err(CLOSED)));
+    assert_eq!(task.poll(&mut over), READY);
     timer.pass(MS); // time goes on
-    assert_eq!(poll(&mut sleeps[0], &task), READY);
-    assert_eq!(poll(&mut sleeps[1], &task), Poll::Ready(Err(CLOSED)));
+    assert_eq!(task.poll(&mut sleeps[0]), READY);
+    assert_eq!(task.poll(&mut sleeps[1]), Poll::Ready(Err(CLOSED)));
 }
 
 /// A waker of whose calls one panics, and of which each sees whether anything of the timer is
@@ -217,19 +167,19 @@ fn poll_with(sleep: &mut Sleep, waker: &Waker) -> Poll<Result<(), TimerError>> {
 
 #[test]
 fn wakers_run_with_nothing_locked() {
-    let (timer, other) = (ManualTimer::new(), task());
+    let (timer, other) = (ManualTimer::new(), Woken::task());
     let (waker, calls) = hostile(&timer, "wake");
     let mut sleeps = [timer.sleep(MS), timer.sleep(MS), timer.sleep(MS), timer.sleep(5 * MS)];
     for sleep in &mut sleeps {
         assert!(poll_with(sleep, waker).is_pending());
     }
-    assert!(poll(&mut sleeps[0], &other).is_pending()); // dropped: replaced
+    assert!(other.poll(&mut sleeps[0]).is_pending()); // dropped: replaced
     assert!(poll_with(&mut sleeps[0], waker).is_pending());
-    assert!(poll(&mut sleeps[1], &other).is_pending()); // between two that panic
+    assert!(other.poll(&mut sleeps[1]).is_pending()); // between two that panic
     let [called, _woken, called_too, dropped] = &mut sleeps;
     *dropped = timer.sleep(9 * MS);
     timer.advance(MS);
-    assert_eq!((woken(&other), timer.stats().panics), (1, 2), "no other is held up");
+    assert_eq!((other.times(), timer.stats().panics), (1, 2), "no other is held up");
     assert_eq!((poll_with(called, waker), poll_with(called_too, waker)), (READY, READY));
     assert!(poll_with(dropped, waker).is_pending());
     timer.shutdown(Duration::MAX);
@@ -240,34 +190,34 @@ fn wakers_run_with_nothing_locked() {
 
 #[test]
 fn a_timeout_ends_with_the_future_or_its_time() {
-    let (timer, task) = (ManualTimer::new(), task());
+    let (timer, task) = setup();
     let none = Duration::ZERO;
-    assert_eq!(poll(&mut pin!(timeout(timer.sleep(none), ready(7))), &task), Poll::Ready(Ok(7)));
+    assert_eq!(task.poll(&mut pin!(timeout(timer.sleep(none), ready(7)))), Poll::Ready(Ok(7)));
     let late = Poll::Ready(Err(TimerError::Elapsed));
-    assert_eq!(poll(&mut pin!(timeout(timer.sleep(none), pending::<()>())), &task), late);
+    assert_eq!(task.poll(&mut pin!(timeout(timer.sleep(none), pending::<()>()))), late);
 
     // Ready at the same time is in time.
     let mut both = pin!(timeout(timer.sleep(MS), timer.sleep(MS)));
     let mut dropped = Box::pin(timeout(timer.sleep(MS), pending::<()>()));
     let mut never = pin!(timeout(timer.sleep(2 * MS), pending::<()>()));
     let mut closed = pin!(timeout(timer.sleep(3 * MS), pending::<()>()));
-    assert!(poll(&mut both, &task).is_pending() && poll(&mut never, &task).is_pending());
-    assert!(poll(&mut dropped, &task).is_pending() && poll(&mut closed, &task).is_pending());
+    assert!(task.poll(&mut both).is_pending() && task.poll(&mut never).is_pending());
+    assert!(task.poll(&mut dropped).is_pending() && task.poll(&mut closed).is_pending());
     assert_eq!(timer.sleepers(), 5);
     drop(dropped);
-    assert_eq!((wakers(&task), timer.sleepers()), (4, 4));
+    assert_eq!((task.wakers(), timer.sleepers()), (4, 4));
     timer.advance(MS);
-    assert_eq!((woken(&task), poll(&mut both, &task)), (2, Poll::Ready(Ok(Ok(())))));
+    assert_eq!((task.times(), task.poll(&mut both)), (2, Poll::Ready(Ok(Ok(())))));
     timer.advance(MS);
-    assert_eq!((woken(&task), poll(&mut never, &task)), (3, late));
+    assert_eq!((task.times(), task.poll(&mut never)), (3, late));
     timer.shutdown(Duration::MAX);
-    assert_eq!((woken(&task), poll(&mut closed, &task)), (4, Poll::Ready(Err(CLOSED))));
+    assert_eq!((task.times(), task.poll(&mut closed)), (4, Poll::Ready(Err(CLOSED))));
 }
 
 /// Ticks not taken in time fall out; a wait that is dropped takes none; a reset begins anew.
 #[test]
 fn an_interval_ticks_each_period_from_the_call() {
-    let (timer, task) = (ManualTimer::new(), task());
+    let (timer, task) = setup();
     timer.advance(7 * MS);
     let mut beat = timer.interval(10 * MS).unwrap();
     for due in [17, 27] {
@@ -277,29 +227,29 @@ fn an_interval_ticks_each_period_from_the_call() {
         assert_eq!(tick(&mut beat, &task), Poll::Ready(Ok(due)));
     }
     timer.advance(25 * MS); // it is 52
-    assert_eq!((woken(&task), tick(&mut beat, &task)), (2, Poll::Ready(Ok(37))));
-    assert!(poll(&mut pin!(beat.tick()), &task).is_pending()); // and dropped
+    assert_eq!((task.times(), tick(&mut beat, &task)), (2, Poll::Ready(Ok(37))));
+    assert!(task.poll(&mut pin!(beat.tick())).is_pending()); // and dropped
     timer.advance(5 * MS);
-    assert_eq!(poll(&mut pin!(beat.tick()), &task), Poll::Ready(Ok(57_000_000)));
+    assert_eq!(task.poll(&mut pin!(beat.tick())), Poll::Ready(Ok(57_000_000)));
     beat.reset();
     timer.advance(7 * MS);
     beat.reset();
     assert!(tick(&mut beat, &task).is_pending());
     timer.advance(9 * MS);
-    assert_eq!((woken(&task), tick(&mut beat, &task)), (3, Poll::Pending));
+    assert_eq!((task.times(), tick(&mut beat, &task)), (3, Poll::Pending));
     timer.advance(MS);
-    assert_eq!((woken(&task), tick(&mut beat, &task)), (4, Poll::Ready(Ok(74))));
+    assert_eq!((task.times(), tick(&mut beat, &task)), (4, Poll::Ready(Ok(74))));
 }
 
 #[test]
 fn an_interval_of_a_closed_timer_is_an_error() {
-    let (timer, task) = (ManualTimer::new(), task());
+    let (timer, task) = setup();
     assert_eq!(timer.interval(Duration::ZERO).unwrap_err(), TimerError::ZeroPeriod);
     let mut beat = timer.interval(10 * MS).unwrap();
     assert!(tick(&mut beat, &task).is_pending());
     timer.pass(10 * MS);
     timer.shutdown(Duration::MAX);
-    assert_eq!((woken(&task), tick(&mut beat, &task)), (1, Poll::Ready(Ok(10)))); // it was due
+    assert_eq!((task.times(), tick(&mut beat, &task)), (1, Poll::Ready(Ok(10)))); // it was due
     assert_eq!(tick(&mut beat, &task), Poll::Ready(Err(CLOSED)));
 }
 
@@ -310,10 +260,10 @@ fn a_sleep_takes_32_bytes_and_no_allocation() {
     anywhere::<Interval>();
     assert_eq!(size_of::<Sleep>(), 32);
 
-    let (timer, task) = (ManualTimer::new(), task());
+    let (timer, task) = setup();
     let once = || {
         let mut sleep = timer.sleep(MS);
-        assert!(poll(&mut sleep, &task).is_pending());
+        assert!(task.poll(&mut sleep).is_pending());
     };
     once(); // the first makes the wheels
     let info = allocation_counter::measure(|| (0..100).for_each(|_| once()));

@@ -10,7 +10,7 @@ use std::{
 
 use timer_core::{ManualTimer, SystemTimer, TickLength, Timer, TimerStats, WheelSize};
 
-const MS: Duration = Duration::from_millis(1);
+use crate::support::{HOUR, MS};
 
 /// Pending, fired, cancelled, cascaded.
 fn counts(stats: &TimerStats) -> [u64; 4] {
@@ -50,7 +50,7 @@ fn counts_cover_all_wheels_and_keep_those_that_go() {
 fn a_system_timer_counts_its_rounds() {
     let timer = SystemTimer::builder().name("rounds").build().unwrap();
     let (send, fired) = mpsc::channel();
-    let cancelled = timer.schedule(Duration::from_secs(3600), || ()).unwrap();
+    let cancelled = timer.schedule(HOUR, || ()).unwrap();
     timer.cancel(cancelled);
     for _ in 0..3 {
         let send = send.clone();
@@ -73,7 +73,7 @@ fn cancels_do_not_go_down_while_wheels_go() {
         scope.spawn(|| {
             for _ in 0..20_000 {
                 let wheels = timer.with_handler(|(): ()| ());
-                let handle = wheels.schedule(3600 * 1000 * MS, ()).unwrap();
+                let handle = wheels.schedule(HOUR, ()).unwrap();
                 assert!(wheels.cancel(handle).is_some());
             }
             over.store(true, Ordering::Relaxed);

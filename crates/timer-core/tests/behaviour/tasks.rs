@@ -7,8 +7,7 @@ use std::{
 
 use timer_core::{Clock, ManualTimer, Periodic, SystemTimer, Timer, TimingWheel, WheelSize};
 
-const MS: Duration = Duration::from_millis(1);
-const SECOND: Duration = Duration::from_secs(1);
+use crate::support::{HOUR, MS, SECOND};
 
 /// Times at which tasks ran, in ms.
 #[derive(Clone, Default)]
@@ -163,8 +162,7 @@ fn a_periodic_task_does_not_keep_its_timer_alive() {
     let alive = Arc::new(());
     let timer = SystemTimer::new().unwrap();
     let inside = alive.clone();
-    let hour = 3600 * SECOND;
-    let beat = timer.schedule_at_fixed_rate(hour, hour, move || drop(inside.clone())).unwrap();
+    let beat = timer.schedule_at_fixed_rate(HOUR, HOUR, move || drop(inside.clone())).unwrap();
     drop(timer);
     assert_eq!(Arc::strong_count(&alive), 1, "the task went with its timer");
     assert!(beat.cancel());

@@ -1,6 +1,9 @@
 //! The timer on real threads, and inside runtimes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../support/mod.rs"]
+mod support;
+
 mod on_tokio;
 mod runtimes;
 mod system;

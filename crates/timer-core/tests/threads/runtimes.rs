@@ -2,12 +2,11 @@
 //! blocks. Nothing here depends on how long anything takes.
 #![cfg(not(loom))]
 
-use std::{future::pending, time::Duration};
+use std::time::Duration;
 
 use timer_core::{Clock, ManualTimer, SystemClock, SystemTimer, Timer, TimerError, timeout};
 
-const MS: Duration = Duration::from_millis(1);
-const HOUR: Duration = Duration::from_secs(3600);
+use crate::support::{HOUR, MS};
 
 #[test]
 fn on_an_executor_that_only_blocks() {
@@ -30,26 +29,6 @@ fn on_an_executor_that_only_blocks() {
     });
     assert_eq!(timer.sleepers(), 0);
     timer.shutdown(Duration::MAX);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn on_tokio() {
-    let timer = SystemTimer::builder().workers(2).build().unwrap();
-    let sleeping = (0..1000).map(|number: u32| {
-        let timer = timer.clone();
-        tokio::spawn(async move { timer.sleep(number % 7 * MS).await })
-    });
-    for sleeping in sleeping.collect::<Vec<_>>() {
-        sleeping.await.unwrap().unwrap();
-    }
-    let limited = (0..100).map(|_| {
-        let timer = timer.clone();
-        tokio::spawn(async move { timeout(timer.sleep(MS), pending::<()>()).await })
-    });
-    for limited in limited.collect::<Vec<_>>() {
-        assert_eq!(limited.await.unwrap(), Err(TimerError::Elapsed));
-    }
-    assert_eq!(timer.sleepers(), 0);
 }
 
 #[test]

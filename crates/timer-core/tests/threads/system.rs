@@ -16,8 +16,7 @@ use timer_core::{
     driver::{Shards, WheelOwner},
 };
 
-const HOUR: Duration = Duration::from_secs(3600);
-const MS: Duration = Duration::from_millis(1);
+use crate::support::{HOUR, Later, MINUTE, MS, TellsWhere};
 
 /// Schedules a task that sends a value.
 fn send<V: Send + 'static>(timer: &impl Timer, after: Duration, to: &mpsc::Sender<V>, value: V) {
@@ -72,7 +71,7 @@ fn starting_and_stopping_timers_wakes_nobody() {
 fn each_task_of_many_threads_runs_or_is_cancelled() {
     let timer = SystemTimer::builder().workers(2).build().unwrap();
     let (send, fired) = mpsc::channel();
-    let cancelled: usize = std::thread::scope(|scope| {
+    let cancelled: usize = thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
             .map(|thread: u64| {
                 let (timer, send) = (timer.clone(), send.clone());
@@ -127,29 +126,6 @@ fn a_shutdown_in_a_task_does_not_wait_for_itself() {
     assert_eq!(done.recv().unwrap(), 0);
 }
 
-/// Panics, drops the job, or runs it.
-#[derive(Debug, Default)]
-struct Careless(AtomicUsize);
-
-impl Executor for Careless {
-    fn execute(&self, job: Job) {
-        match self.0.fetch_add(1, SeqCst) % 3 {
-            0 => panic!("a careless executor"),
-            1 => drop(job),
-            _ => job.run(),
-        }
-    }
-}
-
-#[test]
-fn a_careless_executor_loses_nothing() {
-    let timer = SystemTimer::builder().executor(Careless::default()).build().unwrap();
-    let (to, fired) = mpsc::channel();
-    (0..30).for_each(|millis| send(&timer, millis * MS, &to, ()));
-    drop(to);
-    assert_eq!(fired.iter().count(), 30);
-}
-
 /// Tasks due in one tick go to as many workers as there are: each task waits for three others.
 #[test]
 fn what_falls_due_together_is_spread_over_the_workers() {
@@ -166,7 +142,7 @@ fn what_falls_due_together_is_spread_over_the_workers() {
         timer.schedule(5 * MS, task).unwrap();
     }
     hand.pass(5 * MS);
-    let in_time = || ran.recv_timeout(Duration::from_secs(60)).is_ok(); // or it would be for ever
+    let in_time = || ran.recv_timeout(MINUTE).is_ok(); // or it would be for ever
     assert!((0..2 * WORKERS).all(|_| in_time()), "some of the workers were left out");
     assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 0);
 }
@@ -193,17 +169,6 @@ fn a_manual_timer_keeps_order_of_nested_tasks() {
     assert_eq!(timer.now_ns(), 110_000_000);
 }
 
-/// Nobody turned the wheels meanwhile, and then everything is overdue at once.
-#[test]
-fn overdue_tasks_run_in_the_order_of_ticks() {
-    let timer = ManualTimer::new();
-    let (to, seen) = mpsc::channel();
-    [20, 10, 15, 10].iter().for_each(|&after| send(&timer, after * MS, &to, after));
-    timer.pass(30 * MS);
-    timer.advance(Duration::ZERO);
-    assert_eq!(seen.try_iter().collect::<Vec<_>>(), [10, 10, 15, 20]);
-}
-
 #[test]
 fn a_clock_at_the_end_of_time_fires_due_tasks_alone() {
     let hand = ManualTimer::new();
@@ -219,37 +184,13 @@ fn a_clock_at_the_end_of_time_fires_due_tasks_alone() {
 #[test]
 fn two_threads_advance_a_manual_timer() {
     let timer = ManualTimer::new();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| (0..100_000).for_each(|_| timer.advance(MS)));
         }
     });
     timer.advance(Duration::ZERO);
     assert_eq!(timer.clock().now_ns(), 200_000 * 1_000_000);
-}
-
-/// A clock that tells who holds it.
-#[derive(Clone, Debug)]
-struct Held(Arc<()>);
-
-impl Clock for Held {
-    fn now_ns(&self) -> u64 {
-        0
-    }
-}
-
-#[test]
-fn dropping_the_last_handle_ends_the_threads() {
-    let alive = Held(Arc::new(()));
-    let timer = SystemTimer::builder().clock(alive.clone()).build().unwrap();
-    assert!(Arc::strong_count(&alive.0) > 1);
-    let (send, fired) = mpsc::channel::<()>();
-    timer.schedule(Duration::ZERO, move || drop(send)).unwrap();
-    assert!(fired.recv().is_err());
-    drop(timer);
-    while Arc::strong_count(&alive.0) > 1 {
-        std::thread::yield_now(); // for ever, if the reaper did not end
-    }
 }
 
 /// Each run looks whether it was cancelled for good. No sleep: as many rounds as it takes to meet a
@@ -262,7 +203,7 @@ fn a_cancelled_periodic_task_is_not_called() {
         let over = Arc::new(AtomicBool::new(false));
         let (seen, late, counted) = (over.clone(), late.clone(), runs.clone());
         let act = move || {
-            std::thread::yield_now();
+            thread::yield_now();
             counted.fetch_add(1, SeqCst);
             late.fetch_add(usize::from(seen.load(SeqCst)), SeqCst);
         };
@@ -279,27 +220,14 @@ fn a_cancelled_periodic_task_is_not_called() {
     assert_eq!(late.load(SeqCst), 0);
 }
 
-/// Keeps its jobs until the test runs them: a worker that is blocked. As it takes one it lets go
-/// what it is given.
+/// Keeps its jobs, and lets what it is given go as it takes one.
 #[derive(Clone, Debug, Default)]
-struct Keeps {
-    jobs: Arc<Mutex<Vec<Job>>>,
-    lets_go: Arc<Mutex<Option<TaskTimer<TellsWhere>>>>,
-}
+struct LetsGo(Later, Arc<Mutex<Option<TaskTimer<TellsWhere>>>>);
 
-impl Executor for Keeps {
+impl Executor for LetsGo {
     fn execute(&self, job: Job) {
-        self.jobs.lock().unwrap().push(job);
-        drop(self.lets_go.lock().unwrap().take());
-    }
-}
-
-/// Tells the name of the thread that drops it.
-struct TellsWhere(mpsc::Sender<String>);
-
-impl Drop for TellsWhere {
-    fn drop(&mut self) {
-        let _ = self.0.send(std::thread::current().name().unwrap_or_default().to_owned());
+        self.0.execute(job);
+        drop(self.1.lock().unwrap().take());
     }
 }
 
@@ -307,24 +235,23 @@ impl Drop for TellsWhere {
 /// itself.
 #[test]
 fn the_reaper_drops_no_task_of_a_timer_that_goes() {
-    let keeps = Keeps::default();
-    let timer = SystemTimer::builder().executor(keeps.clone()).build().unwrap();
+    let lets_go = LetsGo::default();
+    let timer = SystemTimer::builder().executor(lets_go.clone()).build().unwrap();
     let (tell, told) = mpsc::channel();
     let tasks = timer.with_handler(drop::<TellsWhere>);
     tasks.schedule(HOUR, TellsWhere(tell.clone())).unwrap();
-    let due = TellsWhere(tell);
     // The executor waits for this thread's handle to go.
-    let mut lets_go = keeps.lets_go.lock().unwrap();
-    tasks.schedule(Duration::ZERO, due).unwrap();
-    *lets_go = Some(tasks);
-    drop(lets_go);
-    while keeps.jobs.lock().unwrap().len() < 2 {
-        std::thread::yield_now();
+    let mut handle = lets_go.1.lock().unwrap();
+    tasks.schedule(Duration::ZERO, TellsWhere(tell)).unwrap();
+    *handle = Some(tasks);
+    drop(handle);
+    while lets_go.0.len() < 2 {
+        thread::yield_now();
     }
     timer.shutdown(Duration::MAX);
     assert!(told.try_recv().is_err());
-    std::mem::take(&mut *keeps.jobs.lock().unwrap()).into_iter().for_each(Job::run);
-    let here = std::thread::current().name().unwrap().to_owned();
+    lets_go.0.run();
+    let here = thread::current().name().unwrap().to_owned();
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [here.clone(), here]);
 }
 

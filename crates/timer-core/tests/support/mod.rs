@@ -1,0 +1,101 @@
+//! What tests of both crates need: spans of time, polls, a task that counts its wake-ups, an
+//! executor that is late, a value that tells which thread drops it.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test file uses its part")]
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+    time::Duration,
+};
+
+use timer_core::{Executor, Job};
+
+pub const MS: Duration = Duration::from_millis(1);
+pub const SECOND: Duration = Duration::from_secs(1);
+pub const MINUTE: Duration = Duration::from_secs(60);
+pub const HOUR: Duration = Duration::from_secs(3600);
+
+/// Polls as a task that nobody wakes.
+pub fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// What a future that is over yields.
+#[track_caller]
+pub fn over<F: Future + Unpin>(future: &mut F) -> F::Output {
+    match poll(future) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("it still waits"),
+    }
+}
+
+/// Counts wake-ups of a task. Each waker of it holds a reference.
+#[derive(Default)]
+pub struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+impl Woken {
+    pub fn task() -> Arc<Self> {
+        Arc::default()
+    }
+
+    pub fn times(&self) -> usize {
+        self.0.load(SeqCst)
+    }
+
+    /// How many wakers of the task there are.
+    pub fn wakers(self: &Arc<Self>) -> usize {
+        Arc::strong_count(self) - 1
+    }
+
+    /// Polls as the task.
+    pub fn poll<F: Future + Unpin>(self: &Arc<Self>, future: &mut F) -> Poll<F::Output> {
+        Pin::new(future).poll(&mut Context::from_waker(&self.clone().into()))
+    }
+}
+
+/// Keeps its jobs until a test wants them: a worker that is late, or blocked.
+#[derive(Clone, Debug, Default)]
+pub struct Later(Arc<Mutex<Vec<Job>>>);
+
+impl Executor for Later {
+    fn execute(&self, job: Job) {
+        self.0.lock().unwrap().push(job);
+    }
+}
+
+impl Later {
+    /// Takes out the jobs that it has.
+    pub fn take(&self) -> Vec<Job> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+
+    /// Runs the jobs that it has, in order; says how many.
+    pub fn run(&self) -> usize {
+        self.take().into_iter().map(Job::run).count()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+/// Tells the name of the thread that drops it.
+pub struct TellsWhere(pub mpsc::Sender<String>);
+
+impl Drop for TellsWhere {
+    fn drop(&mut self) {
+        let _ = self.0.send(thread::current().name().unwrap_or_default().to_owned());
+    }
+}
