@@ -1,6 +1,6 @@
 //! Recipes: what servers wait for, each a module to paste, and its use.
 //!
-//! `tests/behaviour/recipes` tests the same files, in every order that a network may give.
+//! `tests/behaviour/recipes` tests the same files.
 //!
 //! # acks=all
 //!

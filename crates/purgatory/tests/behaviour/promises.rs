@@ -67,7 +67,7 @@ fn an_event_between_check_and_watch_is_not_lost() {
     }
 }
 
-/// Each event during a check is answered by another check.
+/// Each event during a check, from its own thread or another, is answered by another check.
 #[test]
 fn an_event_during_a_check_is_not_lost() {
     let (_timer, purgatory) = waiting();
@@ -75,10 +75,12 @@ fn an_event_during_a_check_is_not_lost() {
     let (inside, ready, mut left) = (purgatory.clone(), probe.clone(), 4);
     let operation = probe.operation().on_check(move || {
         left -= 1;
+        let event = || assert_eq!(inside.check_and_complete(&"a"), 0);
         match left {
             3 => {} // it is being parked
-            0 => ready.make_ready(),
-            _ => _ = inside.check_and_complete(&"a"),
+            2 => event(),
+            1 => thread::scope(|scope| scope.spawn(event).join().unwrap()),
+            _ => ready.make_ready(),
         }
     });
     purgatory.park(operation, &["a"], MINUTE);

@@ -1,20 +1,21 @@
-//! Fetches: long polls over logs in memory and in a store, a forgotten event, a log on one thread,
+//! Fetches: long polls over logs in memory and in a store, a log on one thread,
 //! a purgatory for each core.
 
 use std::{
+    cell::Cell,
     io,
     rc::Rc,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
 };
 
 use purgatory::{
-    OperationId, Outcome::Completed, Outcome::Expired, ParkResult, RefusedReason, WaitFuture, when,
+    Outcome::{Completed, Expired},
+    ParkResult, when,
 };
 
 use super::{
     guide::{
         cores::{Core, Message},
-        forgotten::telling,
         long_poll::Logs,
         one_thread::Log,
         stored_poll::{Logs as StoredLogs, Store},
@@ -22,35 +23,12 @@ use super::{
     *,
 };
 
-fn logs(ends: [u64; 2]) -> (ManualTimer, Arc<Logs>) {
-    let (timer, fetches) = by_hand();
-    let ends = Arc::new(ends.map(AtomicU64::new).into());
-    (timer, Arc::new(Logs { ends, fetches }))
-}
-
-/// A fetch that is answered with too little has run out of time.
-#[test]
-fn a_fetch_waits_for_enough_bytes() {
-    every_order_and_early(|| {
-        let (timer, logs) = logs([100, 40]);
-        logs.append(1, 63);
-        let (waits, appends) = (logs.fetches.clone(), logs.clone());
-        let begin = move || {
-            let fetch = logs.fetch(&[100, 40], 64, 500 * MS);
-            async {
-                match fetch.await.map_err(|error| error.to_string())? {
-                    63 => Err(EXPIRED.to_owned()),
-                    bytes => Ok(bytes),
-                }
-            }
-        };
-        Wait::new(timer, &waits, 500 * MS, begin, move || _ = appends.append(0, 1))
-    });
-}
-
 #[test]
 fn appends_add_up_over_partitions() {
-    let (timer, logs) = logs([100, 40]);
+    let (timer, fetches) = by_hand();
+    let logs = Logs { ends: Arc::new([99, 40].map(AtomicU64::new).into()), fetches };
+    let mut byte = Box::pin(logs.fetch(&[99, 40], 1, SECOND));
+    assert_eq!((logs.append(0, 1), got(&mut byte)), (1, 1));
     assert_eq!(got(&mut Box::pin(logs.fetch(&[70, 6], 64, SECOND))), 64);
     assert_eq!(got(&mut Box::pin(logs.fetch(&[99, 40], 64, Duration::ZERO))), 1);
     let mut fetch = Box::pin(logs.fetch(&[101, 40], 64, SECOND));
@@ -98,25 +76,7 @@ fn stored(check: impl FnOnce(&'static Memory, ManualTimer, StoredLogs<&Memory, M
     let (store, (timer, appends)) = (&*Box::leak(Box::default()), by_hand());
     let waits = appends.clone();
     check(store, timer.clone(), StoredLogs { store, timer, appends, look_every: SECOND });
-    waits.nothing_is_left();
-}
-
-#[test]
-fn a_write_of_this_process_is_read_at_its_event() {
-    stored(|store, _timer, logs| {
-        let mut fetch = Box::pin(logs.fetch(1, 5, 30 * SECOND));
-        assert!(poll(&mut fetch).is_pending());
-        store.write(b"read");
-        assert_eq!(logs.appends.check_and_complete(&1), 1);
-        assert!(poll(&mut fetch).is_pending()); // not enough
-        store.write(b"y");
-        assert_eq!(logs.appends.check_and_complete(&2), 0); // another partition's
-        assert!(poll(&mut fetch).is_pending());
-        assert_eq!(logs.appends.check_and_complete(&1), 1);
-        assert_eq!(got(&mut fetch), b"ready");
-        assert_eq!(got(&mut Box::pin(logs.fetch(1, 5, SECOND))), b"ready"); // at once
-        assert_eq!(store.reads.load(SeqCst), 4);
-    });
+    nothing_is_left(&waits);
 }
 
 #[test]
@@ -129,20 +89,6 @@ fn an_event_during_a_read_is_not_lost() {
         }));
         assert_eq!(got(&mut Box::pin(logs.fetch(1, 5, 30 * SECOND))), b"ready");
         assert_eq!(store.reads.load(SeqCst), 2);
-    });
-}
-
-/// Another process may have written.
-#[test]
-fn a_write_elsewhere_is_found_at_the_next_look() {
-    stored(|store, timer, logs| {
-        let mut fetch = Box::pin(logs.fetch(1, 5, 30 * SECOND));
-        assert!(poll(&mut fetch).is_pending());
-        store.write(b"ready"); // and no event
-        timer.advance(SECOND - MS);
-        assert!(poll(&mut fetch).is_pending());
-        timer.advance(MS);
-        assert_eq!(got(&mut fetch), b"ready");
     });
 }
 
@@ -175,113 +121,52 @@ fn shutdown_and_a_broken_store_end_the_loop() {
     });
 }
 
-/// Fetches that wait for a flag, in a purgatory that tells of forgotten events.
-fn fetches(
-    tell: &mpsc::Sender<Vec<&'static str>>,
-) -> (ManualTimer, Purgatory<&'static str>, Arc<AtomicBool>, impl Fn() -> WaitFuture<()> + use<>) {
-    let (timer, aborted) = (ManualTimer::new(), Arc::<AtomicBool>::default());
-    let waits = telling(&timer, tell.clone()).unwrap();
-    let (of, seen) = (waits.clone(), aborted.clone());
-    let fetch = move || {
-        let seen = seen.clone();
-        of.wait(&["orders-0"], 500 * MS, move || seen.load(SeqCst))
-    };
-    (timer, waits, aborted, fetch)
-}
-
-#[test]
-fn a_forgotten_event_is_told_when_time_is_up() {
-    let (tell, forgotten) = mpsc::channel();
-    every_order_and_early(|| {
-        let (timer, waits, aborted, fetch) = fetches(&tell);
-        let raises = waits.clone();
-        let complete = move || {
-            aborted.store(true, SeqCst);
-            raises.check_and_complete(&"orders-0");
-        };
-        Wait::new(timer, &waits, 500 * MS, fetch, complete)
-    });
-    told::<_, Vec<&str>>(&forgotten, &[]);
-    let (timer, waits, aborted, fetch) = fetches(&tell);
-    let [mut waiting, gone] = [(); 2].map(|()| fetch());
-    aborted.store(true, SeqCst);
-    drop(gone);
-    assert_eq!(waits.check_and_complete(&"orders-1"), 0);
-    timer.advance(499 * MS);
-    assert!(poll(&mut waiting).is_pending());
-    timer.advance(MS);
-    got(&mut waiting);
-    assert_eq!(waits.check_and_complete(&"orders-0"), 0); // late
-    told(&forgotten, &[["orders-0"]]);
-    waits.nothing_is_left();
-}
-
-/// A log on one thread, and a client that is told how its fetches ended: not `Send`.
-struct Server {
-    log: Log,
-    client: mpsc::Sender<String>,
-    answers: mpsc::Receiver<String>,
-}
-
-impl Server {
-    fn new() -> Rc<Server> {
-        let (client, answers) = mpsc::channel();
-        Rc::new(Server { log: Log::new(ManualTimer::new()).unwrap(), client, answers })
-    }
-
-    fn fetch(&self, offset: u64, timeout: Duration) -> Result<Option<OperationId>, RefusedReason> {
-        let client = self.client.clone();
+/// Fetches of a log on one thread, each told how it ended: not `Send`.
+fn log() -> (Rc<Log>, impl Fn(u64, Duration) -> bool, mpsc::Receiver<String>) {
+    let (client, answers) = mpsc::channel();
+    let log = Rc::new(Log::new(ManualTimer::new()).unwrap());
+    let of = log.clone();
+    let fetch = move |offset, timeout| {
+        let client = client.clone();
         let answer = move |outcome| client.send(format!("{offset} {outcome}")).unwrap();
-        Ok(match self.log.fetch(offset, timeout, answer)? {
-            ParkResult::Parked(id) => Some(id),
-            _ => None,
-        })
-    }
+        matches!(of.fetch(offset, timeout, answer), Ok(ParkResult::Parked(_)))
+    };
+    (log, fetch, answers)
 }
 
 /// And an answer may fetch again and append, as the next request of its connection does.
 #[test]
 fn an_append_answers_what_it_reaches_and_once() {
-    let server = Server::new();
-    for offset in [2, 1, 3] {
-        assert!(server.fetch(offset, SECOND).unwrap().is_some());
-    }
-    assert_eq!([(); 2].map(|()| server.log.append()), [1, 1]);
-    assert_eq!(server.fetch(1, SECOND), Ok(None)); // it is there
-    told(&server.answers, &["1 completed", "2 completed", "1 completed"]);
-    let again = server.clone();
+    let (log, fetch, answers) = log();
+    assert_eq!([2, 1, 3].map(|offset| fetch(offset, SECOND)), [true; 3]);
+    assert_eq!([(); 2].map(|()| log.append()), [1, 1]);
+    assert!(!fetch(1, SECOND)); // it is there
+    told(&answers, &["1 completed", "2 completed", "1 completed"]);
+    let (again, answered) = (log.clone(), Rc::new(Cell::new(false)));
+    let seen = answered.clone();
     let answer = move |_| {
-        again.fetch(4, SECOND).unwrap();
-        assert_eq!(again.log.append(), 0); // when the outer append is over
+        assert!(fetch(4, SECOND));
+        assert_eq!(again.append(), 0); // when the outer append is over
+        seen.set(true);
     };
-    server.log.fetch(3, SECOND, answer).unwrap();
-    assert_eq!(server.log.append(), 2);
-    told(&server.answers, &["3 completed", "4 completed"]);
-    server.log.fetches.nothing_is_left();
+    log.fetch(3, SECOND, answer).unwrap();
+    assert_eq!((log.append(), answered.get()), (2, true));
+    told(&answers, &["3 completed", "4 completed"]);
+    nothing_is_left(&log.fetches);
 }
 
 /// A late turn expires all that fell due, in the order of deadlines.
 #[test]
 fn fetches_never_reached_expire_in_their_turn() {
-    let server = Server::new();
-    server.log.turn(5 * SECOND);
-    for (offset, after) in [(7, 3), (8, 1), (9, 2)] {
-        server.fetch(offset, after * SECOND).unwrap();
-    }
-    server.log.turn(6 * SECOND - MS);
-    server.log.turn(6 * SECOND - 2 * MS); // the loop's clock is not asked to be steady
-    told::<_, &str>(&server.answers, &[]);
-    server.log.turn(MINUTE);
-    told(&server.answers, &["8 expired", "9 expired", "7 expired"]);
-    (0..9).for_each(|_| _ = server.log.append());
-    told::<_, &str>(&server.answers, &[]);
-    let id = server.fetch(10, SECOND).unwrap().unwrap();
-    server.log.fetches.cancel(id, "client gone");
-    server.fetch(11, SECOND).unwrap();
-    server.log.fetches.shutdown(Duration::ZERO);
-    assert_eq!(server.fetch(11, SECOND), Err(RefusedReason::Closed));
-    told(&server.answers, &["10 cancelled: client gone", "11 cancelled: shut down"]);
-    server.log.fetches.nothing_is_left();
+    let (log, fetch, answers) = log();
+    log.turn(5 * SECOND);
+    assert!(fetch(7, 3 * SECOND) && fetch(8, SECOND) && fetch(9, 2 * SECOND));
+    log.turn(6 * SECOND - MS);
+    log.turn(6 * SECOND - 2 * MS); // the loop's clock is not asked to be steady
+    told::<_, &str>(&answers, &[]);
+    log.turn(MINUTE);
+    told(&answers, &["8 expired", "9 expired", "7 expired"]);
+    nothing_is_left(&log.fetches);
 }
 
 /// A core's outbox, which a test sends requests to: an event completes one once its key is ready.
@@ -311,7 +196,7 @@ fn messages_are_handled_in_order_by_the_turn() {
         ((Core::new().unwrap(), Arc::default()), mpsc::channel());
     let clients = Clients { outbox, ready, told };
     clients.event(1); // early: nobody waits
-    off_runtime(|| [1, 2, 3].into_iter().for_each(|key| clients.ask(key)));
+    elsewhere(|| [1, 2, 3].into_iter().for_each(|key| clients.ask(key)));
     clients.ready.lock().unwrap().extend([2]);
     clients.event(2);
     assert!(core.turn(MS).unwrap() <= Some(SECOND)); // or until a bucket is handed down
@@ -324,7 +209,7 @@ fn messages_are_handled_in_order_by_the_turn() {
     self::told(&answers, &[(1, Completed)]);
     assert_eq!(core.turn(MS), Ok(None));
     self::told(&answers, &[(3, Expired)]);
-    core.waits.nothing_is_left();
+    nothing_is_left(&core.waits);
     clients.ask(4);
     core.turn(MS).unwrap();
     drop(core);

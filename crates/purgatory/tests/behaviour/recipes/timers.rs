@@ -1,8 +1,11 @@
 //! Deadlines that move, and events that wait for an unlock: debounced saves, sessions, accounts.
 
-use std::sync::{
-    TryLockError,
-    atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        TryLockError,
+        atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
+    },
 };
 
 use purgatory::when;
@@ -58,23 +61,7 @@ fn edits_are_saved_once_when_quiet_and_at_shutdown() {
     saves.shutdown(SECOND);
     assert!(!editor.edit("bc"));
     told(&editor.saved, &["b"]);
-    saves.nothing_is_left();
-}
-
-/// The save is on its way to the executor as the edit comes.
-#[test]
-fn an_edit_behind_an_expired_save_is_not_lost() {
-    let (timer, saves, later) = by_hand_and_late();
-    let mut editor = Editor::over(saves);
-    editor.edit("a");
-    timer.advance(2 * SECOND);
-    editor.edit("ab");
-    for _ in 0..2 {
-        later.run();
-        told(&editor.saved, &["ab"]); // the late one, which reads the newest text; then the next
-        timer.advance(2 * SECOND);
-    }
-    editor.notes.saves.nothing_is_left();
+    nothing_is_left(&saves);
 }
 
 type Reports = mpsc::Receiver<(&'static str, u64)>;
@@ -82,40 +69,6 @@ type Reports = mpsc::Receiver<(&'static str, u64)>;
 fn sessions() -> (ManualTimer, Sessions, Reports, Later) {
     let ((gone, reports), (timer, of, later)) = (mpsc::channel(), by_hand_and_late());
     (timer, Sessions { of, joined: AtomicU64::new(0), gone }, reports, later)
-}
-
-#[test]
-fn a_member_is_gone_30_s_after_its_last_heartbeat() {
-    let (timer, sessions, reports, later) = sessions();
-    let alice = sessions.join("alice").unwrap();
-    for _ in 0..100 {
-        timer.advance(30 * SECOND - MS);
-        assert!(sessions.heartbeat(&alice) && sessions.heartbeat(&alice));
-    }
-    timer.advance(30 * SECOND - MS);
-    assert_eq!(later.run(), 0);
-    timer.advance(MS);
-    later.run();
-    told(&reports, &[("alice", alice.number)]);
-    assert!(!sessions.heartbeat(&alice) && !sessions.leave(alice)); // too late
-    timer.advance(300 * SECOND);
-    assert_eq!(later.run(), 0);
-    sessions.of.nothing_is_left();
-}
-
-#[test]
-fn members_that_leave_are_not_reported() {
-    let (timer, sessions, reports, later) = sessions();
-    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|name| sessions.join(name).unwrap());
-    assert!(sessions.leave(alice));
-    assert_eq!(sessions.of.cancel_for_key(&"bob", "logged out"), 1);
-    sessions.of.shutdown(Duration::ZERO);
-    assert!(!sessions.heartbeat(&bob) && !sessions.heartbeat(&carol));
-    assert!(sessions.join("dave").is_none());
-    timer.advance(MINUTE);
-    later.run();
-    told::<_, (&str, u64)>(&reports, &[]);
-    sessions.of.nothing_is_left();
 }
 
 /// What the old connection still does is its session's alone; and a report's number says which
@@ -139,23 +92,18 @@ fn a_member_that_joins_anew_has_one_session() {
     drop(reports); // nothing needs to listen
     timer.advance(30 * SECOND);
     later.run();
-    sessions.of.nothing_is_left();
-}
-
-fn accounts() -> (ManualTimer, Accounts) {
-    let (timer, waits) = by_hand();
-    (timer, Accounts { balances: Arc::default(), waits })
+    nothing_is_left(&sessions.of);
 }
 
 #[test]
 fn a_wait_ends_when_its_account_is_funded() {
-    every_order_and_early(|| {
-        let (timer, accounts) = accounts();
-        let (waits, accounts) = (accounts.waits.clone(), Arc::new(accounts));
-        let pays = accounts.clone();
-        let complete = move || pays.pay(&[(2, 9), (1, 20), (1, 30)]);
-        Wait::new(timer, &waits, 30 * SECOND, move || accounts.funded(1, 50), complete)
-    });
+    let accounts = Accounts { balances: Arc::default(), waits: by_hand().1 };
+    let mut funded = accounts.funded(1, 50);
+    accounts.pay(&[(2, 90), (1, 49)]);
+    assert!(poll(&mut funded).is_pending());
+    accounts.pay(&[(1, 1)]);
+    assert_eq!(got(&mut funded), 50);
+    nothing_is_left(&accounts.waits);
 }
 
 /// A check that found the balances locked would wait for its own thread. And when the second
@@ -163,7 +111,7 @@ fn a_wait_ends_when_its_account_is_funded() {
 #[test]
 fn checks_find_the_lock_free_also_after_a_panic() {
     for (payments, checks) in [([(1, 1), (2, 0)], 2), ([(1, 1), (2, 1)], 1)] {
-        let (_timer, accounts) = accounts();
+        let accounts = Accounts { balances: Arc::default(), waits: by_hand().1 };
         accounts.pay(&[(2, u64::MAX)]);
         let (balances, free) = (accounts.balances.clone(), Arc::new(AtomicUsize::new(0)));
         let counted = free.clone();
@@ -174,7 +122,7 @@ fn checks_find_the_lock_free_also_after_a_panic() {
         };
         accounts.waits.try_complete_else_watch(when(check, drop), &[1, 2], SECOND).unwrap();
         let before = free.load(SeqCst);
-        let paid = thread::scope(|scope| scope.spawn(|| accounts.pay(&payments)).join());
+        let paid = elsewhere(|| catch_unwind(AssertUnwindSafe(|| accounts.pay(&payments))));
         assert_eq!((paid.is_ok(), free.load(SeqCst) - before), (checks == 2, checks));
     }
 }
