@@ -9,12 +9,10 @@ use std::{
         mpsc,
     },
     thread,
-    time::Duration,
 };
 
 use allocation_counter::measure;
 use purgatory::{
-    CancelReason,
     Outcome::{self, Completed, Expired},
     Purgatory, when,
 };
@@ -23,13 +21,13 @@ use timer_core::{Executor, Job, SystemTimer};
 use crate::{
     naive::{Busy, Naive},
     script::{AnyPurgatory, Ours, Probe, Stop, ends, here},
+    support::{MS, PANICKED, assert_empty, requested},
 };
 
 const KEY: u32 = 1;
-const PANICKED: Outcome = Outcome::Cancelled(CancelReason::Panicked);
 
 fn given_up() -> Outcome {
-    Outcome::Cancelled(CancelReason::Requested("given up".into()))
+    requested("given up")
 }
 
 /// A checker has seen the condition false and not yet gone; meanwhile the condition comes true, and
@@ -235,7 +233,7 @@ fn an_executor_that_panics_leaves_the_reaper_alive() {
             assert_eq!(outcome, Expired);
             expired.send(number).unwrap();
         };
-        let (operation, timeout) = (when(|| false, tell), Duration::from_millis(1));
+        let (operation, timeout) = (when(|| false, tell), MS);
         let _ = purgatory.try_complete_else_watch(operation, &["key"], timeout).unwrap();
         told.recv()
     };
@@ -287,7 +285,7 @@ fn kafka_19389_nothing_stays_under_a_second_key() {
     assert_eq!(naive.watched(), PURGE_INTERVAL as usize);
     assert!(measure(|| naive.purge()).bytes_current <= -HELD, "until the purge");
     assert!(fetches(&ours, PURGE_INTERVAL, partition_and_group) <= ROOM_KEEPS);
-    ours.assert_empty();
+    assert_empty(&ours.purgatory);
     assert_eq!(fetches(&ours, 10 * PURGE_INTERVAL, partition_and_group), 0);
 }
 
@@ -303,7 +301,7 @@ fn kafka_19763_nothing_stays_under_keys_used_once() {
     assert_eq!(naive.watched(), 3 * PURGE_INTERVAL as usize, "under all keys but the event's");
     let many = 10 * PURGE_INTERVAL; // 160 MB of responses
     assert!(fetches(&ours, many, under_its_own) <= ROOM_KEEPS + ALL_KEEP);
-    ours.assert_empty();
+    assert_empty(&ours.purgatory);
     // To a purgatory they are new keys again. Which room an operation is at home in is chance, so
     // some rooms grow to their full size later; what leaks grows for ever.
     let grown: Vec<_> = (0..20).map(|_| fetches(&ours, many, under_its_own)).collect();

@@ -8,6 +8,9 @@
     reason = "a test fails by panicking; nothing here is public"
 )]
 
+#[path = "../support/mod.rs"]
+mod support;
+
 mod endings;
 mod locks;
 mod naive;

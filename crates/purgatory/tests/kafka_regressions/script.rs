@@ -9,29 +9,18 @@ use std::{
         mpsc::{self, Receiver, Sender},
     },
     thread,
-    time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use purgatory::{DelayedOperation, Outcome, Purgatory};
+use purgatory::{Outcome, Purgatory, when};
 use timer_core::ManualTimer;
 
-const MINUTE: Duration = Duration::from_secs(60);
+use crate::support::{MINUTE, assert_empty, by_hand};
 
 /// An operation of two closures. Both can be called by several threads at once, as Kafka's could.
 pub struct Op {
     pub check: Box<dyn Fn() -> bool + Send + Sync>,
     pub ended: Box<dyn Fn(Outcome) + Send + Sync>,
-}
-
-impl DelayedOperation for Op {
-    fn try_complete(&mut self) -> bool {
-        (self.check)()
-    }
-
-    fn on_complete(self, outcome: Outcome) {
-        (self.ended)(outcome);
-    }
 }
 
 /// What a script sees of an operation: it makes its condition true, and reads how it ended.
@@ -186,21 +175,13 @@ pub trait AnyPurgatory: Clone + Send + Sync + 'static {
 #[derive(Clone)]
 pub struct Ours {
     timer: ManualTimer,
-    pub purgatory: Purgatory<u32, Op>,
+    pub purgatory: Purgatory<u32>,
 }
 
 impl Ours {
     pub fn new() -> Self {
-        let timer = ManualTimer::new();
-        let purgatory = Purgatory::builder("regressions").timer(&timer).build().unwrap();
+        let (timer, purgatory) = by_hand();
         Ours { timer, purgatory }
-    }
-
-    /// All gone: off the wheel, out of every list.
-    #[track_caller]
-    pub fn assert_empty(&self) {
-        let Ours { purgatory, .. } = self;
-        assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
     }
 }
 
@@ -209,7 +190,7 @@ impl AnyPurgatory for Ours {
         let (purgatory, key, check, under) =
             (self.clone(), keys[0], operation.check, under.cloned());
         let (looks, meanwhile) = (AtomicUsize::new(0), Mutex::new(meanwhile));
-        let check = Box::new(move || {
+        let check = move || {
             let _held = under.as_ref().map(|lock| lock.lock());
             let satisfied = check();
             match (looks.fetch_add(1, SeqCst), &mut *meanwhile.lock()) {
@@ -221,8 +202,8 @@ impl AnyPurgatory for Ours {
                 _ => {}
             }
             satisfied
-        });
-        let operation = Op { check, ..operation };
+        };
+        let operation = when(check, operation.ended);
         let _ = self.purgatory.try_complete_else_watch(operation, keys, MINUTE).unwrap();
     }
 
@@ -268,6 +249,6 @@ pub fn here<T: Send + 'static>(
     let (ours, probe) = (Ours::new(), Probe::default());
     let (purgatory, seen) = (ours.clone(), probe.clone());
     let returned = ends(move || script(&purgatory, &seen));
-    ours.assert_empty();
+    assert_empty(&ours.purgatory);
     (returned, probe.endings())
 }
