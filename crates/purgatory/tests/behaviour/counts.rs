@@ -93,16 +93,3 @@ fn a_purgatory_tells_its_own_timer() {
     assert_eq!((timer.name(), timer.stats().pending), ("own", 1));
     assert!(waiting().1.own_timer().is_none());
 }
-
-/// The wheel of a purgatory that is gone: its timer still counts what was taken off it.
-#[test]
-fn a_timer_counts_for_purgatories_that_are_gone() {
-    let (timer, purgatory) = waiting();
-    for key in ["one", "one", "two"] {
-        Probe::parked(&purgatory, &[key], 40 * MS);
-    }
-    purgatory.cancel_for_key(&"one", "asked");
-    assert_eq!((timer.stats().cancelled, timer.stats().pending), (2, 1));
-    drop(purgatory);
-    assert_eq!((timer.stats().cancelled, timer.stats().pending), (3, 0));
-}

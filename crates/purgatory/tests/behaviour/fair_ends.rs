@@ -3,18 +3,14 @@
 #![cfg(not(loom))]
 
 use std::{
-    pin::Pin,
     sync::{Arc, Mutex},
-    task::{Context, Poll, Wake},
     thread,
 };
 
 use crate::support::{
-    MS, NEVER, Park, Probe, SECOND, Waiting, assert_empty, by_hand, over, poll, waiting,
+    MS, NEVER, Probe, SECOND, Waiting, assert_empty, by_hand, over, poll, waiting,
 };
-use purgatory::{
-    BoxedOperation, EndResult, OperationId, Outcome, Purgatory, Timeout, WaitFuture, Watches,
-};
+use purgatory::{BoxedOperation, Outcome, Purgatory, WaitFuture, Watches};
 
 /// The deadline has passed, and the reaper has not come by: the event completes.
 #[test]
@@ -45,63 +41,18 @@ fn an_event_after_the_deadline_completes() {
     }
 }
 
-/// An operation that another thread completes during its check uses no event up.
-#[test]
-fn what_another_completes_meanwhile_uses_no_event() {
-    type Complete = fn(&Waiting, OperationId);
-    let completes: [Complete; 2] = [
-        |waits, id| assert_eq!(waits.complete(id), EndResult::Noted),
-        |waits, _| assert_eq!(waits.complete_up_to(&"w", 1), 0),
-    ];
-    for complete in completes {
-        let (_timer, purgatory) = waiting();
-        let (first, parked) = (Probe::new(), Arc::new(Mutex::new(None)));
-        let (waits, id) = (purgatory.clone(), parked.clone());
-        let operation = first.operation().on_check(move || {
-            let Some(id) = *id.lock().unwrap() else { return }; // its first check
-            // ThreadSanitizer sees the join, not the scope's end.
-            thread::scope(|scope| scope.spawn(|| complete(&waits, id)).join().unwrap());
-        });
-        let watermark = [("w", 1)];
-        let watches = Watches::up_to(&watermark).with_keys(&["a"]);
-        *parked.lock().unwrap() = Some(purgatory.park(operation, watches, NEVER));
-        let second = Probe::parked(&purgatory, &["a"], NEVER);
-        second.make_ready();
-        assert!(purgatory.check_and_complete_one(&"a"));
-        assert!([&first, &second].iter().all(|probe| probe.endings() == [Outcome::Completed]));
-    }
-}
-
-/// Under one key and several, this key first or not, whatever else became of them meanwhile.
+/// Under one key and several, this key first or not.
 #[test]
 fn turns_are_taken_in_the_order_of_parking() {
-    let (timer, waits) = waiting();
-    let further = ["b", "c", "d", "e", "f", "g", "h"];
-    let mut left = Vec::new();
-    for number in 0..200 {
-        let other = further[number % further.len()];
-        let (first, second) = (["a", other], [other, "a"]);
-        let keys = [&["a"][..], &first, &second][number % 3];
-        let timeout = [NEVER, Timeout::After(SECOND)][number % 2];
-        let probe = Probe::new();
-        let id = waits.park(probe.operation(), keys, timeout);
-        left.push((number, probe, id));
-    }
-    for &(number, _, id) in &left {
-        match number % 5 {
-            0 => _ = waits.cancel(id, "gone"),
-            1 => assert!(waits.reschedule(id, 2 * SECOND)), // keeps its turn
-            _ => {}
-        }
-    }
+    let (_timer, waits) = waiting();
+    let keys = [&["a"][..], &["a", "b"], &["b", "a"], &["c", "a", "d"]];
+    let parked: Vec<_> =
+        keys.repeat(9).iter().map(|&keys| Probe::parked(&waits, keys, NEVER)).collect();
     waits.check_and_complete(&"a"); // none is ready, and none loses its turn
-    timer.advance(SECOND);
-    left.retain(|(_, probe, _)| !probe.ended());
-    assert_eq!(left.len(), 200 - 40 - 60); // cancelled, expired
-    left.iter().for_each(|(_, probe, _)| probe.make_ready());
-    for at in 0..left.len() {
+    parked.iter().for_each(Probe::make_ready);
+    for ended in 1..=parked.len() {
         assert!(waits.check_and_complete_one(&"a"));
-        assert!(left[at].1.ended() && left[at + 1..].iter().all(|(_, probe, _)| !probe.ended()));
+        assert!(parked.iter().map(Probe::ended).eq((0..parked.len()).map(|at| at < ended)));
     }
     assert!(!waits.check_and_complete_one(&"a"));
     assert_empty(&waits);
@@ -123,14 +74,10 @@ impl Drop for Turn {
     }
 }
 
-/// A future where its own check, or its waker, can drop it.
+/// A future where its own check can drop it.
 type Slot = Arc<Mutex<Option<WaitFuture<Turn>>>>;
 
 impl Turns {
-    fn new(free: bool) -> Turns {
-        Turns { free: Arc::new(Mutex::new(free)), waits: by_hand().1 }
-    }
-
     /// Waits for a turn; `act` runs in each check, before it looks, and says whether it may.
     fn wait_with(&self, mut act: impl FnMut() -> bool + Send + 'static) -> WaitFuture<Turn> {
         let turns = self.clone();
@@ -150,108 +97,35 @@ fn drop_head(slot: &Slot) {
     drop(future);
 }
 
-/// A turn is out, and two wait behind a head. `act` gives the turn back and drops the head, unless
-/// `in_check` does, which runs in the head's second check and says whether that may look. Then the
-/// next has the turn, and after that the last.
-#[track_caller]
-fn passes_on(
-    mut in_check: impl FnMut(&Slot) -> bool + Send + 'static,
-    act: impl FnOnce(&Slot, Turn),
-) {
-    let turns = Turns::new(true);
-    let out = over(&mut turns.wait()).unwrap();
-    let (head, mut checks) = (Slot::default(), 0);
-    let of_check = head.clone();
-    let wait = turns.wait_with(move || {
-        checks += 1;
-        checks != 2 || in_check(&of_check)
-    });
-    *head.lock().unwrap() = Some(wait);
-    let (mut next, mut last) = (turns.wait(), turns.wait());
-    act(&head, out);
-    assert!(head.lock().unwrap().is_none(), "the head was dropped");
-    let turn = over(&mut next).unwrap();
-    assert!(poll(&mut last).is_pending());
-    drop(turn);
-    drop(over(&mut last).unwrap());
-    assert!(turns.waits.is_empty() && *turns.free.lock().unwrap());
-    assert_empty(&turns.waits);
-}
-
-struct Drops(Slot);
-
-impl Wake for Drops {
-    fn wake(self: Arc<Self>) {
-        drop_head(&self.0);
-    }
-}
-
-/// While it is parked, or by its waker.
-#[test]
-fn a_head_dropped_outside_checks_passes_its_turn_on() {
-    for by_waker in [false, true] {
-        let act = |head: &Slot, turn| {
-            let waker = Arc::new(Drops(head.clone())).into();
-            let mut future = head.lock().unwrap().take().unwrap();
-            assert!(Pin::new(&mut future).poll(&mut Context::from_waker(&waker)).is_pending());
-            *head.lock().unwrap() = Some(future);
-            if !by_waker {
-                drop_head(head);
-            }
-            drop(turn); // wakes it
-        };
-        passes_on(|_| true, act);
-    }
-}
-
-/// On its own thread and on another, the check true or false.
+/// On its own thread and on another, the check true or false. (A head that goes with its turn in
+/// its hands: `recipes/turns`.)
 #[test]
 fn a_head_dropped_in_its_check_passes_its_turn_on() {
-    for takes in [true, false] {
-        let here = move |slot: &Slot| {
-            drop_head(slot);
-            takes
-        };
-        passes_on(here, |_, turn| drop(turn));
-        let elsewhere = move |slot: &Slot| {
-            thread::scope(|scope| scope.spawn(|| drop_head(slot)).join().unwrap());
-            takes
-        };
-        passes_on(elsewhere, |_, turn| drop(turn));
+    for (takes, elsewhere) in [(true, false), (true, true), (false, false), (false, true)] {
+        let turns = Turns { free: Arc::new(Mutex::new(true)), waits: by_hand().1 };
+        let out = over(&mut turns.wait()).unwrap();
+        let (head, mut checks) = (Slot::default(), 0);
+        let slot = head.clone();
+        let wait = turns.wait_with(move || {
+            checks += 1;
+            match checks {
+                2 if elsewhere => thread::scope(|scope| {
+                    scope.spawn(|| drop_head(&slot)).join().unwrap(); // not the scope's end
+                }),
+                2 => drop_head(&slot),
+                _ => {}
+            }
+            checks != 2 || takes
+        });
+        *head.lock().unwrap() = Some(wait);
+        let (mut next, mut last) = (turns.wait(), turns.wait());
+        drop(out);
+        assert!(head.lock().unwrap().is_none(), "the head was dropped");
+        let turn = over(&mut next).unwrap();
+        assert!(poll(&mut last).is_pending());
+        drop(turn);
+        drop(over(&mut last).unwrap());
+        assert!(*turns.free.lock().unwrap());
+        assert_empty(&turns.waits);
     }
-}
-
-/// Before and after it was polled.
-#[test]
-fn a_head_dropped_with_its_value_passes_its_turn_on() {
-    for polled in [false, true] {
-        let act = |head: &Slot, turn| {
-            drop(turn);
-            let mut future = head.lock().unwrap().take().unwrap();
-            let turn = polled.then(|| over(&mut future));
-            drop(future);
-            drop(turn);
-        };
-        passes_on(|_| true, act);
-    }
-}
-
-/// One behind the head goes while the event is on its way to it.
-#[test]
-fn one_dropped_in_anothers_check_passes_its_turn_on() {
-    let (turns, second) = (Turns::new(false), Slot::default());
-    let (drops, mut checks) = (second.clone(), 0);
-    let mut first = turns.wait_with(move || {
-        checks += 1;
-        drop_head(&drops);
-        checks > 2 // not yet at the first event
-    });
-    *second.lock().unwrap() = Some(turns.wait());
-    let mut third = turns.wait();
-    *turns.free.lock().unwrap() = true;
-    assert!(turns.waits.check_and_complete_one(&"turn"));
-    assert!(poll(&mut first).is_pending());
-    drop(over(&mut third).unwrap());
-    assert!(matches!(poll(&mut first), Poll::Ready(Ok(_))));
-    assert_empty(&turns.waits);
 }

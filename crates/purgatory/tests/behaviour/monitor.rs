@@ -142,29 +142,6 @@ fn a_call_inside_a_closure_panics_with_its_name() {
 }
 
 #[test]
-fn a_wait_that_is_over_leaves_nothing() {
-    let (timer, waits) = by_hand();
-    let (monitor, key) = (Monitor::with(waits, Numbers::new()), Arc::<str>::from("n"));
-    let keys = [key.clone()];
-    let completed = monitor.wait(&keys, SECOND, has(1));
-    let expired = monitor.wait(&keys, SECOND / 2, has(2));
-    let dropped = [(); 2].map(|()| monitor.wait(&keys, SECOND, has(2)));
-    let cancelled = monitor.wait(&keys, SECOND, has(2));
-    let at_once = monitor.wait(&keys, SECOND, |_| Some(()));
-    monitor.update(|numbers| numbers.push(1));
-    timer.advance(SECOND / 2);
-    let [one, other] = dropped;
-    drop(one);
-    monitor.update(|_| drop(other));
-    monitor.purgatory().shutdown(MINUTE);
-    let refused = monitor.wait(&keys, SECOND, has(2));
-    drop(keys);
-    assert_eq!(Arc::strong_count(&key), 1);
-    assert_empty(monitor.purgatory());
-    drop((completed, expired, cancelled, at_once, refused));
-}
-
-#[test]
 fn the_last_handle_ends_waits_and_drops_the_state() {
     let state = Arc::new(());
     let monitor = Monitor::new("dropped", state.clone()).unwrap();

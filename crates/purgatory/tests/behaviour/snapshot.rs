@@ -1,6 +1,6 @@
 //! What waits, named: snapshots, labels, keys without an event, and a snapshot as text.
 
-use std::{cell::RefCell, sync::mpsc, thread, time::Duration};
+use std::{cell::RefCell, sync::mpsc, time::Duration};
 
 use crate::support::{
     MINUTE, MS, NEVER, Op, Park, Probe, SECOND, Waiting, by_hand, by_hand_with, never, poll,
@@ -58,37 +58,6 @@ fn a_later_check_is_not_taken_for_an_earlier_one() {
     (0..2).for_each(|_| _ = purgatory.check_and_complete(&"k"));
     let each = (Some(Duration::ZERO), Some(5 * MS));
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [(None, None), each, each]);
-}
-
-#[test]
-fn a_check_that_does_not_return_is_listed() {
-    let (timer, purgatory) = waiting();
-    let (entered, inside) = mpsc::channel();
-    let (go_on, stuck) = mpsc::channel::<()>();
-    let mut first = true;
-    let operation = Probe::new().operation().on_check(move || {
-        if !std::mem::take(&mut first) {
-            entered.send(()).unwrap();
-            stuck.recv().unwrap();
-        }
-    });
-    purgatory.park(operation, Watches::keys(&["k"]).labelled("fetch"), 5 * MS);
-    thread::scope(|scope| {
-        let event = scope.spawn(|| purgatory.check_and_complete(&"k"));
-        inside.recv().unwrap();
-        assert_eq!(purgatory.snapshot(9).under_check[0].under_check, Some(Duration::ZERO));
-        timer.advance(10 * MS); // it is due, and cannot expire
-        let snapshot = purgatory.snapshot(9);
-        let [stuck] = &snapshot.under_check[..] else { panic!("one is under check") };
-        assert_eq!((stuck.under_check, stuck.expires_in), (Some(10 * MS), Some(Duration::ZERO)));
-        assert_eq!((stuck.age, &*stuck.keys, stuck.label), (10 * MS, &["k"][..], Some("fetch")));
-        assert_eq!(snapshot.oldest[0].under_check, Some(10 * MS));
-        assert_eq!(snapshot.labels, [("fetch", 1)]);
-        go_on.send(()).unwrap();
-        assert_eq!(event.join().unwrap(), 0);
-    });
-    let snapshot = purgatory.snapshot(9);
-    assert_eq!((snapshot.under_check.len(), snapshot.stats.expired), (0, 1));
 }
 
 /// A key that uses this thread's purgatory when it is dropped.

@@ -1,9 +1,7 @@
 //! Watermark watches, under a hand-turned clock.
 
-use std::sync::{Arc, Mutex};
-
-use crate::support::{Park, Probe, SECOND, Waiting, assert_empty, by_hand, over, waiting};
-use purgatory::{CancelReason, Outcome, Purgatory, WaitError, Watches};
+use crate::support::{Park, Probe, SECOND, Waiting, assert_empty, waiting};
+use purgatory::{Outcome, Watches};
 
 /// Parks a new probe's operation.
 fn park(purgatory: &Waiting, watches: Watches<'_, &'static str>) -> Probe {
@@ -56,24 +54,6 @@ fn thousands_on_one_key_complete_with_nothing_locked() {
     assert_eq!(purgatory.complete_up_to(&"k", 1_499), 1_000);
     assert_eq!((purgatory.len(), purgatory.cancel_for_key(&"k", "rest")), (1_000, 1_000));
     assert_empty(&purgatory);
-}
-
-#[test]
-fn a_wait_on_a_watermark_takes_its_value_at_the_end() {
-    let (_timer, waits): (_, Purgatory<u8>) = by_hand();
-    let (log, watches) = (Arc::new(Mutex::new(vec!['a'])), [(1, 2)]);
-    let seen = log.clone();
-    let value = move || seen.lock().unwrap().get(1).copied();
-    let mut second = waits.wait(Watches::up_to(&watches), SECOND, value);
-    log.lock().unwrap().push('b');
-    assert_eq!((waits.complete_up_to(&1, 2), over(&mut second)), (1, Ok('b')));
-
-    let mut first = true;
-    let panics = move || std::mem::take(&mut first).then_some(None::<()>).expect("no value");
-    let mut panics = waits.wait(Watches::up_to(&watches), SECOND, panics);
-    assert_eq!(waits.complete_up_to(&1, 2), 1);
-    assert_eq!(over(&mut panics), Err(WaitError::Cancelled(CancelReason::Panicked)));
-    assert_eq!(waits.stats().panics, 1);
 }
 
 /// A rise that looked at each watch would check 16 000 times.

@@ -155,19 +155,3 @@ fn a_quorum_that_cannot_be_is_an_error() {
     assert_eq!(twice.to_string(), "not parked: a key comes twice in the quorum");
     assert_empty(&waits);
 }
-
-#[test]
-fn a_wait_that_is_over_keeps_no_keys_and_values() {
-    let (key, other) = (Arc::<str>::from("1"), Arc::<str>::from("2"));
-    let watermarks = Watermarks::with_keys_max(by_hand().1, 1);
-    let mut one = watermarks.wait_for(&key, 1, MINUTE);
-    let levels = [(key.clone(), 1), (other.clone(), 1)];
-    let quorum = watermarks.wait_for_k(1, &levels, MINUTE);
-    watermarks.park(&key, 1, MINUTE, drop).unwrap();
-    assert_eq!(watermarks.raise(&key, 1), Ok(3));
-    assert!(watermarks.raise(&other, 1).is_err());
-    watermarks.remove(&key);
-    drop((levels, quorum));
-    assert_eq!((Arc::strong_count(&key), Arc::strong_count(&other)), (1, 1));
-    assert_eq!(over(&mut one), Ok(1));
-}
