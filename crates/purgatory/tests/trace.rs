@@ -6,12 +6,12 @@ mod support;
 
 use std::{
     io,
-    sync::{Arc, Mutex, mpsc},
+    sync::{Arc, Mutex},
     thread,
 };
 
 use purgatory::{Outcome, Timeout};
-use support::{MINUTE, MS, NEVER, Op, Probe, SECOND, Waiting, by_hand_with, refused};
+use support::{MINUTE, MS, NEVER, Op, Probe, SECOND, Stop, Waiting, by_hand_with, refused};
 use timer_core::ManualTimer;
 
 #[derive(Clone, Default)]
@@ -134,25 +134,19 @@ fn a_subscriber_that_panics_loses_nothing() {
 #[test]
 fn a_stuck_check_is_told_once_with_both_threads() {
     let lines = told(|timer, purgatory| {
-        let (begun, checks) = mpsc::channel();
-        let (release, blocked) = mpsc::channel::<()>();
-        let check = move || {
-            begun.send(()).unwrap();
-            _ = blocked.recv();
-        };
-        let parks = purgatory.clone();
+        let (checking, parks) = (Stop::armed(), purgatory.clone());
+        let in_check = checking.clone();
         let stuck = thread::Builder::new().name("parks".to_owned());
         let stuck = stuck.spawn(move || {
+            let check = move || in_check.here();
             park(&parks, Probe::new().operation().on_check(check), NEVER);
         });
-        checks.recv().unwrap();
-        let seen = || _ = purgatory.check_and_complete(&"k");
-        timer.advance(SECOND);
-        seen();
-        timer.advance(MS);
-        seen();
-        seen();
-        drop(release);
+        checking.meanwhile(|| {
+            for passes in [SECOND, MS, MS] {
+                timer.advance(passes);
+                purgatory.check_and_complete(&"k");
+            }
+        });
         stuck.unwrap().join().unwrap();
     });
     let here = thread::current().name().unwrap().to_owned();

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{MINUTE, Op, Park, Probe};
+use crate::support::{MINUTE, Op, Park, Probe, Stop};
 use purgatory::{Outcome, Purgatory, Timeout};
 use timer_core::{Clock, SystemTimer};
 
@@ -121,17 +121,13 @@ fn a_stuck_check_is_told_to_a_closed_stderr() {
     }
     let clock = Held::default();
     let (_timer, purgatory) = clock.purgatory();
-    let (begun, running) = mpsc::channel();
-    let (release, blocked) = mpsc::channel::<()>();
-    let stuck = Probe::new().operation().on_check(move || {
-        begun.send(()).unwrap();
-        let _ = blocked.recv();
-    });
-    let parks = purgatory.clone();
+    let (checking, parks) = (Stop::armed(), purgatory.clone());
+    let in_check = checking.clone();
+    let stuck = Probe::new().operation().on_check(move || in_check.here());
     let stuck = thread::spawn(move || parks.try_complete_else_watch(stuck, &["stuck"], MINUTE));
-    running.recv().unwrap();
-    clock.set_us(2_000_000);
-    assert_eq!(purgatory.check_and_complete(&"another"), 0);
-    drop(release);
+    checking.meanwhile(|| {
+        clock.set_us(2_000_000);
+        assert_eq!(purgatory.check_and_complete(&"another"), 0);
+    });
     assert!(stuck.join().is_ok());
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::support::{
-    MINUTE, MS, Op, PANICKED, Park, Probe, SECOND, SHUTDOWN, Waiting, assert_empty, by_hand,
+    MINUTE, MS, Op, PANICKED, Park, Probe, SECOND, SHUTDOWN, Stop, Waiting, assert_empty, by_hand,
     by_hand_with, requested, waiting,
 };
 use purgatory::{
@@ -110,39 +110,30 @@ fn nothing_expires_early() {
 #[test]
 fn no_thread_waits_for_a_check_or_a_callback() {
     let (timer, purgatory): (_, Purgatory<&'static str, BoxedOperation>) = by_hand();
-    let (entered, inside) = mpsc::channel();
-    let gate = Arc::new(Mutex::new(()));
-    let shut = gate.lock().unwrap();
-    let block = |entered: &mpsc::Sender<()>| {
-        let (entered, gate) = (entered.clone(), gate.clone());
-        move || {
-            entered.send(()).unwrap();
-            drop(gate.lock());
-        }
-    };
-    let (mut first, blocks, blocked) = (true, block(&entered), block(&entered));
+    let (checking, calling) = (Stop::new(), Stop::armed());
+    let (in_check, in_callback) = (checking.clone(), calling.clone());
     let check = move || {
-        if !std::mem::take(&mut first) {
-            blocks();
-        }
+        in_check.here();
         false
     };
     let (tell, told) = mpsc::channel();
     let tells = tell.clone();
     let checked = when(check, move |outcome| tells.send(("checked", outcome)).unwrap());
     let checked = purgatory.park(checked, &["a"], MINUTE);
-    let calls = purgatory.park(when(|| false, move |_| blocked()), &["b"], MINUTE);
+    let calls = purgatory.park(when(|| false, move |_| in_callback.here()), &["b"], MINUTE);
     let other = when(|| false, move |outcome| tell.send(("other", outcome)).unwrap());
     purgatory.park(other, &["c"], SECOND);
-    thread::scope(|scope| {
-        scope.spawn(|| purgatory.check_and_complete(&"a"));
-        scope.spawn(|| purgatory.complete(calls));
-        (0..2).for_each(|_| inside.recv().unwrap());
+    checking.arm();
+    let meanwhile = || {
         assert_eq!(purgatory.check_and_complete(&"a"), 0);
         assert_eq!(purgatory.cancel(checked, "meanwhile"), EndResult::Noted);
         timer.advance(SECOND);
         assert_eq!(told.try_recv(), Ok(("other", Expired)));
-        drop(shut);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| purgatory.check_and_complete(&"a"));
+        scope.spawn(|| purgatory.complete(calls));
+        checking.meanwhile(|| calling.meanwhile(meanwhile));
     });
     assert_eq!(told.try_recv(), Ok(("checked", requested("meanwhile"))));
 }
@@ -208,28 +199,25 @@ fn a_full_purgatory_hands_operations_back() {
 #[test]
 fn a_shutdown_with_a_limit_tells_what_it_left() {
     let purgatory: Purgatory<u32, BoxedOperation> = Purgatory::new("left").unwrap();
-    let (begun, checking) = mpsc::channel();
-    let (release, blocked) = mpsc::channel::<()>();
-    let mut first = true;
+    let (checking, calling) = (Stop::new(), Stop::armed());
+    let (in_check, in_callback) = (checking.clone(), calling.clone());
     let check = move || {
-        if !std::mem::take(&mut first) {
-            begun.send(()).unwrap();
-            let _ = blocked.recv();
-        }
+        in_check.here();
         false
     };
     purgatory.park(when(check, drop), &[1], MINUTE);
-    let (free, stuck) = mpsc::channel::<()>();
-    purgatory.park(when(|| false, move |_| _ = stuck.recv()), &[2], MINUTE);
+    purgatory.park(when(|| false, move |_| in_callback.here()), &[2], MINUTE);
+    checking.arm();
     let raising = purgatory.clone();
     let event = thread::spawn(move || raising.check_and_complete(&1));
-    checking.recv().unwrap();
-    let left = purgatory.shutdown(Duration::ZERO);
-    assert_eq!((left.under_check, left.callbacks, left.threads > 0), (1, 1, true));
-    let late = purgatory.try_complete_else_watch(when(|| false, drop), &[1], MINUTE);
-    assert_eq!(late.unwrap_err().reason, RefusedReason::Closed);
-    release.send(()).unwrap();
-    free.send(()).unwrap();
+    checking.meanwhile(|| {
+        let left = purgatory.shutdown(Duration::ZERO);
+        calling.meanwhile(|| {
+            assert_eq!((left.under_check, left.callbacks, left.threads > 0), (1, 1, true));
+            let late = purgatory.try_complete_else_watch(when(|| false, drop), &[1], MINUTE);
+            assert_eq!(late.unwrap_err().reason, RefusedReason::Closed);
+        });
+    });
     assert!(purgatory.shutdown(MINUTE).is_nothing());
     assert_eq!((event.join().unwrap(), purgatory.stats().cancelled_by_shutdown), (0, 2));
 }

@@ -11,7 +11,7 @@ use std::{
 
 use crate::support::{
     Later, MS, NEVER, Op, PANICKED, Park, Probe, SHUTDOWN, Waiting, assert_empty, by_hand_with,
-    over, refused, requested,
+    over, requested,
 };
 use purgatory::{
     Builder, EndResult, OperationId,
@@ -157,22 +157,6 @@ fn each_interval_has_one_check_and_expiry_is_on_time() {
         timer.advance(timeout_ms * MS);
         assert_eq!((probe.endings(), probe.checks()), (vec![Expired], checks));
     }
-}
-
-#[test]
-fn a_queued_last_check_keeps_its_place() {
-    let (world, later) = World::late(Kind::Last);
-    let probe = world.parked(&["a"]);
-    world.timer.advance(EVERY);
-    let stats = world.purgatory.stats();
-    assert_eq!((stats.parked, stats.callbacks_waiting, probe.checks()), (1, 1, 1));
-    assert_eq!(world.purgatory.snapshot(1).under_check.len(), 1);
-    refused(&world.purgatory, Probe::new().operation(), &["a"]);
-    probe.make_ready();
-    later.run();
-    assert_eq!(probe.endings(), [Completed]);
-    world.assert_over(1);
-    world.parked(&["a"]); // its place is free
 }
 
 #[test]

@@ -20,8 +20,8 @@ use timer_core::{Executor, Job, SystemTimer};
 
 use crate::{
     naive::{Busy, Naive},
-    script::{AnyPurgatory, Ours, Probe, Stop, ends, here},
-    support::{MS, PANICKED, assert_empty, requested},
+    script::{AnyPurgatory, Ours, Probe, ends, here},
+    support::{MS, PANICKED, Stop, assert_empty, requested},
 };
 
 const KEY: u32 = 1;

@@ -13,7 +13,8 @@ use purgatory::Outcome::{Completed, Expired};
 
 use crate::{
     naive::{Busy, Naive},
-    script::{AnyPurgatory, OuterLock, Probe, Sign, Stop, ends, here},
+    script::{AnyPurgatory, OuterLock, Probe, Sign, ends, here},
+    support::Stop,
 };
 
 const KEY: u32 = 1;

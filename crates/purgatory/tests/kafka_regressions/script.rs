@@ -4,7 +4,7 @@
 use std::{
     panic::resume_unwind,
     sync::{
-        Arc, Barrier,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
         mpsc::{self, Receiver, Sender},
     },
@@ -61,36 +61,6 @@ impl Probe {
             then();
         };
         Op { check: Box::new(move || check(ready.load(SeqCst))), ended: Box::new(ended) }
-    }
-}
-
-/// Where a script holds a thread, once: the next to come by after `arm`.
-#[derive(Clone)]
-pub struct Stop(Arc<(AtomicBool, Barrier)>);
-
-impl Stop {
-    pub fn new() -> Self {
-        Stop(Arc::new((AtomicBool::new(false), Barrier::new(2))))
-    }
-
-    pub fn arm(&self) {
-        self.0.0.store(true, SeqCst);
-    }
-
-    /// For the thread to be held.
-    pub fn here(&self) {
-        if self.0.0.swap(false, SeqCst) {
-            self.0.1.wait();
-            self.0.1.wait();
-        }
-    }
-
-    /// Does this while a thread is held, once one is.
-    pub fn meanwhile<T>(&self, act: impl FnOnce() -> T) -> T {
-        self.0.1.wait();
-        let done = act();
-        self.0.1.wait();
-        done
     }
 }
 

@@ -15,8 +15,8 @@ use std::{
 
 use fastrand::Rng;
 use purgatory::{
-    CancelReason, DelayedOperation, OperationId, Outcome, ParkResult, Purgatory, RefusedReason,
-    Timeout, WaitError, WaitFuture, Watches, when,
+    CancelReason, OperationId, Outcome, ParkResult, Purgatory, Timeout, WaitError, WaitFuture,
+    Watches, when,
 };
 use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
 
@@ -305,55 +305,4 @@ fn memory_is_back_where_it_started() {
     let (bytes, all) = (bytes.load(SeqCst), all.load(SeqCst));
     println!("{all} bytes were allocated, {bytes} of them are left");
     assert!(all > 10_000_000 && bytes.abs() < 100_000, "{bytes} of {all} bytes are left");
-}
-
-const MAX_WEIGHT: u64 = 10_000;
-
-/// Never completes, and weighs this much.
-struct Heavy(u64);
-
-impl DelayedOperation for Heavy {
-    fn try_complete(&mut self) -> bool {
-        false
-    }
-
-    fn on_complete(self, _: Outcome) {}
-
-    fn weight(&self) -> u64 {
-        self.0
-    }
-}
-
-/// Four threads park weights until 20 of each were refused: what is accepted is its weight, and
-/// what was refused does not fit.
-#[test]
-fn max_weight_is_exact_on_real_threads() {
-    let builder = Purgatory::builder("weights").max_weight(MAX_WEIGHT);
-    let waits: Purgatory<u64, Heavy> = builder.build().unwrap();
-    for round in 0..effort(20) {
-        let (accepted, lightest) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
-        let fill = |seed| {
-            let (mut random, mut refused) = (Rng::with_seed(seed), 0);
-            while refused < 20 {
-                let (weight, keys) = (random.u64(..30), [random.u64(..50), random.u64(..50)]);
-                match waits.try_complete_else_watch(Heavy(weight), &keys, Timeout::Never) {
-                    Ok(_) => accepted.fetch_add(weight, SeqCst),
-                    Err(by) => {
-                        assert!(matches!(by.reason, RefusedReason::TooHeavy { .. }));
-                        refused += 1;
-                        lightest.fetch_min(weight, SeqCst)
-                    }
-                };
-            }
-        };
-        thread::scope(|scope| {
-            let fill = &fill;
-            (0..THREADS).for_each(|thread| _ = scope.spawn(move || fill(round * THREADS + thread)));
-        });
-        let (accepted, lightest) = (accepted.into_inner(), lightest.into_inner());
-        assert!(accepted <= MAX_WEIGHT && accepted + lightest > MAX_WEIGHT);
-        assert_eq!(waits.stats().weight, accepted);
-        waits.cancel_all("full");
-        assert_eq!(waits.stats().weight, 0);
-    }
 }

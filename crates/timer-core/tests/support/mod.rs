@@ -1,12 +1,12 @@
 //! What tests of both crates need: spans of time, polls, a task that counts its wake-ups, an
-//! executor that is late, a value that tells which thread drops it.
+//! executor that is late, a place where a thread is held, a value that tells which thread drops it.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test file uses its part")]
 
 use std::{
     pin::Pin,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        Arc, Barrier, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
         mpsc,
     },
     task::{Context, Poll, Wake, Waker},
@@ -88,6 +88,48 @@ impl Later {
 
     pub fn len(&self) -> usize {
         self.0.lock().unwrap().len()
+    }
+}
+
+/// Where a test holds a thread, once: the next to come by after `arm`.
+#[derive(Clone)]
+pub struct Stop(Arc<(AtomicBool, Barrier)>);
+
+impl Stop {
+    pub fn new() -> Self {
+        Stop(Arc::new((AtomicBool::new(false), Barrier::new(2))))
+    }
+
+    /// One that holds the first thread to come by.
+    pub fn armed() -> Self {
+        let stop = Stop::new();
+        stop.arm();
+        stop
+    }
+
+    pub fn arm(&self) {
+        self.0.0.store(true, SeqCst);
+    }
+
+    /// For the thread to be held.
+    pub fn here(&self) {
+        if self.0.0.swap(false, SeqCst) {
+            self.0.1.wait();
+            self.0.1.wait();
+        }
+    }
+
+    /// Does this while a thread is held, once one is. That goes on then, also after a panic.
+    pub fn meanwhile<T>(&self, act: impl FnOnce() -> T) -> T {
+        struct GoOn<'a>(&'a Barrier);
+        impl Drop for GoOn<'_> {
+            fn drop(&mut self) {
+                self.0.wait();
+            }
+        }
+        self.0.1.wait();
+        let _go_on = GoOn(&self.0.1);
+        act()
     }
 }
 

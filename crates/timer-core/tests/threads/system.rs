@@ -16,7 +16,7 @@ use timer_core::{
     driver::{Shards, WheelOwner},
 };
 
-use crate::support::{HOUR, Later, MINUTE, MS, TellsWhere};
+use crate::support::{HOUR, Later, MINUTE, MS, Stop, TellsWhere};
 
 /// Schedules a task that sends a value.
 fn send<V: Send + 'static>(timer: &impl Timer, after: Duration, to: &mpsc::Sender<V>, value: V) {
@@ -148,28 +148,6 @@ fn what_falls_due_together_is_spread_over_the_workers() {
 }
 
 #[test]
-fn a_manual_timer_keeps_order_of_nested_tasks() {
-    let timer = ManualTimer::new();
-    let (to, seen) = mpsc::channel();
-    let note = |ms: u64, to: &mpsc::Sender<_>, timer: &ManualTimer| {
-        let (to, at) = (to.clone(), timer.clock());
-        move || to.send((ms, at.now_ns() / 1_000_000)).unwrap()
-    };
-    let (first, second) = (note(10, &to, &timer), note(15, &to, &timer));
-    let nested = timer.clone();
-    let outer = move || {
-        first();
-        nested.schedule(5 * MS, second).unwrap();
-        nested.advance(80 * MS); // only moves the goal
-    };
-    timer.schedule(10 * MS, outer).unwrap();
-    timer.schedule(20 * MS, note(20, &to, &timer)).unwrap();
-    timer.advance(30 * MS);
-    assert_eq!(seen.try_iter().collect::<Vec<_>>(), [(10, 10), (15, 15), (20, 20)]);
-    assert_eq!(timer.now_ns(), 110_000_000);
-}
-
-#[test]
 fn a_clock_at_the_end_of_time_fires_due_tasks_alone() {
     let hand = ManualTimer::new();
     hand.pass(Duration::MAX);
@@ -259,28 +237,26 @@ fn the_reaper_drops_no_task_of_a_timer_that_goes() {
 fn a_shutdown_waits_for_what_is_running_or_its_limit() {
     let timer = SystemTimer::new().unwrap();
     let numbers = timer.with_handler(drop::<u32>);
-    let (begun, running) = mpsc::channel();
-    let (release, blocked) = mpsc::channel::<()>();
-    let over = Arc::new(AtomicBool::new(false));
-    let task_over = over.clone();
+    let (running, over) = (Stop::armed(), Arc::new(AtomicBool::new(false)));
+    let (inside, task_over) = (running.clone(), over.clone());
     let stuck = move || {
-        begun.send(()).unwrap();
-        let _ = blocked.recv();
+        inside.here();
         task_over.store(true, SeqCst);
     };
     timer.schedule(Duration::ZERO, stuck).unwrap();
-    running.recv().unwrap();
-    timer.schedule(HOUR, || ()).unwrap();
-    let left = timer.shutdown(Duration::ZERO);
-    assert_eq!((left.unfired.len(), left.threads > 0), (1, true));
-    let refused = numbers.schedule(HOUR, 7).unwrap_err();
-    assert_eq!((refused.reason, refused.into_task()), (TimerError::Closed, 7));
     let shut_down = |limit| (timer.shutdown(limit).threads, over.load(SeqCst));
     thread::scope(|scope| {
-        let (shut_down, callers) = (&shut_down, [HOUR, Duration::MAX, Duration::MAX]);
-        let callers = callers.map(|limit| scope.spawn(move || shut_down(limit)));
-        (0..10_000).for_each(|_| thread::yield_now()); // one that does not wait gets away
-        release.send(()).unwrap();
+        let callers = running.meanwhile(|| {
+            timer.schedule(HOUR, || ()).unwrap();
+            let left = timer.shutdown(Duration::ZERO);
+            assert_eq!((left.unfired.len(), left.threads > 0), (1, true));
+            let refused = numbers.schedule(HOUR, 7).unwrap_err();
+            assert_eq!((refused.reason, refused.into_task()), (TimerError::Closed, 7));
+            let (shut_down, callers) = (&shut_down, [HOUR, Duration::MAX, Duration::MAX]);
+            let callers = callers.map(|limit| scope.spawn(move || shut_down(limit)));
+            (0..10_000).for_each(|_| thread::yield_now()); // one that does not wait gets away
+            callers
+        });
         callers.into_iter().for_each(|caller| assert_eq!(caller.join().unwrap(), (0, true)));
     });
 }

@@ -43,7 +43,7 @@ use std::{
     time::Duration,
 };
 
-use purgatory::{CancelReason, DelayedOperation, Outcome, Purgatory, WatchKey};
+use purgatory::{DelayedOperation, Outcome, Purgatory, WatchKey};
 use timer_core::ManualTimer;
 
 use crate::support::{

@@ -2,15 +2,13 @@
 //! a purgatory for each core.
 
 use std::{
-    cell::Cell,
     io,
-    rc::Rc,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
 };
 
 use purgatory::{
     Outcome::{Completed, Expired},
-    ParkResult, when,
+    when,
 };
 
 use super::{
@@ -121,98 +119,47 @@ fn shutdown_and_a_broken_store_end_the_loop() {
     });
 }
 
-/// Fetches of a log on one thread, each told how it ended: not `Send`.
-fn log() -> (Rc<Log>, impl Fn(u64, Duration) -> bool, mpsc::Receiver<String>) {
-    let (client, answers) = mpsc::channel();
-    let log = Rc::new(Log::new(ManualTimer::new()).unwrap());
-    let of = log.clone();
-    let fetch = move |offset, timeout| {
-        let client = client.clone();
-        let answer = move |outcome| client.send(format!("{offset} {outcome}")).unwrap();
-        matches!(of.fetch(offset, timeout, answer), Ok(ParkResult::Parked(_)))
-    };
-    (log, fetch, answers)
-}
-
-/// And an answer may fetch again and append, as the next request of its connection does.
-#[test]
-fn an_append_answers_what_it_reaches_and_once() {
-    let (log, fetch, answers) = log();
-    assert_eq!([2, 1, 3].map(|offset| fetch(offset, SECOND)), [true; 3]);
-    assert_eq!([(); 2].map(|()| log.append()), [1, 1]);
-    assert!(!fetch(1, SECOND)); // it is there
-    told(&answers, &["1 completed", "2 completed", "1 completed"]);
-    let (again, answered) = (log.clone(), Rc::new(Cell::new(false)));
-    let seen = answered.clone();
-    let answer = move |_| {
-        assert!(fetch(4, SECOND));
-        assert_eq!(again.append(), 0); // when the outer append is over
-        seen.set(true);
-    };
-    log.fetch(3, SECOND, answer).unwrap();
-    assert_eq!((log.append(), answered.get()), (2, true));
-    told(&answers, &["3 completed", "4 completed"]);
-    nothing_is_left(&log.fetches);
-}
-
 /// A late turn expires all that fell due, in the order of deadlines.
 #[test]
 fn fetches_never_reached_expire_in_their_turn() {
-    let (log, fetch, answers) = log();
+    let (log, (client, answers)) = (Log::new(ManualTimer::new()).unwrap(), mpsc::channel());
     log.turn(5 * SECOND);
-    assert!(fetch(7, 3 * SECOND) && fetch(8, SECOND) && fetch(9, 2 * SECOND));
+    for (offset, seconds) in [(7, 3), (1, 1), (8, 1), (9, 2)] {
+        let client = client.clone();
+        let answer = move |outcome| client.send((offset, outcome)).unwrap();
+        log.fetch(offset, seconds * SECOND, answer).unwrap();
+    }
+    assert_eq!(log.append(), 1);
+    told(&answers, &[(1, Completed)]);
     log.turn(6 * SECOND - MS);
     log.turn(6 * SECOND - 2 * MS); // the loop's clock is not asked to be steady
-    told::<_, &str>(&answers, &[]);
+    assert!(answers.try_recv().is_err());
     log.turn(MINUTE);
-    told(&answers, &["8 expired", "9 expired", "7 expired"]);
+    told(&answers, &[(8, Expired), (9, Expired), (7, Expired)]);
     nothing_is_left(&log.fetches);
-}
-
-/// A core's outbox, which a test sends requests to: an event completes one once its key is ready.
-struct Clients {
-    outbox: mpsc::Sender<(u64, Message)>,
-    ready: Arc<Mutex<Vec<u64>>>,
-    told: mpsc::Sender<(u64, Outcome)>,
-}
-
-impl Clients {
-    fn ask(&self, key: u64) {
-        let (ready, told) = (self.ready.clone(), self.told.clone());
-        let check = move || ready.lock().unwrap().contains(&key);
-        let request = when(check, move |outcome| told.send((key, outcome)).unwrap());
-        self.outbox.send((key, Message::Request(SECOND, request))).unwrap();
-    }
-
-    fn event(&self, key: u64) {
-        self.outbox.send((key, Message::Event)).unwrap();
-    }
 }
 
 /// Nothing runs on a sender's thread.
 #[test]
 fn messages_are_handled_in_order_by_the_turn() {
-    let (((outbox, core), ready), (told, answers)) =
-        ((Core::new().unwrap(), Arc::default()), mpsc::channel());
-    let clients = Clients { outbox, ready, told };
-    clients.event(1); // early: nobody waits
-    elsewhere(|| [1, 2, 3].into_iter().for_each(|key| clients.ask(key)));
-    clients.ready.lock().unwrap().extend([2]);
-    clients.event(2);
+    let ((outbox, core), (tell, answers)) = (Core::new().unwrap(), mpsc::channel());
+    let ready = Arc::<AtomicBool>::default();
+    let send = |key, message| outbox.send((key, message)).unwrap();
+    let ask = |key| {
+        let (ready, tell) = (ready.clone(), tell.clone());
+        let answer = move |outcome| tell.send((key, outcome)).unwrap();
+        send(key, Message::Request(SECOND, when(move || ready.load(SeqCst), answer)));
+    };
+    send(1, Message::Event); // early: nobody waits
+    elsewhere(|| [1, 2].into_iter().for_each(ask));
     assert!(core.turn(MS).unwrap() <= Some(SECOND)); // or until a bucket is handed down
-    self::told(&answers, &[(2, Completed)]);
-    clients.ready.lock().unwrap().push(1);
+    ready.store(true, SeqCst);
     assert_eq!(core.turn(SECOND - MS), Ok(Some(MS)));
-    self::told::<_, (u64, Outcome)>(&answers, &[]); // ready, and no event yet
-    [1, 1].into_iter().for_each(|key| clients.event(key)); // twice
+    assert!(answers.try_recv().is_err()); // ready, and no event yet
+    (0..2).for_each(|_| send(1, Message::Event)); // twice
     core.turn(Duration::ZERO).unwrap();
-    self::told(&answers, &[(1, Completed)]);
+    told(&answers, &[(1, Completed)]);
     assert_eq!(core.turn(MS), Ok(None));
-    self::told(&answers, &[(3, Expired)]);
+    told(&answers, &[(2, Expired)]);
     nothing_is_left(&core.waits);
-    clients.ask(4);
-    core.turn(MS).unwrap();
-    drop(core);
-    self::told(&answers, &[(4, Outcome::Cancelled(CancelReason::Dropped))]);
-    assert!(clients.outbox.send((1, Message::Event)).is_err());
 }

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use purgatory::{BoxedOperation, Replies, when};
+use purgatory::Replies;
 
 use super::{
     guide::{
@@ -16,7 +16,6 @@ use super::{
     },
     *,
 };
-use crate::support::{NEVER, Park};
 
 fn connection() -> Connection {
     Connection { replies: Replies::from(by_hand().1), numbers: 0.into() }
@@ -141,36 +140,13 @@ fn a_close_while_a_request_parks_is_noticed() {
     nothing_is_left(&waits);
 }
 
-fn server() -> Server {
-    Server { stopping: Arc::default(), open: Arc::default(), drained: by_hand().1 }
-}
-
-/// A request is open until its callback is over, whatever becomes of the answer: it has left its
-/// purgatory before. And none begins meanwhile.
-#[test]
-fn a_request_is_open_until_it_was_answered() {
-    let (server, (_turns, requests, later)) = (server(), by_hand_and_late::<u32, BoxedOperation>());
-    let open = server.begin().unwrap();
-    let answer = move |_| {
-        let _open = open;
-        panic!("an answer");
-    };
-    requests.park(when(|| false, answer), &[1], NEVER);
-    let mut drain = server.drain(SECOND);
-    assert!(server.begin().is_none());
-    assert_eq!(server.drained.check_and_complete(&()), 0); // an event too many
-    assert_eq!((requests.complete_for_key(&1), requests.is_empty()), (1, true));
-    assert!(poll(&mut drain).is_pending());
-    later.run();
-    assert_eq!((over(&mut drain), requests.stats().panics), (Ok(()), 1));
-    assert_eq!(over(&mut server.drain(SECOND)), Ok(())); // nothing is open
-}
-
 /// Requests that begin and end while it is drained: once it is, none is open and none begins.
 #[test]
 fn no_request_is_open_once_it_is_drained() {
     for _ in 0..20 {
-        let (server, served) = (server(), AtomicUsize::new(0));
+        let server =
+            Server { stopping: Arc::default(), open: Arc::default(), drained: by_hand().1 };
+        let served = AtomicUsize::new(0);
         thread::scope(|scope| {
             let serve = || {
                 while let Some(_open) = server.begin() {

@@ -15,52 +15,30 @@ use super::{
     *,
 };
 
-struct Editor {
-    notes: Document,
-    disk: mpsc::Sender<String>,
-    saved: mpsc::Receiver<String>,
-}
-
-impl Editor {
-    fn over(saves: Purgatory<&'static str>) -> Editor {
-        let (disk, saved) = mpsc::channel();
-        let notes = Document { name: "notes", text: Default::default(), saves, pending: None };
-        Editor { notes, disk, saved }
-    }
-
-    fn edit(&mut self, text: &str) -> bool {
-        let disk = self.disk.clone();
-        self.notes.edit(text, move |text| drop(disk.send(text)))
-    }
-}
-
 #[test]
 fn edits_are_saved_once_when_quiet_and_at_shutdown() {
-    let (timer, saves) = by_hand();
-    let mut editor = Editor::over(saves.clone());
-    for text in ["a", "ab", "abc"] {
-        assert!(editor.edit(text));
+    let ((timer, saves), (disk, saved)) = (by_hand(), mpsc::channel());
+    let (name, text) = ("notes", Arc::default());
+    let mut notes = Document { name, text, saves: saves.clone(), pending: None };
+    let edit = |notes: &mut Document, text| {
+        let disk = disk.clone();
+        notes.edit(text, move |text| disk.send(text).unwrap())
+    };
+    for text in ["ab", "abc"] {
+        // An edit after a save parks another, one before it does not.
+        assert!(edit(&mut notes, "a"));
         timer.advance(2 * SECOND - MS);
+        assert!(edit(&mut notes, text));
+        timer.advance(2 * SECOND);
+        told(&saved, &[text]);
     }
-    told::<_, &str>(&editor.saved, &[]);
-    timer.advance(MS);
-    told(&editor.saved, &["abc"]);
-    editor.edit("discarded");
-    assert!(editor.notes.discard() && !editor.notes.discard());
+    assert!(edit(&mut notes, "discarded") && notes.discard() && !notes.discard());
     timer.advance(MINUTE);
-    told::<_, &str>(&editor.saved, &[]);
-    editor.edit("abcd");
-    timer.advance(2 * SECOND);
-    told(&editor.saved, &["abcd"]);
-    editor.edit("abcde");
-    let Editor { disk, saved, .. } = editor; // is closed
-    timer.advance(2 * SECOND);
-    told(&saved, &["abcde"]);
-    let mut editor = Editor { disk, saved, ..Editor::over(saves.clone()) };
-    editor.edit("b");
+    assert!(saved.try_recv().is_err());
+    assert!(edit(&mut notes, "b"));
     saves.shutdown(SECOND);
-    assert!(!editor.edit("bc"));
-    told(&editor.saved, &["b"]);
+    assert!(!edit(&mut notes, "bc"));
+    told(&saved, &["b"]);
     nothing_is_left(&saves);
 }
 
