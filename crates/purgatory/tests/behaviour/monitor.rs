@@ -1,23 +1,21 @@
-//! A state with waits: changes before, between and after the waits, closures that panic and that
-//! call back, futures that are dropped, shutdown.
+//! A state with waits: the keys that a change raises, closures that panic and that call back, the
+//! last handle.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex},
-    task::Poll,
 };
 
-use crate::support::{MINUTE, SECOND, assert_empty, by_hand, over, poll};
+use crate::support::{MINUTE, SECOND, assert_empty, by_hand, over};
 use purgatory::{CancelReason, Monitor, Purgatory, WaitError};
-use timer_core::ManualTimer;
 
 type Numbers = Vec<u32>;
 type Waits = Purgatory<&'static str>;
 
 /// A monitor under a hand-turned clock, and its purgatory to look into.
-fn monitor<S: Send + 'static>(state: S) -> (ManualTimer, Waits, Monitor<&'static str, S>) {
-    let (timer, waits) = by_hand();
-    (timer, waits.clone(), Monitor::with(waits, state))
+fn monitor() -> (Waits, Monitor<&'static str, Numbers>) {
+    let waits = by_hand().1;
+    (waits.clone(), Monitor::with(waits, Numbers::new()))
 }
 
 /// The message of a panic.
@@ -33,29 +31,8 @@ fn has(number: u32) -> impl FnMut(&mut Numbers) -> Option<u32> + Send + 'static 
 }
 
 #[test]
-fn a_change_before_the_wait_between_and_after() {
-    let (timer, waits, monitor) = monitor(Numbers::new());
-    monitor.update(|numbers| numbers.push(1));
-    assert_eq!(over(&mut monitor.wait(&["n"], SECOND, has(1))), Ok(1));
-    let mut two = monitor.wait(&["n"], SECOND, has(2));
-    let mut three = monitor.wait(&["n"], SECOND, has(3));
-    let mut any = monitor.wait(&["n"], SECOND, |numbers| numbers.len() > 1);
-    assert_eq!((monitor.purgatory().len(), poll(&mut two)), (3, Poll::Pending));
-    assert_eq!(monitor.update(|numbers| (numbers.push(2), numbers.len()).1), 2);
-    assert_eq!((over(&mut two), over(&mut any), poll(&mut three)), (Ok(2), Ok(()), Poll::Pending));
-    timer.pass(SECOND); // the reaper has not come by
-    monitor.update(|numbers| numbers.push(3));
-    assert_eq!(over(&mut three), Ok(3));
-    let mut four = monitor.wait(&["n"], SECOND, has(4));
-    timer.advance(SECOND);
-    monitor.update(|numbers| numbers.push(4)); // too late
-    assert_eq!(over(&mut four), Err(WaitError::Expired));
-    assert_empty(&waits);
-}
-
-#[test]
 fn an_update_raises_its_keys_and_no_other() {
-    let (_timer, waits, monitor) = monitor(Numbers::new());
+    let (waits, monitor) = monitor();
     let checks = Arc::new(Mutex::new(Vec::new()));
     let wait = |key: &'static str| {
         let checks = checks.clone();
@@ -91,7 +68,7 @@ fn an_update_raises_its_keys_and_no_other() {
 /// It may have changed anything.
 #[test]
 fn a_change_that_panics_raises_and_unlocks() {
-    let (_timer, waits, monitor) = monitor(Numbers::new());
+    let (waits, monitor) = monitor();
     fn half_way<R>(numbers: &mut Numbers) -> R {
         numbers.push(7);
         panic!("half way");
@@ -116,7 +93,7 @@ fn a_change_that_panics_raises_and_unlocks() {
 #[test]
 fn a_call_inside_a_closure_panics_with_its_name() {
     type Call = fn(&Monitor<&'static str, Numbers>);
-    let (_timer, waits, monitor) = monitor(Numbers::new());
+    let (waits, monitor) = monitor();
     let calls: [(&str, Call); 6] = [
         ("update", |monitor| monitor.update(|_| ())),
         ("update_key", |monitor| monitor.update_key(&"n", |_| ())),

@@ -162,18 +162,6 @@ fn fail_all_fails_nothing_that_is_expected_later() {
     nothing_is_left(&waits, &replies);
 }
 
-#[test]
-fn replies_are_bounded_and_places_come_back() {
-    let (_timer, waits): (_, Waits) = by_hand_with(|builder| builder.max_parked(1));
-    let replies = Texts::from(waits);
-    for key in [1, 2] {
-        let mut reply = replies.expect(key, SECOND).unwrap();
-        let refused = replies.expect(3, SECOND).unwrap_err();
-        assert_eq!((refused.reason, refused.into_inner()), (RefusedReason::Full { limit: 1 }, 3));
-        assert_eq!((replies.deliver(&key, "told"), over(&mut reply)), (Ok(()), Ok("told")));
-    }
-}
-
 /// The answer that deliverer and future share.
 #[test]
 fn a_reply_takes_one_allocation() {

@@ -27,19 +27,6 @@ fn the_last_of_several_watermarks_completes() {
     assert_empty(&purgatory);
 }
 
-#[test]
-fn in_the_check_form_a_met_watch_stays() {
-    let (_timer, purgatory) = waiting();
-    let probe = park(&purgatory, Watches::up_to(&[("k", 5)]).checked());
-    for (value, checks) in [(4, 1), (5, 2), (6, 3), (1, 4)] {
-        assert_eq!((purgatory.complete_up_to(&"k", value), probe.checks()), (0, checks));
-    }
-    assert_eq!((purgatory.check_and_complete(&"k"), probe.checks()), (0, 4)); // no rise
-    probe.make_ready();
-    assert_eq!((purgatory.complete_up_to(&"k", 6), probe.endings()), (1, vec![Outcome::Completed]));
-    assert_empty(&purgatory);
-}
-
 /// Each callback uses the key that is being completed.
 #[test]
 fn thousands_on_one_key_complete_with_nothing_locked() {
