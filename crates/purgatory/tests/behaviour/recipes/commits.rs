@@ -8,6 +8,7 @@ use super::{
     guide::{epochs::Topics, quorum_write::Replicas},
     *,
 };
+use crate::support::requested;
 
 fn replicas<const N: usize>() -> Replicas<N> {
     let committed = Watermarks::from(by_hand().1);

@@ -46,9 +46,7 @@ use std::{
 use purgatory::{DelayedOperation, Outcome, Purgatory, WatchKey};
 use timer_core::ManualTimer;
 
-use crate::support::{
-    Later, MINUTE, MS, SECOND, assert_empty, by_hand, by_hand_with, over, poll, requested,
-};
+use crate::support::{Later, MINUTE, MS, SECOND, assert_empty, by_hand, by_hand_with, over, poll};
 
 const CLOSED: &str = "not parked: the purgatory was shut down";
 
