@@ -1,6 +1,6 @@
 //! What waits, named: snapshots, labels, keys without an event, and a snapshot as text.
 
-use std::{cell::RefCell, sync::mpsc, time::Duration};
+use std::{cell::RefCell, sync::mpsc, thread, time::Duration};
 
 use crate::support::{
     MINUTE, MS, NEVER, Op, Park, Probe, SECOND, Waiting, by_hand, by_hand_with, never, poll,
@@ -43,21 +43,27 @@ fn a_snapshot_lists_operations_keys_and_ages() {
     }
 }
 
-/// Two snapshots in each check: for how long each says that the check is under way.
+/// Two snapshots in each check: for how long each says that the check is under way. The second
+/// follows the first at once, as an event comes by meanwhile.
 #[test]
 fn a_later_check_is_not_taken_for_an_earlier_one() {
     let (timer, purgatory) = waiting();
     let (inside, clock, (send, told)) = (purgatory.clone(), timer.clone(), mpsc::channel());
+    let (probe, raises) = (Probe::new(), purgatory.clone());
+    let seen = probe.clone();
     let known = move || inside.snapshot(9).under_check.first().and_then(|one| one.under_check);
-    let operation = Probe::new().operation().on_check(move || {
+    let operation = probe.operation().on_check(move || {
         let at_first = known();
         clock.pass(5 * MS);
         send.send((at_first, known())).unwrap();
+        if seen.checks() == 2 {
+            thread::scope(|scope| _ = scope.spawn(|| raises.check_and_complete(&"k")).join());
+        }
     });
     purgatory.park(operation, &["k"], MINUTE);
     (0..2).for_each(|_| _ = purgatory.check_and_complete(&"k"));
     let each = (Some(Duration::ZERO), Some(5 * MS));
-    assert_eq!(told.try_iter().collect::<Vec<_>>(), [(None, None), each, each]);
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [(None, None), each, each, each]);
 }
 
 /// A key that uses this thread's purgatory when it is dropped.
