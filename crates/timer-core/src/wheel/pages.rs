@@ -264,6 +264,31 @@ mod tests {
     }
 
     #[test]
+    fn the_first_page_and_one_other_stay() {
+        let mut pages = Pages::<Slot>::default();
+        (0..96).for_each(|_| _ = pages.claim());
+        (16..64).chain(0..16).for_each(|index| pages.release(index));
+        assert_eq!(pages.pages_with_memory(), 4, "two are in use");
+        pages.release(79);
+        assert_eq!((pages.claim(), pages.claim()), (Some(79), Some(0)));
+        (80..96).for_each(|index| pages.release(index));
+        assert_eq!(pages.pages_with_memory(), 3, "the other is there already");
+        assert_eq!((0..16).filter_map(|_| pages.claim()).last(), Some(16));
+        pages.release(16);
+        assert_eq!(pages.pages_with_memory(), 3, "the other again");
+    }
+
+    #[test]
+    fn a_near_slot_is_claimed_once() {
+        let mut pages = Pages::<Slot>::default();
+        assert!(pages.claim_near(5) && !pages.claim_near(5) && pages.claim_near(6));
+        let others: Vec<_> = (0..14).map(|_| pages.claim().unwrap()).collect();
+        assert!(pages.len() == 16 && others.iter().all(|&at| at < 16 && at != 5 && at != 6));
+        pages.release(5);
+        assert!(pages.claim_near(5));
+    }
+
+    #[test]
     fn when_all_are_in_use_there_is_none_to_claim() {
         let mut pages = Pages::<Slot>::default();
         (0..Slot::MAX).for_each(|_| assert!(pages.claim().is_some()));

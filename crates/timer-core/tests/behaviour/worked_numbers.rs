@@ -125,3 +125,12 @@ fn kafkas_wheel_test() {
     run(&mut wheel, 106);
     assert_eq!(wheel.next_due(), Some(120));
 }
+
+#[test]
+fn an_id_names_a_task_by_its_insertion() {
+    let mut wheel = wheel_of(20, 0);
+    let id = add(&mut wheel, 8);
+    assert_eq!((id.sequence(), wheel.deadline(id), wheel.is_empty()), (1, Some(8), false));
+    wheel.follow(7);
+    assert_eq!(add(&mut wheel, 8).sequence(), 8);
+}
