@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use crate::support::{Counted, NEVER, Op, Park, Probe, by_hand, never};
-use purgatory::{Outcome, Purgatory};
+use purgatory::{Outcome, Purgatory, when};
 use timer_core::{ManualTimer, SystemTimer};
 
 /// Keys are looked up by any borrowed form, as in a `HashMap`.
@@ -40,6 +40,22 @@ fn watches_of_up_to_four_keys_take_no_allocation() {
     let one = allocations(1); // the boxes
     assert_eq!((allocations(3), allocations(4)), (one, one));
     assert!(allocations(5) > one);
+}
+
+/// The walk that an event for one breaks off is forgotten.
+#[test]
+fn events_for_one_leave_nothing_behind() {
+    let (_timer, waits): (_, Purgatory<&str>) = by_hand();
+    let once = || {
+        let mut looks = 0..;
+        waits.park(when(move || looks.next() > Some(0), drop), &["a"], NEVER);
+        waits.park(never(), &["a"], NEVER);
+        assert!(waits.check_and_complete_one(&"a"));
+        assert_eq!(waits.cancel_for_key(&"a", "over"), 1);
+    };
+    once(); // what the room keeps
+    let measured = allocation_counter::measure(|| (0..100).for_each(|_| once()));
+    assert_eq!(measured.bytes_current, 0);
 }
 
 /// A client library has thousands of them.
