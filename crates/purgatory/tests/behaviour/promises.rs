@@ -10,7 +10,7 @@ use std::{
 
 use crate::support::{
     MINUTE, MS, Op, PANICKED, Park, Probe, SECOND, SHUTDOWN, Stop, Waiting, assert_empty, by_hand,
-    by_hand_with, requested, waiting,
+    by_hand_with, refused, requested, waiting,
 };
 use purgatory::{
     BoxedOperation, EndResult,
@@ -164,17 +164,13 @@ fn an_operation_that_has_ended_leaves_nothing() {
 #[test]
 fn a_full_purgatory_hands_operations_back() {
     let (timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder.max_parked(2));
-    let refused = |probe: &Probe| {
-        let refused = purgatory.try_complete_else_watch(probe.operation(), &["a"], MINUTE);
-        let refused = refused.unwrap_err();
-        (refused.reason, refused.into_inner()).0
-    };
     let full = RefusedReason::Full { limit: 2 };
     for way in 0..4 {
         let probe = Probe::parked(&purgatory, &["a"], MINUTE);
         let id = purgatory.park(Probe::new().operation(), &["a", "b"], MINUTE);
         let third = Probe::new();
-        assert_eq!((refused(&third), third.checks(), third.ended()), (full, 1, false));
+        let reason = refused(&purgatory, third.operation(), &["a"]).0;
+        assert_eq!((reason, third.checks(), third.ended()), (full, 1, false));
         third.make_ready(); // what needs not wait needs no place
         let ended = purgatory.try_complete_else_watch(third.operation(), &["a"], MINUTE);
         assert_eq!(ended.unwrap(), ParkResult::Ended(Completed));
@@ -189,9 +185,8 @@ fn a_full_purgatory_hands_operations_back() {
         assert!(purgatory.is_empty());
     }
     for none in [Watches::keys(&[]), Watches::up_to(&[])] {
-        let probe = Probe::new();
-        let refused = purgatory.try_complete_else_watch(probe.operation(), none, MINUTE);
-        assert_eq!(refused.unwrap_err().reason, RefusedReason::NoKeys);
+        let reason = refused(&purgatory, Probe::new().operation(), none).0;
+        assert_eq!(reason, RefusedReason::NoKeys);
     }
 }
 
