@@ -8,19 +8,17 @@ mod bytes;
 #[path = "../../../crates/purgatory/tests/models/oracle/mod.rs"]
 mod oracle;
 
-use arbitrary::Unstructured;
-
 use self::{bytes::Bytes, oracle::Model};
 
-/// Bytes of a step; the widest takes 80.
-pub const RECORD: usize = 80;
+/// Bytes of a step.
+pub const RECORD: usize = bytes::RECORD;
 
 /// Decodes steps and does them until the bytes end.
 ///
 /// # Panics
 /// When the purgatory and the reference differ.
 pub fn run(data: &[u8]) {
-    let mut records = data.chunks(RECORD).map(|record| Bytes(Unstructured::new(record)));
+    let mut records = data.chunks(RECORD).map(Bytes::new);
     let Some(mut setup) = records.next() else { return };
     let mut model = Model::new(&setup.setup());
     records.for_each(|mut record| model.step(&record.step()));

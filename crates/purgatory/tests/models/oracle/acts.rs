@@ -1,162 +1,130 @@
-//! The steps, done to the reference.
+//! A step, done alike by both sides: which operation it is about, and what both know.
 
-use purgatory::{Outcome, WaitError};
+use std::sync::Arc;
 
-use super::{
-    reference::{DROPPED, Reference, SHUTDOWN, Slot, State, requested},
-    steps::{Act, Key, Pick, Returned, Saw, beside},
-};
+use purgatory::Timeout;
 
-impl Reference {
-    pub fn quarter_ns(&self) -> u64 {
-        self.tick_ns / 4
+use super::steps::{Act, Key, Pick, Plan, Request, Returned, Saw, Values};
+
+/// What both sides know alike.
+#[derive(Default)]
+pub struct Known {
+    pub quarter_ns: u64,
+    pub values: Values,
+    /// Of each operation there ever was.
+    pub flags: Vec<bool>,
+    /// Operations whose ids are known.
+    pub ids: Vec<usize>,
+    /// Nothing more can be parked; by a shutdown, and not by the last handle's drop.
+    pub closed: bool,
+    pub shut_down: bool,
+}
+
+impl Known {
+    fn set_flag(&mut self, own: Option<usize>, pick: Pick) {
+        let numbers: Vec<usize> = (0..self.flags.len()).collect();
+        pick.of(own, &numbers).into_iter().for_each(|number| self.flags[number] = true);
+    }
+
+    /// The value that an event of a key tells of: what it rises to, or a lower one.
+    fn rise(&mut self, key: Key, by: i64) -> u64 {
+        let value = &mut self.values[key as usize];
+        match by {
+            i64::MAX => u64::MAX, // by mistake: the key's own value stays
+            0.. => {
+                *value += by.unsigned_abs();
+                *value
+            }
+            _ => value.saturating_add_signed(by),
+        }
     }
 
     fn pick_id(&self, own: Option<usize>, pick: Pick) -> Option<usize> {
         pick.of(own.filter(|own| self.ids.contains(own)), &self.ids)
     }
+}
 
-    pub fn pick_future(&mut self, own: Option<usize>, pick: Pick) -> Option<usize> {
-        let futures: Vec<usize> = self.futures.iter().copied().collect();
-        let number = pick.of(own, &futures)?;
-        self.futures.remove(&number).then_some(number)
-    }
+/// What is asked of the purgatory or its timer.
+pub enum Call {
+    Park(Arc<Plan>),
+    Event(Key),
+    EventForOne(Key),
+    UpTo(Key, u64),
+    CancelKey(Key),
+    Cancel(usize),
+    Complete(usize),
+    Reschedule(usize, Timeout),
+    /// Nanoseconds pass, and the wheels are turned, or not.
+    Advance(u64),
+    Pass(u64),
+    Shutdown,
+    ShutdownTimer,
+    DropHandle,
+}
 
-    /// Calls the purgatory by a handle of the caller's own, if there is one to be had.
-    fn call(&mut self, call: impl FnOnce(&mut Self) -> Option<Returned>) -> Option<Returned> {
-        if !self.handle {
-            return None;
-        }
-        self.handles += 1;
-        let returned = call(self);
-        self.drop_handle();
-        returned
-    }
+/// The real purgatory, or the reference.
+pub trait Side {
+    fn known<T>(&mut self, look: impl FnOnce(&mut Known) -> T) -> T;
 
-    fn drop_handle(&mut self) {
-        self.handles -= 1;
-        if self.handles == 0 {
-            self.count_if(
-                self.goal_ns.is_some() && self.inside,
-                "last handle dropped in a callback",
-            );
-            self.close(&DROPPED);
-        }
-    }
+    fn now_ns(&self) -> u64;
 
-    fn counted(&mut self, call: impl FnOnce(&mut Self) -> usize) -> Option<Returned> {
-        self.call(|model| Some(Returned::Counted(call(model))))
+    fn saw(&mut self, saw: Saw);
+
+    /// Runs a job that the executor kept, if there is one.
+    fn run_job(&mut self) -> bool;
+
+    fn call(&mut self, call: Call) -> Option<Returned>;
+
+    /// A new operation.
+    fn request(&mut self, plan: &Arc<Plan>) -> Request {
+        let now_ns = self.now_ns();
+        self.known(|known| {
+            known.flags.push(false);
+            Request::new(plan, now_ns, known)
+        })
     }
 
     /// A step, or for `own` a part of its check or callback.
-    pub fn act(&mut self, own: Option<usize>, act: &Act) {
-        let returned = match act {
-            Act::Park(plan) => self.call(|model| model.park(plan)),
+    fn act(&mut self, own: Option<usize>, act: &Act) {
+        match act {
+            Act::Several(acts) => acts.iter().for_each(|act| self.act(own, act)),
             Act::ParkMany(count, plan) => {
-                (0..*count).for_each(|_| self.act(own, &Act::Park(plan.clone())));
-                None
+                let park = Act::Park(plan.clone());
+                (0..*count).for_each(|_| self.act(own, &park));
             }
-            Act::Several(acts) => {
-                acts.iter().for_each(|act| self.act(own, act));
-                None
-            }
-            Act::SetFlag(pick) => {
-                let numbers: Vec<usize> = (0..self.all.len()).collect();
-                pick.of(own, &numbers).into_iter().for_each(|number| self.at(number).flag = true);
-                None
-            }
-            Act::SetAllFlags => {
-                self.all.iter_mut().for_each(|operation| operation.flag = true);
-                None
-            }
-            Act::Event(key) => {
-                self.count_own_event(own, *key);
-                self.counted(|model| model.check_and_complete(*key))
-            }
-            Act::EventForOne(key) => {
-                self.count_own_event(own, *key);
-                self.counted(|model| usize::from(model.check_and_complete_one(*key)))
-            }
-            Act::Events(keys) => {
-                self.counted(|model| keys.iter().map(|&key| model.check_and_complete(key)).sum())
-            }
-            Act::Rise(key, by) => {
-                let value = self.raise(*key, *by);
-                self.counted(|model| model.complete_up_to(*key, value))
-            }
-            Act::Claim(key, by) => {
-                let value = beside(self.raise(*key, 0), *by);
-                self.count_if(*by < 0, "the event of a value below the key's");
-                self.counted(|model| model.complete_up_to(*key, value))
-            }
-            Act::CancelKey(key) => self.counted(|model| model.cancel_for_key(*key)),
-            Act::Cancel(pick) => self.end_picked(own, *pick, requested("by id")),
-            Act::Complete(pick) => self.end_picked(own, *pick, Outcome::Completed),
-            Act::Reschedule(pick, when) => self.pick_id(own, *pick).and_then(|number| {
-                let timeout = when.from(self.now_ns, self.quarter_ns());
-                self.call(|model| Some(Returned::Rescheduled(model.reschedule(number, timeout))))
-            }),
-            Act::Advance(_) | Act::Pass(_) | Act::ToNext => {
-                self.let_time_pass(act);
-                None
-            }
-            Act::Poll(pick) => self.poll(own, *pick),
-            Act::DropFuture(pick) => {
-                self.pick_future(own, *pick)
-                    .into_iter()
-                    .for_each(|number| self.drop_future(number));
-                None
-            }
-            Act::Block => own.and_then(|_| self.block(own)),
+            Act::SetFlag(pick) => self.known(|known| known.set_flag(own, *pick)),
+            Act::SetAllFlags => self.known(|known| known.flags.fill(true)),
             // Which of them a shutdown put into one job is not promised.
-            Act::RunJob | Act::RunJobs if own.is_some() && self.shut_down => None,
-            Act::RunJob | Act::RunJobs => {
-                while self.run_job() && matches!(act, Act::RunJobs) {}
-                None
+            Act::RunJobs(_) if own.is_some() && self.known(|known| known.shut_down) => {}
+            Act::RunJobs(most) => _ = (0..*most).all(|_| self.run_job()),
+            _ => {
+                let returned = self.call_for(own, act).and_then(|call| self.call(call));
+                returned.into_iter().for_each(|returned| self.saw(Saw::Returned(returned)));
             }
-            Act::Shutdown => self.call(|model| {
-                model.count_if(model.inside, "shutdown in a check or callback");
-                model.close(&SHUTDOWN);
-                None
-            }),
-            Act::ShutdownTimer => {
-                self.close(&SHUTDOWN);
-                None
-            }
-            Act::DropHandle => {
-                if std::mem::take(&mut self.handle) {
-                    self.drop_handle();
-                }
-                None
-            }
-        };
-        self.log.extend(returned.map(Saw::Returned));
-    }
-
-    /// A blocking wait inside a check or callback yields what is there, and else is over.
-    fn block(&mut self, own: Option<usize>) -> Option<Returned> {
-        let number = self.pick_future(own, Pick::Recent(0))?;
-        if let Some(Slot::Waiting { .. }) = self.at(number).slot {
-            self.count("a blocking wait inside");
-            self.drop_future(number);
-            return Some(Returned::Ready(Err(WaitError::InsideCallback)));
         }
-        self.take(number)
     }
 
-    fn count_own_event(&mut self, own: Option<usize>, key: Key) {
-        let Some(own) = own.map(|own| &self.all[own]) else { return };
-        let checked = matches!(own.state, State::New | State::UnderCheck);
-        self.count_if(checked && own.request.keys.contains(&key), "its own event in a check");
-    }
-
-    fn raise(&mut self, key: Key, by: u64) -> u64 {
-        self.values[key as usize] += by;
-        self.values[key as usize]
-    }
-
-    fn end_picked(&mut self, own: Option<usize>, pick: Pick, outcome: Outcome) -> Option<Returned> {
-        let number = self.pick_id(own, pick)?;
-        self.call(|model| Some(Returned::Attempt(model.end(number, outcome))))
+    /// The call that an act comes to, if there is the operation that it is about.
+    fn call_for(&mut self, own: Option<usize>, act: &Act) -> Option<Call> {
+        let quarter_ns = self.known(|known| known.quarter_ns);
+        Some(match *act {
+            Act::Park(ref plan) => Call::Park(plan.clone()),
+            Act::Event(key) => Call::Event(key),
+            Act::EventForOne(key) => Call::EventForOne(key),
+            Act::Rise(key, by) => Call::UpTo(key, self.known(|known| known.rise(key, by))),
+            Act::CancelKey(key) => Call::CancelKey(key),
+            Act::Cancel(pick) => Call::Cancel(self.known(|known| known.pick_id(own, pick))?),
+            Act::Complete(pick) => Call::Complete(self.known(|known| known.pick_id(own, pick))?),
+            Act::Reschedule(pick, when) => {
+                let number = self.known(|known| known.pick_id(own, pick))?;
+                Call::Reschedule(number, when.from(self.now_ns(), quarter_ns))
+            }
+            Act::Advance(quarters) => Call::Advance(quarters.saturating_mul(quarter_ns)),
+            Act::Pass(quarters) => Call::Pass(quarters.saturating_mul(quarter_ns)),
+            Act::Shutdown => Call::Shutdown,
+            Act::ShutdownTimer => Call::ShutdownTimer,
+            Act::DropHandle => Call::DropHandle,
+            _ => unreachable!("no call: {act:?}"),
+        })
     }
 }

@@ -1,13 +1,11 @@
 //! How operations end in the reference, and who is told when.
 
-use purgatory::{CancelReason, EndResult, Outcome, Timeout, WaitError, timer_core::JOB_TASKS};
+use purgatory::{EndResult, Outcome, Timeout, timer_core::JOB_TASKS};
 
 use super::{
-    reference::{
-        DROPPED, Job, PANICKED, Reference, SHUTDOWN, Slot, State, Verdict, Watching, Work,
-        requested,
-    },
-    steps::{Pick, Returned, Runs, Saw},
+    acts::Side,
+    reference::{DROPPED, Job, PANICKED, Reference, SHUTDOWN, State, Watching, Work},
+    steps::{Runs, Saw},
 };
 
 /// So much work one call does after itself, unless all is done in place: docs/LOCKS.md.
@@ -31,20 +29,12 @@ impl Reference {
         operation.deadline = None;
     }
 
-    pub fn count_departure(&mut self, number: usize, outcome: &Outcome) {
-        let operation = &self.all[number];
-        let any =
-            |is: fn(&Watching) -> bool| operation.watches.iter().any(|watch| is(&watch.watching));
-        let taken = any(|watching| *watching == Watching::Taken);
-        let met = any(|watching| matches!(watching, Watching::Met { .. }));
-        let several = operation.watches.len() > 1;
-        let last = operation.to_count == 0 && taken;
-        self.count_if(*outcome == Outcome::Expired && taken, "a watch taken, then expiry");
-        self.count_if(*outcome == Outcome::Expired && met, "a watch met, then expiry");
-        self.count_if(*outcome == requested("by id") && met, "a watch met, then a cancel by id");
-        self.count_if(*outcome == requested("by key") && met, "a watch met, then a cancel by key");
-        self.count_if(*outcome == Outcome::Completed && met, "a watch met, then completed");
-        self.count_if(last && several, "completed by the last of several watermarks");
+    fn count_departure(&mut self, number: usize, outcome: &Outcome) {
+        let watches = &self.all[number].watches;
+        let met = watches.iter().any(|watch| matches!(watch.watching, Watching::Met { .. }));
+        if met {
+            self.count_if(true, &format!("a watch met, then {outcome:?}"));
+        }
     }
 
     /// What expired is told on the executor; so is all, if so built.
@@ -65,116 +55,29 @@ impl Reference {
     }
 
     /// Until now it kept its place.
-    pub fn tell_now(&mut self, number: usize, outcome: Outcome) {
+    fn tell_now(&mut self, number: usize, outcome: Outcome) {
         self.alive -= 1;
         self.places -= usize::from(self.all[number].has_place);
-        if self.all[number].slot.is_some() {
-            return self.tell_wait(number, outcome);
-        }
         let plan = self.all[number].request.plan.clone();
         self.log.push(Saw::Callback(number, outcome));
         plan.then.iter().for_each(|act| self.act(Some(number), act));
-        if plan.then_panics {
-            self.stats.panics += 1;
-            self.count("a callback panicked");
-        }
-    }
-
-    /// The result for a future; completed without a check that said so, its condition is asked.
-    pub fn tell_wait(&mut self, number: usize, outcome: Outcome) {
-        let result = match outcome {
-            Outcome::Expired => Err(WaitError::Expired),
-            Outcome::Cancelled(reason) => Err(WaitError::Cancelled(reason)),
-            _ => match self.at(number).value {
-                Some(value) => Ok(value),
-                None => match self.condition(number) {
-                    Verdict::Holds => {
-                        self.count("a wait's value asked for at the end");
-                        Ok(self.all[number].request.value(self.all[number].look))
-                    }
-                    Verdict::No => {
-                        self.count("a wait completed without a value");
-                        let reason = "completed without a value".into();
-                        Err(WaitError::Cancelled(CancelReason::Requested(reason)))
-                    }
-                    Verdict::Panics => {
-                        self.count("a wait panicked when asked for its value");
-                        Err(WaitError::Cancelled(CancelReason::Panicked))
-                    }
-                },
-            },
-        };
-        match self.at(number).slot.clone() {
-            Some(Slot::Waiting { polled }) => {
-                self.at(number).slot = Some(Slot::Filled(result));
-                if polled {
-                    self.log.push(Saw::Woken(number));
-                }
-            }
-            _ => self.unclaimed(result.ok(), "a value came after its future was dropped"),
-        }
-    }
-
-    /// A value that no future takes is dropped.
-    fn unclaimed(&mut self, value: Option<u32>, path: &'static str) {
-        self.count_if(value.is_some(), path);
-    }
-
-    pub fn poll(&mut self, own: Option<usize>, pick: Pick) -> Option<Returned> {
-        let number = self.pick_future(own, pick)?;
-        if let Slot::Waiting { polled } = self.at(number).slot.as_mut()? {
-            *polled = true;
-            self.futures.insert(number);
-            return Some(Returned::Pending);
-        }
-        self.take(number)
-    }
-
-    /// The result of a wait that is over.
-    pub fn take(&mut self, number: usize) -> Option<Returned> {
-        let Slot::Filled(result) = self.at(number).slot.replace(Slot::Left)? else { return None };
-        Some(Returned::Ready(result))
-    }
-
-    pub fn drop_future(&mut self, number: usize) {
-        match self.at(number).slot.replace(Slot::Left) {
-            Some(Slot::Waiting { .. }) => {
-                let state = self.all[number].state;
-                self.count_if(state == State::Parked, "a future dropped while it waits");
-                self.count_if(state == State::UnderCheck, "a future dropped under check");
-                self.count_if(state == State::Over, "a future dropped before it is told");
-                self.end(number, requested("the future was dropped"));
-            }
-            Some(Slot::Filled(result)) => {
-                self.unclaimed(result.ok(), "a future dropped with its value");
-            }
-            _ => {}
-        }
+        self.stats.panics += u64::from(plan.then_panics);
     }
 
     /// Ends one operation from outside.
     pub fn end(&mut self, number: usize, outcome: Outcome) -> EndResult {
-        let nested = self.enter();
-        let attempt = match self.all[number].state {
+        self.in_call(|reference, nested| match reference.all[number].state {
             State::New | State::Over => EndResult::Gone,
             State::UnderCheck => {
-                self.note(number, outcome);
+                reference.note(number, outcome);
                 EndResult::Noted
             }
             State::Parked => {
-                self.depart(number, &outcome);
-                self.finish(nested, number, outcome);
+                reference.depart(number, &outcome);
+                reference.finish(nested, number, outcome);
                 EndResult::Ended
             }
-        };
-        self.leave(nested);
-        self.count(match attempt {
-            EndResult::Ended => "ended by id",
-            EndResult::Noted => "noted by id",
-            EndResult::Gone => "gone",
-            other => panic!("{other:?}"),
-        });
-        attempt
+        })
     }
 
     /// Leaves a note with whoever checks the operation: the first one counts.
@@ -185,21 +88,14 @@ impl Reference {
     }
 
     pub fn reschedule(&mut self, number: usize, timeout: Timeout) -> bool {
-        let to = self.deadline(timeout, self.now_ns);
-        let operation = &self.all[number];
-        if matches!(operation.state, State::New | State::Over) || operation.noted.is_some() {
-            self.count("rescheduled too late");
-            return false;
+        let deadline = self.deadline(timeout);
+        let operation = self.at(number);
+        let waits = matches!(operation.state, State::Parked | State::UnderCheck);
+        let done = waits && operation.noted.is_none();
+        if done {
+            operation.deadline = deadline;
         }
-        let from = operation.deadline;
-        self.at(number).deadline = to;
-        self.count(match (from, to) {
-            (_, None) => "rescheduled to never",
-            (None, Some(_)) => "rescheduled from never",
-            (Some(from), Some(to)) if to < from => "rescheduled to earlier",
-            _ => "rescheduled to later",
-        });
-        true
+        done
     }
 
     /// Hands what expired to the executor, in jobs: told at once, or kept.
@@ -234,62 +130,45 @@ impl Reference {
         self.closing.drain(..count).collect()
     }
 
-    pub fn run_job(&mut self) -> bool {
-        let job = self.jobs.pop_front();
-        let some = job.is_some();
-        self.count_if(some, "a job that was kept");
-        job.into_iter().for_each(|job| self.run(job));
-        some
-    }
-
-    pub fn run_jobs(&mut self) {
-        while self.run_job() {}
-    }
-
     pub fn run(&mut self, job: Job) {
         match job {
             Job::Tell(numbers, outcome) => {
                 for number in numbers {
-                    let nested = self.enter();
-                    self.tell_here(nested, number, outcome.clone());
-                    self.leave(nested);
+                    let outcome = outcome.clone();
+                    self.in_call(|reference, nested| reference.tell_here(nested, number, outcome));
                 }
             }
             Job::TellClosed(count) => {
                 let numbers = self.closing_next(count);
                 self.run(Job::Tell(numbers, SHUTDOWN));
             }
-            Job::Rest(work) => {
-                let nested = self.enter();
-                self.queue.extend(work);
-                self.leave(nested);
-            }
+            Job::Rest(work) => self.in_call(|reference, _| reference.queue.extend(work)),
         }
     }
 
-    /// Enters a call; true inside another one. What it ends is told when the outermost one returns.
-    pub fn enter(&mut self) -> bool {
-        std::mem::replace(&mut self.inside, true)
+    /// Does a call, nested in another one or not. What it ends is told when the outermost returns.
+    pub fn in_call<T>(&mut self, call: impl FnOnce(&mut Self, bool) -> T) -> T {
+        let nested = std::mem::replace(&mut self.inside, true);
+        let returned = call(self, nested);
+        if !nested {
+            self.work_off_queue();
+        }
+        returned
     }
 
-    pub fn leave(&mut self, nested: bool) {
-        if nested {
-            return;
-        }
+    fn work_off_queue(&mut self) {
         let budget = if self.setup.executor != Runs::Inline { BUDGET } else { usize::MAX };
         for _ in 0..budget {
             let Some(work) = self.queue.pop_front() else { break };
             match work {
                 Work::Tell(number, outcome) => self.tell_now(number, outcome),
-                Work::Event(key) => _ = self.event(true, key),
-                Work::EventForOne(key) => _ = self.event_for_one(true, key),
-                Work::Rise(key, value) => _ = self.rise(true, key, value),
+                Work::Event(key, event) => _ = self.event(true, key, event),
             }
         }
         self.inside = false;
         let rest = std::mem::take(&mut self.queue);
+        self.count_if(!rest.is_empty(), "more than a call's budget");
         if !rest.is_empty() {
-            self.count("more than a call's budget");
             self.jobs.push_back(Job::Rest(rest));
         }
     }

@@ -1,14 +1,17 @@
 //! The reference: what the documentation promises, in plain lists, on one thread. Every question is
 //! a scan.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use purgatory::{CancelReason, Outcome, Stats, WaitError};
+use purgatory::{CancelReason, Outcome, Stats};
 
-use super::steps::{Key, MANY_KEYS, Request, Saw, Setup, Values};
+use super::{
+    acts::{Call, Known, Side},
+    steps::{Key, MANY_KEYS, Request, Returned, Saw, Setup},
+};
 
 /// How often each path was taken.
-pub type Paths = BTreeMap<&'static str, u64>;
+pub type Paths = BTreeMap<String, u64>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -35,38 +38,47 @@ pub struct Watch {
     pub watching: Watching,
 }
 
-/// The two sides of a future.
-#[derive(Clone, Debug)]
-pub enum Slot {
-    Waiting { polled: bool },
-    Filled(Result<u32, WaitError>),
-    Left,
-}
-
 pub struct Operation {
     pub request: Request,
     pub state: State,
     pub look: u32,
-    pub flag: bool,
     /// How it is to end when the check it is under is over.
     pub noted: Option<Outcome>,
     pub watches: Vec<Watch>,
     /// Watermarks still to be counted.
     pub to_count: usize,
     pub deadline: Option<u64>,
-    /// Of a wait.
-    pub slot: Option<Slot>,
-    pub value: Option<u32>,
     /// Among `max_parked`.
     pub has_place: bool,
+}
+
+impl Operation {
+    pub fn new(request: Request) -> Self {
+        Operation {
+            request,
+            state: State::New,
+            look: 0,
+            noted: None,
+            watches: Vec::new(),
+            to_count: 0,
+            deadline: None,
+            has_place: false,
+        }
+    }
 }
 
 /// What waits for the outermost call to return.
 pub enum Work {
     Tell(usize, Outcome),
-    Event(Key),
-    EventForOne(Key),
-    Rise(Key, u64),
+    Event(Key, Event),
+}
+
+/// The event of a key.
+#[derive(Clone, Copy)]
+pub enum Event {
+    All,
+    One,
+    Rise(u64),
 }
 
 /// What the executor keeps.
@@ -99,7 +111,7 @@ pub enum Verdict {
 #[derive(Default)]
 pub struct Reference {
     pub setup: Setup,
-    pub tick_ns: u64,
+    pub known: Known,
     pub now_ns: u64,
     /// Where the running advance is going.
     pub goal_ns: Option<u64>,
@@ -114,23 +126,17 @@ pub struct Reference {
     pub inside: bool,
     pub queue: VecDeque<Work>,
     pub jobs: VecDeque<Job>,
-    pub closed: bool,
     /// Operations that were neither told how they ended nor handed back.
     pub alive: usize,
     /// Handles, and whether one of them is to be had.
     pub handles: usize,
     pub handle: bool,
-    pub values: Values,
-    /// Operations whose ids are known, and those whose futures are at hand.
-    pub ids: Vec<usize>,
-    pub futures: BTreeSet<usize>,
     pub stats: Stats,
     /// The events expected in this step.
     pub log: Vec<Saw>,
     /// What was seen in this step, and the order in which operations were dropped.
     pub seen: Vec<Saw>,
     pub dropped: Vec<usize>,
-    pub shut_down: bool,
     /// Ended by a shutdown, and not told yet.
     pub closing: Vec<usize>,
     /// How many events each hash of keys has had.
@@ -142,7 +148,7 @@ impl Reference {
     pub fn new(setup: &Setup) -> Self {
         Reference {
             setup: setup.clone(),
-            tick_ns: setup.tick_ns,
+            known: Known { quarter_ns: setup.tick_ns / 4, ..Known::default() },
             now_ns: setup.start_ns,
             handles: 1,
             handle: true,
@@ -151,13 +157,9 @@ impl Reference {
         }
     }
 
-    pub fn count(&mut self, path: &'static str) {
-        self.count_if(true, path);
-    }
-
     /// A path not taken is known by its name, too.
-    pub fn count_if(&mut self, condition: bool, path: &'static str) {
-        *self.paths.entry(path).or_default() += u64::from(condition);
+    pub fn count_if(&mut self, condition: bool, path: &str) {
+        *self.paths.entry(path.to_owned()).or_default() += u64::from(condition);
     }
 
     pub fn at(&mut self, number: usize) -> &mut Operation {
@@ -173,6 +175,72 @@ impl Reference {
             }
         }
         waiters
+    }
+
+    fn drop_handle(&mut self) {
+        self.handles -= 1;
+        if self.handles == 0 {
+            let in_callback = self.goal_ns.is_some() && self.inside;
+            self.count_if(in_callback, "last handle dropped in a callback");
+            self.close(&DROPPED);
+        }
+    }
+
+    /// A call by a handle of the caller's own.
+    fn call_by_handle(&mut self, call: Call) -> Option<Returned> {
+        Some(match call {
+            Call::Park(plan) => return self.park(&plan),
+            Call::Event(key) => Returned::Counted(self.raise(key, Event::All)),
+            Call::EventForOne(key) => Returned::Counted(self.raise(key, Event::One)),
+            Call::UpTo(key, value) => Returned::Counted(self.raise(key, Event::Rise(value))),
+            Call::CancelKey(key) => Returned::Counted(self.cancel_for_key(key)),
+            Call::Cancel(number) => Returned::Attempt(self.end(number, requested("by id"))),
+            Call::Complete(number) => Returned::Attempt(self.end(number, Outcome::Completed)),
+            Call::Reschedule(number, to) => Returned::Rescheduled(self.reschedule(number, to)),
+            _ => {
+                self.close(&SHUTDOWN);
+                return None;
+            }
+        })
+    }
+}
+
+impl Side for Reference {
+    fn known<T>(&mut self, look: impl FnOnce(&mut Known) -> T) -> T {
+        look(&mut self.known)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn saw(&mut self, saw: Saw) {
+        self.log.push(saw);
+    }
+
+    fn run_job(&mut self) -> bool {
+        let job = self.jobs.pop_front();
+        let some = job.is_some();
+        self.count_if(some, "a job that was kept");
+        job.into_iter().for_each(|job| self.run(job));
+        some
+    }
+
+    fn call(&mut self, call: Call) -> Option<Returned> {
+        match call {
+            Call::Advance(by_ns) => self.advance(by_ns),
+            Call::Pass(by_ns) => self.pass(by_ns),
+            Call::ShutdownTimer => self.close(&SHUTDOWN),
+            Call::DropHandle if std::mem::take(&mut self.handle) => self.drop_handle(),
+            _ if self.handle => {
+                self.handles += 1;
+                let returned = self.call_by_handle(call);
+                self.drop_handle();
+                return returned;
+            }
+            _ => {}
+        }
+        None
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use purgatory::{EndResult, Outcome, RefusedReason, Timeout, WaitError};
+use purgatory::{EndResult, Outcome, RefusedReason, Timeout};
+
+use super::acts::Known;
 
 pub type Key = u32;
 
@@ -61,17 +63,8 @@ pub enum Condition {
     Flag,
     /// So many checks.
     Look(u32),
-    /// A key's value, so much above the present one.
-    Value(Key, u64),
     /// Its watermarks.
     Levels,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Style {
-    #[default]
-    Callback,
-    Wait,
 }
 
 /// An operation to be parked.
@@ -93,7 +86,6 @@ pub struct Plan {
     /// What its callback does.
     pub then: Vec<Act>,
     pub then_panics: bool,
-    pub style: Style,
 }
 
 /// Which operation.
@@ -105,8 +97,6 @@ pub enum Pick {
     Recent(u8),
     /// One of all there ever were.
     Any(u16),
-    /// The one of this place, if there have been so many.
-    At(u8),
 }
 
 impl Pick {
@@ -116,7 +106,6 @@ impl Pick {
         match self {
             Pick::Own => own,
             Pick::Recent(back) => all.get(last.saturating_sub(back.into())).copied(),
-            Pick::At(at) => all.get(usize::from(at)).copied(),
             Pick::Any(at) => Some(all[usize::from(at) % all.len()]),
         }
     }
@@ -134,11 +123,9 @@ pub enum Act {
     Event(Key),
     /// The event for one of those that wait.
     EventForOne(Key),
-    Events(Vec<Key>),
-    /// The key's value rises by so much; and its event.
-    Rise(Key, u64),
-    /// The event of a value that is not the key's: so much above or below.
-    Claim(Key, i64),
+    /// The key's value rises by so much, and its event; below zero the event of a lower value. With
+    /// `i64::MAX` an event of all values there are.
+    Rise(Key, i64),
     CancelKey(Key),
     Cancel(Pick),
     Complete(Pick),
@@ -147,14 +134,8 @@ pub enum Act {
     Advance(u64),
     /// The same, but no wheel is turned.
     Pass(u64),
-    /// To the next moment at which the timer has work. Not inside.
-    ToNext,
-    Poll(Pick),
-    DropFuture(Pick),
-    Block,
-    /// Runs a job that the executor kept.
-    RunJob,
-    RunJobs,
+    /// Runs jobs that the executor kept, so many at most.
+    RunJobs(usize),
     #[default]
     Shutdown,
     ShutdownTimer,
@@ -164,14 +145,9 @@ pub enum Act {
 /// What was seen to happen.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Saw {
-    Check {
-        operation: usize,
-        look: u32,
-    },
+    /// Of an operation, the how manyeth.
+    Check(usize, u32),
     Callback(usize, Outcome),
-    Woken(usize),
-    /// The nanoseconds that `ToNext` took.
-    Jumped(u64),
     Returned(Returned),
 }
 
@@ -180,17 +156,11 @@ pub enum Saw {
 pub enum Returned {
     Parked,
     Ended(Outcome),
-    /// `back`: the operation was in it.
-    Refused {
-        reason: RefusedReason,
-        back: bool,
-    },
-    Future,
+    /// With or without the operation in it.
+    Refused(RefusedReason, bool),
     Counted(usize),
     Attempt(EndResult),
     Rescheduled(bool),
-    Pending,
-    Ready(Result<u32, WaitError>),
 }
 
 /// A plan, seen from the moment at which it is parked.
@@ -201,52 +171,33 @@ pub struct Request {
     pub keys: Vec<Key>,
     pub levels: Vec<(Key, u64)>,
     pub timeout: Timeout,
-    /// The value that `Condition::Value` waits for.
-    awaited: u64,
 }
 
 /// The values of the keys.
 pub type Values = [u64; KEYS as usize + 1];
 
 impl Request {
-    pub fn new(
-        number: usize,
-        plan: &Arc<Plan>,
-        now_ns: u64,
-        quarter_ns: u64,
-        values: &Values,
-    ) -> Self {
-        let above = |key: Key, by: u64| values[key as usize].saturating_add(by);
+    pub fn new(plan: &Arc<Plan>, now_ns: u64, known: &Known) -> Self {
+        let above = |key: Key, by: u64| known.values[key as usize].saturating_add(by);
         let many =
             (MANY_KEYS..MANY_KEYS + plan.many_keys).cycle().take(2 * plan.many_keys as usize);
         Request {
-            number,
+            number: known.flags.len() - 1,
             plan: plan.clone(),
             keys: plan.keys.iter().copied().chain(many).collect(),
             levels: plan.levels.iter().map(|&(key, by)| (key, above(key, by))).collect(),
-            timeout: plan.timeout.from(now_ns, quarter_ns),
-            awaited: plan.conditions.iter().fold(0, |awaited, condition| match *condition {
-                Condition::Value(key, by) => above(key, by),
-                _ => awaited,
-            }),
+            timeout: plan.timeout.from(now_ns, known.quarter_ns),
         }
     }
 
     /// The condition at a check.
-    pub fn holds(&self, look: u32, flag: bool, values: &Values) -> bool {
+    pub fn holds(&self, look: u32, known: &Known) -> bool {
+        let reaches = |key: Key, threshold: u64| known.values[key as usize] >= threshold;
         self.plan.conditions.iter().any(|condition| match *condition {
-            Condition::Flag => flag,
+            Condition::Flag => known.flags[self.number],
             Condition::Look(at) => look >= at,
-            Condition::Value(key, _) => values[key as usize] >= self.awaited,
-            Condition::Levels => {
-                self.levels.iter().all(|&(key, threshold)| values[key as usize] >= threshold)
-            }
+            Condition::Levels => self.levels.iter().all(|&(key, level)| reaches(key, level)),
         })
-    }
-
-    /// What a wait is given at a check.
-    pub fn value(&self, look: u32) -> u32 {
-        self.number as u32 * 1000 + look
     }
 
     pub fn acts_at(&self, look: u32) -> &[Act] {
@@ -275,9 +226,4 @@ impl When {
             When::Never => Timeout::Never,
         }
     }
-}
-
-/// A value so much above or below another.
-pub fn beside(value: u64, by: i64) -> u64 {
-    if by == i64::MAX { u64::MAX } else { value.saturating_add_signed(by) }
 }

@@ -1,24 +1,20 @@
 //! The whole purgatory under a hand-turned clock against a reference of plain lists, written from
-//! the documentation. proptest makes the steps, and shrinks a failure to the few that matter.
+//! the documentation. proptest makes bytes, and shrinks those of a failure to the few that matter;
+//! they become steps as in the fuzz target `purgatory`.
 //!
-//! Both do each step, the purgatory first. Then what was seen is compared: every check and callback
-//! in order, those of nested calls too, what each call returned, what was handed back or dropped;
-//! and every count. (The keys, for which 4096 locks are taken, are counted each 16th time.)
+//! Both sides do each step, the purgatory first. Then what was seen is compared: every check and
+//! callback in order, those of nested calls too, what each call returned, what was handed back or
+//! dropped; and every count. (The keys, for which 4096 locks are taken, are counted each 16th
+//! time.)
 //!
 //! Two orders are not promised. That of a shutdown is taken from what was seen. That of a cancel by
-//! key the reference has as it is: plain watches, then watermarks by threshold, then those met. Two
-//! things more are taken from what was seen: whether keys of other hashes have the same version,
-//! and how far a timer goes for work of a wheel's own.
-//!
-//! The fuzz target `purgatory` makes steps of bytes, and has them done by the same
-//! [`oracle`](super::oracle).
+//! key the reference has as it is: plain watches, then watermarks by threshold, then those met. One
+//! thing more is taken from what was seen: whether keys of other hashes have the same version.
 //!
 //! How often each rare path was taken is printed at the end, and with half a million steps or more
 //! a path never taken fails the test. `TEST_EFFORT` says how many steps to make: 5000 without it, a
 //! million in CI; `MODEL_SEED` makes others.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod strategies;
 
 use std::{
     cell::{Cell, RefCell},
@@ -31,11 +27,9 @@ use proptest::{
 };
 
 use crate::{
+    bytes::{Bytes, RECORD},
     effort::{effort, number},
-    oracle::{
-        Model, Paths,
-        steps::{Act, Setup},
-    },
+    oracle::{Model, Paths, steps::Act},
 };
 
 /// Without `TEST_EFFORT`.
@@ -44,16 +38,24 @@ const STEPS: u64 = 5_000;
 /// On average.
 const STEPS_A_CASE: usize = 200;
 
-/// So many steps take every path.
+/// So many steps take every path, and there are at least as many paths.
 const ALL_PATHS: usize = 500_000;
-
-/// Paths that the oracle counts.
-const PATHS: usize = 67;
+const PATHS: usize = 50;
 
 fn random(seed: u64) -> TestRng {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
+}
+
+/// Records of bytes as what is made of them.
+fn decoded<T: std::fmt::Debug>(
+    most: usize,
+    decode: fn(&mut Bytes<'_>) -> T,
+) -> impl Strategy<Value = Vec<T>> {
+    let record = prop::collection::vec(any::<u8>(), RECORD);
+    let decode = move |record: Vec<u8>| decode(&mut Bytes::new(&record));
+    prop::collection::vec(record.prop_map(decode), 1..most)
 }
 
 #[test]
@@ -64,11 +66,11 @@ fn the_purgatory_agrees_with_plain_lists() {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let counted = RefCell::new(Paths::new());
     let made = Cell::new(0);
-    let steps_of = |most| prop::collection::vec(strategies::step(), 1..most);
-    let case = (strategies::setup(), steps_of(2 * STEPS_A_CASE), steps_of(8));
+    let steps_of = |most| decoded(most, |bytes| bytes.step());
+    let case = (decoded(2, |bytes| bytes.setup()), steps_of(2 * STEPS_A_CASE), steps_of(8));
     let mut runner = TestRunner::new_with_rng(config, random(seed));
-    let run = |(setup, steps, after): (Setup, Vec<Act>, Vec<Act>)| {
-        let mut model = Model::new(&setup);
+    let run = |(setup, steps, after): (Vec<_>, Vec<Act>, Vec<Act>)| {
+        let mut model = Model::new(&setup[0]);
         steps.iter().for_each(|act| model.step(act));
         made.set(made.get() + model.steps);
         for (path, count) in model.end(&after) {
@@ -83,9 +85,9 @@ fn the_purgatory_agrees_with_plain_lists() {
     result.unwrap_or_else(|failure| panic!("MODEL_SEED={seed}: {failure}"));
     let paths = counted.into_inner();
     println!("{} steps: {paths:#?}", made.get());
-    assert!(paths.len() <= PATHS, "a path that nobody expects");
     if steps >= ALL_PATHS {
         let never = paths.iter().find(|&(_, &count)| count == 0);
-        assert_eq!((never, paths.len()), (None, PATHS), "a path never taken");
+        assert_eq!(never, None, "a path never taken");
+        assert!(paths.len() >= PATHS, "{} paths, and there are {PATHS}", paths.len());
     }
 }
