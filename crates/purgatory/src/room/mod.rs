@@ -420,17 +420,4 @@ mod tests {
         let counts = offset_of!(Room<u64, Box<u64>>, counts);
         assert_eq!(line(counts), line(counts + offset_of!(Counts, checks)));
     }
-
-    #[test]
-    fn each_reason_of_a_cancellation_is_counted_and_told() {
-        use crate::operation::CancelReason::{Dropped, Panicked, Shutdown};
-        let mut room = Room::<u64, u8>::new(0, TimingWheel::new(Default::default(), 0));
-        for (reason, times) in [(Shutdown, 2), (Dropped, 3), (Panicked, 4)] {
-            (0..times).for_each(|_| room.counts.ended(&Outcome::Cancelled(reason.clone())));
-        }
-        let mut stats = Stats::default();
-        (0..2).for_each(|_| room.add_to(&mut stats));
-        let by = [stats.cancelled_by_shutdown, stats.cancelled_by_drop, stats.cancelled_by_panic];
-        assert_eq!((stats.cancelled, by), (18, [4, 6, 8]));
-    }
 }

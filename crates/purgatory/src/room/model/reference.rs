@@ -54,25 +54,21 @@ impl Waiting {
 pub(super) struct Parked {
     pub(super) id: TimerHandle,
     pub(super) payload: u64,
-    pub(super) parked_ns: u64,
     /// `u64::MAX`: never.
     pub(super) deadline: u64,
-    /// When the wheel comes by.
+    /// When the wheel comes by, if its time is still to come.
     pub(super) armed: u64,
+    pub(super) scheduled: bool,
     /// A recheck was told, and not begun.
     pub(super) due_again: bool,
-    /// Its time is still to come.
-    pub(super) scheduled: bool,
-    pub(super) sequence: u64,
     /// Watermarks to be counted down.
     pub(super) counted: usize,
     /// Of its further keys.
     pub(super) tickets: Vec<Ticket>,
-    /// Its parker has watches still to set.
-    pub(super) arrives: bool,
+    /// What its parker, which holds it, has still to watch.
+    pub(super) to_watch: Option<Vec<(Number, Option<Watermark>)>>,
     pub(super) held: bool,
     pub(super) recheck: bool,
-    pub(super) seen: bool,
     pub(super) end: Option<Outcome>,
 }
 
@@ -80,8 +76,6 @@ pub(super) struct Parked {
 pub(super) struct FirstRoom {
     pub(super) keys: BTreeMap<Number, Waiting>,
     pub(super) counts: Counts,
-    pub(super) times: Times,
-    pub(super) sequence: u64,
 }
 
 /// What a walk under way has still to come by.
@@ -99,8 +93,6 @@ pub(super) struct Reference {
     pub(super) walks: Vec<Walk>,
     /// Watches of what has ended, still to be released, of each operation the last first.
     pub(super) leaving: Vec<(TimerHandle, Vec<Ticket>)>,
-    /// Some ids that name nothing any more.
-    pub(super) gone: Vec<TimerHandle>,
     pub(super) paths: Paths,
 }
 
@@ -130,31 +122,15 @@ impl Reference {
 
     /// Returns the key if that was its last waiter.
     pub(super) fn unwatch(&mut self, room: usize, waiter: Linked) -> Option<Number> {
-        let mut walks: Vec<&mut Walk> = self.walks.iter_mut().filter(|w| w.room == room).collect();
-        let (mut next_left, mut last_left, mut only_left) = (0, 0, 0);
-        for walk in &mut walks {
-            let at = walk.rest.iter().position(|other| *other == waiter);
-            let (len, Some(at)) = (walk.rest.len(), at) else { continue };
-            walk.rest.remove(at);
-            only_left += usize::from(len == 1);
-            next_left += usize::from(len > 1 && at == 0);
-            last_left += usize::from(len > 1 && at + 1 == len);
+        for walk in self.walks.iter_mut().filter(|walk| walk.room == room) {
+            walk.rest.retain(|other| *other != waiter);
         }
-        self.count_if(next_left > 0, "the next of a walk left");
-        self.count_if(last_left > 0, "the last of a walk left");
-        self.count_if(only_left > 0, "all that a walk had still to find left");
-        let Some(key) = self.key_of(room, waiter) else {
-            self.count_if(true, "a watch released that was taken before");
-            return None;
-        };
+        let key = self.key_of(room, waiter)?;
         let is = |other: &Linked| *other == waiter;
         let waiting = self.homes[room].keys.get_mut(&key).unwrap();
-        let unmet = waiting.unmet.iter().position(|(_, other)| is(other));
-        let amid = unmet.is_some_and(|at| at > 0 && at + 1 < waiting.unmet.len());
         waiting.plain.retain(|other| !is(other));
         waiting.met.retain(|other| !is(other));
         waiting.unmet.retain(|(_, other)| !is(other));
-        self.count_if(amid, "left from among the unmet");
         self.left(key)
     }
 
@@ -183,7 +159,6 @@ impl Reference {
         let mut taken = Vec::new();
         let waiting = self.homes[key.room()].keys.get_mut(&key).unwrap();
         let (before, mut moved) = (waiting.unmet.len(), 0);
-        let met_before = !waiting.met.is_empty();
         while before - waiting.unmet.len() < limit
             && waiting.unmet.first().is_some_and(|(watermark, _)| watermark.threshold <= value)
         {
@@ -197,7 +172,6 @@ impl Reference {
         }
         let done = waiting.unmet.first().is_none_or(|(watermark, _)| watermark.threshold > value);
         self.count_if(moved > 0, "met, and stays");
-        self.count_if(moved > 0 && met_before, "met behind others");
         self.count_if(!done, "more is met than is taken at once");
         let foreign = taken.iter().any(|id| id.shard() != key.room());
         self.count_if(foreign, "a foreign watch taken");
@@ -222,7 +196,7 @@ impl Reference {
         if !parked.held {
             return true;
         }
-        let (second, arrives) = (parked.end.is_some(), parked.arrives);
+        let (second, arrives) = (parked.end.is_some(), parked.to_watch.is_some());
         parked.end.get_or_insert_with(|| outcome.clone());
         self.count_if(second, "a second end noted");
         self.count_if(arrives, "an end noted while it arrives");
@@ -230,10 +204,9 @@ impl Reference {
     }
 
     pub(super) fn count_down(&mut self, id: TimerHandle) -> Option<bool> {
-        let Some(parked) = self.get(id) else {
-            self.count_if(true, "gone before it is counted down");
-            return None;
-        };
+        let gone = self.get(id).is_none();
+        self.count_if(gone, "gone before it is counted down");
+        let parked = self.get(id)?;
         parked.counted -= 1;
         let last = parked.counted == 0;
         self.count_if(last, "the last watermark met");
@@ -254,7 +227,7 @@ impl Reference {
             Verdict::Unsatisfied => end.clone(),
         };
         if outcome.is_none() {
-            (parked.recheck, parked.seen, parked.held) = (false, false, recheck);
+            (parked.recheck, parked.held) = (false, recheck);
         }
         let came_true = verdict == Verdict::Satisfied;
         self.count_if(came_true && end.is_some(), "true, and an end noted");
@@ -278,15 +251,6 @@ impl Reference {
         self.remove(id)
     }
 
-    pub(super) fn time_end(&mut self, parked: &Parked, outcome: &Outcome, now: u64) {
-        self.count_if(true, "timed");
-        let times = &mut self.homes[parked.id.shard()].times;
-        times.ended(outcome, (now * 1_000_000).saturating_sub(parked.parked_ns));
-        if *outcome == Outcome::Expired {
-            times.lateness.record(now.saturating_sub(parked.deadline) * 1_000_000);
-        }
-    }
-
     pub(super) fn remove(&mut self, id: TimerHandle) -> (Parked, Option<Number>) {
         let at = self.all.iter().position(|parked| parked.id == id).unwrap();
         let parked = self.all.swap_remove(at);
@@ -294,11 +258,10 @@ impl Reference {
         if !parked.tickets.is_empty() {
             self.leaving.push((id, parked.tickets.clone()));
         }
-        self.gone.push(id);
         (parked, left)
     }
 
-    /// Watches in a room but for those of the operations whose parkers have watches to set.
+    /// Watches in a room.
     pub(super) fn watched(&self, room: usize) -> usize {
         let parked = self.all.iter().flat_map(|parked| &parked.tickets);
         let leaving = self.leaving.iter().flat_map(|(_, tickets)| tickets);
