@@ -34,8 +34,10 @@ use loom::{
     thread,
 };
 use purgatory::{
-    Builder, CancelReason, DelayedOperation, Outcome, Purgatory, RefusedReason, Timeout, Watches,
+    BoxedOperation, Builder, CancelReason, DelayedOperation, Outcome, Purgatory, RefusedReason,
+    Timeout, Watches,
     sync::{Failpoint, plant},
+    when,
 };
 use timer_core::ManualTimer;
 
@@ -258,20 +260,8 @@ const FIVE: &[u8] = &[1, 2, 3, 4, 5];
 /// Both flags, each set by an event or rise of its own.
 const BOTH: &[usize] = &[0, 1];
 
-/// An operation, as it is parked, against the event of one of its keys.
-fn park_against_event(faults: &[Failpoint], keys: &'static [u8], on: u8) {
-    check(faults, move || {
-        Setup::new().race([Event(0, on)], &[Park(&[0], keys)]).assert_ended_once(&[Completed]);
-    });
-}
-
 /// An event that falls between check and watch is counted.
 const MISSED: [Failpoint; 2] = [Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion];
-
-#[test]
-fn park_against_event_on_one_key() {
-    park_against_event(&MISSED, ONE_KEY, 1);
-}
 
 /// What an event finds while further keys are being watched is held by its parker.
 const WHILE_WATCHING: [Failpoint; 3] = [
@@ -280,22 +270,23 @@ const WHILE_WATCHING: [Failpoint; 3] = [
     Failpoint::EventLeavesNoNote,
 ];
 
+/// An operation, as it is parked, against the event of one of its keys.
 #[test]
-fn park_against_event_on_the_first_of_two_keys() {
-    park_against_event(&WHILE_WATCHING, TWO_ROOMS, 1);
-    park_against_event(&WHILE_WATCHING, ONE_ROOM, 1);
-}
-
-#[test]
-fn park_against_event_on_the_second_of_two_keys() {
-    park_against_event(&WHILE_WATCHING, TWO_ROOMS, 2);
-    park_against_event(&WHILE_WATCHING, ONE_ROOM, 3);
-}
-
-#[test]
-fn park_against_event_on_one_of_five_keys() {
-    park_against_event(&WHILE_WATCHING, FIVE, 1);
-    park_against_event(&WHILE_WATCHING, FIVE, 4);
+fn park_against_event_of_each_key() {
+    let one_key: &[Failpoint] = &MISSED;
+    for (faults, keys, on) in [
+        (one_key, ONE_KEY, 1),
+        (&WHILE_WATCHING, TWO_ROOMS, 1),
+        (&WHILE_WATCHING, ONE_ROOM, 1),
+        (&WHILE_WATCHING, TWO_ROOMS, 2),
+        (&WHILE_WATCHING, ONE_ROOM, 3),
+        (&WHILE_WATCHING, FIVE, 1),
+        (&WHILE_WATCHING, FIVE, 4),
+    ] {
+        check(faults, move || {
+            Setup::new().race([Event(0, on)], &[Park(&[0], keys)]).assert_ended_once(&[Completed]);
+        });
+    }
 }
 
 /// An event for one, between the check of one that parks and its watch, or before, or after.
@@ -304,31 +295,18 @@ fn park_against_an_event_for_one() {
     race(&MISSED, &[], [EventForOne(0, 1)], &[Park(&[0], ONE_KEY)], &[Completed]);
 }
 
-/// Takes a job, if there is one.
-struct Consumer {
-    jobs: Arc<AtomicJobs>,
-    ended: std::sync::Arc<AtomicUsize>,
-}
-
-impl DelayedOperation for Consumer {
-    fn try_complete(&mut self) -> bool {
-        self.jobs.fetch_update(Relaxed, Relaxed, |jobs| jobs.checked_sub(1)).is_ok()
-    }
-
-    fn on_complete(self, _: Outcome) {
-        self.ended.fetch_add(1, SeqCst);
-    }
-}
-
 /// Two jobs, each raised for one, of two that wait: none waits on while a job lies there.
 #[test]
 fn two_events_for_one_against_each_other() {
     check(&[Failpoint::EndedStaysListed], || {
-        let (_timer, purgatory) = by_hand();
+        let (_timer, purgatory) = by_hand::<BoxedOperation>();
         let jobs = Arc::new(AtomicJobs::new(0));
         let ended = std::sync::Arc::new(AtomicUsize::new(0));
         for _ in 0..2 {
-            let consumer = Consumer { jobs: jobs.clone(), ended: ended.clone() };
+            let (there, counted) = (jobs.clone(), ended.clone());
+            let take =
+                move || there.fetch_update(Relaxed, Relaxed, |jobs| jobs.checked_sub(1)).is_ok();
+            let consumer = when(take, move |_| _ = counted.fetch_add(1, SeqCst));
             purgatory.try_complete_else_watch(consumer, &[1], MS).unwrap();
         }
         let (other, puts) = (purgatory.clone(), jobs.clone());
@@ -350,50 +328,43 @@ fn park_against_two_events() {
     race(&WHILE_WATCHING, &[], others, &[Park(BOTH, TWO_ROOMS)], &[Completed]);
 }
 
-fn park_against_expiry(fault: Failpoint, keys: &'static [u8]) {
-    check(&[fault], move || {
-        let setup = Setup::new().race([Time], &[Park(&[0], keys)]);
-        // Once more, when it was parked after the other's step.
-        setup.alone(&[Time]).assert_ended_once(&[Expired]);
-    });
-}
-
 #[test]
-fn park_against_expiry_under_one_key() {
-    park_against_expiry(Failpoint::EndedStaysListed, ONE_KEY);
-}
-
-#[test]
-fn park_against_expiry_under_two_keys() {
-    park_against_expiry(Failpoint::ExpiryLeavesNoNote, TWO_ROOMS);
-    park_against_expiry(Failpoint::ExpiryLeavesNoNote, ONE_ROOM);
+fn park_against_expiry() {
+    for (fault, keys) in [
+        (Failpoint::EndedStaysListed, ONE_KEY),
+        (Failpoint::ExpiryLeavesNoNote, TWO_ROOMS),
+        (Failpoint::ExpiryLeavesNoNote, ONE_ROOM),
+    ] {
+        check(&[fault], move || {
+            let setup = Setup::new().race([Time], &[Park(&[0], keys)]);
+            // Once more, when it was parked after the other's step.
+            setup.alone(&[Time]).assert_ended_once(&[Expired]);
+        });
+    }
 }
 
 /// What waits for a key when that is cancelled is cancelled, and not left to expire.
-fn park_against_cancel(fault: Failpoint, keys: &'static [u8], key: u8) {
-    check(&[fault], move || {
-        let setup = Setup::new();
-        let cancel = setup.elsewhere(move |setup| {
-            let waited = setup.purgatory.waiters(&key) > 0;
-            setup.act(Cancel(key));
-            waited
+#[test]
+fn park_against_cancel() {
+    for (fault, keys, key) in [
+        (Failpoint::EndedStaysListed, ONE_KEY, 1),
+        (Failpoint::ExpiryLeavesNoNote, TWO_ROOMS, 1),
+        (Failpoint::ExpiryLeavesNoNote, TWO_ROOMS, 2),
+        (Failpoint::ExpiryLeavesNoNote, ONE_ROOM, 3),
+    ] {
+        check(&[fault], move || {
+            let setup = Setup::new();
+            let cancel = setup.elsewhere(move |setup| {
+                let waited = setup.purgatory.waiters(&key) > 0;
+                setup.act(Cancel(key));
+                waited
+            });
+            setup.act(Park(&[0], keys));
+            let waited = cancel.join().unwrap();
+            let allowed = [CANCELLED, Expired];
+            let allowed = if waited { &allowed[..1] } else { &allowed };
+            setup.alone(&[Time]).assert_ended_once(allowed);
         });
-        setup.act(Park(&[0], keys));
-        let waited = cancel.join().unwrap();
-        let allowed = [CANCELLED, Expired];
-        setup.alone(&[Time]).assert_ended_once(if waited { &allowed[..1] } else { &allowed });
-    });
-}
-
-#[test]
-fn park_against_cancel_under_one_key() {
-    park_against_cancel(Failpoint::EndedStaysListed, ONE_KEY, 1);
-}
-
-#[test]
-fn park_against_cancel_under_two_keys() {
-    for (keys, key) in [(TWO_ROOMS, 1), (TWO_ROOMS, 2), (ONE_ROOM, 3)] {
-        park_against_cancel(Failpoint::ExpiryLeavesNoNote, keys, key);
     }
 }
 
@@ -411,16 +382,15 @@ fn expiry_in_one_room_against_event_in_another() {
     race(&faults, &[Park(BOTH, TWO_ROOMS)], [Event(0, 2)], &[Time], &[Expired]);
 }
 
+/// An expiry or a cancel, while an event has the operation checked.
 #[test]
-fn event_against_expiry() {
-    let faults = [Failpoint::ExpiryLeavesNoNote];
-    race(&faults, &[Park(BOTH, ONE_KEY)], [Event(0, 1)], &[Time], &[Expired]);
-}
-
-#[test]
-fn cancel_against_event() {
-    let faults = [Failpoint::ExpiryLeavesNoNote];
-    race(&faults, &[Park(BOTH, ONE_KEY)], [Event(0, 1)], &[Cancel(1)], &[CANCELLED]);
+fn event_against_expiry_and_cancel() {
+    for (end, outcome) in [(Time, &[Expired]), (Cancel(1), &[CANCELLED])] {
+        check(&[Failpoint::ExpiryLeavesNoNote], move || {
+            let setup = Setup::new().alone(&[Park(BOTH, ONE_KEY)]);
+            setup.race([Event(0, 1)], &[end]).assert_ended_once(outcome);
+        });
+    }
 }
 
 /// A permit of `max_parked` is taken once and given back once. The planted fault is about the

@@ -32,28 +32,20 @@ fn change_against_wait(faults: &[Failpoint], keys: &'static [u8], add: fn(&Jobs)
     });
 }
 
-/// Adds a job by each kind of change, that of the second key's included.
-const UPDATE: fn(&Jobs) = |jobs| jobs.update(|jobs| *jobs += 1);
-const UPDATE_KEY: fn(&Jobs) = |jobs| jobs.update_key(&1, |jobs| *jobs += 1);
-const UPDATE_SECOND: fn(&Jobs) = |jobs| jobs.update_key(&2, |jobs| *jobs += 1);
-const UPDATE_ONE: fn(&Jobs) = |jobs| jobs.update_one(&1, |jobs| *jobs += 1);
-
 #[test]
 fn update_against_wait() {
     for keys in [ONE_KEY, TWO_ROOMS, ONE_ROOM] {
-        change_against_wait(&[Failpoint::WaitTrustsEarlierWalk], keys, UPDATE);
+        let update: fn(&Jobs) = |jobs| jobs.update(|jobs| *jobs += 1);
+        change_against_wait(&[Failpoint::WaitTrustsEarlierWalk], keys, update);
     }
 }
 
 #[test]
-fn update_key_against_wait() {
-    change_against_wait(&MISSED, ONE_KEY, UPDATE_KEY);
-    change_against_wait(&WHILE_WATCHING, TWO_ROOMS, UPDATE_SECOND);
-}
-
-#[test]
-fn update_one_against_wait() {
-    change_against_wait(&MISSED, ONE_KEY, UPDATE_ONE);
+fn update_of_a_key_against_wait() {
+    change_against_wait(&MISSED, ONE_KEY, |jobs| jobs.update_key(&1, |jobs| *jobs += 1));
+    change_against_wait(&MISSED, ONE_KEY, |jobs| jobs.update_one(&1, |jobs| *jobs += 1));
+    let of_second_key: fn(&Jobs) = |jobs| jobs.update_key(&2, |jobs| *jobs += 1);
+    change_against_wait(&WHILE_WATCHING, TWO_ROOMS, of_second_key);
 }
 
 /// Two updates, each with half of what a parked wait needs.

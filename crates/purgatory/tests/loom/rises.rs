@@ -10,13 +10,10 @@ use super::{
     Setup, check, race,
 };
 
+/// In the count form, and in the check form.
 #[test]
 fn park_against_rise() {
     race(&MISSED, &[], [Rise(0, 1)], &[ParkUpTo(&[0], &[(1, 5)])], &[Completed]);
-}
-
-#[test]
-fn park_against_rise_in_the_check_form() {
     race(&MISSED[..1], &[], [Rise(0, 1)], &[ParkChecked(&[0], &[(1, 5)])], &[Completed]);
 }
 

@@ -12,34 +12,26 @@ use purgatory::{BoxedOperation, sync::Failpoint};
 use super::{MS, assert_nothing_left, by_hand, check};
 
 /// A future is dropped while an event has its condition checked, which then yields a value or does
-/// not.
-fn future_drop_against_event(faults: &[Failpoint], yields: bool) {
-    check(faults, move || {
-        let (_timer, purgatory) = by_hand::<BoxedOperation>();
-        let flag = Arc::new(AtomicBool::new(false));
-        let value = std::sync::Arc::new(());
-        let (seen, yielded) = (flag.clone(), value.clone());
-        let condition = move || seen.load(Relaxed).then(|| yielded.clone());
-        let future = purgatory.wait(&[1], MS, condition);
-        let other = purgatory.clone();
-        let event = thread::spawn(move || {
-            flag.store(yields, Relaxed);
-            other.check_and_complete(&1);
+/// not. No fault fits the first: the event ends an operation that its future left behind.
+#[test]
+fn future_drop_against_event() {
+    for (faults, yields) in [(&[][..], true), (&[Failpoint::DroppedFutureLeavesOperation], false)] {
+        check(faults, move || {
+            let (_timer, purgatory) = by_hand::<BoxedOperation>();
+            let flag = Arc::new(AtomicBool::new(false));
+            let value = std::sync::Arc::new(());
+            let (seen, yielded) = (flag.clone(), value.clone());
+            let condition = move || seen.load(Relaxed).then(|| yielded.clone());
+            let future = purgatory.wait(&[1], MS, condition);
+            let other = purgatory.clone();
+            let event = thread::spawn(move || {
+                flag.store(yields, Relaxed);
+                other.check_and_complete(&1);
+            });
+            drop(future);
+            event.join().unwrap();
+            assert_nothing_left(&purgatory);
+            assert_eq!(std::sync::Arc::strong_count(&value), 1, "a value was not dropped");
         });
-        drop(future);
-        event.join().unwrap();
-        assert_nothing_left(&purgatory);
-        assert_eq!(std::sync::Arc::strong_count(&value), 1, "a value was not dropped");
-    });
-}
-
-/// No fault fits: the event ends an operation that its future left behind.
-#[test]
-fn future_drop_against_completion() {
-    future_drop_against_event(&[], true);
-}
-
-#[test]
-fn future_drop_against_unsatisfied_check() {
-    future_drop_against_event(&[Failpoint::DroppedFutureLeavesOperation], false);
+    }
 }
