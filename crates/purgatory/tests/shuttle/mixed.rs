@@ -18,7 +18,7 @@ use timer_core::{Clock, Executor, Job, ManualTimer, SystemTimer, Timer};
 
 use crate::{
     schedules::check,
-    world::{MS, NEVER, Settings, Time, World, join},
+    world::{MS, NEVER, Time, World, join},
 };
 
 /// Faults that such threads come upon soon enough.
@@ -38,7 +38,7 @@ const MANY: usize = 132;
 #[test]
 fn by_hand() {
     check(1, &FAULTS, || {
-        let world = World::on(ManualTimer::new(), settings());
+        let world = World::on(ManualTimer::new());
         park_counted(&world);
         join(threads(&world));
         world.finish();
@@ -49,7 +49,7 @@ fn by_hand() {
 #[test]
 fn walks_over_many() {
     check(20, &["EventLeavesNoNote"], || {
-        let world = World::on(ManualTimer::new(), Settings::default());
+        let world = World::on(ManualTimer::new());
         park_many(&world);
         let events = [1, 2].map(|key| world.thread(move |world| world.event(key)));
         join(threads(&world).into_iter().chain(events));
@@ -61,7 +61,7 @@ fn walks_over_many() {
 fn with_a_reaper_and_a_worker() {
     check(1, &[&FAULTS[..], &["NobodyRings"]].concat(), || {
         let (timer, working) = Working::timer();
-        let world = World::on(timer, settings());
+        let world = World::on(timer);
         park_counted(&world);
         let (runs, by_task) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (counted, counts) = (runs.clone(), by_task.clone());
@@ -81,7 +81,7 @@ fn with_a_reaper_and_a_worker() {
 fn the_timer_is_shut_down_meanwhile() {
     check(1, &["ShutdownClosesNoRoom"], || {
         let builder = SystemTimer::builder().clock(Clockwork::default()).inline();
-        let world = World::on(builder.shards(2).build().unwrap(), Settings::default());
+        let world = World::on(builder.shards(2).build().unwrap());
         let shut_down = |world: &World<SystemTimer>| {
             world.begin("shutdown");
             assert!(world.timer.shutdown(Duration::MAX).unfired.is_empty());
@@ -102,14 +102,6 @@ fn the_timer_is_shut_down_meanwhile() {
         ]);
         world.assert_over();
     });
-}
-
-fn settings() -> Settings {
-    let random = &mut thread_rng();
-    Settings {
-        max_parked: (random.gen_range(0..4) == 0).then_some(3),
-        callbacks_on_executor: random.gen_range(0..4) == 0,
-    }
 }
 
 /// Parks two operations that only counting completes.

@@ -111,8 +111,6 @@ pub struct Pages {
     begun: HashSet<String>,
     panics: u64,
     ticks: u32,
-    /// What events said they completed.
-    completed: u64,
     wrong: Vec<String>,
 }
 
@@ -183,38 +181,24 @@ impl Book {
     }
 }
 
-/// What its purgatory is built with.
-#[derive(Clone, Copy, Default)]
-pub struct Settings {
-    pub max_parked: Option<usize>,
-    pub callbacks_on_executor: bool,
-}
-
 /// What a scenario's threads share: clones are the same.
 #[derive(Clone)]
 pub struct World<T = ManualTimer> {
     pub timer: T,
     pub purgatory: Purgatory<u8, Op>,
     pub book: Arc<Book>,
-    settings: Settings,
 }
 
 impl<T: Time> World<T> {
-    pub fn on(timer: T, settings: Settings) -> Self {
-        let mut builder = Purgatory::builder("world").timer(&timer);
-        if let Some(max) = settings.max_parked {
-            builder = builder.max_parked(max);
-        }
-        if settings.callbacks_on_executor {
-            builder = builder.callbacks_on_executor();
-        }
+    pub fn on(timer: T) -> Self {
+        let purgatory = Purgatory::builder("world").timer(&timer).build().unwrap();
         let book = Book {
             conditions: Default::default(),
             levels: Default::default(),
             pages: Mutex::default(),
             driver: timer.driver(),
         };
-        World { timer, purgatory: builder.build().unwrap(), book: Arc::new(book), settings }
+        World { timer, purgatory, book: Arc::new(book) }
     }
 
     pub fn thread(&self, act: impl FnOnce(&Self) + Send + 'static) -> JoinHandle<()> {
@@ -246,12 +230,9 @@ impl<T: Time> World<T> {
             Ok(_) => {}
             Err(refused) => {
                 let mut pages = self.book.pages();
-                let justified = match refused.reason {
-                    RefusedReason::Closed => pages.begun.contains("shutdown"),
-                    RefusedReason::Full { limit } => self.settings.max_parked == Some(limit),
-                    _ => false,
-                };
-                assert!(justified && refused.into_inner().number == number);
+                assert_eq!(refused.reason, RefusedReason::Closed);
+                assert!(pages.begun.contains("shutdown"));
+                assert_eq!(refused.into_inner().number, number);
                 pages.operations[number].refused = true;
             }
         }
@@ -265,15 +246,13 @@ impl<T: Time> World<T> {
 
     /// Raises an event, whatever the condition.
     pub fn raise(&self, key: u8) {
-        let completed = self.purgatory.check_and_complete(&key);
-        self.book.pages().completed += completed as u64;
+        self.purgatory.check_and_complete(&key);
     }
 
     /// Lets a level rise, then raises its event.
     pub fn rise(&self, key: u8, value: u64) {
         self.book.levels[usize::from(key)].fetch_max(value, Relaxed);
-        let completed = self.purgatory.complete_up_to(&key, value);
-        self.book.pages().completed += completed as u64;
+        self.purgatory.complete_up_to(&key, value);
     }
 
     pub fn begin(&self, call: impl Into<String>) {
@@ -379,7 +358,6 @@ impl<T: Time> World<T> {
         assert_eq!(stats.parked_total, stats.completed + stats.expired + stats.cancelled);
         assert_eq!(stats.parked_total + stats.ended_at_once, told);
         assert_eq!(stats.panics, pages.panics);
-        assert!(pages.completed <= stats.completed);
         drop(pages);
         assert_eq!(Arc::strong_count(&self.book), 1, "an operation was not dropped");
     }
@@ -395,19 +373,8 @@ impl World {
         let now_ns = self.book.driver.now_ns();
         let late = |&(_, at): &(usize, Option<u64>)| at.is_some_and(|at| at <= now_ns);
         assert!(!self.book.open().iter().any(late), "one did not expire");
-        if let Some(max) = self.settings.max_parked {
-            self.assert_permits(max);
-        }
         self.shutdown();
         self.assert_over();
-    }
-
-    /// No more than the limit wait at once, and each permit came back, once.
-    fn assert_permits(&self, max: usize) {
-        (1..6).for_each(|key| self.cancel_for_key(key));
-        (0..=max).for_each(|_| self.park(self.op(&[7]), NEVER));
-        let closed = self.book.pages().begun.contains("shutdown");
-        assert_eq!(self.purgatory.len(), if closed { 0 } else { max }, "permits");
     }
 }
 
