@@ -30,8 +30,8 @@ use crate::{
     sync::Ordering,
 };
 
-/// A place among `max_parked` and a part of `max_weight`, given back unless they are kept: when
-/// nothing is parked after all.
+/// A place among `max_parked` and a part of `max_weight`. Dropped, when nothing is parked after
+/// all, it gives both back.
 struct PermitGuard<'a, K: WatchKey, O: DelayedOperation> {
     core: &'a Core<K, O>,
     weight: u64,
