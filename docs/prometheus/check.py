@@ -33,6 +33,7 @@ HELD_UP = {"PurgatoryExpiresLate"}  # acks_all, stopped while its produces expir
 WRONG = HELD_UP | {  # misbehave
     "PurgatoryStuck",
     "PurgatoryCheckStuck",
+    "PurgatoryKeyStalled",
     "PurgatoryRefuses",
     "PurgatoryPanics",
     "PurgatoryMissesEvents",

@@ -53,8 +53,8 @@ fn park_to_check_again(waits: &Waits, mut second: impl FnMut() -> bool + Send + 
     waits.try_complete_else_watch(when(check, drop), &["key"], TIMEOUT).is_ok()
 }
 
-/// One check that does not return, far beyond its operation's time-out: PurgatoryCheckStuck,
-/// PurgatoryStuck.
+/// One check that does not return, far beyond its operation's time-out, and no further event on its
+/// key: PurgatoryCheckStuck, PurgatoryStuck, PurgatoryKeyStalled.
 fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
     let waits = Waits::new("stuck")?;
     let (until, event) = (stop.clone(), waits.clone());
