@@ -361,7 +361,7 @@ def made_up(at_s, ended, waits, expired=None, idle=False, times=1):
         "name": name,
         "stats": {"parked": parked, "watched": 14 * times, "parked_total": parked + 3 * ended * times, "completed": ended * times,
                   "expired": ended * times, "cancelled": ended * times, "cancelled_by_shutdown": 0, "cancelled_by_drop": 0, "cancelled_by_panic": 0, "ended_at_once": 2, "panics": 1,
-                  "checks": 5, "events": 6, "missed_events": 0, "refused": {"no_keys": 0, "closed": 2, "full": 1, "too_heavy": 0, "too_many_watermarks": 0},
+                  "checks": 5, "events": 6, "missed_events": 0, "refused_no_keys": 0, "refused_closed": 2, "refused_full": 1, "refused_too_heavy": 0, "refused_too_many_watermarks": 0,
                   "callbacks_waiting": 0, "deferred": 0},
         "key_count": 0 if idle else len(keys),
         "busiest": [] if idle else [{"key": key, "waiters": (10 - n) * times} for n, key in enumerate(keys)],
@@ -369,7 +369,7 @@ def made_up(at_s, ended, waits, expired=None, idle=False, times=1):
         "under_check": [] if idle else [operation("4.5.6", keys[:1], under_check=12.0)],
         "times": {"completed": waits, "expired": expired or histogram(), "cancelled": histogram(), "lateness": histogram(b24=ended)}}
     unused = purgatory("unused", [])
-    unused["stats"] = {name: 0 for name in unused["stats"]} | {"refused": {"closed": 0}}
+    unused["stats"] = {name: 0 for name in unused["stats"]}
     unused |= {"key_count": 0, "busiest": [], "oldest": [], "under_check": [],
                "times": {name: histogram() for name in unused["times"]}}
     unused_timer = timer("unused")
