@@ -39,6 +39,16 @@ fn a_future_yields_its_value_and_wakes_its_task_once() {
     assert_empty(&waits);
 }
 
+#[test]
+fn the_task_that_polled_last_is_woken() {
+    let (_timer, waits): (_, Waits) = by_hand();
+    let (first, second) = (Woken::task(), Woken::task());
+    let mut next = waits.next_event(&["a"], SECOND);
+    assert!(first.poll(&mut next).is_pending() && second.poll(&mut next).is_pending());
+    waits.check_and_complete(&"a");
+    assert_eq!((first.times(), second.times()), (0, 1));
+}
+
 /// A condition may give a bool.
 #[test]
 fn true_ends_a_wait_and_false_waits_on() {
