@@ -239,18 +239,6 @@ fn an_end_during_a_check_is_left_to_it() {
 }
 
 #[test]
-fn a_new_deadline_begins_a_new_interval() {
-    let (world, probe) = (World::new(Kind::Again), Probe::new());
-    let id = world.purgatory.park(probe.operation(), &["a"], 5 * MS);
-    world.timer.advance(4 * MS);
-    assert!(world.purgatory.reschedule(id, NEVER));
-    world.timer.advance(EVERY - MS);
-    assert_eq!(probe.checks(), 1);
-    world.timer.advance(MS);
-    assert_eq!(probe.checks(), 2);
-}
-
-#[test]
 fn a_check_that_panics_ends_its_operation_alone() {
     for (kind, end) in [(Kind::Last, Expired), (Kind::Again, PANICKED)] {
         let (world, probe) = (World::new(kind), Probe::new());

@@ -11,7 +11,7 @@ use std::{
     pin::Pin,
     process::Command,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{
             AtomicU64, AtomicUsize,
             Ordering::{Relaxed, SeqCst},
@@ -190,30 +190,6 @@ impl DelayedOperation for Large {
 fn operations_of_4_kb_on_small_stacks() {
     let large = |books: &Books, seed| Large { bytes: [seed as u8; 4096], books: books.clone() };
     attack_with(&Purgatory::new("large").unwrap(), |key| key, large, || ());
-}
-
-/// An operation without a size; its books are everybody's.
-struct Nothing;
-
-static NOTHING: OnceLock<Books> = OnceLock::new();
-
-impl DelayedOperation for Nothing {
-    fn try_complete(&mut self) -> bool {
-        fastrand::u8(..4) == 0
-    }
-
-    fn on_complete(self, _: Outcome) {
-        NOTHING.get().unwrap().ended();
-    }
-}
-
-#[test]
-fn operations_without_a_size() {
-    let operation = |books: &Books, _| {
-        NOTHING.get_or_init(|| books.clone());
-        Nothing
-    };
-    attack_with(&Purgatory::new("nothing").unwrap(), |key| key, operation, || ());
 }
 
 #[test]

@@ -177,33 +177,8 @@ fn panics_are_reported_to_the_hook() {
     assert_eq!(said.recv().unwrap(), "number 7");
 }
 
-/// A bucket of level 2 is handed down from 1024 ticks before it expires. That can wait for what is
-/// due; what is due after it cannot come first.
-#[test]
-fn due_tasks_go_before_a_distant_hand_down() {
-    let mut wheel = TimingWheel::with_phase(WheelSize::default(), 0, 0);
-    (0..10_000).for_each(|task| _ = wheel.insert(9_000, task).unwrap());
-    assert_eq!(wheel.next_due(), Some(8_192 - 1_024));
-    wheel.catch_up(7_000);
-    wheel.insert(7_300, 10_000).unwrap();
-    assert_eq!(wheel.advance(7_290, 256, |_| unreachable!()).cascaded, 256, "it was due before");
-    let mut fired = Vec::new();
-    let advanced = wheel.advance(7_300, 256, |task| fired.push(task.take()));
-    assert_eq!((fired.as_slice(), advanced.fired), ([10_000].as_slice(), 1));
-    assert_eq!(advanced.next_due, Some(7_300), "it hands down on");
-    wheel.insert(8_999, 10_001).unwrap();
-    wheel.insert(9_001, 10_002).unwrap();
-    wheel.assert_valid();
-    fired.clear();
-    while wheel.next_due().is_some() {
-        let advanced = wheel.advance(9_500, 256, |task| fired.push(task.take()));
-        assert!(advanced.fired + advanced.cascaded <= 256);
-    }
-    assert_eq!((fired.len(), fired[0], fired[10_001]), (10_002, 10_001, 10_002));
-}
-
-/// A bucket of level 1 is handed down from 16 ticks before it expires, likewise. The last few wait
-/// until then.
+/// A bucket of level 1 is handed down from 16 ticks before it expires. That can wait for what is
+/// due; the last few tasks wait until then.
 #[test]
 fn due_tasks_go_before_a_near_hand_down() {
     let mut wheel = TimingWheel::with_phase(WheelSize::default(), 0, 0);
