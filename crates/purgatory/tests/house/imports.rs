@@ -1,14 +1,8 @@
 //! The files that the code of a crate imports from each other. Comments, texts and what is under
 //! `#[cfg(test)]` do not count, and `lib.rs` (of a program `main.rs`) may import what it likes.
-//!
-//! For the tests of other crates: `#[path = "../../crates/purgatory/tests/house/imports.rs"]`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
@@ -17,25 +11,6 @@ type Module = Vec<String>;
 
 /// The files that each file imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
-
-/// The imports of the crate whose sources are in `src`: files are named by their paths there,
-/// without the ending.
-pub(crate) fn of_crate(src: &Path) -> Imports {
-    fn walk(src: &Path, folder: &Path, found: &mut Vec<(String, String)>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                walk(src, &path, found);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let name = path.strip_prefix(src).unwrap().with_extension("");
-                found.push((name.to_str().unwrap().to_owned(), fs::read_to_string(&path).unwrap()));
-            }
-        }
-    }
-    let mut files = Vec::new();
-    walk(src, src, &mut files);
-    imports(&files)
-}
 
 /// The imports of files, given as name and text.
 pub(crate) fn imports(files: &[(String, String)]) -> Imports {

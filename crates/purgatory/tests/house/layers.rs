@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    imports::{imports, in_circles, of_crate},
-    tree::{root, text},
+    imports::{imports, in_circles},
+    tree::{modules, text},
 };
 
 /// The folders of a crate, the lowest first: of the page's line `of: a < b < c`.
@@ -25,7 +25,7 @@ fn layer(order: &[String], file: &str) -> Option<usize> {
 fn no_file_imports_upwards_or_in_a_circle() {
     for of in ["timer-core", "purgatory"] {
         let (order, mut wrong) = (order(of), Vec::new());
-        let imports = of_crate(&root().join("crates").join(of).join("src"));
+        let imports = imports(&modules(of));
         for (file, targets) in &imports {
             let here = layer(&order, file);
             let above = |target: &&String| here.is_none() || layer(&order, target) > here;

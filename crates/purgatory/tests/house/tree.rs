@@ -48,15 +48,21 @@ pub(crate) fn is_code(line: &&str) -> bool {
     !line.trim().is_empty() && !line.trim().starts_with("//")
 }
 
-/// What ships of a crate: names below its `src`, without the ending, and texts. The guide is its
-/// readers', and files of a `#[cfg(test)] mod` are tests.
-pub(crate) fn sources(of: &str) -> Vec<(String, String)> {
+/// The files below a crate's `src`: names without the ending, and texts.
+pub(crate) fn modules(of: &str) -> Vec<(String, String)> {
     let src = format!("crates/{of}/src/");
     let named = |(path, text): (String, String)| {
-        let name = path.strip_prefix(&src)?.strip_suffix(".rs")?.to_owned();
-        Some((name, shipped(&text).to_owned()))
+        let name = path.strip_prefix(&src)?.strip_suffix(".rs")?;
+        Some((name.to_owned(), text))
     };
-    let mut sources: Vec<_> = files(".rs").into_iter().filter_map(named).collect();
+    files(".rs").into_iter().filter_map(named).collect()
+}
+
+/// What ships of a crate, as [`modules`]. The guide is its readers', and files of a
+/// `#[cfg(test)] mod` are tests.
+pub(crate) fn sources(of: &str) -> Vec<(String, String)> {
+    let mut sources = modules(of);
+    sources.iter_mut().for_each(|(_, text)| *text = shipped(text).to_owned());
     let tests: Vec<String> = sources.iter().flat_map(test_modules).collect();
     sources.retain(|(name, _)| {
         let is_test = |test| name == test || name.starts_with(&format!("{test}/"));
