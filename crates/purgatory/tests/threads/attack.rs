@@ -354,7 +354,7 @@ fn a_recorder_calls_back() {
     };
     let over = AtomicUsize::new(0);
     thread::scope(|scope| {
-        scope.spawn(|| {
+        let publishes = scope.spawn(|| {
             while over.load(SeqCst) == 0 {
                 metrics::with_local_recorder(&crate::support::Records(&looks_in), || {
                     purgatory.publish()
@@ -363,6 +363,7 @@ fn a_recorder_calls_back() {
         });
         attack(&purgatory, |key| key);
         over.store(1, SeqCst);
+        publishes.join().unwrap(); // as ThreadSanitizer sees it
     });
 }
 
