@@ -59,7 +59,11 @@ impl<Q: Queue> Delays<Q> {
         mut act: impl FnMut(Drain<'_, Q::Item>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (state, earlier) = Default::default();
-        let shared = Arc::new(Shared { state, earlier, clock });
+        let shared = Arc::new(Shared {
+            state,
+            earlier,
+            clock,
+        });
         let runs = shared.clone();
         let thread = Builder::new().name("delays".into()).spawn(move || {
             let mut batch = Vec::with_capacity(BATCH);
@@ -67,7 +71,10 @@ impl<Q: Queue> Delays<Q> {
                 act(batch.drain(..));
             }
         })?;
-        Ok(Delays { shared, thread: Some(thread) })
+        Ok(Delays {
+            shared,
+            thread: Some(thread),
+        })
     }
 
     /// Adds an item; returns its number.
@@ -104,7 +111,8 @@ impl<Q: Queue> Shared<Q> {
             match next {
                 _ if !batch.is_empty() => return true,
                 Some(due_ns) => {
-                    self.earlier.wait_for(&mut state, Duration::from_nanos(due_ns - now_ns));
+                    self.earlier
+                        .wait_for(&mut state, Duration::from_nanos(due_ns - now_ns));
                 }
                 None if state.closed => return false,
                 None => self.earlier.wait(&mut state),
@@ -167,7 +175,11 @@ impl<T: Send + 'static> Queue for Heap<T> {
     type Item = T;
 
     fn insert(&mut self, at_ns: u64, number: u64, item: T) {
-        self.0.push(Reverse(Due { at_ns, number, item }));
+        self.0.push(Reverse(Due {
+            at_ns,
+            number,
+            item,
+        }));
     }
 
     fn next_due(&mut self) -> Option<u64> {

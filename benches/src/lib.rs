@@ -32,10 +32,18 @@ pub fn process_cpu_ns() -> u64 {
 pub fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"));
-    let model = model.and_then(|rest| rest.split_once(": ")).map_or("some processor", |(_, m)| m);
+    let model = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"));
+    let model = model
+        .and_then(|rest| rest.split_once(": "))
+        .map_or("some processor", |(_, m)| m);
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').next().filter(|load| !load.is_empty()).unwrap_or("unknown");
+    let load = load
+        .split(' ')
+        .next()
+        .filter(|load| !load.is_empty())
+        .unwrap_or("unknown");
     format!("{model}, {cores} cores, load {load} at the start")
 }
 
@@ -52,7 +60,9 @@ pub fn markdown<S: AsRef<str>>(head: &[S], rows: &[Vec<String>]) -> String {
 
 /// The value's name on the command line.
 pub fn name(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    value
+        .to_possible_value()
+        .map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// Digits in groups of three.
@@ -91,10 +101,16 @@ mod tests {
 
     #[test]
     fn numbers_are_grouped_and_an_even_median_is_between() {
-        assert_eq!([median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0, 2.0, 3.0])], [2.0, 2.5]);
+        assert_eq!(
+            [median(&[3.0, 1.0, 2.0]), median(&[4.0, 1.0, 2.0, 3.0])],
+            [2.0, 2.5]
+        );
         let numbers = [10, 1_000, 86_400, 1_000_010].map(grouped);
         assert_eq!(numbers, ["10", "1 000", "86 400", "1 000 010"]);
         let numbers = [0.0, 0.5, 9.99, 9.996, 12.34, 99.96, 123_456.7].map(number);
-        assert_eq!(numbers, ["0", "0.500", "9.99", "10.0", "12.3", "100", "123 457"]);
+        assert_eq!(
+            numbers,
+            ["0", "0.500", "9.99", "10.0", "12.3", "100", "123 457"]
+        );
     }
 }

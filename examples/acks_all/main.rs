@@ -81,7 +81,10 @@ impl Leader {
     /// Empty partitions, and a purgatory with a timing wheel of its own.
     fn new(partitions: u32) -> Result<Self, BuildError> {
         let partitions = (0..partitions).map(Partition::new).collect();
-        Ok(Self { partitions, produces: Purgatory::new("produce")? })
+        Ok(Self {
+            partitions,
+            produces: Purgatory::new("produce")?,
+        })
     }
 
     /// A producer's request: appends the record to its partition, and answers when every
@@ -90,10 +93,14 @@ impl Leader {
         let partition = request.partition();
         let required_offset = partition.append(record);
         let until = [(partition.key, required_offset)];
-        let produce = DelayedProduce { request, required_offset };
+        let produce = DelayedProduce {
+            request,
+            required_offset,
+        };
         // A record that every replica has already is answered here; refused, it comes back.
         let parked =
-            self.produces.try_complete_else_watch(produce, Watches::up_to(&until), timeout);
+            self.produces
+                .try_complete_else_watch(produce, Watches::up_to(&until), timeout);
         if let Err(refused) = parked {
             let reason = refused.reason;
             refused.into_inner().answer(Answer::Refused(reason));

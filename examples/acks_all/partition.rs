@@ -62,10 +62,13 @@ impl Log {
     pub(crate) fn append(&self, records: &[Record]) {
         let mixed = records.iter().fold(self.digest(), |digest, record| {
             let entry = record.number << 32 ^ u64::from(record.line);
-            (digest ^ entry).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+            (digest ^ entry)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(29)
         });
         self.digest.store(mixed, Ordering::Release);
-        self.end.store(self.end() + records.len() as u64, Ordering::Release);
+        self.end
+            .store(self.end() + records.len() as u64, Ordering::Release);
     }
 }
 
@@ -92,7 +95,10 @@ pub(crate) struct Partition {
 impl Partition {
     /// Empty logs.
     pub(crate) fn new(number: u32) -> Self {
-        Self { key: PartitionKey(number), ..Self::default() }
+        Self {
+            key: PartitionKey(number),
+            ..Self::default()
+        }
     }
 
     /// The offset below which every replica has every record.

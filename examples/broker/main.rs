@@ -9,8 +9,14 @@ use tracing::Level;
 
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
-    let level = if args.verbose { Level::DEBUG } else { Level::INFO };
-    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(level);
+    let level = if args.verbose {
+        Level::DEBUG
+    } else {
+        Level::INFO
+    };
+    let log = tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_max_level(level);
     log.with_target(false).init();
 
     let (stop, stopped) = mpsc::channel();
@@ -25,7 +31,10 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     let broker = Broker::start(&args)?;
     let metrics = broker.serve_metrics()?;
-    eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", metrics.address());
+    eprintln!(
+        "metrics: http://{0}/metrics\nlive page: http://{0}/",
+        metrics.address()
+    );
     broker.write_snapshots_on_usr1()?;
     // Scripts wait for this line.
     writeln!(io::stdout(), "broker: listening on {}", broker.address())?;
@@ -36,5 +45,9 @@ fn main() -> anyhow::Result<ExitCode> {
     for line in summary.to_string().lines() {
         writeln!(io::stdout(), "broker: {line}")?;
     }
-    Ok(if summary.acked_before_replicated == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if summary.acked_before_replicated == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

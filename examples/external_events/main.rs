@@ -28,7 +28,9 @@ async fn main() -> ExitCode {
 
 async fn run(args: Args) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
-    let waits = Purgatory::builder("orders").max_parked(args.max_parked).build()?;
+    let waits = Purgatory::builder("orders")
+        .max_parked(args.max_parked)
+        .build()?;
     let orders = Orders::new(waits, args.max_orders);
     let nats = match &args.nats {
         Some(url) => Some(Nats::start(url, &orders, args.max_orders).await?),
@@ -40,9 +42,17 @@ async fn run(args: Args) -> Result<ExitCode> {
     eprintln!("metrics: http://{}/metrics", metrics.address());
     eprintln!("live page: http://{}/", metrics.address());
     // Scripts wait for this line.
-    writeln!(io::stdout(), "external_events: listening on http://{}", listener.local_addr()?)?;
+    writeln!(
+        io::stdout(),
+        "external_events: listening on http://{}",
+        listener.local_addr()?
+    )?;
 
-    let gateway = routes::Gateway { orders: orders.clone(), nats, wait_max: args.max_wait };
+    let gateway = routes::Gateway {
+        orders: orders.clone(),
+        nats,
+        wait_max: args.max_wait,
+    };
     let (end, ended) = oneshot::channel::<()>();
     let serving = axum::serve(listener, routes::routes(gateway));
     let serving = serving.with_graceful_shutdown(async { drop(ended.await) });
@@ -53,7 +63,10 @@ async fn run(args: Args) -> Result<ExitCode> {
     orders.waits().shutdown(std::time::Duration::ZERO);
     let all_answered = timeout(args.shutdown_within, serving).await.is_ok();
     if !all_answered {
-        eprintln!("error: connections were still open after {:?}", args.shutdown_within);
+        eprintln!(
+            "error: connections were still open after {:?}",
+            args.shutdown_within
+        );
     }
     let stats = orders.waits().stats();
     writeln!(
@@ -65,7 +78,11 @@ async fn run(args: Args) -> Result<ExitCode> {
         stats.cancelled,
         stats.refused_full + stats.refused_closed
     )?;
-    Ok(if all_answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if all_answered {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// Serves the purgatory's metrics and one of this example, and the live page. They have a port of
@@ -77,6 +94,10 @@ fn serve_metrics(args: &Args, orders: &Orders) -> Result<Server> {
         orders.waits().publish();
         counter!(VERSION).absolute(orders.position());
     })?;
-    describe_counter!(VERSION, Unit::Count, "The last change this gateway has seen, of any order");
+    describe_counter!(
+        VERSION,
+        Unit::Count,
+        "The last change this gateway has seen, of any order"
+    );
     Ok(server)
 }

@@ -29,7 +29,9 @@ impl<A: FnOnce(Outcome, u64) + 'static> DelayedOperation for Here<A> {
     }
 
     fn on_complete(self, outcome: Outcome) {
-        let Fetch { log_end, answer, .. } = self.0.take();
+        let Fetch {
+            log_end, answer, ..
+        } = self.0.take();
         answer(outcome, log_end.get());
     }
 }
@@ -61,9 +63,15 @@ fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
         socket.set_read_timeout(sleep)?;
         let received = receive(socket, &mut datagram)?;
         turn(&timer, &clock);
-        let Some((length, client)) = received else { continue };
+        let Some((length, client)) = received else {
+            continue;
+        };
         let request = str::from_utf8(&datagram[..length])?;
-        writeln!(io::stdout(), "{request}: {} wait, slept {sleep:.0?} at most", fetches.len())?;
+        writeln!(
+            io::stdout(),
+            "{request}: {} wait, slept {sleep:.0?} at most",
+            fetches.len()
+        )?;
         match request.split(' ').collect::<Vec<_>>()[..] {
             ["fetch", offset, ms] => {
                 let (offset, timeout) = (offset.parse()?, Duration::from_millis(ms.parse()?));
@@ -72,7 +80,11 @@ fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
                     let answer = format!("{offset} {outcome}, log end {end}");
                     drop(socket.send_to(answer.as_bytes(), client)); // it may have gone
                 };
-                let fetch = Fetch { offset, log_end: log_end.clone(), answer };
+                let fetch = Fetch {
+                    offset,
+                    log_end: log_end.clone(),
+                    answer,
+                };
                 let (fetch, until) = (Here(SendWrapper::new(fetch)), [("log", offset)]);
                 let park = fetches.try_complete_else_watch(fetch, Watches::up_to(&until), timeout);
                 park.map_err(RefusedReason::from)?;
@@ -89,8 +101,16 @@ fn serve(socket: &Rc<UdpSocket>) -> Result<()> {
 fn ask(client: &UdpSocket, server: SocketAddr) -> Result<()> {
     client.set_read_timeout(Some(Duration::from_secs(10)))?;
     let send = |request: &str| client.send_to(request.as_bytes(), server).map(drop);
-    let fetches = ["fetch 2 5000", "fetch 9 300", "fetch 1 5000", "fetch 9 60000"];
-    fetches.into_iter().chain(["append", "append"]).try_for_each(send)?;
+    let fetches = [
+        "fetch 2 5000",
+        "fetch 9 300",
+        "fetch 1 5000",
+        "fetch 9 60000",
+    ];
+    fetches
+        .into_iter()
+        .chain(["append", "append"])
+        .try_for_each(send)?;
     for expected in ["1 completed", "2 completed", "9 expired", "9 cancelled"] {
         let mut datagram = [0; 64];
         let length = client.recv(&mut datagram)?;
@@ -118,7 +138,11 @@ fn park_and_complete_ns() -> Result<f64> {
         for key in keys.clone() {
             let answered = answered.clone();
             let answer = move |_, _| answered.set(answered.get() + 1);
-            let fetch = Fetch { offset: window, log_end: log_end.clone(), answer };
+            let fetch = Fetch {
+                offset: window,
+                log_end: log_end.clone(),
+                answer,
+            };
             let fetch = Here(SendWrapper::new(fetch));
             let park = fetches.try_complete_else_watch(fetch, &[key], Duration::from_secs(30));
             park.map_err(RefusedReason::from)?;
@@ -127,17 +151,26 @@ fn park_and_complete_ns() -> Result<f64> {
         keys.for_each(|key| _ = fetches.check_and_complete(&key));
     }
     let took_ns = clock.now_ns() - began_ns;
-    ensure!((answered.get(), fetches.len()) == (WINDOWS * EACH, 0), "a fetch was not answered");
+    ensure!(
+        (answered.get(), fetches.len()) == (WINDOWS * EACH, 0),
+        "a fetch was not answered"
+    );
     Ok(took_ns as f64 / (WINDOWS * EACH) as f64)
 }
 
 fn main() -> Result<()> {
-    let (socket, client) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    let (socket, client) = (
+        UdpSocket::bind("127.0.0.1:0")?,
+        UdpSocket::bind("127.0.0.1:0")?,
+    );
     let server = socket.local_addr()?;
     let asks = thread::spawn(move || ask(&client, server));
     serve(&Rc::new(socket))?;
     asks.join().ok().context("the client panicked")??;
     let ns = park_and_complete_ns()?;
-    writeln!(io::stdout(), "to park and complete a fetch takes {ns:.0} ns")?;
+    writeln!(
+        io::stdout(),
+        "to park and complete a fetch takes {ns:.0} ns"
+    )?;
     Ok(())
 }

@@ -43,14 +43,18 @@ fn park(
     timeout: impl Into<Timeout>,
     told: impl FnOnce(Outcome) + Send + 'static,
 ) -> bool {
-    waits.try_complete_else_watch(when(|| false, told), &["key"], timeout).is_ok()
+    waits
+        .try_complete_else_watch(when(|| false, told), &["key"], timeout)
+        .is_ok()
 }
 
 /// Parks an operation whose check is false when it is parked, and `second` for the event.
 fn park_to_check_again(waits: &Waits, mut second: impl FnMut() -> bool + Send + 'static) -> bool {
     let mut parked = false;
     let check = move || std::mem::replace(&mut parked, true) && second();
-    waits.try_complete_else_watch(when(check, drop), &["key"], TIMEOUT).is_ok()
+    waits
+        .try_complete_else_watch(when(check, drop), &["key"], TIMEOUT)
+        .is_ok()
 }
 
 /// One check that does not return, far beyond its operation's time-out, and no further event on its
@@ -68,7 +72,10 @@ fn get_stuck(stop: &Arc<Stop>) -> Result<Waits> {
 
 /// Tasks that take nearly all of the time of a reaper: TimerSaturated.
 fn keep_a_reaper_busy(stop: &Arc<Stop>) -> Result<SystemTimer> {
-    let (timer, stop) = (SystemTimer::builder().name("busy").inline().build()?, stop.clone());
+    let (timer, stop) = (
+        SystemTimer::builder().name("busy").inline().build()?,
+        stop.clone(),
+    );
     let task = move || _ = stop.pause(MOST_OF_A_ROUND);
     timer.schedule_at_fixed_rate(Duration::ZERO, ROUND, task)?;
     Ok(timer)
@@ -81,7 +88,9 @@ fn overfill(full: &Waits) {
 
 /// A check that panics: PurgatoryPanics.
 fn panic_in_a_check(panics: &Waits) {
-    park_to_check_again(panics, || panic!("a check of this example panics, as it should"));
+    park_to_check_again(panics, || {
+        panic!("a check of this example panics, as it should")
+    });
     panics.check_and_complete(&"key");
 }
 
@@ -123,19 +132,31 @@ fn main() -> Result<()> {
     let late = Purgatory::builder("late").timer(&inline).build()?;
     let full = Purgatory::builder("full").max_parked(10).build()?;
     let (panics, blocks) = (Waits::new("panics")?, Waits::new("blocks")?);
-    let forgets = Purgatory::builder("forgets").check_at_expiry(|_| ()).build()?;
+    let forgets = Purgatory::builder("forgets")
+        .check_at_expiry(|_| ())
+        .build()?;
     let stuck = get_stuck(&stop)?;
     let busy = keep_a_reaper_busy(&stop)?;
     let all = [&late, &full, &panics, &blocks, &forgets, &stuck];
 
-    let live = [&inline, &busy].into_iter().fold(Live::new(), |live, timer| live.timer(timer));
-    let live = all.iter().fold(live, |live, waits| live.purgatory_with(waits, Display::fmt));
-    let published = (all.map(Waits::clone), [&inline, &busy].map(SystemTimer::clone));
+    let live = [&inline, &busy]
+        .into_iter()
+        .fold(Live::new(), |live, timer| live.timer(timer));
+    let live = all
+        .iter()
+        .fold(live, |live, waits| live.purgatory_with(waits, Display::fmt));
+    let published = (
+        all.map(Waits::clone),
+        [&inline, &busy].map(SystemTimer::clone),
+    );
     let server = example_support::serve(args.metrics_addr, &live, move || {
         published.0.iter().for_each(|waits| waits.publish());
         published.1.iter().for_each(SystemTimer::publish);
     })?;
-    eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", server.address());
+    eprintln!(
+        "metrics: http://{0}/metrics\nlive page: http://{0}/",
+        server.address()
+    );
     for round in 0.. {
         if stop.pause(ROUND) {
             break;
@@ -149,7 +170,10 @@ fn main() -> Result<()> {
         }
     }
     drop(server);
-    all.iter().for_each(|waits| _ = waits.shutdown(Duration::from_secs(5)));
-    [&inline, &busy].into_iter().for_each(|timer| _ = timer.shutdown(Duration::MAX));
+    all.iter()
+        .for_each(|waits| _ = waits.shutdown(Duration::from_secs(5)));
+    [&inline, &busy]
+        .into_iter()
+        .for_each(|timer| _ = timer.shutdown(Duration::MAX));
     Ok(())
 }

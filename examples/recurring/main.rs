@@ -90,7 +90,14 @@ fn start<T: Timer>(
     task: impl Fn(&Zoned) + Send + Sync + 'static,
 ) {
     let (cron, zone, timer) = (cron.clone(), zone.clone(), timer.clone());
-    Arc::new(Recurring { cron, zone, timer, wall: wall.clone(), task: Box::new(task) }).start();
+    Arc::new(Recurring {
+        cron,
+        zone,
+        timer,
+        wall: wall.clone(),
+        task: Box::new(task),
+    })
+    .start();
 }
 
 /// The times at which a pattern ran, in hand-turned time.
@@ -120,18 +127,35 @@ fn report(to: &mut impl Write, cron: &Cron, ran: &[Zoned]) -> Result<()> {
         writeln!(to, "    never")?;
         return Ok(());
     };
-    writeln!(to, "    {} times, from {} to {}", ran.len(), shown(first), shown(last))?;
-    for pair in ran.windows(2).filter(|pair| pair[0].offset() != pair[1].offset()) {
-        let apart = pair[1].timestamp().since((Unit::Hour, pair[0].timestamp()))?;
-        writeln!(to, "    {} and {} are {apart:#} apart", shown(&pair[0]), shown(&pair[1]))?;
+    writeln!(
+        to,
+        "    {} times, from {} to {}",
+        ran.len(),
+        shown(first),
+        shown(last)
+    )?;
+    for pair in ran
+        .windows(2)
+        .filter(|pair| pair[0].offset() != pair[1].offset())
+    {
+        let apart = pair[1]
+            .timestamp()
+            .since((Unit::Hour, pair[0].timestamp()))?;
+        writeln!(
+            to,
+            "    {} and {} are {apart:#} apart",
+            shown(&pair[0]),
+            shown(&pair[1])
+        )?;
     }
     Ok(())
 }
 
 fn by_hand(args: &Args, patterns: &[Cron]) -> Result<()> {
     let begin = args.from.to_zoned(args.zone.clone())?;
-    let end =
-        begin.checked_add(jiff::Span::new().months(args.months)).context("beyond the calendar")?;
+    let end = begin
+        .checked_add(jiff::Span::new().months(args.months))
+        .context("beyond the calendar")?;
     let mut out = io::stdout().lock();
     for cron in patterns {
         report(&mut out, cron, &times(cron, &begin, &end)?)?;
@@ -163,18 +187,32 @@ fn live(args: &Args, patterns: &[Cron]) -> Result<()> {
 }
 
 fn run(args: &Args) -> Result<()> {
-    let default: &[&str] =
-        if args.live { &["* * * * * *"] } else { &["0 9 * * *", "0 9 * * TUE", "0 9 12 * *"] };
+    let default: &[&str] = if args.live {
+        &["* * * * * *"]
+    } else {
+        &["0 9 * * *", "0 9 * * TUE", "0 9 12 * *"]
+    };
     let patterns = match &*args.patterns {
-        [] => default.iter().map(|pattern| pattern.parse()).collect::<Result<_, _>>()?,
+        [] => default
+            .iter()
+            .map(|pattern| pattern.parse())
+            .collect::<Result<_, _>>()?,
         patterns => patterns.to_vec(),
     };
-    if args.live { live(args, &patterns) } else { by_hand(args, &patterns) }
+    if args.live {
+        live(args, &patterns)
+    } else {
+        by_hand(args, &patterns)
+    }
 }
 
 fn main() -> ExitCode {
     let ran = run(&Args::parse()).inspect_err(|error| eprintln!("recurring: {error:#}"));
-    if ran.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if ran.is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 #[cfg(test)]
@@ -188,8 +226,12 @@ mod tests {
     fn year(pattern: &str) -> Vec<Zoned> {
         let berlin = TimeZone::get("Europe/Berlin").unwrap();
         let begin = date(2026, 1, 1).to_zoned(berlin.clone()).unwrap();
-        times(&pattern.parse().unwrap(), &begin, &date(2027, 1, 1).to_zoned(berlin).unwrap())
-            .unwrap()
+        times(
+            &pattern.parse().unwrap(),
+            &begin,
+            &date(2027, 1, 1).to_zoned(berlin).unwrap(),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -198,7 +240,11 @@ mod tests {
         assert_eq!(ran.len(), 365);
         assert!(ran.iter().all(|at| (at.hour(), at.minute()) == (9, 0)));
         let utc = |at: &Zoned| at.with_time_zone(TimeZone::UTC).hour();
-        let day = |month, day| ran.iter().find(|at| at.date() == date(2026, month, day)).unwrap();
+        let day = |month, day| {
+            ran.iter()
+                .find(|at| at.date() == date(2026, month, day))
+                .unwrap()
+        };
         // The clocks go forward in the night.
         assert_eq!([utc(day(3, 28)), utc(day(3, 29))], [8, 7]);
         assert_eq!([utc(day(10, 24)), utc(day(10, 25))], [7, 8]);

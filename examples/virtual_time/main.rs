@@ -79,7 +79,9 @@ impl Story {
             1 => vec![rng.u64(..100), rng.u64(..100)],
             _ => vec![rng.u64(..100)],
         };
-        let replicas: Vec<_> = (0..WRITES).map(|_| [(); REPLICAS].map(|()| arrivals())).collect();
+        let replicas: Vec<_> = (0..WRITES)
+            .map(|_| [(); REPLICAS].map(|()| arrivals()))
+            .collect();
         let write = |replicas| (rng.u64(..500), rng.u64(1..120), replicas);
         Story(replicas.into_iter().map(write).collect())
     }
@@ -102,7 +104,13 @@ impl Story {
         let timer = ManualTimer::new();
         let purgatory = Purgatory::builder("writes").timer(&timer).build()?;
         let ends = Mutex::new(vec![Ended(u64::MAX, Outcome::Expired); self.0.len()]);
-        let cluster = Arc::new(Cluster { timer, purgatory, count_twice, aloud, ends });
+        let cluster = Arc::new(Cluster {
+            timer,
+            purgatory,
+            count_twice,
+            aloud,
+            ends,
+        });
         for (number, (begin, timeout, replicas)) in self.0.iter().cloned().enumerate() {
             let (cluster, timeout) = (Arc::clone(&cluster), Duration::from_millis(timeout));
             let timer = cluster.timer.clone();
@@ -138,7 +146,11 @@ impl Cluster {
 
     fn say(&self, number: usize, what: impl fmt::Display) {
         if self.aloud {
-            let _ = writeln!(io::stdout(), "{:>5} ms  write {number:>2}: {what}", self.now());
+            let _ = writeln!(
+                io::stdout(),
+                "{:>5} ms  write {number:>2}: {what}",
+                self.now()
+            );
         }
     }
 
@@ -149,10 +161,19 @@ impl Cluster {
             cluster.ends.lock()[number] = Ended(cluster.now(), outcome);
         });
         let (answered, count_twice) = (answers.clone(), self.count_twice);
-        let write = QuorumWrite { answers: answered, count_twice, told };
-        let parked = self.purgatory.try_complete_else_watch(write, &[number], timeout);
+        let write = QuorumWrite {
+            answers: answered,
+            count_twice,
+            told,
+        };
+        let parked = self
+            .purgatory
+            .try_complete_else_watch(write, &[number], timeout);
         self.say(number, format_args!("may wait {timeout:?}"));
-        assert!(matches!(parked, Ok(ParkResult::Parked(_))), "nobody has answered yet");
+        assert!(
+            matches!(parked, Ok(ParkResult::Parked(_))),
+            "nobody has answered yet"
+        );
         for (replica, arrivals) in replicas.into_iter().enumerate() {
             for after in arrivals {
                 let (cluster, answers) = (Arc::clone(&self), answers.clone());
@@ -171,19 +192,26 @@ impl Cluster {
 fn fault(seed: u64, count_twice: bool, aloud: bool) -> Result<Option<String>> {
     let story = Story::of(seed);
     let (expected, told) = (story.expected(), story.told(count_twice, aloud)?);
-    let wrong =
-        (0..).zip(expected.iter().zip(&told)).find(|(_, (expected, told))| expected != told);
+    let wrong = (0..)
+        .zip(expected.iter().zip(&told))
+        .find(|(_, (expected, told))| expected != told);
     Ok(wrong.map(|(number, (Ended(due, outcome), Ended(at, instead)))| {
         format!("seed {seed}: write {number} ended at {at} ms as {instead}, expected {due} ms, {outcome}")
     }))
 }
 
 fn run(args: &Args) -> Result<ExitCode> {
-    let seeds = args.seed.map_or(0..args.seeds, |seed| seed..seed.saturating_add(1));
+    let seeds = args
+        .seed
+        .map_or(0..args.seeds, |seed| seed..seed.saturating_add(1));
     let count = seeds.end - seeds.start;
     for seed in seeds {
         if let Some(fault) = fault(seed, args.count_twice, args.seed.is_some())? {
-            let again = if args.count_twice { " --count-twice" } else { "" };
+            let again = if args.count_twice {
+                " --count-twice"
+            } else {
+                ""
+            };
             eprintln!(
                 "{fault}\ntell it again: cargo run --release --example virtual_time -- --seed {seed}{again}"
             );

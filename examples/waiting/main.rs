@@ -52,23 +52,37 @@ impl DelayedOperation for DelayedProduce {
 fn callback(log: &Log, on_this_thread: bool) -> Result<&'static str> {
     let (client, answer) = mpsc::channel();
     let produce = BoxedOperation::new(DelayedProduce(log.end.clone(), client));
-    let parked = log.waits.try_complete_else_watch(produce, &["log"], TIMEOUT);
+    let parked = log
+        .waits
+        .try_complete_else_watch(produce, &["log"], TIMEOUT);
     ensure!(parked.is_ok() && log.grow(1) == 1);
     let (outcome, told_by) = answer.recv()?;
     ensure!(outcome == Outcome::Completed && on_this_thread == (told_by == thread::current().id()));
-    Ok(if on_this_thread { "told by the thread that raised the event" } else { "told by a worker" })
+    Ok(if on_this_thread {
+        "told by the thread that raised the event"
+    } else {
+        "told by a worker"
+    })
 }
 
 fn closures(log: &Log) -> Result<&'static str> {
     let ((told, outcome), mut reached) = (mpsc::channel(), log.reaches(1));
-    let operation = when(move || reached().is_some(), move |outcome| _ = told.send(outcome));
-    let parked = log.waits.try_complete_else_watch(operation, &["log"], TIMEOUT);
+    let operation = when(
+        move || reached().is_some(),
+        move |outcome| _ = told.send(outcome),
+    );
+    let parked = log
+        .waits
+        .try_complete_else_watch(operation, &["log"], TIMEOUT);
     ensure!(parked.is_ok() && log.grow(1) == 1 && outcome.recv()? == Outcome::Completed);
     Ok("told, without a struct")
 }
 
 async fn future_awaited(log: &Log) -> Result<&'static str> {
-    let (end, grows) = (log.waits.wait(&["log"], TIMEOUT, log.reaches(1)), log.clone());
+    let (end, grows) = (
+        log.waits.wait(&["log"], TIMEOUT, log.reaches(1)),
+        log.clone(),
+    );
     tokio::spawn(async move { grows.grow(1) });
     ensure!(end.await == Ok(1));
     Ok("yielded the log's end")
@@ -104,11 +118,21 @@ fn blocked(log: &Log) -> Result<&'static str> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    Command::new("waiting").about("The ways to wait; exits with 1 if one goes wrong").get_matches();
+    Command::new("waiting")
+        .about("The ways to wait; exits with 1 if one goes wrong")
+        .get_matches();
     let timer = SystemTimer::new()?;
     let builder = || Purgatory::builder("log").timer(&timer);
-    let log = || builder().build().map(|waits| Log { end: Arc::default(), waits });
-    let elsewhere = Log { end: Arc::default(), waits: builder().callbacks_on_executor().build()? };
+    let log = || {
+        builder().build().map(|waits| Log {
+            end: Arc::default(),
+            waits,
+        })
+    };
+    let elsewhere = Log {
+        end: Arc::default(),
+        waits: builder().callbacks_on_executor().build()?,
+    };
     let show = |way, told: Result<_>| anyhow::Ok(writeln!(io::stdout(), "{way:28}{}", told?)?);
     show("callback", callback(&log()?, true))?;
     show("callback on the executor", callback(&elsewhere, false))?;

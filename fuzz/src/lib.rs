@@ -14,5 +14,6 @@ pub mod wheel;
 /// Each operation is in so many bytes of its own: one that is cut out or changed leaves the others
 /// as they are, for a fuzzer that mutates and for proptest, which shrinks. Missing bytes are zeros.
 fn records<'a, T: Arbitrary<'a>>(data: &'a [u8], bytes: usize) -> impl Iterator<Item = T> {
-    data.chunks(bytes).filter_map(|record| Unstructured::new(record).arbitrary().ok())
+    data.chunks(bytes)
+        .filter_map(|record| Unstructured::new(record).arbitrary().ok())
 }

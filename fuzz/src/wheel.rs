@@ -12,7 +12,10 @@ use crate::records;
 pub const RECORD: usize = 18;
 
 /// Walking every link after each step would cost more than all the rest.
-const BOUNDS: Bounds = Bounds { kept: 100, walked: 16 };
+const BOUNDS: Bounds = Bounds {
+    kept: 100,
+    walked: 16,
+};
 
 /// Decodes operations and does them until the bytes end.
 ///

@@ -19,9 +19,15 @@ type Body = fn(&[u8]);
 
 /// Inputs that libFuzzer found worth keeping, and those that once were trouble: paths and bytes.
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
-    let paths = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> = paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("corpus")
+        .join(target);
+    let paths = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = paths
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect();
     files.sort();
     assert!(!files.is_empty(), "nothing in {}", folder.display());
     files
@@ -29,8 +35,11 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
 
 fn replay(target: &str, body: Body) {
     let fails = |(_, data): &(PathBuf, Vec<u8>)| !passes(|| body(data));
-    let failed: Vec<PathBuf> =
-        corpus(target).into_iter().filter(fails).map(|file| file.0).collect();
+    let failed: Vec<PathBuf> = corpus(target)
+        .into_iter()
+        .filter(fails)
+        .map(|file| file.0)
+        .collect();
     assert!(failed.is_empty(), "the panics above are of {failed:?}");
 }
 
@@ -41,7 +50,10 @@ fn passes(run: impl FnOnce() + UnwindSafe) -> bool {
 /// As many cases as `PROPTEST_CASES` says, by default 256; the bytes of one that fails are printed,
 /// as few as will do, with the command that adds them to a corpus.
 fn at_random(body: Body, bytes: impl Strategy<Value = Vec<u8>>) {
-    let config = Config { failure_persistence: None, ..Config::default() };
+    let config = Config {
+        failure_persistence: None,
+        ..Config::default()
+    };
     let result = TestRunner::new(config).run(&bytes, |bytes| {
         body(&bytes);
         Ok(())
@@ -60,7 +72,10 @@ fn records(bytes: usize, count: usize) -> impl Strategy<Value = Vec<u8>> {
 /// Frames of the corpus in any order, a few of their bytes changed, and what happens between them.
 /// (Bytes at random are no requests.)
 fn frames() -> impl Strategy<Value = Vec<u8>> {
-    let known: Vec<Vec<u8>> = corpus("broker").iter().flat_map(|(_, file)| cut(file)).collect();
+    let known: Vec<Vec<u8>> = corpus("broker")
+        .iter()
+        .flat_map(|(_, file)| cut(file))
+        .collect();
     let changed = (select(known), vec((any::<Index>(), any::<u8>()), 0..3));
     let request = changed.prop_map(|(mut frame, changes)| {
         for (at, byte) in changes {
@@ -82,7 +97,9 @@ fn cut(mut wire: &[u8]) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     while let Some((length, rest)) = wire.split_first_chunk() {
         let length = u32::from_be_bytes(*length) as usize;
-        let Some((frame, rest)) = rest.split_at_checked(length) else { break };
+        let Some((frame, rest)) = rest.split_at_checked(length) else {
+            break;
+        };
         frames.extend((!frame.is_empty()).then(|| frame.to_vec()));
         wire = rest;
     }

@@ -89,9 +89,16 @@ impl Watched {
         if matches!(way, Way::Timed | Way::Scraped) {
             purgatory.times();
         }
-        let recorder =
-            PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S)?.build_recorder();
-        Ok(Watched { way, purgatory, recorder, done: Box::leak(Box::default()), ns: Vec::new() })
+        let recorder = PrometheusBuilder::new()
+            .set_buckets(TimeHistogram::BOUNDS_S)?
+            .build_recorder();
+        Ok(Watched {
+            way,
+            purgatory,
+            recorder,
+            done: Box::leak(Box::default()),
+            ns: Vec::new(),
+        })
     }
 
     /// Nanoseconds of this thread's CPU for parking and completing one operation.
@@ -119,13 +126,20 @@ impl Watched {
             let mut completed = 0;
             for number in first..first + operations {
                 let key = [keys.u64(..KEYS)];
-                let operation = Op { cell: self.done, required: number };
-                self.purgatory.try_complete_else_watch(operation, &key, TIMEOUT)?;
+                let operation = Op {
+                    cell: self.done,
+                    required: number,
+                };
+                self.purgatory
+                    .try_complete_else_watch(operation, &key, TIMEOUT)?;
                 self.done.store(number, Relaxed);
                 completed += self.purgatory.check_and_complete(&key[0]) as u64;
             }
             over.store(true, Relaxed);
-            ensure!(completed == operations, "{completed} of {operations} completed");
+            ensure!(
+                completed == operations,
+                "{completed} of {operations} completed"
+            );
             Ok(())
         })
     }
@@ -133,7 +147,10 @@ impl Watched {
 
 fn thread_cpu() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+    Duration::new(
+        now.tv_sec.unsigned_abs(),
+        u32::try_from(now.tv_nsec).unwrap_or(0),
+    )
 }
 
 fn took_ms(work: impl FnOnce()) -> f64 {
@@ -145,23 +162,42 @@ fn took_ms(work: impl FnOnce()) -> f64 {
 /// Milliseconds that publishing takes after `count` endings, and with `count` parked.
 fn publishing(count: u64) -> Result<Vec<Vec<String>>> {
     let watched = Watched::new(Way::Timed)?;
-    let Watched { purgatory, recorder, .. } = &watched;
+    let Watched {
+        purgatory,
+        recorder,
+        ..
+    } = &watched;
     let publish = || metrics::with_local_recorder(recorder, || purgatory.publish());
     publish();
     let mut rows = Vec::new();
     let mut row = |what: &str, ms: f64| rows.push(vec![what.to_owned(), number(ms)]);
     row("publish, nothing parked", took_ms(publish));
     watched.round(count)?;
-    row(&format!("publish after {} endings", grouped(count)), took_ms(publish));
+    row(
+        &format!("publish after {} endings", grouped(count)),
+        took_ms(publish),
+    );
     let mut page = String::new();
-    row("and rendering that", took_ms(|| page = recorder.handle().render()));
+    row(
+        "and rendering that",
+        took_ms(|| page = recorder.handle().render()),
+    );
     let line = "purgatory_wait_seconds_count{purgatory=\"bench\",outcome=\"completed\"}";
-    ensure!(page.contains(&format!("{line} {count}")), "not {count} waits in\n{page}");
+    ensure!(
+        page.contains(&format!("{line} {count}")),
+        "not {count} waits in\n{page}"
+    );
     for number in 0..count {
-        let operation = Op { cell: watched.done, required: u64::MAX };
+        let operation = Op {
+            cell: watched.done,
+            required: u64::MAX,
+        };
         purgatory.try_complete_else_watch(operation, &[number % KEYS], Timeout::Never)?;
     }
-    row(&format!("publish with {} parked", grouped(count)), took_ms(publish));
+    row(
+        &format!("publish with {} parked", grouped(count)),
+        took_ms(publish),
+    );
     watched.done.store(u64::MAX, Relaxed);
     (0..KEYS).for_each(|key| _ = purgatory.check_and_complete(&key));
     ensure!(purgatory.is_empty(), "{} left", purgatory.len());
@@ -183,7 +219,11 @@ fn watching(rounds: usize, operations: u64) -> Result<Vec<Vec<String>>> {
     let row = |watched: &Watched| {
         let pairs = watched.ns.iter().zip(&ways[0].ns);
         let against: Vec<_> = pairs.map(|(ns, base)| ns / base).collect();
-        vec![name(&watched.way), number(median(&watched.ns)), number(median(&against))]
+        vec![
+            name(&watched.way),
+            number(median(&watched.ns)),
+            number(median(&against)),
+        ]
     };
     Ok(ways.iter().map(row).collect())
 }
@@ -196,12 +236,26 @@ fn main() -> Result<()> {
     if let Some(way) = args.only {
         return Watched::new(way)?.work(args.operations);
     }
-    let (rounds, operations) = if args.quick { (3, 20_000) } else { (31, args.operations) };
-    let tracing = if cfg!(feature = "tracing") { "on" } else { "off" };
+    let (rounds, operations) = if args.quick {
+        (3, 20_000)
+    } else {
+        (31, args.operations)
+    };
+    let tracing = if cfg!(feature = "tracing") {
+        "on"
+    } else {
+        "off"
+    };
     println!("{}; tracing {tracing}\n", machine());
     let rows = watching(rounds, operations)?;
-    println!("{}", markdown(&["park and complete", "ns of CPU", "of the first"], &rows));
+    println!(
+        "{}",
+        markdown(&["park and complete", "ns of CPU", "of the first"], &rows)
+    );
     let rows = publishing(if args.quick { 20_000 } else { 1_000_000 })?;
-    print!("{}", markdown(&["on the thread that publishes", "ms"], &rows));
+    print!(
+        "{}",
+        markdown(&["on the thread that publishes", "ms"], &rows)
+    );
     Ok(())
 }

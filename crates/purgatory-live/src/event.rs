@@ -95,9 +95,21 @@ where
 
 impl PurgatoryLook {
     fn of<K>(snapshot: Snapshot<K>, show: &Show<K>) -> PurgatoryLook {
-        let Snapshot { name, stats, key_count, times, .. } = snapshot;
-        let busy = |(key, waiters): (&K, usize)| Busy { key: shown(key, show), waiters };
-        let busiest = snapshot.busiest.iter().map(|(key, waiters)| (key, *waiters));
+        let Snapshot {
+            name,
+            stats,
+            key_count,
+            times,
+            ..
+        } = snapshot;
+        let busy = |(key, waiters): (&K, usize)| Busy {
+            key: shown(key, show),
+            waiters,
+        };
+        let busiest = snapshot
+            .busiest
+            .iter()
+            .map(|(key, waiters)| (key, *waiters));
         PurgatoryLook {
             name,
             stats,
@@ -111,14 +123,22 @@ impl PurgatoryLook {
 }
 
 fn operations<K>(parked: &[Parked<K>], show: &Show<K>) -> Vec<Operation> {
-    parked.iter().map(|parked| Operation::of(parked, show)).collect()
+    parked
+        .iter()
+        .map(|parked| Operation::of(parked, show))
+        .collect()
 }
 
 impl Operation {
     fn of<K>(parked: &Parked<K>, show: &Show<K>) -> Operation {
         Operation {
             id: parked.id.to_string(),
-            keys: parked.keys.iter().take(KEYS_MAX).map(|key| shown(key, show)).collect(),
+            keys: parked
+                .keys
+                .iter()
+                .take(KEYS_MAX)
+                .map(|key| shown(key, show))
+                .collect(),
             keys_left_out: parked.keys.len().saturating_sub(KEYS_MAX),
             age: parked.age.as_secs_f64(),
             expires_in: parked.expires_in.map(|left| left.as_secs_f64()),

@@ -35,7 +35,12 @@ impl Live {
     /// Nothing to show yet; the ten busiest keys and the ten oldest operations of each purgatory.
     pub fn new() -> Live {
         let (timers, purgatories) = (Vec::new(), Vec::new());
-        Live { clock: SystemClock::new(), limit: 10, timers, purgatories }
+        Live {
+            clock: SystemClock::new(),
+            limit: 10,
+            timers,
+            purgatories,
+        }
     }
 
     /// Shows a purgatory, and its [own timer](Purgatory::own_timer) if it has one. One on a shared
@@ -75,7 +80,10 @@ impl Live {
             self = self.timer(timer);
         }
         let purgatory = purgatory.clone();
-        self.purgatories.push(Arc::new(WithKeys { purgatory, show: Box::new(show) }));
+        self.purgatories.push(Arc::new(WithKeys {
+            purgatory,
+            show: Box::new(show),
+        }));
         self
     }
 
@@ -112,8 +120,16 @@ impl Live {
     pub fn event(&self) -> String {
         let event = Event {
             at_s: Duration::from_nanos(self.clock.now_ns()).as_secs_f64(),
-            timers: self.timers.iter().map(|timer| timer.look(self.limit)).collect(),
-            purgatories: self.purgatories.iter().map(|source| source.look(self.limit)).collect(),
+            timers: self
+                .timers
+                .iter()
+                .map(|timer| timer.look(self.limit))
+                .collect(),
+            purgatories: self
+                .purgatories
+                .iter()
+                .map(|source| source.look(self.limit))
+                .collect(),
         };
         serde_json::to_string(&event).expect("numbers, text and lists can be written as JSON")
     }

@@ -53,7 +53,10 @@ impl Live {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn router(&self) -> Router {
-        let feed = Arc::new(Feed { live: self.clone(), latest: Mutex::default() });
+        let feed = Arc::new(Feed {
+            live: self.clone(),
+            latest: Mutex::default(),
+        });
         Router::new()
             .route("/", get(page))
             .route("/events", get(async move || events(feed.clone())))
@@ -116,7 +119,10 @@ impl Feed {
         let event = spawn_blocking(move || live.event()).await.ok()?;
         latest.next_at = Some(begun + Live::PAUSE.max(begun.elapsed() * SHARE));
         latest.number += 1;
-        let made = Made { number: latest.number, event: event.into() };
+        let made = Made {
+            number: latest.number,
+            event: event.into(),
+        };
         latest.made = Some(made.clone());
         Some(made)
     }
@@ -127,11 +133,17 @@ mod tests {
     use super::*;
 
     fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap()
     }
 
     fn feed() -> Feed {
-        Feed { live: Live::new(), latest: Mutex::default() }
+        Feed {
+            live: Live::new(),
+            latest: Mutex::default(),
+        }
     }
 
     #[test]

@@ -47,21 +47,29 @@ impl Server {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let entered = runtime.enter();
         let listener = net::TcpListener::from_std(listener)?;
         drop(entered);
         let (stop, stopped) = oneshot::channel::<()>();
-        let thread = thread::Builder::new().name("live".to_owned()).spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = axum::serve(listener, routes) => {}
-                    _ = stopped => {}
-                }
-            });
-            runtime.shutdown_background(); // an event that is being made is not waited for
-        })?;
-        Ok(Server { address, stop: Some(stop), thread: Some(thread) })
+        let thread = thread::Builder::new()
+            .name("live".to_owned())
+            .spawn(move || {
+                runtime.block_on(async {
+                    tokio::select! {
+                        _ = axum::serve(listener, routes) => {}
+                        _ = stopped => {}
+                    }
+                });
+                runtime.shutdown_background(); // an event that is being made is not waited for
+            })?;
+        Ok(Server {
+            address,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
     }
 
     /// Where it serves, with the port that was picked.
@@ -81,6 +89,8 @@ impl Drop for Server {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }

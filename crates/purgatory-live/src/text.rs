@@ -41,7 +41,10 @@ impl<K> Display for Shown<'_, K> {
 
 /// A key as `show` writes it, cut when it is long.
 pub(crate) fn shown<K>(key: &K, show: &Show<K>) -> String {
-    let mut short = Short { text: String::new(), left: CHARS_MAX };
+    let mut short = Short {
+        text: String::new(),
+        left: CHARS_MAX,
+    };
     // An error is the cut, or the key's own: what was written so far is shown either way.
     let _ = write!(short, "{}", Shown { key, show });
     short.text
@@ -61,7 +64,10 @@ mod tests {
     fn a_key_is_written_as_it_was_asked_for() {
         assert_eq!(debugged(&("orders", 7)), r#"("orders", 7)"#);
         assert_eq!(shown(&"orders", &<&str as Display>::fmt), "orders");
-        assert_eq!(shown(&7, &|key: &i32, f| write!(f, "partition {key}")), "partition 7");
+        assert_eq!(
+            shown(&7, &|key: &i32, f| write!(f, "partition {key}")),
+            "partition 7"
+        );
     }
 
     #[test]
@@ -69,7 +75,10 @@ mod tests {
         let exactly = "x".repeat(CHARS_MAX - 2); // and the quotes
         assert_eq!(debugged(&exactly), format!("{exactly:?}"));
         let longer = debugged(&"ö".repeat(1000));
-        assert_eq!((longer.chars().count(), longer.chars().last()), (CHARS_MAX + 1, Some('…')));
+        assert_eq!(
+            (longer.chars().count(), longer.chars().last()),
+            (CHARS_MAX + 1, Some('…'))
+        );
     }
 
     #[test]

@@ -13,7 +13,10 @@ const MS: Duration = Duration::from_millis(1);
 
 fn event(live: &Live) -> Value {
     let text = live.event();
-    assert!(!text.contains('\n'), "one line is one `data` of an event stream");
+    assert!(
+        !text.contains('\n'),
+        "one line is one `data` of an event stream"
+    );
     serde_json::from_str(&text).unwrap()
 }
 
@@ -23,7 +26,9 @@ fn park(
     timeout: Duration,
 ) {
     let operation = when(|| false, drop);
-    purgatory.try_complete_else_watch(operation, keys, timeout).unwrap();
+    purgatory
+        .try_complete_else_watch(operation, keys, timeout)
+        .unwrap();
 }
 
 #[test]
@@ -38,20 +43,45 @@ fn a_purgatory_is_its_snapshot_with_keys_as_text() {
     timer.advance(35 * MS);
 
     let event = event(&live);
-    assert_eq!(event["timers"], json!([]), "a shared timer is shown by itself");
+    assert_eq!(
+        event["timers"],
+        json!([]),
+        "a shared timer is shown by itself"
+    );
     let look = &event["purgatories"][0];
     assert_eq!(look["name"], "orders");
-    let counts = ["parked", "parked_total", "expired", "completed", "cancelled"];
-    assert_eq!(counts.map(|name| look["stats"][name].as_u64().unwrap()), [1, 2, 1, 0, 0]);
+    let counts = [
+        "parked",
+        "parked_total",
+        "expired",
+        "completed",
+        "cancelled",
+    ];
+    assert_eq!(
+        counts.map(|name| look["stats"][name].as_u64().unwrap()),
+        [1, 2, 1, 0, 0]
+    );
     assert_eq!(look["stats"]["refused_full"], 0);
     assert_eq!(look["key_count"], 2);
     let busiest = look["busiest"].as_array().unwrap();
-    assert!(busiest.contains(&json!({"key": "\"a\"", "waiters": 1})), "{busiest:?}");
-    assert!(busiest.contains(&json!({"key": r#""<b>\"</b>""#, "waiters": 1})), "{busiest:?}");
+    assert!(
+        busiest.contains(&json!({"key": "\"a\"", "waiters": 1})),
+        "{busiest:?}"
+    );
+    assert!(
+        busiest.contains(&json!({"key": r#""<b>\"</b>""#, "waiters": 1})),
+        "{busiest:?}"
+    );
     let oldest = &look["oldest"][0];
     assert_eq!(oldest["keys"], json!(["\"a\"", r#""<b>\"</b>""#]));
-    assert_eq!((&oldest["age"], &oldest["expires_in"]), (&json!(0.055), &json!(0.045)));
-    assert_eq!((&oldest["under_check"], &oldest["keys_left_out"]), (&Value::Null, &json!(0)));
+    assert_eq!(
+        (&oldest["age"], &oldest["expires_in"]),
+        (&json!(0.055), &json!(0.045))
+    );
+    assert_eq!(
+        (&oldest["under_check"], &oldest["keys_left_out"]),
+        (&Value::Null, &json!(0))
+    );
     assert!(oldest["id"].is_string());
     assert_eq!(look["oldest"].as_array().unwrap().len(), 1);
     assert_eq!(look["under_check"], json!([]));
@@ -73,7 +103,10 @@ fn keys_are_written_as_the_user_says() {
     park(&purgatory, &["a"], MS);
     let key = |live: Live| event(&live)["purgatories"][0]["busiest"][0]["key"].clone();
     assert_eq!(key(Live::new().purgatory(&purgatory)), "\"a\"");
-    assert_eq!(key(Live::new().purgatory_with(&purgatory, Display::fmt)), "a");
+    assert_eq!(
+        key(Live::new().purgatory_with(&purgatory, Display::fmt)),
+        "a"
+    );
     let show = |key: &&str, f: &mut fmt::Formatter<'_>| write!(f, "order {key}");
     assert_eq!(key(Live::new().purgatory_with(&purgatory, show)), "order a");
 }
@@ -82,7 +115,9 @@ fn keys_are_written_as_the_user_says() {
 fn only_so_much_is_told_of_many_keys_and_operations() {
     let timer = ManualTimer::new();
     let purgatory = Purgatory::builder("orders").timer(&timer).build().unwrap();
-    let keys = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m"];
+    let keys = [
+        "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m",
+    ];
     for _ in 0..20 {
         park(&purgatory, &keys, MS);
     }
@@ -106,9 +141,17 @@ fn an_own_timer_comes_along() {
     park(&purgatory, &["a"], Duration::from_secs(3600));
 
     let event = event(&Live::new().purgatory(&purgatory).timer(&other));
-    let [own, shared] = &event["timers"].as_array().unwrap()[..] else { panic!("{event}") };
-    assert_eq!((&own["name"], &shared["name"]), (&json!("orders"), &json!("other")));
-    assert_eq!((&own["tick_s"], &own["stats"]["pending"]), (&json!(0.001), &json!(1)));
+    let [own, shared] = &event["timers"].as_array().unwrap()[..] else {
+        panic!("{event}")
+    };
+    assert_eq!(
+        (&own["name"], &shared["name"]),
+        (&json!("orders"), &json!("other"))
+    );
+    assert_eq!(
+        (&own["tick_s"], &own["stats"]["pending"]),
+        (&json!(0.001), &json!(1))
+    );
     assert_eq!(shared["stats"]["cancelled"], 1);
     assert!(own["now_s"].as_f64().unwrap() < 3600.0);
     assert_eq!(event["purgatories"].as_array().unwrap().len(), 1);
@@ -129,13 +172,25 @@ fn a_purgatory_that_is_shut_down_can_be_looked_at() {
 #[test]
 fn the_page_asks_nobody_but_its_server() {
     let page = Live::page();
-    for word in
-        ["http:", "https:", "//cdn", "src=", "@import", "url(", "innerHTML", "outerHTML", "eval("]
-    {
+    for word in [
+        "http:",
+        "https:",
+        "//cdn",
+        "src=",
+        "@import",
+        "url(",
+        "innerHTML",
+        "outerHTML",
+        "eval(",
+    ] {
         assert!(!page.contains(word), "{word} is in the page");
     }
     assert!(page.contains("/events"));
     for tag in ["<script", "<style"] {
-        assert_eq!(page.matches(tag).count(), 1, "one {tag}>, named by the policy");
+        assert_eq!(
+            page.matches(tag).count(),
+            1,
+            "one {tag}>, named by the policy"
+        );
     }
 }

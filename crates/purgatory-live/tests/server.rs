@@ -24,11 +24,18 @@ fn serve(routes: Router) -> Server {
 fn ask(address: SocketAddr, path: &str) -> (String, BufReader<TcpStream>) {
     let mut client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(LONG)).unwrap();
-    write!(client, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(
+        client,
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = BufReader::new(client);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
-        assert!(answer.read_line(&mut head).unwrap() > 0, "no end of the head: {head}");
+        assert!(
+            answer.read_line(&mut head).unwrap() > 0,
+            "no end of the head: {head}"
+        );
     }
     (head.to_lowercase(), answer)
 }
@@ -51,10 +58,19 @@ fn the_page_comes_with_its_policy() {
     let server = serve(Live::new().router());
     let (head, mut body) = ask(server.address(), "/");
     assert!(head.starts_with("http/1.1 200 "), "{head}");
-    assert!(head.contains("content-type: text/html; charset=utf-8\r\n"), "{head}");
+    assert!(
+        head.contains("content-type: text/html; charset=utf-8\r\n"),
+        "{head}"
+    );
     let policy = Live::CONTENT_SECURITY_POLICY.to_lowercase();
-    assert!(head.contains(&format!("content-security-policy: {policy}\r\n")), "{head}");
-    assert!(!head.contains("access-control"), "no other origin may read: {head}");
+    assert!(
+        head.contains(&format!("content-security-policy: {policy}\r\n")),
+        "{head}"
+    );
+    assert!(
+        !head.contains("access-control"),
+        "no other origin may read: {head}"
+    );
     let mut page = String::new();
     body.read_to_string(&mut page).unwrap();
     assert_eq!(page, Live::page());
@@ -66,7 +82,10 @@ fn events_follow_each_other_until_the_server_goes() {
     let routes = Router::new().nest("/debug/live", Live::new().purgatory(&purgatory).router());
     let server = serve(routes.route("/health", get(async || "well")));
     let (head, mut stream) = ask(server.address(), "/debug/live/events");
-    assert!(head.contains("content-type: text/event-stream\r\n"), "{head}");
+    assert!(
+        head.contains("content-type: text/event-stream\r\n"),
+        "{head}"
+    );
     let (_, mut other) = ask(server.address(), "/debug/live/events");
 
     let mut at_s = -1.0;
@@ -80,10 +99,16 @@ fn events_follow_each_other_until_the_server_goes() {
         assert!(event["at_s"].as_f64().unwrap() > at_s);
         at_s = event["at_s"].as_f64().unwrap();
         let operation = BoxedOperation::new(when(|| false, drop));
-        purgatory.try_complete_else_watch(operation, &[7], Duration::from_secs(3600)).unwrap();
+        purgatory
+            .try_complete_else_watch(operation, &[7], Duration::from_secs(3600))
+            .unwrap();
     }
     assert!(next_event(&mut other).is_some());
-    assert!(ask(server.address(), "/health").0.starts_with("http/1.1 200 "));
+    assert!(
+        ask(server.address(), "/health")
+            .0
+            .starts_with("http/1.1 200 ")
+    );
 
     let address = server.address();
     drop(server); // with two streams open
@@ -107,7 +132,9 @@ fn a_key_that_panics_ends_its_stream_alone() {
     let (_, mut stream) = ask(server.address(), "/events");
     assert!(next_event(&mut stream).is_some());
     let operation = when(|| false, drop);
-    purgatory.try_complete_else_watch(operation, &[Panics], Duration::from_secs(3600)).unwrap();
+    purgatory
+        .try_complete_else_watch(operation, &[Panics], Duration::from_secs(3600))
+        .unwrap();
     while next_event(&mut stream).is_some() {}
     purgatory.shutdown(std::time::Duration::from_secs(5));
     let (_, mut stream) = ask(server.address(), "/events");

@@ -87,9 +87,18 @@
 //!
 #![cfg_attr(feature = "metrics", doc = "[publish]: Purgatory::publish")]
 #![cfg_attr(not(feature = "metrics"), doc = "[publish]: guide::operating#metrics")]
-#![cfg_attr(feature = "tokio", doc = "[executor]: timer_core::Executor#impl-Executor-for-Handle")]
-#![cfg_attr(feature = "tokio", doc = "[timer]: timer_core::SystemTimerBuilder::tokio")]
-#![cfg_attr(not(feature = "tokio"), doc = "[executor]: guide::tokio\n[timer]: guide::tokio")]
+#![cfg_attr(
+    feature = "tokio",
+    doc = "[executor]: timer_core::Executor#impl-Executor-for-Handle"
+)]
+#![cfg_attr(
+    feature = "tokio",
+    doc = "[timer]: timer_core::SystemTimerBuilder::tokio"
+)]
+#![cfg_attr(
+    not(feature = "tokio"),
+    doc = "[executor]: guide::tokio\n[timer]: guide::tokio"
+)]
 // docs.rs shows which feature an item is behind.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The manual is of all features: without one, links to its items lead nowhere.

@@ -41,7 +41,9 @@ fn told(work: impl FnOnce(&ManualTimer, &Waiting)) -> Vec<String> {
     let (timer, purgatory) = by_hand_with(|builder| builder.max_parked(1));
     tracing::subscriber::with_default(subscriber, || work(&timer, &purgatory));
     let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    text.lines().map(|line| line.trim_start().to_owned()).collect()
+    text.lines()
+        .map(|line| line.trim_start().to_owned())
+        .collect()
 }
 
 fn park(purgatory: &Waiting, operation: Op, timeout: impl Into<Timeout>) {
@@ -54,7 +56,11 @@ fn refusals_panics_and_shutdown_are_told() {
         park(purgatory, Probe::new().operation(), NEVER);
         park(purgatory, Probe::new().operation(), NEVER);
         purgatory.cancel_for_key(&"k", "asked");
-        park(purgatory, Probe::new().operation().on_check(|| panic!("out of ink")), NEVER);
+        park(
+            purgatory,
+            Probe::new().operation().on_check(|| panic!("out of ink")),
+            NEVER,
+        );
         park(purgatory, Probe::new().operation(), NEVER);
         purgatory.shutdown(MINUTE);
     });
@@ -73,12 +79,17 @@ fn slow_callbacks_are_told_and_quick_ones_are_not() {
     let lines = told(|timer, purgatory| {
         for took in [99, 100] {
             let passing = timer.clone();
-            let slow = Probe::new().operation().then(move |_| passing.pass(took * MS));
+            let slow = Probe::new()
+                .operation()
+                .then(move |_| passing.pass(took * MS));
             park(purgatory, slow, MS);
             timer.advance(MS);
         }
     });
-    assert_eq!(lines, ["WARN a callback kept the executor purgatory=\"test\" seconds=0.1"]);
+    assert_eq!(
+        lines,
+        ["WARN a callback kept the executor purgatory=\"test\" seconds=0.1"]
+    );
 }
 
 #[test]
@@ -95,7 +106,10 @@ fn a_missed_event_is_told() {
         }
         std::mem::forget(purgatory); // no line for its end
     });
-    assert_eq!(lines, ["WARN a condition came true without an event purgatory=\"test\""]);
+    assert_eq!(
+        lines,
+        ["WARN a condition came true without an event purgatory=\"test\""]
+    );
 }
 
 /// Panics at everything.

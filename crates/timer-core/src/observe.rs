@@ -108,7 +108,9 @@ impl TimeHistogram {
     #[cfg(any(test, feature = "metrics"))]
     pub(crate) fn since(&self, earlier: &TimeHistogram) -> impl Iterator<Item = (u64, f64)> {
         (0..BUCKETS).filter_map(|at| {
-            let count = self.buckets[at].checked_sub(earlier.buckets[at]).filter(|&n| n > 0)?;
+            let count = self.buckets[at]
+                .checked_sub(earlier.buckets[at])
+                .filter(|&n| n > 0)?;
             let sum_ns = self.sums_ns[at].saturating_sub(earlier.sums_ns[at]);
             let bound_s = TimeHistogram::BOUNDS_S.get(at).copied().unwrap_or(f64::MAX);
             Some((count, bound_s.min(sum_ns as f64 / count as f64 / 1e9)))
@@ -179,7 +181,11 @@ mod metrics {
     ) {
         let label = [("timer", name.to_owned())];
         let gauges = [
-            ("timer_pending", "Tasks that will fall due", Some(stats.pending)),
+            (
+                "timer_pending",
+                "Tasks that will fall due",
+                Some(stats.pending),
+            ),
             (
                 "timer_executor_queue",
                 "Jobs that wait for the timer's workers",
@@ -194,15 +200,31 @@ mod metrics {
         }
         let counters = [
             ("timer_fired_total", "Tasks that fell due", stats.fired),
-            ("timer_cancelled_total", "Tasks taken off before they fell due", stats.cancelled),
-            ("timer_cascaded_total", "Times that a task was handed down a level", stats.cascaded),
-            ("timer_wake_ups_total", "Times that the reaper woke up", stats.wake_ups),
+            (
+                "timer_cancelled_total",
+                "Tasks taken off before they fell due",
+                stats.cancelled,
+            ),
+            (
+                "timer_cascaded_total",
+                "Times that a task was handed down a level",
+                stats.cascaded,
+            ),
+            (
+                "timer_wake_ups_total",
+                "Times that the reaper woke up",
+                stats.wake_ups,
+            ),
             (
                 "timer_spurious_wake_ups_total",
                 "Times that the reaper woke up for nothing",
                 stats.spurious_wake_ups,
             ),
-            ("timer_panics_total", "Panics of tasks scheduled on the timer itself", stats.panics),
+            (
+                "timer_panics_total",
+                "Panics of tasks scheduled on the timer itself",
+                stats.panics,
+            ),
         ];
         for (name, help, value) in counters {
             describe_counter!(name, Unit::Count, help);
@@ -212,7 +234,9 @@ mod metrics {
         let help = "How long a round of the reaper took, over all shards that were due";
         describe_histogram!(TURN, Unit::Seconds, help);
         if let Some(mut published) = published {
-            stats.turns.hand_over(&mut published, &histogram!(TURN, &label));
+            stats
+                .turns
+                .hand_over(&mut published, &histogram!(TURN, &label));
         }
     }
 }
@@ -242,7 +266,10 @@ mod tests {
         let mut ends = TimeHistogram::default();
         ends.record(0);
         ends.record_many(u64::MAX, 2);
-        assert_eq!((ends.buckets()[0], ends.buckets()[24], ends.count()), (1, 2, 3));
+        assert_eq!(
+            (ends.buckets()[0], ends.buckets()[24], ends.count()),
+            (1, 2, 3)
+        );
         assert_eq!(ends.sum_s(), 2.0 * u64::MAX as f64 / 1e9);
     }
 
@@ -264,7 +291,10 @@ mod tests {
             }
         }
         assert_eq!(again.buckets, total.buckets);
-        assert!((again.sum_s() - total.sum_s()).abs() < 1e-6, "{again:?} {total:?}");
+        assert!(
+            (again.sum_s() - total.sum_s()).abs() < 1e-6,
+            "{again:?} {total:?}"
+        );
         assert_eq!(total.since(&total).count(), 0);
     }
 
@@ -279,7 +309,8 @@ mod tests {
         }
 
         fn record_many(&self, _: f64, count: usize) {
-            self.0.fetch_add(count, std::sync::atomic::Ordering::Relaxed);
+            self.0
+                .fetch_add(count, std::sync::atomic::Ordering::Relaxed);
         }
     }
 
@@ -291,9 +322,10 @@ mod tests {
         let mut hand_over_more = |short, long| {
             total.record_many(1_000_000, short);
             total.record_many(1_000_000_000, long);
-            total
-                .clone()
-                .hand_over(&mut published, &::metrics::Histogram::from_arc(counting.clone()));
+            total.clone().hand_over(
+                &mut published,
+                &::metrics::Histogram::from_arc(counting.clone()),
+            );
             counting.0.swap(0, std::sync::atomic::Ordering::Relaxed)
         };
         assert_eq!(hand_over_more(999_990, 10), 1_000_000); // all of it

@@ -73,7 +73,10 @@ fn check(fault: &str, model: fn()) {
         return explore(model);
     }
     explore(model);
-    let test = thread::current().name().expect("a test's thread has its name").to_owned();
+    let test = thread::current()
+        .name()
+        .expect("a test's thread has its name")
+        .to_owned();
     let faulty = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &test])
         .env("PLANT", fault)
@@ -92,7 +95,10 @@ fn explore(model: fn()) {
         counted.fetch_add(1, SeqCst);
         model();
     });
-    println!("{} interleavings at {PREEMPTIONS} preemptions", runs.load(SeqCst));
+    println!(
+        "{} interleavings at {PREEMPTIONS} preemptions",
+        runs.load(SeqCst)
+    );
 }
 
 /// Tasks keep coming while the reaper turns: each fires.
@@ -134,11 +140,17 @@ fn cancel_against_fire() {
         let timer = timer();
         let runs = std::sync::Arc::new(Mutex::new(0));
         let counted = runs.clone();
-        let handle = timer.schedule(NOW, move || *counted.lock().unwrap() += 1).unwrap();
+        let handle = timer
+            .schedule(NOW, move || *counted.lock().unwrap() += 1)
+            .unwrap();
         let cancelled = timer.cancel(handle);
         let left = timer.shutdown(Duration::MAX).unfired.len();
         let runs = *runs.lock().unwrap();
-        assert_eq!(usize::from(cancelled) + runs + left, 1, "{cancelled} {runs} {left}");
+        assert_eq!(
+            usize::from(cancelled) + runs + left,
+            1,
+            "{cancelled} {runs} {left}"
+        );
     });
 }
 
@@ -152,7 +164,9 @@ fn shutdown_against_schedule() {
         let scheduling = loom::thread::spawn(move || {
             let task = move || *counted.lock().unwrap() += 1;
             let refused = other.schedule(HOUR, task).err();
-            refused.map_or(0, |refused| usize::from(refused.reason == TimerError::Closed))
+            refused.map_or(0, |refused| {
+                usize::from(refused.reason == TimerError::Closed)
+            })
         });
         let left = timer.shutdown(Duration::MAX).unfired.len();
         let refused = scheduling.join().unwrap();

@@ -80,7 +80,10 @@ impl Args {
 }
 
 fn seconds(value: &str) -> Result<Duration, String> {
-    let seconds = value.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
+    let seconds = value
+        .parse()
+        .ok()
+        .filter(|seconds| (0.1..=86_400.0).contains(seconds));
     let expected = || "expected a number of seconds from 0.1 to 86400".to_owned();
     seconds.map(Duration::from_secs_f64).ok_or_else(expected)
 }

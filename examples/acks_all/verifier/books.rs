@@ -59,7 +59,12 @@ pub(crate) struct Tally {
 impl Default for Tally {
     fn default() -> Self {
         let empty = Histogram::new(3).expect("three significant figures are what it can do");
-        Self { counts: Counts::default(), wait: empty.clone(), lateness: empty, acknowledged: 0 }
+        Self {
+            counts: Counts::default(),
+            wait: empty.clone(),
+            lateness: empty,
+            acknowledged: 0,
+        }
     }
 }
 
@@ -123,7 +128,9 @@ impl Books {
     /// The counts so far.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
-        self.tallies.iter().for_each(|tally| counts += tally.lock().counts);
+        self.tallies
+            .iter()
+            .for_each(|tally| counts += tally.lock().counts);
         counts
     }
 
@@ -142,7 +149,11 @@ impl Books {
     /// Counts cases of a fault; `case` describes one, and is called only for the first.
     pub(crate) fn note(&self, fault: Fault, count: u64, case: impl FnOnce() -> String) {
         if count > 0 {
-            let first = || Problem { fault, count: 0, first: case() };
+            let first = || Problem {
+                fault,
+                count: 0,
+                first: case(),
+            };
             self.faults.lock().entry(fault).or_insert_with(first).count += count;
         }
     }
@@ -151,7 +162,12 @@ impl Books {
     /// and every acknowledged record is in the log of every replica. Returns everything that is
     /// wrong.
     pub(crate) fn close(&self, leader: &Leader) -> Vec<Problem> {
-        let ends = || leader.partitions.iter().map(|partition| partition.log.end());
+        let ends = || {
+            leader
+                .partitions
+                .iter()
+                .map(|partition| partition.log.end())
+        };
         let (produced, totals) = (ends().sum::<u64>(), self.counts());
         let ended = totals.ended();
         let said = || format!("{ended} of {produced} have ended");
@@ -160,7 +176,9 @@ impl Books {
         // Each partition's offsets are 1, 2, 3 and so on.
         let offsets = ends().fold(0, |sum: u64, end| sum.wrapping_add(end * (end + 1) / 2));
         let differ = produced == ended && offsets != totals.offsets;
-        self.note(ANOTHERS, differ.into(), || "by the sum of all offsets".to_owned());
+        self.note(ANOTHERS, differ.into(), || {
+            "by the sum of all offsets".to_owned()
+        });
         for (partition, tally) in leader.partitions.iter().zip(&self.tallies) {
             let acknowledged = tally.lock().acknowledged;
             for (follower, log) in partition.followers.iter().enumerate() {
@@ -203,12 +221,20 @@ pub(crate) struct Problem {
 impl Problem {
     /// How many operations or records are lost.
     pub(crate) fn lost(&self) -> u64 {
-        if [NEVER_ENDED, MISSING].contains(&self.fault) { self.count } else { 0 }
+        if [NEVER_ENDED, MISSING].contains(&self.fault) {
+            self.count
+        } else {
+            0
+        }
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} (the first: {})", self.fault, self.count, self.first)
+        write!(
+            f,
+            "{}: {} (the first: {})",
+            self.fault, self.count, self.first
+        )
     }
 }

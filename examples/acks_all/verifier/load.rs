@@ -29,7 +29,11 @@ impl Client {
     /// Makes the client of the calling thread.
     fn new(stage: &Arc<Stage>) -> Self {
         let in_flight = CachePadded::default();
-        Self { stage: Arc::clone(stage), in_flight, thread: thread::current() }
+        Self {
+            stage: Arc::clone(stage),
+            in_flight,
+            thread: thread::current(),
+        }
     }
 
     fn in_flight_max(&self) -> usize {
@@ -44,7 +48,12 @@ impl Client {
                 self.in_flight.fetch_add(1, Ordering::Relaxed);
                 let (client, sent_at) = (Arc::clone(self), self.stage.now());
                 let (place, bytes) = (place as u32, bytes as u32);
-                return Some(Request { client, sent_at, place, bytes });
+                return Some(Request {
+                    client,
+                    sent_at,
+                    place,
+                    bytes,
+                });
             }
             thread::park();
         }
@@ -78,7 +87,9 @@ impl Request {
     pub(crate) fn answer(self, answer: Answer, offset: u64) {
         let stage = &self.client.stage;
         let waited = stage.now().saturating_sub(self.sent_at);
-        stage.books.enter(self.partition(), answer, offset, waited, self.bytes);
+        stage
+            .books
+            .enter(self.partition(), answer, offset, waited, self.bytes);
         self.client.release();
     }
 }
@@ -101,7 +112,9 @@ pub(super) fn produce(producer: u32, stage: &Arc<Stage>, text: &Text, stop: &Sto
         let number = sequence * u64::from(args.producers) + u64::from(producer);
         let (line, body) = text.line(number);
         let place = (sequence + u64::from(producer)) % u64::from(args.partitions);
-        let Some(request) = client.request(place, body.len(), stop) else { return };
+        let Some(request) = client.request(place, body.len(), stop) else {
+            return;
+        };
         leader.produce(request, Record { number, line }, args.timeout);
     }
 }
@@ -112,7 +125,9 @@ pub(super) fn follow(follower: usize, stage: &Stage, stop: &Stop) {
     let Stage { args, leader, .. } = stage;
     let mut fetched = Vec::new();
     loop {
-        let stalled = args.stall_left(stage.now()).filter(|_| follower == FOLLOWER_STALLED);
+        let stalled = args
+            .stall_left(stage.now())
+            .filter(|_| follower == FOLLOWER_STALLED);
         if stalled.is_none() {
             for partition in &leader.partitions {
                 let log = &partition.followers[follower];

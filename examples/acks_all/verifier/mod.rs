@@ -56,18 +56,27 @@ fn start(args: Args) -> Result<ExitCode> {
     let (linger, interrupted) = (args.linger, Stop::on_signals()?);
     let stage = Stage::new(args)?;
     let server = watch::serve(&stage)?;
-    eprintln!("metrics: http://{0}/metrics\nlive page: http://{0}/", server.address());
+    eprintln!(
+        "metrics: http://{0}/metrics\nlive page: http://{0}/",
+        server.address()
+    );
     let asked = Arc::clone(&stage);
     write_on_usr1(move || asked.leader.produces.snapshot(OLDEST).to_string())?;
     let mut progress = Progress::default();
     let report = stage.run(&text, &interrupted, &mut |state| progress.show(state));
 
-    io::stdout().write_all(report.to_string().as_bytes()).context("cannot write the table")?;
+    io::stdout()
+        .write_all(report.to_string().as_bytes())
+        .context("cannot write the table")?;
     for problem in &report.problems {
         eprintln!("wrong: {problem}");
     }
     interrupted.pause(linger);
-    Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// Everything that a run works with; metrics are read from it meanwhile.
@@ -84,7 +93,12 @@ impl Stage {
     fn new(args: Args) -> Result<Arc<Self>> {
         let leader = Leader::new(args.partitions).context("cannot start the purgatory")?;
         let books = Books::new(args.partitions, args.timeout);
-        Ok(Arc::new(Self { args, leader, books, clock: SystemClock::new() }))
+        Ok(Arc::new(Self {
+            args,
+            leader,
+            books,
+            clock: SystemClock::new(),
+        }))
     }
 
     /// The time since the beginning.
@@ -113,7 +127,8 @@ impl Stage {
             for (number, producer) in producers.into_iter().enumerate() {
                 producer.thread().unpark();
                 let panicked = producer.join().is_err();
-                self.books.note(PANICKED, panicked.into(), || format!("producer {number}"));
+                self.books
+                    .note(PANICKED, panicked.into(), || format!("producer {number}"));
             }
             let produced_for = self.now();
             self.drain(interrupted, watch);
@@ -122,7 +137,12 @@ impl Stage {
         });
         let problems = self.books.close(&self.leader);
         let produced = State::take(self).produced;
-        Report { produced_for, produced, endings: self.books.totals(), problems }
+        Report {
+            produced_for,
+            produced,
+            endings: self.books.totals(),
+            problems,
+        }
     }
 
     /// After the last record: waits until every produce has ended by itself, as each must soon
@@ -136,7 +156,9 @@ impl Stage {
         };
         await_endings(interrupted, self.args.timeout + DRAIN_MARGIN);
         if !interrupted.is_raised() {
-            self.books.note(STILL_PARKED, waiting(), || format!("{DRAIN_MARGIN:?} after it"));
+            self.books.note(STILL_PARKED, waiting(), || {
+                format!("{DRAIN_MARGIN:?} after it")
+            });
         }
         self.leader.shut_down();
         await_endings(&Stop::new(), DRAIN_MARGIN);

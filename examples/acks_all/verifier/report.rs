@@ -33,16 +33,34 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { completed, expired, cancelled, bytes, .. } = self.endings.counts;
+        let Counts {
+            completed,
+            expired,
+            cancelled,
+            bytes,
+            ..
+        } = self.endings.counts;
         let counts = [
             ("produced", self.produced, "records sent"),
-            ("completed", completed, "acknowledged: every replica has the record"),
+            (
+                "completed",
+                completed,
+                "acknowledged: every replica has the record",
+            ),
             ("expired", expired, "not acknowledged within --timeout"),
             ("cancelled", cancelled, "still waiting at Ctrl-C"),
-            ("lost", self.lost(), "never ended, or acknowledged and missing from a log"),
+            (
+                "lost",
+                self.lost(),
+                "never ended, or acknowledged and missing from a log",
+            ),
         ];
         for (name, count, what) in counts {
-            writeln!(f, "{name:<16} {:>14}  {what}", HumanCount(count).to_string())?;
+            writeln!(
+                f,
+                "{name:<16} {:>14}  {what}",
+                HumanCount(count).to_string()
+            )?;
         }
         let records = HumanCount(self.per_second(completed) as u64).to_string();
         let mib = self.per_second(bytes) / f64::from(1 << 20);
@@ -51,7 +69,12 @@ impl fmt::Display for Report {
         writeln!(f, "{:<16} {:>14} {:>12} {:>12}", "", "p50", "p99", "max")?;
         write_times(f, "wait", &self.endings.wait, "from sent to acknowledged")?;
         let lateness = &self.endings.lateness;
-        write_times(f, "expiry lateness", lateness, "from the deadline to expired")?;
+        write_times(
+            f,
+            "expiry lateness",
+            lateness,
+            "from the deadline to expired",
+        )?;
         let books = match self.problems.len() {
             0 => "right: each operation ended once, each acknowledged record is in every log"
                 .to_owned(),

@@ -22,8 +22,13 @@ const STALLED: &str = "--stall-from 0s --stall-for 1h";
 /// Sets up a short run whose timeout is never reached, but for what `line` says.
 pub(super) fn stage(line: &str) -> Arc<Stage> {
     let usual = ["--seconds=0.3", "--partitions=2", "--timeout=1h"];
-    let usual = usual.into_iter().filter(|word| !line.contains(word.split('=').next().unwrap()));
-    let words = ["acks_all"].into_iter().chain(usual).chain(line.split_whitespace());
+    let usual = usual
+        .into_iter()
+        .filter(|word| !line.contains(word.split('=').next().unwrap()));
+    let words = ["acks_all"]
+        .into_iter()
+        .chain(usual)
+        .chain(line.split_whitespace());
     let args = Args::try_parse_from(words).unwrap();
     Stage::new(args).unwrap()
 }
@@ -38,16 +43,22 @@ fn run_well(stage: &Arc<Stage>, interrupted: &Stop, watch: &mut dyn FnMut(&State
 
 #[test]
 fn every_record_is_acknowledged() {
-    for line in
-        ["", "--stall-from 50ms --stall-for 100ms", "--rate 200", "--producers 1 --in-flight 1"]
-    {
+    for line in [
+        "",
+        "--stall-from 50ms --stall-for 100ms",
+        "--rate 200",
+        "--producers 1 --in-flight 1",
+    ] {
         let stage = stage(line);
         let report = run_well(&stage, &Stop::new(), &mut |_| {});
         assert_eq!(report.endings.counts.completed, report.produced, "{line}");
         assert_eq!(report.endings.wait.len(), report.produced);
         assert!(report.produced_for >= stage.args.seconds);
         let most = f64::from(stage.args.rate) * report.produced_for.as_secs_f64() + 5.0;
-        assert!(stage.args.rate == 0 || report.produced as f64 <= most, "{most}");
+        assert!(
+            stage.args.rate == 0 || report.produced as f64 <= most,
+            "{most}"
+        );
     }
 }
 
@@ -75,8 +86,21 @@ fn refused_produce_is_answered_and_a_fault() {
     let stage = stage("--rate 100");
     stage.leader.shut_down();
     let report = stage.run(&Text::load(None).unwrap(), &Stop::new(), &mut |_| {});
-    let [Problem { fault: REFUSED, count, first }] = &report.problems[..] else { panic!() };
-    assert_eq!((*count, first.ends_with(": Closed")), (report.produced, true), "{first}");
+    let [
+        Problem {
+            fault: REFUSED,
+            count,
+            first,
+        },
+    ] = &report.problems[..]
+    else {
+        panic!()
+    };
+    assert_eq!(
+        (*count, first.ends_with(": Closed")),
+        (report.produced, true),
+        "{first}"
+    );
 }
 
 /// Closes the books of a partition after these answers (offset, and time waited of 50 ms). Each
@@ -90,7 +114,9 @@ fn wrong(
     let stage = stage("--timeout 50ms");
     let (books, partition) = (&stage.books, &stage.leader.partitions[0]);
     let written: Vec<_> = (0..records).map(record).collect();
-    written.iter().for_each(|&record| _ = partition.append(record));
+    written
+        .iter()
+        .for_each(|&record| _ = partition.append(record));
     for (log, part) in partition.followers.iter().zip(parts) {
         log.append(&written[..part as usize]);
     }
@@ -120,8 +146,14 @@ fn wrong_answers_are_found_counted_and_told() {
         ([1, 1], &[early], &[EARLY]),
     ] {
         let found = wrong(1, parts, None, answers);
-        let found: Vec<_> = found.iter().map(|problem| (problem.fault, problem.count)).collect();
-        assert_eq!(found, faults.iter().map(|fault| (*fault, 1)).collect::<Vec<_>>());
+        let found: Vec<_> = found
+            .iter()
+            .map(|problem| (problem.fault, problem.count))
+            .collect();
+        assert_eq!(
+            found,
+            faults.iter().map(|fault| (*fault, 1)).collect::<Vec<_>>()
+        );
     }
     let said = "operations that expired before their deadline: 1 (the first: offset 0 of \
                 partition 0, after 49.999999ms of 50ms)";
@@ -132,15 +164,32 @@ fn wrong_answers_are_found_counted_and_told() {
 fn differing_logs_are_found() {
     const RECORDS: u64 = 10_000;
     let last = RECORDS - 1;
-    let all: Vec<_> = (1..=RECORDS).map(|offset| (Answer::Cancelled, offset, MS)).collect();
+    let all: Vec<_> = (1..=RECORDS)
+        .map(|offset| (Answer::Cancelled, offset, MS))
+        .collect();
     for parts in [[RECORDS; 2], [RECORDS, RECORDS - 3], [0, 1]] {
         assert!(wrong(RECORDS, parts, None, &all).is_empty());
     }
     assert!(wrong(RECORDS, [RECORDS, last], Some(record(last)), &all).is_empty());
-    let line = Record { line: 2, ..record(last) };
+    let line = Record {
+        line: 2,
+        ..record(last)
+    };
     for (part, more) in [(last, line), (last, record(0)), (RECORDS, record(0))] {
         let found = wrong(RECORDS, [RECORDS, part], Some(more), &all);
-        let [Problem { fault: LOGS_DIFFER, count: 1, first }] = &found[..] else { panic!() };
-        assert!(first.starts_with("follower 2 in partition 0, at "), "{first}");
+        let [
+            Problem {
+                fault: LOGS_DIFFER,
+                count: 1,
+                first,
+            },
+        ] = &found[..]
+        else {
+            panic!()
+        };
+        assert!(
+            first.starts_with("follower 2 in partition 0, at "),
+            "{first}"
+        );
     }
 }

@@ -34,11 +34,21 @@ impl Text {
     /// Reads all of `source`; `name` is what errors call it.
     pub(crate) fn read(source: impl Read, name: &str) -> Result<Self> {
         let (mut body, mut source) = (String::new(), source.take(BYTES_MAX + 1));
-        source.read_to_string(&mut body).with_context(|| format!("cannot read {name}"))?;
+        source
+            .read_to_string(&mut body)
+            .with_context(|| format!("cannot read {name}"))?;
         let mib = BYTES_MAX >> 20;
-        ensure!(source.limit() > 0, "{name} is longer than the {mib} MiB that are read");
-        ensure!(!body.is_empty(), "{name} is empty: there is no line to send");
-        Ok(Self { lines: body.lines().map(String::from).collect() })
+        ensure!(
+            source.limit() > 0,
+            "{name} is longer than the {mib} MiB that are read"
+        );
+        ensure!(
+            !body.is_empty(),
+            "{name} is empty: there is no line to send"
+        );
+        Ok(Self {
+            lines: body.lines().map(String::from).collect(),
+        })
     }
 
     /// A line, without its newline; after the last comes the first again.

@@ -48,12 +48,22 @@ impl State {
 
     /// One line; the rate is over the time since the `last` one.
     fn describe(&self, last: Option<State>) -> String {
-        let Counts { completed, expired, .. } = self.ended;
+        let Counts {
+            completed, expired, ..
+        } = self.ended;
         let last = last.map(|last| (last.elapsed, last.ended.completed));
         let (then, before) = last.unwrap_or_default();
         let span = self.elapsed.saturating_sub(then).as_secs_f64();
-        let stalled = if self.stalled { "follower 2 stalled, " } else { "" };
-        let rate = if span > 0.0 { (completed - before) as f64 / span } else { 0.0 };
+        let stalled = if self.stalled {
+            "follower 2 stalled, "
+        } else {
+            ""
+        };
+        let rate = if span > 0.0 {
+            (completed - before) as f64 / span
+        } else {
+            0.0
+        };
         format!(
             "{:5.1} s: {}{} completed/s, {} waiting, {} expired, {} completed",
             self.elapsed.as_secs_f64(),
@@ -68,8 +78,17 @@ impl State {
     /// Publishes the example's metrics.
     fn publish(&self) {
         counter!(PRODUCED).absolute(self.produced);
-        let Counts { completed, expired, cancelled, .. } = self.ended;
-        let outcomes = [("completed", completed), ("expired", expired), ("cancelled", cancelled)];
+        let Counts {
+            completed,
+            expired,
+            cancelled,
+            ..
+        } = self.ended;
+        let outcomes = [
+            ("completed", completed),
+            ("expired", expired),
+            ("cancelled", cancelled),
+        ];
         for (outcome, count) in outcomes {
             counter!(ENDED, "outcome" => outcome).absolute(count);
         }
@@ -100,7 +119,15 @@ pub(crate) fn serve(stage: &Arc<Stage>) -> Result<Server> {
         looked_at.leader.produces.publish();
         State::take(&looked_at).publish();
     })?;
-    describe_counter!(PRODUCED, Unit::Count, "Records that the producers have sent");
-    describe_counter!(ENDED, Unit::Count, "Records whose produce has ended, by outcome");
+    describe_counter!(
+        PRODUCED,
+        Unit::Count,
+        "Records that the producers have sent"
+    );
+    describe_counter!(
+        ENDED,
+        Unit::Count,
+        "Records whose produce has ended, by outcome"
+    );
     Ok(server)
 }

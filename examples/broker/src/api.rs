@@ -39,13 +39,19 @@ pub(crate) fn handle(
     let api = api.with_context(|| format!("API key {key} is not served"))?;
     let request = || format!("{:?} version {version}", api.key);
     if !(api.served_from..=api.advertised.1).contains(&version) {
-        ensure!(api.key == ApiKey::ApiVersions, "{} is not served", request());
+        ensure!(
+            api.key == ApiKey::ApiVersions,
+            "{} is not served",
+            request()
+        );
         // KIP-511: answered in version 0, where the client finds the version to ask with.
         let (reply, answer) = Reply::new(client.connection, 0, correlation_id);
         reply.send(api_versions().with_error_code(ResponseError::UnsupportedVersion.code()));
         return Ok(answer);
     }
-    schemas::check(&frame, api, version).context("malformed").with_context(request)?;
+    schemas::check(&frame, api, version)
+        .context("malformed")
+        .with_context(request)?;
     let (reply, answer) = Reply::new(client.connection, version, correlation_id);
     let answered = || {
         decode_request_header_from_buffer(&mut frame).context("malformed")?;

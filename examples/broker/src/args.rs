@@ -84,7 +84,11 @@ impl Args {
 
 /// The leader's address, of a list of all three nodes.
 fn leader_of(text: &str) -> Result<SocketAddr, String> {
-    let leader = text.strip_prefix("1=").and_then(|leader| leader.strip_suffix(",2,3"));
+    let leader = text
+        .strip_prefix("1=")
+        .and_then(|leader| leader.strip_suffix(",2,3"));
     let address = leader.ok_or("expected three nodes: 1=IP:PORT,2,3")?;
-    address.parse().map_err(|_| format!("{address} is no IP:PORT"))
+    address
+        .parse()
+        .map_err(|_| format!("{address} is no IP:PORT"))
 }

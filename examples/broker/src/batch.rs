@@ -52,23 +52,42 @@ pub(crate) fn parse(mut records: &[u8], bytes_max: usize) -> OrError<Vec<Incomin
 }
 
 fn split(records: &[u8], bytes_max: usize) -> OrError<(&[u8], &[u8])> {
-    let mut length = records.get(8..LENGTH_END).ok_or(ResponseError::CorruptMessage)?;
+    let mut length = records
+        .get(8..LENGTH_END)
+        .ok_or(ResponseError::CorruptMessage)?;
     let length = usize::try_from(length.get_i32()).map_err(|_| ResponseError::CorruptMessage)?;
-    refuse!(length.saturating_add(LENGTH_END) > bytes_max, MessageTooLarge);
-    records.split_at_checked(length + LENGTH_END).ok_or(ResponseError::CorruptMessage)
+    refuse!(
+        length.saturating_add(LENGTH_END) > bytes_max,
+        MessageTooLarge
+    );
+    records
+        .split_at_checked(length + LENGTH_END)
+        .ok_or(ResponseError::CorruptMessage)
 }
 
 fn check(batch: &[u8]) -> OrError<IncomingBatch> {
-    refuse!(batch.get(16).is_some_and(|magic| *magic != 2), InvalidRecord);
-    let header = batch.get(..HEADER_BYTES).ok_or(ResponseError::CorruptMessage)?;
+    refuse!(
+        batch.get(16).is_some_and(|magic| *magic != 2),
+        InvalidRecord
+    );
+    let header = batch
+        .get(..HEADER_BYTES)
+        .ok_or(ResponseError::CorruptMessage)?;
     let (crc, attributes) = ((&header[17..]).get_u32(), (&header[CRC_END..]).get_i16());
     let (last_offset_delta, records) = ((&header[23..]).get_i32(), (&header[57..]).get_i32());
     refuse!(crc32c::crc32c(&batch[CRC_END..]) != crc, CorruptMessage);
     let counted = records >= 1 && last_offset_delta == records - 1;
-    refuse!(!counted || attributes & (TRANSACTIONAL | CONTROL_BATCH) != 0, InvalidRecord);
+    refuse!(
+        !counted || attributes & (TRANSACTIONAL | CONTROL_BATCH) != 0,
+        InvalidRecord
+    );
     let codec = usize::from(attributes.to_be_bytes()[1] & 7);
     refuse!(codec >= CODECS.len(), UnsupportedCompressionType);
-    Ok(IncomingBatch { records, codec, bytes: batch.into() })
+    Ok(IncomingBatch {
+        records,
+        codec,
+        bytes: batch.into(),
+    })
 }
 
 impl IncomingBatch {
@@ -114,7 +133,10 @@ mod tests {
         let mut next = 40;
         for (batch, records) in parse(&two, LARGE).unwrap().into_iter().zip([3, 2]) {
             let stored = batch.assign(next);
-            assert_eq!((stored.base_offset, stored.next_offset), (next, next + records));
+            assert_eq!(
+                (stored.base_offset, stored.next_offset),
+                (next, next + records)
+            );
             assert_eq!((&stored.bytes[..8]).get_i64(), next);
             assert_eq!((&stored.bytes[12..16]).get_i32(), LEADER_EPOCH);
             assert!(check(&stored.bytes).is_ok());
@@ -127,17 +149,30 @@ mod tests {
     fn every_codec_is_taken_as_it_is() {
         for codec in 0..CODECS.len() {
             let attributes = [0, codec.to_le_bytes()[0]];
-            assert_eq!(parse(&changed(21, &attributes), LARGE).unwrap()[0].codec, codec);
+            assert_eq!(
+                parse(&changed(21, &attributes), LARGE).unwrap()[0].codec,
+                codec
+            );
         }
-        assert_eq!(error(&changed(21, &[0, 5])), ResponseError::UnsupportedCompressionType);
+        assert_eq!(
+            error(&changed(21, &[0, 5])),
+            ResponseError::UnsupportedCompressionType
+        );
     }
 
     #[test]
     fn too_large_batch_is_told_before_its_bytes_are_there() {
         let batch = record_batch(3);
-        assert!(parse(&batch, batch.len()).is_ok(), "the limit itself is allowed");
+        assert!(
+            parse(&batch, batch.len()).is_ok(),
+            "the limit itself is allowed"
+        );
         let two = [&batch[..], &batch[..]].concat();
-        assert_eq!(parse(&two, batch.len()).unwrap().len(), 2, "each batch counts");
+        assert_eq!(
+            parse(&two, batch.len()).unwrap().len(),
+            2,
+            "each batch counts"
+        );
         for bytes in [&batch[..], &batch[..12]] {
             let error = parse(bytes, batch.len() - 1).unwrap_err();
             assert_eq!(error, ResponseError::MessageTooLarge);
@@ -149,14 +184,25 @@ mod tests {
         let mut flipped = record_batch(3).to_vec();
         *flipped.last_mut().unwrap() ^= 1;
         for end in 1..=flipped.len() {
-            assert_eq!(error(&flipped[..end]), ResponseError::CorruptMessage, "cut at {end}");
+            assert_eq!(
+                error(&flipped[..end]),
+                ResponseError::CorruptMessage,
+                "cut at {end}"
+            );
         }
         for length in [-1, 0, 10, 48, i32::MAX] {
             let bytes = changed(8, &length.to_be_bytes());
-            assert_eq!(error(&bytes), ResponseError::CorruptMessage, "length {length}");
+            assert_eq!(
+                error(&bytes),
+                ResponseError::CorruptMessage,
+                "length {length}"
+            );
         }
-        let [magic_1, control, transactional] =
-            [changed(16, &[1]), changed(21, &[0, 32]), changed(21, &[0, 16])];
+        let [magic_1, control, transactional] = [
+            changed(16, &[1]),
+            changed(21, &[0, 32]),
+            changed(21, &[0, 16]),
+        ];
         let (last_offset, none) = (changed(23, &[0, 0, 0, 3]), changed(57, &[0; 4]));
         let negative = changed(57, &[0x80, 0, 0, 0]);
         for bytes in [magic_1, control, transactional, last_offset, none, negative] {

@@ -17,9 +17,14 @@ use crate::{args::Args, replica_fetcher::Follower};
 /// # Errors
 /// When there is no thread to be had.
 pub fn run_follower(node: i32, leader: SocketAddr, args: &Args, stop: &Receiver<()>) -> Result<()> {
-    let (follower, interval) = (Follower::new(node, args.pause_followers), args.follower_interval);
+    let (follower, interval) = (
+        Follower::new(node, args.pause_followers),
+        args.follower_interval,
+    );
     let follow = move || follower.follow(leader, &Stop::new(), interval);
-    thread::Builder::new().name("fetcher".to_owned()).spawn(follow)?;
+    thread::Builder::new()
+        .name("fetcher".to_owned())
+        .spawn(follow)?;
     stop.recv().context("the signal handler is gone")
 }
 
@@ -39,7 +44,10 @@ struct Nodes(Vec<Child>);
 pub fn run_cluster(args: &Args, stop: Receiver<()>) -> Result<()> {
     let (mut nodes, mut out) = (Nodes(Vec::new()), io::stdout());
     let leader = nodes.start(LEADER_ID, &format!("1={},2,3", args.listen), Stdio::piped())?;
-    let (input, output) = (leader.stdin.take(), leader.stdout.take().context("no output")?);
+    let (input, output) = (
+        leader.stdin.take(),
+        leader.stdout.take().context("no output")?,
+    );
     // Its input ends when we are told to stop, and then it ends by itself.
     thread::spawn(move || stop.recv().map(|()| drop(input)));
     for line in BufReader::new(output).lines() {
@@ -57,7 +65,10 @@ pub fn run_cluster(args: &Args, stop: Receiver<()>) -> Result<()> {
         writeln!(out, "{line}")?;
     }
     let status = nodes.0[0].wait()?;
-    ensure!(status.success(), "node 1, the leader, ended: {status}; its followers end with it");
+    ensure!(
+        status.success(),
+        "node 1, the leader, ended: {status}; its followers end with it"
+    );
     Ok(())
 }
 
@@ -65,7 +76,9 @@ impl Nodes {
     /// Starts this program with these arguments again, as a node.
     fn start(&mut self, id: i32, list: &str, out: Stdio) -> Result<&mut Child> {
         let mut command = Command::new(env::current_exe()?);
-        command.args(["--node", &id.to_string(), "--cluster", list]).args(env::args_os().skip(1));
+        command
+            .args(["--node", &id.to_string(), "--cluster", list])
+            .args(env::args_os().skip(1));
         let node = command.stdin(Stdio::piped()).stdout(out).spawn();
         self.0.push(node.context("cannot start a node")?);
         self.0.last_mut().context("no node")

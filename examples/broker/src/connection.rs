@@ -47,11 +47,16 @@ fn requests(connection: &Registered, manager: &ReplicaManager) -> Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(IDLE_MAX))?;
     stream.set_write_timeout(Some(WRITE_MAX))?;
-    let client = Client { address: stream.local_addr()?, connection: connection.id };
+    let client = Client {
+        address: stream.local_addr()?,
+        connection: connection.id,
+    };
     let (frames, queued) = sync_channel(QUEUED_MAX);
     let gone = AtomicBool::new(false);
     thread::scope(|scope| {
-        let reader = thread::Builder::new().name("requests".to_owned()).stack_size(STACK_BYTES);
+        let reader = thread::Builder::new()
+            .name("requests".to_owned())
+            .stack_size(STACK_BYTES);
         reader.spawn_scoped(scope, || {
             read(stream, manager.args.max_frame, frames);
             gone.store(true, SeqCst);
@@ -130,9 +135,18 @@ pub(crate) struct Registered {
 impl Connections {
     /// The followers in this process have their places beside `--max-connections`.
     pub(crate) fn new(args: &Args) -> Arc<Connections> {
-        let connections_max = args.max_connections.saturating_add(args.followers_here().len());
-        let open = Open { streams: HashMap::new(), next_id: 0, connections_max };
-        Arc::new(Connections { open: Mutex::new(open), ended: Condvar::new() })
+        let connections_max = args
+            .max_connections
+            .saturating_add(args.followers_here().len());
+        let open = Open {
+            streams: HashMap::new(),
+            next_id: 0,
+            connections_max,
+        };
+        Arc::new(Connections {
+            open: Mutex::new(open),
+            ended: Condvar::new(),
+        })
     }
 
     /// `None`: no more may be open, and the stream is closed.
@@ -149,7 +163,12 @@ impl Connections {
         let id = open.next_id;
         open.next_id += 1;
         open.streams.insert(id, Arc::clone(&stream));
-        Some(Registered { stream, peer, id, connections: Arc::clone(self) })
+        Some(Registered {
+            stream,
+            peer,
+            id,
+            connections: Arc::clone(self),
+        })
     }
 
     /// Lets every connection write the response it is at; cuts off what did not end in `bound`.
@@ -157,7 +176,8 @@ impl Connections {
         let mut open = self.open.lock();
         open.connections_max = 0;
         open.cut(Shutdown::Read);
-        self.ended.wait_while_for(&mut open, |open| !open.streams.is_empty(), bound);
+        self.ended
+            .wait_while_for(&mut open, |open| !open.streams.is_empty(), bound);
         if !open.streams.is_empty() {
             tracing::warn!("{} connections did not end in time", open.streams.len());
             open.cut(Shutdown::Both);

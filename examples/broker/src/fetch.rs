@@ -34,23 +34,43 @@ pub(crate) fn fetch(manager: &ReplicaManager, request: FetchRequest, reply: Repl
     let (replica, max_wait) = (request.replica_id.0, millis(request.max_wait_ms));
     let mut watermarks = Vec::new();
     for (topic, asked) in asked(&request) {
-        let Ok(partition) = manager.topics.partition(topic, asked.partition) else { continue };
+        let Ok(partition) = manager.topics.partition(topic, asked.partition) else {
+            continue;
+        };
         let key = partition.key.clone();
         let key = match up_to(&request) {
             UpTo::HighWatermark => WatchKey::HighWatermark(key),
             UpTo::LogEnd => {
-                manager.note_fetch(&partition, replica, asked.log_start_offset, asked.fetch_offset);
+                manager.note_fetch(
+                    &partition,
+                    replica,
+                    asked.log_start_offset,
+                    asked.fetch_offset,
+                );
                 WatchKey::LogEnd(key)
             }
         };
-        watermarks.push((key, asked.fetch_offset.saturating_add(1).max(0).cast_unsigned()));
+        watermarks.push((
+            key,
+            asked.fetch_offset.saturating_add(1).max(0).cast_unsigned(),
+        ));
     }
-    let operation = DelayedFetch { request, topics: Arc::clone(&manager.topics), reply };
+    let operation = DelayedFetch {
+        request,
+        topics: Arc::clone(&manager.topics),
+        reply,
+    };
     if max_wait.is_zero() {
         return operation.on_complete(Outcome::Expired);
     }
     let connection = operation.reply.connection;
-    park_up_to(&manager.fetches, operation, &watermarks, connection, max_wait);
+    park_up_to(
+        &manager.fetches,
+        operation,
+        &watermarks,
+        connection,
+        max_wait,
+    );
 }
 
 impl DelayedOperation for DelayedFetch {
@@ -62,7 +82,9 @@ impl DelayedOperation for DelayedFetch {
         for (topic, asked) in asked(&self.request) {
             let partition = self.topics.partition(topic, asked.partition);
             let readable = |offset| partition?.readable_bytes(offset, up_to(&self.request));
-            let Ok(readable) = readable(asked.fetch_offset) else { return true };
+            let Ok(readable) = readable(asked.fetch_offset) else {
+                return true;
+            };
             bytes += readable.min(size(asked.partition_max_bytes) as u64);
         }
         // What does not fit into the response is not waited for.
@@ -71,7 +93,10 @@ impl DelayedOperation for DelayedFetch {
     }
 
     fn on_complete(self, outcome: Outcome) {
-        tracing::debug!("fetch of {} partitions: {outcome:?}", asked(&self.request).count());
+        tracing::debug!(
+            "fetch of {} partitions: {outcome:?}",
+            asked(&self.request).count()
+        );
         let (request, topics) = (self.request, self.topics);
         self.reply.send_made(move || read(&topics, request));
     }
@@ -100,7 +125,9 @@ fn read(topics: &Topics, request: FetchRequest) -> FetchResponse {
         };
         let bytes = batches.iter().map(|batch| batch.bytes.len()).sum();
         let mut records = BytesMut::with_capacity(bytes);
-        batches.iter().for_each(|batch| records.extend_from_slice(&batch.bytes));
+        batches
+            .iter()
+            .for_each(|batch| records.extend_from_slice(&batch.bytes));
         nothing_yet &= records.is_empty();
         bytes_left = bytes_left.saturating_sub(records.len());
         data.high_watermark = offsets.high_watermark;
@@ -109,7 +136,11 @@ fn read(topics: &Topics, request: FetchRequest) -> FetchResponse {
     };
     let mut responses = Vec::new();
     for topic in request.topics {
-        let partitions = topic.partitions.iter().map(|asked| data(&topic.topic, asked)).collect();
+        let partitions = topic
+            .partitions
+            .iter()
+            .map(|asked| data(&topic.topic, asked))
+            .collect();
         let response = FetchableTopicResponse::default().with_partitions(partitions);
         responses.push(response.with_topic(topic.topic));
     }
@@ -117,14 +148,20 @@ fn read(topics: &Topics, request: FetchRequest) -> FetchResponse {
 }
 
 fn asked(request: &FetchRequest) -> impl Iterator<Item = (&TopicName, &FetchPartition)> {
-    request
-        .topics
-        .iter()
-        .flat_map(|topic| topic.partitions.iter().map(move |partition| (&topic.topic, partition)))
+    request.topics.iter().flat_map(|topic| {
+        topic
+            .partitions
+            .iter()
+            .map(move |partition| (&topic.topic, partition))
+    })
 }
 
 fn up_to(request: &FetchRequest) -> UpTo {
-    if request.replica_id.0 >= 0 { UpTo::LogEnd } else { UpTo::HighWatermark }
+    if request.replica_id.0 >= 0 {
+        UpTo::LogEnd
+    } else {
+        UpTo::HighWatermark
+    }
 }
 
 fn bytes_max(request: &FetchRequest) -> usize {
@@ -155,9 +192,14 @@ pub(crate) fn list_offsets(topics: &Topics, request: ListOffsetsRequest) -> List
         }
     };
     let topics = request.topics.into_iter().map(|topic| {
-        let partitions = topic.partitions.iter().map(|asked| partition(&topic.name, asked));
+        let partitions = topic
+            .partitions
+            .iter()
+            .map(|asked| partition(&topic.name, asked));
         let partitions = partitions.collect();
-        ListOffsetsTopicResponse::default().with_name(topic.name).with_partitions(partitions)
+        ListOffsetsTopicResponse::default()
+            .with_name(topic.name)
+            .with_partitions(partitions)
     });
     ListOffsetsResponse::default().with_topics(topics.collect())
 }

@@ -20,12 +20,24 @@ pub(crate) fn read_frame(reader: &mut impl Read, bytes_max: u32) -> Result<Optio
         Err(_) => bail!("truncated frame: closed inside its length"),
     };
     let expected = usize::try_from(length).unwrap_or(0);
-    ensure!(expected >= PREFIX_BYTES, "malformed frame: a length of {length}");
+    ensure!(
+        expected >= PREFIX_BYTES,
+        "malformed frame: a length of {length}"
+    );
     let large = length.unsigned_abs() > bytes_max;
-    ensure!(!large, "oversized frame: {length} bytes, the limit is {bytes_max}");
+    ensure!(
+        !large,
+        "oversized frame: {length} bytes, the limit is {bytes_max}"
+    );
     let mut frame = Vec::new();
-    let came = reader.by_ref().take(expected as u64).read_to_end(&mut frame)?;
-    ensure!(came == expected, "truncated frame: closed after {came} of {expected} bytes");
+    let came = reader
+        .by_ref()
+        .take(expected as u64)
+        .read_to_end(&mut frame)?;
+    ensure!(
+        came == expected,
+        "truncated frame: closed after {came} of {expected} bytes"
+    );
     Ok(Some(frame.into()))
 }
 
@@ -42,14 +54,28 @@ mod tests {
     #[test]
     fn length_is_judged_and_a_cut_frame_is_named() {
         assert_eq!(read(8, b"request1 and more").unwrap(), "request1");
-        assert_eq!(read(1024, &[7; 1024]).unwrap().len(), 1024, "the limit itself is allowed");
+        assert_eq!(
+            read(1024, &[7; 1024]).unwrap().len(),
+            1024,
+            "the limit itself is allowed"
+        );
         for length in [i32::MIN, -1, 0, 2, 7] {
-            assert!(read(length, &[0; 16]).unwrap_err().starts_with("malformed"), "{length}");
+            assert!(
+                read(length, &[0; 16]).unwrap_err().starts_with("malformed"),
+                "{length}"
+            );
         }
         for length in [1025, i32::MAX] {
-            assert!(read(length, &[0, 3]).unwrap_err().starts_with("oversized"), "{length}");
+            assert!(
+                read(length, &[0, 3]).unwrap_err().starts_with("oversized"),
+                "{length}"
+            );
         }
-        assert!(read(16, &[0; 9]).unwrap_err().ends_with("closed after 9 of 16 bytes"));
+        assert!(
+            read(16, &[0; 9])
+                .unwrap_err()
+                .ends_with("closed after 9 of 16 bytes")
+        );
         assert!(read_frame(&mut [0, 0].as_slice(), 1024).is_err());
         assert_eq!(read_frame(&mut [].as_slice(), 1024).unwrap(), None);
     }

@@ -48,7 +48,9 @@ impl Log {
     /// Drops the oldest batches below `offset` while the log is larger than `bytes_max`.
     pub(crate) fn trim(&mut self, offset: i64, bytes_max: usize) {
         while self.size_bytes > bytes_max
-            && let Some(batch) = self.batches.pop_front_if(|batch| batch.next_offset <= offset)
+            && let Some(batch) = self
+                .batches
+                .pop_front_if(|batch| batch.next_offset <= offset)
         {
             self.size_bytes -= batch.bytes.len() + OVERHEAD_BYTES;
             self.log_start_offset = self.log_start_offset.max(batch.next_offset);
@@ -65,6 +67,7 @@ impl Log {
 
     /// Finds the batch with `offset`, or the one that comes next.
     fn index(&self, offset: i64) -> usize {
-        self.batches.partition_point(|batch| batch.next_offset <= offset)
+        self.batches
+            .partition_point(|batch| batch.next_offset <= offset)
     }
 }

@@ -25,11 +25,15 @@ pub(crate) fn metadata(
         let found = match asked.name.as_deref() {
             None => Err(ResponseError::InvalidTopicException),
             Some(name) if request.allow_auto_topic_creation => topics.get_or_create(name),
-            Some(name) => topics.get(name).ok_or(ResponseError::UnknownTopicOrPartition),
+            Some(name) => topics
+                .get(name)
+                .ok_or(ResponseError::UnknownTopicOrPartition),
         };
         found.map_err(|error| (asked.name, error))
     };
-    let asked = request.topics.map(|asked| asked.into_iter().map(found).collect::<Vec<_>>());
+    let asked = request
+        .topics
+        .map(|asked| asked.into_iter().map(found).collect::<Vec<_>>());
     reply.send_made(move || {
         let found = asked.unwrap_or_else(|| topics.all().into_iter().map(Ok).collect());
         let topics = found.iter().map(|found| match found {
@@ -65,7 +69,9 @@ fn described(topic: &Topic) -> MetadataResponseTopic {
             .with_isr_nodes(nodes(&partition.in_sync_followers()))
     };
     let partitions = topic.iter().map(partition).collect();
-    MetadataResponseTopic::default().with_name(Some(name)).with_partitions(partitions)
+    MetadataResponseTopic::default()
+        .with_name(Some(name))
+        .with_partitions(partitions)
 }
 
 /// Makes topics with as many partitions as each says, and all three replicas; other replication
@@ -77,7 +83,9 @@ pub(crate) fn create_topics(topics: &Topics, request: CreateTopicsRequest) -> Cr
             false => created(topics, &topic),
         };
         let code = created.map_or_else(|error| error.code(), |()| 0);
-        CreatableTopicResult::default().with_name(topic.name).with_error_code(code)
+        CreatableTopicResult::default()
+            .with_name(topic.name)
+            .with_error_code(code)
     };
     let results = request.topics.into_iter().map(result).collect();
     CreateTopicsResponse::default().with_topics(results)
@@ -87,7 +95,12 @@ fn created(topics: &Topics, topic: &CreatableTopic) -> OrError<()> {
     const REPLICAS: i16 = 1 + FOLLOWER_IDS.len() as i16;
     refuse!(!topic.assignments.is_empty(), InvalidReplicaAssignment);
     refuse!(!topic.configs.is_empty(), InvalidConfig);
-    refuse!(![-1, REPLICAS].contains(&topic.replication_factor), InvalidReplicationFactor);
+    refuse!(
+        ![-1, REPLICAS].contains(&topic.replication_factor),
+        InvalidReplicationFactor
+    );
     let asked = Some(topic.num_partitions).filter(|partitions| *partitions != -1);
-    topics.create(&topic.name, asked.unwrap_or(topics.defaults.partitions)).map(drop)
+    topics
+        .create(&topic.name, asked.unwrap_or(topics.defaults.partitions))
+        .map(drop)
 }

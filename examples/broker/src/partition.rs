@@ -65,7 +65,11 @@ pub(crate) struct Offsets {
 
 impl Partition {
     pub(crate) fn new(key: TopicPartition, config: TopicConfig) -> Partition {
-        Partition { key, config, state: Mutex::default() }
+        Partition {
+            key,
+            config,
+            state: Mutex::default(),
+        }
     }
 
     /// Appends all batches, or none: NOT_ENOUGH_REPLICAS when all that are in sync shall have it
@@ -101,8 +105,15 @@ impl Partition {
     /// low watermark to wait for, and whether a watermark advanced.
     pub(crate) fn delete_records(&self, offset: i64) -> OrError<(i64, bool)> {
         let mut state = self.state.lock();
-        let offset = if offset == -1 { state.high_watermark } else { offset };
-        refuse!(!(0..=state.high_watermark).contains(&offset), OffsetOutOfRange);
+        let offset = if offset == -1 {
+            state.high_watermark
+        } else {
+            offset
+        };
+        refuse!(
+            !(0..=state.high_watermark).contains(&offset),
+            OffsetOutOfRange
+        );
         state.log.start_at(offset);
         Ok((offset, state.advance(self.in_sync_min())))
     }
@@ -125,7 +136,12 @@ impl Partition {
             size_bytes += batch.bytes.len();
             size_bytes <= bytes_max || at_least_one && first
         };
-        Ok(state.log.read(offset, end).take_while(fits).cloned().collect())
+        Ok(state
+            .log
+            .read(offset, end)
+            .take_while(fits)
+            .cloned()
+            .collect())
     }
 
     /// How many bytes [`Partition::read`] would find.
@@ -181,9 +197,18 @@ impl State {
 
     /// Where a fetch from `offset` on ends.
     fn readable_end(&self, offset: i64, up_to: UpTo) -> OrError<i64> {
-        let Offsets { log_start, log_end, high_watermark, .. } = self.offsets();
+        let Offsets {
+            log_start,
+            log_end,
+            high_watermark,
+            ..
+        } = self.offsets();
         refuse!(!(log_start..=log_end).contains(&offset), OffsetOutOfRange);
-        Ok(if up_to == UpTo::LogEnd { log_end } else { high_watermark })
+        Ok(if up_to == UpTo::LogEnd {
+            log_end
+        } else {
+            high_watermark
+        })
     }
 
     /// Whether a watermark advanced.
@@ -193,7 +218,9 @@ impl State {
         if self.replicas.in_sync() >= in_sync_min {
             self.high_watermark = self.high_watermark.max(self.replicas.smallest_end(log_end));
         }
-        self.low_watermark = self.low_watermark.max(self.replicas.smallest_start(log_start));
+        self.low_watermark = self
+            .low_watermark
+            .max(self.replicas.smallest_start(log_start));
         before != (self.high_watermark, self.low_watermark)
     }
 }
@@ -230,15 +257,22 @@ impl Replicas {
     }
 
     fn followers(&self) -> impl Iterator<Item = (i32, &FollowerState)> {
-        FOLLOWER_IDS.into_iter().zip(&self.followers).filter(|(_, follower)| !follower.out_of_sync)
+        FOLLOWER_IDS
+            .into_iter()
+            .zip(&self.followers)
+            .filter(|(_, follower)| !follower.out_of_sync)
     }
 
     fn smallest_end(&self, leaders: i64) -> i64 {
-        self.followers().map(|(_, follower)| follower.log_end).fold(leaders, i64::min)
+        self.followers()
+            .map(|(_, follower)| follower.log_end)
+            .fold(leaders, i64::min)
     }
 
     fn smallest_start(&self, leaders: i64) -> i64 {
-        self.followers().map(|(_, follower)| follower.log_start).fold(leaders, i64::min)
+        self.followers()
+            .map(|(_, follower)| follower.log_start)
+            .fold(leaders, i64::min)
     }
 
     /// `leader` is what it is told now. Up to the high watermark is in sync.

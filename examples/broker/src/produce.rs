@@ -34,8 +34,14 @@ pub(crate) fn produce(
     let (acks, timeout) = (request.acks, millis(request.timeout_ms));
     let (response, waits) = append(manager, request);
     if acks == 0 {
-        let mut statuses = response.responses.iter().flat_map(|topic| &topic.partition_responses);
-        ensure!(statuses.all(|status| status.error_code == 0), "a produce with acks=0 failed");
+        let mut statuses = response
+            .responses
+            .iter()
+            .flat_map(|topic| &topic.partition_responses);
+        ensure!(
+            statuses.all(|status| status.error_code == 0),
+            "a produce with acks=0 failed"
+        );
         reply.send_nothing();
         return Ok(());
     }
@@ -43,7 +49,12 @@ pub(crate) fn produce(
         reply.send(response);
         return Ok(());
     }
-    manager.park_answer(&manager.produces, (response, waits, reply), HighWatermark, timeout);
+    manager.park_answer(
+        &manager.produces,
+        (response, waits, reply),
+        HighWatermark,
+        timeout,
+    );
     Ok(())
 }
 
@@ -62,7 +73,11 @@ fn append(manager: &ReplicaManager, request: ProduceRequest) -> (ProduceResponse
                         status.error_code = ResponseError::RequestTimedOut.code();
                         let at = (response.responses.len(), statuses.len());
                         let required_offset = appended.required_offset;
-                        waits.push(Wait { at, partition, required_offset });
+                        waits.push(Wait {
+                            at,
+                            partition,
+                            required_offset,
+                        });
                     }
                 }
                 Err(error) => (status.error_code, status.base_offset) = (error.code(), -1),
@@ -70,7 +85,9 @@ fn append(manager: &ReplicaManager, request: ProduceRequest) -> (ProduceResponse
             statuses.push(status);
         }
         let topic = TopicProduceResponse::default().with_name(topic.name);
-        response.responses.push(topic.with_partition_responses(statuses));
+        response
+            .responses
+            .push(topic.with_partition_responses(statuses));
     }
     (response, waits)
 }
@@ -115,7 +132,11 @@ pub(crate) fn delete_records(
             let error = match manager.delete_records(&topic.name, index, asked.offset) {
                 Ok((partition, required_offset)) => {
                     let at = (response.topics.len(), results.len());
-                    waits.push(Wait { at, partition, required_offset });
+                    waits.push(Wait {
+                        at,
+                        partition,
+                        required_offset,
+                    });
                     ResponseError::RequestTimedOut
                 }
                 Err(error) => error,
@@ -125,7 +146,12 @@ pub(crate) fn delete_records(
         let topic = DeleteRecordsTopicResult::default().with_name(topic.name);
         response.topics.push(topic.with_partitions(results));
     }
-    manager.park_answer(&manager.delete_records, (response, waits, reply), LowWatermark, timeout);
+    manager.park_answer(
+        &manager.delete_records,
+        (response, waits, reply),
+        LowWatermark,
+        timeout,
+    );
 }
 
 impl Statuses for DeleteRecordsResponse {

@@ -47,7 +47,11 @@ pub(crate) struct Follower {
 
 impl Follower {
     pub(crate) fn new(id: i32, paused: bool) -> Follower {
-        Follower { id, paused: paused.into(), logs: DashMap::new() }
+        Follower {
+            id,
+            paused: paused.into(),
+            logs: DashMap::new(),
+        }
     }
 
     /// Its log start offset and its log end offset.
@@ -100,7 +104,9 @@ impl Follower {
 /// their own logs, not from what the leader believes; those of other processes are out of sight.
 pub(crate) fn all_have(followers: &[Follower], partition: &Partition, offset: i64) -> bool {
     let in_sync = partition.in_sync_followers();
-    let mut in_sync = followers.iter().filter(|follower| in_sync.contains(&follower.id));
+    let mut in_sync = followers
+        .iter()
+        .filter(|follower| in_sync.contains(&follower.id));
     in_sync.all(|follower| follower.log_range(&partition.key).1 >= offset)
 }
 
@@ -119,7 +125,12 @@ impl Session {
         stream.set_read_timeout(Some(ANSWER_MAX))?;
         stream.set_write_timeout(Some(ANSWER_MAX))?;
         let reader = BufReader::new(stream);
-        Ok(Session { reader, correlation_id: 0, topics: Vec::new(), fetches: 0 })
+        Ok(Session {
+            reader,
+            correlation_id: 0,
+            topics: Vec::new(),
+            fetches: 0,
+        })
     }
 
     /// A fetch of everything; the topics before it, when it is time.
@@ -154,8 +165,12 @@ impl Session {
                 .with_partition_max_bytes(FETCH_BYTES_MAX as i32)
         };
         let topic = |(name, partitions): &(TopicName, i32)| {
-            let partitions = (0..*partitions).map(|index| partition(name, index)).collect();
-            FetchTopic::default().with_topic(name.clone()).with_partitions(partitions)
+            let partitions = (0..*partitions)
+                .map(|index| partition(name, index))
+                .collect();
+            FetchTopic::default()
+                .with_topic(name.clone())
+                .with_partitions(partitions)
         };
         // Another one first each time, or those behind it would starve.
         let request = FetchRequest::default()
@@ -188,9 +203,15 @@ impl Session {
     /// In this version of the request.
     fn ask<Q: Request>(&mut self, request: &Q, version: i16) -> Result<Q::Response> {
         self.correlation_id = self.correlation_id.wrapping_add(1);
-        self.reader.get_mut().write_all(&encoded(request, version, self.correlation_id)?)?;
+        self.reader
+            .get_mut()
+            .write_all(&encoded(request, version, self.correlation_id)?)?;
         let answer = read_frame(&mut self.reader, u32::MAX)?;
-        decoded(&mut answer.context("closed by the leader")?, version, self.correlation_id)
+        decoded(
+            &mut answer.context("closed by the leader")?,
+            version,
+            self.correlation_id,
+        )
     }
 }
 
@@ -222,11 +243,18 @@ pub(crate) fn decoded<T: Decodable + HeaderVersion>(
 
 /// All items, another one first for each turn.
 fn turned<T>(items: &[T], turn: usize) -> impl Iterator<Item = &T> {
-    items.iter().cycle().skip(turn % items.len().max(1)).take(items.len())
+    items
+        .iter()
+        .cycle()
+        .skip(turn % items.len().max(1))
+        .take(items.len())
 }
 
 fn key(topic: &TopicName, partition: i32) -> TopicPartition {
-    TopicPartition { topic: topic.as_str().into(), partition }
+    TopicPartition {
+        topic: topic.as_str().into(),
+        partition,
+    }
 }
 
 #[cfg(test)]
@@ -234,7 +262,10 @@ mod tests {
     #[test]
     fn each_topic_is_first_in_turn() {
         let order = |turn| super::turned(&[1, 2, 3], turn).copied().collect::<Vec<_>>();
-        assert_eq!([0, 1, 2, 3].map(order), [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 2, 3]]);
+        assert_eq!(
+            [0, 1, 2, 3].map(order),
+            [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 2, 3]]
+        );
         assert_eq!(super::turned::<i32>(&[], 7).count(), 0);
     }
 }

@@ -74,7 +74,13 @@ pub(crate) trait Statuses: Encodable + HeaderVersion + Send + 'static {
 
 impl<R: Statuses> DelayedOperation for DelayedAnswer<R> {
     fn try_complete(&mut self) -> bool {
-        let Self { response, waits, followers, counters, .. } = self;
+        let Self {
+            response,
+            waits,
+            followers,
+            counters,
+            ..
+        } = self;
         waits.retain(|wait| !response.settle(wait, followers, counters));
         waits.is_empty()
     }
@@ -105,7 +111,9 @@ pub(crate) fn park_up_to<O: DelayedOperation + Send>(
     let connection = [WatchKey::Connection(connection)];
     let watches = Watches::up_to(watermarks).checked().with_keys(&connection);
     if let Err(refused) = purgatory.try_complete_else_watch(operation, watches, timeout) {
-        refused.into_inner().on_complete(Outcome::Cancelled(CancelReason::Shutdown));
+        refused
+            .into_inner()
+            .on_complete(Outcome::Cancelled(CancelReason::Shutdown));
     }
 }
 
@@ -138,7 +146,10 @@ impl ReplicaManager {
         let partition = self.topics.partition(topic, index)?;
         let batches = batch::parse(records, partition.config.message_max_bytes as usize)?;
         refuse!(batches.is_empty(), InvalidRecord);
-        let sizes: Vec<_> = batches.iter().map(|batch| (batch.codec, batch.records)).collect();
+        let sizes: Vec<_> = batches
+            .iter()
+            .map(|batch| (batch.codec, batch.records))
+            .collect();
         let appended = partition.append(batches, acks == -1)?;
         let mut counters = self.counters.lock();
         for (codec, records) in sizes {
@@ -147,7 +158,8 @@ impl ReplicaManager {
         }
         drop(counters);
         let log_end = WatchKey::LogEnd(partition.key.clone());
-        self.fetches.complete_up_to(&log_end, appended.required_offset.cast_unsigned());
+        self.fetches
+            .complete_up_to(&log_end, appended.required_offset.cast_unsigned());
         self.complete_parked(&partition, appended.advanced);
         Ok((partition, appended))
     }
@@ -165,7 +177,13 @@ impl ReplicaManager {
         let watermarks = waits.iter().map(watermark).collect::<Vec<_>>();
         let (followers, counters) = (Arc::clone(&self.followers), Arc::clone(&self.counters));
         let connection = reply.connection;
-        let operation = DelayedAnswer { response, waits, followers, counters, reply };
+        let operation = DelayedAnswer {
+            response,
+            waits,
+            followers,
+            counters,
+            reply,
+        };
         park_up_to(purgatory, operation, &watermarks, connection, timeout);
     }
 
@@ -201,8 +219,10 @@ impl ReplicaManager {
         if advanced {
             let offsets = partition.offsets();
             let high_watermark = WatchKey::HighWatermark(partition.key.clone());
-            self.produces.complete_up_to(&high_watermark, offsets.high_watermark.cast_unsigned());
-            self.fetches.complete_up_to(&high_watermark, offsets.high_watermark.cast_unsigned());
+            self.produces
+                .complete_up_to(&high_watermark, offsets.high_watermark.cast_unsigned());
+            self.fetches
+                .complete_up_to(&high_watermark, offsets.high_watermark.cast_unsigned());
             let low_watermark = WatchKey::LowWatermark(partition.key.clone());
             self.delete_records
                 .complete_up_to(&low_watermark, offsets.low_watermark.cast_unsigned());
@@ -224,7 +244,9 @@ impl ReplicaManager {
 
     /// What waits, as text.
     pub(crate) fn snapshots(&self) -> String {
-        each_purgatory!(self.snapshot(SHOWN)).map(|(_, snapshot)| snapshot.to_string()).concat()
+        each_purgatory!(self.snapshot(SHOWN))
+            .map(|(_, snapshot)| snapshot.to_string())
+            .concat()
     }
 
     pub(crate) fn stats(&self) -> [(&'static str, Stats); 3] {

@@ -26,7 +26,15 @@ impl Reply {
         correlation_id: i32,
     ) -> (Reply, Receiver<Answer>) {
         let (answer, answered) = sync_channel(1);
-        (Reply { connection, version, correlation_id, answer }, answered)
+        (
+            Reply {
+                connection,
+                version,
+                correlation_id,
+                answer,
+            },
+            answered,
+        )
     }
 
     pub(crate) fn send<T: Encodable + HeaderVersion + Send + 'static>(self, body: T) {

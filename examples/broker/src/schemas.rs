@@ -25,7 +25,12 @@ pub(crate) struct Api {
 }
 
 const fn api(key: ApiKey, advertised: (i16, i16), served_from: i16, fields: &'static str) -> Api {
-    Api { key, advertised, served_from, fields: fields.as_bytes() }
+    Api {
+        key,
+        advertised,
+        served_from,
+        fields: fields.as_bytes(),
+    }
 }
 
 /// The versions of a Kafka 2.1: every client of today still speaks them. The last stay below
@@ -39,7 +44,12 @@ pub(crate) static APIS: [Api; 9] = [
     api(ApiKey::Produce, (0, 8), 3, "s24[s[4b]]"),
     // Replica, longest wait, least and most bytes, isolation; session, its epoch; topic (partition,
     // leader epoch, offset, log start, most bytes); forgotten topic (partition).
-    api(ApiKey::Fetch, (4, 10), 4, "44441<78>[s[4<94>8<58>4]]<7[s[4]]>"),
+    api(
+        ApiKey::Fetch,
+        (4, 10),
+        4,
+        "44441<78>[s[4<94>8<58>4]]<7[s[4]]>",
+    ),
     // Replica, isolation; topic (partition, timestamp).
     api(ApiKey::ListOffsets, (1, 3), 1, "4<21>[s[48]]"),
     // Topic; whether it may make topics.
@@ -61,7 +71,11 @@ pub(crate) const ELEMENTS_MAX: usize = 1 << 16;
 
 /// Checks every length in a frame, which starts with the request header.
 pub(crate) fn check(frame: &[u8], api: &Api, version: i16) -> anyhow::Result<()> {
-    let mut walk = Walk { rest: frame, version, elements_left: ELEMENTS_MAX };
+    let mut walk = Walk {
+        rest: frame,
+        version,
+        elements_left: ELEMENTS_MAX,
+    };
     walk.skip(PREFIX_BYTES)?;
     walk.fields(b"s").context("client id")?;
     walk.fields(api.fields)
@@ -103,7 +117,10 @@ impl Walk<'_> {
     fn count(&mut self) -> anyhow::Result<usize> {
         let count = length_of(self.rest.try_get_i32()?)?;
         let left = self.elements_left;
-        ensure!(count <= left, "{count} elements announced, {left} are allowed");
+        ensure!(
+            count <= left,
+            "{count} elements announced, {left} are allowed"
+        );
         self.elements_left -= count;
         Ok(count)
     }

@@ -41,7 +41,13 @@ impl Broker {
         let timer = SystemTimer::builder().name("broker").build()?;
         let manager = Arc::new(ReplicaManager::new(args, &timer)?);
         let connections = Connections::new(args);
-        let mut broker = Broker { address, manager, connections, timer, threads: Vec::new() };
+        let mut broker = Broker {
+            address,
+            manager,
+            connections,
+            timer,
+            threads: Vec::new(),
+        };
         for index in 0..broker.manager.followers.len() {
             let (manager, leader) = (Arc::clone(&broker.manager), broker.address);
             broker.spawn(&format!("follower-{index}"), move || {
@@ -70,7 +76,8 @@ impl Broker {
     }
 
     fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.threads.push(thread::Builder::new().name(name.to_owned()).spawn(body)?);
+        self.threads
+            .push(thread::Builder::new().name(name.to_owned()).spawn(body)?);
         Ok(())
     }
 
@@ -82,7 +89,9 @@ impl Broker {
     /// Serves metrics and the live page, until what it returns is dropped.
     pub fn serve_metrics(&self) -> anyhow::Result<Server> {
         let (manager, timer) = (Arc::clone(&self.manager), self.timer.clone());
-        let live = Live::new().purgatory(&manager.produces).purgatory(&manager.fetches);
+        let live = Live::new()
+            .purgatory(&manager.produces)
+            .purgatory(&manager.fetches);
         let live = live.purgatory(&manager.delete_records).timer(&timer);
         example_support::serve(self.manager.args.metrics_addr, &live, move || {
             manager.publish();
@@ -105,12 +114,19 @@ impl Broker {
         self.connections.shut(SHUTDOWN_MAX);
         if let Err(error) = woken {
             tracing::warn!("the accept thread is left behind, it cannot be woken: {error}");
-        } else if self.threads.into_iter().any(|thread| thread.join().is_err()) {
+        } else if self
+            .threads
+            .into_iter()
+            .any(|thread| thread.join().is_err())
+        {
             tracing::error!("a thread of the broker panicked");
         }
         drop(self.timer.shutdown(Duration::MAX)); // nothing of ours is scheduled on it directly
         let counters = self.manager.counters.lock().clone();
-        Summary { parked: self.manager.stats(), ..counters }
+        Summary {
+            parked: self.manager.stats(),
+            ..counters
+        }
     }
 }
 
@@ -127,7 +143,9 @@ fn accept(
     let manager = Arc::clone(manager);
     let thread = thread::Builder::new().name("connection".to_owned());
     let thread = thread.stack_size(connection::STACK_BYTES);
-    thread.spawn(move || connection::serve(&connection, &manager)).map(drop)
+    thread
+        .spawn(move || connection::serve(&connection, &manager))
+        .map(drop)
 }
 
 pub(crate) type Counters = Mutex<Summary>;
@@ -150,12 +168,20 @@ pub struct Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let batches =
-            CODECS.iter().zip(self.batches).map(|(name, count)| format!("{name} {count}"));
+        let batches = CODECS
+            .iter()
+            .zip(self.batches)
+            .map(|(name, count)| format!("{name} {count}"));
         let batches = batches.collect::<Vec<_>>().join(", ");
         writeln!(f, "appended: {} records; batches: {batches}", self.records)?;
         for (name, stats) in &self.parked {
-            let Stats { completed, expired, cancelled, ended_at_once, .. } = stats;
+            let Stats {
+                completed,
+                expired,
+                cancelled,
+                ended_at_once,
+                ..
+            } = stats;
             writeln!(
                 f,
                 "parked {name}: {completed} completed, {expired} expired, {cancelled} cancelled; \
@@ -163,6 +189,10 @@ impl fmt::Display for Summary {
             )?;
         }
         writeln!(f, "rejected connections: {}", self.rejected)?;
-        write!(f, "acked before replicated: {}", self.acked_before_replicated)
+        write!(
+            f,
+            "acked before replicated: {}",
+            self.acked_before_replicated
+        )
     }
 }

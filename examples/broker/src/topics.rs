@@ -89,7 +89,9 @@ impl Topics {
 
     pub(crate) fn partition(&self, name: &str, index: i32) -> OrError<Arc<Partition>> {
         let partition = |topic: Topic| topic.get(usize::try_from(index).ok()?).cloned();
-        self.get(name).and_then(partition).ok_or(ResponseError::UnknownTopicOrPartition)
+        self.get(name)
+            .and_then(partition)
+            .ok_or(ResponseError::UnknownTopicOrPartition)
     }
 
     pub(crate) fn all(&self) -> Vec<Topic> {
@@ -115,7 +117,10 @@ impl Topics {
         let new = partitions.unsigned_abs() as usize;
         refuse!(*count + new > self.partitions_max, PolicyViolation);
         let name: Arc<str> = name.into();
-        let key = |partition| TopicPartition { topic: Arc::clone(&name), partition };
+        let key = |partition| TopicPartition {
+            topic: Arc::clone(&name),
+            partition,
+        };
         let partition = |index| Arc::new(Partition::new(key(index), self.defaults));
         let topic: Topic = (0..partitions).map(partition).collect();
         *count += new;
@@ -140,15 +145,29 @@ mod tests {
         let topics = Topics::new(&crate::tests::args(&bounds));
         for name in ["", ".", "..", "a b", "ä", "a/b", &"x".repeat(250)] {
             let error = topics.get_or_create(name).err();
-            assert_eq!(error, Some(ResponseError::InvalidTopicException), "{name:?}");
+            assert_eq!(
+                error,
+                Some(ResponseError::InvalidTopicException),
+                "{name:?}"
+            );
         }
         assert_eq!(topics.get_or_create(&"x".repeat(249)).unwrap().len(), 2);
         let too_many = topics.create("large", 4).err();
         assert_eq!(too_many, Some(ResponseError::PolicyViolation));
         assert!(topics.get_or_create("A.b_c-9").is_ok());
-        assert_eq!(topics.get_or_create("one-more").err(), Some(ResponseError::PolicyViolation));
-        assert!(topics.get_or_create("A.b_c-9").is_ok(), "one that exists is not made again");
+        assert_eq!(
+            topics.get_or_create("one-more").err(),
+            Some(ResponseError::PolicyViolation)
+        );
+        assert!(
+            topics.get_or_create("A.b_c-9").is_ok(),
+            "one that exists is not made again"
+        );
         assert!(topics.partition("A.b_c-9", 1).is_ok());
-        assert!([2, -1].iter().all(|index| topics.partition("A.b_c-9", *index).is_err()));
+        assert!(
+            [2, -1]
+                .iter()
+                .all(|index| topics.partition("A.b_c-9", *index).is_err())
+        );
     }
 }

@@ -60,8 +60,15 @@ impl Nats {
             .with_context(|| format!("cannot connect to the NATS server at {url}"))?;
         let mut jetstream = jetstream::new(client);
         jetstream.set_timeout(ANSWER);
-        let nats = Nats { jetstream, connections, orders: orders.clone(), orders_max };
-        nats.stream().await.context("is the NATS server started with -js?")?;
+        let nats = Nats {
+            jetstream,
+            connections,
+            orders: orders.clone(),
+            orders_max,
+        };
+        nats.stream()
+            .await
+            .context("is the NATS server started with -js?")?;
         let (caught_up, ready) = oneshot::channel();
         tokio::spawn(nats.clone().follow(Some(caught_up)));
         let read = timeout(CATCH_UP, ready).await;
@@ -75,9 +82,17 @@ impl Nats {
     pub(crate) async fn publish(&self, id: &str, state: String) -> Result<Seen> {
         let epoch = self.orders.epoch();
         let state_of_connection = self.jetstream.client().connection_state();
-        ensure!(state_of_connection == State::Connected, "not connected to NATS");
-        let message = self.jetstream.publish(format!("{PREFIX}{id}"), state.into());
-        Ok(Seen { epoch, version: message.await?.await?.sequence })
+        ensure!(
+            state_of_connection == State::Connected,
+            "not connected to NATS"
+        );
+        let message = self
+            .jetstream
+            .publish(format!("{PREFIX}{id}"), state.into());
+        Ok(Seen {
+            epoch,
+            version: message.await?.await?.sequence,
+        })
     }
 
     /// The stream, made by the gateway that comes first.
@@ -116,11 +131,20 @@ impl Nats {
         }
         let deliver_policy = match orders.position() {
             0 => DeliverPolicy::LastPerSubject,
-            position => DeliverPolicy::ByStartSequence { start_sequence: position + 1 },
+            position => DeliverPolicy::ByStartSequence {
+                start_sequence: position + 1,
+            },
         };
         let filter_subject = SUBJECTS.to_owned();
-        let config = OrderedConfig { deliver_policy, filter_subject, ..Default::default() };
-        let consumer = stream.create_consumer(config).await.context("cannot make a consumer")?;
+        let config = OrderedConfig {
+            deliver_policy,
+            filter_subject,
+            ..Default::default()
+        };
+        let consumer = stream
+            .create_consumer(config)
+            .await
+            .context("cannot make a consumer")?;
         let unchanged = self::epoch(&self.stream().await?) == epoch;
         ensure!(unchanged, "stream {STREAM} was made anew just now");
         let mut pending = consumer.cached_info().num_pending;
@@ -137,9 +161,16 @@ impl Nats {
             };
             let info = message.info().map_err(io::Error::other)?;
             pending = info.pending;
-            let Some(id) = message.subject.strip_prefix(PREFIX) else { continue };
+            let Some(id) = message.subject.strip_prefix(PREFIX) else {
+                continue;
+            };
             let state = String::from_utf8_lossy(&message.payload).into();
-            orders.change(Order { id: id.into(), epoch, version: info.stream_sequence, state });
+            orders.change(Order {
+                id: id.into(),
+                epoch,
+                version: info.stream_sequence,
+                state,
+            });
         }
     }
 }

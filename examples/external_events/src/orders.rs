@@ -79,8 +79,17 @@ impl Orders {
     pub fn new(waits: Purgatory<OrderId, BoxedOperation>, orders_max: usize) -> Orders {
         let (orders, by_version) = (HashMap::new(), BTreeMap::new());
         let epoch = RandomState::new().hash_one(0) >> 11; // a whole number in JavaScript, too
-        let kept = Kept { orders, by_version, orders_max, epoch, position: 0 };
-        Orders { kept: Arc::new(Mutex::new(kept)), waits }
+        let kept = Kept {
+            orders,
+            by_version,
+            orders_max,
+            epoch,
+            position: 0,
+        };
+        Orders {
+            kept: Arc::new(Mutex::new(kept)),
+            waits,
+        }
     }
 
     /// Stores a change from elsewhere. A change that is not new is ignored.
@@ -95,7 +104,12 @@ impl Orders {
     pub fn change_here(&self, id: OrderId, state: Arc<str>) -> Seen {
         let mut kept = self.kept.lock();
         let (epoch, version) = (kept.epoch, kept.position + 1);
-        kept.store(Order { id: id.clone(), epoch, version, state });
+        kept.store(Order {
+            id: id.clone(),
+            epoch,
+            version,
+            state,
+        });
         drop(kept);
         self.waits.check_and_complete(&id);
         Seen { epoch, version }
@@ -106,13 +120,17 @@ impl Orders {
         let now = {
             let kept = self.kept.lock();
             let version = kept.orders.get(id).map_or(0, |order| order.version);
-            Seen { epoch: kept.epoch, version }
+            Seen {
+                epoch: kept.epoch,
+                version,
+            }
         };
         let (since, told) = (seen.unwrap_or(now), seen.is_some());
         let (kept, order) = (self.kept.clone(), id.clone());
         let later = move || kept.lock().later(&order, since, told);
         let keys = [id.clone(), EPOCH.into()];
-        self.waits.wait(&keys[..if told { 2 } else { 1 }], timeout, later)
+        self.waits
+            .wait(&keys[..if told { 2 } else { 1 }], timeout, later)
     }
 
     /// What the versions are of.
@@ -186,13 +204,21 @@ mod tests {
 
     fn orders(max: usize) -> Orders {
         let timer = ManualTimer::new();
-        let orders = Orders::new(Purgatory::builder("orders").timer(&timer).build().unwrap(), max);
+        let orders = Orders::new(
+            Purgatory::builder("orders").timer(&timer).build().unwrap(),
+            max,
+        );
         orders.begin(EPOCH_1);
         orders
     }
 
     fn order(id: &str, epoch: u64, version: u64) -> Order {
-        Order { id: id.into(), epoch, version, state: "new".into() }
+        Order {
+            id: id.into(),
+            epoch,
+            version,
+            state: "new".into(),
+        }
     }
 
     fn seen(epoch: u64, version: u64) -> Option<Seen> {
@@ -215,7 +241,9 @@ mod tests {
         let kept = orders.kept.lock().orders.len();
         assert_eq!((kept, orders.position()), (2, 4));
         for (id, known) in [("a", Some(3)), ("b", None), ("c", Some(4))] {
-            let found = orders.wait(&id.into(), seen(EPOCH_1, 0), Duration::ZERO).wait_blocking();
+            let found = orders
+                .wait(&id.into(), seen(EPOCH_1, 0), Duration::ZERO)
+                .wait_blocking();
             assert_eq!(version(found), known, "{id}");
         }
         assert_eq!(orders.kept.lock().by_version.len(), 2);
@@ -239,15 +267,22 @@ mod tests {
         let orders = orders(9);
         orders.change(order("a", EPOCH_1, 7));
         let wait = |id: &str, seen| orders.wait(&id.into(), seen, SECOND);
-        let (told, unknown, next) =
-            (wait("a", seen(EPOCH_1, 7)), wait("b", seen(EPOCH_1, 0)), wait("a", None));
+        let (told, unknown, next) = (
+            wait("a", seen(EPOCH_1, 7)),
+            wait("b", seen(EPOCH_1, 0)),
+            wait("a", None),
+        );
         assert!(!orders.begin(EPOCH_1), "the same again");
         assert_eq!(orders.waits.len(), 3);
         assert!(orders.begin(2));
         for one in [told, unknown] {
             assert_eq!(one.wait_blocking(), Ok(News::Anew { epoch: 2 }));
         }
-        assert_eq!(orders.waits.len(), 1, "who was told nothing waits for the next change");
+        assert_eq!(
+            orders.waits.len(),
+            1,
+            "who was told nothing waits for the next change"
+        );
         orders.change(order("a", 2, 1));
         assert_eq!(version(next.wait_blocking()), Some(1));
     }

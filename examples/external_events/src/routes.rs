@@ -66,7 +66,10 @@ async fn poll(
     let id = order_id(&id)?;
     let seen = match (seen, epoch) {
         (Some(version), Some(epoch)) => Some(Seen { epoch, version }),
-        (Some(0), None) => Some(Seen { epoch: gateway.orders.epoch(), version: 0 }),
+        (Some(0), None) => Some(Seen {
+            epoch: gateway.orders.epoch(),
+            version: 0,
+        }),
         (Some(_), None) => return Err(bad("seen= needs epoch=, too: as the order has told it")),
         (None, Some(_)) => return Err(bad("epoch= needs seen=, too")),
         (None, None) => None,
@@ -83,11 +86,14 @@ async fn poll(
         }
         Err(WaitError::Expired) => Ok(StatusCode::NO_CONTENT.into_response()),
         Err(WaitError::Refused(RefusedReason::Closed))
-        | Err(WaitError::Cancelled(CancelReason::Shutdown | CancelReason::Dropped)) => {
-            Err(unavailable("this gateway is shutting down: ask another one"))
-        }
+        | Err(WaitError::Cancelled(CancelReason::Shutdown | CancelReason::Dropped)) => Err(
+            unavailable("this gateway is shutting down: ask another one"),
+        ),
         Err(error @ WaitError::Refused(_)) => Err(unavailable(error)),
-        Err(error) => Err(Failure(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())),
+        Err(error) => Err(Failure(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            error.to_string(),
+        )),
     }
 }
 
@@ -101,20 +107,29 @@ async fn change(
         return Err(bad("the body is empty: it is the order's new state"));
     }
     let Seen { epoch, version } = match &gateway.nats {
-        None => gateway.orders.change_here(id.clone(), state.as_str().into()),
+        None => gateway
+            .orders
+            .change_here(id.clone(), state.as_str().into()),
         Some(nats) => nats
             .publish(&id, state.clone())
             .await
             .map_err(|error| unavailable(format!("may not be published: {error:#}")))?,
     };
-    Ok(Json(Order { id, epoch, version, state: state.into() }))
+    Ok(Json(Order {
+        id,
+        epoch,
+        version,
+        state: state.into(),
+    }))
 }
 
 fn order_id(id: &str) -> Result<OrderId, Failure> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     match (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(fits) {
         true => Ok(id.into()),
-        false => Err(bad(format!("id {id:?}: expected 1 to {ID_BYTES_MAX} of a-z A-Z 0-9 - _"))),
+        false => Err(bad(format!(
+            "id {id:?}: expected 1 to {ID_BYTES_MAX} of a-z A-Z 0-9 - _"
+        ))),
     }
 }
 
@@ -124,7 +139,10 @@ fn duration(wait: &str, max: Duration) -> Result<Duration, Failure> {
         parsed.map_err(|error| bad(format!("wait={wait:?}: {error}; expected one like 30s")))?;
     match wait_time <= max {
         true => Ok(wait_time),
-        false => Err(bad(format!("wait={wait:?}: may be {} at most", format_duration(max)))),
+        false => Err(bad(format!(
+            "wait={wait:?}: may be {} at most",
+            format_duration(max)
+        ))),
     }
 }
 

@@ -23,11 +23,17 @@ struct Stage {
 impl Stage {
     fn new() -> Stage {
         let timer = ManualTimer::new();
-        let waits = Purgatory::builder("orders").timer(&timer).max_parked(MAX_PARKED);
+        let waits = Purgatory::builder("orders")
+            .timer(&timer)
+            .max_parked(MAX_PARKED);
         let orders = Orders::new(waits.build().unwrap(), 100);
         orders.begin(5);
         let wait_max = Duration::from_secs(60);
-        let app = routes(Gateway { orders: orders.clone(), nats: None, wait_max });
+        let app = routes(Gateway {
+            orders: orders.clone(),
+            nats: None,
+            wait_max,
+        });
         Stage { timer, orders, app }
     }
 
@@ -43,12 +49,20 @@ impl Stage {
     /// A GET that waits.
     fn wait(&self, path: &str) -> Pin<Box<dyn Future<Output = Response>>> {
         let mut response = self.get(path);
-        assert!(response.as_mut().now_or_never().is_none(), "{path} was answered");
+        assert!(
+            response.as_mut().now_or_never().is_none(),
+            "{path} was answered"
+        );
         response
     }
 
     async fn post(&self, path: &str, state: &str) -> Response {
-        self.ask(Request::post(path).body(Body::from(state.to_owned())).unwrap()).await
+        self.ask(
+            Request::post(path)
+                .body(Body::from(state.to_owned()))
+                .unwrap(),
+        )
+        .await
     }
 
     fn parked(&self) -> usize {
@@ -57,7 +71,13 @@ impl Stage {
 }
 
 async fn text(response: Response) -> String {
-    String::from_utf8(to_bytes(response.into_body(), 1 << 20).await.unwrap().to_vec()).unwrap()
+    String::from_utf8(
+        to_bytes(response.into_body(), 1 << 20)
+            .await
+            .unwrap()
+            .to_vec(),
+    )
+    .unwrap()
 }
 
 #[tokio::test]
@@ -80,12 +100,18 @@ async fn what_the_client_has_not_seen_is_answered_at_once() {
     }
     let order = text(stage.get("/orders/7?seen=1&epoch=5").await).await;
     let order: serde_json::Value = serde_json::from_str(&order).unwrap();
-    assert_eq!((&order["version"], &order["state"]), (&2.into(), &"shipped".into()));
+    assert_eq!(
+        (&order["version"], &order["state"]),
+        (&2.into(), &"shipped".into())
+    );
     drop(stage.wait("/orders/7?seen=2&epoch=5"));
     let next = stage.wait("/orders/7"); // without it: the next change
     stage.post("/orders/7", "delivered").await;
     let order = text(next.await).await;
-    assert!(order.contains(r#""version":3,"state":"delivered""#), "{order}");
+    assert!(
+        order.contains(r#""version":3,"state":"delivered""#),
+        "{order}"
+    );
 }
 
 #[tokio::test]
@@ -109,11 +135,16 @@ async fn a_client_from_another_epoch_is_answered_at_once() {
 async fn no_content_exactly_when_the_time_is_up() {
     let stage = Stage::new();
     let mut response = stage.wait("/orders/7?wait=30s");
-    stage.timer.advance(Duration::from_secs(30) - Duration::from_nanos(1));
+    stage
+        .timer
+        .advance(Duration::from_secs(30) - Duration::from_nanos(1));
     assert!(poll!(&mut response).is_pending());
     stage.timer.advance(Duration::from_nanos(1));
     assert_eq!(response.await.status(), StatusCode::NO_CONTENT);
-    assert_eq!(stage.get("/orders/7?wait=0s").await.status(), StatusCode::NO_CONTENT);
+    assert_eq!(
+        stage.get("/orders/7?wait=0s").await.status(),
+        StatusCode::NO_CONTENT
+    );
 }
 
 /// The server drops the handler's future when its client hangs up.
@@ -134,7 +165,10 @@ async fn one_too_many_is_told_to_come_again() {
     let refused = stage.get("/orders/3").await;
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(refused.headers()[RETRY_AFTER], "1");
-    assert_eq!(text(refused).await, "not parked: no more than 2 can be parked\n");
+    assert_eq!(
+        text(refused).await,
+        "not parked: no more than 2 can be parked\n"
+    );
 }
 
 #[tokio::test]
@@ -168,9 +202,15 @@ async fn a_bad_request_is_told_its_bound() {
         let response = stage.get(path).await;
         assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{path}");
         let said = text(response).await;
-        assert!(said.contains(value) && said.contains(bound), "{path}: {said}");
+        assert!(
+            said.contains(value) && said.contains(bound),
+            "{path}: {said}"
+        );
     }
-    assert_eq!(stage.post("/orders/7", "").await.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(
+        stage.post("/orders/7", "").await.status(),
+        StatusCode::BAD_REQUEST
+    );
     let large = stage.post("/orders/7", &"x".repeat(5000)).await;
     assert_eq!(large.status(), StatusCode::PAYLOAD_TOO_LARGE);
 }

@@ -22,14 +22,22 @@ pub struct HyperTimer<T> {
 
 impl<T: Timer> HyperTimer<T> {
     /// Wraps a timer.
-    #[expect(clippy::disallowed_methods, reason = "hyper tells the time in instants")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "hyper tells the time in instants"
+    )]
     pub fn new(timer: T) -> Self {
-        HyperTimer { origin: Instant::now(), origin_ns: timer.now_ns(), timer }
+        HyperTimer {
+            origin: Instant::now(),
+            origin_ns: timer.now_ns(),
+            timer,
+        }
     }
 
     fn to_ns(&self, instant: Instant) -> u64 {
         let since = instant.saturating_duration_since(self.origin).as_nanos();
-        self.origin_ns.saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
+        self.origin_ns
+            .saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
     }
 }
 

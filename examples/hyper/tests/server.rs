@@ -28,10 +28,14 @@ async fn connect(
     limit: Duration,
 ) -> (TcpStream, JoinHandle<Result<(), hyper::Error>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap())
+        .await
+        .unwrap();
     let (served, _) = listener.accept().await.unwrap();
     let mut server = http1::Builder::new();
-    server.timer(HyperTimer::new(timer.clone())).header_read_timeout(limit);
+    server
+        .timer(HyperTimer::new(timer.clone()))
+        .header_read_timeout(limit);
     let connection = server.serve_connection(TokioIo::new(served), service_fn(answer));
     (client, tokio::spawn(connection))
 }
@@ -45,7 +49,10 @@ async fn sleeping(timer: &impl Timer, sleeping: usize) {
 
 /// A request, answered; the connection stays.
 async fn request(client: &mut TcpStream) {
-    client.write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+    client
+        .write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")
+        .await
+        .unwrap();
     let (mut answer, mut piece) = (Vec::new(), [0; 1024]);
     while !answer.ends_with(b"hello") {
         let read = client.read(&mut piece).await.unwrap();

@@ -40,7 +40,9 @@ pub fn write_on_usr1(text: impl Fn() -> String + Send + 'static) -> Result<()> {
             let _ = stderr().write_all(text().as_bytes()); // it may be closed
         }
     };
-    thread::Builder::new().name("usr1".to_owned()).spawn(write)?;
+    thread::Builder::new()
+        .name("usr1".to_owned())
+        .spawn(write)?;
     Ok(())
 }
 

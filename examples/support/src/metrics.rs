@@ -21,8 +21,9 @@ pub fn serve(
     live: &Live,
     publish: impl Fn() + Clone + Send + Sync + 'static,
 ) -> Result<Server> {
-    let recorder =
-        PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S)?.install_recorder()?;
+    let recorder = PrometheusBuilder::new()
+        .set_buckets(TimeHistogram::BOUNDS_S)?
+        .install_recorder()?;
     publish(); // from now on waits are timed
     // The server's one thread runs this: two at once would publish while the other drains the
     // histograms.
@@ -45,6 +46,9 @@ mod tests {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
         let said = format!("{:#}", serve(address, &Live::new(), || ()).unwrap_err());
-        assert!(said.contains(&format!("cannot serve metrics at {address}: ")), "{said}");
+        assert!(
+            said.contains(&format!("cannot serve metrics at {address}: ")),
+            "{said}"
+        );
     }
 }

@@ -103,7 +103,11 @@ impl<'a> Bytes<'a> {
 
     /// Once in 32 times: nothing much happens after it.
     fn rarely(&mut self, end: Act) -> Act {
-        if self.byte() >= 248 { end } else { Act::Several(vec![]) }
+        if self.byte() >= 248 {
+            end
+        } else {
+            Act::Several(vec![])
+        }
     }
 
     fn key(&mut self) -> Key {
@@ -156,15 +160,30 @@ impl<'a> Bytes<'a> {
     fn plan(&mut self) -> Plan {
         let (named, of_these, twice) = self.any::<(u8, u8, u8)>();
         let keys = (1..=KEYS).filter(|key| (named & of_these) >> key & 1 == 1);
-        let keys = keys.flat_map(|key| repeat_n(key, if twice < 32 { 2 } else { 1 })).collect();
+        let keys = keys
+            .flat_map(|key| repeat_n(key, if twice < 32 { 2 } else { 1 }))
+            .collect();
         let count = [0, 0, 1, 1, 2, 4][self.one_of(6)];
-        let level = |_| (self.key(), [self.byte() % 10, u64::MAX][usize::from(self.byte() == 255)]);
+        let level = |_| {
+            (
+                self.key(),
+                [self.byte() % 10, u64::MAX][usize::from(self.byte() == 255)],
+            )
+        };
         let levels: Vec<_> = (0..count).map(level).collect();
-        let at_look = if self.byte() < 64 { Condition::Look(self.look()) } else { Condition::Flag };
+        let at_look = if self.byte() < 64 {
+            Condition::Look(self.look())
+        } else {
+            Condition::Flag
+        };
         let reached = (!levels.is_empty() && self.any()).then_some(Condition::Levels);
         Plan {
             keys,
-            many_keys: if self.byte() == 255 { 200 + self.byte() as u32 % 200 } else { 0 },
+            many_keys: if self.byte() == 255 {
+                200 + self.byte() as u32 % 200
+            } else {
+                0
+            },
             levels,
             counted: self.any(),
             timeout: self.when(),
@@ -180,7 +199,9 @@ impl<'a> Bytes<'a> {
         let mut plan = self.plan();
         if depth > 0 {
             let acts = |bytes: &mut Self| {
-                (0..1 + bytes.one_of(3)).map(|_| bytes.act(Some(depth))).collect::<Vec<_>>()
+                (0..1 + bytes.one_of(3))
+                    .map(|_| bytes.act(Some(depth)))
+                    .collect::<Vec<_>>()
             };
             if self.byte() < 96 {
                 plan.on_check = Some((self.look(), acts(self)));
@@ -200,7 +221,10 @@ impl<'a> Bytes<'a> {
             0 => Act::Cancel(Pick::Any(bytes.any())),
             1 => Act::Complete(Pick::Any(bytes.any())),
             2 => Act::Cancel(Pick::Recent(bytes.any())),
-            _ => Act::Park(Arc::new(Plan { keys: vec![key], ..Plan::default() })),
+            _ => Act::Park(Arc::new(Plan {
+                keys: vec![key],
+                ..Plan::default()
+            })),
         };
         let plan = Plan {
             keys: keys[form].clone(),
@@ -218,8 +242,11 @@ impl<'a> Bytes<'a> {
     /// More callbacks than one call runs itself: operations that end at once, parked by another's.
     fn flood(&mut self) -> Act {
         let key = self.key();
-        let plan =
-            || Plan { keys: vec![key], conditions: vec![Condition::Look(1)], ..Plan::default() };
+        let plan = || Plan {
+            keys: vec![key],
+            conditions: vec![Condition::Look(1)],
+            ..Plan::default()
+        };
         let then = vec![Act::ParkMany(250, Arc::new(plan())); 5];
         Act::Park(Arc::new(Plan { then, ..plan() }))
     }

@@ -19,7 +19,9 @@ pub const RECORD: usize = bytes::RECORD;
 /// When the purgatory and the reference differ.
 pub fn run(data: &[u8]) {
     let mut records = data.chunks(RECORD).map(Bytes::new);
-    let Some(mut setup) = records.next() else { return };
+    let Some(mut setup) = records.next() else {
+        return;
+    };
     let mut model = Model::new(&setup.setup());
     records.for_each(|mut record| model.step(&record.step()));
     model.end(&[]);

@@ -63,26 +63,48 @@ impl Args {
     }
 
     fn sizes(&self) -> Sizes {
-        let sizes = if self.quick { Sizes::QUICK } else { Sizes::FULL };
-        Sizes { rounds: self.rounds.map_or(sizes.rounds, usize::from), ..sizes }
+        let sizes = if self.quick {
+            Sizes::QUICK
+        } else {
+            Sizes::FULL
+        };
+        Sizes {
+            rounds: self.rounds.map_or(sizes.rounds, usize::from),
+            ..sizes
+        }
     }
 }
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     if args.list {
-        ROWS.iter().for_each(|row| println!("{:<29}{}", row.id, row.question));
+        ROWS.iter()
+            .for_each(|row| println!("{:<29}{}", row.id, row.question));
         return Ok(());
     }
     let wanted: Vec<_> = ROWS.iter().filter(|row| args.wants(row.id)).collect();
-    ensure!(!wanted.is_empty(), "no row contains {:?}; see --list", args.only);
+    ensure!(
+        !wanted.is_empty(),
+        "no row contains {:?}; see --list",
+        args.only
+    );
     let sizes = args.sizes();
-    println!("{} mode on {}", if args.quick { "quick" } else { "full" }, machine());
+    println!(
+        "{} mode on {}",
+        if args.quick { "quick" } else { "full" },
+        machine()
+    );
     let mut results = Results::default();
     for row in &wanted {
         let before = results.measures.len();
-        row.run(&mut Run { sizes, results: &mut results, only: &args.contender })?;
-        results.measures[before..].iter().for_each(|measure| print!("{}", measure.block()));
+        row.run(&mut Run {
+            sizes,
+            results: &mut results,
+            only: &args.contender,
+        })?;
+        results.measures[before..]
+            .iter()
+            .for_each(|measure| print!("{}", measure.block()));
     }
     print!("{}", results.tables());
     Ok(())

@@ -34,7 +34,9 @@ pub(crate) trait Produces: Peer {
 impl Produces for Purgatory<u64, Request> {
     fn park(&self, partition: usize, timeout: Duration, produce: Request) -> impl Wait {
         let until = [(partition as u64, produce.required)];
-        _ = self.try_complete_else_watch(produce, Watches::up_to(&until), timeout).expect("room");
+        _ = self
+            .try_complete_else_watch(produce, Watches::up_to(&until), timeout)
+            .expect("room");
         poll_fn(|_| Poll::Ready(()))
     }
 
@@ -75,11 +77,16 @@ impl Peer for Locked {
     const NAME: &'static str = "btree-map";
 
     fn start() -> anyhow::Result<Self> {
-        Ok(Locked((0..PARTITIONS).map(|_| CachePadded::default()).collect()))
+        Ok(Locked(
+            (0..PARTITIONS).map(|_| CachePadded::default()).collect(),
+        ))
     }
 
     fn left(&self) -> usize {
-        self.0.iter().map(|partition| partition.lock().produces.len()).sum()
+        self.0
+            .iter()
+            .map(|partition| partition.lock().produces.len())
+            .sum()
     }
 }
 

@@ -34,9 +34,10 @@ impl Request {
     pub(crate) fn is_ready(&self) -> bool {
         let ready = self.progress.reached.load(Ordering::Acquire) >= self.required;
         if !ready {
-            self.progress
-                .looks
-                .store(self.progress.looks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            self.progress.looks.store(
+                self.progress.looks.load(Ordering::Relaxed) + 1,
+                Ordering::Relaxed,
+            );
         }
         ready
     }
@@ -62,7 +63,10 @@ impl Progress {
 
     /// Of requests that nothing completes: a sink is told of each that is given up.
     pub(crate) fn telling(sink: &'static Sink) -> &'static Progress {
-        Box::leak(Box::new(Progress { late: Some(sink), ..Progress::default() }))
+        Box::leak(Box::new(Progress {
+            late: Some(sink),
+            ..Progress::default()
+        }))
     }
 
     /// Makes every request ready that requires no more. An event must follow.

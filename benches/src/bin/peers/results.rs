@@ -34,7 +34,11 @@ impl Results {
     pub(crate) fn measure(&mut self, id: &str, unit: &'static str) -> &mut Measure {
         let at = self.measures.iter().position(|measure| measure.id == id);
         let at = at.unwrap_or_else(|| {
-            self.measures.push(Measure { id: id.to_owned(), unit, entries: Vec::new() });
+            self.measures.push(Measure {
+                id: id.to_owned(),
+                unit,
+                entries: Vec::new(),
+            });
             self.measures.len() - 1
         });
         &mut self.measures[at]
@@ -63,7 +67,10 @@ impl Measure {
     pub(crate) fn add(&mut self, name: &'static str, value: f64) {
         match self.entries.iter_mut().find(|entry| entry.name == name) {
             Some(entry) => entry.values.push(value),
-            None => self.entries.push(Entry { name, values: vec![value] }),
+            None => self.entries.push(Entry {
+                name,
+                values: vec![value],
+            }),
         }
     }
 
@@ -73,17 +80,28 @@ impl Measure {
 
     /// The measure in full: medians, spreads, and ours divided by each median.
     pub(crate) fn block(&self) -> String {
-        let ours = self.entries.iter().find(|entry| entry.name == OURS).map(Entry::median);
+        let ours = self
+            .entries
+            .iter()
+            .find(|entry| entry.name == OURS)
+            .map(Entry::median);
         let number = |value| number(value).replace(' ', ""); // a word
         let mut text = format!("\n{}  [{}]\n", self.id, self.unit);
         for entry in &self.entries {
             let (name, median) = (entry.name, number(entry.median()));
             let least = entry.values.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = entry.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let most = entry
+                .values
+                .iter()
+                .copied()
+                .fold(f64::NEG_INFINITY, f64::max);
             let spread = format!("{} .. {}", number(least), number(most));
             let ratio = ours.map_or("-".into(), |ours| ratio(ours, entry.median()));
-            writeln!(text, "  {name:<17}{median:>10}   {spread:<24} ours/this {ratio}")
-                .expect("a string");
+            writeln!(
+                text,
+                "  {name:<17}{median:>10}   {spread:<24} ours/this {ratio}"
+            )
+            .expect("a string");
         }
         text
     }
@@ -109,7 +127,11 @@ impl Entry {
 
 /// `-` where there is nothing to divide by, or theirs was early.
 fn ratio(ours: f64, theirs: f64) -> String {
-    if theirs <= 0.0 { "-".into() } else { format!("{:.3}", ours / theirs) }
+    if theirs <= 0.0 {
+        "-".into()
+    } else {
+        format!("{:.3}", ours / theirs)
+    }
 }
 
 #[cfg(test)]
@@ -127,13 +149,22 @@ mod tests {
         }
         results.measure("alone", "ns").add(OURS, 1.0);
         let tables = results.tables();
-        assert!(tables.contains("| row | unit | ours | peer |\n|---|---|---|---|\n"), "{tables}");
-        assert!(tables.contains("| cost | ns | **80.0** | 160 |\n| more | ms |"), "{tables}");
+        assert!(
+            tables.contains("| row | unit | ours | peer |\n|---|---|---|---|\n"),
+            "{tables}"
+        );
+        assert!(
+            tables.contains("| cost | ns | **80.0** | 160 |\n| more | ms |"),
+            "{tables}"
+        );
         assert!(
             tables.ends_with("\n\n| row | unit | ours |\n|---|---|---|\n| alone | ns | 1.00 |\n")
         );
         let block = results.measures[0].block();
-        assert!(block.contains("1.00 .. 900") && block.contains("ours/this 0.500"), "{block}");
+        assert!(
+            block.contains("1.00 .. 900") && block.contains("ours/this 0.500"),
+            "{block}"
+        );
         assert_eq!(ratio(0.0, 0.0), "-");
     }
 }

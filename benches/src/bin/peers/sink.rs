@@ -57,7 +57,10 @@ impl Sink {
             fired: AtomicU64::new(0),
             last_ns: AtomicU64::new(0),
             noted,
-            lateness: Mutex::new(Lateness { ns: histogram(), early: 0 }),
+            lateness: Mutex::new(Lateness {
+                ns: histogram(),
+                early: 0,
+            }),
             done: Mutex::new(false),
             ended: Condvar::new(),
         }))
@@ -94,7 +97,8 @@ impl Sink {
     pub(crate) fn wait(&self) -> Option<u64> {
         let before_ns = process_cpu_ns();
         let mut done = self.done.lock();
-        self.ended.wait_while_for(&mut done, |done| !*done, PATIENCE);
+        self.ended
+            .wait_while_for(&mut done, |done| !*done, PATIENCE);
         done.then(|| process_cpu_ns() - before_ns)
     }
 

@@ -91,7 +91,10 @@ impl Timer for Ours {
     type Local<'a> = &'a Self;
 
     fn start(sink: &'static Sink) -> anyhow::Result<Self> {
-        Ok(Ours { timer: SystemTimer::builder().clock(sink.clock()).build()?, sink })
+        Ok(Ours {
+            timer: SystemTimer::builder().clock(sink.clock()).build()?,
+            sink,
+        })
     }
 
     fn local(&self) -> Self::Local<'_> {
@@ -99,13 +102,19 @@ impl Timer for Ours {
     }
 
     fn schedule(local: &mut Self::Local<'_>, delay: Duration) -> TimerHandle {
-        local.timer.schedule(delay, || ()).expect("an open timer with room")
+        local
+            .timer
+            .schedule(delay, || ())
+            .expect("an open timer with room")
     }
 
     fn schedule_firing(local: &mut Self::Local<'_>, delay: Duration, due_ns: u64) -> TimerHandle {
         let sink = local.sink;
         let task = move || sink.fired(due_ns);
-        local.timer.schedule(delay, task).expect("an open timer with room")
+        local
+            .timer
+            .schedule(delay, task)
+            .expect("an open timer with room")
     }
 
     fn cancel(local: &mut Self::Local<'_>, handle: TimerHandle) -> bool {
@@ -164,7 +173,10 @@ impl Timer for TokioSleep {
     type Local<'a> = (EnterGuard<'a>, &'static Sink);
 
     fn start(sink: &'static Sink) -> anyhow::Result<Self> {
-        Ok(TokioSleep { runtime: Builder::new_multi_thread().enable_time().build()?, sink })
+        Ok(TokioSleep {
+            runtime: Builder::new_multi_thread().enable_time().build()?,
+            sink,
+        })
     }
 
     fn local(&self) -> Self::Local<'_> {
@@ -297,7 +309,10 @@ impl Timer for QueueThread {
 
     fn start(sink: &'static Sink) -> anyhow::Result<Self> {
         let fire = |due: Drain<'_, u64>| due.for_each(|due_ns| sink.fired(due_ns));
-        Ok(QueueThread { delays: Delays::start(sink.clock(), fire)?, sink })
+        Ok(QueueThread {
+            delays: Delays::start(sink.clock(), fire)?,
+            sink,
+        })
     }
 
     fn local(&self) -> Self::Local<'_> {

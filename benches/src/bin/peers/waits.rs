@@ -59,7 +59,9 @@ impl<O: DelayedOperation + Send> Peer for Purgatory<u64, O> {
 
 impl Waits for Purgatory<u64, Request> {
     fn park<const K: usize>(&self, keys: [u64; K], limit: Duration, request: Request) -> impl Wait {
-        _ = self.try_complete_else_watch(request, &keys, limit).expect("room");
+        _ = self
+            .try_complete_else_watch(request, &keys, limit)
+            .expect("room");
         poll_fn(|_| Poll::Ready(()))
     }
 
@@ -106,7 +108,10 @@ impl<const K: usize> Registered<'_, K> {
 
 impl<const K: usize> Drop for Registered<'_, K> {
     fn drop(&mut self) {
-        let untold = self.places.iter_mut().filter(|(_, told)| !told.is_terminated());
+        let untold = self
+            .places
+            .iter_mut()
+            .filter(|(_, told)| !told.is_terminated());
         for (key, told) in untold {
             told.close();
             self.waits.0.remove_if_mut(key, |_, senders| {
@@ -124,7 +129,10 @@ impl Oneshots {
             self.0.entry(key).or_default().push(tell);
             (key, told)
         });
-        Registered { waits: self, places }
+        Registered {
+            waits: self,
+            places,
+        }
     }
 }
 
@@ -158,7 +166,10 @@ impl Waits for Oneshots {
     }
 
     fn event(&self, key: u64) {
-        let senders = self.0.remove(&key).map_or(Vec::new(), |(_, senders)| senders);
+        let senders = self
+            .0
+            .remove(&key)
+            .map_or(Vec::new(), |(_, senders)| senders);
         senders.into_iter().for_each(|sender| _ = sender.send(()));
     }
 }

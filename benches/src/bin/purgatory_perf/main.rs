@@ -87,7 +87,12 @@ impl Args {
             Profile::Low => (20, 60),
             Profile::High => (200, 400),
         };
-        Workload { rate, p50_ms, p75_ms, timeout: Duration::from_millis(self.timeout) }
+        Workload {
+            rate,
+            p50_ms,
+            p75_ms,
+            timeout: Duration::from_millis(self.timeout),
+        }
     }
 
     /// How many requests at this rate.
@@ -105,7 +110,11 @@ fn row(profile: Profile, rate: u64, timer: TimerKind, measured: &Measured) -> Ve
     let pair = |[a, b]: [f64; 2]| format!("{a:.2}, {b:.2}");
     vec![
         name(&profile),
-        if rate == 0 { "max".to_owned() } else { grouped(rate) },
+        if rate == 0 {
+            "max".to_owned()
+        } else {
+            grouped(rate)
+        },
         name(&timer),
         grouped(measured.rate as u64),
         format!("{:.2}", measured.cpu_us),
@@ -119,8 +128,14 @@ fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let rates: &[u64] = if args.quick { &QUICK_RATES } else { &RATES };
     let rates = args.rate.as_ref().map_or(rates, slice::from_ref);
-    let profiles = args.profile.as_ref().map_or(Profile::value_variants(), slice::from_ref);
-    let timers = args.timer.as_ref().map_or(TimerKind::value_variants(), slice::from_ref);
+    let profiles = args
+        .profile
+        .as_ref()
+        .map_or(Profile::value_variants(), slice::from_ref);
+    let timers = args
+        .timer
+        .as_ref()
+        .map_or(TimerKind::value_variants(), slice::from_ref);
     println!("{}\n", machine());
     print!("{}", markdown(&HEAD, &[]));
     for &profile in profiles {

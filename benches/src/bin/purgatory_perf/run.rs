@@ -40,7 +40,9 @@ pub(crate) struct Measured {
 pub(crate) fn run(args: &Args, workload: &Workload, timer: TimerKind) -> anyhow::Result<Measured> {
     let mut random = StdRng::seed_from_u64(SEED);
     // Every request of the run watches these.
-    let keys = (0..args.keys).map(|_| random.random_range(0..args.key_space_size)).collect();
+    let keys = (0..args.keys)
+        .map(|_| random.random_range(0..args.key_space_size))
+        .collect();
     let (books, num): (&Books, _) = (Box::leak(Box::new(Books::new())), args.num(workload.rate));
     match timer {
         TimerKind::Wheel => drive(Ours::new(keys)?, books, workload, num),
@@ -65,7 +67,12 @@ fn drive<W: Waits>(
     for _ in 0..num {
         let began_ns = pause_until(base_ns + samples.arrival_ns(), books);
         let latency = samples.latency();
-        let ticket = waits.park(Request { books, began_ns, latency, timeout });
+        let ticket = waits.park(Request {
+            books,
+            began_ns,
+            latency,
+            timeout,
+        });
         if latency < timeout {
             delays.add(began_ns + latency.as_nanos() as u64, ticket);
         } else {
@@ -80,9 +87,17 @@ fn drive<W: Waits>(
     let cpu_ns = process_cpu_ns() - cpu_before_ns;
 
     let (ended, expired) = (books.ended(), books.ended_as(Ending::Expired));
-    ensure!(ended == num, "{ended} ended of {num} requests: some ended twice");
-    ensure!(expired >= above_timeout, "{expired} expired, and {above_timeout} should have");
-    let loaded_ns = elapsed_ns.saturating_sub(timeout.as_nanos() as u64).max(generated_ns);
+    ensure!(
+        ended == num,
+        "{ended} ended of {num} requests: some ended twice"
+    );
+    ensure!(
+        expired >= above_timeout,
+        "{expired} expired, and {above_timeout} should have"
+    );
+    let loaded_ns = elapsed_ns
+        .saturating_sub(timeout.as_nanos() as u64)
+        .max(generated_ns);
     Ok(Measured {
         rate: num as f64 / loaded_ns as f64 * 1e9,
         cpu_us: cpu_ns as f64 / num as f64 / 1e3,
@@ -101,7 +116,10 @@ fn all_ended(books: &Books, num: u64) -> anyhow::Result<()> {
         if ended > seen.0 {
             seen = (ended, now_ns);
         }
-        ensure!(now_ns - seen.1 < PATIENCE_NS, "{ended} ended of {num} requests: some were lost");
+        ensure!(
+            now_ns - seen.1 < PATIENCE_NS,
+            "{ended} ended of {num} requests: some were lost"
+        );
     }
     Ok(())
 }

@@ -46,7 +46,10 @@ pub(crate) struct Request {
 impl Books {
     pub(crate) fn new() -> Self {
         let late = || Mutex::new(Histogram::new_with_max(HOUR_NS, 3).expect("these are legal"));
-        Books { clock: SystemClock::new(), late: [late(), late()] }
+        Books {
+            clock: SystemClock::new(),
+            late: [late(), late()],
+        }
     }
 
     pub(crate) fn ended_as(&self, ending: Ending) -> u64 {
@@ -77,7 +80,9 @@ impl Request {
             Ending::Expired => self.timeout,
         };
         let late_ns = waited.saturating_sub(due.as_nanos() as u64);
-        self.books.late[ending as usize].lock().saturating_record(late_ns);
+        self.books.late[ending as usize]
+            .lock()
+            .saturating_record(late_ns);
     }
 }
 
@@ -121,13 +126,20 @@ impl DelayedOperation for Request {
     }
 
     fn on_complete(self, outcome: Outcome) {
-        self.end(if outcome == Outcome::Completed { Ending::Completed } else { Ending::Expired });
+        self.end(if outcome == Outcome::Completed {
+            Ending::Completed
+        } else {
+            Ending::Expired
+        });
     }
 }
 
 impl Ours {
     pub(crate) fn new(keys: Vec<Key>) -> anyhow::Result<Self> {
-        Ok(Ours { purgatory: Purgatory::new("perf")?, keys })
+        Ok(Ours {
+            purgatory: Purgatory::new("perf")?,
+            keys,
+        })
     }
 }
 
@@ -136,7 +148,9 @@ impl Waits for Ours {
 
     fn park(&self, request: Request) -> Option<OperationId> {
         let timeout = request.timeout;
-        let parked = self.purgatory.try_complete_else_watch(request, &self.keys, timeout);
+        let parked = self
+            .purgatory
+            .try_complete_else_watch(request, &self.keys, timeout);
         match parked.expect("no bound is set, and it is open") {
             ParkResult::Parked(id) => Some(id),
             _ => None,
@@ -186,14 +200,19 @@ impl First {
         let delays = Delays::start(clock, |waiting: Drain<'_, Arc<Waiting>>| {
             waiting.for_each(|waiting| waiting.end(Ending::Expired));
         })?;
-        Ok(First { keys, lists: Mutex::default(), delays })
+        Ok(First {
+            keys,
+            lists: Mutex::default(),
+            delays,
+        })
     }
 
     fn purge(&self, lists: &mut Lists) {
         for list in lists.watchers.values_mut() {
             list.retain(|waiting| !waiting.is_over());
         }
-        self.delays.with(|heap| heap.retain(|waiting| !waiting.is_over()));
+        self.delays
+            .with(|heap| heap.retain(|waiting| !waiting.is_over()));
         lists.since_purge = 0;
     }
 }
@@ -202,7 +221,10 @@ impl Waits for First {
     type Ticket = Arc<Waiting>;
 
     fn park(&self, request: Request) -> Arc<Waiting> {
-        let waiting = Arc::new(Waiting { request, over: AtomicBool::new(false) });
+        let waiting = Arc::new(Waiting {
+            request,
+            over: AtomicBool::new(false),
+        });
         let mut lists = self.lists.lock();
         for &key in &self.keys {
             lists.watchers.entry(key).or_default().push(waiting.clone());

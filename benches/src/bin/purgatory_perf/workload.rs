@@ -39,7 +39,12 @@ impl Workload {
             rate => Some(Exp::new(rate as f64 / 1e9).context("the rate")?),
         };
         let latency_ms = LogNormal::new((self.p50_ms as f64).ln(), self.sigma())?;
-        Ok(Samples { random: StdRng::seed_from_u64(seed), gap_ns, latency_ms, arrival_ns: 0.0 })
+        Ok(Samples {
+            random: StdRng::seed_from_u64(seed),
+            gap_ns,
+            latency_ms,
+            arrival_ns: 0.0,
+        })
     }
 }
 
@@ -62,16 +67,30 @@ impl Samples {
 mod tests {
     use super::*;
 
-    const LOW: Workload =
-        Workload { rate: 1000, p50_ms: 20, p75_ms: 60, timeout: Duration::from_millis(200) };
+    const LOW: Workload = Workload {
+        rate: 1000,
+        p50_ms: 20,
+        p75_ms: 60,
+        timeout: Duration::from_millis(200),
+    };
 
     #[test]
     fn samples_have_the_quartiles_and_the_rate() {
         let mut samples = LOW.samples(1).unwrap();
-        let mut latencies: Vec<_> = (0..100_000).map(|_| samples.latency().as_millis()).collect();
+        let mut latencies: Vec<_> = (0..100_000)
+            .map(|_| samples.latency().as_millis())
+            .collect();
         latencies.sort_unstable();
-        assert!((18..=21).contains(&latencies[50_000]), "{}", latencies[50_000]);
-        assert!((57..=62).contains(&latencies[75_000]), "{}", latencies[75_000]);
+        assert!(
+            (18..=21).contains(&latencies[50_000]),
+            "{}",
+            latencies[50_000]
+        );
+        assert!(
+            (57..=62).contains(&latencies[75_000]),
+            "{}",
+            latencies[75_000]
+        );
         let last = (0..100_000).map(|_| samples.arrival_ns()).last().unwrap();
         assert!((98e9..102e9).contains(&(last as f64)), "{last}");
     }

@@ -38,7 +38,11 @@ struct Args {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let (mode, sizes) = if args.quick { ("quick", Sizes::QUICK) } else { ("full", Sizes::FULL) };
+    let (mode, sizes) = if args.quick {
+        ("quick", Sizes::QUICK)
+    } else {
+        ("full", Sizes::FULL)
+    };
     println!("{mode} mode on {}", machine());
 
     let results = measure(sizes)?;
@@ -58,7 +62,12 @@ fn measure(sizes: Sizes) -> anyhow::Result<Results> {
                     continue;
                 }
                 let expire = !results.is_stopped(scheme.name, 3);
-                let costs = (scheme.trial)(&Plan { sizes, pending, seed: round as u64, expire })?;
+                let costs = (scheme.trial)(&Plan {
+                    sizes,
+                    pending,
+                    seed: round as u64,
+                    expire,
+                })?;
                 results.add(scheme.name, pending, costs);
             }
         }

@@ -26,7 +26,10 @@ impl Results {
     /// Adds one trial's costs.
     pub(crate) fn add(&mut self, scheme: &'static str, pending: usize, costs: Costs) {
         for (measure, cost) in costs.into_iter().enumerate() {
-            let values = self.0.entry((scheme, measure, pending)).or_insert(Some(Vec::new()));
+            let values = self
+                .0
+                .entry((scheme, measure, pending))
+                .or_insert(Some(Vec::new()));
             match cost {
                 Some(ns) => values.iter_mut().for_each(|values| values.push(ns)),
                 None => *values = None,
@@ -36,7 +39,9 @@ impl Results {
 
     /// True when a measure was given up, so that more timers need not be tried.
     pub(crate) fn is_stopped(&self, scheme: &'static str, measure: usize) -> bool {
-        let mut values = self.0.range((scheme, measure, 0)..=(scheme, measure, usize::MAX));
+        let mut values = self
+            .0
+            .range((scheme, measure, 0)..=(scheme, measure, usize::MAX));
         values.any(|(_, values)| values.is_none())
     }
 
@@ -44,7 +49,9 @@ impl Results {
     pub(crate) fn table(&self, measure: usize, sizes: &[usize]) -> String {
         let (name, about) = MEASURES[measure];
         let head = [format!("{name}, ns: {about}"), "claim".into()].into_iter();
-        let head: Vec<_> = head.chain(sizes.iter().map(|&n| grouped(n as u64))).collect();
+        let head: Vec<_> = head
+            .chain(sizes.iter().map(|&n| grouped(n as u64)))
+            .collect();
         let row = |scheme: &Contender| {
             let cell = |&pending: &usize| match self.0.get(&(scheme.name, measure, pending)) {
                 Some(Some(values)) => number(median(values)),
@@ -74,8 +81,14 @@ mod tests {
         results.add("delay-heap", 100, costs(40.0, Some(1.0)));
         assert!(results.is_stopped("delay-heap", 3) && !results.is_stopped("delay-heap", 0));
         let starts = results.table(0, &[10, 100]);
-        assert!(starts.contains("| delay-heap | O(log n) | 20.0 | 40.0 |"), "{starts}");
+        assert!(
+            starts.contains("| delay-heap | O(log n) | 20.0 | 40.0 |"),
+            "{starts}"
+        );
         let expiries = results.table(3, &[10, 100]);
-        assert!(expiries.contains("| delay-heap | O(log n) | 1.00 | – |"), "{expiries}");
+        assert!(
+            expiries.contains("| delay-heap | O(log n) | 1.00 | – |"),
+            "{expiries}"
+        );
     }
 }

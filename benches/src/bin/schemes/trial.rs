@@ -42,8 +42,12 @@ impl Sizes {
         patience: Duration::from_secs(10),
     };
 
-    pub(crate) const QUICK: Sizes =
-        Sizes { rounds: 3, batches: 5, patience: Duration::from_secs(1), ..Sizes::FULL };
+    pub(crate) const QUICK: Sizes = Sizes {
+        rounds: 3,
+        batches: 5,
+        patience: Duration::from_secs(1),
+        ..Sizes::FULL
+    };
 }
 
 /// The plan of a trial.
@@ -69,7 +73,9 @@ pub(crate) fn trial<S: Scheme>(plan: &Plan) -> anyhow::Result<Costs> {
         random: Rng::with_seed(plan.seed),
         clock: SystemClock::new(),
     };
-    trial.run(plan).with_context(|| format!("{} with {} pending", S::NAME, plan.pending))
+    trial
+        .run(plan)
+        .with_context(|| format!("{} with {} pending", S::NAME, plan.pending))
 }
 
 struct Trial<S: Scheme> {
@@ -84,7 +90,13 @@ struct Trial<S: Scheme> {
 
 impl<S: Scheme> Trial<S> {
     fn run(&mut self, plan: &Plan) -> anyhow::Result<Costs> {
-        let Plan { pending, sizes: Sizes { batches, patience, .. }, .. } = *plan;
+        let Plan {
+            pending,
+            sizes: Sizes {
+                batches, patience, ..
+            },
+            ..
+        } = *plan;
         let filled_ns = self.clock.now_ns();
         while self.pending.len() < pending {
             self.start(BATCH.min(pending - self.pending.len()))?;
@@ -100,11 +112,19 @@ impl<S: Scheme> Trial<S> {
                 start_ns += ns[0]; // the first one is for memory that is new
                 stop_ns += ns[1];
             }
-            ensure!(self.scheme.pending() == pending, "{} pending", self.scheme.pending());
+            ensure!(
+                self.scheme.pending() == pending,
+                "{} pending",
+                self.scheme.pending()
+            );
         }
         let each = |ns: u64| Some(ns as f64 / (batch * batches) as f64);
         let (ticks, tick_ns) = self.turn(HOUR - 1, patience / 20, true)?;
-        let (_, expire_ns) = if plan.expire { self.turn(DAY, patience, false)? } else { (0, 0) };
+        let (_, expire_ns) = if plan.expire {
+            self.turn(DAY, patience, false)?
+        } else {
+            (0, 0)
+        };
         let all_fired = self.now == DAY;
         self.close()?;
         Ok([
@@ -118,7 +138,8 @@ impl<S: Scheme> Trial<S> {
     /// Starts timers; nanoseconds.
     fn start(&mut self, count: usize) -> anyhow::Result<u64> {
         let first = self.timers.len();
-        self.timers.extend((0..count).map(|_| (self.random.u64(HOUR..DAY), false)));
+        self.timers
+            .extend((0..count).map(|_| (self.random.u64(HOUR..DAY), false)));
         self.pending.reserve(count);
         let begin = self.clock.now_ns();
         for (task, &(deadline, _)) in self.timers.iter().enumerate().skip(first) {
@@ -130,13 +151,21 @@ impl<S: Scheme> Trial<S> {
 
     /// Stops pending timers, at random; nanoseconds.
     fn stop(&mut self, count: usize) -> anyhow::Result<u64> {
-        let random = |_| self.pending.swap_remove(self.random.usize(..self.pending.len()));
+        let random = |_| {
+            self.pending
+                .swap_remove(self.random.usize(..self.pending.len()))
+        };
         let chosen: Vec<_> = (0..count).map(random).collect();
         let begin = self.clock.now_ns();
-        let stopped = chosen.iter().filter(|&&(handle, _)| self.scheme.stop(handle)).count();
+        let stopped = chosen
+            .iter()
+            .filter(|&&(handle, _)| self.scheme.stop(handle))
+            .count();
         let ns = self.clock.now_ns() - begin;
         ensure!(stopped == count, "{stopped} of {count} were stopped");
-        chosen.into_iter().try_for_each(|(_, task)| self.end(task))?;
+        chosen
+            .into_iter()
+            .try_for_each(|(_, task)| self.end(task))?;
         Ok(ns)
     }
 
@@ -163,7 +192,11 @@ impl<S: Scheme> Trial<S> {
             for task in fired.drain(..) {
                 let (deadline, _) = self.timers[task as usize];
                 let in_order = last <= deadline && deadline <= self.now;
-                ensure!(in_order, "due at {deadline}, fired between {last} and {}", self.now);
+                ensure!(
+                    in_order,
+                    "due at {deadline}, fired between {last} and {}",
+                    self.now
+                );
                 last = deadline;
                 self.end(task)?;
             }
@@ -184,11 +217,21 @@ impl<S: Scheme> Trial<S> {
         for (handle, task) in std::mem::take(&mut self.pending) {
             let stopped = self.scheme.stop(handle);
             let (deadline, ended) = &mut self.timers[task as usize];
-            ensure!(stopped != *ended, "due at {deadline}: fired {ended}, then stopped {stopped}");
+            ensure!(
+                stopped != *ended,
+                "due at {deadline}: fired {ended}, then stopped {stopped}"
+            );
             *ended = true;
         }
-        ensure!(self.timers.iter().all(|&(_, ended)| ended), "a timer was lost");
-        ensure!(self.scheme.pending() == 0, "{} pending in the end", self.scheme.pending());
+        ensure!(
+            self.timers.iter().all(|&(_, ended)| ended),
+            "a timer was lost"
+        );
+        ensure!(
+            self.scheme.pending() == 0,
+            "{} pending in the end",
+            self.scheme.pending()
+        );
         Ok(())
     }
 }
@@ -217,7 +260,14 @@ mod tests {
         type Handle = <SortedList as Scheme>::Handle;
 
         fn start(&mut self, delay: u64, task: Task) -> Result<Self::Handle, Refused> {
-            self.0.start(if FAULT == FIRES_EARLY { delay / 2 } else { delay }, task)
+            self.0.start(
+                if FAULT == FIRES_EARLY {
+                    delay / 2
+                } else {
+                    delay
+                },
+                task,
+            )
         }
 
         fn stop(&mut self, handle: Self::Handle) -> bool {
@@ -238,13 +288,22 @@ mod tests {
         }
     }
 
-    const PLAN: Plan = Plan { sizes: Sizes::QUICK, pending: 40, seed: 0, expire: true };
+    const PLAN: Plan = Plan {
+        sizes: Sizes::QUICK,
+        pending: 40,
+        seed: 0,
+        expire: true,
+    };
 
     #[test]
     fn every_scheme_fires_each_timer_once_on_its_tick() {
         for scheme in &ALL {
             let costs = (scheme.trial)(&PLAN).unwrap();
-            assert!(costs.iter().all(Option::is_some), "{}: {costs:?}", scheme.name);
+            assert!(
+                costs.iter().all(Option::is_some),
+                "{}: {costs:?}",
+                scheme.name
+            );
         }
     }
 

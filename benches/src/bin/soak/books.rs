@@ -111,7 +111,13 @@ pub(crate) struct Books {
 impl Books {
     pub(crate) fn new(clock: JumpingClock, plant: Option<Plant>) -> Arc<Self> {
         let (opened, ended, wrong) = Default::default();
-        Arc::new(Books { clock, plant, opened, ended, wrong })
+        Arc::new(Books {
+            clock,
+            plant,
+            opened,
+            ended,
+            wrong,
+        })
     }
 
     /// A new operation, which may expire `timeout_ns` from now, or never.
@@ -121,7 +127,13 @@ impl Books {
         let more_ns = if planted { EARLY_NS } else { 0 };
         let due_ns = timeout_ns.map_or(u64::MAX, |ns| self.clock.now_ns() + ns + more_ns);
         let (due_ns, state) = (AtomicU64::new(due_ns), AtomicU8::new(OPEN));
-        Arc::new(Record { number, kind, due_ns, state, books: self.clone() })
+        Arc::new(Record {
+            number,
+            kind,
+            due_ns,
+            state,
+            books: self.clone(),
+        })
     }
 
     /// Operations so far.
@@ -139,7 +151,11 @@ impl Books {
     pub(crate) fn close(&self) {
         let lost = self.pending();
         if lost > 0 {
-            self.note(Wrong::Lost, lost, &format!("{lost} operations without an outcome"));
+            self.note(
+                Wrong::Lost,
+                lost,
+                &format!("{lost} operations without an outcome"),
+            );
         }
     }
 
@@ -191,7 +207,8 @@ impl Record {
     pub(crate) fn reschedule(&self, timeout_ns: u64, reschedule: impl FnOnce() -> bool) {
         let due_ns = self.books.clock.now_ns() + timeout_ns;
         let before_ns = self.due_ns.fetch_min(due_ns, SeqCst);
-        self.due_ns.store(if reschedule() { due_ns } else { before_ns }, SeqCst);
+        self.due_ns
+            .store(if reschedule() { due_ns } else { before_ns }, SeqCst);
     }
 
     /// Its outcome. A second one is wrong.
@@ -208,7 +225,11 @@ impl Record {
     }
 
     fn end_once(&self, ending: Ending) {
-        let becomes = if ending == Ending::Dropped { LEFT } else { ENDED };
+        let becomes = if ending == Ending::Dropped {
+            LEFT
+        } else {
+            ENDED
+        };
         if let Err(state) = self.state.compare_exchange(OPEN, becomes, SeqCst, SeqCst) {
             return self.doubled(ending, state);
         }
@@ -234,7 +255,11 @@ impl Record {
 
     #[cold]
     fn doubled(&self, ending: Ending, state: u8) {
-        self.note(Wrong::Doubled, 1, &format!("{ending:?} as well (state {state})"));
+        self.note(
+            Wrong::Doubled,
+            1,
+            &format!("{ending:?} as well (state {state})"),
+        );
     }
 
     /// Nothing expires before its time.
@@ -267,14 +292,21 @@ impl Value {
 
     /// It reached the thread that waited.
     pub(crate) fn take(mut self) {
-        self.0.take().into_iter().for_each(|record| record.end(Ending::Completed));
+        self.0
+            .take()
+            .into_iter()
+            .for_each(|record| record.end(Ending::Completed));
     }
 }
 
 impl Drop for Value {
     fn drop(&mut self) {
         let Some(record) = self.0.take() else { return };
-        if record.state.compare_exchange(LEFT, UNCLAIMED, SeqCst, SeqCst).is_err() {
+        if record
+            .state
+            .compare_exchange(LEFT, UNCLAIMED, SeqCst, SeqCst)
+            .is_err()
+        {
             record.note(Wrong::Lost, 1, "its value was dropped");
         }
     }

@@ -45,7 +45,9 @@ impl Stop {
 
     /// Waits so long, or until it is raised.
     pub(crate) fn pause(&self, time: Duration) {
-        self.0.1.wait_while_for(&mut self.0.0.lock(), |raised| !*raised, time);
+        self.0
+            .1
+            .wait_while_for(&mut self.0.0.lock(), |raised| !*raised, time);
     }
 }
 
@@ -99,7 +101,11 @@ impl Ring {
 
     /// One of the two worlds.
     pub(crate) fn world(&self, random: &mut Rng) -> Arc<World> {
-        let passing = if random.bool() { self.passing.read().clone() } else { None };
+        let passing = if random.bool() {
+            self.passing.read().clone()
+        } else {
+            None
+        };
         passing.unwrap_or_else(|| self.lasting.clone())
     }
 

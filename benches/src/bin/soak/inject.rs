@@ -22,7 +22,10 @@ pub(crate) struct JumpingClock {
 
 impl JumpingClock {
     pub(crate) fn new() -> Self {
-        JumpingClock { real: SystemClock::new(), offset_ns: Arc::default() }
+        JumpingClock {
+            real: SystemClock::new(),
+            offset_ns: Arc::default(),
+        }
     }
 
     /// Time that has really passed.
@@ -66,7 +69,12 @@ struct Shared {
 impl Stall {
     pub(crate) fn new(name: &str, workers: usize) -> anyhow::Result<Self> {
         let workers = Workers::start(name, workers)?;
-        Ok(Stall { shared: Arc::new(Shared { workers, held: Mutex::default() }) })
+        Ok(Stall {
+            shared: Arc::new(Shared {
+                workers,
+                held: Mutex::default(),
+            }),
+        })
     }
 
     /// Holds jobs from here on.

@@ -58,7 +58,8 @@ impl Args {
     /// Seconds between two standstills: 30, or a sixth of the run. The warm-up is two of them and a
     /// quarter of the run, or ten minutes.
     fn standstill(&self) -> u64 {
-        self.seconds.map_or(30, |seconds| (seconds / 6).clamp(1, 30))
+        self.seconds
+            .map_or(30, |seconds| (seconds / 6).clamp(1, 30))
     }
 }
 
@@ -70,5 +71,9 @@ fn main() -> anyhow::Result<ExitCode> {
     ctrlc::set_handler(move || raise.raise()).context("cannot listen for Ctrl-C")?;
     eprintln!("{}", machine());
     eprintln!("seed {seed}, {} a second", args.rate);
-    Ok(if run::run(&args, seed, &stop)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if run::run(&args, seed, &stop)? {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

@@ -67,7 +67,9 @@ impl Mine {
     /// Takes what it waits for, if it waits. True when there is nothing to be waited for.
     pub(crate) fn is_over(&mut self) -> bool {
         let mut context = Context::from_waker(Waker::noop());
-        self.wait.as_mut().is_none_or(|wait| wait.as_mut().poll(&mut context).is_ready())
+        self.wait
+            .as_mut()
+            .is_none_or(|wait| wait.as_mut().poll(&mut context).is_ready())
     }
 
     /// Does something to it; gives back what is still to be waited for.
@@ -75,7 +77,9 @@ impl Mine {
         if self.wait.is_some() && self.is_over() {
             return None;
         }
-        let Some(world) = self.world.upgrade() else { return self.wait.is_some().then_some(self) };
+        let Some(world) = self.world.upgrade() else {
+            return self.wait.is_some().then_some(self);
+        };
         match (random.u32(0..100), self.id) {
             (0..4, _) => {
                 if self.wait.is_some() {
@@ -118,7 +122,12 @@ pub(crate) fn park(world: &Arc<World>, random: &mut Rng) -> Option<Mine> {
         Some(_) if random.u32(0..8) == 0 => Timeout::At(record.due_ns()),
         Some(ns) => Timeout::After(Duration::from_nanos(ns)),
     };
-    let way = Way { world, record: &record, timeout, random };
+    let way = Way {
+        world,
+        record: &record,
+        timeout,
+        random,
+    };
     let parked = match kind {
         Kind::Levels => way.levels(),
         Kind::Future => Ok(way.future()),
@@ -142,7 +151,11 @@ fn timeout_ns(random: &mut Rng) -> Option<u64> {
 
 /// Its name, unless it was over at once.
 fn name(parked: ParkResult) -> Option<OperationId> {
-    if let ParkResult::Parked(id) = parked { Some(id) } else { None }
+    if let ParkResult::Parked(id) = parked {
+        Some(id)
+    } else {
+        None
+    }
 }
 
 /// One operation on its way into a world. Each way gives an error when it was refused.
@@ -156,7 +169,13 @@ struct Way<'a> {
 impl Way<'_> {
     fn mine(&self, id: Option<OperationId>, act: impl Fn(&World) + Send + 'static) -> Mine {
         let world = Arc::downgrade(self.world);
-        Mine { record: self.record.clone(), world, id, wait: None, bring_about: Box::new(act) }
+        Mine {
+            record: self.record.clone(),
+            world,
+            id,
+            wait: None,
+            bring_about: Box::new(act),
+        }
     }
 
     /// The same with a future, and with the function that takes its value.
@@ -174,7 +193,10 @@ impl Way<'_> {
                 Err(error) => record.end(error),
             }
         });
-        Mine { wait: Some(wait), ..self.mine(id, act) }
+        Mine {
+            wait: Some(wait),
+            ..self.mine(id, act)
+        }
     }
 
     /// Parks an operation in the plain purgatory; now and then its check or callback panics.
@@ -199,22 +221,40 @@ impl Way<'_> {
             }
         };
         let weight = self.record.number % 5;
-        let operation = BoxedOperation::new(Weighed { operation: when(check, then), weight });
-        let watches = if weight == 0 { watches.labelled("weightless") } else { watches };
-        let parked = self.world.plain.try_complete_else_watch(operation, watches, self.timeout);
+        let operation = BoxedOperation::new(Weighed {
+            operation: when(check, then),
+            weight,
+        });
+        let watches = if weight == 0 {
+            watches.labelled("weightless")
+        } else {
+            watches
+        };
+        let parked = self
+            .world
+            .plain
+            .try_complete_else_watch(operation, watches, self.timeout);
         parked.map(name).map_err(drop)
     }
 
     /// Draws keys of one sort; a key may be drawn twice.
     fn keys(&mut self, of: u64) -> Vec<u64> {
-        let count = if self.random.u32(0..4) == 0 { self.random.usize(2..7) } else { 1 };
+        let count = if self.random.u32(0..4) == 0 {
+            self.random.usize(2..7)
+        } else {
+            1
+        };
         (0..count).map(|_| self.random.u64(0..of)).collect()
     }
 
     /// Parks under keys that others share, or that nothing else ever uses.
     fn flag(mut self, kind: Kind) -> Result<Mine, ()> {
         let fresh = FRESH + self.record.number;
-        let keys = if kind == Kind::Fresh { vec![fresh] } else { self.keys(SHARED_KEYS) };
+        let keys = if kind == Kind::Fresh {
+            vec![fresh]
+        } else {
+            self.keys(SHARED_KEYS)
+        };
         let flag = Arc::new(AtomicBool::new(self.random.u32(0..30) == 0));
         let seen = flag.clone();
         let id = self.plain(Watches::keys(&keys), move || seen.load(SeqCst))?;
@@ -277,8 +317,12 @@ impl Way<'_> {
         };
         let one = self.random.bool();
         let put = move |world: &World| match one {
-            true => world.monitor.update_one(&key, |shelf| world.put(shelf, key)),
-            false => world.monitor.update_key(&key, |shelf| world.put(shelf, key)),
+            true => world
+                .monitor
+                .update_one(&key, |shelf| world.put(shelf, key)),
+            false => world
+                .monitor
+                .update_key(&key, |shelf| world.put(shelf, key)),
         };
         let future = self.world.monitor.wait(&[key], self.timeout, condition);
         Ok(self.awaited(None, future, |taken, _| taken.keep(), put))
@@ -289,7 +333,11 @@ impl Way<'_> {
     fn reply(self) -> Result<Mine, ()> {
         let shared = self.random.u32(0..8) == 0;
         let fresh = FRESH + self.record.number;
-        let key = if shared { self.random.u64(0..SHARED_KEYS) } else { fresh };
+        let key = if shared {
+            self.random.u64(0..SHARED_KEYS)
+        } else {
+            fresh
+        };
         let reply = self.world.replies.expect(key, self.timeout).map_err(drop)?;
         let right = move |answer, record: &Record| record.complete(answer == key);
         Ok(self.awaited(None, reply, right, move |world| {
@@ -302,7 +350,10 @@ impl Way<'_> {
         let watermarks = &self.world.watermarks;
         let mut ahead = |above: u64| {
             let key = above + self.random.u64(0..LEVEL_KEYS);
-            (key, watermarks.value(&key).unwrap_or(0) + self.random.u64(0..5))
+            (
+                key,
+                watermarks.value(&key).unwrap_or(0) + self.random.u64(0..5),
+            )
         };
         let of = [ahead(0), ahead(1 << 20), ahead(2 << 20)];
         let (key, value) = of[0];
@@ -315,7 +366,9 @@ impl Way<'_> {
             0 => {
                 let told = self.record.clone();
                 let then = move |ended| told.end(ended);
-                watermarks.park(&key, value, self.timeout, then).map_err(drop)?;
+                watermarks
+                    .park(&key, value, self.timeout, then)
+                    .map_err(drop)?;
                 Ok(self.mine(None, raise))
             }
             1 => {
@@ -338,7 +391,10 @@ struct Taken(Option<(Value, Weak<World>, u64)>);
 impl Taken {
     fn keep(mut self) {
         let (value, world, _) = self.0.take().expect("it is kept once");
-        world.upgrade().into_iter().for_each(|world| _ = world.taken.fetch_add(1, SeqCst));
+        world
+            .upgrade()
+            .into_iter()
+            .for_each(|world| _ = world.taken.fetch_add(1, SeqCst));
         value.take();
     }
 }
@@ -348,7 +404,9 @@ impl Drop for Taken {
         if let Some((_, world, key)) = self.0.take()
             && let Some(world) = world.upgrade()
         {
-            world.monitor.update_one(&key, |stock| stock[key as usize] += 1);
+            world
+                .monitor
+                .update_one(&key, |stock| stock[key as usize] += 1);
         }
     }
 }
@@ -378,7 +436,11 @@ fn park_chain(world: &Arc<World>, left: u32) {
         }
     };
     let operation = BoxedOperation::new(when(move || mem::replace(&mut looked, true), then));
-    if world.plain.try_complete_else_watch(operation, &[CHAIN], Timeout::Never).is_err() {
+    if world
+        .plain
+        .try_complete_else_watch(operation, &[CHAIN], Timeout::Never)
+        .is_err()
+    {
         record.end(Ending::Refused);
     }
 }
@@ -386,7 +448,9 @@ fn park_chain(world: &Arc<World>, left: u32) {
 /// Blocks this thread in a wait, which another thread may complete.
 pub(crate) fn block(world: &Arc<World>, random: &mut Rng) {
     let timeout = Duration::from_nanos(random.u64(0..20 * MILLISECOND));
-    let record = world.books.open(Kind::Blocking, Some(timeout.as_nanos() as u64));
+    let record = world
+        .books
+        .open(Kind::Blocking, Some(timeout.as_nanos() as u64));
     let (key, value) = (random.u64(0..SHARED_KEYS), record.clone());
     let (looks, mut looked) = (random.u32(0..3), 0);
     let condition = move || {

@@ -38,7 +38,9 @@ const SLACK: u64 = 1 << 20;
 /// Bytes that are allocated now.
 fn live_bytes() -> u64 {
     let stats = ALLOCATOR.stats();
-    stats.bytes_allocated.saturating_sub(stats.bytes_deallocated) as u64
+    stats
+        .bytes_allocated
+        .saturating_sub(stats.bytes_deallocated) as u64
 }
 
 /// Bytes at the standstills, where everything has ended and the passing world is gone; what is left
@@ -72,7 +74,12 @@ pub(crate) fn run(args: &Args, seed: u64, stop: &Stop) -> anyhow::Result<bool> {
     let books = Books::new(JumpingClock::new(), args.plant);
     let ring = &Ring::new(books, stop)?;
     let of_faults = random.u64(..);
-    let mut watch = Watch { args, ring, idle: Idle::default(), standstills: 0 };
+    let mut watch = Watch {
+        args,
+        ring,
+        idle: Idle::default(),
+        standstills: 0,
+    };
     thread::scope(|scope| {
         let breaks = scope.spawn(move || stopping(stop, || break_things(ring, of_faults)));
         let watched = stopping(stop, || {
@@ -82,7 +89,9 @@ pub(crate) fn run(args: &Args, seed: u64, stop: &Stop) -> anyhow::Result<bool> {
             }
             watch.watch(&mut random)
         });
-        breaks.join().map_err(|_| anyhow!("the thread that makes faults panicked"))??;
+        breaks
+            .join()
+            .map_err(|_| anyhow!("the thread that makes faults panicked"))??;
         watched
     })?;
     if watch.is_right() {
@@ -114,12 +123,19 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     fn watch(&mut self, random: &mut Rng) -> anyhow::Result<()> {
-        let (Ring { books, stop, .. }, Args { seconds, progress, .. }) = (self.ring, self.args);
+        let (
+            Ring { books, stop, .. },
+            Args {
+                seconds, progress, ..
+            },
+        ) = (self.ring, self.args);
         let (begun_ns, mut second) = (books.clock.real_ns(), 0);
         while !stop.is_raised() && seconds.is_none_or(|seconds| second < seconds) {
             second += 1;
             let next_ns = begun_ns + second * SECOND_NS;
-            stop.pause(Duration::from_nanos(next_ns.saturating_sub(books.clock.real_ns())));
+            stop.pause(Duration::from_nanos(
+                next_ns.saturating_sub(books.clock.real_ns()),
+            ));
             if second % self.args.standstill() == 0 {
                 self.standstill(random)?;
             }
@@ -144,7 +160,10 @@ impl Watch<'_> {
         if let Err(left) = ring.lasting.check_empty() {
             ring.books.note(Wrong::Other, 1, &format!("{left:#}"));
         }
-        ring.closed.lock().drain(..).for_each(|closed| closed.stall.join());
+        ring.closed
+            .lock()
+            .drain(..)
+            .for_each(|closed| closed.stall.join());
         self.standstills += 1;
         // The warm-up is a quarter of the run, or ten minutes, and two standstills.
         let quarter = self.args.seconds.map_or(u64::MAX, |seconds| seconds / 4);
@@ -163,7 +182,12 @@ impl Watch<'_> {
         let (mut since_ns, mut before) = (clock.real_ns(), u64::MAX);
         loop {
             let collected = ring.collect();
-            let closing = ring.closed.lock().iter().filter(|closed| !closed.is_over()).count();
+            let closing = ring
+                .closed
+                .lock()
+                .iter()
+                .filter(|closed| !closed.is_over())
+                .count();
             let pending = ring.books.pending() + closing as u64;
             let now_ns = clock.real_ns();
             if pending < before {
@@ -185,13 +209,17 @@ impl Watch<'_> {
     fn table(&self, seed: u64) -> String {
         let (books, Idle { base, latest, grew }) = (&self.ring.books, &self.idle);
         let ended = Ending::value_variants().iter().zip(books.endings());
-        let ended: Vec<_> =
-            ended.map(|(e, count)| format!("{} {}", name(e), grouped(count))).collect();
+        let ended: Vec<_> = ended
+            .map(|(e, count)| format!("{} {}", name(e), grouped(count)))
+            .collect();
         let fault = |(fault, count): (&Fault, &AtomicU64)| {
             format!("{} {}", name(fault), count.load(SeqCst))
         };
-        let faults: Vec<_> =
-            Fault::value_variants().iter().zip(&self.ring.faults).map(fault).collect();
+        let faults: Vec<_> = Fault::value_variants()
+            .iter()
+            .zip(&self.ring.faults)
+            .map(fault)
+            .collect();
         let seconds = books.clock.real_ns() as f64 / 1e9;
         let operations = grouped(books.operations());
         let rate = grouped((books.operations() as f64 / seconds) as u64);
@@ -210,7 +238,11 @@ impl Watch<'_> {
                 self.standstills
             ),
             format!("faults: {}", faults.join(", ")),
-            format!("idle memory, bytes: {} when warm, {} at the end", idle(base), idle(latest)),
+            format!(
+                "idle memory, bytes: {} when warm, {} at the end",
+                idle(base),
+                idle(latest)
+            ),
         ];
         lines.extend(told);
         lines.push(format!(

@@ -64,18 +64,26 @@ impl World {
             .build()?;
         let mut plain = Purgatory::builder("plain").timer(&timer);
         if number % 2 == 1 {
-            plain = plain.callbacks_on_executor().max_parked(40_000).max_weight(80_000);
+            plain = plain
+                .callbacks_on_executor()
+                .max_parked(40_000)
+                .max_weight(80_000);
         }
         if number % 3 == 1 {
             plain = plain.check_at_expiry(|_| ()).recheck_every(RECHECK_EVERY);
         }
-        let monitor = Purgatory::builder("monitor").timer(&timer).recheck_every(RECHECK_EVERY);
+        let monitor = Purgatory::builder("monitor")
+            .timer(&timer)
+            .recheck_every(RECHECK_EVERY);
         let monitor = monitor.check_at_expiry(|_| ()).build()?;
         Ok(Arc::new(World {
             plain: plain.build()?,
             monitor: Monitor::with(monitor, vec![0; LEVEL_KEYS as usize]),
             replies: Purgatory::builder("replies").timer(&timer).build()?.into(),
-            watermarks: Purgatory::builder("watermarks").timer(&timer).build()?.into(),
+            watermarks: Purgatory::builder("watermarks")
+                .timer(&timer)
+                .build()?
+                .into(),
             stall,
             books: books.clone(),
             timer,
@@ -92,7 +100,11 @@ impl World {
 
     /// All but the replies'.
     fn purgatories(&self) -> [&Purgatory<u64, BoxedOperation>; 3] {
-        [&self.plain, self.monitor.purgatory(), self.watermarks.purgatory()]
+        [
+            &self.plain,
+            self.monitor.purgatory(),
+            self.watermarks.purgatory(),
+        ]
     }
 
     /// Ends everything that is parked, and leaves the world open.
@@ -119,14 +131,20 @@ impl World {
             ensure!(left == [0; 3], "{left:?} parked, watched and keys are left");
             let stats = purgatory.stats();
             let ended = stats.completed + stats.expired + stats.cancelled;
-            ensure!(stats.parked_total == ended, "counts do not add up: {stats:?}");
+            ensure!(
+                stats.parked_total == ended,
+                "counts do not add up: {stats:?}"
+            );
             ensure!(stats.weight == 0, "a weight of {} is left", stats.weight);
         }
         let replies = self.replies.purgatory().len();
         ensure!(replies == 0, "{replies} replies are left");
         let left: u64 = self.monitor.read(|shelf| shelf.iter().sum());
         let (put, taken) = (self.put.load(SeqCst), self.taken.load(SeqCst));
-        ensure!(put == taken + left, "{put} were put on the shelf, {taken} taken, {left} left");
+        ensure!(
+            put == taken + left,
+            "{put} were put on the shelf, {taken} taken, {left} left"
+        );
         Ok(())
     }
 
@@ -136,7 +154,9 @@ impl World {
         let limit = Duration::from_millis(1);
         match random.u32(0..3) {
             0 => {
-                self.purgatories().into_iter().for_each(|all| _ = all.shutdown(limit));
+                self.purgatories()
+                    .into_iter()
+                    .for_each(|all| _ = all.shutdown(limit));
                 self.replies.purgatory().shutdown(limit);
                 self.timer.shutdown(limit);
             }
@@ -146,7 +166,10 @@ impl World {
             }
             _ => {} // its last handles go, wherever they are
         }
-        Closed { world: Arc::downgrade(&self), stall: self.stall.clone() }
+        Closed {
+            world: Arc::downgrade(&self),
+            stall: self.stall.clone(),
+        }
     }
 }
 

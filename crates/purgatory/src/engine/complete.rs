@@ -86,7 +86,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         mut left: impl FnMut(K),
     ) -> usize {
         for released in 0..max {
-            let Some(ticket) = *further else { return released };
+            let Some(ticket) = *further else {
+                return released;
+            };
             let (before, key) = self.rooms.lock(ticket.room as usize).unwatch(ticket);
             *further = before;
             key.into_iter().for_each(&mut left);
@@ -108,17 +110,25 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         mut fired: Vec<Fired<K, O>>,
         latch: Option<&Latch>,
     ) {
-        let under_way: Vec<UnderWay> =
-            latch.into_iter().flat_map(|latch| fired.iter().map(|_| latch.begin())).collect();
+        let under_way: Vec<UnderWay> = latch
+            .into_iter()
+            .flat_map(|latch| fired.iter().map(|_| latch.begin()))
+            .collect();
         // A manual timer shares no reaper, so everything is released here.
-        let at_once = if self.sequence.is_some() { usize::MAX } else { RELEASED_AT_ONCE };
+        let at_once = if self.sequence.is_some() {
+            usize::MAX
+        } else {
+            RELEASED_AT_ONCE
+        };
         let mut left = Vec::new();
         for fired in &mut fired {
             if let Fired::Over(ended) = fired {
                 self.release_some(&mut ended.further, at_once, |key| left.push(key));
             }
         }
-        self.counts.callbacks_waiting.fetch_add(fired.len() as u64, Relaxed);
+        self.counts
+            .callbacks_waiting
+            .fetch_add(fired.len() as u64, Relaxed);
         let (core, handed_ns) = (self.clone(), self.ending_at());
         self.offload.execute(Job::new(move || {
             drop(left);
@@ -134,7 +144,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         handed_ns: Option<u64>,
         mut under_way: Vec<UnderWay>,
     ) {
-        let mut budget = if self.offload.is_here() { usize::MAX } else { RELEASED_BY_JOB };
+        let mut budget = if self.offload.is_here() {
+            usize::MAX
+        } else {
+            RELEASED_BY_JOB
+        };
         while let Some(mut fired) = rest.pop_front() {
             if let Fired::Over(ended) = &mut fired {
                 budget -= self.release_some(&mut ended.further, budget, drop);
@@ -148,7 +162,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let now_ns = || self.driver().now_ns();
             self.counts.callbacks_waiting.fetch_sub(1, Relaxed);
             if let Some(at_ns) = handed_ns {
-                self.counts.callback_delay.lock().record(now_ns().saturating_sub(at_ns));
+                self.counts
+                    .callback_delay
+                    .lock()
+                    .record(now_ns().saturating_sub(at_ns));
             }
             let under_way = under_way.pop();
             trace::slow(&self.settings.name, now_ns, || {
@@ -178,7 +195,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Calls `on_complete`, inside a call, with nothing locked. Until then the operation kept its
     /// place.
     #[inline]
-    fn call_back(&self, Ended { payload, outcome, permit, left, .. }: Ended<K, O>) {
+    fn call_back(
+        &self,
+        Ended {
+            payload,
+            outcome,
+            permit,
+            left,
+            ..
+        }: Ended<K, O>,
+    ) {
         drop(left);
         self.release_permit(permit);
         self.call(|| payload.on_complete(outcome));
@@ -195,7 +221,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn close_offloading(self: &Arc<Self>, reason: CancelReason) {
         let mut all = Due::default();
         let claimed = self.claim_and_close(reason);
-        claimed.into_iter().for_each(|ended| all.push(Fired::Over(ended), None));
+        claimed
+            .into_iter()
+            .for_each(|ended| all.push(Fired::Over(ended), None));
         for fired in all.into_jobs(self.offload.parallelism()) {
             self.offload_fired(fired, Some(&self.closing));
         }
@@ -228,7 +256,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         while let Some((mut room, ids)) = self.next_parked(&mut on) {
             let at = self.ending_at();
             for id in ids {
-                if room.get_mut(id).is_none_or(|entry| entry.payload().is_none_or(&is_meant)) {
+                if room
+                    .get_mut(id)
+                    .is_none_or(|entry| entry.payload().is_none_or(&is_meant))
+                {
                     ended.extend(room.claim(id, outcome.clone(), at));
                 }
             }
@@ -248,10 +279,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let call = Call::enter(&self.offload);
         let hash = self.versions.hash(key);
         let ended = AllEnded::new();
-        let mut unfinished = Unfinished { core: self, call: &call, ended };
+        let mut unfinished = Unfinished {
+            core: self,
+            call: &call,
+            ended,
+        };
         let at = self.ending_at();
         let mut claim = |first_room: &mut Room<K, O>, id| {
-            unfinished.ended.extend(first_room.claim(id, outcome.clone(), at));
+            unfinished
+                .ended
+                .extend(first_room.claim(id, outcome.clone(), at));
         };
         self.claim_each(key, hash, WatchList::Plain, &mut claim);
         // What a rise meets meanwhile is on one of these two.
@@ -273,7 +310,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         if let Some(record) = room.find(key, hash) {
             on = room.walk(record, place, CHUNK, |of, waiter| found.push(waiter.id(of)));
         }
-        let mut walk = Walk { rooms: &self.rooms, room: room.number(), on };
+        let mut walk = Walk {
+            rooms: &self.rooms,
+            room: room.number(),
+            on,
+        };
         drop(room);
         loop {
             self.each_in_first_room(found.drain(..), |&id| id, &mut *claim);
@@ -285,13 +326,17 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Ends one operation from outside.
     pub(crate) fn end(self: &Arc<Self>, id: OperationId, outcome: Outcome) -> EndResult {
-        let Some(id) = self.handle(id) else { return EndResult::Gone };
+        let Some(id) = self.handle(id) else {
+            return EndResult::Gone;
+        };
         let (call, at) = (Call::enter(&self.offload), self.ending_at());
         let mut first_room = self.first_room_of(id);
         if first_room.get_mut(id).is_none() {
             return EndResult::Gone;
         }
-        let Some(ended) = first_room.claim(id, outcome, at) else { return EndResult::Noted };
+        let Some(ended) = first_room.claim(id, outcome, at) else {
+            return EndResult::Noted;
+        };
         drop(first_room);
         self.finish(&call, ended);
         EndResult::Ended
@@ -299,11 +344,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// Gives one operation another timeout, unless its end is decided or noted.
     pub(crate) fn reschedule(&self, id: OperationId, timeout: Timeout) -> bool {
-        let Some(id) = self.handle(id) else { return false };
+        let Some(id) = self.handle(id) else {
+            return false;
+        };
         let span = self.span(self.driver().now_ns(), timeout);
         let mut first_room = self.first_room_of(id);
         let due = first_room.reschedule(id, span);
-        due.into_iter().for_each(|due| self.work_at(&mut first_room, span, due));
+        due.into_iter()
+            .for_each(|due| self.work_at(&mut first_room, span, due));
         due.is_some()
     }
 
@@ -312,7 +360,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn take_alone<Q: Hash + Lookup<K> + ?Sized>(&self, key: &Q) -> Option<O> {
         let (hash, at) = (self.versions.hash(key), self.ending_at());
         let mut room = self.room_of(hash);
-        let id = room.find(key, hash).and_then(|record| room.first_waiter(record))?;
+        let id = room
+            .find(key, hash)
+            .and_then(|record| room.first_waiter(record))?;
         let ended = room.claim(id, Outcome::Completed, at);
         drop(room);
         ended.map(|ended| self.hand_over(ended))
@@ -330,10 +380,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let before = self.sweeps.fetch_add(1, AcqRel);
         let is_old =
             |operation: &O| sweeps_before(operation) <= before || failpoint!(FailsWhatCameAfter);
-        self.claim_all(outcome, is_old).into_iter().map(|ended| self.hand_over(ended)).collect()
+        self.claim_all(outcome, is_old)
+            .into_iter()
+            .map(|ended| self.hand_over(ended))
+            .collect()
     }
 
-    fn hand_over(&self, Ended { payload, permit, .. }: Ended<K, O>) -> O {
+    fn hand_over(
+        &self,
+        Ended {
+            payload, permit, ..
+        }: Ended<K, O>,
+    ) -> O {
         self.release_permit(permit);
         payload
     }

@@ -109,7 +109,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             sequence: driver.by_hand.then(|| AtomicU64::new(0)),
             fired: Mutex::new(Due::default()),
             timed: AtomicBool::new(false),
-            offload: Arc::new(Offload { driver, executor: settings.executor.take() }),
+            offload: Arc::new(Offload {
+                driver,
+                executor: settings.executor.take(),
+            }),
             own_timer,
             settings,
             counts: SharedCounts::default(),
@@ -123,7 +126,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// The public name of an operation.
     pub(crate) fn id(&self, handle: TimerHandle) -> OperationId {
-        OperationId { handle, purgatory: self.number }
+        OperationId {
+            handle,
+            purgatory: self.number,
+        }
     }
 
     /// The operation of a public name, unless it is another purgatory's.
@@ -151,8 +157,14 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[inline]
     pub(crate) fn release_permit(&self, permit: Option<u64>) {
         let Some(weight) = permit else { return };
-        self.settings.permits.iter().for_each(|permits| permits.release(1));
-        self.settings.weights.iter().for_each(|weights| weights.release(weight));
+        self.settings
+            .permits
+            .iter()
+            .for_each(|permits| permits.release(1));
+        self.settings
+            .weights
+            .iter()
+            .for_each(|weights| weights.release(weight));
     }
 
     /// Counts a contained panic of a check or callback, and tells the timer's hook.
@@ -186,9 +198,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             return Verdict::Unsatisfied;
         }
         let mut satisfied = false;
-        let checked = self
-            .checking
-            .run(|| self.driver().now_ns(), || contain(|| satisfied = check(operation)));
+        let checked = self.checking.run(
+            || self.driver().now_ns(),
+            || contain(|| satisfied = check(operation)),
+        );
         if let Err(panicked) = checked {
             self.report(&panicked);
             Verdict::Panicked
@@ -201,7 +214,8 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     /// In debug builds, tells of checks that keep their threads for more than a second.
     pub(super) fn tell_stuck(&self) {
-        self.checking.tell_stuck(&self.settings.name, || self.driver().now_ns());
+        self.checking
+            .tell_stuck(&self.settings.name, || self.driver().now_ns());
     }
 
     /// The next operations on a tour of all rooms, a bounded number under one lock hold, with their
@@ -210,7 +224,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         while at.0 < self.rooms.count() {
             let room = self.rooms.lock(at.0);
             let next = |id: &TimerHandle| room.first_from(id.id().index() + 1);
-            let ids: Ids = successors(room.first_from(at.1), next).take(BUDGET).collect();
+            let ids: Ids = successors(room.first_from(at.1), next)
+                .take(BUDGET)
+                .collect();
             if let Some(last) = ids.last() {
                 at.1 = last.id().index() + 1;
                 return Some((room, ids));
@@ -231,10 +247,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut first_room: Option<RoomGuard<'_, K, O>> = None;
         for item in items {
             let id = id(&item);
-            if first_room.as_ref().is_some_and(|first_room| first_room.number() != id.shard()) {
+            if first_room
+                .as_ref()
+                .is_some_and(|first_room| first_room.number() != id.shard())
+            {
                 first_room = None;
             }
-            act(first_room.get_or_insert_with(|| self.first_room_of(id)), item);
+            act(
+                first_room.get_or_insert_with(|| self.first_room_of(id)),
+                item,
+            );
         }
     }
 }
@@ -284,7 +306,9 @@ impl Versions {
     pub(crate) fn new(rooms: usize) -> Self {
         let version = || AtomicU64::new(0);
         Versions {
-            versions: std::iter::repeat_with(version).take(rooms * VERSIONS_A_ROOM).collect(),
+            versions: std::iter::repeat_with(version)
+                .take(rooms * VERSIONS_A_ROOM)
+                .collect(),
             hasher: KeyHasher::default(),
         }
     }
@@ -304,7 +328,12 @@ impl Versions {
         watermark: Option<Watermark>,
     ) -> Watch<'a, K> {
         let hash = self.hash(key);
-        Watch { key, hash, version: self.of(hash).load(Ordering::Acquire), watermark }
+        Watch {
+            key,
+            hash,
+            version: self.of(hash).load(Ordering::Acquire),
+            watermark,
+        }
     }
 
     /// True when an event came by since. Under the lock of the key's room.
@@ -337,7 +366,10 @@ impl Versions {
 
     /// How many events there have been: what the versions count. O(versions), without a lock.
     pub(crate) fn events(&self) -> u64 {
-        self.versions.iter().map(|version| version.load(Ordering::Relaxed)).sum()
+        self.versions
+            .iter()
+            .map(|version| version.load(Ordering::Relaxed))
+            .sum()
     }
 
     /// Which version a key of this hash has. The upper bits of that are the room's number.
@@ -358,7 +390,10 @@ mod tests {
             let versions = Versions::new(rooms);
             let hash_of = |number: usize| (number as u64) << 32;
             let all = 0..rooms * VERSIONS_A_ROOM;
-            assert!(all.into_iter().all(|at| versions.room(hash_of(at)) == at / VERSIONS_A_ROOM));
+            assert!(
+                all.into_iter()
+                    .all(|at| versions.room(hash_of(at)) == at / VERSIONS_A_ROOM)
+            );
         }
     }
 }

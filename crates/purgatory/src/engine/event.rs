@@ -110,7 +110,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     #[cold]
     fn queue_event<Q: Lookup<K> + ?Sized>(self: &Arc<Self>, key: &Q, hash: u64, event: Event) {
         let room = self.room_of(hash);
-        let Some(key) = room.stored(key, hash) else { return self.versions.raise(hash) };
+        let Some(key) = room.stored(key, hash) else {
+            return self.versions.raise(hash);
+        };
         drop(room);
         let core = self.clone();
         enqueue(move || {
@@ -135,12 +137,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         };
         let mut room = self.room_of(hash);
         self.versions.raise(hash);
-        let record = if O::CHECKED { room.find(key, hash) } else { None };
+        let record = if O::CHECKED {
+            room.find(key, hash)
+        } else {
+            None
+        };
         let Some(record) = record else { return 0 };
         room.raised(record);
         let mut batch = Batch::new();
         let on = room.walk(record, WatchList::Plain, together, batch.finding());
-        let mut walk = Walk { rooms: &self.rooms, room: room.number(), on };
+        let mut walk = Walk {
+            rooms: &self.rooms,
+            room: room.number(),
+            on,
+        };
         drop(room);
         match event {
             Event::One => usize::from(self.attempt_until_one(call, &mut walk, &mut batch)),
@@ -155,13 +165,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         hash: u64,
         value: u64,
     ) -> usize {
-        let mut met_last = Unfinished { core: self, call, ended: AllEnded::new() };
+        let mut met_last = Unfinished {
+            core: self,
+            call,
+            ended: AllEnded::new(),
+        };
         let mut check = Vec::new();
         let at = self.ending_at();
         let (mut walk, mut met) = self.pop_up_to(key, hash, Some(value), |first_room, id| {
-            let Some(entry) = first_room.get_mut(id) else { return };
+            let Some(entry) = first_room.get_mut(id) else {
+                return;
+            };
             if entry.count_down() {
-                met_last.ended.extend(first_room.claim(id, Outcome::Completed, at));
+                met_last
+                    .ended
+                    .extend(first_room.claim(id, Outcome::Completed, at));
             } else {
                 check.push(id);
             }
@@ -193,7 +211,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     ) -> (Walk<'_, K, O>, Batch<O>) {
         let mut taken = SmallVec::<[TimerHandle; TAKEN]>::new();
         let (all, value) = (value.is_none(), value.unwrap_or(u64::MAX));
-        let mut walk = Walk { rooms: &self.rooms, room: 0, on: None };
+        let mut walk = Walk {
+            rooms: &self.rooms,
+            room: 0,
+            on: None,
+        };
         let mut batch = Batch::new();
         for step in 0.. {
             let mut room = self.room_of(hash);
@@ -201,14 +223,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             if step == 0 && !all {
                 self.versions.raise(hash);
             }
-            let Some(record) = room.find(key, hash) else { break };
+            let Some(record) = room.find(key, hash) else {
+                break;
+            };
             if !all {
                 room.raised(record);
             }
             taken.clear();
             let took = room.pop_up_to(record, value, all, TAKEN, |id| taken.push(id));
             if took.all && took.left.is_none() && !all {
-                let together = if step == 0 && taken.is_empty() { TOGETHER } else { 0 };
+                let together = if step == 0 && taken.is_empty() {
+                    TOGETHER
+                } else {
+                    0
+                };
                 walk.on = room.walk(record, WatchList::Met, together, batch.finding());
             }
             if taken.iter().all(|id| id.shard() == walk.room) {
@@ -295,7 +323,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// Of many each room is locked once for a run of them, and the checks run with all their
     /// payloads out.
     fn attempt_all(self: &Arc<Self>, call: &Call<'_>, batch: &mut Batch<O>) -> usize {
-        batch.held.iter_mut().for_each(|held| held.verdict = self.check(&mut held.payload));
+        batch
+            .held
+            .iter_mut()
+            .for_each(|held| held.verdict = self.check(&mut held.payload));
         let (mut again, mut ended) = (Vec::new(), AllEnded::new());
         let at = self.ending_at();
         self.each_in_first_room(

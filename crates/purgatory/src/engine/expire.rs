@@ -27,13 +27,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let held = self.first_room_of(id).check_out_again(id);
         let Some(mut held) = held else { return };
         held.verdict = self.check_by(&mut held.payload, O::check_without_event);
-        let noted = self.first_room_of(id).get_mut(id).is_none_or(|entry| entry.event_noted());
+        let noted = self
+            .first_room_of(id)
+            .get_mut(id)
+            .is_none_or(|entry| entry.event_noted());
         if held.verdict == Verdict::Satisfied && !noted {
             self.counts.rare.lock().missed_events += 1;
             trace::missed(&self.settings.name);
             self.call(|| {
-                let Some(hook) = &self.settings.on_missed else { return };
-                self.parked(id, self.driver().now_ns()).iter().for_each(hook);
+                let Some(hook) = &self.settings.on_missed else {
+                    return;
+                };
+                self.parked(id, self.driver().now_ns())
+                    .iter()
+                    .for_each(hook);
             });
         }
         let at = self.ending_at();
@@ -50,13 +57,23 @@ impl<K: WatchKey, O: DelayedOperation> WheelOwner for Core<K, O> {
         self.tell_stuck();
         let (now_ns, in_order) = (self.driver().now_ns(), self.sequence.is_some());
         let budget = if in_order { usize::MAX } else { BUDGET }; // order needs the whole tick
-        let every =
-            self.settings.recheck_every.map_or(1, |every| self.driver().tick.deadline(0, every));
+        let every = self
+            .settings
+            .recheck_every
+            .map_or(1, |every| self.driver().tick.deadline(0, every));
         let last_check = self.settings.on_missed.is_some();
-        let turn = Turn { now, now_ns, budget, every, last_check };
+        let turn = Turn {
+            now,
+            now_ns,
+            budget,
+            every,
+            last_check,
+        };
         let mut fired = self.fired.lock();
         let mut room = self.rooms.lock(room);
-        let advanced = room.expire(turn, |one, order| fired.push(one, in_order.then_some(order)));
+        let advanced = room.expire(turn, |one, order| {
+            fired.push(one, in_order.then_some(order))
+        });
         room.advanced(advanced.next_due);
         advanced
     }

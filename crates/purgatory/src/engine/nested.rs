@@ -66,7 +66,9 @@ impl Offload {
 
     /// True where the end of a blocking wait may itself wait for the calling thread.
     pub(crate) fn must_not_block(&self) -> bool {
-        let in_call = THREAD.try_with(|thread| thread.active.get()).unwrap_or(false);
+        let in_call = THREAD
+            .try_with(|thread| thread.active.get())
+            .unwrap_or(false);
         let mut needed = in_call || Driver::on_timer_thread() || self.driver.needs_this_thread();
         if let (false, Some(executor)) = (needed, &self.executor) {
             let _ = contain(|| needed = executor.needs_this_thread());
@@ -90,7 +92,10 @@ impl<'a> Call<'a> {
     /// Enters a call. What goes beyond the call's budget runs `elsewhere`.
     pub(crate) fn enter(offload: &'a Arc<Offload>) -> Call<'a> {
         let outermost = THREAD.try_with(|thread| !thread.active.replace(true));
-        Call { outermost: outermost.unwrap_or(true), offload } // a thread that ends queues nothing
+        Call {
+            outermost: outermost.unwrap_or(true),
+            offload,
+        } // a thread that ends queues nothing
     }
 
     pub(crate) fn is_nested(&self) -> bool {
@@ -143,7 +148,11 @@ impl Drop for Call<'_> {
 impl Call<'_> {
     #[cold]
     fn work_off_queue(&self) {
-        let budget = if self.offload.is_here() { usize::MAX } else { QUEUE_BUDGET };
+        let budget = if self.offload.is_here() {
+            usize::MAX
+        } else {
+            QUEUE_BUDGET
+        };
         loop {
             for _ in 0..budget {
                 let Some(work) = next() else { break };
@@ -154,7 +163,9 @@ impl Call<'_> {
                 thread.active.set(!rest.is_empty());
                 rest
             });
-            let Some(rest) = rest.ok().filter(|rest| !rest.is_empty()) else { return };
+            let Some(rest) = rest.ok().filter(|rest| !rest.is_empty()) else {
+                return;
+            };
             let offload = self.offload.clone();
             let job = Job::new(move || {
                 let call = Call::enter(&offload);
@@ -175,7 +186,10 @@ mod tests {
     use timer_core::{ManualTimer, SystemTimer, Timer};
 
     fn on(timer: &impl Timer) -> Arc<Offload> {
-        Arc::new(Offload { driver: timer.driver(), executor: None })
+        Arc::new(Offload {
+            driver: timer.driver(),
+            executor: None,
+        })
     }
 
     /// A chain of `left` links, each queued by the one before.
@@ -209,7 +223,14 @@ mod tests {
             assert!(!call.is_nested());
         }
         timer.shutdown(std::time::Duration::MAX);
-        assert!(order.lock().unwrap().iter().copied().eq(0..QUEUE_BUDGET + 10));
+        assert!(
+            order
+                .lock()
+                .unwrap()
+                .iter()
+                .copied()
+                .eq(0..QUEUE_BUDGET + 10)
+        );
     }
 
     #[test]

@@ -68,11 +68,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         watches: Watches<'_, K>,
         timeout: Timeout,
     ) -> Result<ParkResult, Refused<O>> {
-        self.try_park(operation, watches, timeout).map_err(|(operation, reason)| {
-            self.counts.rare.lock().refused(reason, O::CHECKED);
-            trace::refused(&self.settings.name, reason);
-            Refused::new(operation, reason)
-        })
+        self.try_park(operation, watches, timeout)
+            .map_err(|(operation, reason)| {
+                self.counts.rare.lock().refused(reason, O::CHECKED);
+                trace::refused(&self.settings.name, reason);
+                Refused::new(operation, reason)
+            })
     }
 
     fn try_park<'a>(
@@ -82,10 +83,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         timeout: Timeout,
     ) -> Result<ParkResult, (O, RefusedReason)> {
         let now_ns = self.driver().now_ns(); // deadlines count from the call
-        let Watches { keys, watermarks, counted, label } = watches;
+        let Watches {
+            keys,
+            watermarks,
+            counted,
+            label,
+        } = watches;
         let watch = |key| self.versions.watch(key, None);
         let up_to = |(key, threshold): &'a (K, u64)| {
-            self.versions.watch(key, Some(Watermark { threshold: *threshold, counted }))
+            self.versions.watch(
+                key,
+                Some(Watermark {
+                    threshold: *threshold,
+                    counted,
+                }),
+            )
         };
         let (mut one, mut several) = (None, None); // to collect one costs a tenth
         let watch_set: &[Watch<'_, K>] = match (keys, watermarks) {
@@ -107,14 +119,24 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let is_counted = |of: &&Watch<'_, K>| of.watermark.is_some_and(|of| of.counted);
         let counted = watch_set.iter().filter(is_counted).count();
         if counted > COUNTED_MAX {
-            return Err((operation, RefusedReason::TooManyWatermarks { limit: COUNTED_MAX }));
+            return Err((
+                operation,
+                RefusedReason::TooManyWatermarks { limit: COUNTED_MAX },
+            ));
         }
         let permit = match self.permit(&operation) {
             Ok(permit) => permit,
             Err(full) => return Err((operation, full)),
         };
-        let tag = Tag { weight: permit.weight, label };
-        let span = Span { tag, counted, ..self.span(now_ns, timeout) };
+        let tag = Tag {
+            weight: permit.weight,
+            label,
+        };
+        let span = Span {
+            tag,
+            counted,
+            ..self.span(now_ns, timeout)
+        };
         let (id, given_back) = self.park_under(operation, watch_set, span)?;
         forget(permit); // what ends the operation gives it back
         Ok(match self.settle_rest(given_back) {
@@ -133,15 +155,26 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     /// A place for an operation. Asks for its weight, if that is bounded.
     #[inline]
     fn permit(&self, operation: &O) -> Result<PermitGuard<'_, K, O>, RefusedReason> {
-        let Settings { permits, weights, .. } = &self.settings;
-        let weight = if weights.is_some() { operation.weight() } else { 1 };
+        let Settings {
+            permits, weights, ..
+        } = &self.settings;
+        let weight = if weights.is_some() {
+            operation.weight()
+        } else {
+            1
+        };
         // First, so that what is too heavy takes no place from others.
         if let Some(weights) = weights.as_ref().filter(|weights| !weights.acquire(weight)) {
-            return Err(RefusedReason::TooHeavy { weight, limit: weights.max() });
+            return Err(RefusedReason::TooHeavy {
+                weight,
+                limit: weights.max(),
+            });
         }
         if let Some(permits) = permits.as_ref().filter(|permits| !permits.acquire(1)) {
             weights.iter().for_each(|weights| weights.release(weight));
-            return Err(RefusedReason::Full { limit: permits.max() as usize });
+            return Err(RefusedReason::Full {
+                limit: permits.max() as usize,
+            });
         }
         Ok(PermitGuard { core: self, weight })
     }
@@ -165,11 +198,18 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut event_passed = O::CHECKED && self.versions.moved(first);
         if watch_set.len() == 1 && !event_passed {
             room.counts.checks += u64::from(O::CHECKED);
-            return Ok((self.put_in(&mut room, span, Some(operation), first), Next::Parked));
+            return Ok((
+                self.put_in(&mut room, span, Some(operation), first),
+                Next::Parked,
+            ));
         }
         let id = self.put_in(&mut room, span, None, first);
         drop(room);
-        let mut arriving = Arriving { core: self, id, further: None };
+        let mut arriving = Arriving {
+            core: self,
+            id,
+            further: None,
+        };
         let all_watched = watch_set[1..].iter().all(|watch| {
             let mut room = self.room_of(watch.hash);
             let ticket = room.watch(watch, id, arriving.further);
@@ -185,7 +225,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let at = self.ending_at();
         let mut first_room = self.first_room_of(id);
         first_room.arrived(id, further, event_passed);
-        let held = CheckedOut { id, payload: operation, verdict: Verdict::Unsatisfied };
+        let held = CheckedOut {
+            id,
+            payload: operation,
+            verdict: Verdict::Unsatisfied,
+        };
         Ok((id, first_room.give_back(held, at)))
     }
 
@@ -198,7 +242,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         payload: Option<O>,
         watch: &Watch<'_, K>,
     ) -> TimerHandle {
-        let follows = self.sequence.as_ref().map(|of| of.fetch_add(1, Ordering::Relaxed));
+        let follows = self
+            .sequence
+            .as_ref()
+            .map(|of| of.fetch_add(1, Ordering::Relaxed));
         let (id, due) = room.park(span, follows, payload, watch);
         self.work_at(room, span, due);
         id
@@ -209,11 +256,21 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let tick = self.driver().tick;
         let deadline = timeout.deadline(tick, now_ns);
         let armed = match self.settings.recheck_every {
-            Some(every) => Some(tick.deadline(now_ns, every).min(deadline.unwrap_or(u64::MAX))),
+            Some(every) => Some(
+                tick.deadline(now_ns, every)
+                    .min(deadline.unwrap_or(u64::MAX)),
+            ),
             None => deadline,
         };
         let now = tick.round_down(now_ns);
-        Span { now, deadline, armed, parked_ns: now_ns, tag: Tag::PLAIN, counted: 0 }
+        Span {
+            now,
+            deadline,
+            armed,
+            parked_ns: now_ns,
+            tag: Tag::PLAIN,
+            counted: 0,
+        }
     }
 
     /// Tells the timer when a room has work, unless that is never.
@@ -235,7 +292,9 @@ fn distinct<'a, K: Eq>(watches: impl Iterator<Item = Watch<'a, K>>) -> WatchSet<
     watches.for_each(|watch| watch_set.push(watch));
     let threshold = |at: usize| watch_set[at].watermark.map(|of| of.threshold);
     let kind = |at: usize| {
-        let counted = watch_set[at].watermark.map(|of| of.counted.then_some(of.threshold));
+        let counted = watch_set[at]
+            .watermark
+            .map(|of| of.counted.then_some(of.threshold));
         (watch_set[at].hash, counted)
     };
     let mut sorted: SmallVec<[usize; 4]> = (0..watch_set.len()).collect();

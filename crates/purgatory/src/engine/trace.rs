@@ -29,7 +29,12 @@ pub(crate) fn refused(purgatory: &str, reason: RefusedReason) {
 }
 
 pub(crate) fn panicked(purgatory: &str, panicked: &str) {
-    tell!(error, purgatory, panic = panicked, "a check or callback panicked");
+    tell!(
+        error,
+        purgatory,
+        panic = panicked,
+        "a check or callback panicked"
+    );
 }
 
 pub(crate) fn missed(purgatory: &str) {
@@ -52,7 +57,12 @@ pub(crate) fn slow(purgatory: &str, now_ns: impl Fn() -> u64, callback: impl FnO
     callback();
     let took_ns = now_ns().saturating_sub(began_ns);
     if took_ns >= SLOW_NS {
-        tell!(warn, purgatory, seconds = took_ns as f64 / 1e9, "a callback kept the executor");
+        tell!(
+            warn,
+            purgatory,
+            seconds = took_ns as f64 / 1e9,
+            "a callback kept the executor"
+        );
     }
 }
 
@@ -73,7 +83,9 @@ impl Checking {
         self.0.lock().push((here.clone(), since_ns));
         let checked = check();
         let mut running = self.0.lock();
-        let last = running.iter().rposition(|(thread, _)| thread.id() == here.id());
+        let last = running
+            .iter()
+            .rposition(|(thread, _)| thread.id() == here.id());
         last.map(|at| running.remove(at));
         checked
     }
@@ -90,7 +102,9 @@ impl Checking {
                     stuck.push(thread.clone());
                 }
             }
-            stuck.iter().for_each(|on| stuck_check(purgatory, on, &here));
+            stuck
+                .iter()
+                .for_each(|on| stuck_check(purgatory, on, &here));
         }
     }
 }
@@ -102,6 +116,9 @@ fn stuck_check(purgatory: &str, on: &Thread, seen_by: &Thread) {
     tell!(warn, purgatory, on, seen_by, "{what}");
     if !cfg!(feature = "tracing") {
         let mut stderr = std::io::stderr(); // which may be closed
-        let _ = writeln!(stderr, "purgatory {purgatory}, thread {on}, seen by {seen_by}: {what}");
+        let _ = writeln!(
+            stderr,
+            "purgatory {purgatory}, thread {on}, seen by {seen_by}: {what}"
+        );
     }
 }

@@ -48,5 +48,11 @@
     feature = "tokio",
     doc = "[executor]: crate::timer_core::Executor#impl-Executor-for-Handle"
 )]
-#![cfg_attr(feature = "tokio", doc = "[timer]: crate::timer_core::SystemTimerBuilder::tokio")]
-#![cfg_attr(not(feature = "tokio"), doc = "[executor]: crate#features\n[timer]: crate#features")]
+#![cfg_attr(
+    feature = "tokio",
+    doc = "[timer]: crate::timer_core::SystemTimerBuilder::tokio"
+)]
+#![cfg_attr(
+    not(feature = "tokio"),
+    doc = "[executor]: crate#features\n[timer]: crate#features"
+)]

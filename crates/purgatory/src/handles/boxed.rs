@@ -37,7 +37,11 @@ trait Erased: Send {
 
 impl<O: DelayedOperation> Erased for O {
     fn check(&mut self, for_event: bool) -> bool {
-        if for_event { self.try_complete() } else { self.check_without_event() }
+        if for_event {
+            self.try_complete()
+        } else {
+            self.check_without_event()
+        }
     }
 
     fn weight(&self) -> u64 {
@@ -52,7 +56,9 @@ impl<O: DelayedOperation> Erased for O {
 impl BoxedOperation {
     /// Boxes an operation. Its weight is that of what is boxed.
     pub fn new(operation: impl DelayedOperation) -> Self {
-        BoxedOperation { operation: Box::new(operation) }
+        BoxedOperation {
+            operation: Box::new(operation),
+        }
     }
 }
 

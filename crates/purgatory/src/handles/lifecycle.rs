@@ -244,7 +244,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
             recheck_every: None,
             on_missed: None,
         };
-        Builder { settings, builds: PhantomData }
+        Builder {
+            settings,
+            builds: PhantomData,
+        }
     }
 }
 
@@ -305,7 +308,11 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// ```
     pub fn shutdown(&self, limit: Duration) -> ShutdownLeft {
         let (clock, pause) = (SystemClock::new(), Latch::default());
-        let limit = if self.core.offload.must_not_block() { Duration::ZERO } else { limit };
+        let limit = if self.core.offload.must_not_block() {
+            Duration::ZERO
+        } else {
+            limit
+        };
         let left = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
         self.core.close_offloading(CancelReason::Shutdown);
         self.core.closing.wait(left());
@@ -317,6 +324,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         let own_timer = self.core.own_timer.as_ref();
         let threads = own_timer.map_or(0, |timer| timer.shutdown(left()).threads);
         let callbacks = self.core.closing.wait(Duration::ZERO);
-        ShutdownLeft { under_check: self.len(), callbacks, threads }
+        ShutdownLeft {
+            under_check: self.len(),
+            callbacks,
+            threads,
+        }
     }
 }

@@ -110,14 +110,18 @@ impl<K: WatchKey, S> Shared<K, S> {
         self.raised_all.fetch_add(1, Ordering::AcqRel);
         let rooms = &self.purgatory.core.rooms;
         for at in 0..rooms.count() {
-            let keys: Vec<_> =
-                rooms.lock(at).waiters_by_key().map(|(key, _)| key.clone()).collect();
+            let keys: Vec<_> = rooms
+                .lock(at)
+                .waiters_by_key()
+                .map(|(key, _)| key.clone())
+                .collect();
             self.raise(&keys);
         }
     }
 
     fn raise(&self, keys: &[K]) {
-        keys.iter().for_each(|key| _ = self.purgatory.check_and_complete(key));
+        keys.iter()
+            .for_each(|key| _ = self.purgatory.check_and_complete(key));
     }
 }
 
@@ -138,8 +142,15 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// then the monitor's alone.
     pub fn with(purgatory: Purgatory<K, BoxedOperation>, state: S) -> Self {
         let (inside, raised_all) = (AtomicU64::new(0), AtomicU64::new(0));
-        let shared = Shared { purgatory, state: Mutex::new(state), inside, raised_all };
-        Monitor { shared: Arc::new(shared) }
+        let shared = Shared {
+            purgatory,
+            state: Mutex::new(state),
+            inside,
+            raised_all,
+        };
+        Monitor {
+            shared: Arc::new(shared),
+        }
     }
 
     /// Where the waits are parked: for metrics, snapshots, [`cancel_all`](Purgatory::cancel_all) or
@@ -176,7 +187,9 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     where
         K: Borrow<Q>,
     {
-        let result = self.shared.enter("Monitor::update_key called", true, change);
+        let result = self
+            .shared
+            .enter("Monitor::update_key called", true, change);
         self.shared.purgatory.check_and_complete(key);
         result
     }
@@ -211,7 +224,9 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     where
         K: Borrow<Q>,
     {
-        let result = self.shared.enter("Monitor::update_one called", true, change);
+        let result = self
+            .shared
+            .enter("Monitor::update_one called", true, change);
         self.shared.purgatory.check_and_complete_one(key);
         result
     }
@@ -238,7 +253,9 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// # Panics
     /// As [`update`](Self::update).
     pub fn update_keys<R>(&self, change: impl FnOnce(&mut S) -> (R, Vec<K>)) -> R {
-        let (result, keys) = self.shared.enter("Monitor::update_keys called", true, change);
+        let (result, keys) = self
+            .shared
+            .enter("Monitor::update_keys called", true, change);
         self.shared.raise(&keys);
         result
     }
@@ -262,7 +279,8 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
     /// # Panics
     /// With the closure's panic, and when called inside a closure of this monitor.
     pub fn read<R>(&self, look: impl FnOnce(&S) -> R) -> R {
-        self.shared.enter("Monitor::read called", false, |state| look(state))
+        self.shared
+            .enter("Monitor::read called", false, |state| look(state))
     }
 
     /// Waits until `condition` gives a value or `true`: now, or after a change of one of the keys.
@@ -290,7 +308,9 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
         let before = self.shared.raised_all.load(Ordering::Acquire);
         let weak = Arc::downgrade(&self.shared); // a wait does not keep the monitor open
         let looks = move || {
-            weak.upgrade()?.enter("a condition checked", false, &mut condition).into_answer()
+            weak.upgrade()?
+                .enter("a condition checked", false, &mut condition)
+                .into_answer()
         };
         let wait = self.shared.purgatory.wait(keys, timeout, looks);
         let unmoved = self.shared.raised_all.load(Ordering::Acquire) == before;
@@ -303,7 +323,9 @@ impl<K: WatchKey, S: Send + 'static> Monitor<K, S> {
 
 impl<K: WatchKey, S: Send + 'static> Clone for Monitor<K, S> {
     fn clone(&self) -> Self {
-        Monitor { shared: self.shared.clone() }
+        Monitor {
+            shared: self.shared.clone(),
+        }
     }
 }
 

@@ -85,7 +85,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
         let share = || Arc::new(CachePadded::new(core.clone()));
         let count = core.driver().shard_count.min(core.rooms.count());
         let shares = std::iter::repeat_with(share).take(count).collect();
-        Purgatory { handle: Arc::new(Handle { shares }), core }
+        Purgatory {
+            handle: Arc::new(Handle { shares }),
+            core,
+        }
     }
 
     /// This thread's share in the inside.
@@ -157,7 +160,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     where
         K: Borrow<Q>,
     {
-        self.core.end_for_key(key, Outcome::Cancelled(CancelReason::Requested(reason.into())))
+        self.core.end_for_key(
+            key,
+            Outcome::Cancelled(CancelReason::Requested(reason.into())),
+        )
     }
 
     /// Ends whatever is parked under `key` as Completed, whatever its check would say, each through
@@ -218,7 +224,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// Ends one operation as Cancelled with this reason, unless it is over. O(its keys), and for a
     /// watermark the log of how many wait for the same key. See [`EndResult`].
     pub fn cancel(&self, id: OperationId, reason: impl Into<Cow<'static, str>>) -> EndResult {
-        self.core.end(id, Outcome::Cancelled(CancelReason::Requested(reason.into())))
+        self.core.end(
+            id,
+            Outcome::Cancelled(CancelReason::Requested(reason.into())),
+        )
     }
 
     /// Ends one operation as Completed, whatever its check would say, unless it is over. O(its
@@ -287,7 +296,8 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     {
         let hash = self.core.versions.hash(key);
         let room = self.core.room_of(hash);
-        room.find(key, hash).map_or(0, |record| room.waiters(record))
+        room.find(key, hash)
+            .map_or(0, |record| room.waiters(record))
     }
 
     /// Keys that have waiters now. Exact when nothing moves. O(rooms).
@@ -473,7 +483,10 @@ impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
 
 impl<K: WatchKey, O: DelayedOperation> Clone for Purgatory<K, O> {
     fn clone(&self) -> Self {
-        Purgatory { core: self.core.clone(), handle: self.handle.clone() }
+        Purgatory {
+            core: self.core.clone(),
+            handle: self.handle.clone(),
+        }
     }
 }
 

@@ -105,8 +105,15 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     pub fn expect(&self, key: K, timeout: impl Into<Timeout>) -> Result<WaitFuture<V>, Refused<K>> {
         let answer = Answer::shared();
         let core = &self.purgatory.core;
-        let expected = Expected { answer: answer.clone(), failures: core.sweeps() };
-        let parked = core.park(expected, Watches::keys(std::slice::from_ref(&key)), timeout.into());
+        let expected = Expected {
+            answer: answer.clone(),
+            failures: core.sweeps(),
+        };
+        let parked = core.park(
+            expected,
+            Watches::keys(std::slice::from_ref(&key)),
+            timeout.into(),
+        );
         match parked {
             Ok(parked) => Ok(self.purgatory.future_of(answer, parked.id())),
             Err(refused) => Err(Refused::new(key, refused.reason)),
@@ -123,7 +130,9 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     where
         K: Borrow<Q>,
     {
-        let Some(expected) = self.purgatory.core.take_alone(key) else { return Err(value) };
+        let Some(expected) = self.purgatory.core.take_alone(key) else {
+            return Err(value);
+        };
         let filled = self.fill(expected, Ok(value));
         filled.map_err(|back| back.unwrap_or_else(|_| unreachable!("a value comes back as one")))
     }
@@ -139,7 +148,9 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     where
         K: Borrow<Q>,
     {
-        let Some(expected) = self.purgatory.core.take_alone(key) else { return false };
+        let Some(expected) = self.purgatory.core.take_alone(key) else {
+            return false;
+        };
         let mut made = Err(WaitError::Cancelled(CancelReason::Panicked));
         self.purgatory.core.call(|| made = Ok(value()));
         let is_made = made.is_ok();
@@ -165,9 +176,14 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
     pub fn fail_all(&self, reason: impl Into<Cow<'static, str>>) -> usize {
         let cancelled = CancelReason::Requested(reason.into());
         let outcome = Outcome::Cancelled(cancelled.clone());
-        let old = self.purgatory.core.take_all(&outcome, |expected| expected.failures);
+        let old = self
+            .purgatory
+            .core
+            .take_all(&outcome, |expected| expected.failures);
         let cancelled = || Err(WaitError::Cancelled(cancelled.clone()));
-        old.into_iter().filter_map(|expected| self.fill(expected, cancelled()).ok()).count()
+        old.into_iter()
+            .filter_map(|expected| self.fill(expected, cancelled()).ok())
+            .count()
     }
 
     /// Fills an answer and wakes its task. Hands the result back if the future has gone. A panic of
@@ -180,7 +196,9 @@ impl<K: WatchKey, V: Send + 'static> Replies<K, V> {
         let filled = Answer::fill(&expected.answer, result);
         drop(expected);
         let waker = filled?;
-        self.purgatory.core.call(|| waker.into_iter().for_each(Waker::wake));
+        self.purgatory
+            .core
+            .call(|| waker.into_iter().for_each(Waker::wake));
         Ok(())
     }
 
@@ -201,7 +219,9 @@ impl<K: WatchKey, V: Send + 'static> From<Purgatory<K, Expected<V>>> for Replies
 
 impl<K: WatchKey, V: Send + 'static> Clone for Replies<K, V> {
     fn clone(&self) -> Self {
-        Replies { purgatory: self.purgatory.clone() }
+        Replies {
+            purgatory: self.purgatory.clone(),
+        }
     }
 }
 

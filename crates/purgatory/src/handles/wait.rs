@@ -81,7 +81,9 @@ impl<T> Answer<T> {
         result: Result<T, WaitError>,
     ) -> Result<Option<Waker>, Result<T, WaitError>> {
         let mut answer = answer.lock();
-        let Answer::Waiting(waker) = &mut *answer else { return Err(result) };
+        let Answer::Waiting(waker) = &mut *answer else {
+            return Err(result);
+        };
         let waker = waker.take();
         *answer = Answer::Filled(result);
         Ok(waker)
@@ -117,7 +119,12 @@ where
     }
 
     fn on_complete(self, outcome: Outcome) {
-        let Waiting { mut condition, value, mut end, .. } = self;
+        let Waiting {
+            mut condition,
+            value,
+            mut end,
+            ..
+        } = self;
         let value = match outcome {
             // By a watermark, or from outside: no check may have asked for the value yet.
             Outcome::Completed => value.or_else(|| condition().into_answer()),
@@ -220,10 +227,15 @@ impl<T> Future for WaitFuture<T> {
 
 impl<T> Drop for WaitFuture<T> {
     fn drop(&mut self) {
-        let Some(behind) = self.behind.take() else { return }; // it was ready, and is taken
+        let Some(behind) = self.behind.take() else {
+            return;
+        }; // it was ready, and is taken
         let left = std::mem::replace(&mut *self.answer.lock(), Answer::Left);
         let waits = matches!(left, Answer::Waiting(_)) && !failpoint!(DroppedFutureLeavesOperation);
-        self.id.filter(|_| waits).into_iter().for_each(|id| behind.cancel(id));
+        self.id
+            .filter(|_| waits)
+            .into_iter()
+            .for_each(|id| behind.cancel(id));
         drop(left); // its value or waker, with nothing locked
     }
 }
@@ -242,7 +254,11 @@ impl Wake for Unpark {
 impl<K: WatchKey, O: DelayedOperation> Purgatory<K, O> {
     /// A future of what comes into the answer, for an operation that fills it when it ends.
     pub(crate) fn future_of<T>(&self, answer: Shared<T>, id: Option<OperationId>) -> WaitFuture<T> {
-        WaitFuture { answer, behind: Some(self.share()), id }
+        WaitFuture {
+            answer,
+            behind: Some(self.share()),
+            id,
+        }
     }
 
     /// A future that yields this refusal.
@@ -369,7 +385,12 @@ impl<K: WatchKey> Purgatory<K, BoxedOperation> {
     ) -> WaitFuture<R::Answer> {
         let answer = Answer::shared();
         let end = End(Some(answer.clone()));
-        let operation = BoxedOperation::new(Waiting { condition, rechecked, value: None, end });
+        let operation = BoxedOperation::new(Waiting {
+            condition,
+            rechecked,
+            value: None,
+            end,
+        });
         match self.try_complete_else_watch(operation, watches, timeout) {
             Ok(parked) => self.future_of(answer, parked.id()),
             Err(refused) => self.refused(refused.reason),
@@ -426,7 +447,11 @@ impl<T> WaitFuture<T> {
             if let Poll::Ready(result) = Pin::new(&mut self).poll(&mut context) {
                 return result;
             }
-            if self.behind.as_ref().is_some_and(|behind| behind.must_not_block()) {
+            if self
+                .behind
+                .as_ref()
+                .is_some_and(|behind| behind.must_not_block())
+            {
                 return Err(WaitError::InsideCallback);
             }
             thread::park();

@@ -92,7 +92,10 @@ impl<K: WatchKey + Sync> Watermarks<K> {
     /// Over a purgatory, with values for at most `keys_max` keys at a time. (What waits under a key
     /// without a value does not count; [`max_parked`](crate::Builder::max_parked) bounds that.)
     pub fn with_keys_max(purgatory: Purgatory<K, BoxedOperation>, keys_max: usize) -> Self {
-        Watermarks { purgatory, values: Arc::new(Values::new(Limit::new(keys_max as u64))) }
+        Watermarks {
+            purgatory,
+            values: Arc::new(Values::new(Limit::new(keys_max as u64))),
+        }
     }
 
     /// Where the waits are parked: for metrics and snapshots, to cancel some, or to
@@ -164,8 +167,10 @@ impl<K: WatchKey + Sync> Watermarks<K> {
             let value = to(self.values.get(key).unwrap_or(0));
             self.purgatory.complete_up_to(key, value)
         });
-        let value =
-            self.values.raise(key, to).map_err(|limit| RefusedReason::TooManyKeys { limit })?;
+        let value = self
+            .values
+            .raise(key, to)
+            .map_err(|limit| RefusedReason::TooManyKeys { limit })?;
         Ok(early.unwrap_or_else(|| self.purgatory.complete_up_to(key, value)))
     }
 
@@ -228,7 +233,8 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         let (values, key) = (self.values.clone(), key.clone());
         let operation = when(move || reached(&values, &key, threshold).is_some(), then);
         let watches = Watches::up_to(&watermarks).checked();
-        self.purgatory.try_complete_else_watch(operation, watches, timeout)
+        self.purgatory
+            .try_complete_else_watch(operation, watches, timeout)
     }
 
     /// A future of those keys that have reached their thresholds, with their values, once those are
@@ -247,7 +253,10 @@ impl<K: WatchKey + Sync> Watermarks<K> {
         timeout: impl Into<Timeout>,
     ) -> WaitFuture<Vec<(K, u64)>> {
         if k == 0 || k > watermarks.len() {
-            return self.purgatory.refused(RefusedReason::NoQuorum { k, n: watermarks.len() });
+            return self.purgatory.refused(RefusedReason::NoQuorum {
+                k,
+                n: watermarks.len(),
+            });
         }
         let mut known = HashSet::with_capacity(watermarks.len());
         if !watermarks.iter().all(|(key, _)| known.insert(key)) {
@@ -281,7 +290,12 @@ struct Values<K> {
 impl<K: Hash + Eq + Clone> Values<K> {
     /// Without values; for at most this many keys.
     fn new(keys: Limit) -> Self {
-        Values { of: DashMap::default(), keys, peak: AtomicU64::new(0), step: Mutex::new(()) }
+        Values {
+            of: DashMap::default(),
+            keys,
+            peak: AtomicU64::new(0),
+            step: Mutex::new(()),
+        }
     }
 
     fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<u64>
@@ -332,7 +346,12 @@ impl<K: Hash + Eq + Clone> Values<K> {
         self.keys.release(1);
         let (left, peak) = (self.keys.taken(), self.peak.load(Relaxed));
         let shrinks = peak > KEPT_KEYS && left < peak / 8;
-        if shrinks && self.peak.compare_exchange(peak, 2 * left, Relaxed, Relaxed).is_ok() {
+        if shrinks
+            && self
+                .peak
+                .compare_exchange(peak, 2 * left, Relaxed, Relaxed)
+                .is_ok()
+        {
             self.of.shrink_to_fit();
         }
     }
@@ -354,6 +373,10 @@ mod tests {
         let peak = values.of.capacity();
         (10..100_000_u32).for_each(|key| values.remove(&key));
         assert_eq!((values.len(), values.get(&5)), (10, Some(1)));
-        assert!(values.of.capacity() * 50 < peak, "{} of {peak}", values.of.capacity());
+        assert!(
+            values.of.capacity() * 50 < peak,
+            "{} of {peak}",
+            values.of.capacity()
+        );
     }
 }

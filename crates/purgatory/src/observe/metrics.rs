@@ -39,32 +39,84 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let (Seen { checks, labels }, oldest) = self.survey(1, now_ns);
         let age_ns = oldest.first().map_or(0, |&(age_ns, _)| age_ns);
         let since_ns = checks.into_values().min().unwrap_or(now_ns);
-        let quiet = self.quietest(1).pop().map_or_else(Duration::default, |(_, quiet)| quiet);
+        let quiet = self
+            .quietest(1)
+            .pop()
+            .map_or_else(Duration::default, |(_, quiet)| quiet);
         let gauge = |name, help, value| set(&of, name, help, value);
-        gauge("purgatory_parked", "Operations parked now", stats.parked as f64);
-        gauge("purgatory_watched", "Watches of parked operations now", stats.watched as f64);
-        gauge("purgatory_keys", "Keys that operations wait for now", self.keys() as f64);
-        gauge("purgatory_callbacks_waiting", "Callbacks not begun", stats.callbacks_waiting as f64);
-        gauge("purgatory_oldest_age_seconds", "Age of the oldest operation", age_ns as f64 / 1e9);
+        gauge(
+            "purgatory_parked",
+            "Operations parked now",
+            stats.parked as f64,
+        );
+        gauge(
+            "purgatory_watched",
+            "Watches of parked operations now",
+            stats.watched as f64,
+        );
+        gauge(
+            "purgatory_keys",
+            "Keys that operations wait for now",
+            self.keys() as f64,
+        );
+        gauge(
+            "purgatory_callbacks_waiting",
+            "Callbacks not begun",
+            stats.callbacks_waiting as f64,
+        );
+        gauge(
+            "purgatory_oldest_age_seconds",
+            "Age of the oldest operation",
+            age_ns as f64 / 1e9,
+        );
         let check_ns = now_ns.saturating_sub(since_ns);
-        gauge("purgatory_longest_check_seconds", "Longest check under way", check_ns as f64 / 1e9);
-        gauge("purgatory_quietest_key_seconds", "Longest quiet of a key", quiet.as_secs_f64());
+        gauge(
+            "purgatory_longest_check_seconds",
+            "Longest check under way",
+            check_ns as f64 / 1e9,
+        );
+        gauge(
+            "purgatory_quietest_key_seconds",
+            "Longest quiet of a key",
+            quiet.as_secs_f64(),
+        );
         if let Some(permits) = &self.settings.permits {
-            gauge("purgatory_max_parked", "Bound on operations", permits.max() as f64);
+            gauge(
+                "purgatory_max_parked",
+                "Bound on operations",
+                permits.max() as f64,
+            );
         }
         if let Some(weights) = &self.settings.weights {
-            gauge("purgatory_weight", "Weight of operations now", stats.weight as f64);
-            gauge("purgatory_max_weight", "Bound on weight", weights.max() as f64);
+            gauge(
+                "purgatory_weight",
+                "Weight of operations now",
+                stats.weight as f64,
+            );
+            gauge(
+                "purgatory_max_weight",
+                "Bound on weight",
+                weights.max() as f64,
+            );
         }
         for (label, count) in labels {
             let labels = [of[0].clone(), Label::new("label", label)];
-            set(&labels, "purgatory_parked_by_label", "Operations parked, by label", count as f64);
+            set(
+                &labels,
+                "purgatory_parked_by_label",
+                "Operations parked, by label",
+                count as f64,
+            );
         }
     }
 }
 
 fn set(labels: &[Label], name: &'static str, help: &'static str, value: f64) {
-    let unit = if name.ends_with("_seconds") { Unit::Seconds } else { Unit::Count };
+    let unit = if name.ends_with("_seconds") {
+        Unit::Seconds
+    } else {
+        Unit::Count
+    };
     describe_gauge!(name, unit, help);
     gauge!(name, labels.iter()).set(value);
 }
@@ -76,13 +128,45 @@ fn publish_counts(of: &[Label; 1], stats: &Stats) {
         describe_counter!(name, Unit::Count, help);
         counter!(name, labels).absolute(count);
     };
-    count("purgatory_parked_total", "Operations ever parked", None, stats.parked_total);
-    count("purgatory_ended_at_once_total", "Operations never parked", None, stats.ended_at_once);
+    count(
+        "purgatory_parked_total",
+        "Operations ever parked",
+        None,
+        stats.parked_total,
+    );
+    count(
+        "purgatory_ended_at_once_total",
+        "Operations never parked",
+        None,
+        stats.ended_at_once,
+    );
     count("purgatory_checks_total", "Checks", None, stats.checks);
-    count("purgatory_events_total", "Events raised", None, stats.events);
-    count("purgatory_panics_total", "Checks and callbacks that panicked", None, stats.panics);
-    count("purgatory_missed_events_total", "Missed events", None, stats.missed_events);
-    let ended = |outcome, of| count("purgatory_ended_total", ENDED, Some(("outcome", outcome)), of);
+    count(
+        "purgatory_events_total",
+        "Events raised",
+        None,
+        stats.events,
+    );
+    count(
+        "purgatory_panics_total",
+        "Checks and callbacks that panicked",
+        None,
+        stats.panics,
+    );
+    count(
+        "purgatory_missed_events_total",
+        "Missed events",
+        None,
+        stats.missed_events,
+    );
+    let ended = |outcome, of| {
+        count(
+            "purgatory_ended_total",
+            ENDED,
+            Some(("outcome", outcome)),
+            of,
+        )
+    };
     ended("completed", stats.completed);
     ended("expired", stats.expired);
     ended("cancelled", stats.cancelled);
@@ -109,12 +193,34 @@ fn publish_times(of: &[Label; 1], times: Times, published: &mut Times) {
     };
     let waited = |outcome, times, before: &mut _| {
         let labels = [of[0].clone(), Label::new("outcome", outcome)];
-        publish("purgatory_wait_seconds", "Time parked, by outcome", &labels, times, before);
+        publish(
+            "purgatory_wait_seconds",
+            "Time parked, by outcome",
+            &labels,
+            times,
+            before,
+        );
     };
     waited("completed", times.completed, &mut published.completed);
     waited("expired", times.expired, &mut published.expired);
     waited("cancelled", times.cancelled, &mut published.cancelled);
-    let Times { lateness, callback_delay, .. } = published;
-    publish("purgatory_expiry_lateness_seconds", LATENESS, of, times.lateness, lateness);
-    publish("purgatory_callback_delay_seconds", DELAY, of, times.callback_delay, callback_delay);
+    let Times {
+        lateness,
+        callback_delay,
+        ..
+    } = published;
+    publish(
+        "purgatory_expiry_lateness_seconds",
+        LATENESS,
+        of,
+        times.lateness,
+        lateness,
+    );
+    publish(
+        "purgatory_callback_delay_seconds",
+        DELAY,
+        of,
+        times.callback_delay,
+        callback_delay,
+    );
 }

@@ -37,13 +37,20 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         let mut labels: Vec<_> = labels.into_iter().filter(|&(_, count)| count > 0).collect();
         labels.sort_by_key(|&(_, count)| cmp::Reverse(count));
         let age_ns = |since_ns: u64| now_ns.saturating_sub(since_ns);
-        let mut longest = checks.iter().map(|(&id, &since_ns)| (age_ns(since_ns), id)).collect();
+        let mut longest = checks
+            .iter()
+            .map(|(&id, &since_ns)| (age_ns(since_ns), id))
+            .collect();
         keep_highest(&mut longest, limit);
         let tell = |&(_, id): &(u64, TimerHandle)| {
             let parked = self.parked(id, now_ns)?;
-            let known =
-                checks.get(&id).map(|&since_ns| Duration::from_micros(age_ns(since_ns) / 1000));
-            Some(Parked { under_check: known.or(parked.under_check), ..parked })
+            let known = checks
+                .get(&id)
+                .map(|&since_ns| Duration::from_micros(age_ns(since_ns) / 1000));
+            Some(Parked {
+                under_check: known.or(parked.under_check),
+                ..parked
+            })
         };
         Snapshot {
             name: self.settings.name.to_string(),
@@ -64,11 +71,16 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn survey(&self, limit: usize, now_ns: u64) -> (Seen, Vec<(u64, TimerHandle)>) {
         let (before, mut oldest) = (self.counts.seen.lock().clone(), Vec::new());
         let labels = before.labels.into_keys().map(|label| (label, 0)).collect();
-        let mut now = Seen { checks: HashMap::new(), labels };
+        let mut now = Seen {
+            checks: HashMap::new(),
+            labels,
+        };
         let mut at = (0, 0);
         while let Some((mut room, ids)) = self.next_parked(&mut at) {
             for id in ids {
-                let Some(entry) = room.get_mut(id) else { continue };
+                let Some(entry) = room.get_mut(id) else {
+                    continue;
+                };
                 oldest.push((entry.age_ns(now_ns), id));
                 if let Some(seen) = entry.look() {
                     let since_ns = before.checks.get(&id).filter(|_| seen);
@@ -99,7 +111,10 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         drop(first_room);
         let mut keys = Vec::new();
         while let Some(ticket) = further {
-            let of = self.rooms.lock(ticket.room as usize).further_key(ticket, id);
+            let of = self
+                .rooms
+                .lock(ticket.room as usize)
+                .further_key(ticket, id);
             let (key, before) = of.unwrap_or_default(); // of an operation that ended meanwhile
             keys.extend(key);
             further = before;
@@ -119,9 +134,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
 
     fn busiest(&self, limit: usize) -> Vec<(K, usize)> {
         let busiest = self.highest(limit, |room, rank| {
-            room.waiters_by_key().for_each(|(key, waiters)| rank(key, waiters as u64));
+            room.waiters_by_key()
+                .for_each(|(key, waiters)| rank(key, waiters as u64));
         });
-        busiest.map(|(waiters, key)| (key, waiters as usize)).collect()
+        busiest
+            .map(|(waiters, key)| (key, waiters as usize))
+            .collect()
     }
 
     /// The keys that have had waiters and no event for longest. Events do not check what
@@ -135,7 +153,9 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
             let now_ms = ((now_ns / 1_000_000) as u32).wrapping_add(1).max(1); // 49 days, and again
             room.quiet(now_ms, |key, quiet_ms| rank(key, quiet_ms.into()));
         });
-        quietest.map(|(ms, key)| (key, Duration::from_millis(ms))).collect()
+        quietest
+            .map(|(ms, key)| (key, Duration::from_millis(ms)))
+            .collect()
     }
 
     /// The keys that `look` ranks highest, over all rooms.
@@ -162,7 +182,11 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
     pub(crate) fn stats(&self) -> Stats {
         let mut stats = *self.counts.rare.lock();
         (0..self.rooms.count()).for_each(|room| self.rooms.lock(room).add_to(&mut stats));
-        stats.weight = self.settings.weights.as_ref().map_or(0, |weights| weights.taken());
+        stats.weight = self
+            .settings
+            .weights
+            .as_ref()
+            .map_or(0, |weights| weights.taken());
         stats.ended_at_once = self.counts.ended_at_once.load(Relaxed);
         stats.checks += if O::CHECKED { stats.ended_at_once } else { 0 };
         stats.callbacks_waiting = self.counts.callbacks_waiting.load(Relaxed);
@@ -176,7 +200,12 @@ impl<K: WatchKey, O: DelayedOperation> Core<K, O> {
         self.timed.store(true, Relaxed);
         for room in 0..self.rooms.count() {
             let mut room = self.rooms.lock(room);
-            let begin = || Box::new(Timed { times: Times::default(), tick });
+            let begin = || {
+                Box::new(Timed {
+                    times: Times::default(),
+                    tick,
+                })
+            };
             times.add(&room.timed.get_or_insert_with(begin).times);
         }
         times.callback_delay = self.counts.callback_delay.lock().clone();

@@ -295,7 +295,10 @@ pub struct Refused<O> {
 
 impl<O> Refused<O> {
     pub(crate) fn new(value: O, reason: RefusedReason) -> Self {
-        Refused { value: Mutex::new(value), reason }
+        Refused {
+            value: Mutex::new(value),
+            reason,
+        }
     }
 
     /// The operation, or the key.
@@ -362,7 +365,10 @@ impl fmt::Display for RefusedReason {
             Self::Closed => f.write_str("the purgatory was shut down"),
             Self::Full { limit } => write!(f, "no more than {limit} can be parked"),
             Self::TooHeavy { weight, limit } => {
-                write!(f, "a weight of {weight} does not fit, of at most {limit} together")
+                write!(
+                    f,
+                    "a weight of {weight} does not fit, of at most {limit} together"
+                )
             }
             Self::TooManyWatermarks { limit } => {
                 write!(f, "more than {limit} watermarks to count in one operation")

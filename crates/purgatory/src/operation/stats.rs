@@ -159,10 +159,26 @@ pub struct Parked<K> {
 impl<K: fmt::Debug> fmt::Display for Snapshot<K> {
     /// A few lines that tell a person what hangs: counts, labels, keys, operations.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stats { parked, weight, completed, expired, cancelled, missed_events, .. } = self.stats;
-        let Snapshot { name, key_count, .. } = self;
-        writeln!(f, "{name}: {parked} parked under {key_count} keys, of weight {weight}")?;
-        write!(f, "  before: {completed} completed, {expired} expired, {cancelled} cancelled, ")?;
+        let Stats {
+            parked,
+            weight,
+            completed,
+            expired,
+            cancelled,
+            missed_events,
+            ..
+        } = self.stats;
+        let Snapshot {
+            name, key_count, ..
+        } = self;
+        writeln!(
+            f,
+            "{name}: {parked} parked under {key_count} keys, of weight {weight}"
+        )?;
+        write!(
+            f,
+            "  before: {completed} completed, {expired} expired, {cancelled} cancelled, "
+        )?;
         writeln!(f, "{missed_events} events missed")?;
         for (label, count) in &self.labels {
             writeln!(f, "  label {label}: {count}")?;
@@ -174,15 +190,26 @@ impl<K: fmt::Debug> fmt::Display for Snapshot<K> {
         for (key, quiet) in self.quietest.iter().filter(|(_, quiet)| !quiet.is_zero()) {
             writeln!(f, "  key {key:?}: no event for {quiet:?}")?;
         }
-        self.oldest.iter().try_for_each(|parked| writeln!(f, "  oldest: {parked}"))?;
-        self.under_check.iter().try_for_each(|parked| writeln!(f, "  under check: {parked}"))
+        self.oldest
+            .iter()
+            .try_for_each(|parked| writeln!(f, "  oldest: {parked}"))?;
+        self.under_check
+            .iter()
+            .try_for_each(|parked| writeln!(f, "  under check: {parked}"))
     }
 }
 
 impl<K: fmt::Debug> fmt::Display for Parked<K> {
     /// One line: id, label, keys, times.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parked { id, label, keys, age, expires_in, under_check } = self;
+        let Parked {
+            id,
+            label,
+            keys,
+            age,
+            expires_in,
+            under_check,
+        } = self;
         write!(f, "{id}")?;
         label.iter().try_for_each(|label| write!(f, " {label}"))?;
         write!(f, " under {keys:?} for {age:?}")?;
@@ -190,7 +217,9 @@ impl<K: fmt::Debug> fmt::Display for Parked<K> {
             Some(expires_in) => write!(f, ", expires in {expires_in:?}")?,
             None => f.write_str(", never expires")?,
         }
-        under_check.iter().try_for_each(|known| write!(f, ", under check for {known:?} at least"))
+        under_check
+            .iter()
+            .try_for_each(|known| write!(f, ", under check for {known:?} at least"))
     }
 }
 

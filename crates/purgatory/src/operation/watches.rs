@@ -76,7 +76,12 @@ pub struct Watches<'a, K> {
 impl<'a, K> Watches<'a, K> {
     /// Events on these keys: each has the operation checked.
     pub fn keys(keys: &'a [K]) -> Self {
-        Watches { keys, watermarks: &[], counted: false, label: None }
+        Watches {
+            keys,
+            watermarks: &[],
+            counted: false,
+            label: None,
+        }
     }
 
     /// Watermarks: the operation completes when each key has reached its threshold. With several,
@@ -85,7 +90,12 @@ impl<'a, K> Watches<'a, K> {
     /// At most 16 383 in one operation. A key with two thresholds is two watches; repeated pairs
     /// count once.
     pub fn up_to(watermarks: &'a [(K, u64)]) -> Self {
-        Watches { keys: &[], watermarks, counted: true, label: None }
+        Watches {
+            keys: &[],
+            watermarks,
+            counted: true,
+            label: None,
+        }
     }
 
     /// The operation is checked once a watermark is met and at each later
@@ -93,7 +103,10 @@ impl<'a, K> Watches<'a, K> {
     /// its check says so. Any number of them; of several thresholds of one key the lowest is
     /// watched, since from then on every rise checks.
     pub fn checked(self) -> Self {
-        Watches { counted: false, ..self }
+        Watches {
+            counted: false,
+            ..self
+        }
     }
 
     /// With events on these keys, in place of any given before.
@@ -118,7 +131,10 @@ impl<'a, K> Watches<'a, K> {
     /// # Ok::<(), purgatory::timer_core::BuildError>(())
     /// ```
     pub fn labelled(self, label: &'static str) -> Self {
-        Watches { label: Some(label), ..self }
+        Watches {
+            label: Some(label),
+            ..self
+        }
     }
 }
 

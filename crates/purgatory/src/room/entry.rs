@@ -70,7 +70,10 @@ pub(crate) struct Batch<O> {
 
 impl<O> Batch<O> {
     pub(crate) fn new() -> Self {
-        Batch { held: SmallVec::new(), foreign: SmallVec::new() }
+        Batch {
+            held: SmallVec::new(),
+            foreign: SmallVec::new(),
+        }
     }
 
     /// What a walk of a room is to do with the waiters it finds.
@@ -86,7 +89,11 @@ impl<O> Batch<O> {
             Waiter::Here(index) => {
                 if let Some(payload) = entries.wheel.at_mut(index).check_out() {
                     let id = entries.id(index);
-                    self.held.push(CheckedOut { id, payload, verdict: Verdict::Unsatisfied });
+                    self.held.push(CheckedOut {
+                        id,
+                        payload,
+                        verdict: Verdict::Unsatisfied,
+                    });
                 }
             }
         }
@@ -141,7 +148,10 @@ pub(crate) struct Tag {
 
 impl Tag {
     /// Most operations' tag.
-    pub(crate) const PLAIN: Tag = Tag { weight: 1, label: None };
+    pub(crate) const PLAIN: Tag = Tag {
+        weight: 1,
+        label: None,
+    };
 }
 
 /// An event came by while the entry was held, or a rise is about to have it checked.
@@ -191,7 +201,12 @@ impl<O> Entry<O> {
     }
 
     fn rare(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_with(|| Box::new(Rare { end: None, tag: Tag::PLAIN }))
+        self.rare.get_or_insert_with(|| {
+            Box::new(Rare {
+                end: None,
+                tag: Tag::PLAIN,
+            })
+        })
     }
 
     #[inline]
@@ -215,7 +230,11 @@ impl<O> Entry<O> {
     /// Takes the payload out, unless it is held.
     #[inline]
     fn take(&mut self) -> Option<O> {
-        if self.is_ending() { None } else { self.payload.take() }
+        if self.is_ending() {
+            None
+        } else {
+            self.payload.take()
+        }
     }
 
     /// For how long it has been parked, in nanoseconds.
@@ -259,7 +278,10 @@ impl<O> Entry<O> {
     /// Counts down a watermark watch that was met and taken off its key. True: it was the last one,
     /// so the operation is to be completed. Otherwise it is to be checked.
     pub(crate) fn count_down(&mut self) -> bool {
-        debug_assert!(self.bits & COUNTED_MAX as u32 > 0, "each counted watch is taken once");
+        debug_assert!(
+            self.bits & COUNTED_MAX as u32 > 0,
+            "each counted watch is taken once"
+        );
         self.bits -= u32::from(!failpoint!(MetWatchNotCounted));
         if !failpoint!(EventLeavesNoNote) {
             self.bits |= RECHECK;
@@ -324,14 +346,27 @@ mod tests {
 
     fn held(counted: usize) -> Entry<u8> {
         let (deadline, armed) = (None, None);
-        Entry::new(None, &Span { now: 0, deadline, armed, parked_ns: 0, tag: Tag::PLAIN, counted })
+        Entry::new(
+            None,
+            &Span {
+                now: 0,
+                deadline,
+                armed,
+                parked_ns: 0,
+                tag: Tag::PLAIN,
+                counted,
+            },
+        )
     }
 
     #[test]
     fn a_check_that_came_true_beats_every_note() {
         let mut entry = held(0);
         assert_eq!(entry.claim(&Outcome::Expired), None);
-        assert_eq!(entry.settle(7, Verdict::Satisfied), Next::Ended((7, Outcome::Completed)));
+        assert_eq!(
+            entry.settle(7, Verdict::Satisfied),
+            Next::Ended((7, Outcome::Completed))
+        );
     }
 
     #[test]

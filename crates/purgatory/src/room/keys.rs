@@ -78,7 +78,10 @@ impl Far {
 
 impl<K: Eq> Keys<K> {
     pub(super) fn new() -> Self {
-        Keys { records: Pages::default(), far: Box::default() }
+        Keys {
+            records: Pages::default(),
+            far: Box::default(),
+        }
     }
 
     /// The number of a key's record.
@@ -86,30 +89,52 @@ impl<K: Eq> Keys<K> {
     pub(super) fn find<Q: Lookup<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<u32> {
         let is = |record: &Record<K>| record.hash == hash && key.is(&record.key);
         let near = near(hash);
-        if self.records.get(near).and_then(|slot| slot.0.as_ref()).is_some_and(is) {
+        if self
+            .records
+            .get(near)
+            .and_then(|slot| slot.0.as_ref())
+            .is_some_and(is)
+        {
             return Some(near);
         }
         if self.far.table.is_empty() {
             return None;
         }
-        self.far.table.find(hash, |&number| is(self.at(number))).copied()
+        self.far
+            .table
+            .find(hash, |&number| is(self.at(number)))
+            .copied()
     }
 
     #[inline]
     pub(super) fn at(&self, number: u32) -> &Record<K> {
-        self.records.at(number).0.as_ref().expect("Linked: a link names a record")
+        self.records
+            .at(number)
+            .0
+            .as_ref()
+            .expect("Linked: a link names a record")
     }
 
     #[inline]
     pub(super) fn at_mut(&mut self, number: u32) -> &mut Record<K> {
-        self.records.at_mut(number).0.as_mut().expect("Linked: a link names a record")
+        self.records
+            .at_mut(number)
+            .0
+            .as_mut()
+            .expect("Linked: a link names a record")
     }
 
     /// The watermark watches of a key, to be added to or taken from.
     pub(super) fn watermarks_mut(&mut self, number: u32) -> &mut WatermarkList {
         let Keys { records, far, .. } = self;
-        let record = records.at_mut(number).0.as_mut().expect("Linked: a link names a record");
-        record.watermarks.get_or_insert_with(|| far.spare.take().unwrap_or_default())
+        let record = records
+            .at_mut(number)
+            .0
+            .as_mut()
+            .expect("Linked: a link names a record");
+        record
+            .watermarks
+            .get_or_insert_with(|| far.spare.take().unwrap_or_default())
     }
 
     /// A record for a key that has none.
@@ -117,15 +142,24 @@ impl<K: Eq> Keys<K> {
     pub(super) fn add(&mut self, key: K, hash: u64) -> u32 {
         let Keys { records, far } = self;
         let (plain, watermarks, near) = (Ends::EMPTY, None, near(hash));
-        let record = Record { key, hash, waiters: 0, quiet_since_ms: 0, plain, watermarks };
+        let record = Record {
+            key,
+            hash,
+            waiters: 0,
+            quiet_since_ms: 0,
+            plain,
+            watermarks,
+        };
         if records.claim_near(near) {
             records.at_mut(near).0 = Some(record);
             return near;
         }
-        let number =
-            records.claim().expect("as many keys as waiters at most, and a waiter has its slot");
+        let number = records
+            .claim()
+            .expect("as many keys as waiters at most, and a waiter has its slot");
         records.at_mut(number).0 = Some(record);
-        far.table.insert_unique(hash, number, |&number| hash_of(records, number));
+        far.table
+            .insert_unique(hash, number, |&number| hash_of(records, number));
         number
     }
 
@@ -178,9 +212,19 @@ impl<K: Eq> Keys<K> {
             assert_eq!(self.find(&record.key, record.hash), Some(number));
             assert!(record.waiters > 0, "Gone");
         }
-        let near = self.iter().filter(|(number, record)| *number == near(record.hash)).count();
-        assert_eq!((self.iter().count(), near + self.far.table.len()), (self.len(), self.len()));
-        let spare = self.far.spare.as_ref().map(|spare| (spare.assert_valid(|_| true), spare.met));
+        let near = self
+            .iter()
+            .filter(|(number, record)| *number == near(record.hash))
+            .count();
+        assert_eq!(
+            (self.iter().count(), near + self.far.table.len()),
+            (self.len(), self.len())
+        );
+        let spare = self
+            .far
+            .spare
+            .as_ref()
+            .map(|spare| (spare.assert_valid(|_| true), spare.met));
         assert!(spare.is_none_or(|(unmet, met)| unmet.is_empty() && met.is_empty()));
     }
 
@@ -198,7 +242,11 @@ fn near(hash: u64) -> u32 {
 }
 
 fn hash_of<K>(records: &Pages<RecordSlot<K>>, number: u32) -> u64 {
-    records.at(number).0.as_ref().map_or(0, |record| record.hash)
+    records
+        .at(number)
+        .0
+        .as_ref()
+        .map_or(0, |record| record.hash)
 }
 
 /// How many further keys are watched in one room at most.
@@ -227,10 +275,17 @@ pub(crate) enum WatchList {
 
 impl Link {
     /// Of a watch that is nowhere.
-    pub(crate) const NOWHERE: Link = Link { prev: NONE, next: NONE, of: NONE };
+    pub(crate) const NOWHERE: Link = Link {
+        prev: NONE,
+        next: NONE,
+        of: NONE,
+    };
 
     pub(super) fn new(place: WatchList, record: u32) -> Self {
-        Link { of: record << 2 | place as u32, ..Link::NOWHERE }
+        Link {
+            of: record << 2 | place as u32,
+            ..Link::NOWHERE
+        }
     }
 
     pub(super) fn record(&self) -> u32 {
@@ -258,7 +313,10 @@ pub(crate) struct Ticket {
 impl Ticket {
     #[inline]
     pub(super) fn new(room: u32, slot: u32) -> Self {
-        Ticket { room, above: NonZeroU32::MIN.saturating_add(slot) }
+        Ticket {
+            room,
+            above: NonZeroU32::MIN.saturating_add(slot),
+        }
     }
 
     #[inline]
@@ -282,7 +340,11 @@ impl PageSlot for Further {
     const MAX: u32 = WAITERS_MAX as u32;
 
     fn vacant() -> Self {
-        Further { id: None, link: Link::NOWHERE, before: None }
+        Further {
+            id: None,
+            link: Link::NOWHERE,
+            before: None,
+        }
     }
 }
 
@@ -321,7 +383,10 @@ mod tests {
             assert_eq!(keys.find(&key, 7), None);
         }
         let (table, pages) = keys.kept();
-        assert!(keys.len() == 0 && table <= KEPT_KEYS && pages <= 2, "{table}, {pages}");
+        assert!(
+            keys.len() == 0 && table <= KEPT_KEYS && pages <= 2,
+            "{table}, {pages}"
+        );
     }
 
     #[test]

@@ -103,7 +103,13 @@ pub(crate) type AllEnded<K, O> = SmallVec<[Ended<K, O>; 8]>;
 impl<K, O> Ended<K, O> {
     /// One that was never parked.
     pub(crate) fn at_once(payload: O, outcome: Outcome) -> Self {
-        Ended { payload, outcome, permit: None, further: None, left: None }
+        Ended {
+            payload,
+            outcome,
+            permit: None,
+            further: None,
+            left: None,
+        }
     }
 }
 
@@ -140,10 +146,17 @@ impl<K, O> ShardState for Room<K, O> {
 
 impl<K: Eq + Clone, O> Room<K, O> {
     pub(crate) fn new(number: usize, wheel: TimingWheel<Entry<O>>) -> Self {
-        let rest = Rest { slots: Pages::default(), walks: Vec::new(), walks_begun: 0 };
+        let rest = Rest {
+            slots: Pages::default(),
+            walks: Vec::new(),
+            walks_begun: 0,
+        };
         Room {
             closed: false,
-            entries: Entries { wheel, room: number as u32 },
+            entries: Entries {
+                wheel,
+                room: number as u32,
+            },
             keys: Keys::new(),
             rest: Box::new(rest),
             counts: Counts::default(),
@@ -206,12 +219,16 @@ impl<K: Eq + Clone, O> Room<K, O> {
         let entry = Entry::new(payload, &span);
         let wheel = &mut self.entries.wheel;
         wheel.catch_up(span.now);
-        follows.into_iter().for_each(|sequence| wheel.follow(sequence));
+        follows
+            .into_iter()
+            .for_each(|sequence| wheel.follow(sequence));
         let inserted = match span.armed {
             Some(armed) => wheel.insert(armed, entry).map(|at| (at.id, at.due)),
             None => wheel.insert_unscheduled(entry).map(|id| (id, u64::MAX)),
         };
-        let Ok((id, due)) = inserted else { unreachable!("a full room refuses") };
+        let Ok((id, due)) = inserted else {
+            unreachable!("a full room refuses")
+        };
         let handle = TimerHandle::new(self.entries.room as usize, id);
         self.link(record, watch.watermark, handle, id.index());
         (handle, due)
@@ -257,14 +274,20 @@ impl<K: Eq + Clone, O> Room<K, O> {
 
     /// Each key with how many wait for it.
     pub(crate) fn waiters_by_key(&self) -> impl Iterator<Item = (&K, usize)> {
-        self.keys.iter().map(|(_, record)| (&record.key, record.waiters as usize))
+        self.keys
+            .iter()
+            .map(|(_, record)| (&record.key, record.waiters as usize))
     }
 
     /// For an event: takes the payload out to check it, or leaves its holder a note.
     #[inline]
     pub(crate) fn check_out(&mut self, id: TimerHandle) -> Option<CheckedOut<O>> {
         let payload = self.get_mut(id)?.check_out()?;
-        Some(CheckedOut { id, payload, verdict: Verdict::Unsatisfied })
+        Some(CheckedOut {
+            id,
+            payload,
+            verdict: Verdict::Unsatisfied,
+        })
     }
 
     /// Gives a payload back that was checked. Always in line: a payload that goes through memory on
@@ -272,15 +295,25 @@ impl<K: Eq + Clone, O> Room<K, O> {
     #[inline(always)]
     pub(crate) fn give_back(&mut self, held: CheckedOut<O>, at: EndedAt) -> GivenBack<K, O> {
         self.counts.checks += 1;
-        let CheckedOut { id, payload, verdict } = held;
+        let CheckedOut {
+            id,
+            payload,
+            verdict,
+        } = held;
         let (payload, outcome) = if verdict == Verdict::Satisfied {
             (payload, Outcome::Completed)
         } else {
-            let entry = self.get_mut(id).expect("Holder removes: the entry of a payload is there");
+            let entry = self
+                .get_mut(id)
+                .expect("Holder removes: the entry of a payload is there");
             match entry.settle(payload, verdict) {
                 Next::Parked => return Next::Parked,
                 Next::CheckAgain(payload) => {
-                    return Next::CheckAgain(CheckedOut { id, payload, verdict });
+                    return Next::CheckAgain(CheckedOut {
+                        id,
+                        payload,
+                        verdict,
+                    });
                 }
                 Next::Ended(ended) => ended,
             }
@@ -311,7 +344,9 @@ impl<K: Eq + Clone, O> Room<K, O> {
     ) -> Ended<K, O> {
         if let (Some(now_ns), Some(timed)) = (at, &mut self.timed) {
             let entry = self.entries.wheel.get(id.id());
-            entry.into_iter().for_each(|entry| timed.ended(&outcome, entry, now_ns));
+            entry
+                .into_iter()
+                .for_each(|entry| timed.ended(&outcome, entry, now_ns));
         }
         self.counts.ended(&outcome);
         self.take_out(id, payload, outcome)
@@ -321,16 +356,31 @@ impl<K: Eq + Clone, O> Room<K, O> {
     #[inline(always)]
     fn take_out(&mut self, id: TimerHandle, payload: O, outcome: Outcome) -> Ended<K, O> {
         let stays = failpoint!(EndedStaysListed);
-        let left = if stays { None } else { self.unlink(id.id().index()) };
+        let left = if stays {
+            None
+        } else {
+            self.unlink(id.id().index())
+        };
         let entry = self.entries.wheel.cancel(id.id());
         let (permit, further) = entry.map(|of| (of.tag().weight, of.further)).unzip();
-        Ended { payload, outcome, permit, further: further.flatten(), left }
+        Ended {
+            payload,
+            outcome,
+            permit,
+            further: further.flatten(),
+            left,
+        }
     }
 
     /// Gives an operation another deadline, unless its end is decided or noted; returns when the
     /// wheel has work for it.
     pub(crate) fn reschedule(&mut self, id: TimerHandle, span: Span) -> Option<u64> {
-        let Span { now, deadline, armed, .. } = span;
+        let Span {
+            now,
+            deadline,
+            armed,
+            ..
+        } = span;
         let entry = self.get_mut(id)?;
         if entry.is_ending() {
             return None;
@@ -351,7 +401,11 @@ impl<K: Eq + Clone, O> Room<K, O> {
         turn: Turn,
         mut told: impl FnMut(Fired<K, O>, Order),
     ) -> Advanced {
-        let Room { entries: Entries { wheel, room }, timed, .. } = self;
+        let Room {
+            entries: Entries { wheel, room },
+            timed,
+            ..
+        } = self;
         let now = turn.now.max(wheel.now()); // a parker may have seen a later tick than the timer
         let (mut due, mut early) = (Vec::new(), Vec::new());
         let mut advanced = wheel.advance(now, turn.budget, |mut task| {
@@ -381,12 +435,17 @@ impl<K: Eq + Clone, O> Room<K, O> {
         if !early.is_empty() {
             advanced.fired -= early.len();
             advanced.cascaded += early.len();
-            early.into_iter().for_each(|(id, armed)| _ = wheel.reschedule(id.id(), armed));
+            early
+                .into_iter()
+                .for_each(|(id, armed)| _ = wheel.reschedule(id.id(), armed));
             advanced.next_due = wheel.next_due();
         }
         for (id, payload, order) in due {
             self.counts.ended(&Outcome::Expired);
-            told(Fired::Over(self.take_out(id, payload, Outcome::Expired)), order);
+            told(
+                Fired::Over(self.take_out(id, payload, Outcome::Expired)),
+                order,
+            );
         }
         advanced
     }
@@ -394,7 +453,11 @@ impl<K: Eq + Clone, O> Room<K, O> {
     /// For an operation that is due for a check: takes the payload out, unless a thread has it.
     pub(crate) fn check_out_again(&mut self, id: TimerHandle) -> Option<CheckedOut<O>> {
         let payload = self.get_mut(id)?.check_out_again()?;
-        Some(CheckedOut { id, payload, verdict: Verdict::Unsatisfied })
+        Some(CheckedOut {
+            id,
+            payload,
+            verdict: Verdict::Unsatisfied,
+        })
     }
 }
 
@@ -410,7 +473,10 @@ mod tests {
     #[test]
     fn an_empty_room_takes_five_cache_lines() {
         let bytes = size_of::<Room<u64, Box<u64>>>();
-        assert!(bytes <= 5 * 64 - 16, "{bytes}: with its lock more than five cache lines");
+        assert!(
+            bytes <= 5 * 64 - 16,
+            "{bytes}: with its lock more than five cache lines"
+        );
     }
 
     /// The lock takes the first 8 bytes.

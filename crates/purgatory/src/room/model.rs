@@ -125,13 +125,19 @@ impl Model {
     }
 
     fn key(&self, number: Number) -> Key {
-        Key { number, alive: self.alive.clone() }
+        Key {
+            number,
+            alive: self.alive.clone(),
+        }
     }
 
     /// The record of a key that has waiters.
     fn find(&self, key: Number) -> Option<u32> {
         let found = self.rooms[key.room()].find(&self.key(key), key.hash());
-        assert_eq!(found.is_some(), self.reference.homes[key.room()].keys.contains_key(&key));
+        assert_eq!(
+            found.is_some(),
+            self.reference.homes[key.room()].keys.contains_key(&key)
+        );
         found
     }
 
@@ -144,15 +150,30 @@ impl Model {
             let of_room = |parked: &&Parked| parked.id.shard() == number;
             let all = self.reference.all.iter().filter(of_room);
             let scheduled = all.clone().filter(|parked| parked.scheduled);
-            let first = scheduled.clone().map(|parked| parked.armed.max(wheel.now())).min();
+            let first = scheduled
+                .clone()
+                .map(|parked| parked.armed.max(wheel.now()))
+                .min();
             let next_due = wheel.next_due();
-            assert!(next_due <= first && next_due.is_some() == first.is_some(), "{next_due:?}");
+            assert!(
+                next_due <= first && next_due.is_some() == first.is_some(),
+                "{next_due:?}"
+            );
             assert_eq!(wheel.scheduled_count(), scheduled.count());
             assert_eq!(room.len(), all.count());
             assert_eq!(room.watched(), self.reference.watched(number));
             assert_eq!(room.counts, expected.counts);
-            let walks = self.reference.walks.iter().filter(|walk| walk.room == number).count();
-            assert_eq!(room.rest.walks.len(), walks, "a walk that is over is forgotten");
+            let walks = self
+                .reference
+                .walks
+                .iter()
+                .filter(|walk| walk.room == number)
+                .count();
+            assert_eq!(
+                room.rest.walks.len(),
+                walks,
+                "a walk that is over is forgotten"
+            );
             let found = room.assert_valid().into_iter();
             let found = found.map(|(key, waiting)| (key.number, waiting)).collect();
             assert_eq!(expected.keys, found, "waiters in room {number}");
@@ -162,20 +183,31 @@ impl Model {
             }
             key_count += room.key_count();
         }
-        assert_eq!(Rc::strong_count(&self.alive), 1 + key_count, "clones of keys");
+        assert_eq!(
+            Rc::strong_count(&self.alive),
+            1 + key_count,
+            "clones of keys"
+        );
         for parked in &self.reference.all {
             let entry = self.rooms[parked.id.shard()].get_mut(parked.id).unwrap();
             let further = parked.tickets.last().filter(|_| parked.to_watch.is_none());
             assert_eq!(entry.further, further.copied());
             assert_eq!(entry.deadline, parked.deadline);
-            assert_eq!((entry.is_held(), entry.is_ending()), (parked.held, parked.end.is_some()));
+            assert_eq!(
+                (entry.is_held(), entry.is_ending()),
+                (parked.held, parked.end.is_some())
+            );
         }
     }
 
     /// Ends all; nothing is left.
     fn end(mut self) -> Paths {
         while let Some(id) = (0..HOMES).find_map(|room| self.rooms[room].first_from(0)) {
-            if self.reference.get(id).is_some_and(|parked| parked.to_watch.is_some()) {
+            if self
+                .reference
+                .get(id)
+                .is_some_and(|parked| parked.to_watch.is_some())
+            {
                 self.withdraw(id);
             } else if let Some(at) = self.held.iter().position(|held| held.id == id) {
                 self.give_back(at);
@@ -219,7 +251,9 @@ fn two_rooms_agree_with_plain_lists() {
         });
         made += steps;
         case += 1;
-        paths.into_iter().for_each(|(path, count)| *counted.entry(path).or_default() += count);
+        paths
+            .into_iter()
+            .for_each(|(path, count)| *counted.entry(path).or_default() += count);
     }
     println!("{made} steps: {counted:#?}");
     assert!(counted.len() <= PATHS, "a path that nobody expects");

@@ -31,7 +31,10 @@ struct Links<'a, O> {
 impl<'a, O> Links<'a, O> {
     #[inline]
     fn of(entries: &'a mut Entries<O>, rest: &'a mut Rest) -> Self {
-        Links { wheel: &mut entries.wheel, slots: &mut rest.slots }
+        Links {
+            wheel: &mut entries.wheel,
+            slots: &mut rest.slots,
+        }
     }
 
     #[inline]
@@ -50,7 +53,10 @@ impl<'a, O> Links<'a, O> {
             NONE => ends.head = at,
             prev => self.at_mut(prev).next = at,
         }
-        *self.at_mut(at) = Link { prev, ..Link::new(place, record) };
+        *self.at_mut(at) = Link {
+            prev,
+            ..Link::new(place, record)
+        };
     }
 
     /// Links those beside a watch that leaves its list.
@@ -72,7 +78,9 @@ impl<'a, O> Links<'a, O> {
             0 => self.wheel.get(unmet.id.id()).map(|entry| &entry.link),
             _ => {
                 let further = self.slots.get(unmet.at & !SLOT);
-                further.filter(|of| of.id == Some(unmet.id)).map(|further| &further.link)
+                further
+                    .filter(|of| of.id == Some(unmet.id))
+                    .map(|further| &further.link)
             }
         };
         link.is_some_and(|link| link.of == Link::new(WatchList::Unmet, record).of)
@@ -103,7 +111,11 @@ impl<K: Eq + Clone, O> Room<K, O> {
         }
         let record = self.record_of(watch);
         let slot = self.rest.slots.claim()?;
-        *self.rest.slots.at_mut(slot) = Further { id: Some(id), link: Link::NOWHERE, before };
+        *self.rest.slots.at_mut(slot) = Further {
+            id: Some(id),
+            link: Link::NOWHERE,
+            before,
+        };
         self.link(record, watch.watermark, id, slot | SLOT);
         Some(Ticket::new(self.entries.room, slot))
     }
@@ -119,7 +131,12 @@ impl<K: Eq + Clone, O> Room<K, O> {
         id: TimerHandle,
         at: u32,
     ) {
-        let Room { entries, keys, rest, .. } = self;
+        let Room {
+            entries,
+            keys,
+            rest,
+            ..
+        } = self;
         let mut links = Links::of(entries, rest);
         let of = keys.at_mut(record);
         of.waiters += 1;
@@ -134,7 +151,12 @@ impl<K: Eq + Clone, O> Room<K, O> {
 
     /// Takes a watch away, unless it was taken; returns its key when that was its last. O(1).
     pub(super) fn unlink(&mut self, at: u32) -> Option<K> {
-        let Room { entries, keys, rest, .. } = self;
+        let Room {
+            entries,
+            keys,
+            rest,
+            ..
+        } = self;
         let mut links = Links::of(entries, rest);
         let link = std::mem::replace(links.at_mut(at), Link::NOWHERE);
         if link.of == NONE {
@@ -147,7 +169,8 @@ impl<K: Eq + Clone, O> Room<K, O> {
                 links.unlink(&mut keys.watermarks_mut(record).met, link.prev, link.next)
             }
             WatchList::Unmet => {
-                keys.watermarks_mut(record).left(|unmet| links.waits(unmet, record));
+                keys.watermarks_mut(record)
+                    .left(|unmet| links.waits(unmet, record));
             }
         }
         if !rest.walks.is_empty() {
@@ -185,7 +208,12 @@ impl<K: Eq + Clone, O> Room<K, O> {
     fn id_of(&self, at: u32) -> TimerHandle {
         match at & SLOT {
             0 => self.entries.id(at),
-            _ => self.rest.slots.at(at & !SLOT).id.expect("Linked: a slot on a list is in use"),
+            _ => self
+                .rest
+                .slots
+                .at(at & !SLOT)
+                .id
+                .expect("Linked: a slot on a list is in use"),
         }
     }
 
@@ -198,7 +226,8 @@ impl<K: Eq + Clone, O> Room<K, O> {
 
     /// A key that has waiters, as it was stored. Runs the key's `Eq` and `Clone`.
     pub(crate) fn stored<Q: Lookup<K> + ?Sized>(&self, key: &Q, hash: u64) -> Option<K> {
-        self.find(key, hash).map(|record| self.keys.at(record).key.clone())
+        self.find(key, hash)
+            .map(|record| self.keys.at(record).key.clone())
     }
 
     /// The first key of an operation, unless that watch was taken. Runs the key's `Clone`.
@@ -217,7 +246,11 @@ impl<K: Eq + Clone, O> Room<K, O> {
         ticket: Ticket,
         id: TimerHandle,
     ) -> Option<(Option<K>, Option<Ticket>)> {
-        let further = self.rest.slots.get(ticket.slot()).filter(|of| of.id == Some(id))?;
+        let further = self
+            .rest
+            .slots
+            .get(ticket.slot())
+            .filter(|of| of.id == Some(id))?;
         Some((self.key_of(further.link), further.before))
     }
 
@@ -232,16 +265,24 @@ impl<K: Eq + Clone, O> Room<K, O> {
         limit: usize,
         mut taken: impl FnMut(TimerHandle),
     ) -> Popped<K> {
-        let Room { entries, keys, rest, .. } = self;
+        let Room {
+            entries,
+            keys,
+            rest,
+            ..
+        } = self;
         let mut links = Links::of(entries, rest);
         for _ in 0..limit {
-            let Some(watermarks) = &mut keys.at_mut(record).watermarks else { break };
-            let Unmet { counted, id, at, .. } =
-                match watermarks.pop_up_to(value, |unmet| links.waits(unmet, record)) {
-                    Lowest::Met(unmet) => unmet,
-                    Lowest::Gone => continue,
-                    Lowest::Above => break,
-                };
+            let Some(watermarks) = &mut keys.at_mut(record).watermarks else {
+                break;
+            };
+            let Unmet {
+                counted, id, at, ..
+            } = match watermarks.pop_up_to(value, |unmet| links.waits(unmet, record)) {
+                Lowest::Met(unmet) => unmet,
+                Lowest::Gone => continue,
+                Lowest::Above => break,
+            };
             if !counted && !all {
                 links.append(&mut watermarks.met, at, WatchList::Met, record);
                 continue;
@@ -254,7 +295,10 @@ impl<K: Eq + Clone, O> Room<K, O> {
             }
         }
         let watermarks = keys.at(record).watermarks.as_ref();
-        Popped { all: !watermarks.is_some_and(|watermarks| watermarks.reaches(value)), left: None }
+        Popped {
+            all: !watermarks.is_some_and(|watermarks| watermarks.reaches(value)),
+            left: None,
+        }
     }
 
     /// Starts a walk over the plain or the met watches of a key as they are now, with the first
@@ -278,7 +322,11 @@ impl<K: Eq + Clone, O> Room<K, O> {
         }
         self.rest.walks_begun += 1;
         let number = self.rest.walks_begun;
-        self.rest.walks.push(Walk { number, next, last: ends.tail });
+        self.rest.walks.push(Walk {
+            number,
+            next,
+            last: ends.tail,
+        });
         Some(number)
     }
 
@@ -289,7 +337,11 @@ impl<K: Eq + Clone, O> Room<K, O> {
         limit: usize,
         found: impl FnMut(&mut Entries<O>, Waiter),
     ) -> Option<u64> {
-        let at = self.rest.walks.iter().position(|walk| walk.number == number)?;
+        let at = self
+            .rest
+            .walks
+            .iter()
+            .position(|walk| walk.number == number)?;
         let Walk { next, last, .. } = self.rest.walks[at];
         self.rest.walks[at].next = self.visit(next, last, limit, found);
         if self.rest.walks[at].next == NONE {
@@ -323,7 +375,10 @@ impl<K: Eq + Clone, O> Room<K, O> {
                 next
             } else {
                 let further = self.rest.slots.at(at & !SLOT);
-                further.id.into_iter().for_each(|id| found(&mut self.entries, Waiter::Foreign(id)));
+                further
+                    .id
+                    .into_iter()
+                    .for_each(|id| found(&mut self.entries, Waiter::Foreign(id)));
                 further.link.next
             };
             at = if at == last { NONE } else { next };
@@ -377,7 +432,12 @@ mod tests {
             }
             self.assert_walks(&found);
             linked.sort_unstable();
-            let next = |&index: &u32| self.entries.wheel.first_from(index + 1).map(|id| id.index());
+            let next = |&index: &u32| {
+                self.entries
+                    .wheel
+                    .first_from(index + 1)
+                    .map(|id| id.index())
+            };
             let first = self.entries.wheel.first_from(0).map(|id| id.index());
             let firsts = std::iter::successors(first, next)
                 .filter(|&index| self.entries.wheel.at(index).link.of != NONE);
@@ -385,27 +445,45 @@ mod tests {
             let next = |&slot: &u32| slots.first_from(slot + 1);
             let further = std::iter::successors(slots.first_from(0), next)
                 .filter(|&slot| slots.at(slot).link.of != NONE);
-            assert!(firsts.chain(further.map(|slot| slot | SLOT)).eq(linked), "Linked");
+            assert!(
+                firsts.chain(further.map(|slot| slot | SLOT)).eq(linked),
+                "Linked"
+            );
             found
         }
 
         /// How many watermark watches of a key are not met; of one without a record none.
         pub(in crate::room) fn waiting_unmet(&mut self, key: &K, hash: u64) -> usize {
-            self.find(key, hash).map_or(0, |number| self.waiting(number).unmet.len())
+            self.find(key, hash)
+                .map_or(0, |number| self.waiting(number).unmet.len())
         }
 
         /// What waits for a key.
         fn waiting(&mut self, number: u32) -> Waiting {
             let plain = self.linked(number, WatchList::Plain, self.keys.at(number).plain);
-            let met = self.keys.at(number).watermarks.as_ref().map_or(Ends::EMPTY, |of| of.met);
+            let met = self
+                .keys
+                .at(number)
+                .watermarks
+                .as_ref()
+                .map_or(Ends::EMPTY, |of| of.met);
             let met = self.linked(number, WatchList::Met, met);
             let links = Links::of(&mut self.entries, &mut self.rest);
             let watermarks = self.keys.at(number).watermarks.as_ref();
             let unmet = watermarks.map(|of| of.assert_valid(|unmet| links.waits(unmet, number)));
             let unmet = unmet.into_iter().flatten();
             let unmet = unmet.map(|of| {
-                let watermark = Watermark { threshold: of.threshold(), counted: of.counted };
-                (watermark, Linked { at: of.at, id: of.id })
+                let watermark = Watermark {
+                    threshold: of.threshold(),
+                    counted: of.counted,
+                };
+                (
+                    watermark,
+                    Linked {
+                        at: of.at,
+                        id: of.id,
+                    },
+                )
             });
             let unmet = unmet.collect();
             Waiting { plain, unmet, met }
@@ -418,8 +496,9 @@ mod tests {
                     let find = |at| list.iter().position(|waiter| waiter.at == at);
                     find(walk.next).is_some_and(|next| find(walk.last) >= Some(next))
                 };
-                let mut lists =
-                    found.iter().flat_map(|(_, waiting)| [&waiting.plain, &waiting.met]);
+                let mut lists = found
+                    .iter()
+                    .flat_map(|(_, waiting)| [&waiting.plain, &waiting.met]);
                 assert!(lists.any(is_on), "Place: {walk:?}");
             }
         }
@@ -429,9 +508,15 @@ mod tests {
             let (mut found, mut at, mut before) = (Vec::new(), ends.head, NONE);
             while at != NONE {
                 let link = *Links::of(&mut self.entries, &mut self.rest).at_mut(at);
-                assert_eq!((link.record(), link.place(), link.prev), (record, place, before));
+                assert_eq!(
+                    (link.record(), link.place(), link.prev),
+                    (record, place, before)
+                );
                 assert!(found.len() < 1 << 20, "Linked: in a ring");
-                found.push(Linked { at, id: self.id_of(at) });
+                found.push(Linked {
+                    at,
+                    id: self.id_of(at),
+                });
                 (before, at) = (at, link.next);
             }
             assert_eq!(before, ends.tail);

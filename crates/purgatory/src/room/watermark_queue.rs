@@ -36,7 +36,10 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    pub(super) const EMPTY: Ends = Ends { head: NONE, tail: NONE };
+    pub(super) const EMPTY: Ends = Ends {
+        head: NONE,
+        tail: NONE,
+    };
 
     #[cfg(test)]
     pub(super) fn is_empty(self) -> bool {
@@ -79,7 +82,13 @@ pub(super) struct WatermarkList {
 impl Default for WatermarkList {
     fn default() -> Self {
         let (run, heap) = (VecDeque::new(), BinaryHeap::new());
-        WatermarkList { run, heap, pushed: 0, gone: 0, met: Ends::EMPTY }
+        WatermarkList {
+            run,
+            heap,
+            pushed: 0,
+            gone: 0,
+            met: Ends::EMPTY,
+        }
     }
 }
 
@@ -89,8 +98,17 @@ impl WatermarkList {
     pub(super) fn push(&mut self, watermark: Watermark, id: TimerHandle, at: u32) {
         self.pushed += 1;
         let Watermark { threshold, counted } = watermark;
-        let unmet = Unmet { rank: Reverse((threshold, self.pushed)), counted, id, at };
-        if self.run.back().is_none_or(|last| last.threshold() <= threshold) {
+        let unmet = Unmet {
+            rank: Reverse((threshold, self.pushed)),
+            counted,
+            id,
+            at,
+        };
+        if self
+            .run
+            .back()
+            .is_none_or(|last| last.threshold() <= threshold)
+        {
             self.run.push_back(unmet);
         } else {
             self.heap.push(unmet);
@@ -105,8 +123,14 @@ impl WatermarkList {
             return Lowest::Above;
         }
         let of_run = self.run.front() > self.heap.peek();
-        let lowest = if of_run { self.run.pop_front() } else { self.heap.pop() };
-        let Some(lowest) = lowest else { return Lowest::Above };
+        let lowest = if of_run {
+            self.run.pop_front()
+        } else {
+            self.heap.pop()
+        };
+        let Some(lowest) = lowest else {
+            return Lowest::Above;
+        };
         self.shrink();
         if waits(&lowest) {
             return Lowest::Met(lowest);
@@ -117,7 +141,10 @@ impl WatermarkList {
 
     /// True when a threshold is at most `value`. O(1).
     pub(super) fn reaches(&self, value: u64) -> bool {
-        self.run.front().max(self.heap.peek()).is_some_and(|lowest| lowest.threshold() <= value)
+        self.run
+            .front()
+            .max(self.heap.peek())
+            .is_some_and(|lowest| lowest.threshold() <= value)
     }
 
     /// For a watch that has left. O(1) amortised.
@@ -198,7 +225,14 @@ mod tests {
         fn push(&mut self, threshold: u64) {
             self.at += 1;
             let id = TimerHandle::new(0, TaskId::from_parts(self.at, 0));
-            self.watermarks.push(Watermark { threshold, counted: true }, id, self.at);
+            self.watermarks.push(
+                Watermark {
+                    threshold,
+                    counted: true,
+                },
+                id,
+                self.at,
+            );
             let place = self.live.partition_point(|&(other, _)| other <= threshold);
             self.live.insert(place, (threshold, self.at));
         }
@@ -216,8 +250,15 @@ mod tests {
         fn pop_all_up_to(&mut self, value: u64) {
             loop {
                 let live = self.waiting();
-                let met = self.live.first().filter(|(threshold, _)| *threshold <= value).copied();
-                match self.watermarks.pop_up_to(value, |unmet| live.contains(&unmet.at)) {
+                let met = self
+                    .live
+                    .first()
+                    .filter(|(threshold, _)| *threshold <= value)
+                    .copied();
+                match self
+                    .watermarks
+                    .pop_up_to(value, |unmet| live.contains(&unmet.at))
+                {
                     Lowest::Met(unmet) => {
                         assert_eq!(Some((unmet.threshold(), unmet.at)), met);
                         self.live.remove(0);
@@ -230,8 +271,14 @@ mod tests {
 
         fn assert_same(&self) {
             let waiting = self.waiting();
-            let live = self.watermarks.assert_valid(|unmet| waiting.contains(&unmet.at));
-            assert!(live.iter().map(|of| (of.threshold(), of.at)).eq(self.live.clone()));
+            let live = self
+                .watermarks
+                .assert_valid(|unmet| waiting.contains(&unmet.at));
+            assert!(
+                live.iter()
+                    .map(|of| (of.threshold(), of.at))
+                    .eq(self.live.clone())
+            );
             let kept = self.kept();
             assert!(kept <= 9 * self.live.len() + 9 * KEPT, "room for {kept}");
         }

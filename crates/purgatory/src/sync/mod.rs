@@ -68,7 +68,9 @@ pub(crate) fn default_rooms() -> usize {
         return 2;
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    (processors * 64).next_power_of_two().clamp(64, timer_core::MAX_SHARDS)
+    (processors * 64)
+        .next_power_of_two()
+        .clamp(64, timer_core::MAX_SHARDS)
 }
 
 /// How keys are hashed: seeded anew for each purgatory.
@@ -86,7 +88,9 @@ pub(crate) struct Number(u64);
 #[cfg(any(loom, shuttle))]
 impl std::hash::Hasher for Number {
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.0 = self.0 << 8 | u64::from(byte));
+        bytes
+            .iter()
+            .for_each(|&byte| self.0 = self.0 << 8 | u64::from(byte));
     }
 
     fn finish(&self) -> u64 {
@@ -104,7 +108,10 @@ pub(crate) struct Limit {
 impl Limit {
     /// None is taken yet.
     pub(crate) fn new(max: u64) -> Self {
-        Limit { max, taken: AtomicU64::new(0) }
+        Limit {
+            max,
+            taken: AtomicU64::new(0),
+        }
     }
 
     /// The bound.
@@ -116,7 +123,9 @@ impl Limit {
     #[must_use = "what was taken has to be released"]
     pub(crate) fn acquire(&self, count: u64) -> bool {
         let more = |taken: u64| taken.checked_add(count).filter(|&taken| taken <= self.max);
-        self.taken.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok()
+        self.taken
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, more)
+            .is_ok()
     }
 
     /// The number taken.

@@ -26,7 +26,9 @@ fn watched<T: Send + 'static>(
     let (done, result) = mpsc::channel();
     let runtime = runtime.worker_threads(2).enable_time().build().unwrap();
     thread::spawn(move || done.send(runtime.block_on(test)));
-    result.recv_timeout(MINUTE).expect("it hangs, or has panicked")
+    result
+        .recv_timeout(MINUTE)
+        .expect("it hangs, or has panicked")
 }
 
 fn one_thread() -> runtime::Builder {
@@ -43,7 +45,10 @@ fn over(build: impl FnOnce(Builder<u8>) -> Builder<u8>) -> Purgatory<u8> {
 
 /// A purgatory whose timer is a task of the runtime that this is called in.
 fn on_this_runtime() -> Purgatory<u8> {
-    let timer = SystemTimer::builder().tokio(Handle::current()).build().unwrap();
+    let timer = SystemTimer::builder()
+        .tokio(Handle::current())
+        .build()
+        .unwrap();
     over(|builder| builder.timer(&timer))
 }
 
@@ -56,7 +61,10 @@ fn block(purgatory: Purgatory<u8>) -> WaitError {
 
 #[test]
 fn timer_on_the_blocked_thread_refuses_the_wait() {
-    assert_eq!(watched(one_thread(), async { block(on_this_runtime()) }), InsideCallback);
+    assert_eq!(
+        watched(one_thread(), async { block(on_this_runtime()) }),
+        InsideCallback
+    );
     for runtime in [one_thread(), two_threads()] {
         let task = async { spawn(async { block(on_this_runtime()) }).await.unwrap() };
         assert_eq!(watched(runtime, task), InsideCallback);
@@ -72,7 +80,9 @@ fn spawn_blocking_and_block_in_place_may_wait() {
     assert_eq!(watched(one_thread(), blocking), Expired);
     let in_place = async {
         let purgatory = on_this_runtime();
-        spawn(async move { block_in_place(|| block(purgatory)) }).await.unwrap()
+        spawn(async move { block_in_place(|| block(purgatory)) })
+            .await
+            .unwrap()
     };
     assert_eq!(watched(two_threads(), in_place), Expired);
     let own = async { block(Purgatory::new("own").unwrap()) }; // threads of its own

@@ -23,7 +23,10 @@ fn only_awaited_events_in_callbacks_clone_a_key() {
     first.make_ready();
     second.make_ready();
     assert_eq!(purgatory.check_and_complete(&0), 1);
-    assert_eq!((second.endings(), purgatory.len()), (vec![Outcome::Completed], 0));
+    assert_eq!(
+        (second.endings(), purgatory.len()),
+        (vec![Outcome::Completed], 0)
+    );
     assert_eq!((key.clones(), purgatory.stats().events), (4, 7)); // an event and a rise of 2
 }
 
@@ -62,13 +65,29 @@ fn events_for_one_leave_nothing_behind() {
 #[test]
 fn a_purgatory_with_one_room_takes_8_kb() {
     let (shared, by_hand) = (SystemTimer::new().unwrap(), ManualTimer::new());
-    let builds: [&dyn Fn() -> Purgatory<u64>; 2] =
-        [&|| Purgatory::builder("one").timer(&shared).rooms(1).build().unwrap(), &|| {
-            Purgatory::builder("one").timer(&by_hand).rooms(1).build().unwrap()
-        }];
+    let builds: [&dyn Fn() -> Purgatory<u64>; 2] = [
+        &|| {
+            Purgatory::builder("one")
+                .timer(&shared)
+                .rooms(1)
+                .build()
+                .unwrap()
+        },
+        &|| {
+            Purgatory::builder("one")
+                .timer(&by_hand)
+                .rooms(1)
+                .build()
+                .unwrap()
+        },
+    ];
     for build in builds {
         let mut built = None;
         let measured = allocation_counter::measure(|| built = Some(build()));
-        assert!(measured.bytes_current <= 8 << 10, "{} bytes", measured.bytes_current);
+        assert!(
+            measured.bytes_current <= 8 << 10,
+            "{} bytes",
+            measured.bytes_current
+        );
     }
 }

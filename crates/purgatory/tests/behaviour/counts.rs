@@ -8,8 +8,14 @@ use timer_core::{TimeHistogram, Timer};
 
 /// The bounds and counts of the buckets that are not empty.
 fn filled(histogram: &TimeHistogram) -> Vec<(f64, u64)> {
-    let bounds = TimeHistogram::BOUNDS_S.iter().copied().chain([f64::INFINITY]);
-    bounds.zip(histogram.buckets().iter().copied()).filter(|&(_, count)| count > 0).collect()
+    let bounds = TimeHistogram::BOUNDS_S
+        .iter()
+        .copied()
+        .chain([f64::INFINITY]);
+    bounds
+        .zip(histogram.buckets().iter().copied())
+        .filter(|&(_, count)| count > 0)
+        .collect()
 }
 
 #[test]
@@ -31,9 +37,16 @@ fn waits_are_timed_by_outcome() {
     assert_eq!(filled(&times.completed), [(0.025, 1)]);
     assert_eq!(filled(&times.cancelled), [(0.05, 1)]);
     assert_eq!(filled(&times.expired), [(0.05, 1)]);
-    let sums = [times.completed.sum_s(), times.cancelled.sum_s(), times.expired.sum_s()];
+    let sums = [
+        times.completed.sum_s(),
+        times.cancelled.sum_s(),
+        times.expired.sum_s(),
+    ];
     assert_eq!(sums, [0.02, 0.03, 0.04]);
-    assert_eq!((filled(&times.lateness), times.lateness.sum_s()), (vec![(0.00001, 1)], 0.0));
+    assert_eq!(
+        (filled(&times.lateness), times.lateness.sum_s()),
+        (vec![(0.00001, 1)], 0.0)
+    );
     Probe::parked(&purgatory, &["later"], Duration::from_micros(9_500)); // due in 10 ms
     timer.pass(60 * MS); // nobody turns the wheel meanwhile
     timer.advance(Duration::ZERO);
@@ -82,7 +95,10 @@ fn callback_delay_ends_when_the_callback_begins() {
     expire();
     assert_eq!(purgatory.stats().expired, 6);
     let delay = purgatory.times().callback_delay;
-    assert_eq!((filled(&delay), delay.sum_s()), (vec![(0.025, 1), (0.05, 2)], 0.09));
+    assert_eq!(
+        (filled(&delay), delay.sum_s()),
+        (vec![(0.025, 1), (0.05, 2)], 0.09)
+    );
 }
 
 #[test]

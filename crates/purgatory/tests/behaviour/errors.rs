@@ -16,40 +16,77 @@ fn park_or_fail(waits: &Purgatory<u32>) -> anyhow::Result<()> {
 #[test]
 fn a_refusal_names_the_bound() {
     let timer = ManualTimer::new();
-    let waits: Purgatory<u32> =
-        Purgatory::builder("w").timer(&timer).max_parked(1).build().unwrap();
+    let waits: Purgatory<u32> = Purgatory::builder("w")
+        .timer(&timer)
+        .max_parked(1)
+        .build()
+        .unwrap();
     let says = |watches: Watches<'_, u32>| {
-        waits.try_complete_else_watch(never(), watches, NEVER).unwrap_err().to_string()
+        waits
+            .try_complete_else_watch(never(), watches, NEVER)
+            .unwrap_err()
+            .to_string()
     };
     assert_eq!(says(Watches::keys(&[])), "not parked: no watch key");
     let levels: Vec<_> = (0..20_000).map(|key| (key, 1)).collect();
     let many = says(Watches::up_to(&levels));
-    assert_eq!(many, "not parked: more than 16383 watermarks to count in one operation");
+    assert_eq!(
+        many,
+        "not parked: more than 16383 watermarks to count in one operation"
+    );
     park_or_fail(&waits).unwrap();
     let error = park_or_fail(&waits).unwrap_err();
-    assert_eq!(error.to_string(), "not parked: no more than 1 can be parked");
+    assert_eq!(
+        error.to_string(),
+        "not parked: no more than 1 can be parked"
+    );
     let full = error.downcast::<Refused<BoxedOperation>>().unwrap();
     waits.cancel_all("room");
     waits.park(full.into_inner(), &[1], NEVER); // it came back
     timer.shutdown(MINUTE);
-    assert_eq!(says(Watches::keys(&[1])), "not parked: the purgatory was shut down");
+    assert_eq!(
+        says(Watches::keys(&[1])),
+        "not parked: the purgatory was shut down"
+    );
     let stats = waits.stats();
-    assert_eq!((stats.refused_no_keys, stats.refused_full, stats.refused_closed), (1, 1, 1));
+    assert_eq!(
+        (
+            stats.refused_no_keys,
+            stats.refused_full,
+            stats.refused_closed
+        ),
+        (1, 1, 1)
+    );
     assert_eq!((stats.refused_too_many_watermarks, stats.checks), (1, 5));
     let late = Purgatory::<u32>::builder("late").timer(&timer).build();
     assert!(matches!(late, Err(BuildError::Closed)));
-    let rooms = Purgatory::<u32>::builder("rooms").rooms(3).build().unwrap_err();
-    assert_eq!(rooms.to_string(), "3 shards or rooms: not a power of two in 1..=256");
+    let rooms = Purgatory::<u32>::builder("rooms")
+        .rooms(3)
+        .build()
+        .unwrap_err();
+    assert_eq!(
+        rooms.to_string(),
+        "3 shards or rooms: not a power of two in 1..=256"
+    );
 }
 
 #[test]
 fn an_outcome_says_why() {
     let cancelled = |reason| Outcome::Cancelled(reason).to_string();
     assert_eq!(Outcome::Completed.to_string(), "completed");
-    assert_eq!(cancelled(CancelReason::Dropped), "cancelled: its purgatory was dropped");
-    assert_eq!(cancelled(CancelReason::Panicked), "cancelled: its check panicked");
+    assert_eq!(
+        cancelled(CancelReason::Dropped),
+        "cancelled: its purgatory was dropped"
+    );
+    assert_eq!(
+        cancelled(CancelReason::Panicked),
+        "cancelled: its check panicked"
+    );
     let inside = WaitError::InsideCallback.to_string();
-    assert_eq!(inside, "a blocking wait inside a check, a callback or a task that it may wait for");
+    assert_eq!(
+        inside,
+        "a blocking wait inside a check, a callback or a task that it may wait for"
+    );
     let refused = WaitError::Refused(RefusedReason::NoKeys).to_string();
     assert_eq!(refused, "not parked: no watch key");
 }
@@ -58,8 +95,12 @@ fn an_outcome_says_why() {
 #[test]
 fn the_id_of_an_operation_is_of_one_purgatory_alone() {
     let timer = ManualTimer::new();
-    let [one, other] =
-        ["one", "other"].map(|name| Purgatory::<u32>::builder(name).timer(&timer).build().unwrap());
+    let [one, other] = ["one", "other"].map(|name| {
+        Purgatory::<u32>::builder(name)
+            .timer(&timer)
+            .build()
+            .unwrap()
+    });
     let ids = [&one, &one, &other].map(|of| of.park(never(), &[1], NEVER));
     let parts = ids.map(|id| {
         let text = id.to_string();
@@ -70,7 +111,13 @@ fn the_id_of_an_operation_is_of_one_purgatory_alone() {
     assert!(parts[0][0] != parts[2][0] && parts[0][1] != parts[1][1]);
     #[cfg(feature = "serde")]
     assert_eq!(serde_json::to_value(ids[0]).unwrap(), ids[0].to_string());
-    assert_eq!([other.cancel(ids[0], "not here"), other.complete(ids[0])], [EndResult::Gone; 2]);
+    assert_eq!(
+        [other.cancel(ids[0], "not here"), other.complete(ids[0])],
+        [EndResult::Gone; 2]
+    );
     assert!(!other.reschedule(ids[0], MS));
-    assert_eq!((one.len(), other.len(), one.cancel(ids[0], "here")), (2, 1, EndResult::Ended));
+    assert_eq!(
+        (one.len(), other.len(), one.cancel(ids[0], "here")),
+        (2, 1, EndResult::Ended)
+    );
 }

@@ -37,7 +37,10 @@ fn an_event_after_the_deadline_completes() {
         let late = Probe::parked(&waits, watches, MS);
         timer.advance(MS);
         late.make_ready();
-        assert_eq!((waits.check_and_complete(&"a"), late.endings()), (0, vec![Outcome::Expired]));
+        assert_eq!(
+            (waits.check_and_complete(&"a"), late.endings()),
+            (0, vec![Outcome::Expired])
+        );
     }
 }
 
@@ -46,13 +49,21 @@ fn an_event_after_the_deadline_completes() {
 fn turns_are_taken_in_the_order_of_parking() {
     let (_timer, waits) = waiting();
     let keys = [&["a"][..], &["a", "b"], &["b", "a"], &["c", "a", "d"]];
-    let parked: Vec<_> =
-        keys.repeat(9).iter().map(|&keys| Probe::parked(&waits, keys, NEVER)).collect();
+    let parked: Vec<_> = keys
+        .repeat(9)
+        .iter()
+        .map(|&keys| Probe::parked(&waits, keys, NEVER))
+        .collect();
     waits.check_and_complete(&"a"); // none is ready, and none loses its turn
     parked.iter().for_each(Probe::make_ready);
     for ended in 1..=parked.len() {
         assert!(waits.check_and_complete_one(&"a"));
-        assert!(parked.iter().map(Probe::ended).eq((0..parked.len()).map(|at| at < ended)));
+        assert!(
+            parked
+                .iter()
+                .map(Probe::ended)
+                .eq((0..parked.len()).map(|at| at < ended))
+        );
     }
     assert!(!waits.check_and_complete_one(&"a"));
     assert_empty(&waits);
@@ -102,7 +113,10 @@ fn drop_head(slot: &Slot) {
 #[test]
 fn a_head_dropped_in_its_check_passes_its_turn_on() {
     for (takes, elsewhere) in [(true, false), (true, true), (false, false), (false, true)] {
-        let turns = Turns { free: Arc::new(Mutex::new(true)), waits: by_hand().1 };
+        let turns = Turns {
+            free: Arc::new(Mutex::new(true)),
+            waits: by_hand().1,
+        };
         let out = over(&mut turns.wait()).unwrap();
         let (head, mut checks) = (Slot::default(), 0);
         let slot = head.clone();

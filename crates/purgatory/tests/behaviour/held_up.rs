@@ -39,8 +39,17 @@ impl Held {
     }
 
     fn purgatory(&self) -> (SystemTimer, Purgatory<&'static str, Op>) {
-        let timer = SystemTimer::builder().clock(self.clone()).name("t").inline().build().unwrap();
-        let purgatory = Purgatory::builder("test").timer(&timer).rooms(1).build().unwrap();
+        let timer = SystemTimer::builder()
+            .clock(self.clone())
+            .name("t")
+            .inline()
+            .build()
+            .unwrap();
+        let purgatory = Purgatory::builder("test")
+            .timer(&timer)
+            .rooms(1)
+            .build()
+            .unwrap();
         (timer, purgatory)
     }
 }
@@ -85,7 +94,10 @@ fn a_turn_behind_the_wheel_checks_nothing_again() {
     while !probe.ended() {
         thread::yield_now(); // for ever, if it were lost
     }
-    assert_eq!((probe.endings(), probe.checks()), (vec![Outcome::Expired], 1));
+    assert_eq!(
+        (probe.endings(), probe.checks()),
+        (vec![Outcome::Expired], 1)
+    );
     assert_eq!(purgatory.stats().missed_events, 0);
 }
 
@@ -97,7 +109,10 @@ fn two_snapshots_at_once_find_no_key_quiet_for_long() {
     Probe::parked(&purgatory, &["key"], MINUTE);
     let (has_looked, go) = clock.hold("late");
     let late = purgatory.clone();
-    let late = thread::Builder::new().name("late".into()).spawn(move || late.snapshot(1)).unwrap();
+    let late = thread::Builder::new()
+        .name("late".into())
+        .spawn(move || late.snapshot(1))
+        .unwrap();
     has_looked.recv().unwrap();
     clock.set_us(102_000);
     assert_eq!(purgatory.snapshot(1).quietest, [("key", Duration::ZERO)]);
@@ -112,8 +127,15 @@ fn a_stuck_check_is_told_to_a_closed_stderr() {
     const CHILD: &str = "STDERR_IS_CLOSED";
     if std::env::var_os(CHILD).is_none() {
         let mut again = Command::new(std::env::current_exe().unwrap());
-        again.args(["--exact", "held_up::a_stuck_check_is_told_to_a_closed_stderr", "--nocapture"]);
-        let piped = again.env(CHILD, "1").stdout(Stdio::null()).stderr(Stdio::piped());
+        again.args([
+            "--exact",
+            "held_up::a_stuck_check_is_told_to_a_closed_stderr",
+            "--nocapture",
+        ]);
+        let piped = again
+            .env(CHILD, "1")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         let mut child = piped.spawn().unwrap();
         drop(child.stderr.take());
         assert!(child.wait().unwrap().success());

@@ -14,27 +14,37 @@ use timer_core::{ManualTimer, SystemTimer, TimeHistogram, Timer};
 
 /// A purgatory in which something of everything has happened.
 fn eventful(timer: &ManualTimer) -> Waiting {
-    let purgatory =
-        Purgatory::builder("orders").timer(timer).max_parked(4).max_weight(9).build().unwrap();
+    let purgatory = Purgatory::builder("orders")
+        .timer(timer)
+        .max_parked(4)
+        .max_weight(9)
+        .build()
+        .unwrap();
     purgatory.publish(); // times count from here on
     let ready = Probe::parked(&purgatory, &["k"], NEVER);
     Probe::parked(&purgatory, &["k"], 10 * MS);
     let panics = Probe::new();
     let checks = panics.clone();
-    let operation = panics.operation().on_check(move || assert!(checks.checks() < 2, "panics"));
+    let operation = panics
+        .operation()
+        .on_check(move || assert!(checks.checks() < 2, "panics"));
     purgatory.park(operation, &["k"], NEVER);
     Probe::parked(&purgatory, Watches::keys(&["k"]).labelled("yours"), NEVER);
     refused(&purgatory, Probe::new().operation(), &["k"]); // full
     timer.advance(20 * MS);
     ready.make_ready();
     assert_eq!(purgatory.check_and_complete(&"k"), 1);
-    purgatory.try_complete_else_watch(ready.operation(), &["k"], NEVER).unwrap(); // at once
+    purgatory
+        .try_complete_else_watch(ready.operation(), &["k"], NEVER)
+        .unwrap(); // at once
     timer.advance(1500 * MS);
     purgatory
 }
 
 fn exposition(publish: impl FnOnce()) -> String {
-    let builder = PrometheusBuilder::new().set_buckets(TimeHistogram::BOUNDS_S).unwrap();
+    let builder = PrometheusBuilder::new()
+        .set_buckets(TimeHistogram::BOUNDS_S)
+        .unwrap();
     let recorder = builder.build_recorder();
     metrics::with_local_recorder(&recorder, publish);
     recorder.handle().render()
@@ -76,10 +86,19 @@ fn a_real_recorder_is_handed_counts_and_histograms() {
         expiry_lateness_seconds_count 1
         callback_delay_seconds_count 1
     "#;
-    let page = page.replace("{purgatory=\"orders\"}", "").replace("purgatory=\"orders\",", "");
-    for line in expected.lines().map(str::trim).filter(|line| !line.is_empty()) {
+    let page = page
+        .replace("{purgatory=\"orders\"}", "")
+        .replace("purgatory=\"orders\",", "");
+    for line in expected
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+    {
         let line = format!("purgatory_{line}");
-        assert!(page.lines().any(|other| other == line), "{line} is not in\n{page}");
+        assert!(
+            page.lines().any(|other| other == line),
+            "{line} is not in\n{page}"
+        );
     }
 }
 
@@ -127,14 +146,24 @@ struct Row<'a> {
 fn documented(page: &str) -> Vec<Row<'_>> {
     let rows = page.lines().filter(|line| line.starts_with("| `"));
     rows.map(|row| {
-        let cells: Vec<_> = row.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
-        let labels = cells[3].split(';').filter_map(|label| label.split_once(':'));
+        let cells: Vec<_> = row
+            .split('|')
+            .map(|cell| cell.trim().trim_matches('`'))
+            .collect();
+        let labels = cells[3]
+            .split(';')
+            .filter_map(|label| label.split_once(':'));
         let quiet = |word: &str| word.trim().trim_matches('`').to_owned();
         let labels = labels.flat_map(|(label, values)| {
             let pair = move |value| format!("{}=\"{}\"", quiet(label), quiet(value));
             values.split(',').map(pair)
         });
-        Row { name: cells[1], kind: cells[2], labels: labels.collect(), help: cells[4] }
+        Row {
+            name: cells[1],
+            kind: cells[2],
+            labels: labels.collect(),
+            help: cells[4],
+        }
     })
     .collect()
 }
@@ -153,11 +182,30 @@ fn the_page_lists_exactly_what_is_published() {
     let rows = documented(include_str!("../../../../docs/METRICS.md"));
     let names: BTreeSet<_> = rows.iter().map(|row| row.name).collect();
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    assert_eq!(types.map(|line| line.split(' ').next().unwrap()).collect::<BTreeSet<_>>(), names);
-    for Row { name, kind, labels, help } in rows {
-        assert!(page.contains(&format!("# TYPE {name} {kind}\n")), "{name} is no {kind}");
-        let told = page.lines().find_map(|line| line.strip_prefix(&format!("# HELP {name} ")));
-        assert!(help.starts_with(told.unwrap()), "{name}: {told:?} does not begin {help:?}");
+    assert_eq!(
+        types
+            .map(|line| line.split(' ').next().unwrap())
+            .collect::<BTreeSet<_>>(),
+        names
+    );
+    for Row {
+        name,
+        kind,
+        labels,
+        help,
+    } in rows
+    {
+        assert!(
+            page.contains(&format!("# TYPE {name} {kind}\n")),
+            "{name} is no {kind}"
+        );
+        let told = page
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("# HELP {name} ")));
+        assert!(
+            help.starts_with(told.unwrap()),
+            "{name}: {told:?} does not begin {help:?}"
+        );
         let suffix = match kind {
             "counter" => name.ends_with("_total"),
             "histogram" => name.ends_with("_seconds"),
@@ -165,11 +213,17 @@ fn the_page_lists_exactly_what_is_published() {
         };
         assert!(suffix, "{name} is no name for a {kind}");
         let ends = ["", "_bucket", "_sum", "_count"].map(|end| format!("{name}{end}{{"));
-        let lines = page.lines().filter(|line| ends.iter().any(|end| line.starts_with(end)));
+        let lines = page
+            .lines()
+            .filter(|line| ends.iter().any(|end| line.starts_with(end)));
         let told = lines.flat_map(|line| line.split(['{', '}']).nth(1).unwrap().split(','));
         let own = ["purgatory=", "timer=", "le="];
         let told = told.filter(|label| !own.iter().any(|own| label.starts_with(own)));
-        assert_eq!(told.map(str::to_owned).collect::<BTreeSet<_>>(), labels, "{name}");
+        assert_eq!(
+            told.map(str::to_owned).collect::<BTreeSet<_>>(),
+            labels,
+            "{name}"
+        );
     }
 }
 

@@ -98,7 +98,9 @@ fn a_call_inside_a_closure_panics_with_its_name() {
         ("update", |monitor| monitor.update(|_| ())),
         ("update_key", |monitor| monitor.update_key(&"n", |_| ())),
         ("update_one", |monitor| monitor.update_one(&"n", |_| ())),
-        ("update_keys", |monitor| monitor.update_keys(|_| ((), vec!["n"]))),
+        ("update_keys", |monitor| {
+            monitor.update_keys(|_| ((), vec!["n"]))
+        }),
         ("read", |monitor| monitor.read(|_| ())),
         ("wait", |monitor| drop(monitor.wait(&["n"], SECOND, has(1)))),
     ];
@@ -114,7 +116,10 @@ fn a_call_inside_a_closure_panics_with_its_name() {
     assert_eq!(calls_back.wait_blocking(), panicked);
     let under_the_lock = monitor.wait(&["n"], SECOND, has(1));
     monitor.update(|_| waits.check_and_complete(&"n"));
-    assert_eq!(under_the_lock.wait_blocking().map(|_| 0), panicked.map(|_| 0));
+    assert_eq!(
+        under_the_lock.wait_blocking().map(|_| 0),
+        panicked.map(|_| 0)
+    );
     assert_empty(&waits);
 }
 
@@ -123,8 +128,14 @@ fn the_last_handle_ends_waits_and_drops_the_state() {
     let state = Arc::new(());
     let monitor = Monitor::new("dropped", state.clone()).unwrap();
     let waiting = monitor.clone().wait(&["n"], MINUTE, |_| None::<()>);
-    assert_eq!((monitor.purgatory().len(), Arc::strong_count(&state)), (1, 2));
+    assert_eq!(
+        (monitor.purgatory().len(), Arc::strong_count(&state)),
+        (1, 2)
+    );
     drop(monitor);
     assert_eq!(Arc::strong_count(&state), 1); // though a future is there
-    assert_eq!(waiting.wait_blocking(), Err(WaitError::Cancelled(CancelReason::Dropped)));
+    assert_eq!(
+        waiting.wait_blocking(),
+        Err(WaitError::Cancelled(CancelReason::Dropped))
+    );
 }

@@ -23,7 +23,10 @@ fn a_moved_deadline_does_not_fire_at_the_old_one() {
     timer.advance(19 * MS);
     assert!(!probe.ended());
     timer.advance(MS);
-    assert_eq!((probe.endings(), purgatory.reschedule(id, SECOND)), (vec![Expired], false));
+    assert_eq!(
+        (probe.endings(), purgatory.reschedule(id, SECOND)),
+        (vec![Expired], false)
+    );
 }
 
 /// A callback that parked its operation again had the deadline of before.
@@ -47,14 +50,19 @@ fn a_late_cancel_gives_no_second_place_back() {
     let (timer, purgatory): (_, Waiting) = by_hand_with(|builder| builder.max_parked(1));
     for ends in 0..3 {
         let (probe, inside) = (Probe::new(), purgatory.clone());
-        let operation = probe.operation().on_check(move || _ = inside.cancel_all("during"));
+        let operation = probe
+            .operation()
+            .on_check(move || _ = inside.cancel_all("during"));
         let id = purgatory.park(operation, &["a"], MS);
         match ends {
             0 => timer.advance(MS),
             1 => assert_eq!(purgatory.cancel(id, "in time"), EndResult::Ended),
             _ => assert_eq!(purgatory.check_and_complete(&"a"), 0), // noted by its own check
         }
-        assert_eq!((purgatory.cancel(id, "late"), probe.endings().len()), (EndResult::Gone, 1));
+        assert_eq!(
+            (purgatory.cancel(id, "late"), probe.endings().len()),
+            (EndResult::Gone, 1)
+        );
         purgatory.park(Probe::new().operation(), &["b"], MS);
         let second = purgatory.try_complete_else_watch(Probe::new().operation(), &["b"], MS);
         assert_eq!(second.unwrap_err().reason, RefusedReason::Full { limit: 1 });
@@ -82,14 +90,26 @@ fn a_watermark_seeded_late_neither_ends_nor_loses() {
         assert_eq!(purgatory.complete_up_to(&"log", 9), 0); // before anything waits
         let levels = [("log", 5)];
         let watches = Watches::up_to(&levels);
-        let probe =
-            Probe::parked(&purgatory, if checked { watches.checked() } else { watches }, SECOND);
-        assert_eq!((purgatory.complete_up_to(&"log", 4), probe.ended()), (0, false));
+        let probe = Probe::parked(
+            &purgatory,
+            if checked { watches.checked() } else { watches },
+            SECOND,
+        );
+        assert_eq!(
+            (purgatory.complete_up_to(&"log", 4), probe.ended()),
+            (0, false)
+        );
         probe.make_ready();
-        assert_eq!((purgatory.complete_up_to(&"log", 5), probe.endings()), (1, vec![Completed]));
+        assert_eq!(
+            (purgatory.complete_up_to(&"log", 5), probe.endings()),
+            (1, vec![Completed])
+        );
     }
     let (_timer, purgatory) = waiting();
     let levels = [("log", 5), ("epoch", 1)];
     purgatory.park(Probe::new().operation(), Watches::up_to(&levels), SECOND);
-    assert_eq!(["log", "log", "epoch"].map(|key| purgatory.complete_up_to(&key, 7)), [0, 0, 1]);
+    assert_eq!(
+        ["log", "log", "epoch"].map(|key| purgatory.complete_up_to(&key, 7)),
+        [0, 0, 1]
+    );
 }

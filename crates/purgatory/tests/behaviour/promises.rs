@@ -37,8 +37,14 @@ fn an_operation_has_one_outcome_whatever_follows() {
                 _ => _ = purgatory.shutdown(MINUTE),
             }
         }
-        let outcomes =
-            [Completed, Expired, requested("one"), Completed, requested("all"), SHUTDOWN];
+        let outcomes = [
+            Completed,
+            Expired,
+            requested("one"),
+            Completed,
+            requested("all"),
+            SHUTDOWN,
+        ];
         assert_eq!(probe.endings(), [outcomes[first].clone()]);
         assert_empty(&purgatory);
     }
@@ -56,7 +62,10 @@ fn an_event_between_check_and_watch_is_not_lost() {
         let operation = probe.operation().on_check(move || {
             if std::mem::take(&mut first) {
                 thread::scope(|scope| {
-                    scope.spawn(|| raised.check_and_complete(&0)).join().unwrap()
+                    scope
+                        .spawn(|| raised.check_and_complete(&0))
+                        .join()
+                        .unwrap()
                 });
             } else {
                 seen.make_ready(); // a check that looks again
@@ -94,12 +103,19 @@ fn nothing_expires_early() {
     timer.advance(Duration::from_micros(300)); // so that the deadline has to round up
     let short = Probe::parked(&purgatory, &["a"], 20 * MS);
     let at = Probe::parked(&purgatory, &["a"], Timeout::At(20_300_001));
-    let long = [Timeout::After(Duration::MAX), Timeout::At(u64::MAX - 1), Timeout::Never];
+    let long = [
+        Timeout::After(Duration::MAX),
+        Timeout::At(u64::MAX - 1),
+        Timeout::Never,
+    ];
     let long = long.map(|timeout| Probe::parked(&purgatory, &["a"], timeout));
     timer.advance(Duration::from_micros(20_699)); // 20.999 ms: past both, but their tick is 21
     assert!(!short.ended() && !at.ended());
     timer.advance(Duration::from_micros(1));
-    assert_eq!((short.endings(), at.endings()), (vec![Expired], vec![Expired]));
+    assert_eq!(
+        (short.endings(), at.endings()),
+        (vec![Expired], vec![Expired])
+    );
     timer.advance(Duration::from_secs(100 * 365 * 24 * 3600)); // a hundred years
     assert!(long.iter().all(|probe| !probe.ended()));
     let past = purgatory.try_complete_else_watch(Probe::new().operation(), &["a"], Timeout::At(9));
@@ -118,10 +134,15 @@ fn no_thread_waits_for_a_check_or_a_callback() {
     };
     let (tell, told) = mpsc::channel();
     let tells = tell.clone();
-    let checked = when(check, move |outcome| tells.send(("checked", outcome)).unwrap());
+    let checked = when(check, move |outcome| {
+        tells.send(("checked", outcome)).unwrap()
+    });
     let checked = purgatory.park(checked, &["a"], MINUTE);
     let calls = purgatory.park(when(|| false, move |_| in_callback.here()), &["b"], MINUTE);
-    let other = when(|| false, move |outcome| tell.send(("other", outcome)).unwrap());
+    let other = when(
+        || false,
+        move |outcome| tell.send(("other", outcome)).unwrap(),
+    );
     purgatory.park(other, &["c"], SECOND);
     checking.arm();
     let meanwhile = || {
@@ -148,7 +169,10 @@ fn an_operation_that_has_ended_leaves_nothing() {
             let held = payload.clone();
             let operation = when(|| false, move |_| drop(held));
             let id = purgatory.park(operation, keys, SECOND);
-            assert_eq!((purgatory.watched(), Arc::strong_count(&payload)), (keys.len(), 2));
+            assert_eq!(
+                (purgatory.watched(), Arc::strong_count(&payload)),
+                (keys.len(), 2)
+            );
             match way {
                 0 => _ = purgatory.complete(id),
                 1 => _ = purgatory.cancel(id, "gone"),
@@ -208,13 +232,22 @@ fn a_shutdown_with_a_limit_tells_what_it_left() {
     checking.meanwhile(|| {
         let left = purgatory.shutdown(Duration::ZERO);
         calling.meanwhile(|| {
-            assert_eq!((left.under_check, left.callbacks, left.threads > 0), (1, 1, true));
+            assert_eq!(
+                (left.under_check, left.callbacks, left.threads > 0),
+                (1, 1, true)
+            );
             let late = purgatory.try_complete_else_watch(when(|| false, drop), &[1], MINUTE);
             assert_eq!(late.unwrap_err().reason, RefusedReason::Closed);
         });
     });
     assert!(purgatory.shutdown(MINUTE).is_nothing());
-    assert_eq!((event.join().unwrap(), purgatory.stats().cancelled_by_shutdown), (0, 2));
+    assert_eq!(
+        (
+            event.join().unwrap(),
+            purgatory.stats().cancelled_by_shutdown
+        ),
+        (0, 2)
+    );
 }
 
 #[test]
@@ -222,7 +255,9 @@ fn panics_are_contained_and_counted() {
     let (timer, purgatory) = waiting();
     let first = Probe::new();
     let operation = first.operation().on_check(|| panic!("in the first check"));
-    purgatory.try_complete_else_watch(operation, &["a"], MINUTE).unwrap();
+    purgatory
+        .try_complete_else_watch(operation, &["a"], MINUTE)
+        .unwrap();
     let (later, mut parked) = (Probe::new(), false);
     let operation = later.operation().on_check(move || {
         assert!(!std::mem::replace(&mut parked, true), "in a later check");
@@ -236,7 +271,9 @@ fn panics_are_contained_and_counted() {
     next.make_ready();
     assert_eq!(purgatory.check_and_complete(&"a"), 2);
     let expired = Probe::new();
-    let operation = expired.operation().then(|_| panic!("in an expired callback"));
+    let operation = expired
+        .operation()
+        .then(|_| panic!("in an expired callback"));
     purgatory.park(operation, &["a"], MINUTE);
     let last = Probe::parked(&purgatory, &["a"], MINUTE);
     timer.advance(MINUTE);
@@ -254,9 +291,19 @@ fn a_clock_jump_expires_in_order_of_deadlines() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let noted = |name: u32| {
         let order = order.clone();
-        Probe::new().operation().then(move |_| order.lock().unwrap().push(name))
+        Probe::new()
+            .operation()
+            .then(move |_| order.lock().unwrap().push(name))
     };
-    for (name, after_ms) in [(70, 70), (5, 5), (6, 5), (4100, 4100), (64, 64), (1, 1), (71, 70)] {
+    for (name, after_ms) in [
+        (70, 70),
+        (5, 5),
+        (6, 5),
+        (4100, 4100),
+        (64, 64),
+        (1, 1),
+        (71, 70),
+    ] {
         purgatory.park(noted(name), &["a", "b"], after_ms * MS);
     }
     let id = purgatory.park(noted(3), &["a"], MINUTE);

@@ -48,7 +48,12 @@ impl World {
 
     fn late(kind: Kind) -> (Self, Later) {
         let later = Later::default();
-        (World::with(kind, |builder| builder.executor(later.clone()).max_parked(1)), later)
+        (
+            World::with(kind, |builder| {
+                builder.executor(later.clone()).max_parked(1)
+            }),
+            later,
+        )
     }
 
     fn with(
@@ -62,7 +67,12 @@ impl World {
             Kind::Last => build(builder.check_at_expiry(hook)),
             Kind::Again => build(builder.recheck_every(EVERY)),
         });
-        World { kind, timer, purgatory, missed }
+        World {
+            kind,
+            timer,
+            purgatory,
+            missed,
+        }
     }
 
     #[track_caller]
@@ -121,14 +131,19 @@ fn a_forgotten_event_costs_one_interval() {
         (never, NEVER, None),
     ] {
         let probe = Probe::new();
-        let id = world.purgatory.park(probe.operation(), &["a", "b"], timeout);
+        let id = world
+            .purgatory
+            .park(probe.operation(), &["a", "b"], timeout);
         probe.make_ready();
         world.timer.advance(EVERY - MS);
         assert!(!probe.ended());
         world.timer.advance(MS);
         assert_eq!((probe.endings(), probe.checks()), (vec![Completed], 2));
         let missed = world.missed.lock().unwrap()[0].clone();
-        assert_eq!((missed.id, missed.keys, missed.age), (id, vec!["a", "b"], EVERY));
+        assert_eq!(
+            (missed.id, missed.keys, missed.age),
+            (id, vec!["a", "b"], EVERY)
+        );
         assert_eq!(missed.expires_in, left);
         assert_eq!(world.purgatory.stats().checks, 2);
         world.assert_over(1);
@@ -167,7 +182,10 @@ fn a_queued_recheck_holds_nothing_up() {
     assert_eq!((later.len(), probe.checks()), (1, 1)); // handed over, not run
     probe.make_ready();
     assert_eq!(world.purgatory.check_and_complete(&"a"), 1);
-    assert_eq!((later.run(), probe.checks(), probe.endings()), (1, 2, vec![Completed]));
+    assert_eq!(
+        (later.run(), probe.checks(), probe.endings()),
+        (1, 2, vec![Completed])
+    );
     world.assert_over(0);
 
     let probe = world.parked(&["a"]);
@@ -175,7 +193,10 @@ fn a_queued_recheck_holds_nothing_up() {
     probe.make_ready();
     world.timer.advance(2 * EVERY); // its time is up before the executor came to it
     assert!(world.purgatory.is_empty());
-    assert_eq!((later.run(), probe.checks(), probe.endings()), (2, 1, vec![Expired]));
+    assert_eq!(
+        (later.run(), probe.checks(), probe.endings()),
+        (2, 1, vec![Expired])
+    );
 }
 
 #[test]
@@ -184,7 +205,10 @@ fn a_late_executor_is_given_each_operation_once() {
     let probe = Probe::new();
     let id = world.purgatory.park(probe.operation(), &["a"], 50 * EVERY);
     world.timer.advance(10 * EVERY);
-    assert_eq!((later.len(), world.purgatory.stats().callbacks_waiting), (1, 1));
+    assert_eq!(
+        (later.len(), world.purgatory.stats().callbacks_waiting),
+        (1, 1)
+    );
     world.purgatory.reschedule(id, 50 * EVERY); // does not queue it again either
     world.timer.advance(10 * EVERY);
     assert_eq!((later.run(), probe.checks(), later.len()), (1, 2, 0));
@@ -195,14 +219,20 @@ fn a_late_executor_is_given_each_operation_once() {
 /// Its holder looks again, unless its end is decided.
 #[test]
 fn an_event_during_a_check_is_no_miss() {
-    for (kind, ready) in BOTH.into_iter().flat_map(|kind| [(kind, true), (kind, false)]) {
+    for (kind, ready) in BOTH
+        .into_iter()
+        .flat_map(|kind| [(kind, true), (kind, false)])
+    {
         for keys in [&["a"][..], &["b", "a"]] {
             let (world, probe) = (World::new(kind), Probe::new());
             let event = |waits: &Waiting| assert_eq!(waits.check_and_complete(&"a"), 0);
             world.park(world.at_check(&probe, ready, event), keys);
             world.timer.advance(EVERY);
             let looks_again = kind == Kind::Again && !ready;
-            assert_eq!((probe.ended(), probe.checks()), (!looks_again, 2 + looks_again as usize));
+            assert_eq!(
+                (probe.ended(), probe.checks()),
+                (!looks_again, 2 + looks_again as usize)
+            );
             world.timer.advance(2 * EVERY);
             assert_eq!(probe.endings(), [if ready { Completed } else { Expired }]);
             world.assert_over(0);
@@ -216,19 +246,35 @@ fn an_event_during_a_check_is_no_miss() {
 fn an_end_during_a_check_is_left_to_it() {
     type End = fn(&Waiting, &ManualTimer, OperationId);
     let ends: [(End, Outcome); 6] = [
-        (|waits, _, id| assert_eq!(waits.cancel(id, "late"), EndResult::Noted), requested("late")),
-        (|waits, _, id| assert_eq!(waits.complete(id), EndResult::Noted), Completed),
-        (|waits, _, _| assert_eq!(waits.cancel_for_key(&"a", "late"), 0), requested("late")),
+        (
+            |waits, _, id| assert_eq!(waits.cancel(id, "late"), EndResult::Noted),
+            requested("late"),
+        ),
+        (
+            |waits, _, id| assert_eq!(waits.complete(id), EndResult::Noted),
+            Completed,
+        ),
+        (
+            |waits, _, _| assert_eq!(waits.cancel_for_key(&"a", "late"), 0),
+            requested("late"),
+        ),
         (|waits, _, _| _ = waits.shutdown(Duration::ZERO), SHUTDOWN),
         (|_, timer, _| timer.advance(4 * EVERY), Expired),
-        (|waits, _, id| _ = waits.reschedule(id, Duration::ZERO), Expired),
+        (
+            |waits, _, id| _ = waits.reschedule(id, Duration::ZERO),
+            Expired,
+        ),
     ];
-    for (kind, ready) in BOTH.into_iter().flat_map(|kind| [(kind, true), (kind, false)]) {
+    for (kind, ready) in BOTH
+        .into_iter()
+        .flat_map(|kind| [(kind, true), (kind, false)])
+    {
         for (end, outcome) in ends.clone() {
             let (world, probe) = (World::new(kind), Probe::new());
             let ((name, named), timer) = (mpsc::channel(), world.timer.clone());
             let act = move |waits: &Waiting| end(waits, &timer, named.recv().unwrap());
-            name.send(world.park(world.at_check(&probe, ready, act), &["a", "b"])).unwrap();
+            name.send(world.park(world.at_check(&probe, ready, act), &["a", "b"]))
+                .unwrap();
             world.timer.advance(EVERY);
             world.timer.advance(MS); // for the new deadline
             let asked = if kind == Kind::Last { Expired } else { outcome };
@@ -242,11 +288,17 @@ fn an_end_during_a_check_is_left_to_it() {
 fn a_check_that_panics_ends_its_operation_alone() {
     for (kind, end) in [(Kind::Last, Expired), (Kind::Again, PANICKED)] {
         let (world, probe) = (World::new(kind), Probe::new());
-        world.park(world.at_check(&probe, true, |_| panic!("without an event")), &["a"]);
+        world.park(
+            world.at_check(&probe, true, |_| panic!("without an event")),
+            &["a"],
+        );
         let next = world.parked(&["a"]);
         next.make_ready();
         world.timer.advance(EVERY);
-        assert_eq!((probe.endings(), next.endings()), (vec![end], vec![Completed]));
+        assert_eq!(
+            (probe.endings(), next.endings()),
+            (vec![end], vec![Completed])
+        );
         assert_eq!(world.purgatory.stats().panics, 1);
         world.assert_over(1); // the next one's
     }
@@ -256,7 +308,10 @@ fn a_check_that_panics_ends_its_operation_alone() {
     probe.make_ready();
     timer.advance(MS);
     let stats = purgatory.stats();
-    assert_eq!((probe.endings(), stats.missed_events, stats.panics), (vec![Completed], 1, 1));
+    assert_eq!(
+        (probe.endings(), stats.missed_events, stats.panics),
+        (vec![Completed], 1, 1)
+    );
 }
 
 /// There is no condition that could have come true without an event.

@@ -21,7 +21,9 @@ fn replies() -> (ManualTimer, Waits, Texts) {
 }
 
 fn failed(reason: &'static str) -> Answer {
-    let Outcome::Cancelled(reason) = requested(reason) else { unreachable!() };
+    let Outcome::Cancelled(reason) = requested(reason) else {
+        unreachable!()
+    };
     Err(WaitError::Cancelled(reason))
 }
 
@@ -42,10 +44,16 @@ fn replies_come_in_any_order_and_wake_their_task() {
     let woken = Woken::task();
     assert!(woken.poll(&mut one).is_pending() && woken.poll(&mut two).is_pending());
     for (key, text, woken_before) in [(3, "three", 0), (2, "two", 0), (1, "one", 1)] {
-        assert_eq!((woken.times(), replies.deliver(&key, text)), (woken_before, Ok(())));
+        assert_eq!(
+            (woken.times(), replies.deliver(&key, text)),
+            (woken_before, Ok(()))
+        );
     }
     assert_eq!(woken.times(), 2);
-    assert_eq!([&mut one, &mut two, &mut three].map(over), [Ok("one"), Ok("two"), Ok("three")]);
+    assert_eq!(
+        [&mut one, &mut two, &mut three].map(over),
+        [Ok("one"), Ok("two"), Ok("three")]
+    );
     nothing_is_left(&waits, &replies);
 }
 
@@ -57,18 +65,30 @@ fn only_the_first_reply_in_time_counts() {
     let mut made = replies.expect(2, SECOND).unwrap();
     let mut late = replies.expect(3, SECOND).unwrap();
     let not_made = |key| replies.deliver_with(&key, || unreachable!("nothing is expected"));
-    assert_eq!((replies.deliver(&9, "unasked"), not_made(9)), (Err("unasked"), false));
+    assert_eq!(
+        (replies.deliver(&9, "unasked"), not_made(9)),
+        (Err("unasked"), false)
+    );
     assert_eq!(replies.deliver(&1, "first"), Ok(()));
     assert_eq!(replies.deliver(&1, "second"), Err("second"));
-    assert_eq!((replies.deliver_with(&2, || "made"), not_made(2)), (true, false));
-    assert_eq!((over(&mut reply), over(&mut made)), (Ok("first"), Ok("made")));
+    assert_eq!(
+        (replies.deliver_with(&2, || "made"), not_made(2)),
+        (true, false)
+    );
+    assert_eq!(
+        (over(&mut reply), over(&mut made)),
+        (Ok("first"), Ok("made"))
+    );
     assert_eq!(replies.deliver(&1, "third"), Err("third"));
     timer.advance(SECOND - MS);
     assert!(poll(&mut late).is_pending());
     timer.advance(MS);
     assert_eq!(replies.deliver(&3, "late"), Err("late")); // before anything has looked
     assert_eq!(over(&mut late), Err(WaitError::Expired));
-    assert_eq!(over(&mut replies.expect(2, Duration::ZERO).unwrap()), Err(WaitError::Expired));
+    assert_eq!(
+        over(&mut replies.expect(2, Duration::ZERO).unwrap()),
+        Err(WaitError::Expired)
+    );
     nothing_is_left(&waits, &replies);
 }
 
@@ -90,9 +110,18 @@ fn keys_are_free_at_once_though_the_executor_is_late() {
     later.run(); // and the old ones' endings leave what is there now alone
     assert_eq!(over(&mut expired), Err(WaitError::Expired));
     let twice = replies.expect(1, SECOND).unwrap_err();
-    assert_eq!((twice.reason, twice.into_inner()), (RefusedReason::AlreadyExpected, 1));
-    assert_eq!((replies.deliver(&1, "again"), replies.deliver(&2, "second")), (Ok(()), Ok(())));
-    assert_eq!((over(&mut again), over(&mut second)), (Ok("again"), Ok("second")));
+    assert_eq!(
+        (twice.reason, twice.into_inner()),
+        (RefusedReason::AlreadyExpected, 1)
+    );
+    assert_eq!(
+        (replies.deliver(&1, "again"), replies.deliver(&2, "second")),
+        (Ok(()), Ok(()))
+    );
+    assert_eq!(
+        (over(&mut again), over(&mut second)),
+        (Ok("again"), Ok("second"))
+    );
     later.run();
     nothing_is_left(&waits, &replies);
 }
@@ -106,7 +135,10 @@ fn a_late_reply_comes_back_with_last_checks() {
     let replies = Texts::from(waits);
     let mut reply = replies.expect(1, SECOND).unwrap();
     timer.advance(SECOND);
-    assert_eq!((replies.deliver(&1, "late"), replies.fail_all("closed")), (Err("late"), 0));
+    assert_eq!(
+        (replies.deliver(&1, "late"), replies.fail_all("closed")),
+        (Err("late"), 0)
+    );
     later.run();
     assert_eq!(over(&mut reply), Err(WaitError::Expired));
 }
@@ -129,7 +161,14 @@ fn a_reply_that_is_over_leaves_nothing() {
     over.push(expect(3));
     timer.advance(SECOND);
     over.push(expect(4));
-    assert_eq!(replies.expect(key.like(4), SECOND).unwrap_err().into_inner().number, 4);
+    assert_eq!(
+        replies
+            .expect(key.like(4), SECOND)
+            .unwrap_err()
+            .into_inner()
+            .number,
+        4
+    );
     replies.purgatory().shutdown(MINUTE);
     drop(replies.expect(key.like(5), SECOND).unwrap_err());
     assert_eq!(key.alive(), 1);
@@ -146,7 +185,10 @@ fn fail_all_fails_nothing_that_is_expected_later() {
     let stats = waits.stats();
     assert_eq!((stats.completed, stats.cancelled), (1, 2));
     let mut new = replies.expect(1, SECOND).unwrap();
-    assert_eq!((replies.deliver(&2, "old"), replies.deliver(&1, "new")), (Err("old"), Ok(())));
+    assert_eq!(
+        (replies.deliver(&2, "old"), replies.deliver(&1, "new")),
+        (Err("old"), Ok(()))
+    );
     let closed = || failed("connection closed");
     assert_eq!(
         (over(&mut new), old.each_mut().map(over)),
@@ -156,7 +198,10 @@ fn fail_all_fails_nothing_that_is_expected_later() {
     let other = Texts::from(waits.clone());
     let mut both = [(&replies, 1), (&other, 2)].map(|(of, key)| of.expect(key, SECOND).unwrap());
     assert!(other.expect(1, SECOND).is_err());
-    assert_eq!((other.deliver(&1, "one"), replies.fail_all("closed")), (Ok(()), 1));
+    assert_eq!(
+        (other.deliver(&1, "one"), replies.fail_all("closed")),
+        (Ok(()), 1)
+    );
     assert_eq!(both.each_mut().map(over), [Ok("one"), failed("closed")]);
     assert_eq!(replies.fail_all("again"), 0);
     nothing_is_left(&waits, &replies);
@@ -168,7 +213,10 @@ fn a_reply_takes_one_allocation() {
     let (_timer, _waits, replies) = replies();
     let ask = || {
         let mut reply = replies.expect(1, SECOND).unwrap();
-        assert_eq!((replies.deliver(&1, "one"), over(&mut reply)), (Ok(()), Ok("one")));
+        assert_eq!(
+            (replies.deliver(&1, "one"), over(&mut reply)),
+            (Ok(()), Ok("one"))
+        );
     };
     ask(); // what the room keeps
     let counted = allocation_counter::measure(|| (0..100).for_each(|_| ask()));
@@ -180,7 +228,10 @@ fn a_panic_while_a_value_is_made_ends_its_reply() {
     let (_timer, waits, replies) = replies();
     let mut reply = replies.expect(1, SECOND).unwrap();
     assert!(!replies.deliver_with(&1, || panic!("no value")));
-    assert_eq!(over(&mut reply), Err(WaitError::Cancelled(CancelReason::Panicked)));
+    assert_eq!(
+        over(&mut reply),
+        Err(WaitError::Cancelled(CancelReason::Panicked))
+    );
     assert_eq!(waits.stats().panics, 1);
     nothing_is_left(&waits, &replies);
 }

@@ -52,7 +52,10 @@ fn what_completes_and_what_expires_may_spawn() {
     });
     assert_eq!(purgatory.stats().callbacks_waiting, 2);
     let both = runtime.block_on(async { [outcomes.recv().await, outcomes.recv().await] });
-    assert_eq!((both, purgatory.stats().panics), ([Some(Expired), Some(Completed)], 0));
+    assert_eq!(
+        (both, purgatory.stats().panics),
+        ([Some(Expired), Some(Completed)], 0)
+    );
 }
 
 #[test]
@@ -77,7 +80,10 @@ fn a_runtime_that_is_gone_loses_no_callback() {
 /// ending its wait.
 #[tokio::test(start_paused = true)]
 async fn under_a_paused_clock_operations_expire_in_time() {
-    let timer = SystemTimer::builder().tokio(Handle::current()).build().unwrap();
+    let timer = SystemTimer::builder()
+        .tokio(Handle::current())
+        .build()
+        .unwrap();
     let purgatory: Waiting = Purgatory::builder("paused").timer(&timer).build().unwrap();
     let ((told, mut outcomes), began) = (unbounded_channel(), Instant::now());
     let passed = |at| began.elapsed() >= at && began.elapsed() <= at + 2 * MS;
@@ -88,13 +94,19 @@ async fn under_a_paused_clock_operations_expire_in_time() {
     assert!(first.ended() && passed(500 * MS));
     completes.make_ready();
     assert_eq!(purgatory.check_and_complete(&"a"), 1);
-    assert_eq!((outcomes.recv().await, outcomes.recv().await), (Some(Completed), Some(Expired)));
+    assert_eq!(
+        (outcomes.recv().await, outcomes.recv().await),
+        (Some(Completed), Some(Expired))
+    );
     assert!(last.ended() && passed(3_600_000 * MS));
     assert_eq!((purgatory.len(), purgatory.stats().panics), (0, 0));
 
     let replies = Replies::<u8, ()>::from(Purgatory::builder("r").timer(&timer).build().unwrap());
     let (told, ended) = tokio::sync::oneshot::channel();
-    let blocks = move || told.send(replies.expect(1, MS).unwrap().wait_blocking()).unwrap();
+    let blocks = move || {
+        told.send(replies.expect(1, MS).unwrap().wait_blocking())
+            .unwrap()
+    };
     timer.schedule(MS, blocks).unwrap();
     assert_eq!(ended.await.unwrap(), Err(WaitError::InsideCallback));
 }

@@ -20,7 +20,10 @@ fn a_snapshot_lists_operations_keys_and_ages() {
     let snapshot = purgatory.snapshot(10);
     assert_eq!((&*snapshot.name, snapshot.key_count), ("test", 2));
     assert_eq!(snapshot.busiest, [("a", 2), ("b", 1)]);
-    let told = snapshot.oldest.iter().map(|told| (&*told.keys, told.age, told.expires_in));
+    let told = snapshot
+        .oldest
+        .iter()
+        .map(|told| (&*told.keys, told.age, told.expires_in));
     let [ab, a] = [&["a", "b"][..], &["a"]];
     assert!(told.eq([(ab, 30 * MS, Some(70 * MS)), (a, 20 * MS, Some(30 * MS))]));
     assert_eq!((snapshot.stats.parked, snapshot.stats.expired), (2, 1));
@@ -30,14 +33,23 @@ fn a_snapshot_lists_operations_keys_and_ages() {
     assert_eq!((first.busiest.len(), first.oldest.len()), (1, 1));
     assert_eq!(first.oldest[0].id, snapshot.oldest[0].id);
     let none = purgatory.snapshot(0);
-    assert_eq!((none.busiest.len(), none.oldest.len(), none.key_count), (0, 0, 2));
+    assert_eq!(
+        (none.busiest.len(), none.oldest.len(), none.key_count),
+        (0, 0, 2)
+    );
     #[cfg(feature = "serde")]
     {
         let json = serde_json::to_value(first).unwrap();
-        assert_eq!((&json["name"], &json["stats"]["parked"]), (&"test".into(), &2.into()));
+        assert_eq!(
+            (&json["name"], &json["stats"]["parked"]),
+            (&"test".into(), &2.into())
+        );
         assert_eq!(json["busiest"][0], serde_json::json!(["a", 2]));
         let oldest = &json["oldest"][0];
-        assert_eq!((&oldest["age"], &oldest["expires_in"]), (&0.03.into(), &0.07.into()));
+        assert_eq!(
+            (&oldest["age"], &oldest["expires_in"]),
+            (&0.03.into(), &0.07.into())
+        );
         assert_eq!(oldest["under_check"], serde_json::Value::Null);
         assert_eq!(oldest["id"], snapshot.oldest[0].id.to_string());
     }
@@ -51,7 +63,13 @@ fn a_later_check_is_not_taken_for_an_earlier_one() {
     let (inside, clock, (send, told)) = (purgatory.clone(), timer.clone(), mpsc::channel());
     let (probe, raises) = (Probe::new(), purgatory.clone());
     let seen = probe.clone();
-    let known = move || inside.snapshot(9).under_check.first().and_then(|one| one.under_check);
+    let known = move || {
+        inside
+            .snapshot(9)
+            .under_check
+            .first()
+            .and_then(|one| one.under_check)
+    };
     let operation = probe.operation().on_check(move || {
         let at_first = known();
         clock.pass(5 * MS);
@@ -63,7 +81,10 @@ fn a_later_check_is_not_taken_for_an_earlier_one() {
     purgatory.park(operation, &["k"], MINUTE);
     (0..2).for_each(|_| _ = purgatory.check_and_complete(&"k"));
     let each = (Some(Duration::ZERO), Some(5 * MS));
-    assert_eq!(told.try_iter().collect::<Vec<_>>(), [(None, None), each, each, each]);
+    assert_eq!(
+        told.try_iter().collect::<Vec<_>>(),
+        [(None, None), each, each, each]
+    );
 }
 
 /// A key that uses this thread's purgatory when it is dropped.
@@ -89,7 +110,12 @@ fn unranked_keys_are_dropped_with_nothing_locked() {
     }
     CALLED.set(Some(purgatory.clone()));
     let busiest = purgatory.snapshot(2).busiest;
-    assert!(busiest.iter().map(|busy| (busy.0.0, busy.1)).eq([(49, 50), (48, 49)]));
+    assert!(
+        busiest
+            .iter()
+            .map(|busy| (busy.0.0, busy.1))
+            .eq([(49, 50), (48, 49)])
+    );
     drop(busiest);
     CALLED.set(None);
 }
@@ -107,7 +133,10 @@ fn what_is_parked_is_counted_by_label() {
     assert_eq!(snapshot.labels, [("fetch", 2), ("produce", 1)]);
     let mut labels: Vec<_> = snapshot.oldest.iter().map(|parked| parked.label).collect();
     labels.sort();
-    assert_eq!(labels, [None, Some("fetch"), Some("fetch"), Some("produce")]);
+    assert_eq!(
+        labels,
+        [None, Some("fetch"), Some("fetch"), Some("produce")]
+    );
 
     timer.advance(5 * MS);
     waits.cancel(id, "gone");
@@ -141,7 +170,11 @@ fn every_kind_of_event_ends_a_keys_silence() {
     let then = move |_| _ = raises.check_and_complete(&"a");
     waits.park(nested.operation().then(then), &["nested"], NEVER);
     Probe::parked(&waits, &["a", "b"], NEVER);
-    assert!(quiet(&waits).iter().all(|&(_, quiet)| quiet == Duration::ZERO));
+    assert!(
+        quiet(&waits)
+            .iter()
+            .all(|&(_, quiet)| quiet == Duration::ZERO)
+    );
     for (number, event) in (1..).zip(events) {
         timer.advance(SECOND);
         Probe::parked(&waits, &["a"], MS); // is no event
@@ -189,5 +222,8 @@ fn a_snapshot_reads_as_text() {
     assert_eq!(waits.snapshot(1).to_string(), text);
     let all = waits.snapshot(2).to_string();
     let never = format!("  oldest: {second} under [\"orders-0\"] for 250ms, never expires\n");
-    assert!(all.ends_with(&never) && !all.contains("no event for 0ns"), "{all}");
+    assert!(
+        all.ends_with(&never) && !all.contains("no event for 0ns"),
+        "{all}"
+    );
 }

@@ -81,7 +81,10 @@ fn a_future_is_given_more_time_until_it_is_over() {
     timer.advance(9 * MS);
     assert!(poll(&mut wait).is_pending());
     timer.advance(MS);
-    assert_eq!((over(&mut wait), wait.reschedule(SECOND)), (Err(WaitError::Expired), false));
+    assert_eq!(
+        (over(&mut wait), wait.reschedule(SECOND)),
+        (Err(WaitError::Expired), false)
+    );
     assert!(!waits.wait(&["a"], SECOND, || Some(())).reschedule(SECOND)); // over at once
 }
 
@@ -112,8 +115,13 @@ fn a_thread_waits_as_a_task_does() {
 fn a_blocking_wait_inside_a_callback_is_an_error() {
     let (_timer, waits): (_, Waits) = by_hand();
     let ((send, result), inside) = (mpsc::channel(), waits.clone());
-    let wait = move |_| send.send(inside.wait(&["a"], MS, || None::<u8>).wait_blocking()).unwrap();
-    waits.try_complete_else_watch(when(|| true, wait), &["a"], MS).unwrap();
+    let wait = move |_| {
+        send.send(inside.wait(&["a"], MS, || None::<u8>).wait_blocking())
+            .unwrap()
+    };
+    waits
+        .try_complete_else_watch(when(|| true, wait), &["a"], MS)
+        .unwrap();
     assert_eq!(result.try_recv(), Ok(Err(WaitError::InsideCallback)));
     assert_empty(&waits);
     assert_eq!(waits.wait(&["a"], MS, || Some(1)).wait_blocking(), Ok(1));
@@ -126,8 +134,17 @@ fn next_event_ends_at_an_event_after_registration() {
     let mut next = waits.next_event(&["a", "b"], SECOND);
     let mut other = waits.next_event(Watches::up_to(&[("c", 5)]).checked(), SECOND);
     assert_eq!((poll(&mut next), waits.len()), (Poll::Pending, 2));
-    assert_eq!((waits.check_and_complete(&"b"), over(&mut next)), (1, Ok(())));
-    assert_eq!((waits.complete_up_to(&"c", 4), poll(&mut other)), (0, Poll::Pending));
-    assert_eq!((waits.complete_up_to(&"c", 5), over(&mut other)), (1, Ok(())));
+    assert_eq!(
+        (waits.check_and_complete(&"b"), over(&mut next)),
+        (1, Ok(()))
+    );
+    assert_eq!(
+        (waits.complete_up_to(&"c", 4), poll(&mut other)),
+        (0, Poll::Pending)
+    );
+    assert_eq!(
+        (waits.complete_up_to(&"c", 5), over(&mut other)),
+        (1, Ok(()))
+    );
     assert_empty(&waits);
 }

@@ -16,14 +16,20 @@ fn the_last_of_several_watermarks_completes() {
     let watermarks = [("a", 5), ("b", 5), ("c", 5)];
     let probe = park(&purgatory, Watches::up_to(&watermarks));
     for (key, checks) in [("b", 2), ("b", 2), ("a", 3)] {
-        assert_eq!((purgatory.complete_up_to(&key, 9), probe.checks()), (0, checks));
+        assert_eq!(
+            (purgatory.complete_up_to(&key, 9), probe.checks()),
+            (0, checks)
+        );
     }
     assert_eq!((purgatory.watched(), purgatory.len()), (3, 1));
     assert_eq!((purgatory.complete_up_to(&"c", 5), probe.checks()), (1, 3));
     assert_eq!(probe.endings(), [Outcome::Completed]);
     let probe = park(&purgatory, Watches::up_to(&watermarks));
     probe.make_ready();
-    assert_eq!((purgatory.complete_up_to(&"b", 5), probe.endings()), (1, vec![Outcome::Completed]));
+    assert_eq!(
+        (purgatory.complete_up_to(&"b", 5), probe.endings()),
+        (1, vec![Outcome::Completed])
+    );
     assert_empty(&purgatory);
 }
 
@@ -33,20 +39,36 @@ fn thousands_on_one_key_complete_with_nothing_locked() {
     let (_timer, purgatory) = waiting();
     for number in 0..2_000 {
         let inside = purgatory.clone();
-        let operation = Probe::new().operation().then(move |_| _ = inside.waiters(&"k"));
+        let operation = Probe::new()
+            .operation()
+            .then(move |_| _ = inside.waiters(&"k"));
         let watches = [("k", number)];
         let form = Watches::up_to(&watches);
-        purgatory.park(operation, if number % 3 == 0 { form.checked() } else { form }, SECOND);
+        purgatory.park(
+            operation,
+            if number % 3 == 0 {
+                form.checked()
+            } else {
+                form
+            },
+            SECOND,
+        );
     }
     assert_eq!(purgatory.complete_up_to(&"k", 1_499), 1_000);
-    assert_eq!((purgatory.len(), purgatory.cancel_for_key(&"k", "rest")), (1_000, 1_000));
+    assert_eq!(
+        (purgatory.len(), purgatory.cancel_for_key(&"k", "rest")),
+        (1_000, 1_000)
+    );
     assert_empty(&purgatory);
 }
 
 /// A rise that looked at each watch would check 16 000 times.
 #[test]
 fn a_rise_checks_once_for_all_thresholds_it_meets() {
-    let mut levels: Vec<_> = (1..=16_000).rev().map(|threshold| ("p0", threshold)).collect();
+    let mut levels: Vec<_> = (1..=16_000)
+        .rev()
+        .map(|threshold| ("p0", threshold))
+        .collect();
     levels.push(("p1", 1));
     for count in [10, 16_001] {
         let count_form = Watches::up_to(&levels[levels.len() - count..]);

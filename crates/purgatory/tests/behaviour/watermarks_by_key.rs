@@ -28,19 +28,34 @@ fn fails<T: std::fmt::Debug>(mut wait: WaitFuture<T>) -> WaitError {
 #[test]
 fn rises_complete_waits_early_twice_low_and_late() {
     let (timer, waits, watermarks) = watermarks();
-    assert_eq!((watermarks.value(&1), watermarks.raise(&1, 5)), (None, Ok(0)));
+    assert_eq!(
+        (watermarks.value(&1), watermarks.raise(&1, 5)),
+        (None, Ok(0))
+    );
     assert_eq!(over(&mut watermarks.wait_for(&1, 5, SECOND)), Ok(5));
     // Reached by what was never raised.
     assert_eq!(over(&mut watermarks.wait_for(&2, 0, SECOND)), Ok(0));
     let mut seven = watermarks.wait_for(&1, 7, SECOND);
     let nine = watermarks.wait_for(&1, 9, SECOND);
     let other = watermarks.wait_for(&2, 7, SECOND);
-    assert_eq!([6, 8, 8, 3].map(|to| watermarks.raise(&1, to)), [Ok(0), Ok(1), Ok(0), Ok(0)]);
-    assert_eq!((watermarks.value(&1), watermarks.purgatory().len()), (Some(8), 2)); // does not fall
+    assert_eq!(
+        [6, 8, 8, 3].map(|to| watermarks.raise(&1, to)),
+        [Ok(0), Ok(1), Ok(0), Ok(0)]
+    );
+    assert_eq!(
+        (watermarks.value(&1), watermarks.purgatory().len()),
+        (Some(8), 2)
+    ); // does not fall
     assert_eq!(over(&mut seven), Ok(8));
     timer.advance(SECOND);
-    assert_eq!((watermarks.raise(&1, 9), watermarks.raise(&2, 9)), (Ok(0), Ok(0)));
-    assert_eq!((fails(nine), fails(other)), (WaitError::Expired, WaitError::Expired));
+    assert_eq!(
+        (watermarks.raise(&1, 9), watermarks.raise(&2, 9)),
+        (Ok(0), Ok(0))
+    );
+    assert_eq!(
+        (fails(nine), fails(other)),
+        (WaitError::Expired, WaitError::Expired)
+    );
     assert_eq!((watermarks.value(&2), watermarks.keys()), (Some(9), 2)); // values stay
     assert_empty(&waits);
 }
@@ -54,8 +69,14 @@ fn bumps_add_up_over_threads() {
             scope.spawn(|| (0..1000).for_each(|_| _ = votes.bump("term", 1).unwrap()));
         }
     });
-    assert_eq!((elected.wait_blocking(), votes.value("term")), (Ok(4000), Some(4000)));
-    assert_eq!((votes.bump("term", u64::MAX), votes.value("term")), (Ok(0), Some(u64::MAX)));
+    assert_eq!(
+        (elected.wait_blocking(), votes.value("term")),
+        (Ok(4000), Some(4000))
+    );
+    assert_eq!(
+        (votes.bump("term", u64::MAX), votes.value("term")),
+        (Ok(0), Some(u64::MAX))
+    );
     assert_eq!((votes.remove("term"), votes.keys()), (0, 0));
 }
 
@@ -74,10 +95,21 @@ fn callbacks_go_by_threshold_may_raise_and_may_panic() {
         watermarks.park(&1, threshold, SECOND, then).unwrap();
     }
     let mut chained = watermarks.wait_for(&1, 30, SECOND);
-    assert_eq!((watermarks.raise(&1, 3), over(&mut chained)), (Ok(3), Ok(30)));
+    assert_eq!(
+        (watermarks.raise(&1, 3), over(&mut chained)),
+        (Ok(3), Ok(30))
+    );
     timer.advance(SECOND);
-    let expected = [(1, Completed), (2, Completed), (3, Completed), (31, Expired)];
-    assert_eq!((&**order.lock().unwrap(), waits.stats().panics), (&expected[..], 4));
+    let expected = [
+        (1, Completed),
+        (2, Completed),
+        (3, Completed),
+        (31, Expired),
+    ];
+    assert_eq!(
+        (&**order.lock().unwrap(), waits.stats().panics),
+        (&expected[..], 4)
+    );
     assert_empty(&waits);
 }
 
@@ -85,17 +117,27 @@ fn callbacks_go_by_threshold_may_raise_and_may_panic() {
 #[test]
 fn a_removed_key_cancels_its_waits_and_begins_anew() {
     let (_timer, waits, watermarks) = watermarks();
-    [1, 2].iter().for_each(|key| _ = watermarks.raise(key, 5).unwrap());
+    [1, 2]
+        .iter()
+        .for_each(|key| _ = watermarks.raise(key, 5).unwrap());
     let one = watermarks.wait_for(&1, 6, SECOND);
     let quorum = watermarks.wait_for_k(1, &[(1, 6), (2, 6)], SECOND);
     let mut two = watermarks.wait_for(&2, 6, SECOND);
     assert_eq!([1, 1, 9].map(|key| watermarks.remove(&key)), [2, 0, 0]);
-    let Cancelled(removed) = requested("its key was removed") else { unreachable!() };
+    let Cancelled(removed) = requested("its key was removed") else {
+        unreachable!()
+    };
     let removed = WaitError::Cancelled(removed);
     assert_eq!((fails(one), fails(quorum)), (removed.clone(), removed));
-    assert_eq!((watermarks.value(&1), poll(&mut two).is_pending()), (None, true));
+    assert_eq!(
+        (watermarks.value(&1), poll(&mut two).is_pending()),
+        (None, true)
+    );
     let mut anew = watermarks.wait_for(&1, 3, SECOND);
-    assert_eq!((waits.complete_up_to(&1, 5), watermarks.raise(&1, 2)), (0, Ok(0)));
+    assert_eq!(
+        (waits.complete_up_to(&1, 5), watermarks.raise(&1, 2)),
+        (0, Ok(0))
+    );
     assert!(poll(&mut anew).is_pending());
     assert_eq!((watermarks.raise(&1, 3), over(&mut anew)), (Ok(1), Ok(3)));
     assert_eq!((watermarks.raise(&2, 6), over(&mut two)), (Ok(1), Ok(6)));
@@ -106,18 +148,30 @@ fn a_removed_key_cancels_its_waits_and_begins_anew() {
 fn keys_are_bounded_and_a_removed_one_makes_room() {
     let (_timer, waits): (_, Waits) = by_hand();
     let watermarks = Watermarks::with_keys_max(waits, 2);
-    assert_eq!((watermarks.raise(&1, 1), watermarks.raise(&2, 1)), (Ok(0), Ok(0)));
+    assert_eq!(
+        (watermarks.raise(&1, 1), watermarks.raise(&2, 1)),
+        (Ok(0), Ok(0))
+    );
     let mut three = watermarks.wait_for(&3, 1, SECOND); // a wait needs no place
     let error = watermarks.raise(&3, 1).unwrap_err();
     assert!(matches!(error, RefusedReason::TooManyKeys { limit: 2, .. }));
-    assert_eq!(error.to_string(), "no more than 2 keys can have a watermark");
-    assert_eq!((watermarks.value(&3), poll(&mut three).is_pending()), (None, true));
+    assert_eq!(
+        error.to_string(),
+        "no more than 2 keys can have a watermark"
+    );
+    assert_eq!(
+        (watermarks.value(&3), poll(&mut three).is_pending()),
+        (None, true)
+    );
     // No place comes of it.
     assert_eq!((watermarks.raise(&1, 2), watermarks.remove(&9)), (Ok(0), 0));
     assert!(watermarks.raise(&3, 1).is_err());
     watermarks.remove(&1);
     assert_eq!((watermarks.raise(&3, 1), over(&mut three)), (Ok(1), Ok(1)));
-    assert_eq!((watermarks.raise(&1, 1).is_err(), watermarks.keys()), (true, 2));
+    assert_eq!(
+        (watermarks.raise(&1, 1).is_err(), watermarks.keys()),
+        (true, 2)
+    );
 }
 
 #[test]
@@ -126,16 +180,25 @@ fn k_of_n_complete_with_the_kth_in_any_order() {
     for early in 0..=3 {
         for order in [[1, 2, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
             let (_timer, waits, watermarks) = watermarks();
-            order[..early].iter().for_each(|key| _ = watermarks.raise(key, 5).unwrap());
+            order[..early]
+                .iter()
+                .for_each(|key| _ = watermarks.raise(key, 5).unwrap());
             let mut quorum = watermarks.wait_for_k(2, &levels, SECOND);
             for (at, key) in order.iter().enumerate().skip(early) {
-                assert_eq!((watermarks.raise(key, 4), watermarks.raise(&9, 9)), (Ok(0), Ok(0)));
+                assert_eq!(
+                    (watermarks.raise(key, 4), watermarks.raise(&9, 9)),
+                    (Ok(0), Ok(0))
+                );
                 assert_eq!(watermarks.raise(key, 5), Ok(usize::from(at == 1)));
             }
             let mut reached = order[..early.max(2)].to_vec();
             reached.sort_unstable();
             let reached = reached.into_iter().map(|key| (key, 5)).collect();
-            assert_eq!(over(&mut quorum), Ok(reached), "{early} of {order:?} before");
+            assert_eq!(
+                over(&mut quorum),
+                Ok(reached),
+                "{early} of {order:?} before"
+            );
             assert_empty(&waits);
         }
     }
@@ -150,8 +213,14 @@ fn a_quorum_that_cannot_be_is_an_error() {
         assert_eq!(refused(k, levels), WaitError::Refused(reason));
     }
     let no_quorum = refused(3, &[(1, 5), (2, 5)]).to_string();
-    assert_eq!(no_quorum, "not parked: 3 of 2 keys is no quorum: between 1 and 2 are");
+    assert_eq!(
+        no_quorum,
+        "not parked: 3 of 2 keys is no quorum: between 1 and 2 are"
+    );
     let twice = refused(2, &[(1, 5), (2, 5), (1, 7)]);
-    assert_eq!(twice.to_string(), "not parked: a key comes twice in the quorum");
+    assert_eq!(
+        twice.to_string(),
+        "not parked: a key comes twice in the quorum"
+    );
     assert_empty(&waits);
 }

@@ -26,7 +26,10 @@ const PANICS: u64 = 666;
 
 impl Heavy {
     fn of(weight: u64) -> Self {
-        Heavy { weight: Arc::new(weight.into()), ..Heavy::default() }
+        Heavy {
+            weight: Arc::new(weight.into()),
+            ..Heavy::default()
+        }
     }
 }
 
@@ -72,7 +75,10 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
     }
     waits.park(Heavy::of(3), &["a", "b", "c"], NEVER);
     let stats = waits.stats();
-    assert_eq!((stats.weight, stats.refused_too_heavy, stats.refused_full), (10, 6, 0));
+    assert_eq!(
+        (stats.weight, stats.refused_too_heavy, stats.refused_full),
+        (10, 6, 0)
+    );
     assert_eq!(stats.checks, 8);
     let says = reason(&waits, 1).to_string();
     assert_eq!(says, "a weight of 1 does not fit, of at most 10 together");
@@ -80,9 +86,17 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
     assert_eq!(waits.stats().weight, 3);
     waits.park(Heavy::of(7), &["a"], NEVER);
     // What is over at once has no weight.
-    let heavy = Heavy { ready: Arc::new(true.into()), ..Heavy::of(99) };
-    let ended = waits.try_complete_else_watch(heavy.clone(), &["a"], SECOND).unwrap();
-    assert_eq!((ended, heavy.asked.load(SeqCst)), (ParkResult::Ended(Outcome::Completed), 0));
+    let heavy = Heavy {
+        ready: Arc::new(true.into()),
+        ..Heavy::of(99)
+    };
+    let ended = waits
+        .try_complete_else_watch(heavy.clone(), &["a"], SECOND)
+        .unwrap();
+    assert_eq!(
+        (ended, heavy.asked.load(SeqCst)),
+        (ParkResult::Ended(Outcome::Completed), 0)
+    );
 }
 
 #[test]
@@ -105,7 +119,11 @@ fn every_ending_gives_its_weight_back() {
         assert_eq!(waits.stats().weight, 90, "way {number}");
         heavy.weight.store(5, SeqCst); // was asked for
         end(&timer, &waits, &heavy, id);
-        assert_eq!((waits.stats().weight, heavy.asked.load(SeqCst)), (0, 1), "way {number}");
+        assert_eq!(
+            (waits.stats().weight, heavy.asked.load(SeqCst)),
+            (0, 1),
+            "way {number}"
+        );
         assert_empty(&waits);
     }
     waits.park(Heavy::of(100), &["key"], NEVER);
@@ -146,8 +164,14 @@ fn boxes_weigh_their_content_and_waits_one() {
     assert_eq!(waits.stats().weight, 6);
 
     let replies: Replies<u32, u32> = by_hand_with(|builder| builder.max_weight(2)).1.into();
-    let (first, _second) = (replies.expect(1, NEVER).unwrap(), replies.expect(2, NEVER).unwrap());
-    assert_eq!(replies.expect(3, NEVER).unwrap_err().reason, too_heavy(1, 2));
+    let (first, _second) = (
+        replies.expect(1, NEVER).unwrap(),
+        replies.expect(2, NEVER).unwrap(),
+    );
+    assert_eq!(
+        replies.expect(3, NEVER).unwrap_err().reason,
+        too_heavy(1, 2)
+    );
     drop(first);
     let _third = replies.expect(3, NEVER).unwrap();
     replies.fail_all("gone");

@@ -14,19 +14,37 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 
 /// The imports of files, given as name and text.
 pub(crate) fn imports(files: &[(String, String)]) -> Imports {
-    let mut read: Vec<_> = files.iter().map(|(name, text)| Code::of(name, text)).collect();
-    let tests: Vec<_> = read.iter().flat_map(|code| code.test_modules.clone()).collect();
+    let mut read: Vec<_> = files
+        .iter()
+        .map(|(name, text)| Code::of(name, text))
+        .collect();
+    let tests: Vec<_> = read
+        .iter()
+        .flat_map(|code| code.test_modules.clone())
+        .collect();
     read.retain(|code| !tests.iter().any(|test| code.module.starts_with(test)));
-    let names: BTreeMap<&[String], &str> =
-        read.iter().map(|code| (&*code.module, &*code.name)).collect();
+    let names: BTreeMap<&[String], &str> = read
+        .iter()
+        .map(|code| (&*code.module, &*code.name))
+        .collect();
     let target = |path: &Module| {
-        (0..=path.len()).rev().find_map(|end| names.get(&path[..end])).copied().unwrap_or("lib")
+        (0..=path.len())
+            .rev()
+            .find_map(|end| names.get(&path[..end]))
+            .copied()
+            .unwrap_or("lib")
     };
     let of_file = |code: &Code| {
         let targets = code.paths.iter().map(|path| target(path).to_owned());
-        (code.name.clone(), targets.filter(|target| *target != code.name).collect())
+        (
+            code.name.clone(),
+            targets.filter(|target| *target != code.name).collect(),
+        )
     };
-    read.iter().filter(|code| !is_root(&code.name)).map(of_file).collect()
+    read.iter()
+        .filter(|code| !is_root(&code.name))
+        .map(of_file)
+        .collect()
 }
 
 /// The files that import each other in a circle, and those that import them and are imported.
@@ -64,10 +82,15 @@ struct Token(String, Vec<Token>);
 
 impl Code {
     fn of(name: &str, text: &str) -> Code {
-        let path = name.strip_suffix("/mod").unwrap_or(if is_root(name) { "" } else { name });
+        let path = name
+            .strip_suffix("/mod")
+            .unwrap_or(if is_root(name) { "" } else { name });
         let parts = path.split('/').filter(|part| !part.is_empty());
         let module: Module = parts.map(str::to_owned).collect();
-        let mut code = Code { name: name.to_owned(), ..Code::default() };
+        let mut code = Code {
+            name: name.to_owned(),
+            ..Code::default()
+        };
         code.read(&tokens(text.parse().unwrap()), &module);
         Code { module, ..code }
     }
@@ -83,7 +106,8 @@ impl Code {
                     let start = at;
                     at = end_of_item(&texts, at);
                     if let [.., "mod", name, ";"] = texts[start..at] {
-                        self.test_modules.push([inside, &[name.to_owned()]].concat());
+                        self.test_modules
+                            .push([inside, &[name.to_owned()]].concat());
                     }
                 }
                 ["mod", name, "{", ..] => {
@@ -100,7 +124,8 @@ impl Code {
                     at += 1;
                 }
             }
-            self.paths.extend(found.iter().map(|path| from_root(path, inside)));
+            self.paths
+                .extend(found.iter().map(|path| from_root(path, inside)));
         }
     }
 }
@@ -139,9 +164,14 @@ fn end_of_item(texts: &[&str], mut at: usize) -> usize {
         at += 2;
     }
     let rest = &texts[at..];
-    let is_use = rest.iter().take_while(|text| **text != "{").any(|text| *text == "use");
+    let is_use = rest
+        .iter()
+        .take_while(|text| **text != "{")
+        .any(|text| *text == "use");
     let is_end = |text: &&str| *text == ";" || *text == "{" && !is_use;
-    rest.iter().position(is_end).map_or(texts.len(), |end| at + end + 1)
+    rest.iter()
+        .position(is_end)
+        .map_or(texts.len(), |end| at + end + 1)
 }
 
 /// The paths that begin at `at`; returns behind them. Braces are taken apart.
@@ -174,7 +204,11 @@ fn is_word(text: &str) -> bool {
 
 /// A path as from the crate's root. One that begins with a name is taken for a child module's.
 fn from_root(path: &[String], inside: &[String]) -> Module {
-    let mut from = if path[0] == "crate" { Vec::new() } else { inside.to_vec() };
+    let mut from = if path[0] == "crate" {
+        Vec::new()
+    } else {
+        inside.to_vec()
+    };
     for part in path {
         match &**part {
             "crate" | "self" => {}

@@ -18,11 +18,19 @@ fn absent(of: &str, words: &[&str], concerns: impl Fn(&str) -> bool) {
 
 /// The lines of a text without their comments.
 fn code(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().map(|line| line.split("//").next().unwrap_or_default())
+    text.lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
 }
 
-const OF_A_SHELL: [&str; 7] =
-    ["Instant", "SystemTime", "Mutex", "RwLock", "Atomic", "thread", "crate::sync"];
+const OF_A_SHELL: [&str; 7] = [
+    "Instant",
+    "SystemTime",
+    "Mutex",
+    "RwLock",
+    "Atomic",
+    "thread",
+    "crate::sync",
+];
 
 #[test]
 fn the_wheel_knows_no_clock_lock_or_thread() {
@@ -45,7 +53,9 @@ fn a_room_knows_no_clock_lock_or_thread() {
 #[test]
 fn timers_know_no_operations_nor_purgatories_buckets() {
     absent("timer-core", &["operation", "Operation"], |_| true);
-    absent("purgatory", &["bucket", "Bucket"], |name| name != "observe/metrics");
+    absent("purgatory", &["bucket", "Bucket"], |name| {
+        name != "observe/metrics"
+    });
 }
 
 #[test]
@@ -58,30 +68,64 @@ fn only_the_clock_reads_the_time() {
 
 #[test]
 fn only_reaper_workers_waits_and_shutdown_block() {
-    let blocking = ["parker.park", ".wait(", ".join(", ".recv(", "thread::sleep", "thread::{sleep"];
+    let blocking = [
+        "parker.park",
+        ".wait(",
+        ".join(",
+        ".recv(",
+        "thread::sleep",
+        "thread::{sleep",
+    ];
     absent("timer-core", &blocking, |name| {
-        !["driver/reaper", "driver/executor", "timers/periodic", "driver/driver", "sync/model"]
-            .contains(&name)
+        ![
+            "driver/reaper",
+            "driver/executor",
+            "timers/periodic",
+            "driver/driver",
+            "sync/model",
+        ]
+        .contains(&name)
     });
-    absent("timer-core", &["parker.park", ".wait(", ".recv("], |name| name == "driver/driver");
-    absent("timer-core", &["parker.park", ".join(", ".recv("], |name| name == "timers/periodic");
-    absent("purgatory", &["parker.park", ".join(", ".recv(", "thread::sleep"], |_| true);
-    let futures = ["handles/wait", "handles/lifecycle", "handles/monitor", "handles/watermarks"];
+    absent("timer-core", &["parker.park", ".wait(", ".recv("], |name| {
+        name == "driver/driver"
+    });
+    absent("timer-core", &["parker.park", ".join(", ".recv("], |name| {
+        name == "timers/periodic"
+    });
+    absent(
+        "purgatory",
+        &["parker.park", ".join(", ".recv(", "thread::sleep"],
+        |_| true,
+    );
+    let futures = [
+        "handles/wait",
+        "handles/lifecycle",
+        "handles/monitor",
+        "handles/watermarks",
+    ];
     absent("purgatory", &[".wait("], |name| !futures.contains(&name));
-    absent("purgatory", &["thread::park"], |name| name != "handles/wait");
+    absent("purgatory", &["thread::park"], |name| {
+        name != "handles/wait"
+    });
 }
 
 #[test]
 fn loom_and_shuttle_are_known_to_sync_alone() {
-    absent("timer-core", &["loom", "shuttle"], |name| !name.starts_with("sync/"));
-    absent("purgatory", &["loom", "shuttle"], |name| !name.starts_with("sync/"));
+    absent("timer-core", &["loom", "shuttle"], |name| {
+        !name.starts_with("sync/")
+    });
+    absent("purgatory", &["loom", "shuttle"], |name| {
+        !name.starts_with("sync/")
+    });
 }
 
 #[test]
 fn every_ending_is_called_back_in_one_place() {
     let mut found = Vec::new();
     for (name, text) in sources("purgatory") {
-        let calls = code(&text).filter(|line| line.contains(".on_complete(")).count();
+        let calls = code(&text)
+            .filter(|line| line.contains(".on_complete("))
+            .count();
         found.extend(vec![name; calls]);
     }
     found.retain(|name| !name.starts_with("handles/"));
@@ -93,7 +137,13 @@ fn every_ending_is_called_back_in_one_place() {
 fn ways_of_an_operation_are_those_of_the_code() {
     let page = text("docs/ARCHITECTURE.md");
     let drawing = page.split("## The way of an operation").nth(1).unwrap();
-    let drawing = drawing.split("```text").nth(1).unwrap().split("```").next().unwrap();
+    let drawing = drawing
+        .split("```text")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
     let sources = sources("purgatory");
     let has = |function: &str| {
         let [plain, generic] = ["(", "<"].map(|end| format!("fn {function}{end}"));

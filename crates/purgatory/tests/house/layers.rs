@@ -12,13 +12,18 @@ use crate::{
 /// The folders of a crate, the lowest first: of the page's line `of: a < b < c`.
 fn order(of: &str) -> Vec<String> {
     let page = text("docs/ARCHITECTURE.md");
-    let line = page.lines().find_map(|line| line.strip_prefix(of)?.strip_prefix(": ")).unwrap();
+    let line = page
+        .lines()
+        .find_map(|line| line.strip_prefix(of)?.strip_prefix(": "))
+        .unwrap();
     line.split(" < ").map(str::to_owned).collect()
 }
 
 /// The place of a file's folder in the order.
 fn layer(order: &[String], file: &str) -> Option<usize> {
-    order.iter().position(|folder| file.split('/').next() == Some(folder))
+    order
+        .iter()
+        .position(|folder| file.split('/').next() == Some(folder))
 }
 
 #[test]
@@ -29,19 +34,45 @@ fn no_file_imports_upwards_or_in_a_circle() {
         for (file, targets) in &imports {
             let here = layer(&order, file);
             let above = |target: &&String| here.is_none() || layer(&order, target) > here;
-            wrong.extend(targets.iter().filter(above).map(|target| format!("{file}: {target}")));
-            wrong.extend(targets.contains("lib").then(|| format!("{file}: the crate's root")));
+            wrong.extend(
+                targets
+                    .iter()
+                    .filter(above)
+                    .map(|target| format!("{file}: {target}")),
+            );
+            wrong.extend(
+                targets
+                    .contains("lib")
+                    .then(|| format!("{file}: the crate's root")),
+            );
         }
-        let folders: BTreeSet<_> = imports.keys().filter_map(|file| layer(&order, file)).collect();
-        assert_eq!(folders.len(), order.len(), "{of}: a folder of the order has no file");
-        assert_eq!((wrong, in_circles(&imports)), (Vec::new(), BTreeSet::new()), "{of}");
+        let folders: BTreeSet<_> = imports
+            .keys()
+            .filter_map(|file| layer(&order, file))
+            .collect();
+        assert_eq!(
+            folders.len(),
+            order.len(),
+            "{of}: a folder of the order has no file"
+        );
+        assert_eq!(
+            (wrong, in_circles(&imports)),
+            (Vec::new(), BTreeSet::new()),
+            "{of}"
+        );
     }
 }
 
 /// What `low/a`, a file of this code, imports.
 #[track_caller]
 fn imported(code: &str) -> Vec<String> {
-    let files = [("lib", ""), ("low/mod", ""), ("low/a", code), ("low/c", ""), ("high/b", "")];
+    let files = [
+        ("lib", ""),
+        ("low/mod", ""),
+        ("low/a", code),
+        ("low/c", ""),
+        ("high/b", ""),
+    ];
     let files = files.map(|(name, text)| (name.to_owned(), text.to_owned()));
     imports(&files)["low/a"].iter().cloned().collect()
 }
@@ -68,15 +99,24 @@ fn an_import_is_found_however_it_is_written() {
     ] {
         assert_eq!(imported(code), [""; 0], "{code}");
     }
-    assert_eq!(imported("use super::c::C; use crate::Top;"), ["lib", "low/c"]);
+    assert_eq!(
+        imported("use super::c::C; use crate::Top;"),
+        ["lib", "low/c"]
+    );
 }
 
 #[test]
 fn a_circle_is_told_and_what_only_leads_there_is_not() {
-    let files = [("a", "use crate::b::B;"), ("b", "use super::c;"), ("c", "use crate::{a, e};")];
+    let files = [
+        ("a", "use crate::b::B;"),
+        ("b", "use super::c;"),
+        ("c", "use crate::{a, e};"),
+    ];
     let beside = [("d", "use crate::a;"), ("e", ""), ("lib", "use a::A;")];
     let files = files.into_iter().chain(beside);
-    let files: Vec<_> = files.map(|(name, text)| (name.to_owned(), text.to_owned())).collect();
+    let files: Vec<_> = files
+        .map(|(name, text)| (name.to_owned(), text.to_owned()))
+        .collect();
     let told: Vec<_> = in_circles(&imports(&files)).into_iter().collect();
     assert_eq!(told, ["a", "b", "c"]);
 }

@@ -14,7 +14,10 @@ fn tests() -> Vec<(String, String)> {
     for (path, text) in files(".rs") {
         let mut is_test = false;
         for line in text.lines().map(str::trim_start) {
-            let function = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ");
+            let function = line
+                .strip_prefix("async ")
+                .unwrap_or(line)
+                .strip_prefix("fn ");
             if let Some(name) = function.filter(|_| is_test) {
                 let name = name.split('(').next().unwrap();
                 found.push((path.clone(), name.to_owned()));
@@ -30,7 +33,10 @@ fn tests() -> Vec<(String, String)> {
 #[test]
 fn test_names_are_short() {
     let long = tests().into_iter().filter(|(_, name)| name.len() > LETTERS);
-    none(long.map(|(path, name)| format!("{path}: {name}: {} letters", name.len())).collect());
+    none(
+        long.map(|(path, name)| format!("{path}: {name}: {} letters", name.len()))
+            .collect(),
+    );
 }
 
 /// A word of a page with this number of underscores is a test's name. An ellipsis at its end stands
@@ -50,7 +56,10 @@ fn tests_named_in_the_pages_exist() {
             }
             found += 1;
             let mut from = tests.range(start.to_owned()..);
-            if !from.next().is_some_and(|test| test == start || !all && test.starts_with(start)) {
+            if !from
+                .next()
+                .is_some_and(|test| test == start || !all && test.starts_with(start))
+            {
                 wrong.push(format!("{path}: no test `{word}`"));
             }
         }

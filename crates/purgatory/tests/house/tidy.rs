@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, fs};
 use crate::tree::{files, is_code, modules, none, root, shipped, text};
 
 /// Lines of a file that ships, its tests taken off, and of a function in it; and the same of tests.
-const SHIPS: (usize, usize) = (500, 60);
+const SHIPS: (usize, usize) = (600, 60);
 const TESTS: (usize, usize) = (850, 100);
 /// Columns of a line, comments too. Tables are not broken, nor is what a string holds.
 const COLUMNS: usize = 100;
@@ -29,10 +29,17 @@ fn no_line_is_too_long() {
         for (at, line) in text.lines().enumerate() {
             let code = line.trim_start();
             let comment = code.starts_with("//");
-            let whole = if comment { code[2..].contains(" | ") } else { code.contains('"') };
+            let whole = if comment {
+                code[2..].contains(" | ")
+            } else {
+                code.contains('"')
+            };
             let columns = line.chars().count();
             if columns > COLUMNS && !whole {
-                wrong.push(format!("{path}:{}: {columns} columns, at most {COLUMNS}", at + 1));
+                wrong.push(format!(
+                    "{path}:{}: {columns} columns, at most {COLUMNS}",
+                    at + 1
+                ));
             }
         }
     }
@@ -56,7 +63,11 @@ fn no_file_and_no_function_is_too_long() {
                 continue;
             }
             let end = format!("{}}}", &line[..line.len() - code.len()]);
-            let length = lines[at..].iter().position(|line| *line == end).unwrap_or(0) + 1;
+            let length = lines[at..]
+                .iter()
+                .position(|line| *line == end)
+                .unwrap_or(0)
+                + 1;
             if length > function_max {
                 wrong.push(format!("{path}:{}: a function of {length} lines", at + 1));
             }
@@ -67,7 +78,10 @@ fn no_file_and_no_function_is_too_long() {
 
 /// A sentence of the line begins so.
 fn starts_with_what_is(words: &str) -> bool {
-    let begins = |text: &str| text.trim_start_matches(['/', '!', ' ']).starts_with("What is ");
+    let begins = |text: &str| {
+        text.trim_start_matches(['/', '!', ' '])
+            .starts_with("What is ")
+    };
     begins(words) || words.split(". ").skip(1).any(begins)
 }
 
@@ -85,9 +99,13 @@ fn words_name_their_subject() {
         for (at, line) in shipped(&text).lines().enumerate() {
             let words = line.trim_start();
             let prose = path.ends_with(".md") || words.starts_with("//");
-            let riddle = ["who", "whoever", "whom", "somebody"].into_iter().find(|refused| {
-                words.split(|c: char| !c.is_alphabetic()).any(|word| word == *refused)
-            });
+            let riddle = ["who", "whoever", "whom", "somebody"]
+                .into_iter()
+                .find(|refused| {
+                    words
+                        .split(|c: char| !c.is_alphabetic())
+                        .any(|word| word == *refused)
+                });
             let riddle = riddle.or_else(|| words.contains("so many").then_some("so many"));
             let riddle = riddle.or_else(|| starts_with_what_is(words).then_some("What is"));
             if let Some(refused) = riddle.filter(|_| prose) {
@@ -106,7 +124,10 @@ fn the_broker_can_be_read_in_an_afternoon() {
     });
     let lines = |(_, text): &(String, String)| shipped(text).lines().filter(is_code).count();
     let lines: usize = broker.iter().map(lines).sum();
-    assert!(lines > 0 && lines <= BROKER, "{lines} lines of code, at most {BROKER}");
+    assert!(
+        lines > 0 && lines <= BROKER,
+        "{lines} lines of code, at most {BROKER}"
+    );
 }
 
 /// The pages and the guide, without code.
@@ -114,22 +135,31 @@ fn the_broker_can_be_read_in_an_afternoon() {
 fn the_manual_can_be_read_in_an_evening() {
     let mut pages = files(".md");
     pages.retain(|(path, _)| path.starts_with("docs/") || path == "README.md");
-    let guide = files(".rs").into_iter().filter(|(path, _)| path.contains("purgatory/src/guide/"));
+    let guide = files(".rs")
+        .into_iter()
+        .filter(|(path, _)| path.contains("purgatory/src/guide/"));
     let guide = guide.map(|(path, text)| {
         let lines = text.lines().filter_map(|line| line.strip_prefix("//!"));
         (path, lines.collect::<Vec<_>>().join("\n"))
     });
     let words = |(_, text): (String, String)| {
         let prose = text.split("```").step_by(2).flat_map(str::split_whitespace);
-        prose.filter(|word| word.contains(|letter: char| letter.is_ascii_alphabetic())).count()
+        prose
+            .filter(|word| word.contains(|letter: char| letter.is_ascii_alphabetic()))
+            .count()
     };
     let words: usize = pages.into_iter().chain(guide).map(words).sum();
-    assert!((10_000..=WORDS).contains(&words), "{words} words, at most {WORDS}");
+    assert!(
+        (10_000..=WORDS).contains(&words),
+        "{words} words, at most {WORDS}"
+    );
 }
 
 #[test]
 fn every_module_introduces_itself() {
-    let unintroduced = files(".rs").into_iter().filter(|(_, text)| !text.starts_with("//! "));
+    let unintroduced = files(".rs")
+        .into_iter()
+        .filter(|(_, text)| !text.starts_with("//! "));
     none(unintroduced.map(|(path, _)| path).collect());
 }
 
@@ -137,8 +167,11 @@ fn every_module_introduces_itself() {
 fn every_module_of_the_crates_is_on_the_map() {
     let map = text("docs/ARCHITECTURE.md");
     let rows: Vec<_> = map.lines().filter(|line| line.starts_with("| ")).collect();
-    let named: BTreeSet<_> =
-        rows.iter().flat_map(|row| row.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
+    let named: BTreeSet<_> = rows
+        .iter()
+        .flat_map(|row| row.split('`').skip(1).step_by(2))
+        .map(str::to_owned)
+        .collect();
     let mut wrong = Vec::new();
     for of in ["timer-core", "purgatory"] {
         for (path, _) in modules(of) {
@@ -154,13 +187,18 @@ fn every_module_of_the_crates_is_on_the_map() {
 
 /// A heading as a link names it.
 fn anchor(heading: &str) -> String {
-    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    let kept = heading
+        .trim()
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
 fn anchors(page: &str) -> BTreeSet<String> {
     let headings = page.lines().filter(|line| line.starts_with('#'));
-    headings.map(|line| anchor(line.trim_start_matches('#'))).collect()
+    headings
+        .map(|line| anchor(line.trim_start_matches('#')))
+        .collect()
 }
 
 #[test]
@@ -168,12 +206,20 @@ fn every_link_in_the_pages_leads_somewhere() {
     let mut wrong = Vec::new();
     for (path, text) in files(".md") {
         let folder = root().join(&path).parent().unwrap().to_owned();
-        for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+        for link in text
+            .split("](")
+            .skip(1)
+            .map(|rest| rest.split(')').next().unwrap())
+        {
             if link.starts_with("http") {
                 continue;
             }
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
-            let target = if file.is_empty() { root().join(&path) } else { folder.join(file) };
+            let target = if file.is_empty() {
+                root().join(&path)
+            } else {
+                folder.join(file)
+            };
             if !target.exists() {
                 wrong.push(format!("{path}: {link}: no such file"));
             } else if !heading.is_empty()
@@ -188,8 +234,13 @@ fn every_link_in_the_pages_leads_somewhere() {
 
 /// The words after `flag` in a text, as in a command.
 fn arguments<'a>(text: &'a str, flag: &str) -> Vec<&'a str> {
-    let after = text.split(flag).skip(1).filter_map(|rest| rest.split_whitespace().next());
-    after.map(|word| word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_')).collect()
+    let after = text
+        .split(flag)
+        .skip(1)
+        .filter_map(|rest| rest.split_whitespace().next());
+    after
+        .map(|word| word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_'))
+        .collect()
 }
 
 #[test]
@@ -197,7 +248,9 @@ fn commands_and_paths_in_the_pages_name_what_there_is() {
     let exists = |flag: &str, name: &str| {
         let places = match flag {
             "--example " => vec![format!("examples/{name}")],
-            "--bin " => ["", ".rs"].map(|end| format!("benches/src/bin/{name}{end}")).to_vec(),
+            "--bin " => ["", ".rs"]
+                .map(|end| format!("benches/src/bin/{name}{end}"))
+                .to_vec(),
             "--test " => ["crates/timer-core", "crates/purgatory", "fuzz", "benches"]
                 .iter()
                 .flat_map(|of| ["", "/main"].map(|end| format!("{of}/tests/{name}{end}.rs")))
@@ -207,10 +260,16 @@ fn commands_and_paths_in_the_pages_name_what_there_is() {
         places.iter().any(|place| root().join(place).exists())
     };
     let mut wrong = Vec::new();
-    let pages = files(".md").into_iter().chain(files("justfile")).chain(files("run"));
+    let pages = files(".md")
+        .into_iter()
+        .chain(files("justfile"))
+        .chain(files("run"));
     for (path, text) in pages.filter(|(path, _)| path != "CHANGELOG.md") {
         for flag in ["--example ", "--bin ", "--bench ", "--test "] {
-            for name in arguments(&text, flag).into_iter().filter(|name| !name.is_empty()) {
+            for name in arguments(&text, flag)
+                .into_iter()
+                .filter(|name| !name.is_empty())
+            {
                 let fails_by_itself = flag == "--test " && path.ends_with("run");
                 if !fails_by_itself && !exists(flag, name) {
                     wrong.push(format!("{path}: {flag}{name}: there is none"));
@@ -233,12 +292,16 @@ fn commands_and_paths_in_the_pages_name_what_there_is() {
 fn figures_stand_beside_the_command_that_makes_them() {
     const UNITS: [&str; 6] = [" ns", " µs", " ms", " bytes", "M/s", " MiB"];
     let command = |text: &str| {
-        ["cargo ", "--bin", "valgrind", ".sh", "just "].iter().any(|c| text.contains(c))
+        ["cargo ", "--bin", "valgrind", ".sh", "just "]
+            .iter()
+            .any(|c| text.contains(c))
     };
     let mut wrong = Vec::new();
     // A chapter of the guide, as a page.
     let page = |text: String| text.replace("\n//! # ", "\n## ").replace("//! ", "");
-    let guide = files("scale.rs").into_iter().map(|(path, text)| (path, page(text)));
+    let guide = files("scale.rs")
+        .into_iter()
+        .map(|(path, text)| (path, page(text)));
     for (path, text) in files(".md").into_iter().chain(guide) {
         let measured = [
             "README.md",
@@ -273,7 +336,10 @@ fn nothing_names_a_machine() {
     for ending in [".md", ".rs", ".sh", ".py", ".toml", "justfile"] {
         for (path, text) in files(ending) {
             for (at, line) in text.lines().enumerate() {
-                if [&home, &users].iter().any(|name| line.contains(name.as_str())) {
+                if [&home, &users]
+                    .iter()
+                    .any(|name| line.contains(name.as_str()))
+                {
                     wrong.push(format!("{path}:{}: {line}", at + 1));
                 }
             }

@@ -7,7 +7,10 @@ use std::{
 };
 
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 /// The text of a file, by its path below the root.
@@ -33,7 +36,14 @@ pub(crate) fn files(ending: &str) -> Vec<(String, String)> {
     assert!(!found.is_empty(), "no file {ending}");
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
-        (path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(), text)
+        (
+            path.strip_prefix(&root)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned(),
+            text,
+        )
     };
     found.into_iter().map(read).collect()
 }
@@ -62,7 +72,9 @@ pub(crate) fn modules(of: &str) -> Vec<(String, String)> {
 /// `#[cfg(test)] mod` are tests.
 pub(crate) fn sources(of: &str) -> Vec<(String, String)> {
     let mut sources = modules(of);
-    sources.iter_mut().for_each(|(_, text)| *text = shipped(text).to_owned());
+    sources
+        .iter_mut()
+        .for_each(|(_, text)| *text = shipped(text).to_owned());
     let tests: Vec<String> = sources.iter().flat_map(test_modules).collect();
     sources.retain(|(name, _)| {
         let is_test = |test| name == test || name.starts_with(&format!("{test}/"));
@@ -76,7 +88,9 @@ pub(crate) fn sources(of: &str) -> Vec<(String, String)> {
 fn test_modules((name, text): &(String, String)) -> Vec<String> {
     let folder = name.strip_suffix("mod").unwrap_or("");
     let lines: Vec<_> = text.lines().map(str::trim).collect();
-    let pairs = lines.windows(2).filter(|pair| pair[0].starts_with("#[cfg(test)"));
+    let pairs = lines
+        .windows(2)
+        .filter(|pair| pair[0].starts_with("#[cfg(test)"));
     let named = pairs.filter_map(|pair| pair[1].strip_prefix("mod ")?.strip_suffix(';'));
     named.map(|module| format!("{folder}{module}")).collect()
 }
@@ -84,5 +98,10 @@ fn test_modules((name, text): &(String, String)) -> Vec<String> {
 /// Fails with all that is wrong, not only the first.
 #[track_caller]
 pub(crate) fn none(wrong: Vec<String>) {
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }

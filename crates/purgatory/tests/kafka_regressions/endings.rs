@@ -156,7 +156,11 @@ fn last_chance_check_that_panics(purgatory: &impl AnyPurgatory, probe: &Probe) {
 fn a_last_chance_check_that_panics_leaves_no_watch() {
     let (naive, probe) = (Naive::new(Busy::Waits), Probe::default());
     last_chance_check_that_panics(&naive, &probe);
-    assert_eq!((probe.endings(), naive.watched()), (vec![], 2), "watched for ever");
+    assert_eq!(
+        (probe.endings(), naive.watched()),
+        (vec![], 2),
+        "watched for ever"
+    );
     assert_eq!(here(last_chance_check_that_panics).1, [PANICKED]);
 }
 
@@ -183,9 +187,21 @@ fn scan_with_a_check_that_panics(purgatory: &impl AnyPurgatory) -> [Vec<Outcome>
 #[test]
 fn a_check_that_panics_in_a_scan_skips_no_other() {
     let kafka = scan_with_a_check_that_panics(&Naive::new(Busy::Waits));
-    assert_eq!(kafka, [vec![Completed], vec![], vec![]], "the third is ready, and unchecked");
-    let ours = here(|ours, _| (scan_with_a_check_that_panics(ours), ours.purgatory.stats().panics));
-    assert_eq!(ours.0, ([vec![Completed], vec![PANICKED], vec![Completed]], 1));
+    assert_eq!(
+        kafka,
+        [vec![Completed], vec![], vec![]],
+        "the third is ready, and unchecked"
+    );
+    let ours = here(|ours, _| {
+        (
+            scan_with_a_check_that_panics(ours),
+            ours.purgatory.stats().panics,
+        )
+    });
+    assert_eq!(
+        ours.0,
+        ([vec![Completed], vec![PANICKED], vec![Completed]], 1)
+    );
 }
 
 /// Refuses its first job.
@@ -225,7 +241,10 @@ fn an_executor_that_panics_leaves_the_reaper_alive() {
     assert!(due.send(2).is_err());
     assert_eq!(told.try_iter().count(), 0, "nothing expires any more");
 
-    let timer = SystemTimer::builder().executor(RefusesOnce::default()).build().unwrap();
+    let timer = SystemTimer::builder()
+        .executor(RefusesOnce::default())
+        .build()
+        .unwrap();
     let purgatory = Purgatory::builder("reaper").timer(&timer).build().unwrap();
     let expire_one = move |number: u32| {
         let expired = expired.clone();
@@ -234,7 +253,9 @@ fn an_executor_that_panics_leaves_the_reaper_alive() {
             expired.send(number).unwrap();
         };
         let (operation, timeout) = (when(|| false, tell), MS);
-        let _ = purgatory.try_complete_else_watch(operation, &["key"], timeout).unwrap();
+        let _ = purgatory
+            .try_complete_else_watch(operation, &["key"], timeout)
+            .unwrap();
         told.recv()
     };
     assert_eq!(ends(move || [1, 2].map(expire_one)), [Ok(1), Ok(2)]);
@@ -281,9 +302,15 @@ const ALL_KEEP: i64 = 4096 * (2 << 10);
 fn kafka_19389_nothing_stays_under_a_second_key() {
     let partition_and_group = |_| [1, 2];
     let (naive, ours) = (Naive::new(Busy::Waits), Ours::new());
-    assert!(fetches(&naive, PURGE_INTERVAL, partition_and_group) >= HELD, "all of them are held");
+    assert!(
+        fetches(&naive, PURGE_INTERVAL, partition_and_group) >= HELD,
+        "all of them are held"
+    );
     assert_eq!(naive.watched(), PURGE_INTERVAL as usize);
-    assert!(measure(|| naive.purge()).bytes_current <= -HELD, "until the purge");
+    assert!(
+        measure(|| naive.purge()).bytes_current <= -HELD,
+        "until the purge"
+    );
     assert!(fetches(&ours, PURGE_INTERVAL, partition_and_group) <= ROOM_KEEPS);
     assert_empty(&ours.purgatory);
     assert_eq!(fetches(&ours, 10 * PURGE_INTERVAL, partition_and_group), 0);
@@ -297,13 +324,22 @@ fn kafka_19763_nothing_stays_under_keys_used_once() {
     const HOT: u32 = u32::MAX;
     let under_its_own = |number| [3 * number, 3 * number + 1, 3 * number + 2, HOT];
     let (naive, ours) = (Naive::new(Busy::Waits), Ours::new());
-    assert!(fetches(&naive, PURGE_INTERVAL, under_its_own) >= HELD, "all of them are held");
-    assert_eq!(naive.watched(), 3 * PURGE_INTERVAL as usize, "under all keys but the event's");
+    assert!(
+        fetches(&naive, PURGE_INTERVAL, under_its_own) >= HELD,
+        "all of them are held"
+    );
+    assert_eq!(
+        naive.watched(),
+        3 * PURGE_INTERVAL as usize,
+        "under all keys but the event's"
+    );
     let many = 10 * PURGE_INTERVAL; // 160 MB of responses
     assert!(fetches(&ours, many, under_its_own) <= ROOM_KEEPS + ALL_KEEP);
     assert_empty(&ours.purgatory);
     // To a purgatory they are new keys again. Which room an operation is at home in is chance, so
     // some rooms grow to their full size later; what leaks grows for ever.
-    let grown: Vec<_> = (0..20).map(|_| fetches(&ours, many, under_its_own)).collect();
+    let grown: Vec<_> = (0..20)
+        .map(|_| fetches(&ours, many, under_its_own))
+        .collect();
     assert!(grown.contains(&0), "{grown:?} bytes");
 }

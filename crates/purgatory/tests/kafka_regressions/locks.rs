@@ -42,7 +42,11 @@ fn event_raised_under_the_lock_that_a_check_needs(
             probe.make_ready();
             purgatory.event(KEY);
         });
-        assert_eq!(signs.recv(), Ok(Sign::Waits), "the checker waits for the lock held here");
+        assert_eq!(
+            signs.recv(),
+            Ok(Sign::Waits),
+            "the checker waits for the lock held here"
+        );
         drop(held);
     });
     purgatory.would_wait() > 0
@@ -128,7 +132,11 @@ fn event_while_a_lock_holder_parks(purgatory: &impl AnyPurgatory, probe: &Probe)
 fn kafka_8334_a_lock_holder_that_parks_does_not_wait() {
     let kafka =
         ends(|| event_while_a_lock_holder_parks(&Naive::new(Busy::Waits), &Probe::default()));
-    assert_eq!(kafka, (Sign::Waits, true), "each thread waits for the other");
+    assert_eq!(
+        kafka,
+        (Sign::Waits, true),
+        "each thread waits for the other"
+    );
     let ours = here(event_while_a_lock_holder_parks);
     assert_eq!(ours, ((Sign::Returned, false), vec![Completed]));
 }
@@ -137,7 +145,10 @@ fn kafka_8334_a_lock_holder_that_parks_does_not_wait() {
 /// callbacks were under way at once.
 fn chain(purgatory: &impl AnyPurgatory, last: &Probe) -> usize {
     let (depth, deepest) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let links: Vec<_> = (0..LINKS).map(|_| Probe::default()).chain([last.clone()]).collect();
+    let links: Vec<_> = (0..LINKS)
+        .map(|_| Probe::default())
+        .chain([last.clone()])
+        .collect();
     for (key, (probe, next)) in (0..).zip(links.iter().zip(&links[1..])) {
         let (raises, next) = (purgatory.clone(), next.clone());
         let (depth, deepest) = (depth.clone(), deepest.clone());
@@ -187,5 +198,8 @@ fn kafka_17509_a_callback_can_have_its_callers_lock() {
     let naive = Naive::new(Busy::Waits);
     let kafka = callback_needs_the_lock_of_its_caller(&naive, &Probe::default());
     assert!(!kafka, "the thread waits for itself");
-    assert_eq!(here(callback_needs_the_lock_of_its_caller), (true, vec![Completed]));
+    assert_eq!(
+        here(callback_needs_the_lock_of_its_caller),
+        (true, vec![Completed])
+    );
 }

@@ -46,7 +46,12 @@ struct Delayed {
 impl Naive {
     pub fn new(busy: Busy) -> Self {
         let (lists, timer, would_wait) = Default::default();
-        Naive(Arc::new(Inner { busy, lists, timer, would_wait }))
+        Naive(Arc::new(Inner {
+            busy,
+            lists,
+            timer,
+            would_wait,
+        }))
     }
 
     /// The check, under the operation's lock; and the completion, if it is true.
@@ -83,7 +88,10 @@ impl Naive {
     }
 
     fn off_the_timer(&self, delayed: &Arc<Delayed>) {
-        self.0.timer.lock().retain(|other| !Arc::ptr_eq(other, delayed));
+        self.0
+            .timer
+            .lock()
+            .retain(|other| !Arc::ptr_eq(other, delayed));
     }
 
     /// What the reaper does when a thousand more have completed: walks all lists of all keys.
@@ -99,12 +107,22 @@ impl AnyPurgatory for Naive {
     fn park_with(&self, op: Op, keys: &[u32], under: Under<'_>, meanwhile: Meanwhile) {
         let (flag, completed) = Default::default();
         let lock = under.cloned().unwrap_or_else(|| OuterLock::new().0);
-        let delayed = Arc::new(Delayed { op, lock, flag, completed });
+        let delayed = Arc::new(Delayed {
+            op,
+            lock,
+            flag,
+            completed,
+        });
         if self.try_complete(&delayed) {
             return;
         }
         for &key in keys {
-            self.0.lists.lock().entry(key).or_default().push(delayed.clone());
+            self.0
+                .lists
+                .lock()
+                .entry(key)
+                .or_default()
+                .push(delayed.clone());
         }
         meanwhile.into_iter().for_each(|meanwhile| meanwhile());
         if !self.try_complete(&delayed) {
@@ -114,7 +132,9 @@ impl AnyPurgatory for Naive {
 
     fn event(&self, key: u32) -> usize {
         let list = self.0.lists.lock().get(&key).cloned().unwrap_or_default();
-        let pending = list.iter().filter(|delayed| !delayed.completed.load(SeqCst));
+        let pending = list
+            .iter()
+            .filter(|delayed| !delayed.completed.load(SeqCst));
         let completed = pending.filter(|delayed| self.try_complete(delayed)).count();
         let mut lists = self.0.lists.lock();
         if let Some(list) = lists.get_mut(&key) {
@@ -132,13 +152,16 @@ impl AnyPurgatory for Naive {
 
     fn cancel(&self, key: u32) -> usize {
         let cancelled = self.0.lists.lock().remove(&key).unwrap_or_default();
-        cancelled.iter().for_each(|delayed| self.off_the_timer(delayed));
+        cancelled
+            .iter()
+            .for_each(|delayed| self.off_the_timer(delayed));
         cancelled.len()
     }
 
     fn expire(&self) {
         let due = std::mem::take(&mut *self.0.timer.lock());
-        due.iter().for_each(|delayed| _ = self.force_complete(delayed, Outcome::Expired));
+        due.iter()
+            .for_each(|delayed| _ = self.force_complete(delayed, Outcome::Expired));
     }
 
     fn watched(&self) -> usize {

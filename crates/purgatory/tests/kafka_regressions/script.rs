@@ -60,7 +60,10 @@ impl Probe {
             endings.lock().push(outcome);
             then();
         };
-        Op { check: Box::new(move || check(ready.load(SeqCst))), ended: Box::new(ended) }
+        Op {
+            check: Box::new(move || check(ready.load(SeqCst))),
+            ended: Box::new(ended),
+        }
     }
 }
 
@@ -83,7 +86,13 @@ pub struct OuterLock {
 impl OuterLock {
     pub fn new() -> (Arc<Self>, Receiver<Sign>) {
         let (signs, seen) = mpsc::channel();
-        (Arc::new(OuterLock { lock: Mutex::new(()), signs }), seen)
+        (
+            Arc::new(OuterLock {
+                lock: Mutex::new(()),
+                signs,
+            }),
+            seen,
+        )
     }
 
     pub fn lock(&self) -> MutexGuard<'_, ()> {
@@ -168,13 +177,19 @@ impl AnyPurgatory for Ours {
                 (0, Some(_)) => thread::scope(|scope| {
                     assert_eq!(scope.spawn(|| purgatory.event(key)).join().unwrap(), 0);
                 }),
-                (1, meanwhile) => meanwhile.take().into_iter().for_each(|meanwhile| meanwhile()),
+                (1, meanwhile) => meanwhile
+                    .take()
+                    .into_iter()
+                    .for_each(|meanwhile| meanwhile()),
                 _ => {}
             }
             satisfied
         };
         let operation = when(check, operation.ended);
-        let _ = self.purgatory.try_complete_else_watch(operation, keys, MINUTE).unwrap();
+        let _ = self
+            .purgatory
+            .try_complete_else_watch(operation, keys, MINUTE)
+            .unwrap();
     }
 
     fn event(&self, key: u32) -> usize {

@@ -115,14 +115,29 @@ impl Setup {
 
     fn with(build: impl FnOnce(Builder<u8, Op>) -> Builder<u8, Op>) -> Shared {
         let timer = ManualTimer::new();
-        let purgatory = build(Purgatory::builder("loom").timer(&timer)).build().unwrap();
-        let flags = [Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false))];
-        Setup { timer, purgatory, flags, endings: Default::default() }.into()
+        let purgatory = build(Purgatory::builder("loom").timer(&timer))
+            .build()
+            .unwrap();
+        let flags = [
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicBool::new(false)),
+        ];
+        Setup {
+            timer,
+            purgatory,
+            flags,
+            endings: Default::default(),
+        }
+        .into()
     }
 
     fn op(&self, flags: &[usize]) -> Op {
         let flags = flags.iter().map(|&flag| self.flags[flag].clone()).collect();
-        Op { flags, panics: false, endings: self.endings.clone() }
+        Op {
+            flags,
+            panics: false,
+            endings: self.endings.clone(),
+        }
     }
 
     fn park<'a>(
@@ -131,7 +146,9 @@ impl Setup {
         watches: impl Into<Watches<'a, u8>>,
         timeout: impl Into<Timeout>,
     ) {
-        self.purgatory.try_complete_else_watch(operation, watches, timeout).unwrap();
+        self.purgatory
+            .try_complete_else_watch(operation, watches, timeout)
+            .unwrap();
     }
 
     fn act(&self, act: Act) {
@@ -187,7 +204,12 @@ impl Setup {
     #[track_caller]
     fn assert_ended_once(&self, allowed: &[Outcome]) {
         let endings = self.endings.lock().unwrap();
-        assert_eq!(endings.len(), 1, "ended {} times: {endings:?}", endings.len());
+        assert_eq!(
+            endings.len(),
+            1,
+            "ended {} times: {endings:?}",
+            endings.len()
+        );
         assert!(allowed.contains(&endings[0]), "ended as {:?}", endings[0]);
         assert_nothing_left(&self.purgatory);
     }
@@ -232,7 +254,10 @@ fn check(faults: &[Failpoint], model: impl Fn() + Copy + Send + Sync + 'static) 
     println!("{interleavings} interleavings at {PREEMPTIONS} preemptions");
     for &fault in faults {
         let (faulty, tried) = explore(Some(fault));
-        assert!(faulty.is_err(), "{fault:?} was not noticed in {tried} interleavings");
+        assert!(
+            faulty.is_err(),
+            "{fault:?} was not noticed in {tried} interleavings"
+        );
         println!("{fault:?} noticed after {tried}");
     }
 }
@@ -247,7 +272,10 @@ fn race<const N: usize>(
     allowed: &'static [Outcome],
 ) {
     check(faults, move || {
-        Setup::new().alone(first).race(others, own).assert_ended_once(allowed);
+        Setup::new()
+            .alone(first)
+            .race(others, own)
+            .assert_ended_once(allowed);
     });
 }
 
@@ -261,7 +289,10 @@ const FIVE: &[u8] = &[1, 2, 3, 4, 5];
 const BOTH: &[usize] = &[0, 1];
 
 /// An event that falls between check and watch is counted.
-const MISSED: [Failpoint; 2] = [Failpoint::ParkSkipsVersionCheck, Failpoint::EventRaisesNoVersion];
+const MISSED: [Failpoint; 2] = [
+    Failpoint::ParkSkipsVersionCheck,
+    Failpoint::EventRaisesNoVersion,
+];
 
 /// What an event finds while further keys are being watched is held by its parker.
 const WHILE_WATCHING: [Failpoint; 3] = [
@@ -284,7 +315,9 @@ fn park_against_event_of_each_key() {
         (&WHILE_WATCHING, FIVE, 4),
     ] {
         check(faults, move || {
-            Setup::new().race([Event(0, on)], &[Park(&[0], keys)]).assert_ended_once(&[Completed]);
+            Setup::new()
+                .race([Event(0, on)], &[Park(&[0], keys)])
+                .assert_ended_once(&[Completed]);
         });
     }
 }
@@ -292,7 +325,13 @@ fn park_against_event_of_each_key() {
 /// An event for one, between the check of one that parks and its watch, or before, or after.
 #[test]
 fn park_against_an_event_for_one() {
-    race(&MISSED, &[], [EventForOne(0, 1)], &[Park(&[0], ONE_KEY)], &[Completed]);
+    race(
+        &MISSED,
+        &[],
+        [EventForOne(0, 1)],
+        &[Park(&[0], ONE_KEY)],
+        &[Completed],
+    );
 }
 
 /// Two jobs, each raised for one, of two that wait: none waits on while a job lies there.
@@ -304,10 +343,15 @@ fn two_events_for_one_against_each_other() {
         let ended = std::sync::Arc::new(AtomicUsize::new(0));
         for _ in 0..2 {
             let (there, counted) = (jobs.clone(), ended.clone());
-            let take =
-                move || there.fetch_update(Relaxed, Relaxed, |jobs| jobs.checked_sub(1)).is_ok();
+            let take = move || {
+                there
+                    .fetch_update(Relaxed, Relaxed, |jobs| jobs.checked_sub(1))
+                    .is_ok()
+            };
             let consumer = when(take, move |_| _ = counted.fetch_add(1, SeqCst));
-            purgatory.try_complete_else_watch(consumer, &[1], MS).unwrap();
+            purgatory
+                .try_complete_else_watch(consumer, &[1], MS)
+                .unwrap();
         }
         let (other, puts) = (purgatory.clone(), jobs.clone());
         let put = thread::spawn(move || {
@@ -317,7 +361,10 @@ fn two_events_for_one_against_each_other() {
         jobs.fetch_add(1, Relaxed);
         purgatory.check_and_complete_one(&1);
         put.join().unwrap();
-        assert_eq!((ended.load(SeqCst), jobs.load(Relaxed), purgatory.len()), (2, 0, 0));
+        assert_eq!(
+            (ended.load(SeqCst), jobs.load(Relaxed), purgatory.len()),
+            (2, 0, 0)
+        );
     });
 }
 
@@ -325,7 +372,13 @@ fn two_events_for_one_against_each_other() {
 #[test]
 fn park_against_two_events() {
     let others = [Event(0, 1), Event(1, 2)];
-    race(&WHILE_WATCHING, &[], others, &[Park(BOTH, TWO_ROOMS)], &[Completed]);
+    race(
+        &WHILE_WATCHING,
+        &[],
+        others,
+        &[Park(BOTH, TWO_ROOMS)],
+        &[Completed],
+    );
 }
 
 #[test]
@@ -372,14 +425,29 @@ fn park_against_cancel() {
 #[test]
 fn cancel_in_one_room_against_event_in_another() {
     let faults = [Failpoint::ExpiryLeavesNoNote, Failpoint::EndedStaysListed];
-    race(&faults, &[Park(BOTH, TWO_ROOMS)], [Event(0, 2)], &[Cancel(1)], &[CANCELLED]);
+    race(
+        &faults,
+        &[Park(BOTH, TWO_ROOMS)],
+        [Event(0, 2)],
+        &[Cancel(1)],
+        &[CANCELLED],
+    );
 }
 
 /// A wheel turns in one room while an event in another finds the watch of what expires.
 #[test]
 fn expiry_in_one_room_against_event_in_another() {
-    let faults = [Failpoint::ExpiryLeavesNoNote, Failpoint::ExpiryRemovesCheckedOut];
-    race(&faults, &[Park(BOTH, TWO_ROOMS)], [Event(0, 2)], &[Time], &[Expired]);
+    let faults = [
+        Failpoint::ExpiryLeavesNoNote,
+        Failpoint::ExpiryRemovesCheckedOut,
+    ];
+    race(
+        &faults,
+        &[Park(BOTH, TWO_ROOMS)],
+        [Event(0, 2)],
+        &[Time],
+        &[Expired],
+    );
 }
 
 /// An expiry or a cancel, while an event has the operation checked.
@@ -402,7 +470,11 @@ fn permit_against_event() {
             let setup = Setup::with(|builder| builder.max_parked(1));
             let setup = setup.race([Event(0, 1)], &[Park(&[0], keys)]);
             setup.assert_ended_once(&[Completed]);
-            let park = || setup.purgatory.try_complete_else_watch(setup.op(&[1]), &[1], MS);
+            let park = || {
+                setup
+                    .purgatory
+                    .try_complete_else_watch(setup.op(&[1]), &[1], MS)
+            };
             assert!(park().is_ok(), "the permit came back");
             let refused = park().err().map(|refused| refused.reason);
             assert_eq!(
@@ -420,7 +492,10 @@ fn weight_against_weight() {
     check(&[], || {
         let setup = Setup::with(|builder| builder.max_weight(3));
         let park = |setup: &Setup| {
-            setup.purgatory.try_complete_else_watch(setup.op(&[0]), &[1], MS).is_ok()
+            setup
+                .purgatory
+                .try_complete_else_watch(setup.op(&[0]), &[1], MS)
+                .is_ok()
         };
         let other = setup.elsewhere(park);
         let own = park(&setup);
@@ -457,7 +532,14 @@ fn park_against_event_against_expiry() {
 fn panicking_check_against_event() {
     check(&[Failpoint::EventLeavesNoNote], || {
         let setup = Setup::new();
-        setup.park(Op { panics: true, ..setup.op(&[0]) }, ONE_KEY, MS);
+        setup.park(
+            Op {
+                panics: true,
+                ..setup.op(&[0])
+            },
+            ONE_KEY,
+            MS,
+        );
         let setup = setup.race([Raise(1)], &[Event(0, 1)]);
         setup.assert_ended_once(&[Outcome::Cancelled(CancelReason::Panicked)]);
     });
@@ -490,7 +572,9 @@ fn last_check_against_event() {
     for keys in [ONE_KEY, TWO_ROOMS] {
         check(&[Failpoint::EndedStaysListed], move || {
             let setup = Setup::with(|builder| builder.check_at_expiry(|_| ()));
-            let setup = setup.alone(&[Park(&[0], keys)]).race([Event(0, 1)], &[Time]);
+            let setup = setup
+                .alone(&[Park(&[0], keys)])
+                .race([Event(0, 1)], &[Time]);
             setup.assert_ended_once(&[Completed, Expired]);
         });
     }

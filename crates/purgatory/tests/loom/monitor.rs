@@ -25,9 +25,14 @@ fn change_against_wait(faults: &[Failpoint], keys: &'static [u8], add: fn(&Jobs)
         let (_timer, jobs) = jobs();
         let adding = jobs.clone();
         let adds = thread::spawn(move || add(&adding));
-        let mut wait = jobs.wait(keys, MS, |jobs| jobs.checked_sub(1).map(|left| *jobs = left));
+        let mut wait = jobs.wait(keys, MS, |jobs| {
+            jobs.checked_sub(1).map(|left| *jobs = left)
+        });
         adds.join().unwrap();
-        assert_eq!((ending(&mut wait), jobs.read(|jobs| *jobs)), (Some(Ok(())), 0));
+        assert_eq!(
+            (ending(&mut wait), jobs.read(|jobs| *jobs)),
+            (Some(Ok(())), 0)
+        );
         assert_nothing_left(jobs.purgatory());
     });
 }
@@ -42,8 +47,12 @@ fn update_against_wait() {
 
 #[test]
 fn update_of_a_key_against_wait() {
-    change_against_wait(&MISSED, ONE_KEY, |jobs| jobs.update_key(&1, |jobs| *jobs += 1));
-    change_against_wait(&MISSED, ONE_KEY, |jobs| jobs.update_one(&1, |jobs| *jobs += 1));
+    change_against_wait(&MISSED, ONE_KEY, |jobs| {
+        jobs.update_key(&1, |jobs| *jobs += 1)
+    });
+    change_against_wait(&MISSED, ONE_KEY, |jobs| {
+        jobs.update_one(&1, |jobs| *jobs += 1)
+    });
     let of_second_key: fn(&Jobs) = |jobs| jobs.update_key(&2, |jobs| *jobs += 1);
     change_against_wait(&WHILE_WATCHING, TWO_ROOMS, of_second_key);
 }

@@ -27,7 +27,10 @@ fn reply_against_its_time() {
             Ok(()) => Ok(7),
             Err(_) => Err(WaitError::Expired),
         };
-        assert_eq!((ending(&mut reply), replies.purgatory().len()), (Some(expected), 0));
+        assert_eq!(
+            (ending(&mut reply), replies.purgatory().len()),
+            (Some(expected), 0)
+        );
         assert!(replies.expect(1, MS).is_ok());
     });
 }
@@ -64,8 +67,15 @@ fn one_key_expected_twice() {
         let other = thread::spawn(move || other.expect(1, MS).ok());
         let reply = replies.expect(1, MS).ok();
         let ends = [reply, other.join().unwrap()];
-        assert_eq!((replies.deliver(&1, 7), replies.deliver(&1, 8)), (Ok(()), Err(8)));
-        let told: Vec<_> = ends.into_iter().flatten().map(|mut reply| ending(&mut reply)).collect();
+        assert_eq!(
+            (replies.deliver(&1, 7), replies.deliver(&1, 8)),
+            (Ok(()), Err(8))
+        );
+        let told: Vec<_> = ends
+            .into_iter()
+            .flatten()
+            .map(|mut reply| ending(&mut reply))
+            .collect();
         assert_eq!(told, [Some(Ok(7))]);
     });
 }

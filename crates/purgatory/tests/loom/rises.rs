@@ -13,12 +13,27 @@ use super::{
 /// In the count form, and in the check form.
 #[test]
 fn park_against_rise() {
-    race(&MISSED, &[], [Rise(0, 1)], &[ParkUpTo(&[0], &[(1, 5)])], &[Completed]);
-    race(&MISSED[..1], &[], [Rise(0, 1)], &[ParkChecked(&[0], &[(1, 5)])], &[Completed]);
+    race(
+        &MISSED,
+        &[],
+        [Rise(0, 1)],
+        &[ParkUpTo(&[0], &[(1, 5)])],
+        &[Completed],
+    );
+    race(
+        &MISSED[..1],
+        &[],
+        [Rise(0, 1)],
+        &[ParkChecked(&[0], &[(1, 5)])],
+        &[Completed],
+    );
 }
 
 /// Faults that a park under two keys notices.
-const TWO_KEYS: [Failpoint; 2] = [Failpoint::ParkSkipsVersionCheck, Failpoint::EventLeavesNoNote];
+const TWO_KEYS: [Failpoint; 2] = [
+    Failpoint::ParkSkipsVersionCheck,
+    Failpoint::EventLeavesNoNote,
+];
 
 /// Both watermarks are met while they are being watched.
 #[test]
@@ -41,9 +56,14 @@ fn rise_against_rise() {
         let setup = Setup::new();
         // A condition that the checks never see true: only the count can end it.
         let never = Arc::new(AtomicBool::new(false));
-        let operation = Op { flags: vec![never], ..setup.op(&[]) };
+        let operation = Op {
+            flags: vec![never],
+            ..setup.op(&[])
+        };
         setup.park(operation, Watches::up_to(&[(1, 5), (2, 5)]), MS);
-        setup.race([Rise(0, 1), Rise(1, 2)], &[]).assert_ended_once(&[Completed]);
+        setup
+            .race([Rise(0, 1), Rise(1, 2)], &[])
+            .assert_ended_once(&[Completed]);
     });
 }
 
@@ -51,14 +71,24 @@ fn rise_against_rise() {
 #[test]
 fn rise_against_rise_in_the_check_form() {
     let park = &[ParkChecked(BOTH, &[(1, 5), (2, 5)])];
-    race(&TWO_KEYS[1..], park, [Rise(0, 1), Rise(1, 2)], &[], &[Completed]);
+    race(
+        &TWO_KEYS[1..],
+        park,
+        [Rise(0, 1), Rise(1, 2)],
+        &[],
+        &[Completed],
+    );
 }
 
 #[test]
 fn rise_against_cancel_and_expiry() {
     check(&[Failpoint::ExpiryRemovesCheckedOut], || {
         let setup = Setup::new();
-        setup.park(setup.op(&[0]), Watches::up_to(&[(1, 5)]).with_keys(&[2]), MS);
+        setup.park(
+            setup.op(&[0]),
+            Watches::up_to(&[(1, 5)]).with_keys(&[2]),
+            MS,
+        );
         let setup = setup.race([Rise(0, 1), Event(1, 2)], &[Time]);
         setup.assert_ended_once(&[Completed, Expired]);
     });
@@ -66,6 +96,9 @@ fn rise_against_cancel_and_expiry() {
 
 #[test]
 fn rise_against_cancel_for_key() {
-    let (faults, park) = ([Failpoint::ExpiryLeavesNoNote], &[ParkChecked(BOTH, &[(1, 5)])]);
+    let (faults, park) = (
+        [Failpoint::ExpiryLeavesNoNote],
+        &[ParkChecked(BOTH, &[(1, 5)])],
+    );
     race(&faults, park, [Rise(0, 1)], &[Cancel(1)], &[CANCELLED]);
 }

@@ -15,7 +15,10 @@ use super::{MS, assert_nothing_left, by_hand, check};
 /// not. No fault fits the first: the event ends an operation that its future left behind.
 #[test]
 fn future_drop_against_event() {
-    for (faults, yields) in [(&[][..], true), (&[Failpoint::DroppedFutureLeavesOperation], false)] {
+    for (faults, yields) in [
+        (&[][..], true),
+        (&[Failpoint::DroppedFutureLeavesOperation], false),
+    ] {
         check(faults, move || {
             let (_timer, purgatory) = by_hand::<BoxedOperation>();
             let flag = Arc::new(AtomicBool::new(false));
@@ -31,7 +34,11 @@ fn future_drop_against_event() {
             drop(future);
             event.join().unwrap();
             assert_nothing_left(&purgatory);
-            assert_eq!(std::sync::Arc::strong_count(&value), 1, "a value was not dropped");
+            assert_eq!(
+                std::sync::Arc::strong_count(&value),
+                1,
+                "a value was not dropped"
+            );
         });
     }
 }

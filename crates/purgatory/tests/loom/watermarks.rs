@@ -21,7 +21,10 @@ fn rise_against_wait() {
         let leader = thread::spawn(move || leader.raise(&1, 3));
         let mut wait = watermarks.wait_for(&1, 2, MS);
         leader.join().unwrap().unwrap();
-        assert_eq!((ending(&mut wait), watermarks.purgatory().len()), (Some(Ok(3)), 0));
+        assert_eq!(
+            (ending(&mut wait), watermarks.purgatory().len()),
+            (Some(Ok(3)), 0)
+        );
     });
 }
 
@@ -35,7 +38,9 @@ fn two_rises_against_wait() {
             thread::spawn(move || leader.raise(&1, value))
         });
         let mut wait = watermarks.wait_for(&1, 3, MS);
-        rises.into_iter().for_each(|rise| _ = rise.join().unwrap().unwrap());
+        rises
+            .into_iter()
+            .for_each(|rise| _ = rise.join().unwrap().unwrap());
         let ended = (ending(&mut wait), watermarks.value(&1));
         assert_eq!(ended, (Some(Ok(3)), Some(3)));
     });
@@ -58,7 +63,10 @@ fn rise_and_removal_against_wait() {
             (Some(Err(WaitError::Cancelled(_))), _) => assert!(cancelled <= 1),
             (None, None) => {
                 timer.advance(MS); // it came after the removal of what was raised
-                assert_eq!((ending(&mut wait), cancelled), (Some(Err(WaitError::Expired)), 0));
+                assert_eq!(
+                    (ending(&mut wait), cancelled),
+                    (Some(Err(WaitError::Expired)), 0)
+                );
             }
             other => panic!("{other:?}"),
         }

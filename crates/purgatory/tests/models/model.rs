@@ -63,11 +63,19 @@ fn the_purgatory_agrees_with_plain_lists() {
     let steps = usize::try_from(effort(STEPS)).unwrap();
     let seed = number("MODEL_SEED").unwrap_or(0);
     let cases = u32::try_from(steps / STEPS_A_CASE).unwrap().max(1);
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        ..Config::default()
+    };
     let counted = RefCell::new(Paths::new());
     let made = Cell::new(0);
     let steps_of = |most| decoded(most, |bytes| bytes.step());
-    let case = (decoded(2, |bytes| bytes.setup()), steps_of(2 * STEPS_A_CASE), steps_of(8));
+    let case = (
+        decoded(2, |bytes| bytes.setup()),
+        steps_of(2 * STEPS_A_CASE),
+        steps_of(8),
+    );
     let mut runner = TestRunner::new_with_rng(config, random(seed));
     let run = |(setup, steps, after): (Vec<_>, Vec<Act>, Vec<Act>)| {
         let mut model = Model::new(&setup[0]);
@@ -80,7 +88,9 @@ fn the_purgatory_agrees_with_plain_lists() {
     };
     // Without a word of each failure on the way to the smallest. No other test runs here.
     panic::set_hook(Box::new(|_| ()));
-    let result = runner.run(&case, run).map_err(|failure| failure.to_string());
+    let result = runner
+        .run(&case, run)
+        .map_err(|failure| failure.to_string());
     drop(panic::take_hook());
     result.unwrap_or_else(|failure| panic!("MODEL_SEED={seed}: {failure}"));
     let paths = counted.into_inner();
@@ -88,6 +98,10 @@ fn the_purgatory_agrees_with_plain_lists() {
     if steps >= ALL_PATHS {
         let never = paths.iter().find(|&(_, &count)| count == 0);
         assert_eq!(never, None, "a path never taken");
-        assert!(paths.len() >= PATHS, "{} paths, and there are {PATHS}", paths.len());
+        assert!(
+            paths.len() >= PATHS,
+            "{} paths, and there are {PATHS}",
+            paths.len()
+        );
     }
 }

@@ -8,8 +8,15 @@
 //! weaker is loom's part.
 
 #![cfg(shuttle)]
-#![allow(unreachable_pub, clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::print_stdout, reason = "how many schedules, and which faults were noticed")]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+#![allow(
+    clippy::print_stdout,
+    reason = "how many schedules, and which faults were noticed"
+)]
 
 #[path = "../../../timer-core/tests/support/effort.rs"]
 mod effort;

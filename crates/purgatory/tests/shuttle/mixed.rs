@@ -66,13 +66,20 @@ fn with_a_reaper_and_a_worker() {
         let (runs, by_task) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (counted, counts) = (runs.clone(), by_task.clone());
         let task = world.thread(move |world| {
-            let task = world.timer.schedule(MS, move || _ = counts.fetch_add(1, Relaxed)).unwrap();
+            let task = world
+                .timer
+                .schedule(MS, move || _ = counts.fetch_add(1, Relaxed))
+                .unwrap();
             world.event(2);
             counted.fetch_add(u64::from(world.timer.cancel(task)), Relaxed);
         });
         join(threads(&world).into_iter().chain([task]));
         working.finish(&world);
-        assert_eq!(runs.load(Relaxed) + by_task.load(Relaxed), 1, "a task runs or is cancelled");
+        assert_eq!(
+            runs.load(Relaxed) + by_task.load(Relaxed),
+            1,
+            "a task runs or is cancelled"
+        );
     });
 }
 
@@ -118,7 +125,11 @@ fn park_many(world: &World) {
     for number in 0..MANY {
         let keys: &[u8] = if number % 4 == 3 { &[1, 2] } else { &[1] };
         let mut op = world.op(keys);
-        op.wants.levels = if number % 2 == 0 { vec![] } else { vec![(3, 1)] };
+        op.wants.levels = if number % 2 == 0 {
+            vec![]
+        } else {
+            vec![(3, 1)]
+        };
         op.wants.counted = number % 4 == 1;
         world.park(op, if number % 8 == 2 { MS.into() } else { NEVER });
     }
@@ -156,8 +167,21 @@ fn anything<T: Time>(world: &World<T>, thread: usize) {
 
 fn park_anything<T: Time>(world: &World<T>) {
     let random = &mut thread_rng();
-    let keys = [&[1][..], &[2], &[3], &[1, 2], &[3, 1], &[3, 2, 1], &[1, 2, 3, 4, 5]];
-    let levels = [&[(1, 1)][..], &[(2, 2)], &[(1, 1), (2, 1)], &[(3, 2), (1, 2), (3, 1)]];
+    let keys = [
+        &[1][..],
+        &[2],
+        &[3],
+        &[1, 2],
+        &[3, 1],
+        &[3, 2, 1],
+        &[1, 2, 3, 4, 5],
+    ];
+    let levels = [
+        &[(1, 1)][..],
+        &[(2, 2)],
+        &[(1, 1), (2, 1)],
+        &[(3, 2), (1, 2), (3, 1)],
+    ];
     let mut op = world.op(keys[random.gen_range(0..keys.len())]);
     if random.gen_range(0..2) == 0 {
         op.wants.levels = levels[random.gen_range(0..levels.len())].to_vec();
@@ -215,8 +239,13 @@ impl Working {
             while arrived.recv().ok().flatten().map(Job::run).is_some() {}
             arrived.try_iter().flatten().for_each(Job::run);
         };
-        let working = Working { jobs: jobs.clone(), thread: thread::spawn(work) };
-        let builder = SystemTimer::builder().clock(Clockwork::default()).executor(Worker(jobs));
+        let working = Working {
+            jobs: jobs.clone(),
+            thread: thread::spawn(work),
+        };
+        let builder = SystemTimer::builder()
+            .clock(Clockwork::default())
+            .executor(Worker(jobs));
         (builder.shards(2).build().unwrap(), working)
     }
 

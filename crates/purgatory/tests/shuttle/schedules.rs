@@ -41,7 +41,10 @@ pub fn check(fewer: usize, faults: &[&'static str], scenario: fn()) {
     let schedules = usize::try_from(effort(SCHEDULES)).unwrap();
     let seed = number("SHUTTLE_RANDOM_SEED").unwrap_or_else(|| fastrand::u64(..));
     let half = schedules.div_ceil(2 * fewer);
-    let test = thread::current().name().expect("a test's thread has its name").to_owned();
+    let test = thread::current()
+        .name()
+        .expect("a test's thread has its name")
+        .to_owned();
     let passes = |run: Run| {
         assert!(
             run.passed,
@@ -51,8 +54,18 @@ RUSTFLAGS='--cfg shuttle' SHUTTLE_REPLAY='<the schedule above>' cargo test --rel
             run.schedules
         );
     };
-    passes(run(&config, None, RandomScheduler::new_from_seed(seed, half), scenario));
-    passes(run(&config, None, PctScheduler::new_from_seed(seed, PCT_DEPTH, half), scenario));
+    passes(run(
+        &config,
+        None,
+        RandomScheduler::new_from_seed(seed, half),
+        scenario,
+    ));
+    passes(run(
+        &config,
+        None,
+        PctScheduler::new_from_seed(seed, PCT_DEPTH, half),
+        scenario,
+    ));
     println!("{test}: {} schedules from seed {seed}", 2 * half);
     for &fault in faults {
         let pct = PctScheduler::new_from_seed(seed, PCT_DEPTH, FAULT_SCHEDULES);
@@ -60,9 +73,16 @@ RUSTFLAGS='--cfg shuttle' SHUTTLE_REPLAY='<the schedule above>' cargo test --rel
         if tried.passed {
             let random = RandomScheduler::new_from_seed(seed, FAULT_SCHEDULES);
             let more = run(&config, Some(fault), random, scenario);
-            tried = Run { schedules: tried.schedules + more.schedules, ..more };
+            tried = Run {
+                schedules: tried.schedules + more.schedules,
+                ..more
+            };
         }
-        assert!(!tried.passed, "{test}: {fault} not noticed in {} schedules", tried.schedules);
+        assert!(
+            !tried.passed,
+            "{test}: {fault} not noticed in {} schedules",
+            tried.schedules
+        );
         println!("{test}: {fault} noticed after {}", tried.schedules);
     }
 }
@@ -92,13 +112,18 @@ fn run(
         })
     });
     let passed = running.join().is_ok();
-    Run { schedules: schedules.load(SeqCst), passed }
+    Run {
+        schedules: schedules.load(SeqCst),
+        passed,
+    }
 }
 
 fn config() -> Config {
     let mut config = Config::new();
     config.silence_warnings = true; // of weak memory: that is loom's part
     config.max_steps = MaxSteps::FailAfter(STEPS);
-    config.ungraceful_shutdown_config.immediately_return_on_panic = true;
+    config
+        .ungraceful_shutdown_config
+        .immediately_return_on_panic = true;
     config
 }

@@ -55,7 +55,11 @@ pub struct Wants {
 impl Wants {
     fn watches(&self) -> Watches<'_, u8> {
         let watches = Watches::up_to(&self.levels).with_keys(&self.keys);
-        if self.counted { watches } else { watches.checked() }
+        if self.counted {
+            watches
+        } else {
+            watches.checked()
+        }
     }
 
     fn has(&self, key: u8) -> bool {
@@ -153,9 +157,9 @@ impl Book {
         let begun = |call: &str| pages.begun.contains(call);
         let justified = match &outcome {
             Outcome::Completed => satisfied || begun(&format!("complete {}", op.number)),
-            Outcome::Expired => {
-                pages.operations[op.number].not_before_ns.is_some_and(|at| at <= now_ns)
-            }
+            Outcome::Expired => pages.operations[op.number]
+                .not_before_ns
+                .is_some_and(|at| at <= now_ns),
             Outcome::Cancelled(CancelReason::Shutdown) => begun("shutdown"),
             Outcome::Cancelled(CancelReason::Panicked) => panics,
             Outcome::Cancelled(CancelReason::Requested(reason)) => {
@@ -166,7 +170,9 @@ impl Book {
             _ => false,
         };
         if !justified {
-            pages.wrong.push(format!("{} at {now_ns} ns: {outcome:?}", op.number));
+            pages
+                .wrong
+                .push(format!("{} at {now_ns} ns: {outcome:?}", op.number));
         }
         pages.operations[op.number].endings.push(outcome);
     }
@@ -176,8 +182,13 @@ impl Book {
     fn open(&self) -> Vec<(usize, Option<u64>)> {
         let pages = self.pages();
         let open = |lines: &Lines| lines.endings.is_empty() && !lines.refused;
-        let all = pages.operations.iter().enumerate().filter(|(_, lines)| open(lines));
-        all.map(|(number, lines)| (number, lines.not_before_ns)).collect()
+        let all = pages
+            .operations
+            .iter()
+            .enumerate()
+            .filter(|(_, lines)| open(lines));
+        all.map(|(number, lines)| (number, lines.not_before_ns))
+            .collect()
     }
 }
 
@@ -198,7 +209,11 @@ impl<T: Time> World<T> {
             pages: Mutex::default(),
             driver: timer.driver(),
         };
-        World { timer, purgatory, book: Arc::new(book) }
+        World {
+            timer,
+            purgatory,
+            book: Arc::new(book),
+        }
     }
 
     pub fn thread(&self, act: impl FnOnce(&Self) + Send + 'static) -> JoinHandle<()> {
@@ -212,7 +227,10 @@ impl<T: Time> World<T> {
         pages.operations.push(Lines::default());
         Op {
             number: pages.operations.len() - 1,
-            wants: Wants { keys: keys.to_vec(), ..Wants::default() },
+            wants: Wants {
+                keys: keys.to_vec(),
+                ..Wants::default()
+            },
             blind: false,
             panics_at: None,
             then: None,
@@ -223,9 +241,15 @@ impl<T: Time> World<T> {
     pub fn park(&self, op: Op, timeout: impl Into<Timeout>) {
         let (number, wants, timeout) = (op.number, op.wants.clone(), timeout.into());
         let not_before_ns = self.not_before_ns(timeout);
-        self.book.pages().operations[number] =
-            Lines { wants: wants.clone(), not_before_ns, ..Lines::default() };
-        match self.purgatory.try_complete_else_watch(op, wants.watches(), timeout) {
+        self.book.pages().operations[number] = Lines {
+            wants: wants.clone(),
+            not_before_ns,
+            ..Lines::default()
+        };
+        match self
+            .purgatory
+            .try_complete_else_watch(op, wants.watches(), timeout)
+        {
             Ok(ParkResult::Parked(id)) => self.book.pages().parked.push((number, id)),
             Ok(_) => {}
             Err(refused) => {
@@ -269,7 +293,10 @@ impl<T: Time> World<T> {
             // What a rise took off the key before is not found by it.
             let gone = |level| wants.counted && self.book.reaches(level);
             let given_up = wants.keys.contains(&key)
-                || wants.levels.iter().any(|&level| level.0 == key && !gone(level));
+                || wants
+                    .levels
+                    .iter()
+                    .any(|&level| level.0 == key && !gone(level));
             self.book.pages().operations[number].given_up |= given_up;
         }
     }
@@ -307,7 +334,9 @@ impl<T: Time> World<T> {
     }
 
     fn not_before_ns(&self, timeout: Timeout) -> Option<u64> {
-        let Timeout::After(delay) = timeout else { return None };
+        let Timeout::After(delay) = timeout else {
+            return None;
+        };
         Some(self.book.driver.now_ns() + delay.as_nanos() as u64)
     }
 
@@ -323,7 +352,12 @@ impl<T: Time> World<T> {
 
     /// Waits until nothing is parked that time will end.
     pub fn wait_for_time(&self) {
-        while self.book.open().iter().any(|(_, not_before_ns)| not_before_ns.is_some()) {
+        while self
+            .book
+            .open()
+            .iter()
+            .any(|(_, not_before_ns)| not_before_ns.is_some())
+        {
             thread::yield_now();
         }
     }
@@ -335,7 +369,10 @@ impl<T: Time> World<T> {
         for (number, _) in self.book.open() {
             let wants = self.book.pages().operations[number].wants.clone();
             assert!(!self.book.satisfies(&wants), "{number} missed an event");
-            assert!(!self.book.pages().operations[number].given_up, "{number} lost a note");
+            assert!(
+                !self.book.pages().operations[number].given_up,
+                "{number} lost a note"
+            );
         }
     }
 
@@ -348,18 +385,34 @@ impl<T: Time> World<T> {
         assert_eq!(left, (0, 0, 0), "left behind");
         let stats = purgatory.stats();
         let pages = self.book.pages();
-        assert!(pages.wrong.is_empty(), "ended without reason: {:?}", pages.wrong);
+        assert!(
+            pages.wrong.is_empty(),
+            "ended without reason: {:?}",
+            pages.wrong
+        );
         let mut told = 0;
         for (number, lines) in pages.operations.iter().enumerate() {
             let expected = usize::from(!lines.refused);
-            assert_eq!(lines.endings.len(), expected, "{number} ended as {:?}", lines.endings);
+            assert_eq!(
+                lines.endings.len(),
+                expected,
+                "{number} ended as {:?}",
+                lines.endings
+            );
             told += expected as u64;
         }
-        assert_eq!(stats.parked_total, stats.completed + stats.expired + stats.cancelled);
+        assert_eq!(
+            stats.parked_total,
+            stats.completed + stats.expired + stats.cancelled
+        );
         assert_eq!(stats.parked_total + stats.ended_at_once, told);
         assert_eq!(stats.panics, pages.panics);
         drop(pages);
-        assert_eq!(Arc::strong_count(&self.book), 1, "an operation was not dropped");
+        assert_eq!(
+            Arc::strong_count(&self.book),
+            1,
+            "an operation was not dropped"
+        );
     }
 }
 
@@ -367,7 +420,10 @@ impl World {
     /// With no thread at work any more: what is still parked must have a reason to be, and is
     /// ended by shutdown, and the books must be right.
     pub fn finish(&self) {
-        assert_eq!(self.book.driver.now_ns(), (MS * self.book.pages().ticks).as_nanos() as u64);
+        assert_eq!(
+            self.book.driver.now_ns(),
+            (MS * self.book.pages().ticks).as_nanos() as u64
+        );
         self.assert_nothing_missed();
         self.tick(); // what was parked after the clock had moved on, but counted from before
         let now_ns = self.book.driver.now_ns();
@@ -379,5 +435,7 @@ impl World {
 }
 
 pub fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
 }

@@ -1,7 +1,12 @@
 //! Operations for tests: they wait for a shared condition and write down how they ended. And what
 //! many tests need: a purgatory under a hand-turned clock, a park; polls and an executor that is
 //! late are those of `timer-core`'s tests.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test file uses its part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "each test file uses its part"
+)]
 
 #[path = "../../../timer-core/tests/support/mod.rs"]
 mod timers;
@@ -58,7 +63,9 @@ where
     O: DelayedOperation + Send,
 {
     let timer = ManualTimer::new();
-    let purgatory = build(Purgatory::builder("test").timer(&timer)).build().unwrap();
+    let purgatory = build(Purgatory::builder("test").timer(&timer))
+        .build()
+        .unwrap();
     (timer, purgatory)
 }
 
@@ -85,7 +92,8 @@ pub trait Park<K, O> {
 
 impl<K: WatchKey + Send, O: DelayedOperation + Send> Park<K, O> for Purgatory<K, O> {
     fn try_park(&self, operation: O, watches: Watches<'_, K>, timeout: Timeout) -> ParkResult {
-        self.try_complete_else_watch(operation, watches, timeout).unwrap()
+        self.try_complete_else_watch(operation, watches, timeout)
+            .unwrap()
     }
 }
 
@@ -100,7 +108,9 @@ where
     K: WatchKey + Send + 'a,
     O: DelayedOperation + Send,
 {
-    let refused = purgatory.try_complete_else_watch(operation, watches, MINUTE).unwrap_err();
+    let refused = purgatory
+        .try_complete_else_watch(operation, watches, MINUTE)
+        .unwrap_err();
     (refused.reason, refused.into_inner())
 }
 
@@ -111,9 +121,15 @@ where
     K: WatchKey + Send,
     O: DelayedOperation + Send,
 {
-    assert_eq!((purgatory.len(), purgatory.watched(), purgatory.keys()), (0, 0, 0));
+    assert_eq!(
+        (purgatory.len(), purgatory.watched(), purgatory.keys()),
+        (0, 0, 0)
+    );
     let stats = purgatory.stats();
-    assert_eq!(stats.parked_total, stats.completed + stats.expired + stats.cancelled);
+    assert_eq!(
+        stats.parked_total,
+        stats.completed + stats.expired + stats.cancelled
+    );
 }
 
 /// What a test sees of an operation.
@@ -164,7 +180,11 @@ impl Probe {
 
     /// An operation that waits until `make_ready`.
     pub fn operation(&self) -> Op {
-        Op { probe: self.clone(), on_check: None, then: None }
+        Op {
+            probe: self.clone(),
+            on_check: None,
+            then: None,
+        }
     }
 }
 
@@ -246,12 +266,18 @@ pub struct Counted {
 
 impl Counted {
     pub fn new(number: u64) -> Self {
-        Counted { number, clones: Arc::default() }
+        Counted {
+            number,
+            clones: Arc::default(),
+        }
     }
 
     /// A key with another number that is counted with this one.
     pub fn like(&self, number: u64) -> Self {
-        Counted { number, clones: self.clones.clone() }
+        Counted {
+            number,
+            clones: self.clones.clone(),
+        }
     }
 
     /// How many keys there are.

@@ -63,7 +63,11 @@ impl Books {
             meanwhile();
             thread::yield_now();
         }
-        assert_eq!(self.taken.load(SeqCst), self.ended.load(SeqCst), "taken, ended");
+        assert_eq!(
+            self.taken.load(SeqCst),
+            self.ended.load(SeqCst),
+            "taken, ended"
+        );
     }
 
     /// Complete at about every fourth check.
@@ -88,7 +92,10 @@ fn attack_with<K: WatchKey + Send, O: DelayedOperation + Send>(
     thread::scope(|scope| {
         for seed in 0..THREADS {
             let one = move || attack_on_thread(purgatory, key, operation, seed, books);
-            thread::Builder::new().stack_size(STACK).spawn_scoped(scope, one).unwrap();
+            thread::Builder::new()
+                .stack_size(STACK)
+                .spawn_scoped(scope, one)
+                .unwrap();
         }
     });
     purgatory.shutdown(Duration::ZERO);
@@ -108,10 +115,16 @@ fn attack_on_thread<K: WatchKey + Send, O: DelayedOperation + Send>(
 ) {
     let mut random = fastrand::Rng::with_seed(seed);
     for number in 0..effort(OPERATIONS) {
-        let keys: Vec<_> = (0..random.u8(1..=3)).map(|_| key(random.u32(..KEYS))).collect();
+        let keys: Vec<_> = (0..random.u8(1..=3))
+            .map(|_| key(random.u32(..KEYS)))
+            .collect();
         let levels: Vec<_> = keys.iter().map(|key| (key.clone(), number)).collect();
         let watermarks = random.u8(..3) == 0;
-        let watches = if watermarks { Watches::up_to(&levels) } else { Watches::from(&keys) };
+        let watches = if watermarks {
+            Watches::up_to(&levels)
+        } else {
+            Watches::from(&keys)
+        };
         let (operation, timeout) = (operation(books, seed << 32 | number), MS * random.u32(..20));
         let park = || purgatory.try_complete_else_watch(operation, watches, timeout);
         if let Ok(parked) = catch_unwind(AssertUnwindSafe(park)) {
@@ -188,7 +201,10 @@ impl DelayedOperation for Large {
 
 #[test]
 fn operations_of_4_kb_on_small_stacks() {
-    let large = |books: &Books, seed| Large { bytes: [seed as u8; 4096], books: books.clone() };
+    let large = |books: &Books, seed| Large {
+        bytes: [seed as u8; 4096],
+        books: books.clone(),
+    };
     attack_with(&Purgatory::new("large").unwrap(), |key| key, large, || ());
 }
 
@@ -231,8 +247,14 @@ impl Clock for Leaps {
 
 #[test]
 fn a_clock_leaps() {
-    let timer = SystemTimer::builder().clock(Leaps::default()).build().unwrap();
-    attack(&Purgatory::builder("leap").timer(&timer).build().unwrap(), |key| key);
+    let timer = SystemTimer::builder()
+        .clock(Leaps::default())
+        .build()
+        .unwrap();
+    attack(
+        &Purgatory::builder("leap").timer(&timer).build().unwrap(),
+        |key| key,
+    );
     timer.shutdown(Duration::MAX);
 }
 
@@ -275,7 +297,12 @@ fn an_executor_is_unruly() {
             builder = builder.executor(unruly.clone());
         }
         let purgatory = builder.build().unwrap();
-        attack_with(&purgatory, |key| key, Books::operation, || _ = unruly.0.run());
+        attack_with(
+            &purgatory,
+            |key| key,
+            Books::operation,
+            || _ = unruly.0.run(),
+        );
         timer.shutdown(Duration::MAX);
     }
 }
@@ -291,7 +318,8 @@ impl Wake for Reenters {
 
 impl Drop for Reenters {
     fn drop(&mut self) {
-        self.0.cancel_for_key(&fastrand::u32(..KEYS), "from a waker");
+        self.0
+            .cancel_for_key(&fastrand::u32(..KEYS), "from a waker");
     }
 }
 
@@ -322,10 +350,17 @@ fn wakers_call_back() {
 fn runtimes_are_dropped() {
     let (mut waits, mut parked) = (0, 0);
     for _ in 0..effort(20) {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let timer = SystemTimer::builder();
         #[cfg(feature = "tokio")]
-        let timer = if waits % 400 == 0 { timer.tokio(runtime.handle().clone()) } else { timer };
+        let timer = if waits % 400 == 0 {
+            timer.tokio(runtime.handle().clone())
+        } else {
+            timer
+        };
         let timer = timer.build().unwrap();
         let purgatory: Purgatory<u32> = Purgatory::builder("gone").timer(&timer).build().unwrap();
         for key in 0..200 {
@@ -380,7 +415,12 @@ fn again(test: &str, code: i32) {
     let mut again = Command::new(std::env::current_exe().unwrap());
     again.args(["--exact", test, "--nocapture"]).env(AGAIN, "1");
     let ended = again.output().unwrap();
-    assert_eq!(ended.status.code(), Some(code), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(
+        ended.status.code(),
+        Some(code),
+        "{}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
 }
 
 /// The process ends in a callback on the timer's worker while other threads are at work.

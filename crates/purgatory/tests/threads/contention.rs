@@ -22,7 +22,9 @@ fn a_timer_dropped_before_its_purgatory_goes_on() {
     let purgatory: Waiting = Purgatory::builder("left").timer(&timer).build().unwrap();
     drop(timer);
     let (send, ended) = mpsc::channel();
-    let operation = Probe::new().operation().then(move |outcome| send.send(outcome).unwrap());
+    let operation = Probe::new()
+        .operation()
+        .then(move |outcome| send.send(outcome).unwrap());
     purgatory.park(operation, &["key"], MS);
     assert_eq!(ended.recv(), Ok(Outcome::Expired));
 }
@@ -30,7 +32,13 @@ fn a_timer_dropped_before_its_purgatory_goes_on() {
 /// A timer whose executor keeps its jobs.
 fn late_executor() -> (SystemTimer, Later) {
     let kept = Later::default();
-    (SystemTimer::builder().executor(kept.clone()).build().unwrap(), kept)
+    (
+        SystemTimer::builder()
+            .executor(kept.clone())
+            .build()
+            .unwrap(),
+        kept,
+    )
 }
 
 /// A key that counts how many of its like a reaper dropped.
@@ -41,7 +49,9 @@ static DROPPED_BY_A_REAPER: AtomicUsize = AtomicUsize::new(0);
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        let reaper = thread::current().name().is_some_and(|name| name.ends_with("-reaper"));
+        let reaper = thread::current()
+            .name()
+            .is_some_and(|name| name.ends_with("-reaper"));
         DROPPED_BY_A_REAPER.fetch_add(usize::from(reaper), SeqCst);
     }
 }
@@ -59,11 +69,17 @@ fn expiring_under_many_keys_leaves_the_reaper_free() {
             thread::yield_now();
         }
         let left = keys.len().saturating_sub(1 + 16);
-        assert_eq!((purgatory.keys(), DROPPED_BY_A_REAPER.load(SeqCst)), (left, 0));
+        assert_eq!(
+            (purgatory.keys(), DROPPED_BY_A_REAPER.load(SeqCst)),
+            (left, 0)
+        );
         assert_eq!(purgatory.check_and_complete(&keys[keys.len() - 1]), 0);
         assert_eq!(purgatory.stats().callbacks_waiting, 1);
         kept.run();
-        assert_eq!((purgatory.keys(), purgatory.stats().callbacks_waiting), (0, 0));
+        assert_eq!(
+            (purgatory.keys(), purgatory.stats().callbacks_waiting),
+            (0, 0)
+        );
     }
     timer.shutdown(Duration::MAX);
 }
@@ -79,8 +95,11 @@ fn many_keys_do_not_hold_up_the_executors_queue() {
         let jobs = kept.len();
         for _ in 0..count {
             let (tell, many) = (tell.clone(), keys.len() > 1);
-            let id =
-                purgatory.park(when(|| false, move |_| tell.send(many).unwrap()), keys, MINUTE);
+            let id = purgatory.park(
+                when(|| false, move |_| tell.send(many).unwrap()),
+                keys,
+                MINUTE,
+            );
             purgatory.reschedule(id, MS);
         }
         while !purgatory.is_empty() || kept.len() == jobs {
@@ -92,7 +111,10 @@ fn many_keys_do_not_hold_up_the_executors_queue() {
     while kept.run() > 0 {}
     let told: Vec<_> = told.try_iter().collect();
     assert_eq!((told.len(), told.last()), (4, Some(&true)), "{told:?}");
-    assert_eq!((purgatory.keys(), purgatory.stats().callbacks_waiting), (0, 0));
+    assert_eq!(
+        (purgatory.keys(), purgatory.stats().callbacks_waiting),
+        (0, 0)
+    );
     timer.shutdown(Duration::MAX);
 }
 
@@ -107,7 +129,11 @@ fn a_timers_shutdown_closes_its_purgatories_at_once() {
     let refused = purgatory.try_complete_else_watch(probe.operation(), &["key"], MINUTE);
     assert_eq!(refused.unwrap_err().reason, RefusedReason::Closed);
     assert!(!probe.ended());
-    assert_eq!(purgatory.shutdown(Duration::ZERO).callbacks, 1, "it is left, again");
+    assert_eq!(
+        purgatory.shutdown(Duration::ZERO).callbacks,
+        1,
+        "it is left, again"
+    );
     kept.run();
     assert_eq!(probe.endings().len(), 1);
     assert!(purgatory.shutdown(Duration::ZERO).is_nothing());

@@ -35,7 +35,10 @@ fn what_a_cancelled_operation_parks_is_not_cancelled() {
     let (_timer, purgatory) = by_hand();
     let parked = Arc::default();
     (0..300).for_each(|_| park_again(purgatory.clone(), Arc::clone(&parked)));
-    assert_eq!((purgatory.cancel_for_key(&1, "over"), purgatory.len()), (300, 300));
+    assert_eq!(
+        (purgatory.cancel_for_key(&1, "over"), purgatory.len()),
+        (300, 300)
+    );
     purgatory.shutdown(MINUTE);
 }
 
@@ -46,7 +49,10 @@ fn a_blocking_wait_on_a_timers_worker_is_refused() {
     let purgatory: Purgatory<u32> = Purgatory::builder("worker").timer(&timer).build().unwrap();
     let (send, result) = mpsc::channel();
     let inside = purgatory.clone();
-    let task = move || send.send(inside.wait(&[1], MS, || None::<()>).wait_blocking()).unwrap();
+    let task = move || {
+        send.send(inside.wait(&[1], MS, || None::<()>).wait_blocking())
+            .unwrap()
+    };
     timer.schedule(MS, task).unwrap();
     assert_eq!(result.recv(), Ok(Err(WaitError::InsideCallback)));
     assert!(purgatory.is_empty());
@@ -71,9 +77,16 @@ fn a_waker_may_panic_with_its_condition() {
     };
     let mut wait = purgatory.wait(Watches::up_to(&[(1, 5)]), MINUTE, condition);
     let waker = Waker::from(Arc::new(Panics));
-    assert!(Pin::new(&mut wait).poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(
+        Pin::new(&mut wait)
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
     assert_eq!(purgatory.complete_up_to(&1, 5), 1);
-    assert_eq!(wait.wait_blocking(), Err(WaitError::Cancelled(CancelReason::Panicked)));
+    assert_eq!(
+        wait.wait_blocking(),
+        Err(WaitError::Cancelled(CancelReason::Panicked))
+    );
 }
 
 /// The reaper and the worker, by their names.
@@ -91,7 +104,10 @@ fn a_held_future_keeps_no_threads() {
     while threads() > 0 {
         thread::yield_now(); // for ever, if they stayed
     }
-    assert_eq!(wait.wait_blocking(), Err(WaitError::Cancelled(CancelReason::Dropped)));
+    assert_eq!(
+        wait.wait_blocking(),
+        Err(WaitError::Cancelled(CancelReason::Dropped))
+    );
 }
 
 #[test]
@@ -131,7 +147,9 @@ fn the_reaper_drops_no_hook_of_a_purgatory() {
     let (timer, lets_go) = (SystemTimer::new().unwrap(), LetsGo::default());
     let (tell, told) = mpsc::channel();
     let hook = TellsWhere(tell);
-    let builder = Purgatory::builder("gone").timer(&timer).executor(lets_go.clone());
+    let builder = Purgatory::builder("gone")
+        .timer(&timer)
+        .executor(lets_go.clone());
     let purgatory: Purgatory<u32> = builder.check_at_expiry(move |_| _ = &hook).build().unwrap();
     let id = purgatory.park(never(), &[1], MINUTE);
     // The executor waits for this thread's handle to go.
@@ -161,7 +179,10 @@ impl Executor for WithTheThread {
 /// The jobs are dropped, and so run, when the thread's own trampoline is gone already.
 #[test]
 fn jobs_dropped_as_their_thread_ends_lose_nothing() {
-    let timer = SystemTimer::builder().executor(WithTheThread).build().unwrap();
+    let timer = SystemTimer::builder()
+        .executor(WithTheThread)
+        .build()
+        .unwrap();
     let purgatory: Purgatory<u32> = Purgatory::builder("ends").timer(&timer).build().unwrap();
     let ended = Arc::new(AtomicUsize::new(0));
     let (inside, counted) = (purgatory.clone(), ended.clone());
@@ -169,11 +190,17 @@ fn jobs_dropped_as_their_thread_ends_lose_nothing() {
         JOBS.with(|jobs| assert!(jobs.borrow().is_empty())); // made first, gone last
         for _ in 0..2000 {
             let counted = counted.clone();
-            inside.park(when(|| false, move |_| _ = counted.fetch_add(1, SeqCst)), &[1], MINUTE);
+            inside.park(
+                when(|| false, move |_| _ = counted.fetch_add(1, SeqCst)),
+                &[1],
+                MINUTE,
+            );
         }
         let all = inside.clone();
         let act = move |_| assert_eq!(all.cancel_for_key(&1, "by a callback"), 2000);
-        inside.try_complete_else_watch(when(|| true, act), &[2], MINUTE).unwrap();
+        inside
+            .try_complete_else_watch(when(|| true, act), &[2], MINUTE)
+            .unwrap();
     };
     thread::spawn(cancels).join().unwrap();
     assert_eq!(ended.load(SeqCst), 2000);
@@ -188,7 +215,9 @@ fn link(purgatory: Purgatory<u32>, left: usize, ended: Arc<AtomicUsize>) {
             link(inside, left - 1, ended);
         }
     };
-    purgatory.try_complete_else_watch(when(|| true, next), &[1], MINUTE).unwrap();
+    purgatory
+        .try_complete_else_watch(when(|| true, next), &[1], MINUTE)
+        .unwrap();
 }
 
 /// On a timer whose workers are gone: its executor runs jobs where they are handed in.
@@ -199,7 +228,9 @@ fn a_chain_with_jobs_run_in_place_needs_no_stack() {
     let ended = Arc::new(AtomicUsize::new(0));
     let counted = ended.clone();
     let small_stack = thread::Builder::new().stack_size(128 << 10);
-    let thread = small_stack.spawn(move || link(purgatory, 200_000, counted)).unwrap();
+    let thread = small_stack
+        .spawn(move || link(purgatory, 200_000, counted))
+        .unwrap();
     thread.join().unwrap();
     assert_eq!(ended.load(SeqCst), 200_001);
 }

@@ -100,13 +100,19 @@ enum Held {
 impl Ring {
     fn new(purgatory: Purgatory<u32>) -> Self {
         let values = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
-        Ring { purgatory, tally: Arc::default(), values }
+        Ring {
+            purgatory,
+            tally: Arc::default(),
+            values,
+        }
     }
 
     fn park(&self, random: &mut Rng) -> Option<Mine> {
         count(&self.tally.operations);
         let timeout = Duration::from_micros(random.u64(1..20_000));
-        let keys: Vec<u32> = (0..random.usize(1..7)).map(|_| random.u32(0..KEYS)).collect();
+        let keys: Vec<u32> = (0..random.usize(1..7))
+            .map(|_| random.u32(0..KEYS))
+            .collect();
         let flag = Arc::new(AtomicBool::new(random.u32(0..20) == 0));
         let (seen, key) = (flag.clone(), keys[0]);
         let (condition, held) = match random.u32(0..10) {
@@ -126,7 +132,10 @@ impl Ring {
                     1 => Watches::up_to(&levels).with_keys(&keys),
                     _ => Watches::up_to(&levels),
                 };
-                (Condition::Value(levels[0].1), Held::Id(self.park_one(watches, timeout, reached)?))
+                (
+                    Condition::Value(levels[0].1),
+                    Held::Id(self.park_one(watches, timeout, reached)?),
+                )
             }
             _ => {
                 let condition = move || seen.load(SeqCst).then_some(());
@@ -134,7 +143,11 @@ impl Ring {
                 (Condition::Flag(flag), Held::Future(future))
             }
         };
-        Some(Mine { key, condition, held })
+        Some(Mine {
+            key,
+            condition,
+            held,
+        })
     }
 
     fn park_one(
@@ -153,11 +166,19 @@ impl Ring {
 
     /// Does something to what was parked; gives back what is still to be waited for.
     fn act(&self, mine: Mine, random: &mut Rng) -> Option<Mine> {
-        let Mine { key, condition, held } = mine;
+        let Mine {
+            key,
+            condition,
+            held,
+        } = mine;
         match (held, random.u32(0..200)) {
             (held, 0) => {
                 self.purgatory.cancel_for_key(&random.u32(0..KEYS), "race");
-                Some(Mine { key, condition, held })
+                Some(Mine {
+                    key,
+                    condition,
+                    held,
+                })
             }
             (Held::Id(id), 1..20) => {
                 self.purgatory.cancel(id, "race");
@@ -175,9 +196,15 @@ impl Ring {
             }
             (held, _) => {
                 self.bring_about(key, &condition);
-                let Held::Future(future) = held else { return None };
+                let Held::Future(future) = held else {
+                    return None;
+                };
                 let held = Held::Future(self.poll(future)?);
-                Some(Mine { key, condition, held })
+                Some(Mine {
+                    key,
+                    condition,
+                    held,
+                })
             }
         }
     }
@@ -212,8 +239,11 @@ impl Ring {
         for _ in 0..operations {
             mine.extend(self.park(&mut random));
             if random.u32(0..200) == 0 {
-                let _counted_as_it_changes =
-                    (self.purgatory.stats(), self.purgatory.len(), self.purgatory.watched());
+                let _counted_as_it_changes = (
+                    self.purgatory.stats(),
+                    self.purgatory.len(),
+                    self.purgatory.watched(),
+                );
             }
             if mine.len() >= 30 {
                 let one = mine.swap_remove(random.usize(0..mine.len()));
@@ -235,22 +265,33 @@ fn every_operation_ends_exactly_once_whatever_races() {
     let share = effort(OPERATIONS) / THREADS;
     let seeds = number("STRESS_SEED").unwrap_or(0) * THREADS;
     let timer = SystemTimer::builder().workers(2).build().unwrap();
-    let builder = Purgatory::builder("stress").timer(&timer).recheck_every(RECHECK);
+    let builder = Purgatory::builder("stress")
+        .timer(&timer)
+        .recheck_every(RECHECK);
     let ring = &Ring::new(builder.max_weight(u64::MAX).build().unwrap());
     ring.purgatory.times(); // counted from here on
     let left: Vec<_> = thread::scope(|scope| {
         let racer = |seed| scope.spawn(move || ring.race(share, seeds + seed));
         let racers: Vec<_> = (0..THREADS).map(racer).collect();
-        racers.into_iter().flat_map(|racer| racer.join().unwrap()).collect()
+        racers
+            .into_iter()
+            .flat_map(|racer| racer.join().unwrap())
+            .collect()
     });
     for _ in 0..10 {
         count(&ring.tally.operations);
-        assert!(ring.park_one(Watches::keys(&[1, 2]), Timeout::Never, || false).is_some());
+        assert!(
+            ring.park_one(Watches::keys(&[1, 2]), Timeout::Never, || false)
+                .is_some()
+        );
     }
     ring.purgatory.shutdown(MINUTE);
     timer.shutdown(Duration::MAX); // runs what had expired
     for future in left {
-        assert!(ring.poll(future).is_none(), "a future that nothing will ever wake");
+        assert!(
+            ring.poll(future).is_none(),
+            "a future that nothing will ever wake"
+        );
     }
     let tally = &ring.tally;
     println!("{tally:?}");
@@ -268,8 +309,18 @@ fn every_operation_ends_exactly_once_whatever_races() {
     assert_empty(&ring.purgatory);
     let (stats, times) = (ring.purgatory.stats(), ring.purgatory.times());
     assert_eq!((stats.panics, stats.weight), (0, 0));
-    let timed = [&times.completed, &times.expired, &times.cancelled, &times.lateness];
-    let ended = [stats.completed, stats.expired, stats.cancelled, stats.expired];
+    let timed = [
+        &times.completed,
+        &times.expired,
+        &times.cancelled,
+        &times.lateness,
+    ];
+    let ended = [
+        stats.completed,
+        stats.expired,
+        stats.cancelled,
+        stats.expired,
+    ];
     assert_eq!(timed.map(TimeHistogram::count), ended);
 }
 
@@ -304,5 +355,8 @@ fn memory_is_back_where_it_started() {
     });
     let (bytes, all) = (bytes.load(SeqCst), all.load(SeqCst));
     println!("{all} bytes were allocated, {bytes} of them are left");
-    assert!(all > 10_000_000 && bytes.abs() < 100_000, "{bytes} of {all} bytes are left");
+    assert!(
+        all > 10_000_000 && bytes.abs() < 100_000,
+        "{bytes} of {all} bytes are left"
+    );
 }

@@ -51,11 +51,16 @@ pub struct SystemClock {
     origin: Instant,
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the time")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the time"
+)]
 impl SystemClock {
     /// A clock whose origin is now.
     pub fn new() -> Self {
-        SystemClock { origin: Instant::now() }
+        SystemClock {
+            origin: Instant::now(),
+        }
     }
 
     /// An `Instant` as a moment of this clock, in nanoseconds: what
@@ -76,11 +81,17 @@ impl SystemClock {
     /// ```
     pub fn timeout_at(&self, instant: Instant) -> u64 {
         let since = instant.saturating_duration_since(self.origin);
-        since.as_secs().saturating_mul(1_000_000_000).saturating_add(since.subsec_nanos().into())
+        since
+            .as_secs()
+            .saturating_mul(1_000_000_000)
+            .saturating_add(since.subsec_nanos().into())
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the time")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the time"
+)]
 impl Clock for SystemClock {
     fn now_ns(&self) -> u64 {
         self.timeout_at(Instant::now())
@@ -132,8 +143,9 @@ pub struct TickLength {
 
 impl TickLength {
     /// One millisecond, Kafka's tick and the default.
-    pub const MILLISECOND: TickLength =
-        TickLength { nanos: NonZeroU64::new(1_000_000).expect("not zero") };
+    pub const MILLISECOND: TickLength = TickLength {
+        nanos: NonZeroU64::new(1_000_000).expect("not zero"),
+    };
     /// The shortest tick: 100 µs. Below it a thread's wake-up costs more than the tick.
     pub const MIN: Duration = Duration::from_micros(100);
     /// The longest tick: one day.
@@ -142,7 +154,9 @@ impl TickLength {
     /// A tick of `length`; `None` outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
     pub fn new(length: Duration) -> Option<TickLength> {
         let nanos = NonZeroU64::new(u64::try_from(length.as_nanos()).ok()?)?;
-        (Self::MIN..=Self::MAX).contains(&length).then_some(TickLength { nanos })
+        (Self::MIN..=Self::MAX)
+            .contains(&length)
+            .then_some(TickLength { nanos })
     }
 
     /// The tick's length.
@@ -212,7 +226,10 @@ mod tests {
         // Beyond u64 nanoseconds, still within u64 ticks.
         let century_10 = Duration::from_secs(1000 * 365 * 86_400);
         assert_eq!(tick.deadline(0, century_10), 1000 * 365 * 86_400 * 1000);
-        assert_eq!(tick.deadline(u64::MAX, Duration::from_nanos(1)), 18_446_744_073_710);
+        assert_eq!(
+            tick.deadline(u64::MAX, Duration::from_nanos(1)),
+            18_446_744_073_710
+        );
         assert_eq!(tick.start_ns(u64::MAX), u64::MAX);
     }
 

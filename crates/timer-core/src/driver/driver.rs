@@ -59,7 +59,9 @@ pub struct Driver {
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("clock", &self.clock).finish_non_exhaustive()
+        f.debug_struct("Driver")
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
     }
 }
 
@@ -97,7 +99,10 @@ impl Driver {
         let unparker = parker.unparker().clone();
         self.wake = Some(Arc::new(move || unparker.unpark()));
         let rounds = self.rounds();
-        self.reaper.start(&format!("{}-reaper", self.name), Job::new(move || rounds.run(parker)))
+        self.reaper.start(
+            &format!("{}-reaper", self.name),
+            Job::new(move || rounds.run(parker)),
+        )
     }
 
     /// The present, in nanoseconds since its clock's origin.
@@ -117,10 +122,20 @@ impl Driver {
     ) -> Shards<S> {
         let now_tick = self.tick.round_down(self.now_ns());
         let make = |number: usize| {
-            let phase = if self.by_hand { 0 } else { self.wheel_size.phase(number, count) };
-            make(number, TimingWheel::with_phase(self.wheel_size, now_tick, phase))
+            let phase = if self.by_hand {
+                0
+            } else {
+                self.wheel_size.phase(number, count)
+            };
+            make(
+                number,
+                TimingWheel::with_phase(self.wheel_size, now_tick, phase),
+            )
         };
-        Shards::new(Bell::new(count, self.wake.clone(), self.shared.cancelled.clone()), make)
+        Shards::new(
+            Bell::new(count, self.wake.clone(), self.shared.cancelled.clone()),
+            make,
+        )
     }
 
     /// Has an owner's `shards` turned from now on, until it is dropped: nothing may lie on them
@@ -155,12 +170,18 @@ impl Driver {
 
     /// Tells the timer's hook what a contained panic said.
     pub fn report_panic(&self, message: &str) {
-        self.on_panic.iter().for_each(|hook| _ = contain(|| hook(message)));
+        self.on_panic
+            .iter()
+            .for_each(|hook| _ = contain(|| hook(message)));
     }
 
     /// Counts of all wheels and of the reaper.
     pub(crate) fn stats(&self, panics: u64) -> TimerStats {
-        TimerStats { panics, executor_queue: self.executor.queued(), ..self.shared.stats() }
+        TimerStats {
+            panics,
+            executor_queue: self.executor.queued(),
+            ..self.shared.stats()
+        }
     }
 
     fn close(&self) {
@@ -173,12 +194,23 @@ impl Driver {
     pub(crate) fn shutdown<T>(&self, limit: Duration, take: impl FnOnce() -> T) -> (T, usize) {
         let clock = SystemClock::new();
         self.close();
-        self.shared.owners().into_iter().for_each(|(owner, _)| owner.timer_closed());
+        self.shared
+            .owners()
+            .into_iter()
+            .for_each(|(owner, _)| owner.timer_closed());
         let taken = take();
         self.workers.iter().for_each(|workers| workers.close());
-        let limit = if on_timer_thread() { Duration::ZERO } else { limit };
+        let limit = if on_timer_thread() {
+            Duration::ZERO
+        } else {
+            limit
+        };
         let left = || limit.saturating_sub(Duration::from_nanos(clock.now_ns()));
-        let workers = || self.workers.as_ref().map_or(0, |workers| workers.join(left()));
+        let workers = || {
+            self.workers
+                .as_ref()
+                .map_or(0, |workers| workers.join(left()))
+        };
         (taken, self.reaper.join(left()) + workers())
     }
 }

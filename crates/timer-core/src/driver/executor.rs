@@ -40,7 +40,9 @@ pub struct Job {
 impl Job {
     /// A job that calls `work`.
     pub fn new(work: impl FnOnce() + Send + 'static) -> Self {
-        Job { work: Some(Box::new(work)) }
+        Job {
+            work: Some(Box::new(work)),
+        }
     }
 
     /// Runs the job. A panic in it stays in it.
@@ -105,7 +107,10 @@ pub struct Due<T> {
 
 impl<T> Default for Due<T> {
     fn default() -> Self {
-        Due { tasks: Vec::new(), order: Vec::new() }
+        Due {
+            tasks: Vec::new(),
+            order: Vec::new(),
+        }
     }
 }
 
@@ -124,7 +129,10 @@ impl<T> Due<T> {
             let mut places: Vec<_> = (0..order.len()).collect();
             places.sort_unstable_by_key(|&at| order[at]);
             let mut as_found: Vec<_> = tasks.into_iter().map(Some).collect();
-            tasks = places.into_iter().filter_map(|at| as_found[at].take()).collect();
+            tasks = places
+                .into_iter()
+                .filter_map(|at| as_found[at].take())
+                .collect();
         }
         let size = tasks.len().div_ceil(parallelism.max(1)).clamp(1, JOB_TASKS);
         let mut tasks = tasks.into_iter();
@@ -159,7 +167,10 @@ const UNLIMITED: Duration = Duration::from_secs(1 << 32);
 
 impl Threads {
     pub(crate) fn new() -> Self {
-        Threads { handles: sync::Mutex::new(Vec::new()), running: Latch::default() }
+        Threads {
+            handles: sync::Mutex::new(Vec::new()),
+            running: Latch::default(),
+        }
     }
 
     pub(crate) fn start(&self, name: &str, work: Job) -> io::Result<()> {
@@ -209,7 +220,11 @@ impl Workers {
     /// The operating system's, when it has no thread to give.
     pub fn start(name: &str, count: usize) -> io::Result<Workers> {
         let (queue, threads) = (Arc::default(), Threads::new());
-        let workers = Workers { queue, count: count.max(1), threads };
+        let workers = Workers {
+            queue,
+            count: count.max(1),
+            threads,
+        };
         for number in 0..workers.count {
             let queue = workers.queue.clone();
             let next_job = move || {
@@ -228,7 +243,9 @@ impl Workers {
                     job.run();
                 }
             };
-            workers.threads.start(&format!("{name}-{number}"), Job::new(work))?;
+            workers
+                .threads
+                .start(&format!("{name}-{number}"), Job::new(work))?;
         }
         Ok(workers)
     }
@@ -266,7 +283,9 @@ pub(crate) fn inside_timer<T>(work: impl FnOnce() -> T) -> T {
             let _ = OF_A_TIMER.try_with(|of_a_timer| of_a_timer.set(self.0));
         }
     }
-    let before = OF_A_TIMER.try_with(|of_a_timer| of_a_timer.replace(true)).unwrap_or(true);
+    let before = OF_A_TIMER
+        .try_with(|of_a_timer| of_a_timer.replace(true))
+        .unwrap_or(true);
     let _outside = Outside(before);
     work()
 }
@@ -330,7 +349,10 @@ mod tests {
             due
         };
         let sizes = |count, parallelism| -> Vec<usize> {
-            due(count).into_jobs(parallelism).map(|job| job.len()).collect()
+            due(count)
+                .into_jobs(parallelism)
+                .map(|job| job.len())
+                .collect()
         };
         assert_eq!(sizes(0, 4), []);
         assert_eq!(sizes(3, 8), [1, 1, 1]);

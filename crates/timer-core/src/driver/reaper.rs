@@ -55,7 +55,11 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new() -> Arc<Self> {
         let (counts, cancelled) = Default::default();
-        Arc::new(Shared { owners: Mutex::new(Owners::default()), counts, cancelled })
+        Arc::new(Shared {
+            owners: Mutex::new(Owners::default()),
+            counts,
+            cancelled,
+        })
     }
 
     /// Nobody is woken: the reaper learns of the owner when that rings. False after
@@ -67,10 +71,15 @@ impl Shared {
         }
         if owners.all.len() >= owners.sweep_at {
             owners.all.retain(|owner| owner.wheels.strong_count() > 0);
-            owners.arrivals.retain(|owner| owner.wheels.strong_count() > 0);
+            owners
+                .arrivals
+                .retain(|owner| owner.wheels.strong_count() > 0);
             owners.sweep_at = 2 * owners.all.len() + 16;
         }
-        let attached = Attached { bell: bell.clone(), wheels };
+        let attached = Attached {
+            bell: bell.clone(),
+            wheels,
+        };
         if bell.wake.is_some() {
             owners.arrivals.push(attached.clone());
         }
@@ -102,11 +111,16 @@ impl Shared {
         // Kept until the end: what is dropped meanwhile would be counted twice.
         let owners = self.owners();
         let mut living = TimerStats::default();
-        owners.iter().for_each(|(owner, _)| owner.add_to(&mut living));
+        owners
+            .iter()
+            .for_each(|(owner, _)| owner.add_to(&mut living));
         let mut counts = self.counts.lock();
         let cancelled = living.cancelled + self.cancelled.load(Ordering::Relaxed);
         counts.cancelled = counts.cancelled.max(cancelled);
-        TimerStats { pending: living.pending, ..counts.clone() }
+        TimerStats {
+            pending: living.pending,
+            ..counts.clone()
+        }
     }
 }
 
@@ -144,7 +158,13 @@ struct Visited {
 
 impl Rounds {
     pub(crate) fn new(shared: Arc<Shared>, clock: Arc<dyn Clock>, tick: TickLength) -> Self {
-        Rounds { shared, clock, tick, visited: Vec::new(), woken: false }
+        Rounds {
+            shared,
+            clock,
+            tick,
+            visited: Vec::new(),
+            woken: false,
+        }
     }
 
     pub(crate) fn run(mut self, parker: Parker) {
@@ -161,12 +181,18 @@ impl Rounds {
 
     /// Advances what is due; tells how long to sleep then.
     pub(crate) fn round(&mut self) -> Pause {
-        let Some(called) = self.welcome() else { return Pause::Over };
-        let mut round = Round { called, ..Round::default() };
+        let Some(called) = self.welcome() else {
+            return Pause::Over;
+        };
+        let mut round = Round {
+            called,
+            ..Round::default()
+        };
         let now_ns = self.clock.now_ns();
         let now_tick = self.tick.round_down(now_ns);
         let again_ticks = self.tick.round_up(AFTER_PANIC_NS);
-        self.visited.retain_mut(|visited| visited.advance_due(now_tick, again_ticks, &mut round));
+        self.visited
+            .retain_mut(|visited| visited.advance_due(now_tick, again_ticks, &mut round));
         self.count(&round, self.woken, now_ns);
         let pause = match self.pause() {
             Pause::None if round.fired > 0 && round.cascaded > 0 => Pause::Yield,
@@ -216,13 +242,19 @@ impl Rounds {
     /// Until the next bucket of any shard is due.
     fn pause(&self) -> Pause {
         let dues = self.visited.iter().flat_map(|visited| &visited.next_due);
-        let Some(next_tick) = dues.filter_map(|&due| due).min() else { return Pause::UntilWoken };
+        let Some(next_tick) = dues.filter_map(|&due| due).min() else {
+            return Pause::UntilWoken;
+        };
         let now_ns = self.clock.now_ns();
         if next_tick <= self.tick.round_down(now_ns) {
             return Pause::None;
         }
         // Beyond the end of time (u64 nanoseconds) it is never.
-        let wait_ns = self.tick.start_ns(next_tick).checked_sub(now_ns).filter(|&wait| wait > 0);
+        let wait_ns = self
+            .tick
+            .start_ns(next_tick)
+            .checked_sub(now_ns)
+            .filter(|&wait| wait > 0);
         let wait = wait_ns.map_or(Duration::MAX, Duration::from_nanos);
         Pause::For(wait.min(self.clock.sleep_max().unwrap_or(Duration::MAX)))
     }
@@ -256,7 +288,9 @@ impl Visited {
             if !called && next_due.is_none_or(|due| due > now_tick) {
                 continue;
             }
-            let Some(wheels) = self.attached.wheels.upgrade() else { return false };
+            let Some(wheels) = self.attached.wheels.upgrade() else {
+                return false;
+            };
             *next_due = Some(now_tick.saturating_add(again_ticks)); // when it panics
             let _ = contain(|| {
                 let advanced = wheels.advance(shard, now_tick);
@@ -266,7 +300,9 @@ impl Visited {
             });
             turned = Some(wheels);
         }
-        turned.into_iter().for_each(|wheels| _ = contain(|| wheels.round_over()));
+        turned
+            .into_iter()
+            .for_each(|wheels| _ = contain(|| wheels.round_over()));
         self.attached.wheels.strong_count() > 0
     }
 }

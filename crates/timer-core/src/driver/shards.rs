@@ -85,7 +85,12 @@ impl Bell {
         cancelled: Arc<atomic::AtomicU64>,
     ) -> Arc<Bell> {
         let words = std::iter::repeat_with(|| AtomicU64::new(0)).take(shard_count.div_ceil(64));
-        Arc::new(Bell { rung: words.collect(), shard_count, wake, cancelled })
+        Arc::new(Bell {
+            rung: words.collect(),
+            shard_count,
+            wake,
+            cancelled,
+        })
     }
 
     fn ring(&self, shard: usize) {
@@ -113,9 +118,15 @@ struct Shard<S> {
 
 impl<S: ShardState> Shards<S> {
     pub(crate) fn new(bell: Arc<Bell>, make: impl Fn(usize) -> S) -> Self {
-        let shard = |number| Shard { state: make(number), wake_before_tick: u64::MAX };
+        let shard = |number| Shard {
+            state: make(number),
+            wake_before_tick: u64::MAX,
+        };
         let locked = |number| CachePadded::new(Mutex::new(shard(number)));
-        Shards { shards: (0..bell.shard_count).map(locked).collect(), bell }
+        Shards {
+            shards: (0..bell.shard_count).map(locked).collect(),
+            bell,
+        }
     }
 
     /// How many shards there are: a power of two.
@@ -129,13 +140,20 @@ impl<S: ShardState> Shards<S> {
         let shard = shard & (self.shards.len() - 1);
         ShardGuard {
             guard: self.shards[shard].lock(),
-            ringer: Ringer { bell: &self.bell, shard, ring: false },
+            ringer: Ringer {
+                bell: &self.bell,
+                shard,
+                ring: false,
+            },
         }
     }
 
     /// Sums `count` over the shards, locking one after the other. Exact when nothing moves.
     pub fn sum(&self, count: impl Fn(&S) -> usize) -> usize {
-        self.shards.iter().map(|shard| count(&shard.lock().state)).sum()
+        self.shards
+            .iter()
+            .map(|shard| count(&shard.lock().state))
+            .sum()
     }
 
     /// The tick at which a shard next has work.
@@ -158,7 +176,9 @@ impl<S: ShardState> Drop for Shards<S> {
     fn drop(&mut self) {
         let mut stats = TimerStats::default();
         self.add_to(&mut stats);
-        self.bell.cancelled.fetch_add(stats.cancelled, atomic::Ordering::Relaxed);
+        self.bell
+            .cancelled
+            .fetch_add(stats.cancelled, atomic::Ordering::Relaxed);
     }
 }
 

@@ -66,7 +66,10 @@ impl Drop for Inside {
 /// ```
 impl Executor for Handle {
     fn execute(&self, job: Job) {
-        let inside = Inside { handle: self.clone(), job: Some(job) };
+        let inside = Inside {
+            handle: self.clone(),
+            job: Some(job),
+        };
         drop(self.spawn(async move { drop(inside) }));
     }
 
@@ -99,7 +102,10 @@ pub(crate) fn runs_tasks_here() -> bool {
     let noted = Arc::new(Noted::default());
     let waker = Waker::from(noted.clone());
     let mut turn = pin!(task::yield_now());
-    let pending = turn.as_mut().poll(&mut Context::from_waker(&waker)).is_pending();
+    let pending = turn
+        .as_mut()
+        .poll(&mut Context::from_waker(&waker))
+        .is_pending();
     pending && !noted.0.load(Ordering::Relaxed)
 }
 
@@ -137,7 +143,12 @@ pub(crate) fn start_reaper(driver: &mut Driver, handle: &Handle) -> bool {
         let notify = called.clone();
         driver.turns_here = runs_tasks_here;
         driver.wake = Some(Arc::new(move || notify.notify_one()));
-        drop(handle.spawn(run(Task { rounds: driver.rounds() }, called)));
+        drop(handle.spawn(run(
+            Task {
+                rounds: driver.rounds(),
+            },
+            called,
+        )));
     }
     has_time
 }

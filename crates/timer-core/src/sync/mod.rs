@@ -37,7 +37,9 @@ mod real {
         name: &str,
         work: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<JoinHandle<()>> {
-        std::thread::Builder::new().name(name.to_owned()).spawn(work)
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(work)
     }
 
     thread_local! {

@@ -53,7 +53,10 @@ impl Parker {
     /// A parker without a token.
     #[expect(clippy::new_without_default, reason = "as crossbeam's")]
     pub fn new() -> Self {
-        Parker(Unparker(Arc::new((Mutex::new(false), model::sync::Condvar::new()))))
+        Parker(Unparker(Arc::new((
+            Mutex::new(false),
+            model::sync::Condvar::new(),
+        ))))
     }
 
     /// What wakes it.
@@ -66,7 +69,9 @@ impl Parker {
         let (token, arrived) = &*self.0.0;
         let mut there = token.lock();
         while !*there {
-            there = arrived.wait(there).unwrap_or_else(|poisoned| poisoned.into_inner());
+            there = arrived
+                .wait(there)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
         }
         *there = false;
     }
@@ -106,7 +111,9 @@ impl<T> Mutex<T> {
 
     /// Locks; a panicking holder does not poison.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

@@ -62,7 +62,11 @@ impl ManualTimer {
         (driver.by_hand, driver.inline) = (true, true);
         let inside = Inside::new(driver);
         inside.tasks(); // attached first, they come first in a tick
-        ManualTimer { inside, clock, target_ns: Arc::default() }
+        ManualTimer {
+            inside,
+            clock,
+            target_ns: Arc::default(),
+        }
     }
 
     /// Lets `by` pass: everything that falls due meanwhile runs here, in order, before this
@@ -93,7 +97,9 @@ impl ManualTimer {
         if self.target_ns.lock().is_some() {
             return false;
         }
-        let Some(until) = self.next_due_in() else { return false };
+        let Some(until) = self.next_due_in() else {
+            return false;
+        };
         self.advance(until);
         true
     }
@@ -119,7 +125,9 @@ impl ManualTimer {
     /// ```
     pub fn next_due_in(&self) -> Option<Duration> {
         let due_ns = self.inside.driver.tick.start_ns(self.next_tick()?);
-        Some(Duration::from_nanos(due_ns.saturating_sub(self.clock.now_ns())))
+        Some(Duration::from_nanos(
+            due_ns.saturating_sub(self.clock.now_ns()),
+        ))
     }
 
     /// The clock this timer shows, to be read (it shows the tick of a task while it runs).
@@ -157,7 +165,9 @@ impl ManualTimer {
         let left = || Duration::from_nanos(target_ns.saturating_sub(self.clock.now_ns()));
         loop {
             self.let_tasks_run().await;
-            let Some(next) = self.next_due_in().filter(|&next| next <= left()) else { break };
+            let Some(next) = self.next_due_in().filter(|&next| next <= left()) else {
+                break;
+            };
             self.advance(next);
         }
         self.advance(left());
@@ -167,7 +177,11 @@ impl ManualTimer {
     async fn let_tasks_run(&self) {
         let (mut seen, mut quiet) = (None, 0);
         poll_fn(|context| {
-            let now = Some((self.next_tick(), self.stats().pending, self.stats().cancelled));
+            let now = Some((
+                self.next_tick(),
+                self.stats().pending,
+                self.stats().cancelled,
+            ));
             quiet = if now == seen { quiet + 1 } else { 0 };
             if quiet == 64 {
                 return Poll::Ready(());
@@ -190,9 +204,13 @@ impl ManualTimer {
 
     /// One tick that has work, or the last stretch to the goal; false when there.
     fn step(&self) -> bool {
-        let Some(target_ns) = *self.target_ns.lock() else { return false };
+        let Some(target_ns) = *self.target_ns.lock() else {
+            return false;
+        };
         let Driver { tick, shared, .. } = &*self.inside.driver;
-        let next_tick = self.next_tick().filter(|&next| next <= tick.round_down(target_ns));
+        let next_tick = self
+            .next_tick()
+            .filter(|&next| next <= tick.round_down(target_ns));
         let Some(next_tick) = next_tick else {
             self.clock.advance_to(target_ns);
             // There, unless another call moved the goal meanwhile.

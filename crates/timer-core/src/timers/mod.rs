@@ -56,7 +56,10 @@ impl fmt::Display for BuildError {
         match self {
             BuildError::Thread(_) => f.write_str("no thread for the timer"),
             BuildError::Shards(count) => {
-                write!(f, "{count} shards or rooms: not a power of two in 1..={MAX_SHARDS}")
+                write!(
+                    f,
+                    "{count} shards or rooms: not a power of two in 1..={MAX_SHARDS}"
+                )
             }
             BuildError::Closed => f.write_str("the timer has been shut down"),
             #[cfg(feature = "tokio")]
@@ -101,7 +104,10 @@ pub struct ScheduleError<T = Box<dyn TimerTask>> {
 
 impl<T> ScheduleError<T> {
     pub(crate) fn new(task: T, reason: TimerError) -> Self {
-        ScheduleError { task: Mutex::new(task), reason }
+        ScheduleError {
+            task: Mutex::new(task),
+            reason,
+        }
     }
 
     /// The task.
@@ -136,7 +142,9 @@ pub enum TimerError {
 
 impl<T> fmt::Debug for ScheduleError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScheduleError").field("reason", &self.reason).finish_non_exhaustive()
+        f.debug_struct("ScheduleError")
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
     }
 }
 

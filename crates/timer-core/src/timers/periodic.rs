@@ -160,11 +160,16 @@ impl Periodic {
     /// ```
     pub fn cancel_and_wait(&self) -> bool {
         self.cancel();
-        let Shared { state, run_over, .. } = &*self.shared;
+        let Shared {
+            state, run_over, ..
+        } = &*self.shared;
         let (state, here) = (state.lock(), thread::current().id());
         let waits = state.run_by != Some(here) && !on_timer_thread();
         let waited = run_over.wait_while(state, |state| waits && state.run_by.is_some());
-        waited.unwrap_or_else(PoisonError::into_inner).run_by.is_none()
+        waited
+            .unwrap_or_else(PoisonError::into_inner)
+            .run_by
+            .is_none()
     }
 
     /// True until it is cancelled. (Once its timer was shut down or dropped it never runs again,
@@ -193,8 +198,17 @@ pub(crate) fn start(
     }
     let due_ns = later_ns(tasks.driver().now_ns(), first);
     let (state, run_over) = Default::default();
-    let shared = Arc::new(Shared { state, run_over, tasks: Arc::downgrade(&tasks.tasks) });
-    let task = Box::new(Task { act, pace, due_ns, shared: shared.clone() });
+    let shared = Arc::new(Shared {
+        state,
+        run_over,
+        tasks: Arc::downgrade(&tasks.tasks),
+    });
+    let task = Box::new(Task {
+        act,
+        pace,
+        due_ns,
+        shared: shared.clone(),
+    });
     task.put_back(tasks)?;
     Ok(Periodic { shared })
 }
@@ -232,7 +246,9 @@ impl<F: FnMut() + Send + 'static> TimerTask for Task<F> {
         let result = contain(|| (self.act)());
         self.shared.state.lock().run_by = None;
         self.shared.run_over.notify_all();
-        let Some(tasks) = self.shared.tasks() else { return };
+        let Some(tasks) = self.shared.tasks() else {
+            return;
+        };
         self.due_ns = self.pace.next_ns(self.due_ns, tasks.driver().now_ns());
         let _ = self.put_back(&tasks); // refused: the timer was shut down
         if let Err(message) = result {
@@ -283,7 +299,11 @@ impl Interval {
             return Err(TimerError::ZeroPeriod);
         }
         let next_ns = later_ns(timer.driver.now_ns(), period);
-        Ok(Interval { sleep: Sleep::until(timer, next_ns), next_ns, period })
+        Ok(Interval {
+            sleep: Sleep::until(timer, next_ns),
+            next_ns,
+            period,
+        })
     }
 
     /// Begins a new beat: the next tick is due a period from now.

@@ -106,7 +106,11 @@ impl Sleep {
     }
 
     pub(crate) fn until(timer: &Inside, deadline_ns: u64) -> Self {
-        Sleep { wakers: timer.wakers().clone(), deadline_ns, registration: Registration::Off }
+        Sleep {
+            wakers: timer.wakers().clone(),
+            deadline_ns,
+            registration: Registration::Off,
+        }
     }
 
     /// True when its time has come. Reads the clock.
@@ -156,7 +160,9 @@ impl Sleep {
             Some(true) => true,
             Some(false) => {
                 let mut other = waker.clone();
-                let replaced = self.wakers.with(handle, |kept| std::mem::swap(kept, &mut other));
+                let replaced = self
+                    .wakers
+                    .with(handle, |kept| std::mem::swap(kept, &mut other));
                 drop(other); // the one before, or, if it came too late, this one
                 replaced.is_some() || failpoint!(LateWakerWaits)
             }
@@ -178,14 +184,22 @@ impl Future for Sleep {
             self.registration = Registration::Off;
             return Poll::Ready(Ok(()));
         }
-        match self.wakers.tasks.insert(now, deadline, context.waker().clone()) {
+        match self
+            .wakers
+            .tasks
+            .insert(now, deadline, context.waker().clone())
+        {
             Ok(handle) => {
                 self.registration = Registration::On(handle);
                 Poll::Pending
             }
             Err(refused) => {
                 self.registration = Registration::Off;
-                Poll::Ready(if self.is_due() { Ok(()) } else { Err(refused.reason) })
+                Poll::Ready(if self.is_due() {
+                    Ok(())
+                } else {
+                    Err(refused.reason)
+                })
             }
         }
     }

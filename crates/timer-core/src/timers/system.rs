@@ -57,7 +57,9 @@ impl SystemTimer {
     }
 
     fn of(driver: Driver) -> SystemTimer {
-        SystemTimer { inside: Inside::new(driver) }
+        SystemTimer {
+            inside: Inside::new(driver),
+        }
     }
 
     /// A timer to be configured.
@@ -220,7 +222,11 @@ impl SystemTimerBuilder {
     /// [`BuildError`] when a thread cannot be had, the shard count is out of bounds, or a tokio
     /// runtime has no time.
     pub fn build(self) -> Result<SystemTimer, BuildError> {
-        let SystemTimerBuilder { mut driver, workers, .. } = self;
+        let SystemTimerBuilder {
+            mut driver,
+            workers,
+            ..
+        } = self;
         if !driver.shard_count.is_power_of_two() || driver.shard_count > MAX_SHARDS {
             return Err(BuildError::Shards(driver.shard_count));
         }
@@ -232,7 +238,9 @@ impl SystemTimerBuilder {
         #[cfg(feature = "tokio")]
         if let Some(runtime) = self.runtime {
             let started = crate::driver::tokio::start_reaper(&mut driver, &runtime);
-            return started.then(|| SystemTimer::of(driver)).ok_or(BuildError::NoTime);
+            return started
+                .then(|| SystemTimer::of(driver))
+                .ok_or(BuildError::NoTime);
         }
         driver.start_reaper().map_err(BuildError::Thread)?;
         Ok(SystemTimer::of(driver))

@@ -102,10 +102,16 @@ impl<T: Send + 'static> TaskTimer<T> {
         run_at_close: bool,
     ) -> Self {
         let tasks = Arc::new(Tasks {
-            shards: driver.shards(driver.shard_count, |_, wheel| Shard { wheel, closed: false }),
+            shards: driver.shards(driver.shard_count, |_, wheel| Shard {
+                wheel,
+                closed: false,
+            }),
             round: Mutex::new(Due::default()),
             run_at_close,
-            run: Arc::new(Run { handler: Box::new(handler), panicked: AtomicU64::new(0) }),
+            run: Arc::new(Run {
+                handler: Box::new(handler),
+                panicked: AtomicU64::new(0),
+            }),
             driver,
         });
         if !tasks.driver.attach(&tasks, &tasks.shards) {
@@ -136,7 +142,11 @@ impl<T: Send + 'static> TaskTimer<T> {
 
     /// Takes a pending task back; `None` if it is pending no more. O(1).
     pub fn cancel(&self, handle: TimerHandle) -> Option<T> {
-        self.tasks.shards.lock(handle.shard()).wheel.cancel(handle.id())
+        self.tasks
+            .shards
+            .lock(handle.shard())
+            .wheel
+            .cancel(handle.id())
     }
 
     /// Cancels a pending task and drops it; true if that kept it from running. O(1).
@@ -156,7 +166,12 @@ impl<T: Send + 'static> TaskTimer<T> {
     /// Reaches a pending task; `None` if it is pending no more. `reach` runs under the shard's
     /// lock: it must be short and must not call the timer. O(1).
     pub fn with<R>(&self, handle: TimerHandle, reach: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.tasks.shards.lock(handle.shard()).wheel.get_mut(handle.id()).map(reach)
+        self.tasks
+            .shards
+            .lock(handle.shard())
+            .wheel
+            .get_mut(handle.id())
+            .map(reach)
     }
 
     /// Gives a pending task `delay` from now, earlier or later than before; it keeps its handle,
@@ -168,7 +183,12 @@ impl<T: Send + 'static> TaskTimer<T> {
 
     /// True until the task falls due or is cancelled. O(1).
     pub fn is_pending(&self, handle: TimerHandle) -> bool {
-        self.tasks.shards.lock(handle.shard()).wheel.get(handle.id()).is_some()
+        self.tasks
+            .shards
+            .lock(handle.shard())
+            .wheel
+            .get(handle.id())
+            .is_some()
     }
 
     /// Tasks pending. Exact when nothing moves. O(shards).
@@ -213,13 +233,17 @@ impl<T: Send + 'static> TaskTimer<T> {
 
 impl<T> Clone for TaskTimer<T> {
     fn clone(&self) -> Self {
-        TaskTimer { tasks: self.tasks.clone() }
+        TaskTimer {
+            tasks: self.tasks.clone(),
+        }
     }
 }
 
 impl<T> fmt::Debug for TaskTimer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskTimer").field("driver", &self.tasks.driver).finish_non_exhaustive()
+        f.debug_struct("TaskTimer")
+            .field("driver", &self.tasks.driver)
+            .finish_non_exhaustive()
     }
 }
 
@@ -242,12 +266,17 @@ impl Inside {
     /// The inside of a new timer.
     pub(crate) fn new(driver: Driver) -> Arc<Self> {
         let driver = Arc::new(driver);
-        Arc::new(Inside { driver, tasks: OnceLock::new(), wakers: OnceLock::new() })
+        Arc::new(Inside {
+            driver,
+            tasks: OnceLock::new(),
+            wakers: OnceLock::new(),
+        })
     }
 
     /// What tasks are scheduled on.
     pub(crate) fn tasks(&self) -> &TaskTimer<Box<dyn TimerTask>> {
-        self.tasks.get_or_init(|| TaskTimer::on(self.driver.clone(), <dyn TimerTask>::run, false))
+        self.tasks
+            .get_or_init(|| TaskTimer::on(self.driver.clone(), <dyn TimerTask>::run, false))
     }
 
     /// Where this thread leaves wakers.
@@ -255,7 +284,9 @@ impl Inside {
         let wakers = self.wakers.get_or_init(|| {
             let wakers = TaskTimer::on(self.driver.clone(), Waker::wake, true);
             let counted = || Arc::new(CachePadded::new(wakers.clone()));
-            std::iter::repeat_with(counted).take(self.driver.shard_count).collect()
+            std::iter::repeat_with(counted)
+                .take(self.driver.shard_count)
+                .collect()
         });
         &wakers[thread_slot() & (wakers.len() - 1)]
     }
@@ -274,7 +305,9 @@ impl Inside {
 
     /// A number of the sleepers; 0 when there never was one.
     pub(crate) fn of_sleepers<N: Default>(&self, number: impl Fn(&TaskTimer<Waker>) -> N) -> N {
-        self.wakers.get().map_or_else(N::default, |wakers| number(&wakers[0]))
+        self.wakers
+            .get()
+            .map_or_else(N::default, |wakers| number(&wakers[0]))
     }
 }
 
@@ -294,7 +327,9 @@ impl<T: Send + 'static> Tasks<T> {
         }
         shard.wheel.catch_up(now_tick);
         let scheduled = shard.wheel.insert(deadline, task).map_err(|task| {
-            let reason = TimerError::Full { limit: MAX_TASKS as usize };
+            let reason = TimerError::Full {
+                limit: MAX_TASKS as usize,
+            };
             ScheduleError::new(task, reason)
         })?;
         shard.work_at(scheduled.due);
@@ -317,7 +352,8 @@ impl<T: Send + 'static> Tasks<T> {
     fn execute(&self, due: Due<T>) {
         for tasks in due.into_jobs(self.driver.parallelism()) {
             let (run, driver) = (self.run.clone(), self.driver.clone());
-            self.driver.execute(Job::new(move || run.all(tasks, &driver)));
+            self.driver
+                .execute(Job::new(move || run.all(tasks, &driver)));
         }
     }
 
@@ -372,7 +408,9 @@ impl<T: Send + 'static> WheelOwner for Tasks<T> {
         }
         if self.run_at_close && !failpoint!(ShutdownWakesNoSleeper) {
             let mut due = Due::default();
-            self.take_all().into_iter().for_each(|task| due.push(task, None));
+            self.take_all()
+                .into_iter()
+                .for_each(|task| due.push(task, None));
             self.execute(due);
         }
     }

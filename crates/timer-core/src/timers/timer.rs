@@ -94,7 +94,9 @@ pub trait Timer: Clone + Send + Sync + fmt::Debug + 'static {
         deadline_ns: u64,
         task: impl TimerTask,
     ) -> Result<TimerHandle, ScheduleError> {
-        self.inside().tasks().schedule_at(deadline_ns, Box::new(task))
+        self.inside()
+            .tasks()
+            .schedule_at(deadline_ns, Box::new(task))
     }
 
     /// Cancels a task: out of the wheel at once, dropped on this thread. True if that kept it from

@@ -55,7 +55,11 @@ impl PageSlot for Chunk {
     const MAX: u32 = MAX_TASKS; // one a task would do
 
     fn vacant() -> Self {
-        Chunk { entries: [0; CHUNK as usize], previous: NONE, owner: NONE }
+        Chunk {
+            entries: [0; CHUNK as usize],
+            previous: NONE,
+            owner: NONE,
+        }
     }
 }
 
@@ -70,7 +74,11 @@ struct TimerTaskList {
 }
 
 impl TimerTaskList {
-    const EMPTY: TimerTaskList = TimerTaskList { len: 0, first: NONE, tail: NONE };
+    const EMPTY: TimerTaskList = TimerTaskList {
+        len: 0,
+        first: NONE,
+        tail: NONE,
+    };
 
     /// Adds an index of bucket `owner`; returns its place. O(1), but for the making of a page.
     #[inline]
@@ -111,7 +119,11 @@ impl TimerTaskList {
 
     /// The entries of a chunk of this list.
     fn entries<'a>(&self, chunks: &'a Pages<Chunk>, chunk: u32) -> &'a [u32] {
-        let len = if chunk == self.tail { (self.len - 2) % CHUNK + 1 } else { CHUNK };
+        let len = if chunk == self.tail {
+            (self.len - 2) % CHUNK + 1
+        } else {
+            CHUNK
+        };
         &chunks.at(chunk).entries[..len as usize]
     }
 
@@ -136,7 +148,12 @@ pub(crate) struct Buckets {
 impl Buckets {
     pub(crate) fn new(geometry: Geometry) -> Self {
         let (lists, occupied) = Default::default();
-        Buckets { geometry, lists, occupied, chunks: Pages::default() }
+        Buckets {
+            geometry,
+            lists,
+            occupied,
+            chunks: Pages::default(),
+        }
     }
 
     /// The last tick that has a bucket.
@@ -164,8 +181,11 @@ impl Buckets {
     /// The number of the bucket that a place is in.
     #[inline]
     fn owner(&self, place: u32) -> usize {
-        let owner =
-            if place & FIRST == 0 { self.chunks.at(place / SPAN).owner } else { place ^ FIRST };
+        let owner = if place & FIRST == 0 {
+            self.chunks.at(place / SPAN).owner
+        } else {
+            place ^ FIRST
+        };
         owner as usize
     }
 
@@ -222,7 +242,9 @@ impl Buckets {
             return false;
         }
         debug_assert_eq!(*self.entry(place), index, "Place");
-        let last = self.pop_from(self.owner(place)).expect("Place: the bucket is not empty");
+        let last = self
+            .pop_from(self.owner(place))
+            .expect("Place: the bucket is not empty");
         if last != index {
             step();
             *self.entry(place) = last;
@@ -285,7 +307,9 @@ impl Buckets {
     /// The tick from which a bucket is emptied: its expiration, or before it its lead.
     #[inline]
     fn due(&self, bucket: DueBucket) -> u64 {
-        bucket.expiration.saturating_sub(self.geometry.lead(bucket.level))
+        bucket
+            .expiration
+            .saturating_sub(self.geometry.lead(bucket.level))
     }
 
     /// When the first bucket is due, exactly. O(levels).
@@ -300,7 +324,8 @@ impl Buckets {
     pub(crate) fn first_due(&mut self, tick: u64, now: u64) -> Option<DueBucket> {
         let due = self.earliest(now).filter(|&(_, due)| due <= tick);
         // Of equal ones the first.
-        due.map(|(bucket, _)| bucket).min_by_key(|bucket| bucket.expiration)
+        due.map(|(bucket, _)| bucket)
+            .min_by_key(|bucket| bucket.expiration)
     }
 
     /// Checks One round, Occupied, Owned and every Place; returns how many nodes are in buckets.
@@ -349,7 +374,11 @@ fn first_from(words: &[u64], start: usize) -> Option<usize> {
         (word != 0).then(|| number * 64 + word.trailing_zeros() as usize)
     };
     bit(first, ahead)
-        .or_else(|| (first + 1..words.len()).chain(0..first).find_map(|n| bit(n, u64::MAX)))
+        .or_else(|| {
+            (first + 1..words.len())
+                .chain(0..first)
+                .find_map(|n| bit(n, u64::MAX))
+        })
         .or_else(|| bit(first, !ahead))
 }
 
@@ -359,7 +388,10 @@ mod tests {
     use crate::wheel::{geometry::WheelSize, pages::PageSlot};
 
     fn buckets() -> (Pages<Node<()>>, Buckets) {
-        (Pages::default(), Buckets::new(Geometry::new(WheelSize::KAFKA)))
+        (
+            Pages::default(),
+            Buckets::new(Geometry::new(WheelSize::KAFKA)),
+        )
     }
 
     /// Puts a node into its bucket; returns when that is due.
@@ -376,16 +408,24 @@ mod tests {
 
     fn node(nodes: &mut Pages<Node<()>>, deadline: u64) -> u32 {
         let index = nodes.claim().unwrap();
-        *nodes.at_mut(index) = Node { deadline, task: Some(()), ..Node::vacant() };
+        *nodes.at_mut(index) = Node {
+            deadline,
+            task: Some(()),
+            ..Node::vacant()
+        };
         index
     }
 
     #[test]
     fn the_first_bit_ahead_wins_from_anywhere() {
         let (slots, mut words) = ([10, 70, 150], [0; 4]);
-        slots.iter().for_each(|slot| words[slot / 64] |= 1 << (slot % 64));
+        slots
+            .iter()
+            .for_each(|slot| words[slot / 64] |= 1 << (slot % 64));
         for start in 0..256 {
-            let ahead = slots.into_iter().min_by_key(|slot| (slot + 256 - start) % 256);
+            let ahead = slots
+                .into_iter()
+                .min_by_key(|slot| (slot + 256 - start) % 256);
             assert_eq!(first_from(&words, start), ahead);
         }
     }
@@ -407,12 +447,17 @@ mod tests {
         for survivor in [0, 50_000, 99_999] {
             let (mut nodes, mut buckets) = buckets();
             let indices: Vec<_> = (0..100_000).map(|_| node(&mut nodes, 7)).collect();
-            indices.iter().for_each(|&index| _ = place((&mut nodes, &mut buckets), index, 7, 0));
+            indices
+                .iter()
+                .for_each(|&index| _ = place((&mut nodes, &mut buckets), index, 7, 0));
             for &index in indices.iter().filter(|&&index| index != indices[survivor]) {
                 assert!(buckets.remove(&mut nodes, index));
             }
             assert_eq!(buckets.assert_valid(&nodes, 0), 1);
-            assert!(buckets.chunks.pages_with_memory() <= 2, "a page and a spare one");
+            assert!(
+                buckets.chunks.pages_with_memory() <= 2,
+                "a page and a spare one"
+            );
             assert_eq!(buckets.pop(&mut nodes, 7), Some(indices[survivor]));
         }
     }

@@ -39,7 +39,9 @@ impl WheelSize {
     /// A wheel of `slots` slots a level; `None` outside [`MIN`](Self::MIN)`..=`[`MAX`](Self::MAX).
     pub fn new(slots: usize) -> Option<WheelSize> {
         let legal = (Self::MIN..=Self::MAX).contains(&slots);
-        legal.then_some(WheelSize { slots: slots as u16 })
+        legal.then_some(WheelSize {
+            slots: slots as u16,
+        })
     }
 
     /// The number of slots.
@@ -51,7 +53,9 @@ impl WheelSize {
     pub(crate) fn phase(self, number: usize, count: usize) -> u64 {
         let (slots, number, count) = (u64::from(self.slots), number as u64, count as u64);
         let spans = std::iter::successors(Some(slots), |span| span.checked_mul(slots)).take(3);
-        spans.map(|span| span / count * number + span % count * number / count).sum()
+        spans
+            .map(|span| span / count * number + span % count * number / count)
+            .sum()
     }
 }
 
@@ -100,12 +104,21 @@ impl Geometry {
             Scale::Ticks(ticks.collect())
         };
         let size = u32::from(size.slots);
-        Geometry { size, ring: size, phase: 0, scale }
+        Geometry {
+            size,
+            ring: size,
+            phase: 0,
+            scale,
+        }
     }
 
     /// With a phase, and two turns a level.
     pub(crate) fn with_phase(size: WheelSize, phase: u64) -> Self {
-        Geometry { ring: 2 * u32::from(size.slots), phase, ..Geometry::new(size) }
+        Geometry {
+            ring: 2 * u32::from(size.slots),
+            phase,
+            ..Geometry::new(size)
+        }
     }
 
     /// The slots of a level.
@@ -117,7 +130,11 @@ impl Geometry {
     /// How many ticks before it expires a bucket may be handed down.
     #[inline]
     pub(crate) fn lead(&self, level: usize) -> u64 {
-        if self.ring > self.size { self.bucket_ticks(level) / 4 } else { 0 }
+        if self.ring > self.size {
+            self.bucket_ticks(level) / 4
+        } else {
+            0
+        }
     }
 
     /// The last tick that has a place; only a shifted wheel has any beyond it.
@@ -173,8 +190,16 @@ impl Geometry {
     pub(crate) fn bucket_at(&self, level: usize, slot: usize, now: u64) -> DueBucket {
         let unit = self.unit(level, now);
         let ahead = slot + self.ring() - self.slot(unit);
-        let ahead = if ahead >= self.ring() { ahead - self.ring() } else { ahead };
-        DueBucket { level, slot, expiration: self.start(level, unit + ahead as u64) }
+        let ahead = if ahead >= self.ring() {
+            ahead - self.ring()
+        } else {
+            ahead
+        };
+        DueBucket {
+            level,
+            slot,
+            expiration: self.start(level, unit + ahead as u64),
+        }
     }
 
     /// True when a deadline belongs into a bucket; one that has passed, into that of the present.
@@ -194,7 +219,11 @@ impl Geometry {
             let unit = self.unit(level, deadline);
             if unit - self.unit(level, now) < u64::from(self.ring) {
                 let expiration = self.start(level, unit);
-                return DueBucket { level, slot: self.slot(unit), expiration };
+                return DueBucket {
+                    level,
+                    slot: self.slot(unit),
+                    expiration,
+                };
             }
             level += 1;
         }
@@ -214,9 +243,16 @@ mod tests {
                 let mut at: Vec<_> = (0..count).map(|n| size.phase(n, count) % span).collect();
                 at.sort_unstable();
                 at.dedup();
-                assert_eq!(at.len() as u64, span.min(count as u64), "level {level} of {slots}");
+                assert_eq!(
+                    at.len() as u64,
+                    span.min(count as u64),
+                    "level {level} of {slots}"
+                );
                 let widest = at.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
-                assert!(widest <= 2 * span / count as u64 + 1, "bunched on level {level}: {at:?}");
+                assert!(
+                    widest <= 2 * span / count as u64 + 1,
+                    "bunched on level {level}: {at:?}"
+                );
             }
         }
     }

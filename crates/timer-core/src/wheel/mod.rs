@@ -43,7 +43,10 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(pending);
         let mut ids = Vec::new();
         for task in 0..pending {
-            let id = wheel.insert(1000 + random.u64(0..3_600_000), task).unwrap().id;
+            let id = wheel
+                .insert(1000 + random.u64(0..3_600_000), task)
+                .unwrap()
+                .id;
             if task % pending.div_ceil(10) == 0 {
                 ids.push(id);
             }
@@ -75,14 +78,20 @@ mod tests {
         for pending in [100, 1000, 10_000, 100_000, 1_000_000] {
             let many = most_steps(pending);
             // One step more for the neighbour that takes a cancelled task's place in its bucket.
-            let grown: Vec<_> =
-                few.iter().zip(&many).map(|(few, many)| many - many.min(few)).collect();
+            let grown: Vec<_> = few
+                .iter()
+                .zip(&many)
+                .map(|(few, many)| many - many.min(few))
+                .collect();
             assert!(
                 grown.iter().all(|&grown| grown <= 1),
                 "{few:?} with 10, {many:?} with {pending}"
             );
         }
-        assert!(few.iter().all(|&steps| (1..=16).contains(&steps)), "{few:?}");
+        assert!(
+            few.iter().all(|&steps| (1..=16).contains(&steps)),
+            "{few:?}"
+        );
     }
 
     #[test]

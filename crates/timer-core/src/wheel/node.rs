@@ -54,15 +54,24 @@ impl<T> Node<T> {
     /// A node without a sequence.
     #[inline]
     pub(crate) fn new(deadline: u64, place: u32, task: T) -> Self {
-        Node { deadline, sequence: 0, place, task: Some(task) }
+        Node {
+            deadline,
+            sequence: 0,
+            place,
+            task: Some(task),
+        }
     }
 
     pub(crate) fn task(&self) -> &T {
-        self.task.as_ref().expect("Live: an index in a bucket names a live node")
+        self.task
+            .as_ref()
+            .expect("Live: an index in a bucket names a live node")
     }
 
     pub(crate) fn task_mut(&mut self) -> &mut T {
-        self.task.as_mut().expect("Live: an index in a bucket names a live node")
+        self.task
+            .as_mut()
+            .expect("Live: an index in a bucket names a live node")
     }
 
     /// Reads the deadline and whether there is a task: as a rule both ends of the node.
@@ -76,7 +85,12 @@ impl<T> PageSlot for Node<T> {
     const MAX: u32 = MAX_TASKS;
 
     fn vacant() -> Self {
-        Node { deadline: 0, sequence: 0, place: NO_PLACE, task: None }
+        Node {
+            deadline: 0,
+            sequence: 0,
+            place: NO_PLACE,
+            task: None,
+        }
     }
 }
 

@@ -123,12 +123,23 @@ impl<N: PageSlot> Pages<N> {
             }
             self.partial = next;
         }
-        let number = if self.vacant == END { self.pages.len() as u32 } else { self.vacant };
+        let number = if self.vacant == END {
+            self.pages.len() as u32
+        } else {
+            self.vacant
+        };
         if number >= N::MAX >> N::PAGE_BITS {
             return None;
         }
-        let slots = std::iter::repeat_with(N::vacant).take(1 << N::PAGE_BITS).collect();
-        let page = Page { slots, free: Self::ALL, next: END, listed: true };
+        let slots = std::iter::repeat_with(N::vacant)
+            .take(1 << N::PAGE_BITS)
+            .collect();
+        let page = Page {
+            slots,
+            free: Self::ALL,
+            next: END,
+            listed: true,
+        };
         match self.pages.get_mut(number as usize) {
             Some(vacant) => self.vacant = std::mem::replace(vacant, page).next,
             None => self.pages.push(page),
@@ -169,7 +180,10 @@ impl<N: PageSlot> Pages<N> {
     pub fn release(&mut self, index: u32) {
         let number = index >> N::PAGE_BITS;
         let page = &mut self.pages[number as usize];
-        debug_assert!(page.free & 1 << offset::<N>(index) == 0, "only a slot in use is released");
+        debug_assert!(
+            page.free & 1 << offset::<N>(index) == 0,
+            "only a slot in use is released"
+        );
         page.free |= 1 << offset::<N>(index);
         self.len -= 1;
         if !page.listed {
@@ -200,7 +214,11 @@ impl<N: PageSlot> Pages<N> {
         let first = index >> N::PAGE_BITS;
         for number in first..self.pages.len() as u32 {
             let page = &self.pages[number as usize];
-            let mut live = if page.slots.is_empty() { 0 } else { !page.free & Self::ALL };
+            let mut live = if page.slots.is_empty() {
+                0
+            } else {
+                !page.free & Self::ALL
+            };
             if number == first {
                 live &= u64::MAX << offset::<N>(index);
             }
@@ -213,14 +231,23 @@ impl<N: PageSlot> Pages<N> {
 
     /// Pages that have memory, for tests.
     pub fn pages_with_memory(&self) -> usize {
-        self.pages.iter().filter(|page| !page.slots.is_empty()).count()
+        self.pages
+            .iter()
+            .filter(|page| !page.slots.is_empty())
+            .count()
     }
 }
 
 impl<N> Default for Pages<N> {
     /// No page yet.
     fn default() -> Self {
-        Pages { pages: SmallVec::new(), partial: END, vacant: END, len: 0, spare: false }
+        Pages {
+            pages: SmallVec::new(),
+            partial: END,
+            vacant: END,
+            len: 0,
+            spare: false,
+        }
     }
 }
 
@@ -251,9 +278,19 @@ mod tests {
         assert_eq!(pages.pages_with_memory(), 250);
         // In an order unlike that of claiming.
         (1..4000).for_each(|step| pages.release(indices[step * 1009 % 4000]));
-        assert_eq!((pages.len(), pages.pages_with_memory(), pages.pages.len()), (1, 2, 250));
+        assert_eq!(
+            (pages.len(), pages.pages_with_memory(), pages.pages.len()),
+            (1, 2, 250)
+        );
         pages.release(indices[0]);
-        assert_eq!((pages.len(), pages.pages_with_memory(), pages.pages.capacity()), (0, 0, 1));
+        assert_eq!(
+            (
+                pages.len(),
+                pages.pages_with_memory(),
+                pages.pages.capacity()
+            ),
+            (0, 0, 1)
+        );
         let again: Vec<_> = (0..4000).map(|_| pages.claim().unwrap()).collect();
         assert!(!pages.is_empty() && again == indices);
     }

@@ -101,7 +101,10 @@ pub struct DueTask<'a, T> {
 impl<T> DueTask<'_, T> {
     /// The task's id.
     pub fn id(&self) -> TaskId {
-        TaskId { index: self.index, sequence: self.nodes.at(self.index).sequence }
+        TaskId {
+            index: self.index,
+            sequence: self.nodes.at(self.index).sequence,
+        }
     }
 
     /// The deadline it was given, in ticks.
@@ -203,9 +206,14 @@ impl<T> TimingWheel<T> {
     /// The task comes back when the wheel holds [`MAX_TASKS`](crate::MAX_TASKS).
     #[inline]
     pub fn insert(&mut self, deadline: u64, task: T) -> Result<Scheduled, T> {
-        let Some(index) = self.nodes.claim() else { return Err(task) };
+        let Some(index) = self.nodes.claim() else {
+            return Err(task);
+        };
         let (place, due) = self.put(index, deadline);
-        Ok(Scheduled { id: self.keep(index, Node::new(deadline, place, task)), due })
+        Ok(Scheduled {
+            id: self.keep(index, Node::new(deadline, place, task)),
+            due,
+        })
     }
 
     /// Adds a task that never falls due, until it is rescheduled. O(1).
@@ -213,7 +221,9 @@ impl<T> TimingWheel<T> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn insert_unscheduled(&mut self, task: T) -> Result<TaskId, T> {
-        let Some(index) = self.nodes.claim() else { return Err(task) };
+        let Some(index) = self.nodes.claim() else {
+            return Err(task);
+        };
         Ok(self.keep(index, Node::new(u64::MAX, NO_PLACE, task)))
     }
 
@@ -258,7 +268,9 @@ impl<T> TimingWheel<T> {
     #[inline]
     fn node(&self, id: TaskId) -> Option<&Node<T>> {
         step();
-        self.nodes.get(id.index).filter(|node| node.sequence == id.sequence)
+        self.nodes
+            .get(id.index)
+            .filter(|node| node.sequence == id.sequence)
     }
 
     /// The task of `id`, if the wheel still keeps it. O(1).
@@ -294,7 +306,10 @@ impl<T> TimingWheel<T> {
     #[doc(hidden)]
     #[inline]
     pub fn id_at(&self, index: u32) -> TaskId {
-        TaskId { index, sequence: self.nodes.at(index).sequence }
+        TaskId {
+            index,
+            sequence: self.nodes.at(index).sequence,
+        }
     }
 
     /// The deadline of `id` in ticks, as it was given. O(1).
@@ -358,9 +373,15 @@ impl<T> TimingWheel<T> {
         mut sink: impl FnMut(DueTask<'_, T>),
     ) -> Advanced {
         let target = now.max(self.now);
-        let mut advanced = Advanced { fired: 0, cascaded: 0, next_due: None };
+        let mut advanced = Advanced {
+            fired: 0,
+            cascaded: 0,
+            next_due: None,
+        };
         while advanced.fired + advanced.cascaded < budget {
-            let Some(bucket) = self.buckets.first_due(target, self.now) else { break };
+            let Some(bucket) = self.buckets.first_due(target, self.now) else {
+                break;
+            };
             self.now = self.now.max(bucket.expiration.min(target)); // Reached
             self.empty(bucket, budget, &mut advanced, &mut sink);
         }
@@ -383,12 +404,17 @@ impl<T> TimingWheel<T> {
             if read == 0 {
                 read = self.buckets.read_ahead(&self.nodes, bucket);
             }
-            let Some(index) = self.buckets.pop(&mut self.nodes, bucket) else { return };
+            let Some(index) = self.buckets.pop(&mut self.nodes, bucket) else {
+                return;
+            };
             read -= 1;
             self.scheduled_count -= 1;
             if self.nodes.at(index).deadline <= self.now {
                 advanced.fired += 1; // Never early
-                sink(DueTask { nodes: &mut self.nodes, index });
+                sink(DueTask {
+                    nodes: &mut self.nodes,
+                    index,
+                });
             } else {
                 advanced.cascaded += 1;
                 self.place(index);
@@ -419,8 +445,14 @@ impl<T> TimingWheel<T> {
     /// When one does not hold.
     #[doc(hidden)]
     pub fn assert_valid(&mut self) {
-        assert_eq!(self.buckets.assert_valid(&self.nodes, self.now), self.scheduled_count());
-        assert!(self.next_due().is_none_or(|due| due >= self.now && due >= self.due_bound));
+        assert_eq!(
+            self.buckets.assert_valid(&self.nodes, self.now),
+            self.scheduled_count()
+        );
+        assert!(
+            self.next_due()
+                .is_none_or(|due| due >= self.now && due >= self.due_bound)
+        );
     }
 
     /// Level and slot of a task in a bucket, for tests.

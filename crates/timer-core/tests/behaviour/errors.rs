@@ -8,10 +8,18 @@ use timer_core::{
 
 #[test]
 fn sizes_outside_their_bounds_are_refused() {
-    assert!([0, 1, 32_769, 65_538].map(WheelSize::new).iter().all(Option::is_none));
+    assert!(
+        [0, 1, 32_769, 65_538]
+            .map(WheelSize::new)
+            .iter()
+            .all(Option::is_none)
+    );
     assert!([2, 32_768].map(WheelSize::new).iter().all(Option::is_some));
     let shards = SystemTimer::builder().shards(3).build().unwrap_err();
-    assert_eq!(shards.to_string(), "3 shards or rooms: not a power of two in 1..=256");
+    assert_eq!(
+        shards.to_string(),
+        "3 shards or rooms: not a power of two in 1..=256"
+    );
     assert!(shards.source().is_none());
 }
 
@@ -27,18 +35,25 @@ fn a_timer_that_was_not_built_says_why() {
 #[test]
 fn a_task_that_was_not_scheduled_leaves_its_reason() {
     let timer = ManualTimer::new();
-    let zero = timer.schedule_at_fixed_rate(Duration::ZERO, Duration::ZERO, || ()).unwrap_err();
+    let zero = timer
+        .schedule_at_fixed_rate(Duration::ZERO, Duration::ZERO, || ())
+        .unwrap_err();
     assert_eq!(zero.to_string(), "a period must be above zero");
     timer.shutdown(Duration::MAX);
     let second = Duration::from_secs(1);
-    let closed = timer.schedule_at_fixed_rate(second, second, || ()).unwrap_err();
+    let closed = timer
+        .schedule_at_fixed_rate(second, second, || ())
+        .unwrap_err();
     assert_eq!(closed, TimerError::Closed);
     let schedule = || -> Result<(), TimerError> {
         timer.schedule(second, || ())?;
         Ok(())
     };
     assert_eq!(schedule(), Err(TimerError::Closed));
-    let late = timer.with_handler(drop::<u32>).schedule(second, 7).unwrap_err();
+    let late = timer
+        .with_handler(drop::<u32>)
+        .schedule(second, 7)
+        .unwrap_err();
     assert_eq!((late.reason, late.into_task()), (TimerError::Closed, 7));
 }
 
@@ -46,7 +61,11 @@ fn a_task_that_was_not_scheduled_leaves_its_reason() {
 #[test]
 fn a_builder_takes_tick_and_size() {
     let tick = TickLength::new(Duration::from_millis(4)).unwrap();
-    let timer = SystemTimer::builder().tick(tick).wheel_size(WheelSize::KAFKA).build().unwrap();
+    let timer = SystemTimer::builder()
+        .tick(tick)
+        .wheel_size(WheelSize::KAFKA)
+        .build()
+        .unwrap();
     assert_eq!(timer.tick(), tick);
     let shards = timer.driver().shards(1, |_, wheel: TimingWheel<()>| wheel);
     let mut wheel = shards.lock(0);

@@ -32,7 +32,12 @@ const SLOTS: i64 = 20;
 impl Level {
     fn new(tick: i64, start: i64) -> Self {
         let buckets = vec![Bucket::default(); SLOTS as usize];
-        Level { tick, now: start - start % tick, buckets, above: None }
+        Level {
+            tick,
+            now: start - start % tick,
+            buckets,
+            above: None,
+        }
     }
 
     /// Puts a task into a bucket; false when it has expired.
@@ -58,13 +63,18 @@ impl Level {
     fn advance(&mut self, to: i64) {
         if to >= self.now.wrapping_add(self.tick) {
             self.now = to - to % self.tick;
-            self.above.iter_mut().for_each(|above| above.advance(self.now));
+            self.above
+                .iter_mut()
+                .for_each(|above| above.advance(self.now));
         }
     }
 
     /// The earliest queued bucket of this level and those above.
     fn earliest(&mut self) -> Option<&mut Bucket> {
-        let here = self.buckets.iter_mut().filter(|bucket| bucket.due.is_some());
+        let here = self
+            .buckets
+            .iter_mut()
+            .filter(|bucket| bucket.due.is_some());
         let above = self.above.iter_mut().filter_map(|above| above.earliest());
         here.chain(above).min_by_key(|bucket| bucket.due)
     }
@@ -89,7 +99,10 @@ impl KafkaTimer {
     const WEDGED: usize = 1000;
 
     fn new(tick_ms: i64) -> Self {
-        KafkaTimer { wheel: Level::new(tick_ms, 0), clock_ns: 0 }
+        KafkaTimer {
+            wheel: Level::new(tick_ms, 0),
+            clock_ns: 0,
+        }
     }
 
     fn now_ms(&self) -> i64 {
@@ -107,13 +120,23 @@ impl KafkaTimer {
         let mut turn = KafkaTurn::default();
         let now = self.now_ms();
         while turn.buckets < Self::WEDGED {
-            let due = self.wheel.earliest().filter(|bucket| bucket.due <= Some(now));
-            let Some(Bucket { due: Some(due), expirations }) = due.map(std::mem::take) else {
+            let due = self
+                .wheel
+                .earliest()
+                .filter(|bucket| bucket.due <= Some(now));
+            let Some(Bucket {
+                due: Some(due),
+                expirations,
+            }) = due.map(std::mem::take)
+            else {
                 break;
             };
             turn.buckets += 1;
             self.wheel.advance(due);
-            turn.fired += expirations.into_iter().filter(|&task| !self.wheel.add(task)).count();
+            turn.fired += expirations
+                .into_iter()
+                .filter(|&task| !self.wheel.add(task))
+                .count();
         }
         turn
     }
@@ -138,7 +161,9 @@ fn ours_fires_at(tick_ms: u64, start_ns: u64, delay_ms: u64) -> u64 {
     timer.advance(Duration::from_nanos(start_ns));
     let (clock, (send, fired)) = (timer.clock(), mpsc::channel());
     let task = move || send.send(clock.now_ns()).unwrap();
-    timer.schedule(Duration::from_millis(delay_ms), task).unwrap();
+    timer
+        .schedule(Duration::from_millis(delay_ms), task)
+        .unwrap();
     while timer.advance_to_next() {}
     fired.try_recv().unwrap()
 }
@@ -153,7 +178,11 @@ fn a_rounded_deadline_is_never_early() {
         for delay_ms in 1..=200 {
             let asked_ns = start_ns + delay_ms * MS;
             let kafka_ns = kafka_fires_at(tick_ms as i64, start_ns, delay_ms as i64);
-            kafka_early_ns.extend(asked_ns.checked_sub(kafka_ns).filter(|&early_ns| early_ns > 0));
+            kafka_early_ns.extend(
+                asked_ns
+                    .checked_sub(kafka_ns)
+                    .filter(|&early_ns| early_ns > 0),
+            );
             let ours_ns = ours_fires_at(tick_ms, start_ns, delay_ms);
             assert!(
                 (asked_ns..asked_ns + tick_ms * MS).contains(&ours_ns),
@@ -175,7 +204,13 @@ fn a_delay_beyond_kafkas_levels_wedges_nothing() {
         kafka.add(5);
         assert!(!kafka.add(far as i64));
         kafka.clock_ns = 5 * MS;
-        assert_eq!(kafka.turn(), KafkaTurn { fired: 0, buckets: KafkaTimer::WEDGED });
+        assert_eq!(
+            kafka.turn(),
+            KafkaTurn {
+                fired: 0,
+                buckets: KafkaTimer::WEDGED
+            }
+        );
 
         let mut ours = TimingWheel::new(WheelSize::KAFKA, 0);
         ours.insert(5, "near").unwrap();
@@ -214,7 +249,13 @@ fn after_idling_a_delay_of_nothing_is_not_handed_down() {
     let mut kafka = KafkaTimer::new(1);
     kafka.clock_ns = 1000 * MS;
     assert!(!kafka.add(0), "not at once");
-    assert_eq!(kafka.turn(), KafkaTurn { fired: 1, buckets: 2 });
+    assert_eq!(
+        kafka.turn(),
+        KafkaTurn {
+            fired: 1,
+            buckets: 2
+        }
+    );
 
     let timer = ManualTimer::with(TickLength::MILLISECOND, WheelSize::KAFKA);
     let shards = timer.driver().shards(1, |_, wheel| wheel);

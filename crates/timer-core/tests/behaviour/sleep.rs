@@ -33,13 +33,22 @@ fn a_sleep_is_ready_at_its_time_and_wakes_once() {
     let (timer, task) = setup();
     let (mut sleep, mut other) = (timer.sleep(5 * MS), timer.sleep(5 * MS));
     timer.advance(3 * MS); // its time counts from the call
-    assert_eq!((timer.sleepers(), task.poll(&mut sleep)), (0, Poll::Pending));
+    assert_eq!(
+        (timer.sleepers(), task.poll(&mut sleep)),
+        (0, Poll::Pending)
+    );
     timer.advance(2 * MS - Duration::from_nanos(1));
     assert!(task.poll(&mut sleep).is_pending());
-    assert_eq!((task.times(), task.wakers(), timer.sleepers(), timer.len()), (0, 1, 1, 0));
+    assert_eq!(
+        (task.times(), task.wakers(), timer.sleepers(), timer.len()),
+        (0, 1, 1, 0)
+    );
     timer.advance(Duration::from_nanos(1));
     assert_eq!((task.times(), task.wakers()), (1, 0));
-    assert_eq!((task.poll(&mut sleep), task.poll(&mut sleep)), (READY, READY));
+    assert_eq!(
+        (task.poll(&mut sleep), task.poll(&mut sleep)),
+        (READY, READY)
+    );
     assert_eq!((task.poll(&mut other), timer.sleepers()), (READY, 0)); // never registered
     assert_eq!(task.poll(&mut timer.sleep(Duration::ZERO)), READY);
     timer.advance(5 * MS);
@@ -83,7 +92,10 @@ fn what_lies_beyond_the_end_of_time_never_comes() {
     // A tick that divides the end of time, so that it has a tick that begins there.
     let divisor = Duration::from_nanos(257 * 641 * 6_700_417);
     for length in [TickLength::MILLISECOND, TickLength::new(divisor).unwrap()] {
-        let (timer, task) = (ManualTimer::with(length, WheelSize::default()), Woken::task());
+        let (timer, task) = (
+            ManualTimer::with(length, WheelSize::default()),
+            Woken::task(),
+        );
         timer.advance(MS);
         let mut sleeps = [timer.sleep(Duration::MAX), timer.sleep_until_ns(u64::MAX)];
         let mut beat = timer.interval(Duration::MAX).unwrap();
@@ -105,8 +117,15 @@ fn a_shutdown_wakes_all_who_sleep_and_refuses_more() {
     assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep).is_pending()));
     let mut over = timer.sleep(Duration::ZERO);
     assert!(timer.shutdown(Duration::MAX).unfired.is_empty());
-    assert_eq!((task.times(), task.wakers(), timer.sleepers()), (1000, 0, 0));
-    assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep) == Poll::Ready(Err(CLOSED))));
+    assert_eq!(
+        (task.times(), task.wakers(), timer.sleepers()),
+        (1000, 0, 0)
+    );
+    assert!(
+        sleeps
+            .iter_mut()
+            .all(|sleep| task.poll(sleep) == Poll::Ready(Err(CLOSED)))
+    );
     assert_eq!(task.poll(&mut timer.sleep(MS)), Poll::Ready(Err(CLOSED)));
     assert_eq!(task.poll(&mut over), READY);
     timer.pass(MS); // time goes on
@@ -131,7 +150,10 @@ impl Hostile {
 impl Clone for Hostile {
     fn clone(&self) -> Self {
         self.called("clone");
-        Hostile { timer: self.timer.clone(), calls: self.calls.clone() }
+        Hostile {
+            timer: self.timer.clone(),
+            calls: self.calls.clone(),
+        }
     }
 }
 
@@ -158,9 +180,17 @@ fn poll_with(sleep: &mut Sleep, waker: &Waker) -> Poll<Result<(), TimerError>> {
 fn wakers_run_with_nothing_locked() {
     let (timer, other) = setup();
     let calls = Arc::default();
-    let hostile = Hostile { timer: timer.clone(), calls: Arc::clone(&calls) };
+    let hostile = Hostile {
+        timer: timer.clone(),
+        calls: Arc::clone(&calls),
+    };
     let waker = &*Box::leak(Box::new(Box::new(hostile).into_waker())); // it is never dropped
-    let mut sleeps = [timer.sleep(MS), timer.sleep(MS), timer.sleep(MS), timer.sleep(5 * MS)];
+    let mut sleeps = [
+        timer.sleep(MS),
+        timer.sleep(MS),
+        timer.sleep(MS),
+        timer.sleep(5 * MS),
+    ];
     for sleep in &mut sleeps {
         assert!(poll_with(sleep, waker).is_pending());
     }
@@ -170,11 +200,25 @@ fn wakers_run_with_nothing_locked() {
     let [called, _woken, called_too, dropped] = &mut sleeps;
     *dropped = timer.sleep(9 * MS);
     timer.advance(MS);
-    assert_eq!((other.times(), timer.stats().panics), (1, 2), "no other is held up");
-    assert_eq!((poll_with(called, waker), poll_with(called_too, waker)), (READY, READY));
+    assert_eq!(
+        (other.times(), timer.stats().panics),
+        (1, 2),
+        "no other is held up"
+    );
+    assert_eq!(
+        (poll_with(called, waker), poll_with(called_too, waker)),
+        (READY, READY)
+    );
     assert!(poll_with(dropped, waker).is_pending());
     timer.shutdown(Duration::MAX);
-    let count = |of| calls.lock().unwrap().iter().filter(|&&call| call == of).count();
+    let count = |of| {
+        calls
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|&&call| call == of)
+            .count()
+    };
     assert_eq!((count("clone"), count("wake"), count("drop")), (6, 3, 6));
     assert_eq!(timer.stats().panics, 3);
 }
@@ -183,9 +227,15 @@ fn wakers_run_with_nothing_locked() {
 fn a_timeout_ends_with_the_future_or_its_time() {
     let (timer, task) = setup();
     let none = Duration::ZERO;
-    assert_eq!(task.poll(&mut pin!(timeout(timer.sleep(none), ready(7)))), Poll::Ready(Ok(7)));
+    assert_eq!(
+        task.poll(&mut pin!(timeout(timer.sleep(none), ready(7)))),
+        Poll::Ready(Ok(7))
+    );
     let late = Poll::Ready(Err(TimerError::Elapsed));
-    assert_eq!(task.poll(&mut pin!(timeout(timer.sleep(none), pending::<()>()))), late);
+    assert_eq!(
+        task.poll(&mut pin!(timeout(timer.sleep(none), pending::<()>()))),
+        late
+    );
 
     // Ready at the same time is in time.
     let mut both = pin!(timeout(timer.sleep(MS), timer.sleep(MS)));
@@ -198,11 +248,17 @@ fn a_timeout_ends_with_the_future_or_its_time() {
     drop(dropped);
     assert_eq!((task.wakers(), timer.sleepers()), (4, 4));
     timer.advance(MS);
-    assert_eq!((task.times(), task.poll(&mut both)), (2, Poll::Ready(Ok(Ok(())))));
+    assert_eq!(
+        (task.times(), task.poll(&mut both)),
+        (2, Poll::Ready(Ok(Ok(()))))
+    );
     timer.advance(MS);
     assert_eq!((task.times(), task.poll(&mut never)), (3, late));
     timer.shutdown(Duration::MAX);
-    assert_eq!((task.times(), task.poll(&mut closed)), (4, Poll::Ready(Err(CLOSED))));
+    assert_eq!(
+        (task.times(), task.poll(&mut closed)),
+        (4, Poll::Ready(Err(CLOSED)))
+    );
 }
 
 /// Ticks not taken in time fall out; a wait that is dropped takes none; a reset begins anew.
@@ -218,10 +274,16 @@ fn an_interval_ticks_each_period_from_the_call() {
         assert_eq!(tick(&mut beat, &task), Poll::Ready(Ok(due)));
     }
     timer.advance(25 * MS); // it is 52
-    assert_eq!((task.times(), tick(&mut beat, &task)), (2, Poll::Ready(Ok(37))));
+    assert_eq!(
+        (task.times(), tick(&mut beat, &task)),
+        (2, Poll::Ready(Ok(37)))
+    );
     assert!(task.poll(&mut pin!(beat.tick())).is_pending()); // and dropped
     timer.advance(5 * MS);
-    assert_eq!(task.poll(&mut pin!(beat.tick())), Poll::Ready(Ok(57_000_000)));
+    assert_eq!(
+        task.poll(&mut pin!(beat.tick())),
+        Poll::Ready(Ok(57_000_000))
+    );
     beat.reset();
     timer.advance(7 * MS);
     beat.reset();
@@ -229,18 +291,27 @@ fn an_interval_ticks_each_period_from_the_call() {
     timer.advance(9 * MS);
     assert_eq!((task.times(), tick(&mut beat, &task)), (3, Poll::Pending));
     timer.advance(MS);
-    assert_eq!((task.times(), tick(&mut beat, &task)), (4, Poll::Ready(Ok(74))));
+    assert_eq!(
+        (task.times(), tick(&mut beat, &task)),
+        (4, Poll::Ready(Ok(74)))
+    );
 }
 
 #[test]
 fn an_interval_of_a_closed_timer_is_an_error() {
     let (timer, task) = setup();
-    assert_eq!(timer.interval(Duration::ZERO).unwrap_err(), TimerError::ZeroPeriod);
+    assert_eq!(
+        timer.interval(Duration::ZERO).unwrap_err(),
+        TimerError::ZeroPeriod
+    );
     let mut beat = timer.interval(10 * MS).unwrap();
     assert!(tick(&mut beat, &task).is_pending());
     timer.pass(10 * MS);
     timer.shutdown(Duration::MAX);
-    assert_eq!((task.times(), tick(&mut beat, &task)), (1, Poll::Ready(Ok(10)))); // it was due
+    assert_eq!(
+        (task.times(), tick(&mut beat, &task)),
+        (1, Poll::Ready(Ok(10)))
+    ); // it was due
     assert_eq!(tick(&mut beat, &task), Poll::Ready(Err(CLOSED)));
 }
 

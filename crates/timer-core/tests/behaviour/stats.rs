@@ -46,7 +46,10 @@ fn a_system_timer_counts_its_rounds() {
     }
     timer.shutdown(Duration::MAX); // the reaper is done counting
     let stats = timer.stats();
-    assert_eq!((stats.fired, stats.pending, stats.executor_queue), (3, 0, Some(0)));
+    assert_eq!(
+        (stats.fired, stats.pending, stats.executor_queue),
+        (3, 0, Some(0))
+    );
     assert_eq!((stats.cancelled, stats.turns.count()), (1, 3));
     assert!(stats.spurious_wake_ups < stats.wake_ups);
     assert_eq!(timer.name(), "rounds");

@@ -45,7 +45,9 @@ fn tasks_of_one_tick_run_in_the_order_of_scheduling() {
     let (send, ran) = mpsc::channel();
     let schedule = |number: u64, delay: Duration| {
         let send = send.clone();
-        timer.schedule(delay, move || send.send(number).unwrap()).unwrap()
+        timer
+            .schedule(delay, move || send.send(number).unwrap())
+            .unwrap()
     };
     for delay in [100 * MS, 10 * SECOND] {
         let handles: Vec<_> = (0..10).map(|number| schedule(number, delay)).collect();
@@ -54,7 +56,10 @@ fn tasks_of_one_tick_run_in_the_order_of_scheduling() {
         schedule(10, 40 * MS);
         assert!(timer.cancel(handles[3]) && timer.cancel(handles[0]));
         timer.advance(40 * MS);
-        assert_eq!(ran.try_iter().collect::<Vec<_>>(), [1, 2, 4, 6, 7, 8, 9, 10]);
+        assert_eq!(
+            ran.try_iter().collect::<Vec<_>>(),
+            [1, 2, 4, 6, 7, 8, 9, 10]
+        );
     }
 }
 
@@ -64,7 +69,9 @@ fn a_deadline_is_a_moment_of_the_timers_clock() {
     timer.advance(SECOND);
     for deadline_ns in [1_020_000_001, 5, u64::MAX] {
         let (times, clock) = (times.clone(), timer.clock());
-        timer.schedule_at(deadline_ns, move || times.note(&clock)).unwrap();
+        timer
+            .schedule_at(deadline_ns, move || times.note(&clock))
+            .unwrap();
     }
     timer.advance(SECOND);
     assert_eq!((times.take(), timer.len()), (vec![1000, 1021], 1));
@@ -74,7 +81,9 @@ fn a_deadline_is_a_moment_of_the_timers_clock() {
 fn rescheduling_keeps_the_handle() {
     let (timer, times) = setup();
     let (noted, clock) = (times.clone(), timer.clock());
-    let handle = timer.schedule(500 * MS, move || noted.note(&clock)).unwrap();
+    let handle = timer
+        .schedule(500 * MS, move || noted.note(&clock))
+        .unwrap();
     timer.advance(400 * MS);
     assert!(timer.reschedule(handle, 5 * SECOND)); // later, to a coarser level
     timer.advance(SECOND);
@@ -101,7 +110,9 @@ fn a_run_longer_than_its_period_makes_none_pile_up() {
         let period = 10 * MS;
         let beat = match rate {
             true => timer.schedule_at_fixed_rate(period, period, busy).unwrap(),
-            false => timer.schedule_with_fixed_delay(period, period, busy).unwrap(),
+            false => timer
+                .schedule_with_fixed_delay(period, period, busy)
+                .unwrap(),
         };
         timer.advance(20 * MS);
         assert_eq!(times.take(), expected, "at a fixed rate: {rate}");
@@ -125,7 +136,10 @@ fn a_periodic_task_may_cancel_itself() {
     *own.lock().unwrap() = Some(beat.clone());
     assert!(beat.is_active());
     timer.advance(SECOND);
-    assert_eq!((times.take(), timer.stats().panics, timer.len()), (vec![1, 2, 3], 0, 0));
+    assert_eq!(
+        (times.take(), timer.stats().panics, timer.len()),
+        (vec![1, 2, 3], 0, 0)
+    );
     assert!(!beat.is_active() && !beat.cancel() && beat.cancel_and_wait());
 }
 
@@ -140,7 +154,10 @@ fn a_panic_in_one_run_does_not_stop_the_next() {
         assert!(runs != 2, "in the second run");
     });
     timer.advance(3 * MS);
-    assert_eq!((ran.try_iter().collect::<Vec<_>>(), timer.stats().panics), (vec![1, 2, 3], 1));
+    assert_eq!(
+        (ran.try_iter().collect::<Vec<_>>(), timer.stats().panics),
+        (vec![1, 2, 3], 1)
+    );
     assert!(beat.unwrap().is_active());
 }
 
@@ -153,7 +170,10 @@ fn a_random_first_start_lies_within_the_period() {
     for tenth in 0..10 {
         let slot = tenth * SECOND / 10..(tenth + 1) * SECOND / 10;
         let there = starts.iter().filter(|start| slot.contains(start)).count();
-        assert!((20..300).contains(&there), "{there} of 1000 in slot {tenth}");
+        assert!(
+            (20..300).contains(&there),
+            "{there} of 1000 in slot {tenth}"
+        );
     }
 }
 
@@ -162,7 +182,9 @@ fn a_periodic_task_does_not_keep_its_timer_alive() {
     let alive = Arc::new(());
     let timer = SystemTimer::new().unwrap();
     let inside = alive.clone();
-    let beat = timer.schedule_at_fixed_rate(HOUR, HOUR, move || drop(inside.clone())).unwrap();
+    let beat = timer
+        .schedule_at_fixed_rate(HOUR, HOUR, move || drop(inside.clone()))
+        .unwrap();
     drop(timer);
     assert_eq!(Arc::strong_count(&alive), 1, "the task went with its timer");
     assert!(beat.cancel());
@@ -172,7 +194,11 @@ fn a_periodic_task_does_not_keep_its_timer_alive() {
 fn panics_are_reported_to_the_hook() {
     let (send, said) = mpsc::channel();
     let hook = move |message: &str| send.send(message.to_owned()).unwrap();
-    let timer = SystemTimer::builder().on_panic(hook).inline().build().unwrap();
+    let timer = SystemTimer::builder()
+        .on_panic(hook)
+        .inline()
+        .build()
+        .unwrap();
     timer.schedule(MS, || panic!("number {}", 7)).unwrap();
     assert_eq!(said.recv().unwrap(), "number 7");
 }
@@ -189,7 +215,10 @@ fn due_tasks_go_before_a_near_hand_down() {
     let mut fired = Vec::new();
     for (now, task) in (240..255).zip(10_000..) {
         let advanced = wheel.advance(now, 256, |task| fired.push(task.take()));
-        assert_eq!((fired.as_slice(), advanced.cascaded), ([task].as_slice(), 255));
+        assert_eq!(
+            (fired.as_slice(), advanced.cascaded),
+            ([task].as_slice(), 255)
+        );
         assert_eq!(advanced.next_due, Some(now), "it goes on handing down");
         wheel.insert(now + 1, task + 1).unwrap();
         wheel.assert_valid();

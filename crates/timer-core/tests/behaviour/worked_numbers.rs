@@ -48,15 +48,37 @@ fn deadlines_are_where_papers_and_notes_have_them() {
         (20, 0, 159_999, (3, 19), 152_000),
         (20, 0, 160_000, (4, 1), 160_000),
         // The clock of hours, minutes and seconds (S14 b): at 22:20:30 one of 50 min 10 s.
-        (60, hours(22, 20, 30), hours(23, 10, 40), (1, 10), hours(23, 10, 0)),
-        (60, hours(21, 20, 30), hours(22, 10, 40), (1, 10), hours(22, 10, 0)),
-        (60, hours(23, 10, 0), hours(23, 10, 40), (0, 40), hours(23, 10, 40)),
+        (
+            60,
+            hours(22, 20, 30),
+            hours(23, 10, 40),
+            (1, 10),
+            hours(23, 10, 0),
+        ),
+        (
+            60,
+            hours(21, 20, 30),
+            hours(22, 10, 40),
+            (1, 10),
+            hours(22, 10, 0),
+        ),
+        (
+            60,
+            hours(23, 10, 0),
+            hours(23, 10, 40),
+            (0, 40),
+            hours(23, 10, 40),
+        ),
     ];
     for (slots, now, deadline, place, begins) in table {
         let mut wheel = wheel_of(slots, now);
         let id = add(&mut wheel, deadline);
         let found = (wheel.bucket_of(id), wheel.next_due());
-        assert_eq!(found, (Some(place), Some(begins)), "{deadline} at {now}, {slots} slots");
+        assert_eq!(
+            found,
+            (Some(place), Some(begins)),
+            "{deadline} at {now}, {slots} slots"
+        );
         assert_eq!(wheel.level_count(), place.0 + 1, "made on demand");
         assert_eq!(run(&mut wheel, deadline).0, [(deadline, deadline)]);
     }
@@ -83,7 +105,10 @@ fn the_level_table_for_u_1_n_3() {
     let place = |start: u64, deadline: u64| {
         let mut wheel = wheel_of(3, start);
         let id = add(&mut wheel, deadline);
-        (wheel.bucket_of(id).unwrap().0 + 1, wheel.next_due().unwrap())
+        (
+            wheel.bucket_of(id).unwrap().0 + 1,
+            wheel.next_due().unwrap(),
+        )
     };
     // (now, deadline, level, the first tick of its bucket). At c+1, c+2 and c+3 level 1 has moved
     // on by one tick each; level 2 only at c+3.
@@ -95,7 +120,11 @@ fn the_level_table_for_u_1_n_3() {
         (3, 6, 2, 6), (3, 11, 2, 9), (3, 12, 3, 9), (3, 26, 3, 18),
     ];
     for (now, deadline, level, begins) in table {
-        assert_eq!(place(now, deadline), (level, begins), "deadline {deadline} at c+{now}");
+        assert_eq!(
+            place(now, deadline),
+            (level, begins),
+            "deadline {deadline} at c+{now}"
+        );
     }
 }
 
@@ -120,7 +149,10 @@ fn kafkas_wheel_test() {
     add(&mut wheel, 106);
     assert_eq!(wheel.level_count(), 2); // made on demand
     let reused = add(&mut wheel, 124);
-    assert_eq!((wheel.level_count(), wheel.bucket_of(reused).unwrap().0), (2, 1));
+    assert_eq!(
+        (wheel.level_count(), wheel.bucket_of(reused).unwrap().0),
+        (2, 1)
+    );
     assert_eq!(wheel.next_due(), Some(105)); // 1050 ms: the overflow wheel counts in 50 ms
     run(&mut wheel, 106);
     assert_eq!(wheel.next_due(), Some(120));
@@ -130,7 +162,10 @@ fn kafkas_wheel_test() {
 fn an_id_names_a_task_by_its_insertion() {
     let mut wheel = wheel_of(20, 0);
     let id = add(&mut wheel, 8);
-    assert_eq!((id.sequence(), wheel.deadline(id), wheel.is_empty()), (1, Some(8), false));
+    assert_eq!(
+        (id.sequence(), wheel.deadline(id), wheel.is_empty()),
+        (1, Some(8), false)
+    );
     wheel.follow(7);
     assert_eq!(add(&mut wheel, 8).sequence(), 8);
 }

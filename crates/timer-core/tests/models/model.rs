@@ -74,13 +74,23 @@ fn setup() -> impl Strategy<Value = Setup> {
 fn the_wheel_agrees_with_an_ordered_set() {
     let steps = usize::try_from(effort(STEPS)).unwrap();
     let cases = u32::try_from(steps / STEPS_A_CASE).unwrap().max(1);
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        ..Config::default()
+    };
     let counted = std::cell::RefCell::new(Paths::new());
     let made = std::cell::Cell::new(0);
     let case = (setup(), prop::collection::vec(step(), 1..2 * STEPS_A_CASE));
     let random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let result = TestRunner::new_with_rng(config, random).run(&case, |(setup, steps)| {
-        let mut model = Model::new(setup, Bounds { kept: usize::MAX, walked: 1 });
+        let mut model = Model::new(
+            setup,
+            Bounds {
+                kept: usize::MAX,
+                walked: 1,
+            },
+        );
         steps.iter().for_each(|step| model.step(step));
         made.set(made.get() + model.steps);
         for (path, count) in model.shut_down() {
@@ -91,5 +101,9 @@ fn the_wheel_agrees_with_an_ordered_set() {
     result.unwrap_or_else(|failure| panic!("{failure}"));
     let paths = counted.into_inner();
     println!("{} steps: {paths:#?}", made.get());
-    assert_eq!(paths.len(), PATHS, "a path never taken, or one that nobody expects");
+    assert_eq!(
+        paths.len(),
+        PATHS,
+        "a path never taken, or one that nobody expects"
+    );
 }

@@ -7,7 +7,11 @@
 //! Counts are compared after each step. Links are walked, and `next_due` is compared with every
 //! bucket worked out by hand, after every 1000th with more than 200 tasks, otherwise as often as
 //! [`Bounds`] say.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a test of several files")]
+#![allow(
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "a test of several files"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,7 +114,10 @@ impl Model {
     pub fn new(setup: Setup, bounds: Bounds) -> Self {
         let slots = WheelSize::MIN + usize::from(setup.slots);
         let (size, start) = (WheelSize::new(slots).unwrap(), setup.start.from(0));
-        let setup = Setup { phase: if setup.early { setup.phase } else { 0 }, ..setup };
+        let setup = Setup {
+            phase: if setup.early { setup.phase } else { 0 },
+            ..setup
+        };
         let phase = u64::from(setup.phase);
         let wheel = match setup.early {
             true => TimingWheel::with_phase(size, start, phase),
@@ -174,7 +181,11 @@ impl Model {
         self.next_task += 1;
         let Scheduled { id, due, .. } = self.wheel.insert(deadline, task).unwrap();
         self.keep(task, id, deadline, due);
-        self.count(if deadline < self.wheel.now() { "insert in the past" } else { "insert" });
+        self.count(if deadline < self.wheel.now() {
+            "insert in the past"
+        } else {
+            "insert"
+        });
     }
 
     fn insert_unscheduled(&mut self) {
@@ -182,7 +193,14 @@ impl Model {
             return;
         }
         let id = self.wheel.insert_unscheduled(self.next_task).unwrap();
-        self.kept.insert(self.next_task, Kept { id, deadline: u64::MAX, due: None });
+        self.kept.insert(
+            self.next_task,
+            Kept {
+                id,
+                deadline: u64::MAX,
+                due: None,
+            },
+        );
         self.next_task += 1;
         self.count("insert unscheduled");
     }
@@ -208,11 +226,16 @@ impl Model {
     fn pick(&self, pick: Pick) -> Option<(u64, TaskId)> {
         let count = self.kept.len();
         let nth = usize::from(pick) * count.div_ceil(256) % count.max(1);
-        self.kept.iter().nth(nth).map(|(task, kept)| (*task, kept.id))
+        self.kept
+            .iter()
+            .nth(nth)
+            .map(|(task, kept)| (*task, kept.id))
     }
 
     fn cancel(&mut self, pick: Pick) {
-        let Some((task, id)) = self.pick(pick) else { return };
+        let Some((task, id)) = self.pick(pick) else {
+            return;
+        };
         let bucket = self.wheel.bucket_of(id);
         assert_eq!(self.wheel.get(id), Some(&task));
         assert_eq!(self.wheel.cancel(id), Some(task));
@@ -230,7 +253,9 @@ impl Model {
     }
 
     fn reschedule(&mut self, pick: Pick, when: When) {
-        let Some((task, id)) = self.pick(pick) else { return };
+        let Some((task, id)) = self.pick(pick) else {
+            return;
+        };
         let deadline = self.time(when);
         let work = self.wheel.reschedule(id, deadline);
         let before = self.forget(task).due;
@@ -243,18 +268,35 @@ impl Model {
     }
 
     fn unschedule(&mut self, pick: Pick) {
-        let Some((task, id)) = self.pick(pick) else { return };
+        let Some((task, id)) = self.pick(pick) else {
+            return;
+        };
         assert!(self.wheel.unschedule(id));
         self.forget(task);
-        self.kept.insert(task, Kept { id, deadline: u64::MAX, due: None });
+        self.kept.insert(
+            task,
+            Kept {
+                id,
+                deadline: u64::MAX,
+                due: None,
+            },
+        );
         self.count("unschedule");
     }
 
     fn touch_gone(&mut self, pick: Pick) {
         let nth = usize::from(pick) % self.gone.len().max(1);
-        let Some(&id) = self.gone.get(nth) else { return };
-        assert_eq!((self.wheel.get(id).copied(), self.wheel.cancel(id)), (None, None));
-        assert_eq!((self.wheel.reschedule(id, 5), self.wheel.deadline(id)), (None, None));
+        let Some(&id) = self.gone.get(nth) else {
+            return;
+        };
+        assert_eq!(
+            (self.wheel.get(id).copied(), self.wheel.cancel(id)),
+            (None, None)
+        );
+        assert_eq!(
+            (self.wheel.reschedule(id, 5), self.wheel.deadline(id)),
+            (None, None)
+        );
         assert!(!self.wheel.unschedule(id) && self.wheel.get_mut(id).is_none());
         self.count("touch what is gone");
     }
@@ -310,7 +352,10 @@ impl Model {
             }
         }
         for (task, before) in levels {
-            let after = self.kept.get(&task).and_then(|kept| self.wheel.bucket_of(kept.id));
+            let after = self
+                .kept
+                .get(&task)
+                .and_then(|kept| self.wheel.bucket_of(kept.id));
             if after.is_some_and(|(level, _)| level < before) {
                 self.count(&format!("cascade from level {}", before.min(9)));
             }
@@ -336,7 +381,9 @@ impl Model {
 
     fn re_enter(&mut self, times: u8, when: When) {
         for _ in 0..times {
-            let Some(due) = self.wheel.next_due() else { return };
+            let Some(due) = self.wheel.next_due() else {
+                return;
+            };
             if self.turn(due, 1, false) > 0 {
                 self.insert(when);
                 self.count("re-entry");
@@ -352,8 +399,15 @@ impl Model {
         let first = self.due.first().map(|(due, _)| *due);
         let next = self.wheel.next_due();
         assert_eq!(next.is_some(), first.is_some());
-        assert!(next <= first, "work at {next:?}, after the first deadline {first:?}");
-        let one_in = if self.kept.len() > 200 { 1000 } else { self.bounds.walked };
+        assert!(
+            next <= first,
+            "work at {next:?}, after the first deadline {first:?}"
+        );
+        let one_in = if self.kept.len() > 200 {
+            1000
+        } else {
+            self.bounds.walked
+        };
         if self.steps % one_in == 0 || one_in < 1000 && self.steps < WALKED_FIRST {
             self.walk();
         }
@@ -361,13 +415,26 @@ impl Model {
 
     fn walk(&mut self) {
         self.wheel.assert_valid();
-        let scheduled = self.kept.values().filter_map(|kept| Some((kept.id, kept.due?)));
+        let scheduled = self
+            .kept
+            .values()
+            .filter_map(|kept| Some((kept.id, kept.due?)));
         let mut buckets: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (id, at) in scheduled {
-            buckets.entry(self.wheel.bucket_of(id).unwrap()).or_default().push(at);
+            buckets
+                .entry(self.wheel.bucket_of(id).unwrap())
+                .or_default()
+                .push(at);
         }
-        let first = buckets.iter().map(|(&bucket, tasks)| self.bucket_due(bucket, tasks)).min();
-        assert_eq!(self.wheel.next_due(), first, "next_due against every bucket");
+        let first = buckets
+            .iter()
+            .map(|(&bucket, tasks)| self.bucket_due(bucket, tasks))
+            .min();
+        assert_eq!(
+            self.wheel.next_due(),
+            first,
+            "next_due against every bucket"
+        );
     }
 
     /// When the bucket of some tasks is due, in wide arithmetic: as it begins, which is when each
@@ -377,9 +444,17 @@ impl Model {
         let (unit, early) = (self.slots.pow(level as u32), self.setup.early);
         let phase = u128::from(self.setup.phase);
         let number = (u128::from(tasks[0]) + phase) / unit;
-        assert!(tasks.iter().all(|&at| (u128::from(at) + phase) / unit == number));
+        assert!(
+            tasks
+                .iter()
+                .all(|&at| (u128::from(at) + phase) / unit == number)
+        );
         let turns = if early { 2 } else { 1 };
-        assert_eq!(slot as u128, number % (turns * self.slots), "the slot of {tasks:?}");
+        assert_eq!(
+            slot as u128,
+            number % (turns * self.slots),
+            "the slot of {tasks:?}"
+        );
         let lead = if early { unit / 4 } else { 0 };
         let due = (number * unit).saturating_sub(phase) - lead;
         u64::try_from(due).unwrap().max(self.wheel.now())

@@ -15,5 +15,6 @@ pub(crate) fn number(name: &str) -> Option<u64> {
 pub(crate) fn effort(base: u64) -> u64 {
     let times = number("TEST_EFFORT").unwrap_or(1);
     assert!(times > 0, "TEST_EFFORT=0 would test nothing");
-    base.checked_mul(times).unwrap_or_else(|| panic!("TEST_EFFORT={times} is too much"))
+    base.checked_mul(times)
+        .unwrap_or_else(|| panic!("TEST_EFFORT={times} is too much"))
 }

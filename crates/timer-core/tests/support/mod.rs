@@ -1,6 +1,11 @@
 //! What tests of both crates need: spans of time, polls, a task that counts its wake-ups, an
 //! executor that is late, a place where a thread is held, a value that tells which thread drops it.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test file uses its part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "each test file uses its part"
+)]
 
 use std::{
     pin::Pin,
@@ -138,6 +143,8 @@ pub struct TellsWhere(pub mpsc::Sender<String>);
 
 impl Drop for TellsWhere {
     fn drop(&mut self) {
-        let _ = self.0.send(thread::current().name().unwrap_or_default().to_owned());
+        let _ = self
+            .0
+            .send(thread::current().name().unwrap_or_default().to_owned());
     }
 }

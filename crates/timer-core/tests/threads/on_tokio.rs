@@ -13,12 +13,19 @@ use tokio::{
 use crate::support::{HOUR, MS, Woken};
 
 fn here() -> SystemTimer {
-    SystemTimer::builder().tokio(Handle::current()).build().unwrap()
+    SystemTimer::builder()
+        .tokio(Handle::current())
+        .build()
+        .unwrap()
 }
 
 /// One thread, time that stands still but when all wait for it.
 fn paused() -> Runtime {
-    Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
+    Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -35,7 +42,11 @@ async fn tasks_run_by_the_paused_clock() {
     for ms in [0, 1, 7, 250, 90_000, 3_600_000] {
         let (fired, at_ms) = fired.recv().await.unwrap();
         // To the tick; and the first waits for no time, or for the tick that has begun.
-        assert_eq!((fired, at_ms.abs_diff(u128::from(ms)) <= 1), (ms, true), "{ms} at {at_ms}");
+        assert_eq!(
+            (fired, at_ms.abs_diff(u128::from(ms)) <= 1),
+            (ms, true),
+            "{ms} at {at_ms}"
+        );
         assert!(at_ms >= u128::from(ms), "early: {ms} at {at_ms}");
     }
 }
@@ -105,7 +116,10 @@ fn a_runtime_that_goes_shuts_the_timer_down() {
 #[test]
 fn a_runtime_without_time_is_an_error_that_says_so() {
     let runtime = Builder::new_current_thread().build().unwrap();
-    let refused = SystemTimer::builder().tokio(runtime.handle().clone()).build().unwrap_err();
+    let refused = SystemTimer::builder()
+        .tokio(runtime.handle().clone())
+        .build()
+        .unwrap_err();
     assert!(matches!(refused, BuildError::NoTime));
     assert!(refused.to_string().contains("enable_time"), "{refused}");
 }
@@ -115,10 +129,16 @@ fn a_runtime_without_time_is_an_error_that_says_so() {
 async fn what_expires_is_told_apart_from_other_tasks() {
     let timer = here();
     let (send, told) = oneshot::channel();
-    timer.schedule(MS, || send.send(Driver::on_timer_thread()).unwrap()).unwrap();
+    timer
+        .schedule(MS, || send.send(Driver::on_timer_thread()).unwrap())
+        .unwrap();
     assert!(told.await.unwrap());
     assert!(!Driver::on_timer_thread());
-    assert!(!tokio::spawn(async { Driver::on_timer_thread() }).await.unwrap());
+    assert!(
+        !tokio::spawn(async { Driver::on_timer_thread() })
+            .await
+            .unwrap()
+    );
 }
 
 /// A task of another runtime, whose clock is behind or ahead, schedules by the timer's own.
@@ -135,7 +155,9 @@ fn another_runtimes_task_schedules_by_this_clock() {
         let scheduling = timer.clone();
         let (send, mut fired) = oneshot::channel();
         let task = other.spawn(async move {
-            scheduling.schedule(MS * 20, || send.send(()).unwrap()).unwrap();
+            scheduling
+                .schedule(MS * 20, || send.send(()).unwrap())
+                .unwrap();
             scheduling.now_ns()
         });
         assert_eq!(other.block_on(task).unwrap(), before);

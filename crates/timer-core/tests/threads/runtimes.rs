@@ -17,13 +17,19 @@ fn on_an_executor_that_only_blocks() {
         assert!(clock.now_ns() - before_ns >= 3_000_000); // never early
         let late = timeout(timer.sleep(MS), timer.sleep(HOUR)).await;
         assert_eq!(late, Err(TimerError::Elapsed));
-        assert_eq!(timeout(timer.sleep(HOUR), timer.sleep(MS)).await, Ok(Ok(())));
+        assert_eq!(
+            timeout(timer.sleep(HOUR), timer.sleep(MS)).await,
+            Ok(Ok(()))
+        );
         let mut beat = timer.interval(MS).unwrap();
         let first_ns = beat.tick().await.unwrap();
         let mut before_ns = first_ns;
         for _ in 1..5 {
             let tick_ns = beat.tick().await.unwrap();
-            assert!(tick_ns > before_ns && (tick_ns - first_ns) % 1_000_000 == 0, "off the beat");
+            assert!(
+                tick_ns > before_ns && (tick_ns - first_ns) % 1_000_000 == 0,
+                "off the beat"
+            );
             before_ns = tick_ns;
         }
     });
@@ -47,7 +53,10 @@ fn a_sleep_due_at_its_first_poll_is_over_soon() {
     pollster::block_on(first).unwrap();
     timer.shutdown(Duration::MAX);
     pollster::block_on(second).unwrap();
-    assert_eq!(pollster::block_on(timer.sleep(HOUR)), Err(TimerError::Closed));
+    assert_eq!(
+        pollster::block_on(timer.sleep(HOUR)),
+        Err(TimerError::Closed)
+    );
 }
 
 /// Two tasks hand a token to and fro, each after a sleep, and a third gives up on them.

@@ -21,7 +21,9 @@ use crate::support::{HOUR, Later, MINUTE, MS, Stop, TellsWhere};
 /// Schedules a task that sends a value.
 fn send<V: Send + 'static>(timer: &impl Timer, after: Duration, to: &mpsc::Sender<V>, value: V) {
     let to = to.clone();
-    timer.schedule(after, move || to.send(value).unwrap()).unwrap();
+    timer
+        .schedule(after, move || to.send(value).unwrap())
+        .unwrap();
 }
 
 #[test]
@@ -29,7 +31,11 @@ fn nothing_fires_early_for_any_tick() {
     for tick in [Duration::from_micros(100), MS, 7 * MS, 40 * MS] {
         let clock = SystemClock::new();
         let tick = TickLength::new(tick).unwrap();
-        let timer = SystemTimer::builder().tick(tick).clock(clock).build().unwrap();
+        let timer = SystemTimer::builder()
+            .tick(tick)
+            .clock(clock)
+            .build()
+            .unwrap();
         let (send, fired) = mpsc::channel();
         for micros in (0..50_000).step_by(331) {
             let delay = Duration::from_micros(micros);
@@ -39,15 +45,25 @@ fn nothing_fires_early_for_any_tick() {
             timer.schedule(delay, task).unwrap();
         }
         drop(send);
-        assert!(fired.iter().all(|lateness| lateness.is_some()), "early with {tick:?}");
+        assert!(
+            fired.iter().all(|lateness| lateness.is_some()),
+            "early with {tick:?}"
+        );
     }
 }
 
 #[test]
 fn starting_and_stopping_timers_wakes_nobody() {
     // The clock stands still: the loops take no time, however busy the machine is.
-    let timer = SystemTimer::builder().clock(ManualTimer::new().clock()).build().unwrap();
-    let start = |hours| timer.schedule(hours * HOUR, || unreachable!("cancelled")).unwrap();
+    let timer = SystemTimer::builder()
+        .clock(ManualTimer::new().clock())
+        .build()
+        .unwrap();
+    let start = |hours| {
+        timer
+            .schedule(hours * HOUR, || unreachable!("cancelled"))
+            .unwrap()
+    };
     start(1); // the shard's first: the reaper hears of it
     let timers: Vec<_> = (0..10_000).map(|_| start(1)).collect();
     let (to, fired) = mpsc::channel();
@@ -91,7 +107,10 @@ fn each_task_of_many_threads_runs_or_is_cancelled() {
                 })
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
     });
     drop(send);
     assert_eq!(fired.iter().count() + cancelled, 20_000);
@@ -100,14 +119,22 @@ fn each_task_of_many_threads_runs_or_is_cancelled() {
 
 #[test]
 fn shutdown_hands_back_unfired_tasks() {
-    for timer in [SystemTimer::new().unwrap(), SystemTimer::builder().workers(3).build().unwrap()] {
+    for timer in [
+        SystemTimer::new().unwrap(),
+        SystemTimer::builder().workers(3).build().unwrap(),
+    ] {
         let (to, fired) = mpsc::channel();
         (0..1000).for_each(|_| send(&timer, HOUR, &to, ()));
         let left = timer.shutdown(Duration::MAX).unfired;
-        assert_eq!((left.len(), timer.len(), fired.try_iter().count()), (1000, 0, 0));
+        assert_eq!(
+            (left.len(), timer.len(), fired.try_iter().count()),
+            (1000, 0, 0)
+        );
         left.into_iter().for_each(|task| task.run()); // they are whole
         assert_eq!(fired.try_iter().count(), 1000);
-        let late = timer.schedule(MS, move || to.send(()).unwrap()).unwrap_err();
+        let late = timer
+            .schedule(MS, move || to.send(()).unwrap())
+            .unwrap_err();
         assert_eq!(late.reason, TimerError::Closed);
         late.into_task().run();
         assert_eq!(fired.try_iter().count(), 1);
@@ -121,7 +148,10 @@ fn a_shutdown_in_a_task_does_not_wait_for_itself() {
     let (send, done) = mpsc::channel();
     let inside = timer.clone();
     timer
-        .schedule(MS, move || send.send(inside.shutdown(Duration::MAX).unfired.len()).unwrap())
+        .schedule(MS, move || {
+            send.send(inside.shutdown(Duration::MAX).unfired.len())
+                .unwrap()
+        })
         .unwrap();
     assert_eq!(done.recv().unwrap(), 0);
 }
@@ -131,7 +161,11 @@ fn a_shutdown_in_a_task_does_not_wait_for_itself() {
 fn what_falls_due_together_is_spread_over_the_workers() {
     const WORKERS: usize = 4;
     let hand = ManualTimer::new();
-    let timer = SystemTimer::builder().clock(hand.clock()).workers(WORKERS).build().unwrap();
+    let timer = SystemTimer::builder()
+        .clock(hand.clock())
+        .workers(WORKERS)
+        .build()
+        .unwrap();
     let (together, (send, ran)) = (Arc::new(Barrier::new(WORKERS)), mpsc::channel());
     for _ in 0..2 * WORKERS {
         let (together, send) = (together.clone(), send.clone());
@@ -143,7 +177,10 @@ fn what_falls_due_together_is_spread_over_the_workers() {
     }
     hand.pass(5 * MS);
     let in_time = || ran.recv_timeout(MINUTE).is_ok(); // or it would be for ever
-    assert!((0..2 * WORKERS).all(|_| in_time()), "some of the workers were left out");
+    assert!(
+        (0..2 * WORKERS).all(|_| in_time()),
+        "some of the workers were left out"
+    );
     assert_eq!(timer.shutdown(Duration::MAX).unfired.len(), 0);
 }
 
@@ -152,7 +189,9 @@ fn a_clock_at_the_end_of_time_fires_due_tasks_alone() {
     let hand = ManualTimer::new();
     hand.pass(Duration::MAX);
     let timer = SystemTimer::builder().clock(hand.clock()).build().unwrap();
-    timer.schedule(HOUR, || unreachable!("after the end of time")).unwrap();
+    timer
+        .schedule(HOUR, || unreachable!("after the end of time"))
+        .unwrap();
     let (to, fired) = mpsc::channel();
     timer.schedule_at(5, move || to.send(()).unwrap()).unwrap();
     fired.recv().unwrap();
@@ -187,7 +226,9 @@ fn a_cancelled_periodic_task_is_not_called() {
         };
         let before = runs.load(SeqCst);
         let nanosecond = Duration::from_nanos(1);
-        let periodic = timer.schedule_with_fixed_delay(Duration::ZERO, nanosecond, act).unwrap();
+        let periodic = timer
+            .schedule_with_fixed_delay(Duration::ZERO, nanosecond, act)
+            .unwrap();
         while runs.load(SeqCst) == before {
             std::hint::spin_loop();
         }
@@ -214,7 +255,10 @@ impl Executor for LetsGo {
 #[test]
 fn the_reaper_drops_no_task_of_a_timer_that_goes() {
     let lets_go = LetsGo::default();
-    let timer = SystemTimer::builder().executor(lets_go.clone()).build().unwrap();
+    let timer = SystemTimer::builder()
+        .executor(lets_go.clone())
+        .build()
+        .unwrap();
     let (tell, told) = mpsc::channel();
     let tasks = timer.with_handler(drop::<TellsWhere>);
     tasks.schedule(HOUR, TellsWhere(tell.clone())).unwrap();
@@ -254,7 +298,9 @@ fn a_shutdown_waits_for_what_is_running_or_its_limit() {
             (0..10_000).for_each(|_| thread::yield_now()); // one that does not wait gets away
             callers
         });
-        callers.into_iter().for_each(|caller| assert_eq!(caller.join().unwrap(), (0, true)));
+        callers
+            .into_iter()
+            .for_each(|caller| assert_eq!(caller.join().unwrap(), (0, true)));
     });
 }
 
@@ -293,7 +339,11 @@ fn a_turn_that_panicked_is_made_up_for() {
     let timer = SystemTimer::new().unwrap();
     let driver = timer.driver();
     let shards = driver.shards(1, |_, wheel| wheel);
-    let owner = Arc::new(Panicking { shards, turns: 0.into(), fired: 0.into() });
+    let owner = Arc::new(Panicking {
+        shards,
+        turns: 0.into(),
+        fired: 0.into(),
+    });
     assert!(driver.attach(&owner, &owner.shards));
     let mut shard = owner.shards.lock(0);
     let deadline = driver.tick.deadline(driver.now_ns(), 5 * MS);

@@ -12,11 +12,15 @@ use super::{record_batch, request};
 use crate::schemas::APIS;
 
 pub(crate) fn each_version() -> impl Iterator<Item = (ApiKey, i16)> {
-    APIS.iter().flat_map(|api| versions(api.key).map(|version| (api.key, version)))
+    APIS.iter()
+        .flat_map(|api| versions(api.key).map(|version| (api.key, version)))
 }
 
 pub(crate) fn versions(key: ApiKey) -> impl Iterator<Item = i16> {
-    let api = APIS.iter().find(|api| api.key == key).expect("it is served");
+    let api = APIS
+        .iter()
+        .find(|api| api.key == key)
+        .expect("it is served");
     api.served_from..=api.advertised.1
 }
 
@@ -27,19 +31,27 @@ pub(crate) fn text(text: &str) -> StrBytes {
 /// A produce to topic `t`: (partition, records).
 pub(crate) fn produce(acks: i16, timeout_ms: i32, data: &[(i32, Bytes)]) -> ProduceRequest {
     let partition = |(index, records): &(i32, Bytes)| {
-        PartitionProduceData::default().with_index(*index).with_records(Some(records.clone()))
+        PartitionProduceData::default()
+            .with_index(*index)
+            .with_records(Some(records.clone()))
     };
     let partitions = data.iter().map(partition).collect();
     let topic = TopicProduceData::default().with_name(text("t").into());
-    let request = ProduceRequest::default().with_acks(acks).with_timeout_ms(timeout_ms);
+    let request = ProduceRequest::default()
+        .with_acks(acks)
+        .with_timeout_ms(timeout_ms);
     request.with_topic_data(vec![topic.with_partition_data(partitions)])
 }
 
 /// A fetch of topic `t`, for one second: (partition, offset).
 pub(crate) fn fetch(replica: i32, bytes_min: usize, offsets: &[(i32, i64)]) -> FetchRequest {
     let partition = |(index, offset): &(i32, i64)| {
-        let partition = FetchPartition::default().with_partition(*index).with_fetch_offset(*offset);
-        partition.with_partition_max_bytes(1 << 20).with_log_start_offset(0)
+        let partition = FetchPartition::default()
+            .with_partition(*index)
+            .with_fetch_offset(*offset);
+        partition
+            .with_partition_max_bytes(1 << 20)
+            .with_log_start_offset(0)
     };
     let topic = FetchTopic::default().with_topic(text("t").into());
     let topic = topic.with_partitions(offsets.iter().map(partition).collect());
@@ -54,11 +66,15 @@ pub(crate) fn fetch(replica: i32, bytes_min: usize, offsets: &[(i32, i64)]) -> F
 /// A request for topic `t`: (partition, timestamp).
 pub(crate) fn list_offsets(asked: &[(i32, i64)]) -> ListOffsetsRequest {
     let partition = |(index, timestamp): &(i32, i64)| {
-        ListOffsetsPartition::default().with_partition_index(*index).with_timestamp(*timestamp)
+        ListOffsetsPartition::default()
+            .with_partition_index(*index)
+            .with_timestamp(*timestamp)
     };
     let topic = ListOffsetsTopic::default().with_name(text("t").into());
     let topic = topic.with_partitions(asked.iter().map(partition).collect());
-    ListOffsetsRequest::default().with_replica_id((-1).into()).with_topics(vec![topic])
+    ListOffsetsRequest::default()
+        .with_replica_id((-1).into())
+        .with_topics(vec![topic])
 }
 
 pub(crate) fn metadata(topics: &[&str]) -> MetadataRequest {
@@ -69,18 +85,26 @@ pub(crate) fn metadata(topics: &[&str]) -> MetadataRequest {
 /// In topic `t`, with a timeout of one second: (partition, offset).
 pub(crate) fn delete_records(offsets: &[(i32, i64)]) -> DeleteRecordsRequest {
     let partition = |(index, offset): &(i32, i64)| {
-        DeleteRecordsPartition::default().with_partition_index(*index).with_offset(*offset)
+        DeleteRecordsPartition::default()
+            .with_partition_index(*index)
+            .with_offset(*offset)
     };
     let topic = DeleteRecordsTopic::default().with_name(text("t").into());
     let topic = topic.with_partitions(offsets.iter().map(partition).collect());
-    DeleteRecordsRequest::default().with_timeout_ms(1000).with_topics(vec![topic])
+    DeleteRecordsRequest::default()
+        .with_timeout_ms(1000)
+        .with_topics(vec![topic])
 }
 
 /// For a broker that has topic `t`; with `acks=1` and errors it is answered at once.
 pub(crate) fn example(key: ApiKey, version: i16) -> Bytes {
     match key {
         ApiKey::Produce => {
-            let data = [(0, record_batch(3)), (1, Bytes::new()), (9, record_batch(1))];
+            let data = [
+                (0, record_batch(3)),
+                (1, Bytes::new()),
+                (9, record_batch(1)),
+            ];
             request(version, &produce(1, 0, &data))
         }
         ApiKey::Fetch => {
@@ -98,7 +122,9 @@ pub(crate) fn example(key: ApiKey, version: i16) -> Bytes {
         ApiKey::CreateTopics => {
             let topic = |name: &str, partitions, replicas| {
                 let topic = CreatableTopic::default().with_name(text(name).into());
-                topic.with_num_partitions(partitions).with_replication_factor(replicas)
+                topic
+                    .with_num_partitions(partitions)
+                    .with_replication_factor(replicas)
             };
             let assignment = CreatableReplicaAssignment::default().with_broker_ids(vec![1.into()]);
             let config = CreatableTopicConfig::default().with_name(text("retention.ms"));
@@ -116,13 +142,15 @@ pub(crate) fn example(key: ApiKey, version: i16) -> Bytes {
         ApiKey::DeleteRecords => {
             request(version, &delete_records(&[(0, -1), (0, 1 << 40), (9, 0)]))
         }
-        ApiKey::FindCoordinator => {
-            request(version, &FindCoordinatorRequest::default().with_key(text("t")))
-        }
+        ApiKey::FindCoordinator => request(
+            version,
+            &FindCoordinatorRequest::default().with_key(text("t")),
+        ),
         ApiKey::ApiVersions => request(version, &ApiVersionsRequest::default()),
-        ApiKey::InitProducerId => {
-            request(version, &InitProducerIdRequest::default().with_transactional_id(None))
-        }
+        ApiKey::InitProducerId => request(
+            version,
+            &InitProducerIdRequest::default().with_transactional_id(None),
+        ),
         other => panic!("no example of {other:?}"),
     }
 }

@@ -19,7 +19,12 @@ fn consume(broker: &Fixture, bytes_min: usize, offsets: &[(i32, i64)]) -> Asked<
 
 fn partitions(fetch: &Asked<FetchResponse>) -> Option<Vec<PartitionData>> {
     let responses = fetch.answer()?.responses;
-    Some(responses.into_iter().flat_map(|topic| topic.partitions).collect())
+    Some(
+        responses
+            .into_iter()
+            .flat_map(|topic| topic.partitions)
+            .collect(),
+    )
 }
 
 /// Bytes of records and high watermark of each partition, once answered.
@@ -43,7 +48,11 @@ fn consumer_waits_for_the_high_watermark() {
     assert_eq!(read(&consumer), Some(vec![(BATCH_BYTES, 1), (0, 0)]));
     assert_eq!(broker.manager.fetches.stats().completed, 1);
     let late = consume(&broker, 1, &[(0, 0)]);
-    assert_eq!(read(&late), Some(vec![(BATCH_BYTES, 1)]), "there already: at once");
+    assert_eq!(
+        read(&late),
+        Some(vec![(BATCH_BYTES, 1)]),
+        "there already: at once"
+    );
 }
 
 #[test]
@@ -55,13 +64,19 @@ fn long_poll_waits_for_min_bytes_of_all_partitions() {
     assert_eq!(read(&consumer), None);
     broker.ask(&produce(1, 0, &[(1, record_batch(1))]));
     broker.replicate_to_all(1);
-    assert_eq!(read(&consumer), Some(vec![(2 * BATCH_BYTES, 2), (BATCH_BYTES, 1)]));
+    assert_eq!(
+        read(&consumer),
+        Some(vec![(2 * BATCH_BYTES, 2), (BATCH_BYTES, 1)])
+    );
 }
 
 #[test]
 fn a_long_poll_ends_at_its_time_with_what_there_is() {
     let broker = Fixture::new(&[]);
-    let (empty, some) = (consume(&broker, 1, &[(1, 0)]), consume(&broker, 1000, &[(0, 0)]));
+    let (empty, some) = (
+        consume(&broker, 1, &[(1, 0)]),
+        consume(&broker, 1000, &[(0, 0)]),
+    );
     broker.append_replicated();
     broker.timer.advance(SECOND - MILLISECOND);
     assert_eq!((read(&empty), read(&some)), (None, None));
@@ -102,15 +117,31 @@ fn an_error_in_one_partition_is_answered_at_once() {
     let broker = Fixture::new(&[]);
     let unknown = ResponseError::UnknownTopicOrPartition.code();
     let out_of_range = ResponseError::OffsetOutOfRange.code();
-    for (bad, code) in [((9, 0), unknown), ((0, 1), out_of_range), ((0, -1), out_of_range)] {
+    for (bad, code) in [
+        ((9, 0), unknown),
+        ((0, 1), out_of_range),
+        ((0, -1), out_of_range),
+    ] {
         let consumer = consume(&broker, 1, &[(1, 0), bad]);
-        let codes = partitions(&consumer).unwrap().into_iter().map(|data| data.error_code);
+        let codes = partitions(&consumer)
+            .unwrap()
+            .into_iter()
+            .map(|data| data.error_code);
         assert_eq!(codes.collect::<Vec<_>>(), [0, code], "{bad:?}");
     }
     let extreme = consume(&broker, 1, &[(0, i64::MAX), (0, i64::MIN)]);
-    assert!(partitions(&extreme).unwrap().iter().all(|data| data.error_code == out_of_range));
+    assert!(
+        partitions(&extreme)
+            .unwrap()
+            .iter()
+            .all(|data| data.error_code == out_of_range)
+    );
     let nothing = broker.ask(&fetch(CONSUMER, 1, &[]).with_topics(vec![]));
-    assert_eq!(read(&nothing), Some(vec![]), "how a client closes a fetch session");
+    assert_eq!(
+        read(&nothing),
+        Some(vec![]),
+        "how a client closes a fetch session"
+    );
 }
 
 #[test]
@@ -124,7 +155,10 @@ fn response_is_bounded_but_has_the_first_batch() {
             partition.partition_max_bytes = partition_max as i32;
         }
         let client = broker.ask(&request.with_max_wait_ms(0));
-        let batches = read(&client).unwrap().into_iter().map(|(bytes, _)| bytes / BATCH_BYTES);
+        let batches = read(&client)
+            .unwrap()
+            .into_iter()
+            .map(|(bytes, _)| bytes / BATCH_BYTES);
         batches.collect::<Vec<_>>()
     };
     assert_eq!(ask(1, 1), [1, 0, 0]);
@@ -135,20 +169,35 @@ fn response_is_bounded_but_has_the_first_batch() {
 #[test]
 fn gone_client_has_only_its_own_requests_cancelled() {
     let broker = Fixture::new(&[]);
-    let (gone, other) = (consume(&broker, 1, &[(0, 0)]), consume(&broker, 1, &[(0, 0)]));
+    let (gone, other) = (
+        consume(&broker, 1, &[(0, 0)]),
+        consume(&broker, 1, &[(0, 0)]),
+    );
     let produce = broker.ask(&produce(-1, 1000, &[(0, record_batch(1))]));
     for connection in [gone.connection, produce.connection] {
-        broker.manager.cancel_for_connection(connection, "client disconnected");
+        broker
+            .manager
+            .cancel_for_connection(connection, "client disconnected");
     }
     assert!(read(&gone).is_some() && read(&other).is_none());
-    assert_eq!((broker.manager.fetches.len(), broker.manager.produces.len()), (1, 0));
+    assert_eq!(
+        (broker.manager.fetches.len(), broker.manager.produces.len()),
+        (1, 0)
+    );
     broker.manager.shutdown();
-    assert_eq!(read(&other), Some(vec![(0, 0)]), "a shutdown answers with what there is");
+    assert_eq!(
+        read(&other),
+        Some(vec![(0, 0)]),
+        "a shutdown answers with what there is"
+    );
 }
 
 /// Error code and offset of partition 0.
 fn list(broker: &Fixture, timestamp: i64) -> (i16, i64) {
-    let response = broker.ask(&list_offsets(&[(0, timestamp)])).answer().unwrap();
+    let response = broker
+        .ask(&list_offsets(&[(0, timestamp)]))
+        .answer()
+        .unwrap();
     let found = &response.topics[0].partitions[0];
     (found.error_code, found.offset)
 }

@@ -28,7 +28,10 @@ fn mutated(random: &mut Rng, request: &[u8]) -> Vec<u8> {
             0 => bytes.truncate(end),
             1 => drop(bytes.drain(at..end.min(at + 8))),
             2 => bytes = [&bytes[..end], &bytes[at..]].concat(),
-            3 => bytes[at..end].iter_mut().take(5).for_each(|byte| *byte = 0xff),
+            3 => bytes[at..end]
+                .iter_mut()
+                .take(5)
+                .for_each(|byte| *byte = 0xff),
             4 => bytes[at..end].iter_mut().take(4).for_each(|byte| *byte = 0),
             5 => bytes[at] ^= 1 << random.usize(..8),
             6 => bytes[at] = bytes[at].wrapping_add(1),
@@ -45,7 +48,9 @@ fn mutated(random: &mut Rng, request: &[u8]) -> Vec<u8> {
 fn fuzzed_frames_crash_nothing_and_leave_nothing() {
     let frames = usize::try_from(effort(FRAMES)).unwrap();
     let mut session = Session::new();
-    let examples: Vec<Bytes> = each_version().map(|(key, version)| example(key, version)).collect();
+    let examples: Vec<Bytes> = each_version()
+        .map(|(key, version)| example(key, version))
+        .collect();
     let mut random = Rng::with_seed(1);
     for number in 0..frames {
         let request = &examples[random.usize(..examples.len())];
@@ -65,6 +70,9 @@ fn fuzzed_frames_crash_nothing_and_leave_nothing() {
             session.manager.shrink_in_sync();
         }
     }
-    assert!(session.manager.counters.lock().records > 0, "some were good enough");
+    assert!(
+        session.manager.counters.lock().records > 0,
+        "some were good enough"
+    );
     session.end();
 }

@@ -39,7 +39,11 @@ impl Fixture {
         let timer = ManualTimer::new();
         let manager = ReplicaManager::new(&args(extra), &timer).unwrap();
         manager.topics.get_or_create("t").unwrap();
-        Fixture { timer, manager, connections: AtomicU64::new(0) }
+        Fixture {
+            timer,
+            manager,
+            connections: AtomicU64::new(0),
+        }
     }
 
     /// One request over a connection of its own, at the last version.
@@ -51,13 +55,22 @@ impl Fixture {
         let connection = self.connections.fetch_add(1, Relaxed);
         let client = crate::fuzz::client(connection);
         let answer = api::handle(&self.manager, &client, request(version, body))?;
-        Ok(Asked { connection, version, answer, response: PhantomData })
+        Ok(Asked {
+            connection,
+            version,
+            answer,
+            response: PhantomData,
+        })
     }
 
     /// One request that is answered at once, if at all.
     pub(crate) fn answer(&self, frame: impl Into<Bytes>) -> Result<Option<BytesMut>> {
         let client = crate::fuzz::client(self.connections.fetch_add(1, Relaxed));
-        Ok(next_frame(&api::handle(&self.manager, &client, frame.into())?))
+        Ok(next_frame(&api::handle(
+            &self.manager,
+            &client,
+            frame.into(),
+        )?))
     }
 
     pub(crate) fn partition(&self, index: i32) -> Arc<Partition> {
@@ -76,7 +89,10 @@ impl Fixture {
 
     /// The error code of an acks=1 produce of one record to partition 0.
     pub(crate) fn append(&self) -> i16 {
-        let response = self.ask(&produce(1, 0, &[(0, record_batch(1))])).answer().unwrap();
+        let response = self
+            .ask(&produce(1, 0, &[(0, record_batch(1))]))
+            .answer()
+            .unwrap();
         response.responses[0].partition_responses[0].error_code
     }
 
@@ -108,7 +124,11 @@ impl<T: Decodable + HeaderVersion> Asked<T> {
 
 /// The last version of a request.
 pub(crate) fn latest<Q: Request>() -> i16 {
-    APIS.iter().find(|api| api.key as i16 == Q::KEY).expect("it is served").advertised.1
+    APIS.iter()
+        .find(|api| api.key as i16 == Q::KEY)
+        .expect("it is served")
+        .advertised
+        .1
 }
 
 fn next_frame(answer: &Receiver<Answer>) -> Option<BytesMut> {
@@ -153,7 +173,10 @@ pub(crate) fn with_crc(mut batch: Vec<u8>) -> Vec<u8> {
 
 /// A request without the length in front.
 pub(crate) fn request<Q: Request>(version: i16, body: &Q) -> Bytes {
-    replica_fetcher::encoded(body, version, CORRELATION_ID).unwrap().split_off(4).freeze()
+    replica_fetcher::encoded(body, version, CORRELATION_ID)
+        .unwrap()
+        .split_off(4)
+        .freeze()
 }
 
 /// With the length in front.

@@ -40,8 +40,14 @@ impl Fixture {
 /// Error code and base offset of each partition, once answered.
 fn answer(produce: &Asked<ProduceResponse>) -> Option<Vec<(i16, i64)>> {
     let topics = produce.answer()?.responses;
-    let statuses = topics.into_iter().flat_map(|topic| topic.partition_responses);
-    Some(statuses.map(|status| (status.error_code, status.base_offset)).collect())
+    let statuses = topics
+        .into_iter()
+        .flat_map(|topic| topic.partition_responses);
+    Some(
+        statuses
+            .map(|status| (status.error_code, status.base_offset))
+            .collect(),
+    )
 }
 
 #[test]
@@ -52,10 +58,23 @@ fn completes_when_the_leader_knows_that_all_have_it() {
     assert_eq!(answer(&first), None, "one follower is missing");
     let partition = broker.partition(0);
     assert!(broker.follow(1, &partition), "brings the records");
-    assert_eq!(answer(&first), None, "the leader learns of it from the next fetch");
+    assert_eq!(
+        answer(&first),
+        None,
+        "the leader learns of it from the next fetch"
+    );
     assert!(!broker.follow(1, &partition));
-    assert_eq!((answer(&first), answer(&second)), (Some(vec![(0, 0)]), Some(vec![(0, 3)])));
-    assert_eq!((broker.manager.produces.stats().completed, broker.manager.produces.len()), (2, 0));
+    assert_eq!(
+        (answer(&first), answer(&second)),
+        (Some(vec![(0, 0)]), Some(vec![(0, 3)]))
+    );
+    assert_eq!(
+        (
+            broker.manager.produces.stats().completed,
+            broker.manager.produces.len()
+        ),
+        (2, 0)
+    );
     assert_eq!(broker.acked_before_replicated(), 0);
 }
 
@@ -96,17 +115,29 @@ fn too_few_in_sync_replicas_are_told_before_append() {
     broker.append();
     broker.manager.shrink_in_sync();
     broker.manager.shrink_in_sync();
-    assert_eq!(broker.partition(0).in_sync_followers(), [2, 3], "not behind for two periods");
+    assert_eq!(
+        broker.partition(0).in_sync_followers(),
+        [2, 3],
+        "not behind for two periods"
+    );
     broker.manager.shrink_in_sync();
     let too_few = ResponseError::NotEnoughReplicas.code();
     assert_eq!(answer(&broker.start_all(1)), Some(vec![(too_few, -1)]));
     let idle = broker.partition(1);
-    assert_eq!(idle.in_sync_followers(), [2, 3], "there is nothing to lag behind");
+    assert_eq!(
+        idle.in_sync_followers(),
+        [2, 3],
+        "there is nothing to lag behind"
+    );
 
     broker.replicate(0, 0);
     let produce = broker.start_all(1);
     broker.replicate(0, 0);
-    assert_eq!(answer(&produce), Some(vec![(0, 1)]), "one is back after catching up: enough");
+    assert_eq!(
+        answer(&produce),
+        Some(vec![(0, 1)]),
+        "one is back after catching up: enough"
+    );
 }
 
 #[test]
@@ -119,7 +150,11 @@ fn below_the_minimum_the_high_watermark_stands_still() {
     assert_eq!(broker.partition(0).offsets().high_watermark, 0);
     broker.replicate(0, 0);
     broker.replicate(0, 0);
-    assert_eq!(broker.partition(0).offsets().high_watermark, 1, "one is back: enough");
+    assert_eq!(
+        broker.partition(0).offsets().high_watermark,
+        1,
+        "one is back: enough"
+    );
 }
 
 #[test]
@@ -146,13 +181,21 @@ fn acks_decide_who_is_waited_for() {
     };
     assert_eq!(produce(1, 0, 0).unwrap(), Some((0, 0)));
     assert_eq!(produce(0, 0, 0).unwrap(), None);
-    assert_eq!(produce(1, 0, 0).unwrap(), Some((0, 4)), "acks=0 was appended");
+    assert_eq!(
+        produce(1, 0, 0).unwrap(),
+        Some((0, 4)),
+        "acks=0 was appended"
+    );
     assert!(produce(0, 0, 7).is_err(), "acks=0 can only fail by closing");
     for acks in [2, -2, i16::MAX] {
         assert_eq!(produce(acks, 0, 0).unwrap(), Some((21, -1)));
     }
     for timeout_ms in [0, -1, i32::MIN] {
-        assert_eq!(produce(-1, timeout_ms, 0).unwrap().unwrap().0, TIMED_OUT, "{timeout_ms}");
+        assert_eq!(
+            produce(-1, timeout_ms, 0).unwrap().unwrap().0,
+            TIMED_OUT,
+            "{timeout_ms}"
+        );
     }
 }
 
@@ -183,8 +226,16 @@ fn full_log_drops_replicated_records_only() {
     assert_eq!(broker.append(), 0);
     let partition = broker.partition(0);
     assert_eq!(partition.offsets().log_start, 1);
-    assert_eq!(partition.read(1, UpTo::LogEnd, 250, false).unwrap().len(), 2, "two fit");
-    assert_eq!(partition.read(1, UpTo::LogEnd, 0, true).unwrap().len(), 1, "the first does not");
+    assert_eq!(
+        partition.read(1, UpTo::LogEnd, 250, false).unwrap().len(),
+        2,
+        "two fit"
+    );
+    assert_eq!(
+        partition.read(1, UpTo::LogEnd, 0, true).unwrap().len(),
+        1,
+        "the first does not"
+    );
     let gone = partition.read(0, UpTo::LogEnd, 250, true).unwrap_err();
     assert_eq!(gone, ResponseError::OffsetOutOfRange);
 }
@@ -198,7 +249,10 @@ fn follower_left_behind_starts_at_the_leaders_start() {
     broker.replicate(0, 0);
     let partition = broker.partition(0);
     assert_eq!(partition.in_sync_followers(), [2]);
-    assert_eq!(broker.manager.followers[0].log_range(&partition.key), (1, 3));
+    assert_eq!(
+        broker.manager.followers[0].log_range(&partition.key),
+        (1, 3)
+    );
 }
 
 fn delete(broker: &Fixture, offsets: &[(i32, i64)]) -> Asked<DeleteRecordsResponse> {
@@ -207,8 +261,16 @@ fn delete(broker: &Fixture, offsets: &[(i32, i64)]) -> Asked<DeleteRecordsRespon
 
 /// Error code and low watermark of each partition, once answered.
 fn results(deletion: &Asked<DeleteRecordsResponse>) -> Option<Vec<(i16, i64)>> {
-    let results = deletion.answer()?.topics.into_iter().flat_map(|topic| topic.partitions);
-    Some(results.map(|result| (result.error_code, result.low_watermark)).collect())
+    let results = deletion
+        .answer()?
+        .topics
+        .into_iter()
+        .flat_map(|topic| topic.partitions);
+    Some(
+        results
+            .map(|result| (result.error_code, result.low_watermark))
+            .collect(),
+    )
 }
 
 #[test]
@@ -223,8 +285,16 @@ fn deletion_waits_for_both_followers() {
     assert_eq!(results(&deletion), Some(vec![(0, 2)]));
     let all = delete(&broker, &[(0, -1)]);
     broker.replicate_to_all(0);
-    assert_eq!(results(&all), Some(vec![(0, 3)]), "-1: up to the high watermark");
-    assert_eq!(results(&delete(&broker, &[(0, 1)])), Some(vec![(0, 3)]), "gone already");
+    assert_eq!(
+        results(&all),
+        Some(vec![(0, 3)]),
+        "-1: up to the high watermark"
+    );
+    assert_eq!(
+        results(&delete(&broker, &[(0, 1)])),
+        Some(vec![(0, 3)]),
+        "gone already"
+    );
     assert_eq!(broker.append(), 0);
     assert_eq!(broker.partition(0).offsets().log_end, 4);
 }
@@ -239,7 +309,13 @@ fn deletion_times_out_by_partition() {
     let timed_out = ResponseError::RequestTimedOut.code();
     let unknown = ResponseError::UnknownTopicOrPartition.code();
     let out_of_range = ResponseError::OffsetOutOfRange.code();
-    let expected = [(timed_out, -1), (0, 0), (unknown, -1), (out_of_range, -1), (out_of_range, -1)];
+    let expected = [
+        (timed_out, -1),
+        (0, 0),
+        (unknown, -1),
+        (out_of_range, -1),
+        (out_of_range, -1),
+    ];
     assert_eq!(results(&deletion).unwrap(), expected);
 }
 

@@ -19,7 +19,9 @@ impl Client {
     /// Connects, and makes the topic.
     fn connect(broker: &Broker) -> Client {
         let stream = TcpStream::connect(broker.address()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(300)))
+            .unwrap();
         let mut client = Client(stream);
         client.ask(&metadata(&["t"]));
         client.receive::<MetadataRequest>();
@@ -66,7 +68,11 @@ fn start(options: &[&str]) -> (Broker, Client) {
 }
 
 fn resume_followers(broker: &Broker) {
-    broker.manager.followers.iter().for_each(|follower| follower.paused.store(false, Relaxed));
+    broker
+        .manager
+        .followers
+        .iter()
+        .for_each(|follower| follower.paused.store(false, Relaxed));
 }
 
 /// The deadline is the test runner's.
@@ -112,7 +118,9 @@ fn hundreds_of_connections_have_a_produce_parked_each() {
     const CONNECTIONS: usize = 300;
     let broker = Broker::start(&args(&["--pause-followers"])).unwrap();
     let mut clients: Vec<_> = (0..CONNECTIONS).map(|_| Client::connect(&broker)).collect();
-    clients.iter_mut().for_each(|client| client.send_produce(-1, 600_000));
+    clients
+        .iter_mut()
+        .for_each(|client| client.send_produce(-1, 600_000));
     wait_until(|| broker.manager.produces.len() == CONNECTIONS);
     // A third of them goes; the others are answered.
     clients.truncate(CONNECTIONS * 2 / 3);
@@ -137,7 +145,8 @@ fn connection_too_many_is_closed() {
     drop(first);
     wait_until(|| {
         let mut next = TcpStream::connect(broker.address()).unwrap();
-        next.write_all(&framed(&example(ApiKey::ApiVersions, 0))).unwrap();
+        next.write_all(&framed(&example(ApiKey::ApiVersions, 0)))
+            .unwrap();
         matches!(next.read(&mut [0]), Ok(1))
     });
     broker.shutdown();
@@ -146,7 +155,10 @@ fn connection_too_many_is_closed() {
 #[test]
 fn client_that_does_not_read_is_not_read_from() {
     let (broker, mut client) = start(&[]);
-    client.0.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    client
+        .0
+        .set_write_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
     // Each answer repeats the name, 4 kB: more than sockets buffer.
     let ask = framed(&request(6, &metadata(&[&*"x".repeat(4000)])));
     let mut sent = 0;
@@ -157,7 +169,10 @@ fn client_that_does_not_read_is_not_read_from() {
         }
         assert!(sent < 100_000_000, "everything was read");
     };
-    assert!([ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&stopped), "{stopped}");
+    assert!(
+        [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&stopped),
+        "{stopped}"
+    );
     let mut other = Client::connect(&broker);
     other.send_produce(-1, 60_000);
     assert_eq!(other.produced(), 0, "others are served");
@@ -170,12 +185,18 @@ fn client_that_does_not_read_is_not_read_from() {
 /// that it has the records, and takes its time until then.
 #[test]
 fn shutdown_answers_parked_despite_half_frames() {
-    assert!(args(&[]).follower_interval >= Duration::from_millis(10), "or it would not be seen");
+    assert!(
+        args(&[]).follower_interval >= Duration::from_millis(10),
+        "or it would not be seen"
+    );
     for options in [&["--pause-followers"][..], &["--follower-interval", "1day"]] {
         let (broker, mut client) = start(options);
         client.send_produce(-1, 600_000);
         wait_until(|| !broker.manager.produces.is_empty());
-        let begun = [&[][..], &[0, 0], &[0, 0, 1, 0, 0, 3]].into_iter().cycle().take(20);
+        let begun = [&[][..], &[0, 0], &[0, 0, 1, 0, 0, 3]]
+            .into_iter()
+            .cycle()
+            .take(20);
         let silent = begun.map(|bytes| {
             let mut stream = TcpStream::connect(broker.address()).unwrap();
             stream.write_all(bytes).unwrap();

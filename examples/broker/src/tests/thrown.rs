@@ -30,21 +30,33 @@ struct Connection {
 
 /// A client without a socket.
 pub(crate) fn client(connection: u64) -> Client {
-    Client { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9092)), connection }
+    Client {
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9092)),
+        connection,
+    }
 }
 
 impl Connection {
     fn new(number: u64) -> Connection {
-        Connection { client: client(number), asked: None }
+        Connection {
+            client: client(number),
+            asked: None,
+        }
     }
 
     /// Handles a request; false when the connection is over, because it was refused or the request
     /// before still waits.
     fn handle(&mut self, manager: &ReplicaManager, frame: Bytes) -> bool {
-        if self.asked.take().is_some_and(|(asked, answer)| !is_answered(&asked, &answer)) {
+        if self
+            .asked
+            .take()
+            .is_some_and(|(asked, answer)| !is_answered(&asked, &answer))
+        {
             return false;
         }
-        self.asked = api::handle(manager, &self.client, frame.clone()).ok().map(|it| (frame, it));
+        self.asked = api::handle(manager, &self.client, frame.clone())
+            .ok()
+            .map(|it| (frame, it));
         self.asked.is_some()
     }
 
@@ -59,7 +71,9 @@ impl Connection {
 
 /// Whether a request has its answer, which must be its own.
 fn is_answered(frame: &[u8], answer: &Receiver<Answer>) -> bool {
-    let Ok(answer) = answer.try_recv() else { return false };
+    let Ok(answer) = answer.try_recv() else {
+        return false;
+    };
     let Some(response) = answer else { return true };
     let response = response().unwrap_or_else(|error| panic!("{error:#}: {frame:?}"));
     let length = u32::try_from(response.len() - 4).unwrap_or(0);
@@ -74,7 +88,9 @@ pub(crate) fn follow(manager: &ReplicaManager, follower: usize, partition: &Part
     let (start, end) = follower.log_range(&partition.key);
     manager.note_fetch(partition, follower.id, start, end);
     // An offset that is gone: the leader's log start says where to go on.
-    let read = partition.read(end, UpTo::LogEnd, FETCH_BYTES_MAX, true).unwrap_or_default();
+    let read = partition
+        .read(end, UpTo::LogEnd, FETCH_BYTES_MAX, true)
+        .unwrap_or_default();
     follower.append(&partition.key, read, partition.offsets().log_start)
 }
 
@@ -119,7 +135,13 @@ impl Session {
         let manager = ReplicaManager::new(args, &timer).expect("its timer is open");
         manager.topics.get_or_create("t").expect("the first topic");
         let open = std::array::from_fn(|number| Connection::new(number as u64));
-        Session { timer, manager, open, current: 0, next_number: CONNECTIONS as u64 }
+        Session {
+            timer,
+            manager,
+            open,
+            current: 0,
+            next_number: CONNECTIONS as u64,
+        }
     }
 
     pub(crate) fn read(&mut self, mut data: &[u8]) {
@@ -133,7 +155,9 @@ impl Session {
     }
 
     fn happen(&mut self, event: &[u8]) {
-        let value = event[4..8].iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
+        let value = event[4..8]
+            .iter()
+            .fold(0, |value, byte| value << 8 | u64::from(*byte));
         match event[1] % 4 {
             0 => self.timer.advance(Duration::from_millis(value)),
             1 => {
@@ -157,8 +181,20 @@ impl Session {
             self.current = connection;
             self.hang_up();
         }
-        let ReplicaManager { produces, fetches, delete_records, .. } = &self.manager;
-        assert_eq!(produces.len() + fetches.len() + delete_records.len(), 0, "still parked");
-        assert_eq!(produces.watched() + fetches.watched() + delete_records.watched(), 0);
+        let ReplicaManager {
+            produces,
+            fetches,
+            delete_records,
+            ..
+        } = &self.manager;
+        assert_eq!(
+            produces.len() + fetches.len() + delete_records.len(),
+            0,
+            "still parked"
+        );
+        assert_eq!(
+            produces.watched() + fetches.watched() + delete_records.watched(),
+            0
+        );
     }
 }

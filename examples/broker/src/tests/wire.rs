@@ -23,14 +23,20 @@ fn shown(key: ApiKey, version: i16, frame: BytesMut) -> String {
 fn values(shown: &str, field: &str) -> Vec<i16> {
     let field = format!(" {field}: ");
     let found = shown.split(&field).skip(1);
-    found.map(|rest| rest.split([',', ' ']).next().unwrap().parse().unwrap()).collect()
+    found
+        .map(|rest| rest.split([',', ' ']).next().unwrap().parse().unwrap())
+        .collect()
 }
 
 #[test]
 fn every_api_answers_at_every_version_errors_too() {
     for (key, version) in each_version() {
         let broker = Fixture::new(&[]);
-        let answer = shown(key, version, broker.answer(example(key, version)).unwrap().unwrap());
+        let answer = shown(
+            key,
+            version,
+            broker.answer(example(key, version)).unwrap().unwrap(),
+        );
         let error_codes: &[i16] = match key {
             ApiKey::Produce => &[0, 87, 3],
             ApiKey::Fetch => &[0, 0, 1, 3], // its own first
@@ -41,7 +47,11 @@ fn every_api_answers_at_every_version_errors_too() {
             ApiKey::FindCoordinator => &[15], // there is none
             _ => &[0],
         };
-        assert_eq!(values(&answer, "error_code"), error_codes, "{key:?} {version}");
+        assert_eq!(
+            values(&answer, "error_code"),
+            error_codes,
+            "{key:?} {version}"
+        );
         let address = ("host: \"127.0.0.1\", port: 9092", 1); // that the client came to
         let also: &[_] = match key {
             ApiKey::Metadata => &[address, ("isr_nodes: [1, 2, 3]", 6)],
@@ -49,7 +59,11 @@ fn every_api_answers_at_every_version_errors_too() {
             _ => &[],
         };
         for (also, times) in also {
-            assert_eq!(answer.matches(also).count(), *times, "{key:?} {version}: {answer}");
+            assert_eq!(
+                answer.matches(also).count(),
+                *times,
+                "{key:?} {version}: {answer}"
+            );
         }
     }
 }
@@ -59,11 +73,21 @@ fn a_fetch_has_the_records_at_every_version() {
     let broker = Fixture::new(&[]);
     broker.append_replicated();
     for version in versions(ApiKey::Fetch) {
-        let frame = broker.answer(example(ApiKey::Fetch, version)).unwrap().unwrap();
+        let frame = broker
+            .answer(example(ApiKey::Fetch, version))
+            .unwrap()
+            .unwrap();
         let data = &decoded::<FetchResponse>(version, frame).responses[0].partitions[0];
-        let stored = &broker.partition(0).read(0, UpTo::LogEnd, 98, false).unwrap()[0];
+        let stored = &broker
+            .partition(0)
+            .read(0, UpTo::LogEnd, 98, false)
+            .unwrap()[0];
         assert_eq!((data.high_watermark, data.last_stable_offset), (1, 1));
-        assert_eq!(data.records.as_ref(), Some(&stored.bytes), "version {version}");
+        assert_eq!(
+            data.records.as_ref(),
+            Some(&stored.bytes),
+            "version {version}"
+        );
     }
 }
 
@@ -90,7 +114,10 @@ fn unknown_version_is_answered_for_api_versions_only() {
         assert_eq!(response.error_code, 35);
     }
     for (key, version) in [(0, 2), (0, 9), (3, 7), (1, 3), (-1, 0), (32000, 0), (11, 4)] {
-        let reason = broker.answer(raw(key, version, &[])).unwrap_err().to_string();
+        let reason = broker
+            .answer(raw(key, version, &[]))
+            .unwrap_err()
+            .to_string();
         assert!(reason.ends_with("is not served"), "{reason}");
     }
 }
@@ -101,11 +128,17 @@ fn giant_count_is_refused_before_allocation() {
     let count = &[0x7f, 0xff, 0xff, 0xff];
     let one_topic = [0, 0, 0, 1, 0, 1, b't'];
     // Topics, and partitions of a topic.
-    for frame in [raw(3, 4, count), raw(1, 4, &[&[0; 17][..], &one_topic, count].concat())] {
+    for frame in [
+        raw(3, 4, count),
+        raw(1, 4, &[&[0; 17][..], &one_topic, count].concat()),
+    ] {
         let reason = format!("{:#}", broker.answer(frame).unwrap_err());
         assert!(reason.contains("elements announced"), "{reason}");
     }
-    let reason = format!("{:#}", broker.answer(raw(3, 4, &[0xff, 0, 0, 0])).unwrap_err());
+    let reason = format!(
+        "{:#}",
+        broker.answer(raw(3, 4, &[0xff, 0, 0, 0])).unwrap_err()
+    );
     assert!(reason.contains("a length of -16777216"), "{reason}");
 }
 

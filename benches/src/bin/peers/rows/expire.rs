@@ -92,7 +92,11 @@ fn attempt<T: Timer>(expire: Expire, lead: Duration) -> anyhow::Result<Option<Ex
     }
     let cpu_ns = all_fired::<T>(&timer, sink)?;
     drop(handles);
-    Ok(Some(Expired { sink, base_ns, cpu_ns }))
+    Ok(Some(Expired {
+        sink,
+        base_ns,
+        cpu_ns,
+    }))
 }
 
 /// Waits until all have fired, once; nanoseconds on the processors meanwhile.
@@ -102,7 +106,11 @@ fn all_fired<T: Timer>(timer: &T, sink: &Sink) -> anyhow::Result<u64> {
     let cpu_ns = cpu_ns.filter(|_| fired == expected);
     let cpu_ns = cpu_ns.with_context(|| format!("{}: {fired} fired of {expected}", T::NAME))?;
     let pending = timer.pending().unwrap_or(0);
-    ensure!(pending == 0, "{}: {pending} pending, though all have fired", T::NAME);
+    ensure!(
+        pending == 0,
+        "{}: {pending} pending, though all have fired",
+        T::NAME
+    );
     Ok(cpu_ns)
 }
 
@@ -147,26 +155,47 @@ fn lateness_of(
     contenders: &[Contender<Expire, Expired>],
 ) -> anyhow::Result<()> {
     let (timers, window, noted) = (run.sizes.one_m, run.sizes.window, Noted::Lateness);
-    let all = Expire { timers, window, noted };
+    let all = Expire {
+        timers,
+        window,
+        noted,
+    };
     for _ in 0..run.sizes.rounds {
-        run.turns(contenders, all, |run, name, Expired { sink, cpu_ns, .. }| {
-            let lateness = sink.lateness();
-            run.quantiles_ms(id, name, &lateness.ns, &QUANTILES);
-            run.add(&format!("{id}-early"), "timers early", name, lateness.early as f64);
-            run.add(&format!("{id}-cpu"), "ms", name, cpu_ns as f64 / 1e6);
-        })?;
+        run.turns(
+            contenders,
+            all,
+            |run, name, Expired { sink, cpu_ns, .. }| {
+                let lateness = sink.lateness();
+                run.quantiles_ms(id, name, &lateness.ns, &QUANTILES);
+                run.add(
+                    &format!("{id}-early"),
+                    "timers early",
+                    name,
+                    lateness.early as f64,
+                );
+                run.add(&format!("{id}-cpu"), "ms", name, cpu_ns as f64 / 1e6);
+            },
+        )?;
     }
     Ok(())
 }
 
 pub(super) fn burst(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let (timers, window, noted) = (run.sizes.one_m, Duration::ZERO, Noted::Last);
-    let all = Expire { timers, window, noted };
+    let all = Expire {
+        timers,
+        window,
+        noted,
+    };
     for _ in 0..run.sizes.rounds {
-        run.turns(&timers!(expire), all, |run, name, Expired { sink, base_ns, .. }| {
-            let late_ms = (sink.last_ns() as f64 - base_ns as f64) / 1e6;
-            run.add(&format!("{id}-last"), "ms late", name, late_ms);
-        })?;
+        run.turns(
+            &timers!(expire),
+            all,
+            |run, name, Expired { sink, base_ns, .. }| {
+                let late_ms = (sink.last_ns() as f64 - base_ns as f64) / 1e6;
+                run.add(&format!("{id}-last"), "ms late", name, late_ms);
+            },
+        )?;
     }
     Ok(())
 }
@@ -196,7 +225,10 @@ impl Timer for Parked {
     fn start(sink: &'static Sink) -> anyhow::Result<Self> {
         let timer = SystemTimer::builder().clock(sink.clock()).build()?;
         let purgatory = Purgatory::builder("ours").timer(&timer).build()?;
-        Ok(Parked { purgatory, progress: Progress::telling(sink) })
+        Ok(Parked {
+            purgatory,
+            progress: Progress::telling(sink),
+        })
     }
 
     fn local(&self) -> Self::Local<'_> {
@@ -204,9 +236,15 @@ impl Timer for Parked {
     }
 
     fn schedule_firing((parked, random): &mut Self::Local<'_>, delay: Duration, due_ns: u64) {
-        let request = Request { progress: parked.progress, required: due_ns };
+        let request = Request {
+            progress: parked.progress,
+            required: due_ns,
+        };
         let key = [random.u64(0..EXPIRING_KEYS)];
-        _ = parked.purgatory.try_complete_else_watch(request, &key, delay).expect("room");
+        _ = parked
+            .purgatory
+            .try_complete_else_watch(request, &key, delay)
+            .expect("room");
     }
 
     fn cancel(_: &mut Self::Local<'_>, (): ()) -> bool {
@@ -225,7 +263,14 @@ mod tests {
     #[test]
     fn timer_that_fires_twice_is_noticed() {
         let (window, noted) = (Duration::ZERO, Noted::Last);
-        assert!(expire::<Broken>(Expire { timers: 8, window, noted }).is_err());
+        assert!(
+            expire::<Broken>(Expire {
+                timers: 8,
+                window,
+                noted
+            })
+            .is_err()
+        );
         assert!(steady::<Broken>((8, Duration::from_millis(1))).is_err());
     }
 }

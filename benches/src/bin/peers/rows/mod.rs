@@ -13,33 +13,121 @@ use waits::{operations, park, poll_loop, replies};
 
 /// Every row, in the order of the table.
 pub(crate) const ROWS: [Row; 26] = [
-    row("idle", "How often does a process wake up while 1000 timers are far away?", timers::idle),
-    row("schedule-cancel-1t-0", "What does a time-out cost that is cancelled?", timers::schedule),
-    row("schedule-cancel-1t-1m", "And with 1M timers pending?", timers::schedule),
-    row("schedule-cancel-2t-100k", "And on two threads at once, each?", timers::schedule),
-    row("random-replace-1m", "What does it cost to move one of 1M deadlines?", timers::schedule),
-    row("advance-1m", "What does a timer cost its wheel until it fires?", timers::core),
-    row("longest-insert-1m", "How long is a wheel locked for an insertion at most?", timers::core),
-    row("lateness-1m-per-s", "How late do 1M timers fire that fall due in 1 s?", expire::lateness),
-    row("burst-1m", "How late do 1M timers fire that fall due at once?", expire::burst),
-    row("uniform-1m", "How late with 1M a second, all with one time-out?", expire::uniform),
-    row("bytes-per-timer", "How much memory does a pending timer take?", timers::bytes),
-    row("park-complete-1key", "What does an operation cost that waits for a key?", park::run),
-    row("park-complete-3keys", "And one that waits for three keys?", park::run),
-    row("park-complete-1m-1key", "And while 1M others are parked?", park::run),
-    row("park-complete-2t-other-keys", "And on two threads, with different keys?", park::run),
-    row("park-complete-2t-same-keys", "And on two threads, with the same keys?", park::run),
-    row("park-complete-2t-half-foreign", "And if the other thread completes half?", park::run),
+    row(
+        "idle",
+        "How often does a process wake up while 1000 timers are far away?",
+        timers::idle,
+    ),
+    row(
+        "schedule-cancel-1t-0",
+        "What does a time-out cost that is cancelled?",
+        timers::schedule,
+    ),
+    row(
+        "schedule-cancel-1t-1m",
+        "And with 1M timers pending?",
+        timers::schedule,
+    ),
+    row(
+        "schedule-cancel-2t-100k",
+        "And on two threads at once, each?",
+        timers::schedule,
+    ),
+    row(
+        "random-replace-1m",
+        "What does it cost to move one of 1M deadlines?",
+        timers::schedule,
+    ),
+    row(
+        "advance-1m",
+        "What does a timer cost its wheel until it fires?",
+        timers::core,
+    ),
+    row(
+        "longest-insert-1m",
+        "How long is a wheel locked for an insertion at most?",
+        timers::core,
+    ),
+    row(
+        "lateness-1m-per-s",
+        "How late do 1M timers fire that fall due in 1 s?",
+        expire::lateness,
+    ),
+    row(
+        "burst-1m",
+        "How late do 1M timers fire that fall due at once?",
+        expire::burst,
+    ),
+    row(
+        "uniform-1m",
+        "How late with 1M a second, all with one time-out?",
+        expire::uniform,
+    ),
+    row(
+        "bytes-per-timer",
+        "How much memory does a pending timer take?",
+        timers::bytes,
+    ),
+    row(
+        "park-complete-1key",
+        "What does an operation cost that waits for a key?",
+        park::run,
+    ),
+    row(
+        "park-complete-3keys",
+        "And one that waits for three keys?",
+        park::run,
+    ),
+    row(
+        "park-complete-1m-1key",
+        "And while 1M others are parked?",
+        park::run,
+    ),
+    row(
+        "park-complete-2t-other-keys",
+        "And on two threads, with different keys?",
+        park::run,
+    ),
+    row(
+        "park-complete-2t-same-keys",
+        "And on two threads, with the same keys?",
+        park::run,
+    ),
+    row(
+        "park-complete-2t-half-foreign",
+        "And if the other thread completes half?",
+        park::run,
+    ),
     row(
         "acks-all-1t",
         "What does a produce cost that waits for its followers?",
         operations::acks_all_1t,
     ),
-    row("replies-1t", "What does it cost to await the reply to a request?", replies::run),
-    row("replies-2t", "And if another thread delivers it?", replies::run),
-    row("replies-bytes", "How much memory does an awaited reply take?", replies::bytes),
-    row("poll-loop", "How much later is an answer that is polled for?", poll_loop::run),
-    row("hot-key", "What does an event cost that 10 000 wait for in vain?", operations::hot_keys),
+    row(
+        "replies-1t",
+        "What does it cost to await the reply to a request?",
+        replies::run,
+    ),
+    row(
+        "replies-2t",
+        "And if another thread delivers it?",
+        replies::run,
+    ),
+    row(
+        "replies-bytes",
+        "How much memory does an awaited reply take?",
+        replies::bytes,
+    ),
+    row(
+        "poll-loop",
+        "How much later is an answer that is polled for?",
+        poll_loop::run,
+    ),
+    row(
+        "hot-key",
+        "What does an event cost that 10 000 wait for in vain?",
+        operations::hot_keys,
+    ),
     row(
         "expire-operations",
         "How late do 1M operations expire in 1 s, and at what cost?",
@@ -50,7 +138,11 @@ pub(crate) const ROWS: [Row; 26] = [
         "How much memory does a parked operation take?",
         operations::bytes,
     ),
-    row("bytes-per-parked-3keys", "And under three keys?", operations::bytes),
+    row(
+        "bytes-per-parked-3keys",
+        "And under three keys?",
+        operations::bytes,
+    ),
 ];
 
 #[cfg(test)]
@@ -65,8 +157,12 @@ mod tests {
     fn every_row_measures_ours_and_its_peers() {
         for row in &ROWS {
             let mut results = Results::default();
-            row.run(&mut Run { sizes: Sizes::TINY, results: &mut results, only: &[] })
-                .expect("every contender does as it should");
+            row.run(&mut Run {
+                sizes: Sizes::TINY,
+                results: &mut results,
+                only: &[],
+            })
+            .expect("every contender does as it should");
             assert!(!results.measures.is_empty(), "{}", row.id);
             for measure in &results.measures {
                 assert!(measure.id.starts_with(row.id));

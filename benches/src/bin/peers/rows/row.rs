@@ -61,7 +61,9 @@ impl Run<'_> {
         contenders: &[Contender<A, f64>],
         of: A,
     ) -> anyhow::Result<()> {
-        self.turns(contenders, of, |run, name, value| run.add(id, unit, name, value))
+        self.turns(contenders, of, |run, name, value| {
+            run.add(id, unit, name, value)
+        })
     }
 
     /// Adds one round's value of a contender.

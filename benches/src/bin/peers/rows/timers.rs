@@ -63,7 +63,10 @@ pub(super) fn on_threads<R: Send>(threads: usize, work: impl Fn(u64) -> R + Sync
         let work = &work;
         let threads = (0..threads as u64).map(|thread| scope.spawn(move || work(thread)));
         let threads: Vec<_> = threads.collect();
-        threads.into_iter().map(|thread| thread.join().expect("it schedules")).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("it schedules"))
+            .collect()
     })
 }
 
@@ -74,7 +77,10 @@ fn churn<T: Timer>(of: Churn) -> anyhow::Result<f64> {
     let spent = on_threads(of.threads, |thread| member(&timer, of, thread, &together));
     let spent: Vec<f64> = spent.into_iter().collect::<anyhow::Result<_>>()?;
     let (pending, fired) = (timer.pending().unwrap_or(0), sink.count());
-    ensure!(pending == 0, "{pending} are pending after all were cancelled");
+    ensure!(
+        pending == 0,
+        "{pending} are pending after all were cancelled"
+    );
     ensure!(fired == 0, "{fired} fired that were an hour away");
     Ok(spent.into_iter().fold(0.0, f64::max))
 }
@@ -100,9 +106,15 @@ fn member<T: Timer>(timer: &T, of: Churn, thread: u64, together: &Barrier) -> an
     }
     let spent = clock.now_ns() - begin;
     let all = share + 2 * of.operations;
-    let left = pending.into_iter().map(|one| usize::from(T::cancel(&mut local, one)));
+    let left = pending
+        .into_iter()
+        .map(|one| usize::from(T::cancel(&mut local, one)));
     cancelled += left.sum::<usize>();
-    ensure!(cancelled == all, "{}: {cancelled} of {all} were cancelled", T::NAME);
+    ensure!(
+        cancelled == all,
+        "{}: {cancelled} of {all} were cancelled",
+        T::NAME
+    );
     Ok(spent as f64 / of.operations as f64)
 }
 
@@ -114,7 +126,12 @@ pub(super) fn schedule(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()
         _ => 0,
     };
     let (replace, operations) = (id.contains("replace"), run.sizes.operations);
-    let of = Churn { threads, pending, replace, operations };
+    let of = Churn {
+        threads,
+        pending,
+        replace,
+        operations,
+    };
     for _ in 0..run.sizes.rounds {
         run.each(id, "ns", &timers!(churn), of)?;
     }
@@ -133,7 +150,9 @@ fn wake_ups() -> anyhow::Result<u64> {
     // A thread that has just ended is left out.
     let counts = others.filter_map(|task| {
         let status = fs::read_to_string(task.path().join("status")).ok()?;
-        let count = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"))?;
+        let count = status
+            .lines()
+            .find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"))?;
         count.trim().parse::<u64>().ok()
     });
     Ok(counts.sum())
@@ -144,14 +163,22 @@ fn watch<T: Timer>(time: Duration) -> anyhow::Result<f64> {
     let sink = Sink::for_none();
     let timer = T::start(sink)?;
     let mut local = timer.local();
-    let handles: Vec<_> = (0..IDLE_TIMERS).map(|_| T::schedule(&mut local, HOUR)).collect();
+    let handles: Vec<_> = (0..IDLE_TIMERS)
+        .map(|_| T::schedule(&mut local, HOUR))
+        .collect();
     // Scheduling settles in the first tenth.
     wait(time / 10);
     let before = wake_ups()?;
     wait(time);
     let after = wake_ups()?;
-    let cancelled = handles.into_iter().map(|one| usize::from(T::cancel(&mut local, one)));
-    ensure!(cancelled.sum::<usize>() == IDLE_TIMERS && sink.count() == 0, "{}: fired", T::NAME);
+    let cancelled = handles
+        .into_iter()
+        .map(|one| usize::from(T::cancel(&mut local, one)));
+    ensure!(
+        cancelled.sum::<usize>() == IDLE_TIMERS && sink.count() == 0,
+        "{}: fired",
+        T::NAME
+    );
     Ok(after.saturating_sub(before) as f64 / time.as_secs_f64())
 }
 
@@ -191,11 +218,21 @@ fn pending<T: Timer>(timers: usize) -> anyhow::Result<f64> {
     let mut handles = Vec::with_capacity(timers);
     let counted = allocation_counter::measure(|| {
         let far = |_| Duration::from_millis(random.u64(3_600_000..7_200_000));
-        handles.extend((0..timers).map(far).map(|delay| T::schedule(&mut local, delay)));
+        handles.extend(
+            (0..timers)
+                .map(far)
+                .map(|delay| T::schedule(&mut local, delay)),
+        );
     });
     let there = handles.len();
-    let cancelled = handles.into_iter().map(|one| usize::from(T::cancel(&mut local, one)));
-    ensure!(cancelled.sum::<usize>() == there, "{}: a pending timer had gone", T::NAME);
+    let cancelled = handles
+        .into_iter()
+        .map(|one| usize::from(T::cancel(&mut local, one)));
+    ensure!(
+        cancelled.sum::<usize>() == there,
+        "{}: a pending timer had gone",
+        T::NAME
+    );
     Ok(counted.bytes_current as f64 / timers as f64)
 }
 
@@ -221,7 +258,11 @@ fn turn<C: Core>((timers, seed): (usize, u64)) -> anyhow::Result<f64> {
     }
     let spent = clock.now_ns() - begin;
     let all = timers as u64;
-    ensure!((fired, black_box(sum)) == (all, all * (all - 1) / 2), "{}: {fired} fired", C::NAME);
+    ensure!(
+        (fired, black_box(sum)) == (all, all * (all - 1) / 2),
+        "{}: {fired} fired",
+        C::NAME
+    );
     Ok(spent as f64 / timers as f64)
 }
 
@@ -238,7 +279,10 @@ fn longest<C: Core>((timers, seed): (usize, u64)) -> anyhow::Result<f64> {
 
 pub(super) fn core(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let (unit, contenders) = match id {
-        "advance-1m" => ("ns a timer", contenders!(turn, Core: OursWheel, DeadlineMap)),
+        "advance-1m" => (
+            "ns a timer",
+            contenders!(turn, Core: OursWheel, DeadlineMap),
+        ),
         _ => ("us", contenders!(longest, Core: OursWheel, DeadlineMap)),
     };
     for round in 0..run.sizes.rounds {
@@ -287,7 +331,12 @@ pub(super) mod tests {
     #[test]
     fn timer_that_is_not_cancelled_is_noticed() {
         for (pending, replace, operations) in [(0, false, 8), (1, true, 8), (1, false, 0)] {
-            let of = Churn { threads: 1, pending, replace, operations };
+            let of = Churn {
+                threads: 1,
+                pending,
+                replace,
+                operations,
+            };
             assert!(churn::<Broken>(of).is_err());
         }
         assert!(pending::<Broken>(1).is_err());

@@ -24,9 +24,15 @@ impl<const SLOTS: usize> Scheme for BoundedWheel<SLOTS> {
     fn start(&mut self, delay: u64, task: Task) -> Result<Handle, Refused> {
         let delay = delay.max(1);
         if delay >= SLOTS as u64 {
-            return Err(Refused { delay, delay_max: SLOTS as u64 - 1, task });
+            return Err(Refused {
+                delay,
+                delay_max: SLOTS as u64 - 1,
+                task,
+            });
         }
-        Ok(self.timers.push((self.index + delay as usize) % SLOTS, 0, task))
+        Ok(self
+            .timers
+            .push((self.index + delay as usize) % SLOTS, 0, task))
     }
 
     fn stop(&mut self, handle: Handle) -> bool {
@@ -51,9 +57,19 @@ mod tests {
     fn a_delay_of_as_many_ticks_as_slots_is_refused() {
         let mut wheel = BoundedWheel::<8>::default();
         wheel.advance(5, &mut Vec::new());
-        assert!(wheel.start(7, 0).is_ok(), "at any index, though 5 + 7 is beyond the turn");
+        assert!(
+            wheel.start(7, 0).is_ok(),
+            "at any index, though 5 + 7 is beyond the turn"
+        );
         let refused = wheel.start(8, 1).unwrap_err();
-        assert_eq!(refused, Refused { delay: 8, delay_max: 7, task: 1 });
+        assert_eq!(
+            refused,
+            Refused {
+                delay: 8,
+                delay_max: 7,
+                task: 1
+            }
+        );
         let text = "task 1: a delay of 8 ticks where at most 7 are taken";
         assert_eq!(refused.to_string(), text);
         assert_eq!(wheel.pending(), 1);

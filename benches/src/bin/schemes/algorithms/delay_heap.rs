@@ -31,7 +31,11 @@ impl Scheme for DelayHeap {
 
     fn start(&mut self, delay: u64, task: Task) -> Result<u64, Refused> {
         self.started += 1;
-        self.heap.push(Reverse((self.now.saturating_add(delay.max(1)), self.started, task)));
+        self.heap.push(Reverse((
+            self.now.saturating_add(delay.max(1)),
+            self.started,
+            task,
+        )));
         self.live.insert(self.started);
         Ok(self.started)
     }
@@ -39,7 +43,8 @@ impl Scheme for DelayHeap {
     fn stop(&mut self, handle: u64) -> bool {
         let was_live = self.live.remove(&handle);
         if self.heap.len() > 2 * self.live.len() + SMALL {
-            self.heap.retain(|Reverse((_, number, _))| self.live.contains(number));
+            self.heap
+                .retain(|Reverse((_, number, _))| self.live.contains(number));
         }
         was_live
     }

@@ -36,7 +36,11 @@ impl<const SLOTS: usize> HashedWheel<SLOTS> {
 }
 
 impl<const SLOTS: usize> Scheme for HashedWheel<SLOTS> {
-    const NAME: &'static str = if SLOTS == 1 { "unsorted-list" } else { "hashed-wheel" };
+    const NAME: &'static str = if SLOTS == 1 {
+        "unsorted-list"
+    } else {
+        "hashed-wheel"
+    };
     const CLAIM: Claim = match SLOTS {
         1 => ["O(1)", "O(1)", "O(n)", "O(delay)"],
         _ => ["O(1)", "O(1)", "O(n/slots)", "O(rounds)"],
@@ -45,7 +49,9 @@ impl<const SLOTS: usize> Scheme for HashedWheel<SLOTS> {
 
     fn start(&mut self, delay: u64, task: Task) -> Result<Handle, Refused> {
         let delay = delay.max(1);
-        Ok(self.rounds.push(self.slot(delay), Self::rounds(delay), task))
+        Ok(self
+            .rounds
+            .push(self.slot(delay), Self::rounds(delay), task))
     }
 
     fn stop(&mut self, handle: Handle) -> bool {
@@ -114,14 +120,20 @@ mod tests {
         assert_eq!(wheel.rounds.times(3), [0, 0, 0, 0, 0, 1]);
         let mut fired = Vec::new();
         wheel.advance(3, &mut fired);
-        assert_eq!((fired, wheel.rounds.times(3)), (vec![0, 1, 2, 3, 4], vec![0]));
+        assert_eq!(
+            (fired, wheel.rounds.times(3)),
+            (vec![0, 1, 2, 3, 4], vec![0])
+        );
     }
 
     #[test]
     fn at_index_5_of_10_a_delay_of_6_waits_no_round() {
         let mut wheel = wheel::<10>(5);
         wheel.start(6, 0).unwrap();
-        assert_eq!(((5 + 6) / 10, HashedWheel::<10>::rounds(6), wheel.slot(6)), (1, 0, 1));
+        assert_eq!(
+            ((5 + 6) / 10, HashedWheel::<10>::rounds(6), wheel.slot(6)),
+            (1, 0, 1)
+        );
         let mut fired = Vec::new();
         wheel.advance(5, &mut fired);
         assert!(fired.is_empty());

@@ -18,7 +18,9 @@ pub(crate) struct HierarchicalWheel {
 
 impl Default for HierarchicalWheel {
     fn default() -> Self {
-        HierarchicalWheel { wheel: TimingWheel::new(WheelSize::default(), 0) }
+        HierarchicalWheel {
+            wheel: TimingWheel::new(WheelSize::default(), 0),
+        }
     }
 }
 
@@ -29,7 +31,11 @@ impl Scheme for HierarchicalWheel {
 
     fn start(&mut self, delay: u64, task: Task) -> Result<TaskId, Refused> {
         let deadline = self.wheel.now().saturating_add(delay.max(1));
-        Ok(self.wheel.insert(deadline, task).expect("fewer than MAX_TASKS").id)
+        Ok(self
+            .wheel
+            .insert(deadline, task)
+            .expect("fewer than MAX_TASKS")
+            .id)
     }
 
     fn stop(&mut self, handle: TaskId) -> bool {
@@ -38,7 +44,8 @@ impl Scheme for HierarchicalWheel {
 
     fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
         let now = self.wheel.now() + ticks;
-        self.wheel.advance(now, usize::MAX, |task| fired.push(task.take()));
+        self.wheel
+            .advance(now, usize::MAX, |task| fired.push(task.take()));
     }
 
     fn pending(&self) -> usize {

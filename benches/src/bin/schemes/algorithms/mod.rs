@@ -30,7 +30,11 @@ pub(crate) struct Contender {
 }
 
 const fn contender<S: Scheme>() -> Contender {
-    Contender { name: S::NAME, claim: S::CLAIM, trial: trial::<S> }
+    Contender {
+        name: S::NAME,
+        claim: S::CLAIM,
+        trial: trial::<S>,
+    }
 }
 
 /// Every scheme, in the order of the table.

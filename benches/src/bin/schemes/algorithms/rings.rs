@@ -32,8 +32,17 @@ pub(crate) struct Rings<const RINGS: usize> {
 
 impl<const RINGS: usize> Default for Rings<RINGS> {
     fn default() -> Self {
-        let sentinel = |at| Node { time: 0, task: 0, previous: at, next: at, generation: 0 };
-        Rings { nodes: (0..RINGS as u32).map(sentinel).collect(), free: Vec::new() }
+        let sentinel = |at| Node {
+            time: 0,
+            task: 0,
+            previous: at,
+            next: at,
+            generation: 0,
+        };
+        Rings {
+            nodes: (0..RINGS as u32).map(sentinel).collect(),
+            free: Vec::new(),
+        }
     }
 }
 
@@ -98,14 +107,23 @@ impl<const RINGS: usize> Rings<RINGS> {
     fn insert_before(&mut self, next: u32, time: u64, task: Task) -> Handle {
         let at = self.free.pop().unwrap_or_else(|| {
             let at = u32::try_from(self.nodes.len()).expect("fewer than 2^32 timers");
-            self.nodes.push(Node { time, task, previous: at, next: at, generation: 0 });
+            self.nodes.push(Node {
+                time,
+                task,
+                previous: at,
+                next: at,
+                generation: 0,
+            });
             at
         });
         let previous = std::mem::replace(&mut self.nodes[next as usize].previous, at);
         self.nodes[previous as usize].next = at;
         let node = &mut self.nodes[at as usize];
         (node.previous, node.next, node.time, node.task) = (previous, next, time, task);
-        Handle { node: at, generation: node.generation }
+        Handle {
+            node: at,
+            generation: node.generation,
+        }
     }
 
     fn take(&mut self, at: u32) -> Task {

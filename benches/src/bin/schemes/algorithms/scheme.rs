@@ -54,8 +54,15 @@ pub(crate) struct Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Refused { delay, delay_max, task } = self;
-        write!(f, "task {task}: a delay of {delay} ticks where at most {delay_max} are taken")
+        let Refused {
+            delay,
+            delay_max,
+            task,
+        } = self;
+        write!(
+            f,
+            "task {task}: a delay of {delay} ticks where at most {delay_max} are taken"
+        )
     }
 }
 

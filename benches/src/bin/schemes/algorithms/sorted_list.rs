@@ -31,7 +31,11 @@ impl Scheme for SortedList {
 
     fn advance(&mut self, ticks: u64, fired: &mut Vec<Task>) {
         self.now += ticks;
-        while self.deadlines.first_time(0).is_some_and(|deadline| deadline <= self.now) {
+        while self
+            .deadlines
+            .first_time(0)
+            .is_some_and(|deadline| deadline <= self.now)
+        {
             fired.extend(self.deadlines.pop(0));
         }
     }

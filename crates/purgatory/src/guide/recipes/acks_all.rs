@@ -41,10 +41,15 @@ impl Partition {
         answer: impl FnOnce(Outcome) + Send + 'static,
     ) -> Result<ParkResult, Refused<DelayedProduce>> {
         let (high_watermark, answer) = (self.high_watermark.clone(), Box::new(answer));
-        let produce = DelayedProduce { required_offset, high_watermark, answer };
+        let produce = DelayedProduce {
+            required_offset,
+            high_watermark,
+            answer,
+        };
         let until = [(self.name, required_offset)];
         let timeout = Duration::from_secs(30);
-        self.produces.try_complete_else_watch(produce, Watches::up_to(&until), timeout)
+        self.produces
+            .try_complete_else_watch(produce, Watches::up_to(&until), timeout)
     }
 
     /// All in-sync replicas have come this far.

@@ -33,7 +33,9 @@ impl Connection {
         let closed = self.closed.clone();
         let request = when(move || closed.load(SeqCst) || is_ready(), answer);
         let keys = [Key::Partition(partition), Key::Connection(self.number)];
-        Ok(self.requests.try_complete_else_watch(request, &keys, Duration::from_secs(30))?)
+        Ok(self
+            .requests
+            .try_complete_else_watch(request, &keys, Duration::from_secs(30))?)
     }
 
     pub fn close(&self) -> usize {

@@ -21,7 +21,14 @@ impl Core {
     pub fn new() -> Result<(Sender<(u64, Message)>, Core), BuildError> {
         let ((outbox, inbox), timer) = (channel(), ManualTimer::new());
         let waits = Purgatory::builder("core").timer(&timer).rooms(1).build()?;
-        Ok((outbox, Core { inbox, timer, waits }))
+        Ok((
+            outbox,
+            Core {
+                inbox,
+                timer,
+                waits,
+            },
+        ))
     }
 
     /// A round of its loop, so long after the last; gives the time until the next is due.
@@ -30,7 +37,8 @@ impl Core {
         for (key, message) in self.inbox.try_iter() {
             match message {
                 Message::Request(timeout, request) => {
-                    self.waits.try_complete_else_watch(request, &[key], timeout)?;
+                    self.waits
+                        .try_complete_else_watch(request, &[key], timeout)?;
                 }
                 Message::Event => _ = self.waits.check_and_complete(&key),
             }

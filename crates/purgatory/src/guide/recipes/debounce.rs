@@ -21,7 +21,10 @@ impl Document {
     /// that has happened, and nothing will be saved.
     pub fn edit(&mut self, text: &str, save: impl FnOnce(String) + Send + 'static) -> bool {
         text.clone_into(&mut self.text.lock().unwrap());
-        if self.pending.is_some_and(|id| self.saves.reschedule(id, QUIET)) {
+        if self
+            .pending
+            .is_some_and(|id| self.saves.reschedule(id, QUIET))
+        {
             return true;
         }
         let newest = self.text.clone(); // no save is to come that sees this edit
@@ -32,7 +35,10 @@ impl Document {
             }
         };
         let save = when(|| false, end);
-        self.pending = match self.saves.try_complete_else_watch(save, &[self.name], QUIET) {
+        self.pending = match self
+            .saves
+            .try_complete_else_watch(save, &[self.name], QUIET)
+        {
             Ok(ParkResult::Parked(id)) => Some(id),
             _ => None,
         };

@@ -32,7 +32,8 @@ impl Server {
     pub fn drain(&self, max_wait: Duration) -> WaitFuture<()> {
         self.stopping.store(true, SeqCst);
         let open = self.open.clone();
-        self.drained.wait(&[()], max_wait, move || open.load(SeqCst) == 0)
+        self.drained
+            .wait(&[()], max_wait, move || open.load(SeqCst) == 0)
     }
 }
 

@@ -25,7 +25,10 @@ impl Topics {
     }
 
     pub fn delete(&self, topic: (&'static str, u64)) -> usize {
-        self.epochs.lock().unwrap().retain(|name, epoch| (*name, *epoch) != topic);
+        self.epochs
+            .lock()
+            .unwrap()
+            .retain(|name, epoch| (*name, *epoch) != topic);
         self.ends.remove(&topic) // what waits is cancelled
     }
 

@@ -31,7 +31,11 @@ impl Cache {
             Entry::Loading
         });
         if first {
-            let mut loading = Load { cache: self, key, value: None };
+            let mut loading = Load {
+                cache: self,
+                key,
+                value: None,
+            };
             loading.value = load.await;
             return Ok(loading.value);
         }
@@ -41,7 +45,9 @@ impl Cache {
             Some(Entry::Loaded(value)) => Some(Some(*value)),
             None => Some(None),
         };
-        self.waits.wait(&[key], Duration::from_secs(5), loaded).await
+        self.waits
+            .wait(&[key], Duration::from_secs(5), loaded)
+            .await
     }
 }
 

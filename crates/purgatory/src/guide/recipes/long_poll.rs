@@ -30,11 +30,15 @@ impl Logs {
         let (ends, positions) = (self.ends.clone(), positions.to_vec());
         let bytes = move || -> u64 {
             let beyond = zip(&*ends, &positions);
-            beyond.map(|(end, position)| end.load(SeqCst).saturating_sub(*position)).sum()
+            beyond
+                .map(|(end, position)| end.load(SeqCst).saturating_sub(*position))
+                .sum()
         };
         let now = bytes.clone();
         let enough = move || Some(bytes()).filter(|&bytes| bytes >= min_bytes);
-        let wait = self.fetches.wait(Watches::up_to(&next_bytes).checked(), max_wait, enough);
+        let wait = self
+            .fetches
+            .wait(Watches::up_to(&next_bytes).checked(), max_wait, enough);
         async move {
             match wait.await {
                 Err(WaitError::Expired) => Ok(now()),

@@ -15,7 +15,11 @@ pub struct Log {
 impl Log {
     pub fn new(timer: ManualTimer) -> Result<Self, BuildError> {
         let fetches = Purgatory::builder("fetch").timer(&timer).rooms(1).build()?;
-        Ok(Log { end: Rc::default(), fetches, timer })
+        Ok(Log {
+            end: Rc::default(),
+            fetches,
+            timer,
+        })
     }
 
     /// Turns the timer to this moment. Fetches whose time is up expire here, on this thread.
@@ -32,9 +36,14 @@ impl Log {
         answer: impl FnOnce(Outcome) + 'static,
     ) -> Result<ParkResult, RefusedReason> {
         let (seen, answer) = (SendWrapper::new(self.end.clone()), SendWrapper::new(answer));
-        let fetch = when(move || seen.get() >= offset, move |outcome| answer.take()(outcome));
+        let fetch = when(
+            move || seen.get() >= offset,
+            move |outcome| answer.take()(outcome),
+        );
         let until = [("log", offset)];
-        Ok(self.fetches.try_complete_else_watch(fetch, Watches::up_to(&until), timeout)?)
+        Ok(self
+            .fetches
+            .try_complete_else_watch(fetch, Watches::up_to(&until), timeout)?)
     }
 
     pub fn append(&self) -> usize {

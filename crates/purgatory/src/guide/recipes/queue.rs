@@ -24,7 +24,10 @@ impl Queue {
         let queue = self.clone();
         self.jobs.wait(&[()], max_wait, move |jobs| {
             let what = jobs.pop_front()?;
-            Some(Job { queue: queue.clone(), what: Some(what) })
+            Some(Job {
+                queue: queue.clone(),
+                what: Some(what),
+            })
         })
     }
 }
@@ -38,6 +41,8 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         let Some(what) = self.what.take() else { return };
-        self.queue.jobs.update_one(&(), |jobs| jobs.push_front(what));
+        self.queue
+            .jobs
+            .update_one(&(), |jobs| jobs.push_front(what));
     }
 }

@@ -18,7 +18,9 @@ struct Events<'a>(&'a Purgatory<u32, BoxedOperation>, Vec<u32>);
 
 impl Drop for Events<'_> {
     fn drop(&mut self) {
-        self.1.iter().for_each(|key| _ = self.0.check_and_complete(key));
+        self.1
+            .iter()
+            .for_each(|key| _ = self.0.check_and_complete(key));
     }
 }
 
@@ -36,9 +38,10 @@ impl Accounts {
     /// A future of the account's balance, once it is at least `amount`.
     pub fn funded(&self, account: u32, amount: u64) -> WaitFuture<u64> {
         let balances = self.balances.clone();
-        self.waits.wait(&[account], Duration::from_secs(30), move || {
-            let balance = balances.lock().unwrap().get(&account).copied();
-            balance.filter(|&balance| balance >= amount)
-        })
+        self.waits
+            .wait(&[account], Duration::from_secs(30), move || {
+                let balance = balances.lock().unwrap().get(&account).copied();
+                balance.filter(|&balance| balance >= amount)
+            })
     }
 }

@@ -19,7 +19,9 @@ impl Attempt {
     pub fn start(self) {
         let (attempts, request) = (self.attempts.clone(), self.request);
         let timeout = Duration::from_millis(100 << self.number);
-        let _ = self.told.send(format!("attempt {}, {timeout:?}", self.number));
+        let _ = self
+            .told
+            .send(format!("attempt {}, {timeout:?}", self.number));
         if let Err(refused) = attempts.try_complete_else_watch(self, &[request], timeout) {
             let reason = refused.reason.to_string();
             let _ = refused.into_inner().told.send(reason);
@@ -35,9 +37,11 @@ impl DelayedOperation for Attempt {
     fn on_complete(self, outcome: Outcome) {
         match (self.answer.get().cloned(), outcome) {
             (Some(answer), _) => _ = self.told.send(answer),
-            (None, Outcome::Expired) if self.number < 2 => {
-                Attempt { number: self.number + 1, ..self }.start()
+            (None, Outcome::Expired) if self.number < 2 => Attempt {
+                number: self.number + 1,
+                ..self
             }
+            .start(),
             (None, outcome) => _ = self.told.send(outcome.to_string()),
         }
     }

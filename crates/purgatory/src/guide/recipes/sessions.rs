@@ -36,7 +36,10 @@ impl Sessions {
                 _ = gone.send((member, number)); // else it left, or joined anew
             }
         };
-        match self.of.try_complete_else_watch(when(|| false, told), &[member], TIMEOUT) {
+        match self
+            .of
+            .try_complete_else_watch(when(|| false, told), &[member], TIMEOUT)
+        {
             Ok(ParkResult::Parked(id)) => Some(Session { number, id }),
             _ => None,
         }

@@ -30,11 +30,17 @@ pub(in crate::room) struct Waiting {
 
 impl Linked {
     pub(super) fn first(id: TimerHandle) -> Self {
-        Linked { at: id.id().index(), id }
+        Linked {
+            at: id.id().index(),
+            id,
+        }
     }
 
     pub(super) fn further(id: TimerHandle, ticket: Ticket) -> Self {
-        Linked { at: ticket.slot() | SLOT, id }
+        Linked {
+            at: ticket.slot() | SLOT,
+            id,
+        }
     }
 }
 
@@ -45,7 +51,11 @@ impl Waiting {
 
     pub(super) fn has(&self, waiter: Linked) -> bool {
         let unmet = self.unmet.iter().map(|(_, waiter)| waiter);
-        self.plain.iter().chain(&self.met).chain(unmet).any(|other| *other == waiter)
+        self.plain
+            .iter()
+            .chain(&self.met)
+            .chain(unmet)
+            .any(|other| *other == waiter)
     }
 }
 
@@ -108,13 +118,21 @@ impl Reference {
 
     /// Each payload is another.
     pub(super) fn id_of(&self, payload: u64) -> TimerHandle {
-        self.all.iter().find(|parked| parked.payload == payload).expect("it is parked").id
+        self.all
+            .iter()
+            .find(|parked| parked.payload == payload)
+            .expect("it is parked")
+            .id
     }
 
     pub(super) fn watch(&mut self, key: Number, watermark: Option<Watermark>, waiter: Linked) {
         let waiting = self.homes[key.room()].keys.entry(key).or_default();
-        let Some(watermark) = watermark else { return waiting.plain.push(waiter) };
-        let at = waiting.unmet.partition_point(|(other, _)| other.threshold <= watermark.threshold);
+        let Some(watermark) = watermark else {
+            return waiting.plain.push(waiter);
+        };
+        let at = waiting
+            .unmet
+            .partition_point(|(other, _)| other.threshold <= watermark.threshold);
         waiting.unmet.insert(at, (watermark, waiter));
         let below_another = at + 1 < waiting.unmet.len();
         self.count_if(below_another, "a threshold below another");
@@ -137,7 +155,8 @@ impl Reference {
     /// The key of a watch that was not taken.
     pub(super) fn key_of(&self, room: usize, waiter: Linked) -> Option<Number> {
         let mut keys = self.homes[room].keys.iter();
-        keys.find(|(_, waiting)| waiting.has(waiter)).map(|(key, _)| *key)
+        keys.find(|(_, waiting)| waiting.has(waiter))
+            .map(|(key, _)| *key)
     }
 
     /// A key without waiters goes.
@@ -160,7 +179,10 @@ impl Reference {
         let waiting = self.homes[key.room()].keys.get_mut(&key).unwrap();
         let (before, mut moved) = (waiting.unmet.len(), 0);
         while before - waiting.unmet.len() < limit
-            && waiting.unmet.first().is_some_and(|(watermark, _)| watermark.threshold <= value)
+            && waiting
+                .unmet
+                .first()
+                .is_some_and(|(watermark, _)| watermark.threshold <= value)
         {
             let (watermark, waiter) = waiting.unmet.remove(0);
             if watermark.counted || all {
@@ -170,7 +192,10 @@ impl Reference {
                 moved += 1;
             }
         }
-        let done = waiting.unmet.first().is_none_or(|(watermark, _)| watermark.threshold > value);
+        let done = waiting
+            .unmet
+            .first()
+            .is_none_or(|(watermark, _)| watermark.threshold > value);
         self.count_if(moved > 0, "met, and stays");
         self.count_if(!done, "more is met than is taken at once");
         let foreign = taken.iter().any(|id| id.shard() != key.room());
@@ -192,7 +217,9 @@ impl Reference {
 
     /// True when that ends it: the caller removes it.
     pub(super) fn claim(&mut self, id: TimerHandle, outcome: &Outcome) -> bool {
-        let Some(parked) = self.get(id) else { return false };
+        let Some(parked) = self.get(id) else {
+            return false;
+        };
         if !parked.held {
             return true;
         }
@@ -223,7 +250,9 @@ impl Reference {
         let (payload, end, recheck) = (parked.payload, parked.end.clone(), parked.recheck);
         let outcome = match verdict {
             Verdict::Satisfied => Some(Outcome::Completed),
-            Verdict::Panicked => end.clone().or(Some(Outcome::Cancelled(CancelReason::Panicked))),
+            Verdict::Panicked => end
+                .clone()
+                .or(Some(Outcome::Cancelled(CancelReason::Panicked))),
             Verdict::Unsatisfied => end.clone(),
         };
         if outcome.is_none() {
@@ -233,7 +262,10 @@ impl Reference {
         self.count_if(came_true && end.is_some(), "true, and an end noted");
         let beaten = verdict == Verdict::Unsatisfied && end.is_some() && recheck;
         self.count_if(beaten, "an end and an event noted");
-        self.count_if(verdict == Verdict::Panicked && end.is_some(), "panicked, and an end noted");
+        self.count_if(
+            verdict == Verdict::Panicked && end.is_some(),
+            "panicked, and an end noted",
+        );
         match outcome {
             Some(outcome) => Next::Ended((payload, outcome)),
             None if recheck => Next::CheckAgain(payload),
@@ -265,7 +297,13 @@ impl Reference {
     pub(super) fn watched(&self, room: usize) -> usize {
         let parked = self.all.iter().flat_map(|parked| &parked.tickets);
         let leaving = self.leaving.iter().flat_map(|(_, tickets)| tickets);
-        let further = parked.chain(leaving).filter(|ticket| ticket.room as usize == room);
-        self.all.iter().filter(|parked| parked.id.shard() == room).count() + further.count()
+        let further = parked
+            .chain(leaving)
+            .filter(|ticket| ticket.room as usize == room);
+        self.all
+            .iter()
+            .filter(|parked| parked.id.shard() == room)
+            .count()
+            + further.count()
     }
 }

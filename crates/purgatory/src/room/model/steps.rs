@@ -49,7 +49,12 @@ impl Model {
 
     /// One of the operations of this kind.
     fn any_id(&mut self, kind: impl Fn(&&Parked) -> bool) -> Option<TimerHandle> {
-        let ids = self.reference.all.iter().filter(kind).map(|parked| parked.id);
+        let ids = self
+            .reference
+            .all
+            .iter()
+            .filter(kind)
+            .map(|parked| parked.id);
         self.random.choice(ids.collect::<Vec<_>>())
     }
 
@@ -67,7 +72,10 @@ impl Model {
         let watches = [1, 1, 1, 2, 3, 4][self.random.usize(..6)];
         for _ in 0..watches {
             let with_level = watermarked && self.random.u8(..8) > 0;
-            let watermark = with_level.then(|| Watermark { threshold: self.any_value(), counted });
+            let watermark = with_level.then(|| Watermark {
+                threshold: self.any_value(),
+                counted,
+            });
             let watch = (self.any_key(), watermark);
             if !to_watch.contains(&watch) {
                 to_watch.push(watch);
@@ -79,16 +87,34 @@ impl Model {
         let counted = counted.count();
         let (key, watermark) = to_watch.remove(0);
         let (first_room, payload, deadline) = (key.room(), self.made, self.any_tick());
-        let span = Span { counted, ..self.span(deadline) };
+        let span = Span {
+            counted,
+            ..self.span(deadline)
+        };
         let at_once = to_watch.is_empty() && self.random.u8(..4) > 0;
         let of = self.key(key);
         let room = &mut self.rooms[first_room];
         assert_eq!(room.refuses(), None);
-        let watch = Watch { key: &of, hash: key.hash(), version: 0, watermark };
+        let watch = Watch {
+            key: &of,
+            hash: key.hash(),
+            version: 0,
+            watermark,
+        };
         let (id, due) = room.park(span, None, at_once.then_some(payload), &watch);
-        assert!(due == u64::MAX || room.entries.wheel.next_due().is_some_and(|next| next <= due));
+        assert!(
+            due == u64::MAX
+                || room
+                    .entries
+                    .wheel
+                    .next_due()
+                    .is_some_and(|next| next <= due)
+        );
         let chosen = deadline.unwrap_or(u64::MAX);
-        assert_eq!(due == u64::MAX, span.armed.is_none_or(|armed| armed == u64::MAX));
+        assert_eq!(
+            due == u64::MAX,
+            span.armed.is_none_or(|armed| armed == u64::MAX)
+        );
         self.reference.watch(key, watermark, Linked::first(id));
         let of = &mut self.reference.homes[first_room];
         of.counts.parked += u64::from(at_once);
@@ -110,8 +136,13 @@ impl Model {
 
     /// A further watch of an operation whose parker has watches to set; or the end of that.
     fn go_on_arriving(&mut self) {
-        let Some(id) = self.any_id(|parked| parked.to_watch.is_some()) else { return };
-        let to_watch = self.reference.get(id).and_then(|parked| parked.to_watch.as_mut());
+        let Some(id) = self.any_id(|parked| parked.to_watch.is_some()) else {
+            return;
+        };
+        let to_watch = self
+            .reference
+            .get(id)
+            .and_then(|parked| parked.to_watch.as_mut());
         let Some((key, watermark)) = to_watch.and_then(Vec::pop) else {
             return self.all_watched(id);
         };
@@ -119,12 +150,20 @@ impl Model {
             return self.withdraw(id); // the room is full
         }
         let of = self.key(key);
-        let watch = Watch { key: &of, hash: key.hash(), version: 0, watermark };
+        let watch = Watch {
+            key: &of,
+            hash: key.hash(),
+            version: 0,
+            watermark,
+        };
         let tickets = &mut self.reference.get(id).unwrap().tickets;
-        let ticket = self.rooms[key.room()].watch(&watch, id, tickets.last().copied()).unwrap();
+        let ticket = self.rooms[key.room()]
+            .watch(&watch, id, tickets.last().copied())
+            .unwrap();
         tickets.push(ticket);
         assert_eq!(ticket.room as usize, key.room());
-        self.reference.watch(key, watermark, Linked::further(id, ticket));
+        self.reference
+            .watch(key, watermark, Linked::further(id, ticket));
     }
 
     fn all_watched(&mut self, id: TimerHandle) {
@@ -135,22 +174,33 @@ impl Model {
         parked.recheck |= passed;
         self.rooms[id.shard()].arrived(id, last, passed);
         self.reference.homes[id.shard()].counts.parked += 1;
-        self.settle(CheckedOut { id, payload, verdict: Verdict::Unsatisfied });
+        self.settle(CheckedOut {
+            id,
+            payload,
+            verdict: Verdict::Unsatisfied,
+        });
     }
 
     pub(super) fn withdraw(&mut self, id: TimerHandle) {
         let left = self.rooms[id.shard()].withdraw(id);
         let (parked, expected) = self.reference.remove(id);
         assert_eq!(left.map(|key| key.number), expected);
-        let foreign = parked.tickets.iter().any(|ticket| ticket.room as usize != id.shard());
-        self.reference.count_if(foreign, "withdrawn with watches in both rooms");
+        let foreign = parked
+            .tickets
+            .iter()
+            .any(|ticket| ticket.room as usize != id.shard());
+        self.reference
+            .count_if(foreign, "withdrawn with watches in both rooms");
     }
 
     /// As an event does.
     fn check_out(&mut self, id: TimerHandle) {
         let held = self.rooms[id.shard()].check_out(id);
         let expected = self.reference.check_out(id);
-        assert_eq!(held.as_ref().map(|held| (held.id, held.payload)), expected.map(|of| (id, of)));
+        assert_eq!(
+            held.as_ref().map(|held| (held.id, held.payload)),
+            expected.map(|of| (id, of))
+        );
         let noted = held.is_none() && self.reference.get(id).is_some();
         self.reference.count_if(noted, "an event found it held");
         self.held.extend(held);
@@ -199,14 +249,19 @@ impl Model {
         let outcome = [Outcome::Completed, asked][self.random.usize(..2)].clone();
         let ended = self.rooms[id.shard()].claim(id, outcome.clone(), None);
         assert_eq!(ended.is_some(), self.reference.claim(id, &outcome));
-        ended.into_iter().for_each(|ended| _ = self.departed(ended, &outcome));
+        ended
+            .into_iter()
+            .for_each(|ended| _ = self.departed(ended, &outcome));
     }
 
     /// Watermark watches are taken off a key; counted down at once if all are with their first key
     /// here, as in an event, otherwise in later steps.
     fn rise(&mut self) {
-        let (key, value, limit) =
-            (self.any_key(), self.any_value() - self.watermark.min(self.behind), self.any_limit());
+        let (key, value, limit) = (
+            self.any_key(),
+            self.any_value() - self.watermark.min(self.behind),
+            self.any_limit(),
+        );
         let all = self.random.u8(..8) == 0;
         let Some(record) = self.find(key) else { return };
         let (mut taken, of) = (Vec::new(), self.key(key));
@@ -217,7 +272,8 @@ impl Model {
         let looked_at = before - room.waiting_unmet(&of, key.hash());
         let (expected, done, left) = self.reference.pop_up_to(key, value, all, looked_at);
         let in_the_way = !took.all && done; // one that has left, or all the limit went to such
-        self.reference.count_if(in_the_way, "a look at watches that have left");
+        self.reference
+            .count_if(in_the_way, "a look at watches that have left");
         assert!((took.all || in_the_way) == done, "taken up to {value}");
         assert_eq!(taken, expected, "taken up to {value}");
         assert_eq!(took.left.map(|key| key.number), left);
@@ -230,7 +286,9 @@ impl Model {
     }
 
     fn count_down(&mut self) {
-        let Some((id, cancel)) = self.taken.pop() else { return };
+        let Some((id, cancel)) = self.taken.pop() else {
+            return;
+        };
         if cancel {
             return self.claim(id);
         }
@@ -240,8 +298,13 @@ impl Model {
         match counted {
             Some(true) => {
                 let ended = room.claim(id, Outcome::Completed, None);
-                assert_eq!(ended.is_some(), self.reference.claim(id, &Outcome::Completed));
-                ended.into_iter().for_each(|ended| _ = self.departed(ended, &Outcome::Completed));
+                assert_eq!(
+                    ended.is_some(),
+                    self.reference.claim(id, &Outcome::Completed)
+                );
+                ended
+                    .into_iter()
+                    .for_each(|ended| _ = self.departed(ended, &Outcome::Completed));
             }
             Some(false) => self.check_out(id),
             _ => {}
@@ -256,10 +319,25 @@ impl Model {
         let room = &mut self.rooms[key.room()];
         let on = room.walk(record, place, limit, |of, waiter| found.push(waiter.id(of)));
         let waiting = &self.reference.homes[key.room()].keys[&key];
-        let rest = if place == WatchList::Plain { &waiting.plain } else { &waiting.met }.clone();
+        let rest = if place == WatchList::Plain {
+            &waiting.plain
+        } else {
+            &waiting.met
+        }
+        .clone();
         let over_met = on.is_some() && place == WatchList::Met;
-        self.reference.count_if(over_met, "a walk over met ones in several steps");
-        self.walked(Walk { room: key.room(), number: 0, rest }, on, found, limit);
+        self.reference
+            .count_if(over_met, "a walk over met ones in several steps");
+        self.walked(
+            Walk {
+                room: key.room(),
+                number: 0,
+                rest,
+            },
+            on,
+            found,
+            limit,
+        );
     }
 
     fn walk_on(&mut self) {
@@ -277,7 +355,10 @@ impl Model {
     /// Compares a step of a walk; then what was found is left, checked out or claimed.
     fn walked(&mut self, mut walk: Walk, on: Option<u64>, found: Vec<TimerHandle>, limit: usize) {
         let step = walk.rest.drain(..limit.min(walk.rest.len()));
-        assert!(step.map(|waiter| waiter.id).eq(found.iter().copied()), "{found:?}");
+        assert!(
+            step.map(|waiter| waiter.id).eq(found.iter().copied()),
+            "{found:?}"
+        );
         assert_eq!(on.is_none(), walk.rest.is_empty());
         if let Some(number) = on {
             self.reference.walks.push(Walk { number, ..walk });
@@ -296,13 +377,17 @@ impl Model {
         let (of, waiter) = (ticket.room as usize, Linked::further(id, ticket));
         let before = tickets.last().copied();
         let room = &mut self.rooms[of];
-        let key =
-            room.further_key(ticket, id).map(|(key, before)| (key.map(|key| key.number), before));
+        let key = room
+            .further_key(ticket, id)
+            .map(|(key, before)| (key.map(|key| key.number), before));
         assert_eq!(key, Some((self.reference.key_of(of, waiter), before)));
         let (then, left) = room.unwatch(ticket);
         assert_eq!(then, before);
         assert!(room.further_key(ticket, id).is_none());
-        assert_eq!(left.map(|key| key.number), self.reference.unwatch(of, waiter));
+        assert_eq!(
+            left.map(|key| key.number),
+            self.reference.unwatch(of, waiter)
+        );
         if !tickets.is_empty() {
             self.reference.leaving.push((id, tickets));
         }

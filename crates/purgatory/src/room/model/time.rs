@@ -25,13 +25,20 @@ impl Model {
     pub(super) fn span(&mut self, deadline: Option<u64>) -> Span {
         let again = self.random.u8(..3) == 0;
         let first = self.now + self.random.u64(1..150);
-        let armed = if again { Some(first.min(deadline.unwrap_or(u64::MAX))) } else { deadline };
+        let armed = if again {
+            Some(first.min(deadline.unwrap_or(u64::MAX)))
+        } else {
+            deadline
+        };
         Span {
             now: self.now,
             deadline,
             armed,
             parked_ns: 0,
-            tag: Tag { weight: self.made, label: None },
+            tag: Tag {
+                weight: self.made,
+                label: None,
+            },
             counted: 0,
         }
     }
@@ -60,7 +67,13 @@ impl Model {
     pub(super) fn expire(&mut self) {
         self.now += [0, 1, 20, 300][self.random.usize(..4)];
         let (now, number) = (self.now, self.random.usize(..HOMES));
-        let turn = Turn { now, now_ns: 0, budget: usize::MAX, every: EVERY, last_check: false };
+        let turn = Turn {
+            now,
+            now_ns: 0,
+            budget: usize::MAX,
+            every: EVERY,
+            last_check: false,
+        };
         let (mut told, mut checks) = (Vec::new(), Vec::new());
         let room = &mut self.rooms[number];
         let advanced = room.expire(turn, |fired, (tick, _)| match fired {
@@ -70,7 +83,11 @@ impl Model {
         assert_eq!(advanced.next_due, room.entries.wheel.next_due());
         let (mut due, mut noted, mut again) = (Vec::new(), 0, Vec::new());
         let come_by = |parked: &&mut Parked| parked.scheduled && parked.armed <= now;
-        let of_room = self.reference.all.iter_mut().filter(|of| of.id.shard() == number);
+        let of_room = self
+            .reference
+            .all
+            .iter_mut()
+            .filter(|of| of.id.shard() == number);
         for parked in of_room.filter(come_by) {
             if now < parked.deadline {
                 if !std::mem::replace(&mut parked.due_again, true) {
@@ -107,7 +124,8 @@ impl Model {
         let was_held = std::mem::replace(&mut parked.held, true);
         let was_due = std::mem::take(&mut parked.due_again);
         assert_eq!(held.is_some(), !was_held);
-        self.reference.count_if(was_due && !was_held, "checked again");
+        self.reference
+            .count_if(was_due && !was_held, "checked again");
         self.held.extend(held);
     }
 }

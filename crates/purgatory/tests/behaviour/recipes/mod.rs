@@ -3,7 +3,11 @@
 //! each; how waits end on any runtime is the library's, and tested there.
 
 #[path = "../../../src/guide/recipes"]
-#[allow(unreachable_pub, clippy::unwrap_used, reason = "for the guide's readers")]
+#[allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "for the guide's readers"
+)]
 mod guide {
     pub mod acks_all;
     pub mod connection;

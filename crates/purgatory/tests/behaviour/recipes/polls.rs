@@ -24,14 +24,23 @@ use super::{
 #[test]
 fn appends_add_up_over_partitions() {
     let (timer, fetches) = by_hand();
-    let logs = Logs { ends: Arc::new([99, 40].map(AtomicU64::new).into()), fetches };
+    let logs = Logs {
+        ends: Arc::new([99, 40].map(AtomicU64::new).into()),
+        fetches,
+    };
     let mut byte = Box::pin(logs.fetch(&[99, 40], 1, SECOND));
     assert_eq!((logs.append(0, 1), got(&mut byte)), (1, 1));
     assert_eq!(got(&mut Box::pin(logs.fetch(&[70, 6], 64, SECOND))), 64);
-    assert_eq!(got(&mut Box::pin(logs.fetch(&[99, 40], 64, Duration::ZERO))), 1);
+    assert_eq!(
+        got(&mut Box::pin(logs.fetch(&[99, 40], 64, Duration::ZERO))),
+        1
+    );
     let mut fetch = Box::pin(logs.fetch(&[101, 40], 64, SECOND));
     // Both watermarks are met, and each further rise is looked at until there is enough.
-    assert_eq!((logs.append(1, 1), logs.append(0, 60), logs.append(0, 3)), (0, 0, 0));
+    assert_eq!(
+        (logs.append(1, 1), logs.append(0, 60), logs.append(0, 3)),
+        (0, 0, 0)
+    );
     assert!(poll(&mut fetch).is_pending());
     assert_eq!((logs.append(0, 1), got(&mut fetch)), (1, 64));
     // The consumer is ahead of a follower's log whose leader has changed.
@@ -59,7 +68,11 @@ impl Store for &Memory {
         let bytes = self.bytes.lock().unwrap().clone();
         let during = self.during.lock().unwrap().take();
         during.into_iter().for_each(|act| act());
-        if self.broken.load(SeqCst) { Err(io::ErrorKind::NotFound.into()) } else { Ok(bytes) }
+        if self.broken.load(SeqCst) {
+            Err(io::ErrorKind::NotFound.into())
+        } else {
+            Ok(bytes)
+        }
     }
 }
 
@@ -73,7 +86,16 @@ impl Memory {
 fn stored(check: impl FnOnce(&'static Memory, ManualTimer, StoredLogs<&Memory, ManualTimer>)) {
     let (store, (timer, appends)) = (&*Box::leak(Box::default()), by_hand());
     let waits = appends.clone();
-    check(store, timer.clone(), StoredLogs { store, timer, appends, look_every: SECOND });
+    check(
+        store,
+        timer.clone(),
+        StoredLogs {
+            store,
+            timer,
+            appends,
+            look_every: SECOND,
+        },
+    );
     nothing_is_left(&waits);
 }
 
@@ -101,7 +123,10 @@ fn the_end_of_the_time_yields_what_there_is() {
             assert_eq!(store.reads.load(SeqCst), reads);
         }
         timer.advance(MS);
-        assert_eq!((got(&mut fetch), store.reads.load(SeqCst)), (b"rea".to_vec(), 3));
+        assert_eq!(
+            (got(&mut fetch), store.reads.load(SeqCst)),
+            (b"rea".to_vec(), 3)
+        );
     });
 }
 
@@ -148,7 +173,10 @@ fn messages_are_handled_in_order_by_the_turn() {
     let ask = |key| {
         let (ready, tell) = (ready.clone(), tell.clone());
         let answer = move |outcome| tell.send((key, outcome)).unwrap();
-        send(key, Message::Request(SECOND, when(move || ready.load(SeqCst), answer)));
+        send(
+            key,
+            Message::Request(SECOND, when(move || ready.load(SeqCst), answer)),
+        );
     };
     send(1, Message::Event); // early: nobody waits
     elsewhere(|| [1, 2].into_iter().for_each(ask));

@@ -12,23 +12,36 @@ use super::{
 fn a_rise_answers_what_it_reaches() {
     let (client, answers) = mpsc::channel();
     let (high_watermark, produces) = (Arc::default(), by_hand().1);
-    let orders = Arc::new(Partition { name: "orders-0", high_watermark, produces });
+    let orders = Arc::new(Partition {
+        name: "orders-0",
+        high_watermark,
+        produces,
+    });
     let answer = |offset| {
         let client = client.clone();
         move |outcome| client.send((offset, outcome)).unwrap()
     };
     for offset in [3, 1, 2] {
-        assert!(matches!(orders.produce(offset, answer(offset)), Ok(ParkResult::Parked(_))));
+        assert!(matches!(
+            orders.produce(offset, answer(offset)),
+            Ok(ParkResult::Parked(_))
+        ));
     }
     let (inside, inner) = (orders.clone(), answer(9));
     let again = move |_| {
-        assert!(matches!(inside.produce(9, inner), Ok(ParkResult::Ended(Completed))));
+        assert!(matches!(
+            inside.produce(9, inner),
+            Ok(ParkResult::Ended(Completed))
+        ));
     };
     orders.produce(4, again).unwrap();
     // Twice, or lower, it answers nothing; and the watermark does not fall.
     assert_eq!([2, 2, 1].map(|offset| orders.replicated(offset)), [2, 0, 0]);
     told(&answers, &[(1, Completed), (2, Completed)]);
-    assert!(matches!(orders.produce(2, answer(2)), Ok(ParkResult::Ended(Completed))));
+    assert!(matches!(
+        orders.produce(2, answer(2)),
+        Ok(ParkResult::Ended(Completed))
+    ));
     assert_eq!(orders.replicated(9), 2);
     told(&answers, &[(2, Completed), (3, Completed), (9, Completed)]);
     nothing_is_left(&orders.produces);
@@ -38,7 +51,14 @@ fn produces() -> (ManualTimer, Produces<ManualTimer>) {
     let timer = ManualTimer::new();
     let waits = || Purgatory::builder("waits").timer(&timer).build().unwrap();
     let (places, high_watermark) = (Monitor::with(waits(), 0), Monitor::with(waits(), 0));
-    (timer.clone(), Produces { timer, places, high_watermark })
+    (
+        timer.clone(),
+        Produces {
+            timer,
+            places,
+            high_watermark,
+        },
+    )
 }
 
 /// Whichever of the two waits takes it; and the place is given back.
@@ -51,7 +71,9 @@ fn a_produce_has_one_deadline_for_both_its_waits() {
         // At 11 its place was won in time, and its task comes to run only after the deadline.
         if let Some(at) = replicated_at {
             produces.places.update(|free| *free += 1);
-            produces.high_watermark.update(|high_watermark| *high_watermark = at);
+            produces
+                .high_watermark
+                .update(|high_watermark| *high_watermark = at);
         }
         timer.advance(place_after * SECOND);
         if place_after == 8 {
@@ -61,8 +83,15 @@ fn a_produce_has_one_deadline_for_both_its_waits() {
             assert!(poll(&mut produce).is_pending());
             timer.advance(MS);
         }
-        let ended = if replicated_at == Some(7) { Ok(7) } else { Err(WaitError::Expired) };
+        let ended = if replicated_at == Some(7) {
+            Ok(7)
+        } else {
+            Err(WaitError::Expired)
+        };
         assert_eq!(over(&mut produce), ended);
-        assert_eq!(produces.places.read(|free| *free), u32::from(place_after != 10));
+        assert_eq!(
+            produces.places.read(|free| *free),
+            u32::from(place_after != 10)
+        );
     }
 }

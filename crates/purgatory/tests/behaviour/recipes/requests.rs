@@ -18,16 +18,26 @@ use super::{
 };
 
 fn connection() -> Connection {
-    Connection { replies: Replies::from(by_hand().1), numbers: 0.into() }
+    Connection {
+        replies: Replies::from(by_hand().1),
+        numbers: 0.into(),
+    }
 }
 
 #[test]
 fn a_reply_may_come_before_its_request_was_sent() {
     let connection = connection();
-    let early = |number| connection.replied(number, "early".into()).map_err(io::Error::other);
+    let early = |number| {
+        connection
+            .replied(number, "early".into())
+            .map_err(io::Error::other)
+    };
     assert_eq!(got(&mut Box::pin(connection.ask(early))), "early");
     let fails = connection.ask(|_| Err(io::Error::other("broken pipe")));
-    assert_eq!(over(&mut Box::pin(fails)).unwrap_err().to_string(), "broken pipe");
+    assert_eq!(
+        over(&mut Box::pin(fails)).unwrap_err().to_string(),
+        "broken pipe"
+    );
     nothing_is_left(connection.replies.purgatory());
 }
 
@@ -39,10 +49,23 @@ fn a_closed_connection_fails_all_requests() {
     assert!(asked.iter_mut().all(|ask| poll(ask).is_pending()));
     let reply = |number, text: &str| connection.replied(number, text.into());
     assert_eq!((reply(1, "b"), reply(0, "a")), (Ok(()), Ok(())));
-    assert_eq!((reply(1, "again"), reply(9, "?")), (Err("again".into()), Err("?".into())));
+    assert_eq!(
+        (reply(1, "again"), reply(9, "?")),
+        (Err("again".into()), Err("?".into()))
+    );
     assert_eq!((connection.closed(), connection.closed()), (2, 0));
-    let ended = asked.each_mut().map(|ask| over(ask).unwrap_or_else(|error| error.to_string()));
-    assert_eq!(ended, ["a", "b", "cancelled: connection closed", "cancelled: connection closed"]);
+    let ended = asked
+        .each_mut()
+        .map(|ask| over(ask).unwrap_or_else(|error| error.to_string()));
+    assert_eq!(
+        ended,
+        [
+            "a",
+            "b",
+            "cancelled: connection closed",
+            "cancelled: connection closed"
+        ]
+    );
     let late = over(&mut Box::pin(connection.ask(|_| Ok(()))));
     assert_eq!(late.unwrap_err().to_string(), CLOSED);
     assert_eq!(reply(2, "old"), Err("old".into()));
@@ -62,12 +85,25 @@ struct Call {
 impl Call {
     fn over((timer, attempts): (ManualTimer, Purgatory<u64, Attempt>)) -> Call {
         let (tell, seen) = mpsc::channel();
-        Call { timer, attempts, answer: Arc::default(), tell, seen }
+        Call {
+            timer,
+            attempts,
+            answer: Arc::default(),
+            tell,
+            seen,
+        }
     }
 
     fn start(self) -> Call {
         let (attempts, answer) = (self.attempts.clone(), self.answer.clone());
-        Attempt { request: 7, number: 0, answer, attempts, told: self.tell.clone() }.start();
+        Attempt {
+            request: 7,
+            number: 0,
+            answer,
+            attempts,
+            told: self.tell.clone(),
+        }
+        .start();
         self
     }
 
@@ -127,7 +163,11 @@ fn a_shutdown_is_told_before_and_during_a_wait() {
 fn a_close_while_a_request_parks_is_noticed() {
     let ((_timer, requests), (answers, seen)) = (by_hand(), mpsc::channel());
     let waits = requests.clone();
-    let ours = Arc::new(Scope { number: 1, closed: Arc::default(), requests });
+    let ours = Arc::new(Scope {
+        number: 1,
+        closed: Arc::default(),
+        requests,
+    });
     let (closes, closed) = (ours.clone(), AtomicBool::new(false));
     let check = move || {
         if !closed.swap(true, SeqCst) {
@@ -135,7 +175,8 @@ fn a_close_while_a_request_parks_is_noticed() {
         }
         false
     };
-    ours.request(1, check, move |outcome| answers.send(outcome).unwrap()).unwrap();
+    ours.request(1, check, move |outcome| answers.send(outcome).unwrap())
+        .unwrap();
     told(&seen, &[Outcome::Completed]);
     nothing_is_left(&waits);
 }
@@ -144,8 +185,11 @@ fn a_close_while_a_request_parks_is_noticed() {
 #[test]
 fn no_request_is_open_once_it_is_drained() {
     for _ in 0..20 {
-        let server =
-            Server { stopping: Arc::default(), open: Arc::default(), drained: by_hand().1 };
+        let server = Server {
+            stopping: Arc::default(),
+            open: Arc::default(),
+            drained: by_hand().1,
+        };
         let served = AtomicUsize::new(0);
         thread::scope(|scope| {
             let serve = || {
@@ -159,7 +203,9 @@ fn no_request_is_open_once_it_is_drained() {
             }
             server.drain(SECOND).wait_blocking().unwrap();
             let all = served.load(SeqCst);
-            serving.into_iter().for_each(|thread| thread.join().unwrap());
+            serving
+                .into_iter()
+                .for_each(|thread| thread.join().unwrap());
             assert_eq!(served.load(SeqCst), all);
         });
         assert_eq!(server.open.load(SeqCst), 0);

@@ -19,7 +19,12 @@ use super::{
 fn edits_are_saved_once_when_quiet_and_at_shutdown() {
     let ((timer, saves), (disk, saved)) = (by_hand(), mpsc::channel());
     let (name, text) = ("notes", Arc::default());
-    let mut notes = Document { name, text, saves: saves.clone(), pending: None };
+    let mut notes = Document {
+        name,
+        text,
+        saves: saves.clone(),
+        pending: None,
+    };
     let edit = |notes: &mut Document, text| {
         let disk = disk.clone();
         notes.edit(text, move |text| disk.send(text).unwrap())
@@ -46,7 +51,16 @@ type Reports = mpsc::Receiver<(&'static str, u64)>;
 
 fn sessions() -> (ManualTimer, Sessions, Reports, Later) {
     let ((gone, reports), (timer, of, later)) = (mpsc::channel(), by_hand_and_late());
-    (timer, Sessions { of, joined: AtomicU64::new(0), gone }, reports, later)
+    (
+        timer,
+        Sessions {
+            of,
+            joined: AtomicU64::new(0),
+            gone,
+        },
+        reports,
+        later,
+    )
 }
 
 /// What the old connection still does is its session's alone; and a report's number says which
@@ -75,7 +89,10 @@ fn a_member_that_joins_anew_has_one_session() {
 
 #[test]
 fn a_wait_ends_when_its_account_is_funded() {
-    let accounts = Accounts { balances: Arc::default(), waits: by_hand().1 };
+    let accounts = Accounts {
+        balances: Arc::default(),
+        waits: by_hand().1,
+    };
     let mut funded = accounts.funded(1, 50);
     accounts.pay(&[(2, 90), (1, 49)]);
     assert!(poll(&mut funded).is_pending());
@@ -89,7 +106,10 @@ fn a_wait_ends_when_its_account_is_funded() {
 #[test]
 fn checks_find_the_lock_free_also_after_a_panic() {
     for (payments, checks) in [([(1, 1), (2, 0)], 2), ([(1, 1), (2, 1)], 1)] {
-        let accounts = Accounts { balances: Arc::default(), waits: by_hand().1 };
+        let accounts = Accounts {
+            balances: Arc::default(),
+            waits: by_hand().1,
+        };
         accounts.pay(&[(2, u64::MAX)]);
         let (balances, free) = (accounts.balances.clone(), Arc::new(AtomicUsize::new(0)));
         let counted = free.clone();
@@ -98,9 +118,15 @@ fn checks_find_the_lock_free_also_after_a_panic() {
             counted.fetch_add(usize::from(is_free), SeqCst);
             false
         };
-        accounts.waits.try_complete_else_watch(when(check, drop), &[1, 2], SECOND).unwrap();
+        accounts
+            .waits
+            .try_complete_else_watch(when(check, drop), &[1, 2], SECOND)
+            .unwrap();
         let before = free.load(SeqCst);
         let paid = elsewhere(|| catch_unwind(AssertUnwindSafe(|| accounts.pay(&payments))));
-        assert_eq!((paid.is_ok(), free.load(SeqCst) - before), (checks == 2, checks));
+        assert_eq!(
+            (paid.is_ok(), free.load(SeqCst) - before),
+            (checks == 2, checks)
+        );
     }
 }

@@ -16,16 +16,24 @@ use super::{
 
 #[test]
 fn a_push_checks_one_worker_and_jobs_keep_their_order() {
-    let queue = Queue { jobs: Monitor::with(by_hand().1, VecDeque::new()) };
+    let queue = Queue {
+        jobs: Monitor::with(by_hand().1, VecDeque::new()),
+    };
     let mut workers = [(); 100].map(|()| queue.take(SECOND));
     let checks = || queue.jobs.purgatory().stats().checks;
     let before = checks();
     queue.push("a".to_owned());
     assert_eq!((checks() - before, queue.jobs.purgatory().len()), (1, 99));
     assert_eq!(got(&mut workers[0]).done(), "a");
-    assert!(workers[1..].iter_mut().all(|worker| poll(worker).is_pending()));
+    assert!(
+        workers[1..]
+            .iter_mut()
+            .all(|worker| poll(worker).is_pending())
+    );
     drop(workers);
-    ["b", "c"].into_iter().for_each(|job| queue.push(job.to_owned()));
+    ["b", "c"]
+        .into_iter()
+        .for_each(|job| queue.push(job.to_owned()));
     drop(got(&mut queue.take(SECOND))); // back to the front
     assert_eq!(queue.jobs.read(VecDeque::clone), ["b", "c"]);
     nothing_is_left(queue.jobs.purgatory());
@@ -35,10 +43,14 @@ fn a_push_checks_one_worker_and_jobs_keep_their_order() {
 #[test]
 fn permits_are_not_saved_up() {
     let (timer, waits) = by_hand();
-    let throttle = Throttle { permits: Arc::default(), waits };
+    let throttle = Throttle {
+        permits: Arc::default(),
+        waits,
+    };
     let releases = throttle.clone();
-    let _releasing =
-        timer.schedule_at_fixed_rate(100 * MS, 100 * MS, move || releases.release(2)).unwrap();
+    let _releasing = timer
+        .schedule_at_fixed_rate(100 * MS, 100 * MS, move || releases.release(2))
+        .unwrap();
     timer.advance(MINUTE);
     let _clients = [(); 5].map(|()| throttle.turn(30 * SECOND));
     for (passes, ready) in [(0, 2), (99, 2), (1, 4)] {
@@ -48,7 +60,10 @@ fn permits_are_not_saved_up() {
 }
 
 fn cache() -> Cache {
-    Cache { entries: Arc::default(), waits: by_hand().1 }
+    Cache {
+        entries: Arc::default(),
+        waits: by_hand().1,
+    }
 }
 
 /// A load that must not begin.
@@ -57,7 +72,10 @@ async fn again() -> Option<u64> {
 }
 
 /// A load that ends when the test says so; dropped, it fails.
-fn load() -> (oneshot::Sender<u64>, impl Future<Output = Option<u64>> + Send + use<>) {
+fn load() -> (
+    oneshot::Sender<u64>,
+    impl Future<Output = Option<u64>> + Send + use<>,
+) {
     let (tell, load) = oneshot::channel();
     (tell, async { load.await.ok() })
 }
@@ -85,7 +103,10 @@ fn a_load_that_fails_is_told_and_left_to_the_next() {
         assert_eq!(got(&mut second), None);
         let mut anew = Box::pin(cache.get(1, async { Some(100) }));
         cache.waits.shutdown(SECOND);
-        assert_eq!([got(&mut anew), got(&mut Box::pin(cache.get(1, again())))], [Some(100); 2]);
+        assert_eq!(
+            [got(&mut anew), got(&mut Box::pin(cache.get(1, again())))],
+            [Some(100); 2]
+        );
     }
 }
 
@@ -93,7 +114,10 @@ fn a_load_that_fails_is_told_and_left_to_the_next() {
 #[test]
 fn a_failed_load_is_taken_over_by_one() {
     for goes in [false, true] {
-        let flights = Flights { values: Arc::default(), waits: by_hand().1 };
+        let flights = Flights {
+            values: Arc::default(),
+            waits: by_hand().1,
+        };
         let load = got(&mut flights.get(1)).unwrap_err();
         let [mut second, mut third, mut fourth] = [(); 3].map(|()| flights.get(1));
         drop(load);

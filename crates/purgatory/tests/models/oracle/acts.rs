@@ -23,7 +23,9 @@ pub struct Known {
 impl Known {
     fn set_flag(&mut self, own: Option<usize>, pick: Pick) {
         let numbers: Vec<usize> = (0..self.flags.len()).collect();
-        pick.of(own, &numbers).into_iter().for_each(|number| self.flags[number] = true);
+        pick.of(own, &numbers)
+            .into_iter()
+            .for_each(|number| self.flags[number] = true);
     }
 
     /// The value that an event of a key tells of: what it rises to, or a lower one.
@@ -99,7 +101,9 @@ pub trait Side {
             Act::RunJobs(most) => _ = (0..*most).all(|_| self.run_job()),
             _ => {
                 let returned = self.call_for(own, act).and_then(|call| self.call(call));
-                returned.into_iter().for_each(|returned| self.saw(Saw::Returned(returned)));
+                returned
+                    .into_iter()
+                    .for_each(|returned| self.saw(Saw::Returned(returned)));
             }
         }
     }

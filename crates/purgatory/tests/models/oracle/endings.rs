@@ -31,7 +31,9 @@ impl Reference {
 
     fn count_departure(&mut self, number: usize, outcome: &Outcome) {
         let watches = &self.all[number].watches;
-        let met = watches.iter().any(|watch| matches!(watch.watching, Watching::Met { .. }));
+        let met = watches
+            .iter()
+            .any(|watch| matches!(watch.watching, Watching::Met { .. }));
         if met {
             self.count_if(true, &format!("a watch met, then {outcome:?}"));
         }
@@ -112,7 +114,10 @@ impl Reference {
 
     /// Tells what a shutdown ended, on the executor.
     pub fn tell_closed(&mut self, ended: Vec<usize>) {
-        let counts = ended.chunks(JOB_TASKS).map(<[usize]>::len).collect::<Vec<_>>();
+        let counts = ended
+            .chunks(JOB_TASKS)
+            .map(<[usize]>::len)
+            .collect::<Vec<_>>();
         self.closing.extend(ended);
         for count in counts {
             match self.setup.executor {
@@ -126,7 +131,8 @@ impl Reference {
     fn closing_next(&mut self, count: usize) -> Vec<usize> {
         let dropped = &self.dropped;
         let seen = |number: &usize| dropped.iter().position(|dropped| dropped == number);
-        self.closing.sort_by_key(|number| seen(number).unwrap_or(usize::MAX));
+        self.closing
+            .sort_by_key(|number| seen(number).unwrap_or(usize::MAX));
         self.closing.drain(..count).collect()
     }
 
@@ -157,9 +163,15 @@ impl Reference {
     }
 
     fn work_off_queue(&mut self) {
-        let budget = if self.setup.executor != Runs::Inline { BUDGET } else { usize::MAX };
+        let budget = if self.setup.executor != Runs::Inline {
+            BUDGET
+        } else {
+            usize::MAX
+        };
         for _ in 0..budget {
-            let Some(work) = self.queue.pop_front() else { break };
+            let Some(work) = self.queue.pop_front() else {
+                break;
+            };
             match work {
                 Work::Tell(number, outcome) => self.tell_now(number, outcome),
                 Work::Event(key, event) => _ = self.event(true, key, event),

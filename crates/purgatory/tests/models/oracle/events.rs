@@ -21,7 +21,10 @@ impl Reference {
     fn watching<T: Ord>(&self, key: Key, rank: impl Fn(&Watch) -> Option<T>) -> Vec<(T, usize)> {
         let mut found = Vec::new();
         for &number in &self.parked {
-            let here = self.all[number].watches.iter().filter(|watch| watch.key == key);
+            let here = self.all[number]
+                .watches
+                .iter()
+                .filter(|watch| watch.key == key);
             found.extend(here.filter_map(|watch| Some((rank(watch)?, number))));
         }
         found.sort();
@@ -30,7 +33,10 @@ impl Reference {
 
     pub fn plain(&self, key: Key) -> Vec<usize> {
         let plain = |watch: &Watch| (watch.watching == Watching::Plain).then_some(watch.order);
-        self.watching(key, plain).into_iter().map(|(_, number)| number).collect()
+        self.watching(key, plain)
+            .into_iter()
+            .map(|(_, number)| number)
+            .collect()
     }
 
     /// Those met, in the order they were.
@@ -39,7 +45,10 @@ impl Reference {
             Watching::Met { order } => Some(order),
             _ => None,
         };
-        self.watching(key, met).into_iter().map(|(_, number)| number).collect()
+        self.watching(key, met)
+            .into_iter()
+            .map(|(_, number)| number)
+            .collect()
     }
 
     /// Those that a value meets, by (threshold, order of parking), the watch by its order.
@@ -102,7 +111,10 @@ impl Reference {
             if let Some(outcome) = self.settle(number, verdict) {
                 self.finish(nested, number, outcome);
             }
-            self.count_if(verdict != Verdict::Holds, "an event for one that looked further");
+            self.count_if(
+                verdict != Verdict::Holds,
+                "an event for one that looked further",
+            );
             verdict == Verdict::Holds
         })
     }
@@ -121,7 +133,8 @@ impl Reference {
         let met = self.met(key);
         self.count_if(last.len() > 1, "a rise that completes several");
         let mut completed = last.len();
-        last.into_iter().for_each(|number| self.finish(nested, number, Outcome::Completed));
+        last.into_iter()
+            .for_each(|number| self.finish(nested, number, Outcome::Completed));
         let mut known = BTreeSet::new();
         check.retain(|&number| known.insert(number)); // each once
         for together in check.chunks(TOGETHER) {
@@ -143,7 +156,10 @@ impl Reference {
             self.order += 1;
             let met = Watching::Met { order: self.order };
             let watches = &mut self.at(number).watches;
-            let watch = watches.iter_mut().find(|watch| watch.order == order).unwrap();
+            let watch = watches
+                .iter_mut()
+                .find(|watch| watch.order == order)
+                .unwrap();
             let counted = matches!(watch.watching, Watching::Unmet { counted: true, .. });
             watch.watching = if counted || all { Watching::Taken } else { met };
             if counted || all {
@@ -168,14 +184,23 @@ impl Reference {
     fn attempt(&mut self, nested: bool, together: &[usize]) -> usize {
         let parked = |&number: &usize| self.all[number].state == State::Parked;
         let held: Vec<usize> = together.iter().copied().filter(parked).collect();
-        held.iter().for_each(|&number| self.all[number].state = State::UnderCheck);
+        held.iter()
+            .for_each(|&number| self.all[number].state = State::UnderCheck);
         let verdicts: Vec<Verdict> = held.iter().map(|&number| self.check(number)).collect();
         let mut ended = Vec::new();
         for (&number, verdict) in held.iter().zip(verdicts) {
-            ended.extend(self.settle(number, verdict).map(|outcome| (number, outcome)));
+            ended.extend(
+                self.settle(number, verdict)
+                    .map(|outcome| (number, outcome)),
+            );
         }
-        let completed = ended.iter().filter(|(_, outcome)| *outcome == Outcome::Completed).count();
-        ended.into_iter().for_each(|(number, outcome)| self.finish(nested, number, outcome));
+        let completed = ended
+            .iter()
+            .filter(|(_, outcome)| *outcome == Outcome::Completed)
+            .count();
+        ended
+            .into_iter()
+            .for_each(|(number, outcome)| self.finish(nested, number, outcome));
         completed
     }
 
@@ -208,7 +233,9 @@ impl Reference {
             ended.extend(reference.claim_each(unmet, &outcome));
             ended.extend(reference.claim_each(reference.met(key), &outcome));
             let cancelled = ended.len();
-            ended.into_iter().for_each(|number| reference.finish(nested, number, outcome.clone()));
+            ended
+                .into_iter()
+                .for_each(|number| reference.finish(nested, number, outcome.clone()));
             cancelled
         })
     }
@@ -239,7 +266,9 @@ impl Reference {
         }
         ended.sort_by_key(|&number| self.dropped.iter().position(|&dropped| dropped == number));
         self.in_call(|reference, nested| {
-            ended.into_iter().for_each(|number| reference.finish(nested, number, outcome.clone()));
+            ended
+                .into_iter()
+                .for_each(|number| reference.finish(nested, number, outcome.clone()));
         });
     }
 }

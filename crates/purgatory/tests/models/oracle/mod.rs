@@ -37,11 +37,18 @@ pub struct Model {
 impl Model {
     pub fn new(setup: &Setup) -> Self {
         let reference = Reference::new(setup);
-        Model { world: World::new(setup), waiters: reference.waiters(), reference, steps: 0 }
+        Model {
+            world: World::new(setup),
+            waiters: reference.waiters(),
+            reference,
+            steps: 0,
+        }
     }
 
     pub fn step(&mut self, act: &Act) {
-        let Model { world, reference, .. } = self;
+        let Model {
+            world, reference, ..
+        } = self;
         let open = !reference.known.closed;
         world.act(None, act);
         if open && world.is_closed() {
@@ -65,8 +72,13 @@ impl Model {
         let alive = self.world.alive.load(Relaxed);
         assert_eq!(alive, reference.alive, "operations not dropped");
         self.waiters = reference.waiters();
-        let Some(purgatory) = self.world.handle() else { return };
-        let watches = reference.parked.iter().map(|&number| reference.all[number].watches.len());
+        let Some(purgatory) = self.world.handle() else {
+            return;
+        };
+        let watches = reference
+            .parked
+            .iter()
+            .map(|&number| reference.all[number].watches.len());
         let stats = &mut reference.stats;
         stats.watched = watches.sum::<usize>() as u64;
         stats.parked = reference.parked.len() as u64;
@@ -105,7 +117,10 @@ impl Model {
             self.compare_keys(&purgatory);
             let stats = purgatory.stats();
             let ended = stats.completed + stats.expired + stats.cancelled;
-            assert_eq!((stats.parked, stats.watched, stats.parked_total), (0, 0, ended));
+            assert_eq!(
+                (stats.parked, stats.watched, stats.parked_total),
+                (0, 0, ended)
+            );
         }
         self.world.clear();
         self.reference.paths

@@ -85,13 +85,17 @@ impl Reference {
     /// call has it checked, too.
     fn is_checked_again(&mut self, nested: bool, number: usize, before: &[u64]) -> bool {
         let request = &self.all[number].request;
-        let mut keys = request.keys.iter().chain(request.levels.iter().map(|(key, _)| key));
+        let mut keys = request
+            .keys
+            .iter()
+            .chain(request.levels.iter().map(|(key, _)| key));
         let version = |key| Self::version(key);
         let moved = keys.any(|&key| before[version(key)] != self.versions[version(key)]);
         let checks_it = |work: &Work| match work {
-            Work::Event(key, Event::Rise(value)) => {
-                request.levels.iter().any(|(of, threshold)| of == key && threshold <= value)
-            }
+            Work::Event(key, Event::Rise(value)) => request
+                .levels
+                .iter()
+                .any(|(of, threshold)| of == key && threshold <= value),
             Work::Event(key, _) => request.keys.contains(key) && self.plain(*key).is_empty(),
             Work::Tell(..) => false,
         };
@@ -113,8 +117,16 @@ impl Reference {
             let of_key = watches.iter_mut().filter(|watch| watch.key == key);
             let mut of_key = of_key.map(|watch| &mut watch.watching);
             let known = match watching {
-                Watching::Unmet { threshold, counted: false } => of_key.find_map(|known| {
-                    let Watching::Unmet { threshold: lowest, .. } = known else { return None };
+                Watching::Unmet {
+                    threshold,
+                    counted: false,
+                } => of_key.find_map(|known| {
+                    let Watching::Unmet {
+                        threshold: lowest, ..
+                    } = known
+                    else {
+                        return None;
+                    };
                     *lowest = threshold.min(*lowest);
                     Some(())
                 }),
@@ -123,10 +135,17 @@ impl Reference {
             self.count_if(known.is_some(), "repeated keys");
             if known.is_none() {
                 self.order += 1;
-                watches.push(Watch { key, order: self.order, watching });
+                watches.push(Watch {
+                    key,
+                    order: self.order,
+                    watching,
+                });
             }
         }
-        let levels = watches.iter().filter(|watch| watch.watching != Watching::Plain).count();
+        let levels = watches
+            .iter()
+            .filter(|watch| watch.watching != Watching::Plain)
+            .count();
         self.at(number).to_count = if counted { levels } else { 0 };
         self.at(number).watches = watches;
     }
@@ -149,7 +168,10 @@ impl Reference {
         let look = self.all[number].look;
         self.log.push(Saw::Check(number, look));
         let request = self.all[number].request.clone();
-        request.acts_at(look).iter().for_each(|act| self.act(Some(number), act));
+        request
+            .acts_at(look)
+            .iter()
+            .for_each(|act| self.act(Some(number), act));
         if request.plan.panics_at == Some(look) {
             self.stats.panics += 1;
             Verdict::Panics

@@ -148,7 +148,10 @@ impl Reference {
     pub fn new(setup: &Setup) -> Self {
         Reference {
             setup: setup.clone(),
-            known: Known { quarter_ns: setup.tick_ns / 4, ..Known::default() },
+            known: Known {
+                quarter_ns: setup.tick_ns / 4,
+                ..Known::default()
+            },
             now_ns: setup.start_ns,
             handles: 1,
             handle: true,

@@ -179,13 +179,18 @@ pub type Values = [u64; KEYS as usize + 1];
 impl Request {
     pub fn new(plan: &Arc<Plan>, now_ns: u64, known: &Known) -> Self {
         let above = |key: Key, by: u64| known.values[key as usize].saturating_add(by);
-        let many =
-            (MANY_KEYS..MANY_KEYS + plan.many_keys).cycle().take(2 * plan.many_keys as usize);
+        let many = (MANY_KEYS..MANY_KEYS + plan.many_keys)
+            .cycle()
+            .take(2 * plan.many_keys as usize);
         Request {
             number: known.flags.len() - 1,
             plan: plan.clone(),
             keys: plan.keys.iter().copied().chain(many).collect(),
-            levels: plan.levels.iter().map(|&(key, by)| (key, above(key, by))).collect(),
+            levels: plan
+                .levels
+                .iter()
+                .map(|&(key, by)| (key, above(key, by)))
+                .collect(),
             timeout: plan.timeout.from(now_ns, known.quarter_ns),
         }
     }
@@ -193,11 +198,14 @@ impl Request {
     /// The condition at a check.
     pub fn holds(&self, look: u32, known: &Known) -> bool {
         let reaches = |key: Key, threshold: u64| known.values[key as usize] >= threshold;
-        self.plan.conditions.iter().any(|condition| match *condition {
-            Condition::Flag => known.flags[self.number],
-            Condition::Look(at) => look >= at,
-            Condition::Levels => self.levels.iter().all(|&(key, level)| reaches(key, level)),
-        })
+        self.plan
+            .conditions
+            .iter()
+            .any(|condition| match *condition {
+                Condition::Flag => known.flags[self.number],
+                Condition::Look(at) => look >= at,
+                Condition::Levels => self.levels.iter().all(|&(key, level)| reaches(key, level)),
+            })
     }
 
     pub fn acts_at(&self, look: u32) -> &[Act] {

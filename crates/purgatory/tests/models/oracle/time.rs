@@ -28,7 +28,10 @@ impl Reference {
         }
         let tick_ns = self.setup.tick_ns;
         while let Some(goal_ns) = self.goal_ns {
-            let deadlines = self.parked.iter().filter_map(|&number| self.all[number].deadline);
+            let deadlines = self
+                .parked
+                .iter()
+                .filter_map(|&number| self.all[number].deadline);
             let next = deadlines.min().filter(|&next| next <= goal_ns / tick_ns);
             match next {
                 Some(next) => {
@@ -54,7 +57,8 @@ impl Reference {
         let is_due = |&&number: &&usize| self.all[number].deadline.is_some_and(|due| due <= now);
         let mut due: Vec<usize> = self.parked.iter().filter(is_due).copied().collect();
         due.sort_by_key(|&number| self.all[number].deadline);
-        due.iter().for_each(|&number| self.all[number].deadline = None);
+        due.iter()
+            .for_each(|&number| self.all[number].deadline = None);
         let ended = self.claim_each(due, &Outcome::Expired);
         self.count_if(ended.len() > 1, "several due at a tick");
         self.tell_elsewhere(ended, Outcome::Expired);

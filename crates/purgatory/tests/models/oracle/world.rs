@@ -70,7 +70,11 @@ struct Planned {
 impl Planned {
     fn new(world: &Arc<World>, request: Request) -> Self {
         world.alive.fetch_add(1, Relaxed);
-        Planned { world: world.clone(), request, look: 0 }
+        Planned {
+            world: world.clone(),
+            request,
+            look: 0,
+        }
     }
 }
 
@@ -91,13 +95,16 @@ impl DelayedOperation for Planned {
         if self.request.plan.panics_at == Some(self.look) {
             resume_unwind(Box::new("a check")); // past the hook, which would print it
         }
-        self.request.holds(self.look, &self.world.known.lock().unwrap())
+        self.request
+            .holds(self.look, &self.world.known.lock().unwrap())
     }
 
     fn on_complete(mut self, outcome: Outcome) {
         let plan = self.request.plan.clone();
         self.world.saw(Saw::Callback(self.request.number, outcome));
-        plan.then.iter().for_each(|act| self.world.act(Some(self.request.number), act));
+        plan.then
+            .iter()
+            .for_each(|act| self.world.act(Some(self.request.number), act));
         if plan.then_panics {
             resume_unwind(Box::new("a callback"));
         }
@@ -126,7 +133,10 @@ impl World {
             operations_max: setup.operations_max,
             drops_jobs: setup.executor == Runs::Dropped,
             log: Mutex::default(),
-            known: Mutex::new(Known { quarter_ns: setup.tick_ns / 4, ..Known::default() }),
+            known: Mutex::new(Known {
+                quarter_ns: setup.tick_ns / 4,
+                ..Known::default()
+            }),
             ids: Mutex::default(),
             jobs,
             alive: AtomicUsize::new(0),
@@ -175,20 +185,22 @@ impl World {
             (levels, false) => Watches::up_to(levels).checked().with_keys(&keys),
         };
         let operation = BoxedOperation::new(Planned::new(self, request));
-        Some(match handle.try_complete_else_watch(operation, watches, timeout) {
-            Ok(ParkResult::Parked(id)) => {
-                self.learn(number, id);
-                Returned::Parked
-            }
-            Ok(ParkResult::Ended(outcome)) => Returned::Ended(outcome),
-            Ok(other) => panic!("neither parked nor over: {other:?}"),
-            Err(refused) => {
-                let before = self.alive.load(Relaxed);
-                let reason = refused.reason;
-                drop(refused);
-                Returned::Refused(reason, self.alive.load(Relaxed) + 1 == before)
-            }
-        })
+        Some(
+            match handle.try_complete_else_watch(operation, watches, timeout) {
+                Ok(ParkResult::Parked(id)) => {
+                    self.learn(number, id);
+                    Returned::Parked
+                }
+                Ok(ParkResult::Ended(outcome)) => Returned::Ended(outcome),
+                Ok(other) => panic!("neither parked nor over: {other:?}"),
+                Err(refused) => {
+                    let before = self.alive.load(Relaxed);
+                    let reason = refused.reason;
+                    drop(refused);
+                    Returned::Refused(reason, self.alive.load(Relaxed) + 1 == before)
+                }
+            },
+        )
     }
 
     /// A call by a handle of the caller's own.

@@ -37,7 +37,9 @@ fn in_child(work: impl FnOnce()) {
 /// The states of the other threads, and how often each has slept.
 fn other_threads() -> Vec<String> {
     let own = fs::read_link("/proc/thread-self").unwrap();
-    let threads = fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap());
+    let threads = fs::read_dir("/proc/self/task")
+        .unwrap()
+        .map(|thread| thread.unwrap());
     let others = threads.filter(|thread| Some(&*thread.file_name()) != own.file_name());
     let told = |line: &&str| line.starts_with("State") || line.contains("ctxt_switches");
     others
@@ -84,7 +86,11 @@ fn use_in_child(purgatory: &Purgatory<u32>, books: &Books) {
     assert_empty(purgatory);
     park_all(purgatory, books, 0..1);
     let left = purgatory.shutdown(MS * 10);
-    assert_eq!((left.callbacks, left.threads), (1, 2), "those of its reaper and its worker");
+    assert_eq!(
+        (left.callbacks, left.threads),
+        (1, 2),
+        "those of its reaper and its worker"
+    );
     assert!(purgatory.is_empty());
 }
 
@@ -109,7 +115,11 @@ fn a_process_forks() {
             in_child(|| panic!("{}", Command::new("true").exec()));
         }
     });
-    assert_eq!(purgatory.len(), PARKED as usize, "children have not ended what is ours");
+    assert_eq!(
+        purgatory.len(),
+        PARKED as usize,
+        "children have not ended what is ours"
+    );
     (0..PARKED).for_each(|key| _ = purgatory.complete_for_key(&key));
     assert!(purgatory.shutdown(MINUTE).is_nothing());
     assert_empty(&purgatory);

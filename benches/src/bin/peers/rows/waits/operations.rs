@@ -49,7 +49,11 @@ async fn produce<P: Produces>(
         log_ends[partition] += batch;
         for required in first..first + batch {
             let produce = Request { progress, required };
-            begin(Box::pin(waits.park(partition, TIMEOUT, produce)), &mut pending).await;
+            begin(
+                Box::pin(waits.park(partition, TIMEOUT, produce)),
+                &mut pending,
+            )
+            .await;
         }
         progress.reach(log_ends[partition]);
         waits.raise(partition, log_ends[partition]);
@@ -101,7 +105,10 @@ const KEY: u64 = 7;
 /// Microseconds an event.
 pub(super) fn hot_key<W: Waits>(requests: usize) -> anyhow::Result<f64> {
     let room = Room::<W>::open(1)?;
-    let request = Request { progress: Progress::leaked(), required: 1 };
+    let request = Request {
+        progress: Progress::leaked(),
+        required: 1,
+    };
     let progress = request.progress;
     let park = |_| {
         let waits = room.waits.clone();
@@ -146,19 +153,36 @@ pub(in crate::rows) fn hot_keys(id: &'static str, run: &mut Run<'_>) -> anyhow::
 /// Bytes a request.
 fn parked<W: Waits, const K: usize>(requests: usize) -> anyhow::Result<f64> {
     let room = Room::<W>::open(1)?;
-    let request = Request { progress: Progress::leaked(), required: 1 };
+    let request = Request {
+        progress: Progress::leaked(),
+        required: 1,
+    };
     let mut pending = Pending::with_capacity(requests);
     let counted = allocation_counter::measure(|| {
-        room.block_on(park_all::<W, K>(&*room.waits, request, 0, &mut pending, requests));
+        room.block_on(park_all::<W, K>(
+            &*room.waits,
+            request,
+            0,
+            &mut pending,
+            requests,
+        ));
     });
-    ensure!(request.progress.ended() == 0, "{}: a parked request had gone", W::NAME);
+    ensure!(
+        request.progress.ended() == 0,
+        "{}: a parked request had gone",
+        W::NAME
+    );
     room.block_on(complete_all(&*room.waits, request, 0, pending, requests))?;
     room.nothing_left()?;
     Ok(counted.bytes_current as f64 / requests as f64)
 }
 
 pub(super) fn parked_under<W: Waits>((requests, keys): (usize, usize)) -> anyhow::Result<f64> {
-    if keys == 1 { parked::<W, 1>(requests) } else { parked::<W, 3>(requests) }
+    if keys == 1 {
+        parked::<W, 1>(requests)
+    } else {
+        parked::<W, 3>(requests)
+    }
 }
 
 pub(in crate::rows) fn bytes(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {

@@ -59,14 +59,27 @@ pub(super) struct Work {
 
 /// Nanoseconds a request, of the slowest thread.
 pub(super) fn park<W: Waits>(work: Work) -> anyhow::Result<f64> {
-    if work.keys == 1 { with_others::<W, 1>(work) } else { with_others::<W, 3>(work) }
+    if work.keys == 1 {
+        with_others::<W, 1>(work)
+    } else {
+        with_others::<W, 3>(work)
+    }
 }
 
 fn with_others<W: Waits, const K: usize>(work: Work) -> anyhow::Result<f64> {
     let room = Room::<W>::open(work.threads)?;
     let (waits, mut pending) = (room.waits.clone(), Pending::new());
-    let others = Request { progress: Progress::leaked(), required: 1 };
-    room.block_on(park_all::<W, 1>(&*waits, others, OTHERS, &mut pending, work.others));
+    let others = Request {
+        progress: Progress::leaked(),
+        required: 1,
+    };
+    room.block_on(park_all::<W, 1>(
+        &*waits,
+        others,
+        OTHERS,
+        &mut pending,
+        work.others,
+    ));
     together::<W, K>(&room, work)?; // warms up
     let ns = together::<W, K>(&room, work)?;
     room.block_on(complete_all(&*waits, others, OTHERS, pending, work.others))?;
@@ -84,8 +97,13 @@ fn together<W: Waits, const K: usize>(room: &Room<W>, of: Work) -> anyhow::Resul
         let swap = of.half_foreign.then(|| Swap::new(thread, &left));
         let (waits, together) = (room.waits.clone(), together.clone());
         let alone = of.threads == 1;
-        let mut member =
-            Member::<W, K> { waits, progress: Progress::leaked(), parked: 0, alone, swap };
+        let mut member = Member::<W, K> {
+            waits,
+            progress: Progress::leaked(),
+            parked: 0,
+            alone,
+            swap,
+        };
         room.thread(async move {
             let clock = SystemClock::new();
             together.wait();
@@ -118,7 +136,13 @@ impl Swap {
         let other = 1 - thread;
         let (given, received) = (left[thread].clone(), left[other].clone());
         let (given_keys, received_keys) = (keys(thread), keys(other));
-        Swap { given, received, given_keys, received_keys, raised: 0 }
+        Swap {
+            given,
+            received,
+            given_keys,
+            received_keys,
+            raised: 0,
+        }
     }
 }
 
@@ -144,7 +168,10 @@ impl<W: Waits, const K: usize> Member<W, K> {
                     _ => keys.next::<K>(),
                 };
                 self.parked += 1;
-                let request = Request { progress: self.progress, required: self.parked };
+                let request = Request {
+                    progress: self.progress,
+                    required: self.parked,
+                };
                 begin(Box::pin(waits.park(keys, TIMEOUT, request)), &mut pending).await;
                 events.extend((at >= given).then_some(keys[0]));
             }
@@ -202,7 +229,11 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
         keys: if id.ends_with("-3keys") { 3 } else { 1 },
         apart: id.contains("-other-"),
         half_foreign: id.contains("-half-foreign"),
-        others: if id.contains("-1m-") { run.sizes.one_m } else { 0 },
+        others: if id.contains("-1m-") {
+            run.sizes.one_m
+        } else {
+            0
+        },
         operations: run.sizes.operations as u64,
     };
     for _ in 0..run.sizes.rounds {

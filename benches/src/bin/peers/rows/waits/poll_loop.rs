@@ -56,7 +56,10 @@ async fn poll(partition: &Partition, clock: &SystemClock) -> bool {
 
 /// How late the answers are.
 fn measure(purgatory: Option<Purgatory<usize, BoxedOperation>>) -> anyhow::Result<Histogram<u64>> {
-    let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build()?;
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_time()
+        .build()?;
     let clock = SystemClock::new();
     let partitions: Arc<[Partition]> = (0..FETCHES).map(|_| Partition::default()).collect();
     let mut random = Rng::with_seed(17);
@@ -68,7 +71,9 @@ fn measure(purgatory: Option<Purgatory<usize, BoxedOperation>>) -> anyhow::Resul
             let appends = tokio::spawn(async move {
                 sleep(Duration::from_millis(data_ms)).await;
                 storage[at].0.store(clock.now_ns(), Ordering::Release);
-                raises.into_iter().for_each(|raises| _ = raises.check_and_complete(&at));
+                raises
+                    .into_iter()
+                    .for_each(|raises| _ = raises.check_and_complete(&at));
             });
             let found = match &purgatory {
                 None => poll(&partitions[at], &clock).await,
@@ -86,7 +91,10 @@ fn measure(purgatory: Option<Purgatory<usize, BoxedOperation>>) -> anyhow::Resul
     let mut late = histogram();
     for (fetch, partition) in fetches.into_iter().zip(&*partitions) {
         let answered_ns = runtime.block_on(fetch)??;
-        ensure!(answered_ns.is_some(), "a fetch was given up though its data was there");
+        ensure!(
+            answered_ns.is_some(),
+            "a fetch was given up though its data was there"
+        );
         let appended_ns = partition.0.load(Ordering::Relaxed);
         late.record(answered_ns.unwrap_or_default().saturating_sub(appended_ns))?;
     }
@@ -94,13 +102,23 @@ fn measure(purgatory: Option<Purgatory<usize, BoxedOperation>>) -> anyhow::Resul
 }
 
 fn ours((): ()) -> anyhow::Result<Histogram<u64>> {
-    measure(Some(Purgatory::builder("fetch").timer(&SystemTimer::new()?).build()?))
+    measure(Some(
+        Purgatory::builder("fetch")
+            .timer(&SystemTimer::new()?)
+            .build()?,
+    ))
 }
 
 pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Result<()> {
     let contenders = [
-        Contender { name: OURS, measure: ours },
-        Contender { name: "poll-loop", measure: |()| measure(None) },
+        Contender {
+            name: OURS,
+            measure: ours,
+        },
+        Contender {
+            name: "poll-loop",
+            measure: |()| measure(None),
+        },
     ];
     for _ in 0..run.sizes.rounds {
         run.turns(&contenders, (), |run, name, late| {

@@ -109,12 +109,18 @@ impl Asks for Oneshots {
     fn ask(&self, number: u64) -> impl Future<Output = Option<u64>> + Send {
         let (tell, told) = oneshot::channel();
         self.0.insert(number, tell);
-        let mut registered = Registered { oneshots: self, number, told };
+        let mut registered = Registered {
+            oneshots: self,
+            number,
+            told,
+        };
         async move { timeout(TIMEOUT, &mut registered.told).await.ok()?.ok() }
     }
 
     fn deliver(&self, number: u64, reply: u64) -> bool {
-        self.0.remove(&number).is_some_and(|(_, tell)| tell.send(reply).is_ok())
+        self.0
+            .remove(&number)
+            .is_some_and(|(_, tell)| tell.send(reply).is_ok())
     }
 }
 
@@ -126,7 +132,10 @@ struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     fn new(first: u64) -> Self {
-        Asked { replies: Pending::new(), next: first }
+        Asked {
+            replies: Pending::new(),
+            next: first,
+        }
     }
 
     /// Asks, and has the future registered with its task.
@@ -232,7 +241,10 @@ pub(in crate::rows) fn run(id: &'static str, run: &mut Run<'_>) -> anyhow::Resul
 fn bytes_each<A: Asks>(requests: u64) -> anyhow::Result<f64> {
     let room = Room::<A>::open(1)?;
     let asks = &*room.waits;
-    let mut asked = Asked { replies: Pending::with_capacity(requests as usize), next: 0 };
+    let mut asked = Asked {
+        replies: Pending::with_capacity(requests as usize),
+        next: 0,
+    };
     let counted = allocation_counter::measure(|| {
         room.block_on(async {
             for number in 0..requests {

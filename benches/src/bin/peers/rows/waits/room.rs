@@ -44,12 +44,18 @@ pub(super) struct Task<T>(mpsc::Receiver<T>);
 
 impl<W: Peer> Room<W> {
     pub(super) fn open(workers: usize) -> anyhow::Result<Self> {
-        let runtime = Builder::new_multi_thread().worker_threads(workers).enable_time().build()?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(workers)
+            .enable_time()
+            .build()?;
         let waits = {
             let _inside = runtime.enter();
             Arc::new(W::start()?)
         };
-        Ok(Room { runtime: Arc::new(runtime), waits })
+        Ok(Room {
+            runtime: Arc::new(runtime),
+            waits,
+        })
     }
 
     /// Checks that the contender holds nothing. To be called when all requests are over.
@@ -70,7 +76,8 @@ impl<W: Peer> Room<W> {
         task: impl Future<Output = T> + Send + 'static,
     ) -> Task<T> {
         let (tell, ended) = mpsc::channel();
-        self.runtime.spawn(unconstrained(async move { _ = tell.send(task.await) }));
+        self.runtime
+            .spawn(unconstrained(async move { _ = tell.send(task.await) }));
         Task(ended)
     }
 
@@ -128,7 +135,10 @@ pub(super) struct Keys {
 
 impl Keys {
     pub(super) fn new(seed: u64, first: u64) -> Self {
-        Keys { random: Rng::with_seed(seed), first }
+        Keys {
+            random: Rng::with_seed(seed),
+            first,
+        }
     }
 
     pub(super) fn next<const K: usize>(&mut self) -> [u64; K] {
@@ -159,7 +169,11 @@ pub(super) async fn park_all<'a, W: Waits, const K: usize>(
 ) {
     let mut keys = Keys::new(1, first);
     for _ in 0..requests {
-        begin(Box::pin(waits.park(keys.next::<K>(), HOUR, request)), pending).await;
+        begin(
+            Box::pin(waits.park(keys.next::<K>(), HOUR, request)),
+            pending,
+        )
+        .await;
     }
 }
 

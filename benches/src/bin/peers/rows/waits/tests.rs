@@ -46,8 +46,19 @@ impl<const COMPLETED: usize, const GIVEN_UP: usize, const LEFT: usize> Waits
 /// Whether each row fails.
 fn noticed<W: Waits>() -> [bool; 3] {
     let (apart, half_foreign, others) = (false, false, 0);
-    let work = Work { threads: 1, keys: 1, apart, half_foreign, others, operations: 8 };
-    [park::<W>(work).is_err(), parked_under::<W>((8, 1)).is_err(), hot_key::<W>(8).is_err()]
+    let work = Work {
+        threads: 1,
+        keys: 1,
+        apart,
+        half_foreign,
+        others,
+        operations: 8,
+    };
+    [
+        park::<W>(work).is_err(),
+        parked_under::<W>((8, 1)).is_err(),
+        hot_key::<W>(8).is_err(),
+    ]
 }
 
 #[test]
